@@ -1,0 +1,44 @@
+# Two commands do everything: `make nightly` and `make test`. The README gives the plain lines behind both.
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV := .venv
+BIN := $(VENV)/bin
+SAMPLE := tests/golden/classic-modern/logs
+WAREHOUSE ?= ./warehouse
+
+.PHONY: nightly test lint bench clean
+
+nightly: $(VENV)/.runs
+	@bash .ci/ensure-java
+	@$(BIN)/groupcoord nightly $(SAMPLE) --warehouse $(WAREHOUSE) --cluster sample --as-of 2026-11-21T08:00:00Z
+	@printf '%s\n' '' 'Try next:' \
+	  '  $(BIN)/groupcoord list --state --warehouse $(WAREHOUSE)' \
+	  '  $(BIN)/groupcoord describe --all-groups --warehouse $(WAREHOUSE)' \
+	  '  $(BIN)/groupcoord nightly /path/to/kafka-logs --warehouse $(WAREHOUSE) --cluster mine'
+
+test: $(VENV)/.tests
+	@bash .ci/ensure-java
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest
+
+bench: $(VENV)/.tests
+	@bash .ci/ensure-java
+	$(BIN)/python benchmarks/nightly.py
+
+$(VENV)/.made:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "groupcoord_spark needs Python 3.11 or newer; $(PYTHON) is older. Run: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)"; exit 1; }
+	@$(PYTHON) -m venv $(VENV) || { echo "No virtual environment could be made. On Debian and Ubuntu run: apt-get install python3-venv"; exit 1; }
+	@touch $@
+
+$(VENV)/.runs: $(VENV)/.made pyproject.toml
+	@echo "Installing groupcoord_spark and its packages into $(VENV) (once; a few minutes)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	@touch $@
+
+$(VENV)/.tests: $(VENV)/.made pyproject.toml
+	@echo "Installing groupcoord_spark with its test packages into $(VENV) (once; a few minutes)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@ $(VENV)/.runs
+
+clean:
+	rm -rf $(VENV) warehouse .mypy_cache .ruff_cache .pytest_cache .hypothesis

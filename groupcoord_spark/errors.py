@@ -1,0 +1,24 @@
+"""What stops a run: one sentence that names the thing, the place and the way out.
+
+The fault of a record is never one of these: it is data, a row of ``quarantined_records`` or ``warnings``.
+"""
+
+
+class GroupcoordError(Exception):
+    """Raised when a run cannot be done; the message is the one sentence that the user reads. Exit code 1."""
+
+    exit_code = 1
+
+
+class UsageError(GroupcoordError):
+    """Raised when what was asked for makes no sense (an option's value, a path that is not there). Exit code 2."""
+
+    exit_code = 2
+
+
+class InputError(UsageError):
+    """Raised when an input is not there or is no dump of the offsets topic."""
+
+
+class WarehouseError(GroupcoordError):
+    """Raised when a warehouse cannot be read or written, or is not one of ours."""

@@ -1,0 +1,8 @@
+"""``groupcoord nightly`` for spark-submit: the same options, the same words."""
+
+import sys
+
+from groupcoord_spark.cli import main
+
+if __name__ == "__main__":
+    main(args=["nightly", *sys.argv[1:]])

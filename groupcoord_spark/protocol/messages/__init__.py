@@ -1,0 +1,17 @@
+"""Every message of the offsets topic as a table: what the fields are, in which versions, and since when.
+
+``RECORD_TYPES`` holds each record type by the number that begins its keys. Type 18 was never released.
+"""
+
+from __future__ import annotations
+
+from ..fields import RecordType
+from . import classic, consumer, offsets, share, streams
+
+RECORD_TYPES: dict[int, RecordType] = {
+    record_type.key_type: record_type
+    for family in (offsets, classic, consumer, share, streams)
+    for record_type in sorted(family.RECORD_TYPES, key=lambda each: each.key_type)
+}
+
+__all__ = ["RECORD_TYPES"]

@@ -1,0 +1,52 @@
+"""What members of protocol type ``consumer`` put into ``subscription`` and ``assignment``. The broker does not own these bytes."""
+
+from __future__ import annotations
+
+from ..fields import Array, Field, Int32, Message, NullableBytes, NullableString, String, Struct
+
+_SCHEMAS = "kafka: clients/src/main/resources/common/message/"
+
+_TOPIC_PARTITIONS = Array(Struct((
+    Field("topic", String, "The topic."),
+    Field("partitions", Array(Int32), "Partitions of the topic."),
+)))
+
+CONSUMER_PROTOCOL_SUBSCRIPTION = Message(
+    "ConsumerProtocolSubscription", versions=(0, 3),
+    source=_SCHEMAS + "ConsumerProtocolSubscription.json",
+    since={0: "0.9", 1: "2.4, KIP-429: owned partitions", 2: "KIP-792: generation; written by no release", 3: "3.4, KIP-881: rack"},
+    fields=(
+        Field("topics", Array(String), "Topics the member subscribes to."),
+        Field("user_data", NullableBytes, "The assignor's own note; null: none.", default=None),
+        Field("owned_partitions", _TOPIC_PARTITIONS, "Partitions it held when it joined.", versions="1+", default=[]),
+        Field("generation_id", Int32, "Generation in which it held them; -1: none.", versions="2+", default=-1),
+        Field("rack_id", NullableString, "Its rack; null: not told.", versions="3+", default=None),
+    ),
+)
+
+CONSUMER_PROTOCOL_ASSIGNMENT = Message(
+    "ConsumerProtocolAssignment", versions=(0, 3),
+    source=_SCHEMAS + "ConsumerProtocolAssignment.json",
+    since={0: "0.9", 1: "2.4", 2: "written by no release", 3: "3.4; all versions have the same layout"},
+    fields=(
+        Field("assigned_partitions", _TOPIC_PARTITIONS, "Partitions the leader gave the member."),
+        Field("user_data", NullableBytes, "The assignor's own note; null: none.", default=None),
+    ),
+)
+
+STICKY_USER_DATA = Message(
+    "StickyAssignorUserData", versions=(0, 1),
+    source="kafka: clients/src/main/java/org/apache/kafka/clients/consumer/StickyAssignor.java",
+    since={0: "0.11, KIP-54", 1: "2.3: generation"},
+    fields=(
+        Field("previous_assignment", _TOPIC_PARTITIONS, "Partitions the member held."),
+        Field("generation", Int32, "Generation in which it held them.", versions="1+"),
+    ),
+)
+
+COOPERATIVE_STICKY_USER_DATA = Message(
+    "CooperativeStickyAssignorUserData", versions=(0, 0),
+    source="kafka: clients/src/main/java/org/apache/kafka/clients/consumer/CooperativeStickyAssignor.java",
+    since={0: "3.0"},
+    fields=(Field("generation", Int32, "Generation in which the member held its partitions; -1: none yet."),),
+)

@@ -1,0 +1,24 @@
+"""Which partition of the offsets topic holds a group."""
+
+from __future__ import annotations
+
+import struct
+
+
+def java_string_hash(text: str) -> int:
+    """Java's ``String.hashCode``: ``h = 31 h + u`` over the UTF-16 code units, as a signed 32-bit number."""
+    units = text.encode("utf-16-be", "surrogatepass")
+    h = 0
+    for unit in struct.unpack(f">{len(units) // 2}H", units):
+        h = 31 * h + unit & 0xFFFFFFFF
+    return h - (1 << 32) if h >= 1 << 31 else h
+
+
+def offsets_partition_for(group_id: str, partitions: int) -> int:
+    """The partition of ``__consumer_offsets`` that holds a group, of ``partitions`` in all (50 by default).
+
+    Kafka's ``Utils.abs`` makes 0 of the one number that has no positive counterpart. It is not the sign bit masked away, which gives
+    another partition for every negative hash.
+    """
+    h = java_string_hash(group_id)
+    return 0 if h == -(1 << 31) else abs(h) % partitions

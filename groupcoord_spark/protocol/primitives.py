@@ -1,0 +1,204 @@
+"""How Kafka writes numbers, texts and lists: one reader and one writer for each encoding.
+
+A reader ``read_x(buf, at)`` gives the value and the position after it. It raises Underflow where the bytes end inside a fixed-size part
+and LengthBeyondEnd where a declared length asks for more than there is. Texts come as their raw bytes, and ``java_text`` makes them text:
+so the caller can tell the ones that were not UTF-8. Numbers are big endian.
+"""
+
+from __future__ import annotations
+
+import base64
+import codecs
+import struct
+
+from .errors import LengthBeyondEnd, TextTooLong, Underflow, VarintTooLong
+from .fields import ZERO_UUID, Integer
+
+LONGEST_COMPACT_TEXT = 0x7FFF
+"""Kafka's readers refuse a compact string of more bytes than this."""
+
+_INTEGERS = {
+    (1, True): struct.Struct(">b"),
+    (2, True): struct.Struct(">h"),
+    (4, True): struct.Struct(">i"),
+    (8, True): struct.Struct(">q"),
+    (2, False): struct.Struct(">H"),
+}
+
+
+def read_integer(buf: bytes, at: int, kind: Integer) -> tuple[int, int]:
+    """The integer of this kind at ``at``, and the position after it."""
+    if len(buf) - at < kind.size:
+        raise Underflow(f"takes {kind.size} bytes at position {at}, {_count(len(buf) - at)}")
+    value: int = _INTEGERS[kind.size, kind.signed].unpack_from(buf, at)[0]
+    return value, at + kind.size
+
+
+def read_uvarint(buf: bytes, at: int) -> tuple[int, int]:
+    """The unsigned varint at ``at`` as Java holds it, and the position after it.
+
+    Seven bits a byte, the low ones first, at most five bytes; longer forms than needed are accepted. Java keeps the number in an int:
+    2**31 and more come back negative here too.
+    """
+    value = 0
+    for i in range(5):
+        if at + i >= len(buf):
+            raise Underflow(f"takes a varint at position {at}, {_count(len(buf) - at)}")
+        byte = buf[at + i]
+        value |= (byte & 0x7F) << (7 * i)
+        if byte < 0x80:
+            value &= 0xFFFFFFFF
+            return value - (1 << 32) if value >= 1 << 31 else value, at + i + 1
+    raise VarintTooLong(f"the varint at position {at} goes on after 5 bytes")
+
+
+def read_uuid(buf: bytes, at: int) -> tuple[str, int]:
+    """The 16 bytes at ``at`` in Kafka's text form, and the position after them."""
+    if len(buf) - at < 16:
+        raise Underflow(f"takes 16 bytes at position {at}, {_count(len(buf) - at)}")
+    return uuid_text(buf[at : at + 16]), at + 16
+
+
+def read_length(buf: bytes, at: int, size: int) -> tuple[int | None, int]:
+    """A length or count of ``size`` bytes (any negative one is null), and the position after it."""
+    kind_struct = _INTEGERS[size, True]
+    if len(buf) - at < size:
+        raise Underflow(f"takes a length of {size} bytes at position {at}, {_count(len(buf) - at)}")
+    length: int = kind_struct.unpack_from(buf, at)[0]
+    return (None if length < 0 else length), at + size
+
+
+def read_compact_length(buf: bytes, at: int) -> tuple[int | None, int]:
+    """A length or count of a flexible version, stored as n + 1 (0 is null), and the position after it."""
+    stored, at = read_uvarint(buf, at)
+    # -2**31 - 1 wraps around to the largest int in Java, which then lies beyond any end
+    length = 0x7FFFFFFF if stored == -0x80000000 else stored - 1
+    return (None if length < 0 else length), at
+
+
+def read_string(buf: bytes, at: int) -> tuple[bytes | None, int]:
+    """The bytes of a text behind an int16 length, or None for null, and the position after them."""
+    length, at = read_length(buf, at, 2)
+    return _take(buf, at, length)
+
+
+def read_compact_string(buf: bytes, at: int) -> tuple[bytes | None, int]:
+    """The bytes of a text behind a varint of n + 1, or None for null, and the position after them.
+
+    Raises TextTooLong for more than 32767 bytes, whether they are there or not.
+    """
+    length, after = read_compact_length(buf, at)
+    if length is not None and length > LONGEST_COMPACT_TEXT:
+        raise TextTooLong(f"declares {length} bytes of text at position {at}, more than Kafka reads ({LONGEST_COMPACT_TEXT})")
+    return _take(buf, after, length)
+
+
+def read_bytes(buf: bytes, at: int) -> tuple[bytes | None, int]:
+    """The bytes behind an int32 length, or None for null, and the position after them."""
+    length, at = read_length(buf, at, 4)
+    return _take(buf, at, length)
+
+
+def read_compact_bytes(buf: bytes, at: int) -> tuple[bytes | None, int]:
+    """The bytes behind a varint of n + 1, or None for null, and the position after them."""
+    length, at = read_compact_length(buf, at)
+    return _take(buf, at, length)
+
+
+def read_count(buf: bytes, at: int) -> tuple[int | None, int]:
+    """The int32 count of an array, or None for null, and the position after it. A count above the bytes left is refused."""
+    count, at = read_length(buf, at, 4)
+    return _checked_count(buf, at, count), at
+
+
+def read_compact_count(buf: bytes, at: int) -> tuple[int | None, int]:
+    """The varint count of an array, stored as n + 1, or None for null, and the position after it.
+
+    A count above the bytes left is refused.
+    """
+    count, at = read_compact_length(buf, at)
+    return _checked_count(buf, at, count), at
+
+
+def _take(buf: bytes, at: int, length: int | None) -> tuple[bytes | None, int]:
+    if length is None:
+        return None, at
+    if length > len(buf) - at:
+        raise LengthBeyondEnd(f"declares {length} bytes at position {at}, {_count(len(buf) - at)}")
+    return buf[at : at + length], at + length
+
+
+def _checked_count(buf: bytes, at: int, count: int | None) -> int | None:
+    if count is not None and count > len(buf) - at:
+        raise LengthBeyondEnd(f"declares {count} elements at position {at}, {_count(len(buf) - at, 'bytes ')}")
+    return count
+
+
+def _count(remaining: int, unit: str = "") -> str:
+    return f"{max(remaining, 0)} {unit}remain"
+
+
+def java_text(raw: bytes) -> tuple[str, bool]:
+    """The text Java makes of these bytes, and True where they were UTF-8.
+
+    What is not UTF-8 becomes U+FFFD, one for each part as Java counts them: like Python's ``replace``, but an encoded surrogate
+    (``ed a0 80``) is one part.
+    """
+    try:
+        return raw.decode("utf-8"), True
+    except UnicodeDecodeError:
+        return raw.decode("utf-8", "java_replace"), False
+
+
+def _java_replace(error: UnicodeError) -> tuple[str, int]:
+    assert isinstance(error, UnicodeDecodeError)
+    raw, at = error.object, error.start
+    if raw[at] == 0xED and at + 1 < len(raw) and 0xA0 <= raw[at + 1] <= 0xBF:
+        has_third = at + 2 < len(raw) and 0x80 <= raw[at + 2] <= 0xBF
+        return "\ufffd", at + 2 + has_third
+    return "\ufffd", error.end
+
+
+codecs.register_error("java_replace", _java_replace)
+
+
+def uuid_text(raw: bytes) -> str:
+    """Kafka's text form of 16 bytes: base64url without padding, 22 characters."""
+    return base64.urlsafe_b64encode(raw)[:22].decode("ascii")
+
+
+def uuid_bytes(text: str) -> bytes:
+    """The 16 bytes of an id in Kafka's text form. Raises ValueError where it is not 22 characters of base64url."""
+    raw = base64.b64decode(text + "==", altchars=b"-_", validate=True)
+    if len(raw) != 16 or len(text) != len(ZERO_UUID):
+        raise ValueError(f"{text!r} is not an id of 22 characters in base64url")
+    return raw
+
+
+def write_integer(value: int, kind: Integer) -> bytes:
+    """The integer in its fixed size. Raises ValueError where it does not fit."""
+    if not kind.least <= value <= kind.greatest:
+        raise ValueError(f"{value} is no {kind.name}")
+    return _INTEGERS[kind.size, kind.signed].pack(value)
+
+
+def write_uvarint(value: int) -> bytes:
+    """The number as an unsigned varint in its shortest form."""
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def write_length(length: int | None, size: int) -> bytes:
+    """A length or count of ``size`` bytes; None: -1. Raises ValueError where it does not fit."""
+    if length is not None and length >= 1 << (8 * size - 1):
+        raise ValueError(f"a length of {length} does not fit into {size} bytes")
+    return _INTEGERS[size, True].pack(-1 if length is None else length)
+
+
+def write_compact_length(length: int | None) -> bytes:
+    """A length or count of a flexible version: n + 1 as a varint; None: 0."""
+    return write_uvarint(0 if length is None else length + 1)

@@ -1,0 +1,461 @@
+"""One key, one value at a time, by the tables of ``messages/``: the definition of what the bytes of a record mean.
+
+Keys begin with the record type, values with their version; both are int16. A value is read by its current layout, and where that fails by
+the layouts that single early releases wrote (``Message.dialect``). What can be wrong, and what is only noted, is in ``errors.py``.
+Everything faster in this package is held equal to the functions here.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, NoReturn
+
+from . import primitives
+from .errors import (
+    ControlRecordMalformed,
+    DecodeError,
+    EncodeError,
+    FieldFault,
+    Finding,
+    KeyMalformed,
+    KeyTooShort,
+    KeyTruncated,
+    LeakedControlRecord,
+    LengthBeyondEnd,
+    NullKey,
+    Underflow,
+    UnexpectedNull,
+    UnknownKeyType,
+    UnknownValueVersion,
+    ValueMalformed,
+    ValueTooShort,
+    ValueTruncated,
+)
+from .fields import REQUIRED, Array, Blob, Field, Int8, Int16, Integer, Message, RecordType, Struct, Text, UuidBytes
+from .fields import Type as FieldType
+from .messages import RECORD_TYPES
+from .messages.markers import CONTROL_RECORD_KEY, END_TRANSACTION_MARKER
+from .messages.offsets import OFFSET_COMMIT_VALUE
+
+UNKNOWN_TAGS = "_unknown_tags"
+"""Name under which a decoded struct holds tagged fields that its table does not know: ``{tag: bytes}``. Absent where there are none."""
+
+
+class DecodedKey(NamedTuple):
+    """A key by its type: ``name`` is Kafka's ("OffsetCommitKey"), ``fields`` are named as in the tables."""
+
+    key_type: int
+    name: str
+    fields: dict[str, Any]
+    findings: tuple[Finding, ...]
+
+
+class DecodedValue(NamedTuple):
+    """A value by its version. ``dialect`` names the release line whose own layout it has; None: the layout of today."""
+
+    version: int
+    name: str
+    fields: dict[str, Any]
+    dialect: str | None
+    findings: tuple[Finding, ...]
+
+
+def decode_key(key: bytes | None, *, dialect: str | None = None) -> DecodedKey:
+    """What a record's key says.
+
+    ``dialect`` makes known the record types of that release line alone (``"4.0"``: type 9), which Kafka of today skips.
+    Raises NullKey, KeyTooShort, UnknownKeyType, LeakedControlRecord, KeyTruncated or KeyMalformed.
+    """
+    if key is None:
+        raise NullKey("The record has no key; every record of a group or an offset has one.")
+    if len(key) < 2:
+        raise KeyTooShort(f"The key has {len(key)} of the 2 bytes that name its type.")
+    key_type, at = primitives.read_integer(key, 0, Int16)
+    record_type = _record_type(key_type, dialect)
+    if key_type == 0 and key in (b"\0\0\0\0", b"\0\0\0\1"):
+        marker = "COMMIT" if key[3] else "ABORT"
+        raise LeakedControlRecord(
+            f"Key {key.hex(' ', 1)} is a transaction marker ({marker}), not an offset key: this export carries control records without their "
+            "batches. Export segments instead."
+        )
+    message = record_type.key
+    walk = _Walk(key, message, 0)
+    try:
+        fields, at = walk.read_struct(message.fields, at)
+    except Underflow as fault:
+        raise KeyTruncated(_sentence(message.name, fault)) from fault
+    except FieldFault as fault:
+        raise KeyMalformed(_sentence(message.name, fault)) from fault
+    if at < len(key):
+        left = len(key) - at
+        walk.note("key_trailing_bytes", f"{message.name}: {left} bytes follow the key, from position {at}. To compaction this is another key.")
+    if fields.get("partition", 0) < 0:
+        walk.note("negative_partition", f"{message.name}: the partition is {fields['partition']}.")
+    return DecodedKey(key_type, message.name, fields, tuple(walk.findings))
+
+
+def decode_value(key_type: int, value: bytes | None, *, dialect: str | None = None) -> DecodedValue | None:
+    """What a record's value says, by the type of its key; None for a tombstone.
+
+    ``dialect`` as for ``decode_key``. Raises UnknownKeyType (also for a tombstone), ValueTooShort, UnknownValueVersion, ValueTruncated or
+    ValueMalformed. A value of type 0 with a version of 1 to 4 is read as type 1, with the finding ``legacy_value_version``.
+    """
+    record_type = _record_type(key_type, dialect)
+    if value is None:
+        return None
+    message = record_type.value
+    if len(value) < 2:
+        raise ValueTooShort(f"{message.name}: the value has {len(value)} of the 2 bytes that name its version; it is no tombstone.")
+    version, at = primitives.read_integer(value, 0, Int16)
+    findings: tuple[Finding, ...] = ()
+    if key_type == 0 and 1 <= version <= OFFSET_COMMIT_VALUE.versions[1]:
+        message = OFFSET_COMMIT_VALUE
+        doubt = f"Version {version} under key type 0: read as {message.name}. Brokers since 4.1 refuse it."
+        findings = (Finding("legacy_value_version", doubt),)
+    first, last = message.versions
+    if not first <= version <= last:
+        raise UnknownValueVersion(f"{message.name}: version {version} is not known to this release ({first} to {last}).")
+    try:
+        decoded, end = _decode_by(message, version, value, at)
+    except FieldFault as fault:
+        for older in record_type.dialects:
+            try:
+                decoded, end = _decode_by(older, version, value, at)
+            except FieldFault:
+                continue
+            # a cut value of today can look like an older layout with something left over
+            if end == len(value):
+                return decoded
+        _refuse_value(message.name, version, fault)
+    return decoded._replace(findings=findings + decoded.findings) if findings else decoded
+
+
+def _record_type(key_type: int, dialect: str | None) -> RecordType:
+    record_type = RECORD_TYPES.get(key_type)
+    if record_type is None or record_type.dialect not in (None, dialect):
+        raise UnknownKeyType(f"Key type {key_type} is not known to this release (0 to 23 without 9 and 18).")
+    return record_type
+
+
+def _decode_by(message: Message, version: int, value: bytes, at: int) -> tuple[DecodedValue, int]:
+    walk = _Walk(value, message, version)
+    fields, at = walk.read_struct(message.fields, at)
+    if at < len(value):
+        walk.note("value_trailing_bytes", f"{message.name} v{version}: {len(value) - at} bytes follow the value, from position {at}.")
+    if fields.get("committed_offset", 0) < 0:
+        walk.note("negative_offset", f"{message.name} v{version}: the committed offset is {fields['committed_offset']}.")
+    return DecodedValue(version, message.name, fields, message.dialect, tuple(walk.findings)), at
+
+
+def _refuse_value(name: str, version: int, fault: FieldFault) -> NoReturn:
+    sentence = _sentence(f"{name} v{version}", fault)
+    if isinstance(fault, Underflow) and not isinstance(fault, LengthBeyondEnd):
+        raise ValueTruncated(sentence) from fault
+    raise ValueMalformed(sentence) from fault
+
+
+def _sentence(what: str, fault: FieldFault) -> str:
+    where = fault.where()
+    return f"{what}: {where!r} {fault.detail}." if where else f"{what}: {fault.detail}."
+
+
+class _Walk:
+    """One walk along the bytes of a message: its encoding, and what was found on the way."""
+
+    __slots__ = ("buf", "findings", "flexible", "message", "version")
+
+    def __init__(self, buf: bytes, message: Message, version: int) -> None:
+        self.buf = buf
+        self.message = message
+        self.version = version
+        self.flexible = message.is_flexible(version)
+        self.findings: list[Finding] = []
+
+    def note(self, code: str, detail: str) -> None:
+        self.findings.append(Finding(code, detail))
+
+    def read_struct(self, fields: Sequence[Field], at: int) -> tuple[dict[str, Any], int]:
+        """The fields of one struct by name, tagged ones included, and the position after it."""
+        out: dict[str, Any] = {}
+        for field in fields:
+            if field.tag is None and field.is_in(self.version):
+                out[field.name], at = self.read_field(field, at)
+        if self.flexible:
+            at = self.read_tagged_section(fields, at, out)
+        return out, at
+
+    def read_field(self, field: Field, at: int) -> tuple[Any, int]:
+        try:
+            return self.read(field.type, at, field.name)
+        except FieldFault as fault:
+            fault.path.append(field.name)
+            raise
+
+    def read(self, kind: FieldType, at: int, name: str) -> tuple[Any, int]:
+        """A value of this type, and the position after it. ``name`` is for findings."""
+        buf, flexible = self.buf, self.flexible
+        match kind:
+            case Integer():
+                return primitives.read_integer(buf, at, kind)
+            case UuidBytes():
+                return primitives.read_uuid(buf, at)
+            case Text():
+                raw, after = primitives.read_compact_string(buf, at) if flexible else primitives.read_string(buf, at)
+                if raw is None:
+                    _refuse_null(kind, at)
+                    return None, after
+                text, is_utf8 = primitives.java_text(raw)
+                if not is_utf8:
+                    self.note("invalid_utf8", f"{self.message.name}: {name!r} is not UTF-8 ({raw.hex()}): replaced as Java does.")
+                return text, after
+            case Blob():
+                raw, after = primitives.read_compact_bytes(buf, at) if flexible else primitives.read_bytes(buf, at)
+                if raw is None:
+                    _refuse_null(kind, at)
+                return raw, after
+            case Array():
+                count, after = primitives.read_compact_count(buf, at) if flexible else primitives.read_count(buf, at)
+                if count is None:
+                    _refuse_null(kind, at)
+                    return None, after
+                return self.read_elements(kind.element, count, after, name)
+            case Struct():
+                if kind.nullable:
+                    mark, at = primitives.read_integer(buf, at, Int8)
+                    if mark < 0:
+                        return None, at
+                return self.read_struct(kind.fields, at)
+
+    def read_elements(self, kind: FieldType, count: int, at: int, name: str) -> tuple[list[Any], int]:
+        elements = []
+        for i in range(count):
+            try:
+                element, at = self.read(kind, at, name)
+            except FieldFault as fault:
+                fault.path.append(f"[{i}]")
+                raise
+            elements.append(element)
+        return elements, at
+
+    def read_tagged_section(self, fields: Sequence[Field], at: int, out: dict[str, Any]) -> int:
+        """Put the tagged fields of a struct into ``out``, defaults for absent ones, and give the position after the section.
+
+        Kafka's readers check neither order nor repetition of tags (the last one wins), nor the size of a tag they know.
+        """
+        known = {field.tag: field for field in fields if field.tag is not None and field.is_in(self.version)}
+        for field in known.values():
+            out[field.name] = field.absent_value()
+        unknown: dict[int, bytes] = {}
+        count, at = primitives.read_uvarint(self.buf, at)
+        for _ in range(count):
+            tag, at = primitives.read_uvarint(self.buf, at)
+            size, at = primitives.read_uvarint(self.buf, at)
+            if tag in known:
+                field = known[tag]
+                out[field.name], end = self.read_tagged_field(field, at)
+                if end != at + size:
+                    self.note(
+                        "tagged_field_size_mismatch",
+                        f"{self.message.name} v{self.version}: tag {tag} ({field.name!r}) declares {size} bytes and takes {end - at}.",
+                    )
+                at = end
+            else:
+                if not 0 <= size <= len(self.buf) - at:
+                    raise LengthBeyondEnd(f"tag {tag & 0xFFFFFFFF} declares {size} bytes at position {at}, {len(self.buf) - at} remain")
+                unknown[tag & 0xFFFFFFFF] = self.buf[at : at + size]
+                at += size
+        if unknown:
+            out[UNKNOWN_TAGS] = unknown
+        return at
+
+    def read_tagged_field(self, field: Field, at: int) -> tuple[Any, int]:
+        if not (isinstance(field.type, Struct) and field.type.nullable):
+            return self.read_field(field, at)
+        try:
+            # inside a tag the presence mark of a struct is a varint, elsewhere an int8
+            mark, at = primitives.read_uvarint(self.buf, at)
+            return (None, at) if mark <= 0 else self.read_struct(field.type.fields, at)
+        except FieldFault as fault:
+            fault.path.append(field.name)
+            raise
+
+
+def _refuse_null(kind: Text | Blob | Array, at: int) -> None:
+    if not kind.nullable:
+        raise UnexpectedNull(f"is null at position {at} and may not be")
+
+
+def encode_key(key_type: int, fields: Mapping[str, Any], *, dialect: str | None = None) -> bytes:
+    """The key's bytes, type included. Raises UnknownKeyType, or EncodeError where a field is missing or does not fit."""
+    message = _record_type(key_type, dialect).key
+    return primitives.write_integer(key_type, Int16) + _write_message(message, 0, fields)
+
+
+def encode_value(key_type: int, version: int, fields: Mapping[str, Any], *, dialect: str | None = None) -> bytes:
+    """The value's bytes, version included.
+
+    Fields of other versions of the message are left out, as Kafka leaves them out. ``dialect`` chooses the layout of an early release.
+    Raises UnknownKeyType, UnknownValueVersion, or EncodeError where a field is missing, not known or does not fit.
+    """
+    record_type = _record_type(key_type, dialect)
+    message = OFFSET_COMMIT_VALUE if key_type == 0 and version > 0 else record_type.value
+    message = next((each for each in record_type.dialects if each.dialect == dialect), message)
+    first, last = message.versions
+    if not first <= version <= last:
+        raise UnknownValueVersion(f"{message.name}: version {version} is not known to this release ({first} to {last}).")
+    return primitives.write_integer(version, Int16) + _write_message(message, version, fields)
+
+
+def _write_message(message: Message, version: int, fields: Mapping[str, Any]) -> bytes:
+    try:
+        return _write_struct(message.fields, version, message.is_flexible(version), fields)
+    except (ValueError, TypeError, AttributeError) as fault:
+        raise EncodeError(f"{message.name} v{version}: {fault}") from fault
+
+
+def _write_struct(fields: Sequence[Field], version: int, flexible: bool, values: Mapping[str, Any]) -> bytes:
+    strangers = values.keys() - {field.name for field in fields} - {UNKNOWN_TAGS}
+    if strangers:
+        raise ValueError(f"no field is called {', '.join(sorted(map(repr, strangers)))}")
+    out = bytearray()
+    tags: dict[int, bytes] = dict(values.get(UNKNOWN_TAGS, {}))
+    for field in fields:
+        if not field.is_in(version):
+            continue
+        if field.name not in values and field.default is REQUIRED:
+            raise ValueError(f"the field {field.name!r} is missing")
+        value = values[field.name] if field.name in values else field.absent_value()
+        if field.tag is None:
+            out += _write(field.type, version, flexible, value, field.name)
+        elif value != field.default:
+            tags[field.tag] = _write_in_tag(field, version, value)
+    if flexible:
+        out += primitives.write_uvarint(len(tags))
+        for tag, data in sorted(tags.items()):
+            out += primitives.write_uvarint(tag) + primitives.write_uvarint(len(data)) + data
+    return bytes(out)
+
+
+def _write_in_tag(field: Field, version: int, value: Any) -> bytes:
+    if not (isinstance(field.type, Struct) and field.type.nullable):
+        return _write(field.type, version, True, value, field.name)
+    return b"\0" if value is None else b"\1" + _write_struct(field.type.fields, version, True, value)
+
+
+def _write(kind: FieldType, version: int, flexible: bool, value: Any, name: str) -> bytes:
+    if value is None and not getattr(kind, "nullable", False):
+        raise ValueError(f"{name!r} is null and may not be")
+    match kind:
+        case Integer():
+            return primitives.write_integer(value, kind)
+        case UuidBytes():
+            return primitives.uuid_bytes(value)
+        case Text():
+            raw = None if value is None else value.encode("utf-8")
+            if raw is not None and len(raw) > primitives.LONGEST_COMPACT_TEXT:
+                raise ValueError(f"{name!r} has {len(raw)} bytes, a text holds {primitives.LONGEST_COMPACT_TEXT}")
+            return _write_sized(raw, flexible, 2)
+        case Blob():
+            return _write_sized(value, flexible, 4)
+        case Array():
+            count = None if value is None else len(value)
+            head = primitives.write_compact_length(count) if flexible else primitives.write_length(count, 4)
+            return head + b"".join(_write(kind.element, version, flexible, element, name) for element in value or ())
+        case Struct():
+            if value is None:
+                return b"\xff"
+            return (b"\1" if kind.nullable else b"") + _write_struct(kind.fields, version, flexible, value)
+
+
+def _write_sized(raw: bytes | None, flexible: bool, size: int) -> bytes:
+    length = None if raw is None else len(raw)
+    head = primitives.write_compact_length(length) if flexible else primitives.write_length(length, size)
+    return head + (raw or b"")
+
+
+def key_json(decoded: DecodedKey) -> dict[str, Any]:
+    """The ``data`` of a key as Kafka's own JSON converters show it."""
+    message = RECORD_TYPES[decoded.key_type].key
+    return _struct_json(message.fields, 0, decoded.fields)
+
+
+def value_json(decoded: DecodedValue) -> dict[str, Any]:
+    """The ``data`` of a value as Kafka's own JSON converters show it.
+
+    Bytes are base64; tagged fields that have their default are left out, and so are unknown tags.
+    """
+    return _struct_json(_VALUE_MESSAGES[decoded.name, decoded.dialect].fields, decoded.version, decoded.fields)
+
+
+_VALUE_MESSAGES = {
+    (message.name, message.dialect): message
+    for record_type in RECORD_TYPES.values()
+    for message in (record_type.value, *record_type.dialects)
+}
+
+
+def _struct_json(fields: Sequence[Field], version: int, values: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        field.json: _json(field.type, version, values[field.name])
+        for field in fields
+        if field.is_in(version) and (field.tag is None or values[field.name] != field.default)
+    }
+
+
+def _json(kind: FieldType, version: int, value: Any) -> Any:
+    if value is None:
+        return None
+    match kind:
+        case Blob():
+            return base64.b64encode(value).decode("ascii")
+        case Array():
+            return [_json(kind.element, version, element) for element in value]
+        case Struct():
+            return _struct_json(kind.fields, version, value)
+        case _:
+            return value
+
+
+def decode_control_key(key: bytes | None) -> int:
+    """The type of a control record: 0 ABORT, 1 COMMIT, others as stored. Raises ControlRecordMalformed.
+
+    Versions above 0 are read as version 0, whatever follows the type is ignored.
+    """
+    return _decode_control(CONTROL_RECORD_KEY, key)
+
+
+def decode_end_transaction_marker(value: bytes | None) -> int:
+    """The transaction coordinator's epoch in the value of an ABORT or COMMIT marker. Raises ControlRecordMalformed."""
+    return _decode_control(END_TRANSACTION_MARKER, value)
+
+
+def _decode_control(message: Message, data: bytes | None) -> int:
+    (field,) = message.fields
+    try:
+        if data is None:
+            raise UnexpectedNull("is null and may not be")
+        version, at = primitives.read_integer(data, 0, Int16)
+        if version < 0:
+            raise ControlRecordMalformed(f"{message.name}: version {version} is negative.")
+        fields, _ = _Walk(data, message, 0).read_struct(message.fields, at)
+    except FieldFault as fault:
+        raise ControlRecordMalformed(_sentence(message.name, fault)) from fault
+    number: int = fields[field.name]
+    return number
+
+
+__all__ = [
+    "UNKNOWN_TAGS",
+    "DecodeError",
+    "DecodedKey",
+    "DecodedValue",
+    "decode_control_key",
+    "decode_end_transaction_marker",
+    "decode_key",
+    "decode_value",
+    "encode_key",
+    "encode_value",
+    "key_json",
+    "value_json",
+]

@@ -1,0 +1,179 @@
+"""Which of many values decode, told from their tables and a few positions, without decoding one.
+
+The job must know of every record whether it decodes (what does not supersedes nothing and goes to quarantine), but the content only of
+the few that are kept. The answer here is one-sided: True is certain, False means "ask ``scalar.decode_value``", which stays the
+definition. Older layouts, bytes left over, odd tagged fields and unusually long arrays are left to it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from groupcoord_spark.protocol.fields import Array, Blob, Field, Integer, Message, Struct, Text, Type, UuidBytes
+from groupcoord_spark.protocol.slices import Bytes, Mask, Positions, Slices
+
+LONGEST_ARRAY = 64
+"""Elements that are followed in step; a row with a longer array of anything but fixed-size elements is left to the scalar decoder."""
+
+LONGEST_TAGGED_SECTION = 4
+LONGEST_TEXT = 32767
+VALUE_VERSION_BYTES = 2
+
+
+def surely_decode(message: Message, version: int, values: Slices) -> Mask:
+    """True for each value that ``message`` in ``version`` reads to its last byte; bool of length n.
+
+    Every value must begin with that version (its two bytes are skipped here) and be no null.
+    """
+    everywhere = np.ones(len(values), np.bool_)
+    walk = _Walk(values.data, message.is_flexible(version), version, values.start + VALUE_VERSION_BYTES, values.end, everywhere)
+    walk.fields(message.fields_of(version))
+    read_whole: Mask = walk.at == walk.end
+    return walk.ok & read_whole
+
+
+@dataclass(slots=True)
+class _Walk:
+    """The same field of all rows at once: ``at`` is where each row's next field begins; a row that is not ``ok`` stands still."""
+
+    data: Bytes
+    is_flexible: bool
+    version: int
+    at: Positions
+    end: Positions
+    ok: Mask
+
+    def rows(self, chosen: npt.NDArray[np.int64]) -> _Walk:
+        return _Walk(self.data, self.is_flexible, self.version, self.at[chosen], self.end[chosen], self.ok[chosen])
+
+    def take_back(self, chosen: npt.NDArray[np.int64], part: _Walk) -> None:
+        self.at[chosen] = part.at
+        self.ok[chosen] = part.ok
+
+    def fields(self, fields: tuple[Field, ...]) -> None:
+        for field in fields:
+            if field.tag is None:
+                self.value(field.type)
+        if self.is_flexible:
+            self.tagged_section({field.tag: field for field in fields if field.tag is not None})
+
+    def value(self, kind: Type) -> None:
+        match kind:
+            case Integer(size=size):
+                self.skip(size)
+            case UuidBytes():
+                self.skip(16)
+            case Text() | Blob():
+                self.skip(self.length(nullable=kind.nullable, is_text=isinstance(kind, Text)))
+            case Array():
+                self.array(kind)
+            case Struct(nullable=False):
+                self.fields(tuple(field for field in kind.fields if field.is_in(self.version)))
+            case Struct():
+                self.optional_struct(kind)
+
+    def skip(self, size: int | Positions) -> None:
+        reached = self.at + size
+        self.ok &= reached <= self.end
+        self.at = np.where(self.ok, reached, self.at)
+
+    def big_endian(self, size: int) -> Positions:
+        """The signed integer at ``at``; 0 in rows that end before."""
+        start = self.at
+        self.skip(size)
+        number = np.zeros(len(start), np.int64)
+        for i in range(size):
+            number = number << 8 | self.data[np.where(self.ok, start + i, 0)]
+        return np.where(self.ok, number - ((number >> (8 * size - 1)) << (8 * size)), 0)
+
+    def unsigned_varint(self) -> Positions:
+        """The unsigned varint at ``at``, at most five bytes long; 0 in rows where none ends."""
+        number = np.zeros(len(self.at), np.int64)
+        going_on, done = self.ok, np.zeros(len(self.at), np.bool_)
+        for shift in range(0, 35, 7):
+            going_on = going_on & (self.at < self.end)
+            byte = self.data[np.where(going_on, self.at, 0)].astype(np.int64)
+            number |= np.where(going_on, (byte & 0x7F) << shift, 0)
+            self.at = self.at + going_on
+            ends_here = going_on & (byte < 0x80)
+            done |= ends_here
+            going_on = going_on & ~ends_here
+            if not going_on.any():
+                break
+        self.ok = self.ok & done
+        return np.where(self.ok, number, 0)
+
+    def length(self, *, nullable: bool, is_text: bool) -> Positions:
+        if self.is_flexible:
+            length = self.unsigned_varint() - 1
+            self.ok &= length <= (LONGEST_TEXT if is_text else 2**31 - 1)
+        else:
+            length = self.big_endian(2 if is_text else 4)
+        if not nullable:
+            self.ok &= length >= 0
+        return np.maximum(length, 0)
+
+    def array(self, kind: Array) -> None:
+        count = self.unsigned_varint() - 1 if self.is_flexible else self.big_endian(4)
+        if not kind.nullable:
+            self.ok &= count >= 0
+        self.ok &= count <= self.end - self.at
+        count = np.where(self.ok, np.maximum(count, 0), 0)
+        match kind.element:
+            case Integer(size=size):
+                self.skip(count * size)
+            case UuidBytes():
+                self.skip(count * 16)
+            case element:
+                self.ok &= count <= LONGEST_ARRAY
+                self.elements(element, np.where(self.ok, count, 0))
+
+    def elements(self, element: Type, count: Positions) -> None:
+        for k in range(int(count.max(initial=0))):
+            rows = np.flatnonzero((count > k) & self.ok)
+            part = self.rows(rows)
+            part.value(element)
+            self.take_back(rows, part)
+
+    def optional_struct(self, kind: Struct) -> None:
+        is_there = self.big_endian(1) >= 0
+        rows = np.flatnonzero(is_there & self.ok)
+        part = self.rows(rows)
+        part.value(Struct(kind.fields))
+        self.take_back(rows, part)
+
+    def tagged_section(self, known: dict[int | None, Field]) -> None:
+        count = self.unsigned_varint()
+        self.ok &= count <= LONGEST_TAGGED_SECTION
+        for k in range(int(np.where(self.ok, count, 0).max(initial=0))):
+            rows = np.flatnonzero((count > k) & self.ok)
+            part = self.rows(rows)
+            part.tagged_field(known)
+            self.take_back(rows, part)
+
+    def tagged_field(self, known: dict[int | None, Field]) -> None:
+        tag, size = self.unsigned_varint(), self.unsigned_varint()
+        begin = self.at
+        reached = begin + size
+        for number in np.unique(tag[self.ok]):
+            rows = np.flatnonzero((tag == number) & self.ok)
+            part = self.rows(rows)
+            field = known.get(int(number))
+            if field is None:
+                part.skip(size[rows])
+            elif isinstance(field.type, Struct) and field.type.nullable:
+                part.tagged_optional_struct(field.type)
+            else:
+                part.value(field.type)
+            self.take_back(rows, part)
+        self.ok &= self.at == reached  # Kafka accepts a known tag of a wrong size; the scalar decoder says so
+
+    def tagged_optional_struct(self, kind: Struct) -> None:
+        is_there = self.unsigned_varint() != 0
+        rows = np.flatnonzero(is_there & self.ok)
+        part = self.rows(rows)
+        part.value(Struct(kind.fields))
+        self.take_back(rows, part)

@@ -44,6 +44,11 @@ class FieldFault(DecodeError):
         """The field as a person names it: ``members[2].client_id``; empty when the fault lies outside of all fields."""
         return "".join(part if part.startswith("[") else "." + part for part in reversed(self.path)).lstrip(".")
 
+    def sentence(self, message: str) -> str:
+        """The fault with the message and the field it lies in."""
+        where = self.where()
+        return f"{message}: {where!r} {self.detail}." if where else f"{message}: {self.detail}."
+
 
 class Underflow(FieldFault):
     """Raised when the bytes end where a field, or the rest of a fixed-size field, should be."""

@@ -76,23 +76,23 @@ def decode_key(key: bytes | None, *, dialect: str | None = None) -> DecodedKey:
     if key_type == 0 and key in (b"\0\0\0\0", b"\0\0\0\1"):
         marker = "COMMIT" if key[3] else "ABORT"
         raise LeakedControlRecord(
-            f"Key {key.hex(' ', 1)} is a transaction marker ({marker}), not an offset key: this export carries control records without their "
-            "batches. Export segments instead."
+            f"Key {key.hex(' ', 1)} is a transaction marker ({marker}), not an offset key: "
+            "this export carries control records without their batches. Export segments instead."
         )
     message = record_type.key
-    walk = _Walk(key, message, 0)
+    reader = FieldReader(key, message, 0)
     try:
-        fields, at = walk.read_struct(message.fields, at)
+        fields, at = reader.read_struct(message.fields, at)
     except Underflow as fault:
-        raise KeyTruncated(_sentence(message.name, fault)) from fault
+        raise KeyTruncated(fault.sentence(message.name)) from fault
     except FieldFault as fault:
-        raise KeyMalformed(_sentence(message.name, fault)) from fault
+        raise KeyMalformed(fault.sentence(message.name)) from fault
     if at < len(key):
-        left = len(key) - at
-        walk.note("key_trailing_bytes", f"{message.name}: {left} bytes follow the key, from position {at}. To compaction this is another key.")
+        left = f"{message.name}: {len(key) - at} bytes follow the key, from position {at}."
+        reader.note("key_trailing_bytes", left + " To compaction this is another key.")
     if fields.get("partition", 0) < 0:
-        walk.note("negative_partition", f"{message.name}: the partition is {fields['partition']}.")
-    return DecodedKey(key_type, message.name, fields, tuple(walk.findings))
+        reader.note("negative_partition", f"{message.name}: the partition is {fields['partition']}.")
+    return DecodedKey(key_type, message.name, fields, tuple(reader.findings))
 
 
 def decode_value(key_type: int, value: bytes | None, *, dialect: str | None = None) -> DecodedValue | None:
@@ -139,28 +139,23 @@ def _record_type(key_type: int, dialect: str | None) -> RecordType:
 
 
 def _decode_by(message: Message, version: int, value: bytes, at: int) -> tuple[DecodedValue, int]:
-    walk = _Walk(value, message, version)
-    fields, at = walk.read_struct(message.fields, at)
+    reader = FieldReader(value, message, version)
+    fields, at = reader.read_struct(message.fields, at)
     if at < len(value):
-        walk.note("value_trailing_bytes", f"{message.name} v{version}: {len(value) - at} bytes follow the value, from position {at}.")
+        reader.note("value_trailing_bytes", f"{message.name} v{version}: {len(value) - at} bytes follow the value, from position {at}.")
     if fields.get("committed_offset", 0) < 0:
-        walk.note("negative_offset", f"{message.name} v{version}: the committed offset is {fields['committed_offset']}.")
-    return DecodedValue(version, message.name, fields, message.dialect, tuple(walk.findings)), at
+        reader.note("negative_offset", f"{message.name} v{version}: the committed offset is {fields['committed_offset']}.")
+    return DecodedValue(version, message.name, fields, message.dialect, tuple(reader.findings)), at
 
 
 def _refuse_value(name: str, version: int, fault: FieldFault) -> NoReturn:
-    sentence = _sentence(f"{name} v{version}", fault)
+    sentence = fault.sentence(f"{name} v{version}")
     if isinstance(fault, Underflow) and not isinstance(fault, LengthBeyondEnd):
         raise ValueTruncated(sentence) from fault
     raise ValueMalformed(sentence) from fault
 
 
-def _sentence(what: str, fault: FieldFault) -> str:
-    where = fault.where()
-    return f"{what}: {where!r} {fault.detail}." if where else f"{what}: {fault.detail}."
-
-
-class _Walk:
+class FieldReader:
     """One walk along the bytes of a message: its encoding, and what was found on the way."""
 
     __slots__ = ("buf", "findings", "flexible", "message", "version")
@@ -173,6 +168,7 @@ class _Walk:
         self.findings: list[Finding] = []
 
     def note(self, code: str, detail: str) -> None:
+        """Remember a doubt."""
         self.findings.append(Finding(code, detail))
 
     def read_struct(self, fields: Sequence[Field], at: int) -> tuple[dict[str, Any], int]:
@@ -186,6 +182,7 @@ class _Walk:
         return out, at
 
     def read_field(self, field: Field, at: int) -> tuple[Any, int]:
+        """The value of one untagged field, and the position after it. A fault learns the field's name."""
         try:
             return self.read(field.type, at, field.name)
         except FieldFault as fault:
@@ -228,6 +225,7 @@ class _Walk:
                 return self.read_struct(kind.fields, at)
 
     def read_elements(self, kind: FieldType, count: int, at: int, name: str) -> tuple[list[Any], int]:
+        """``count`` values of this type, and the position after them."""
         elements = []
         for i in range(count):
             try:
@@ -270,6 +268,7 @@ class _Walk:
         return at
 
     def read_tagged_field(self, field: Field, at: int) -> tuple[Any, int]:
+        """The data of a known tag, and the position after it."""
         if not (isinstance(field.type, Struct) and field.type.nullable):
             return self.read_field(field, at)
         try:
@@ -395,6 +394,11 @@ _VALUE_MESSAGES = {
 }
 
 
+def field_json(field: Field, value: Any) -> Any:
+    """One value of a field as Kafka's JSON shows it, by the newest version of what it holds."""
+    return _json(field.type, field.last_version, value)
+
+
 def _struct_json(fields: Sequence[Field], version: int, values: Mapping[str, Any]) -> dict[str, Any]:
     return {
         field.json: _json(field.type, version, values[field.name])
@@ -438,9 +442,9 @@ def _decode_control(message: Message, data: bytes | None) -> int:
         version, at = primitives.read_integer(data, 0, Int16)
         if version < 0:
             raise ControlRecordMalformed(f"{message.name}: version {version} is negative.")
-        fields, _ = _Walk(data, message, 0).read_struct(message.fields, at)
+        fields, _ = FieldReader(data, message, 0).read_struct(message.fields, at)
     except FieldFault as fault:
-        raise ControlRecordMalformed(_sentence(message.name, fault)) from fault
+        raise ControlRecordMalformed(fault.sentence(message.name)) from fault
     number: int = fields[field.name]
     return number
 

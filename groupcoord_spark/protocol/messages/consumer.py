@@ -194,7 +194,7 @@ CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT_VALUE_3_7 = Message(
         Field("previous_member_epoch", Int32, "Epoch it had before."),
         Field("target_member_epoch", Int32, "Epoch it is on the way to."),
         Field("assigned_partitions", Array(Struct(_TOPIC_PARTITIONS)), "Partitions the member holds."),
-        Field("partitions_pending_revocation", Array(Struct(_TOPIC_PARTITIONS)), "Partitions it has to give back: not empty means UNREVOKED."),
+        Field("partitions_pending_revocation", Array(Struct(_TOPIC_PARTITIONS)), "Partitions to give back: not empty means UNREVOKED."),
         Field("partitions_pending_assignment", Array(Struct(_TOPIC_PARTITIONS)), "Partitions it waits for: not empty means UNRELEASED."),
         Field("error", Int8, "Error of a client-side assignor."),
         Field("metadata_version", Int16, "Version of a client-side assignor's metadata."),

@@ -17,7 +17,7 @@ CONSUMER_PROTOCOL_SUBSCRIPTION = Message(
     since={0: "0.9", 1: "2.4, KIP-429: owned partitions", 2: "KIP-792: generation; written by no release", 3: "3.4, KIP-881: rack"},
     fields=(
         Field("topics", Array(String), "Topics the member subscribes to."),
-        Field("user_data", NullableBytes, "The assignor's own note; null: none.", default=None),
+        Field("user_data", NullableBytes, "The assignor's own note; null: none."),
         Field("owned_partitions", _TOPIC_PARTITIONS, "Partitions it held when it joined.", versions="1+", default=[]),
         Field("generation_id", Int32, "Generation in which it held them; -1: none.", versions="2+", default=-1),
         Field("rack_id", NullableString, "Its rack; null: not told.", versions="3+", default=None),
@@ -30,7 +30,7 @@ CONSUMER_PROTOCOL_ASSIGNMENT = Message(
     since={0: "0.9", 1: "2.4", 2: "written by no release", 3: "3.4; all versions have the same layout"},
     fields=(
         Field("assigned_partitions", _TOPIC_PARTITIONS, "Partitions the leader gave the member."),
-        Field("user_data", NullableBytes, "The assignor's own note; null: none.", default=None),
+        Field("user_data", NullableBytes, "The assignor's own note; null: none."),
     ),
 )
 

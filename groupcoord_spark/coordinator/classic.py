@@ -1,0 +1,279 @@
+"""Classic groups: what a value of key type 2 makes of a group, and groups known by their commits alone."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeVar
+
+from groupcoord_spark.coordinator.semantics import Semantics
+from groupcoord_spark.coordinator.state import AssignmentRow, Group, MemberRow
+from groupcoord_spark.protocol import (
+    DecodeError,
+    SubscriptionMalformed,
+    SubscriptionUnknown,
+    decode_assignment,
+    decode_connect_assignment,
+    decode_connect_metadata,
+    decode_subscription,
+    subscribed_topics,
+)
+
+CONSUMER = "consumer"
+CONNECT = "connect"
+LOAD_FAILS = "A broker could not have loaded the partition."
+_CONNECTOR_ITSELF = -1
+
+
+@dataclass(frozen=True, slots=True)
+class ClassicMember:
+    """One entry of the record's member list."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    subscription: bytes
+    assignment: bytes
+
+
+class ClassicGroup(Group):
+    """A classic group as loaded: Empty or Stable, never in a rebalance (that is not stored)."""
+
+    __slots__ = (
+        "_generation",
+        "_leader_id",
+        "_protocol",
+        "_protocol_type",
+        "_state",
+        "_state_timestamp_ms",
+        "_subscribed_topics",
+        "members",
+    )
+
+    group_type = "classic"
+
+    def __init__(
+        self,
+        *,
+        state: str = "Empty",
+        protocol_type: str | None = None,
+        protocol: str | None = None,
+        generation: int = 0,
+        leader_id: str | None = None,
+        state_timestamp_ms: int | None = None,
+        members: Mapping[str, ClassicMember] | None = None,
+        subscribed_topics: frozenset[str] | None = None,
+    ) -> None:
+        """Without arguments: the simple group that holds offsets of a group id without any record of its own (R-1.25)."""
+        super().__init__()
+        self._state = state
+        self._protocol_type = protocol_type
+        self._protocol = protocol
+        self._generation = generation
+        self._leader_id = leader_id
+        self._state_timestamp_ms = state_timestamp_ms
+        self._subscribed_topics = subscribed_topics
+        self.members: Mapping[str, ClassicMember] = members if members is not None else {}
+
+    @property
+    def is_simple(self) -> bool:  # type: ignore[override]
+        """Kafka's own test: no protocol type and Empty. A record written before the first join passes it too."""
+        return self._protocol_type is None and self._state == "Empty"
+
+    @property
+    def state(self) -> str:
+        return self._state
+
+    @property
+    def protocol_type(self) -> str | None:
+        return self._protocol_type
+
+    @property
+    def generation(self) -> int:
+        return self._generation
+
+    @property
+    def member_count(self) -> int:
+        return len(self.members)
+
+    @property
+    def subscribed_topics(self) -> frozenset[str] | None:
+        return self._subscribed_topics
+
+    @property
+    def leader_id(self) -> str | None:
+        return self._leader_id
+
+    @property
+    def state_timestamp_ms(self) -> int | None:
+        return self._state_timestamp_ms
+
+    def protocol(self, default_assignor: str) -> str | None:
+        return self._protocol
+
+    def member_rows(self, group_id: str) -> Iterator[MemberRow]:
+        for member in self.members.values():
+            is_consumer = self._protocol_type == CONSUMER
+            subscription = _readable(decode_subscription, member.subscription) if is_consumer else None
+            yield MemberRow(
+                group_id=group_id,
+                member_id=member.member_id,
+                instance_id=member.instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                rack_id=None if subscription is None else subscription.rack_id,
+                is_leader=member.member_id == self._leader_id,
+                uses_classic_protocol=True,
+                session_timeout_ms=member.session_timeout_ms,
+                rebalance_timeout_ms=member.rebalance_timeout_ms,
+                subscribed_topics=None if subscription is None else tuple(sorted(set(subscription.topics))),
+                subscription=member.subscription,
+                assignment=member.assignment,
+                user_data=None if subscription is None else subscription.user_data,
+                record_offset=self.record_offset,
+            )
+
+    def assignment_rows(self, group_id: str, topic_names: Mapping[str, str]) -> Iterator[AssignmentRow]:
+        """Reads the members' own bytes. What does not parse has no rows: the broker never looks at it."""
+        for member in self.members.values():
+            if self._protocol_type == CONSUMER:
+                yield from _consumer_rows(group_id, member)
+            elif self._protocol_type == CONNECT:
+                yield from _connect_rows(group_id, member, self._protocol)
+
+
+_Decoded = TypeVar("_Decoded")
+
+
+def _readable(decode: Callable[[bytes], _Decoded | None], blob: bytes) -> _Decoded | None:
+    """The decoded blob; None where it is empty or does not parse."""
+    try:
+        return decode(blob)
+    except DecodeError:
+        return None
+
+
+def _consumer_rows(group_id: str, member: ClassicMember) -> Iterator[AssignmentRow]:
+    assignment = _readable(decode_assignment, member.assignment)
+    subscription = _readable(decode_subscription, member.subscription)
+    for kind, holdings in (
+        ("current", {} if assignment is None else assignment.partitions),
+        ("owned", {} if subscription is None else subscription.owned_partitions),
+    ):
+        for topic, partitions in holdings.items():
+            for partition in partitions:
+                yield AssignmentRow(group_id, member.member_id, kind, topic, None, None, None, partition)
+
+
+def _connect_rows(group_id: str, member: ClassicMember, protocol: str | None) -> Iterator[AssignmentRow]:
+    assignment = _readable(partial(decode_connect_assignment, protocol=protocol), member.assignment)
+    metadata = _readable(partial(decode_connect_metadata, protocol=protocol), member.subscription)
+    owned = _tasks(metadata.allocation.assignment) if metadata is not None and metadata.allocation is not None else set()
+    revoked = _tasks(assignment.revoked) if assignment is not None else set()
+    # Since KIP-415 the leader tells a worker what is new and what to stop; what it ran before and keeps is in the worker's own words.
+    current = _tasks(assignment.assignment) | (owned - revoked) if assignment is not None else set()
+    for kind, holdings in (("current", current), ("pending_revocation", revoked), ("owned", owned)):
+        for connector, task in holdings:
+            task_type, number = ("connector", None) if task == _CONNECTOR_ITSELF else ("task", task)
+            yield AssignmentRow(group_id, member.member_id, kind, None, None, connector, task_type, number)
+
+
+def _tasks(by_connector: Mapping[str, tuple[int, ...]]) -> set[tuple[str, int]]:
+    return {(connector, task) for connector, tasks in by_connector.items() for task in tasks}
+
+
+Remark = tuple[str, str]
+"""Rule and sentence of something a broker's loader would have refused in a record that is kept."""
+
+
+def read_classic_group(value: Mapping[str, Any], semantics: Semantics) -> tuple[ClassicGroup, list[Remark]]:
+    """The group that a value of key type 2 makes, and what a loader would have refused in it (R-2.1 to R-2.4)."""
+    remarks: list[Remark] = []
+    members: dict[str, ClassicMember] = {}
+    by_instance: dict[str, str] = {}
+    entries = value["members"]
+    for position, entry in enumerate(entries):
+        member = _read_member(entry, semantics)
+        holder = by_instance.get(member.instance_id) if member.instance_id is not None else None
+        if holder is not None:
+            remarks.append(
+                (
+                    "R-2.1",
+                    f"Instance id {member.instance_id!r} belongs to members {holder!r} and {member.member_id!r}: "
+                    f"the last one is kept. {LOAD_FAILS}",
+                )
+            )
+            members.pop(holder, None)
+        elif member.member_id in members:
+            ending = "" if position + 1 == len(entries) else f" Another member follows. {LOAD_FAILS}"
+            remarks.append(("R-2.2", f"Member id {member.member_id!r} is in the record twice: the last entry is kept.{ending}"))
+        if member.instance_id is not None:
+            by_instance[member.instance_id] = member.member_id
+        members[member.member_id] = member
+    protocol_type: str | None = value["protocol_type"]
+    if not protocol_type and not members:
+        protocol_type = None
+    leader_id = value["leader"]
+    if leader_id is None and entries:
+        leader_id = entries[0]["member_id"]
+    state_timestamp_ms = value.get("current_state_timestamp_ms", -1)
+    topics = _topics_of_group(protocol_type, value["protocol"], members, semantics, remarks)
+    group = ClassicGroup(
+        state="Stable" if members else semantics.state_without_members,
+        protocol_type=protocol_type,
+        protocol=value["protocol"],
+        generation=value["generation"],
+        leader_id=leader_id,
+        state_timestamp_ms=None if state_timestamp_ms == -1 else state_timestamp_ms,
+        members=members,
+        subscribed_topics=topics,
+    )
+    return group, remarks
+
+
+def _read_member(entry: Mapping[str, Any], semantics: Semantics) -> ClassicMember:
+    rebalance_timeout_ms = entry.get("rebalance_timeout_ms")
+    if rebalance_timeout_ms is None or (rebalance_timeout_ms == -1 and semantics.stored_minus_one_means_session_timeout):
+        rebalance_timeout_ms = entry["session_timeout_ms"]
+    return ClassicMember(
+        member_id=entry["member_id"],
+        instance_id=entry.get("group_instance_id"),
+        client_id=entry["client_id"],
+        client_host=entry["client_host"],
+        rebalance_timeout_ms=rebalance_timeout_ms,
+        session_timeout_ms=entry["session_timeout_ms"],
+        subscription=entry["subscription"],
+        assignment=entry["assignment"],
+    )
+
+
+def _topics_of_group(
+    protocol_type: str | None, protocol: str | None, members: Mapping[str, ClassicMember], semantics: Semantics, remarks: list[Remark]
+) -> frozenset[str] | None:
+    """Union of the members' topics as the broker reads them; None where it could not say (replay.md 2.3)."""
+    if protocol_type != CONSUMER:
+        return None
+    if not members:
+        return frozenset()
+    if protocol is None:
+        return None
+    topics: set[str] = set()
+    is_known = True
+    for member in members.values():
+        try:
+            topics |= subscribed_topics(member.subscription)
+        except SubscriptionUnknown:
+            is_known = False
+        except SubscriptionMalformed as error:
+            is_known = False
+            if semantics.reads_subscriptions:
+                remarks.append(
+                    (
+                        "R-2.4",
+                        f"The subscription of member {member.member_id!r} cannot be read: {error} "
+                        f"The group's topics are unknown. {LOAD_FAILS}",
+                    )
+                )
+    return frozenset(topics) if is_known else None

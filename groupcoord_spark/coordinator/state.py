@@ -1,0 +1,286 @@
+"""What one offsets partition holds after its last record, as rows in the columns of the state tables.
+
+Times are integers in milliseconds. In offsets Kafka's own -1 for "none" is kept; in groups, members and assignments None says that the kind
+of group has no such thing, or that nothing was stored.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from groupcoord_spark.coordinator.transactions import OffsetKey, OffsetStore, StoredOffset, TopicPartition
+
+
+class OffsetRow(NamedTuple):
+    """A committed, orphan or pending offset; producer_id is -1 unless it came in a transaction."""
+
+    group_id: str
+    topic: str
+    partition: int
+    committed_offset: int
+    leader_epoch: int
+    metadata: str
+    commit_timestamp_ms: int
+    expire_timestamp_ms: int
+    topic_id: str | None
+    value_version: int
+    producer_id: int
+    producer_epoch: int
+    record_offset: int
+    record_timestamp_ms: int
+
+
+class GroupRow(NamedTuple):
+    """A group the coordinator would list. ``regular_expressions`` is no column: the tombstones of a consumer group need it."""
+
+    group_id: str
+    group_type: str
+    is_simple: bool
+    state: str
+    protocol_type: str | None
+    protocol: str | None
+    generation: int
+    assignment_epoch: int | None
+    leader_id: str | None
+    member_count: int
+    subscribed_topics: tuple[str, ...] | None
+    """None: cannot be known (R-2.4, or a protocol type other than consumer)."""
+    topic_count: int
+    """Topics with a committed offset."""
+    offset_count: int
+    pending_offset_count: int
+    assigned_partition_count: int
+    """What members hold now, what they have yet to give up included; of streams groups the active tasks."""
+    topology_epoch: int | None
+    state_timestamp_ms: int | None
+    record_offset: int | None
+    """Of the newest record of the group itself (key type 2 and up) that was not refused."""
+    record_timestamp_ms: int | None
+    regular_expressions: tuple[str, ...]
+
+
+class MemberRow(NamedTuple):
+    """A member as stored; what its kind of group does not have is None."""
+
+    group_id: str
+    member_id: str
+    instance_id: str | None = None
+    client_id: str | None = None
+    client_host: str | None = None
+    rack_id: str | None = None
+    is_leader: bool | None = None
+    uses_classic_protocol: bool | None = None
+    member_state: str | None = None
+    member_epoch: int | None = None
+    previous_member_epoch: int | None = None
+    session_timeout_ms: int | None = None
+    rebalance_timeout_ms: int | None = None
+    subscribed_topics: tuple[str, ...] | None = None
+    subscribed_topic_regex: str | None = None
+    server_assignor: str | None = None
+    subscription: bytes | None = None
+    assignment: bytes | None = None
+    user_data: bytes | None = None
+    process_id: str | None = None
+    topology_epoch: int | None = None
+    record_offset: int | None = None
+
+
+class AssignmentRow(NamedTuple):
+    """One partition or task of a member. kind: current, target, pending_revocation, owned."""
+
+    group_id: str
+    member_id: str
+    kind: str
+    topic: str | None
+    topic_id: str | None
+    subtopology: str | None
+    task_type: str | None
+    partition: int | None
+
+
+class LoadWarning(NamedTuple):
+    """What a broker's loader would refuse, skip or remark on; ``code`` is a rule of replay, ``detail`` a sentence."""
+
+    record_offset: int | None
+    group_id: str | None
+    code: str
+    detail: str
+
+
+class Group(ABC):
+    """What every kind of group can tell; kept under its id by the replay."""
+
+    __slots__ = ("record_offset", "record_timestamp_ms")
+
+    group_type: str
+    is_simple: bool = False
+
+    def __init__(self) -> None:
+        self.record_offset: int | None = None
+        self.record_timestamp_ms: int | None = None
+
+    @property
+    @abstractmethod
+    def state(self) -> str:
+        """Kafka's spelling: Empty, Stable, Assigning, Reconciling, NotReady."""
+
+    @property
+    @abstractmethod
+    def protocol_type(self) -> str | None: ...
+
+    @property
+    @abstractmethod
+    def generation(self) -> int:
+        """Generation of a classic group, group epoch of the others."""
+
+    @property
+    @abstractmethod
+    def member_count(self) -> int: ...
+
+    @property
+    @abstractmethod
+    def subscribed_topics(self) -> frozenset[str] | None:
+        """Topics whose offsets a live group protects; None: cannot be known."""
+
+    @abstractmethod
+    def protocol(self, default_assignor: str) -> str | None:
+        """Name of the assignor; ``default_assignor`` is the broker's, for groups whose members name none."""
+
+    @abstractmethod
+    def member_rows(self, group_id: str) -> Iterator[MemberRow]: ...
+
+    @abstractmethod
+    def assignment_rows(self, group_id: str, topic_names: Mapping[str, str]) -> Iterator[AssignmentRow]:
+        """In no order, and with repeats where the stored assignment repeats itself."""
+
+    @property
+    def leader_id(self) -> str | None:
+        return None
+
+    @property
+    def assignment_epoch(self) -> int | None:
+        return None
+
+    @property
+    def topology_epoch(self) -> int | None:
+        return None
+
+    @property
+    def state_timestamp_ms(self) -> int | None:
+        return None
+
+    @property
+    def regular_expressions(self) -> tuple[str, ...]:
+        return ()
+
+
+def _row_order(row: tuple[object, ...]) -> tuple[tuple[bool, object], ...]:
+    """Sorts rows whose columns may be None, None first."""
+    return tuple((column is not None, column) for column in row)
+
+
+class PartitionState:
+    """State of one offsets partition: groups, their offsets, what is pending, and the warnings of the load.
+
+    A view of the replay it came from, not a copy: ask it before more records are applied. All rows come sorted by their primary key.
+    """
+
+    def __init__(
+        self, groups: Mapping[str, Group], offsets: OffsetStore, warnings: list[LoadWarning], topic_names: Mapping[str, str]
+    ) -> None:
+        self.topic_names = topic_names
+        """Topic id -> name, as far as the records read here tell (also overwritten, aborted and refused ones)."""
+        self._groups = groups
+        self._offsets = offsets
+        self._warnings = warnings
+
+    def committed_offsets(self) -> list[OffsetRow]:
+        """Committed offsets of the groups that exist."""
+        return [row for group_id in sorted(self._offsets.committed) if group_id in self._groups for row in self._offset_rows(group_id)]
+
+    def orphan_offsets(self) -> list[OffsetRow]:
+        """Committed offsets without a group (R-1.26); the next commit of the group brings them back."""
+        return [row for group_id in sorted(self._offsets.committed) if group_id not in self._groups for row in self._offset_rows(group_id)]
+
+    def pending_offsets(self) -> list[OffsetRow]:
+        """Offsets of transactions still open, one row for each producer; also those of groups that do not exist."""
+        return [
+            OffsetRow._make((*key, *staged._replace(producer_id=producer_id)))
+            for key, by_producer in sorted(self._offsets.pending.items())
+            for producer_id, staged in sorted(by_producer.items())
+        ]
+
+    def groups(self, *, default_assignor: str = "uniform") -> list[GroupRow]:
+        """Groups the coordinator lists. ``default_assignor``: the first of the broker's group.consumer.assignors."""
+        pending_counts: dict[str, int] = {}
+        for (group_id, _, _), by_producer in self._offsets.pending.items():
+            pending_counts[group_id] = pending_counts.get(group_id, 0) + len(by_producer)
+        return [
+            self._group_row(group_id, group, pending_counts.get(group_id, 0), default_assignor)
+            for group_id, group in sorted(self._groups.items())
+        ]
+
+    def members(self) -> list[MemberRow]:
+        """Members of all groups."""
+        return [
+            member
+            for group_id, group in sorted(self._groups.items())
+            for member in sorted(group.member_rows(group_id), key=lambda row: row.member_id)
+        ]
+
+    def assignments(self, topic_names: Mapping[str, str] | None = None) -> list[AssignmentRow]:
+        """Partitions and tasks of members. ``topic_names`` (id -> name) fills names; without it, what these records told."""
+        names = self.topic_names if topic_names is None else topic_names
+        return [
+            row
+            for group_id, group in sorted(self._groups.items())
+            for row in sorted(set(group.assignment_rows(group_id, names)), key=_row_order)
+        ]
+
+    def warnings(self) -> list[LoadWarning]:
+        """Warnings in the order of their records; those without a record come last."""
+        return sorted(self._warnings, key=lambda w: (w.record_offset is None, w.record_offset or 0, w.code, w.group_id or "", w.detail))
+
+    def offsets_of(self, group_id: str) -> Mapping[TopicPartition, StoredOffset]:
+        """Committed offsets stored under a group id, whether the group exists or not."""
+        return self._offsets.committed.get(group_id, {})
+
+    def pending_by_partition(self) -> Mapping[OffsetKey, Mapping[int, StoredOffset]]:
+        """Pending offsets by (group_id, topic, partition), then by producer id."""
+        return self._offsets.pending
+
+    def _offset_rows(self, group_id: str) -> Iterator[OffsetRow]:
+        for (topic, partition), stored in sorted(self._offsets.committed[group_id].items()):
+            yield OffsetRow._make((group_id, topic, partition, *stored))
+
+    def _group_row(self, group_id: str, group: Group, pending_count: int, default_assignor: str) -> GroupRow:
+        offsets = self.offsets_of(group_id)
+        subscribed = group.subscribed_topics
+        held = {
+            row._replace(kind="current")
+            for row in group.assignment_rows(group_id, {})
+            if row.kind in ("current", "pending_revocation") and row.task_type not in ("standby", "warmup")
+        }
+        return GroupRow(
+            group_id=group_id,
+            group_type=group.group_type,
+            is_simple=group.is_simple,
+            state=group.state,
+            protocol_type=group.protocol_type,
+            protocol=group.protocol(default_assignor),
+            generation=group.generation,
+            assignment_epoch=group.assignment_epoch,
+            leader_id=group.leader_id,
+            member_count=group.member_count,
+            subscribed_topics=None if subscribed is None else tuple(sorted(subscribed)),
+            topic_count=len({topic for topic, _ in offsets}),
+            offset_count=len(offsets),
+            pending_offset_count=pending_count,
+            assigned_partition_count=len(held),
+            topology_epoch=group.topology_epoch,
+            state_timestamp_ms=group.state_timestamp_ms,
+            record_offset=group.record_offset,
+            record_timestamp_ms=group.record_timestamp_ms,
+            regular_expressions=group.regular_expressions,
+        )

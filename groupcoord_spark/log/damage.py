@@ -1,0 +1,181 @@
+"""What is reported beside the records: bytes that were not used, and what was used with a doubt. The codes are data."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+MAX_RECORD_ROWS = 1000
+"""Rows about single records, of one code in one file; the rest is one row with its count.
+
+A batch of a few kilobytes can hold millions of records: the report must not grow with them.
+"""
+
+
+class Kind(StrEnum):
+    """What a code means for the records it is about."""
+
+    LOST = "lost"
+    """The bytes are not used: a row of quarantined_records."""
+    WARN = "warn"
+    """The records are kept, and somebody should look: a row of warnings."""
+    INFO = "info"
+    """Nothing is lost and nothing is to be done: a row of warnings too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """One reason code: its stable name, its kind, and when it is given."""
+
+    name: str
+    kind: Kind
+    sentence: str
+
+
+CODES: dict[str, Code] = {
+    code.name: code
+    for code in (
+        Code("batch_length_invalid", Kind.LOST, "The length of an entry is below the smallest of its format."),
+        Code("batch_too_large", Kind.LOST, "The length of an entry is above the limit for one batch."),
+        Code("unknown_magic", Kind.LOST, "The format byte of an entry is none of 0, 1 and 2."),
+        Code("batch_crc_mismatch", Kind.LOST, "The checksum of an entry does not fit its bytes."),
+        Code("zero_gap", Kind.LOST, "Zero bytes lie where an entry should begin, and other bytes after them."),
+        Code("segment_truncated", Kind.LOST, "An entry is cut, in a place where no write can have been in progress."),
+        Code("resync_abandoned", Kind.LOST, "Damaged bytes held so many false starts that the search was given up."),
+        Code("tail_truncated", Kind.INFO, "The last entry of the newest file is cut: its write was not finished."),
+        Code("zero_tail", Kind.INFO, "The file ends in zeros: space reserved and not yet written."),
+        Code("batch_header_repaired", Kind.WARN, "Length or format byte of an entry was wrong; its checksum proves where it ends."),
+        Code("batch_duplicate", Kind.INFO, "An entry is in the file twice, byte for byte; the second is skipped."),
+        Code("base_offset_repaired", Kind.WARN, "The base offset of an entry was wrong; it exactly fills the place where it lies."),
+        Code("batch_offset_disorder", Kind.WARN, "An entry lies out of turn; its records are taken where its offsets say."),
+        Code("base_offset_invalid", Kind.LOST, "The base offset of an entry contradicts its neighbours, and its true place is unknown."),
+        Code("unknown_codec", Kind.LOST, "The compression codec of a batch does not exist in its format."),
+        Code("decompress_failed", Kind.LOST, "The records of a batch cannot be decompressed."),
+        Code("decompressed_too_large", Kind.LOST, "The records of a batch decompress to more than the limit."),
+        Code("record_count_impossible", Kind.LOST, "A batch claims more records than its bytes can hold."),
+        Code("record_count_invalid", Kind.LOST, "A batch claims a negative number of records."),
+        Code("record_malformed", Kind.LOST, "A record of a batch does not fit its own lengths; Kafka refuses the whole batch."),
+        Code("batch_trailing_bytes", Kind.LOST, "Bytes are left after the last record of a batch; Kafka refuses the whole batch."),
+        Code("record_offset_disorder", Kind.WARN, "The offsets in a batch do not rise. Of two records with one the later is kept."),
+        Code("record_offset_out_of_batch", Kind.WARN, "A record's offset lies outside of the range its batch claims."),
+        Code("last_offset_delta_invalid", Kind.WARN, "The last offset a batch claims cannot be; it ends at its last record's."),
+        Code("wrapper_malformed", Kind.LOST, "A compressed message of an old format does not hold what it must."),
+        Code("inner_message_truncated", Kind.WARN, "The last message inside a compressed message is cut."),
+        Code("inner_crc_mismatch", Kind.WARN, "The checksum of a message inside a compressed message does not fit."),
+        Code("legacy_length_invalid", Kind.LOST, "The lengths of key and value do not fill a message of an old format."),
+        Code("control_record_malformed", Kind.LOST, "The key of a control record is too short or has a negative version."),
+        Code("control_type_unknown", Kind.INFO, "A control record is neither COMMIT nor ABORT; it has no effect."),
+        Code("segment_name_mismatch", Kind.WARN, "No entry of the file lies in the range of its name: it was renamed."),
+        Code("segment_offset_overflow", Kind.WARN, "Entries lie more than 2^31 - 1 above the base of their file (KAFKA-5413)."),
+        Code("segment_overlap", Kind.INFO, "Records are skipped because a newer file before this one covers their offsets."),
+        Code("unknown_file", Kind.WARN, "A file or directory beside the segments is none that Kafka makes; it is not read."),
+        Code("replica_chosen", Kind.INFO, "Several replicas of a partition were given; one of them is read."),
+    )
+}
+"""Every code that this room gives, by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """Bytes that were not used: a damaged range, a batch or a record.
+
+    code: a name of CODES, of kind LOST. source: path or URI of the file. position, size: bytes in the file; of a record, those of the
+    batch that holds it. record_offset: of a record its offset, of a batch its base offset; None where it is not known.
+    records: how many records are lost with it; None: not known. key, value: of a record whose bytes are known.
+    """
+
+    code: str
+    source: str
+    offsets_partition: int
+    position: int
+    size: int
+    record_offset: int | None
+    detail: str
+    records: int | None = None
+    key: bytes | None = None
+    value: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """Something that was accepted, or skipped for a good reason.
+
+    code: a name of CODES, of kind WARN or INFO. source, position, size, record_offset as in Lost; position and size are 0 where the
+    doubt is about a whole file or directory. offsets_partition is None where it is about none. records: how many it is about, if counted.
+    """
+
+    code: str
+    source: str
+    offsets_partition: int | None
+    position: int
+    size: int
+    record_offset: int | None
+    detail: str
+    records: int | None = None
+
+
+@dataclass(slots=True)
+class Report:
+    """The findings about one file, handed out chunk by chunk; it keeps count of what was too much to tell one by one."""
+
+    source: str
+    offsets_partition: int
+    lost: list[Lost] = field(default_factory=list)
+    doubts: list[Doubt] = field(default_factory=list)
+    _record_rows: Counter[str] = field(default_factory=Counter)
+    _untold: Counter[str] = field(default_factory=Counter)
+
+    def lose(
+        self, code: str, position: int, size: int, record_offset: int | None, detail: str, records: int | None = None
+    ) -> None:
+        """A range or a batch is lost."""
+        self.lost.append(Lost(code, self.source, self.offsets_partition, position, size, record_offset, detail, records))
+
+    def doubt(
+        self, code: str, position: int, size: int, record_offset: int | None, detail: str, records: int | None = None
+    ) -> None:
+        """A range or a batch is accepted with a doubt."""
+        self.doubts.append(Doubt(code, self.source, self.offsets_partition, position, size, record_offset, detail, records))
+
+    def lose_record(
+        self,
+        code: str,
+        position: int,
+        size: int,
+        record_offset: int | None,
+        detail: str,
+        key: bytes | None = None,
+        value: bytes | None = None,
+    ) -> None:
+        """One record is lost; after MAX_RECORD_ROWS of a code it is only counted."""
+        if self._has_room_for(code):
+            self.lost.append(Lost(code, self.source, self.offsets_partition, position, size, record_offset, detail, 1, key, value))
+
+    def doubt_record(self, code: str, position: int, size: int, record_offset: int | None, detail: str) -> None:
+        """One record is accepted with a doubt; after MAX_RECORD_ROWS of a code it is only counted."""
+        if self._has_room_for(code):
+            self.doubts.append(Doubt(code, self.source, self.offsets_partition, position, size, record_offset, detail, 1))
+
+    def _has_room_for(self, code: str) -> bool:
+        self._record_rows[code] += 1
+        if self._record_rows[code] <= MAX_RECORD_ROWS:
+            return True
+        self._untold[code] += 1
+        return False
+
+    def take(self) -> tuple[list[Lost], list[Doubt]]:
+        """What was found since the last call."""
+        lost, doubts = self.lost, self.doubts
+        self.lost, self.doubts = [], []
+        return lost, doubts
+
+    def close(self) -> None:
+        """Adds one row for each code of which not every record has a row."""
+        for code, rest in self._untold.items():
+            detail = f"{rest} more records of this file have this code; they have no rows of their own after the first {MAX_RECORD_ROWS}."
+            if CODES[code].kind is Kind.LOST:
+                self.lose(code, 0, 0, None, detail, rest)
+            else:
+                self.doubt(code, 0, 0, None, detail, rest)
+        self._untold.clear()

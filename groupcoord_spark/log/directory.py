@@ -1,0 +1,384 @@
+"""Which files are the log: from the paths somebody names to segments that workers read, one by one and independently.
+
+Planning looks at names, at the two ends of each file and at a few small text files, never at a whole log.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+import pyarrow.fs as pafs
+
+from groupcoord_spark.errors import InputError
+from groupcoord_spark.log.compression import Decompressor
+from groupcoord_spark.log.damage import CODES, Doubt, Kind
+from groupcoord_spark.log.finding import Finder, SearchAbandoned
+from groupcoord_spark.log.limits import Limits
+from groupcoord_spark.log.order import Borders, is_in_order
+from groupcoord_spark.log.records import correct_ranges
+from groupcoord_spark.log.segment import DEFAULT_CHUNK_BYTES, Reading, Segment
+from groupcoord_spark.log.storage import Location, SegmentFile
+
+OFFSETS_TOPIC = "__consumer_offsets"
+NO_LEADER_EPOCH = -1
+
+_PEEKED_BYTES = 1 << 16
+_SPECIAL = r"(?:\.[0-9a-f]{32}-(?:delete|future|stray))"
+_PARTITION = re.compile(rf"{OFFSETS_TOPIC}-(0|[1-9][0-9]{{0,9}})")
+_NAMED_PARTITION = re.compile(rf"{OFFSETS_TOPIC}-(0|[1-9][0-9]{{0,9}}){_SPECIAL}?")
+_SEGMENT = re.compile(r"([0-9]{20})\.log(\.swap|\.cleaned)?")
+_BESIDE_SEGMENTS = re.compile(
+    r".*\.deleted|[0-9]{20}\.(?:index|timeindex|txnindex|snapshot)(?:\.swap|\.cleaned)?|leader-epoch-checkpoint|partition\.metadata"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionLog:
+    """The log of one partition of the offsets topic.
+
+    segments: its files in the order of their offsets; those without a byte are left out. first_offset: base offset of the first entry;
+    first_timestamp_ms: max timestamp of the first entry that holds records, -1 if that has none; both None where there is no entry: by the
+    two a log that was begun anew is told from one that was cleaned. end_offset: the offset after the last record. bytes: of all segments.
+    """
+
+    offsets_partition: int
+    directory: str
+    segments: tuple[Segment, ...]
+    first_offset: int | None
+    first_timestamp_ms: int | None
+    end_offset: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class LogPlan:
+    """What a run reads. cluster_id: of meta.properties; topic_id: of partition.metadata; None where there is no such file beside the log."""
+
+    partitions: tuple[PartitionLog, ...]
+    cluster_id: str | None
+    topic_id: str | None
+    doubts: tuple[Doubt, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Directory:
+    """A directory of one partition, or some of its files. log_dir: the directory of the broker it lies in."""
+
+    offsets_partition: int
+    location: Location
+    log_dir: Location | None
+    only: frozenset[str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    """A file that is part of the log."""
+
+    location: Location
+    base_offset: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Tail:
+    """The end of a file: the offset after its last record, None if it has no entry, and the leader epoch of its last entry."""
+
+    end_offset: int | None
+    leader_epoch: int
+
+
+@dataclass(slots=True)
+class _Planned:
+    log: PartitionLog
+    leader_epoch: int
+    doubts: list[Doubt] = field(default_factory=list)
+
+
+def plan_logs(inputs: Sequence[str]) -> LogPlan:
+    """What to read of the given paths and URIs, which are of one cluster.
+
+    Each may be a log directory of a broker, a directory of one partition, a directory with several log directories (the copies of several
+    brokers), or a segment. Where several hold a partition, the replica with the greatest last leader epoch and then the greatest end is read.
+    Raises InputError, one sentence, for what is not there, cannot be read, or is no log of the offsets topic.
+    """
+    found: dict[str, _Directory] = {}
+    for given in inputs:
+        for directory in _recognised(Location.of(given)):
+            known = found.get(directory.location.path)
+            if known and known.only is not None:
+                only = known.only | directory.only if directory.only is not None else None
+                directory = replace(directory, only=only)
+            elif known:
+                continue
+            found[directory.location.path] = directory
+    if not found:
+        raise InputError("No input is given. Name a log directory, a directory of a partition or a segment file.")
+    log_dirs = {directory.log_dir.path: directory.log_dir for directory in found.values() if directory.log_dir}
+    cluster_id = _cluster_of(log_dirs.values())
+    log_starts = {path: _log_starts(log_dir) for path, log_dir in log_dirs.items()}
+    doubts: list[Doubt] = []
+    partitions: list[PartitionLog] = []
+    topic_id = None
+    for number in sorted({directory.offsets_partition for directory in found.values()}):
+        replicas = []
+        for directory in found.values():
+            if directory.offsets_partition == number:
+                log_start = log_starts[directory.log_dir.path].get(number, 0) if directory.log_dir else 0
+                planned, its_topic_id = _plan_partition(directory, log_start)
+                replicas.append(planned)
+                topic_id = topic_id or its_topic_id
+        chosen = max(replicas, key=lambda planned: (planned.leader_epoch, planned.log.end_offset))
+        partitions.append(chosen.log)
+        doubts += chosen.doubts
+        if len(replicas) > 1:
+            doubts.append(_doubt_choice(chosen, [planned for planned in replicas if planned is not chosen]))
+    return LogPlan(tuple(partitions), cluster_id, topic_id, tuple(doubts))
+
+
+def _recognised(location: Location) -> list[_Directory]:
+    info = location.info()
+    if info.type == pafs.FileType.NotFound:
+        raise InputError(f"{location.shown}: there is no such file or directory.")
+    if info.type == pafs.FileType.File:
+        return [_recognised_file(location)]
+    children = location.list()
+    if not children:
+        raise InputError(f"{location.shown}: the directory is empty. Name the directory that holds {OFFSETS_TOPIC}-0, {OFFSETS_TOPIC}-1, ….")
+    named = _NAMED_PARTITION.fullmatch(location.name)
+    if named:
+        return [_Directory(int(named[1]), location, location.parent())]
+    directories = _partitions_in(location, children)
+    if not directories:
+        for child in children:
+            if child.type == pafs.FileType.Directory:
+                inner = location.child(str(child.base_name))
+                directories += _partitions_in(inner, inner.list())
+    if directories:
+        return directories
+    if any(_SEGMENT.fullmatch(str(child.base_name)) for child in children):
+        raise InputError(f"{location.shown}: {_NAME_LOST.format('the directory is not called so')}")
+    raise InputError(
+        f"{location.shown}: no partition of {OFFSETS_TOPIC} is in it. Name a log directory of a broker (log.dirs), "
+        f"one with directories such as {OFFSETS_TOPIC}-0."
+    )
+
+
+_NAME_LOST = (
+    "segments tell their partition only by the name of their directory, and {}. Keep the name " + OFFSETS_TOPIC + "-N when copying them."
+)
+
+
+def _recognised_file(location: Location) -> _Directory:
+    if not re.fullmatch(r"[0-9]{20}\.log", location.name):
+        raise InputError(
+            f"{location.shown}: this is no segment of a log. Segments are called by their first offset, such as 00000000000000000000.log."
+        )
+    named = _NAMED_PARTITION.fullmatch(location.parent().name)
+    if not named:
+        raise InputError(f"{location.shown}: {_NAME_LOST.format('this one is not called so')}")
+    return _Directory(int(named[1]), location.parent(), location.parent().parent(), frozenset([location.name]))
+
+
+def _partitions_in(location: Location, children: Iterable[pafs.FileInfo]) -> list[_Directory]:
+    directories = []
+    for child in children:
+        named = _PARTITION.fullmatch(str(child.base_name))
+        if named and child.type == pafs.FileType.Directory:
+            directories.append(_Directory(int(named[1]), location.child(str(child.base_name)), location))
+    return directories
+
+
+def _cluster_of(log_dirs: Iterable[Location]) -> str | None:
+    """The cluster id of meta.properties. Raises InputError where the log directories are of several clusters."""
+    found: dict[str, Location] = {}
+    for log_dir in log_dirs:
+        for line in _text_beside(log_dir, "meta.properties"):
+            name, _, value = line.partition("=")
+            if name.strip() == "cluster.id" and value.strip():
+                found.setdefault(value.strip(), log_dir)
+    if len(found) > 1:
+        (one, here), (other, there) = list(found.items())[:2]
+        raise InputError(f"{here.shown} is of cluster {one!r} and {there.shown} of cluster {other!r}. Read one cluster at a time.")
+    return next(iter(found), None)
+
+
+def _log_starts(log_dir: Location) -> dict[int, int]:
+    """The log start offset of each partition of the offsets topic (log-start-offset-checkpoint); {} where the file was not copied along."""
+    starts = {}
+    for line in _text_beside(log_dir, "log-start-offset-checkpoint"):
+        words = line.split(" ")
+        if len(words) == 3 and words[0] == OFFSETS_TOPIC and words[1].isdecimal() and words[2].isdecimal():
+            starts[int(words[1])] = int(words[2])
+    return starts
+
+
+def _text_beside(directory: Location, name: str) -> list[str]:
+    location = directory.child(name)
+    return location.read_text().splitlines() if location.info().type == pafs.FileType.File else []
+
+
+def _plan_partition(directory: _Directory, log_start: int) -> tuple[_Planned, str | None]:
+    number, location = directory.offsets_partition, directory.location
+    doubts: list[Doubt] = []
+    files = _files_of(directory, doubts)
+    topic_id = None
+    for line in _text_beside(location, "partition.metadata"):
+        if line.startswith("topic_id:"):
+            topic_id = line.partition(":")[2].strip() or None
+    limits = Limits()
+    segments: list[Segment] = []
+    reached = 0
+    leader_epoch = NO_LEADER_EPOCH
+    end_offset = files[-1].base_offset if files else 0
+    for i, file in enumerate(files):
+        following = [later for later in files[i + 1 :]]
+        segment = Segment(
+            file.location.uri,
+            file.size,
+            number,
+            file.base_offset,
+            following[0].base_offset if following else None,
+            skip_below=reached if reached > file.base_offset else 0,
+            log_start_offset=log_start,
+        )
+        if file.size == 0:
+            continue
+        segment, tail = _look_at_tail(segment, following, limits)
+        segments.append(segment)
+        if tail.end_offset is not None:
+            reached = max(reached, tail.end_offset)
+            leader_epoch = tail.leader_epoch
+    end_offset = max(end_offset, reached)
+    first_offset, first_timestamp_ms = _first_entry(segments, limits)
+    log = PartitionLog(
+        number, location.shown, tuple(segments), first_offset, first_timestamp_ms, end_offset, sum(segment.size for segment in segments)
+    )
+    return _Planned(log, leader_epoch, doubts), topic_id
+
+
+def _files_of(directory: _Directory, doubts: list[Doubt]) -> list[_File]:
+    """The files that are the log, in the order of their offsets, after Kafka's own rule for a cleaning that was under way."""
+    location = directory.location
+    plain: list[_File] = []
+    swaps: list[_File] = []
+    cleaned: list[int] = []
+    for info in location.list():
+        name = str(info.base_name)
+        if directory.only is not None and name not in directory.only:
+            continue
+        segment = _SEGMENT.fullmatch(name)
+        if segment and info.type == pafs.FileType.File:
+            file = _File(location.child(name), int(segment[1]), int(info.size or 0))
+            if segment[2] is None:
+                plain.append(file)
+            elif segment[2] == ".swap":
+                swaps.append(file)
+            else:
+                cleaned.append(file.base_offset)
+        elif info.type != pafs.FileType.File or not _BESIDE_SEGMENTS.fullmatch(name):
+            what = "a directory" if info.type == pafs.FileType.Directory else "a file"
+            detail = f"{name!r} is {what} that Kafka does not make beside segments; it is not read."
+            doubts.append(Doubt("unknown_file", location.child(name).shown, directory.offsets_partition, 0, 0, None, detail))
+    # LogLoader.recoverSwapAndCleanedFiles: a swap file at or above a cleaned one is of a split that was not finished
+    swaps = [file for file in swaps if not cleaned or file.base_offset < min(cleaned)]
+    if swaps:
+        low = min(file.base_offset for file in swaps)
+        high = max(_end_of(file, directory.offsets_partition) for file in swaps)
+        plain = [file for file in plain if not low <= file.base_offset < high]
+    return sorted(plain + swaps, key=lambda file: file.base_offset)
+
+
+def _end_of(file: _File, number: int) -> int:
+    """The offset after the last record of one file, looked at alone; its base where it has none."""
+    segment = Segment(file.location.uri, file.size, number, file.base_offset)
+    tail = _look_at_tail(segment, [], Limits())[1] if file.size else _Tail(None, NO_LEADER_EPOCH)
+    return file.base_offset if tail.end_offset is None else tail.end_offset
+
+
+def _look_at_tail(segment: Segment, following: Sequence[_File], limits: Limits) -> tuple[Segment, _Tail]:
+    """The end of a file; and the segment, which names the files it covers if it reaches over the base of the next."""
+    tail = _peeked_tail(segment, limits)
+    if tail is None or (segment.next_base_offset is not None and (tail.end_offset or 0) > segment.next_base_offset):
+        covers = tuple(
+            Segment(file.location.uri, file.size, segment.offsets_partition, file.base_offset) for file in following if file.size
+        )
+        segment = replace(segment, covers=covers)
+        tail = _walked_tail(segment, limits)
+        end = tail.end_offset or 0
+        segment = replace(segment, covers=tuple(each for each in covers if each.base_offset < end))
+    return segment, tail
+
+
+def _peeked_tail(segment: Segment, limits: Limits) -> _Tail | None:
+    """The end of a file from its last bytes; None where they are not plain enough to be sure."""
+    is_last = segment.next_base_offset is None
+    with SegmentFile(Location.of(segment.uri), segment.size) as file:
+        finder = Finder(file, segment.base_offset, is_last, limits, _PEEKED_BYTES)
+        at = max(0, file.size - _PEEKED_BYTES)
+        try:
+            at = finder.next_sound(at) if at else 0
+        except SearchAbandoned:
+            return None
+        if at == file.size:
+            return None
+        tail = _Tail(None, NO_LEADER_EPOCH)
+        decompressor = Decompressor(limits)
+        reached = segment.base_offset
+        for stretch in finder.stretches(at):
+            if stretch.damaged:
+                if CODES[stretch.damaged.code].kind is Kind.INFO and is_last:
+                    continue
+                return None
+            entries = stretch.entries
+            correct_ranges(entries, stretch.headers, finder.bytes_between, decompressor)
+            if stretch.repair or not is_in_order(entries, Borders(reached, None, file.size)):
+                return None
+            reached = int(entries.last_offset[-1]) + 1
+            epoch = int(stretch.headers["leader_epoch"][-1]) if entries.magic[-1] == 2 else NO_LEADER_EPOCH
+            tail = _Tail(reached, epoch)
+        return tail
+
+
+def _walked_tail(segment: Segment, limits: Limits) -> _Tail:
+    """The end of a file from all its entries, put in order."""
+    with SegmentFile(Location.of(segment.uri), segment.size) as file:
+        reading = Reading(segment, file, DEFAULT_CHUNK_BYTES, limits)
+        reading.walk()
+        return _Tail(*reading.end())
+
+
+def _first_entry(segments: Sequence[Segment], limits: Limits) -> tuple[int | None, int | None]:
+    """Base offset of the first entry of a log, and max timestamp of the first that holds records."""
+    first_offset: int | None = None
+    decompressor = Decompressor(limits)
+    for segment in segments:
+        with SegmentFile(Location.of(segment.uri), segment.size) as file:
+            finder = Finder(file, segment.base_offset, segment.next_base_offset is None, limits, _PEEKED_BYTES)
+            for stretch in finder.stretches():
+                entries, headers = stretch.entries, stretch.headers
+                correct_ranges(entries, headers, finder.bytes_between, decompressor)
+                for i in range(len(entries)):
+                    if first_offset is None:
+                        first_offset = int(entries.first_offset[i])
+                    if entries.magic[i] < 2 or headers["count"][i] > 0:
+                        return first_offset, _max_timestamp(finder, int(entries.position[i]), int(entries.magic[i]))
+    return first_offset, None
+
+
+def _max_timestamp(finder: Finder, position: int, magic: int) -> int:
+    if magic == 0:
+        return -1
+    at = position + (35 if magic == 2 else 18)
+    return int.from_bytes(finder.bytes_between(at, at + 8), "big", signed=True)
+
+
+def _doubt_choice(chosen: _Planned, others: Sequence[_Planned]) -> Doubt:
+    log = chosen.log
+    told = ", ".join(f"{each.log.directory} (epoch {each.leader_epoch}, end {each.log.end_offset})" for each in others)
+    detail = (
+        f"Partition {log.offsets_partition} is read from {log.directory}, whose last leader epoch is {chosen.leader_epoch} "
+        f"and whose end offset is {log.end_offset}; not read: {told}."
+    )
+    return Doubt("replica_chosen", log.directory, log.offsets_partition, 0, 0, None, detail)

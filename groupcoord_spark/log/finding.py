@@ -1,0 +1,386 @@
+"""Finding the entries of a file, whatever has happened to it.
+
+Sound entries follow one another; where one is not sound, the search goes on byte by byte until a sound one begins. The length of a bad
+entry is never trusted: it is not under the checksum, and one that is too large would take good entries with it.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+from crc32c import crc32c
+
+from groupcoord_spark.log.batches import (
+    CODEC_BITS,
+    CONTROL,
+    CRC_START,
+    HEADER,
+    HEADER_SIZE,
+    LEGACY_CRC,
+    LOG_OVERHEAD,
+    MAX_OFFSETS_IN_FILE,
+    MIN_ENTRY,
+    MIN_LENGTH,
+    Entries,
+    Headers,
+    follow_lengths,
+    headers_at,
+    sound_prefix,
+)
+from groupcoord_spark.log.limits import MIB, Limits
+from groupcoord_spark.log.scalar import RecordError, read_message
+from groupcoord_spark.log.storage import PADDING, SegmentFile
+from groupcoord_spark.protocol.slices import Bytes, Mask, Positions
+
+_ENTRIES_AT_ONCE = 4096
+"""Entries whose bytes stay in the processor's cache between following their lengths and checking them."""
+
+_SEARCHED_AT_ONCE = 1 << 16
+_READ_AT_ONCE = 8 * MIB
+
+_USUAL_LARGEST = 2 * MIB
+"""Larger than brokers let a batch be by default; the search believes in more only where the file has shown more."""
+
+_SEARCH_EFFORT = 64
+"""Times the size of the file that all searches in it may spend on checksums, so that no input makes a reader hang."""
+
+
+@dataclass(frozen=True, slots=True)
+class DamagedRange:
+    """Bytes ``position`` to ``end`` that hold no sound entry.
+
+    what: a sentence about its beginning. records: how many records its headers claim; None if they cannot be believed.
+    """
+
+    code: str
+    position: int
+    end: int
+    what: str
+    records: int | None = None
+    held_control: bool = False
+
+
+@dataclass(slots=True)
+class Stretch:
+    """Some entries in the order of the file with their headers as stored; or one damaged range; or one entry with its header repaired."""
+
+    entries: Entries
+    headers: Headers
+    damaged: DamagedRange | None = None
+    repair: str | None = None
+
+
+@dataclass(slots=True)
+class Finder:
+    """Walks one file from entry to entry.
+
+    file_base: the offset in its name. is_last: no file of the partition follows. window_bytes: how much is read at a time.
+    """
+
+    file: SegmentFile
+    file_base: int
+    is_last: bool
+    limits: Limits
+    window_bytes: int
+    _window: Bytes = field(default_factory=lambda: np.zeros(PADDING, np.uint8))
+    _window_start: int = 0
+    _window_end: int = 0
+    _largest: int = 0
+    _first_offset: int | None = None
+    _any_in_range: bool = False
+    _effort: int = 0
+
+    def stretches(self, at: int = 0) -> Iterator[Stretch]:
+        """Everything from position ``at`` to the end of the file, in order and without gaps."""
+        size = self.file.size
+        while at < size:
+            self._have(at, min(at + HEADER_SIZE, size))
+            start = self._window_start
+            positions, after = follow_lengths(self._window, at - start, self._window_end - start, _ENTRIES_AT_ONCE)
+            headers = headers_at(self._window, positions)
+            sound = sound_prefix(self._window, positions, headers, self.limits)
+            if sound:
+                stretch = _stretch(positions[:sound] + start, headers[:sound])
+                self._remember(stretch.entries)
+                yield stretch
+                at = after + start if sound == len(positions) else int(positions[sound]) + start
+                if sound == len(positions):
+                    continue
+            elif self._is_sound(at):
+                # it is whole, only not in this window
+                self._have(at, at + self._size_at(at))
+                continue
+            stretch = self._salvage(at)
+            if stretch.damaged:
+                at = stretch.damaged.end
+            else:
+                self._remember(stretch.entries)
+                at += int(stretch.entries.size[0])
+            yield stretch
+
+    def whole_window(self) -> Bytes | None:
+        """The whole file, if it was small enough to be read at once and has been."""
+        return self._window if self._window_start == 0 and self._window_end == self.file.size else None
+
+    def next_sound(self, at: int) -> int:
+        """The first position from ``at`` on at which a sound entry of plausible shape begins; the end of the file if there is none.
+
+        Raises SearchAbandoned when the searches in this file have cost too much.
+        """
+        size = self.file.size
+        while at <= size - MIN_ENTRY:
+            upto = min(at + _SEARCHED_AT_ONCE, size - MIN_ENTRY + 1)
+            self._have(at, min(upto + HEADER_SIZE, size))
+            for candidate in self._shaped(at, upto).tolist():
+                self._effort += self._size_at(candidate)
+                if self._effort > _SEARCH_EFFORT * size:
+                    raise SearchAbandoned
+                if self._is_sound(candidate):
+                    return int(candidate)
+            at = upto
+        return size
+
+    def _remember(self, entries: Entries) -> None:
+        self._largest = max(self._largest, int(entries.size.max()) - LOG_OVERHEAD)
+        if not self._any_in_range:
+            first = entries.first_offset
+            if self._first_offset is None:
+                self._first_offset = int(first[0])
+            self._any_in_range = bool(((first >= self.file_base) & (first <= self.file_base + MAX_OFFSETS_IN_FILE)).any())
+
+    def _lowest_offset(self) -> int:
+        """The base of the file; of a file that was renamed, the offset it begins with."""
+        if self._any_in_range or self._first_offset is None:
+            return self.file_base
+        return max(self._first_offset, 0)
+
+    def _largest_plausible(self) -> int:
+        return min(self.limits.batch_bytes, max(_USUAL_LARGEST, self._largest))
+
+    def _have(self, start: int, end: int) -> None:
+        """Makes the window hold ``start`` to ``end``."""
+        if start < self._window_start or end > self._window_end:
+            # the old window goes before the new one comes: there is never memory for two
+            self._window = np.zeros(0, np.uint8)
+            self._window_start, self._window_end = start, min(max(end, start + self.window_bytes), self.file.size)
+            self._window = self.file.read(self._window_start, self._window_end)
+
+    def bytes_between(self, start: int, end: int) -> bytes:
+        """The bytes of the file from ``start`` to ``end``."""
+        self._have(start, end)
+        return self._window[start - self._window_start : end - self._window_start].tobytes()
+
+    def _header(self, at: int) -> Headers:
+        """The HEADER row at ``at``, zeros where the file has ended."""
+        raw = self.bytes_between(at, min(at + HEADER_SIZE, self.file.size))
+        return np.frombuffer(raw.ljust(HEADER_SIZE, b"\0"), HEADER)
+
+    def _size_at(self, at: int) -> int:
+        return LOG_OVERHEAD + int(self._header(at)["length"][0])
+
+    def _pieces(self, start: int, end: int) -> Iterator[Bytes]:
+        """The bytes ``start`` to ``end``; what is not in the window is read for this once."""
+        if start >= self._window_start and end <= self._window_end:
+            yield self._window[start - self._window_start : end - self._window_start]
+            return
+        for at in range(start, end, _READ_AT_ONCE):
+            upto = min(at + _READ_AT_ONCE, end)
+            yield self.file.read(at, upto)[: upto - at]
+
+    def _checksum_fits(self, at: int, end: int, magic: int, header: Headers) -> bool:
+        crc = 0
+        if magic == 2:
+            for piece in self._pieces(at + CRC_START[2], end):
+                crc = crc32c(piece.data, crc)
+            return crc == int(header["crc"][0])
+        for piece in self._pieces(at + CRC_START[0], end):
+            crc = zlib.crc32(piece.data, crc)
+        return crc == int(header[LEGACY_CRC][0]) & 0xFFFFFFFF
+
+    def _is_sound(self, at: int) -> bool:
+        if self.file.size - at < MIN_ENTRY:
+            return False
+        header = self._header(at)
+        magic, length = int(header["magic"][0]), int(header["length"][0])
+        if not 0 <= magic <= 2 or not MIN_LENGTH[magic] <= length <= self.limits.batch_bytes:
+            return False
+        end = at + LOG_OVERHEAD + length
+        return end <= self.file.size and self._checksum_fits(at, end, magic, header)
+
+    def _shaped(self, start: int, end: int) -> Positions:
+        """The positions in ``start`` to ``end`` at which an entry of plausible shape may begin; the window holds its header."""
+        n = end - start
+        window = self._window[start - self._window_start :]
+        most = self._largest_plausible()
+        lowest = self._lowest_offset()
+        highest = lowest + MAX_OFFSETS_IN_FILE
+        # one byte each of magic, length and offset leave few places for a closer look
+        likely = window[16 : 16 + n] <= 2
+        likely &= window[8 : 8 + n] <= most >> 24
+        likely &= (window[:n] == lowest >> 56) | (window[:n] == highest >> 56)
+        at = np.flatnonzero(likely)
+        headers = headers_at(window, at)
+        magic, length = headers["magic"], headers["length"]
+        offset = headers["base_offset"]
+        shaped = (offset >= lowest) & (offset <= highest) & (length <= most) & (at + start + LOG_OVERHEAD + length <= self.file.size)
+        shaped &= (length >= np.array(MIN_LENGTH)[magic]) & ((magic < 2) | _looks_like_batch(headers))
+        at, magic, length = at[shaped], magic[shaped], length[shaped]
+        for i in np.flatnonzero(magic < 2).tolist():
+            here = int(at[i]) + start
+            if not self._looks_like_message(here, here + LOG_OVERHEAD + int(length[i])):
+                at[i] = -1
+        return np.asarray(at[at >= 0] + start)
+
+    def _looks_like_message(self, at: int, end: int) -> bool:
+        """Whether key and value of an old message fill it exactly."""
+        window_start, window_end = self._window_start, self._window_end
+        if window_start <= at and end <= window_end:
+            message = self._window[at - window_start : end - window_start]
+        else:
+            message = self.file.read(at, end)[: end - at]
+        try:
+            read_message(message.data, 0, end - at)
+        except RecordError:
+            return False
+        return True
+
+    def _salvage(self, at: int) -> Stretch:
+        """What to make of the bytes at ``at``, where no sound entry begins."""
+        size = self.file.size
+        code, what = self._fault_at(at)
+        if code == "zero_tail":
+            return _nothing_but(DamagedRange(code, at, size, what))
+        length = int(self._header(at)["length"][0])
+        try:
+            end = self.next_sound(at + 1)
+        except SearchAbandoned:
+            return _nothing_but(DamagedRange("resync_abandoned", at, size, f"{what} The search for sound entries after it cost too much."))
+        for possible in (end, self._end_without_zeros(at)) if end == size else (end,):
+            repaired = self._repaired(at, possible)
+            if repaired:
+                return repaired
+        if code == "tail_truncated" and (not self.is_last or end < size or length > self._largest_plausible()):
+            code = "segment_truncated"
+        records, held_control = self._claimed(at, end)
+        return _nothing_but(DamagedRange(code, at, end, what, records, held_control))
+
+    def _fault_at(self, at: int) -> tuple[str, str]:
+        """The code of the bad entry at ``at``, and a sentence about it."""
+        left = self.file.size - at
+        if self._first_nonzero(at) == self.file.size:
+            return "zero_tail", f"The last {left} bytes of the file are zeros."
+        if left < 17:
+            return "tail_truncated", f"{left} bytes are left at {at}, too few for an entry."
+        header = self._header(at)
+        length, magic = int(header["length"][0]), int(header["magic"][0])
+        if not any(self.bytes_between(at, at + 12)):
+            return "zero_gap", f"Zeros lie at {at}, where an entry should begin."
+        least = MIN_LENGTH[magic] if 0 <= magic <= 2 else MIN_LENGTH[0]
+        if length < least:
+            return "batch_length_invalid", f"The entry at {at} declares a length of {length}, the least is {least}."
+        if LOG_OVERHEAD + length > left:
+            return "tail_truncated", f"The entry at {at} declares {LOG_OVERHEAD + length} bytes, {left} remain."
+        if length > self.limits.batch_bytes:
+            return "batch_too_large", f"The entry at {at} declares a length of {length}, the limit is {self.limits.batch_bytes}."
+        if not 0 <= magic <= 2:
+            return "unknown_magic", f"The entry at {at} has format {magic}; known are 0, 1 and 2."
+        return "batch_crc_mismatch", f"The checksum of the entry at {at} does not fit its {LOG_OVERHEAD + length} bytes."
+
+    def _first_nonzero(self, at: int) -> int:
+        size = self.file.size
+        step = HEADER_SIZE
+        while at < size:
+            upto = min(at + step, size)
+            for piece in self._pieces(at, upto):
+                found = np.flatnonzero(piece[:upto])
+                if len(found):
+                    return at + int(found[0])
+            at, step = upto, _READ_AT_ONCE
+        return size
+
+    def _end_without_zeros(self, at: int) -> int:
+        """The position after the last byte of the file that is not zero."""
+        upto = self.file.size
+        while upto > at:
+            start = max(at, upto - _READ_AT_ONCE)
+            for piece in self._pieces(start, upto):
+                found = np.flatnonzero(piece)
+                if len(found):
+                    return start + int(found[-1]) + 1
+            upto = start
+        return at
+
+    def _repaired(self, at: int, end: int) -> Stretch | None:
+        """The entry that fills ``at`` to ``end`` if only its length or magic is wrong, which no checksum covers."""
+        header = self._header(at)
+        magic = 2
+        is_entry = end - at >= HEADER_SIZE and bool(_looks_like_batch(header)[0]) and self._checksum_fits(at, end, 2, header)
+        if not is_entry:
+            magic = int(header["magic"][0])
+            is_entry = (
+                magic in (0, 1)
+                and end - at >= MIN_ENTRY
+                and self._checksum_fits(at, end, magic, header)
+                and self._looks_like_message(at, end)
+            )
+        if not is_entry:
+            return None
+        stretch = _stretch(np.array([at]), header)
+        entries = stretch.entries
+        entries.magic[:], entries.size[:] = magic, end - at
+        entries.last_offset[:] = entries.first_offset + (header["last_offset_delta"] if magic == 2 else 0)
+        stretch.repair = (
+            f"The entry at {at} says length {header['length'][0]} and format {header['magic'][0]}; "
+            f"its checksum proves length {end - at - LOG_OVERHEAD} and format {magic}."
+        )
+        return stretch
+
+    def _claimed(self, at: int, end: int) -> tuple[int | None, bool]:
+        """How many records the headers from ``at`` to ``end`` claim, as far as they look right; and whether one is of a control batch."""
+        records: int | None = None
+        held_control = False
+        while at + MIN_ENTRY <= end:
+            header = self._header(at)
+            magic, length = int(header["magic"][0]), int(header["length"][0])
+            if not 0 <= magic <= 2 or not MIN_LENGTH[magic] <= length <= self._largest_plausible():
+                break
+            if magic == 2:
+                if not _looks_like_batch(header)[0]:
+                    break
+                records = (records or 0) + int(header["count"][0])
+                held_control |= bool(int(header["attributes"][0]) & CONTROL)
+            elif at + LOG_OVERHEAD + length > end or not self._looks_like_message(at, at + LOG_OVERHEAD + length):
+                break
+            elif (int(header["crc"][0]) >> 24) & CODEC_BITS:
+                # nobody knows how many messages are inside
+                return None, held_control
+            else:
+                records = (records or 0) + 1
+            at += LOG_OVERHEAD + length
+        return records, held_control
+
+
+class SearchAbandoned(Exception):  # noqa: N818 - it is an answer, not an error
+    """Raised when the searches for sound entries in one file have cost more than they may."""
+
+
+def _looks_like_batch(headers: Headers) -> Mask:
+    """Whether codec, last offset delta and record count of a record batch can be."""
+    count, last_delta = headers["count"].astype(np.int64), headers["last_offset_delta"].astype(np.int64)
+    return np.asarray(((headers["attributes"] & CODEC_BITS) <= 4) & (last_delta >= 0) & (count >= 0) & (count <= last_delta + 1))
+
+
+def _stretch(positions: Positions, headers: Headers) -> Stretch:
+    first_offset = headers["base_offset"].astype(np.int64)
+    magic = headers["magic"].copy()
+    last_offset = first_offset + np.where(magic == 2, headers["last_offset_delta"], 0)
+    size = headers["length"].astype(np.int64) + LOG_OVERHEAD
+    return Stretch(Entries(positions, size, magic, first_offset, last_offset, np.zeros(len(positions), np.int64)), headers)
+
+
+def _nothing_but(damaged: DamagedRange) -> Stretch:
+    nothing = np.zeros(0, np.int64)
+    return Stretch(Entries(nothing, nothing, nothing.astype(np.int8), nothing, nothing, nothing), np.zeros(0, HEADER), damaged)

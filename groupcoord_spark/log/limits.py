@@ -1,0 +1,25 @@
+"""How much a reader spends on one batch, whatever the batch claims about itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+MIB = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bytes that one batch may have; the defaults are far above what brokers write.
+
+    batch_bytes: length field of an entry (brokers: message.max.bytes, 1 MiB by default). decompressed_floor, decompressed_ratio,
+    decompressed_cap: the records of a batch may decompress to max(floor, ratio x compressed size), and never to more than the cap.
+    """
+
+    batch_bytes: int = 128 * MIB
+    decompressed_floor: int = 64 * MIB
+    decompressed_ratio: int = 64
+    decompressed_cap: int = 256 * MIB
+
+    def decompressed_bytes(self, compressed_bytes: int) -> int:
+        """The most that ``compressed_bytes`` may become."""
+        return min(self.decompressed_cap, max(self.decompressed_floor, self.decompressed_ratio * compressed_bytes))

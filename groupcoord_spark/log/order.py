@@ -1,0 +1,258 @@
+"""The order of the entries of one file. Their offsets are under no checksum: one flipped bit gives good records a wrong place."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from groupcoord_spark.log.batches import MAX_OFFSETS_IN_FILE, Entries, as_int64
+from groupcoord_spark.log.damage import Report
+from groupcoord_spark.protocol.slices import Mask, Positions
+
+
+@dataclass(frozen=True, slots=True)
+class Borders:
+    """Where the offsets of a file begin and end: the number in its name, and that in the name of the next file; None for the last.
+
+    end_position: where the last byte of the file lies, plus one.
+    """
+
+    file_base: int
+    next_base: int | None
+    end_position: int
+
+
+@dataclass(slots=True)
+class Order:
+    """Which entries of a file count, in which order.
+
+    kept: indices of the entries in the order of their offsets. invalid: those whose place is unknown. Both leave out duplicates.
+    """
+
+    kept: Positions
+    invalid: Positions
+
+
+def is_in_order(entries: Entries, borders: Borders) -> bool:
+    """Whether every entry begins after the one before it has ended, and all lie within the borders."""
+    if len(entries) == 0:
+        return True
+    last = int(entries.last_offset[-1])
+    return bool(
+        int(entries.first_offset[0]) >= borders.file_base
+        and last <= borders.file_base + MAX_OFFSETS_IN_FILE
+        and (borders.next_base is None or last < borders.next_base)
+        and (entries.first_offset[1:] > entries.last_offset[:-1]).all()
+        # a chain that rises from first to last can only fall inside of an entry
+        and (entries.last_offset >= entries.first_offset).all()
+    )
+
+
+def put_in_order(
+    entries: Entries,
+    borders: Borders,
+    reaches_over: Callable[[Positions], Mask],
+    same_bytes: Callable[[int, int], bool],
+    report: Report,
+) -> Order:
+    """Decides about every entry of a file, and moves those in ``entries`` whose base offset was wrong and whose place is certain.
+
+    reaches_over: which of the entries that end beyond the next file's base are known to belong there (a cleaner's merged file beside the
+    files it replaces). same_bytes: whether two entries are equal byte for byte.
+    """
+    if is_in_order(entries, borders):
+        return Order(np.arange(len(entries)), np.zeros(0, np.int64))
+    file_base = _true_base(entries, borders.file_base, report)
+    next_base = borders.next_base
+    takes_part = (entries.first_offset >= file_base) & (entries.last_offset >= entries.first_offset)
+    takes_part &= (entries.last_offset <= file_base + MAX_OFFSETS_IN_FILE) | _overflows(entries, file_base, report)
+    allowed_end = next_base
+    if next_base is not None:
+        beyond = np.flatnonzero(takes_part & (entries.last_offset >= next_base))
+        if len(beyond):
+            confirmed = reaches_over(beyond)
+            takes_part[beyond[~confirmed]] = False
+            if confirmed.any():
+                allowed_end = int(entries.last_offset[beyond[confirmed]].max()) + 1
+    candidates = np.flatnonzero(takes_part)
+    chain = candidates[_longest_chain(entries.first_offset[candidates], entries.last_offset[candidates], file_base, next_base)]
+    kept = np.zeros(len(entries), np.bool_)
+    kept[chain] = True
+    placing = _Placing(entries, file_base, next_base, allowed_end, borders.end_position, kept)
+    invalid: list[int] = []
+    for i in np.flatnonzero(~kept).tolist():
+        position, size = int(entries.position[i]), int(entries.size[i])
+        first, last = int(entries.first_offset[i]), int(entries.last_offset[i])
+        if any(same_bytes(i, twin) for twin in placing.twins_of(i)):
+            detail = f"The entry with offsets {first} to {last} is in the file a second time, byte for byte; it is read once."
+            report.doubt("batch_duplicate", position, size, first, detail)
+        elif (moved := placing.certain_place_of(i)) is not None:
+            end = moved + as_int64(last - first)
+            entries.first_offset[i], entries.last_offset[i], entries.moved_by[i] = moved, end, as_int64(moved - first)
+            placing.keep(i)
+            detail = f"The entry claims offsets {first} to {last}; it lies where exactly {moved} to {end} are free, and is read there."
+            report.doubt("base_offset_repaired", position, size, moved, detail)
+        elif placing.fits_where_it_says(i):
+            placing.keep(i)
+            detail = f"The entry with offsets {first} to {last} lies out of turn in the file; it is read in the order of its offsets."
+            report.doubt("batch_offset_disorder", position, size, first, detail)
+        else:
+            invalid.append(i)
+    order = np.flatnonzero(kept)
+    return Order(order[np.argsort(entries.first_offset[order], kind="stable")], np.array(invalid, np.int64))
+
+
+def _true_base(entries: Entries, file_base: int, report: Report) -> int:
+    """The base of the file: the number in its name, unless the file was renamed."""
+    first = entries.first_offset
+    if ((first >= file_base) & (first <= file_base + MAX_OFFSETS_IN_FILE)).any() or not (first >= 0).any():
+        return file_base
+    begins = int(first[first >= 0][0])
+    detail = f"The name of the file says that it begins at offset {file_base}; no entry in it lies there, the first begins at {begins}."
+    report.doubt("segment_name_mismatch", 0, 0, begins, detail)
+    return begins
+
+
+def _overflows(entries: Entries, file_base: int, report: Report) -> Mask:
+    """Entries that an old broker wrote too far above the base of the file: never one alone, as damage would make it."""
+    above = entries.last_offset > file_base + MAX_OFFSETS_IN_FILE
+    in_a_row = above.copy()
+    in_a_row[1:] &= above[:-1]
+    in_a_row[:-1] |= above[:-1] & above[1:]
+    starts = np.flatnonzero(in_a_row & ~np.concatenate([[False], in_a_row[:-1]]))
+    for i in starts.tolist():
+        first = int(entries.first_offset[i])
+        detail = f"Several entries from offset {first} on lie more than {MAX_OFFSETS_IN_FILE} above the base of their file, {file_base}."
+        report.doubt("segment_offset_overflow", int(entries.position[i]), int(entries.size[i]), first, detail)
+    return in_a_row
+
+
+@dataclass(slots=True)
+class _Placing:
+    """The offsets that are taken so far, while the entries left out of the chain look for a place."""
+
+    entries: Entries
+    file_base: int
+    next_base: int | None
+    allowed_end: int | None
+    end_position: int
+    kept: Mask
+    _firsts: list[int] = field(default_factory=list)
+    _last_of: dict[int, int] = field(default_factory=dict)
+    _at: dict[tuple[int, int], list[int]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for i in np.flatnonzero(self.kept).tolist():
+            first = int(self.entries.first_offset[i])
+            self._firsts.append(first)
+            self._last_of[first] = int(self.entries.last_offset[i])
+            self._at.setdefault((first, int(self.entries.size[i])), []).append(i)
+        self._firsts.sort()
+
+    def keep(self, i: int) -> None:
+        first = int(self.entries.first_offset[i])
+        self.kept[i] = True
+        insort(self._firsts, first)
+        self._last_of[first] = int(self.entries.last_offset[i])
+
+    def twins_of(self, i: int) -> list[int]:
+        """Entries of the chain that could be equal to ``i``."""
+        return self._at.get((int(self.entries.first_offset[i]), int(self.entries.size[i])), [])
+
+    def certain_place_of(self, i: int) -> int | None:
+        """The first offset of the gap that lies exactly around ``i`` in the file, if the entry fills it."""
+        entries = self.entries
+        start, end = int(entries.position[i]), int(entries.position[i] + entries.size[i])
+        before = after = None
+        touches_kept = False
+        if start == 0:
+            before = self.file_base
+        elif i > 0 and self.kept[i - 1] and entries.position[i - 1] + entries.size[i - 1] == start:
+            before, touches_kept = int(entries.last_offset[i - 1]) + 1, True
+        if end == self.end_position:
+            after = self.next_base
+        elif i + 1 < len(entries) and self.kept[i + 1] and entries.position[i + 1] == end:
+            after, touches_kept = int(entries.first_offset[i + 1]), True
+        if before is None or after is None or not touches_kept:
+            return None
+        covered = as_int64(int(entries.last_offset[i]) - int(entries.first_offset[i])) + 1
+        return before if after - before == covered and self._is_free(before, after - 1) else None
+
+    def fits_where_it_says(self, i: int) -> bool:
+        """Whether the offsets of ``i`` are free and those next to them are not."""
+        first, last = int(self.entries.first_offset[i]), int(self.entries.last_offset[i])
+        if first < self.file_base or last > self.file_base + MAX_OFFSETS_IN_FILE or last < first:
+            return False
+        if self.allowed_end is not None and last >= self.allowed_end:
+            return False
+        at = bisect_left(self._firsts, first)
+        touches = last + 1 in self._last_of or (at > 0 and self._last_of[self._firsts[at - 1]] + 1 == first)
+        return touches and self._is_free(first, last)
+
+    def _is_free(self, first: int, last: int) -> bool:
+        at = bisect_left(self._firsts, first)
+        if at < len(self._firsts) and self._firsts[at] <= last:
+            return False
+        return at == 0 or self._last_of[self._firsts[at - 1]] < first
+
+
+def _longest_chain(first: Positions, last: Positions, file_base: int, next_base: int | None) -> Positions:
+    """Indices of the longest chain of entries that are in order as they lie; on a tie the one with more contacts, then the lower end.
+
+    A contact is an entry that begins where the one before it in the chain has ended, or at the base of the file, or ends at the base of
+    the next. Everything before the first and after the last entry out of turn is in every longest chain.
+    """
+    n = len(first)
+    if n == 0:
+        return np.zeros(0, np.int64)
+    reached = np.maximum.accumulate(last)
+    to_come = np.minimum.accumulate(first[::-1])[::-1]
+    is_cut = np.ones(n + 1, np.bool_)
+    is_cut[1:-1] = reached[:-1] < to_come[1:]
+    alone = is_cut[:-1] & is_cut[1:]
+    if alone.all():
+        return np.arange(n)
+    disturbed = np.flatnonzero(~alone)
+    begin, end = int(disturbed[0]), int(disturbed[-1]) + 1
+    touches_before = int(last[begin - 1]) + 1 if begin else file_base
+    touches_after = int(first[end]) if end < n else next_base
+    inner = _best_chain(first[begin:end].tolist(), last[begin:end].tolist(), touches_before, touches_after)
+    return np.concatenate([np.arange(begin), np.array(inner, np.int64) + begin, np.arange(end, n)])
+
+
+def _best_chain(first: list[int], last: list[int], touches_before: int, touches_after: int | None) -> list[int]:
+    rank = {value: i for i, value in enumerate(sorted(set(last)), 1)}
+    ends = sorted(rank)
+    # a Fenwick tree over the ends: the best chain among those that end at or below a given one
+    best: list[tuple[int, int, int, int]] = [(0, 0, 0, -1)] * (len(ends) + 1)
+    ending_at: dict[int, tuple[int, int, int, int]] = {}
+    previous: list[int] = []
+    final = (0, 0, 0, -1)
+    for i, (begins, ends_at) in enumerate(zip(first, last, strict=True)):
+        before = (0, 0, 0, -1)
+        at = bisect_left(ends, begins)
+        while at > 0:
+            before = max(before, best[at])
+            at &= at - 1
+        contact = 1 if before[3] < 0 and begins == touches_before else 0
+        touching = ending_at.get(begins - 1)
+        if touching is not None and (touching[0], touching[1] + 1) > (before[0], before[1] + contact):
+            before, contact = touching, 1
+        length, contacts = before[0] + 1, before[1] + contact
+        previous.append(before[3])
+        chain = (length, contacts, -ends_at, i)
+        at = rank[ends_at]
+        while at < len(best):
+            best[at] = max(best[at], chain)
+            at += at & -at
+        ending_at[ends_at] = max(ending_at.get(ends_at, chain), chain)
+        final = max(final, (length, contacts + (ends_at + 1 == touches_after), -ends_at, i))
+    kept = []
+    i = final[3]
+    while i >= 0:
+        kept.append(i)
+        i = previous[i]
+    return kept[::-1]

@@ -1,0 +1,270 @@
+"""One segment file, read in bounded memory: first all of it is walked, then its records come in the order of their offsets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from groupcoord_spark.log.batches import Entries, Headers, headers_at
+from groupcoord_spark.log.compression import Decompressor
+from groupcoord_spark.log.damage import CODES, Doubt, Kind, Lost, Report
+from groupcoord_spark.log.finding import DamagedRange, Finder
+from groupcoord_spark.log.limits import MIB, Limits
+from groupcoord_spark.log.order import Borders, Order, put_in_order
+from groupcoord_spark.log.records import MARKER_LOST, Payloads, Records, correct_ranges, payloads_of, read_stored, records_of
+from groupcoord_spark.log.storage import PADDING, Location, SegmentFile, shown
+from groupcoord_spark.protocol.slices import Bytes, Mask, Positions
+
+DEFAULT_CHUNK_BYTES = 32 * MIB
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """One file of a partition, and what must be known of its neighbours to read it alone.
+
+    uri: absolute path or URI. size: bytes it had when the work was planned; more is not read. base_offset: the number in its name.
+    next_base_offset: that of the file after it; None for the last. skip_below: records under it are in an earlier, newer file.
+    log_start_offset: records under it are deleted. covers: the files after it whose offsets it reaches into, if any: a copy made during a
+    cleaning holds the merged file and those it replaces.
+    """
+
+    uri: str
+    size: int
+    offsets_partition: int
+    base_offset: int
+    next_base_offset: int | None = None
+    skip_below: int = 0
+    log_start_offset: int = 0
+    covers: tuple[Segment, ...] = ()
+
+    @property
+    def source(self) -> str:
+        """The uri as it may be printed and stored."""
+        return shown(self.uri)
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Consecutive records of one file, and what was found beside them. bytes: how much of the file it accounts for."""
+
+    records: Records
+    lost: list[Lost]
+    doubts: list[Doubt]
+    bytes: int
+
+
+def read_segment(segment: Segment, *, chunk_bytes: int = DEFAULT_CHUNK_BYTES, limits: Limits | None = None) -> Iterator[Chunk]:
+    """All records of one file in the order of their offsets, in chunks of about ``chunk_bytes``, unless a single batch is larger.
+
+    A file that has bytes has at least one chunk, and the bytes of its chunks add up to its size. Damage is data, in the chunks;
+    InputError is raised where the file cannot be read at all.
+    """
+    with SegmentFile(Location.of(segment.uri), segment.size) as file:
+        reading = Reading(segment, file, chunk_bytes, limits or Limits())
+        reading.walk()
+        yield from reading.chunks()
+
+
+class Reading:
+    """One file on its way from bytes to chunks: ``walk`` first, then ``chunks``."""
+
+    def __init__(self, segment: Segment, file: SegmentFile, chunk_bytes: int, limits: Limits) -> None:
+        self._segment = segment
+        self._file = file
+        self._chunk_bytes = chunk_bytes
+        self._limits = limits
+        self._report = Report(segment.source, segment.offsets_partition)
+        self._decompressor = Decompressor(limits)
+        self._window: Bytes | None = None
+        self._headers: Headers | None = None
+        self._entries = Entries.concat([])
+        self._order = Order(np.zeros(0, np.int64), np.zeros(0, np.int64))
+
+    @property
+    def kept(self) -> Entries:
+        """The entries that count, in the order of their offsets. After ``walk``."""
+        return self._entries.take(self._order.kept)
+
+    def end(self) -> tuple[int | None, int]:
+        """The offset after the last record, None where no entry counts, and the leader epoch of the last entry. After ``walk``."""
+        kept = self.kept
+        if len(kept) == 0:
+            return None, -1
+        start = int(kept.position[-1])
+        header = self._file.read(start, start + int(kept.size[-1]))
+        epoch = int(headers_at(header, np.zeros(1, np.int64))["leader_epoch"][0]) if kept.magic[-1] == 2 else -1
+        return int(kept.last_offset.max()) + 1, epoch
+
+    def walk(self) -> None:
+        """Finds every entry of the file and decides which count; afterwards all damage to entries is known."""
+        segment, file = self._segment, self._file
+        finder = Finder(file, segment.base_offset, segment.next_base_offset is None, self._limits, self._chunk_bytes)
+        parts: list[Entries] = []
+        headers: list[Headers] = []
+        damaged: list[DamagedRange] = []
+        is_one_window = file.size <= self._chunk_bytes
+        for stretch in finder.stretches():
+            if stretch.damaged:
+                damaged.append(stretch.damaged)
+                continue
+            if stretch.repair:
+                entries = stretch.entries
+                self._report.doubt(
+                    "batch_header_repaired", int(entries.position[0]), int(entries.size[0]), int(entries.first_offset[0]), stretch.repair
+                )
+            correct_ranges(stretch.entries, stretch.headers, finder.bytes_between, self._decompressor)
+            parts.append(stretch.entries)
+            if is_one_window:
+                headers.append(stretch.headers)
+        self._entries = Entries.concat(parts)
+        if is_one_window:
+            self._window = finder.whole_window()
+            self._headers = np.concatenate(headers) if headers else None
+        borders = Borders(segment.base_offset, segment.next_base_offset, file.size)
+        self._order = put_in_order(self._entries, borders, self._is_in_later_file, self._same_bytes, self._report)
+        for each in damaged:
+            self._report_damaged(each)
+
+    def chunks(self) -> Iterator[Chunk]:
+        """The records in the order of their offsets, and everything that was found."""
+        segment, report = self._segment, self._report
+        left = self._file.size
+        skip_below = max(segment.skip_below, segment.log_start_offset)
+        overlapping = 0
+        for payloads in self._payloads(self._order.kept):
+            records, skipped = records_of(payloads, report, skip_below)
+            overlapping += skipped
+            size = int(payloads.entries.size.sum())
+            left -= size
+            del payloads
+            yield Chunk(records, *report.take(), size)
+        for payloads in self._payloads(self._order.invalid):
+            self._report_placeless(payloads)
+        if overlapping and segment.skip_below > segment.log_start_offset:
+            detail = f"{overlapping} records below offset {segment.skip_below} are skipped: the file before this one is newer and covers them."
+            report.doubt("segment_overlap", 0, 0, segment.base_offset, detail, overlapping)
+        report.close()
+        lost, doubts = report.take()
+        if left or lost or doubts:
+            yield Chunk(Records.none(), lost, doubts, left)
+
+    def _payloads(self, rows: Positions) -> Iterator[Payloads]:
+        """The entries named by ``rows``, in that order, with their records, in pieces of about a chunk."""
+        if len(rows) == 0:
+            return
+        entries = self._entries.take(rows)
+        if self._window is not None and self._headers is not None:
+            headers = self._headers[rows]
+            yield from payloads_of(self._window, entries.position, entries, headers, self._decompressor, self._chunk_bytes)
+            return
+        reach = np.cumsum(entries.size)
+        first = 0
+        while first < len(rows):
+            spent = int(reach[first - 1]) if first else 0
+            last = max(first + 1, int(np.searchsorted(reach, spent + self._chunk_bytes, "right")))
+            part = entries.take(slice(first, last))
+            window, at = self._read_together(part)
+            yield from payloads_of(window, at, part, headers_at(window, at), self._decompressor, self._chunk_bytes)
+            first = last
+
+    def _read_together(self, entries: Entries) -> tuple[Bytes, Positions]:
+        """The bytes of some entries in one buffer, and where each begins in it."""
+        start = entries.position
+        end = start + entries.size
+        if (start[1:] >= end[:-1]).all() and int(end[-1] - start[0]) <= 2 * int(entries.size.sum()):
+            return self._file.read(int(start[0]), int(end[-1])), start - start[0]
+        at = np.cumsum(entries.size) - entries.size
+        buffer = np.zeros(int(entries.size.sum()) + PADDING, np.uint8)
+        run = 0
+        for i in range(1, len(entries) + 1):
+            if i == len(entries) or start[i] != end[i - 1]:
+                size = int(end[i - 1] - start[run])
+                buffer[int(at[run]) : int(at[run]) + size] = self._file.read(int(start[run]), int(end[i - 1]))[:size]
+                run = i
+        return buffer, at
+
+    def _same_bytes(self, one: int, other: int) -> bool:
+        size = int(self._entries.size[one])
+        a, b = (self._file.read(int(self._entries.position[i]), int(self._entries.position[i]) + size) for i in (one, other))
+        return bool((a == b).all())
+
+    def _is_in_later_file(self, rows: Positions) -> Mask:
+        """Which entries have a record (offset, key and value) that a later file has too; of an empty one, whether the entry is there."""
+        confirmed = np.zeros(len(rows), np.bool_)
+        if not self._segment.covers:
+            return confirmed
+        entries = self._entries.take(rows)
+        owner_of: dict[int, int] = {}
+        offsets: list[Positions] = []
+        done = 0
+        for payloads in self._payloads(rows):
+            stored = read_stored(payloads, Report("", 0))
+            offsets.append(stored.records.record_offset)
+            for fingerprint, i in zip(_fingerprints(stored.records), stored.batch.tolist(), strict=True):
+                owner_of[fingerprint] = done + i
+            done += len(payloads.entries)
+        sought = np.concatenate(offsets)
+        holds_none = np.ones(len(rows), np.bool_)
+        holds_none[list(owner_of.values())] = False
+        ranges = {
+            (int(entries.first_offset[i]), int(entries.last_offset[i])): i for i in np.flatnonzero(holds_none).tolist()
+        }
+        for later in self._segment.covers:
+            with SegmentFile(Location.of(later.uri), later.size) as file:
+                reading = Reading(later, file, self._chunk_bytes, self._limits)
+                reading.walk()
+                kept = reading.kept
+                for pair in zip(kept.first_offset.tolist(), kept.last_offset.tolist(), strict=True):
+                    if pair in ranges:
+                        confirmed[ranges[pair]] = True
+                for chunk in reading.chunks():
+                    records = chunk.records
+                    for fingerprint in _fingerprints(records.take(np.isin(records.record_offset, sought))):
+                        if fingerprint in owner_of:
+                            confirmed[owner_of[fingerprint]] = True
+        return confirmed
+
+    def _report_placeless(self, payloads: Payloads) -> None:
+        """Rows for the records of entries that are sound but whose place is not known."""
+        stored = read_stored(payloads, self._report)
+        entries, records = payloads.entries, stored.records
+        for row in range(len(records)):
+            i = int(stored.batch[row])
+            detail = f"The record claims offset {records.record_offset[row]}, in an entry whose base offset contradicts its neighbours."
+            self._report.lose_record(
+                "base_offset_invalid", int(entries.position[i]), int(entries.size[i]), None, detail, records.key.row(row), records.value.row(row)
+            )
+        has_rows = np.zeros(len(entries), np.bool_)
+        has_rows[stored.batch] = True
+        has_rows[stored.lost] = True
+        for i in np.flatnonzero(~has_rows).tolist():
+            detail = f"The entry claims offsets {entries.first_offset[i]} to {entries.last_offset[i]}, which contradict its neighbours; it holds no record."
+            self._report.lose("base_offset_invalid", int(entries.position[i]), int(entries.size[i]), None, detail, 0)
+
+    def _report_damaged(self, damaged: DamagedRange) -> None:
+        """One row for a damaged range, with the offsets that may be missing because of it."""
+        size = damaged.end - damaged.position
+        if CODES[damaged.code].kind is Kind.INFO:
+            self._report.doubt(damaged.code, damaged.position, size, None, damaged.what)
+            return
+        detail = f"{damaged.what} {size} bytes are not used; {self._missing_around(damaged)}.{MARKER_LOST if damaged.held_control else ''}"
+        self._report.lose(damaged.code, damaged.position, size, None, detail, damaged.records)
+
+    def _missing_around(self, damaged: DamagedRange) -> str:
+        entries = self._entries
+        in_file = np.sort(self._order.kept)
+        at = int(np.searchsorted(entries.position[in_file], damaged.position))
+        low = int(entries.last_offset[in_file[at - 1]]) + 1 if at else self._segment.base_offset
+        if at < len(in_file):
+            high: int | None = int(entries.first_offset[in_file[at]])
+        else:
+            high = self._segment.next_base_offset
+        if high is None:
+            return f"what they held would have begun at offset {low}"
+        return f"offsets {low} to {high - 1} are missing between their neighbours" if low < high else "no offset is missing around them"
+
+
+def _fingerprints(records: Records) -> list[int]:
+    return [hash((offset, records.key.row(i), records.value.row(i))) for i, offset in enumerate(records.record_offset.tolist())]

@@ -1,0 +1,152 @@
+"""Files and folders by path or URI, on whatever file system pyarrow.fs reaches."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+from urllib.parse import quote
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.fs as pafs
+
+from groupcoord_spark.errors import InputError
+from groupcoord_spark.protocol.slices import Bytes
+
+PADDING = 64
+"""Bytes after the end of every buffer, so that a field may be looked at before it is known to lie inside."""
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """A path or URI together with the file system that reaches it.
+
+    uri: what a worker opens again: an absolute path, or the URI as it was given. path: the same inside of filesystem.
+    """
+
+    uri: str
+    filesystem: Any
+    path: str
+
+    @staticmethod
+    def of(given: str) -> Location:
+        """The location of a path or URI; nothing is looked at yet.
+
+        Raises InputError for a scheme that pyarrow does not know, or a file system that cannot be reached.
+        """
+        if "://" not in given:
+            # without "..", and as it is called: a link to a partition's directory has the name that counts
+            path = os.path.abspath(Path(given).expanduser())  # noqa: PTH100
+            return Location(path, pafs.LocalFileSystem(), path)
+        try:
+            filesystem, path = pafs.FileSystem.from_uri(given)
+        except pa.ArrowInvalid as error:
+            raise InputError(f"{shown(given)}: {first_line(error)}. Give a path, or a URI of file, s3, gs, abfs or hdfs.") from error
+        except (OSError, NotImplementedError) as error:
+            raise InputError(f"{shown(given)}: the file system cannot be reached: {first_line(error)}.") from error
+        return Location(given, filesystem, path.rstrip("/") or path)
+
+    @property
+    def shown(self) -> str:
+        """The URI as it may be printed and stored: without user, password and options."""
+        return shown(self.uri)
+
+    @property
+    def name(self) -> str:
+        """The last part of the path."""
+        return self.path.rstrip("/").rsplit("/", 1)[-1]
+
+    def child(self, name: str) -> Location:
+        """What is called ``name`` in this directory."""
+        path = f"{self.path.rstrip('/')}/{name}"
+        if "://" not in self.uri:
+            return Location(path, self.filesystem, path)
+        base, mark, options = self.uri.partition("?")
+        return Location(f"{base.rstrip('/')}/{quote(name)}{mark}{options}", self.filesystem, path)
+
+    def parent(self) -> Location:
+        """The directory this lies in; the top lies in itself."""
+        path = self.path.rpartition("/")[0] or "/"
+        if "://" not in self.uri:
+            return Location(path, self.filesystem, path)
+        base, mark, options = self.uri.partition("?")
+        return Location(f"{base.rstrip('/').rpartition('/')[0]}{mark}{options}", self.filesystem, path)
+
+    def info(self) -> Any:
+        """pyarrow's FileInfo. Raises InputError where even that cannot be had."""
+        try:
+            return self.filesystem.get_file_info(self.path)
+        except (OSError, pa.ArrowException) as error:
+            raise InputError(f"{self.shown} cannot be looked at: {first_line(error)}.") from error
+
+    def list(self) -> list[Any]:
+        """FileInfos of what the directory holds, by name. Raises InputError where it cannot be listed."""
+        try:
+            found = self.filesystem.get_file_info(pafs.FileSelector(self.path, recursive=False))
+        except (OSError, pa.ArrowException) as error:
+            raise InputError(f"{self.shown}: the directory cannot be read: {first_line(error)}. Check its permissions.") from error
+        return sorted(found, key=lambda info: str(info.base_name))
+
+    def read_text(self) -> str:
+        """A small text file; bytes that are no UTF-8 come as U+FFFD. Raises InputError where it cannot be read."""
+        try:
+            with self.filesystem.open_input_stream(self.path) as stream:
+                return bytes(stream.read(1 << 20)).decode("utf-8", "replace")
+        except (OSError, pa.ArrowException) as error:
+            raise InputError(f"{self.shown}: the file cannot be read: {first_line(error)}. Check its permissions.") from error
+
+
+class SegmentFile:
+    """One open file, read by ranges up to the size it had when it was planned: a live file may have grown since."""
+
+    def __init__(self, location: Location, size: int) -> None:
+        self.source = location.shown
+        try:
+            self._file = location.filesystem.open_input_file(location.path)
+            self.size = min(size, int(self._file.size()))
+        except (OSError, pa.ArrowException) as error:
+            raise InputError(
+                f"{self.source}: the file cannot be opened: {first_line(error)}. Check its permissions; copy a log in use before reading it."
+            ) from error
+
+    def read(self, start: int, end: int) -> Bytes:
+        """Bytes ``start`` to ``end`` in a buffer of their own, with PADDING zeros after them. ``end`` must not pass ``size``."""
+        wanted = end - start
+        buffer = np.empty(wanted + PADDING, np.uint8)
+        try:
+            self._file.seek(start)
+            got = int(self._file.readinto(buffer[:wanted].data)) if wanted else 0
+        except (OSError, pa.ArrowException) as error:
+            raise InputError(f"{self.source}: reading {wanted} bytes at {start} failed: {first_line(error)}.") from error
+        # a file that was cut while it was read ends in zeros here, as an unwritten tail does
+        buffer[got:] = 0
+        return buffer
+
+    def close(self) -> None:
+        """Gives the file back."""
+        self._file.close()
+
+    def __enter__(self) -> SegmentFile:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+
+def shown(uri: str) -> str:
+    """A path or URI as it may be printed and stored: without user, password and options."""
+    if "://" not in uri:
+        return uri
+    scheme, _, rest = uri.partition("?")[0].partition("://")
+    authority, slash, path = rest.partition("/")
+    # abfs names the container before the @; elsewhere that is where access keys stand
+    return f"{scheme}://{authority if scheme.startswith('abfs') else authority.rpartition('@')[2]}{slash}{path}"
+
+
+def first_line(error: BaseException) -> str:
+    """What an error of the file system says, in one line without a full stop."""
+    text = str(error).strip() or os.strerror(getattr(error, "errno", None) or 0)
+    return text.splitlines()[0].rstrip(".")

@@ -1,0 +1,189 @@
+"""From the records of a chunk to what they say, as columns: which decode, of what kind they are, and which group they belong to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from groupcoord_spark.coordinator.semantics import Semantics
+from groupcoord_spark.log import Records
+from groupcoord_spark.pipeline.compact import CLASSIC_GROUP_KEY, NO_PRODUCER_ID, ChunkKinds
+from groupcoord_spark.protocol import DecodeError, decode_value
+from groupcoord_spark.protocol.columnar import KeyColumns, decode_key_columns, offset_value_decodes
+from groupcoord_spark.protocol.errors import NullKey, UnknownKeyType, UnknownValueVersion
+from groupcoord_spark.protocol.messages import RECORD_TYPES
+from groupcoord_spark.protocol.slices import Mask, Slices
+from groupcoord_spark.protocol.validity import surely_decode
+
+Ints = npt.NDArray[np.int64]
+Int16s = npt.NDArray[np.int16]
+
+NOT_A_CONTROL_RECORD = -1
+UNKNOWN_KEY_TYPE = UnknownKeyType.code
+UNKNOWN_VALUE_VERSION = UnknownValueVersion.code
+NULL_KEY = "The record has no key; every record of a group or an offset has one."
+
+
+class RowNote(NamedTuple):
+    """Something about one row of a chunk: the code of a refusal or of a finding, and its sentence."""
+
+    row: int
+    code: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class DecodedChunk:
+    """What ``n`` records say, as far as all of them must be looked at.
+
+    distinct_keys, keys: the distinct keys, as bytes and decoded; key_code: int64[n], each record's row there, -1 for control records and
+    null keys.
+    stored_key_type: int16[n], as the key begins, known or not; -1 where there are no two bytes to read.
+    value_version: int16[n], -1 where the value has none that can be known. decodes: bool[n], control records and records of unknown
+    type included. faults: why rows do not decode, and which key types are not known. findings: doubts about rows that do.
+    """
+
+    kinds: ChunkKinds
+    distinct_keys: Slices
+    keys: KeyColumns
+    key_code: Ints
+    stored_key_type: Int16s
+    value_version: Int16s
+    decodes: Mask
+    faults: list[RowNote]
+    findings: list[RowNote]
+
+
+def decode_chunk(records: Records, semantics: Semantics) -> DecodedChunk:
+    """Look at every record once; ``semantics`` says what its coordinator would take of what decodes."""
+    is_control = records.control_type != NOT_A_CONTROL_RECORD
+    key_code, distinct = _distinct_keys(records.key, is_control)
+    keys = decode_key_columns(distinct)
+    faults, findings = _key_notes(keys, key_code)
+
+    has_key = key_code >= 0
+    key_is_good = has_key & _of_each(keys.ok, key_code, False)
+    key_type = np.where(has_key, _of_each(keys.key_type, key_code, np.int16(-1)), np.int16(-1)).astype(np.int16)
+    is_known = key_is_good
+    is_tombstone = records.value.is_null
+    value_version = np.where(is_known & ~is_control, _versions(records.value), np.int16(-1)).astype(np.int16)
+    value_is_good = is_tombstone | ~is_known | is_control
+    _decode_values(records, key_type, value_version, value_is_good, faults, findings)
+    is_null_key = ~has_key & ~is_control
+    faults += [RowNote(row, NullKey.code, NULL_KEY) for row in np.flatnonzero(is_null_key).tolist()]
+    unknown = np.zeros(len(distinct), np.bool_)
+    unknown[[code for code, refusal in keys.refusals if refusal.code == UNKNOWN_KEY_TYPE]] = True
+    is_unknown_type = _of_each(unknown, key_code, False)
+
+    group_code = _of_each(_codes(keys.group_id), key_code, np.int64(-1))
+    is_staged = (records.producer_id != NO_PRODUCER_ID) | records.is_transactional
+    findings += _transaction_notes(records, key_type, is_known & ~is_control, is_staged, is_tombstone)
+    kinds = ChunkKinds(
+        key_code=key_code,
+        group_code=group_code,
+        key_type=np.where(is_known, key_type, np.int16(-1)),
+        is_control=is_control,
+        is_tombstone=is_tombstone,
+        is_staged=is_staged,
+        applies=is_known & value_is_good & _accepted(key_type, value_version, semantics),
+    )
+    decodes = is_control | (value_is_good & (key_is_good | is_unknown_type))
+    return DecodedChunk(kinds, distinct, keys, key_code, key_type, value_version, decodes, faults, findings)
+
+
+def _distinct_keys(keys: Slices, is_control: Mask) -> tuple[Ints, Slices]:
+    """Code of each record's key and the distinct keys; keys repeat hundreds of times. Control records' keys are none of them."""
+    rows = np.flatnonzero(~is_control)
+    encoded = keys.take(rows).to_arrow().dictionary_encode()
+    code = np.full(len(keys), -1, np.int64)
+    code[rows] = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+    return code, Slices.from_arrow(encoded.dictionary)
+
+
+def _of_each(of_distinct: npt.NDArray[np.generic], code: Ints, absent: object) -> npt.NDArray[np.generic]:
+    """The value of each record's key; ``absent`` where it has none."""
+    if not len(of_distinct):
+        return np.full(len(code), absent)
+    return np.where(code >= 0, of_distinct[code], absent)
+
+
+def _codes(texts: pa.Array) -> Ints:
+    codes: Ints = texts.dictionary_encode().indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+    return codes
+
+
+def _versions(values: Slices) -> Int16s:
+    """The first two bytes of each value; -1 where there are not two."""
+    has_two = values.lengths() >= 2
+    at = np.where(has_two, values.start, 0)
+    if not len(values.data):
+        return np.full(len(at), -1, np.int16)
+    last = len(values.data) - 1
+    version = (values.data[at].astype(np.int16) << 8) | values.data[np.minimum(at + 1, last)]
+    return np.where(has_two, version, np.int16(-1)).astype(np.int16)
+
+
+def _decode_values(
+    records: Records, key_type: Int16s, value_version: Int16s, is_good: Mask, faults: list[RowNote], findings: list[RowNote]
+) -> None:
+    """Set ``is_good`` for each value that decodes; only what the quick looks leave open is decoded one by one."""
+    open_rows = np.flatnonzero(~is_good)
+    is_offset = key_type[open_rows] < CLASSIC_GROUP_KEY
+    offsets = open_rows[is_offset]
+    is_good[offsets] = offset_value_decodes(key_type[offsets], records.value.take(offsets))
+    doubtful = [offsets[~is_good[offsets]]]
+    groups = open_rows[~is_offset]
+    kind = key_type[groups].astype(np.int64) << 16 | (value_version[groups].astype(np.int64) & 0xFFFF)
+    for each in np.unique(kind):
+        rows = groups[kind == each]
+        version, message = int(value_version[rows[0]]), RECORD_TYPES[int(key_type[rows[0]])].value
+        first, last = message.versions
+        if first <= version <= last:
+            is_good[rows] = surely_decode(message, version, records.value.take(rows))
+        doubtful.append(rows[~is_good[rows]])
+    for row in np.concatenate(doubtful).tolist():
+        try:
+            decoded = decode_value(int(key_type[row]), records.value.row(row))
+        except DecodeError as fault:
+            faults.append(RowNote(row, fault.code, fault.detail))
+            continue
+        is_good[row] = True
+        if decoded is not None:
+            findings.extend(RowNote(row, *finding) for finding in decoded.findings)
+
+
+def _accepted(key_type: Int16s, value_version: Int16s, semantics: Semantics) -> Mask:
+    """False for offset records whose value version the coordinator does not load under their key type (R-1.9)."""
+    accepted = np.ones(len(key_type), np.bool_)
+    for offset_type in (0, 1):
+        rows = (key_type == offset_type) & (value_version >= 0)
+        for version in np.unique(value_version[rows]):
+            if not semantics.accepts_offset_value(offset_type, int(version)):
+                accepted[rows & (value_version == version)] = False
+    return accepted
+
+
+def _key_notes(keys: KeyColumns, key_code: Ints) -> tuple[list[RowNote], list[RowNote]]:
+    """Refusals and findings about keys, for each record that has such a key."""
+    faults: list[RowNote] = []
+    findings: list[RowNote] = []
+    for notes, into in ((keys.refusals, faults), (keys.findings, findings)):
+        for code, note in notes:
+            into.extend(RowNote(row, note.code, note.detail) for row in np.flatnonzero(key_code == code).tolist())
+    return faults, findings
+
+
+def _transaction_notes(records: Records, key_type: Int16s, is_known: Mask, is_staged: Mask, is_tombstone: Mask) -> list[RowNote]:
+    """Records in transactional batches that no broker writes so, and batches whose two signs of a transaction disagree."""
+    is_offset = key_type < CLASSIC_GROUP_KEY
+    signs_differ = (records.producer_id != NO_PRODUCER_ID) != records.is_transactional
+    notes = (
+        ("transactional_mismatch", is_known & is_offset & signs_differ, "The batch has a producer id or the transactional bit, not both."),
+        ("transactional_tombstone", is_known & is_offset & is_staged & is_tombstone, "An offset tombstone inside of a transaction; no broker writes it."),
+        ("transactional_non_offset", is_known & ~is_offset & is_staged, "A group record inside of a transaction; it is replayed at once."),
+    )
+    return [RowNote(row, code, detail) for code, rows, detail in notes for row in np.flatnonzero(rows).tolist()]

@@ -1,0 +1,232 @@
+"""What a reader writes itself: the history tables, what could not be read, and what was read with a doubt.
+
+These rows leave here, as Parquet, and never cross to the JVM; the driver only learns which files there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from groupcoord_spark.log import Chunk, Records, Segment
+from groupcoord_spark.pipeline.compact import CLASSIC_GROUP_KEY
+from groupcoord_spark.pipeline.decode import NOT_A_CONTROL_RECORD, UNKNOWN_KEY_TYPE, UNKNOWN_VALUE_VERSION, DecodedChunk, RowNote
+from groupcoord_spark.pipeline.task_files import TaskFiles
+from groupcoord_spark.protocol import decode_end_transaction_marker
+from groupcoord_spark.protocol.columnar import decode_offset_value_columns
+from groupcoord_spark.protocol.compiled import key_json_texts, value_json_texts
+from groupcoord_spark.protocol.errors import ControlRecordMalformed
+from groupcoord_spark.protocol.messages import RECORD_TYPES
+from groupcoord_spark.warehouse import TABLES
+
+Rows = npt.NDArray[np.int64]
+
+MARKER_RESULTS = {0: "aborted", 1: "committed"}
+MOST_NOTES = 1_000
+"""Rows about single records, of one code in one chunk; the rest is one row with its count, so that no input makes the report grow."""
+
+
+class HistoryRange(NamedTuple):
+    """Record offsets of one offsets partition that the history tables hold: first up to and without end, of one incarnation."""
+
+    incarnation: int
+    first_offset: int
+    end_offset: int
+
+
+def write_chunk(files: TaskFiles, segment: Segment, chunk: Chunk, decoded: DecodedChunk, held: HistoryRange | None) -> None:
+    """The rows of one chunk: what is lost and doubted, and, where ``held`` says what the history tables have, the history after it."""
+    records, source = chunk.records, segment.source
+    lost = [_lost_row(each) for each in chunk.lost] + _quarantined(decoded.faults, records, source)
+    doubts = [_doubt_row(each) for each in chunk.doubts] + _noted(decoded.findings, records, source, decoded)
+    for table, rows in (("quarantined_records", lost), ("warnings", doubts)):
+        if rows:
+            typed = {name: pa.array([row[name] for row in rows], TABLES[table].by_name[name].arrow_type) for name in rows[0]}
+            files.write(table, typed, offsets_partition=segment.offsets_partition)
+    if held is None or not len(records):
+        return
+    is_new = (records.record_offset < held.first_offset) | (records.record_offset >= held.end_offset)
+    is_control = records.control_type != NOT_A_CONTROL_RECORD
+    is_offset = (decoded.kinds.key_type >= 0) & (decoded.kinds.key_type < CLASSIC_GROUP_KEY)
+    for table, rows_of_table, columns_of in (
+        ("offset_commits", np.flatnonzero(is_new & is_offset & decoded.decodes & ~is_control), _commit_columns),
+        ("group_records", _group_rows(is_new & ~is_offset & ~is_control, decoded), _group_columns),
+        ("transactions", np.flatnonzero(is_new & is_control & np.isin(records.control_type, list(MARKER_RESULTS))), _marker_columns),
+    ):
+        if len(rows_of_table):
+            columns = columns_of(rows_of_table, records, decoded)
+            files.write(table, columns, offsets_partition=segment.offsets_partition, incarnation=held.incarnation)
+
+
+def _commit_columns(rows: Rows, records: Records, decoded: DecodedChunk) -> dict[str, Any]:
+    code = decoded.key_code[rows]
+    values = records.value.take(rows)
+    key_type = decoded.kinds.key_type[rows]
+    is_tombstone = values.is_null
+    kept = np.flatnonzero(~is_tombstone)
+    columns = decode_offset_value_columns(key_type[kept], values.take(kept))
+    # one more row, null, for tombstones to point at
+    at = np.full(len(rows), -1, np.int64)
+    at[kept] = np.arange(len(kept))
+    into = pa.array(at, mask=is_tombstone)
+
+    def of_value(column: Any) -> pa.Array:
+        array = column if isinstance(column, pa.Array) else pa.array(column)
+        return array if not is_tombstone.any() else array.take(into)
+
+    return {
+        "record_offset": records.record_offset[rows],
+        "record_timestamp_ms": records.timestamp_ms[rows],
+        "group_id": _repeated(decoded.keys.group_id, code),
+        "topic": _repeated(decoded.keys.topic, code),
+        "partition": decoded.keys.partition[code],
+        "committed_offset": of_value(columns.committed_offset),
+        "leader_epoch": of_value(columns.leader_epoch),
+        "metadata": of_value(columns.metadata),
+        "commit_timestamp_ms": of_value(columns.commit_timestamp_ms),
+        "expire_timestamp_ms": of_value(columns.expire_timestamp_ms),
+        "topic_id": of_value(columns.topic_id),
+        "key_version": key_type,
+        "value_version": of_value(columns.value_version),
+        "is_tombstone": is_tombstone,
+        "producer_id": records.producer_id[rows],
+        "producer_epoch": records.producer_epoch[rows],
+        "is_transactional": records.is_transactional[rows],
+        "key_size": records.key.lengths()[rows],
+        "value_size": pa.array(values.lengths(), mask=is_tombstone),
+    }
+
+
+def _repeated(of_distinct: pa.Array, code: Rows) -> pa.Array:
+    """The value of each record's key as a dictionary array, which Parquet stores as it is."""
+    encoded = of_distinct.dictionary_encode()
+    return pa.DictionaryArray.from_arrays(encoded.indices.take(pa.array(code)), encoded.dictionary)
+
+
+def _group_rows(candidates: npt.NDArray[np.bool_], decoded: DecodedChunk) -> Rows:
+    """Records of groups that decode, and those of unknown types and versions, which are kept whole."""
+    kept_whole = [note.row for note in decoded.faults if note.code in (UNKNOWN_KEY_TYPE, UNKNOWN_VALUE_VERSION)]
+    shown = decoded.decodes.copy()
+    shown[kept_whole] = True
+    return np.flatnonzero(candidates & shown & (decoded.key_code >= 0))
+
+
+def _group_columns(rows: Rows, records: Records, decoded: DecodedChunk) -> dict[str, Any]:
+    code = decoded.key_code[rows]
+    key_type = decoded.keys.key_type[code]
+    distinct, of_distinct = np.unique(code, return_inverse=True)
+    keys, values = records.key.take(rows), records.value.take(rows)
+    is_known = decoded.kinds.key_type[rows] >= 0
+    names = {kind: record_type.key.name for kind, record_type in RECORD_TYPES.items()}
+    raw_keys, raw_values = keys.to_arrow(), values.to_arrow()
+    distinct_texts = pa.array(key_json_texts(decoded.distinct_keys.take(distinct).to_arrow().to_pylist()), pa.string())
+    return {
+        "record_offset": records.record_offset[rows],
+        "record_timestamp_ms": records.timestamp_ms[rows],
+        "group_id": _repeated(decoded.keys.group_id, code),
+        "member_id": decoded.keys.member_id.take(pa.array(code)),
+        "key_type": key_type,
+        "key_name": [names.get(kind) if known else None for kind, known in zip(key_type.tolist(), is_known.tolist(), strict=True)],
+        "key_json": distinct_texts.take(pa.array(of_distinct)),
+        "value_version": pa.array(decoded.value_version[rows], mask=values.is_null | ~is_known),
+        "value_json": value_json_texts(key_type.tolist(), raw_values.to_pylist()),
+        "is_tombstone": values.is_null,
+        "producer_id": records.producer_id[rows],
+        "is_transactional": records.is_transactional[rows],
+        "value": raw_values,
+        "key": pc.if_else(pa.array(is_known), pa.scalar(None, raw_keys.type), raw_keys),
+        "key_size": keys.lengths(),
+        "value_size": pa.array(values.lengths(), mask=values.is_null),
+    }
+
+
+def _marker_columns(rows: Rows, records: Records, decoded: DecodedChunk) -> dict[str, Any]:
+    return {
+        "record_offset": records.record_offset[rows],
+        "producer_id": records.producer_id[rows],
+        "producer_epoch": records.producer_epoch[rows],
+        "result": [MARKER_RESULTS[control_type] for control_type in records.control_type[rows].tolist()],
+        "coordinator_epoch": [_coordinator_epoch(records.value.row(row)) for row in rows.tolist()],
+        "record_timestamp_ms": records.timestamp_ms[rows],
+    }
+
+
+def _coordinator_epoch(value: bytes | None) -> int | None:
+    """The marker works without its value (Kafka's loader never reads it); one that cannot be read is no fault of the record."""
+    try:
+        return decode_end_transaction_marker(value)
+    except ControlRecordMalformed:
+        return None
+
+
+def _lost_row(lost: Any) -> dict[str, Any]:
+    return {
+        "record_offset": lost.record_offset,
+        "source": lost.source,
+        "position": lost.position,
+        "size": lost.size,
+        "reason": lost.code,
+        "detail": lost.detail,
+        "key": lost.key,
+        "value": lost.value,
+        "records": lost.records,
+    }
+
+
+def _quarantined(faults: Iterable[RowNote], records: Records, source: str) -> list[dict[str, Any]]:
+    """Records that do not decode; nothing is left out, however many: they are what is lost. Unknown key types lose nothing."""
+    return [
+        {
+            "record_offset": int(records.record_offset[row]),
+            "source": source,
+            "position": int(records.position[row]),
+            "size": int(records.key.lengths()[row] + records.value.lengths()[row]),
+            "reason": code,
+            "detail": detail,
+            "key": records.key.row(row),
+            "value": records.value.row(row),
+            "records": 1,
+        }
+        for row, code, detail in faults
+        if code != UNKNOWN_KEY_TYPE
+    ]
+
+
+def _doubt_row(doubt: Any) -> dict[str, Any]:
+    return {
+        "record_offset": doubt.record_offset,
+        "source": doubt.source,
+        "position": doubt.position,
+        "group_id": None,
+        "code": doubt.code,
+        "detail": doubt.detail,
+    }
+
+
+def _noted(findings: Iterable[RowNote], records: Records, source: str, decoded: DecodedChunk) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = []
+    told: dict[str, int] = {}
+    for row, code, detail in findings:
+        told[code] = told.get(code, 0) + 1
+        if told[code] <= MOST_NOTES:
+            of_key = int(decoded.key_code[row])
+            rows.append(
+                {
+                    "record_offset": int(records.record_offset[row]),
+                    "source": source,
+                    "position": int(records.position[row]),
+                    "group_id": decoded.keys.group_id[of_key].as_py() if of_key >= 0 else None,
+                    "code": code,
+                    "detail": detail,
+                }
+            )
+    for code, count in told.items():
+        if count > MOST_NOTES:
+            detail = f"{count - MOST_NOTES} more records here have this code; they have no rows of their own after the first {MOST_NOTES}."
+            rows.append({"record_offset": None, "source": source, "position": None, "group_id": None, "code": code, "detail": detail})
+    return rows

@@ -1,0 +1,223 @@
+"""Read, decode and drop in one go: a worker's pass over its segment files.
+
+Out of it come, without a second look at any byte: what the replay needs of the records (packed, so that one row crosses to the JVM for a
+chunk of some hundred thousand records), the history and quarantine tables as Parquet files, and the counts.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from groupcoord_spark.coordinator.semantics import Semantics
+from groupcoord_spark.log import Chunk, Records, Segment, read_segment
+from groupcoord_spark.pipeline import compact
+from groupcoord_spark.pipeline.counts import PartitionCounts
+from groupcoord_spark.pipeline.decode import NOT_A_CONTROL_RECORD, DecodedChunk, decode_chunk
+from groupcoord_spark.pipeline.history import HistoryRange, write_chunk
+from groupcoord_spark.pipeline.task_files import TaskFiles
+from groupcoord_spark.protocol import offsets_partition_for
+from groupcoord_spark.protocol.columnar import topic_ids_of
+from groupcoord_spark.protocol.primitives import uuid_text
+from groupcoord_spark.protocol.slices import Mask, Slices
+from groupcoord_spark.warehouse import AddedFile
+
+SHUFFLED = "cluster STRING, offsets_partition INT, first_offset BIGINT, kind STRING, payload BINARY"
+"""Rows from the readers to the replay. kind ``records``: kept records as one Arrow stream; ``report``: a pickled PieceReport."""
+
+SHUFFLED_ARROW = pa.schema(
+    [("cluster", pa.string()), ("offsets_partition", pa.int32()), ("first_offset", pa.int64()), ("kind", pa.string()), ("payload", pa.binary())]
+)
+
+RECORDS, REPORT = "records", "report"
+REPORT_ORDER = -1
+"""Reports sort before all records of their partition."""
+
+OFFSET_KEY = 1
+FIRST_VERSION_WITH_TOPIC_ID = 4
+
+PACK_BYTES = 8 << 20
+"""A row's payload is cut at about this size, so that no row is large for the JVM."""
+
+KEPT = pa.schema(
+    [
+        ("record_offset", pa.int64()),
+        ("record_timestamp_ms", pa.int64()),
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("producer_id", pa.int64()),
+        ("producer_epoch", pa.int16()),
+        ("is_transactional", pa.bool_()),
+        ("control_type", pa.int8()),
+    ]
+)
+"""Records on their way to the replay; control_type is -1 for records that are none."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadJob:
+    """What every reader of a run knows.
+
+    partition_count: of ``__consumer_offsets``, as far as it can be known; groups are placed by it. held: what the history tables hold
+    already, by offsets partition.
+    """
+
+    cluster: str
+    partition_count: int
+    warehouse_uri: str
+    run_id: str
+    semantics: Semantics
+    with_history: bool
+    held: dict[int, HistoryRange]
+
+
+@dataclass(slots=True)
+class PieceReport:
+    """What one reader has to say of one offsets partition; the files of its whole task ride with one of them."""
+
+    counts: PartitionCounts = field(default_factory=PartitionCounts)
+    topic_names: dict[str, str] = field(default_factory=dict)
+    files: dict[str, list[AddedFile]] = field(default_factory=dict)
+
+
+def read_segments(segments: Sequence[Segment], job: ReadJob) -> Iterator[pa.RecordBatch]:
+    """Rows of SHUFFLED for the given files, each read once in chunks; memory is bounded by a chunk and by what is kept of it."""
+    reports: dict[int, PieceReport] = {}
+    with TaskFiles(job.warehouse_uri, job.cluster, job.run_id) as task_files:
+        for segment in segments:
+            report = reports.setdefault(segment.offsets_partition, PieceReport())
+            report.counts.bytes += segment.size
+            for kept in _kept_of_file(segment, job, report, task_files):
+                yield from _packed(job.cluster, segment.offsets_partition, kept)
+        files = task_files.close()
+    for offsets_partition, report in reports.items():
+        report.files, files = files, {}
+        yield _row(job.cluster, offsets_partition, REPORT_ORDER, REPORT, pickle.dumps(report))
+
+
+def _kept_of_file(segment: Segment, job: ReadJob, report: PieceReport, files: TaskFiles) -> Iterator[pa.RecordBatch]:
+    """What is kept of the file's chunks; a later chunk drops from the earlier ones too, as long as they are small."""
+    waiting: pa.RecordBatch | None = None
+    held = job.held.get(segment.offsets_partition, HistoryRange(0, 0, 0)) if job.with_history else None
+    for chunk in read_segment(segment):
+        decoded = decode_chunk(chunk.records, job.semantics)
+        _count(report, chunk, decoded, _is_misplaced(decoded, segment.offsets_partition, job.partition_count))
+        write_chunk(files, segment, chunk, decoded, held)
+        kept = kept_records(chunk.records, np.flatnonzero(compact.kept(decoded.kinds)))
+        if waiting is not None:
+            kept = reduced_again(pa.concat_batches([waiting, kept]), job.semantics)
+        if kept.nbytes < PACK_BYTES:
+            waiting = kept
+        else:
+            yield kept
+            waiting = None
+    if waiting is not None and waiting.num_rows:
+        yield waiting
+
+
+def reduced_again(batch: pa.RecordBatch, semantics: Semantics) -> pa.RecordBatch:
+    """What is left of kept records of consecutive chunks: those of later ones supersede some of the earlier."""
+    return batch.filter(pa.array(compact.kept(decode_chunk(records_of(batch), semantics).kinds)))
+
+
+def kept_records(records: Records, rows: npt.NDArray[np.int64]) -> pa.RecordBatch:
+    """The records at ``rows`` as KEPT."""
+    columns = (
+        records.record_offset[rows],
+        records.timestamp_ms[rows],
+        records.key.take(rows).to_arrow(),
+        records.value.take(rows).to_arrow(),
+        records.producer_id[rows],
+        records.producer_epoch[rows],
+        records.is_transactional[rows],
+        records.control_type[rows],
+    )
+    return pa.RecordBatch.from_arrays([pa.array(column, kind.type) for column, kind in zip(columns, KEPT, strict=True)], schema=KEPT)
+
+
+def records_of(batch: pa.RecordBatch) -> Records:
+    """Rows of KEPT as the log's own columns."""
+
+    def column(name: str) -> npt.NDArray[Any]:
+        values: npt.NDArray[Any] = batch.column(name).to_numpy(zero_copy_only=False)
+        return values
+
+    return Records(
+        record_offset=column("record_offset"),
+        timestamp_ms=column("record_timestamp_ms"),
+        key=Slices.from_arrow(batch.column("key")),
+        value=Slices.from_arrow(batch.column("value")),
+        producer_id=column("producer_id"),
+        producer_epoch=column("producer_epoch"),
+        is_transactional=column("is_transactional"),
+        control_type=column("control_type"),
+        position=np.zeros(batch.num_rows, np.int64),
+    )
+
+
+def _packed(cluster: str, offsets_partition: int, kept: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    step = max(1, int(kept.num_rows * PACK_BYTES / max(kept.nbytes, PACK_BYTES)))
+    for begin in range(0, kept.num_rows, step):
+        part = kept.slice(begin, step)
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, KEPT) as stream:
+            stream.write_batch(part)
+        yield _row(cluster, offsets_partition, part.column(0)[0].as_py(), RECORDS, sink.getvalue().to_pybytes())
+
+
+def unpacked(payload: bytes) -> pa.RecordBatch:
+    """The kept records of one row of SHUFFLED."""
+    return pa.ipc.open_stream(payload).read_next_batch()
+
+
+def _row(cluster: str, offsets_partition: int, first_offset: int, kind: str, payload: bytes) -> pa.RecordBatch:
+    values = ([cluster], [offsets_partition], [first_offset], [kind], [payload])
+    return pa.RecordBatch.from_arrays([pa.array(value, of.type) for value, of in zip(values, SHUFFLED_ARROW, strict=True)], schema=SHUFFLED_ARROW)
+
+
+def _count(report: PieceReport, chunk: Chunk, decoded: DecodedChunk, is_misplaced: Mask) -> None:
+    records, counts = chunk.records, report.counts
+    for lost in chunk.lost:
+        counts.lost += 1 if lost.records is None else lost.records
+        counts.reasons[lost.code] += 1 if lost.records is None else lost.records
+    counts.reasons.update(note.code for note in decoded.faults)
+    if not len(records):
+        return
+    counts.reach(int(records.record_offset[0]), int(records.record_offset[-1]) + 1)
+    newest = int(records.timestamp_ms.max())
+    if newest >= 0 and (counts.newest_timestamp_ms is None or newest > counts.newest_timestamp_ms):
+        counts.newest_timestamp_ms = newest
+    is_data = records.control_type == NOT_A_CONTROL_RECORD
+    counts.control_records += int(len(is_data) - np.count_nonzero(is_data))
+    sizes = records.key.lengths() + records.value.lengths()
+    counts.count_kinds(
+        decoded.stored_key_type[is_data], decoded.value_version[is_data], sizes[is_data], decoded.decodes[is_data], is_misplaced[is_data]
+    )
+    report.topic_names |= _topic_names(records, decoded)
+
+
+def _is_misplaced(decoded: DecodedChunk, offsets_partition: int, partition_count: int) -> Mask:
+    """Records of groups whose id hashes to another offsets partition."""
+    groups = decoded.keys.group_id.dictionary_encode()
+    wrong = [offsets_partition_for(group_id, partition_count) != offsets_partition for group_id in groups.dictionary.to_pylist()]
+    of_group = np.array([*wrong, False], np.bool_)
+    of_key = np.append(of_group[groups.indices.fill_null(-1).to_numpy(zero_copy_only=False)], False)
+    misplaced: Mask = of_key[decoded.key_code]
+    return misplaced
+
+
+def _topic_names(records: Records, decoded: DecodedChunk) -> dict[str, str]:
+    """Topic id -> name of the offsets that carry an id, superseded ones too: they are dropped, and no later record may name it."""
+    rows = np.flatnonzero((decoded.kinds.key_type == OFFSET_KEY) & (decoded.value_version >= FIRST_VERSION_WITH_TOPIC_ID) & decoded.decodes)
+    ids = topic_ids_of(decoded.kinds.key_type[rows], records.value.take(rows))
+    if not len(ids) or ids.null_count == len(ids):
+        return {}
+    pairs = pa.table({"id": ids, "key": decoded.key_code[rows]}).group_by(["id", "key"]).aggregate([])
+    topics = decoded.keys.topic.take(pairs["key"].combine_chunks()).to_pylist()
+    return {uuid_text(each): topic for each, topic in zip(pairs["id"].to_pylist(), topics, strict=True) if each is not None}

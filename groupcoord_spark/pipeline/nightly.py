@@ -1,0 +1,299 @@
+"""One night: the order of the stages, from the inputs to the commit of the run."""
+
+from __future__ import annotations
+
+import datetime
+import heapq
+import pickle
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Protocol
+
+import pyarrow as pa
+
+from groupcoord_spark.coordinator.semantics import Semantics
+from groupcoord_spark.log import LogPlan, Segment, plan_logs, read_segment
+from groupcoord_spark.pipeline.counts import NO_VERSION, KindCount
+from groupcoord_spark.pipeline.expire import ExpirationJob
+from groupcoord_spark.pipeline.history import HistoryRange
+from groupcoord_spark.pipeline.ingest import SHUFFLED, ReadJob, read_segments
+from groupcoord_spark.pipeline.partition_count import likely_partition_count
+from groupcoord_spark.pipeline.replay import REPLAYED, ReplayJob, partition_replay
+from groupcoord_spark.pipeline.state import PartitionReport
+from groupcoord_spark.pipeline.writers import WRITTEN, WriteJob, state_writer
+from groupcoord_spark.protocol import RECORD_TYPES
+from groupcoord_spark.warehouse import TABLES, AddedFile, RunStart, begin_run, commit_run, write_part
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+READ_TASK_BYTES = 64 << 20
+"""A reading task's share where the input is large: long enough to pay for itself, short enough to even out."""
+
+STATE_WRITER_BYTES = 4 << 30
+"""Input for which one more task writes the state tables; below it each table is one file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Night:
+    """What a run is asked to do. Times and durations in milliseconds."""
+
+    inputs: tuple[str, ...]
+    warehouse: str
+    cluster: str
+    as_of_ms: int
+    retention_ms: int
+    semantics: Semantics
+    with_history: bool = True
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What a run found, for the person who started it."""
+
+    run_id: str
+    cluster: str
+    warehouse: str
+    as_of_ms: int
+    offsets_partitions: int
+    records_read: int
+    records_decoded: int
+    records_quarantined: int
+    bytes_read: int
+    quarantined_by_reason: Mapping[str, int]
+    groups: int
+    committed_offsets: int
+    expired_offsets: int
+    removed_groups: int
+    warnings: int
+    semantics: str
+    broker_version: str
+
+
+class Progress(Protocol):
+    """Told of each stage when it begins and when it ends."""
+
+    def begin(self, stage: str) -> None: ...
+    def end(self, *, rows: int | None = None, bytes: int | None = None) -> None: ...
+
+
+def run_night(night: Night, plan: LogPlan, spark: SparkSession, progress: Progress) -> Summary:
+    """Read, decode, replay, expire and write; the tables change at the very end, all at once.
+
+    Raises InputError and WarehouseError as planning, reading and writing do; the tables are then as they were.
+    """
+    start = begin_run(night.warehouse, night.cluster)
+    segments = [segment for partition in plan.partitions for segment in partition.segments]
+    held = _held_ranges(plan, start)
+    job = ReadJob(
+        cluster=night.cluster,
+        partition_count=likely_partition_count(plan),
+        warehouse_uri=start.location.uri,
+        run_id=start.run_id,
+        semantics=night.semantics,
+        with_history=night.with_history,
+        held=held,
+    )
+    progress.begin("read, replay and write")
+    reports = _run_stages(spark, segments, night, job) if segments else []
+    records = sum(report.counts.records for report in reports)
+    progress.end(rows=records, bytes=sum(report.counts.bytes for report in reports))
+
+    progress.begin("commit")
+    files = _files(reports)
+    for table, rows in _driver_rows(night, plan, reports, held, start.run_id).items():
+        if rows:
+            files.setdefault(table, []).extend(write_part(start.location.uri, TABLES[table], TABLES[table].from_rows(rows), night.cluster, start.run_id))
+    summary = _summary(night, plan, reports, start.run_id)
+    commit_run(start, _run_row(night, summary), files)
+    progress.end(rows=sum(added.records for every in files.values() for added in every))
+    return summary
+
+
+def _run_stages(spark: SparkSession, segments: Sequence[Segment], night: Night, job: ReadJob) -> list[PartitionReport]:
+    """Everything that happens on the workers; what comes back is a report for each offsets partition."""
+    parallelism = spark.sparkContext.defaultParallelism
+    tasks = read_tasks(segments, parallelism)
+    writers = 1 + min(parallelism - 1, sum(segment.size for segment in segments) // STATE_WRITER_BYTES)
+    offsets_partitions = len({segment.offsets_partition for segment in segments})
+    replays = min(offsets_partitions, int(spark.conf.get("spark.sql.shuffle.partitions") or parallelism))
+    replay_job = ReplayJob(night.semantics, ExpirationJob(night.as_of_ms, night.retention_ms, night.semantics), writers)
+    write_job = WriteJob(night.cluster, job.warehouse_uri, job.run_id, {})
+
+    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for task in batch.column(0).to_pylist():
+                yield from read_segments(tasks[task], job)
+
+    kept = spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(read, SHUFFLED)
+    # Rows of one partition reach its replay in the order of their offsets: the grouping keeps this sorting, as it needs a prefix of it.
+    in_order = kept.repartition(replays, "cluster", "offsets_partition").sortWithinPartitions("cluster", "offsets_partition", "first_offset")
+    replayed = in_order.groupBy("cluster", "offsets_partition").applyInPandas(partition_replay(replay_job), REPLAYED)
+    written = replayed.repartition(writers, "writer").sortWithinPartitions("place").mapInArrow(state_writer(write_job), WRITTEN)
+    return [report for row in written.collect() for report in pickle.loads(row.payload)]
+
+
+def read_tasks(segments: Sequence[Segment], parallelism: int) -> list[list[Segment]]:
+    """Files shared out evenly, the largest first; the files of a task in the order of their partitions and offsets."""
+    total = sum(segment.size for segment in segments)
+    count = min(len(segments), max(parallelism, total // READ_TASK_BYTES))
+    shares: list[tuple[int, int, list[Segment]]] = [(0, task, []) for task in range(count)]
+    for segment in sorted(segments, key=lambda each: -each.size):
+        size, task, share = heapq.heappop(shares)
+        share.append(segment)
+        heapq.heappush(shares, (size + segment.size, task, share))
+    largest_first = sorted(shares, key=lambda each: -each[0])
+    return [sorted(share, key=lambda each: (each.offsets_partition, each.base_offset)) for _, _, share in largest_first]
+
+
+def _held_ranges(plan: LogPlan, start: RunStart) -> dict[int, HistoryRange]:
+    """What the history tables hold of each offsets partition, and of which incarnation the log now read is.
+
+    A record below the end already read, yet newer than anything read: the topic was begun anew.
+    """
+    columns = ["offsets_partition", "incarnation", "end_offset", "newest_timestamp", "history_first_offset", "history_end_offset"]
+    before = {row["offsets_partition"]: row for row in start.previous("offsets_partitions", columns).to_pylist()}
+    held = {}
+    for partition in plan.partitions:
+        row = before.get(partition.offsets_partition)
+        if row is None:
+            continue
+        incarnation, newest = row["incarnation"], row["newest_timestamp"]
+        is_new = (
+            partition.first_offset is not None
+            and partition.first_timestamp_ms is not None
+            and partition.first_offset < row["end_offset"]
+            and newest is not None
+            and partition.first_timestamp_ms > round(newest.timestamp() * 1000)
+        )
+        if is_new:
+            held[partition.offsets_partition] = HistoryRange(incarnation + 1, 0, 0)
+        else:
+            first, end = row["history_first_offset"], row["history_end_offset"]
+            held[partition.offsets_partition] = HistoryRange(incarnation, first or 0, end or 0)
+    return held
+
+
+def _files(reports: Sequence[PartitionReport]) -> dict[str, list[AddedFile]]:
+    files: dict[str, list[AddedFile]] = {}
+    for report in reports:
+        for table, added in report.files.items():
+            files.setdefault(table, []).extend(added)
+    return files
+
+
+def _driver_rows(
+    night: Night, plan: LogPlan, reports: Sequence[PartitionReport], held: Mapping[int, HistoryRange], run_id: str
+) -> dict[str, list[dict[str, Any]]]:
+    """Rows of the tables whose size does not depend on the input's."""
+    by_partition = {report.offsets_partition: report for report in reports}
+    partitions = []
+    for partition in plan.partitions:
+        report = by_partition.get(partition.offsets_partition, PartitionReport(partition.offsets_partition))
+        partitions.append(_offsets_partition_row(night, partition.end_offset, report, held.get(partition.offsets_partition)))
+    doubts = [
+        {
+            "run_id": run_id,
+            "offsets_partition": doubt.offsets_partition,
+            "record_offset": doubt.record_offset,
+            "source": doubt.source,
+            "position": doubt.position,
+            "code": doubt.code,
+            "detail": doubt.detail,
+        }
+        for doubt in plan.doubts
+    ]
+    return {"offsets_partitions": partitions, "decode_coverage": _coverage_rows(reports), "warnings": doubts}
+
+
+def _offsets_partition_row(night: Night, log_end: int | None, report: PartitionReport, held: HistoryRange | None) -> dict[str, Any]:
+    counts = report.counts
+    end_offset = max(each for each in (counts.end_offset, log_end, 0) if each is not None)
+    history = held if held is not None else HistoryRange(0, 0, 0)
+    holds_any = history.end_offset > history.first_offset
+    first, end = (history.first_offset, history.end_offset) if holds_any else (None, None)
+    if night.with_history and counts.first_offset is not None:
+        first = counts.first_offset if first is None else min(first, counts.first_offset)
+        end = end_offset if end is None else max(end, end_offset)
+    return {
+        "offsets_partition": report.offsets_partition,
+        "incarnation": history.incarnation,
+        "first_offset": counts.first_offset,
+        "end_offset": end_offset,
+        "last_stable_offset": end_offset if report.first_open_offset is None else report.first_open_offset,
+        "records": counts.records,
+        "decoded": counts.decoded,
+        "quarantined": counts.quarantined,
+        "control_records": counts.control_records,
+        "live_keys": report.live_keys,
+        "bytes": counts.bytes,
+        "newest_timestamp_ms": -1 if counts.newest_timestamp_ms is None else counts.newest_timestamp_ms,
+        "history_first_offset": first,
+        "history_end_offset": end,
+    }
+
+
+def _coverage_rows(reports: Sequence[PartitionReport]) -> list[dict[str, Any]]:
+    total: dict[tuple[int, int], KindCount] = {}
+    for report in reports:
+        for kind, count in report.counts.by_kind.items():
+            sums = total.setdefault(kind, KindCount())
+            sums.records += count.records
+            sums.bytes += count.bytes
+            sums.decoded += count.decoded
+            sums.misplaced += count.misplaced
+    return [
+        {
+            "key_type": key_type,
+            "value_version": None if version == NO_VERSION else version,
+            "key_name": RECORD_TYPES[key_type].key.name if key_type in RECORD_TYPES else None,
+            "records": count.records,
+            "bytes": count.bytes,
+            "decoded": count.decoded,
+            "quarantined": count.records - count.decoded,
+            "misplaced": count.misplaced,
+        }
+        for (key_type, version), count in sorted(total.items())
+    ]
+
+
+def _summary(night: Night, plan: LogPlan, reports: Sequence[PartitionReport], run_id: str) -> Summary:
+    reasons: Counter[str] = Counter()
+    for report in reports:
+        reasons.update(report.counts.reasons)
+    return Summary(
+        run_id=run_id,
+        cluster=night.cluster,
+        warehouse=night.warehouse,
+        as_of_ms=night.as_of_ms,
+        offsets_partitions=len(plan.partitions),
+        records_read=sum(report.counts.records for report in reports),
+        records_decoded=sum(report.counts.decoded for report in reports),
+        records_quarantined=sum(report.counts.quarantined for report in reports),
+        bytes_read=sum(report.counts.bytes for report in reports),
+        quarantined_by_reason=dict(reasons.most_common()),
+        groups=sum(report.groups for report in reports),
+        committed_offsets=sum(report.offsets for report in reports),
+        expired_offsets=sum(report.expired_offsets for report in reports),
+        removed_groups=sum(report.removed_groups for report in reports),
+        warnings=len(plan.doubts) + sum(report.warnings for report in reports),
+        semantics=night.semantics.name,
+        broker_version=night.semantics.broker_version,
+    )
+
+
+def _run_row(night: Night, summary: Summary) -> dict[str, Any]:
+    return {
+        "as_of_ms": night.as_of_ms,
+        "semantics": summary.semantics,
+        "broker_version": summary.broker_version,
+        "input_kind": "segments",
+        "inputs": list(night.inputs),
+        "settings": dict(night.settings),
+        "records_read": summary.records_read,
+        "records_decoded": summary.records_decoded,
+        "records_quarantined": summary.records_quarantined,
+        "bytes_read": summary.bytes_read,
+    }

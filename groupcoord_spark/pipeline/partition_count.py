@@ -1,0 +1,50 @@
+"""How many partitions ``__consumer_offsets`` has: no file says it, but a group's id and the partition it lies in do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import numpy as np
+
+from groupcoord_spark.log import LogPlan, read_segment
+from groupcoord_spark.protocol import DecodeError, decode_key, java_string_hash
+
+KAFKAS_DEFAULT = 50
+MOST_PARTITIONS = 1_000
+SAMPLE_BYTES = 32 << 10
+SAMPLED_PARTITIONS = 64
+
+
+def likely_partition_count(plan: LogPlan) -> int:
+    """The partition count that agrees best with where groups lie, judged by the beginning of some partitions' logs."""
+    found: list[tuple[int, int]] = []
+    for partition in [each for each in plan.partitions if each.segments][:SAMPLED_PARTITIONS]:
+        beginning = replace(partition.segments[0], size=min(partition.segments[0].size, SAMPLE_BYTES))
+        for chunk in read_segment(beginning):
+            keys = set(chunk.records.key.take(chunk.records.control_type < 0).to_arrow().to_pylist())
+            # in 32 bits, as Java has it, the absolute value of the smallest integer is no positive number, and counts as 0
+            found += [(abs(java_string_hash(group_id)) & 0x7FFFFFFF, partition.offsets_partition) for group_id in _group_ids(keys)]
+    least = max((partition.offsets_partition for partition in plan.partitions), default=0) + 1
+    return best_partition_count(found, least)
+
+
+def best_partition_count(found: Iterable[tuple[int, int]], least: int) -> int:
+    """The count from ``least`` on under which most (hash, offsets partition) agree; of equals Kafka's default, then the smallest."""
+    pairs = np.array(list(found), np.int64).reshape(-1, 2)
+    hashes, lies_in = pairs[:, 0], pairs[:, 1]
+
+    def agreement(count: int) -> tuple[int, bool, int]:
+        return int(np.count_nonzero(hashes % count == lies_in)), count == KAFKAS_DEFAULT, -count
+
+    return max(range(least, max(MOST_PARTITIONS, least) + 1), key=agreement)
+
+
+def _group_ids(keys: Iterable[bytes | None]) -> set[str]:
+    group_ids = set()
+    for key in keys:
+        try:
+            group_ids.add(decode_key(key).fields["group_id"])
+        except (DecodeError, KeyError):
+            continue
+    return group_ids

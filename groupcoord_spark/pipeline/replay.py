@@ -1,0 +1,185 @@
+"""Replays the kept records of each offsets partition over the coordinator's rules, expires its offsets, and packs the rows of the state tables.
+
+The body of ``groupBy(cluster, offsets_partition).applyInPandas``, in its iterator form: a partition's records pass by in batches, only its
+state is held.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from groupcoord_spark.coordinator.replay import PartitionReplay
+from groupcoord_spark.coordinator.semantics import Semantics
+from groupcoord_spark.coordinator.transactions import StoredOffset
+from groupcoord_spark.log import Records
+from groupcoord_spark.pipeline.compact import CLASSIC_GROUP_KEY
+from groupcoord_spark.pipeline.decode import NOT_A_CONTROL_RECORD, decode_chunk
+from groupcoord_spark.pipeline.expire import ExpirationJob, expirations_of
+from groupcoord_spark.pipeline.ingest import RECORDS, PieceReport, records_of, unpacked
+from groupcoord_spark.pipeline.state import TOPIC_NAMES, PartitionReport, packed_rows, state_rows
+from groupcoord_spark.protocol.columnar import decode_offset_value_columns
+from groupcoord_spark.protocol.compiled import decode_key, decode_value
+from groupcoord_spark.protocol.slices import Mask, Slices
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+REPLAYED = "writer INT, place INT, kind STRING, payload BINARY"
+"""Rows from the replay to the writers. kind: a table, ``topic_names`` (which every writer gets) or ``report``; a writer takes them by place."""
+
+FIRST, LATER = 0, 1
+"""Topic names come first: a writer fills them into the rows that follow."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayJob:
+    """What every replay of a run knows."""
+
+    semantics: Semantics
+    expiration: ExpirationJob
+    writers: int
+
+
+def partition_replay(job: ReplayJob) -> Callable[..., Iterator[pd.DataFrame]]:
+    """The function for applyInPandas: (cluster, offsets_partition), frames of SHUFFLED in offset order -> frames of REPLAYED."""
+    import pandas as pd
+
+    def replay_partition(key: tuple[Any, ...], frames: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+        offsets_partition = int(key[1])
+        report = PartitionReport(offsets_partition)
+        topic_names: dict[str, str] = {}
+        replay = KeptRecordsReplay(job.semantics)
+        for frame in frames:
+            for kind, payload in zip(frame["kind"], frame["payload"], strict=True):
+                if kind == RECORDS:
+                    replay.apply(unpacked(payload))
+                else:
+                    piece: PieceReport = pickle.loads(payload)
+                    report.counts.add(piece.counts)
+                    report.take_files(piece.files)
+                    topic_names |= piece.topic_names
+        state = replay.coordinator.finish()
+        expirations = expirations_of(state, job.expiration)
+        rows = state_rows(state, expirations)
+        report.live_keys, report.first_open_offset = replay.live_keys, replay.first_open_offset
+        report.groups, report.offsets = len(rows["groups"]), len(rows["committed_offsets"])
+        report.expired_offsets = sum(row.expired for row in expirations.offsets)
+        report.removed_groups = sum(row.removed for row in expirations.groups)
+        report.warnings = len(rows["warnings"])
+        own_writer = offsets_partition % job.writers
+        for kind, payload in packed_rows(report, rows, {**topic_names, **state.topic_names}):
+            writers = range(job.writers) if kind == TOPIC_NAMES else [own_writer]
+            place = FIRST if kind == TOPIC_NAMES else LATER
+            yield pd.DataFrame(
+                [(writer, place, kind, payload) for writer in writers], columns=["writer", "place", "kind", "payload"]
+            )
+
+    # applyInPandas takes the iterator form only where these are real types, not the text that annotations are in this file
+    replay_partition.__annotations__ = {"key": tuple[Any, ...], "frames": Iterator[pd.DataFrame], "return": Iterator[pd.DataFrame]}
+    return replay_partition
+
+
+class KeptRecordsReplay:
+    """One offsets partition's replay over batches of kept records, with what its log alone can tell beside the state."""
+
+    def __init__(self, semantics: Semantics) -> None:
+        self.coordinator = PartitionReplay(semantics)
+        self._semantics = semantics
+        self._live_keys: set[bytes] = set()
+        self._open_since: dict[int, int] = {}
+        self._next_offset = 0
+
+    def apply(self, batch: pa.RecordBatch) -> None:
+        """Replay records of ingest.KEPT, all of them after those applied before."""
+        first, last = batch.column("record_offset")[0].as_py(), batch.column("record_offset")[-1].as_py()
+        if first < self._next_offset:
+            raise AssertionError(f"records from {first} on follow those up to {self._next_offset}: the shuffle lost their order")
+        self._next_offset = last + 1
+        records = records_of(batch)
+        decoded = decode_chunk(records, self._semantics)
+        self._follow_live_keys(decoded.distinct_keys, records.value.is_null, decoded.key_code)
+        keys = decoded.keys
+        group_ids, topics, partitions = keys.group_id.to_pylist(), keys.topic.to_pylist(), keys.partition.tolist()
+        faults = {note.row: note for note in decoded.faults}
+        values = self._offset_values(records, decoded.kinds.key_type, decoded.decodes)
+        rows = zip(
+            records.record_offset.tolist(),
+            records.control_type.tolist(),
+            records.producer_id.tolist(),
+            records.is_transactional.tolist(),
+            decoded.kinds.key_type.tolist(),
+            decoded.key_code.tolist(),
+            values,
+            strict=True,
+        )
+        coordinator = self.coordinator
+        for row, (record_offset, control_type, producer_id, is_transactional, key_type, code, value) in enumerate(rows):
+            if control_type != NOT_A_CONTROL_RECORD:
+                self._open_since.pop(producer_id, None)
+                coordinator.apply_marker(producer_id, control_type)
+            elif row in faults:
+                coordinator.refuse(record_offset, faults[row].code, faults[row].detail, group_ids[code] if code >= 0 else None)
+            elif key_type >= CLASSIC_GROUP_KEY:
+                self._apply_group_record(row, record_offset, key_type, records.key, records.value, int(records.timestamp_ms[row]))
+            else:
+                if is_transactional:
+                    self._open_since.setdefault(producer_id, record_offset)
+                coordinator.apply_offset_commit(producer_id, is_transactional, key_type, group_ids[code], topics[code], partitions[code], value)
+
+    def _apply_group_record(self, row: int, record_offset: int, key_type: int, keys: Slices, values: Slices, timestamp_ms: int) -> None:
+        value = decode_value(key_type, values.row(row))
+        key = decode_key(keys.row(row)).fields
+        if value is None:
+            self.coordinator.apply_group_record(record_offset, timestamp_ms, key_type, key, None, None)
+        else:
+            self.coordinator.apply_group_record(record_offset, timestamp_ms, key_type, key, value.version, value.fields)
+
+    def _offset_values(self, records: Records, key_type: npt.NDArray[np.int16], decodes: Mask) -> list[StoredOffset | None]:
+        """For each record the offset it stores; None for tombstones and for records that store none."""
+        is_offset = (key_type >= 0) & (key_type < CLASSIC_GROUP_KEY) & decodes & ~records.value.is_null
+        rows = np.flatnonzero(is_offset & (records.control_type == NOT_A_CONTROL_RECORD))
+        columns = decode_offset_value_columns(key_type[rows], records.value.take(rows))
+        stored = map(
+            StoredOffset,
+            columns.committed_offset.tolist(),
+            columns.leader_epoch.tolist(),
+            columns.metadata.to_pylist(),
+            columns.commit_timestamp_ms.tolist(),
+            columns.expire_timestamp_ms.tolist(),
+            columns.topic_id.to_pylist(),
+            columns.value_version.tolist(),
+            records.producer_id[rows].tolist(),
+            records.producer_epoch[rows].tolist(),
+            records.record_offset[rows].tolist(),
+            records.timestamp_ms[rows].tolist(),
+        )
+        values: list[StoredOffset | None] = [None] * len(key_type)
+        for row, value in zip(rows.tolist(), stored, strict=True):
+            values[row] = value
+        return values
+
+    def _follow_live_keys(self, distinct: Slices, is_tombstone: Mask, key_code: npt.NDArray[np.int64]) -> None:
+        newest = np.full(len(distinct), -1, np.int64)
+        newest[key_code[key_code >= 0]] = np.flatnonzero(key_code >= 0)
+        for key, is_gone in zip(distinct.to_arrow().to_pylist(), is_tombstone[newest].tolist(), strict=True):
+            if is_gone:
+                self._live_keys.discard(key)
+            else:
+                self._live_keys.add(key)
+
+    @property
+    def live_keys(self) -> int:
+        """Keys whose newest record carries a value: what the log would hold after a perfect compaction."""
+        return len(self._live_keys)
+
+    @property
+    def first_open_offset(self) -> int | None:
+        """Offset of the first record of the oldest transaction without a marker; None: no transaction is open."""
+        return min(self._open_since.values(), default=None)

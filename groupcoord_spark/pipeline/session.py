@@ -1,0 +1,104 @@
+"""The Spark session of a run: the one that is there, or a local one with settings that fit this job."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from groupcoord_spark.errors import GroupcoordError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+DELTA_PACKAGE = "io.delta:delta-spark_4.1_2.13:4.4.0"
+OLDEST_JAVA = 17
+
+# The same lines as conf/spark.conf, which spark-submit reads (a test holds them equal).
+SETTINGS = {
+    # Driver heap: the job's rows never pass through it, only a line for each file and each offsets partition.
+    "spark.driver.memory": "1g",
+    # A nightly lives for seconds: the second compiler never pays for itself.
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.ui.enabled": "false",
+    "spark.sql.shuffle.partitions": "8",
+    "spark.sql.session.timeZone": "UTC",
+    # One row is a packed chunk of up to some megabytes: a batch is bounded by its bytes.
+    "spark.sql.execution.arrow.maxBytesPerBatch": "16m",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
+    "spark.python.worker.reuse": "true",
+    "spark.log.level": "ERROR",
+}
+
+
+def session(*, with_delta: bool = False, settings: dict[str, str] | None = None) -> SparkSession:
+    """The session to work in: spark-submit's or the notebook's own when there is one, else a new one on ``local[*]``.
+
+    with_delta: Spark's own Delta reader is on the class path (it is fetched by its Maven coordinates unless ``spark.jars`` names it);
+    the nightly does not need it for segments. settings: more Spark settings, for a new session only.
+    Raises GroupcoordError when there is no Java, or one older than 17.
+    """
+    from pyspark.sql import SparkSession
+
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        return active
+    # Workers start `python3` from PATH unless told otherwise; only this variable tells them.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.appName("groupcoord")
+    if "PYSPARK_GATEWAY_PORT" in os.environ:  # started by spark-submit: its settings rule
+        return builder.getOrCreate()
+    require_java()
+    wanted = {"spark.master": os.environ.get("SPARK_MASTER", "local[*]"), "spark.driver.host": "localhost", **SETTINGS}
+    if with_delta:
+        wanted |= delta_settings()
+    # Log lines of the launcher and of Spark's start-up say nothing that a user of this tool can act on.
+    wanted["spark.driver.extraJavaOptions"] += f" -Dlog4j2.configurationFile={_quiet_logging()}"
+    for name, value in {**wanted, **(settings or {})}.items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
+def delta_settings() -> dict[str, str]:
+    """What a session needs to read and query Delta tables with Spark's own reader."""
+    return {
+        "spark.jars.packages": DELTA_PACKAGE,
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        "spark.databricks.delta.snapshotPartitions": "1",
+    }
+
+
+def require_java() -> None:
+    """Raises GroupcoordError where no Java 17 or newer is found as Spark would look for it (JAVA_HOME, then PATH)."""
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    way_out = f"Spark needs Java {OLDEST_JAVA} or newer: install it (for example `apt-get install openjdk-17-jre-headless`) or set JAVA_HOME."
+    if java is None:
+        raise GroupcoordError(f"No `java` on PATH and JAVA_HOME is not set. {way_out}")
+    if not os.access(java, os.X_OK):
+        raise GroupcoordError(f"JAVA_HOME is {home!r}, but there is no executable {java!r}. {way_out}")
+    found = _java_version(Path(java))
+    if found is not None and found < OLDEST_JAVA:
+        raise GroupcoordError(f"{java} is Java {found}. {way_out}")
+
+
+def _java_version(java: Path) -> int | None:
+    release = java.resolve().parent.parent / "release"
+    text = release.read_text(errors="replace") if release.is_file() else ""
+    stated = re.search(r'JAVA_VERSION="(\d+)(?:\.(\d+))?', text)
+    if stated is None:
+        told = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
+        stated = re.search(r'version "(\d+)(?:\.(\d+))?', told)
+    if stated is None:
+        return None
+    major = int(stated[1])
+    return int(stated[2] or 0) if major == 1 else major
+
+
+def _quiet_logging() -> str:
+    return (Path(__file__).parent / "log4j2.properties").as_uri()

@@ -1,0 +1,110 @@
+"""State and rules of one offsets partition as packed rows of their tables, on their way to the writers."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from groupcoord_spark.coordinator.state import AssignmentRow, GroupRow, LoadWarning, MemberRow, OffsetRow, PartitionState
+from groupcoord_spark.pipeline.counts import PartitionCounts
+from groupcoord_spark.pipeline.expire import Expirations, GroupExpirationRow, OffsetExpirationRow, TombstoneRow
+from groupcoord_spark.warehouse import TABLES, AddedFile, Table
+
+PARTITION_REPORT, TOPIC_NAMES = "report", "topic_names"
+
+WRITTEN_ROWS: Mapping[str, type[NamedTuple]] = {
+    "committed_offsets": OffsetRow,
+    "pending_offsets": OffsetRow,
+    "orphan_offsets": OffsetRow,
+    "groups": GroupRow,
+    "members": MemberRow,
+    "assignments": AssignmentRow,
+    "offset_expirations": OffsetExpirationRow,
+    "group_expirations": GroupExpirationRow,
+    "tombstones": TombstoneRow,
+    "warnings": LoadWarning,
+}
+"""Table -> the rows that the replay makes of it."""
+
+
+@dataclass(slots=True)
+class PartitionReport:
+    """One offsets partition after its replay: what the driver needs to know of it, whatever its size."""
+
+    offsets_partition: int
+    counts: PartitionCounts = field(default_factory=PartitionCounts)
+    live_keys: int = 0
+    first_open_offset: int | None = None
+    groups: int = 0
+    offsets: int = 0
+    expired_offsets: int = 0
+    removed_groups: int = 0
+    warnings: int = 0
+    files: dict[str, list[AddedFile]] = field(default_factory=dict)
+
+    def take_files(self, files: Mapping[str, Sequence[AddedFile]]) -> None:
+        """Carry more files on to the driver."""
+        for table, added in files.items():
+            self.files.setdefault(table, []).extend(added)
+
+
+def state_rows(state: PartitionState, expirations: Expirations) -> dict[str, Sequence[tuple[Any, ...]]]:
+    """Rows of every state and rule table, by table; those of assignments without topic names, which all partitions reveal together."""
+    return {
+        "committed_offsets": state.committed_offsets(),
+        "pending_offsets": state.pending_offsets(),
+        "orphan_offsets": state.orphan_offsets(),
+        "groups": state.groups(),
+        "members": state.members(),
+        "assignments": state.assignments({}),
+        "offset_expirations": expirations.offsets,
+        "group_expirations": expirations.groups,
+        "tombstones": expirations.tombstones,
+        "warnings": state.warnings(),
+    }
+
+
+def to_arrow(table: Table, kind: type[NamedTuple], rows: Sequence[tuple[Any, ...]]) -> pa.Table:
+    """Rows as wire-like columns (``<name>_ms`` integers, Kafka's -1) of the table; fields that are no column of it are left out."""
+    columns = list(zip(*rows, strict=True)) if rows else [()] * len(kind._fields)
+    wire = {name: of for column in table.columns for name, of in _wire_fields(column)}
+    return pa.table({name: pa.array(values, wire[name]) for name, values in zip(kind._fields, columns, strict=True) if name in wire})
+
+
+def _wire_fields(column: Any) -> Iterator[tuple[str, pa.DataType]]:
+    yield column.name, column.arrow_type
+    if column.is_time:
+        yield f"{column.name}_ms", pa.int64()
+
+
+def packed(table: pa.Table) -> bytes:
+    """A table as one Arrow stream."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as stream:
+        stream.write_table(table)
+    packed_table: bytes = sink.getvalue().to_pybytes()
+    return packed_table
+
+
+def unpacked(payload: bytes) -> pa.Table:
+    """The table of an Arrow stream."""
+    return pa.ipc.open_stream(payload).read_all()
+
+
+def packed_rows(
+    report: PartitionReport, rows: Mapping[str, Sequence[tuple[Any, ...]]], topic_names: Mapping[str, str]
+) -> Iterator[tuple[str, bytes]]:
+    """(kind, payload) for the writers: the report, the topic names, and the rows of each table that has any."""
+    yield PARTITION_REPORT, pickle.dumps(report)
+    if topic_names:
+        yield TOPIC_NAMES, pickle.dumps(dict(topic_names))
+    for name, found in rows.items():
+        if found:
+            arrow = to_arrow(TABLES[name], WRITTEN_ROWS[name], found)
+            if "offsets_partition" in TABLES[name].by_name:
+                arrow = arrow.append_column("offsets_partition", pa.array([report.offsets_partition] * len(found), pa.int32()))
+            yield name, packed(arrow)

@@ -1,0 +1,60 @@
+"""The last stage on the workers: rows of state and rules become Parquet, one file a table where they are small."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from groupcoord_spark.pipeline.state import PARTITION_REPORT, TOPIC_NAMES, PartitionReport, unpacked
+from groupcoord_spark.pipeline.task_files import TaskFiles
+
+WRITTEN = "payload BINARY"
+"""A pickled list of PartitionReports for each writer; its files ride with one that stands for no partition."""
+
+
+@dataclass(frozen=True, slots=True)
+class WriteJob:
+    """What every writer of a run knows. ``topic_names``: id -> name, as the user gave them; they win over what the log reveals."""
+
+    cluster: str
+    warehouse_uri: str
+    run_id: str
+    topic_names: dict[str, str]
+
+
+def state_writer(job: WriteJob) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """The function for mapInArrow: rows of REPLAYED in order of their place -> rows of WRITTEN."""
+
+    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        topic_names: dict[str, str] = {}
+        carrier = PartitionReport(offsets_partition=-1)
+        reports = [carrier]
+        with TaskFiles(job.warehouse_uri, job.cluster, job.run_id) as files:
+            for batch in batches:
+                for kind, payload in zip(batch.column("kind").to_pylist(), batch.column("payload").to_pylist(), strict=True):
+                    if kind == PARTITION_REPORT:
+                        reports.append(pickle.loads(payload))
+                    elif kind == TOPIC_NAMES:
+                        topic_names |= pickle.loads(payload)
+                    elif kind == "assignments":
+                        files.write(kind, _with_topic_names(unpacked(payload), topic_names | job.topic_names))
+                    else:
+                        files.write(kind, unpacked(payload))
+            carrier.take_files(files.close())
+        yield pa.RecordBatch.from_arrays([pa.array([pickle.dumps(reports)], pa.binary())], names=["payload"])
+
+    return write
+
+
+def _with_topic_names(rows: pa.Table, topic_names: dict[str, str]) -> pa.Table:
+    """Topic names for topic ids, from all partitions' records together."""
+    ids = rows["topic_id"]
+    if ids.null_count == len(ids):
+        return rows
+    named = pa.array([topic_names.get(each) for each in ids.to_pylist()], pa.string())
+    at = rows.schema.get_field_index("topic")
+    return rows.set_column(at, "topic", pc.coalesce(rows["topic"], named))

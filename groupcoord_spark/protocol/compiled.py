@@ -1,0 +1,464 @@
+"""Functions made of the tables: one for each message and version, as fast as Python reads bytes.
+
+They read what brokers write. Whatever is unusual (a cut value, text that is not UTF-8, bytes left over, an older layout) they leave to
+``scalar``, so the results, findings and refusals are the ones of ``scalar`` in every case. ``decode_key`` and ``decode_value`` are what
+``groupcoord_spark.protocol`` exports; the JSON texts are for the history of group records, where every value is shown once.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from base64 import b64encode
+from collections.abc import Callable, Iterable, Sequence
+from json.encoder import encode_basestring
+from typing import Any, Protocol
+
+from . import primitives, scalar
+from .errors import DecodeError
+from .fields import Array, Blob, Field, Integer, Message, Struct, Text, Type, UuidBytes
+from .messages import RECORD_TYPES
+from .scalar import UNKNOWN_TAGS, DecodedKey, DecodedValue
+
+Reader = Callable[[bytes, int], Any]
+
+
+class _UnusualFormError(ValueError):
+    """Raised when the bytes are not of the form that the generated functions read."""
+
+
+_NOT_READ = (_UnusualFormError, LookupError, struct.error, UnicodeDecodeError)
+"""What a generated function raises where ``scalar`` has to be asked."""
+
+
+def decode_key(key: bytes | None, *, dialect: str | None = None) -> DecodedKey:
+    """What a record's key says: ``scalar.decode_key``, only faster."""
+    if key is not None:
+        try:
+            key_type = key[0] << 8 | key[1]
+            name, read = _KEY_READERS[key_type]
+            fields = read(key, 2)
+        except _NOT_READ:
+            pass
+        else:
+            if key_type > 1 or fields["partition"] >= 0:
+                return DecodedKey(key_type, name, fields, ())
+    return scalar.decode_key(key, dialect=dialect)
+
+
+def decode_value(key_type: int, value: bytes | None, *, dialect: str | None = None) -> DecodedValue | None:
+    """What a record's value says, None for a tombstone: ``scalar.decode_value``, only faster."""
+    if value is not None:
+        try:
+            version = value[0] << 8 | value[1]
+            name, read = _VALUE_READERS[key_type, version]
+            fields = read(value, 2)
+        except _NOT_READ:
+            pass
+        else:
+            if key_type > 1 or fields["committed_offset"] >= 0:
+                return DecodedValue(version, name, fields, None, ())
+    return scalar.decode_value(key_type, value, dialect=dialect)
+
+
+def key_json_texts(keys: Iterable[bytes | None]) -> list[str | None]:
+    """Each key in Kafka's JSON, without spaces; None where it does not decode. A key that comes again is read once."""
+    seen: dict[bytes | None, str | None] = {}
+    texts = []
+    for key in keys:
+        if key not in seen:
+            seen[key] = None if key is None else _key_json_text(key)
+        texts.append(seen[key])
+    return texts
+
+
+def value_json_texts(key_types: Sequence[int], values: Sequence[bytes | None]) -> list[str | None]:
+    """Each value in Kafka's JSON, without spaces, by the type of its key; None for a tombstone and where it does not decode.
+
+    A value that comes again is read once. Each text is ``value_json`` of the decoded value, by ``json.dumps`` without spaces and escapes.
+    """
+    seen: dict[tuple[int, bytes | None], str | None] = {}
+    texts = []
+    for each in zip(key_types, values, strict=True):
+        if each not in seen:
+            seen[each] = None if each[1] is None else _value_json_text(each[0], each[1])
+        texts.append(seen[each])
+    return texts
+
+
+def _key_json_text(key: bytes) -> str | None:
+    try:
+        text: str = _KEY_JSON_READERS[key[0] << 8 | key[1]][1](key, 2)
+        return text
+    except _NOT_READ:
+        try:
+            return _compact_json(scalar.key_json(scalar.decode_key(key)))
+        except DecodeError:
+            return None
+
+
+def _value_json_text(key_type: int, value: bytes) -> str | None:
+    try:
+        text: str = _VALUE_JSON_READERS[key_type, value[0] << 8 | value[1]][1](value, 2)
+        return text
+    except _NOT_READ:
+        try:
+            decoded = scalar.decode_value(key_type, value)
+        except DecodeError:
+            return None
+        return None if decoded is None else _compact_json(scalar.value_json(decoded))
+
+
+def _compact_json(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+
+
+class _Rendering(Protocol):
+    """How a generated function expresses what it read: each method gives a Python expression."""
+
+    shows_unknown_tags: bool
+
+    def text(self, raw: str) -> str: ...
+    def blob(self, raw: str) -> str: ...
+    def uuid(self, raw: str) -> str: ...
+    def integers(self, numbers: str) -> str: ...
+    def elements(self, parts: str) -> str: ...
+    def null(self) -> str: ...
+    def default(self, field: Field) -> str: ...
+    def tagged(self, field: Field, name: str) -> str: ...
+    def struct(self, fields: Sequence[tuple[Field, str]]) -> str: ...
+
+
+class _AsValues:
+    """Plain Python values, as ``scalar`` decodes them."""
+
+    shows_unknown_tags = True
+
+    def text(self, raw: str) -> str:
+        return f"{raw}.decode()"
+
+    def blob(self, raw: str) -> str:
+        return raw
+
+    def uuid(self, raw: str) -> str:
+        return f"uuid_texts[{raw}]"
+
+    def integers(self, numbers: str) -> str:
+        return f"list({numbers})"
+
+    def elements(self, parts: str) -> str:
+        return parts
+
+    def null(self) -> str:
+        return "None"
+
+    def default(self, field: Field) -> str:
+        return repr(field.default)
+
+    def tagged(self, field: Field, name: str) -> str:
+        return name
+
+    def struct(self, fields: Sequence[tuple[Field, str]]) -> str:
+        return "{" + ", ".join(f"{field.name!r}: {value}" for field, value in fields) + "}"
+
+
+class _AsJson:
+    """Kafka's JSON text. Tagged fields that have their default are left out, so each of them brings its own comma and name."""
+
+    shows_unknown_tags = False
+
+    def text(self, raw: str) -> str:
+        return f"quoted({raw}.decode())"
+
+    def blob(self, raw: str) -> str:
+        return f"'\"' + b64encode({raw}).decode() + '\"'"
+
+    def uuid(self, raw: str) -> str:
+        return f"quoted(uuid_texts[{raw}])"
+
+    def integers(self, numbers: str) -> str:
+        return f"repr(list({numbers})).replace(' ', '')"
+
+    def elements(self, parts: str) -> str:
+        return f"'[' + ','.join({parts}) + ']'"
+
+    def null(self) -> str:
+        return "'null'"
+
+    def default(self, field: Field) -> str:
+        return repr(field.default if isinstance(field.type, Integer) else _compact_json(scalar.field_json(field, field.default)))
+
+    def tagged(self, field: Field, name: str) -> str:
+        return f"'' if {name} == {self.default(field)} else ',\"{field.json}\":' + str({name})"
+
+    def struct(self, fields: Sequence[tuple[Field, str]]) -> str:
+        always = ",".join(f'"{field.json}":{{{value}}}' for field, value in fields if field.tag is None)
+        tagged = "".join(f"{{{value}}}" for field, value in fields if field.tag is not None)
+        return f"f'{{{{{always}{tagged}}}}}'"
+
+
+class _UuidTexts(dict[bytes, str]):
+    """The text form of ids that were seen: the same few topics come again and again."""
+
+    def __missing__(self, raw: bytes) -> str:
+        if len(raw) != 16:
+            raise _UnusualFormError
+        if len(self) >= 100_000:
+            self.clear()
+        text = self[raw] = primitives.uuid_text(raw)
+        return text
+
+
+def _rare_length(buf: bytes, at: int, longest: int) -> tuple[int, int]:
+    """The number stored for a compact length (n + 1) in more than one byte, and the position after it; null is left to ``scalar``."""
+    try:
+        length, after = primitives.read_compact_length(buf, at)
+    except DecodeError as fault:
+        raise _UnusualFormError from fault
+    if length is None or length > longest:
+        raise _UnusualFormError
+    return length + 1, after
+
+
+def _many_integers(letter: str, count: int, buf: bytes, at: int) -> tuple[int, ...]:
+    return struct.unpack_from(f">{count}{letter}", buf, at)
+
+
+_LETTERS = {("int8", True): "b", ("int16", True): "h", ("int32", True): "i", ("int64", True): "q", ("uint16", False): "H"}
+_FEW = 64
+
+
+class _Writer:
+    """Writes the source of one function: reads a message of one version from ``buf`` at ``at``, gives what the rendering makes of it.
+
+    Fields of fixed size that follow each other are unpacked in one call, together with the length that follows them. Positions only
+    grow, so one look at the end tells whether any text or list reached beyond it.
+    """
+
+    def __init__(self, rendering: _Rendering, flexible: bool, version: int) -> None:
+        self.rendering = rendering
+        self.flexible = flexible
+        self.version = version
+        self.lines: list[str] = []
+        self.depth = 1
+        self.names = 0
+        self.fixed: list[tuple[str, str]] = []
+        self.namespace: dict[str, Any] = {
+            "Unusual": _UnusualFormError,
+            "b64encode": b64encode,
+            "many_integers": _many_integers,
+            "quoted": encode_basestring,
+            "rare_length": _rare_length,
+            "uuid_texts": _UUID_TEXTS,
+        }
+
+    def compile(self, message: Message) -> Reader:
+        result = self.struct(message.fields)
+        self.put("if at != len(buf): raise Unusual")
+        self.put(f"return {result}")
+        exec("def read(buf, at):\n" + "\n".join(self.lines), self.namespace)
+        read: Reader = self.namespace["read"]
+        return read
+
+    def put(self, line: str) -> None:
+        self.lines.append("    " * self.depth + line)
+
+    def fresh(self, prefix: str) -> str:
+        self.names += 1
+        return f"{prefix}{self.names}"
+
+    def take(self, letter: str, prefix: str) -> str:
+        """A name for a value of fixed size, read with the ones before and after it."""
+        name = self.fresh(prefix)
+        self.fixed.append((letter, name))
+        return name
+
+    def flush(self) -> None:
+        if not self.fixed:
+            return
+        if [letter for letter, _ in self.fixed] == ["B"]:
+            self.put(f"{self.fixed[0][1]} = buf[at]; at += 1")
+        else:
+            layout = struct.Struct(">" + "".join(letter for letter, _ in self.fixed))
+            unpack = self.fresh("unpack")
+            self.namespace[unpack] = layout.unpack_from
+            self.put(f"{', '.join(name for _, name in self.fixed)}, = {unpack}(buf, at); at += {layout.size}")
+        self.fixed.clear()
+
+    def struct(self, fields: Sequence[Field], *, in_tag: bool = False) -> str:
+        """Read a struct; the expression it gives holds until the next field is read."""
+        read = [(field, self.value(field.type)) for field in fields if field.tag is None and field.is_in(self.version)]
+        if not self.flexible:
+            self.flush()
+            return self.rendering.struct(read)
+        tagged = [(field, self.fresh("tagged")) for field in fields if field.tag is not None and field.is_in(self.version)]
+        unknown = self.tagged_section(tagged, in_tag)
+        result = self.rendering.struct(read + tagged)
+        return f"with_tags({result}, {unknown})" if self.rendering.shows_unknown_tags else result
+
+    def tagged_section(self, tagged: Sequence[tuple[Field, str]], in_tag: bool) -> str:
+        count, tag, size, end, unknown = self.take("B", "count"), *map(self.fresh, ("tag", "size", "end", "unknown"))
+        self.flush()
+        self.namespace["with_tags"] = _with_tags
+        for field, name in tagged:
+            self.put(f"{name} = {self.rendering.default(field)}")
+        if self.rendering.shows_unknown_tags:
+            self.put(f"{unknown} = None")
+        self.put(f"if {count}:")
+        self.depth += 1
+        self.put(f"if {count} > 127: raise Unusual")
+        self.put(f"for _ in range({count}):")
+        self.depth += 1
+        self.put(f"{tag} = buf[at]; {size} = buf[at + 1]; at += 2")
+        self.put(f"if {tag} > 127: raise Unusual")
+        self.put(f"if {size} > 127: {size}, at = rare_length(buf, at - 1, {2**31 - 1})")
+        self.put(f"{end} = at + {size}")
+        for field, name in tagged:
+            self.put(f"if {tag} == {field.tag}:")
+            self.depth += 1
+            self.put(f"{name} = {self.in_tag(field.type)}")
+            self.put(f"if at != {end}: raise Unusual")
+            self.put("continue")
+            self.depth -= 1
+        if self.rendering.shows_unknown_tags:
+            self.put(f"{unknown} = {unknown} or {{}}; {unknown}[{tag}] = buf[at:{end}]")
+        elif in_tag:
+            self.put("raise Unusual")
+        self.put(f"at = {end}")
+        self.depth -= 2
+        for field, name in tagged:
+            self.put(f"{name} = {self.rendering.tagged(field, name)}")
+        return unknown
+
+    def in_tag(self, kind: Type) -> str:
+        if not (isinstance(kind, Struct) and kind.nullable):
+            value = self.value(kind)
+            self.flush()
+            return value
+        mark, result = self.take("B", "mark"), self.fresh("value")
+        self.flush()
+        return self.present(kind, result, f"{mark} > 127", f"{mark} == 0")
+
+    def present(self, kind: Struct, result: str, unusual: str, null: str) -> str:
+        self.put(f"if {unusual}: raise Unusual")
+        self.put(f"if {null}: {result} = {self.rendering.null()}")
+        self.put("else:")
+        self.depth += 1
+        self.put(f"{result} = {self.struct(kind.fields, in_tag=True)}")
+        self.depth -= 1
+        return result
+
+    def value(self, kind: Type) -> str:
+        match kind:
+            case Integer():
+                return self.take(_LETTERS[kind.name, kind.signed], "value")
+            case UuidBytes():
+                return self.rendering.uuid(self.take("16s", "value"))
+            case Text():
+                return self.sized(kind.nullable, 2, primitives.LONGEST_COMPACT_TEXT, self.rendering.text)
+            case Blob():
+                return self.sized(kind.nullable, 4, 2**31 - 1, self.rendering.blob)
+            case Array():
+                return self.array(kind)
+            case Struct(nullable=False):
+                result = self.fresh("value")
+                self.put(f"{result} = {self.struct(kind.fields)}")
+                return result
+            case Struct():
+                mark, result = self.take("b", "mark"), self.fresh("value")
+                self.flush()
+                return self.present(kind, result, "False", f"{mark} < 0")
+
+    def length(self, nullable: bool, size: int, longest: int) -> tuple[str, str, str]:
+        """Read a length; gives the name, the expression that is true for null, and what to subtract from it."""
+        name = self.take("B" if self.flexible else {2: "h", 4: "i"}[size], "length")
+        self.flush()
+        if self.flexible:
+            self.put(f"if {name} > 127: {name}, at = rare_length(buf, at - 1, {longest})")
+        null = f"{name} == 0" if self.flexible else f"{name} < 0"
+        if not nullable:
+            self.put(f"if {null}: raise Unusual")
+        return name, null, " - 1" if self.flexible else ""
+
+    def sized(self, nullable: bool, size: int, longest: int, render: Callable[[str], str]) -> str:
+        name, null, less = self.length(nullable, size, longest)
+        end, result = self.fresh("end"), self.fresh("value")
+        read = f"{end} = at + {name}{less}; {result} = {render(f'buf[at:{end}]')}; at = {end}"
+        if nullable:
+            self.put(f"if {null}: {result} = {self.rendering.null()}")
+            self.put(f"else: {read}")
+        else:
+            self.put(read)
+        return result
+
+    def array(self, kind: Array) -> str:
+        name, null, less = self.length(kind.nullable, 4, 2**31 - 1)
+        result = self.fresh("value")
+        if kind.nullable:
+            self.put(f"if {null}: {result} = {self.rendering.null()}")
+            self.put("else:")
+            self.depth += 1
+        if isinstance(kind.element, Integer):
+            self.integers(kind.element, name + less, result)
+        else:
+            parts = self.fresh("parts")
+            self.put(f"{parts} = []")
+            self.put(f"for _ in range({name}{less}):")
+            self.depth += 1
+            element = self.struct(kind.element.fields) if isinstance(kind.element, Struct) else self.value(kind.element)
+            self.flush()
+            self.put(f"{parts}.append({element})")
+            self.depth -= 1
+            self.put(f"{result} = {self.rendering.elements(parts)}")
+        if kind.nullable:
+            self.depth -= 1
+        return result
+
+    def integers(self, kind: Integer, count: str, result: str) -> None:
+        letter, number = _LETTERS[kind.name, kind.signed], self.fresh("number")
+        few = f"few_{letter}"
+        self.namespace[few] = [struct.Struct(f">{n}{letter}").unpack_from for n in range(_FEW)]
+        self.put(f"{number} = {count}")
+        numbers = f"{few}[{number}](buf, at) if {number} < {_FEW} else many_integers({letter!r}, {number}, buf, at)"
+        self.put(f"{result} = {self.rendering.integers(numbers)}; at += {kind.size} * {number}")
+
+
+def _with_tags(fields: dict[str, Any], unknown: dict[int, bytes] | None) -> dict[str, Any]:
+    if unknown:
+        fields[UNKNOWN_TAGS] = unknown
+    return fields
+
+
+_UUID_TEXTS = _UuidTexts()
+
+
+class _Readers(dict[Any, tuple[str, Reader]]):
+    """The generated functions, each made when it is first asked for; KeyError for what no table of today describes."""
+
+    def __init__(self, rendering: _Rendering, message_of: Callable[[Any], tuple[Message, int]]) -> None:
+        super().__init__()
+        self.rendering = rendering
+        self.message_of = message_of
+
+    def __missing__(self, which: Any) -> tuple[str, Reader]:
+        message, version = self.message_of(which)
+        if not message.versions[0] <= version <= message.versions[1] or message.dialect is not None:
+            raise KeyError(which)
+        writer = _Writer(self.rendering, message.is_flexible(version), version)
+        made = self[which] = message.name, writer.compile(message)
+        return made
+
+
+def _key_message(key_type: int) -> tuple[Message, int]:
+    return RECORD_TYPES[key_type].key, 0
+
+
+def _value_message(which: tuple[int, int]) -> tuple[Message, int]:
+    key_type, version = which
+    return RECORD_TYPES[key_type].value, version
+
+
+_KEY_READERS = _Readers(_AsValues(), _key_message)
+_VALUE_READERS = _Readers(_AsValues(), _value_message)
+_KEY_JSON_READERS = _Readers(_AsJson(), _key_message)
+_VALUE_JSON_READERS = _Readers(_AsJson(), _value_message)

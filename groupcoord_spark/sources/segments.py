@@ -1,0 +1,121 @@
+"""Log segments as a Spark source of raw rows: ``spark.read.format("consumer_offsets").load(path)``.
+
+For notebooks and for questions the tables do not answer. The nightly reads the same files through the same functions, without this detour.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+
+from groupcoord_spark.errors import UsageError
+from groupcoord_spark.log import Records, Segment, plan_logs, read_segment
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+RAW_COLUMNS = (
+    "cluster STRING, offsets_partition INT, record_offset BIGINT, record_timestamp_ms BIGINT, key BINARY, value BINARY, "
+    "producer_id BIGINT, producer_epoch SMALLINT, is_transactional BOOLEAN, control_type STRING, source STRING, position BIGINT"
+)
+"""One raw row for each record, whatever the input: times in epoch milliseconds (-1: none), producer_id and epoch -1 for none,
+control_type NULL, COMMIT, ABORT or the number of another type, position the byte of the record's batch in its file."""
+
+RAW_SCHEMA = pa.schema(
+    [
+        ("cluster", pa.string()),
+        ("offsets_partition", pa.int32()),
+        ("record_offset", pa.int64()),
+        ("record_timestamp_ms", pa.int64()),
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("producer_id", pa.int64()),
+        ("producer_epoch", pa.int16()),
+        ("is_transactional", pa.bool_()),
+        ("control_type", pa.string()),
+        ("source", pa.string()),
+        ("position", pa.int64()),
+    ]
+)
+
+CONTROL_TYPES = {0: "ABORT", 1: "COMMIT"}
+ROWS_A_BATCH = 100_000
+
+
+@dataclass
+class SegmentPartition(InputPartition):
+    """One segment file."""
+
+    segment: Segment
+
+
+class ConsumerOffsets(DataSource):
+    """Raw records of ``__consumer_offsets`` from log segment files.
+
+    ``load(path)``: a partition's directory, a log directory, copies of several brokers' log directories, or segment files. Option
+    ``cluster``: the name in the first column (default: cluster.id of a meta.properties beside the dump, else ``default``).
+    Damaged bytes are left out; the nightly's quarantined_records tells of them.
+    """
+
+    @classmethod
+    def name(cls) -> str:
+        return "consumer_offsets"
+
+    def schema(self) -> str:
+        return RAW_COLUMNS
+
+    def reader(self, schema: object) -> DataSourceReader:
+        return ConsumerOffsetsReader(self.options)
+
+
+class ConsumerOffsetsReader(DataSourceReader):
+    """Plans one Spark partition for each segment file."""
+
+    def __init__(self, options: dict[str, str]) -> None:
+        path = options.get("path")
+        if path is None:
+            raise UsageError('The source "consumer_offsets" needs a path: spark.read.format("consumer_offsets").load("/path/to/kafka-logs").')
+        self._path = path
+        self._cluster = options.get("cluster")
+
+    def partitions(self) -> list[SegmentPartition]:
+        plan = plan_logs([self._path])
+        self._cluster = self._cluster or plan.cluster_id or "default"
+        return [SegmentPartition(segment) for partition in plan.partitions for segment in partition.segments]
+
+    def read(self, partition: SegmentPartition) -> Iterator[pa.RecordBatch]:
+        for chunk in read_segment(partition.segment):
+            yield from raw_batches(chunk.records, partition.segment, self._cluster or "default")
+
+
+def raw_batches(records: Records, segment: Segment, cluster: str) -> Iterator[pa.RecordBatch]:
+    """Records as batches of RAW_SCHEMA."""
+    for begin in range(0, len(records), ROWS_A_BATCH):
+        part = records.take(np.arange(begin, min(begin + ROWS_A_BATCH, len(records))))
+        n = len(part)
+        control = pa.array([None if each < 0 else CONTROL_TYPES.get(each, str(each)) for each in part.control_type.tolist()], pa.string())
+        columns = (
+            pa.repeat(cluster, n),
+            np.full(n, segment.offsets_partition, np.int32),
+            part.record_offset,
+            part.timestamp_ms,
+            part.key.to_arrow(),
+            part.value.to_arrow(),
+            part.producer_id,
+            part.producer_epoch,
+            part.is_transactional,
+            control,
+            pa.repeat(segment.source, n),
+            part.position,
+        )
+        yield pa.RecordBatch.from_arrays([pa.array(each, of.type) for each, of in zip(columns, RAW_SCHEMA, strict=True)], schema=RAW_SCHEMA)
+
+
+def register(spark: SparkSession) -> None:
+    """Make ``consumer_offsets`` known to a session."""
+    spark.dataSource.register(ConsumerOffsets)

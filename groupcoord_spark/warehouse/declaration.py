@@ -1,0 +1,277 @@
+"""What a table is, said once: its columns, and everything that follows from them (Arrow and Delta schema, empty rows, reference)."""
+
+from __future__ import annotations
+
+import enum
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+# The years 1 to 9999: what every engine's TIMESTAMP can hold.
+EARLIEST_TIMESTAMP_MS: Final = -62_135_596_800_000
+LATEST_TIMESTAMP_MS: Final = 253_402_300_799_999
+
+_TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
+_STRANGE_TIME: Final = pa.struct([pa.field("column", pa.string()), pa.field("milliseconds", pa.int64())])
+
+_ARROW_TYPES: Final[Mapping[str, pa.DataType]] = {
+    "STRING": pa.string(),
+    "BINARY": pa.binary(),
+    "BOOLEAN": pa.bool_(),
+    "SMALLINT": pa.int16(),
+    "INT": pa.int32(),
+    "BIGINT": pa.int64(),
+    "TIMESTAMP": _TIMESTAMP,
+    "ARRAY<STRING>": pa.list_(pa.field("element", pa.string())),
+    "ARRAY<STRUCT<column: STRING, milliseconds: BIGINT>>": pa.list_(pa.field("element", _STRANGE_TIME)),
+    "MAP<STRING, STRING>": pa.map_(pa.string(), pa.string()),
+    "MAP<STRING, BIGINT>": pa.map_(pa.string(), pa.int64()),
+}
+
+_DELTA_TYPES: Final[Mapping[str, object]] = {
+    "STRING": "string",
+    "BINARY": "binary",
+    "BOOLEAN": "boolean",
+    "SMALLINT": "short",
+    "INT": "integer",
+    "BIGINT": "long",
+    "TIMESTAMP": "timestamp",
+    "ARRAY<STRING>": {"type": "array", "elementType": "string", "containsNull": True},
+    "ARRAY<STRUCT<column: STRING, milliseconds: BIGINT>>": {
+        "type": "array",
+        "elementType": {
+            "type": "struct",
+            "fields": [
+                {"name": "column", "type": "string", "nullable": True, "metadata": {}},
+                {"name": "milliseconds", "type": "long", "nullable": True, "metadata": {}},
+            ],
+        },
+        "containsNull": True,
+    },
+    "MAP<STRING, STRING>": {"type": "map", "keyType": "string", "valueType": "string", "valueContainsNull": True},
+    "MAP<STRING, BIGINT>": {"type": "map", "keyType": "string", "valueType": "long", "valueContainsNull": True},
+}
+
+
+class WriteMode(enum.Enum):
+    """What a run does to a table's earlier rows of its cluster."""
+
+    REPLACED_BY_EACH_RUN = "replaced for its cluster by each run"
+    APPENDED = "appended, never rewritten"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column: SQL type (``BIGINT NOT NULL``), its sentence, and what the table does to a value on its way in.
+
+    words: every value the column can take, where they are few; the comment ends in them.
+    absent: the value by which Kafka says "none"; it becomes NULL.
+    """
+
+    name: str
+    declared: str
+    sentence: str
+    words: tuple[str, ...] = ()
+    absent: int | str | None = None
+
+    @property
+    def sql_type(self) -> str:
+        return self.declared.removesuffix(" NOT NULL")
+
+    @property
+    def nullable(self) -> bool:
+        return not self.declared.endswith(" NOT NULL")
+
+    @property
+    def arrow_type(self) -> pa.DataType:
+        return _ARROW_TYPES[self.sql_type]
+
+    @property
+    def is_time(self) -> bool:
+        return self.sql_type == "TIMESTAMP"
+
+    @property
+    def comment(self) -> str:
+        return f"{self.sentence} One of: {', '.join(self.words)}." if self.words else self.sentence
+
+
+TIMESTAMPS_OUT_OF_RANGE: Final = Column(
+    "timestamps_out_of_range",
+    "ARRAY<STRUCT<column: STRING, milliseconds: BIGINT>>",
+    "Exact epoch milliseconds of times outside of the years 1 to 9999, which are NULL in their own column. NULL nearly always.",
+)
+
+
+@dataclass(frozen=True)
+class Table:
+    """One table of the warehouse. Every table begins with ``cluster`` and is partitioned by it."""
+
+    name: str
+    comment: str
+    primary_key: tuple[str, ...]
+    write: WriteMode
+    columns: tuple[Column, ...]
+    checks: Mapping[str, str] = field(default_factory=dict)
+    """Name -> SQL claim about our own values; Delta holds other writers to them."""
+
+    partition_columns = ("cluster",)
+
+    @cached_property
+    def by_name(self) -> Mapping[str, Column]:
+        return {column.name: column for column in self.columns}
+
+    @cached_property
+    def arrow_schema(self) -> pa.Schema:
+        """All columns in order; NOT NULL as non-nullable fields, times as microseconds in UTC."""
+        return pa.schema([pa.field(c.name, c.arrow_type, c.nullable) for c in self.columns])
+
+    @cached_property
+    def file_schema(self) -> pa.Schema:
+        """What lies in a Parquet file: ``arrow_schema`` without the partition columns, which are part of the file's entry in the log."""
+        return pa.schema([f for f in self.arrow_schema if f.name not in self.partition_columns])
+
+    @cached_property
+    def delta_schema(self) -> str:
+        """The schema with its comments, as the JSON text of Delta's transaction log."""
+        fields = [
+            {"name": c.name, "type": _DELTA_TYPES[c.sql_type], "nullable": c.nullable, "metadata": {"comment": c.comment}}
+            for c in self.columns
+        ]
+        return json.dumps({"type": "struct", "fields": fields})
+
+    @cached_property
+    def statistics(self) -> tuple[str, ...]:
+        """Columns whose smallest and largest value are kept for each file: those that queries narrow by."""
+        wanted = (*self.primary_key, "offsets_partition", "record_offset", "group_id", "topic", "record_timestamp", "finished_at")
+        kinds = {"STRING", "SMALLINT", "INT", "BIGINT", "TIMESTAMP"}
+        return tuple(c.name for c in self.columns if c.name in wanted and c.sql_type in kinds and c.name not in self.partition_columns)
+
+    def empty(self) -> pa.Table:
+        """No rows, all columns."""
+        return self.arrow_schema.empty_table()
+
+    def from_rows(self, rows: Iterable[Mapping[str, Any]]) -> pa.Table:
+        """Rows as Kafka's values (``<time>_ms`` integers, -1 for none), as this table's columns; a field left out of all rows is NULL."""
+        listed = list(rows)
+        named = {name for row in listed for name in row}
+        wire = [f for f in self._wire_schema() if f.name in named]
+        unknown = named - {f.name for f in wire}
+        if unknown:
+            raise ValueError(f"table {self.name} has no column {sorted(unknown)!r}")
+        maps = [c.name for c in self.columns if c.name in named and c.sql_type.startswith("MAP<")]
+        listed = [{**row, **{name: list(row[name].items()) for name in maps if row.get(name) is not None}} for row in listed]
+        return self.from_milliseconds(pa.Table.from_pylist(listed, schema=pa.schema(wire)), rows=len(listed))
+
+    def from_milliseconds(self, data: pa.Table, *, rows: int | None = None) -> pa.Table:
+        """Wire-like columns as this table's columns: the one place where integer times become TIMESTAMPs and "none" becomes NULL.
+
+        In:  any of the table's columns by name, a time also as ``<name>_ms`` (int64 epoch milliseconds). Strings may be
+             dictionary-encoded and stay so. rows: their number, where `data` may have no column at all.
+        Out: every column of the table in its order, except partition columns that `data` does not have. A nullable column
+             that `data` lacks is NULL. A time outside of the years 1 to 9999 is NULL, its exact milliseconds are in
+             ``timestamps_out_of_range``.
+        Raises ValueError for a column the table does not have, one that is missing and NOT NULL, or a strange time in a
+        table without a place for it.
+        """
+        count = data.num_rows if rows is None else rows
+        given = dict(zip(data.column_names, data.columns, strict=True))
+        converted: dict[str, pa.ChunkedArray] = {}
+        strange: list[tuple[str, pa.ChunkedArray]] = []
+        for column in self.columns:
+            values = given.pop(f"{column.name}_ms", None) if column.is_time else None
+            if values is not None:
+                values, out_of_range = _timestamps(values, column.absent)
+                if out_of_range is not None:
+                    strange.append((column.name, out_of_range))
+            else:
+                values = given.pop(column.name, None)
+                if values is not None:
+                    values = _without_absent(_typed(values, column.arrow_type), column.absent)
+            if values is not None:
+                converted[column.name] = values
+            elif column.name not in self.partition_columns:
+                if not column.nullable and count:
+                    raise ValueError(f"table {self.name}: column {column.name} is NOT NULL and missing")
+                converted[column.name] = pa.chunked_array([pa.nulls(count, column.arrow_type)])
+        if given:
+            raise ValueError(f"table {self.name} has no column {sorted(given)!r}")
+        if strange:
+            if TIMESTAMPS_OUT_OF_RANGE.name not in converted:
+                raise ValueError(f"table {self.name}: {strange[0][0]} holds a time outside of the years 1 to 9999")
+            converted[TIMESTAMPS_OUT_OF_RANGE.name] = _strange_times(strange, count)
+        fields = [pa.field(c.name, converted[c.name].type, c.nullable) for c in self.columns if c.name in converted]
+        return pa.Table.from_arrays([converted[f.name] for f in fields], schema=pa.schema(fields))
+
+    def _wire_schema(self) -> pa.Schema:
+        wire: list[pa.Field] = []
+        for column in self.columns:
+            wire.append(pa.field(column.name, column.arrow_type))
+            if column.is_time:
+                wire.append(pa.field(f"{column.name}_ms", pa.int64()))
+        return pa.schema(wire)
+
+
+def _typed(values: pa.ChunkedArray, wanted: pa.DataType) -> pa.ChunkedArray:
+    held = values.type
+    if held == wanted or (pa.types.is_dictionary(held) and held.value_type == wanted):
+        return values
+    return values.cast(wanted)
+
+
+def _without_absent(values: pa.ChunkedArray, absent: int | str | None) -> pa.ChunkedArray:
+    if absent is None or len(values) == 0:
+        return values
+    if pa.types.is_dictionary(values.type):
+        if not any(pc.any(pc.equal(chunk.dictionary, absent)).as_py() for chunk in values.chunks):
+            return values
+        values = values.cast(values.type.value_type)
+    is_absent = pc.equal(values, pa.scalar(absent, values.type))
+    if not pc.any(is_absent).as_py():
+        return values
+    return pc.if_else(is_absent, pa.scalar(None, values.type), values)
+
+
+def _timestamps(milliseconds: pa.ChunkedArray, absent: int | str | None) -> tuple[pa.ChunkedArray, pa.ChunkedArray | None]:
+    """Times and, if there are any that no TIMESTAMP holds, those milliseconds (NULL in the other rows)."""
+    milliseconds = _without_absent(_typed(milliseconds, pa.int64()), absent)
+    bounds = pc.min_max(milliseconds).as_py()
+    strange = None
+    if bounds["min"] is not None and (bounds["min"] < EARLIEST_TIMESTAMP_MS or bounds["max"] > LATEST_TIMESTAMP_MS):
+        fits = pc.and_(
+            pc.greater_equal(milliseconds, pa.scalar(EARLIEST_TIMESTAMP_MS, pa.int64())),
+            pc.less_equal(milliseconds, pa.scalar(LATEST_TIMESTAMP_MS, pa.int64())),
+        )
+        none = pa.scalar(None, pa.int64())
+        strange = pc.if_else(fits, none, milliseconds)
+        milliseconds = pc.if_else(fits, milliseconds, none)
+    # Never through datetime or pandas: int64 in, int64 out.
+    return pc.multiply(milliseconds, pa.scalar(1000, pa.int64())).cast(_TIMESTAMP), strange
+
+
+def _strange_times(strange: list[tuple[str, pa.ChunkedArray]], rows: int) -> pa.ChunkedArray:
+    found: list[list[dict[str, object]] | None] = [None] * rows
+    for name, milliseconds in strange:
+        at = pc.indices_nonzero(pc.is_valid(milliseconds))
+        for row, value in zip(at.to_pylist(), milliseconds.take(at).to_pylist(), strict=True):
+            found[row] = [*(found[row] or []), {"column": name, "milliseconds": value}]
+    return pa.chunked_array([pa.array(found, TIMESTAMPS_OUT_OF_RANGE.arrow_type)])
+
+
+def reference(tables: Iterable[Table]) -> str:
+    """The tables as Markdown, for people: a section for each, a line for each column."""
+    sections = []
+    for table in tables:
+        key = f"Key: {', '.join(table.primary_key)}. " if table.primary_key else ""
+        lines = [f"### {table.name}", "", f"{table.comment} {key}Rows: {table.write.value}.", "", "| column | type | |", "|---|---|---|"]
+        lines += [f"| `{c.name}` | {_cell(c.declared)} | {_cell(c.comment)} |" for c in table.columns]
+        sections.append("\n".join(lines))
+    return "\n\n".join(sections) + "\n"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("<", "&lt;").replace(">", "&gt;")

@@ -1,0 +1,57 @@
+"""Where a warehouse lies: a local path or a URI, as pyarrow's file systems and delta-rs each want to hear it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote
+
+import pyarrow as pa
+from pyarrow import fs
+
+from groupcoord_spark.errors import WarehouseError
+
+# A directory's name holds at most 255 bytes; the value itself is in the table's log, the name is only for people.
+_LONGEST_DIRECTORY_NAME = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """A warehouse directory. Made by ``locate``."""
+
+    uri: str
+    """Absolute path of a local directory, else the URI as given."""
+    filesystem: fs.FileSystem
+    path: str
+    """The directory within `filesystem`."""
+
+    def table_uri(self, table: str) -> str:
+        return f"{self.uri}/{table}"
+
+    def path_in(self, table: str, relative: str) -> str:
+        return f"{self.path}/{table}/{relative}"
+
+
+def locate(warehouse: str) -> Location:
+    """The place that a path (``./warehouse``) or URI (``file:``, ``s3:``, ``gs:``, ``hdfs:``) names; nothing is read.
+
+    Raises WarehouseError for a scheme that no file system here knows.
+    """
+    if "://" not in warehouse and not warehouse.startswith("file:"):
+        path = str(Path(warehouse).absolute())
+        return Location(path, fs.LocalFileSystem(), path)
+    try:
+        filesystem, path = fs.FileSystem.from_uri(warehouse)
+    except (pa.ArrowException, OSError, ValueError) as e:
+        raise WarehouseError(f"{warehouse} is not a place this installation can reach: {first_line(e)}") from e
+    path = path.rstrip("/")
+    return Location(path if isinstance(filesystem, fs.LocalFileSystem) else warehouse.rstrip("/"), filesystem, path)
+
+
+def directory_of(cluster: str) -> str:
+    """Directory of a cluster's files within a table: Hive's ``name=value``, percent-encoded."""
+    return f"cluster={quote(cluster, safe='')}"[:_LONGEST_DIRECTORY_NAME]
+
+
+def first_line(error: BaseException) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]

@@ -1,0 +1,247 @@
+"""Tables as of a run: one night or another, never a mixture. Reads Delta through delta-rs and Parquet through pyarrow; no Spark, no pandas.
+
+Delta commits one table at a time, so a reader does not take the newest version of each table but the versions that the newest row of
+``runs`` names for its cluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError, TableNotFoundError
+from pyarrow import fs
+
+from groupcoord_spark.errors import WarehouseError
+from groupcoord_spark.warehouse.declaration import Table
+from groupcoord_spark.warehouse.location import Location, first_line, locate
+from groupcoord_spark.warehouse.tables import RUNS, SCHEMA_VERSION, TABLES
+
+SCHEMA_VERSION_PROPERTY: Final = "groupcoord.schemaVersion"
+
+Condition = tuple[str, str, Any]
+"""Column, one of = in < <= > >=, and a value (for ``in``: a list): what a row must meet. NULL meets nothing."""
+
+# Opening many small files is waiting for the file system, reading one large file uses pyarrow's own threads.
+_FILES_AT_ONCE: Final = 8
+
+_COMPARISONS: Final = {"=": pc.equal, "<": pc.less, "<=": pc.less_equal, ">": pc.greater, ">=": pc.greater_equal}
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A finished run: one row of ``runs``."""
+
+    run_id: str
+    cluster: str
+    as_of_ms: int
+    finished_at_ms: int
+    table_versions: Mapping[str, int]
+    fields: Mapping[str, Any]
+    """The whole row, its times as datetimes."""
+
+
+class Warehouse:
+    """A warehouse as it was when it was opened. Made by ``open_warehouse``."""
+
+    def __init__(self, location: Location, runs: pa.Table) -> None:
+        self.location = location
+        self._runs = runs
+        self._finished = runs_of(runs)
+
+    def clusters(self) -> list[str]:
+        """Names of the clusters with a finished run, sorted."""
+        return sorted({run.cluster for run in self._finished})
+
+    def runs(self, cluster: str | None = None) -> pa.Table:
+        """The rows of ``runs``, oldest first."""
+        return self._runs if cluster is None else self._runs.filter(pc.equal(self._runs["cluster"], cluster))
+
+    def run(self, cluster: str, *, at_ms: int | None = None) -> Run:
+        """The newest run of a cluster, or with `at_ms` the newest whose as_of is not later.
+
+        Raises WarehouseError, naming the clusters or the nights that there are.
+        """
+        runs = [run for run in self._finished if run.cluster == cluster]
+        if not runs:
+            known = ", ".join(repr(name) for name in self.clusters()) or "none yet"
+            raise WarehouseError(
+                f"{self.location.uri} holds no run of cluster {cluster!r}; clusters there: {known}. Name one with --cluster."
+            )
+        if at_ms is None:
+            return runs[-1]
+        by_night = [run for run in runs if run.as_of_ms <= at_ms]
+        if not by_night:
+            first = min(runs, key=lambda run: run.as_of_ms).fields["as_of"]
+            raise WarehouseError(
+                f"{self.location.uri} knows no night of cluster {cluster!r} that early; its first is as of {first:%Y-%m-%dT%H:%M:%SZ}."
+            )
+        night = max(run.as_of_ms for run in by_night)
+        return [run for run in by_night if run.as_of_ms == night][-1]
+
+    def read(
+        self,
+        table: str,
+        *,
+        cluster: str | None = None,
+        columns: Sequence[str] | None = None,
+        where: Sequence[Condition] = (),
+        at_ms: int | None = None,
+    ) -> pa.Table:
+        """Rows of a table as of the newest run of `cluster` (None: of every cluster, each as of its own), or of the night `at_ms`.
+
+        columns: those to read, in that order; None: all.
+        where: what every row must meet; files whose statistics rule it out are not opened.
+        Raises WarehouseError when the cluster has no such run or its files are gone, KeyError for a table or column that is not declared.
+        """
+        declared = TABLES[table]
+        wanted = [declared.by_name[name].name for name in columns] if columns is not None else list(declared.by_name)
+        parts = [
+            rows_at(self.location, declared, self.run(name, at_ms=at_ms).table_versions[table], name, wanted, where)
+            for name in ([cluster] if cluster is not None else self.clusters())
+        ]
+        return pa.concat_tables([pa.schema([declared.arrow_schema.field(name) for name in wanted]).empty_table(), *parts])
+
+
+def open_warehouse(uri: str) -> Warehouse:
+    """The warehouse at a path or URI.
+
+    Raises WarehouseError when there is none, when what is there is not one of ours, is of a newer release, or cannot be read.
+    """
+    location = locate(uri)
+    if not holds_warehouse(location):
+        raise WarehouseError(
+            f"{location.uri} is no warehouse: nothing is there. Make one with `groupcoord nightly`, or name another with --warehouse."
+        )
+    return Warehouse(location, read_runs(location))
+
+
+def holds_warehouse(location: Location) -> bool:
+    """Whether a warehouse of ours is there; False: the place is empty or does not exist.
+
+    Raises WarehouseError for anything else: a file, a directory of something else, one that cannot be read, a warehouse of a newer release.
+    """
+    try:
+        place = location.filesystem.get_file_info(location.path)
+        if place.type == fs.FileType.NotFound:
+            return False
+        if place.type == fs.FileType.File:
+            raise WarehouseError(f"{location.uri} is a file, not a warehouse directory. Name a directory with --warehouse.")
+        held = location.filesystem.get_file_info(fs.FileSelector(location.path))
+        if not held:
+            return False
+        found = DeltaTable.is_deltatable(location.table_uri(RUNS.name)) if any(f.base_name == RUNS.name for f in held) else False
+    except OSError as e:
+        raise WarehouseError(f"{location.uri} cannot be read: {first_line(e)}.") from e
+    schema_version = open_table(location, RUNS).metadata().configuration.get(SCHEMA_VERSION_PROPERTY) if found else None
+    if schema_version is None:
+        raise WarehouseError(
+            f"{location.uri} holds other things and no table 'runs' of ours: it is no warehouse, and nothing was touched."
+            " Name an empty or new directory with --warehouse."
+        )
+    if not schema_version.isdecimal() or int(schema_version) > SCHEMA_VERSION:
+        raise WarehouseError(
+            f"{location.uri} was written by a newer release (tables of version {schema_version}, this release knows {SCHEMA_VERSION})."
+            " Upgrade groupcoord-spark, or name another directory with --warehouse."
+        )
+    return True
+
+
+def open_table(location: Location, table: Table, version: int | None = None) -> DeltaTable:
+    """A table at a version, or at its newest. Raises WarehouseError when it is not there or cannot be read."""
+    try:
+        return DeltaTable(location.table_uri(table.name), version=version)
+    except TableNotFoundError as e:
+        raise WarehouseError(f"{location.uri} has no table {table.name}: it was removed, or the warehouse is damaged.") from e
+    except (DeltaError, OSError, ValueError) as e:
+        which = "" if version is None else f" at version {version}"
+        raise WarehouseError(f"Table {table.name} of {location.uri} cannot be read{which}: {first_line(e)}.") from e
+
+
+def read_runs(location: Location) -> pa.Table:
+    """All rows of ``runs``, oldest first."""
+    opened = open_table(location, RUNS)
+    clusters = {values["cluster"] for values in opened.partitions()}
+    rows = pa.concat_tables([RUNS.empty(), *(_rows(location, opened, RUNS, name, list(RUNS.by_name), ()) for name in sorted(clusters))])
+    return rows.take(pc.sort_indices(rows, sort_keys=[("finished_at", "ascending"), ("run_id", "ascending")]))
+
+
+def runs_of(rows: pa.Table) -> list[Run]:
+    """The rows as ``Run``s."""
+    times = {name: pc.divide(rows[name].cast(pa.int64()), 1000).to_pylist() for name in ("as_of", "finished_at")}
+    return [
+        Run(row["run_id"], row["cluster"], as_of_ms, finished_at_ms, dict(row["table_versions"]), row)
+        for row, as_of_ms, finished_at_ms in zip(rows.to_pylist(), times["as_of"], times["finished_at"], strict=True)
+    ]
+
+
+def rows_at(
+    location: Location, table: Table, version: int, cluster: str, columns: Sequence[str], where: Sequence[Condition] = ()
+) -> pa.Table:
+    """A cluster's rows of a table at one version. Raises WarehouseError when that version or its files cannot be read."""
+    return _rows(location, open_table(location, table, version), table, cluster, columns, where)
+
+
+def _rows(
+    location: Location, opened: DeltaTable, table: Table, cluster: str, columns: Sequence[str], where: Sequence[Condition]
+) -> pa.Table:
+    schema = pa.schema([table.arrow_schema.field(name) for name in columns])
+
+    def of_file(uri: str) -> pa.Table:
+        # Files lie one directory deep; delta-rs's own file system would bring its threads along, which at times outlive the interpreter.
+        path = location.path_in(table.name, "/".join(uri.rsplit("/", 2)[1:]))
+        with location.filesystem.open_input_file(path) as source:
+            return _rows_of_file(pq.ParquetFile(source, coerce_int96_timestamp_unit="us"), cluster, schema, where)
+
+    try:
+        files = opened.file_uris(file_pruning_predicate=[("cluster", "=", cluster), *where])
+        if len(files) > 1:
+            with ThreadPoolExecutor(_FILES_AT_ONCE) as pool:
+                parts = list(pool.map(of_file, files))
+        else:
+            parts = [of_file(file) for file in files]
+    except FileNotFoundError as e:
+        raise WarehouseError(
+            f"A file of table {table.name} of {location.uri} is gone: {first_line(e)}."
+            " After a vacuum, nights older than the retention of deleted files cannot be read."
+        ) from e
+    except (DeltaError, OSError, pa.ArrowException) as e:
+        raise WarehouseError(f"Table {table.name} of {location.uri} cannot be read: {first_line(e)}.") from e
+    return pa.concat_tables([schema.empty_table(), *parts])
+
+
+def _rows_of_file(file: pq.ParquetFile, cluster: str, schema: pa.Schema, where: Sequence[Condition]) -> pa.Table:
+    """What is looked at is read first, the other columns only where a row is left."""
+    stored = [name for name in schema.names if name != "cluster"]
+    kept: list[pa.Table] = []
+    for group in range(file.num_row_groups):
+        mask = None
+        if where:
+            asked = file.read_row_group(group, columns=list({name for name, _, _ in where}))
+            mask = _meets(asked, where)
+            if not pc.any(mask).as_py():
+                continue
+        rows = file.read_row_group(group, columns=stored) if stored else None
+        count = file.metadata.row_group(group).num_rows
+        columns = [pa.repeat(pa.scalar(cluster), count) if rows is None or name == "cluster" else rows[name] for name in schema.names]
+        part = pa.table(columns, names=schema.names).cast(schema)
+        kept.append(part if mask is None else part.filter(mask))
+    return pa.concat_tables([schema.empty_table(), *kept])
+
+
+def _meets(rows: pa.Table, where: Sequence[Condition]) -> pa.ChunkedArray:
+    met: pa.ChunkedArray | None = None
+    for name, comparison, value in where:
+        held = rows[name]
+        if comparison == "in":
+            this = pc.is_in(held, pa.array(list(value), held.type))
+        else:
+            this = pc.fill_null(_COMPARISONS[comparison](held, pa.scalar(value, held.type)), False)
+        met = this if met is None else pc.and_(met, this)
+    return met

@@ -1,0 +1,494 @@
+"""Every table of the warehouse, defined once: DDL, empty frames, reference and conversions derive from these declarations.
+
+Words are Kafka's own. ``partition`` is a partition of a consumed topic, ``offsets_partition`` one of ``__consumer_offsets``;
+``committed_offset`` is the position a consumer saved, ``record_offset`` the place of a record in the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from groupcoord_spark.warehouse.declaration import TIMESTAMPS_OUT_OF_RANGE, Column, Table, WriteMode, reference
+
+__all__ = ["SCHEMA_VERSION", "TABLES", "Column", "Table", "WriteMode", "reference"]
+
+SCHEMA_VERSION: Final = 1
+"""Raised when a release changes tables so that an older one would misread them."""
+
+REPLACED_BY_EACH_RUN: Final = WriteMode.REPLACED_BY_EACH_RUN
+APPENDED: Final = WriteMode.APPENDED
+
+NO_TOPIC_ID: Final = "AAAAAAAAAAAAAAAAAAAAAA"
+
+CLUSTER = Column("cluster", "STRING NOT NULL", "Name of the Kafka cluster the row is about.")
+GROUP_ID = Column("group_id", "STRING NOT NULL", "The group.")
+TOPIC = Column("topic", "STRING NOT NULL", "The consumed topic.")
+PARTITION = Column("partition", "INT NOT NULL", "Partition of the consumed topic.")
+OFFSETS_PARTITION = Column("offsets_partition", "INT NOT NULL", "Partition of __consumer_offsets.")
+INCARNATION = Column("incarnation", "INT NOT NULL", "0, and one higher each time the cluster's __consumer_offsets was begun anew.")
+RECORD_OFFSET = Column("record_offset", "BIGINT NOT NULL", "Offset of the record in its partition of __consumer_offsets.")
+RECORD_TIMESTAMP = Column("record_timestamp", "TIMESTAMP", "Timestamp of the record; NULL: it has none.", absent=-1)
+COMMITTED_OFFSET = "The position the group saved: the next record it will read."
+LEADER_EPOCH = Column("leader_epoch", "INT", "Leader epoch of the last record read; NULL: not told.", absent=-1)
+COMMIT_TIMESTAMP = "When the commit was made, by the broker's clock, or by the client's with an old protocol."
+EXPIRE_TIMESTAMP = Column("expire_timestamp", "TIMESTAMP", "Expiry that an old client asked for; NULL: none.", absent=-1)
+TOPIC_ID = Column("topic_id", "STRING", "Id of the topic as the record tells it; NULL: not told.", absent=NO_TOPIC_ID)
+PRODUCER_EPOCH = Column("producer_epoch", "SMALLINT", "Epoch of that producer.", absent=-1)
+AS_OF = Column("as_of", "TIMESTAMP NOT NULL", "The now of the rules.")
+RUN_ID = Column("run_id", "STRING NOT NULL", "The run that found it.")
+
+GROUP_TYPES = ("classic", "consumer", "share", "streams")
+GROUP_STATES = ("Empty", "Stable", "Assigning", "Reconciling", "NotReady", "PreparingRebalance", "CompletingRebalance", "Dead")
+MEMBER_STATES = ("STABLE", "UNREVOKED_PARTITIONS", "UNRELEASED_PARTITIONS", "UNREVOKED_TASKS", "UNRELEASED_TASKS", "UNKNOWN")
+
+# Bytes and records that are lost; the codes are the ones the decoders raise and the log reader reports.
+LOST = (
+    *("batch_length_invalid", "batch_too_large", "unknown_magic", "batch_crc_mismatch", "zero_gap", "segment_truncated"),
+    *("resync_abandoned", "base_offset_invalid", "unknown_codec", "decompress_failed", "decompressed_too_large"),
+    *("record_count_impossible", "record_count_invalid", "record_malformed", "batch_trailing_bytes", "wrapper_malformed"),
+    *("legacy_length_invalid", "control_record_malformed"),
+    *("null_key", "key_too_short", "key_truncated", "key_malformed", "leaked_control_record"),
+    *("value_too_short", "unknown_value_version", "value_truncated", "value_malformed"),
+)
+DOUBTS = (
+    *("tail_truncated", "zero_tail", "batch_header_repaired", "batch_duplicate", "base_offset_repaired", "batch_offset_disorder"),
+    *("record_offset_disorder", "record_offset_out_of_batch", "last_offset_delta_invalid", "inner_message_truncated", "inner_crc_mismatch"),
+    *("control_type_unknown", "segment_name_mismatch", "segment_offset_overflow", "segment_overlap", "unknown_file"),
+    *("key_trailing_bytes", "value_trailing_bytes", "tagged_field_size_mismatch", "invalid_utf8", "legacy_value_version"),
+    *("negative_partition", "negative_offset", "transactional_non_offset", "transactional_mismatch", "transactional_tombstone"),
+    *("subscription_truncated", "group_wrong_partition"),
+)
+LOADER_RULES = (
+    *("R-1.6", "R-1.7", "R-1.8", "R-1.9", "R-1.10", "R-1.26", "R-1.28", "R-2.1", "R-2.2", "R-2.4"),
+    *(f"R-3.{n}" for n in range(3, 30) if n not in (15, 28)),
+    "R-4.6",
+)
+OFFSET_RULES = ("X-A0", "X-A1", "X-B0", "X-B1", "X-B2", "X-B3", "X-B4", "X-J1", "X-C1", "X-C2", "X-C3")
+GROUP_RULES = ("X-G0", "X-G1", "X-G2", "X-C3")
+
+RECORD_OFFSET_IS_NOT_NEGATIVE = {"record_offset_is_not_negative": "record_offset >= 0"}
+
+
+def _offsets(name: str, comment: str, primary_key: tuple[str, ...], producer_id: Column) -> Table:
+    return Table(
+        name,
+        comment,
+        primary_key,
+        REPLACED_BY_EACH_RUN,
+        (
+            CLUSTER,
+            GROUP_ID,
+            TOPIC,
+            PARTITION,
+            # Of clients: may be any int64, also -1.
+            Column("committed_offset", "BIGINT NOT NULL", COMMITTED_OFFSET),
+            LEADER_EPOCH,
+            Column("metadata", "STRING", "The client's own note. Empty and absent are different."),
+            Column("commit_timestamp", "TIMESTAMP", COMMIT_TIMESTAMP, absent=-1),
+            EXPIRE_TIMESTAMP,
+            TOPIC_ID,
+            producer_id,
+            PRODUCER_EPOCH,
+            Column("value_version", "SMALLINT NOT NULL", "Version of the OffsetCommitValue."),
+            OFFSETS_PARTITION,
+            RECORD_OFFSET,
+            RECORD_TIMESTAMP,
+            TIMESTAMPS_OUT_OF_RANGE,
+        ),
+        checks=RECORD_OFFSET_IS_NOT_NEGATIVE,
+    )
+
+
+_OFFSET_KEY = ("cluster", "group_id", "topic", "partition")
+_PRODUCER_OF_COMMITTED = Column("producer_id", "BIGINT", "Producer of the transaction that committed it; NULL: no transaction.", absent=-1)
+
+COMMITTED_OFFSETS = _offsets(
+    "committed_offsets",
+    "The latest committed offset, transactions applied, as replayed: what a cleanup would remove is told by offset_expirations.",
+    _OFFSET_KEY,
+    _PRODUCER_OF_COMMITTED,
+)
+PENDING_OFFSETS = _offsets(
+    "pending_offsets",
+    "Offsets inside transactions that are still open at the end of the input, also those of groups that do not exist.",
+    (*_OFFSET_KEY, "producer_id"),
+    Column("producer_id", "BIGINT NOT NULL", "Producer of the open transaction."),
+)
+ORPHAN_OFFSETS = _offsets(
+    "orphan_offsets",
+    "Offsets whose group does not exist: no broker answers them, nothing expires them, the group's next commit brings them back (R-1.26).",
+    _OFFSET_KEY,
+    _PRODUCER_OF_COMMITTED,
+)
+
+GROUPS = Table(
+    "groups",
+    "Every group the coordinator would list, groups of offsets alone included.",
+    ("cluster", "group_id"),
+    REPLACED_BY_EACH_RUN,
+    (
+        CLUSTER,
+        GROUP_ID,
+        Column("group_type", "STRING NOT NULL", "Protocol of the group.", words=GROUP_TYPES),
+        Column("is_simple", "BOOLEAN NOT NULL", "No protocol type: a group of offsets only."),
+        Column("state", "STRING NOT NULL", "State after the load, in Kafka's spelling.", words=GROUP_STATES),
+        Column("protocol_type", "STRING", "What Kafka lists as protocol type: consumer, connect, share, streams or a client's own word."),
+        Column("protocol", "STRING", "The assignor in use."),
+        Column("generation", "INT", "Generation of a classic group, group epoch of the others."),
+        Column("assignment_epoch", "INT", "Epoch of the target assignment; NULL: a classic group."),
+        Column("leader_id", "STRING", "Member id of a classic group's leader."),
+        Column("member_count", "INT NOT NULL", "Members."),
+        Column("subscribed_topics", "ARRAY<STRING>", "Topics the members subscribe to; NULL: cannot be known."),
+        Column("topic_count", "INT NOT NULL", "Topics with a committed offset of the group."),
+        Column("offset_count", "BIGINT NOT NULL", "Committed offsets."),
+        Column("pending_offset_count", "BIGINT NOT NULL", "Offsets in open transactions."),
+        Column("assigned_partition_count", "BIGINT NOT NULL", "Partitions (streams: active tasks) assigned to members."),
+        Column("topology_epoch", "INT", "Epoch of a streams group's topology."),
+        Column("state_timestamp", "TIMESTAMP", "When the group came into its state, as stored; NULL: not stored.", absent=-1),
+        OFFSETS_PARTITION,
+        Column("record_offset", "BIGINT", "Offset of the group's newest record that is no offset; NULL: it has none."),
+        RECORD_TIMESTAMP,
+        TIMESTAMPS_OUT_OF_RANGE,
+    ),
+)
+
+MEMBERS = Table(
+    "members",
+    "Members of groups. What a kind of group does not have is NULL.",
+    ("cluster", "group_id", "member_id"),
+    REPLACED_BY_EACH_RUN,
+    (
+        CLUSTER,
+        GROUP_ID,
+        Column("member_id", "STRING NOT NULL", "The member."),
+        Column("instance_id", "STRING", "group.instance.id of a static member."),
+        Column("client_id", "STRING", "client.id."),
+        Column("client_host", "STRING", "Host as the broker saw it."),
+        Column("rack_id", "STRING", "client.rack."),
+        Column("is_leader", "BOOLEAN", "Leader of a classic group."),
+        Column("uses_classic_protocol", "BOOLEAN", "A member of a consumer group that still speaks the classic protocol."),
+        Column("member_state", "STRING", "State of a member of the new protocols.", words=MEMBER_STATES),
+        Column("member_epoch", "INT", "Epoch of the member; -1 and -2: leaving."),
+        Column("previous_member_epoch", "INT", "Its epoch before."),
+        Column("session_timeout_ms", "INT", "session.timeout.ms of a classic member."),
+        Column("rebalance_timeout_ms", "INT", "max.poll.interval.ms of the member."),
+        Column("subscribed_topics", "ARRAY<STRING>", "Topics it subscribes to by name; NULL: cannot be known."),
+        Column("subscribed_topic_regex", "STRING", "Regular expression it subscribes by."),
+        Column("server_assignor", "STRING", "Assignor it asks the broker for."),
+        Column("subscription", "BINARY", "Classic: the subscription as stored."),
+        Column("assignment", "BINARY", "Classic: the assignment as stored."),
+        Column("user_data", "BINARY", "Classic: user data of the subscription."),
+        Column("process_id", "STRING", "Streams: the process."),
+        Column("topology_epoch", "INT", "Streams: epoch of the topology it runs."),
+        OFFSETS_PARTITION,
+        Column("record_offset", "BIGINT", "Offset of the member's newest record."),
+    ),
+)
+
+ASSIGNMENTS = Table(
+    "assignments",
+    "One row for each partition (streams: task; Connect: connector or task) that a member holds.",
+    ("cluster", "group_id", "member_id", "kind", "task_type", "topic", "topic_id", "subtopology", "partition"),
+    REPLACED_BY_EACH_RUN,
+    (
+        CLUSTER,
+        GROUP_ID,
+        Column("member_id", "STRING NOT NULL", "The member."),
+        Column(
+            "kind",
+            "STRING NOT NULL",
+            "What the member has, is to have, must give up, or (classic) said it owned.",
+            words=("current", "target", "pending_revocation", "owned"),
+        ),
+        Column("topic", "STRING", "The topic; NULL: only its id is known."),
+        Column("topic_id", "STRING", "Id of the topic."),
+        Column("subtopology", "STRING", "Streams: the subtopology; Connect: the connector."),
+        Column("task_type", "STRING", "Streams and Connect: kind of task.", words=("active", "standby", "warmup", "connector", "task")),
+        Column("partition", "INT", "Partition, or number of the task; NULL: a connector itself."),
+        OFFSETS_PARTITION,
+    ),
+)
+
+_HISTORY_KEY = ("cluster", "offsets_partition", "incarnation", "record_offset")
+
+OFFSET_COMMITS = Table(
+    "offset_commits",
+    "One row for each offset record of the log, tombstones included.",
+    _HISTORY_KEY,
+    APPENDED,
+    (
+        CLUSTER,
+        OFFSETS_PARTITION,
+        INCARNATION,
+        RECORD_OFFSET,
+        RECORD_TIMESTAMP,
+        GROUP_ID,
+        TOPIC,
+        PARTITION,
+        Column("committed_offset", "BIGINT", f"{COMMITTED_OFFSET} NULL: a tombstone."),
+        LEADER_EPOCH,
+        Column("metadata", "STRING", "The client's own note. Empty and absent are different."),
+        Column("commit_timestamp", "TIMESTAMP", COMMIT_TIMESTAMP, absent=-1),
+        EXPIRE_TIMESTAMP,
+        TOPIC_ID,
+        Column("key_version", "SMALLINT NOT NULL", "Version of the key: 0 or 1."),
+        Column("value_version", "SMALLINT", "Version of the value; NULL: a tombstone."),
+        Column("is_tombstone", "BOOLEAN NOT NULL", "The record has no value: it deletes the offset."),
+        Column("producer_id", "BIGINT", "Producer of its batch; NULL: no producer id.", absent=-1),
+        PRODUCER_EPOCH,
+        Column("is_transactional", "BOOLEAN NOT NULL", "Its batch has the transactional bit."),
+        Column("key_size", "INT NOT NULL", "Bytes of the key."),
+        Column("value_size", "INT", "Bytes of the value; NULL: a tombstone.", absent=-1),
+        TIMESTAMPS_OUT_OF_RANGE,
+    ),
+    checks=RECORD_OFFSET_IS_NOT_NEGATIVE,
+)
+
+GROUP_RECORDS = Table(
+    "group_records",
+    "One row for each record of the log that is no offset and no marker.",
+    _HISTORY_KEY,
+    APPENDED,
+    (
+        CLUSTER,
+        OFFSETS_PARTITION,
+        INCARNATION,
+        RECORD_OFFSET,
+        RECORD_TIMESTAMP,
+        Column("group_id", "STRING", "The group; NULL: the type is not known."),
+        Column("member_id", "STRING", "The member, for records about one."),
+        Column("key_type", "SMALLINT NOT NULL", "Type of the key."),
+        Column("key_name", "STRING", "Kafka's name of the key, for example GroupMetadataKey; NULL: the type is not known."),
+        Column("key_json", "STRING", "The key in Kafka's JSON; NULL: the type is not known."),
+        Column("value_version", "SMALLINT", "Version of the value; NULL: a tombstone, or the type is not known."),
+        Column("value_json", "STRING", "The value in Kafka's JSON; NULL: a tombstone, or a type or version that is not known."),
+        Column("is_tombstone", "BOOLEAN NOT NULL", "The record has no value."),
+        Column("producer_id", "BIGINT", "Producer of its batch; NULL: no producer id.", absent=-1),
+        Column("is_transactional", "BOOLEAN NOT NULL", "Its batch has the transactional bit."),
+        Column("value", "BINARY", "The value as stored: JSON cannot carry unknown tags and trailing bytes."),
+        Column("key", "BINARY", "The key as stored, where its type is not known."),
+        Column("key_size", "INT NOT NULL", "Bytes of the key."),
+        Column("value_size", "INT", "Bytes of the value; NULL: a tombstone.", absent=-1),
+        TIMESTAMPS_OUT_OF_RANGE,
+    ),
+    checks=RECORD_OFFSET_IS_NOT_NEGATIVE,
+)
+
+TRANSACTIONS = Table(
+    "transactions",
+    "One row for each end-of-transaction marker.",
+    _HISTORY_KEY,
+    APPENDED,
+    (
+        CLUSTER,
+        OFFSETS_PARTITION,
+        INCARNATION,
+        RECORD_OFFSET,
+        Column("producer_id", "BIGINT NOT NULL", "Producer whose transaction ends."),
+        Column("producer_epoch", "SMALLINT", "Epoch of that producer."),
+        Column("result", "STRING NOT NULL", "How it ended.", words=("committed", "aborted")),
+        Column("coordinator_epoch", "INT", "Epoch of the transaction coordinator; NULL: the marker does not tell."),
+        RECORD_TIMESTAMP,
+        TIMESTAMPS_OUT_OF_RANGE,
+    ),
+    checks=RECORD_OFFSET_IS_NOT_NEGATIVE,
+)
+
+OFFSET_EXPIRATIONS = Table(
+    "offset_expirations",
+    "What the rules say of each committed offset.",
+    _OFFSET_KEY,
+    REPLACED_BY_EACH_RUN,
+    (
+        CLUSTER,
+        GROUP_ID,
+        TOPIC,
+        PARTITION,
+        AS_OF,
+        Column("retention_ms", "BIGINT NOT NULL", "offsets.retention, in milliseconds."),
+        Column("base_timestamp", "TIMESTAMP", "What the offset's age counts from; NULL: its age does not matter."),
+        Column("expires_at", "TIMESTAMP", "First moment at which a cleanup removes it; NULL: never in its present state."),
+        Column("expired", "BOOLEAN NOT NULL", "A cleanup at as_of removes it."),
+        Column("rule", "STRING NOT NULL", "The rule that decides.", words=OFFSET_RULES),
+        Column(
+            "blocked_by",
+            "STRING",
+            "What keeps it; NULL: its age alone.",
+            words=("subscribed", "live_group", "unknown_subscription", "pending_transaction", "share_group"),
+        ),
+        TIMESTAMPS_OUT_OF_RANGE,
+    ),
+)
+
+GROUP_EXPIRATIONS = Table(
+    "group_expirations",
+    "What the rules say of each group.",
+    ("cluster", "group_id"),
+    REPLACED_BY_EACH_RUN,
+    (
+        CLUSTER,
+        GROUP_ID,
+        AS_OF,
+        Column("removed", "BOOLEAN NOT NULL", "A cleanup at as_of removes the group."),
+        Column("removed_at", "TIMESTAMP", "First cleanup that removes the group; NULL: never in its present state."),
+        Column("rule", "STRING", "The rule that decides; NULL: that broker removes no group.", words=GROUP_RULES),
+        Column("blocked_by", "STRING", "What keeps it; NULL: nothing.", words=("members", "offsets", "pending_transaction", "share_group")),
+        Column("tombstone_count", "INT NOT NULL", "Records that the cleanup would append for the group, those of its offsets included."),
+        TIMESTAMPS_OUT_OF_RANGE,
+    ),
+)
+
+TOMBSTONES = Table(
+    "tombstones",
+    "The records that a cleanup at as_of would append.",
+    ("cluster", "offsets_partition", "sequence"),
+    REPLACED_BY_EACH_RUN,
+    (
+        CLUSTER,
+        OFFSETS_PARTITION,
+        Column("sequence", "INT NOT NULL", "Order of the records, from 0; within a group it is the broker's."),
+        AS_OF,
+        GROUP_ID,
+        Column("key_type", "SMALLINT NOT NULL", "Type of the key."),
+        Column("topic", "STRING", "Topic of an offset's tombstone."),
+        Column("partition", "INT", "Partition of an offset's tombstone."),
+        Column("reason", "STRING NOT NULL", "Why the broker writes it.", words=("offset_expired", "group_removed")),
+        Column("key", "BINARY NOT NULL", "The key."),
+    ),
+)
+
+QUARANTINED_RECORDS = Table(
+    "quarantined_records",
+    "What could not be read or decoded; never silently dropped.",
+    (),
+    APPENDED,
+    (
+        CLUSTER,
+        RUN_ID,
+        Column("offsets_partition", "INT", "Partition of __consumer_offsets; NULL: not known."),
+        Column("record_offset", "BIGINT", "Offset of the record, or the first one of what is lost; NULL: not known."),
+        Column("source", "STRING", "File or URI."),
+        Column("position", "BIGINT", "Byte in the file; NULL: the input is no file."),
+        Column("size", "INT", "Bytes that are lost."),
+        Column("reason", "STRING NOT NULL", "Code of the fault.", words=LOST),
+        Column("detail", "STRING NOT NULL", "The fault in a sentence."),
+        Column("key", "BINARY", "The key as stored, where there is one."),
+        Column("value", "BINARY", "The value as stored, where there is one."),
+        Column("records", "INT", "Records lost with it; NULL: not known."),
+    ),
+)
+
+WARNINGS = Table(
+    "warnings",
+    "What was accepted with a doubt, or what the broker's loader would refuse or skip.",
+    (),
+    APPENDED,
+    (
+        CLUSTER,
+        RUN_ID,
+        Column("offsets_partition", "INT", "Partition of __consumer_offsets; NULL: not known."),
+        Column("record_offset", "BIGINT", "Offset of the record; NULL: it is not about one."),
+        Column("source", "STRING", "File or URI."),
+        Column("position", "BIGINT", "Byte in the file; NULL: it is not about one."),
+        Column("group_id", "STRING", "The group; NULL: it is not about one."),
+        Column("code", "STRING NOT NULL", "Code of the doubt, or rule of the loader.", words=(*LOADER_RULES, *DOUBTS)),
+        Column("detail", "STRING NOT NULL", "The doubt in a sentence."),
+    ),
+)
+
+DECODE_COVERAGE = Table(
+    "decode_coverage",
+    "Records by type and version, over all that was ever read.",
+    ("cluster", "key_type", "value_version"),
+    REPLACED_BY_EACH_RUN,
+    (
+        CLUSTER,
+        Column("key_type", "SMALLINT NOT NULL", "Type of the key; -1: no readable key."),
+        Column("value_version", "SMALLINT", "Version of the value; NULL: tombstones and types that are not known."),
+        Column("key_name", "STRING", "Kafka's name of the key; NULL: the type is not known."),
+        Column("records", "BIGINT NOT NULL", "Records read."),
+        Column("bytes", "BIGINT NOT NULL", "Bytes of their keys and values."),
+        Column("decoded", "BIGINT NOT NULL", "Of them decoded, or kept whole because their type is not known."),
+        Column("quarantined", "BIGINT NOT NULL", "Of them in quarantined_records."),
+        Column("misplaced", "BIGINT NOT NULL", "Of them in another partition than their group id hashes to."),
+    ),
+    checks={"every_record_is_counted": "records = decoded + quarantined"},
+)
+
+OFFSETS_PARTITIONS = Table(
+    "offsets_partitions",
+    "Where the input of each partition of __consumer_offsets began and ended, and what it held.",
+    ("cluster", "offsets_partition"),
+    REPLACED_BY_EACH_RUN,
+    (
+        CLUSTER,
+        OFFSETS_PARTITION,
+        INCARNATION,
+        Column("first_offset", "BIGINT", "Offset of the first record; NULL: no record."),
+        Column("end_offset", "BIGINT NOT NULL", "Next offset to read."),
+        Column("last_stable_offset", "BIGINT NOT NULL", "First offset of a transaction that is still open; else the end offset."),
+        Column("records", "BIGINT NOT NULL", "Records read."),
+        Column("decoded", "BIGINT NOT NULL", "Of them decoded, markers and types that are not known included."),
+        Column("quarantined", "BIGINT NOT NULL", "Of them in quarantined_records."),
+        Column("control_records", "BIGINT NOT NULL", "Of them markers."),
+        Column("live_keys", "BIGINT NOT NULL", "Keys whose last record is a value."),
+        Column("bytes", "BIGINT NOT NULL", "Bytes read."),
+        Column("newest_timestamp", "TIMESTAMP", "Largest record timestamp; NULL: none.", absent=-1),
+        Column("history_first_offset", "BIGINT", "Records from here on are in the history tables; NULL: no run has written history."),
+        Column("history_end_offset", "BIGINT", "Records up to here, and without it, are in the history tables; NULL: no run has written history."),
+        TIMESTAMPS_OUT_OF_RANGE,
+    ),
+    checks={"every_record_is_counted": "records = decoded + quarantined"},
+)
+
+RUNS = Table(
+    "runs",
+    "One row for each run that finished. Readers take every table at the version that the newest row of their cluster names.",
+    ("run_id",),
+    APPENDED,
+    (
+        CLUSTER,
+        Column("run_id", "STRING NOT NULL", "The run; also the user metadata of its commits."),
+        Column("started_at", "TIMESTAMP NOT NULL", "When it began."),
+        Column("finished_at", "TIMESTAMP NOT NULL", "When it committed; later than that of the cluster's run before."),
+        AS_OF,
+        Column("semantics", "STRING NOT NULL", "Coordinator whose rules were applied.", words=("java", "scala")),
+        Column("broker_version", "STRING", "Release whose rules were applied."),
+        Column("version", "STRING NOT NULL", "Version of groupcoord_spark."),
+        Column("schema_version", "INT NOT NULL", "Version of these tables."),
+        Column("input_kind", "STRING NOT NULL", "What was read."),
+        Column("inputs", "ARRAY<STRING> NOT NULL", "Paths or URIs."),
+        Column("settings", "MAP<STRING, STRING> NOT NULL", "Settings of the run, without secrets."),
+        Column("records_read", "BIGINT NOT NULL", "Records read."),
+        Column("records_decoded", "BIGINT NOT NULL", "Of them decoded."),
+        Column("records_quarantined", "BIGINT NOT NULL", "Of them in quarantined_records."),
+        Column("bytes_read", "BIGINT NOT NULL", "Bytes read."),
+        Column("table_versions", "MAP<STRING, BIGINT> NOT NULL", "Version of every other table after the run, written by it or not."),
+    ),
+    checks={"every_record_is_counted": "records_read = records_decoded + records_quarantined"},
+)
+
+TABLES: Final[Mapping[str, Table]] = {
+    table.name: table
+    for table in (
+        COMMITTED_OFFSETS,
+        PENDING_OFFSETS,
+        ORPHAN_OFFSETS,
+        GROUPS,
+        MEMBERS,
+        ASSIGNMENTS,
+        OFFSET_COMMITS,
+        GROUP_RECORDS,
+        TRANSACTIONS,
+        OFFSET_EXPIRATIONS,
+        GROUP_EXPIRATIONS,
+        TOMBSTONES,
+        QUARANTINED_RECORDS,
+        WARNINGS,
+        DECODE_COVERAGE,
+        OFFSETS_PARTITIONS,
+        RUNS,
+    )
+}
+"""Every table by its name, in the order of the reference."""

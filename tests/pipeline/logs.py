@@ -1,0 +1,170 @@
+"""Random logs of one offsets partition, small and nasty: conversions, stray tombstones, damaged values, both signs of a transaction."""
+
+from __future__ import annotations
+
+import random
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from groupcoord_spark.log import Records
+from groupcoord_spark.pipeline.ingest import KEPT
+from groupcoord_spark.protocol import encode_key, encode_value
+from groupcoord_spark.protocol.slices import Slices
+
+TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
+
+
+class LogRecord(NamedTuple):
+    """One record as the log room gives it."""
+
+    record_offset: int
+    key: bytes | None
+    value: bytes | None
+    producer_id: int = -1
+    is_transactional: bool = False
+    control_type: int = -1
+
+
+def commit_value(committed_offset: int, version: int = 3, **fields: Any) -> bytes:
+    value = {
+        "committed_offset": committed_offset,
+        "leader_epoch": -1,
+        "metadata": "",
+        "commit_timestamp_ms": 1_000_000 + committed_offset,
+        "expire_timestamp_ms": -1,
+        "topic_id": TOPIC_ID,
+        **fields,
+    }
+    return encode_value(1, version, value)
+
+
+def classic_value(generation: int, members: int) -> bytes:
+    return encode_value(
+        2,
+        3,
+        {
+            "protocol_type": "consumer" if generation % 4 else "",
+            "generation": generation,
+            "protocol": "range" if members else None,
+            "leader": "m0" if members else None,
+            "current_state_timestamp_ms": 5_000 + generation,
+            "members": [
+                {
+                    "member_id": f"m{i}",
+                    "group_instance_id": None,
+                    "client_id": "c",
+                    "client_host": "/h",
+                    "rebalance_timeout_ms": 100,
+                    "session_timeout_ms": 10,
+                    "subscription": b"\0\0\0\0\0\1\0\1t\xff\xff\xff\xff",
+                    "assignment": b"",
+                }
+                for i in range(members)
+            ],
+        },
+    )
+
+
+def _modern(rng: random.Random, group: str) -> tuple[bytes, bytes | None]:
+    key_type = rng.choice((3, 5, 6, 7, 8, 11, 11, 17))
+    fields: dict[str, Any] = {"group_id": group}
+    if key_type in (5, 7, 8):
+        fields["member_id"] = rng.choice("xy")
+    key = encode_key(key_type, fields)
+    if rng.random() < 0.4:
+        return key, None
+    epoch = rng.randrange(1, 6)
+    parts = [{"topic_id": TOPIC_ID, "partitions": [rng.randrange(2)]}]
+    values: dict[int, dict[str, Any]] = {
+        3: {"epoch": epoch},
+        5: {
+            "instance_id": None,
+            "rack_id": None,
+            "client_id": "c",
+            "client_host": "h",
+            "subscribed_topic_names": ["t"],
+            "subscribed_topic_regex": None,
+            "rebalance_timeout_ms": 1,
+            "server_assignor": None,
+            "classic_member_metadata": None,
+        },
+        6: {"assignment_epoch": epoch},
+        7: {"topic_partitions": parts},
+        8: {
+            "member_epoch": epoch,
+            "previous_member_epoch": epoch - 1,
+            "state": rng.randrange(3),
+            "assigned_partitions": parts,
+            "partitions_pending_revocation": [],
+        },
+        11: {"epoch": epoch, "metadata_hash": 1},
+        17: {"epoch": epoch, "metadata_hash": 1},
+    }
+    return key, encode_value(key_type, 0, values[key_type])
+
+
+def random_log(rng: random.Random, length: int) -> list[LogRecord]:
+    """``length`` records over few groups, topics and producers, with gaps between their offsets."""
+    records, record_offset = [], rng.randrange(3)
+    for _ in range(length):
+        group = rng.choice("gh")
+        kind = rng.random()
+        producer_id = rng.choice((7, 8))
+        if kind < 0.12:
+            control_type = rng.choice((0, 1, 1, 2))
+            record = LogRecord(record_offset, b"\0\0\0\1", b"\0\0\0\0\0\0", producer_id, True, control_type)
+        elif kind < 0.30:
+            record = LogRecord(record_offset, encode_key(2, {"group_id": group}), _classic_or_damaged(rng))
+        elif kind < 0.48:
+            record = LogRecord(record_offset, *_modern(rng, group))
+        elif kind < 0.52:
+            record = LogRecord(record_offset, rng.choice((None, b"\0", b"\0\x18\0\1g", b"\0\2\0\5g")), rng.choice((None, b"\0\0")))
+        else:
+            record = _offset_record(rng, record_offset, group, producer_id)
+        records.append(record)
+        record_offset += rng.choice((1, 1, 1, 2, 5))
+    return records
+
+
+def _classic_or_damaged(rng: random.Random) -> bytes | None:
+    return rng.choice((None, None, b"\0\3\0", classic_value(rng.randrange(6), rng.randrange(3)), classic_value(rng.randrange(6), 1)))
+
+
+def _offset_record(rng: random.Random, record_offset: int, group: str, producer_id: int) -> LogRecord:
+    key_type = rng.choice((0, 1, 1, 1, 1))
+    key = encode_key(key_type, {"group_id": group, "topic": rng.choice("tu"), "partition": 0})
+    version = rng.choice((0, 1, 2, 3, 4)) if key_type else rng.choice((0, 0, 1, 3))
+    value: bytes | None = commit_value(record_offset, version)
+    odd = rng.random()
+    if odd < 0.25:
+        value = None
+    elif odd < 0.32 and value is not None:
+        value = value[: rng.randrange(len(value))]
+    elif odd < 0.35:
+        value = b"\0\x09abcdefgh"
+    if rng.random() < 0.6:
+        return LogRecord(record_offset, key, value)
+    signs = rng.choice(((producer_id, True), (producer_id, True), (producer_id, True), (producer_id, False), (-1, True)))
+    return LogRecord(record_offset, key, value, *signs)
+
+
+def records_of(log: list[LogRecord]) -> Records:
+    """The log as columns."""
+    n = len(log)
+    return Records(
+        record_offset=np.array([r.record_offset for r in log], np.int64),
+        timestamp_ms=np.array([1_700_000_000_000 + r.record_offset for r in log], np.int64),
+        key=Slices.of([r.key for r in log]),
+        value=Slices.of([r.value for r in log]),
+        producer_id=np.array([r.producer_id for r in log], np.int64),
+        producer_epoch=np.zeros(n, np.int16),
+        is_transactional=np.array([r.is_transactional for r in log], np.bool_),
+        control_type=np.array([r.control_type for r in log], np.int8),
+        position=np.zeros(n, np.int64),
+    )
+
+
+def empty_batch() -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist([], schema=KEPT)

@@ -78,7 +78,7 @@ class ClassicGroup(Group):
         self.members: Mapping[str, ClassicMember] = members if members is not None else {}
 
     @property
-    def is_simple(self) -> bool:  # type: ignore[override]
+    def is_simple(self) -> bool:
         """Kafka's own test: no protocol type and Empty. A record written before the first join passes it too."""
         return self._protocol_type is None and self._state == "Empty"
 

@@ -1,8 +1,7 @@
 """Consumer groups of KIP-848: key types 3 to 8 and 16."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
-from copy import copy
 from typing import Any
 
 from groupcoord_spark.coordinator.modern import LEFT_EPOCH, ModernGroup, RefusalError, Value, partition_rows
@@ -29,11 +28,19 @@ class ConsumerMember:
         self.pending_revocation: list[dict[str, Any]] = []
         self.record_offset = -1
 
-    def held(self) -> Iterator[tuple[str, int]]:
-        """(topic id, partition) of all it holds, what it has to give back included."""
+    def held(self) -> Iterator[tuple[str, list[int]]]:
+        """(topic id, partitions) of all it holds, what it has to give back included."""
         for holding in (*self.assigned, *self.pending_revocation):
-            for partition in holding["partitions"]:
-                yield holding["topic_id"], partition
+            yield holding["topic_id"], holding["partitions"]
+
+    def copy(self) -> "ConsumerMember":
+        """The same member, to be changed."""
+        other = ConsumerMember.__new__(ConsumerMember)
+        other.metadata = self.metadata
+        other.member_epoch, other.previous_member_epoch, other.state = self.member_epoch, self.previous_member_epoch, self.state
+        other.assigned, other.pending_revocation = self.assigned, self.pending_revocation
+        other.record_offset = self.record_offset
+        return other
 
     def hold_nothing(self) -> None:
         self.member_epoch = self.previous_member_epoch = LEFT_EPOCH
@@ -53,7 +60,8 @@ class ConsumerGroup(ModernGroup):
         super().__init__(semantics)
         self.members: dict[str, ConsumerMember] = {}
         self.resolved_regexes: dict[str, list[str]] = {}
-        self._owner_epochs: dict[tuple[str, int], int] = {}
+        self._owner_epochs: defaultdict[str, dict[int, int]] = defaultdict(dict)
+        """Topic id -> partition -> member epoch of its owner."""
         self._stale_state: str | None = None
         """State from before a refused change: Kafka does not get as far as computing the new one (R-3.14)."""
 
@@ -86,7 +94,7 @@ class ConsumerGroup(ModernGroup):
     def _apply_member(self, record_offset: int, member_id: str, value: Value | None) -> None:
         member = self.members.get(member_id)
         if value is not None:
-            changed = ConsumerMember() if member is None else copy(member)
+            changed = ConsumerMember() if member is None else member.copy()
             changed.metadata = value
             self._change(record_offset, member_id, member, changed)
         elif member is not None:
@@ -99,7 +107,7 @@ class ConsumerGroup(ModernGroup):
         member = self.members.get(member_id)
         if member is None and value is None:
             return
-        changed = ConsumerMember() if member is None else copy(member)
+        changed = ConsumerMember() if member is None else member.copy()
         if value is None:
             changed.hold_nothing()
         else:
@@ -127,20 +135,34 @@ class ConsumerGroup(ModernGroup):
             self._stale_state = state_before
 
     def _give_up(self, member_id: str, member: ConsumerMember) -> None:
-        for held in member.held():
-            if self._owner_epochs.get(held) == member.member_epoch:
-                del self._owner_epochs[held]
-            elif self._semantics.refuses_to_give_up_what_is_not_owned:
-                detail = f"Member {member_id!r} gives up partition {held[1]} of topic {held[0]}, not its at epoch {member.member_epoch}."
-                raise RefusalError("R-3.14", detail)
+        for topic_id, partitions in member.held():
+            owner_epochs = self._owner_epochs[topic_id]
+            # Nearly always all of them are its own; either way each is looked at, but not each in Python.
+            if set(map(owner_epochs.get, partitions)) == {member.member_epoch} and len(set(partitions)) == len(partitions):
+                for partition in partitions:
+                    del owner_epochs[partition]
+                continue
+            for partition in partitions:
+                if owner_epochs.get(partition) == member.member_epoch:
+                    del owner_epochs[partition]
+                elif self._semantics.refuses_to_give_up_what_is_not_owned:
+                    detail = f"Member {member_id!r} gives up partition {partition} of topic {topic_id}, not its at epoch {member.member_epoch}."
+                    raise RefusalError("R-3.14", detail)
 
     def _take(self, member_id: str, member: ConsumerMember) -> None:
-        for held in member.held():
-            owner_epoch = self._owner_epochs.get(held)
-            if owner_epoch is not None and owner_epoch >= member.member_epoch:
-                detail = f"Member {member_id!r} takes partition {held[1]} of topic {held[0]} at epoch {member.member_epoch}"
-                raise RefusalError("R-3.14", f"{detail}, while it is still owned at epoch {owner_epoch}.")
-            self._owner_epochs[held] = member.member_epoch
+        for topic_id, partitions in member.held():
+            owner_epochs = self._owner_epochs[topic_id]
+            taken = dict.fromkeys(partitions, member.member_epoch)
+            # Nearly always nobody owns any of them, and this runs for every assignment ever written.
+            if len(taken) == len(partitions) and owner_epochs.keys().isdisjoint(taken):
+                owner_epochs.update(taken)
+                continue
+            for partition in partitions:
+                owner_epoch = owner_epochs.get(partition)
+                if owner_epoch is not None and owner_epoch >= member.member_epoch:
+                    detail = f"Member {member_id!r} takes partition {partition} of topic {topic_id} at epoch {member.member_epoch}"
+                    raise RefusalError("R-3.14", f"{detail}, while it is still owned at epoch {owner_epoch}.")
+                owner_epochs[partition] = member.member_epoch
 
     def _apply_regex(self, regular_expression: str, value: Value | None) -> None:
         if value is None:

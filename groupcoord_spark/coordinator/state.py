@@ -6,7 +6,7 @@ of group has no such thing, or that nothing was stored.
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from groupcoord_spark.coordinator.transactions import OffsetKey, OffsetStore, StoredOffset, TopicPartition
 
@@ -113,12 +113,16 @@ class Group(ABC):
 
     __slots__ = ("record_offset", "record_timestamp_ms")
 
-    group_type: str
-    is_simple: bool = False
+    group_type: ClassVar[str]
 
     def __init__(self) -> None:
         self.record_offset: int | None = None
         self.record_timestamp_ms: int | None = None
+
+    @property
+    def is_simple(self) -> bool:
+        """Whether it is a classic group without a protocol type: offsets only."""
+        return False
 
     @property
     @abstractmethod

@@ -1,9 +1,9 @@
 """Where records lie in the bytes of a log: directories, segments, batches, and what is damaged in them.
 
-``plan_logs`` finds the files of every partition under the paths that somebody names. ``read_segment`` reads one of them in bounded memory
-and gives its records in the order of their offsets, in chunks of columns whose keys and values are places in one buffer. Whatever is wrong
-with the bytes is data beside the records: ``Lost`` for what is not used, ``Doubt`` for what is accepted, with codes that ``CODES`` explains.
-No Spark here, and nothing about what keys and values mean.
+``plan_logs`` finds the files of every partition under the paths that somebody names. ``read_segment`` reads one of them in bounded
+memory and gives its records in the order of their offsets, in chunks of columns whose keys and values are places in one buffer. Whatever
+is wrong with the bytes is data beside the records: ``Lost`` for what is not used, ``Doubt`` for what is accepted, with codes that
+``CODES`` explains. No Spark here, and nothing about what keys and values mean.
 """
 
 from groupcoord_spark.log.damage import CODES, Code, Doubt, Kind, Lost

@@ -157,11 +157,44 @@ def sound_prefix(data: Bytes, positions: Positions, headers: Headers, limits: Li
     return usable if fits.all() else int(fits.argmin())
 
 
+def _restart_word() -> int:
+    """Four bytes that lead a CRC-32C register from zero to its initial state, as a little-endian number: 32 bits run backwards."""
+    register = 0xFFFFFFFF
+    for _ in range(32):
+        register = ((register ^ 0x82F63B78) << 1 | 1) & 0xFFFFFFFF if register >> 31 else register << 1
+    return register
+
+
+_RESTART = np.uint64(_restart_word() << 32)
+
+
+def _all_checksums_fit(data: Bytes, start: Positions, end: Positions, crc: npt.NDArray[np.uint32]) -> bool:
+    """Whether all of these batches, one right after another, have the checksum that their header says: one CRC over all of them.
+
+    A register that holds a right checksum becomes zero when it is fed the checksum's complement, and four constant bytes lead from zero
+    to its initial state. Between two batches lie 21 bytes of header that no checksum covers: room to write both in a copy. The CRC of
+    the whole is then that of the last batch. A wrong one changes the register by what only a second wrong one can undo, by a chance of
+    2^-32; a call for each batch costs seven times as much.
+    """
+    if len(start) < 2 or (start[1:] != end[:-1]).any():
+        return False
+    first = int(start[0]) + CRC_START[2]
+    chain = data[first : int(end[-1])].copy()
+    words = np.ndarray((len(chain) - 7,), "<u8", chain.data, 0, (1,))
+    between = start[1:] - first
+    words[between] = ~crc[:-1].astype(np.uint32)
+    words[between + 5] = 0
+    words[between + 13] = _RESTART
+    return bool(crc32c(chain.data) == crc[-1])
+
+
 def checksums_fit(data: Bytes, start: Positions, end: Positions, headers: Headers) -> Mask:
     """Which entries have the checksum that their header says. CRC-32C from magic 2 on, CRC-32 before."""
     view = data.data
     is_modern = headers["magic"] == 2
     if is_modern.all():
+        if _all_checksums_fit(data, start, end, headers["crc"]):
+            return np.ones(len(start), np.bool_)
         crcs = [crc32c(view[a:b]) for a, b in zip((start + CRC_START[2]).tolist(), end.tolist(), strict=True)]
         return np.asarray(np.array(crcs, np.uint32) == headers["crc"])
     fits = np.zeros(len(start), np.bool_)

@@ -56,7 +56,7 @@ class Decompressor:
         No memory is taken because the stream declares a size; it is read up to the limit.
         Raises CompressionError, also for an empty stream: no codec makes nothing out of nothing.
         """
-        if codec not in (GZIP, SNAPPY, LZ4, ZSTD) or (codec == ZSTD and magic < 2):
+        if not GZIP <= codec <= ZSTD or (codec == ZSTD and magic < 2):
             raise CompressionError("unknown_codec", f"codec {codec} does not exist in format {magic}")
         if not stream:
             raise _failed("the compressed stream is empty")
@@ -112,23 +112,22 @@ class Decompressor:
 
     def _unzstd(self, stream: bytes, limit: int) -> bytes:
         pieces: list[bytes] = []
-        made = 0
-        while stream:
+        made = at = 0
+        while at < len(stream):
             frame = self._zstd.decompressobj()
-            for at in range(0, len(stream), _ZSTD_FEED):
+            while not frame.eof:
+                if at >= len(stream):
+                    raise _failed("the zstd stream ends inside a frame")
                 try:
                     piece = frame.decompress(stream[at : at + _ZSTD_FEED])
                 except zstandard.ZstdError as error:
                     raise _failed(f"zstd: {error}") from error
+                at = min(at + _ZSTD_FEED, len(stream))
                 made += len(piece)
                 if made > limit:
                     raise _too_large(limit)
                 pieces.append(piece)
-                if frame.eof:
-                    break
-            if not frame.eof:
-                raise _failed("the zstd stream ends inside a frame")
-            stream = stream[at + _ZSTD_FEED - len(frame.unused_data) :] if frame.unused_data else stream[at + _ZSTD_FEED :]
+            at -= len(frame.unused_data)
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
@@ -150,11 +149,11 @@ def _gunzip(stream: bytes, limit: int) -> bytes:
             raise _too_large(limit)
         if not member.eof:
             raise _failed("the gzip stream ends inside a member")
-        pieces.append(piece)
         stream = member.unused_data
         # java.util.zip.GZIPInputStream ignores whatever follows a member and is not the header of another
         if not stream.startswith(b"\x1f\x8b\x08"):
-            return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+            return b"".join([*pieces, piece]) if pieces else piece
+        pieces.append(piece)
 
 
 def _unlz4(stream: bytes, limit: int, *, header_checksum_counts: bool) -> bytes:

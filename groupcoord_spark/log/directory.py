@@ -38,9 +38,9 @@ _BESIDE_SEGMENTS = re.compile(
 class PartitionLog:
     """The log of one partition of the offsets topic.
 
-    segments: its files in the order of their offsets; those without a byte are left out. first_offset: base offset of the first entry;
-    first_timestamp_ms: max timestamp of the first entry that holds records, -1 if that has none; both None where there is no entry: by the
-    two a log that was begun anew is told from one that was cleaned. end_offset: the offset after the last record. bytes: of all segments.
+    segments: its files in the order of their offsets; those without a byte are left out. first_offset: base offset of the first entry.
+    first_timestamp_ms: max timestamp of the first entry that holds records, -1 if it tells none. Both are None where there is no such
+    entry; they tell a log that was begun anew from one that grew. end_offset: the offset after the last record. bytes: of all files.
     """
 
     offsets_partition: int
@@ -99,20 +99,21 @@ class _Planned:
 def plan_logs(inputs: Sequence[str]) -> LogPlan:
     """What to read of the given paths and URIs, which are of one cluster.
 
-    Each may be a log directory of a broker, a directory of one partition, a directory with several log directories (the copies of several
-    brokers), or a segment. Where several hold a partition, the replica with the greatest last leader epoch and then the greatest end is read.
+    Each may be a log directory of a broker, a directory of one partition, a directory of log directories (copies of several brokers), or a
+    segment. Where several hold a partition, the replica with the greatest last leader epoch, then the greatest end offset, is read.
     Raises InputError, one sentence, for what is not there, cannot be read, or is no log of the offsets topic.
     """
     found: dict[str, _Directory] = {}
     for given in inputs:
         for directory in _recognised(Location.of(given)):
-            known = found.get(directory.location.path)
+            place = f"{directory.location.filesystem.type_name}:{directory.location.path}"
+            known = found.get(place)
             if known and known.only is not None:
                 only = known.only | directory.only if directory.only is not None else None
                 directory = replace(directory, only=only)
             elif known:
                 continue
-            found[directory.location.path] = directory
+            found[place] = directory
     if not found:
         raise InputError("No input is given. Name a log directory, a directory of a partition or a segment file.")
     log_dirs = {directory.log_dir.path: directory.log_dir for directory in found.values() if directory.log_dir}
@@ -143,18 +144,13 @@ def _recognised(location: Location) -> list[_Directory]:
         raise InputError(f"{location.shown}: there is no such file or directory.")
     if info.type == pafs.FileType.File:
         return [_recognised_file(location)]
-    children = location.list()
-    if not children:
-        raise InputError(f"{location.shown}: the directory is empty. Name the directory that holds {OFFSETS_TOPIC}-0, {OFFSETS_TOPIC}-1, ….")
     named = _NAMED_PARTITION.fullmatch(location.name)
     if named:
         return [_Directory(int(named[1]), location, location.parent())]
-    directories = _partitions_in(location, children)
-    if not directories:
-        for child in children:
-            if child.type == pafs.FileType.Directory:
-                inner = location.child(str(child.base_name))
-                directories += _partitions_in(inner, inner.list())
+    children = location.list()
+    if not children:
+        raise InputError(f"{location.shown}: the directory is empty. Name one that holds {OFFSETS_TOPIC}-0, {OFFSETS_TOPIC}-1 and so on.")
+    directories = _partitions_in(location, children) or _partitions_below(location, children)
     if directories:
         return directories
     if any(_SEGMENT.fullmatch(str(child.base_name)) for child in children):
@@ -187,6 +183,22 @@ def _partitions_in(location: Location, children: Iterable[pafs.FileInfo]) -> lis
         named = _PARTITION.fullmatch(str(child.base_name))
         if named and child.type == pafs.FileType.Directory:
             directories.append(_Directory(int(named[1]), location.child(str(child.base_name)), location))
+    return directories
+
+
+def _partitions_below(location: Location, children: Iterable[pafs.FileInfo]) -> list[_Directory]:
+    """The partitions of the log directories among ``children``. One that cannot be listed matters only if no other holds a partition."""
+    directories: list[_Directory] = []
+    unreadable: list[InputError] = []
+    for child in children:
+        if child.type == pafs.FileType.Directory:
+            inner = location.child(str(child.base_name))
+            try:
+                directories += _partitions_in(inner, inner.list())
+            except InputError as error:
+                unreadable.append(error)
+    if unreadable and not directories:
+        raise unreadable[0]
     return directories
 
 
@@ -231,9 +243,8 @@ def _plan_partition(directory: _Directory, log_start: int) -> tuple[_Planned, st
     segments: list[Segment] = []
     reached = 0
     leader_epoch = NO_LEADER_EPOCH
-    end_offset = files[-1].base_offset if files else 0
     for i, file in enumerate(files):
-        following = [later for later in files[i + 1 :]]
+        following = files[i + 1 :]
         segment = Segment(
             file.location.uri,
             file.size,
@@ -250,7 +261,7 @@ def _plan_partition(directory: _Directory, log_start: int) -> tuple[_Planned, st
         if tail.end_offset is not None:
             reached = max(reached, tail.end_offset)
             leader_epoch = tail.leader_epoch
-    end_offset = max(end_offset, reached)
+    end_offset = max([reached, *(file.base_offset for file in files)])
     first_offset, first_timestamp_ms = _first_entry(segments, limits)
     log = PartitionLog(
         number, location.shown, tuple(segments), first_offset, first_timestamp_ms, end_offset, sum(segment.size for segment in segments)

@@ -38,6 +38,10 @@ from groupcoord_spark.protocol.slices import Bytes, Mask, Positions
 _ENTRIES_AT_ONCE = 4096
 """Entries whose bytes stay in the processor's cache between following their lengths and checking them."""
 
+_ENTRIES_AFTER_DAMAGE = 64
+"""Damage seldom comes alone: after it fewer entries are followed before they are checked."""
+
+_SEARCHED_FIRST = 1 << 12
 _SEARCHED_AT_ONCE = 1 << 16
 _READ_AT_ONCE = 8 * MIB
 
@@ -96,10 +100,11 @@ class Finder:
     def stretches(self, at: int = 0) -> Iterator[Stretch]:
         """Everything from position ``at`` to the end of the file, in order and without gaps."""
         size = self.file.size
+        at_once = _ENTRIES_AT_ONCE
         while at < size:
             self._have(at, min(at + HEADER_SIZE, size))
             start = self._window_start
-            positions, after = follow_lengths(self._window, at - start, self._window_end - start, _ENTRIES_AT_ONCE)
+            positions, after = follow_lengths(self._window, at - start, self._window_end - start, at_once)
             headers = headers_at(self._window, positions)
             sound = sound_prefix(self._window, positions, headers, self.limits)
             if sound:
@@ -108,12 +113,14 @@ class Finder:
                 yield stretch
                 at = after + start if sound == len(positions) else int(positions[sound]) + start
                 if sound == len(positions):
+                    at_once = min(2 * at_once, _ENTRIES_AT_ONCE)
                     continue
             elif self._is_sound(at):
                 # it is whole, only not in this window
                 self._have(at, at + self._size_at(at))
                 continue
             stretch = self._salvage(at)
+            at_once = _ENTRIES_AFTER_DAMAGE
             if stretch.damaged:
                 at = stretch.damaged.end
             else:
@@ -131,8 +138,10 @@ class Finder:
         Raises SearchAbandoned when the searches in this file have cost too much.
         """
         size = self.file.size
+        at_once = _SEARCHED_FIRST
         while at <= size - MIN_ENTRY:
-            upto = min(at + _SEARCHED_AT_ONCE, size - MIN_ENTRY + 1)
+            upto = min(at + at_once, size - MIN_ENTRY + 1)
+            at_once = min(2 * at_once, _SEARCHED_AT_ONCE)
             self._have(at, min(upto + HEADER_SIZE, size))
             for candidate in self._shaped(at, upto).tolist():
                 self._effort += self._size_at(candidate)
@@ -151,11 +160,11 @@ class Finder:
                 self._first_offset = int(first[0])
             self._any_in_range = bool(((first >= self.file_base) & (first <= self.file_base + MAX_OFFSETS_IN_FILE)).any())
 
-    def _lowest_offset(self) -> int:
-        """The base of the file; of a file that was renamed, the offset it begins with."""
-        if self._any_in_range or self._first_offset is None:
-            return self.file_base
-        return max(self._first_offset, 0)
+    def _bases(self) -> list[int]:
+        """The base of the file; of a file that may have been renamed, also the offset it begins with."""
+        if self._any_in_range or self._first_offset is None or self._first_offset < 0:
+            return [self.file_base]
+        return [self.file_base, self._first_offset]
 
     def _largest_plausible(self) -> int:
         return min(self.limits.batch_bytes, max(_USUAL_LARGEST, self._largest))
@@ -215,17 +224,17 @@ class Finder:
         n = end - start
         window = self._window[start - self._window_start :]
         most = self._largest_plausible()
-        lowest = self._lowest_offset()
-        highest = lowest + MAX_OFFSETS_IN_FILE
+        ranges = [(base, base + MAX_OFFSETS_IN_FILE) for base in self._bases()]
         # one byte each of magic, length and offset leave few places for a closer look
         likely = window[16 : 16 + n] <= 2
         likely &= window[8 : 8 + n] <= most >> 24
-        likely &= (window[:n] == lowest >> 56) | (window[:n] == highest >> 56)
+        likely &= np.isin(window[:n], [border >> 56 & 0xFF for bounds in ranges for border in bounds])
         at = np.flatnonzero(likely)
         headers = headers_at(window, at)
         magic, length = headers["magic"], headers["length"]
         offset = headers["base_offset"]
-        shaped = (offset >= lowest) & (offset <= highest) & (length <= most) & (at + start + LOG_OVERHEAD + length <= self.file.size)
+        shaped = (length <= most) & (at + start + LOG_OVERHEAD + length <= self.file.size)
+        shaped &= np.logical_or.reduce([(offset >= lowest) & (offset <= highest) for lowest, highest in ranges])
         shaped &= (length >= np.array(MIN_LENGTH)[magic]) & ((magic < 2) | _looks_like_batch(headers))
         at, magic, length = at[shaped], magic[shaped], length[shaped]
         for i in np.flatnonzero(magic < 2).tolist():

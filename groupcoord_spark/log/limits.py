@@ -22,4 +22,5 @@ class Limits:
 
     def decompressed_bytes(self, compressed_bytes: int) -> int:
         """The most that ``compressed_bytes`` may become."""
-        return min(self.decompressed_cap, max(self.decompressed_floor, self.decompressed_ratio * compressed_bytes))
+        by_ratio = self.decompressed_ratio * compressed_bytes
+        return self.decompressed_floor if by_ratio <= self.decompressed_floor else min(self.decompressed_cap, by_ratio)

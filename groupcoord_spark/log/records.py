@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +22,7 @@ from groupcoord_spark.log.batches import (
 from groupcoord_spark.log.columnar import Rows, read_messages, read_rows
 from groupcoord_spark.log.compression import CompressionError, Decompressor
 from groupcoord_spark.log.damage import Report
-from groupcoord_spark.log.scalar import RecordError, inner_checksum_fits, inner_offset_base, read_inner_messages, read_records
+from groupcoord_spark.log.scalar import MIN_RECORD, RecordError, inner_checksum_fits, inner_offset_base, read_inner_messages, read_records
 from groupcoord_spark.log.storage import PADDING
 from groupcoord_spark.protocol.slices import Bytes, Mask, Positions, Slices
 
@@ -125,27 +125,21 @@ def payloads_of(
     end = at + entries.size
     is_compressed = (codecs_of(entries, headers) != 0) & ~(is_modern & (start == end) & (headers["count"] == 0))
     columns = np.where(is_modern, headers["count"].astype(np.int64), 1) * _BYTES_PER_ROW
-    if not is_compressed.any():
-        cost = np.cumsum(np.maximum(entries.size, columns))
-        first = 0
-        while first < len(entries):
-            spent = int(cost[first - 1]) if first else 0
-            upto = max(first + 1, int(np.searchsorted(cost, spent + most_bytes, "right")))
-            piece = slice(first, upto)
-            yield Payloads(entries.take(piece), headers[piece], window, start[piece], end[piece], {})
-            first = upto
+    if is_compressed.any():
+        yield from _decompressed(window, at, start, end, is_compressed, columns, entries, headers, decompressor, most_bytes)
         return
+    cost = np.cumsum(np.maximum(entries.size, columns))
     first = 0
     while first < len(entries):
-        upto, payloads = _decompressed(window, at, first, start, end, is_compressed, columns, entries, headers, decompressor, most_bytes)
-        yield payloads
-        first = upto
+        spent = int(cost[first - 1]) if first else 0
+        part = slice(first, max(first + 1, int(np.searchsorted(cost, spent + most_bytes, "right"))))
+        yield Payloads(entries.take(part), headers[part], window, start[part], end[part], {})
+        first = part.stop
 
 
 def _decompressed(
     window: Bytes,
     at: Positions,
-    first: int,
     start: Positions,
     end: Positions,
     is_compressed: Mask,
@@ -154,41 +148,40 @@ def _decompressed(
     headers: Headers,
     decompressor: Decompressor,
     most_bytes: int,
-) -> tuple[int, Payloads]:
-    """Entries from ``first`` on, as many as fit, with all that they hold in one new buffer; and the entry after them."""
+) -> Iterator[Payloads]:
     view = window.data
-    codec = codecs_of(entries, headers)
     pieces: list[bytes | memoryview] = []
-    places: list[int] = []
     failed: dict[int, CompressionError] = {}
-    made = cost = 0
-    i = first
-    while i < len(entries) and (i == first or cost < most_bytes):
-        piece: bytes | memoryview = view[int(start[i]) : int(end[i])]
-        if is_compressed[i]:
+    cost = first = 0
+    facts = (at, start, end, codecs_of(entries, headers), entries.magic, is_compressed, columns)
+    for i, (entry_at, begin, finish, codec, magic, packed, of_columns) in enumerate(zip(*(fact.tolist() for fact in facts), strict=True)):
+        piece: bytes | memoryview = view[begin:finish]
+        if packed:
             try:
-                piece = _decompress(view, int(at[i]), int(end[i]), int(entries.magic[i]), int(codec[i]), decompressor)
+                stream = bytes(piece) if magic == 2 else wrapped_stream(view, entry_at, finish, magic)
+                piece = decompressor.decompress(codec, stream, magic=magic)
             except CompressionError as error:
                 failed[i - first] = error
                 piece = b""
         pieces.append(piece)
-        places.append(made)
-        made += len(piece)
         # a count is only a claim: no record takes less than seven bytes
-        cost += max(len(piece), min(int(columns[i]), _BYTES_PER_ROW * (len(piece) // 7 + 1)))
-        i += 1
-    places.append(made)
-    pieces.append(bytes(PADDING))
-    data = np.frombuffer(b"".join(pieces), np.uint8)
-    bounds = np.array(places, np.int64)
-    part = slice(first, i)
-    return i, Payloads(entries.take(part), headers[part], data, bounds[:-1], bounds[1:], failed)
+        cost += max(len(piece), min(of_columns, _BYTES_PER_ROW * (len(piece) // MIN_RECORD + 1)))
+        if cost >= most_bytes:
+            yield _joined(entries, headers, first, pieces, failed)
+            pieces, failed, cost, first = [], {}, 0, i + 1
+    if pieces:
+        yield _joined(entries, headers, first, pieces, failed)
 
 
-def _decompress(view: memoryview, at: int, end: int, magic: int, codec: int, decompressor: Decompressor) -> bytes:
-    if magic == 2:
-        return decompressor.decompress(codec, bytes(view[at + HEADER_SIZE : end]), magic=magic)
-    return decompressor.decompress(codec, wrapped_stream(view, at, end, magic), magic=magic)
+def _joined(
+    entries: Entries, headers: Headers, first: int, pieces: Sequence[bytes | memoryview], failed: dict[int, CompressionError]
+) -> Payloads:
+    """Entries from ``first`` on, with ``pieces``, what each of them holds, in one new buffer."""
+    bounds = np.zeros(len(pieces) + 1, np.int64)
+    np.cumsum([len(piece) for piece in pieces], out=bounds[1:])
+    data = np.frombuffer(b"".join([*pieces, bytes(PADDING)]), np.uint8)
+    part = slice(first, first + len(pieces))
+    return Payloads(entries.take(part), headers[part], data, bounds[:-1], bounds[1:], failed)
 
 
 def wrapped_stream(view: memoryview, at: int, end: int, magic: int) -> bytes:
@@ -307,7 +300,7 @@ def _offsets_inside(entry: bytes, magic: int, header: Any, decompressor: Decompr
     try:
         if magic == 2:
             codec = int(header["attributes"]) & CODEC_BITS
-            inside = memoryview(_decompress(view, 0, len(entry), magic, codec, decompressor)) if codec else view[HEADER_SIZE:]
+            inside = memoryview(decompressor.decompress(codec, entry[HEADER_SIZE:], magic=magic)) if codec else view[HEADER_SIZE:]
             deltas = [record.offset_delta for record in read_records(inside, 0, len(inside), int(header["count"]))]
             return base, as_int64(base + max(deltas, default=0))
         stream = decompressor.decompress(int(header["crc"]) >> 24 & CODEC_BITS, wrapped_stream(view, 0, len(entry), magic), magic=magic)
@@ -341,7 +334,8 @@ def _read_mixed(
     lost.update({int(batches[i]): error for i, error in errors.items()})
     if is_modern.all():
         return rows
-    owner, start, end = _find_messages(payloads, np.flatnonzero(~is_modern & usable), base_offset, attributes, fixed_timestamp, lost, report)
+    messages = np.flatnonzero(~is_modern & usable)
+    owner, start, end = _find_messages(payloads, messages, base_offset, attributes, fixed_timestamp, lost, report)
     old, errors = read_messages(payloads.data, start, end)
     old.batch = owner[old.batch]
     entries = payloads.entries
@@ -385,13 +379,15 @@ def _find_messages(
         except RecordError as error:
             lost[i] = error
             continue
-        base_offset[i] = as_int64(int(base_offset[i]) + inner_offset_base(view, inner, int(entries.magic[i]), int(headers["base_offset"][i])))
+        base = inner_offset_base(view, inner, int(entries.magic[i]), int(headers["base_offset"][i]))
+        base_offset[i] = as_int64(int(base_offset[i]) + base)
         if entries.magic[i] == 1 and stored[i] & LOG_APPEND_TIME:
             attributes[i] |= LOG_APPEND_TIME
             fixed_timestamp[i] = int.from_bytes(headers[i].tobytes()[18:26], "big", signed=True)
         first, last = int(entries.first_offset[i]), int(entries.last_offset[i])
         if inner.is_cut:
-            detail = f"The compressed message with offsets {first} to {last} ends inside of a message; the {len(inner.places)} before it are kept."
+            kept = len(inner.places)
+            detail = f"The compressed message with offsets {first} to {last} ends inside of a message; the {kept} before it are kept."
             report.doubt("inner_message_truncated", position, size, first, detail)
         for place in inner.places:
             if not inner_checksum_fits(view, place):
@@ -484,11 +480,12 @@ def _order_of(
     keep &= ~is_replaced
     falls = np.zeros(len(batch), np.bool_)
     falls[1:] = (batch[1:] == batch[:-1]) & (record_offset[1:] <= record_offset[:-1])
+    replaced_in = np.bincount(batch[is_replaced], minlength=len(entries))
     for i in np.unique(batch[is_replaced | falls]).tolist():
         if entries.last_offset[i] < skip_below:
             continue
-        replaced = int(np.count_nonzero(is_replaced & (batch == i)))
+        replaced = int(replaced_in[i])
         first, last = int(entries.first_offset[i]), int(entries.last_offset[i])
-        detail = f"The offsets of the batch with offsets {first} to {last} do not rise; {replaced} of its records give way to a later one of their offset."
+        detail = f"Offsets do not rise in the batch with offsets {first} to {last}; {replaced} of its records give way to later ones."
         report.doubt("record_offset_disorder", int(entries.position[i]), int(entries.size[i]), first, detail, replaced)
     return np.asarray(order)

@@ -7,10 +7,9 @@ that none of its records counts.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
 from typing import NamedTuple
 
-from groupcoord_spark.log.batches import CODEC_BITS, LEGACY_ATTRIBUTES, LOG_APPEND_TIME, LOG_OVERHEAD, MIN_LENGTH
+from groupcoord_spark.log.batches import CODEC_BITS, LEGACY_ATTRIBUTES, LOG_OVERHEAD, MIN_LENGTH
 
 MIN_RECORD = 7
 """The smallest record: six bytes of body after one of length."""

@@ -110,10 +110,9 @@ class Reading:
                 damaged.append(stretch.damaged)
                 continue
             if stretch.repair:
-                entries = stretch.entries
-                self._report.doubt(
-                    "batch_header_repaired", int(entries.position[0]), int(entries.size[0]), int(entries.first_offset[0]), stretch.repair
-                )
+                position, size = int(stretch.entries.position[0]), int(stretch.entries.size[0])
+                first_offset = int(stretch.entries.first_offset[0])
+                self._report.doubt("batch_header_repaired", position, size, first_offset, stretch.repair)
             correct_ranges(stretch.entries, stretch.headers, finder.bytes_between, self._decompressor)
             parts.append(stretch.entries)
             if is_one_window:
@@ -124,8 +123,10 @@ class Reading:
             self._headers = np.concatenate(headers) if headers else None
         borders = Borders(segment.base_offset, segment.next_base_offset, file.size)
         self._order = put_in_order(self._entries, borders, self._is_in_later_file, self._same_bytes, self._report)
-        for each in damaged:
-            self._report_damaged(each)
+        if damaged:
+            in_file = self._entries.take(np.sort(self._order.kept))
+            for each in damaged:
+                self._report_damaged(each, in_file)
 
     def chunks(self) -> Iterator[Chunk]:
         """The records in the order of their offsets, and everything that was found."""
@@ -143,7 +144,7 @@ class Reading:
         for payloads in self._payloads(self._order.invalid):
             self._report_placeless(payloads)
         if overlapping and segment.skip_below > segment.log_start_offset:
-            detail = f"{overlapping} records below offset {segment.skip_below} are skipped: the file before this one is newer and covers them."
+            detail = f"{overlapping} records below offset {segment.skip_below} are skipped: a newer file before this one covers them."
             report.doubt("segment_overlap", 0, 0, segment.base_offset, detail, overlapping)
         report.close()
         lost, doubts = report.take()
@@ -154,9 +155,10 @@ class Reading:
         """The entries named by ``rows``, in that order, with their records, in pieces of about a chunk."""
         if len(rows) == 0:
             return
-        entries = self._entries.take(rows)
+        is_all = len(rows) == len(self._entries) and bool((rows[1:] > rows[:-1]).all())
+        entries = self._entries if is_all else self._entries.take(rows)
         if self._window is not None and self._headers is not None:
-            headers = self._headers[rows]
+            headers = self._headers if is_all else self._headers[rows]
             yield from payloads_of(self._window, entries.position, entries, headers, self._decompressor, self._chunk_bytes)
             return
         reach = np.cumsum(entries.size)
@@ -232,35 +234,31 @@ class Reading:
         entries, records = payloads.entries, stored.records
         for row in range(len(records)):
             i = int(stored.batch[row])
+            position, size = int(entries.position[i]), int(entries.size[i])
             detail = f"The record claims offset {records.record_offset[row]}, in an entry whose base offset contradicts its neighbours."
-            self._report.lose_record(
-                "base_offset_invalid", int(entries.position[i]), int(entries.size[i]), None, detail, records.key.row(row), records.value.row(row)
-            )
+            key, value = records.key.row(row), records.value.row(row)
+            self._report.lose_record("base_offset_invalid", position, size, None, detail, key, value)
         has_rows = np.zeros(len(entries), np.bool_)
         has_rows[stored.batch] = True
         has_rows[stored.lost] = True
         for i in np.flatnonzero(~has_rows).tolist():
-            detail = f"The entry claims offsets {entries.first_offset[i]} to {entries.last_offset[i]}, which contradict its neighbours; it holds no record."
+            first, last = int(entries.first_offset[i]), int(entries.last_offset[i])
+            detail = f"The entry claims offsets {first} to {last}, which contradict its neighbours; it holds no record."
             self._report.lose("base_offset_invalid", int(entries.position[i]), int(entries.size[i]), None, detail, 0)
 
-    def _report_damaged(self, damaged: DamagedRange) -> None:
-        """One row for a damaged range, with the offsets that may be missing because of it."""
+    def _report_damaged(self, damaged: DamagedRange, kept: Entries) -> None:
+        """One row for a damaged range, with the offsets that may be missing because of it. ``kept``: in the order of the file."""
         size = damaged.end - damaged.position
         if CODES[damaged.code].kind is Kind.INFO:
             self._report.doubt(damaged.code, damaged.position, size, None, damaged.what)
             return
-        detail = f"{damaged.what} {size} bytes are not used; {self._missing_around(damaged)}.{MARKER_LOST if damaged.held_control else ''}"
+        detail = f"{damaged.what} {size} bytes are not used; {self._missing_around(damaged, kept)}.{MARKER_LOST if damaged.held_control else ''}"
         self._report.lose(damaged.code, damaged.position, size, None, detail, damaged.records)
 
-    def _missing_around(self, damaged: DamagedRange) -> str:
-        entries = self._entries
-        in_file = np.sort(self._order.kept)
-        at = int(np.searchsorted(entries.position[in_file], damaged.position))
-        low = int(entries.last_offset[in_file[at - 1]]) + 1 if at else self._segment.base_offset
-        if at < len(in_file):
-            high: int | None = int(entries.first_offset[in_file[at]])
-        else:
-            high = self._segment.next_base_offset
+    def _missing_around(self, damaged: DamagedRange, kept: Entries) -> str:
+        at = int(np.searchsorted(kept.position, damaged.position))
+        low = int(kept.last_offset[at - 1]) + 1 if at else self._segment.base_offset
+        high = int(kept.first_offset[at]) if at < len(kept) else self._segment.next_base_offset
         if high is None:
             return f"what they held would have begun at offset {low}"
         return f"offsets {low} to {high - 1} are missing between their neighbours" if low < high else "no offset is missing around them"

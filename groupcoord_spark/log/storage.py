@@ -109,7 +109,7 @@ class SegmentFile:
             self.size = min(size, int(self._file.size()))
         except (OSError, pa.ArrowException) as error:
             raise InputError(
-                f"{self.source}: the file cannot be opened: {first_line(error)}. Check its permissions; copy a log in use before reading it."
+                f"{self.source}: the file cannot be opened: {first_line(error)}. Check permissions; copy a log in use before reading it."
             ) from error
 
     def read(self, start: int, end: int) -> Bytes:

@@ -16,6 +16,10 @@ Mask = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int64]
 
 CLASSIC_GROUP_KEY = 2
+CONSUMER_GROUP_KEYS = (3, 4, 5, 6, 7, 8, 16)
+WHOLE_GROUP_KEYS = (3, 6)
+MEMBER_KEY, TARGET_KEY = 5, 7
+SETTING_KEYS = (3, 4, TARGET_KEY, 16)
 NO_PRODUCER_ID = -1
 
 
@@ -24,40 +28,71 @@ class ChunkKinds:
     """What the drop must know of each of a chunk's ``n`` records, in offset order.
 
     key_code: int64, equal for records of one key, -1 where the key is null. group_code: int64, equal for keys of one group, -1 where the
-    key names none. key_type: int16, -1 where it cannot be read. is_control, is_tombstone: bool. is_staged: the batch has a producer id or
-    the transactional bit (Java goes by the first, Scala by the second). applies: bool, the record decodes, so that the coordinator
-    takes it; one that does not apply changes nothing and supersedes nothing.
+    key names none. member_code: int64, the same for members (of whatever group: two members of one name share it). key_type: int16, -1 where it cannot be read. producer_id: int64, -1 for none. is_control, is_tombstone: bool.
+    is_transactional: the bit of the batch (Scala goes by it, Java by the producer id). applies: bool, the record decodes, so that the
+    coordinator takes it; one that does not apply changes nothing and supersedes nothing.
     """
 
     key_code: Ints
     group_code: Ints
+    member_code: Ints
     key_type: npt.NDArray[np.int16]
+    producer_id: Ints
     is_control: Mask
     is_tombstone: Mask
-    is_staged: Mask
+    is_transactional: Mask
     applies: Mask
 
 
 def kept(kinds: ChunkKinds) -> Mask:
     """Which records of the chunk must be replayed; bool of length n.
 
-    Kept are: control records; staged records; whatever does not apply; per key of an offset the last other value and the last
-    tombstone; per group the last commit before each of its own records and at the end of the chunk; of classic group records of one group
-    those that no classic value follows at once; and the records of all other types.
+    Kept are: control records; whatever does not apply; per key of an offset the last plain value and the last plain tombstone; of what
+    transactions stage the first record, the last value of each key before the producer's next marker, and all tombstones; per group the
+    last commit before each of its own records and at the end of the chunk; and the group's own records but for those of
+    _superseded_classic and _superseded_settings. Where a broker would refuse such a record, it refuses its successor as well, and the
+    warning about that one stands for both.
     """
     is_offset = (kinds.key_type == 0) | (kinds.key_type == 1)
-    plain = is_offset & kinds.applies & ~kinds.is_staged & ~kinds.is_control
-    keep = ~plain
+    is_commit = is_offset & kinds.applies & ~kinds.is_tombstone & ~kinds.is_control
+    has_producer = kinds.producer_id != NO_PRODUCER_ID
+    plain = is_offset & kinds.applies & ~kinds.is_control & ~has_producer & ~kinds.is_transactional
+    # where the two signs of a transaction disagree, the coordinators do as well: such records are all kept
+    staged = is_commit & has_producer & kinds.is_transactional
+    keep = ~(plain | staged)
     # The last tombstone stays even when a value follows: it also ends what an open transaction staged before this chunk.
     for among in (plain & ~kinds.is_tombstone, plain & kinds.is_tombstone):
         keep[_last_of_each(kinds.key_code, among)] = True
+    keep[_ends_of_staged(kinds, staged)] = True
     is_own_record = (kinds.key_type >= CLASSIC_GROUP_KEY) & (kinds.group_code >= 0) & ~kinds.is_control
-    is_commit = is_offset & kinds.applies & ~kinds.is_tombstone & ~kinds.is_control
     # A commit creates its group where there is none, and what the group's own next record then meets depends on that.
     keep[_last_of_each(kinds.group_code, is_commit)] = True
-    keep[_commits_before_own_records(kinds.group_code, is_commit, is_own_record)] = True
-    keep[_superseded_classic(kinds, is_own_record)] = False
+    if is_own_record.any():
+        keep[_commits_before_own_records(kinds.group_code, is_commit, is_own_record)] = True
+        own = np.flatnonzero(is_own_record & kinds.applies)
+        own = own[np.argsort(kinds.group_code[own], kind="stable")]
+        keep[_superseded_classic(kinds, own)] = False
+        keep[_superseded_settings(kinds, own)] = False
     return keep
+
+
+def _ends_of_staged(kinds: ChunkKinds, staged: Mask) -> Ints:
+    """Of the values staged by each producer between two of its markers: the first record, and the last of every key.
+
+    A later value of the same key takes the place of the earlier one until the marker; the first record is where the transaction began.
+    """
+    rows = np.flatnonzero(staged | kinds.is_control)
+    if not staged.any():
+        return np.zeros(0, np.int64)
+    rows = rows[np.argsort(kinds.producer_id[rows], kind="stable")]
+    producer, is_control = kinds.producer_id[rows], kinds.is_control[rows]
+    transaction = np.cumsum(is_control | np.r_[True, producer[1:] != producer[:-1]])
+    values = ~is_control
+    rows, transaction = rows[values], transaction[values]
+    begins = np.r_[True, transaction[1:] != transaction[:-1]]
+    of_key = transaction * (int(kinds.key_code.max()) + 1) + kinds.key_code[rows]
+    _, from_the_end = np.unique(of_key[::-1], return_index=True)
+    return np.concatenate((rows[begins], rows[len(rows) - 1 - from_the_end]))
 
 
 def _last_of_each(code: Ints, among: Mask) -> Ints:
@@ -72,8 +107,6 @@ def _last_of_each(code: Ints, among: Mask) -> Ints:
 
 def _commits_before_own_records(group_code: Ints, is_commit: Mask, is_own_record: Mask) -> Ints:
     """Row of the group's last commit before each of the group's own records."""
-    if not is_own_record.any():
-        return np.zeros(0, np.int64)
     has_own = np.zeros(int(group_code.max()) + 1, np.bool_)
     has_own[group_code[is_own_record]] = True
     rows = np.flatnonzero((is_commit | is_own_record) & has_own[group_code])
@@ -86,16 +119,43 @@ def _commits_before_own_records(group_code: Ints, is_commit: Mask, is_own_record
     return rows[commit[wanted]]
 
 
-def _superseded_classic(kinds: ChunkKinds, is_own_record: Mask) -> Ints:
+def _superseded_classic(kinds: ChunkKinds, own: Ints) -> Ints:
     """Rows of classic group records that the next own record of their group replaces, that one being a classic value.
 
-    Only plain replacement is dropped: a record of another type between two classic ones depends on the first, one that does not apply
-    replaces nothing, and a tombstone of a group that was there is told apart from one of none.
+    own: rows of groups' own records, group by group. Only plain replacement is dropped: a record of another type between two classic ones
+    depends on the first, and a tombstone of a group that was there is told apart from one of none.
     """
-    rows = np.flatnonzero(is_own_record & kinds.applies)
-    if not len(rows):
-        return rows
-    rows = rows[np.argsort(kinds.group_code[rows], kind="stable")]
-    group, is_classic = kinds.group_code[rows], kinds.key_type[rows] == CLASSIC_GROUP_KEY
-    replaces = is_classic & ~kinds.is_tombstone[rows]
-    return rows[:-1][(group[:-1] == group[1:]) & is_classic[:-1] & replaces[1:]]
+    group, is_classic = kinds.group_code[own], kinds.key_type[own] == CLASSIC_GROUP_KEY
+    replaces = is_classic & ~kinds.is_tombstone[own]
+    return own[:-1][(group[:-1] == group[1:]) & is_classic[:-1] & replaces[1:]]
+
+
+def _superseded_settings(kinds: ChunkKinds, own: Ints) -> Ints:
+    """Rows of consumer groups' records that only set something which a later record of their key sets again.
+
+    Group epoch, partition metadata, a member's target and a resolved expression (not members and their current assignments: those move
+    the ownership of partitions, which others can collide with). Between the two nothing may come that asks whether the first is there:
+    records of another kind of group, the end of the group or of its target assignment, or of the member whose target it is. The first
+    record after such a one is kept, as it can make the group.
+    """
+    key_type, group, is_tombstone = kinds.key_type[own], kinds.group_code[own], kinds.is_tombstone[own]
+    is_consumer = np.isin(key_type, CONSUMER_GROUP_KEYS)
+    asks = ~is_consumer | (is_tombstone & np.isin(key_type, WHOLE_GROUP_KEYS))
+    run = np.cumsum(asks | np.r_[True, group[1:] != group[:-1]])
+    life = _lives_of_members(kinds, own, is_tombstone & (key_type == MEMBER_KEY))
+    is_value = is_consumer & ~is_tombstone
+    rows, key_type, run, life = own[is_value], key_type[is_value], run[is_value], life[is_value]
+    begins = np.r_[True, run[1:] != run[:-1]]
+    of_key = (run * (len(own) + 1) + np.where(key_type == TARGET_KEY, life, 0)) * (int(kinds.key_code.max()) + 1) + kinds.key_code[rows]
+    _, from_the_end = np.unique(of_key[::-1], return_index=True)
+    is_last = np.zeros(len(rows), np.bool_)
+    is_last[len(rows) - 1 - from_the_end] = True
+    return rows[np.isin(key_type, SETTING_KEYS) & ~is_last & ~begins]
+
+
+def _lives_of_members(kinds: ChunkKinds, own: Ints, leaves: Mask) -> Ints:
+    """For each of the rows ``own`` how often a member was removed before it, counted so that it differs before and after each removal."""
+    order = np.lexsort((own, kinds.member_code[own]))
+    life = np.empty(len(own), np.int64)
+    life[order] = np.cumsum(leaves[order])
+    return life

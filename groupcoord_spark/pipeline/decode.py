@@ -85,10 +85,12 @@ def decode_chunk(records: Records, semantics: Semantics) -> DecodedChunk:
     kinds = ChunkKinds(
         key_code=key_code,
         group_code=group_code,
+        member_code=_of_each(_codes(keys.member_id), key_code, np.int64(-1)),
         key_type=np.where(is_known, key_type, np.int16(-1)),
+        producer_id=records.producer_id,
         is_control=is_control,
         is_tombstone=is_tombstone,
-        is_staged=is_staged,
+        is_transactional=records.is_transactional,
         applies=is_known & value_is_good & _accepted(key_type, value_version, semantics),
     )
     decodes = is_control | (value_is_good & (key_is_good | is_unknown_type))
@@ -97,10 +99,8 @@ def decode_chunk(records: Records, semantics: Semantics) -> DecodedChunk:
 
 def _distinct_keys(keys: Slices, is_control: Mask) -> tuple[Ints, Slices]:
     """Code of each record's key and the distinct keys; keys repeat hundreds of times. Control records' keys are none of them."""
-    rows = np.flatnonzero(~is_control)
-    encoded = keys.take(rows).to_arrow().dictionary_encode()
-    code = np.full(len(keys), -1, np.int64)
-    code[rows] = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+    encoded = Slices(keys.data, keys.start, keys.end, keys.is_null | is_control).to_arrow().dictionary_encode()
+    code: Ints = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
     return code, Slices.from_arrow(encoded.dictionary)
 
 

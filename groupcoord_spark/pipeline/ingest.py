@@ -19,7 +19,7 @@ from groupcoord_spark.coordinator.semantics import Semantics
 from groupcoord_spark.log import Chunk, Records, Segment, read_segment
 from groupcoord_spark.pipeline import compact
 from groupcoord_spark.pipeline.counts import PartitionCounts
-from groupcoord_spark.pipeline.decode import NOT_A_CONTROL_RECORD, DecodedChunk, decode_chunk
+from groupcoord_spark.pipeline.decode import NOT_A_CONTROL_RECORD, UNKNOWN_KEY_TYPE, DecodedChunk, decode_chunk
 from groupcoord_spark.pipeline.history import HistoryRange, write_chunk
 from groupcoord_spark.pipeline.task_files import TaskFiles
 from groupcoord_spark.protocol import offsets_partition_for
@@ -186,7 +186,7 @@ def _count(report: PieceReport, chunk: Chunk, decoded: DecodedChunk, is_misplace
     for lost in chunk.lost:
         counts.lost += 1 if lost.records is None else lost.records
         counts.reasons[lost.code] += 1 if lost.records is None else lost.records
-    counts.reasons.update(note.code for note in decoded.faults)
+    counts.reasons.update(note.code for note in decoded.faults if note.code != UNKNOWN_KEY_TYPE)
     if not len(records):
         return
     counts.reach(int(records.record_offset[0]), int(records.record_offset[-1]) + 1)

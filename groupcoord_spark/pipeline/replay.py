@@ -7,7 +7,7 @@ state is held.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +20,7 @@ from groupcoord_spark.coordinator.semantics import Semantics
 from groupcoord_spark.coordinator.transactions import StoredOffset
 from groupcoord_spark.log import Records
 from groupcoord_spark.pipeline.compact import CLASSIC_GROUP_KEY
-from groupcoord_spark.pipeline.decode import NOT_A_CONTROL_RECORD, decode_chunk
+from groupcoord_spark.pipeline.decode import NOT_A_CONTROL_RECORD, DecodedChunk, decode_chunk
 from groupcoord_spark.pipeline.expire import ExpirationJob, expirations_of
 from groupcoord_spark.pipeline.ingest import RECORDS, PieceReport, records_of, unpacked
 from groupcoord_spark.pipeline.state import TOPIC_NAMES, PartitionReport, packed_rows, state_rows
@@ -109,8 +109,12 @@ class KeptRecordsReplay:
         group_ids, topics, partitions = keys.group_id.to_pylist(), keys.topic.to_pylist(), keys.partition.tolist()
         faults = {note.row: note for note in decoded.faults}
         values = self._offset_values(records, decoded.kinds.key_type, decoded.decodes)
+        self._put_group_values(values, records, decoded)
+        distinct_keys = decoded.distinct_keys.to_arrow().to_pylist()
+        group_keys: dict[int, Mapping[str, Any]] = {}
         rows = zip(
             records.record_offset.tolist(),
+            records.timestamp_ms.tolist(),
             records.control_type.tolist(),
             records.producer_id.tolist(),
             records.is_transactional.tolist(),
@@ -120,28 +124,31 @@ class KeptRecordsReplay:
             strict=True,
         )
         coordinator = self.coordinator
-        for row, (record_offset, control_type, producer_id, is_transactional, key_type, code, value) in enumerate(rows):
+        for row, (record_offset, timestamp_ms, control_type, producer_id, is_transactional, key_type, code, value) in enumerate(rows):
             if control_type != NOT_A_CONTROL_RECORD:
                 self._open_since.pop(producer_id, None)
                 coordinator.apply_marker(producer_id, control_type)
             elif row in faults:
                 coordinator.refuse(record_offset, faults[row].code, faults[row].detail, group_ids[code] if code >= 0 else None)
             elif key_type >= CLASSIC_GROUP_KEY:
-                self._apply_group_record(row, record_offset, key_type, records.key, records.value, int(records.timestamp_ms[row]))
+                key = group_keys.get(code)
+                if key is None:
+                    key = group_keys[code] = decode_key(distinct_keys[code]).fields
+                group_value = decode_value(key_type, value)
+                version, fields = (None, None) if group_value is None else (group_value.version, group_value.fields)
+                coordinator.apply_group_record(record_offset, timestamp_ms, key_type, key, version, fields)
             else:
                 if is_transactional:
                     self._open_since.setdefault(producer_id, record_offset)
                 coordinator.apply_offset_commit(producer_id, is_transactional, key_type, group_ids[code], topics[code], partitions[code], value)
 
-    def _apply_group_record(self, row: int, record_offset: int, key_type: int, keys: Slices, values: Slices, timestamp_ms: int) -> None:
-        value = decode_value(key_type, values.row(row))
-        key = decode_key(keys.row(row)).fields
-        if value is None:
-            self.coordinator.apply_group_record(record_offset, timestamp_ms, key_type, key, None, None)
-        else:
-            self.coordinator.apply_group_record(record_offset, timestamp_ms, key_type, key, value.version, value.fields)
+    def _put_group_values(self, values: list[Any], records: Records, decoded: DecodedChunk) -> None:
+        """The values of groups' own records into the list, as bytes: most are decoded only once their turn comes."""
+        rows = np.flatnonzero((decoded.kinds.key_type >= CLASSIC_GROUP_KEY) & (records.control_type == NOT_A_CONTROL_RECORD))
+        for row, value in zip(rows.tolist(), records.value.take(rows).to_arrow().to_pylist(), strict=True):
+            values[row] = value
 
-    def _offset_values(self, records: Records, key_type: npt.NDArray[np.int16], decodes: Mask) -> list[StoredOffset | None]:
+    def _offset_values(self, records: Records, key_type: npt.NDArray[np.int16], decodes: Mask) -> list[Any]:
         """For each record the offset it stores; None for tombstones and for records that store none."""
         is_offset = (key_type >= 0) & (key_type < CLASSIC_GROUP_KEY) & decodes & ~records.value.is_null
         rows = np.flatnonzero(is_offset & (records.control_type == NOT_A_CONTROL_RECORD))
@@ -160,7 +167,7 @@ class KeptRecordsReplay:
             records.record_offset[rows].tolist(),
             records.timestamp_ms[rows].tolist(),
         )
-        values: list[StoredOffset | None] = [None] * len(key_type)
+        values: list[Any] = [None] * len(key_type)
         for row, value in zip(rows.tolist(), stored, strict=True):
             values[row] = value
         return values

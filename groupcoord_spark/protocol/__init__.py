@@ -1,11 +1,13 @@
 """Bytes of the offsets topic to values and back.
 
 Keys and values of every record type a Kafka release wrote, what members put into their groups' records, and transaction markers. What a
-message looks like is declared in ``messages``; ``scalar`` reads and writes one record by those tables and is the definition of correct.
-A record that cannot be read raises a DecodeError with a stable code; one that is accepted with a doubt carries Findings. No files, no
+message looks like is declared in ``messages``; ``scalar`` reads and writes one record by those tables and is the definition of correct;
+``compiled`` (which gives ``decode_key`` and ``decode_value`` here) and ``columnar`` (many records at once, as columns) are held equal to
+it. A record that cannot be read raises a DecodeError with a stable code; one that is accepted with a doubt carries Findings. No files, no
 Spark, no clock.
 """
 
+from .compiled import decode_key, decode_value, key_json_texts, value_json_texts
 from .consumer_protocol import (
     Assignment,
     ConnectAssignment,
@@ -30,8 +32,6 @@ from .scalar import (
     DecodedValue,
     decode_control_key,
     decode_end_transaction_marker,
-    decode_key,
-    decode_value,
     encode_key,
     encode_value,
     key_json,
@@ -70,7 +70,9 @@ __all__ = [
     "encode_value",
     "java_string_hash",
     "key_json",
+    "key_json_texts",
     "offsets_partition_for",
     "subscribed_topics",
     "value_json",
+    "value_json_texts",
 ]

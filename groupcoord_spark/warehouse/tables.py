@@ -436,7 +436,7 @@ OFFSETS_PARTITIONS = Table(
         Column("bytes", "BIGINT NOT NULL", "Bytes read."),
         Column("newest_timestamp", "TIMESTAMP", "Largest record timestamp; NULL: none.", absent=-1),
         Column("history_first_offset", "BIGINT", "Records from here on are in the history tables; NULL: no run has written history."),
-        Column("history_end_offset", "BIGINT", "Records up to here, and without it, are in the history tables; NULL: no run has written history."),
+        Column("history_end_offset", "BIGINT", "Records below it are in the history tables; NULL: no run has written history."),
         TIMESTAMPS_OUT_OF_RANGE,
     ),
     checks={"every_record_is_counted": "records = decoded + quarantined"},

@@ -21,8 +21,8 @@ from tests.pipeline.logs import LogRecord, classic_value, commit_value, random_l
 from tests.pipeline.logs import records_of as columns_of
 from groupcoord_spark.protocol import encode_key
 
-# Warnings about classic group records that a later one replaces whole are not kept; see compact.kept.
-LOST_WITH_SUPERSEDED = {"R-2.1", "R-2.2", "R-2.4"}
+# A record that a later one replaces whole is dropped with the doubt or refusal it would have met; see compact.kept.
+TOLD_BY_THE_SUCCESSOR = {"R-2.1", "R-2.2", "R-2.4", "R-3.4"}
 
 
 def state_of(chunks: list[list[LogRecord]], semantics: Semantics, *, drop: bool) -> dict[str, Any]:
@@ -34,8 +34,10 @@ def state_of(chunks: list[list[LogRecord]], semantics: Semantics, *, drop: bool)
             replay.apply(kept_records(records, np.flatnonzero(rows)))
     state = replay.coordinator.finish()
     rows = state_rows(state, expirations_of(state, ExpirationJob(2_000_000, 60_000, semantics)))
-    warnings = sorted(w for w in rows.pop("warnings") if w.code not in LOST_WITH_SUPERSEDED)
-    return {**rows, "warnings": warnings, "live_keys": replay.live_keys, "first_open_offset": replay.first_open_offset}
+    warnings = rows.pop("warnings")
+    told = {(w.code, w.group_id) for w in warnings if w.code == "R-3.4"}
+    exact = sorted(w for w in warnings if w.code not in TOLD_BY_THE_SUCCESSOR)
+    return {**rows, "warnings": exact, "refused": told, "live_keys": replay.live_keys, "first_open_offset": replay.first_open_offset}
 
 
 def chunks_of(log: list[LogRecord], sizes: list[int]) -> list[list[LogRecord]]:

@@ -1,0 +1,315 @@
+"""``groupcoord describe``: groups in detail, in the columns and with the rows of kafka-consumer-groups --describe (Kafka 4.x)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from groupcoord_spark.cli.end_offsets import EndOffsets, read_end_offsets
+from groupcoord_spark.cli.options import Common, at_option, cluster_to_read, common_options
+from groupcoord_spark.cli.render import lines, write_lines, write_records
+from groupcoord_spark.errors import GroupcoordError
+
+if TYPE_CHECKING:
+    from groupcoord_spark.warehouse.read import Condition, Warehouse
+
+KIND_OF_GROUP: Final = {"share": "Share group", "streams": "Streams group"}
+REBALANCING: Final = frozenset({"PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling"})
+
+# What a consumer group's member must still give up is shown as its own until it has (ConsumerGroupDescribe does the same).
+CURRENT_KINDS: Final = ("current", "pending_revocation")
+
+
+@dataclass(slots=True)
+class Member:
+    """A member, as the tool shows it."""
+
+    member_id: str
+    host: str
+    client_id: str
+    instance_id: str | None
+    epoch: int | None
+    uses_classic_protocol: bool | None
+    current: dict[str, list[int]] = field(default_factory=dict)
+    """Topic (streams: subtopology; Connect: connector) -> partitions (tasks)."""
+    target: dict[str, list[int]] = field(default_factory=dict)
+    held_partitions: list[tuple[str, int]] = field(default_factory=list)
+    """Topic and partition of what it holds now; tasks are none."""
+
+    @property
+    def partition_count(self) -> int:
+        return sum(len(partitions) for partitions in self.current.values())
+
+
+@dataclass(slots=True)
+class Group:
+    """A group with what the view asked for needs of it."""
+
+    group_id: str
+    group_type: str
+    state: str
+    protocol: str | None
+    generation: int | None
+    assignment_epoch: int | None
+    member_count: int
+    members: list[Member] = field(default_factory=list)
+    offsets: dict[tuple[str, int], tuple[int, int | None]] = field(default_factory=dict)
+    """Topic and partition -> committed offset and leader epoch."""
+
+    @property
+    def has_epochs(self) -> bool:
+        """Kafka tells epochs of groups of the new protocols only; a generation is none."""
+        return self.group_type != "classic"
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """One way to look at a group."""
+
+    names: str
+    rows: Callable[[Group, EndOffsets], list[tuple[Any, ...]]]
+    """For programs: a value for each name."""
+    lines: Callable[[Group, bool, EndOffsets], list[str]]
+    """For people: Kafka's columns, with --verbose all of them."""
+
+
+@click.command("describe", epilog="Example: groupcoord describe --all-groups --members --verbose")
+@click.option("--group", "groups", multiple=True, metavar="GROUP", help="The group; may be given several times.")
+@click.option("--all-groups", is_flag=True, help="Every group.")
+@click.option("--offsets", "view", flag_value="offsets", default="offsets", help="Committed offsets and who reads them. [default]")
+@click.option("--members", "view", flag_value="members", help="Members and how many partitions they hold.")
+@click.option("--state", "view", flag_value="state", help="State, assignor and number of members.")
+@click.option("--verbose", is_flag=True, help="Leader epochs of offsets; epochs and assignments of members; epochs of states.")
+@click.option(
+    "--end-offsets",
+    "end_offsets_file",
+    type=click.Path(exists=True, dir_okay=False),
+    help="Log end offsets for LOG-END-OFFSET and LAG: lines topic:partition:offset (kafka-get-offsets) or topic,partition,offset, or JSON.",
+)
+@at_option
+@common_options
+def describe(
+    common: Common, groups: tuple[str, ...], all_groups: bool, view: str, verbose: bool, end_offsets_file: str | None, at_ms: int | None
+) -> None:
+    """Groups as of one night: their offsets, members or state.
+
+    CURRENT-OFFSET comes from the log; what the log does not know is `-`: the coordinator, and LOG-END-OFFSET and LAG
+    without --end-offsets. Assigned partitions without a commit are shown too.
+    """
+    from groupcoord_spark.warehouse.read import open_warehouse
+
+    if bool(groups) == all_groups:
+        raise click.UsageError("Name groups with --group, or take --all-groups.")
+    if end_offsets_file is not None and view != "offsets":
+        raise click.UsageError("--end-offsets belongs to --offsets.")
+    end_offsets = read_end_offsets(end_offsets_file) if end_offsets_file is not None else {}
+    warehouse = open_warehouse(common.warehouse)
+    found = _Reader(warehouse, cluster_to_read(warehouse, common.cluster), None if all_groups else groups, at_ms).groups(view)
+    of_view = VIEWS[view]
+    if common.output != "table":
+        write_records(common.output, of_view.names.split(), (row for group in found for row in of_view.rows(group, end_offsets)))
+        return
+    for group in found:
+        remark = _remark(group)
+        if remark and not common.quiet:
+            # Before the group's own lines, also where both streams end in one place.
+            click.get_text_stream("stdout").flush()
+            click.echo(f"\n{remark}", err=True)
+        write_lines(of_view.lines(group, verbose, end_offsets))
+
+
+class _Reader:
+    """Reads one night's tables for some groups, or for all."""
+
+    def __init__(self, warehouse: Warehouse, cluster: str, wanted: Sequence[str] | None, at_ms: int | None) -> None:
+        self._warehouse = warehouse
+        self._cluster = cluster
+        self._wanted = wanted
+        self._at_ms = at_ms
+
+    def groups(self, view: str) -> list[Group]:
+        """Groups in the order of their names. Raises GroupcoordError for one that does not exist."""
+        columns = "group_id group_type state protocol generation assignment_epoch member_count"
+        groups = {row[0]: Group(*row) for row in self._rows("groups", columns)}
+        missing = sorted(set(self._wanted or ()) - groups.keys())
+        if missing:
+            names = ", ".join(map(repr, missing))
+            raise GroupcoordError(
+                f"Group {names} does not exist in cluster {self._cluster!r} of {self._warehouse.location.uri}."
+                " `groupcoord list` names those that do."
+            )
+        if view != "state":
+            self._add_members(groups)
+        if view == "offsets":
+            columns = "group_id topic partition committed_offset leader_epoch"
+            for group_id, topic, partition, offset, epoch in self._rows("committed_offsets", columns):
+                # Offsets of a group that does not exist are in orphan_offsets, so the group is there.
+                groups[group_id].offsets[topic, partition] = (offset, epoch)
+        return [groups[name] for name in sorted(groups)]
+
+    def _add_members(self, groups: Mapping[str, Group]) -> None:
+        members: dict[tuple[str, str], Member] = {}
+        columns = "group_id member_id client_host client_id instance_id member_epoch uses_classic_protocol"
+        rows = sorted(self._rows("members", columns), key=lambda row: row[:2])
+        for group_id, member_id, host, client_id, instance_id, epoch, is_classic in rows:
+            member = Member(member_id, host or "", client_id or "", instance_id, epoch, is_classic)
+            members[group_id, member_id] = member
+            groups[group_id].members.append(member)
+        columns = "group_id member_id kind topic topic_id subtopology task_type partition"
+        for group_id, member_id, kind, topic, topic_id, subtopology, task_type, partition in self._rows("assignments", columns):
+            holder = members.get((group_id, member_id))
+            if holder is None or task_type in ("standby", "warmup"):
+                continue
+            name = subtopology or topic or topic_id
+            if kind == "target":
+                holder.target.setdefault(name, []).extend(() if partition is None else (partition,))
+            elif kind in CURRENT_KINDS:
+                holder.current.setdefault(name, []).extend(() if partition is None else (partition,))
+                if subtopology is None and partition is not None:
+                    holder.held_partitions.append((name, partition))
+
+    def _rows(self, table: str, columns: str) -> Iterator[tuple[Any, ...]]:
+        where: list[Condition] = [] if self._wanted is None else [("group_id", "in", list(self._wanted))]
+        names = columns.split()
+        rows = self._warehouse.read(table, cluster=self._cluster, columns=names, where=where, at_ms=self._at_ms)
+        return zip(*(rows[name].to_pylist() for name in names), strict=True)
+
+
+def _remark(group: Group) -> str | None:
+    kind = KIND_OF_GROUP.get(group.group_type, "Consumer group")
+    if group.state == "Empty":
+        return f"{kind} '{group.group_id}' has no active members."
+    if group.state in REBALANCING:
+        return f"Warning: {kind} '{group.group_id}' is rebalancing."
+    if group.state == "NotReady":
+        return f"Warning: {kind} '{group.group_id}' is not ready."
+    return None
+
+
+def _offset_rows(group: Group, end_offsets: EndOffsets) -> list[tuple[Any, ...]]:
+    """Members' partitions, the member with most of them first, then offsets that no member reads."""
+    rows: list[tuple[Any, ...]] = []
+    unread = dict(group.offsets)
+    for member in sorted(group.members, key=lambda m: -len(m.held_partitions)):
+        for place in sorted(member.held_partitions):
+            unread.pop(place, None)
+            rows.append(_offset_row(group, place, end_offsets, (member.member_id, member.host, member.client_id)))
+    rows.extend(_offset_row(group, place, end_offsets, (None, None, None)) for place in sorted(unread))
+    return rows
+
+
+def _offset_row(
+    group: Group, place: tuple[str, int], end_offsets: EndOffsets, reader: tuple[str | None, str | None, str | None]
+) -> tuple[Any, ...]:
+    committed, leader_epoch = group.offsets.get(place, (None, None))
+    end = end_offsets.get(place)
+    # -1 is what some clients commit for "nowhere yet": no lag can be told from it.
+    lag = end - committed if end is not None and committed is not None and committed != -1 else None
+    return (group.group_id, *place, leader_epoch, committed, end, lag, *reader)
+
+
+def _member_rows(group: Group, end_offsets: EndOffsets) -> list[tuple[Any, ...]]:
+    is_consumer_group = group.group_type == "consumer"
+    return [
+        (
+            group.group_id,
+            member.member_id,
+            member.instance_id,
+            member.host,
+            member.client_id,
+            member.partition_count,
+            member.epoch if group.has_epochs else None,
+            _assignment(member.current),
+            group.assignment_epoch if group.has_epochs else None,
+            _assignment(member.target),
+            not member.uses_classic_protocol if is_consumer_group else None,
+        )
+        for member in group.members
+    ]
+
+
+def _assignment(partitions_of: Mapping[str, Iterable[int]]) -> str | None:
+    """``orders:0,1;payments:3``; a connector without a task is its name alone."""
+    texts = []
+    for name, partitions in partitions_of.items():
+        numbers = ",".join(map(str, sorted(partitions)))
+        texts.append(f"{name}:{numbers}" if numbers else name)
+    return ";".join(sorted(texts)) or None
+
+
+def _state_rows(group: Group, end_offsets: EndOffsets) -> list[tuple[Any, ...]]:
+    epochs = (group.generation, group.assignment_epoch) if group.has_epochs else (None, None)
+    return [(group.group_id, None, group.protocol or None, group.state, *epochs, group.member_count)]
+
+
+def _offset_lines(group: Group, verbose: bool, end_offsets: EndOffsets) -> list[str]:
+    titles = ["GROUP", "TOPIC", "PARTITION", "LEADER-EPOCH", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "CONSUMER-ID", "HOST", "CLIENT-ID"]
+    widths = [15, 15, 10, 15, 15, 15, 15, 15, 15, None]
+    rows = _offset_rows(group, end_offsets)
+    if not rows:
+        return []
+    if not verbose:
+        del titles[3], widths[3]
+        rows = [(*row[:3], *row[4:]) for row in rows]
+    return ["", *lines(titles, rows, widths)]
+
+
+def _member_lines(group: Group, verbose: bool, end_offsets: EndOffsets) -> list[str]:
+    titles = ["GROUP", "CONSUMER-ID", "GROUP-INSTANCE-ID", "HOST", "CLIENT-ID", "#PARTITIONS"]
+    widths: list[int | None] = [15, 15, 17, 15, 15, 15]
+    rows = _member_rows(group, end_offsets)
+    # Kafka prints neither null nor "-" for a dynamic member, and the column only where a static one is.
+    has_static = any(row[2] for row in rows)
+    kinds = {row[10] for row in rows}
+    if verbose:
+        titles += ["CURRENT-EPOCH", "CURRENT-ASSIGNMENT", "TARGET-EPOCH", "TARGET-ASSIGNMENT"]
+        widths += [15, 20, 15, 20]
+        if kinds >= {True, False}:
+            titles.append("UPGRADED")
+            widths.append(None)
+    else:
+        titles.append("")
+        widths.append(None)
+    cells = []
+    for row in rows:
+        known = (*row[:2], row[2] or "", *row[3:6])
+        epochs = (*row[6:10], *(("true" if row[10] else "false",) if "UPGRADED" in titles else ())) if verbose else ("",)
+        cells.append((*known, *epochs))
+    if not has_static:
+        del titles[2], widths[2]
+        cells = [(*row[:2], *row[3:]) for row in cells]
+    # As in Kafka's tool the titles stand there for a group without members too.
+    return ["", *lines(titles, cells, widths)]
+
+
+def _state_lines(group: Group, verbose: bool, end_offsets: EndOffsets) -> list[str]:
+    titles = ["GROUP", "COORDINATOR (ID)", "ASSIGNMENT-STRATEGY", "STATE", "GROUP-EPOCH", "TARGET-ASSIGNMENT-EPOCH", "#MEMBERS"]
+    widths = [15, 25, 20, 20, 15, 25, None]
+    rows = _state_rows(group, end_offsets)
+    if not verbose:
+        del titles[4:6], widths[4:6]
+        rows = [(*row[:4], row[6]) for row in rows]
+    return ["", *lines(titles, rows, widths)]
+
+
+VIEWS: Final[Mapping[str, View]] = {
+    "offsets": View(
+        "group topic partition leader_epoch current_offset log_end_offset lag consumer_id host client_id",
+        _offset_rows,
+        _offset_lines,
+    ),
+    "members": View(
+        "group consumer_id group_instance_id host client_id partitions"
+        " current_epoch current_assignment target_epoch target_assignment upgraded",
+        _member_rows,
+        _member_lines,
+    ),
+    "state": View(
+        "group coordinator assignment_strategy state group_epoch target_assignment_epoch members",
+        _state_rows,
+        _state_lines,
+    ),
+}

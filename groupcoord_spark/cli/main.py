@@ -1,0 +1,96 @@
+"""The ``groupcoord`` command: which commands there are, versions, and what becomes of errors."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from importlib import import_module, metadata
+from typing import Any, Final, NamedTuple
+
+import click
+
+from groupcoord_spark import __version__
+from groupcoord_spark.errors import GroupcoordError
+
+
+class Place(NamedTuple):
+    """Where a command is defined, and its line in the list of commands."""
+
+    module: str
+    function: str
+    help: str
+
+
+COMMANDS: Final = {
+    "nightly": Place("groupcoord_spark.cli.nightly", "nightly", "Read, decode, replay, expire and write: one night's run."),
+    "list": Place("groupcoord_spark.cli.list", "list_groups", "Groups, as kafka-consumer-groups --list prints them."),
+    "describe": Place("groupcoord_spark.cli.describe", "describe", "Groups in detail, as kafka-consumer-groups --describe prints them."),
+}
+
+
+class Commands(click.Group):
+    """A group that imports a command's module when the command is called, and turns errors into one sentence and an exit code."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        place = COMMANDS.get(cmd_name)
+        if place is None:
+            return None
+        command = getattr(import_module(place.module), place.function)
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, place.help) for name, place in COMMANDS.items()])
+
+    def main(self, args: Sequence[str] | None = None, prog_name: str | None = None, **extra: Any) -> Any:  # type: ignore[override]
+        """Run a command and leave the process: 0 done, 1 it could not be done, 2 usage, 130 interrupted."""
+        given = list(sys.argv[1:] if args is None else args)
+        try:
+            result = super().main(given, prog_name or "groupcoord", **{**extra, "standalone_mode": False})
+            sys.stdout.flush()
+            code = result if isinstance(result, int) else 0
+        except BrokenPipeError:
+            # Whoever read the output has seen enough (| head). Nothing is left to be flushed into the closed pipe.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            code = 0
+        except (KeyboardInterrupt, click.Abort):
+            click.echo("Interrupted.", err=True)
+            code = 130
+        except click.ClickException as e:
+            e.show()
+            code = e.exit_code
+        except GroupcoordError as e:
+            if "--debug" in given:
+                traceback.print_exc()
+            click.echo(f"Error: {e}", err=True)
+            code = e.exit_code
+        sys.exit(code)
+
+
+def _versions(ctx: click.Context, parameter: click.Parameter, wanted: bool) -> None:
+    if wanted:
+        click.echo(f"groupcoord {__version__} (Spark {_installed('pyspark')}, Delta {_installed('delta-spark')})")
+        ctx.exit()
+
+
+def _installed(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return "not installed"
+
+
+@click.group(
+    cls=Commands,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
+    epilog="Example: groupcoord list --state",
+)
+@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_versions, help="Our version, Spark's and Delta's.")
+def main() -> None:
+    """Kafka's __consumer_offsets, decoded, replayed and expired exactly as the group coordinator would."""

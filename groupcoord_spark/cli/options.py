@@ -1,0 +1,138 @@
+"""Options that commands share, and the words users write for moments and durations."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Literal
+
+import click
+
+from groupcoord_spark.errors import GroupcoordError, UsageError
+
+if TYPE_CHECKING:
+    from groupcoord_spark.warehouse import Warehouse
+
+Output = Literal["table", "json", "csv"]
+
+_EARLIEST_MS, _LATEST_MS = -62_135_596_800_000, 253_402_300_799_999
+
+
+@dataclass(frozen=True, slots=True)
+class Common:
+    """What every command is told."""
+
+    warehouse: str
+    cluster: str | None
+    output: Output
+    quiet: bool
+
+
+def common_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """--warehouse, --cluster, --output, --quiet, --log-level and --debug; the command gets them as ``common``."""
+
+    @click.option(
+        "--warehouse",
+        default="./warehouse",
+        envvar="GROUPCOORD_WAREHOUSE",
+        show_default=True,
+        show_envvar=True,
+        metavar="DIR",
+        help="Directory or URI of the warehouse.",
+    )
+    @click.option("--cluster", metavar="NAME", help="The Kafka cluster. [default: the warehouse's only one]")
+    @click.option(
+        "--output",
+        type=click.Choice(["table", "json", "csv"]),
+        default="table",
+        show_default=True,
+        help="Rows for people, or for programs.",
+    )
+    @click.option("--quiet", is_flag=True, help="No progress, summary or remarks on stderr.")
+    @click.option(
+        "--log-level",
+        type=click.Choice(["debug", "info", "warning", "error"], case_sensitive=False),
+        default="warning",
+        show_default=True,
+        help="What is logged on stderr.",
+    )
+    @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+    @wraps(command)
+    def with_common(
+        *args: Any, warehouse: str, cluster: str | None, output: Output, quiet: bool, log_level: str, debug: bool, **rest: Any
+    ) -> Any:
+        logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+        return command(*args, common=Common(warehouse, cluster, output, quiet), **rest)
+
+    return with_common
+
+
+def cluster_to_read(warehouse: Warehouse, given: str | None) -> str:
+    """The cluster a read command is about: the one given, else the warehouse's only one. Raises GroupcoordError when there are several."""
+    if given is not None:
+        return given
+    known = warehouse.clusters()
+    if len(known) > 1:
+        raise UsageError(f"{warehouse.location.uri} holds the clusters {', '.join(map(repr, known))}. Name one with --cluster.")
+    if not known:
+        raise GroupcoordError(f"{warehouse.location.uri} holds no finished run yet. Make one with `groupcoord nightly`.")
+    return known[0]
+
+
+class Moment(click.ParamType):  # type: ignore[type-arg]
+    """TIME: ``now``, ISO 8601 (UTC unless it says otherwise) or epoch milliseconds; the command gets epoch milliseconds."""
+
+    name = "TIME"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        text = str(value).strip()
+        if text == "now":
+            return time.time_ns() // 1_000_000
+        milliseconds = _number(text)
+        if milliseconds is None:
+            milliseconds = _iso_8601(text)
+        if milliseconds is None:
+            self.fail(f"{value!r} is not a time. Write now, 2026-11-20T03:00:00Z or epoch milliseconds.", param, ctx)
+        if not _EARLIEST_MS <= milliseconds <= _LATEST_MS:
+            self.fail(f"{value!r} is outside of the years 1 to 9999.", param, ctx)
+        return milliseconds
+
+
+class Duration(click.ParamType):  # type: ignore[type-arg]
+    """``7d``, ``36h``, ``90m``, ``30s`` or ``60000ms``; the command gets milliseconds."""
+
+    name = "DURATION"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        from groupcoord_spark.coordinator.retention import read_duration
+
+        if isinstance(value, int):
+            return value
+        try:
+            return read_duration(str(value))
+        except UsageError as e:
+            self.fail(str(e), param, ctx)
+
+
+at_option = click.option("--at", "at_ms", type=Moment(), help="Show the night of that moment. [default: the newest]")
+"""Which night is shown."""
+
+
+def _number(text: str) -> int | None:
+    return int(text) if text.removeprefix("-").isdecimal() and text.isascii() else None
+
+
+def _iso_8601(text: str) -> int | None:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    in_utc = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    since_epoch = in_utc - datetime(1970, 1, 1, tzinfo=UTC)
+    return (since_epoch.days * 86_400 + since_epoch.seconds) * 1000 + since_epoch.microseconds // 1000

@@ -1,0 +1,47 @@
+"""The request side of the classic group coordinator, as a machine with a clock of its own.
+
+It promises that the same requests at the same moments get the answers a broker of the chosen release gives, in the same order, and
+that the records it writes are that broker's: ``Simulator`` is driven request by request, ``simulate`` turns a list of events into a
+timeline. No thread, no network and no wall clock is involved; a run is a function of its input.
+"""
+
+from groupcoord_spark.coordinator.simulator.actions import (
+    Action,
+    BeginLoad,
+    CleanUp,
+    DeleteTopic,
+    FailAppends,
+    LoadPartition,
+    LosePartition,
+    SetActive,
+)
+from groupcoord_spark.coordinator.simulator.calls import Call
+from groupcoord_spark.coordinator.simulator.errors import Error
+from groupcoord_spark.coordinator.simulator.records import WrittenRecord
+from groupcoord_spark.coordinator.simulator.release import Release, release_for
+from groupcoord_spark.coordinator.simulator.settings import Settings, Topic
+from groupcoord_spark.coordinator.simulator.simulator import Event, Simulator, TimelineEntry, simulate
+from groupcoord_spark.coordinator.simulator.states import State
+
+__all__ = [
+    "Action",
+    "BeginLoad",
+    "Call",
+    "CleanUp",
+    "DeleteTopic",
+    "Error",
+    "Event",
+    "FailAppends",
+    "LoadPartition",
+    "LosePartition",
+    "Release",
+    "SetActive",
+    "Settings",
+    "Simulator",
+    "State",
+    "TimelineEntry",
+    "Topic",
+    "WrittenRecord",
+    "release_for",
+    "simulate",
+]

@@ -1,0 +1,379 @@
+"""Records of one offsets partition, written down as in a table of sequences, and what the replay makes of them.
+
+Offsets count from 0, in the order in which the records are given; markers take one too.
+"""
+
+import gzip
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from groupcoord_spark.coordinator import JAVA, PartitionReplay, PartitionState, Semantics, StoredOffset
+from groupcoord_spark.protocol import ZERO_UUID, DecodeError, decode_key, decode_value, encode_key, encode_value
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+GROUP = "g"
+TOPIC_ID = "AAAAAAAAAAEAAAAAAAAAAg"
+ABORT, COMMIT = 0, 1
+
+
+@dataclass(frozen=True)
+class Record:
+    """One record with the facts of its batch; a marker has a control type and no key."""
+
+    key: bytes | None = None
+    value: bytes | None = None
+    producer_id: int = -1
+    producer_epoch: int = -1
+    is_transactional: bool = False
+    control_type: int | None = None
+    timestamp_ms: int = 1_000
+    offset: int | None = None
+
+    def apply_to(self, replay: PartitionReplay, record_offset: int) -> None:
+        if self.control_type is not None:
+            replay.apply_marker(self.producer_id, self.control_type)
+            return
+        try:
+            key = decode_key(self.key)
+            value = decode_value(key.key_type, self.value)
+        except DecodeError as error:
+            replay.refuse(record_offset, error.code, error.detail)
+            return
+        if key.key_type > 1:
+            version, fields = (None, None) if value is None else (value.version, value.fields)
+            replay.apply_group_record(record_offset, self.timestamp_ms, key.key_type, key.fields, version, fields)
+            return
+        stored = None
+        if value is not None:
+            topic_id = value.fields.get("topic_id", ZERO_UUID)
+            stored = StoredOffset(
+                committed_offset=value.fields["committed_offset"],
+                leader_epoch=value.fields.get("leader_epoch", -1),
+                metadata=value.fields["metadata"],
+                commit_timestamp_ms=value.fields["commit_timestamp_ms"],
+                expire_timestamp_ms=value.fields.get("expire_timestamp_ms", -1),
+                topic_id=None if topic_id == ZERO_UUID else topic_id,
+                value_version=value.version,
+                producer_id=self.producer_id,
+                producer_epoch=self.producer_epoch,
+                record_offset=record_offset,
+                record_timestamp_ms=self.timestamp_ms,
+            )
+        place = (key.fields["group_id"], key.fields["topic"], key.fields["partition"])
+        replay.apply_offset_commit(self.producer_id, self.is_transactional, key.key_type, *place, stored)
+
+
+def replayed(records: Iterable[Record], semantics: Semantics = JAVA) -> PartitionState:
+    return replay_of(records, semantics).finish()
+
+
+def replay_of(records: Iterable[Record], semantics: Semantics = JAVA) -> PartitionReplay:
+    replay = PartitionReplay(semantics)
+    for record_offset, record in enumerate(records):
+        record.apply_to(replay, record_offset if record.offset is None else record.offset)
+    return replay
+
+
+def off(
+    place: str,
+    committed_offset: int | None,
+    *,
+    group: str = GROUP,
+    commit_ms: int = 1_000,
+    expire_ms: int | None = None,
+    topic_id: str = ZERO_UUID,
+    key_type: int = 1,
+    version: int | None = None,
+    producer: int = -1,
+    epoch: int = 0,
+    transactional: bool | None = None,
+) -> Record:
+    """A commit of topic and partition ("t0"); without an offset its tombstone, with a producer inside of a transaction."""
+    if version is None:
+        version = 0 if key_type == 0 else 1 if expire_ms is not None else 4 if topic_id != ZERO_UUID else 3
+    fields = {
+        "committed_offset": committed_offset,
+        "leader_epoch": -1,
+        "metadata": "",
+        "commit_timestamp_ms": commit_ms,
+        "expire_timestamp_ms": -1 if expire_ms is None else expire_ms,
+        "topic_id": topic_id,
+    }
+    return Record(
+        key=encode_key(key_type, {"group_id": group, "topic": place[:-1], "partition": int(place[-1])}),
+        # Values of version 0 are the same under both key types.
+        value=None if committed_offset is None else encode_value(1, version, fields),
+        producer_id=producer,
+        producer_epoch=epoch if producer != -1 else -1,
+        is_transactional=producer != -1 if transactional is None else transactional,
+    )
+
+
+def toff(producer: int, place: str, committed_offset: int | None, **more: Any) -> Record:
+    return off(place, committed_offset, producer=producer, **more)
+
+
+def marker(producer: int, control_type: int) -> Record:
+    return Record(producer_id=producer, producer_epoch=0, is_transactional=True, control_type=control_type)
+
+
+def committed(producer: int) -> Record:
+    return marker(producer, COMMIT)
+
+
+def aborted(producer: int) -> Record:
+    return marker(producer, ABORT)
+
+
+def gone(key_type: int, *, group: str = GROUP, **key: Any) -> Record:
+    """A tombstone of a group's own record."""
+    return Record(key=encode_key(key_type, {"group_id": group, **key}))
+
+
+def k2(
+    protocol_type: str = "consumer",
+    generation: int = 3,
+    *,
+    state_ms: int = -1,
+    members: Iterable[Mapping[str, Any]] = (),
+    protocol: str | None = None,
+    leader: str | None = None,
+    version: int = 3,
+    group: str = GROUP,
+) -> Record:
+    fields = {
+        "protocol_type": protocol_type,
+        "generation": generation,
+        "protocol": protocol,
+        "leader": leader,
+        "current_state_timestamp_ms": state_ms,
+        "members": list(members),
+    }
+    return Record(key=encode_key(2, {"group_id": group}), value=encode_value(2, version, fields))
+
+
+def member(member_id: str = "m", subscription: bytes = b"", **more: Any) -> dict[str, Any]:
+    """An entry of the member list of key type 2."""
+    return {
+        "member_id": member_id,
+        "group_instance_id": None,
+        "client_id": "c",
+        "client_host": "/127.0.0.1",
+        "rebalance_timeout_ms": 60_000,
+        "session_timeout_ms": 10_000,
+        "subscription": subscription,
+        "assignment": b"",
+        **more,
+    }
+
+
+def subscription(*topics: str) -> bytes:
+    """A consumer's subscription of version 0, without user data."""
+    names = b"".join(len(topic.encode()).to_bytes(2, "big") + topic.encode() for topic in topics)
+    return b"\0\0" + len(topics).to_bytes(4, "big") + names + b"\xff\xff\xff\xff"
+
+
+def stable(*topics: str, protocol_type: str = "consumer", **more: Any) -> Record:
+    """A Stable classic group of one member."""
+    return k2(protocol_type, members=[member(subscription=subscription(*topics))], protocol="range", leader="m", **more)
+
+
+def own(key_type: int, value: Mapping[str, Any], *, group: str = GROUP, **key: Any) -> Record:
+    """A record of a group of the new protocols."""
+    return Record(key=encode_key(key_type, {"group_id": group, **key}), value=encode_value(key_type, 0, value))
+
+
+def k3(epoch: int = 1) -> Record:
+    return own(3, {"epoch": epoch, "metadata_hash": 0})
+
+
+def k5(member_id: str = "m", *topics: str, **more: Any) -> Record:
+    value = {
+        "instance_id": None,
+        "rack_id": None,
+        "client_id": "c",
+        "client_host": "/127.0.0.1",
+        "subscribed_topic_names": list(topics),
+        "subscribed_topic_regex": None,
+        "rebalance_timeout_ms": 60_000,
+        "server_assignor": None,
+        "classic_member_metadata": None,
+        **more,
+    }
+    return own(5, value, member_id=member_id)
+
+
+def target_metadata(key_type: int, epoch: int = 1, timestamp_ms: int = 0) -> Record:
+    return own(key_type, {"assignment_epoch": epoch, "assignment_timestamp_ms": timestamp_ms})
+
+
+def k7(member_id: str = "m", *partitions: int) -> Record:
+    return own(7, {"topic_partitions": [{"topic_id": TOPIC_ID, "partitions": list(partitions)}]}, member_id=member_id)
+
+
+def k8(member_id: str, epoch: int, *partitions: int, state: int = 0, revoking: Iterable[int] = ()) -> Record:
+    value = {
+        "member_epoch": epoch,
+        "previous_member_epoch": epoch - 1,
+        "state": state,
+        "assigned_partitions": _held(partitions),
+        "partitions_pending_revocation": _held(revoking),
+    }
+    return own(8, value, member_id=member_id)
+
+
+def _held(partitions: Iterable[int]) -> list[dict[str, Any]]:
+    numbers = list(partitions)
+    return [{"topic_id": TOPIC_ID, "partitions": numbers, "assignment_epochs": []}] if numbers else []
+
+
+def k16(regular_expression: str, *topics: str) -> Record:
+    return own(16, {"topics": list(topics), "version": 1, "timestamp_ms": 1}, regular_expression=regular_expression)
+
+
+def k10(member_id: str = "m", *topics: str) -> Record:
+    value = {"rack_id": None, "client_id": "c", "client_host": "/127.0.0.1", "subscribed_topic_names": list(topics)}
+    return own(10, value, member_id=member_id)
+
+
+def k11(epoch: int = 1) -> Record:
+    return own(11, {"epoch": epoch, "metadata_hash": 0})
+
+
+def k13(member_id: str = "m", *partitions: int) -> Record:
+    return own(13, {"topic_partitions": [{"topic_id": TOPIC_ID, "partitions": list(partitions)}]}, member_id=member_id)
+
+
+def k14(member_id: str, epoch: int, *partitions: int) -> Record:
+    held = [{"topic_id": TOPIC_ID, "partitions": list(partitions)}]
+    value = {"member_epoch": epoch, "previous_member_epoch": epoch - 1, "state": 0, "assigned_partitions": held}
+    return own(14, value, member_id=member_id)
+
+
+def k17(epoch: int = 1, validated_topology_epoch: int = -1) -> Record:
+    value = {"epoch": epoch, "metadata_hash": 0, "validated_topology_epoch": validated_topology_epoch, "last_assignment_configs": []}
+    return own(17, value)
+
+
+def k19(member_id: str = "m") -> Record:
+    value = {
+        "instance_id": None,
+        "rack_id": None,
+        "client_id": "c",
+        "client_host": "/127.0.0.1",
+        "rebalance_timeout_ms": 60_000,
+        "topology_epoch": 0,
+        "process_id": "p",
+        "user_endpoint": None,
+        "client_tags": [],
+    }
+    return own(19, value, member_id=member_id)
+
+
+def k21(member_id: str = "m", *active: int) -> Record:
+    return own(21, {"active_tasks": _tasks(active), "standby_tasks": [], "warmup_tasks": []}, member_id=member_id)
+
+
+def k22(member_id: str, epoch: int, *active: int, state: int = 1, revoking: Iterable[int] = (), standby: Iterable[int] = ()) -> Record:
+    value = {
+        "member_epoch": epoch,
+        "previous_member_epoch": epoch - 1,
+        "state": state,
+        "active_tasks": _tasks(active),
+        "standby_tasks": _tasks(standby),
+        "warmup_tasks": [],
+        "active_tasks_pending_revocation": _tasks(revoking),
+        "standby_tasks_pending_revocation": [],
+        "warmup_tasks_pending_revocation": [],
+    }
+    return own(22, value, member_id=member_id)
+
+
+def _tasks(partitions: Iterable[int]) -> list[dict[str, Any]]:
+    numbers = list(partitions)
+    return [{"subtopology_id": "0", "partitions": numbers}] if numbers else []
+
+
+def k23(*sources: str, epoch: int = 0, repartition: Iterable[str] = ()) -> Record:
+    topics = [{"name": name, "partitions": 0, "replication_factor": -1, "topic_configs": []} for name in repartition]
+    subtopology = {
+        "subtopology_id": "0",
+        "source_topics": list(sources),
+        "source_topic_regex": [],
+        "state_changelog_topics": [],
+        "repartition_sink_topics": [],
+        "repartition_source_topics": topics,
+        "copartition_groups": [],
+    }
+    return own(23, {"epoch": epoch, "subtopologies": [subtopology]})
+
+
+def offsets_of(state: PartitionState) -> dict[str, int]:
+    """Committed offsets of existing groups by place ("t0")."""
+    return {f"{row.topic}{row.partition}": row.committed_offset for row in state.committed_offsets()}
+
+
+def orphans_of(state: PartitionState) -> dict[str, int]:
+    return {f"{row.topic}{row.partition}": row.committed_offset for row in state.orphan_offsets()}
+
+
+def pending_of(state: PartitionState) -> dict[tuple[str, int], int]:
+    return {(f"{row.topic}{row.partition}", row.producer_id): row.committed_offset for row in state.pending_offsets()}
+
+
+def group_of(state: PartitionState) -> tuple[str, str] | None:
+    """Type and state of the only group; None: there is none."""
+    rows = state.groups()
+    assert len(rows) < 2
+    return (rows[0].group_type, rows[0].state) if rows else None
+
+
+def codes_of(state: PartitionState) -> list[tuple[int | None, str]]:
+    return [(warning.record_offset, warning.code) for warning in state.warnings()]
+
+
+def everything(state: PartitionState) -> dict[str, list[Any]]:
+    """All rows of a state, to compare two of them."""
+    return {
+        "committed": list(state.committed_offsets()),
+        "pending": list(state.pending_offsets()),
+        "orphans": list(state.orphan_offsets()),
+        "groups": list(state.groups()),
+        "members": list(state.members()),
+        "assignments": list(state.assignments()),
+        "warnings": list(state.warnings()),
+    }
+
+
+def recorded(corpus: Path) -> dict[int, list[Record]]:
+    """The records of a corpus by offsets partition, from the bytes that Kafka's own classes read out of its log."""
+    partitions: dict[int, list[Record]] = {}
+    for line in _lines(corpus / "oracle" / "records.jsonl.gz"):
+        partitions.setdefault(line["partition"], []).append(_record(line))
+    return partitions
+
+
+def _lines(path: Path) -> Iterator[dict[str, Any]]:
+    with gzip.open(path, "rt", encoding="utf-8") as lines:
+        for line in lines:
+            yield json.loads(line)
+
+
+def _record(line: Mapping[str, Any]) -> Record:
+    return Record(
+        key=_bytes(line["key_hex"]),
+        value=_bytes(line["value_hex"]),
+        producer_id=line["producer_id"],
+        producer_epoch=line["producer_epoch"],
+        is_transactional=line["transactional"],
+        control_type={None: None, "COMMIT": COMMIT, "ABORT": ABORT}[line["control"]],
+        timestamp_ms=line["timestamp"],
+        offset=line["offset"],
+    )
+
+
+def _bytes(text: str | None) -> bytes | None:
+    return None if text is None else bytes.fromhex(text)

@@ -1,0 +1,210 @@
+"""Share groups and streams groups, conversions between kinds, and every record that is refused."""
+
+import pytest
+
+from groupcoord_spark.coordinator import semantics_for
+from tests.coordinator.records import (
+    TOPIC_ID,
+    Record,
+    codes_of,
+    gone,
+    group_of,
+    k2,
+    k3,
+    k5,
+    k7,
+    k8,
+    k10,
+    k11,
+    k13,
+    k14,
+    k17,
+    k19,
+    k21,
+    k22,
+    k23,
+    off,
+    offsets_of,
+    orphans_of,
+    own,
+    replayed,
+    stable,
+    target_metadata,
+)
+
+K15 = own(
+    15,
+    {
+        "initializing_topics": [{"topic_id": TOPIC_ID, "topic_name": "t", "partitions": [0]}],
+        "initialized_topics": [],
+        "deleting_topics": [{"topic_id": "AAAAAAAAAAEAAAAAAAAAAw", "topic_name": "<UNKNOWN>"}],
+    },
+)
+LEFT_SHARE = [gone(14, member_id="m"), gone(13, member_id="m"), gone(10, member_id="m")]
+LEFT_STREAMS = [gone(22, member_id="m"), gone(21, member_id="m"), gone(19, member_id="m")]
+RUNNING = [k19("m"), k23("t"), k17(2, 0), k21("m", 0), target_metadata(20, 2), k22("m", 2, 0)]
+
+REFUSED = {
+    "R-3.3 share record over a simple group": ([off("t0", 5), k11()], "R-3.3"),
+    "R-3.3 share tombstone over a simple group": ([off("t0", 5), gone(15)], "R-3.3"),
+    "R-3.6 share record over a classic group": ([stable("t"), k11()], "R-3.6"),
+    "R-3.6 share record over a consumer group": ([k3(), gone(11)], "R-3.6"),
+    "R-3.5 streams record over a classic group": ([k2(), k17()], "R-3.5"),
+    "R-3.5 streams record over a share group": ([k11(), gone(23)], "R-3.5"),
+    "R-3.16 share member with a live assignment": ([k10("m"), k14("m", 1, 0), gone(10, member_id="m")], "R-3.16"),
+    "R-3.16 share member that never had one": ([k10("m"), gone(10, member_id="m")], "R-3.16"),
+    "R-3.17 share member whose target remains": ([k10("m"), k13("m", 0), gone(14, member_id="m"), gone(10, member_id="m")], "R-3.17"),
+    "R-3.18 share group with members": ([k10("m"), gone(11)], "R-3.18"),
+    "R-3.19 share group with targets": ([k13("m", 0), gone(11)], "R-3.19"),
+    "R-3.20 share group with an assignment epoch": ([k11(), gone(11)], "R-3.20"),
+    "R-3.12 share group with a bad assignment epoch": ([k11(), target_metadata(12, -3)], "R-3.12"),
+    "R-3.21 share target metadata while targets remain": ([k13("m", 0), gone(12)], "R-3.21"),
+    "R-3.22 streams group with members": ([k19("m"), gone(17)], "R-3.22"),
+    "R-3.23 streams group with an assignment epoch": ([k17(), gone(17)], "R-3.23"),
+    "R-3.23 stray streams tombstone over a simple group": ([off("t0", 5), gone(17)], "R-3.23"),
+    "R-3.24 streams member with a live assignment": ([k19("m"), k22("m", 1), gone(19, member_id="m")], "R-3.24"),
+    "R-3.25 streams member whose target remains": ([k21("m", 0), k22("m", 1), gone(22, member_id="m"), gone(19, member_id="m")], "R-3.25"),
+    "R-3.26 streams member that never had an assignment": ([k19("m"), gone(19, member_id="m")], "R-3.26"),
+    "R-3.12 streams group with a bad assignment epoch": ([k17(), target_metadata(20, -2)], "R-3.12"),
+    "R-3.27 streams target metadata while targets remain": ([k21("m", 0), gone(20)], "R-3.27"),
+}
+
+
+@pytest.mark.parametrize(("records", "code"), REFUSED.values(), ids=REFUSED.keys())
+def test_refused_record_is_skipped_with_a_warning(records: list[Record], code: str) -> None:
+    assert codes_of(replayed(records)) == [(len(records) - 1, code)]
+
+
+def test_targets_do_not_keep_a_streams_group() -> None:
+    state = replayed([k17(), target_metadata(20, -1), k21("m", 0), gone(17)])
+    assert (group_of(state), codes_of(state)) == (None, [])
+
+
+class TestShareGroup:
+    def test_with_members_it_is_stable_whatever_their_epochs(self) -> None:
+        state = replayed([k10("m", "t"), k11(7), k14("m", 3, 0)])
+        row = state.groups()[0]
+        assert (row.group_type, row.state, row.protocol_type, row.protocol, row.generation) == ("share", "Stable", "share", "simple", 7)
+        assert row.subscribed_topics == ("t",)
+        assert [(row.member_epoch, row.member_state, row.subscribed_topics) for row in state.members()] == [(3, "STABLE", ("t",))]
+
+    def test_without_members_it_is_empty(self) -> None:
+        assert group_of(replayed([k11(7)])) == ("share", "Empty")
+
+    def test_state_partition_metadata_makes_the_group_and_names_topics(self) -> None:
+        state = replayed([K15])
+        assert (group_of(state), state.topic_names) == (("share", "Empty"), {TOPIC_ID: "t"})
+
+    def test_partition_may_belong_to_many(self) -> None:
+        state = replayed([k14("a", 1, 0), k14("b", 1, 0), k13("a", 0)])
+        assert codes_of(state) == []
+        assert [(row.member_id, row.kind) for row in state.assignments()] == [("a", "current"), ("a", "target"), ("b", "current")]
+
+    def test_is_deleted_in_the_order_brokers_write(self) -> None:
+        whole = [k10("m", "t"), k11(), k13("m", 0), target_metadata(12), k14("m", 1, 0)]
+        state = replayed([*whole, *LEFT_SHARE, gone(12), gone(15), gone(11)])
+        assert (group_of(state), codes_of(state)) == (None, [])
+
+    def test_offsets_under_its_id_are_stored_all_the_same(self) -> None:
+        state = replayed([k11(), off("t0", 5)])
+        assert (group_of(state), offsets_of(state)) == (("share", "Empty"), {"t0": 5})
+
+
+class TestStreamsGroup:
+    @pytest.mark.parametrize(
+        ("records", "state"),
+        [
+            ([k17()], "Empty"),
+            ([k19("m")], "NotReady"),
+            ([k19("m"), k23("t")], "Reconciling"),
+            ([k19("m"), k23("t"), k17(1, -1)], "NotReady"),
+            ([k19("m"), k23("t", epoch=3), k17(1, 3)], "Reconciling"),
+            ([k19("m"), k23("t"), k17(2, 0)], "Assigning"),
+            (RUNNING, "Stable"),
+            ([*RUNNING, k22("m", 2, 0, state=3)], "Reconciling"),
+            ([*RUNNING, gone(23)], "NotReady"),
+            ([*RUNNING, *LEFT_STREAMS], "Empty"),
+        ],
+    )
+    def test_state_follows_from_topology_epochs_and_members(self, records: list[Record], state: str) -> None:
+        assert group_of(replayed(records)) == ("streams", state)
+
+    def test_no_group_of_4_1_is_ready_after_a_load(self) -> None:
+        assert group_of(replayed(RUNNING, semantics_for(broker_version="4.1.1"))) == ("streams", "NotReady")
+
+    def test_tasks_are_told_by_kind_and_type(self) -> None:
+        state = replayed([k19("m"), k21("m", 0, 1), k22("m", 1, 0, state=2, revoking=[2], standby=[3])])
+        assert [(row.kind, row.task_type, row.subtopology, row.partition) for row in state.assignments()] == [
+            ("current", "active", "0", 0),
+            ("current", "standby", "0", 3),
+            ("pending_revocation", "active", "0", 2),
+            ("target", "active", "0", 0),
+            ("target", "active", "0", 1),
+        ]
+        assert state.groups()[0].assigned_partition_count == 2
+
+    @pytest.mark.parametrize(("byte", "word"), [(1, "STABLE"), (2, "UNREVOKED_TASKS"), (3, "UNRELEASED_TASKS"), (0, "UNKNOWN")])
+    def test_member_state_byte_has_its_own_numbers(self, byte: int, word: str) -> None:
+        assert replayed([k19("m"), k22("m", 1, state=byte)]).members()[0].member_state == word
+
+    def test_topics_are_sources_and_repartition_topics(self) -> None:
+        row = replayed([k23("t", "u", epoch=4, repartition=["r"])]).groups()[0]
+        assert (row.subscribed_topics, row.topology_epoch, row.protocol_type, row.protocol) == (("r", "t", "u"), 4, "streams", None)
+
+    def test_member_that_must_give_tasks_back_without_metadata_is_kept_with_a_warning(self) -> None:
+        state = replayed([k22("m", 1, 0, state=2)])
+        assert (codes_of(state), [row.member_id for row in state.members()]) == ([(0, "R-3.29")], ["m"])
+        assert codes_of(replayed([k22("m", 1, 0, state=1)])) == []
+
+    def test_replaces_a_simple_group_since_4_2(self) -> None:
+        records = [off("t0", 5), k17()]
+        assert group_of(replayed(records)) == ("streams", "Empty")
+        state = replayed(records, semantics_for(broker_version="4.1.1"))
+        assert (group_of(state), codes_of(state)) == (("classic", "Empty"), [(1, "R-3.5")])
+
+    def test_4_0_does_not_know_it(self) -> None:
+        assert codes_of(replayed([k17()], semantics_for(broker_version="4.0.1"))) == [(0, "R-1.6")]
+
+    def test_topology_tombstone_of_an_unknown_group_is_ignored(self) -> None:
+        assert group_of(replayed([gone(23)])) is None
+
+
+class TestConversion:
+    upgraded = (gone(2), k5("m", "t"), k3(3), k7("m", 0), target_metadata(6, 3), k8("m", 3, 0))
+    downgraded = (
+        gone(8, member_id="m"),
+        gone(7, member_id="m"),
+        gone(6),
+        gone(5, member_id="m"),
+        gone(4),
+        gone(3),
+        stable("t", generation=4),
+    )
+
+    def test_classic_with_members_becomes_a_consumer_group(self) -> None:
+        state = replayed([stable("t"), off("t0", 5), *self.upgraded])
+        assert (group_of(state), offsets_of(state), codes_of(state)) == (("consumer", "Stable"), {"t0": 5}, [])
+
+    def test_consumer_group_becomes_classic_again(self) -> None:
+        state = replayed([stable("t"), off("t0", 5), *self.upgraded, *self.downgraded])
+        assert (group_of(state), offsets_of(state), codes_of(state)) == (("classic", "Stable"), {"t0": 5}, [])
+        assert state.groups()[0].generation == 4
+
+    def test_empty_streams_group_becomes_classic(self) -> None:
+        state = replayed([off("t0", 5), *RUNNING, *LEFT_STREAMS, gone(20), gone(17), gone(23), k2()])
+        assert (group_of(state), offsets_of(state), codes_of(state)) == (("classic", "Empty"), {"t0": 5}, [])
+
+    def test_compaction_that_left_the_commit_alone_still_gives_the_consumer_group(self) -> None:
+        state = replayed([off("t0", 5), *self.upgraded[1:]])
+        assert (group_of(state), codes_of(state)) == (("consumer", "Stable"), [])
+
+    def test_classic_value_whose_tombstone_was_cleaned_away_refuses_the_rest(self) -> None:
+        state = replayed([stable("t"), *self.upgraded[1:]])
+        assert group_of(state) == ("classic", "Stable")
+        assert {code for _, code in codes_of(state)} == {"R-3.4"}
+
+    @pytest.mark.parametrize(("first", "last"), [([k11()], gone(11)), ([k3()], gone(3)), ([k17()], gone(17))])
+    def test_offsets_of_a_deleted_modern_group_are_orphans(self, first: list[Record], last: Record) -> None:
+        epoch_gone = {11: 12, 3: 6, 17: 20}[int.from_bytes((last.key or b"")[:2], "big")]
+        state = replayed([*first, off("t0", 5), gone(epoch_gone), last])
+        assert (group_of(state), orphans_of(state), codes_of(state)) == (None, {"t0": 5}, [(3, "R-1.26")])

@@ -1,0 +1,84 @@
+"""Columns against the definition, row by row."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from groupcoord_spark.protocol import ZERO_UUID, DecodeError, Finding, columnar, scalar
+from groupcoord_spark.protocol.primitives import uuid_bytes
+from groupcoord_spark.protocol.slices import Slices
+
+
+def outcome(decode: Callable[[], Any]) -> Any:
+    """What a decoder gives, or how it refuses."""
+    try:
+        return decode()
+    except DecodeError as refusal:
+        return type(refusal), refusal.detail
+
+
+def check_key_columns(keys: Sequence[bytes | None]) -> None:
+    columns = columnar.decode_key_columns(Slices.of(list(keys)))
+    shown = zip(columns.group_id.to_pylist(), columns.topic.to_pylist(), columns.partition.tolist(), columns.member_id.to_pylist(),
+                columns.regular_expression.to_pylist(), strict=True)  # fmt: skip
+    refusals, findings, status = dict(columns.refusals), by_row(columns.findings), columns.status.to_pylist()
+    for row, (key, each) in enumerate(zip(keys, shown, strict=True)):
+        if key is not None and len(key) >= 2:
+            assert columns.key_type[row] == int.from_bytes(key[:2], "big", signed=True)
+        expected = outcome(lambda key=key: scalar.decode_key(key))
+        if isinstance(expected, scalar.DecodedKey):
+            fields = expected.fields
+            assert each == (fields["group_id"], fields.get("topic"), fields.get("partition", -1), fields.get("member_id"),
+                            fields.get("regular_expression"))  # fmt: skip
+            assert columns.ok[row] and status[row] is None and tuple(findings[row]) == expected.findings
+        else:
+            assert each == (None, None, -1, None, None)
+            assert not columns.ok[row] and status[row] == expected[0].code
+            assert (type(refusals[row]), refusals[row].detail) == expected
+
+
+def check_offset_value_columns(key_types: Sequence[int], values: Sequence[bytes | None]) -> None:
+    """Check the answers for all rows, and the columns of the rows of types 0 and 1."""
+    outcomes = [
+        outcome(lambda key_type=key_type, value=value: scalar.decode_value(key_type, value))
+        for key_type, value in zip(key_types, values, strict=True)
+    ]
+    slices = Slices.of(list(values))
+    decodes = columnar.offset_value_decodes(np.array(key_types, np.int16), slices)
+    assert decodes.tolist() == [each is None or isinstance(each, scalar.DecodedValue) for each in outcomes]
+
+    rows = [row for row, key_type in enumerate(key_types) if key_type in (0, 1)]
+    kept_types, kept = np.array(key_types, np.int16)[rows], slices.take(np.array(rows, np.int64))
+    columns = columnar.decode_offset_value_columns(kept_types, kept)
+    shown = zip(columns.committed_offset.tolist(), columns.leader_epoch.tolist(), columns.metadata.to_pylist(),
+                columns.commit_timestamp_ms.tolist(), columns.expire_timestamp_ms.tolist(), columns.topic_id.to_pylist(),
+                columnar.topic_ids_of(kept_types, kept).to_pylist(), strict=True)  # fmt: skip
+    refusals, findings, status = dict(columns.refusals), by_row(columns.findings), columns.status.to_pylist()
+    for i, each in enumerate(shown):
+        value, expected = values[rows[i]], outcomes[rows[i]]
+        has_version = value is not None and len(value) >= 2
+        assert columns.value_version[i] == (int.from_bytes((value or b"")[:2], "big", signed=True) if has_version else -1)
+        if isinstance(expected, scalar.DecodedValue):
+            fields = expected.fields
+            topic_id = fields.get("topic_id", ZERO_UUID)
+            assert each == (
+                fields["committed_offset"], fields.get("leader_epoch", -1), fields["metadata"], fields["commit_timestamp_ms"],
+                fields.get("expire_timestamp_ms", -1), *((None, None) if topic_id == ZERO_UUID else (topic_id, uuid_bytes(topic_id))),
+            )  # fmt: skip
+            assert columns.ok[i] and status[i] is None and tuple(findings[i]) == expected.findings
+        else:
+            assert each == (-1, -1, None, -1, -1, None, None)
+            assert columns.ok[i] == (value is None)
+            if value is not None:
+                assert status[i] == expected[0].code and (type(refusals[i]), refusals[i].detail) == expected
+
+
+def by_row(findings: list[tuple[int, Finding]]) -> dict[int, list[Finding]]:
+    found: dict[int, list[Finding]] = defaultdict(list)
+    for row, finding in findings:
+        found[row].append(finding)
+    return found

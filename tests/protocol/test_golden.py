@@ -1,0 +1,61 @@
+"""Logs of real brokers: each record as Kafka's own classes show it."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from groupcoord_spark.protocol import RECORD_TYPES, DecodeError, columnar, compiled, scalar
+from groupcoord_spark.protocol.slices import Slices
+
+from .columns import check_key_columns, check_offset_value_columns
+
+GOLDEN = Path(__file__).parent.parent / "golden"
+CORPORA = sorted(GOLDEN.glob("**/oracle/records.jsonl.gz"))
+
+
+def records_of(corpus: Path) -> list[dict[str, Any]]:
+    with gzip.open(corpus, "rt", encoding="utf-8") as lines:
+        return [record for record in map(json.loads, lines) if record["control"] is None]
+
+
+def raw(hexadecimal: str | None) -> bytes | None:
+    return None if hexadecimal is None else bytes.fromhex(hexadecimal)
+
+
+@pytest.mark.parametrize("corpus", CORPORA, ids=lambda path: str(path.relative_to(GOLDEN).parent.parent))
+class TestCorpus:
+    def test_every_record_is_decoded_to_kafkas_json(self, corpus: Path) -> None:
+        for record in records_of(corpus):
+            if record["key"].get("unknown"):
+                with pytest.raises(DecodeError) as refusal:
+                    scalar.decode_key(raw(record["key_hex"]))
+                assert refusal.value.code == "unknown_key_type"
+                continue
+            key = scalar.decode_key(raw(record["key_hex"]))
+            assert (key.key_type, scalar.key_json(key)) == (record["key"]["type"], record["key"]["data"])
+            value = scalar.decode_value(key.key_type, raw(record["value_hex"]))
+            assert (value is None) == (record["value"] is None)
+            if value is not None:
+                assert value.version == record["value"]["version"]
+                assert json.dumps(scalar.value_json(value)) == json.dumps(record["value"]["data"])
+
+    def test_columns_and_json_texts_say_the_same(self, corpus: Path) -> None:
+        records = records_of(corpus)
+        keys, values = [raw(record["key_hex"]) for record in records], [raw(record["value_hex"]) for record in records]
+        check_key_columns(keys)
+        key_types = columnar.decode_key_columns(Slices.of(keys)).key_type.tolist()
+        check_offset_value_columns(key_types, values)
+        for text, record in zip(compiled.key_json_texts(keys), records, strict=True):
+            assert (None if text is None else json.loads(text)) == record["key"].get("data")
+        for text, key_type, record in zip(compiled.value_json_texts(key_types, values), key_types, records, strict=True):
+            if key_type in RECORD_TYPES:
+                assert text == (None if record["value"] is None else json.dumps(record["value"]["data"], separators=(",", ":"), ensure_ascii=False))
+
+
+def test_there_are_corpora() -> None:
+    assert len(CORPORA) >= 4

@@ -1,14 +1,14 @@
 """measure.py COMMAND...: runs a command and prints wall, CPU and peak memory of all its processes as one JSON line. Linux.
 
-CPU is user + system of every process the command started, those included that outlive their parent (Spark's JVM does): this process
-adopts and waits for them. Memory is the proportional set size (PSS) of all of them at one moment, sampled: shared pages count once.
+CPU is user + system of every process the command started, by what /proc said of each when it was last seen: Spark's Python workers are
+killed at the end and waited for by nobody, so no parent's account holds them. Memory is the proportional set size (PSS) of all of them at
+one moment: shared pages count once. Both are sampled, so each process can have used up to one interval more.
 """
 
 import contextlib
 import ctypes
 import json
 import os
-import resource
 import subprocess
 import sys
 import threading
@@ -16,7 +16,8 @@ import time
 from pathlib import Path
 
 PR_SET_CHILD_SUBREAPER = 36
-SAMPLE_SECONDS = 0.2
+SAMPLE_SECONDS = 0.1
+TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
 
 
 def descendants(root: int) -> list[int]:
@@ -35,6 +36,14 @@ def descendants(root: int) -> list[int]:
     return found
 
 
+def cpu_ticks(pid: int) -> int:
+    """User and system time of a process itself, in clock ticks; 0 when it is gone."""
+    with contextlib.suppress(OSError):
+        fields = (Path(f"/proc/{pid}/stat")).read_text().rpartition(")")[2].split()
+        return int(fields[11]) + int(fields[12])
+    return 0
+
+
 def pss_kib(pid: int) -> int:
     with contextlib.suppress(OSError):
         for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
@@ -45,13 +54,15 @@ def pss_kib(pid: int) -> int:
 
 def measure(command: list[str], *, quiet: bool = False) -> dict[str, float]:
     """Runs ``command`` to its end: wall_s, cpu_s, peak_pss_mb, rc."""
+    # Orphans become children of this process, so that they are seen and waited for.
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    peak, done = [0], threading.Event()
+    peak, done, ticks = [0], threading.Event(), dict[int, int]()
 
     def watch() -> None:
         while not done.wait(SAMPLE_SECONDS):
-            peak[0] = max(peak[0], sum(map(pss_kib, descendants(os.getpid()))))
+            alive = descendants(os.getpid())
+            ticks.update((pid, used) for pid in alive if (used := cpu_ticks(pid)))
+            peak[0] = max(peak[0], sum(map(pss_kib, alive)))
 
     watcher = threading.Thread(target=watch, daemon=True)
     watcher.start()
@@ -64,8 +75,7 @@ def measure(command: list[str], *, quiet: bool = False) -> dict[str, float]:
             os.wait()
     done.set()
     watcher.join()
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    cpu = used.ru_utime + used.ru_stime - before.ru_utime - before.ru_stime
+    cpu = sum(ticks.values()) / TICKS_A_SECOND
     return {"wall_s": round(wall, 2), "cpu_s": round(cpu, 2), "peak_pss_mb": round(peak[0] / 1024), "rc": rc}
 
 

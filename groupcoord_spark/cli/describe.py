@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
@@ -116,7 +117,7 @@ def describe(
         remark = _remark(group)
         if remark and not common.quiet:
             # Before the group's own lines, also where both streams end in one place.
-            click.get_text_stream("stdout").flush()
+            sys.stdout.flush()
             click.echo(f"\n{remark}", err=True)
         write_lines(of_view.lines(group, verbose, end_offsets))
 

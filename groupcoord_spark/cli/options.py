@@ -30,6 +30,7 @@ class Common:
     cluster: str | None
     output: Output
     quiet: bool
+    debug: bool = False
 
 
 def common_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -66,7 +67,7 @@ def common_options(command: Callable[..., Any]) -> Callable[..., Any]:
         *args: Any, warehouse: str, cluster: str | None, output: Output, quiet: bool, log_level: str, debug: bool, **rest: Any
     ) -> Any:
         logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-        return command(*args, common=Common(warehouse, cluster, output, quiet), **rest)
+        return command(*args, common=Common(warehouse, cluster, output, quiet, debug), **rest)
 
     return with_common
 

@@ -157,8 +157,8 @@ def _decode_values(
 
 
 def _accepted(key_type: Int16s, value_version: Int16s, semantics: Semantics) -> Mask:
-    """False for offset records whose value version the coordinator does not load under their key type (R-1.9)."""
-    accepted = np.ones(len(key_type), np.bool_)
+    """False for key types the coordinator does not know (R-1.6), and for offsets whose value version it does not load (R-1.9)."""
+    accepted: Mask = np.isin(key_type, list(semantics.known_key_types))
     for offset_type in (0, 1):
         rows = (key_type == offset_type) & (value_version >= 0)
         for version in np.unique(value_version[rows]):

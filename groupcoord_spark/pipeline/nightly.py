@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import datetime
 import heapq
 import pickle
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
+from pyspark.errors import PySparkException
 
 from groupcoord_spark.coordinator.semantics import Semantics
-from groupcoord_spark.log import LogPlan, Segment, plan_logs, read_segment
+from groupcoord_spark.errors import GroupcoordError, InputError, UsageError, WarehouseError
+from groupcoord_spark.log import LogPlan, Segment
 from groupcoord_spark.pipeline.counts import NO_VERSION, KindCount
 from groupcoord_spark.pipeline.expire import ExpirationJob
 from groupcoord_spark.pipeline.history import HistoryRange
@@ -46,6 +48,8 @@ class Night:
     retention_ms: int
     semantics: Semantics
     with_history: bool = True
+    topic_names: Mapping[str, str] = field(default_factory=dict)
+    """Topic id -> name, as the user knows them."""
     settings: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -120,7 +124,7 @@ def _run_stages(spark: SparkSession, segments: Sequence[Segment], night: Night, 
     offsets_partitions = len({segment.offsets_partition for segment in segments})
     replays = min(offsets_partitions, int(spark.conf.get("spark.sql.shuffle.partitions") or parallelism))
     replay_job = ReplayJob(night.semantics, ExpirationJob(night.as_of_ms, night.retention_ms, night.semantics), writers)
-    write_job = WriteJob(night.cluster, job.warehouse_uri, job.run_id, {})
+    write_job = WriteJob(night.cluster, job.warehouse_uri, job.run_id, dict(night.topic_names))
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -132,7 +136,17 @@ def _run_stages(spark: SparkSession, segments: Sequence[Segment], night: Night, 
     in_order = kept.repartition(replays, "cluster", "offsets_partition").sortWithinPartitions("cluster", "offsets_partition", "first_offset")
     replayed = in_order.groupBy("cluster", "offsets_partition").applyInPandas(partition_replay(replay_job), REPLAYED)
     written = replayed.repartition(writers, "writer").sortWithinPartitions("place").mapInArrow(state_writer(write_job), WRITTEN)
-    return [report for row in written.collect() for report in pickle.loads(row.payload)]
+    try:
+        return [report for row in written.collect() for report in pickle.loads(row.payload)]
+    except PySparkException as failure:
+        raise _own_error(failure) or failure from failure
+
+
+def _own_error(failure: PySparkException) -> GroupcoordError | None:
+    """The sentence that a worker raised, where it raised one of ours: Spark hands on its text alone."""
+    kinds = {kind.__name__: kind for kind in (GroupcoordError, UsageError, InputError, WarehouseError)}
+    found = re.findall(r"^groupcoord_spark\.errors\.(\w+): (.+)$", str(failure), re.MULTILINE)
+    return kinds[found[-1][0]](found[-1][1]) if found and found[-1][0] in kinds else None
 
 
 def read_tasks(segments: Sequence[Segment], parallelism: int) -> list[list[Segment]]:

@@ -7,6 +7,8 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,6 +27,7 @@ SETTINGS = {
     # A nightly lives for seconds: the second compiler never pays for itself.
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
     "spark.sql.shuffle.partitions": "8",
     "spark.sql.session.timeZone": "UTC",
     # One row is a packed chunk of up to some megabytes: a batch is bounded by its bytes.
@@ -35,12 +38,13 @@ SETTINGS = {
 }
 
 
-def session(*, with_delta: bool = False, settings: dict[str, str] | None = None) -> SparkSession:
+def session(*, with_delta: bool = False, show_output: bool = False, settings: Mapping[str, str] | None = None) -> SparkSession:
     """The session to work in: spark-submit's or the notebook's own when there is one, else a new one on ``local[*]``.
 
     with_delta: Spark's own Delta reader is on the class path (it is fetched by its Maven coordinates unless ``spark.jars`` names it);
-    the nightly does not need it for segments. settings: more Spark settings, for a new session only.
-    Raises GroupcoordError when there is no Java, or one older than 17.
+    the nightly does not need it for segments. show_output: what Java itself prints goes to stderr, where it otherwise goes to a file
+    that is shown only if Spark does not start. settings: more Spark settings, for a new session only.
+    Raises GroupcoordError when there is no Java, or one older than 17, and when Spark does not start.
     """
     from pyspark.sql import SparkSession
 
@@ -56,11 +60,25 @@ def session(*, with_delta: bool = False, settings: dict[str, str] | None = None)
     wanted = {"spark.master": os.environ.get("SPARK_MASTER", "local[*]"), "spark.driver.host": "localhost", **SETTINGS}
     if with_delta:
         wanted |= delta_settings()
-    # Log lines of the launcher and of Spark's start-up say nothing that a user of this tool can act on.
-    wanted["spark.driver.extraJavaOptions"] += f" -Dlog4j2.configurationFile={_quiet_logging()}"
     for name, value in {**wanted, **(settings or {})}.items():
         builder = builder.config(name, value)
-    return builder.getOrCreate()
+    return builder.getOrCreate() if show_output else _start_quietly(builder)
+
+
+def _start_quietly(builder: SparkSession.Builder) -> SparkSession:
+    """Start Java with its stderr in a file: the launcher's and Spark's first lines say nothing that a user could act on."""
+    with tempfile.TemporaryFile(prefix="groupcoord-java-") as output:
+        ours = os.dup(2)
+        os.dup2(output.fileno(), 2)
+        try:
+            return builder.getOrCreate()
+        except Exception as failure:
+            output.seek(0)
+            told = output.read().decode(errors="replace").strip().splitlines()
+            raise GroupcoordError(f"Spark did not start: {told[-1] if told else failure}. Run it again with --debug to see all it said.") from failure
+        finally:
+            os.dup2(ours, 2)
+            os.close(ours)
 
 
 def delta_settings() -> dict[str, str]:
@@ -99,6 +117,3 @@ def _java_version(java: Path) -> int | None:
     major = int(stated[1])
     return int(stated[2] or 0) if major == 1 else major
 
-
-def _quiet_logging() -> str:
-    return (Path(__file__).parent / "log4j2.properties").as_uri()

@@ -153,7 +153,7 @@ class Table:
 
     def empty(self) -> pa.Table:
         """No rows, all columns."""
-        return self.arrow_schema.empty_table()
+        return no_rows(self.arrow_schema)
 
     def from_rows(self, rows: Iterable[Mapping[str, Any]]) -> pa.Table:
         """Rows as Kafka's values (``<time>_ms`` integers, -1 for none), as this table's columns; a field left out of all rows is NULL."""
@@ -214,6 +214,11 @@ class Table:
             if column.is_time:
                 wire.append(pa.field(f"{column.name}_ms", pa.int64()))
         return pa.schema(wire)
+
+
+def no_rows(schema: pa.Schema) -> pa.Table:
+    """A table without rows. (``Schema.empty_table`` does the same and imports pandas.)"""
+    return pa.Table.from_batches([], schema)
 
 
 def _typed(values: pa.ChunkedArray, wanted: pa.DataType) -> pa.ChunkedArray:

@@ -6,9 +6,11 @@ Delta commits one table at a time, so a reader does not take the newest version 
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any, Final
 
 import pyarrow as pa
@@ -19,7 +21,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from pyarrow import fs
 
 from groupcoord_spark.errors import WarehouseError
-from groupcoord_spark.warehouse.declaration import Table
+from groupcoord_spark.warehouse.declaration import Table, no_rows
 from groupcoord_spark.warehouse.location import Location, first_line, locate
 from groupcoord_spark.warehouse.tables import RUNS, SCHEMA_VERSION, TABLES
 
@@ -43,8 +45,13 @@ class Run:
     as_of_ms: int
     finished_at_ms: int
     table_versions: Mapping[str, int]
-    fields: Mapping[str, Any]
-    """The whole row, its times as datetimes."""
+    row: pa.Table
+    """All of its columns."""
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """The whole row as Python values, its times as datetimes."""
+        return dict(self.row.to_pylist()[0])
 
 
 class Warehouse:
@@ -106,7 +113,7 @@ class Warehouse:
             rows_at(self.location, declared, self.run(name, at_ms=at_ms).table_versions[table], name, wanted, where)
             for name in ([cluster] if cluster is not None else self.clusters())
         ]
-        return pa.concat_tables([pa.schema([declared.arrow_schema.field(name) for name in wanted]).empty_table(), *parts])
+        return pa.concat_tables([no_rows(pa.schema([declared.arrow_schema.field(name) for name in wanted])), *parts])
 
 
 def open_warehouse(uri: str) -> Warehouse:
@@ -174,10 +181,13 @@ def read_runs(location: Location) -> pa.Table:
 
 def runs_of(rows: pa.Table) -> list[Run]:
     """The rows as ``Run``s."""
-    times = {name: pc.divide(rows[name].cast(pa.int64()), 1000).to_pylist() for name in ("as_of", "finished_at")}
+    texts = [rows[name].to_pylist() for name in ("run_id", "cluster")]
+    times = [rows[name].cast(pa.int64()).to_pylist() for name in ("as_of", "finished_at")]
     return [
-        Run(row["run_id"], row["cluster"], as_of_ms, finished_at_ms, dict(row["table_versions"]), row)
-        for row, as_of_ms, finished_at_ms in zip(rows.to_pylist(), times["as_of"], times["finished_at"], strict=True)
+        Run(run_id, cluster, as_of // 1000, finished_at // 1000, dict(versions), rows.slice(at, 1))
+        for at, (run_id, cluster, as_of, finished_at, versions) in enumerate(
+            zip(*texts, *times, rows["table_versions"].to_pylist(), strict=True)
+        )
     ]
 
 
@@ -213,7 +223,7 @@ def _rows(
         ) from e
     except (DeltaError, OSError, pa.ArrowException) as e:
         raise WarehouseError(f"Table {table.name} of {location.uri} cannot be read: {first_line(e)}.") from e
-    return pa.concat_tables([schema.empty_table(), *parts])
+    return pa.concat_tables([no_rows(schema), *parts])
 
 
 def _rows_of_file(file: pq.ParquetFile, cluster: str, schema: pa.Schema, where: Sequence[Condition]) -> pa.Table:
@@ -229,19 +239,32 @@ def _rows_of_file(file: pq.ParquetFile, cluster: str, schema: pa.Schema, where: 
                 continue
         rows = file.read_row_group(group, columns=stored) if stored else None
         count = file.metadata.row_group(group).num_rows
-        columns = [pa.repeat(pa.scalar(cluster), count) if rows is None or name == "cluster" else rows[name] for name in schema.names]
+        columns = [_repeated(cluster, count) if rows is None or name == "cluster" else rows[name] for name in schema.names]
         part = pa.table(columns, names=schema.names).cast(schema)
         kept.append(part if mask is None else part.filter(mask))
-    return pa.concat_tables([schema.empty_table(), *kept])
+    return pa.concat_tables([no_rows(schema), *kept])
 
 
 def _meets(rows: pa.Table, where: Sequence[Condition]) -> pa.ChunkedArray:
     met: pa.ChunkedArray | None = None
     for name, comparison, value in where:
         held = rows[name]
-        if comparison == "in":
+        if pa.types.is_string(held.type) and comparison in ("=", "in"):
+            this = pc.is_in(held, _texts([value] if comparison == "=" else value))
+        elif comparison == "in":
             this = pc.is_in(held, pa.array(list(value), held.type))
         else:
             this = pc.fill_null(_COMPARISONS[comparison](held, pa.scalar(value, held.type)), False)
         met = this if met is None else pc.and_(met, this)
     return met
+
+
+def _texts(values: Sequence[str]) -> pa.StringArray:
+    """As ``pa.array(values)``, which imports pandas: a third of the time that a read command takes."""
+    encoded = [value.encode() for value in values]
+    ends = accumulate((len(text) for text in encoded), initial=0)
+    return pa.StringArray.from_buffers(len(encoded), pa.py_buffer(array("i", ends)), pa.py_buffer(b"".join(encoded)))
+
+
+def _repeated(text: str, count: int) -> pa.StringArray:
+    return _texts([text]).take(pa.Array.from_buffers(pa.int32(), count, [None, pa.py_buffer(bytes(4 * count))]))

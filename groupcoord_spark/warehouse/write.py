@@ -26,7 +26,7 @@ from pyarrow import fs
 
 from groupcoord_spark import __version__
 from groupcoord_spark.errors import WarehouseError
-from groupcoord_spark.warehouse.declaration import Table, WriteMode
+from groupcoord_spark.warehouse.declaration import Table, WriteMode, no_rows
 from groupcoord_spark.warehouse.location import Location, directory_of, first_line, locate
 from groupcoord_spark.warehouse.parts import AddedFile, describe, run_of, write_part
 from groupcoord_spark.warehouse.read import SCHEMA_VERSION_PROPERTY, Run, holds_warehouse, open_table, read_runs, rows_at, runs_of
@@ -66,7 +66,7 @@ class RunStart:
         declared = TABLES[table]
         wanted = list(columns) if columns is not None else list(declared.by_name)
         if self.last_run is None or table not in self.last_run.table_versions:
-            return pa.schema([declared.arrow_schema.field(name) for name in wanted]).empty_table()
+            return no_rows(pa.schema([declared.arrow_schema.field(name) for name in wanted]))
         return rows_at(self.location, declared, self.last_run.table_versions[table], self.cluster, wanted)
 
 

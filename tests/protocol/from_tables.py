@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 from hypothesis import strategies as st
@@ -70,7 +71,12 @@ def layouts() -> list[tuple[RecordType, Message, int]]:
 def keys(draw: st.DrawFn, key_types: list[int] = KNOWN_TYPES) -> bytes:
     """Whole keys."""
     key_type = draw(st.sampled_from(key_types))
-    return encode_key(key_type, draw(fields_of(RECORD_TYPES[key_type].key.fields, 0, False)))
+    return encode_key(key_type, draw(_key_fields(key_type)))
+
+
+@cache
+def _key_fields(key_type: int) -> st.SearchStrategy[dict[str, Any]]:
+    return fields_of(RECORD_TYPES[key_type].key.fields, 0, False)
 
 
 @st.composite
@@ -79,8 +85,13 @@ def typed_values(draw: st.DrawFn, key_types: list[int] = KNOWN_TYPES) -> tuple[i
     key_type = draw(st.sampled_from(key_types))
     message = RECORD_TYPES[key_type].value if key_type != 0 else OFFSET_COMMIT_VALUE
     version = draw(st.integers(*message.versions))
-    fields = draw(fields_of(message.fields, version, message.is_flexible(version)))
-    return key_type, encode_value(key_type, version, fields)
+    return key_type, encode_value(key_type, version, draw(_value_fields(key_type, version)))
+
+
+@cache
+def _value_fields(key_type: int, version: int) -> st.SearchStrategy[dict[str, Any]]:
+    message = RECORD_TYPES[key_type].value if key_type != 0 else OFFSET_COMMIT_VALUE
+    return fields_of(message.fields, version, message.is_flexible(version))
 
 
 @st.composite

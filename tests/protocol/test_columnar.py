@@ -24,7 +24,10 @@ def test_offset_value_columns_are_what_the_definition_says(typed: list[tuple[int
     check_offset_value_columns([key_type for key_type, _ in typed], [value for _, value in typed])
 
 
-COMMIT = {"committed_offset": 42, "leader_epoch": 5, "metadata": "note", "commit_timestamp_ms": 1700000000000, "topic_id": "ASNFZ4mrze_-3LqYdlQyEA"}
+COMMIT = {
+    "committed_offset": 42, "leader_epoch": 5, "metadata": "note", "commit_timestamp_ms": 1700000000000,
+    "topic_id": "ASNFZ4mrze_-3LqYdlQyEA",
+}  # fmt: skip
 
 
 class TestWithoutLookingAtSingleRows:
@@ -63,15 +66,13 @@ class TestWithoutLookingAtSingleRows:
 
 
 class TestPlaces:
-    values = [encode_value(1, 4, COMMIT), None, encode_value(1, 3, COMMIT), b"\0"]
-
     @pytest.mark.parametrize("shift", range(9))
     def test_rows_may_lie_anywhere_in_the_buffer_and_in_any_order(self, shift: int) -> None:
-        buffer = bytes(shift) + b"".join(value or b"" for value in self.values)
-        ends = np.cumsum([shift] + [len(value or b"") for value in self.values])
-        order = np.array([2, 3, 0, 1])
-        slices = Slices(np.frombuffer(buffer, np.uint8), ends[:-1], ends[1:], np.array([value is None for value in self.values])).take(order)
-        columns = columnar.decode_offset_value_columns(np.ones(4, np.int16), slices)
+        values = [encode_value(1, 4, COMMIT), None, encode_value(1, 3, COMMIT), b"\0"]
+        buffer = np.frombuffer(bytes(shift) + b"".join(value or b"" for value in values), np.uint8)
+        ends = np.cumsum([shift] + [len(value or b"") for value in values])
+        slices = Slices(buffer, ends[:-1], ends[1:], np.array([value is None for value in values]))
+        columns = columnar.decode_offset_value_columns(np.ones(4, np.int16), slices.take(np.array([2, 3, 0, 1])))
         assert columns.committed_offset.tolist() == [42, -1, 42, -1]
         assert columns.metadata.to_pylist() == ["note", None, "note", None]
         assert columns.topic_id.to_pylist() == [None, None, "ASNFZ4mrze_-3LqYdlQyEA", None]

@@ -54,7 +54,8 @@ class TestCorpus:
             assert (None if text is None else json.loads(text)) == record["key"].get("data")
         for text, key_type, record in zip(compiled.value_json_texts(key_types, values), key_types, records, strict=True):
             if key_type in RECORD_TYPES:
-                assert text == (None if record["value"] is None else json.dumps(record["value"]["data"], separators=(",", ":"), ensure_ascii=False))
+                data = None if record["value"] is None else record["value"]["data"]
+                assert text == (None if data is None else json.dumps(data, separators=(",", ":"), ensure_ascii=False))
 
 
 def test_there_are_corpora() -> None:

@@ -49,14 +49,16 @@ def test_a_value_that_is_written_is_read_with_no_byte_left_over(
         assert decoded.dialect is None
 
 
-@EVERY_LAYOUT
+# where there are older layouts a cut value may be whole in one of them
+ONE_LAYOUT = [(record_type, version) for record_type, _, version in LAYOUTS if not record_type.dialects and record_type.dialect is None]
+
+
+@pytest.mark.parametrize(("record_type", "version"), ONE_LAYOUT, ids=[f"{r.key_type}-v{version}" for r, version in ONE_LAYOUT])
 @settings(max_examples=5, print_blob=True, deadline=None)
 @given(data=st.data())
-def test_every_cut_prefix_of_a_value_is_refused(record_type: RecordType, message: Message, version: int, data: st.DataObject) -> None:
-    fields = data.draw(fields_of(message.fields, version, message.is_flexible(version)))
-    value = scalar.encode_value(record_type.key_type, version, fields, dialect=message.dialect)
-    if message.dialect is not None or record_type.dialects:
-        return  # a cut value may be whole in the other layout
+def test_every_cut_prefix_of_a_value_is_refused(record_type: RecordType, version: int, data: st.DataObject) -> None:
+    message = record_type.value
+    value = scalar.encode_value(record_type.key_type, version, data.draw(fields_of(message.fields, version, message.is_flexible(version))))
     for length in range(min(len(value), 150)):
         with pytest.raises(DecodeError) as refusal:
             scalar.decode_value(record_type.key_type, value[:length])
@@ -65,7 +67,7 @@ def test_every_cut_prefix_of_a_value_is_refused(record_type: RecordType, message
 
 @EVERY_TYPE
 def test_every_cut_prefix_of_a_key_is_truncated(record_type: RecordType) -> None:
-    fields: dict[str, Any] = {field.name: field.absent_value() or "name" if field.name != "partition" else 7 for field in record_type.key.fields}
+    fields = {field.name: 7 if field.name == "partition" else "name" for field in record_type.key.fields}
     key = scalar.encode_key(record_type.key_type, fields, dialect=record_type.dialect)
     for length in range(2, len(key)):
         with pytest.raises(DecodeError) as refusal:
@@ -116,7 +118,11 @@ class TestDialects:
 
     @pytest.mark.parametrize(
         ("key_type", "value", "dialect"),
-        [(4, "0000 00000000 01 00", "3.7"), (5, "0000 00 00 02 63 02 68 02 02 74 01 000493e0 00 01 00", "3.7"), (11, "0000 00000003 00", "4.0")],
+        [
+            (4, "0000 00000000 01 00", "3.7"),
+            (5, "0000 00 00 02 63 02 68 02 02 74 01 000493e0 00 01 00", "3.7"),
+            (11, "0000 00000003 00", "4.0"),
+        ],
     )
     def test_layouts_of_early_releases_are_read_and_named(self, key_type: int, value: str, dialect: str) -> None:
         decoded = scalar.decode_value(key_type, bytes.fromhex(value))

@@ -27,7 +27,19 @@ def nightly(dump: Path, work: Path, *options: str) -> dict[str, float]:
     """One run into an empty warehouse."""
     warehouse = work / "warehouse"
     shutil.rmtree(warehouse, ignore_errors=True)
-    command = [sys.executable, "-m", "groupcoord_spark", "nightly", str(dump), "--warehouse", str(warehouse), "--cluster", "bench", "--quiet", *options]
+    command = [
+        sys.executable,
+        "-m",
+        "groupcoord_spark",
+        "nightly",
+        str(dump),
+        "--warehouse",
+        str(warehouse),
+        "--cluster",
+        "bench",
+        "--quiet",
+        *options,
+    ]
     result = measure(command)
     if result["rc"]:
         sys.exit(f"{' '.join(command)} failed")
@@ -60,9 +72,13 @@ def main() -> None:
             print(f"{records:>11,} {name:<9} wall {result['wall_s']:>7.2f} s  cpu {result['cpu_s']:>7.2f} s{memory}", flush=True)
     print()
     for records, of in rows:
-        print(f"{records:,} records, state tables: cpu {of['state']['cpu_s'] / of['dump-log']['cpu_s']:.2f} x dump-log, "
-              f"{of['state']['cpu_s'] / of['load']['cpu_s']:.2f} x load; wall {of['state']['wall_s'] / of['dump-log']['wall_s']:.2f} x dump-log")
-        print(f"{records:,} records, history adds {(of['history']['cpu_s'] - of['state']['cpu_s']) / records * 1e6:.2f} us of CPU per record")
+        print(
+            f"{records:,} records, state tables: cpu {of['state']['cpu_s'] / of['dump-log']['cpu_s']:.2f} x dump-log, "
+            f"{of['state']['cpu_s'] / of['load']['cpu_s']:.2f} x load; wall {of['state']['wall_s'] / of['dump-log']['wall_s']:.2f} x dump-log"
+        )
+        print(
+            f"{records:,} records, history adds {(of['history']['cpu_s'] - of['state']['cpu_s']) / records * 1e6:.2f} us of CPU per record"
+        )
     if len(rows) > 1:
         (few, first), (many, last) = rows[0], rows[-1]
         ours, loads = (last[name]["cpu_s"] - first[name]["cpu_s"] for name in ("state", "load"))

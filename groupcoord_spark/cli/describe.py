@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import gc
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
 import click
 
@@ -41,6 +44,10 @@ class Member:
     """Topic and partition of what it holds now; tasks are none."""
 
     @property
+    def reader(self) -> tuple[str, str, str]:
+        return self.member_id, self.host, self.client_id
+
+    @property
     def partition_count(self) -> int:
         return sum(len(partitions) for partitions in self.current.values())
 
@@ -57,8 +64,8 @@ class Group:
     assignment_epoch: int | None
     member_count: int
     members: list[Member] = field(default_factory=list)
-    offsets: dict[tuple[str, int], tuple[int, int | None]] = field(default_factory=dict)
-    """Topic and partition -> committed offset and leader epoch."""
+    offsets: list[tuple[Any, ...]] = field(default_factory=list)
+    """Group, topic, partition, committed offset and leader epoch."""
 
     @property
     def has_epochs(self) -> bool:
@@ -108,18 +115,36 @@ def describe(
         raise click.UsageError("--end-offsets belongs to --offsets.")
     end_offsets = read_end_offsets(end_offsets_file) if end_offsets_file is not None else {}
     warehouse = open_warehouse(common.warehouse)
+    # Everything that is built here lives until the process ends: looking through it for garbage would take a quarter of the time.
+    gc.disable()
     found = _Reader(warehouse, cluster_to_read(warehouse, common.cluster), None if all_groups else groups, at_ms).groups(view)
     of_view = VIEWS[view]
     if common.output != "table":
         write_records(common.output, of_view.names.split(), (row for group in found for row in of_view.rows(group, end_offsets)))
         return
+    remarks: list[str] = []
+    waiting: list[str] = []
+    in_one_place = _end_in_one_place(sys.stdout, sys.stderr)
     for group in found:
-        remark = _remark(group)
-        if remark and not common.quiet:
-            # Before the group's own lines, also where both streams end in one place.
+        remark = None if common.quiet else _remark(group)
+        if remark and in_one_place:  # then it belongs between its group's lines and those of the group before
+            write_lines(waiting)
+            waiting.clear()
             sys.stdout.flush()
             click.echo(f"\n{remark}", err=True)
-        write_lines(of_view.lines(group, verbose, end_offsets))
+        elif remark:
+            remarks += ["", remark]
+        waiting += of_view.lines(group, verbose, end_offsets)
+    if remarks:
+        click.echo("\n".join(remarks), err=True)
+    write_lines(waiting)
+
+
+def _end_in_one_place(one: TextIO, other: TextIO) -> bool:
+    try:
+        return os.path.sameopenfile(one.fileno(), other.fileno())
+    except (OSError, ValueError):
+        return False
 
 
 class _Reader:
@@ -146,9 +171,9 @@ class _Reader:
             self._add_members(groups)
         if view == "offsets":
             columns = "group_id topic partition committed_offset leader_epoch"
-            for group_id, topic, partition, offset, epoch in self._rows("committed_offsets", columns):
+            for row in self._rows("committed_offsets", columns):
                 # Offsets of a group that does not exist are in orphan_offsets, so the group is there.
-                groups[group_id].offsets[topic, partition] = (offset, epoch)
+                groups[row[0]].offsets.append(row)
         return [groups[name] for name in sorted(groups)]
 
     def _add_members(self, groups: Mapping[str, Group]) -> None:
@@ -193,23 +218,25 @@ def _remark(group: Group) -> str | None:
 def _offset_rows(group: Group, end_offsets: EndOffsets) -> list[tuple[Any, ...]]:
     """Members' partitions, the member with most of them first, then offsets that no member reads."""
     rows: list[tuple[Any, ...]] = []
-    unread = dict(group.offsets)
-    for member in sorted(group.members, key=lambda m: -len(m.held_partitions)):
-        for place in sorted(member.held_partitions):
-            unread.pop(place, None)
-            rows.append(_offset_row(group, place, end_offsets, (member.member_id, member.host, member.client_id)))
-    rows.extend(_offset_row(group, place, end_offsets, (None, None, None)) for place in sorted(unread))
+    read: set[tuple[str, int]] = set()
+    if group.members:
+        offset_at = {(topic, partition): (committed, epoch) for _, topic, partition, committed, epoch in group.offsets}
+        for member in sorted(group.members, key=lambda m: -len(m.held_partitions)):
+            for place in sorted(member.held_partitions):
+                read.add(place)
+                committed, epoch = offset_at.get(place, (None, None))
+                end = end_offsets.get(place)
+                rows.append((group.group_id, *place, epoch, committed, end, _lag(end, committed), *member.reader))
+    for group_id, topic, partition, committed, epoch in sorted(group.offsets, key=itemgetter(1, 2)):
+        if (topic, partition) not in read:
+            end = end_offsets.get((topic, partition))
+            rows.append((group_id, topic, partition, epoch, committed, end, _lag(end, committed), None, None, None))
     return rows
 
 
-def _offset_row(
-    group: Group, place: tuple[str, int], end_offsets: EndOffsets, reader: tuple[str | None, str | None, str | None]
-) -> tuple[Any, ...]:
-    committed, leader_epoch = group.offsets.get(place, (None, None))
-    end = end_offsets.get(place)
+def _lag(end: int | None, committed: int | None) -> int | None:
     # -1 is what some clients commit for "nowhere yet": no lag can be told from it.
-    lag = end - committed if end is not None and committed is not None and committed != -1 else None
-    return (group.group_id, *place, leader_epoch, committed, end, lag, *reader)
+    return None if end is None or committed is None or committed == -1 else end - committed
 
 
 def _member_rows(group: Group, end_offsets: EndOffsets) -> list[tuple[Any, ...]]:

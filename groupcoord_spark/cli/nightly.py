@@ -31,10 +31,16 @@ DEFAULT_CLUSTER = "default"
     type=Duration(),
     help="How long offsets are kept. [default: offsets.retention.minutes of --settings, else that release's own: 7d since 2.0]",
 )
-@click.option("--settings", "settings_file", metavar="FILE", help="A broker's server.properties, or conf/coordinator.properties: Kafka's own keys.")
-@click.option("--semantics", type=click.Choice(["java", "scala"]), help="The coordinator: java is Kafka 4.x, scala 0.8.2 to 3.9. [default: java]")
+@click.option(
+    "--settings", "settings_file", metavar="FILE", help="A broker's server.properties, or conf/coordinator.properties: Kafka's own keys."
+)
+@click.option(
+    "--semantics", type=click.Choice(["java", "scala"]), help="The coordinator: java is Kafka 4.x, scala 0.8.2 to 3.9. [default: java]"
+)
 @click.option("--broker-version", metavar="V", help="Rules of that release, for example 3.6. [default: 4.3 with java, 3.9 with scala]")
-@click.option("--topic-ids", "topic_ids_file", metavar="FILE", help="JSON object, topic name -> id: names for ids that the log does not reveal.")
+@click.option(
+    "--topic-ids", "topic_ids_file", metavar="FILE", help="JSON object, topic name -> id: names for ids that the log does not reveal."
+)
 @click.option("--no-history", is_flag=True, help="Write state and rules only, not offset_commits, group_records and transactions.")
 @click.option("--strict", is_flag=True, help="End with 1 when a record was quarantined. The tables are written all the same.")
 @common_options
@@ -121,7 +127,11 @@ def _moment(milliseconds: int) -> str:
 
 def _duration(milliseconds: int) -> str:
     """The largest unit that says it exactly, as --offsets-retention takes it."""
-    return next(f"{milliseconds // size}{unit}" for unit, size in (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1)) if milliseconds % size == 0)
+    return next(
+        f"{milliseconds // size}{unit}"
+        for unit, size in (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1))
+        if milliseconds % size == 0
+    )
 
 
 def _cluster_of(plan: LogPlan, warehouse: str) -> str:
@@ -146,7 +156,9 @@ def _text_of(path: str, what: str) -> str:
 
 def _properties(path: str) -> dict[str, str]:
     """``name=value`` lines of a properties file; comments and empty lines left out."""
-    pairs = (line.partition("=") for line in _text_of(path, "The settings file").splitlines() if line.strip() and line.lstrip()[0] not in "#!")
+    pairs = (
+        line.partition("=") for line in _text_of(path, "The settings file").splitlines() if line.strip() and line.lstrip()[0] not in "#!"
+    )
     return {name.strip(): value.strip() for name, _, value in pairs}
 
 

@@ -7,6 +7,7 @@ import io
 import json
 import sys
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Any, Literal
 
 NOTHING = "-"
@@ -15,7 +16,9 @@ NOTHING = "-"
 
 def shown(value: object) -> str:
     """A value as a cell for people. Text of the topic is untrusted: what would move a terminal's cursor is spelled out."""
-    text = NOTHING if value is None else str(value)
+    if value is None:
+        return NOTHING
+    text = str(value)
     return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
@@ -24,14 +27,18 @@ def lines(titles: Sequence[str], rows: Iterable[Sequence[object]], least_widths:
 
     least_widths: a column is as wide as its widest cell, and at least this; None: not padded (Kafka's last column).
     """
-    cells = [[shown(value) for value in row] for row in rows]
-    return aligned(titles, cells, [None if w is None else max([w, *map(len, column)]) for w, column in _columns(least_widths, cells)])
+    cells = [tuple(map(shown, row)) for row in rows]
+    widths: Iterable[int | None] = least_widths
+    if cells:
+        columns = zip(*cells, strict=True)
+        widths = [w if w is None else max(w, max(map(len, column))) for w, column in zip(least_widths, columns, strict=True)]
+    form = _form(tuple(widths))
+    return [form % tuple(titles), *[form % row for row in cells]]
 
 
-def aligned(titles: Sequence[str], cells: Iterable[Sequence[str]], widths: Sequence[int | None]) -> list[str]:
-    """The same for cells that are text already, each column of a fixed width that longer cells overrun."""
-    form = " ".join("%s" if width is None else f"%-{width}s" for width in widths)
-    return [form % tuple(titles), *(form % tuple(row) for row in cells)]
+@lru_cache(maxsize=1024)
+def _form(widths: tuple[int | None, ...]) -> str:
+    return " ".join("%s" if width is None else f"%-{width}s" for width in widths)
 
 
 def write_records(output: Literal["json", "csv"], names: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
@@ -51,7 +58,3 @@ def write_lines(texts: Iterable[str]) -> None:
     whole = "\n".join(texts)
     if whole:
         sys.stdout.write(f"{whole}\n")
-
-
-def _columns(widths: Sequence[int | None], cells: Sequence[Sequence[str]]) -> Iterable[tuple[int | None, Sequence[str]]]:
-    return ((width, [row[at] for row in cells]) for at, width in enumerate(widths))

@@ -30,6 +30,9 @@ MIN_LENGTH = (14, 22, 49)
 MAX_OFFSETS_IN_FILE = 2**31 - 1
 """How far an offset may lie above the base of its file: the index holds the difference as an int32."""
 
+OUT_OF_RANGE = -(2**62)
+"""Added to offsets, it leads out of every file."""
+
 HEADER_SIZE = 61
 CRC_START = (16, 16, 21)
 """Where the bytes under the checksum begin, for each magic."""
@@ -72,7 +75,8 @@ class Entries:
     """Sound entries of one file, as columns of one length.
 
     position, size: where they lie. magic: as proven by the checksum. first_offset, last_offset: what they cover; of compressed old
-    messages that of the messages inside. moved_by: what is added to every offset in them, 0 but where a wrong base offset was put right.
+    messages that of the messages inside. moved_by: what is added to every offset in them, 0 but where a wrong base offset was put right;
+    OUT_OF_RANGE for a wrapper whose offset cannot be, until it finds a place.
     """
 
     position: Positions
@@ -107,6 +111,13 @@ class Entries:
             np.concatenate([part.last_offset for part in parts]),
             np.concatenate([part.moved_by for part in parts]),
         )
+
+
+def legacy_timestamp(header: Any) -> int:
+    """The timestamp of a message of magic 1, whose eight bytes lie across three fields of a batch's header."""
+    return as_int64(
+        (int(header["crc"]) & 0xFFFFFF) << 40 | int(header["attributes"]) << 24 | (int(header["last_offset_delta"]) >> 8 & 0xFFFFFF)
+    )
 
 
 def as_int64(number: int) -> int:

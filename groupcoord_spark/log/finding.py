@@ -325,6 +325,8 @@ class Finder:
     def _repaired(self, at: int, end: int) -> Stretch | None:
         """The entry that fills ``at`` to ``end`` if only its length or magic is wrong, which no checksum covers."""
         header = self._header(at)
+        if end - at - LOG_OVERHEAD > self.limits.batch_bytes:
+            return None
         magic = 2
         is_entry = end - at >= HEADER_SIZE and bool(_looks_like_batch(header)[0]) and self._checksum_fits(at, end, 2, header)
         if not is_entry:

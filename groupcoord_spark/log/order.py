@@ -91,7 +91,8 @@ def put_in_order(
             report.doubt("batch_duplicate", position, size, first, detail)
         elif (moved := placing.certain_place_of(i)) is not None:
             end = moved + as_int64(last - first)
-            entries.first_offset[i], entries.last_offset[i], entries.moved_by[i] = moved, end, as_int64(moved - first)
+            entries.moved_by[i] = as_int64(int(entries.moved_by[i]) + moved - first)
+            entries.first_offset[i], entries.last_offset[i] = moved, end
             placing.keep(i)
             detail = f"The entry claims offsets {first} to {last}; it lies where exactly {moved} to {end} are free, and is read there."
             report.doubt("base_offset_repaired", position, size, moved, detail)

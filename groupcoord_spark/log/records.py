@@ -14,10 +14,12 @@ from groupcoord_spark.log.batches import (
     CONTROL,
     HEADER_SIZE,
     LOG_APPEND_TIME,
+    OUT_OF_RANGE,
     TRANSACTIONAL,
     Entries,
     Headers,
     as_int64,
+    legacy_timestamp,
 )
 from groupcoord_spark.log.columnar import Rows, read_messages, read_rows
 from groupcoord_spark.log.compression import CompressionError, Decompressor
@@ -290,11 +292,12 @@ def correct_ranges(entries: Entries, headers: Headers, bytes_between: Callable[[
         hidden = np.where(is_modern, hidden, codecs_of(entries, headers) != 0)
     for i in np.flatnonzero(hidden).tolist():
         at = int(entries.position[i])
-        offsets = _offsets_inside(bytes_between(at, at + int(entries.size[i])), int(entries.magic[i]), headers[i], decompressor)
-        entries.first_offset[i], entries.last_offset[i] = offsets
+        inside = _offsets_inside(bytes_between(at, at + int(entries.size[i])), int(entries.magic[i]), headers[i], decompressor)
+        entries.first_offset[i], entries.last_offset[i], entries.moved_by[i] = inside
 
 
-def _offsets_inside(entry: bytes, magic: int, header: Any, decompressor: Decompressor) -> tuple[int, int]:
+def _offsets_inside(entry: bytes, magic: int, header: Any, decompressor: Decompressor) -> tuple[int, int, int]:
+    """First and last offset of an entry, and by how much they are moved."""
     view = memoryview(entry)
     base = int(header["base_offset"])
     try:
@@ -302,15 +305,17 @@ def _offsets_inside(entry: bytes, magic: int, header: Any, decompressor: Decompr
             codec = int(header["attributes"]) & CODEC_BITS
             inside = memoryview(decompressor.decompress(codec, entry[HEADER_SIZE:], magic=magic)) if codec else view[HEADER_SIZE:]
             deltas = [record.offset_delta for record in read_records(inside, 0, len(inside), int(header["count"]))]
-            return base, as_int64(base + max(deltas, default=0))
+            return base, as_int64(base + max(deltas, default=0)), 0
         stream = decompressor.decompress(int(header["crc"]) >> 24 & CODEC_BITS, wrapped_stream(view, 0, len(entry), magic), magic=magic)
         inner = read_inner_messages(stream, 0, len(stream))
         base = inner_offset_base(stream, inner, magic, base)
-        offsets = [as_int64(base + int.from_bytes(stream[place.start : place.start + 8], "big", signed=True)) for place in inner.places]
-        return min(offsets), max(offsets)
+        # below zero the wrapper's own offset is wrong, and only the neighbours can tell the right one
+        moved_by = OUT_OF_RANGE if base < 0 else 0
+        offsets = [as_int64(base + moved_by + int.from_bytes(stream[place.start : place.start + 8], "big", signed=True)) for place in inner.places]
+        return min(offsets), max(offsets), moved_by
     except (RecordError, CompressionError):
         # it will be lost for that reason, where its header says
-        return base, as_int64(base + max(int(header["last_offset_delta"]), 0)) if magic == 2 else base
+        return base, as_int64(base + max(int(header["last_offset_delta"]), 0)) if magic == 2 else base, 0
 
 
 def _read_mixed(
@@ -383,7 +388,7 @@ def _find_messages(
         base_offset[i] = as_int64(int(base_offset[i]) + base)
         if entries.magic[i] == 1 and stored[i] & LOG_APPEND_TIME:
             attributes[i] |= LOG_APPEND_TIME
-            fixed_timestamp[i] = int.from_bytes(headers[i].tobytes()[18:26], "big", signed=True)
+            fixed_timestamp[i] = legacy_timestamp(headers[i])
         first, last = int(entries.first_offset[i]), int(entries.last_offset[i])
         if inner.is_cut:
             kept = len(inner.places)

@@ -13,7 +13,7 @@ from groupcoord_spark.log.damage import CODES, Doubt, Kind, Lost, Report
 from groupcoord_spark.log.finding import DamagedRange, Finder
 from groupcoord_spark.log.limits import MIB, Limits
 from groupcoord_spark.log.order import Borders, Order, put_in_order
-from groupcoord_spark.log.records import MARKER_LOST, Payloads, Records, correct_ranges, payloads_of, read_stored, records_of
+from groupcoord_spark.log.records import MARKER_LOST, NOT_CONTROL, Payloads, Records, correct_ranges, payloads_of, read_stored, records_of
 from groupcoord_spark.log.storage import PADDING, Location, SegmentFile, shown
 from groupcoord_spark.protocol.slices import Bytes, Mask, Positions
 
@@ -232,10 +232,15 @@ class Reading:
         """Rows for the records of entries that are sound but whose place is not known."""
         stored = read_stored(payloads, self._report)
         entries, records = payloads.entries, stored.records
-        for row in range(len(records)):
+        for i in np.flatnonzero(entries.moved_by).tolist():
+            detail = "The offset of a compressed message is below that of the last message inside, and its neighbours do not tell the right one."
+            self._report.lose("wrapper_malformed", int(entries.position[i]), int(entries.size[i]), None, detail)
+        for row in np.flatnonzero(entries.moved_by[stored.batch] == 0).tolist():
             i = int(stored.batch[row])
             position, size = int(entries.position[i]), int(entries.size[i])
             detail = f"The record claims offset {records.record_offset[row]}, in an entry whose base offset contradicts its neighbours."
+            if records.control_type[row] != NOT_CONTROL:
+                detail += MARKER_LOST
             key, value = records.key.row(row), records.value.row(row)
             self._report.lose_record("base_offset_invalid", position, size, None, detail, key, value)
         has_rows = np.zeros(len(entries), np.bool_)

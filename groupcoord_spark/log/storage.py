@@ -44,9 +44,11 @@ class Location:
         try:
             filesystem, path = pafs.FileSystem.from_uri(given)
         except pa.ArrowInvalid as error:
-            raise InputError(f"{shown(given)}: {first_line(error)}. Give a path, or a URI of file, s3, gs, abfs or hdfs.") from error
+            why = first_line(error).replace(given, shown(given))
+            raise InputError(f"{shown(given)}: {why}. Give a path, or a URI of file, s3, gs, abfs or hdfs.") from None
         except (OSError, NotImplementedError) as error:
-            raise InputError(f"{shown(given)}: the file system cannot be reached: {first_line(error)}.") from error
+            why = first_line(error).replace(given, shown(given))
+            raise InputError(f"{shown(given)}: the file system cannot be reached: {why}.") from None
         return Location(given, filesystem, path.rstrip("/") or path)
 
     @property

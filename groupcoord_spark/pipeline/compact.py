@@ -59,7 +59,7 @@ def kept(kinds: ChunkKinds) -> Mask:
     plain = is_offset & kinds.applies & ~kinds.is_control & ~has_producer & ~kinds.is_transactional
     # where the two signs of a transaction disagree, the coordinators do as well: such records are all kept
     staged = is_commit & has_producer & kinds.is_transactional
-    keep = ~(plain | staged)
+    keep: Mask = ~(plain | staged)
     # The last tombstone stays even when a value follows: it also ends what an open transaction staged before this chunk.
     for among in (plain & ~kinds.is_tombstone, plain & kinds.is_tombstone):
         keep[_last_of_each(kinds.key_code, among)] = True
@@ -115,8 +115,9 @@ def _commits_before_own_records(group_code: Ints, is_commit: Mask, is_own_record
     place = np.arange(len(rows))
     begin = np.maximum.accumulate(np.where(np.r_[True, group[1:] != group[:-1]], place, 0))
     commit = np.maximum.accumulate(np.where(is_commit[rows], place, -1))
-    wanted = is_own_record[rows] & (commit >= begin)
-    return rows[commit[wanted]]
+    wanted: Mask = is_own_record[rows] & (commit >= begin)
+    before: Ints = rows[commit[wanted]]
+    return before
 
 
 def _superseded_classic(kinds: ChunkKinds, own: Ints) -> Ints:
@@ -150,7 +151,8 @@ def _superseded_settings(kinds: ChunkKinds, own: Ints) -> Ints:
     _, from_the_end = np.unique(of_key[::-1], return_index=True)
     is_last = np.zeros(len(rows), np.bool_)
     is_last[len(rows) - 1 - from_the_end] = True
-    return rows[np.isin(key_type, SETTING_KEYS) & ~is_last & ~begins]
+    superseded: Ints = rows[np.isin(key_type, SETTING_KEYS) & ~is_last & ~begins]
+    return superseded
 
 
 def _lives_of_members(kinds: ChunkKinds, own: Ints, leaves: Mask) -> Ints:

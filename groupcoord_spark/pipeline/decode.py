@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -104,11 +104,9 @@ def _distinct_keys(keys: Slices, is_control: Mask) -> tuple[Ints, Slices]:
     return code, Slices.from_arrow(encoded.dictionary)
 
 
-def _of_each(of_distinct: npt.NDArray[np.generic], code: Ints, absent: object) -> npt.NDArray[np.generic]:
+def _of_each(of_distinct: npt.NDArray[Any], code: Ints, absent: Any) -> npt.NDArray[Any]:
     """The value of each record's key; ``absent`` where it has none."""
-    if not len(of_distinct):
-        return np.full(len(code), absent)
-    return np.where(code >= 0, of_distinct[code], absent)
+    return np.append(of_distinct, np.asarray(absent, of_distinct.dtype))[code]
 
 
 def _codes(texts: pa.Array) -> Ints:
@@ -183,7 +181,11 @@ def _transaction_notes(records: Records, key_type: Int16s, is_known: Mask, is_st
     signs_differ = (records.producer_id != NO_PRODUCER_ID) != records.is_transactional
     notes = (
         ("transactional_mismatch", is_known & is_offset & signs_differ, "The batch has a producer id or the transactional bit, not both."),
-        ("transactional_tombstone", is_known & is_offset & is_staged & is_tombstone, "An offset tombstone inside of a transaction; no broker writes it."),
+        (
+            "transactional_tombstone",
+            is_known & is_offset & is_staged & is_tombstone,
+            "An offset tombstone inside of a transaction; no broker writes it.",
+        ),
         ("transactional_non_offset", is_known & ~is_offset & is_staged, "A group record inside of a transaction; it is replayed at once."),
     )
     return [RowNote(row, code, detail) for code, rows, detail in notes for row in np.flatnonzero(rows).tolist()]

@@ -41,7 +41,7 @@ class GroupExpirationRow(NamedTuple):
     as_of_ms: int
     removed: bool
     removed_at_ms: int | None
-    rule: str
+    rule: str | None
     blocked_by: str | None
     tombstone_count: int
 
@@ -72,9 +72,32 @@ def expirations_of(state: PartitionState, job: ExpirationJob) -> Expirations:
     found = Expirations([], [], [])
     for cleanup in Cleanup(job.as_of_ms, job.retention_ms, job.semantics).of_partition(state):
         for offset in cleanup.offsets:
-            group_id, topic, partition, *rest = offset
-            found.offsets.append(OffsetExpirationRow(group_id, topic, partition, job.as_of_ms, job.retention_ms, *rest))
-        found.groups.append(GroupExpirationRow(cleanup.group.group_id, job.as_of_ms, *cleanup.group[1:]))
+            found.offsets.append(
+                OffsetExpirationRow(
+                    group_id=offset.group_id,
+                    topic=offset.topic,
+                    partition=offset.partition,
+                    as_of_ms=job.as_of_ms,
+                    retention_ms=job.retention_ms,
+                    base_timestamp_ms=offset.base_timestamp_ms,
+                    expires_at_ms=offset.expires_at_ms,
+                    expired=offset.expired,
+                    rule=offset.rule,
+                    blocked_by=offset.blocked_by,
+                )
+            )
+        group = cleanup.group
+        found.groups.append(
+            GroupExpirationRow(
+                group_id=group.group_id,
+                as_of_ms=job.as_of_ms,
+                removed=group.removed,
+                removed_at_ms=group.removed_at_ms,
+                rule=group.rule,
+                blocked_by=group.blocked_by,
+                tombstone_count=group.tombstone_count,
+            )
+        )
         for tombstone in cleanup.tombstones:
             found.tombstones.append(TombstoneRow(job.as_of_ms, len(found.tombstones), *tombstone))
     return found

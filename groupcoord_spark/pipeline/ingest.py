@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from groupcoord_spark.coordinator.semantics import Semantics
 from groupcoord_spark.log import Chunk, Records, Segment, read_segment
@@ -32,7 +33,13 @@ SHUFFLED = "cluster STRING, offsets_partition INT, first_offset BIGINT, kind STR
 """Rows from the readers to the replay. kind ``records``: kept records as one Arrow stream; ``report``: a pickled PieceReport."""
 
 SHUFFLED_ARROW = pa.schema(
-    [("cluster", pa.string()), ("offsets_partition", pa.int32()), ("first_offset", pa.int64()), ("kind", pa.string()), ("payload", pa.binary())]
+    [
+        ("cluster", pa.string()),
+        ("offsets_partition", pa.int32()),
+        ("first_offset", pa.int64()),
+        ("kind", pa.string()),
+        ("payload", pa.binary()),
+    ]
 )
 
 RECORDS, REPORT = "records", "report"
@@ -44,6 +51,11 @@ FIRST_VERSION_WITH_TOPIC_ID = 4
 
 PACK_BYTES = 8 << 20
 """A row's payload is cut at about this size, so that no row is large for the JVM."""
+
+CHUNK_BYTES = 32 << 20
+"""Bytes of a file in memory at a time: few enough to stay near the processor, many enough for the same keys to come again."""
+
+ROWS_TO_REDUCE_AGAIN = 30_000
 
 KEPT = pa.schema(
     [
@@ -103,22 +115,23 @@ def read_segments(segments: Sequence[Segment], job: ReadJob) -> Iterator[pa.Reco
 
 def _kept_of_file(segment: Segment, job: ReadJob, report: PieceReport, files: TaskFiles) -> Iterator[pa.RecordBatch]:
     """What is kept of the file's chunks; a later chunk drops from the earlier ones too, as long as they are small."""
-    waiting: pa.RecordBatch | None = None
     held = job.held.get(segment.offsets_partition, HistoryRange(0, 0, 0)) if job.with_history else None
-    for chunk in read_segment(segment):
+    waiting: list[pa.RecordBatch] = []
+    reduced_rows = 0
+    for chunk in read_segment(segment, chunk_bytes=CHUNK_BYTES):
         decoded = decode_chunk(chunk.records, job.semantics)
         _count(report, chunk, decoded, _is_misplaced(decoded, segment.offsets_partition, job.partition_count))
         write_chunk(files, segment, chunk, decoded, held)
-        kept = kept_records(chunk.records, np.flatnonzero(compact.kept(decoded.kinds)))
-        if waiting is not None:
-            kept = reduced_again(pa.concat_batches([waiting, kept]), job.semantics)
-        if kept.nbytes < PACK_BYTES:
-            waiting = kept
-        else:
-            yield kept
-            waiting = None
-    if waiting is not None and waiting.num_rows:
-        yield waiting
+        waiting.append(kept_records(chunk.records, np.flatnonzero(compact.kept(decoded.kinds))))
+        # Looking at all of them again pays once there are twice as many.
+        if sum(batch.num_rows for batch in waiting) > max(2 * reduced_rows, ROWS_TO_REDUCE_AGAIN):
+            waiting = [reduced_again(pa.concat_batches(waiting), job.semantics)]
+            reduced_rows = waiting[0].num_rows
+            if waiting[0].nbytes >= PACK_BYTES:
+                yield waiting.pop()
+                reduced_rows = 0
+    if waiting:
+        yield reduced_again(pa.concat_batches(waiting), job.semantics) if len(waiting) > 1 else waiting[0]
 
 
 def reduced_again(batch: pa.RecordBatch, semantics: Semantics) -> pa.RecordBatch:
@@ -166,7 +179,8 @@ def _packed(cluster: str, offsets_partition: int, kept: pa.RecordBatch) -> Itera
     for begin in range(0, kept.num_rows, step):
         part = kept.slice(begin, step)
         sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, KEPT) as stream:
+        # a third of the bytes: what crosses to Spark costs more than packing it
+        with pa.ipc.new_stream(sink, KEPT, options=pa.ipc.IpcWriteOptions(compression="lz4")) as stream:
             stream.write_batch(part)
         yield _row(cluster, offsets_partition, part.column(0)[0].as_py(), RECORDS, sink.getvalue().to_pybytes())
 
@@ -178,7 +192,9 @@ def unpacked(payload: bytes) -> pa.RecordBatch:
 
 def _row(cluster: str, offsets_partition: int, first_offset: int, kind: str, payload: bytes) -> pa.RecordBatch:
     values = ([cluster], [offsets_partition], [first_offset], [kind], [payload])
-    return pa.RecordBatch.from_arrays([pa.array(value, of.type) for value, of in zip(values, SHUFFLED_ARROW, strict=True)], schema=SHUFFLED_ARROW)
+    return pa.RecordBatch.from_arrays(
+        [pa.array(value, of.type) for value, of in zip(values, SHUFFLED_ARROW, strict=True)], schema=SHUFFLED_ARROW
+    )
 
 
 def _count(report: PieceReport, chunk: Chunk, decoded: DecodedChunk, is_misplaced: Mask) -> None:
@@ -218,6 +234,9 @@ def _topic_names(records: Records, decoded: DecodedChunk) -> dict[str, str]:
     ids = topic_ids_of(decoded.kinds.key_type[rows], records.value.take(rows))
     if not len(ids) or ids.null_count == len(ids):
         return {}
-    pairs = pa.table({"id": ids, "key": decoded.key_code[rows]}).group_by(["id", "key"]).aggregate([])
-    topics = decoded.keys.topic.take(pairs["key"].combine_chunks()).to_pylist()
-    return {uuid_text(each): topic for each, topic in zip(pairs["id"].to_pylist(), topics, strict=True) if each is not None}
+    words = np.frombuffer(ids.buffers()[1], np.int64).reshape(-1, 2)[ids.offset : ids.offset + len(ids)]
+    of_id = [pa.array(words[:, half]).dictionary_encode().indices.to_numpy() for half in (0, 1)]
+    pair = (of_id[0].astype(np.int64) * len(ids) + of_id[1]) * (len(decoded.distinct_keys) + 1) + decoded.key_code[rows]
+    first = pc.index_in(pc.unique(pa.array(pair)), pa.array(pair))
+    topics = decoded.keys.topic.take(pa.array(decoded.key_code[rows][first.to_numpy()])).to_pylist()
+    return {uuid_text(each): topic for each, topic in zip(ids.take(first).to_pylist(), topics, strict=True) if each is not None}

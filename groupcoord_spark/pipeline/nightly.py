@@ -6,7 +6,7 @@ import heapq
 import pickle
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -109,7 +109,9 @@ def run_night(night: Night, plan: LogPlan, spark: SparkSession, progress: Progre
     files = _files(reports)
     for table, rows in _driver_rows(night, plan, reports, held, start.run_id).items():
         if rows:
-            files.setdefault(table, []).extend(write_part(start.location.uri, TABLES[table], TABLES[table].from_rows(rows), night.cluster, start.run_id))
+            files.setdefault(table, []).extend(
+                write_part(start.location.uri, TABLES[table], TABLES[table].from_rows(rows), night.cluster, start.run_id)
+            )
     summary = _summary(night, plan, reports, start.run_id)
     commit_run(start, _run_row(night, summary), files)
     progress.end(rows=sum(added.records for every in files.values() for added in every))
@@ -126,14 +128,16 @@ def _run_stages(spark: SparkSession, segments: Sequence[Segment], night: Night, 
     replay_job = ReplayJob(night.semantics, ExpirationJob(night.as_of_ms, night.retention_ms, night.semantics), writers)
     write_job = WriteJob(night.cluster, job.warehouse_uri, job.run_id, dict(night.topic_names))
 
-    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def read(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
         for batch in batches:
             for task in batch.column(0).to_pylist():
                 yield from read_segments(tasks[task], job)
 
     kept = spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(read, SHUFFLED)
     # Rows of one partition reach its replay in the order of their offsets: the grouping keeps this sorting, as it needs a prefix of it.
-    in_order = kept.repartition(replays, "cluster", "offsets_partition").sortWithinPartitions("cluster", "offsets_partition", "first_offset")
+    in_order = kept.repartition(replays, "cluster", "offsets_partition").sortWithinPartitions(
+        "cluster", "offsets_partition", "first_offset"
+    )
     replayed = in_order.groupBy("cluster", "offsets_partition").applyInPandas(partition_replay(replay_job), REPLAYED)
     written = replayed.repartition(writers, "writer").sortWithinPartitions("place").mapInArrow(state_writer(write_job), WRITTEN)
     try:

@@ -6,6 +6,7 @@ state is held.
 
 from __future__ import annotations
 
+import gc
 import pickle
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -55,6 +56,8 @@ def partition_replay(job: ReplayJob) -> Callable[..., Iterator[pd.DataFrame]]:
         offsets_partition = int(key[1])
         report = PartitionReport(offsets_partition)
         topic_names: dict[str, str] = {}
+        # State is a million small objects without cycles; the collector would walk them again and again.
+        gc.disable()
         replay = KeptRecordsReplay(job.semantics)
         for frame in frames:
             for kind, payload in zip(frame["kind"], frame["payload"], strict=True):
@@ -77,9 +80,7 @@ def partition_replay(job: ReplayJob) -> Callable[..., Iterator[pd.DataFrame]]:
         for kind, payload in packed_rows(report, rows, {**topic_names, **state.topic_names}):
             writers = range(job.writers) if kind == TOPIC_NAMES else [own_writer]
             place = FIRST if kind == TOPIC_NAMES else LATER
-            yield pd.DataFrame(
-                [(writer, place, kind, payload) for writer in writers], columns=["writer", "place", "kind", "payload"]
-            )
+            yield pd.DataFrame([(writer, place, kind, payload) for writer in writers], columns=["writer", "place", "kind", "payload"])
 
     # applyInPandas takes the iterator form only where these are real types, not the text that annotations are in this file
     replay_partition.__annotations__ = {"key": tuple[Any, ...], "frames": Iterator[pd.DataFrame], "return": Iterator[pd.DataFrame]}
@@ -140,7 +141,9 @@ class KeptRecordsReplay:
             else:
                 if is_transactional:
                     self._open_since.setdefault(producer_id, record_offset)
-                coordinator.apply_offset_commit(producer_id, is_transactional, key_type, group_ids[code], topics[code], partitions[code], value)
+                coordinator.apply_offset_commit(
+                    producer_id, is_transactional, key_type, group_ids[code], topics[code], partitions[code], value
+                )
 
     def _put_group_values(self, values: list[Any], records: Records, decoded: DecodedChunk) -> None:
         """The values of groups' own records into the list, as bytes: most are decoded only once their turn comes."""

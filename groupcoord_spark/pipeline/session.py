@@ -75,7 +75,9 @@ def _start_quietly(builder: SparkSession.Builder) -> SparkSession:
         except Exception as failure:
             output.seek(0)
             told = output.read().decode(errors="replace").strip().splitlines()
-            raise GroupcoordError(f"Spark did not start: {told[-1] if told else failure}. Run it again with --debug to see all it said.") from failure
+            raise GroupcoordError(
+                f"Spark did not start: {told[-1] if told else failure}. Run it again with --debug to see all it said."
+            ) from failure
         finally:
             os.dup2(ours, 2)
             os.close(ours)
@@ -95,7 +97,9 @@ def require_java() -> None:
     """Raises GroupcoordError where no Java 17 or newer is found as Spark would look for it (JAVA_HOME, then PATH)."""
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
-    way_out = f"Spark needs Java {OLDEST_JAVA} or newer: install it (for example `apt-get install openjdk-17-jre-headless`) or set JAVA_HOME."
+    way_out = (
+        f"Spark needs Java {OLDEST_JAVA} or newer: install it (for example `apt-get install openjdk-17-jre-headless`) or set JAVA_HOME."
+    )
     if java is None:
         raise GroupcoordError(f"No `java` on PATH and JAVA_HOME is not set. {way_out}")
     if not os.access(java, os.X_OK):
@@ -116,4 +120,3 @@ def _java_version(java: Path) -> int | None:
         return None
     major = int(stated[1])
     return int(stated[2] or 0) if major == 1 else major
-

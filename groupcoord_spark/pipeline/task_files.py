@@ -37,7 +37,9 @@ class TaskFiles:
             rows = rows.append_column(name, pa.repeat(pa.scalar(value, TABLES[table].by_name[name].arrow_type), rows.num_rows))
         writer = self._writers.get(table)
         if writer is None:
-            writer = self._writers[table] = self._open.enter_context(PartWriter(self._warehouse_uri, TABLES[table], self._cluster, self._run_id))
+            writer = self._writers[table] = self._open.enter_context(
+                PartWriter(self._warehouse_uri, TABLES[table], self._cluster, self._run_id)
+            )
         writer.write(rows)
 
     def close(self) -> dict[str, list[AddedFile]]:

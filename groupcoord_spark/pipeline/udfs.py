@@ -1,8 +1,8 @@
 """Decoding for notebooks and SQL: pandas UDFs over any DataFrame that has Kafka's ``key`` and ``value`` columns.
 
-    from groupcoord_spark.pipeline.udfs import decode_offsets_key, decode_offsets_value, register
-    register(spark)                      # the same names in spark.sql
-    raw.select(decode_offsets_key("key").alias("k"), decode_offsets_value("key", "value").alias("v"))
+from groupcoord_spark.pipeline.udfs import decode_offsets_key, decode_offsets_value, register
+register(spark)                      # the same names in spark.sql
+raw.select(decode_offsets_key("key").alias("k"), decode_offsets_value("key", "value").alias("v"))
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-from pyspark.sql.functions import pandas_udf
+from pyspark.sql.pandas.functions import pandas_udf
 
 from groupcoord_spark.protocol import RECORD_TYPES, DecodeError, decode_key
 from groupcoord_spark.protocol.columnar import decode_key_columns, decode_offset_value_columns
@@ -40,7 +40,7 @@ def _nullable(values: Any, of: str, is_null: Any) -> Any:
     return pd.arrays.IntegerArray(np.asarray(values).astype(of), np.asarray(is_null, np.bool_))
 
 
-@pandas_udf(KEY)
+@pandas_udf(KEY)  # type: ignore[untyped-decorator, call-overload]
 def decode_offsets_key(key: pd.Series) -> pd.DataFrame:
     """What a record's key says; ``error`` is the reason code where it cannot be read, or its type is not known."""
     slices = _slices(key)
@@ -52,7 +52,10 @@ def decode_offsets_key(key: pd.Series) -> pd.DataFrame:
     return pd.DataFrame(
         {
             "key_type": _nullable(columns.key_type, "int16", ~has_type),
-            "key_name": [RECORD_TYPES[kind].key.name if good else None for kind, good in zip(columns.key_type.tolist(), columns.ok.tolist(), strict=True)],
+            "key_name": [
+                RECORD_TYPES[kind].key.name if good else None
+                for kind, good in zip(columns.key_type.tolist(), columns.ok.tolist(), strict=True)
+            ],
             "group_id": columns.group_id.to_pandas(),
             "topic": columns.topic.to_pandas(),
             "partition": _nullable(columns.partition, "int32", ~has_partition),
@@ -63,7 +66,7 @@ def decode_offsets_key(key: pd.Series) -> pd.DataFrame:
     )
 
 
-@pandas_udf(VALUE)
+@pandas_udf(VALUE)  # type: ignore[untyped-decorator, call-overload]
 def decode_offsets_value(key: pd.Series, value: pd.Series) -> pd.DataFrame:
     """What an offset commit's value says, by its key (types 0 and 1); all NULL for tombstones and for other types (see decode_offsets_value_json).
 
@@ -101,7 +104,7 @@ def decode_offsets_value(key: pd.Series, value: pd.Series) -> pd.DataFrame:
     )
 
 
-@pandas_udf("STRING")
+@pandas_udf("STRING")  # type: ignore[untyped-decorator, call-overload]
 def decode_offsets_value_json(key: pd.Series, value: pd.Series) -> pd.Series:
     """A value of any record type in Kafka's own JSON; NULL for tombstones and for what does not decode."""
     types = [_key_type(each) for each in key]
@@ -119,4 +122,4 @@ def _key_type(key: bytes | None) -> int:
 def register(spark: SparkSession) -> None:
     """Make the functions known to ``spark.sql`` under their own names."""
     for function in (decode_offsets_key, decode_offsets_value, decode_offsets_value_json):
-        spark.udf.register(function.__name__, function)  # type: ignore[attr-defined]
+        spark.udf.register(function.__name__, function)

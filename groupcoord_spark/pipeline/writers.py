@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -26,10 +26,10 @@ class WriteJob:
     topic_names: dict[str, str]
 
 
-def state_writer(job: WriteJob) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def state_writer(job: WriteJob) -> Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]:
     """The function for mapInArrow: rows of REPLAYED in order of their place -> rows of WRITTEN."""
 
-    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def write(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
         topic_names: dict[str, str] = {}
         carrier = PartitionReport(offsets_partition=-1)
         reports = [carrier]

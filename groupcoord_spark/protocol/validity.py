@@ -103,7 +103,8 @@ class _Walk:
             going_on = going_on & ~ends_here
             if not going_on.any():
                 break
-        self.ok = self.ok & done
+        # beyond 31 bits Java reads a negative number; whoever writes that is left to the scalar decoder
+        self.ok = self.ok & done & (number < 1 << 31)
         return np.where(self.ok, number, 0)
 
     def length(self, *, nullable: bool, is_text: bool) -> Positions:

@@ -79,7 +79,9 @@ class ConsumerOffsetsReader(DataSourceReader):
     def __init__(self, options: dict[str, str]) -> None:
         path = options.get("path")
         if path is None:
-            raise UsageError('The source "consumer_offsets" needs a path: spark.read.format("consumer_offsets").load("/path/to/kafka-logs").')
+            raise UsageError(
+                'The source "consumer_offsets" needs a path: spark.read.format("consumer_offsets").load("/path/to/kafka-logs").'
+            )
         self._path = path
         self._cluster = options.get("cluster")
 
@@ -88,7 +90,8 @@ class ConsumerOffsetsReader(DataSourceReader):
         self._cluster = self._cluster or plan.cluster_id or "default"
         return [SegmentPartition(segment) for partition in plan.partitions for segment in partition.segments]
 
-    def read(self, partition: SegmentPartition) -> Iterator[pa.RecordBatch]:
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, SegmentPartition)
         for chunk in read_segment(partition.segment):
             yield from raw_batches(chunk.records, partition.segment, self._cluster or "default")
 

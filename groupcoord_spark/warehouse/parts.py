@@ -10,6 +10,7 @@ import re
 import time
 import uuid
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from types import TracebackType
@@ -102,10 +103,13 @@ class PartWriter:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        if kind is None:
-            self.close()
-        elif self._open is not None:
-            self._open.abandon()
+        try:
+            if kind is None:
+                self.close()
+        finally:
+            if self._open is not None:
+                self._open.abandon()
+                self._open = None
 
     def _flush(self) -> None:
         if not self._waiting:
@@ -187,11 +191,14 @@ class _OpenFile:
         return self._name, size, self._footers[0]
 
     def abandon(self) -> None:
-        try:
+        if self._writer is not None:
+            # It may be the writer that failed; what it says on closing adds nothing.
+            with suppress(pa.ArrowException, OSError, RuntimeError):
+                self._writer.close()
+        # A file that cannot be removed is in no table, and a later run's clean-up finds it by its name.
+        with suppress(OSError):
             self._stream.close()
             self._filesystem.delete_file(self._path)
-        except OSError:
-            pass  # What is left is not in any table; the next run's clean-up finds it by its name.
 
 
 def _parquet_writer(stream: pa.NativeFile, schema: pa.Schema, table: Table, footers: list[pq.FileMetaData]) -> pq.ParquetWriter:

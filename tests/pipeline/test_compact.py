@@ -14,12 +14,12 @@ from groupcoord_spark.coordinator.semantics import JAVA, SCALA, Semantics
 from groupcoord_spark.pipeline import compact
 from groupcoord_spark.pipeline.decode import decode_chunk
 from groupcoord_spark.pipeline.expire import ExpirationJob, expirations_of
-from groupcoord_spark.pipeline.ingest import kept_records, records_of, reduced_again
+from groupcoord_spark.pipeline.ingest import kept_records, reduced_again
 from groupcoord_spark.pipeline.replay import KeptRecordsReplay
 from groupcoord_spark.pipeline.state import state_rows
+from groupcoord_spark.protocol import encode_key, encode_value
 from tests.pipeline.logs import LogRecord, classic_value, commit_value, random_log
 from tests.pipeline.logs import records_of as columns_of
-from groupcoord_spark.protocol import encode_key
 
 # A record that a later one replaces whole is dropped with the doubt or refusal it would have met; see compact.kept.
 TOLD_BY_THE_SUCCESSOR = {"R-2.1", "R-2.2", "R-2.4", "R-3.4"}
@@ -96,8 +96,9 @@ def test_a_value_before_its_tombstone_stays_because_it_made_the_group() -> None:
 
 
 def test_the_last_commit_before_a_group_record_is_kept() -> None:
-    log = [LogRecord(0, OTHER, commit_value(1)), LogRecord(1, OFFSET, commit_value(1)), LogRecord(2, GROUP, None), LogRecord(3, OFFSET, commit_value(2)), LogRecord(4, OTHER, commit_value(3))]
-    assert kept_offsets(log) == [1, 2, 3, 4]
+    before = [LogRecord(0, OTHER, commit_value(1)), LogRecord(1, OFFSET, commit_value(1))]
+    after = [LogRecord(3, OFFSET, commit_value(2)), LogRecord(4, OTHER, commit_value(3))]
+    assert kept_offsets([*before, LogRecord(2, GROUP, None), *after]) == [1, 2, 3, 4]
 
 
 def test_a_record_that_does_not_decode_supersedes_nothing_and_is_kept() -> None:
@@ -110,5 +111,20 @@ def test_of_classic_group_records_in_a_row_the_last_is_kept() -> None:
 
 
 def test_records_in_transactions_and_markers_are_kept() -> None:
-    log = [LogRecord(0, OFFSET, commit_value(1), 7, True), LogRecord(1, OTHER, commit_value(2), 7, True), LogRecord(2, b"\0\0\0\1", None, 7, True, 1)]
-    assert kept_offsets(log) == [0, 1, 2]
+    staged = [LogRecord(0, OFFSET, commit_value(1), 7, True), LogRecord(1, OTHER, commit_value(2), 7, True)]
+    assert kept_offsets([*staged, LogRecord(2, b"\0\0\0\1", None, 7, True, 1)]) == [0, 1, 2]
+
+
+def test_of_what_a_transaction_stages_for_one_key_the_first_and_the_last_are_kept() -> None:
+    staged = [LogRecord(i, OFFSET, commit_value(i), 7, True) for i in range(5)]
+    assert kept_offsets([*staged, LogRecord(5, b"\0\0\0\1", None, 7, True, 1)]) == [0, 4, 5]
+
+
+def test_a_target_is_kept_before_the_tombstone_of_its_member() -> None:
+    target = encode_key(7, {"group_id": "g", "member_id": "x"})
+    member = encode_key(5, {"group_id": "g", "member_id": "x"})
+    epoch = LogRecord(0, encode_key(3, {"group_id": "g"}), encode_value(3, 0, {"epoch": 1}))
+    nothing = encode_value(7, 0, {"topic_partitions": []})
+    targets = [LogRecord(i, target, nothing) for i in (1, 2)]
+    assert kept_offsets([epoch, *targets, LogRecord(3, member, None), LogRecord(4, target, nothing)]) == [0, 2, 3, 4]
+    assert kept_offsets([epoch, *targets, LogRecord(4, target, nothing)]) == [0, 4]

@@ -37,7 +37,6 @@ class GeneralSticky:
         self._subscribers = {topic: frozenset(ranks) for topic, ranks in naming.items()}
         self._partitions = sorted(partitions, key=lambda p: (len(self._subscribers[p.topic]), java_order(p.topic), p.partition))
         ranks = {member.member_id: rank for rank, member in enumerate(self._members)}
-        self._previous = {partition: ranks[member_id] for partition, member_id in previous.items()}
         self._counts = [0] * len(self._members)
         self._holder: dict[TopicPartition, int] = {}
         self._movements = _Movements()
@@ -48,8 +47,18 @@ class GeneralSticky:
         self._hand_out(free)
 
         self._shared = [partition for partition in self._partitions if len(self._subscribers[partition.topic]) > 1]
+        of_topic = Counter(partition.topic for partition in self._partitions)
+        self._may_hold = [sum(of_topic[topic] for topic in topics) for topics in self._subscribed]
         self._balancing = self._balancing_members()
         self._least_loaded = LeastLoaded(self._counts, self._subscribers)
+        # Kafka's assignor fails where such a claim is that of a member that takes no part; here the claim counts for nothing
+        self._previous = {
+            partition: ranks[member_id]
+            for partition, member_id in previous.items()
+            if partition in self._holder and ranks[member_id] in self._balancing
+        }
+        self._has_stray_claims = any(partition.topic not in self._subscribed[rank] for partition, rank in self._previous.items())
+        self._lopsided: TopicPartition | None = None
         self._balance([] if has_revoked else free, is_new=is_new)
 
     def held(self) -> dict[str, list[TopicPartition]]:
@@ -100,12 +109,10 @@ class GeneralSticky:
         self._holder[partition] = rank
         self._counts[rank] += 1
 
-    def _balancing_members(self) -> list[int]:
+    def _balancing_members(self) -> frozenset[int]:
         """The members whose load can change: all but those that hold every partition they may, none of it shared."""
-        of_topic = Counter(partition.topic for partition in self._partitions)
-        may_hold = [sum(of_topic[topic] for topic in topics) for topics in self._subscribed]
         has_shared = {self._holder[partition] for partition in self._shared}
-        return [rank for rank, count in enumerate(self._counts) if count < may_hold[rank] or rank in has_shared]
+        return frozenset(rank for rank, count in enumerate(self._counts) if count < self._may_hold[rank] or rank in has_shared)
 
     def _balance(self, first: Iterable[TopicPartition], *, is_new: bool) -> None:
         """Pass over the partitions handed out just now, then over all; all is undone if it helped nothing and cost moves."""
@@ -121,6 +128,8 @@ class GeneralSticky:
         while True:
             moved = 0
             for partition in movable:
+                if self._has_stray_claims and self._is_balanced():
+                    break
                 if (to := self._better_holder(partition)) is not None:
                     self._move(partition, to)
                     moved += 1
@@ -131,26 +140,32 @@ class GeneralSticky:
     def _better_holder(self, partition: TopicPartition) -> int | None:
         """Who should have the partition rather than its holder: who held it in an older generation, else the least loaded subscriber.
 
-        None if that one would then have more than the holder has left. The assignor stops a pass as soon as the group is balanced; that
-        shows only in a claim of a topic no longer subscribed, since no other move is open then.
+        None if that one would then have more than the holder has left.
         """
         count = self._counts[self._holder[partition]]
         before = self._previous.get(partition)
-        is_better = before is not None and count > self._counts[before] + 1
-        if before is not None and is_better and (partition.topic in self._subscribed[before] or not self._is_balanced()):
+        if before is not None and count > self._counts[before] + 1:
             return before
         least = self._least_loaded.first(partition.topic)
         return least if least is not None and count > self._counts[least] + 1 else None
 
     def _is_balanced(self) -> bool:
-        loads = [self._counts[rank] for rank in self._balancing]
-        if not loads or min(loads) >= max(loads) - 1:
-            return True
-        for partition in self._shared:
-            least = self._least_loaded.first(partition.topic)
-            if least is not None and self._counts[self._holder[partition]] > self._counts[least] + 1:
-                return False
-        return True
+        """Whether no subscriber could take a partition from a member that would still have no fewer.
+
+        The assignor asks it before each partition. That matters only where somebody may get back a partition of a topic it no longer
+        names: otherwise a balanced group has no move left. The partition that told last is asked first.
+        """
+        if self._lopsided is None or not self._is_lopsided(self._lopsided):
+            self._lopsided = next(filter(self._is_lopsided, self._shared), None)
+        return self._lopsided is None
+
+    def _is_lopsided(self, partition: TopicPartition) -> bool:
+        counts, count = self._counts, self._counts[self._holder[partition]]
+        least = self._least_loaded.first(partition.topic)
+        if least is None or count <= counts[least] + 1:
+            return False
+        # who has as many partitions as its topics have wants none, whichever they are
+        return any(count > counts[rank] + 1 and counts[rank] != self._may_hold[rank] for rank in self._subscribers[partition.topic])
 
     def _move(self, partition: TopicPartition, to: int) -> None:
         moving = self._movements.instead_of(partition, self._holder[partition], to)

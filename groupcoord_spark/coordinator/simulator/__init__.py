@@ -19,7 +19,7 @@ from groupcoord_spark.coordinator.simulator.calls import Call
 from groupcoord_spark.coordinator.simulator.errors import Error
 from groupcoord_spark.coordinator.simulator.records import WrittenRecord
 from groupcoord_spark.coordinator.simulator.release import Release, release_for
-from groupcoord_spark.coordinator.simulator.settings import Settings, Topic
+from groupcoord_spark.coordinator.simulator.settings import Settings, Topic, read_settings
 from groupcoord_spark.coordinator.simulator.simulator import Event, Simulator, TimelineEntry, simulate
 from groupcoord_spark.coordinator.simulator.states import State
 
@@ -42,6 +42,7 @@ __all__ = [
     "TimelineEntry",
     "Topic",
     "WrittenRecord",
+    "read_settings",
     "release_for",
     "simulate",
 ]

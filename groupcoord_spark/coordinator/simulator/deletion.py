@@ -72,9 +72,10 @@ def offset_delete(broker: Broker, call: Call, request: OffsetDelete) -> None:
                     gone.append(place)
                 elif is_pending:
                     dropped.append(place)
-    for topic, number in (*gone, *dropped):
-        partition.offsets.pending.pop((group_id, topic, number), None)
     error = _take_away(broker, partition, group, gone, with_group=_is_used_up(broker, partition, group, gone))
+    if error is Error.NONE:
+        for topic, number in (*gone, *dropped):
+            partition.offsets.pending.pop((group_id, topic, number), None)
     broker.answer(call, OffsetDeleteAnswer(error, {} if error is not Error.NONE else errors))
 
 

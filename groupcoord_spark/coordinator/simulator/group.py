@@ -7,13 +7,14 @@ from groupcoord_spark.coordinator.simulator.clock import Timer
 from groupcoord_spark.coordinator.simulator.map_order import BrokerMap, in_vote_order
 from groupcoord_spark.coordinator.simulator.member import Member, Protocols
 from groupcoord_spark.coordinator.simulator.states import VALID_PREVIOUS, State
+from groupcoord_spark.errors import GroupcoordError
 from groupcoord_spark.protocol import SubscriptionMalformed, SubscriptionUnknown, subscribed_topics
 
 CONSUMER = "consumer"
 """The protocol type whose member metadata the coordinator reads."""
 
 
-class InternalError(Exception):
+class InternalError(GroupcoordError):
     """Raised when a coordinator would throw IllegalStateException: a transition there is not, an election without candidates."""
 
 

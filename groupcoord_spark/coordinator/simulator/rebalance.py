@@ -140,14 +140,14 @@ def _end_delay(broker: Broker, group: Group, last_delay_ms: int, remaining_ms: i
     return True
 
 
-def _start_join_timer(broker: Broker, group: Group) -> None:
+def _start_join_timer(broker: Broker, group: Group, *, at_least_ms: int = 0) -> None:
     fire = partial(_end_join_timer, broker, group)
-    group.join_timer = broker.start_timer(TimerKind.JOIN_PHASE, group.rebalance_timeout_ms, group, "", fire)
+    group.join_timer = broker.start_timer(TimerKind.JOIN_PHASE, max(group.rebalance_timeout_ms, at_least_ms), group, "", fire)
 
 
 def _end_join_timer(broker: Broker, group: Group) -> bool:
     _end_join_phase(broker, group)
-    return True
+    return group.state is not State.PREPARING_REBALANCE
 
 
 def _end_join_phase(broker: Broker, group: Group) -> None:
@@ -161,7 +161,8 @@ def _end_join_phase(broker: Broker, group: Group) -> None:
         if member.awaiting_join is None and not (has_static_members and member.is_static):
             group.remove(member.member_id)
     if has_static_members and group.members and not _elect_leader_that_joined(group):
-        _start_join_timer(broker, group)
+        # With a rebalance timeout of 0 a broker asks over and over; here time has to pass for anything to change.
+        _start_join_timer(broker, group, at_least_ms=1)
         return
     group.start_generation(broker.now_ms)
     if group.state is State.EMPTY:

@@ -5,7 +5,7 @@ them stands at the release of the improvement or ticket that made it.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
@@ -62,6 +62,13 @@ _GROUP_TOO_LARGE: AppendErrors = dict.fromkeys(
 )
 _COMMIT_TOO_LARGE: AppendErrors = dict.fromkeys(_GROUP_TOO_LARGE, Error.INVALID_COMMIT_OFFSET_SIZE)
 _AFTER_APPEND: AppendErrors = {Error.NOT_ENOUGH_REPLICAS_AFTER_APPEND: Error.COORDINATOR_NOT_AVAILABLE}
+_GROUP_APPEND_ERRORS: AppendErrors = {
+    **_APPEND_FAILURE,
+    **_GROUP_TOO_LARGE,
+    **_AFTER_APPEND,
+    Error.REQUEST_TIMED_OUT: Error.REBALANCE_IN_PROGRESS,
+}
+_COMMIT_APPEND_ERRORS: AppendErrors = {**_APPEND_FAILURE, **_COMMIT_TOO_LARGE, **_AFTER_APPEND}
 
 NEVER_EMPTY_IDS = frozenset({JoinGroup, SyncGroup, Heartbeat, LeaveGroup, OffsetDelete})
 """Requests that refuse the group id ""; the others take it for the sake of old clients."""
@@ -87,7 +94,7 @@ class Release:
     # Ladders
     join_ladder: Ladder = ladders.JOIN_0_10
     sync_ladder: Ladder = ladders.SYNC_0_10
-    heartbeats: HeartbeatTable = None  # type: ignore[assignment]
+    heartbeats: HeartbeatTable = field(default_factory=lambda: ladders.HEARTBEAT_0_10)
     member_ladder: Ladder = ladders.MEMBER_0_10
     commit_ladder: Ladder = ladders.COMMIT_0_10
     txn_commit_ladder: Ladder = ladders.TXN_COMMIT_0_11
@@ -153,11 +160,12 @@ class Release:
     state_filter_ignores_case: bool = False
     completing_name: str = "AwaitingSync"
 
-    group_append_errors: AppendErrors = None  # type: ignore[assignment]
-    commit_append_errors: AppendErrors = None  # type: ignore[assignment]
+    group_append_errors: AppendErrors = field(default_factory=lambda: _GROUP_APPEND_ERRORS)
+    """What a member is told when the log refuses the group's record; what is not listed is told as it is."""
+    commit_append_errors: AppendErrors = field(default_factory=lambda: _COMMIT_APPEND_ERRORS)
     max_session_timeout_ms: int = 300_000
     """Default of group.max.session.timeout.ms."""
-    newest_version: Mapping[type, int] = None  # type: ignore[assignment]
+    newest_version: Mapping[type, int] = field(default_factory=dict)
     """Of the requests whose version matters to an answer: the newest this release knows."""
 
 
@@ -169,18 +177,6 @@ _SINCE: dict[type, tuple[int, ...]] = {
     EndTxn: (0, 11),
 }
 """First release of requests that not all of them know."""
-
-_FIRST: dict[str, Any] = {
-    "heartbeats": ladders.HEARTBEAT_0_10,
-    "group_append_errors": {
-        **_APPEND_FAILURE,
-        **_GROUP_TOO_LARGE,
-        **_AFTER_APPEND,
-        Error.REQUEST_TIMED_OUT: Error.REBALANCE_IN_PROGRESS,
-    },
-    "commit_append_errors": {**_APPEND_FAILURE, **_COMMIT_TOO_LARGE, **_AFTER_APPEND},
-    "newest_version": {JoinGroup: 1, SyncGroup: 0, LeaveGroup: 0, OffsetCommit: 2, FindCoordinator: 0, DescribeGroups: 0},
-}
 
 _CHANGES: tuple[tuple[tuple[int, ...], dict[str, Any]], ...] = (
     ((0, 10, 1), {"group_value_version": 1}),  # KIP-62
@@ -280,12 +276,12 @@ _CHANGES: tuple[tuple[tuple[int, ...], dict[str, Any]], ...] = (
 )
 
 _NEWEST: dict[type, tuple[tuple[tuple[int, ...], int], ...]] = {
-    JoinGroup: (((0, 11), 2), ((2, 0), 3), ((2, 2), 4), ((2, 3), 5), ((2, 4), 6), ((2, 5), 7), ((3, 2), 9)),
-    SyncGroup: (((0, 11), 1), ((2, 0), 2), ((2, 3), 3), ((2, 4), 4), ((2, 5), 5)),
-    LeaveGroup: (((0, 11), 1), ((2, 0), 2), ((2, 4), 4), ((3, 2), 5)),
-    OffsetCommit: (((0, 11), 3), ((2, 0), 4), ((2, 1), 6), ((2, 3), 7), ((2, 4), 8), ((3, 6), 9)),
-    FindCoordinator: (((0, 11), 1), ((2, 0), 2), ((2, 4), 3), ((3, 0), 4)),
-    DescribeGroups: (((0, 11), 1), ((2, 0), 2), ((2, 3), 3), ((2, 4), 5), ((4, 0), 6)),
+    JoinGroup: (((0, 10), 1), ((0, 11), 2), ((2, 0), 3), ((2, 2), 4), ((2, 3), 5), ((2, 4), 6), ((2, 5), 7), ((3, 2), 9)),
+    SyncGroup: (((0, 10), 0), ((0, 11), 1), ((2, 0), 2), ((2, 3), 3), ((2, 4), 4), ((2, 5), 5)),
+    LeaveGroup: (((0, 10), 0), ((0, 11), 1), ((2, 0), 2), ((2, 4), 4), ((3, 2), 5)),
+    OffsetCommit: (((0, 10), 2), ((0, 11), 3), ((2, 0), 4), ((2, 1), 6), ((2, 3), 7), ((2, 4), 8), ((3, 6), 9)),
+    FindCoordinator: (((0, 10), 0), ((0, 11), 1), ((2, 0), 2), ((2, 4), 3), ((3, 0), 4)),
+    DescribeGroups: (((0, 10), 0), ((0, 11), 1), ((2, 0), 2), ((2, 3), 3), ((2, 4), 5), ((4, 0), 6)),
 }
 """Request versions by the release that brought them."""
 
@@ -301,16 +297,12 @@ def release_for(semantics: str | None = None, broker_version: str | None = None)
     version = tuple(int(number) for number in rules.broker_version.split("."))
     if version < _OLDEST:
         raise UsageError(f"broker version {rules.broker_version!r} cannot be simulated: classic groups are known from 0.10 on.")
-    values = dict(_FIRST)
+    values: dict[str, Any] = {}
     for since, change in _CHANGES:
         if version >= since:
             values |= change
-    newest = dict(values["newest_version"])
-    for kind, steps in _NEWEST.items():
-        for since, number in steps:
-            if version >= since:
-                newest[kind] = number
-    return replace(Release(semantics=rules), **(values | {"newest_version": newest}))
+    newest = {kind: max(number for since, number in steps if version >= since) for kind, steps in _NEWEST.items()}
+    return Release(semantics=rules, newest_version=newest, **values)
 
 
 def refuse_unknown_request(release: Release, request: Request) -> None:

@@ -2,7 +2,10 @@
 
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
+
+from groupcoord_spark.errors import UsageError
 
 NO_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 """The zero uuid, as Kafka writes it: no topic id."""
@@ -42,6 +45,36 @@ class Settings:
         """The topic's id, the zero id if it is not known."""
         known = self.topics.get(topic) if self.topics is not None else None
         return known.topic_id if known is not None else NO_TOPIC_ID
+
+
+_MINUTE_MS = 60_000
+_PROPERTIES = {
+    "group.min.session.timeout.ms": ("group_min_session_timeout_ms", 1),
+    "group.max.session.timeout.ms": ("group_max_session_timeout_ms", 1),
+    "group.initial.rebalance.delay.ms": ("group_initial_rebalance_delay_ms", 1),
+    "group.max.size": ("group_max_size", 1),
+    "offset.metadata.max.bytes": ("offset_metadata_max_bytes", 1),
+    "offsets.retention.minutes": ("offsets_retention_ms", _MINUTE_MS),
+    "offsets.retention.check.interval.ms": ("offsets_retention_check_interval_ms", 1),
+    "offsets.topic.num.partitions": ("offsets_topic_num_partitions", 1),
+}
+
+
+def read_settings(properties: Mapping[str, str | int], topics: Mapping[str, Topic] | None = None) -> Settings:
+    """Settings from a broker's properties by Kafka's names; what is missing takes its default.
+
+    Raises UsageError for a property no group depends on, and for a value that is no whole number.
+    """
+    values: dict[str, Any] = {}
+    for name, value in properties.items():
+        if name not in _PROPERTIES:
+            raise UsageError(f"Setting {name!r} is not one a simulated group depends on. Known are {', '.join(sorted(_PROPERTIES))}.")
+        field, unit = _PROPERTIES[name]
+        try:
+            values[field] = int(value) * unit
+        except ValueError:
+            raise UsageError(f"{name} {value!r} is not a whole number.") from None
+    return replace(Settings(topics=topics), **values)
 
 
 MemberIds = Callable[[str], str]

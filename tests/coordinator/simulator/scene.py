@@ -113,7 +113,9 @@ class Scene:
 
     def _is_up_to_date(self, name: str) -> bool:
         answer = self.calls[name].answer
-        return isinstance(answer, JoinGroupAnswer) and self.state is not State.PREPARING_REBALANCE and answer.generation == self.group.generation
+        if self.state is State.PREPARING_REBALANCE or not isinstance(answer, JoinGroupAnswer):
+            return False
+        return answer.generation == self.group.generation
 
     def sync(self, name: str, assignments: dict[str, bytes] | None = None, **fields: Any) -> Call:
         """The client's SyncGroup for the present generation."""

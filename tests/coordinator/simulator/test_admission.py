@@ -27,8 +27,8 @@ from tests.coordinator.simulator.scene import READS_T, Scene
 OFFSET = (OffsetToCommit("t", 0, 1),)
 REQUESTS = {
     "JoinGroup": lambda group: JoinGroup(group, 10_000, protocols=(("range", READS_T),)),
-    "JoinGroup, session too short": lambda group: JoinGroup(group, 0, protocols=(("range", READS_T),)),
-    "JoinGroup, session too long": lambda group: JoinGroup(group, 2_000_000, protocols=(("range", READS_T),)),
+    "JoinGroup, short session": lambda group: JoinGroup(group, 0, protocols=(("range", READS_T),)),
+    "JoinGroup, long session": lambda group: JoinGroup(group, 2_000_000, protocols=(("range", READS_T),)),
     "SyncGroup": lambda group: SyncGroup(group, 1, "m"),
     "Heartbeat": lambda group: Heartbeat(group, 1, "m"),
     "LeaveGroup": lambda group: LeaveGroup(group, (Leaving("m"),)),
@@ -53,44 +53,44 @@ def error_in(answer):
 
 
 GATES = by_release("""
-    request                      | broker                      | 0.10.2.2                     | 2.4.1                        | 3.9.1 | 4.3.1
-    JoinGroup                    | not active                  | COORDINATOR_NOT_AVAILABLE    | "                            | "     | "
-    JoinGroup                    | not active, no group id     | COORDINATOR_NOT_AVAILABLE    | INVALID_GROUP_ID             | "     | COORDINATOR_NOT_AVAILABLE
-    JoinGroup                    | no group id                 | INVALID_GROUP_ID             | "                            | "     | "
-    JoinGroup                    | loading                     | COORDINATOR_LOAD_IN_PROGRESS | "                            | "     | "
-    JoinGroup                    | not the leader              | NOT_COORDINATOR              | "                            | "     | "
-    JoinGroup, session too short | leader                      | INVALID_SESSION_TIMEOUT      | "                            | "     | "
-    JoinGroup, session too long  | leader                      | INVALID_SESSION_TIMEOUT      | "                            | "     | "
-    JoinGroup, session too short | loading                     | COORDINATOR_LOAD_IN_PROGRESS | "                            | "     | INVALID_SESSION_TIMEOUT
-    JoinGroup, session too short | not the leader              | NOT_COORDINATOR              | "                            | "     | INVALID_SESSION_TIMEOUT
-    SyncGroup                    | no group id                 | UNKNOWN_MEMBER_ID            | INVALID_GROUP_ID             | "     | "
-    SyncGroup                    | loading                     | UNKNOWN_MEMBER_ID            | REBALANCE_IN_PROGRESS        | "     | "
-    SyncGroup                    | not the leader              | NOT_COORDINATOR              | "                            | "     | "
-    Heartbeat                    | no group id                 | UNKNOWN_MEMBER_ID            | INVALID_GROUP_ID             | "     | "
-    Heartbeat                    | loading                     | NONE                         | "                            | "     | "
-    Heartbeat                    | not the leader              | NOT_COORDINATOR              | "                            | "     | "
-    LeaveGroup                   | no group id                 | UNKNOWN_MEMBER_ID            | INVALID_GROUP_ID             | "     | "
-    LeaveGroup                   | loading                     | COORDINATOR_LOAD_IN_PROGRESS | "                            | "     | "
-    OffsetCommit                 | no group id                 | NONE                         | "                            | "     | "
-    OffsetCommit                 | loading                     | COORDINATOR_LOAD_IN_PROGRESS | "                            | "     | "
-    OffsetCommit                 | not the leader              | NOT_COORDINATOR              | "                            | "     | "
-    TxnOffsetCommit              | no group id                 | -                            | NONE                         | "     | "
-    OffsetFetch                  | no group id                 | NONE                         | "                            | "     | "
-    OffsetFetch                  | loading                     | COORDINATOR_LOAD_IN_PROGRESS | "                            | "     | "
-    OffsetFetch                  | not the leader              | NOT_COORDINATOR              | "                            | "     | "
-    DescribeGroups               | not the leader              | NOT_COORDINATOR              | "                            | "     | "
-    DescribeGroups               | loading                     | COORDINATOR_LOAD_IN_PROGRESS | "                            | "     | "
-    DeleteGroups                 | not the leader              | -                            | NOT_COORDINATOR              | "     | "
-    DeleteGroups                 | no group id                 | -                            | GROUP_ID_NOT_FOUND           | "     | "
-    OffsetDelete                 | no group id                 | -                            | INVALID_GROUP_ID             | "     | "
-    OffsetDelete                 | loading                     | -                            | COORDINATOR_LOAD_IN_PROGRESS | "     | "
+    request                  | broker            | 0.10.2.2                     | 2.4.1                        | 4.3.1
+    JoinGroup                | not active        | COORDINATOR_NOT_AVAILABLE    | "                            | "
+    JoinGroup                | not active, no id | COORDINATOR_NOT_AVAILABLE    | INVALID_GROUP_ID             | COORDINATOR_NOT_AVAILABLE
+    JoinGroup                | no id             | INVALID_GROUP_ID             | "                            | "
+    JoinGroup                | loading           | COORDINATOR_LOAD_IN_PROGRESS | "                            | "
+    JoinGroup                | not the leader    | NOT_COORDINATOR              | "                            | "
+    JoinGroup, short session | leader            | INVALID_SESSION_TIMEOUT      | "                            | "
+    JoinGroup, long session  | leader            | INVALID_SESSION_TIMEOUT      | "                            | "
+    JoinGroup, short session | loading           | COORDINATOR_LOAD_IN_PROGRESS | "                            | INVALID_SESSION_TIMEOUT
+    JoinGroup, short session | not the leader    | NOT_COORDINATOR              | "                            | INVALID_SESSION_TIMEOUT
+    SyncGroup                | no id             | UNKNOWN_MEMBER_ID            | INVALID_GROUP_ID             | "
+    SyncGroup                | loading           | UNKNOWN_MEMBER_ID            | REBALANCE_IN_PROGRESS        | "
+    SyncGroup                | not the leader    | NOT_COORDINATOR              | "                            | "
+    Heartbeat                | no id             | UNKNOWN_MEMBER_ID            | INVALID_GROUP_ID             | "
+    Heartbeat                | loading           | NONE                         | "                            | "
+    Heartbeat                | not the leader    | NOT_COORDINATOR              | "                            | "
+    LeaveGroup               | no id             | UNKNOWN_MEMBER_ID            | INVALID_GROUP_ID             | "
+    LeaveGroup               | loading           | COORDINATOR_LOAD_IN_PROGRESS | "                            | "
+    OffsetCommit             | no id             | NONE                         | "                            | "
+    OffsetCommit             | loading           | COORDINATOR_LOAD_IN_PROGRESS | "                            | "
+    OffsetCommit             | not the leader    | NOT_COORDINATOR              | "                            | "
+    TxnOffsetCommit          | no id             | -                            | NONE                         | "
+    OffsetFetch              | no id             | NONE                         | "                            | "
+    OffsetFetch              | loading           | COORDINATOR_LOAD_IN_PROGRESS | "                            | "
+    OffsetFetch              | not the leader    | NOT_COORDINATOR              | "                            | "
+    DescribeGroups           | not the leader    | NOT_COORDINATOR              | "                            | "
+    DescribeGroups           | loading           | COORDINATOR_LOAD_IN_PROGRESS | "                            | "
+    DeleteGroups             | not the leader    | -                            | NOT_COORDINATOR              | "
+    DeleteGroups             | no id             | -                            | GROUP_ID_NOT_FOUND           | "
+    OffsetDelete             | no id             | -                            | INVALID_GROUP_ID             | "
+    OffsetDelete             | loading           | -                            | COORDINATOR_LOAD_IN_PROGRESS | "
 """)
 
 
 @pytest.mark.parametrize(("version", "row", "expected"), GATES, ids=case_id)
 def test_the_first_gate_that_stays_shut_answers(version, row, expected):
     scene = Scene(version, group_min_session_timeout_ms=6_000)
-    group_id = "" if "no group id" in row["broker"] else "g"
+    group_id = "" if "no id" in row["broker"] else "g"
     number = scene.simulator.offsets_partition_of(group_id)
     if "not active" in row["broker"]:
         scene.simulator.act(SetActive(False))

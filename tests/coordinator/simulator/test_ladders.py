@@ -3,7 +3,15 @@
 import pytest
 
 from groupcoord_spark.coordinator.simulator import Error
-from groupcoord_spark.coordinator.simulator.requests import Heartbeat, JoinGroup, LeaveGroup, Leaving, OffsetToCommit, SyncGroup, TxnOffsetCommit
+from groupcoord_spark.coordinator.simulator.requests import (
+    Heartbeat,
+    JoinGroup,
+    LeaveGroup,
+    Leaving,
+    OffsetToCommit,
+    SyncGroup,
+    TxnOffsetCommit,
+)
 from tests.coordinator.simulator.decision_table import by_release, case_id
 from tests.coordinator.simulator.scene import GROUP, READS_T, Scene
 
@@ -70,13 +78,13 @@ def test_sync_is_answered_by_state_member_and_generation(version, row, expected)
 
 
 PROTOCOLS_OF_SYNC = by_release("""
-    type    | name   | version | 2.4.1 | 2.5.0                       | 2.8.2 | 3.9.1 | 4.3.1
-    none    | none   | 4       | NONE  | "                           | "     | "     | "
-    connect | range  | 5       | NONE  | INCONSISTENT_GROUP_PROTOCOL | "     | "     | "
-    consumer| sticky | 5       | NONE  | INCONSISTENT_GROUP_PROTOCOL | "     | "     | "
-    consumer| range  | 5       | NONE  | "                           | "     | "     | "
-    none    | range  | 5       | -     | INCONSISTENT_GROUP_PROTOCOL | "     | "     | "
-    consumer| none   | 5       | -     | INCONSISTENT_GROUP_PROTOCOL | "     | "     | "
+    type     | name   | version | 2.4.1 | 2.5.0                       | 2.8.2 | 3.9.1 | 4.3.1
+    none     | none   | 4       | NONE  | "                           | "     | "     | "
+    connect  | range  | 5       | NONE  | INCONSISTENT_GROUP_PROTOCOL | "     | "     | "
+    consumer | sticky | 5       | NONE  | INCONSISTENT_GROUP_PROTOCOL | "     | "     | "
+    consumer | range  | 5       | NONE  | "                           | "     | "     | "
+    none     | range  | 5       | -     | INCONSISTENT_GROUP_PROTOCOL | "     | "     | "
+    consumer | none   | 5       | -     | INCONSISTENT_GROUP_PROTOCOL | "     | "     | "
 """)
 
 
@@ -96,28 +104,28 @@ def test_sync_without_a_protocol_is_refused_whatever_else_is_wrong():
 
 # "waits": the request is kept for the join phase. "id": MEMBER_ID_REQUIRED.
 JOINS = by_release("""
-    state               | member   | protocol   | 0.10.2.2                    | 2.0.1 | 2.4.1                     | 2.8.2 | 3.9.1 | 4.3.1
-    absent              | stranger | range      | UNKNOWN_MEMBER_ID           | "     | "                         | "     | "     | "
-    absent              | none     | range      | NONE                        | "     | MEMBER_ID_REQUIRED        | "     | "     | "
-    absent              | none     | nothing    | UNKNOWN_SERVER_ERROR        | -     | INCONSISTENT_GROUP_PROTOCOL | "   | "     | "
-    absent              | none     | type-less  | NONE                        | -     | INCONSISTENT_GROUP_PROTOCOL | "   | "     | "
-    Dead                | none     | range      | UNKNOWN_MEMBER_ID           | "     | COORDINATOR_NOT_AVAILABLE | "     | "     | "
-    Dead                | none     | sticky     | INCONSISTENT_GROUP_PROTOCOL | "     | COORDINATOR_NOT_AVAILABLE | "     | "     | "
-    Empty               | stranger | range      | UNKNOWN_MEMBER_ID           | "     | "                         | "     | "     | "
-    Empty               | none     | sticky     | NONE                        | "     | MEMBER_ID_REQUIRED        | "     | "     | "
-    PreparingRebalance  | none     | range      | waits                       | "     | MEMBER_ID_REQUIRED        | "     | "     | "
-    PreparingRebalance  | none     | sticky     | INCONSISTENT_GROUP_PROTOCOL | "     | "                         | "     | "     | "
-    PreparingRebalance  | a        | range      | waits                       | "     | "                         | "     | "     | "
-    PreparingRebalance  | stranger | sticky     | INCONSISTENT_GROUP_PROTOCOL | "     | "                         | "     | "     | "
-    PreparingRebalance  | stranger | range      | UNKNOWN_MEMBER_ID           | "     | "                         | "     | "     | "
-    CompletingRebalance | none     | range      | waits                       | "     | MEMBER_ID_REQUIRED        | "     | "     | "
-    CompletingRebalance | a        | range      | NONE                        | "     | "                         | "     | "     | "
-    CompletingRebalance | a        | other type | INCONSISTENT_GROUP_PROTOCOL | "     | "                         | "     | "     | "
-    CompletingRebalance | a        | changed    | waits                       | "     | "                         | "     | "     | "
-    Stable              | none     | range      | waits                       | "     | MEMBER_ID_REQUIRED        | "     | "     | "
-    Stable              | b        | range      | NONE                        | "     | "                         | "     | "     | "
-    Stable              | b        | changed    | waits                       | "     | "                         | "     | "     | "
-    Stable              | a        | range      | waits                       | "     | "                         | "     | "     | "
+    state               | member   | protocol   | 0.10.2.2                    | 2.0.1 | 2.4.1                       | 2.8.2 | 3.9.1 | 4.3.1
+    absent              | stranger | range      | UNKNOWN_MEMBER_ID           | "     | "                           | "     | "     | "
+    absent              | none     | range      | NONE                        | "     | MEMBER_ID_REQUIRED          | "     | "     | "
+    absent              | none     | nothing    | UNKNOWN_SERVER_ERROR        | -     | INCONSISTENT_GROUP_PROTOCOL | "     | "     | "
+    absent              | none     | type-less  | NONE                        | -     | INCONSISTENT_GROUP_PROTOCOL | "     | "     | "
+    Dead                | none     | range      | UNKNOWN_MEMBER_ID           | "     | COORDINATOR_NOT_AVAILABLE   | "     | "     | "
+    Dead                | none     | sticky     | INCONSISTENT_GROUP_PROTOCOL | "     | COORDINATOR_NOT_AVAILABLE   | "     | "     | "
+    Empty               | stranger | range      | UNKNOWN_MEMBER_ID           | "     | "                           | "     | "     | "
+    Empty               | none     | sticky     | NONE                        | "     | MEMBER_ID_REQUIRED          | "     | "     | "
+    PreparingRebalance  | none     | range      | waits                       | "     | MEMBER_ID_REQUIRED          | "     | "     | "
+    PreparingRebalance  | none     | sticky     | INCONSISTENT_GROUP_PROTOCOL | "     | "                           | "     | "     | "
+    PreparingRebalance  | a        | range      | waits                       | "     | "                           | "     | "     | "
+    PreparingRebalance  | stranger | sticky     | INCONSISTENT_GROUP_PROTOCOL | "     | "                           | "     | "     | "
+    PreparingRebalance  | stranger | range      | UNKNOWN_MEMBER_ID           | "     | "                           | "     | "     | "
+    CompletingRebalance | none     | range      | waits                       | "     | MEMBER_ID_REQUIRED          | "     | "     | "
+    CompletingRebalance | a        | range      | NONE                        | "     | "                           | "     | "     | "
+    CompletingRebalance | a        | other type | INCONSISTENT_GROUP_PROTOCOL | "     | "                           | "     | "     | "
+    CompletingRebalance | a        | changed    | waits                       | "     | "                           | "     | "     | "
+    Stable              | none     | range      | waits                       | "     | MEMBER_ID_REQUIRED          | "     | "     | "
+    Stable              | b        | range      | NONE                        | "     | "                           | "     | "     | "
+    Stable              | b        | changed    | waits                       | "     | "                           | "     | "     | "
+    Stable              | a        | range      | waits                       | "     | "                           | "     | "     | "
 """)
 
 OFFERS = {
@@ -150,26 +158,26 @@ def test_join_below_version_4_gets_no_id_first(version):
 
 # An instance id that belongs to a ("own"), to the other member, or to nobody.
 STATIC = by_release("""
-    request     | member   | instance | 2.4.1              | 2.8.2 | 3.1.0             | 3.9.1 | 4.3.1
-    Join        | a        | own      | NONE               | "     | "                 | "     | "
-    Join        | a        | other    | FENCED_INSTANCE_ID | "     | "                 | "     | "
-    Join        | stranger | own      | FENCED_INSTANCE_ID | "     | "                 | "     | "
-    Join        | a        | nobody's | UNKNOWN_MEMBER_ID  | "     | "                 | "     | "
-    Sync        | a        | own      | NONE               | "     | "                 | "     | "
-    Sync        | a        | other    | FENCED_INSTANCE_ID | "     | "                 | "     | "
-    Sync        | stranger | nobody's | UNKNOWN_MEMBER_ID  | "     | "                 | "     | "
-    Sync        | a        | nobody's | NONE               | "     | UNKNOWN_MEMBER_ID | "     | "
-    Heartbeat   | a        | own      | NONE               | "     | "                 | "     | "
-    Heartbeat   | a        | other    | FENCED_INSTANCE_ID | "     | "                 | "     | "
-    Heartbeat   | a        | nobody's | NONE               | "     | UNKNOWN_MEMBER_ID | "     | "
-    OffsetCommit| a        | own      | NONE               | "     | "                 | "     | "
-    OffsetCommit| a        | other    | FENCED_INSTANCE_ID | "     | "                 | "     | "
-    OffsetCommit| a        | nobody's | NONE               | "     | UNKNOWN_MEMBER_ID | "     | "
-    LeaveGroup  | a        | own      | NONE               | "     | "                 | "     | "
-    LeaveGroup  | a        | other    | FENCED_INSTANCE_ID | "     | "                 | "     | "
-    LeaveGroup  | none     | own      | NONE               | "     | "                 | "     | "
-    LeaveGroup  | none     | nobody's | UNKNOWN_MEMBER_ID  | "     | "                 | "     | "
-    LeaveGroup  | a        | nobody's | NONE               | "     | UNKNOWN_MEMBER_ID | "     | "
+    request      | member   | instance | 2.4.1              | 2.8.2 | 3.1.0             | 3.9.1 | 4.3.1
+    Join         | a        | own      | NONE               | "     | "                 | "     | "
+    Join         | a        | other    | FENCED_INSTANCE_ID | "     | "                 | "     | "
+    Join         | stranger | own      | FENCED_INSTANCE_ID | "     | "                 | "     | "
+    Join         | a        | nobody's | UNKNOWN_MEMBER_ID  | "     | "                 | "     | "
+    Sync         | a        | own      | NONE               | "     | "                 | "     | "
+    Sync         | a        | other    | FENCED_INSTANCE_ID | "     | "                 | "     | "
+    Sync         | stranger | nobody's | UNKNOWN_MEMBER_ID  | "     | "                 | "     | "
+    Sync         | a        | nobody's | NONE               | "     | UNKNOWN_MEMBER_ID | "     | "
+    Heartbeat    | a        | own      | NONE               | "     | "                 | "     | "
+    Heartbeat    | a        | other    | FENCED_INSTANCE_ID | "     | "                 | "     | "
+    Heartbeat    | a        | nobody's | NONE               | "     | UNKNOWN_MEMBER_ID | "     | "
+    OffsetCommit | a        | own      | NONE               | "     | "                 | "     | "
+    OffsetCommit | a        | other    | FENCED_INSTANCE_ID | "     | "                 | "     | "
+    OffsetCommit | a        | nobody's | NONE               | "     | UNKNOWN_MEMBER_ID | "     | "
+    LeaveGroup   | a        | own      | NONE               | "     | "                 | "     | "
+    LeaveGroup   | a        | other    | FENCED_INSTANCE_ID | "     | "                 | "     | "
+    LeaveGroup   | none     | own      | NONE               | "     | "                 | "     | "
+    LeaveGroup   | none     | nobody's | UNKNOWN_MEMBER_ID  | "     | "                 | "     | "
+    LeaveGroup   | a        | nobody's | NONE               | "     | UNKNOWN_MEMBER_ID | "     | "
 """)
 
 
@@ -194,24 +202,24 @@ def test_an_instance_id_has_to_be_the_members_own(version, row, expected):
 
 
 COMMITS = by_release("""
-    state               | member   | generation | 0.10.2.2              | 2.0.1 | 2.4.1                     | 2.7.2 | 2.8.2 | 3.9.1 | 4.3.1
-    absent              | none     | none       | NONE                  | "     | "                         | "     | "     | "     | "
-    absent              | a        | same       | ILLEGAL_GENERATION    | "     | "                         | "     | "     | "     | GROUP_ID_NOT_FOUND
-    Dead                | none     | none       | UNKNOWN_MEMBER_ID     | "     | COORDINATOR_NOT_AVAILABLE | "     | "     | "     | "
-    Empty               | none     | none       | NONE                  | "     | "                         | "     | "     | "     | "
-    Empty               | stranger | none       | NONE                  | "     | "                         | "     | "     | "     | "
-    Empty               | a        | same       | UNKNOWN_MEMBER_ID     | "     | "                         | "     | "     | "     | "
-    PreparingRebalance  | a        | same       | NONE                  | "     | "                         | "     | "     | "     | "
-    PreparingRebalance  | a        | older      | ILLEGAL_GENERATION    | "     | "                         | "     | "     | "     | "
-    PreparingRebalance  | none     | none       | UNKNOWN_MEMBER_ID     | "     | "                         | "     | "     | "     | "
-    CompletingRebalance | a        | same       | REBALANCE_IN_PROGRESS | "     | "                         | "     | "     | "     | "
-    CompletingRebalance | a        | older      | REBALANCE_IN_PROGRESS | "     | ILLEGAL_GENERATION        | "     | "     | "     | "
-    CompletingRebalance | stranger | same       | REBALANCE_IN_PROGRESS | "     | UNKNOWN_MEMBER_ID         | "     | "     | "     | "
-    Stable              | a        | same       | NONE                  | "     | "                         | "     | "     | "     | "
-    Stable              | a        | older      | ILLEGAL_GENERATION    | "     | "                         | "     | "     | "     | "
-    Stable              | a        | none       | ILLEGAL_GENERATION    | "     | "                         | "     | "     | "     | "
-    Stable              | stranger | same       | UNKNOWN_MEMBER_ID     | "     | "                         | "     | "     | "     | "
-    Stable              | none     | none       | UNKNOWN_MEMBER_ID     | "     | "                         | "     | "     | "     | "
+    state               | member   | generation | 0.10.2.2              | 2.4.1                     | 2.8.2 | 3.9.1 | 4.3.1
+    absent              | none     | none       | NONE                  | "                         | "     | "     | "
+    absent              | a        | same       | ILLEGAL_GENERATION    | "                         | "     | "     | GROUP_ID_NOT_FOUND
+    Dead                | none     | none       | UNKNOWN_MEMBER_ID     | COORDINATOR_NOT_AVAILABLE | "     | "     | "
+    Empty               | none     | none       | NONE                  | "                         | "     | "     | "
+    Empty               | stranger | none       | NONE                  | "                         | "     | "     | "
+    Empty               | a        | same       | UNKNOWN_MEMBER_ID     | "                         | "     | "     | "
+    PreparingRebalance  | a        | same       | NONE                  | "                         | "     | "     | "
+    PreparingRebalance  | a        | older      | ILLEGAL_GENERATION    | "                         | "     | "     | "
+    PreparingRebalance  | none     | none       | UNKNOWN_MEMBER_ID     | "                         | "     | "     | "
+    CompletingRebalance | a        | same       | REBALANCE_IN_PROGRESS | "                         | "     | "     | "
+    CompletingRebalance | a        | older      | REBALANCE_IN_PROGRESS | ILLEGAL_GENERATION        | "     | "     | "
+    CompletingRebalance | stranger | same       | REBALANCE_IN_PROGRESS | UNKNOWN_MEMBER_ID         | "     | "     | "
+    Stable              | a        | same       | NONE                  | "                         | "     | "     | "
+    Stable              | a        | older      | ILLEGAL_GENERATION    | "                         | "     | "     | "
+    Stable              | a        | none       | ILLEGAL_GENERATION    | "                         | "     | "     | "
+    Stable              | stranger | same       | UNKNOWN_MEMBER_ID     | "                         | "     | "     | "
+    Stable              | none     | none       | UNKNOWN_MEMBER_ID     | "                         | "     | "     | "
 """)
 
 
@@ -228,16 +236,15 @@ def test_a_generation_in_an_unknown_group_is_told_apart_only_from_version_9_on()
 
 
 TXN_COMMITS = by_release("""
-    state               | member   | generation | 0.11.0 | 2.0.1 | 2.4.1                     | 2.7.2              | 2.8.2 | 3.9.1 | 4.3.1
-    absent              | none     | none       | NONE   | "     | "                         | "                  | "     | "     | "
-    absent              | none     | same       | NONE   | "     | "                         | ILLEGAL_GENERATION | "     | UNKNOWN_MEMBER_ID | ILLEGAL_GENERATION
-    Dead                | none     | none       | UNKNOWN_MEMBER_ID | " | COORDINATOR_NOT_AVAILABLE | "            | "     | "     | "
-    Stable              | none     | none       | NONE   | "     | "                         | "                  | "     | "     | "
-    Stable              | stranger | same       | NONE   | "     | "                         | UNKNOWN_MEMBER_ID  | "     | "     | "
-    Stable              | a        | older      | NONE   | "     | "                         | ILLEGAL_GENERATION | "     | "     | "
-    Stable              | a        | none       | NONE   | "     | "                         | "                  | "     | ILLEGAL_GENERATION | "
-    CompletingRebalance | a        | same       | NONE   | "     | "                         | "                  | "     | "     | "
-    PreparingRebalance  | a        | same       | NONE   | "     | "                         | "                  | "     | "     | "
+    state               | member   | generation | 0.11.0 | 2.4.1 | 2.7.2              | 3.9.1              | 4.3.1
+    absent              | none     | none       | NONE   | "     | "                  | "                  | "
+    absent              | none     | same       | NONE   | "     | ILLEGAL_GENERATION | UNKNOWN_MEMBER_ID  | ILLEGAL_GENERATION
+    Stable              | none     | none       | NONE   | "     | "                  | "                  | "
+    Stable              | stranger | same       | NONE   | "     | UNKNOWN_MEMBER_ID  | "                  | "
+    Stable              | a        | older      | NONE   | "     | ILLEGAL_GENERATION | "                  | "
+    Stable              | a        | none       | NONE   | "     | "                  | ILLEGAL_GENERATION | "
+    CompletingRebalance | a        | same       | NONE   | "     | "                  | "                  | "
+    PreparingRebalance  | a        | same       | NONE   | "     | "                  | "                  | "
 """)
 
 
@@ -247,6 +254,16 @@ def test_transactional_commits_care_less_about_the_group(version, row, expected)
     scene.play(row["state"])
     answer = scene.ask(TxnOffsetCommit(GROUP, 7, (OffsetToCommit("t", 0, 1),), **_named(scene, row)))
     assert answer.errors["t", 0] is Error[expected]
+
+
+@pytest.mark.parametrize(
+    ("version", "expected"),
+    [("0.11.0", Error.UNKNOWN_MEMBER_ID), ("2.3.0", Error.COORDINATOR_NOT_AVAILABLE), ("4.3.1", Error.COORDINATOR_NOT_AVAILABLE)],
+)
+def test_transactional_commits_care_whether_the_group_is_dead(version, expected):
+    scene = Scene(version)
+    scene.play("Dead")
+    assert scene.ask(TxnOffsetCommit(GROUP, 7, (OffsetToCommit("t", 0, 1),))).errors["t", 0] is expected
 
 
 LEAVES = by_release("""

@@ -65,7 +65,9 @@ def test_what_the_broker_does_not_have_never_reaches_the_group():
     assert scene.ask(request).errors == {("t", 0): Error.GROUP_ID_NOT_FOUND, ("t", 2): Error.UNKNOWN_TOPIC_OR_PARTITION}
 
 
-@pytest.mark.parametrize(("note", "is_too_long"), [("x" * 10, False), ("x" * 11, True), ("é" * 10, False), ("😀" * 5, False), ("😀" * 6, True)])
+@pytest.mark.parametrize(
+    ("note", "is_too_long"), [("x" * 10, False), ("x" * 11, True), ("é" * 10, False), ("😀" * 5, False), ("😀" * 6, True)]
+)
 def test_a_note_is_measured_as_java_counts_characters(note, is_too_long):
     scene = Scene(offset_metadata_max_bytes=10)
     request = OffsetCommit(GROUP, (OffsetToCommit("t", 0, 1, metadata=note), OffsetToCommit("t", 1, 1)))

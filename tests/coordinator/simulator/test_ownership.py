@@ -72,7 +72,9 @@ def test_offsets_come_along_and_so_do_open_transactions(version):
     assert other.records[0].record_offset == scene.records[-1].record_offset + 1
 
 
-@pytest.mark.parametrize(("version", "state"), [("2.0.1", State.STABLE), ("3.9.1", State.PREPARING_REBALANCE), ("4.3.1", State.PREPARING_REBALANCE)])
+@pytest.mark.parametrize(
+    ("version", "state"), [("2.0.1", State.STABLE), ("3.9.1", State.PREPARING_REBALANCE), ("4.3.1", State.PREPARING_REBALANCE)]
+)
 def test_a_group_over_its_size_rebalances_when_it_is_loaded(version, state):
     scene = Scene(version)
     scene.settle("a", "b")

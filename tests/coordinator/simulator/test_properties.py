@@ -10,6 +10,7 @@ from groupcoord_spark.coordinator.simulator import (
     FailAppends,
     LoadPartition,
     LosePartition,
+    Release,
     Settings,
     Simulator,
     State,
@@ -53,12 +54,14 @@ STEPS = st.lists(
             ["join"] * 8
             + ["sync"] * 6
             + ["beat"] * 2
-            + ["leave", "leave two", "commit", "commit", "commit outside", "txn commit", "end", "fetch", "delete", "offset delete", "clean up"]
+            + ["leave", "leave two", "commit", "commit", "commit outside"]
+            + ["txn commit", "end", "fetch", "delete", "offset delete", "clean up"]
         ),
         st.sampled_from(CLIENTS),
         st.integers(0, 11),
         st.sampled_from([0, 0, 0, 1, 30, 200, 1_000]),
     ),
+    min_size=20,
     max_size=60,
 )
 
@@ -147,7 +150,7 @@ def simulator_of(version, delay_ms, entries):
     return Simulator(release_for(None, version), settings_, on_entry=entries.append)
 
 
-def check_group(group: Group) -> None:
+def check_group(group: Group, release: Release) -> None:
     """What is always so."""
     members = list(group.members)
     assert group.waiting_joins == sum(member.awaiting_join is not None for member in members)
@@ -159,7 +162,10 @@ def check_group(group: Group) -> None:
     if group.state is State.EMPTY:
         assert not members and group.protocol is None and group.join_timer is None
     if group.state in (State.STABLE, State.COMPLETING_REBALANCE):
-        assert members and group.waiting_joins == 0 and all(group.protocol in dict(member.protocols) for member in members)
+        assert members and group.waiting_joins == 0
+        # From 2.3 to 2.6 a static member may restart with other protocols and nobody minds.
+        if release.static_restart_is_written or not release.has_static_members:
+            assert all(group.protocol in dict(member.protocols) for member in members)
     if group.state is not State.COMPLETING_REBALANCE:
         assert not any(member.awaiting_sync for member in members)
     if group.state is State.PREPARING_REBALANCE:
@@ -184,7 +190,7 @@ def test_a_group_is_never_in_a_state_that_makes_no_sense(version, delay_ms, step
         if group is None:
             generation = 0
         else:
-            check_group(group)
+            check_group(group, simulator.release)
             assert group.generation >= generation
             generation = group.generation
     answered = [call.number for entry in entries for call in entry.answered]
@@ -201,6 +207,9 @@ def test_the_log_tells_another_broker_what_this_one_knows(version, steps):
     entries = []
     simulator = simulator_of(version, 0, entries)
     crowd = Crowd(simulator, "g")
+    if not simulator.release.deletion_writes_pending:
+        # Scala writes no tombstone for what it drops from an open transaction, so a reload brings it back.
+        steps = [step for step in steps if step[0] != "txn commit"]
     for step in steps:
         crowd.take(step)
     number = simulator.offsets_partition_of("g")
@@ -212,10 +221,13 @@ def test_the_log_tells_another_broker_what_this_one_knows(version, steps):
     fetch = OffsetFetch((GroupToFetch("g"),))
     assert there.send(fetch).answer == simulator.send(fetch).answer
     moved = there.group("g")
-    if here is not None and here.state in (State.STABLE, State.EMPTY) and here.generation > 0:
+    # From 2.3 to 2.6 the restart of a static member never came to the log (KAFKA-10284).
+    is_written = simulator.release.static_restart_is_written or not simulator.release.has_static_members
+    if is_written and here is not None and here.state in (State.STABLE, State.EMPTY) and here.generation > 0:
         assert moved.state is here.state
         assert (moved.generation, moved.protocol, moved.leader) == (here.generation, here.protocol, here.leader)
-        assert {member.member_id: member.assignment for member in moved.members} == {member.member_id: member.assignment for member in here.members}
+        held = [{member.member_id: member.assignment for member in group.members} for group in (here, moved)]
+        assert held[0] == held[1]
     # Losing the partition and reading it again is the same thing.
     simulator.act(LosePartition(number))
     simulator.act(LoadPartition(number, records))
@@ -230,9 +242,6 @@ def test_one_group_never_changes_another(version, steps, others):
     for step in steps:
         first.take(step)
     simulator = simulator_of(version, 0, mixed)
-    # Ids count on across groups: give the group the ones it had alone.
-    given_ids = iter(one for client in CLIENTS for one in first.simulator.member_ids_of(f"g{client}"))
-    del given_ids
     crowd, neighbour = Crowd(simulator, "g"), Crowd(simulator, "h")
     remaining = list(others)
     for step in steps:
@@ -244,10 +253,8 @@ def test_one_group_never_changes_another(version, steps, others):
         crowd.take(step)
 
     def errors(crowd_):
-        return [
-            (call.answered_at_ms, getattr(call.answer, "error", None), getattr(call.answer, "errors", None), getattr(call.answer, "generation", None))
-            for _, call in crowd_.calls
-        ]
+        told = ("error", "errors", "generation")
+        return [(call.answered_at_ms, *(getattr(call.answer, name, None) for name in told)) for _, call in crowd_.calls]
 
     assert errors(crowd) == errors(first)
 

@@ -201,6 +201,17 @@ def test_a_group_of_silent_static_members_waits_on_until_their_sessions_end():
     assert (scene.state, scene.group.generation) == (State.EMPTY, 2)
 
 
+def test_silent_static_members_without_a_rebalance_timeout_do_not_stop_the_clock():
+    scene = Scene("2.7.2")
+    scene.enter("a", group_instance_id="i-a", rebalance_timeout_ms=0)
+    scene.sync("a")
+    scene.join("d", rebalance_timeout_ms=0)
+    scene.join("d", rebalance_timeout_ms=0)
+    scene.leave("d")
+    scene.pass_time(20_000)
+    assert scene.state is State.EMPTY
+
+
 VOTES = table("""
     members' lists                                            | java               | scala
     B A; A B C; D B A                                         | B                  | B

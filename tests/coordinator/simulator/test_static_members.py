@@ -26,7 +26,7 @@ def restart(scene, name, protocols=RANGE, **fields):
     return scene.join(name, group_instance_id=f"i-{name}", member_id="", protocols=protocols, **fields)
 
 
-# "answered": the present generation, no rebalance. "written": the same, and the group record is written. "rebalance": the group starts over.
+# "answered": the present generation, no rebalance. "written": the same, and so is the group record. "rebalance": the group starts over.
 RESTARTS = by_release("""
     state               | protocols           | 2.3.1    | 2.4.1 | 2.6.0     | 2.7.2     | 3.9.1 | 4.3.1
     Stable              | same                | answered | "     | "         | written   | "     | "
@@ -112,7 +112,9 @@ def test_the_new_process_inherits_where_the_old_one_ran():
     assert (described.client_id, described.client_host) == ("b", "/127.0.0.1")
 
 
-@pytest.mark.parametrize(("version", "session_ms", "rebalance_ms"), [("2.8.2", 10_000, 60_000), ("3.3.0", 20_000, 30_000), ("4.3.1", 20_000, 30_000)])
+@pytest.mark.parametrize(
+    ("version", "session_ms", "rebalance_ms"), [("2.8.2", 10_000, 60_000), ("3.3.0", 20_000, 30_000), ("4.3.1", 20_000, 30_000)]
+)
 def test_a_restart_changes_the_timeouts_since_3_3(version, session_ms, rebalance_ms):
     scene = static_scene(version)
     scene.share_out("a", "b")

@@ -73,12 +73,16 @@ def _error(answer):
     return answer.error if hasattr(answer, "error") else next(iter(answer.errors.values()))
 
 
+def _number(cell):
+    return int(cell.split()[0])
+
+
 def test_the_example_run_takes_the_course_it_should():
     found = [
         {
             "at": str(entry.at_ms),
             "cause": type(entry.call.request).__name__ if entry.call is not None else entry.timer.value,
-            "answered": " ".join(f"{call.number} {_error(call.answer).name}" for call in sorted(entry.answered, key=lambda call: call.number)),
+            "answered": " ".join(sorted((f"{call.number} {_error(call.answer).name}" for call in entry.answered), key=_number)),
             "state": entry.state,
             "generation": str(entry.generation),
             "records": str(len(entry.records)),

@@ -1,0 +1,291 @@
+"""From the paths that somebody names to the files that are the log."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from groupcoord_spark.errors import InputError
+from groupcoord_spark.log import LogPlan, plan_logs
+from tests.log.log_writer import T0, Rec, batch, message, records, wrapper, write_segment
+from tests.log.reading import read_logs
+
+HEX = "0123456789abcdef" * 2
+
+
+def plan(*inputs: Path | str) -> LogPlan:
+    return plan_logs([str(each) for each in inputs])
+
+
+def files(found: LogPlan) -> list[list[str]]:
+    return [[Path(segment.uri).name.removesuffix(".log")[-4:] for segment in partition.segments] for partition in found.partitions]
+
+
+def run(first: int, last: int, *, leader_epoch: int = 0) -> list[bytes]:
+    """Batches of one record each."""
+    return [batch(offset, [Rec(b"k%d" % offset)], leader_epoch=leader_epoch) for offset in range(first, last)]
+
+
+class TestRecognition:
+    def test_a_log_directory_gives_its_partitions_in_order(self, tmp_path: Path) -> None:
+        for number in (10, 2, 0):
+            write_segment(tmp_path, run(0, 2), offsets_partition=number)
+        (tmp_path / "orders-0").mkdir()
+        (tmp_path / "__consumer_offsets-x").mkdir()
+        (tmp_path / "__consumer_offsets-01").mkdir()
+        found = plan(tmp_path)
+        assert [partition.offsets_partition for partition in found.partitions] == [0, 2, 10]
+        assert found.doubts == ()
+
+    def test_a_partition_a_segment_or_a_parent_of_log_directories_will_do(self, tmp_path: Path) -> None:
+        path = write_segment(tmp_path / "logs", run(0, 2), offsets_partition=3)
+        other = write_segment(tmp_path / "more" , run(0, 2), offsets_partition=4)
+        for given in ([path], [path.parent], [path.parent.parent], [path, path.parent], [path.parent.as_uri()]):
+            found = plan(*given)
+            assert [partition.offsets_partition for partition in found.partitions] == [3]
+            assert [segment.offsets_partition for segment in found.partitions[0].segments] == [3]
+        assert [partition.offsets_partition for partition in plan(tmp_path).partitions] == [3, 4]
+        assert [partition.offsets_partition for partition in plan(path, other).partitions] == [3, 4]
+
+    def test_relative_paths_and_links_have_the_name_that_counts(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        real = write_segment(tmp_path / "real", run(0, 2), offsets_partition=7).parent
+        monkeypatch.chdir(real)
+        assert [partition.offsets_partition for partition in plan(".").partitions] == [7]
+        (tmp_path / "__consumer_offsets-8").symlink_to(real)
+        assert [partition.offsets_partition for partition in plan(tmp_path / "__consumer_offsets-8").partitions] == [8]
+
+    def test_named_segments_alone_are_read(self, tmp_path: Path) -> None:
+        paths = [write_segment(tmp_path, run(first, first + 5), base_offset=first) for first in (0, 5, 10)]
+        assert files(plan(paths[0], paths[2])) == [["0000", "0010"]]
+        assert files(plan(paths[0], tmp_path)) == [["0000", "0005", "0010"]]
+
+    @pytest.mark.parametrize("suffix", ["delete", "future", "stray"])
+    def test_directories_on_their_way_in_or_out_are_read_only_when_named(self, tmp_path: Path, suffix: str) -> None:
+        path = write_segment(tmp_path, run(0, 2), offsets_partition=3)
+        special = path.parent.rename(tmp_path / f"__consumer_offsets-3.{HEX}-{suffix}")
+        write_segment(tmp_path, run(0, 2), offsets_partition=4)
+        assert [partition.offsets_partition for partition in plan(tmp_path).partitions] == [4]
+        assert [partition.offsets_partition for partition in plan(special).partitions] == [3]
+
+    def test_a_partition_without_segments_is_an_empty_log(self, tmp_path: Path) -> None:
+        (tmp_path / "__consumer_offsets-0").mkdir()
+        write_segment(tmp_path, [], offsets_partition=1, base_offset=70)
+        found = plan(tmp_path)
+        assert [(partition.segments, partition.first_offset, partition.end_offset) for partition in found.partitions] == [
+            ((), None, 0),
+            ((), None, 70),
+        ]
+        assert plan(tmp_path / "__consumer_offsets-0").partitions == found.partitions[:1]
+
+    def test_a_directory_beside_that_cannot_be_listed_matters_only_if_there_is_no_other(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        if os.geteuid() == 0:
+            pytest.skip("nothing is closed to this user")
+        write_segment(tmp_path / "logs", run(0, 2))
+        closed = tmp_path / "lost+found"
+        closed.mkdir(mode=0)
+        assert len(plan(tmp_path).partitions) == 1
+        shutil.rmtree(tmp_path / "logs")
+        with pytest.raises(InputError, match="cannot be read"):
+            plan(tmp_path)
+
+
+class TestRefusals:
+    def refused(self, *inputs: Path | str) -> str:
+        with pytest.raises(InputError) as caught:
+            plan(*inputs)
+        text = str(caught.value)
+        assert "\n" not in text
+        assert text.endswith(".")
+        return text
+
+    def test_no_input(self) -> None:
+        assert "No input" in self.refused()
+
+    def test_no_such_path(self, tmp_path: Path) -> None:
+        assert "no such file or directory" in self.refused(tmp_path / "nowhere")
+
+    def test_an_empty_directory(self, tmp_path: Path) -> None:
+        assert "is empty" in self.refused(tmp_path)
+
+    def test_a_directory_without_partitions_of_the_topic(self, tmp_path: Path) -> None:
+        (tmp_path / "orders-0").mkdir()
+        assert "no partition of __consumer_offsets" in self.refused(tmp_path)
+
+    def test_a_file_that_is_no_segment(self, tmp_path: Path) -> None:
+        for name in ("notes.txt", "server.log", "00000000000000000000.index", "00000000000000000000.log.deleted"):
+            (tmp_path / name).write_text("hello")
+            assert "no segment of a log" in self.refused(tmp_path / name)
+
+    def test_segments_whose_directory_has_lost_its_name(self, tmp_path: Path) -> None:
+        path = write_segment(tmp_path, run(0, 2))
+        folder = path.parent.rename(tmp_path / "partition-three")
+        assert "Keep the name" in self.refused(folder / path.name)
+        assert "Keep the name" in self.refused(folder)
+
+    def test_an_unknown_scheme(self) -> None:
+        assert "foo://bucket/x" in self.refused("foo://bucket/x")
+
+    def test_a_secret_in_a_uri_is_not_shown(self) -> None:
+        assert "hunter2" not in self.refused("foo://user:hunter2@bucket/x?token=hunter2")
+
+    def test_two_clusters(self, tmp_path: Path) -> None:
+        for name in ("a", "b"):
+            write_segment(tmp_path / name, run(0, 2))
+            (tmp_path / name / "meta.properties").write_text(f"version=1\ncluster.id={name}\n")
+        assert "one cluster at a time" in self.refused(tmp_path)
+
+    @pytest.mark.skipif(os.geteuid() == 0, reason="nothing is closed to this user")
+    def test_what_cannot_be_read(self, tmp_path: Path) -> None:
+        path = write_segment(tmp_path, run(0, 2))
+        path.chmod(0)
+        assert "cannot be opened" in self.refused(tmp_path)
+        path.parent.chmod(0)
+        try:
+            assert "cannot be read" in self.refused(tmp_path)
+        finally:
+            path.parent.chmod(0o700)
+
+
+class TestFacts:
+    def test_what_lies_beside_the_log_is_told(self, tmp_path: Path) -> None:
+        folder = write_segment(tmp_path, run(0, 2)).parent
+        (tmp_path / "meta.properties").write_text("#\n#Fri Nov 21\ncluster.id=4L6g3nShT-eMCtK--X86sw\nversion=1\nnode.id=1\n")
+        (folder / "partition.metadata").write_text("version: 0\ntopic_id: ZGVhZGJlZWZkZWFkYmVlZg\n")
+        found = plan(tmp_path)
+        assert (found.cluster_id, found.topic_id) == ("4L6g3nShT-eMCtK--X86sw", "ZGVhZGJlZWZkZWFkYmVlZg")
+        assert plan(folder).cluster_id == "4L6g3nShT-eMCtK--X86sw"
+
+    def test_neighbours_know_each_other(self, tmp_path: Path) -> None:
+        for first in (0, 5, 10):
+            write_segment(tmp_path, run(first, first + 5), base_offset=first)
+        (partition,) = plan(tmp_path).partitions
+        assert [(segment.base_offset, segment.next_base_offset, segment.skip_below) for segment in partition.segments] == [
+            (0, 5, 0),
+            (5, 10, 0),
+            (10, None, 0),
+        ]
+        assert (partition.first_offset, partition.first_timestamp_ms, partition.end_offset) == (0, T0, 15)
+        assert partition.bytes == sum(segment.size for segment in partition.segments)
+
+    @pytest.mark.parametrize(
+        ("entries", "told"),
+        [
+            ([batch(3, [], last_offset_delta=4), batch(8, [Rec(timestamp_delta=5)])], (3, T0 + 5, 9)),
+            ([message(4, b"k", b"v", timestamp=77)], (4, 77, 5)),
+            ([message(4, b"k", b"v", magic=0)], (4, -1, 5)),
+            ([wrapper([message(0, b"k", b"", timestamp=5), message(1, b"k", b"", timestamp=6)], offset=4, timestamp=6)], (3, 6, 5)),
+            ([batch(3, [], last_offset_delta=4)], (3, None, 8)),
+            ([b"junk" * 20], (None, None, 0)),
+        ],
+    )
+    def test_first_entry_and_end(self, tmp_path: Path, entries: list[bytes], told: tuple[int | None, int | None, int]) -> None:
+        write_segment(tmp_path, entries)
+        (partition,) = plan(tmp_path).partitions
+        assert (partition.first_offset, partition.first_timestamp_ms, partition.end_offset) == told
+
+    def test_the_end_of_a_long_file_is_found_from_its_last_bytes_alone(self, tmp_path: Path) -> None:
+        entries = [batch(i, [Rec(value=bytes(1000))]) for i in range(300)]
+        path = write_segment(tmp_path, entries)
+        data = bytearray(path.read_bytes())
+        data[50_000:51_000] = b"!" * 1000
+        path.write_bytes(bytes(data))
+        assert plan(tmp_path).partitions[0].end_offset == 300
+
+    @pytest.mark.parametrize("tail", [b"\0" * 200_000, b"!" * 40, batch(300)[:50]])
+    def test_the_end_of_a_file_whose_tail_is_bad_is_found_too(self, tmp_path: Path, tail: bytes) -> None:
+        write_segment(tmp_path, [*(batch(i, [Rec(value=bytes(1000))]) for i in range(300)), tail])
+        assert plan(tmp_path).partitions[0].end_offset == 300
+
+    def test_a_log_start_offset_deletes_what_lies_below(self, tmp_path: Path) -> None:
+        write_segment(tmp_path, run(0, 10))
+        write_segment(tmp_path, run(0, 10), offsets_partition=1)
+        (tmp_path / "log-start-offset-checkpoint").write_text("0\n2\norders 0 9\n__consumer_offsets 0 4\n")
+        assert read_logs(tmp_path).offsets == [*range(4, 10), *range(10)]
+
+    def test_an_unreadable_checkpoint_is_no_reason_to_stop(self, tmp_path: Path) -> None:
+        write_segment(tmp_path, run(0, 3))
+        (tmp_path / "log-start-offset-checkpoint").write_bytes(b"\xff\xfe__consumer_offsets x y\n__consumer_offsets 0\n")
+        assert read_logs(tmp_path).offsets == [0, 1, 2]
+
+
+class TestFilesOfAPartition:
+    def test_what_kafka_puts_beside_segments_is_passed_over(self, tmp_path: Path) -> None:
+        folder = write_segment(tmp_path, run(0, 3)).parent
+        stem = f"{0:020d}"
+        for name in (
+            f"{stem}.index", f"{stem}.timeindex", f"{stem}.txnindex", f"{stem}.snapshot", "leader-epoch-checkpoint", "partition.metadata",
+            f"{5:020d}.log.deleted", f"{5:020d}.index.deleted", f"{0:020d}.log.cleaned", f"{0:020d}.index.cleaned",
+        ):  # fmt: skip
+            (folder / name).write_bytes(b"x" * 30)
+        found = plan(tmp_path)
+        assert (files(found), found.doubts) == ([["0000"]], ())
+
+    def test_unknown_file(self, tmp_path: Path) -> None:
+        folder = write_segment(tmp_path, run(0, 3)).parent
+        (folder / "00000000000000000000.log.bak").write_bytes(b"x")
+        (folder / "backup").mkdir()
+        (folder / f"{9:020d}.log").mkdir()
+        found = plan(tmp_path)
+        assert [doubt.code for doubt in found.doubts] == ["unknown_file"] * 3
+        assert files(found) == [["0000"]]
+
+    def test_a_swap_file_replaces_what_it_covers(self, tmp_path: Path) -> None:
+        folder = write_segment(tmp_path, run(0, 10)).parent
+        write_segment(tmp_path, run(10, 20), base_offset=10)
+        write_segment(tmp_path, run(20, 30), base_offset=20)
+        merged = [batch(0, records(b"new"), last_offset_delta=14), batch(18, records(b"newer"), last_offset_delta=1)]
+        (folder / f"{0:020d}.log.swap").write_bytes(b"".join(merged))
+        found = plan(tmp_path)
+        assert [Path(segment.uri).name for segment in found.partitions[0].segments] == [f"{0:020d}.log.swap", f"{20:020d}.log"]
+        assert read_logs(tmp_path).keys[:3] == [b"new", b"newer", b"k20"]
+
+    def test_a_swap_file_at_or_above_a_cleaned_one_is_of_a_split_that_was_not_finished(self, tmp_path: Path) -> None:
+        folder = write_segment(tmp_path, run(0, 10)).parent
+        (folder / f"{0:020d}.log.swap").write_bytes(b"".join(run(0, 3)))
+        (folder / f"{0:020d}.log.cleaned").write_bytes(b"")
+        assert read_logs(tmp_path).offsets == list(range(10))
+
+    def test_a_merged_file_copied_beside_those_it_replaced_comes_first(self, tmp_path: Path) -> None:
+        merged = [batch(0, [Rec(b"k3", offset_delta=3)], last_offset_delta=4), batch(12, [Rec(b"k12")]), batch(17, [], last_offset_delta=2)]
+        write_segment(tmp_path, merged)
+        old = [*run(10, 17), batch(17, [Rec(b"k17"), Rec(b"k19", offset_delta=2)])]
+        write_segment(tmp_path, old, base_offset=10)
+        write_segment(tmp_path, run(20, 25), base_offset=20)
+        (partition,) = plan(tmp_path).partitions
+        assert [(segment.skip_below, len(segment.covers)) for segment in partition.segments] == [(0, 1), (20, 0), (0, 0)]
+        got = read_logs(tmp_path)
+        assert got.offsets == [3, 12, *range(20, 25)]
+        assert (got.codes, got.doubts[0].records, got.lost) == (["segment_overlap"], 9, [])
+
+    def test_a_damaged_offset_at_the_end_of_a_file_does_not_hide_the_next_file(self, tmp_path: Path) -> None:
+        entries = run(0, 10)
+        entries[9] = (30).to_bytes(8, "big") + entries[9][8:]
+        write_segment(tmp_path, entries)
+        write_segment(tmp_path, run(10, 40), base_offset=10)
+        got = read_logs(tmp_path)
+        assert (got.codes, got.offsets) == (["base_offset_repaired"], list(range(40)))
+        assert plan(tmp_path).partitions[0].segments[1].skip_below == 0
+
+
+class TestReplicas:
+    def test_the_replica_with_the_last_epoch_then_the_greatest_end_is_read(self, tmp_path: Path) -> None:
+        write_segment(tmp_path / "one", run(0, 9, leader_epoch=3))
+        write_segment(tmp_path / "two", [*run(0, 3, leader_epoch=3), *run(3, 5, leader_epoch=4)])
+        write_segment(tmp_path / "three", [*run(0, 3, leader_epoch=3), *run(3, 6, leader_epoch=4)])
+        write_segment(tmp_path / "one", run(0, 1), offsets_partition=1)
+        for given in ([tmp_path], [tmp_path / "one", tmp_path / "two", tmp_path / "three"]):
+            found = plan(*given)
+            assert [Path(partition.directory).parent.name for partition in found.partitions] == ["three", "one"]
+            (doubt,) = found.doubts
+            assert doubt.code == "replica_chosen"
+            assert re.search(r"epoch is 4 and whose end offset is 6; not read: .*one.*epoch 3, end 9", doubt.detail)
+
+    def test_one_directory_named_twice_is_no_replica(self, tmp_path: Path) -> None:
+        folder = write_segment(tmp_path / "logs", run(0, 3)).parent
+        assert plan(tmp_path, folder, folder.parent, f"{folder}/").doubts == ()

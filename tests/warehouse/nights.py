@@ -1,0 +1,118 @@
+"""Small warehouses made by hand, through the same functions as a run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from groupcoord_spark.warehouse import TABLES, AddedFile, Run, RunStart, begin_run, commit_run, write_part
+
+AS_OF_MS = 1_767_225_600_000  # 2026-01-01T00:00:00Z
+DAY_MS = 86_400_000
+
+Rows = Mapping[str, Sequence[Mapping[str, Any]]]
+
+
+def run_fields(**fields: Any) -> dict[str, Any]:
+    return {
+        "as_of_ms": AS_OF_MS,
+        "semantics": "java",
+        "broker_version": "4.3.1",
+        "input_kind": "segments",
+        "inputs": ["/dump"],
+        "settings": {"offsets.retention.minutes": "10080"},
+        "records_read": 0,
+        "records_decoded": 0,
+        "records_quarantined": 0,
+        "bytes_read": 0,
+        **fields,
+    }
+
+
+def written(start: RunStart, rows: Rows) -> dict[str, list[AddedFile]]:
+    """The files of a run, as its workers would have made them."""
+    return {name: write_part(start.location.uri, TABLES[name], TABLES[name].from_rows(of), start.cluster, start.run_id) for name, of in rows.items()}
+
+
+def night(warehouse: Path | str, cluster: str, rows: Rows, **fields: Any) -> Run:
+    """One whole run."""
+    start = begin_run(str(warehouse), cluster)
+    return commit_run(start, run_fields(**fields), written(start, rows))
+
+
+def group(group_id: str, **fields: Any) -> dict[str, Any]:
+    return {
+        "group_id": group_id,
+        "group_type": "classic",
+        "is_simple": False,
+        "state": "Empty",
+        "protocol_type": "consumer",
+        "generation": 1,
+        "member_count": 0,
+        "topic_count": 0,
+        "offset_count": 0,
+        "pending_offset_count": 0,
+        "assigned_partition_count": 0,
+        "offsets_partition": 0,
+        **fields,
+    }
+
+
+def offset(group_id: str, topic: str, partition: int, committed_offset: int, **fields: Any) -> dict[str, Any]:
+    return {
+        "group_id": group_id,
+        "topic": topic,
+        "partition": partition,
+        "committed_offset": committed_offset,
+        "leader_epoch": -1,
+        "metadata": "",
+        "commit_timestamp_ms": AS_OF_MS,
+        "expire_timestamp_ms": -1,
+        "value_version": 4,
+        "offsets_partition": 0,
+        "record_offset": 7,
+        **fields,
+    }
+
+
+def commit(record_offset: int, **fields: Any) -> dict[str, Any]:
+    """A row of offset_commits."""
+    return {
+        "offsets_partition": 0,
+        "incarnation": 0,
+        "record_offset": record_offset,
+        "record_timestamp_ms": AS_OF_MS,
+        "group_id": "g",
+        "topic": "t",
+        "partition": 0,
+        "committed_offset": record_offset,
+        "key_version": 1,
+        "value_version": 4,
+        "is_tombstone": False,
+        "is_transactional": False,
+        "key_size": 12,
+        "value_size": 24,
+        **fields,
+    }
+
+
+def marker(record_offset: int, producer_id: int, result: str, **fields: Any) -> dict[str, Any]:
+    """A row of transactions."""
+    return {"offsets_partition": 0, "incarnation": 0, "record_offset": record_offset, "producer_id": producer_id, "result": result, **fields}
+
+
+def member(group_id: str, member_id: str, **fields: Any) -> dict[str, Any]:
+    return {"group_id": group_id, "member_id": member_id, "client_id": "app", "client_host": "/10.0.0.1", "offsets_partition": 0, **fields}
+
+
+def assignment(group_id: str, member_id: str, topic: str, partition: int, **fields: Any) -> dict[str, Any]:
+    return {
+        "group_id": group_id,
+        "member_id": member_id,
+        "kind": "current",
+        "topic": topic,
+        "partition": partition,
+        "offsets_partition": 0,
+        **fields,
+    }

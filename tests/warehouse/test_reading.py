@@ -1,0 +1,167 @@
+"""Tables as of a run, through delta-rs and pyarrow, and what other engines find."""
+
+from __future__ import annotations
+
+import datetime
+import subprocess
+import sys
+
+import duckdb
+import pytest
+from deltalake import DeltaTable
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from groupcoord_spark.errors import WarehouseError
+from groupcoord_spark.warehouse import TABLES, begin_run, open_warehouse
+from groupcoord_spark.warehouse.read import _rows_of_file
+from tests.warehouse.nights import AS_OF_MS, DAY_MS, commit, group, night, offset
+
+
+@pytest.fixture(scope="module")
+def month(tmp_path_factory):
+    """Three nights of history, ten offsets partitions a night, a file each."""
+    place = tmp_path_factory.mktemp("month")
+    from tests.warehouse.nights import commit_run, run_fields, write_part
+
+    for day in range(3):
+        start = begin_run(str(place), "prod")
+        files = []
+        for partition in range(10):
+            rows = [
+                commit(day * 10 + n, offsets_partition=partition, group_id=f"g{partition}-{n}", record_timestamp_ms=AS_OF_MS + day * DAY_MS)
+                for n in range(10)
+            ]
+            files += write_part(str(place), TABLES["offset_commits"], TABLES["offset_commits"].from_rows(rows), "prod", start.run_id)
+        commit_run(start, run_fields(as_of_ms=AS_OF_MS + day * DAY_MS), {"offset_commits": files})
+    return str(place)
+
+
+def read_files(monkeypatch):
+    """Counts the files that are opened."""
+    opened = []
+
+    def counting(file, *given):
+        opened.append(file)
+        return _rows_of_file(file, *given)
+
+    monkeypatch.setattr("groupcoord_spark.warehouse.read._rows_of_file", counting)
+    return opened
+
+
+@pytest.mark.parametrize(
+    ("where", "files", "rows"),
+    [
+        ([("offsets_partition", "=", 4)], 3, 30),
+        ([("offsets_partition", "in", [4, 7]), ("record_offset", ">=", 20)], 2, 20),
+        ([("record_offset", "<", 5)], 10, 50),
+        ([("record_offset", "<=", 5), ("record_offset", ">", 4)], 10, 10),
+        ([("record_timestamp", ">=", datetime.datetime(2026, 1, 3, tzinfo=datetime.UTC))], 10, 100),
+        ([("group_id", "=", "g3-1")], 3, 3),
+        ([("group_id", "in", ["g3-1", "g8-2", "none"])], 6, 6),
+        ([("group_id", "=", "nobody")], 0, 0),
+        ([], 30, 300),
+    ],
+)
+def test_files_that_cannot_hold_a_row_are_not_opened(month, monkeypatch, where, files, rows):
+    warehouse = open_warehouse(month)
+    opened = read_files(monkeypatch)
+    found = warehouse.read("offset_commits", cluster="prod", columns=["record_offset"], where=where)
+    assert (len(opened), found.num_rows) == (files, rows)
+
+
+def test_columns_come_in_the_order_asked_for(month):
+    rows = open_warehouse(month).read("offset_commits", columns=["record_offset", "cluster", "group_id"], where=[("record_offset", "=", 7)])
+    assert rows.column_names == ["record_offset", "cluster", "group_id"]
+    assert set(rows["cluster"].to_pylist()) == {"prod"}
+    assert open_warehouse(month).read("offset_commits", columns=["cluster"]).num_rows == 300
+
+
+def test_null_meets_no_condition(tmp_path):
+    night(tmp_path, "prod", {"offset_commits": [commit(1, committed_offset=None), commit(2, committed_offset=5)]})
+    found = open_warehouse(str(tmp_path)).read("offset_commits", where=[("committed_offset", "<", 100)])
+    assert found["record_offset"].to_pylist() == [2]
+
+
+@settings(max_examples=15, print_blob=True, deadline=None)
+@given(st.lists(st.text(st.characters(codec="utf-8"), max_size=60), min_size=1, max_size=5, unique=True))
+def test_every_group_is_found_by_its_name(tmp_path_factory, names):
+    place = tmp_path_factory.mktemp("w")
+    night(place, "prod", {"groups": [group(name) for name in names]})
+    opened = open_warehouse(str(place))
+    for name in names:
+        assert opened.read("groups", cluster="prod", columns=["group_id"], where=[("group_id", "=", name)])["group_id"].to_pylist() == [name]
+
+
+def test_an_earlier_night_is_read_as_it_was(tmp_path):
+    for day in range(3):
+        night(tmp_path, "prod", {"committed_offsets": [offset("g", "t", 0, day)]}, as_of_ms=AS_OF_MS + day * DAY_MS)
+    opened = open_warehouse(str(tmp_path))
+
+    def offset_at(at_ms):
+        return opened.read("committed_offsets", cluster="prod", at_ms=at_ms)["committed_offset"].to_pylist()
+
+    assert offset_at(None) == offset_at(AS_OF_MS + 9 * DAY_MS) == [2]
+    assert offset_at(AS_OF_MS + DAY_MS) == offset_at(AS_OF_MS + 2 * DAY_MS - 1) == [1]
+    with pytest.raises(WarehouseError, match="knows no night of cluster 'prod' that early; its first is as of 2026-01-01T00:00:00Z"):
+        offset_at(AS_OF_MS - 1)
+
+
+def test_an_open_warehouse_stays_on_its_night(tmp_path):
+    night(tmp_path, "prod", {"committed_offsets": [offset("g", "t", 0, 1)]})
+    opened = open_warehouse(str(tmp_path))
+    night(tmp_path, "prod", {"committed_offsets": [offset("g", "t", 0, 2)]})
+    assert opened.read("committed_offsets")["committed_offset"].to_pylist() == [1]
+
+
+def test_unknown_cluster_names_those_there_are(tmp_path):
+    night(tmp_path, "prod", {})
+    with pytest.raises(WarehouseError, match="holds no run of cluster 'test'; clusters there: 'prod'"):
+        open_warehouse(str(tmp_path)).read("groups", cluster="test")
+
+
+@pytest.mark.parametrize("make", [lambda path: None, lambda path: path.mkdir()])
+def test_an_empty_place_is_no_warehouse(tmp_path, make):
+    make(tmp_path / "w")
+    with pytest.raises(WarehouseError, match="is no warehouse: nothing is there"):
+        open_warehouse(str(tmp_path / "w"))
+
+
+def test_a_place_that_no_file_system_knows_is_named():
+    with pytest.raises(WarehouseError, match="ftp://host/w is not a place this installation can reach"):
+        open_warehouse("ftp://host/w")
+
+
+def test_files_that_are_gone_are_told_in_a_sentence(tmp_path):
+    night(tmp_path, "prod", {"groups": [group("g")]})
+    for file in (tmp_path / "groups" / "cluster=prod").iterdir():
+        file.unlink()
+    with pytest.raises(WarehouseError, match="A file of table groups .* is gone"):
+        open_warehouse(str(tmp_path)).read("groups")
+
+
+def test_a_table_that_is_gone_is_told_in_a_sentence(tmp_path):
+    night(tmp_path, "prod", {"groups": [group("g")]})
+    (tmp_path / "groups").rename(tmp_path / "taken away")
+    with pytest.raises(WarehouseError, match="has no table groups"):
+        open_warehouse(str(tmp_path)).read("groups")
+
+
+def test_duckdb_reads_a_night_through_delta_rs(tmp_path):
+    run = night(tmp_path, "prod", {"groups": [group("g", state_timestamp_ms=AS_OF_MS), group("h")]})
+    groups = DeltaTable(str(tmp_path / "groups"), version=run.table_versions["groups"]).to_pyarrow_dataset()
+    found = duckdb.sql("SELECT group_id, cluster, epoch_ms(state_timestamp) FROM groups ORDER BY 1").fetchall()
+    assert found == [("g", "prod", AS_OF_MS), ("h", "prod", None)]
+    del groups
+
+
+def test_reading_imports_neither_pandas_nor_spark(tmp_path):
+    night(tmp_path, "prod", {"groups": [group("g")]})
+    code = (
+        "import sys; from groupcoord_spark.warehouse import open_warehouse;"
+        f"w = open_warehouse({str(tmp_path)!r}); w.read('groups', cluster='prod', where=[('group_id', 'in', ['g'])]).to_pylist();"
+        "sys.exit(sorted({'pandas', 'pyspark'} & set(sys.modules)) or 0)"
+    )
+    # Times as Python values are pandas's own business: the columns without them come first.
+    code = code.replace("where=[", "columns=['cluster', 'group_id', 'state'], where=[")
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

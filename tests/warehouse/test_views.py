@@ -1,0 +1,111 @@
+"""Views: the SQL gives what it says, in DuckDB and in Spark."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import duckdb
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from groupcoord_spark.warehouse import TABLES
+from groupcoord_spark.warehouse.views import VIEWS
+from tests.warehouse.nights import AS_OF_MS, DAY_MS, commit, marker, night
+
+STEP = st.one_of(
+    st.tuples(st.just("commit"), st.sampled_from([None, 1, 2])),
+    st.tuples(st.sampled_from(["committed", "aborted"]), st.sampled_from([1, 2])),
+)
+
+
+def resolved(commits, markers):
+    """The view's rows in DuckDB: record offset -> result and offset of the marker."""
+    connection = duckdb.connect()
+    connection.register("offset_commits", with_cluster("offset_commits", commits))
+    connection.register("transactions", with_cluster("transactions", markers))
+    query = f"SELECT offsets_partition, record_offset, transaction_result, marker_offset FROM ({VIEWS['offset_commits_resolved']})"
+    return {(partition, record): (result, end) for partition, record, result, end in connection.execute(query).fetchall()}
+
+
+def with_cluster(table, rows):
+    return TABLES[table].from_rows([{"cluster": "prod", **row} for row in rows]) if rows else TABLES[table].empty()
+
+
+def test_the_first_marker_of_the_producer_after_the_record_counts():
+    commits = [commit(1), commit(2, producer_id=7), commit(4, producer_id=7), commit(6, producer_id=7), commit(7, producer_id=9)]
+    markers = [marker(3, 8, "aborted"), marker(5, 7, "committed"), marker(8, 7, "aborted"), marker(9, 7, "committed")]
+    assert resolved(commits, markers) == {
+        (0, 1): (None, None),
+        (0, 2): ("committed", 5),
+        (0, 4): ("committed", 5),
+        (0, 6): ("aborted", 8),
+        (0, 7): ("open", None),
+    }
+
+
+def test_markers_of_another_partition_or_incarnation_do_not_count():
+    commits = [commit(1, producer_id=7), commit(1, producer_id=7, offsets_partition=1)]
+    markers = [marker(2, 7, "committed", offsets_partition=1), marker(2, 7, "aborted", incarnation=1)]
+    assert resolved(commits, markers) == {(0, 1): ("open", None), (1, 1): ("committed", 2)}
+
+
+@settings(max_examples=60, print_blob=True, deadline=None)
+@given(st.lists(STEP, max_size=14))
+def test_view_is_the_same_as_looking_forward_record_by_record(steps):
+    commits = [commit(n, producer_id=producer) for n, (kind, producer) in enumerate(steps) if kind == "commit"]
+    markers = [marker(n, producer, kind) for n, (kind, producer) in enumerate(steps) if kind != "commit"]
+    expected = {}
+    for row in commits:
+        after = [m for m in markers if m["producer_id"] == row["producer_id"] and m["record_offset"] > row["record_offset"]]
+        plain = row["producer_id"] is None
+        expected[0, row["record_offset"]] = (
+            (None, None) if plain else (after[0]["result"], after[0]["record_offset"]) if after else ("open", None)
+        )
+    assert resolved(commits, markers) == expected
+
+
+IN_SPARK = """
+import json, sys
+from groupcoord_spark.pipeline.session import session
+from groupcoord_spark.warehouse import open_warehouse
+from groupcoord_spark.warehouse.views import register
+
+spark = session(with_delta=True, settings={"spark.sql.shuffle.partitions": "1"})
+warehouse = open_warehouse(sys.argv[1])
+answer = {"names": register(spark, warehouse, at_ms=int(sys.argv[2]))}
+def rows(query):
+    return [list(row) for row in spark.sql(query).collect()]
+answer["resolved"] = rows("SELECT cluster, record_offset, transaction_result FROM offset_commits_resolved ORDER BY 1, 2")
+answer["odd"] = rows(
+    "SELECT record_offset, CAST(commit_timestamp AS STRING), timestamps_out_of_range[0].milliseconds FROM offset_commits"
+    " WHERE cluster = 'prod' ORDER BY 1")
+place = warehouse.location.table_uri("offset_commits")
+answer["history"] = [r[0] for r in spark.sql(f"DESCRIBE HISTORY delta.`{place}`").select("userMetadata").collect()]
+whole = spark.read.format("delta").load(place)
+answer["files"] = [len(whole.inputFiles()), len(whole.where("record_offset > 90").inputFiles()), len(whole.where("group_id = 'nobody'").inputFiles())]
+answer["comment"] = whole.schema["group_id"].metadata["comment"]
+print("ANSWER", json.dumps(answer))
+"""
+
+
+def test_spark_sees_one_night_of_every_table_and_the_views(tmp_path):
+    cluster = "it's a\\b %"
+    strange = commit(3, commit_timestamp_ms=2**62)
+    first = night(tmp_path, "prod", {"offset_commits": [commit(1, producer_id=7), strange]}, as_of_ms=AS_OF_MS)
+    night(tmp_path, "prod", {"transactions": [marker(4, 7, "committed")]}, as_of_ms=AS_OF_MS + DAY_MS)
+    night(tmp_path, "prod", {"transactions": [marker(9, 7, "aborted")]}, as_of_ms=AS_OF_MS + 2 * DAY_MS)
+    other = night(tmp_path, cluster, {"offset_commits": [commit(100)]})
+    ran = subprocess.run([sys.executable, "-c", IN_SPARK, str(tmp_path), str(AS_OF_MS + DAY_MS)], capture_output=True, text=True, check=False)
+    if "unresolved dependenc" in ran.stdout + ran.stderr:
+        pytest.skip("Delta's jars are neither on this machine nor to be had from Maven Central")
+    assert ran.returncode == 0, ran.stderr[-3000:]
+    answer = json.loads(ran.stdout.split("ANSWER ")[1])
+    assert answer["names"] == [*TABLES, *VIEWS]
+    assert answer["resolved"] == [[cluster, 100, None], ["prod", 1, "committed"], ["prod", 3, None]]
+    assert answer["odd"] == [[1, None, None], [3, None, 2**62]]
+    assert answer["history"][:2] == [other.run_id, first.run_id]
+    assert answer["files"] == [2, 1, 0]
+    assert answer["comment"] == "The group."

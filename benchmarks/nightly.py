@@ -77,7 +77,7 @@ def main() -> None:
             f"{of['state']['cpu_s'] / of['load']['cpu_s']:.2f} x load; wall {of['state']['wall_s'] / of['dump-log']['wall_s']:.2f} x dump-log"
         )
         print(
-            f"{records:,} records, history adds {(of['history']['cpu_s'] - of['state']['cpu_s']) / records * 1e6:.2f} us of CPU per record"
+            f"{records:,} records, history adds {(of['history']['cpu_s'] - of['state']['cpu_s']) / records * 1e6:.2f} us CPU a record"
         )
     if len(rows) > 1:
         (few, first), (many, last) = rows[0], rows[-1]

@@ -115,18 +115,26 @@ def describe(
         raise click.UsageError("--end-offsets belongs to --offsets.")
     end_offsets = read_end_offsets(end_offsets_file) if end_offsets_file is not None else {}
     warehouse = open_warehouse(common.warehouse)
-    # Everything that is built here lives until the process ends: looking through it for garbage would take a quarter of the time.
+    reader = _Reader(warehouse, cluster_to_read(warehouse, common.cluster), None if all_groups else groups, at_ms)
+    # All that is built here is needed until the end: searching it for garbage would take a quarter of the time.
     gc.disable()
-    found = _Reader(warehouse, cluster_to_read(warehouse, common.cluster), None if all_groups else groups, at_ms).groups(view)
-    of_view = VIEWS[view]
-    if common.output != "table":
-        write_records(common.output, of_view.names.split(), (row for group in found for row in of_view.rows(group, end_offsets)))
-        return
+    try:
+        found = reader.groups(view)
+        if common.output == "table":
+            _print_lines(found, VIEWS[view], verbose, end_offsets, with_remarks=not common.quiet)
+        else:
+            rows = (row for group in found for row in VIEWS[view].rows(group, end_offsets))
+            write_records(common.output, VIEWS[view].names.split(), rows)
+    finally:
+        gc.enable()
+
+
+def _print_lines(groups: Sequence[Group], view: View, verbose: bool, end_offsets: EndOffsets, *, with_remarks: bool) -> None:
     remarks: list[str] = []
     waiting: list[str] = []
     in_one_place = _end_in_one_place(sys.stdout, sys.stderr)
-    for group in found:
-        remark = None if common.quiet else _remark(group)
+    for group in groups:
+        remark = _remark(group) if with_remarks else None
         if remark and in_one_place:  # then it belongs between its group's lines and those of the group before
             write_lines(waiting)
             waiting.clear()
@@ -134,7 +142,7 @@ def describe(
             click.echo(f"\n{remark}", err=True)
         elif remark:
             remarks += ["", remark]
-        waiting += of_view.lines(group, verbose, end_offsets)
+        waiting += view.lines(group, verbose, end_offsets)
     if remarks:
         click.echo("\n".join(remarks), err=True)
     write_lines(waiting)

@@ -21,7 +21,7 @@ DEFAULT_CLUSTER = "default"
 
 
 @click.command(
-    epilog="Example: groupcoord nightly tests/golden/classic-modern/logs --cluster sample --as-of 2026-11-21T08:00:00Z --offsets-retention 7d"
+    epilog="Example: groupcoord nightly tests/golden/classic-modern/logs --cluster sample --as-of 2026-11-21T08:00:00Z"
 )
 @click.argument("inputs", metavar="INPUT...", nargs=-1, required=True)
 @click.option("--as-of", "as_of_ms", type=Moment(), default="now", show_default=True, help="The now of the rules of expiration.")
@@ -110,7 +110,8 @@ def summary_text(summary: Summary, retention_ms: int) -> str:
         f" ({summary.offsets_partitions} offsets partitions, {summary.bytes_read / 1e6:,.1f} MB)",
         f"  state     {summary.groups:,} groups, {summary.committed_offsets:,} committed offsets",
         f"  cleanup   as of {_moment(summary.as_of_ms)} with retention {_duration(retention_ms)}:"
-        f" {summary.expired_offsets:,} offsets expired, {summary.removed_groups:,} groups removed ({summary.semantics} {summary.broker_version})",
+        f" {summary.expired_offsets:,} offsets expired, {summary.removed_groups:,} groups removed"
+        f" ({summary.semantics} {summary.broker_version})",
     ]
     if summary.quarantined_by_reason:
         reasons = ", ".join(f"{reason} {count:,}" for reason, count in summary.quarantined_by_reason.items())

@@ -146,7 +146,7 @@ class ConsumerGroup(ModernGroup):
                 if owner_epochs.get(partition) == member.member_epoch:
                     del owner_epochs[partition]
                 elif self._semantics.refuses_to_give_up_what_is_not_owned:
-                    detail = f"Member {member_id!r} gives up partition {partition} of topic {topic_id}, not its at epoch {member.member_epoch}."
+                    detail = f"Member {member_id!r} gives up partition {partition} of {topic_id}, not its at epoch {member.member_epoch}."
                     raise RefusalError("R-3.14", detail)
 
     def _take(self, member_id: str, member: ConsumerMember) -> None:

@@ -28,9 +28,10 @@ class ChunkKinds:
     """What the drop must know of each of a chunk's ``n`` records, in offset order.
 
     key_code: int64, equal for records of one key, -1 where the key is null. group_code: int64, equal for keys of one group, -1 where the
-    key names none. member_code: int64, the same for members (of whatever group: two members of one name share it). key_type: int16, -1 where it cannot be read. producer_id: int64, -1 for none. is_control, is_tombstone: bool.
-    is_transactional: the bit of the batch (Scala goes by it, Java by the producer id). applies: bool, the record decodes, so that the
-    coordinator takes it; one that does not apply changes nothing and supersedes nothing.
+    key names none. member_code: int64, equal for keys of one member id, in whatever group. key_type: int16, -1 where it cannot be read.
+    producer_id: int64, -1 for none. is_control, is_tombstone: bool. is_transactional: the bit of the batch (Scala goes by it, Java by the
+    producer id). applies: bool, the record decodes and is of a kind that the coordinator takes; one that does not apply changes nothing
+    and supersedes nothing.
     """
 
     key_code: Ints
@@ -128,7 +129,8 @@ def _superseded_classic(kinds: ChunkKinds, own: Ints) -> Ints:
     """
     group, is_classic = kinds.group_code[own], kinds.key_type[own] == CLASSIC_GROUP_KEY
     replaces = is_classic & ~kinds.is_tombstone[own]
-    return own[:-1][(group[:-1] == group[1:]) & is_classic[:-1] & replaces[1:]]
+    superseded: Ints = own[:-1][(group[:-1] == group[1:]) & is_classic[:-1] & replaces[1:]]
+    return superseded
 
 
 def _superseded_settings(kinds: ChunkKinds, own: Ints) -> Ints:

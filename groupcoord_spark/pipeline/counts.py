@@ -20,7 +20,7 @@ _TYPES, _VERSIONS = 32, 16
 
 @dataclass(slots=True)
 class KindCount:
-    """Records of one key type and value version: how many, their key and value bytes, how many decoded, how many lie in the wrong partition."""
+    """Records of one key type and value version. bytes: of keys and values. misplaced: in another partition than the group hashes to."""
 
     records: int = 0
     bytes: int = 0

@@ -1,4 +1,4 @@
-"""Replays the kept records of each offsets partition over the coordinator's rules, expires its offsets, and packs the rows of the state tables.
+"""Replays the kept records of each offsets partition over the coordinator's rules, expires its offsets, packs the rows of its tables.
 
 The body of ``groupBy(cluster, offsets_partition).applyInPandas``, in its iterator form: a partition's records pass by in batches, only its
 state is held.
@@ -33,7 +33,10 @@ if TYPE_CHECKING:
     import pandas as pd
 
 REPLAYED = "writer INT, place INT, kind STRING, payload BINARY"
-"""Rows from the replay to the writers. kind: a table, ``topic_names`` (which every writer gets) or ``report``; a writer takes them by place."""
+"""Rows from the replay to the writers; a writer takes them by place.
+
+kind: a table, ``topic_names`` (which every writer gets) or ``report``.
+"""
 
 FIRST, LATER = 0, 1
 """Topic names come first: a writer fills them into the rows that follow."""

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 KEY = "key_type SMALLINT, key_name STRING, group_id STRING, topic STRING, `partition` INT, member_id STRING, key_json STRING, error STRING"
 VALUE = (
-    "value_version SMALLINT, committed_offset BIGINT, leader_epoch INT, metadata STRING, commit_timestamp_ms BIGINT, expire_timestamp_ms BIGINT, "
-    "topic_id STRING, error STRING"
+    "value_version SMALLINT, committed_offset BIGINT, leader_epoch INT, metadata STRING, commit_timestamp_ms BIGINT, "
+    "expire_timestamp_ms BIGINT, topic_id STRING, error STRING"
 )
 
 OFFSET_KEY_TYPES = (0, 1)
@@ -68,7 +68,7 @@ def decode_offsets_key(key: pd.Series) -> pd.DataFrame:
 
 @pandas_udf(VALUE)  # type: ignore[untyped-decorator, call-overload]
 def decode_offsets_value(key: pd.Series, value: pd.Series) -> pd.DataFrame:
-    """What an offset commit's value says, by its key (types 0 and 1); all NULL for tombstones and for other types (see decode_offsets_value_json).
+    """What an offset commit's value says, by its key (types 0 and 1); all NULL for tombstones and other types.
 
     NULL also stands for Kafka's -1 in leader_epoch and expire_timestamp_ms ("none").
     """

@@ -18,7 +18,7 @@ from groupcoord_spark.coordinator.assignors.membership import (
     Topics,
 )
 from groupcoord_spark.coordinator.assignors.range import range_assignment
-from groupcoord_spark.coordinator.assignors.rebalances import rebalances
+from groupcoord_spark.coordinator.assignors.rebalances import Rebalances, rebalances
 from groupcoord_spark.coordinator.assignors.roundrobin import roundrobin_assignment
 from groupcoord_spark.coordinator.assignors.server_range import server_range_assignment
 from groupcoord_spark.coordinator.assignors.sticky import cooperative_sticky_assignment, sticky_assignment
@@ -47,6 +47,7 @@ __all__ = [
     "Figures",
     "Member",
     "MemberChange",
+    "Rebalances",
     "Topic",
     "TopicPartition",
     "Topics",

@@ -18,54 +18,53 @@ class ConstrainedSticky:
     """
 
     def __init__(self, members: Sequence[Member], partitions: Collection[TopicPartition], claims: Claims, racks: GroupRacks) -> None:
-        self.members = members
-        self.partitions = partitions
-        self.claims = claims
-        self.racks = racks
-        self.least, self.larger_shares = divmod(len(partitions), len(members))
-        self.most = self.least + (1 if self.larger_shares else 0)
+        self._members = members
+        self._partitions = partitions
+        self._claims = claims
+        self._racks = racks
+        self._least, self._larger_shares = divmod(len(partitions), len(members))
+        self._most = self._least + (1 if self._larger_shares else 0)
         self.held: dict[str, list[TopicPartition]] = {}
         self.changing_hands: set[TopicPartition] = set()
         self._revoked_from: dict[TopicPartition, str] = {}
-        # members that must get more, and members that have the least share and may get one more
+        # members that must get more, members that have the least share and may get one more, and how many have got it
         self._under: list[Member] = []
         self._exact: deque[Member] = deque()
+        self._larger = 0
         self._keep_owned()
         self._hand_out_free()
 
     def _keep_owned(self) -> None:
-        larger = 0
-        for member in self.members:
-            owned = self.claims.owned[member.member_id]
-            wanted = [p for p in owned if p not in self.claims.contested and not self.racks.mismatch(member, p)]
+        for member in self._members:
+            owned = self._claims.owned[member.member_id]
+            wanted = [p for p in owned if p not in self._claims.contested and not self._racks.mismatch(member, p)]
             wanted.sort(key=lambda p: (p.partition, java_order(p.topic)))
-            if len(wanted) < self.least:
+            if len(wanted) < self._least:
                 self._under.append(member)
                 kept = wanted
-            elif len(wanted) >= self.most and larger < self.larger_shares:
-                kept = wanted[: self.most]
-                larger += 1
-                if larger == self.larger_shares:
+            elif len(wanted) >= self._most and self._larger < self._larger_shares:
+                kept = wanted[: self._most]
+                self._larger += 1
+                if self._larger == self._larger_shares:
                     self._exact.clear()
             else:
-                kept = wanted[: self.least]
-                if larger < self.larger_shares:
+                kept = wanted[: self._least]
+                if self._larger < self._larger_shares:
                     self._exact.append(member)
             self.held[member.member_id] = list(kept)
-            for partition in set(owned).difference(kept, self.claims.contested):
+            for partition in set(owned).difference(kept, self._claims.contested):
                 self._revoked_from[partition] = member.member_id
-        self._larger = larger
 
     def _hand_out_free(self) -> None:
         kept = {partition for held in self.held.values() for partition in held}
-        free = [partition for partition in self.partitions if partition not in kept]
-        if self.racks.of_members:
-            members_in = Counter(self.racks.of_members)
+        free = [partition for partition in self._partitions if partition not in kept]
+        if self._racks.of_members:
+            members_in = Counter(self._racks.of_members)
             # the partitions that the fewest members can read nearby choose first
-            free.sort(key=lambda p: sum(members_in[rack] for rack in self.racks.of_partitions[p]))
+            free.sort(key=lambda p: sum(members_in[rack] for rack in self._racks.of_partitions[p]))
         self._under.sort(key=lambda member: java_order(member.member_id))
         self._exact = deque(sorted(self._exact, key=lambda member: java_order(member.member_id)))
-        if self.racks.matter:
+        if self._racks.matter:
             free = self._hand_out_by_rack(free)
         self._hand_out_in_turn(free)
 
@@ -74,22 +73,22 @@ class ConstrainedSticky:
         left: list[TopicPartition] = []
         turn = 0
         for partition in free:
-            racks = self.racks.of_partitions[partition]
+            racks = self._racks.of_partitions[partition]
             if (place := self._place_by_rack(racks, turn)) is not None:
                 member = self._under[place]
                 self._give(partition, member)
                 turn = place + 1
-                if len(self.held[member.member_id]) >= self.least:
+                if len(self.held[member.member_id]) >= self._least:
                     del self._under[place]
                     turn = place
-                    if self.least < self.most and self._larger < self.larger_shares:
+                    if self._least < self._most and self._larger < self._larger_shares:
                         self._exact.append(member)
                 turn = turn % len(self._under) if self._under else 0
             elif (extra := next((member for member in self._exact if member.rack in racks), None)) is not None:
                 self._give(partition, extra)
                 self._exact.remove(extra)
                 self._larger += 1
-                if self._larger == self.larger_shares:
+                if self._larger == self._larger_shares:
                     self._exact.clear()
             else:
                 left.append(partition)
@@ -109,15 +108,18 @@ class ConstrainedSticky:
             if in_turn:
                 member = in_turn.popleft()
                 self._give(partition, member)
-                if len(self.held[member.member_id]) < self.least:
+                if len(self.held[member.member_id]) < self._least:
                     in_turn.append(member)
                 else:
                     self._exact.append(member)
-            else:
+            elif self._exact:
                 self._give(partition, self._exact.popleft())
+            else:
+                # claims of partitions that the topic does not have take up room; Kafka's assignor fails here
+                break
 
     def _give(self, partition: TopicPartition, member: Member) -> None:
         self.held[member.member_id].append(partition)
         revoked_from = self._revoked_from.get(partition)
-        if partition in self.claims.contested or revoked_from not in (None, member.member_id):
+        if partition in self._claims.contested or revoked_from not in (None, member.member_id):
             self.changing_hands.add(partition)

@@ -80,7 +80,7 @@ def _targets_by_topic(member: Member, topics: Topics) -> list[list[TopicPartitio
     """
     targets: dict[str, list[TopicPartition]] = {}
     for partition in member.owned:
-        if partition.topic in topics:
+        if partition.topic in topics and partition.partition < topics[partition.topic].partitions:
             targets.setdefault(partition.topic, []).append(partition)
     newest_first = reversed(targets)
     return [targets[topic] for topic in in_hash_order(newest_first, _id_hash(topics), slots_after_puts(len(targets) - 1))]

@@ -1,0 +1,207 @@
+"""``groupcoord describe``: columns and rows of kafka-consumer-groups --describe."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.cli.warehouse import groupcoord
+
+OFFSET_FORM = "{:<15} {:<15} {:<10} {:<15} {:<15} {:<15} {:<15} {:<15} {}"
+
+
+def described(place, *options):
+    result = groupcoord("describe", *options, "--warehouse", place)
+    assert result.exit_code == 0, result.stderr
+    return result
+
+
+def test_offsets_show_members_by_size_then_partitions_nobody_reads(place):
+    result = described(place, "--group", "plain")
+    titles = OFFSET_FORM.format("GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "CONSUMER-ID", "HOST", "CLIENT-ID")
+    assert result.stdout.split("\n") == [
+        "",
+        titles,
+        OFFSET_FORM.format("plain", "orders", 1, "-", "-", "-", "app-2-bb", "/10.0.0.2", "app-2"),
+        OFFSET_FORM.format("plain", "orders", 2, 12, "-", "-", "app-2-bb", "/10.0.0.2", "app-2"),
+        OFFSET_FORM.format("plain", "orders", 10, "-", "-", "-", "app-2-bb", "/10.0.0.2", "app-2"),
+        OFFSET_FORM.format("plain", "orders", 0, 10, "-", "-", "app-1-aa", "/10.0.0.1", "app-1"),
+        OFFSET_FORM.format("plain", "gone", 0, 99, "-", "-", "-", "-", "-"),
+        "",
+    ]
+    assert result.stderr == ""
+
+
+def test_verbose_offsets_add_the_leader_epoch(place):
+    lines = described(place, "--group", "plain", "--offsets", "--verbose").stdout.splitlines()
+    assert lines[1].split()[3] == "LEADER-EPOCH"
+    assert [line.split()[3] for line in lines[2:]] == ["-", "4", "-", "-", "-"]
+
+
+def test_a_partition_still_to_be_revoked_is_its_members(place):
+    result = described(place, "--group", "new")
+    assert [line.split()[:4] for line in result.stdout.splitlines()[2:]] == [["new", "orders", "0", "5"], ["new", "orders", "1", "-"]]
+    assert result.stderr == "\nWarning: Consumer group 'new' is rebalancing.\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "remark"),
+    [
+        ("idle", "Consumer group 'idle' has no active members."),
+        ("app", "Warning: Streams group 'app' is not ready."),
+    ],
+)
+def test_remarks_go_to_stderr_and_quiet_leaves_them_out(place, name, remark):
+    assert described(place, "--group", name).stderr == f"\n{remark}\n"
+    assert described(place, "--group", name, "--quiet").stderr == ""
+
+
+def test_a_group_without_offsets_and_members_has_no_lines(place):
+    assert described(place, "--group", "idle").stdout == ""
+
+
+def test_tasks_are_no_partitions_of_topics(place):
+    assert [line.split()[1:4] for line in described(place, "--group", "app").stdout.splitlines()[2:]] == [["lines", "0", "7"]]
+    assert described(place, "--group", "workers").stdout == ""
+
+
+def test_members_count_their_partitions(place):
+    lines = described(place, "--group", "plain", "--members").stdout.split("\n")
+    form = "{:<15} {:<15} {:<15} {:<15} {:<15} "
+    assert lines == [
+        "",
+        form.format("GROUP", "CONSUMER-ID", "HOST", "CLIENT-ID", "#PARTITIONS"),
+        form.format("plain", "app-1-aa", "/10.0.0.1", "app-1", 1),
+        form.format("plain", "app-2-bb", "/10.0.0.2", "app-2", 3),
+        "",
+    ]
+
+
+def test_verbose_members_show_epochs_assignments_and_who_is_upgraded(place):
+    lines = described(place, "--group", "new", "--members", "--verbose").stdout.splitlines()
+    assert lines[1].split() == [
+        *("GROUP", "CONSUMER-ID", "GROUP-INSTANCE-ID", "HOST", "CLIENT-ID", "#PARTITIONS"),
+        *("CURRENT-EPOCH", "CURRENT-ASSIGNMENT", "TARGET-EPOCH", "TARGET-ASSIGNMENT", "UPGRADED"),
+    ]
+    assert lines[2].split() == ["new", "m-new", "inst-1", "/10.0.0.1", "app", "0", "5", "-", "4", "MkTRaXlSRfWvFLT1M3hZWA:3", "true"]
+    assert lines[3].split() == ["new", "m-old", "/10.0.0.1", "app", "2", "4", "orders:0,1", "4", "orders:0", "false"]
+
+
+def test_classic_members_have_no_epochs_and_static_ones_no_column_where_there_are_none(place):
+    lines = described(place, "--group", "plain", "--members", "--verbose").stdout.splitlines()
+    assert "GROUP-INSTANCE-ID" not in lines[1] and "UPGRADED" not in lines[1]
+    assert lines[3].split() == ["plain", "app-2-bb", "/10.0.0.2", "app-2", "3", "-", "orders:1,2,10", "-", "-"]
+
+
+def test_a_group_without_members_shows_the_titles_as_kafka_does(place):
+    assert described(place, "--group", "idle", "--members").stdout.split() == ["GROUP", "CONSUMER-ID", "HOST", "CLIENT-ID", "#PARTITIONS"]
+
+
+def test_active_tasks_and_connectors_count_standby_tasks_do_not(place):
+    assert described(place, "--group", "app", "--members", "--verbose").stdout.splitlines()[2].split()[4:7] == ["1", "3", "0:0"]
+    assert described(place, "--group", "workers", "--members", "--verbose").stdout.splitlines()[2].split()[4:7] == ["1", "-", "idle-sink;sink:0"]
+
+
+def test_state_has_no_coordinator_and_verbose_adds_epochs(place):
+    lines = described(place, "--group", "new", "--state").stdout.split("\n")
+    assert lines == [
+        "",
+        f"{'GROUP':<15} {'COORDINATOR (ID)':<25} {'ASSIGNMENT-STRATEGY':<20} {'STATE':<20} #MEMBERS",
+        f"{'new':<15} {'-':<25} {'uniform':<20} {'Reconciling':<20} 2",
+        "",
+    ]
+    verbose = described(place, "--group", "new", "--group", "plain", "--state", "--verbose").stdout.splitlines()
+    assert verbose[1].split()[-3:] == ["GROUP-EPOCH", "TARGET-ASSIGNMENT-EPOCH", "#MEMBERS"]
+    assert verbose[2].split()[-3:] == ["5", "4", "2"]
+    assert verbose[5].split() == ["plain", "-", "range", "Stable", "-", "-", "2"]
+
+
+def test_all_groups_come_in_order(place):
+    lines = described(place, "--all-groups", "--state", "--quiet").stdout.splitlines()
+    assert [line.split()[0] for line in lines[2::3]] == ["app", "idle", "new", "only-offsets", "plain", "queue", "workers"]
+
+
+def test_json_has_every_column_and_null_for_what_is_not_there(place):
+    result = described(place, "--group", "plain", "--output", "json")
+    rows = [json.loads(line) for line in result.stdout.splitlines()]
+    assert rows[1] == {
+        "group": "plain",
+        "topic": "orders",
+        "partition": 2,
+        "leader_epoch": 4,
+        "current_offset": 12,
+        "log_end_offset": None,
+        "lag": None,
+        "consumer_id": "app-2-bb",
+        "host": "/10.0.0.2",
+        "client_id": "app-2",
+    }
+    assert json.loads(described(place, "--group", "idle", "--state", "--output", "json").stdout)["group_epoch"] is None
+
+
+def test_csv_is_for_programs_too(place):
+    lines = described(place, "--group", "new", "--members", "--output", "csv").stdout.splitlines()
+    assert lines[0].startswith("group,consumer_id,group_instance_id,host,client_id,partitions,current_epoch,current_assignment")
+    assert lines[2] == 'new,m-old,,/10.0.0.1,app,2,4,"orders:0,1",4,orders:0,False'
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"orders": {"0": 15, "2": 12}, "gone": {"0": 100}}',
+        "orders:0:15\norders:2:12\n\ngone:0:100\norders:1:\n",
+        "orders,0,15\norders, 2, 12\ngone,0,100\n",
+    ],
+)
+def test_end_offsets_give_lag(place, tmp_path, text):
+    file = tmp_path / "ends"
+    file.write_text(text)
+    lines = described(place, "--group", "plain", "--end-offsets", str(file)).stdout.splitlines()
+    assert [line.split()[1:6] for line in lines[2:]] == [
+        ["orders", "1", "-", "-", "-"],
+        ["orders", "2", "12", "12", "0"],
+        ["orders", "10", "-", "-", "-"],
+        ["orders", "0", "10", "15", "5"],
+        ["gone", "0", "99", "100", "1"],
+    ]
+
+
+def test_no_lag_from_an_offset_of_minus_one(place, tmp_path):
+    file = tmp_path / "ends"
+    file.write_text("orders:0:15")
+    assert described(place, "--group", "only-offsets", "--end-offsets", str(file)).stdout.splitlines()[2].split()[3:6] == ["-1", "15", "-"]
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("orders:0:15\norders zero 3", "line 2: 'orders zero 3' is not topic:partition:offset or topic,partition,offset."),
+        ('{"orders": ', "line 1: not JSON"),
+        ('{"orders": [1, 2]}', 'expected {"topic": {"partition": offset}}'),
+        ('{"orders": {"0": "many"}}', 'expected {"topic": {"partition": offset}}'),
+    ],
+)
+def test_end_offsets_that_cannot_be_read_are_a_usage_error(place, tmp_path, text, sentence):
+    file = tmp_path / "ends"
+    file.write_text(text)
+    result = groupcoord("describe", "--group", "plain", "--end-offsets", str(file), "--warehouse", place)
+    assert result.exit_code == 2
+    assert sentence in result.stderr and str(file) in result.stderr
+
+
+def test_an_unknown_group_is_an_error_in_one_sentence(place):
+    result = groupcoord("describe", "--group", "plain", "--group", "nobody", "--warehouse", place)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr.startswith("Error: Group 'nobody' does not exist in cluster 'prod'")
+    assert result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("options", [[], ["--group", "plain", "--all-groups"], ["--all-groups", "--members", "--end-offsets", __file__]])
+def test_options_that_make_no_sense_together_are_a_usage_error(place, options):
+    assert groupcoord("describe", *options, "--warehouse", place).exit_code == 2
+
+
+def test_an_earlier_night_is_described_with_at(place):
+    lines = described(place, "--all-groups", "--state", "--at", "2026-01-01T00:00:00Z").stdout.splitlines()
+    assert [line.split()[0] for line in lines[2::3]] == ["early"]

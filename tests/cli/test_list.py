@@ -1,0 +1,75 @@
+"""``groupcoord list``."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+
+import pytest
+
+from tests.cli.warehouse import groupcoord
+from tests.warehouse.nights import group, night
+
+NAMES = ["app", "idle", "new", "only-offsets", "plain", "queue", "workers"]
+
+
+def test_groups_are_listed_by_name_alone(place):
+    result = groupcoord("list", "--warehouse", place)
+    assert (result.exit_code, result.stdout.splitlines(), result.stderr) == (0, NAMES, "")
+
+
+def test_state_and_type_add_their_columns_in_kafkas_order_and_widths(place):
+    lines = groupcoord("list", "--state", "--type", "--warehouse", place).stdout.splitlines()
+    assert lines[0] == f"{'GROUP':<25} {'TYPE':<20} {'STATE':<20}"
+    assert lines[3] == f"{'new':<25} {'Consumer':<20} {'Reconciling':<20}"
+    assert len(lines) == 8
+    assert groupcoord("list", "--state", "--warehouse", place).stdout.splitlines()[0].split() == ["GROUP", "STATE"]
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (["--state", "stable"], ["plain", "queue", "workers"]),
+        (["--state", "Reconciling, NotReady"], ["app", "new"]),
+        (["--type", "SHARE,streams"], ["app", "queue"]),
+        (["--type", "Classic", "--state", "Empty"], ["idle", "only-offsets"]),
+        (["--state", "Dead"], []),
+    ],
+)
+def test_words_choose_groups(place, options, expected):
+    lines = groupcoord("list", *options, "--warehouse", place).stdout.splitlines()
+    assert [line.split()[0] for line in lines[1:]] == expected
+
+
+def test_unknown_words_are_a_usage_error_that_names_the_known(place):
+    result = groupcoord("list", "--state", "Stable,Sleeping", "--warehouse", place)
+    assert result.exit_code == 2
+    assert "'Sleeping' is not one of Empty, Stable," in result.stderr
+
+
+def test_json_is_one_object_a_row(place):
+    lines = groupcoord("list", "--type", "--output", "json", "--warehouse", place).stdout.splitlines()
+    assert [json.loads(line) for line in lines][2] == {"group": "new", "type": "Consumer"}
+    assert len(lines) == 7
+
+
+def test_csv_has_a_line_of_names(place):
+    rows = list(csv.reader(io.StringIO(groupcoord("list", "--state", "--output", "csv", "--warehouse", place).stdout)))
+    assert rows[:2] == [["group", "state"], ["app", "NotReady"]]
+
+
+def test_an_earlier_night_is_shown_with_at(place):
+    assert groupcoord("list", "--at", "2026-01-01T12:00:00Z", "--warehouse", place).stdout == "early\n"
+
+
+def test_a_group_id_cannot_move_the_cursor(tmp_path):
+    night(tmp_path, "prod", {"groups": [group("a\x1b[2Jb\nc"), group("ünï")]})
+    assert groupcoord("list", "--warehouse", str(tmp_path)).stdout == "a\\x1b[2Jb\\nc\nünï\n"
+    assert json.loads(groupcoord("list", "--output", "json", "--warehouse", str(tmp_path)).stdout.splitlines()[0]) == {"group": "a\x1b[2Jb\nc"}
+
+
+def test_a_warehouse_without_groups_lists_nothing(tmp_path):
+    night(tmp_path, "prod", {})
+    assert groupcoord("list", "--warehouse", str(tmp_path)).stdout == ""
+    assert groupcoord("list", "--state", "--warehouse", str(tmp_path)).stdout.split() == ["GROUP", "STATE"]

@@ -1,0 +1,171 @@
+"""What every command has in common: options, errors, exit codes, help."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import shlex
+import subprocess
+import sys
+
+import click
+import pytest
+
+from groupcoord_spark import __version__
+from groupcoord_spark.cli import main
+from groupcoord_spark.cli.main import COMMANDS
+from groupcoord_spark.cli.options import Duration, Moment
+from groupcoord_spark.errors import WarehouseError
+from tests.cli.warehouse import groupcoord
+from tests.warehouse.nights import begin_run, group, night
+
+
+def command_line(*args, **environment):
+    run = [sys.executable, "-m", "groupcoord_spark", *args]
+    return subprocess.run(run, capture_output=True, text=True, check=False, env={**os.environ, **environment})
+
+
+def test_version_tells_ours_sparks_and_deltas():
+    spark, delta = (importlib.metadata.version(package) for package in ("pyspark", "delta-spark"))
+    assert groupcoord("--version").stdout == f"groupcoord {__version__} (Spark {spark}, Delta {delta})\n"
+
+
+def test_help_lists_every_command_without_importing_one():
+    result = command_line("--help")
+    assert result.returncode == 0
+    assert all(f"  {name} " in result.stdout for name in COMMANDS)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_help_ends_with_an_example(name):
+    last = groupcoord(name, "--help").stdout.rstrip().split("\n\n")[-1]
+    assert last.split()[:3] == ["Example:", "groupcoord", name]
+
+
+@pytest.mark.parametrize("name", ["list", "describe"])
+def test_examples_of_read_commands_run(place, name, monkeypatch):
+    monkeypatch.setenv("GROUPCOORD_WAREHOUSE", place)
+    example = groupcoord(name, "--help").stdout.rstrip().split("\n\n")[-1].split("groupcoord ", 1)[1]
+    assert groupcoord(*shlex.split(example)).exit_code == 0
+
+
+def test_reading_starts_neither_spark_nor_pandas(place):
+    code = "import sys; from groupcoord_spark.cli import main\ntry: main(sys.argv[1:])\nfinally: print({'pandas', 'pyspark'} & set(sys.modules))"
+    for options in (["list", "--state"], ["describe", "--group", "plain"]):
+        result = subprocess.run([sys.executable, "-c", code, *options, "--warehouse", place], capture_output=True, text=True, check=False)
+        assert result.stdout.endswith("set()\n"), result
+
+
+def test_exit_codes_of_the_process(place, tmp_path):
+    assert command_line("list", "--warehouse", place).returncode == 0
+    assert command_line("list", GROUPCOORD_WAREHOUSE=place).returncode == 0
+    missing = command_line("list", "--warehouse", str(tmp_path / "none"))
+    assert missing.returncode == 1
+    assert missing.stderr == (
+        f"Error: {tmp_path}/none is no warehouse: nothing is there."
+        " Make one with `groupcoord nightly`, or name another with --warehouse.\n"
+    )
+    assert command_line("lst").returncode == 2
+
+
+def test_debug_shows_the_traceback(tmp_path):
+    told = groupcoord("list", "--debug", "--warehouse", str(tmp_path / "none")).stderr
+    assert "Traceback" in told and told.splitlines()[-1].startswith("Error: ")
+
+
+def test_a_reader_that_leaves_is_no_error(place):
+    run = f"{sys.executable} -m groupcoord_spark list --warehouse {shlex.quote(place)} | head -n 1; echo ${{PIPESTATUS[0]}}"
+    result = subprocess.run(["bash", "-c", run], capture_output=True, text=True, check=False)
+    assert (result.stdout.splitlines()[-1], result.stderr) == ("0", "")
+
+
+def test_output_that_cannot_be_finished_because_the_reader_left_is_quiet(tmp_path):
+    night(tmp_path, "prod", {"groups": [group(f"group-{n:06d}") for n in range(20_000)]})
+    run = f"{sys.executable} -m groupcoord_spark list --warehouse {shlex.quote(str(tmp_path))} | true; echo ${{PIPESTATUS[0]}}"
+    result = subprocess.run(["bash", "-c", run], capture_output=True, text=True, check=False)
+    assert (result.stdout, result.stderr) == ("0\n", "")
+
+
+@pytest.mark.parametrize(
+    ("raised", "code", "said"),
+    [
+        (KeyboardInterrupt(), 130, "Interrupted.\n"),
+        (WarehouseError("The disk is full."), 1, "Error: The disk is full.\n"),
+        (click.UsageError("No."), 2, "Error: No.\n"),
+    ],
+)
+def test_errors_become_a_sentence_and_a_code(monkeypatch, raised, code, said):
+    @click.command()
+    def failing():
+        raise raised
+
+    monkeypatch.setattr("groupcoord_spark.cli.main.Commands.get_command", lambda self, ctx, name: failing)
+    result = groupcoord("anything")
+    assert (result.exit_code, result.stderr) == (code, said)
+
+
+def test_a_command_decides_its_exit_code(monkeypatch):
+    @click.command()
+    def strict():
+        return 1
+
+    monkeypatch.setattr("groupcoord_spark.cli.main.Commands.get_command", lambda self, ctx, name: strict)
+    assert groupcoord("anything").exit_code == 1
+
+
+def test_several_clusters_must_be_told_apart(tmp_path):
+    for cluster in ("prod", "test"):
+        night(tmp_path, cluster, {"groups": [group(f"of-{cluster}")]})
+    result = groupcoord("list", "--warehouse", str(tmp_path))
+    assert (result.exit_code, result.stderr) == (2, f"Error: {tmp_path} holds the clusters 'prod', 'test'. Name one with --cluster.\n")
+    assert groupcoord("list", "--warehouse", str(tmp_path), "--cluster", "test").stdout == "of-test\n"
+
+
+def test_a_warehouse_without_a_finished_run_says_so(tmp_path):
+    begin_run(str(tmp_path), "prod")
+    result = groupcoord("list", "--warehouse", str(tmp_path))
+    assert result.exit_code == 1
+    assert "holds no finished run yet" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "milliseconds"),
+    [
+        ("1767225600000", 1767225600000),
+        ("-1", -1),
+        ("0", 0),
+        ("2026-01-01", 1767225600000),
+        ("2026-01-01T00:00:00.123", 1767225600123),
+        ("2026-01-01T00:00:00Z", 1767225600000),
+        ("2026-01-01 02:00:00+02:00", 1767225600000),
+        ("0001-01-01", -62135596800000),
+        ("9999-12-31T23:59:59.999Z", 253402300799999),
+    ],
+)
+def test_time_is_iso_8601_or_epoch_milliseconds(text, milliseconds):
+    assert Moment()(text) == milliseconds
+
+
+def test_now_is_now():
+    import time
+
+    assert abs(Moment()("now") - time.time() * 1000) < 60_000
+
+
+@pytest.mark.parametrize("text", ["yesterday", "", "2026-13-01", "12:00", "1e12", "253402300800000", "٣"])
+def test_what_is_no_time_is_told_with_an_example(text):
+    with pytest.raises(click.BadParameter, match=r"is not a time\. Write now, 2026-11-20T03:00:00Z or epoch|outside of the years"):
+        Moment()(text)
+
+
+def test_durations_have_a_unit():
+    assert [Duration()(text) for text in ("7d", "36h", "90m", "60000ms")] == [604_800_000, 129_600_000, 5_400_000, 60_000]
+    with pytest.raises(click.BadParameter, match="'ten days' is not a duration"):
+        Duration()("ten days")
+
+
+def test_main_is_what_jobs_start(place, capsys):
+    with pytest.raises(SystemExit) as left:
+        main(args=["list", "--warehouse", place])
+    assert left.value.code == 0
+    assert capsys.readouterr().out.startswith("app\n")

@@ -39,6 +39,10 @@ class HistoryRange(NamedTuple):
     end_offset: int
 
 
+NO_HISTORY = HistoryRange(0, 0, 0)
+"""The history tables hold nothing of the partition yet."""
+
+
 def write_chunk(files: TaskFiles, segment: Segment, chunk: Chunk, decoded: DecodedChunk, held: HistoryRange | None) -> None:
     """The rows of one chunk: what is lost and doubted, and, where ``held`` says what the history tables have, the history after it."""
     records, source = chunk.records, segment.source

@@ -21,7 +21,7 @@ from groupcoord_spark.log import Chunk, Records, Segment, read_segment
 from groupcoord_spark.pipeline import compact
 from groupcoord_spark.pipeline.counts import PartitionCounts
 from groupcoord_spark.pipeline.decode import NOT_A_CONTROL_RECORD, UNKNOWN_KEY_TYPE, DecodedChunk, decode_chunk
-from groupcoord_spark.pipeline.history import HistoryRange, write_chunk
+from groupcoord_spark.pipeline.history import NO_HISTORY, HistoryRange, write_chunk
 from groupcoord_spark.pipeline.task_files import TaskFiles
 from groupcoord_spark.protocol import offsets_partition_for
 from groupcoord_spark.protocol.columnar import topic_ids_of
@@ -115,7 +115,7 @@ def read_segments(segments: Sequence[Segment], job: ReadJob) -> Iterator[pa.Reco
 
 def _kept_of_file(segment: Segment, job: ReadJob, report: PieceReport, files: TaskFiles) -> Iterator[pa.RecordBatch]:
     """What is kept of the file's chunks; a later chunk drops from the earlier ones too, as long as they are small."""
-    held = job.held.get(segment.offsets_partition, HistoryRange(0, 0, 0)) if job.with_history else None
+    held = job.held.get(segment.offsets_partition, NO_HISTORY) if job.with_history else None
     waiting: list[pa.RecordBatch] = []
     reduced_rows = 0
     for chunk in read_segment(segment, chunk_bytes=CHUNK_BYTES):

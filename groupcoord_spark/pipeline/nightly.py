@@ -18,7 +18,7 @@ from groupcoord_spark.errors import GroupcoordError, InputError, UsageError, War
 from groupcoord_spark.log import LogPlan, Segment
 from groupcoord_spark.pipeline.counts import NO_VERSION, KindCount
 from groupcoord_spark.pipeline.expire import ExpirationJob
-from groupcoord_spark.pipeline.history import HistoryRange
+from groupcoord_spark.pipeline.history import NO_HISTORY, HistoryRange
 from groupcoord_spark.pipeline.ingest import SHUFFLED, ReadJob, read_segments
 from groupcoord_spark.pipeline.partition_count import likely_partition_count
 from groupcoord_spark.pipeline.replay import REPLAYED, ReplayJob, partition_replay
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 READ_TASK_BYTES = 64 << 20
 """A reading task's share where the input is large: long enough to pay for itself, short enough to even out."""
+
+NO_TIMESTAMP = -1
 
 STATE_WRITER_BYTES = 4 << 30
 """Input for which one more task writes the state tables; below it each table is one file."""
@@ -83,6 +85,16 @@ class Progress(Protocol):
     def end(self, *, rows: int | None = None, bytes: int | None = None) -> None: ...
 
 
+@dataclass(frozen=True, slots=True)
+class PartitionHistory:
+    """What the runs before left of one offsets partition; times in milliseconds, -1 for none."""
+
+    held: HistoryRange = NO_HISTORY
+    end_offset: int = 0
+    last_stable_offset: int = 0
+    newest_timestamp_ms: int = NO_TIMESTAMP
+
+
 def run_night(night: Night, plan: LogPlan, spark: SparkSession, progress: Progress) -> Summary:
     """Read, decode, replay, expire and write; the tables change at the very end, all at once.
 
@@ -90,7 +102,7 @@ def run_night(night: Night, plan: LogPlan, spark: SparkSession, progress: Progre
     """
     start = begin_run(night.warehouse, night.cluster)
     segments = [segment for partition in plan.partitions for segment in partition.segments]
-    held = _held_ranges(plan, start)
+    histories = _histories(plan, start)
     job = ReadJob(
         cluster=night.cluster,
         partition_count=likely_partition_count(plan),
@@ -98,7 +110,7 @@ def run_night(night: Night, plan: LogPlan, spark: SparkSession, progress: Progre
         run_id=start.run_id,
         semantics=night.semantics,
         with_history=night.with_history,
-        held=held,
+        held={offsets_partition: history.held for offsets_partition, history in histories.items()},
     )
     progress.begin("read, replay and write")
     reports = _run_stages(spark, segments, night, job) if segments else []
@@ -107,7 +119,7 @@ def run_night(night: Night, plan: LogPlan, spark: SparkSession, progress: Progre
 
     progress.begin("commit")
     files = _files(reports)
-    for table, rows in _driver_rows(night, plan, reports, held, start.run_id).items():
+    for table, rows in _driver_rows(night, plan, reports, histories, start.run_id).items():
         if rows:
             files.setdefault(table, []).extend(
                 write_part(start.location.uri, TABLES[table], TABLES[table].from_rows(rows), night.cluster, start.run_id)
@@ -166,32 +178,31 @@ def read_tasks(segments: Sequence[Segment], parallelism: int) -> list[list[Segme
     return [sorted(share, key=lambda each: (each.offsets_partition, each.base_offset)) for _, _, share in largest_first]
 
 
-def _held_ranges(plan: LogPlan, start: RunStart) -> dict[int, HistoryRange]:
-    """What the history tables hold of each offsets partition, and of which incarnation the log now read is.
+def _histories(plan: LogPlan, start: RunStart) -> dict[int, PartitionHistory]:
+    """What is known of each offsets partition from the runs before, and of which incarnation the log now read is.
 
     A record below the end already read, yet newer than anything read: the topic was begun anew.
     """
-    columns = ["offsets_partition", "incarnation", "end_offset", "newest_timestamp", "history_first_offset", "history_end_offset"]
-    before = {row["offsets_partition"]: row for row in start.previous("offsets_partitions", columns).to_pylist()}
-    held = {}
-    for partition in plan.partitions:
-        row = before.get(partition.offsets_partition)
-        if row is None:
-            continue
-        incarnation, newest = row["incarnation"], row["newest_timestamp"]
-        is_new = (
-            partition.first_offset is not None
-            and partition.first_timestamp_ms is not None
-            and partition.first_offset < row["end_offset"]
-            and newest is not None
-            and partition.first_timestamp_ms > round(newest.timestamp() * 1000)
+    columns = [
+        *("offsets_partition", "incarnation", "end_offset", "last_stable_offset", "newest_timestamp"),
+        *("history_first_offset", "history_end_offset"),
+    ]
+    known = {}
+    for row in start.previous("offsets_partitions", columns).to_pylist():
+        newest = row["newest_timestamp"]
+        known[row["offsets_partition"]] = PartitionHistory(
+            held=HistoryRange(row["incarnation"], row["history_first_offset"] or 0, row["history_end_offset"] or 0),
+            end_offset=row["end_offset"],
+            last_stable_offset=row["last_stable_offset"],
+            newest_timestamp_ms=NO_TIMESTAMP if newest is None else round(newest.timestamp() * 1000),
         )
-        if is_new:
-            held[partition.offsets_partition] = HistoryRange(incarnation + 1, 0, 0)
-        else:
-            first, end = row["history_first_offset"], row["history_end_offset"]
-            held[partition.offsets_partition] = HistoryRange(incarnation, first or 0, end or 0)
-    return held
+    for partition in plan.partitions:
+        before = known.get(partition.offsets_partition)
+        if before is None or partition.first_offset is None or partition.first_timestamp_ms is None:
+            continue
+        if partition.first_offset < before.end_offset and partition.first_timestamp_ms > before.newest_timestamp_ms > NO_TIMESTAMP:
+            known[partition.offsets_partition] = PartitionHistory(HistoryRange(before.held.incarnation + 1, 0, 0), 0, 0, NO_TIMESTAMP)
+    return known
 
 
 def _files(reports: Sequence[PartitionReport]) -> dict[str, list[AddedFile]]:
@@ -203,14 +214,18 @@ def _files(reports: Sequence[PartitionReport]) -> dict[str, list[AddedFile]]:
 
 
 def _driver_rows(
-    night: Night, plan: LogPlan, reports: Sequence[PartitionReport], held: Mapping[int, HistoryRange], run_id: str
+    night: Night, plan: LogPlan, reports: Sequence[PartitionReport], histories: Mapping[int, PartitionHistory], run_id: str
 ) -> dict[str, list[dict[str, Any]]]:
     """Rows of the tables whose size does not depend on the input's."""
     by_partition = {report.offsets_partition: report for report in reports}
-    partitions = []
-    for partition in plan.partitions:
-        report = by_partition.get(partition.offsets_partition, PartitionReport(partition.offsets_partition))
-        partitions.append(_offsets_partition_row(night, partition.end_offset, report, held.get(partition.offsets_partition)))
+    ends = {partition.offsets_partition: partition.end_offset for partition in plan.partitions}
+    # Partitions that this input does not hold stay known: what the history tables have of them must not be written again.
+    partitions = [
+        _offsets_partition_row(
+            night, ends.get(each), by_partition.get(each, PartitionReport(each)), histories.get(each, PartitionHistory())
+        )
+        for each in sorted({*ends, *histories})
+    ]
     doubts = [
         {
             "run_id": run_id,
@@ -226,28 +241,29 @@ def _driver_rows(
     return {"offsets_partitions": partitions, "decode_coverage": _coverage_rows(reports), "warnings": doubts}
 
 
-def _offsets_partition_row(night: Night, log_end: int | None, report: PartitionReport, held: HistoryRange | None) -> dict[str, Any]:
-    counts = report.counts
-    end_offset = max(each for each in (counts.end_offset, log_end, 0) if each is not None)
-    history = held if held is not None else HistoryRange(0, 0, 0)
-    holds_any = history.end_offset > history.first_offset
-    first, end = (history.first_offset, history.end_offset) if holds_any else (None, None)
+def _offsets_partition_row(night: Night, log_end: int | None, report: PartitionReport, before: PartitionHistory) -> dict[str, Any]:
+    """log_end: None where the input does not hold the partition; its row then tells what earlier runs knew, and that nothing was read."""
+    counts, held = report.counts, before.held
+    end_offset = before.end_offset if log_end is None else max(log_end, counts.end_offset or 0)
+    stable = before.last_stable_offset if log_end is None else end_offset
+    first, end = (held.first_offset, held.end_offset) if held.end_offset > held.first_offset else (None, None)
     if night.with_history and counts.first_offset is not None:
         first = counts.first_offset if first is None else min(first, counts.first_offset)
         end = end_offset if end is None else max(end, end_offset)
+    newest = NO_TIMESTAMP if counts.newest_timestamp_ms is None else counts.newest_timestamp_ms
     return {
         "offsets_partition": report.offsets_partition,
-        "incarnation": history.incarnation,
+        "incarnation": held.incarnation,
         "first_offset": counts.first_offset,
         "end_offset": end_offset,
-        "last_stable_offset": end_offset if report.first_open_offset is None else report.first_open_offset,
+        "last_stable_offset": stable if report.first_open_offset is None else report.first_open_offset,
         "records": counts.records,
         "decoded": counts.decoded,
         "quarantined": counts.quarantined,
         "control_records": counts.control_records,
         "live_keys": report.live_keys,
         "bytes": counts.bytes,
-        "newest_timestamp_ms": -1 if counts.newest_timestamp_ms is None else counts.newest_timestamp_ms,
+        "newest_timestamp_ms": max(newest, before.newest_timestamp_ms),
         "history_first_offset": first,
         "history_end_offset": end,
     }

@@ -33,8 +33,9 @@ class PartitionCounts:
     """One offsets partition as far as one worker has seen it.
 
     first_offset, end_offset: least offset, and greatest plus one, over records and lost batches with a known place; None: nothing seen.
-    lost: records in batches that could not be read (a range of unknown content counts as one). newest_timestamp_ms: None where no record
-    carries a timestamp. by_kind: (key type, value version) -> KindCount; control records are counted apart.
+    lost: records in batches that could not be read (a range of unknown content counts as one). doubts: what was read with a warning.
+    newest_timestamp_ms: None where no record carries a timestamp. by_kind: (key type, value version) -> KindCount; control records are
+    counted apart. reasons: why records were quarantined.
     """
 
     first_offset: int | None = None
@@ -43,6 +44,7 @@ class PartitionCounts:
     bytes: int = 0
     control_records: int = 0
     lost: int = 0
+    doubts: int = 0
     by_kind: dict[tuple[int, int], KindCount] = field(default_factory=dict)
     reasons: Counter[str] = field(default_factory=Counter)
 
@@ -103,6 +105,7 @@ class PartitionCounts:
         self.bytes += other.bytes
         self.control_records += other.control_records
         self.lost += other.lost
+        self.doubts += other.doubts
         for (key_type, version), kind in other.by_kind.items():
             self._add(key_type, version, kind.records, kind.bytes, kind.decoded, kind.misplaced)
         self.reasons += other.reasons

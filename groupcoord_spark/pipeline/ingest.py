@@ -202,6 +202,7 @@ def _count(report: PieceReport, chunk: Chunk, decoded: DecodedChunk, is_misplace
     for lost in chunk.lost:
         counts.lost += 1 if lost.records is None else lost.records
         counts.reasons[lost.code] += 1 if lost.records is None else lost.records
+    counts.doubts += len(chunk.doubts) + len(decoded.findings)
     counts.reasons.update(note.code for note in decoded.faults if note.code != UNKNOWN_KEY_TYPE)
     if not len(records):
         return

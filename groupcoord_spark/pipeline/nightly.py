@@ -312,7 +312,7 @@ def _summary(night: Night, plan: LogPlan, reports: Sequence[PartitionReport], ru
         committed_offsets=sum(report.offsets for report in reports),
         expired_offsets=sum(report.expired_offsets for report in reports),
         removed_groups=sum(report.removed_groups for report in reports),
-        warnings=len(plan.doubts) + sum(report.warnings for report in reports),
+        warnings=len(plan.doubts) + sum(report.warnings + report.counts.doubts for report in reports),
         semantics=night.semantics.name,
         broker_version=night.semantics.broker_version,
     )

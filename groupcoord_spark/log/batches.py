@@ -214,5 +214,3 @@ def checksums_fit(data: Bytes, start: Positions, end: Positions, headers: Header
     crcs = [zlib.crc32(view[a:b]) for a, b in zip((start[old] + CRC_START[0]).tolist(), end[old].tolist(), strict=True)]
     fits[old] = np.array(crcs, np.uint32) == headers[LEGACY_CRC][old].astype(np.int32).view(np.uint32)
     return fits
-
-

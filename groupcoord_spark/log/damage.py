@@ -126,15 +126,11 @@ class Report:
     _record_rows: Counter[str] = field(default_factory=Counter)
     _untold: Counter[str] = field(default_factory=Counter)
 
-    def lose(
-        self, code: str, position: int, size: int, record_offset: int | None, detail: str, records: int | None = None
-    ) -> None:
+    def lose(self, code: str, position: int, size: int, record_offset: int | None, detail: str, records: int | None = None) -> None:
         """A range or a batch is lost."""
         self.lost.append(Lost(code, self.source, self.offsets_partition, position, size, record_offset, detail, records))
 
-    def doubt(
-        self, code: str, position: int, size: int, record_offset: int | None, detail: str, records: int | None = None
-    ) -> None:
+    def doubt(self, code: str, position: int, size: int, record_offset: int | None, detail: str, records: int | None = None) -> None:
         """A range or a batch is accepted with a doubt."""
         self.doubts.append(Doubt(code, self.source, self.offsets_partition, position, size, record_offset, detail, records))
 

@@ -14,7 +14,7 @@ import pyarrow.fs as pafs
 from groupcoord_spark.errors import InputError
 from groupcoord_spark.log.compression import Decompressor
 from groupcoord_spark.log.damage import CODES, Doubt, Kind
-from groupcoord_spark.log.finding import Finder, SearchAbandoned
+from groupcoord_spark.log.finding import Finder, ResyncAbandonedError
 from groupcoord_spark.log.limits import Limits
 from groupcoord_spark.log.order import Borders, is_in_order
 from groupcoord_spark.log.records import correct_ranges
@@ -24,7 +24,9 @@ from groupcoord_spark.log.storage import Location, SegmentFile
 OFFSETS_TOPIC = "__consumer_offsets"
 NO_LEADER_EPOCH = -1
 
-_PEEKED_BYTES = 1 << 16
+_PEEKED_BYTES = (1 << 16, 1 << 22)
+"""How much of a tail is looked at before the whole file is walked: enough for usual batches, then enough for the largest."""
+
 _SPECIAL = r"(?:\.[0-9a-f]{32}-(?:delete|future|stray))"
 _PARTITION = re.compile(rf"{OFFSETS_TOPIC}-(0|[1-9][0-9]{{0,9}})")
 _NAMED_PARTITION = re.compile(rf"{OFFSETS_TOPIC}-(0|[1-9][0-9]{{0,9}}){_SPECIAL}?")
@@ -54,7 +56,7 @@ class PartitionLog:
 
 @dataclass(frozen=True, slots=True)
 class LogPlan:
-    """What a run reads. cluster_id: of meta.properties; topic_id: of partition.metadata; None where there is no such file beside the log."""
+    """What a run reads. cluster_id: of meta.properties; topic_id: of partition.metadata; None where no such file is beside the log."""
 
     partitions: tuple[PartitionLog, ...]
     cluster_id: str | None
@@ -310,7 +312,9 @@ def _end_of(file: _File, number: int) -> int:
 
 def _look_at_tail(segment: Segment, following: Sequence[_File], limits: Limits) -> tuple[Segment, _Tail]:
     """The end of a file; and the segment, which names the files it covers if it reaches over the base of the next."""
-    tail = _peeked_tail(segment, limits)
+    tail = None
+    for peeked in _PEEKED_BYTES:
+        tail = tail or _peeked_tail(segment, peeked, limits)
     if tail is None or (segment.next_base_offset is not None and (tail.end_offset or 0) > segment.next_base_offset):
         covers = tuple(
             Segment(file.location.uri, file.size, segment.offsets_partition, file.base_offset) for file in following if file.size
@@ -322,15 +326,15 @@ def _look_at_tail(segment: Segment, following: Sequence[_File], limits: Limits) 
     return segment, tail
 
 
-def _peeked_tail(segment: Segment, limits: Limits) -> _Tail | None:
-    """The end of a file from its last bytes; None where they are not plain enough to be sure."""
+def _peeked_tail(segment: Segment, peeked: int, limits: Limits) -> _Tail | None:
+    """The end of a file from its last ``peeked`` bytes; None where they are not plain enough to be sure."""
     is_last = segment.next_base_offset is None
     with SegmentFile(Location.of(segment.uri), segment.size) as file:
-        finder = Finder(file, segment.base_offset, is_last, limits, _PEEKED_BYTES)
-        at = max(0, file.size - _PEEKED_BYTES)
+        finder = Finder(file, segment.base_offset, is_last, limits, peeked)
+        at = max(0, file.size - peeked)
         try:
             at = finder.next_sound(at) if at else 0
-        except SearchAbandoned:
+        except ResyncAbandonedError:
             return None
         if at == file.size:
             return None
@@ -366,7 +370,7 @@ def _first_entry(segments: Sequence[Segment], limits: Limits) -> tuple[int | Non
     decompressor = Decompressor(limits)
     for segment in segments:
         with SegmentFile(Location.of(segment.uri), segment.size) as file:
-            finder = Finder(file, segment.base_offset, segment.next_base_offset is None, limits, _PEEKED_BYTES)
+            finder = Finder(file, segment.base_offset, segment.next_base_offset is None, limits, _PEEKED_BYTES[0])
             for stretch in finder.stretches():
                 entries, headers = stretch.entries, stretch.headers
                 correct_ranges(entries, headers, finder.bytes_between, decompressor)

@@ -31,7 +31,6 @@ from groupcoord_spark.log.batches import (
     sound_prefix,
 )
 from groupcoord_spark.log.limits import MIB, Limits
-from groupcoord_spark.log.scalar import RecordError, read_message
 from groupcoord_spark.log.storage import PADDING, SegmentFile
 from groupcoord_spark.protocol.slices import Bytes, Mask, Positions
 
@@ -89,13 +88,13 @@ class Finder:
     is_last: bool
     limits: Limits
     window_bytes: int
-    _window: Bytes = field(default_factory=lambda: np.zeros(PADDING, np.uint8))
-    _window_start: int = 0
-    _window_end: int = 0
-    _largest: int = 0
-    _first_offset: int | None = None
-    _any_in_range: bool = False
-    _effort: int = 0
+    _window: Bytes = field(init=False, default_factory=lambda: np.zeros(PADDING, np.uint8))
+    _window_start: int = field(init=False, default=0)
+    _window_end: int = field(init=False, default=0)
+    _largest: int = field(init=False, default=0)
+    _first_offset: int | None = field(init=False, default=None)
+    _any_in_range: bool = field(init=False, default=False)
+    _effort: int = field(init=False, default=0)
 
     def stretches(self, at: int = 0) -> Iterator[Stretch]:
         """Everything from position ``at`` to the end of the file, in order and without gaps."""
@@ -135,7 +134,7 @@ class Finder:
     def next_sound(self, at: int) -> int:
         """The first position from ``at`` on at which a sound entry of plausible shape begins; the end of the file if there is none.
 
-        Raises SearchAbandoned when the searches in this file have cost too much.
+        Raises ResyncAbandonedError when the searches in this file have cost too much.
         """
         size = self.file.size
         at_once = _SEARCHED_FIRST
@@ -146,7 +145,7 @@ class Finder:
             for candidate in self._shaped(at, upto).tolist():
                 self._effort += self._size_at(candidate)
                 if self._effort > _SEARCH_EFFORT * size:
-                    raise SearchAbandoned
+                    raise ResyncAbandonedError
                 if self._is_sound(candidate):
                     return int(candidate)
             at = upto
@@ -239,22 +238,21 @@ class Finder:
         at, magic, length = at[shaped], magic[shaped], length[shaped]
         for i in np.flatnonzero(magic < 2).tolist():
             here = int(at[i]) + start
-            if not self._looks_like_message(here, here + LOG_OVERHEAD + int(length[i])):
+            if not self._looks_like_message(here, here + LOG_OVERHEAD + int(length[i]), int(magic[i])):
                 at[i] = -1
         return np.asarray(at[at >= 0] + start)
 
-    def _looks_like_message(self, at: int, end: int) -> bool:
-        """Whether key and value of an old message fill it exactly."""
-        window_start, window_end = self._window_start, self._window_end
-        if window_start <= at and end <= window_end:
-            message = self._window[at - window_start : end - window_start]
-        else:
-            message = self.file.read(at, end)[: end - at]
-        try:
-            read_message(message.data, 0, end - at)
-        except RecordError:
-            return False
-        return True
+    def _looks_like_message(self, at: int, end: int, magic: int) -> bool:
+        """Whether the lengths of key and value fill an old message exactly; no more of it is read."""
+        here = at + (26 if magic else 18)
+        for _ in range(2):
+            if here + 4 > end:
+                return False
+            length = int.from_bytes(b"".join(piece.tobytes() for piece in self._pieces(here, here + 4)), "big", signed=True)
+            if length < -1:
+                return False
+            here += 4 + max(length, 0)
+        return here == end
 
     def _salvage(self, at: int) -> Stretch:
         """What to make of the bytes at ``at``, where no sound entry begins."""
@@ -265,7 +263,7 @@ class Finder:
         length = int(self._header(at)["length"][0])
         try:
             end = self.next_sound(at + 1)
-        except SearchAbandoned:
+        except ResyncAbandonedError:
             return _nothing_but(DamagedRange("resync_abandoned", at, size, f"{what} The search for sound entries after it cost too much."))
         for possible in (end, self._end_without_zeros(at)) if end == size else (end,):
             repaired = self._repaired(at, possible)
@@ -304,7 +302,7 @@ class Finder:
         while at < size:
             upto = min(at + step, size)
             for piece in self._pieces(at, upto):
-                found = np.flatnonzero(piece[:upto])
+                found = np.flatnonzero(piece)
                 if len(found):
                     return at + int(found[0])
             at, step = upto, _READ_AT_ONCE
@@ -335,7 +333,7 @@ class Finder:
                 magic in (0, 1)
                 and end - at >= MIN_ENTRY
                 and self._checksum_fits(at, end, magic, header)
-                and self._looks_like_message(at, end)
+                and self._looks_like_message(at, end, magic)
             )
         if not is_entry:
             return None
@@ -363,7 +361,7 @@ class Finder:
                     break
                 records = (records or 0) + int(header["count"][0])
                 held_control |= bool(int(header["attributes"][0]) & CONTROL)
-            elif at + LOG_OVERHEAD + length > end or not self._looks_like_message(at, at + LOG_OVERHEAD + length):
+            elif at + LOG_OVERHEAD + length > end or not self._looks_like_message(at, at + LOG_OVERHEAD + length, magic):
                 break
             elif (int(header["crc"][0]) >> 24) & CODEC_BITS:
                 # nobody knows how many messages are inside
@@ -374,7 +372,7 @@ class Finder:
         return records, held_control
 
 
-class SearchAbandoned(Exception):  # noqa: N818 - it is an answer, not an error
+class ResyncAbandonedError(Exception):
     """Raised when the searches for sound entries in one file have cost more than they may."""
 
 

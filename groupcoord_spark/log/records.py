@@ -311,8 +311,8 @@ def _offsets_inside(entry: bytes, magic: int, header: Any, decompressor: Decompr
         base = inner_offset_base(stream, inner, magic, base)
         # below zero the wrapper's own offset is wrong, and only the neighbours can tell the right one
         moved_by = OUT_OF_RANGE if base < 0 else 0
-        offsets = [as_int64(base + moved_by + int.from_bytes(stream[place.start : place.start + 8], "big", signed=True)) for place in inner.places]
-        return min(offsets), max(offsets), moved_by
+        offsets = [int.from_bytes(stream[place.start : place.start + 8], "big", signed=True) for place in inner.places]
+        return as_int64(base + moved_by + min(offsets)), as_int64(base + moved_by + max(offsets)), moved_by
     except (RecordError, CompressionError):
         # it will be lost for that reason, where its header says
         return base, as_int64(base + max(int(header["last_offset_delta"]), 0)) if magic == 2 else base, 0
@@ -405,9 +405,7 @@ def _find_messages(
     return np.array(owner, np.int64), np.array(start, np.int64), np.array(end, np.int64)
 
 
-def _report_lost(
-    payloads: Payloads, attributes: Positions, i: int, error: RecordError | CompressionError, report: Report
-) -> None:
+def _report_lost(payloads: Payloads, attributes: Positions, i: int, error: RecordError | CompressionError, report: Report) -> None:
     entries, headers = payloads.entries, payloads.headers
     first, last = int(entries.first_offset[i]), int(entries.last_offset[i])
     records = None
@@ -475,9 +473,7 @@ def _doubt_ranges(
         report.doubt("record_offset_out_of_batch", int(entries.position[i]), int(entries.size[i]), first, detail, records)
 
 
-def _order_of(
-    record_offset: Positions, batch: Positions, entries: Entries, keep: Mask, report: Report, skip_below: int
-) -> Positions:
+def _order_of(record_offset: Positions, batch: Positions, entries: Entries, keep: Mask, report: Report, skip_below: int) -> Positions:
     """The rows in the order of their offsets. Of rows with one offset all but the last in the file leave ``keep``."""
     order = np.lexsort((np.arange(len(batch)), entries.position[batch], record_offset))
     is_replaced = np.zeros(len(batch), np.bool_)

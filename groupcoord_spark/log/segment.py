@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from groupcoord_spark.log.batches import Entries, Headers, headers_at
+from groupcoord_spark.log.batches import OUT_OF_RANGE, Entries, Headers, headers_at
 from groupcoord_spark.log.compression import Decompressor
 from groupcoord_spark.log.damage import CODES, Doubt, Kind, Lost, Report
 from groupcoord_spark.log.finding import DamagedRange, Finder
@@ -141,8 +141,7 @@ class Reading:
             left -= size
             del payloads
             yield Chunk(records, *report.take(), size)
-        for payloads in self._payloads(self._order.invalid):
-            self._report_placeless(payloads)
+        self._report_invalid()
         if overlapping and segment.skip_below > segment.log_start_offset:
             detail = f"{overlapping} records below offset {segment.skip_below} are skipped: a newer file before this one covers them."
             report.doubt("segment_overlap", 0, 0, segment.base_offset, detail, overlapping)
@@ -210,9 +209,7 @@ class Reading:
         sought = np.concatenate(offsets)
         holds_none = np.ones(len(rows), np.bool_)
         holds_none[list(owner_of.values())] = False
-        ranges = {
-            (int(entries.first_offset[i]), int(entries.last_offset[i])): i for i in np.flatnonzero(holds_none).tolist()
-        }
+        ranges = {(int(entries.first_offset[i]), int(entries.last_offset[i])): i for i in np.flatnonzero(holds_none).tolist()}
         for later in self._segment.covers:
             with SegmentFile(Location.of(later.uri), later.size) as file:
                 reading = Reading(later, file, self._chunk_bytes, self._limits)
@@ -228,14 +225,21 @@ class Reading:
                             confirmed[owner_of[fingerprint]] = True
         return confirmed
 
+    def _report_invalid(self) -> None:
+        """Rows for the entries that are sound but whose place is not known."""
+        entries, invalid = self._entries, self._order.invalid
+        is_wrapper_below_its_messages = entries.moved_by[invalid] == OUT_OF_RANGE
+        for i in invalid[is_wrapper_below_its_messages].tolist():
+            detail = "The offset of a compressed message is below that of the last message inside; its neighbours tell no better one."
+            self._report.lose("wrapper_malformed", int(entries.position[i]), int(entries.size[i]), None, detail)
+        for payloads in self._payloads(invalid[~is_wrapper_below_its_messages]):
+            self._report_placeless(payloads)
+
     def _report_placeless(self, payloads: Payloads) -> None:
-        """Rows for the records of entries that are sound but whose place is not known."""
+        """A row for each record of some entries, or for an entry that holds none."""
         stored = read_stored(payloads, self._report)
         entries, records = payloads.entries, stored.records
-        for i in np.flatnonzero(entries.moved_by).tolist():
-            detail = "The offset of a compressed message is below that of the last message inside, and its neighbours do not tell the right one."
-            self._report.lose("wrapper_malformed", int(entries.position[i]), int(entries.size[i]), None, detail)
-        for row in np.flatnonzero(entries.moved_by[stored.batch] == 0).tolist():
+        for row in np.flatnonzero(stored.keep).tolist():
             i = int(stored.batch[row])
             position, size = int(entries.position[i]), int(entries.size[i])
             detail = f"The record claims offset {records.record_offset[row]}, in an entry whose base offset contradicts its neighbours."
@@ -257,7 +261,9 @@ class Reading:
         if CODES[damaged.code].kind is Kind.INFO:
             self._report.doubt(damaged.code, damaged.position, size, None, damaged.what)
             return
-        detail = f"{damaged.what} {size} bytes are not used; {self._missing_around(damaged, kept)}.{MARKER_LOST if damaged.held_control else ''}"
+        detail = f"{damaged.what} {size} bytes are not used; {self._missing_around(damaged, kept)}."
+        if damaged.held_control:
+            detail += MARKER_LOST
         self._report.lose(damaged.code, damaged.position, size, None, detail, damaged.records)
 
     def _missing_around(self, damaged: DamagedRange, kept: Entries) -> str:

@@ -60,7 +60,10 @@ def session(*, with_delta: bool = False, show_output: bool = False, settings: Ma
     wanted = {"spark.master": os.environ.get("SPARK_MASTER", "local[*]"), "spark.driver.host": "localhost", **SETTINGS}
     if with_delta:
         wanted |= delta_settings()
-    for name, value in {**wanted, **(settings or {})}.items():
+    wanted |= settings or {}
+    if "delta-spark" in wanted.get("spark.jars", ""):  # asking for the coordinates too would go to the network
+        wanted.pop("spark.jars.packages", None)
+    for name, value in wanted.items():
         builder = builder.config(name, value)
     return builder.getOrCreate() if show_output else _start_quietly(builder)
 

@@ -143,7 +143,9 @@ def holds_warehouse(location: Location) -> bool:
         held = location.filesystem.get_file_info(fs.FileSelector(location.path))
         if not held:
             return False
-        found = DeltaTable.is_deltatable(location.table_uri(RUNS.name)) if any(f.base_name == RUNS.name for f in held) else False
+        found = any(f.base_name == RUNS.name for f in held) and DeltaTable.is_deltatable(location.table_uri(RUNS.name))
+        if not found and _is_being_made(location, [f.base_name for f in held]):
+            return False
     except OSError as e:
         raise WarehouseError(f"{location.uri} cannot be read: {first_line(e)}.") from e
     schema_version = open_table(location, RUNS).metadata().configuration.get(SCHEMA_VERSION_PROPERTY) if found else None
@@ -158,6 +160,14 @@ def holds_warehouse(location: Location) -> bool:
             " Upgrade groupcoord-spark, or name another directory with --warehouse."
         )
     return True
+
+
+def _is_being_made(location: Location, names: Sequence[str]) -> bool:
+    """Whether nothing is there but the beginning of ``runs``, which is made first: another run's work of this moment, or one that died."""
+    if names != [RUNS.name]:
+        return False
+    begun = location.filesystem.get_file_info(fs.FileSelector(f"{location.path}/{RUNS.name}", allow_not_found=True))
+    return all(f.base_name == "_delta_log" for f in begun)
 
 
 def open_table(location: Location, table: Table, version: int | None = None) -> DeltaTable:

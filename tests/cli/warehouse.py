@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from click.testing import CliRunner, Result
 
@@ -11,6 +12,10 @@ from tests.warehouse.nights import AS_OF_MS, DAY_MS, assignment, group, member, 
 
 PLAIN = member("plain", "app-1-aa", client_id="app-1")
 OTHER = member("plain", "app-2-bb", client_id="app-2", client_host="/10.0.0.2")
+
+
+def modern(group_id: str, group_type: str, **fields: Any) -> dict[str, Any]:
+    return group(group_id, group_type=group_type, protocol_type=group_type, **fields)
 
 
 def build(place: Path) -> str:
@@ -24,9 +29,9 @@ def build(place: Path) -> str:
                 group("plain", state="Stable", protocol="range", member_count=2),
                 group("idle"),
                 group("only-offsets", is_simple=True, protocol_type=None),
-                group("new", group_type="consumer", state="Reconciling", protocol="uniform", generation=5, assignment_epoch=4, member_count=2),
-                group("queue", group_type="share", state="Stable", protocol_type="share", generation=2, assignment_epoch=2, member_count=1),
-                group("app", group_type="streams", state="NotReady", protocol_type="streams", generation=3, assignment_epoch=1, member_count=1),
+                modern("new", "consumer", state="Reconciling", protocol="uniform", generation=5, assignment_epoch=4, member_count=2),
+                modern("queue", "share", state="Stable", generation=2, assignment_epoch=2, member_count=1),
+                modern("app", "streams", state="NotReady", generation=3, assignment_epoch=1, member_count=1),
                 group("workers", state="Stable", protocol_type="connect", protocol="sessioned", member_count=1),
             ],
             "committed_offsets": [

@@ -30,7 +30,8 @@ long_keys = st.sampled_from([62, 63, 64, 65, 8190, 8191, 8192, 8193, 20_000]).ma
 keys = st.one_of(st.none(), st.binary(max_size=8), st.binary(max_size=8), long_keys)
 deltas = st.one_of(st.integers(0, 63), st.integers(-(2**31), 2**31 - 1))
 timestamps = st.one_of(st.integers(0, 63), st.integers(-(2**40), 2**40), st.integers(-(2**63), 2**63 - 1))
-headers = st.one_of(st.just(()), st.lists(st.tuples(st.binary(max_size=5), st.one_of(st.none(), st.binary(max_size=5))), max_size=3).map(tuple))
+header = st.tuples(st.binary(max_size=5), st.one_of(st.none(), st.binary(max_size=5)))
+headers = st.one_of(st.just(()), st.lists(header, max_size=3).map(tuple))
 recs = st.builds(Rec, key=keys, value=keys, offset_delta=deltas, timestamp_delta=timestamps, headers=headers)
 sound_batches = st.lists(recs, max_size=6).map(lambda rows: (b"".join(map(record, rows)), len(rows)))
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import random
 import struct
-from collections import Counter, defaultdict
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
@@ -107,7 +107,19 @@ def test_what_the_damage_did_not_touch_is_kept(kind: str, tmp_path: Path) -> Non
         missing = [i for i in harmed.untouched if not by_entry[i] <= found]
         assert len(missing) <= 1 or kind in MAY_MISPLACE_A_NEIGHBOUR, where
         hurt += bool(missing)
-        claimed = Counter(lost.records for lost in got.lost)
-        if None not in claimed and kind not in ("stale", "repeated elsewhere", "cut", "many bytes zeroed", "many bytes overwritten"):
-            assert len(got.rows) + sum(lost.records or 0 for lost in got.lost) <= len(whole.rows), where
     assert hurt <= (0.06 if kind in MAY_MISPLACE_A_NEIGHBOUR else 0.02) * runs, f"kind {kind!r}, seed {SEED}: {hurt} of {runs}"
+
+
+def test_what_is_read_and_what_is_lost_add_up(tmp_path: Path) -> None:
+    rng = random.Random(SEED)
+    for n in range(RUNS // 20):
+        # old compressed messages tell nobody how many they hold, and a header that is hit may tell anything
+        entries = [batch(i * 5, records(*[b"k%d" % j for j in range(rng.randint(1, 5))]), codec=rng.choice([0, 0, 3])) for i in range(20)]
+        whole = read_file(write_segment(tmp_path, entries))
+        hit = rng.sample(range(20), rng.randint(1, 6))
+        for i in hit:
+            at = rng.randrange(61, len(entries[i]))
+            entries[i] = entries[i][:at] + bytes([entries[i][at] ^ rng.randint(1, 255)]) + entries[i][at + 1 :]
+        got = read_file(write_segment(tmp_path, entries), next_base=100)
+        assert len(got.rows) + sum(lost.records or 0 for lost in got.lost) == len(whole.rows), f"seed {SEED}, run {n}"
+        assert {offset // 5 for offset in got.offsets} == set(range(20)) - set(hit), f"seed {SEED}, run {n}"

@@ -32,7 +32,8 @@ def run_fields(**fields: Any) -> dict[str, Any]:
 
 def written(start: RunStart, rows: Rows) -> dict[str, list[AddedFile]]:
     """The files of a run, as its workers would have made them."""
-    return {name: write_part(start.location.uri, TABLES[name], TABLES[name].from_rows(of), start.cluster, start.run_id) for name, of in rows.items()}
+    place, cluster, run_id = start.location.uri, start.cluster, start.run_id
+    return {name: write_part(place, TABLES[name], TABLES[name].from_rows(of), cluster, run_id) for name, of in rows.items()}
 
 
 def night(warehouse: Path | str, cluster: str, rows: Rows, **fields: Any) -> Run:
@@ -99,7 +100,8 @@ def commit(record_offset: int, **fields: Any) -> dict[str, Any]:
 
 def marker(record_offset: int, producer_id: int, result: str, **fields: Any) -> dict[str, Any]:
     """A row of transactions."""
-    return {"offsets_partition": 0, "incarnation": 0, "record_offset": record_offset, "producer_id": producer_id, "result": result, **fields}
+    place = {"offsets_partition": 0, "incarnation": 0, "record_offset": record_offset}
+    return {**place, "producer_id": producer_id, "result": result, **fields}
 
 
 def member(group_id: str, member_id: str, **fields: Any) -> dict[str, Any]:

@@ -90,7 +90,8 @@ def test_every_group_is_found_by_its_name(tmp_path_factory, names):
     night(place, "prod", {"groups": [group(name) for name in names]})
     opened = open_warehouse(str(place))
     for name in names:
-        assert opened.read("groups", cluster="prod", columns=["group_id"], where=[("group_id", "=", name)])["group_id"].to_pylist() == [name]
+        found = opened.read("groups", cluster="prod", columns=["group_id"], where=[("group_id", "=", name)])
+        assert found["group_id"].to_pylist() == [name]
 
 
 def test_an_earlier_night_is_read_as_it_was(tmp_path):
@@ -136,7 +137,7 @@ def test_files_that_are_gone_are_told_in_a_sentence(tmp_path):
     night(tmp_path, "prod", {"groups": [group("g")]})
     for file in (tmp_path / "groups" / "cluster=prod").iterdir():
         file.unlink()
-    with pytest.raises(WarehouseError, match="A file of table groups .* is gone"):
+    with pytest.raises(WarehouseError, match=r"A file of table groups .* is gone"):
         open_warehouse(str(tmp_path)).read("groups")
 
 

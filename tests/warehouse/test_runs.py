@@ -17,7 +17,7 @@ from groupcoord_spark.warehouse import write as write_module
 from tests.warehouse.nights import AS_OF_MS, DAY_MS, commit, group, night, offset, run_fields, written
 
 
-class Died(Exception):
+class DiedError(Exception):
     """Stands for the process that ended."""
 
 
@@ -28,12 +28,12 @@ def die_after(monkeypatch, tables):
 
     def some(start, table, files):
         if len(done) == tables:
-            raise Died
+            raise DiedError
         done.append(table.name)
         return whole(start, table, files)
 
     def no_runs(*given):
-        raise Died
+        raise DiedError
 
     monkeypatch.setattr(write_module, "_commit_table", some)
     monkeypatch.setattr(write_module, "write_part", no_runs)
@@ -69,7 +69,8 @@ def test_first_run_makes_every_table_with_comment_properties_and_checks(tmp_path
         settings = made.metadata().configuration
         assert settings["delta.deletedFileRetentionDuration"] == "interval 30 days"
         assert settings["delta.enableDeletionVectors"] == "false"
-        assert {name for name in settings if name.startswith("delta.constraints.")} == {f"delta.constraints.{name}" for name in table.checks}
+        held = {name.removeprefix("delta.constraints.") for name in settings if name.startswith("delta.constraints.")}
+        assert held == set(table.checks)
         assert json.loads(made.schema().to_json())["fields"] == json.loads(table.delta_schema)["fields"]
         assert made.protocol().min_reader_version == 1
 
@@ -164,14 +165,15 @@ def test_previous_rows_are_those_of_the_last_run(tmp_path):
 @pytest.mark.parametrize("tables", range(0, 17, 4))
 def test_a_run_that_dies_between_commits_is_not_seen_and_the_next_one_recovers(tmp_path, monkeypatch, tables):
     night(tmp_path, "prod", {"committed_offsets": [offset("g", "t", 0, 5)], "offset_commits": [commit(1)], "groups": [group("g")]})
-    with monkeypatch.context() as patched, pytest.raises(Died):
+    with monkeypatch.context() as patched, pytest.raises(DiedError):
         die_after(patched, tables)
         night(tmp_path, "prod", {"committed_offsets": [offset("g", "t", 0, 99)], "offset_commits": [commit(2)]})
     assert (offsets_seen(tmp_path), history_seen(tmp_path)) == ([5], [1])
 
     start = begin_run(str(tmp_path), "prod")
-    for table, column, expected in (("committed_offsets", "committed_offset", [5]), ("offset_commits", "record_offset", [1]), ("groups", "group_id", ["g"])):
-        assert [row[column] for row in newest_rows(tmp_path, table, "prod")] == expected
+    expected = (("committed_offsets", "committed_offset", 5), ("offset_commits", "record_offset", 1), ("groups", "group_id", "g"))
+    for table, column, value in expected:
+        assert [row[column] for row in newest_rows(tmp_path, table, "prod")] == [value]
 
     commit_run(start, run_fields(), written(start, {"committed_offsets": [offset("g", "t", 0, 6)], "offset_commits": [commit(2)]}))
     assert (offsets_seen(tmp_path), history_seen(tmp_path)) == ([6], [1, 2])
@@ -179,12 +181,13 @@ def test_a_run_that_dies_between_commits_is_not_seen_and_the_next_one_recovers(t
 
 def test_recovery_leaves_what_other_clusters_committed_since(tmp_path, monkeypatch):
     night(tmp_path, "prod", {"committed_offsets": [offset("g", "t", 0, 5)], "offset_commits": [commit(1)]})
-    with monkeypatch.context() as patched, pytest.raises(Died):
+    with monkeypatch.context() as patched, pytest.raises(DiedError):
         die_after(patched, 12)
         night(tmp_path, "prod", {"committed_offsets": [offset("g", "t", 0, 99)], "offset_commits": [commit(2)]})
     night(tmp_path, "other", {"committed_offsets": [offset("o", "t", 0, 70)], "offset_commits": [commit(8)]})
     begin_run(str(tmp_path), "other")
-    assert [row["committed_offset"] for row in newest_rows(tmp_path, "committed_offsets", "prod")] == [99], "not the other cluster's to mend"
+    newest = newest_rows(tmp_path, "committed_offsets", "prod")
+    assert [row["committed_offset"] for row in newest] == [99], "not the other cluster's to mend"
     begin_run(str(tmp_path), "prod")
     for cluster, offsets, records in (("prod", [5], [1]), ("other", [70], [8])):
         assert [row["committed_offset"] for row in newest_rows(tmp_path, "committed_offsets", cluster)] == offsets
@@ -193,7 +196,7 @@ def test_recovery_leaves_what_other_clusters_committed_since(tmp_path, monkeypat
 
 
 def test_a_first_run_that_dies_leaves_nothing(tmp_path, monkeypatch):
-    with monkeypatch.context() as patched, pytest.raises(Died):
+    with monkeypatch.context() as patched, pytest.raises(DiedError):
         die_after(patched, 10)
         night(tmp_path, "prod", {"committed_offsets": [offset("g", "t", 0, 99)], "offset_commits": [commit(2)]})
     assert open_warehouse(str(tmp_path)).clusters() == []
@@ -204,7 +207,7 @@ def test_a_first_run_that_dies_leaves_nothing(tmp_path, monkeypatch):
 def test_a_run_that_dies_twice_is_recovered_all_the_same(tmp_path, monkeypatch):
     night(tmp_path, "prod", {"offset_commits": [commit(1)]})
     for number in (2, 3):
-        with monkeypatch.context() as patched, pytest.raises(Died):
+        with monkeypatch.context() as patched, pytest.raises(DiedError):
             die_after(patched, 10)
             night(tmp_path, "prod", {"offset_commits": [commit(number)]})
     night(tmp_path, "prod", {"offset_commits": [commit(4)]})
@@ -234,7 +237,7 @@ def test_files_of_dead_runs_go_when_they_are_a_day_old(tmp_path):
 
 
 def test_files_of_a_dead_run_that_are_in_a_version_stay(tmp_path, monkeypatch):
-    with monkeypatch.context() as patched, pytest.raises(Died):
+    with monkeypatch.context() as patched, pytest.raises(DiedError):
         die_after(patched, 10)
         night(tmp_path, "prod", {"offset_commits": [commit(2)]})
     directory = tmp_path / "offset_commits" / "cluster=prod"
@@ -309,6 +312,12 @@ def test_a_runs_table_of_someone_else_is_refused(tmp_path):
     DeltaTable.create(str(tmp_path / "runs"), Schema.from_json(TABLES["runs"].delta_schema), partition_by=["cluster"])
     with pytest.raises(WarehouseError, match="no table 'runs' of ours"):
         begin_run(str(tmp_path), "prod")
+
+
+def test_a_warehouse_whose_making_died_at_once_is_made_again(tmp_path):
+    (tmp_path / "runs" / "_delta_log").mkdir(parents=True)
+    night(tmp_path, "prod", {"groups": [group("g")]})
+    assert open_warehouse(str(tmp_path)).clusters() == ["prod"]
 
 
 def test_a_file_in_place_of_the_directory_is_refused(tmp_path):

@@ -127,7 +127,7 @@ def test_a_strange_time_where_there_is_no_place_for_it_is_refused():
 def test_missing_and_unknown_columns_are_named():
     with pytest.raises(ValueError, match="group_id is NOT NULL and missing"):
         TABLES["groups"].from_milliseconds(pa.table({"state": ["Empty"]}))
-    with pytest.raises(ValueError, match="no column .'colour'"):
+    with pytest.raises(ValueError, match=r"no column .'colour'"):
         TABLES["groups"].from_rows([{"colour": "red"}])
 
 

@@ -48,17 +48,22 @@ class Commands(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl([(name, place.help) for name, place in COMMANDS.items()])
 
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            # Whoever read the output has seen enough (| head): that is no error. What is left is not to be flushed into the closed pipe.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 0
+        return result
+
     def main(self, args: Sequence[str] | None = None, prog_name: str | None = None, **extra: Any) -> Any:  # type: ignore[override]
         """Run a command and leave the process: 0 done, 1 it could not be done, 2 usage, 130 interrupted."""
         given = list(sys.argv[1:] if args is None else args)
         try:
             result = super().main(given, prog_name or "groupcoord", **{**extra, "standalone_mode": False})
-            sys.stdout.flush()
             code = result if isinstance(result, int) else 0
-        except BrokenPipeError:
-            # Whoever read the output has seen enough (| head). Nothing is left to be flushed into the closed pipe.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            code = 0
         except (KeyboardInterrupt, click.Abort):
             click.echo("Interrupted.", err=True)
             code = 130

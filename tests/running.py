@@ -1,0 +1,54 @@
+"""Nights run in the tests' own session, and the tables they leave as plain rows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from groupcoord_spark.cli.progress import StageLines
+from groupcoord_spark.coordinator.semantics import JAVA
+from groupcoord_spark.log import plan_logs
+from groupcoord_spark.pipeline.nightly import Night, Summary, run_night
+from groupcoord_spark.warehouse import TABLES, open_warehouse
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+GOLDEN = Path(__file__).parent / "golden"
+SAMPLE_LOGS = GOLDEN / "classic-modern" / "logs"
+DAY_MS = 24 * 60 * 60 * 1000
+AS_OF_MS = 1_795_250_000_000
+"""A moment soon after the golden logs were written."""
+
+
+def run(spark: SparkSession, warehouse: Path, *inputs: Path, **changed: Any) -> Summary:
+    """One night over the inputs; ``changed`` are fields of Night other than their usual values."""
+    paths = tuple(str(each) for each in inputs)
+    usual = {"cluster": "sample", "as_of_ms": AS_OF_MS, "retention_ms": 7 * DAY_MS, "semantics": JAVA}
+    night = Night(inputs=paths, warehouse=str(warehouse), **{**usual, **changed})
+    return run_night(night, plan_logs(paths), spark, StageLines(quiet=True))
+
+
+def rows_of(warehouse: Path, table: str, cluster: str | None = None) -> list[dict[str, Any]]:
+    """A table's rows as its readers see it. Times are epoch milliseconds, exact also where no TIMESTAMP can hold them."""
+    found = open_warehouse(str(warehouse)).read(table, cluster=cluster)
+    for at, column in enumerate(found.schema):
+        if pa.types.is_timestamp(column.type):
+            found = found.set_column(at, column.name, found[column.name].cast(pa.int64()))
+    times = [column.name for column in TABLES[table].columns if column.is_time]
+    rows = found.to_pylist()
+    for row in rows:
+        row |= {name: row[name] // 1000 for name in times if row[name] is not None}
+        row |= {strange["column"]: strange["milliseconds"] for strange in row.pop("timestamps_out_of_range", None) or []}
+    return rows
+
+
+def tables_of(warehouse: Path, cluster: str | None = None, *, but: tuple[str, ...] = ("runs",)) -> dict[str, list[str]]:
+    """Every table's rows in an order that does not depend on how they were written, without the name of their run."""
+    return {
+        table: sorted(repr({name: value for name, value in row.items() if name != "run_id"}) for row in rows_of(warehouse, table, cluster))
+        for table in TABLES
+        if table not in but
+    }

@@ -27,6 +27,7 @@ COMMANDS: Final = {
     "nightly": Place("groupcoord_spark.cli.nightly", "nightly", "Read, decode, replay, expire and write: one night's run."),
     "list": Place("groupcoord_spark.cli.list", "list_groups", "Groups, as kafka-consumer-groups --list prints them."),
     "describe": Place("groupcoord_spark.cli.describe", "describe", "Groups in detail, as kafka-consumer-groups --describe prints them."),
+    "coverage": Place("groupcoord_spark.cli.coverage", "coverage", "Per type and version of record: read, decoded, quarantined."),
 }
 
 

@@ -16,7 +16,7 @@ from pyspark.errors import PySparkException
 from groupcoord_spark.coordinator.semantics import Semantics
 from groupcoord_spark.errors import GroupcoordError, InputError, UsageError, WarehouseError
 from groupcoord_spark.log import LogPlan, Segment
-from groupcoord_spark.pipeline.counts import NO_VERSION, KindCount
+from groupcoord_spark.pipeline.counts import NO_KEY_TYPE, NO_VERSION, KindCount
 from groupcoord_spark.pipeline.expire import ExpirationJob
 from groupcoord_spark.pipeline.history import NO_HISTORY, HistoryRange
 from groupcoord_spark.pipeline.ingest import SHUFFLED, ReadJob, read_segments
@@ -278,6 +278,9 @@ def _coverage_rows(reports: Sequence[PartitionReport]) -> list[dict[str, Any]]:
             sums.bytes += count.bytes
             sums.decoded += count.decoded
             sums.misplaced += count.misplaced
+        if report.counts.lost:
+            # nobody can say what keys a damaged batch held
+            total.setdefault((NO_KEY_TYPE, NO_VERSION), KindCount()).records += report.counts.lost
     return [
         {
             "key_type": key_type,

@@ -1,33 +1,51 @@
-"""One Spark session and one warehouse of the sample for all tests: starting and making them costs more than most of the tests."""
+"""What tests of several rooms share: one Spark session, and one warehouse of the sample that ``make nightly`` reads."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
-
-from groupcoord_spark.pipeline.session import session
-from tests.running import SAMPLE_LOGS, run
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from groupcoord_spark.pipeline.nightly import Summary
+
+GOLDEN = Path(__file__).parent / "golden"
+SAMPLE_LOGS = GOLDEN / "classic-modern" / "logs"
+
+DAY_MS = 86_400_000
+SAMPLE_AS_OF_MS = 1_795_248_000_000
+"""2026-11-21T08:00:00Z, as in the Makefile."""
+
+
+class SampleWarehouse(NamedTuple):
+    """A warehouse with one night of the cluster ``sample``; not to be written to. summary: what that run reported."""
+
+    path: Path
+    summary: Summary
+
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """The session that a local run gets, on two cores."""
-    started = session(settings={"spark.master": "local[2]"})
-    yield started
-    started.stop()
+    """The session of all tests, without Delta's jars."""
+    from groupcoord_spark.pipeline.session import session
+
+    shared = session(settings={"spark.master": "local[2]"})
+    yield shared
+    shared.stop()
 
 
 @pytest.fixture(scope="session")
-def sample_warehouse(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The warehouse that ``make nightly`` makes. To be read only."""
-    place = tmp_path_factory.mktemp("sample") / "warehouse"
-    as_of = datetime(2026, 11, 21, 8, tzinfo=UTC)
-    run(spark, place, SAMPLE_LOGS, cluster="sample", as_of_ms=int(as_of.timestamp()) * 1000)
-    return place
+def sample_warehouse(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> SampleWarehouse:
+    from groupcoord_spark.cli.progress import StageLines
+    from groupcoord_spark.coordinator.semantics import semantics_for
+    from groupcoord_spark.log import plan_logs
+    from groupcoord_spark.pipeline.nightly import Night, run_night
+
+    inputs = (str(SAMPLE_LOGS),)
+    path = tmp_path_factory.mktemp("sample") / "warehouse"
+    night = Night(inputs, str(path), "sample", as_of_ms=SAMPLE_AS_OF_MS, retention_ms=7 * DAY_MS, semantics=semantics_for())
+    return SampleWarehouse(path, run_night(night, plan_logs(inputs), spark, StageLines(quiet=True)))

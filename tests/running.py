@@ -33,16 +33,20 @@ def run(spark: SparkSession, warehouse: Path, *inputs: Path, **changed: Any) -> 
 
 def rows_of(warehouse: Path, table: str, cluster: str | None = None) -> list[dict[str, Any]]:
     """A table's rows as its readers see it. Times are epoch milliseconds, exact also where no TIMESTAMP can hold them."""
-    found = open_warehouse(str(warehouse)).read(table, cluster=cluster)
-    for at, column in enumerate(found.schema):
+    return plain_rows(table, open_warehouse(str(warehouse)).read(table, cluster=cluster))
+
+
+def plain_rows(table: str, columns: pa.Table) -> list[dict[str, Any]]:
+    """Columns of a table as rows, their times as ``rows_of`` tells them."""
+    for at, column in enumerate(columns.schema):
         if pa.types.is_timestamp(column.type):
-            found = found.set_column(at, column.name, found[column.name].cast(pa.int64()))
+            columns = columns.set_column(at, column.name, columns[column.name].cast(pa.int64()))
     times = [column.name for column in TABLES[table].columns if column.is_time]
-    rows = found.to_pylist()
+    rows = columns.to_pylist()
     for row in rows:
         row |= {name: row[name] // 1000 for name in times if row[name] is not None}
         row |= {strange["column"]: strange["milliseconds"] for strange in row.pop("timestamps_out_of_range", None) or []}
-    return rows
+    return list(rows)
 
 
 def tables_of(warehouse: Path, cluster: str | None = None, *, but: tuple[str, ...] = ("runs",)) -> dict[str, list[str]]:

@@ -14,7 +14,7 @@ PARTITIONS = ("offsets_partition", "first_offset", "end_offset", "records", "qua
 
 
 @click.command(epilog="Example: groupcoord coverage --warehouse ./warehouse")
-@click.option("--partitions", "by_partition", is_flag=True, help="A row for each partition of __consumer_offsets instead of each kind of record.")
+@click.option("--partitions", "by_partition", is_flag=True, help="A row for each partition of __consumer_offsets.")
 @at_option
 @common_options
 def coverage(common: Common, by_partition: bool, at_ms: int | None) -> None:

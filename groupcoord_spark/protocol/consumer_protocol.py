@@ -29,7 +29,7 @@ from .messages.embedded import (
     COOPERATIVE_STICKY_USER_DATA,
     STICKY_USER_DATA,
 )
-from .scalar import FieldReader
+from .scalar import FieldReader, write_message
 
 Partitions = Mapping[str, tuple[int, ...]]
 """Partitions by topic, or tasks by connector, in the order in which they are first named; what is named twice is joined."""
@@ -215,6 +215,49 @@ def decode_connect_assignment(data: bytes, protocol: str | None = None) -> Conne
         _joined(fields["assignment"] or (), "connector", "tasks"), _joined(fields.get("revoked") or (), "connector", "tasks"),
         fields.get("delay_ms", 0), tuple(findings),
     )  # fmt: skip
+
+
+def encode_subscription(subscription: Subscription) -> bytes:
+    """A consumer's subscription as a client of its version writes it. Raises EncodeError where a field does not fit."""
+    return _encode(
+        CONSUMER_PROTOCOL_SUBSCRIPTION,
+        subscription.version,
+        {
+            "topics": list(subscription.topics),
+            "user_data": subscription.user_data,
+            "owned_partitions": _listed(subscription.owned_partitions),
+            "generation_id": subscription.generation_id,
+            "rack_id": subscription.rack_id,
+        },
+    )
+
+
+def encode_assignment(assignment: Assignment) -> bytes:
+    """What a leader gives one member, as a client of its version writes it. Raises EncodeError where a field does not fit."""
+    fields = {"assigned_partitions": _listed(assignment.partitions), "user_data": assignment.user_data}
+    return _encode(CONSUMER_PROTOCOL_ASSIGNMENT, assignment.version, fields)
+
+
+def encode_sticky_user_data(held: StickyUserData) -> bytes:
+    """What a member of the assignor ``sticky`` tells of what it held; without a generation in the earlier layout."""
+    version = 0 if held.generation is None else 1
+    fields = {"previous_assignment": _listed(held.previous_assignment), "generation": held.generation}
+    return write_message(STICKY_USER_DATA, version, fields)
+
+
+def encode_cooperative_sticky_generation(generation: int) -> bytes:
+    """The user data of the assignor ``cooperative-sticky``."""
+    return write_message(COOPERATIVE_STICKY_USER_DATA, 0, {"generation": generation})
+
+
+def _encode(message: Message, version: int, fields: Mapping[str, Any]) -> bytes:
+    known = {field.name for field in message.fields_of(version)}
+    of_version = {name: value for name, value in fields.items() if name in known}
+    return primitives.write_integer(version, Int16) + write_message(message, version, of_version)
+
+
+def _listed(partitions: Partitions) -> list[dict[str, Any]]:
+    return [{"topic": topic, "partitions": list(numbers)} for topic, numbers in partitions.items()]
 
 
 _CONNECT_LAYOUTS = {"default": 0, "compatible": 1, "sessioned": 2}

@@ -288,7 +288,7 @@ def _refuse_null(kind: Text | Blob | Array, at: int) -> None:
 def encode_key(key_type: int, fields: Mapping[str, Any], *, dialect: str | None = None) -> bytes:
     """The key's bytes, type included. Raises UnknownKeyType, or EncodeError where a field is missing or does not fit."""
     message = _record_type(key_type, dialect).key
-    return primitives.write_integer(key_type, Int16) + _write_message(message, 0, fields)
+    return primitives.write_integer(key_type, Int16) + write_message(message, 0, fields)
 
 
 def encode_value(key_type: int, version: int, fields: Mapping[str, Any], *, dialect: str | None = None) -> bytes:
@@ -303,10 +303,11 @@ def encode_value(key_type: int, version: int, fields: Mapping[str, Any], *, dial
     first, last = message.versions
     if not first <= version <= last:
         raise UnknownValueVersion(f"{message.name}: version {version} is not known to this release ({first} to {last}).")
-    return primitives.write_integer(version, Int16) + _write_message(message, version, fields)
+    return primitives.write_integer(version, Int16) + write_message(message, version, fields)
 
 
-def _write_message(message: Message, version: int, fields: Mapping[str, Any]) -> bytes:
+def write_message(message: Message, version: int, fields: Mapping[str, Any]) -> bytes:
+    """The fields of one version of a message, as bytes. Raises EncodeError where one is missing, not known or does not fit."""
     try:
         return _write_struct(message.fields, version, message.is_flexible(version), fields)
     except (ValueError, TypeError, AttributeError) as fault:

@@ -1,0 +1,211 @@
+"""What files, tasks, chunks and batches cut apart gives the state that replaying record by record gives."""
+
+from __future__ import annotations
+
+import pickle
+import random
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from groupcoord_spark.coordinator import PartitionReplay
+from groupcoord_spark.coordinator.semantics import JAVA, SCALA, Semantics
+from groupcoord_spark.log import plan_logs, read_segment
+from groupcoord_spark.pipeline import ingest
+from groupcoord_spark.pipeline.expire import ExpirationJob, expirations_of
+from groupcoord_spark.pipeline.ingest import ReadJob, read_segments
+from groupcoord_spark.pipeline.nightly import read_tasks
+from groupcoord_spark.pipeline.replay import ReplayJob, partition_replay
+from groupcoord_spark.pipeline.state import PARTITION_REPORT, TOPIC_NAMES, WRITTEN_ROWS, state_rows, to_arrow, unpacked
+from groupcoord_spark.protocol import DecodeError, decode_key, decode_value
+from groupcoord_spark.warehouse import TABLES
+from tests.coordinator.records import Record
+from tests.log.log_writer import T0
+from tests.pipeline.logs import LogRecord, random_log
+from tests.pipeline.segment_files import random_codecs, write_log
+from tests.running import plain_rows, rows_of, run
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+AS_OF_MS, RETENTION_MS = 2_000_000, 60_000
+
+# A record that a later one replaces whole is dropped with the doubt or refusal it would have met, see compact.kept.
+TOLD_BY_THE_SUCCESSOR = {"R-2.1", "R-2.2", "R-2.4", "R-3.4"}
+
+Logs = Mapping[int, Sequence[LogRecord]]
+Rows = Mapping[str, Sequence[Mapping[str, Any]]]
+
+
+def replayed_by_the_rule(log: Sequence[LogRecord], semantics: Semantics) -> PartitionReplay:
+    """Each record decoded alone by the definition, applied alone."""
+    replay = PartitionReplay(semantics)
+    for each in log:
+        group_id = None
+        try:
+            if each.control_type < 0:
+                key = decode_key(each.key)
+                group_id = key.fields.get("group_id")
+                decode_value(key.key_type, each.value)
+        except DecodeError as refusal:
+            replay.refuse(each.record_offset, refusal.code, refusal.detail, group_id)
+            continue
+        record = Record(
+            each.key,
+            each.value,
+            each.producer_id,
+            0,
+            each.is_transactional,
+            each.control_type if each.control_type >= 0 else None,
+            T0 + each.record_offset,
+        )
+        record.apply_to(replay, each.record_offset)
+    return replay
+
+
+def tables_by_the_rule(logs: Logs, semantics: Semantics) -> Rows:
+    tables: dict[str, list[Mapping[str, Any]]] = {table: [] for table in WRITTEN_ROWS}
+    for offsets_partition, log in logs.items():
+        state = replayed_by_the_rule(log, semantics).finish()
+        expirations = expirations_of(state, ExpirationJob(AS_OF_MS, RETENTION_MS, semantics))
+        for table, rows in state_rows(state, expirations).items():
+            arrow = to_arrow(TABLES[table], WRITTEN_ROWS[table], rows)
+            tables[table] += rows_of_partition(table, arrow, offsets_partition)
+    return tables
+
+
+def rows_of_partition(table: str, wire: pa.Table, offsets_partition: int) -> list[dict[str, Any]]:
+    if "offsets_partition" in TABLES[table].by_name and "offsets_partition" not in wire.column_names:
+        wire = wire.append_column("offsets_partition", pa.array([offsets_partition] * wire.num_rows, pa.int32()))
+    if "run_id" in TABLES[table].by_name:
+        wire = wire.append_column("run_id", pa.array(["run"] * wire.num_rows))
+    return plain_rows(table, TABLES[table].from_milliseconds(wire))
+
+
+def comparable(tables: Rows) -> dict[str, Any]:
+    """Rows in an order of their own, without what is not the replay's: names of topics, of clusters and of runs."""
+    compared: dict[str, Any] = {}
+    for table in WRITTEN_ROWS:
+        rows = tables[table]
+        if table == "warnings":
+            rows = [row for row in rows if row["code"].startswith("R-")]
+            compared["refused groups"] = {(row["offsets_partition"], row["group_id"]) for row in rows if row["code"] == "R-3.4"}
+            rows = [row for row in rows if row["code"] not in TOLD_BY_THE_SUCCESSOR]
+        left_out = {"cluster", "run_id"} | ({"topic"} if table == "assignments" else set())
+        compared[table] = Counter(repr(sorted((name, value) for name, value in row.items() if name not in left_out)) for row in rows)
+    return compared
+
+
+class Cut(random.Random):
+    """How a log is cut: everything about it is drawn from one seed."""
+
+    def write(self, directory: Path, logs: Logs) -> None:
+        for offsets_partition, log in logs.items():
+            write_log(
+                directory,
+                log,
+                offsets_partition=offsets_partition,
+                segments=self.randint(1, 4),
+                largest_batch=self.randint(1, 8),
+                codecs=random_codecs(self),
+            )
+
+
+def random_logs(rng: random.Random, length: int) -> Logs:
+    return {offsets_partition: random_log(rng, rng.randint(1, length)) for offsets_partition in rng.sample(range(5), rng.randint(1, 3))}
+
+
+def read_and_replay(directory: Path, semantics: Semantics, cut: Cut) -> tuple[Rows, list[dict[str, Any]], int]:
+    """The stages of a night by hand, every border somewhere else: (tables, rows of history, records read)."""
+    plan = plan_logs([str(directory)])
+    segments = [segment for each in plan.partitions for segment in each.segments]
+    job = ReadJob(
+        cluster="c",
+        partition_count=5,
+        warehouse_uri=str(directory / "warehouse"),
+        run_id="run",
+        semantics=semantics,
+        with_history=True,
+        held={},
+    )
+    small_chunks = partial(read_segment, chunk_bytes=cut.choice((1, 100, 700, 1 << 20)))
+    with patch.object(ingest, "read_segment", small_chunks), patch.object(ingest, "PACK_BYTES", cut.choice((1, 300, 2_000, 1 << 20))):
+        tasks = read_tasks(segments, cut.randint(1, 4))
+        shuffled = pa.Table.from_batches([batch for task in tasks for batch in read_segments(task, job)])
+    in_order = shuffled.sort_by([("offsets_partition", "ascending"), ("first_offset", "ascending")]).to_pandas()
+    replay = partition_replay(ReplayJob(semantics, ExpirationJob(AS_OF_MS, RETENTION_MS, semantics), writers=cut.randint(1, 2)))
+    tables: dict[str, list[dict[str, Any]]] = {table: [] for table in WRITTEN_ROWS}
+    history: list[dict[str, Any]] = []
+    records = 0
+    for offsets_partition, rows in in_order.groupby("offsets_partition"):
+        step = cut.choice((1, 2, 7, 1000))
+        frames = (rows.iloc[at : at + step] for at in range(0, len(rows), step))
+        for frame in replay(("c", offsets_partition), frames):
+            for kind, payload in zip(frame["kind"], frame["payload"], strict=True):
+                if kind == PARTITION_REPORT:
+                    report = pickle.loads(payload)
+                    records += report.counts.records
+                    assert report.counts.records == report.counts.decoded + report.counts.quarantined
+                    for table in ("offset_commits", "group_records", "transactions"):
+                        for added in report.files.get(table, []):
+                            file = pq.read_table(directory / "warehouse" / table / added.path, partitioning=None)
+                            history += file.select(["offsets_partition", "record_offset"]).to_pylist()
+                elif kind != TOPIC_NAMES:
+                    tables[kind] += rows_of_partition(kind, unpacked(payload), int(offsets_partition))
+    return tables, history, records
+
+
+@pytest.mark.parametrize("semantics", [JAVA, SCALA], ids=["java", "scala"])
+@settings(max_examples=60, print_blob=True, deadline=None)
+@given(seed=st.integers(0, 2**32), length=st.integers(1, 60))
+def test_a_log_cut_anywhere_gives_the_state_of_the_rule(semantics: Semantics, seed: int, length: int) -> None:
+    cut = Cut(seed)
+    logs = random_logs(cut, length)
+    directory = Path(tempfile.mkdtemp())
+    try:
+        cut.write(directory, logs)
+        tables, history, records = read_and_replay(directory, semantics, cut)
+    finally:
+        shutil.rmtree(directory)
+    assert comparable(tables) == comparable(tables_by_the_rule(logs, semantics))
+    assert records == sum(map(len, logs.values()))
+    places = Counter((row["offsets_partition"], row["record_offset"]) for row in history)
+    assert set(places.values()) <= {1}
+    assert places.keys() == {(p, each.record_offset) for p, log in logs.items() for each in log if is_in_history(each)}
+
+
+def is_in_history(record: LogRecord) -> bool:
+    """Whether a record decodes, or is kept whole because its type, or the version of a group's value, is not known."""
+    if record.control_type >= 0:
+        return record.control_type <= 1
+    try:
+        key = decode_key(record.key)
+    except DecodeError as refusal:
+        return refusal.code == "unknown_key_type"
+    try:
+        decode_value(key.key_type, record.value)
+    except DecodeError as refusal:
+        return refusal.code == "unknown_value_version" and key.key_type > 1
+    return True
+
+
+@pytest.mark.parametrize("semantics", [JAVA, SCALA], ids=["java", "scala"])
+@pytest.mark.parametrize("seed", [3, 77])
+def test_a_night_of_spark_gives_the_state_of_the_rule(spark: SparkSession, tmp_path: Path, seed: int, semantics: Semantics) -> None:
+    cut = Cut(seed)
+    logs = {offsets_partition: random_log(cut, 120) for offsets_partition in range(5)}
+    cut.write(tmp_path / "logs", logs)
+    run(spark, tmp_path / "w", tmp_path / "logs", as_of_ms=AS_OF_MS, retention_ms=RETENTION_MS, semantics=semantics)
+    found = {table: rows_of(tmp_path / "w", table) for table in WRITTEN_ROWS}
+    assert comparable(found) == comparable(tables_by_the_rule(logs, semantics))

@@ -1,0 +1,415 @@
+"""Nights one after another: what is appended, what is replaced, what stays when one fails, and who can read it."""
+
+from __future__ import annotations
+
+import shutil
+import struct
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import pytest
+from deltalake import DeltaTable
+
+from groupcoord_spark.cli.progress import StageLines
+from groupcoord_spark.coordinator.semantics import JAVA
+from groupcoord_spark.errors import InputError, WarehouseError
+from groupcoord_spark.log import plan_logs
+from groupcoord_spark.pipeline.nightly import Night, run_night
+from groupcoord_spark.protocol import encode_key, encode_value
+from groupcoord_spark.warehouse import TABLES, open_warehouse
+from tests.log.log_writer import T0
+from tests.pipeline.logs import TOPIC_ID, LogRecord, classic_value, commit_value
+from tests.pipeline.segment_files import batch_of, write_log
+from tests.running import AS_OF_MS, DAY_MS, SAMPLE_LOGS, rows_of, run, tables_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+HISTORY = ("offset_commits", "group_records", "transactions")
+OF_ONE_RUN = ("quarantined_records", "warnings")
+"""Tables to which each run appends what it found."""
+
+
+def commit(record_offset: int, group_id: str = "g", **fields: Any) -> LogRecord:
+    key = encode_key(1, {"group_id": group_id, "topic": fields.pop("topic", "t"), "partition": fields.pop("partition", 0)})
+    return LogRecord(record_offset, key, commit_value(record_offset, **fields))
+
+
+def commits(first: int, end: int) -> list[LogRecord]:
+    return [commit(record_offset, partition=record_offset % 3) for record_offset in range(first, end)]
+
+
+def history_places(warehouse: Path, cluster: str | None = None) -> list[tuple[int, int, int]]:
+    """(offsets partition, incarnation, record offset) of every row of history."""
+    rows = [row for table in HISTORY for row in rows_of(warehouse, table, cluster)]
+    return sorted((row["offsets_partition"], row["incarnation"], row["record_offset"]) for row in rows)
+
+
+def found_by_the_last_run(warehouse: Path) -> dict[str, list[str]]:
+    """Rows of every table that the last run wrote or left, without those that earlier runs found."""
+    run_id = open_warehouse(str(warehouse)).run("sample").run_id
+    tables = tables_of(warehouse, but=("runs", *OF_ONE_RUN))
+    for table in OF_ONE_RUN:
+        tables[table] = sorted(repr({**row, "run_id": None}) for row in rows_of(warehouse, table) if row["run_id"] == run_id)
+    return tables
+
+
+def versions(warehouse: Path) -> dict[str, int]:
+    return {table: DeltaTable(str(warehouse / table)).version() for table in TABLES}
+
+
+def files(warehouse: Path) -> set[Path]:
+    return {path for path in warehouse.rglob("*") if path.is_file()}
+
+
+class TestASecondNight:
+    def test_over_the_same_input_gives_the_same_rows(self, spark: SparkSession, tmp_path: Path) -> None:
+        run(spark, tmp_path / "w", SAMPLE_LOGS)
+        first = found_by_the_last_run(tmp_path / "w")
+        run(spark, tmp_path / "w", SAMPLE_LOGS)
+        assert found_by_the_last_run(tmp_path / "w") == first
+        assert all(first[table] for table in ("committed_offsets", "groups", "members", "offset_commits", "tombstones"))
+        assert len(rows_of(tmp_path / "w", "runs")) == 2
+
+    def test_commits_nothing_to_history_when_nothing_is_new(self, spark: SparkSession, tmp_path: Path) -> None:
+        run(spark, tmp_path / "w", SAMPLE_LOGS)
+        before = versions(tmp_path / "w")
+        run(spark, tmp_path / "w", SAMPLE_LOGS)
+        assert {table: versions(tmp_path / "w")[table] for table in HISTORY} == {table: before[table] for table in HISTORY}
+
+    def test_writes_the_whole_history_after_one_without(self, spark: SparkSession, tmp_path: Path) -> None:
+        run(spark, tmp_path / "w", SAMPLE_LOGS, with_history=False)
+        assert history_places(tmp_path / "w") == []
+        run(spark, tmp_path / "w", SAMPLE_LOGS)
+        run(spark, tmp_path / "once", SAMPLE_LOGS)
+        assert found_by_the_last_run(tmp_path / "w") == found_by_the_last_run(tmp_path / "once")
+
+    def test_without_history_leaves_the_history_that_is_there(self, spark: SparkSession, tmp_path: Path) -> None:
+        write_log(tmp_path / "logs", commits(0, 20))
+        run(spark, tmp_path / "w", tmp_path / "logs")
+        write_log(tmp_path / "logs", commits(0, 30))
+        run(spark, tmp_path / "w", tmp_path / "logs", with_history=False)
+        assert history_places(tmp_path / "w") == [(0, 0, each) for each in range(20)]
+        run(spark, tmp_path / "w", tmp_path / "logs")
+        assert history_places(tmp_path / "w") == [(0, 0, each) for each in range(30)]
+
+    def test_over_a_longer_log_appends_what_is_new(self, spark: SparkSession, tmp_path: Path) -> None:
+        write_log(tmp_path / "logs", commits(0, 40), segments=2)
+        run(spark, tmp_path / "w", tmp_path / "logs")
+        before = set((tmp_path / "w" / "offset_commits").rglob("*.parquet"))
+        write_log(tmp_path / "logs", commits(0, 55), segments=2)
+        (tmp_path / "logs" / "__consumer_offsets-0" / f"{20:020d}.log").unlink()
+        run(spark, tmp_path / "w", tmp_path / "logs")
+        new = set((tmp_path / "w" / "offset_commits").rglob("*.parquet")) - before
+        assert sum(duckdb.read_parquet(str(path)).count("*").fetchall()[0][0] for path in new) == 15
+        assert history_places(tmp_path / "w") == [(0, 0, each) for each in range(55)]
+        assert [row["committed_offset"] for row in rows_of(tmp_path / "w", "committed_offsets")] == [54, 52, 53]
+
+    def test_over_a_log_that_was_cleaned_keeps_the_history_of_what_is_gone(self, spark: SparkSession, tmp_path: Path) -> None:
+        write_log(tmp_path / "logs", commits(0, 20))
+        run(spark, tmp_path / "w", tmp_path / "logs")
+        write_log(tmp_path / "logs", [*commits(17, 20), *commits(20, 23)])
+        (tmp_path / "logs" / "__consumer_offsets-0" / f"{0:020d}.log").unlink()
+        run(spark, tmp_path / "w", tmp_path / "logs")
+        assert history_places(tmp_path / "w") == [(0, 0, each) for each in range(23)]
+
+    def test_over_segments_before_those_read_so_far_adds_them(self, spark: SparkSession, tmp_path: Path) -> None:
+        _, second = write_log(tmp_path / "logs", commits(0, 20), segments=2)
+        run(spark, tmp_path / "w", second)
+        run(spark, tmp_path / "w", tmp_path / "logs")
+        assert history_places(tmp_path / "w") == [(0, 0, each) for each in range(20)]
+
+    def test_that_lacks_a_partition_does_not_forget_its_history(self, spark: SparkSession, tmp_path: Path) -> None:
+        for offsets_partition in (0, 1):
+            write_log(tmp_path / "logs", commits(0, 10), offsets_partition=offsets_partition)
+        run(spark, tmp_path / "w", tmp_path / "logs")
+        run(spark, tmp_path / "w", tmp_path / "logs" / "__consumer_offsets-0")
+        run(spark, tmp_path / "w", tmp_path / "logs")
+        assert history_places(tmp_path / "w") == [(p, 0, each) for p in (0, 1) for each in range(10)]
+
+    def test_over_a_topic_begun_anew_has_the_next_incarnation(self, spark: SparkSession, tmp_path: Path) -> None:
+        write_log(tmp_path / "logs", commits(0, 10))
+        write_log(tmp_path / "logs", commits(0, 10), offsets_partition=1)
+        run(spark, tmp_path / "w", tmp_path / "logs")
+        write_log(tmp_path / "logs", commits(0, 4), starts_at_ms=T0 + DAY_MS)
+        for _ in range(2):  # what comes after the new beginning is the same incarnation still
+            run(spark, tmp_path / "w", tmp_path / "logs")
+            assert history_places(tmp_path / "w") == [
+                *((0, 0, each) for each in range(10)),
+                *((0, 1, each) for each in range(4)),
+                *((1, 0, each) for each in range(10)),
+            ]
+        partitions = {row["offsets_partition"]: row for row in rows_of(tmp_path / "w", "offsets_partitions")}
+        assert {p: (row["incarnation"], row["end_offset"]) for p, row in partitions.items()} == {0: (1, 4), 1: (0, 10)}
+
+
+def test_two_clusters_share_a_warehouse(spark: SparkSession, tmp_path: Path) -> None:
+    write_log(tmp_path / "other", commits(0, 9))
+    run(spark, tmp_path / "alone", SAMPLE_LOGS)
+    run(spark, tmp_path / "w", SAMPLE_LOGS)
+    run(spark, tmp_path / "w", tmp_path / "other", cluster="other")
+    assert tables_of(tmp_path / "w", "sample") == tables_of(tmp_path / "alone", "sample")
+    assert history_places(tmp_path / "w", "other") == [(0, 0, each) for each in range(9)]
+    run(spark, tmp_path / "w", SAMPLE_LOGS)
+    assert len(rows_of(tmp_path / "w", "committed_offsets", "other")) == 3
+    assert {row["cluster"] for row in rows_of(tmp_path / "w", "groups")} == {"sample", "other"}
+
+
+class TestARunThatFails:
+    """A file of the log goes away between the plan and the reading: the workers fail, each in its own process."""
+
+    def fail(self, spark: SparkSession, warehouse: Path, logs: Path) -> str:
+        night = Night((str(logs),), str(warehouse), "sample", AS_OF_MS, DAY_MS, JAVA)
+        plan = plan_logs(night.inputs)
+        gone = Path(plan.partitions[-1].segments[-1].uri)
+        kept = gone.read_bytes()
+        gone.unlink()
+        try:
+            with pytest.raises(InputError) as failure:
+                run_night(night, plan, spark, StageLines(quiet=True))
+        finally:
+            gone.write_bytes(kept)
+        assert str(gone) in str(failure.value)
+        return str(failure.value)
+
+    def logs(self, tmp_path: Path) -> Path:
+        return Path(shutil.copytree(SAMPLE_LOGS, tmp_path / "logs"))
+
+    def test_tells_one_sentence_and_leaves_the_tables_as_they_were(self, spark: SparkSession, tmp_path: Path) -> None:
+        logs = self.logs(tmp_path)
+        run(spark, tmp_path / "w", logs)
+        before, rows, there = versions(tmp_path / "w"), tables_of(tmp_path / "w", but=()), files(tmp_path / "w")
+        sentence = self.fail(spark, tmp_path / "w", logs)
+        assert "\n" not in sentence
+        assert "Traceback" not in sentence
+        assert versions(tmp_path / "w") == before
+        assert tables_of(tmp_path / "w", but=()) == rows
+        assert there <= files(tmp_path / "w")
+
+    def test_is_followed_by_one_that_is_whole(self, spark: SparkSession, tmp_path: Path) -> None:
+        logs = self.logs(tmp_path)
+        self.fail(spark, tmp_path / "w", logs)
+        with pytest.raises(WarehouseError, match="holds no run of cluster 'sample'"):
+            open_warehouse(str(tmp_path / "w")).read("groups", cluster="sample")
+        run(spark, tmp_path / "w", logs)
+        run(spark, tmp_path / "once", logs)
+        assert {table: len(rows) for table, rows in tables_of(tmp_path / "w").items()} == {
+            table: len(rows) for table, rows in tables_of(tmp_path / "once").items()
+        }
+
+
+class TestWhatCannotBeRead:
+    def night(self, spark: SparkSession, tmp_path: Path, log: Sequence[LogRecord]) -> list[dict[str, Any]]:
+        """The quarantined records of a log in a partition of its own beside a sound one; what is read always adds up."""
+        write_log(tmp_path / "logs", log, offsets_partition=0, largest_batch=1)
+        write_log(tmp_path / "logs", commits(0, 7), offsets_partition=1)
+        return self.run_and_count(spark, tmp_path)
+
+    def run_and_count(self, spark: SparkSession, tmp_path: Path) -> list[dict[str, Any]]:
+        summary = run(spark, tmp_path / "w", tmp_path / "logs")
+        partitions = rows_of(tmp_path / "w", "offsets_partitions")
+        quarantined = rows_of(tmp_path / "w", "quarantined_records")
+        lost: Counter[int] = Counter()
+        for row in quarantined:
+            lost[row["offsets_partition"]] += 1 if row["records"] is None else row["records"]
+        for row in partitions:
+            assert row["records"] == row["decoded"] + row["quarantined"]
+            assert row["quarantined"] == lost[row["offsets_partition"]]
+        assert summary.records_read == sum(row["records"] for row in partitions)
+        assert summary.records_quarantined == sum(row["quarantined"] for row in partitions) == sum(lost.values())
+        assert summary.records_read == summary.records_decoded + summary.records_quarantined
+        assert summary.quarantined_by_reason == Counter(
+            reason for row in quarantined for reason in [row["reason"]] * (1 if row["records"] is None else row["records"])
+        )
+        coverage = rows_of(tmp_path / "w", "decode_coverage")
+        markers = sum(row["control_records"] for row in partitions)
+        assert sum(row["records"] for row in coverage) == summary.records_read - markers
+        assert sum(row["quarantined"] for row in coverage) == summary.records_quarantined
+        return quarantined
+
+    def test_a_corrupt_batch_is_quarantined_and_the_rest_is_read(self, spark: SparkSession, tmp_path: Path) -> None:
+        batches = [batch_of(commits(first, first + 5)) for first in range(0, 25, 5)]
+        damaged = bytearray(batches[2])
+        damaged[-3] ^= 0xFF
+        (path,) = write_log(tmp_path / "logs", commits(0, 25), largest_batch=5)
+        path.write_bytes(b"".join([*batches[:2], damaged, *batches[3:]]))
+        (row,) = self.run_and_count(spark, tmp_path)
+        assert row["reason"] == "batch_crc_mismatch"
+        assert row["source"] == str(path)
+        assert row["position"] == len(batches[0]) + len(batches[1])
+        assert row["size"] == len(damaged)
+        assert row["records"] == 5
+        assert history_places(tmp_path / "w") == [(0, 0, each) for each in range(25) if not 10 <= each < 15]
+
+    def test_bytes_that_are_no_batch_are_quarantined_and_the_next_one_is_found(self, spark: SparkSession, tmp_path: Path) -> None:
+        first, second = batch_of(commits(0, 5)), batch_of(commits(5, 10))
+        (path,) = write_log(tmp_path / "logs", commits(0, 10))
+        path.write_bytes(first + b"\xa5" * 333 + second)
+        (row,) = self.run_and_count(spark, tmp_path)
+        assert (row["position"], row["size"], row["records"]) == (len(first), 333, None)
+        assert history_places(tmp_path / "w") == [(0, 0, each) for each in range(10)]
+
+    def test_a_value_that_does_not_decode_keeps_its_bytes(self, spark: SparkSession, tmp_path: Path) -> None:
+        cut = commit(1).value[:9]
+        (row,) = self.night(spark, tmp_path, [commit(0), commit(1)._replace(value=cut), commit(2)])
+        assert (row["reason"], row["record_offset"], row["key"], row["value"]) == ("value_truncated", 1, commit(1).key, cut)
+        assert [row["committed_offset"] for row in rows_of(tmp_path / "w", "committed_offsets") if row["offsets_partition"] == 0] == [2]
+
+    def test_a_key_of_unknown_type_is_no_loss_but_a_record_of_its_type(self, spark: SparkSession, tmp_path: Path) -> None:
+        unknown = struct.pack(">h", 99) + b"whatever"
+        assert self.night(spark, tmp_path, [LogRecord(0, unknown, b"\0\1payload"), LogRecord(1, unknown, None), commit(2)]) == []
+        value, tombstone = sorted(rows_of(tmp_path / "w", "group_records"), key=lambda row: row["record_offset"])
+        assert value | {"key_type": 99, "key_name": None, "key": unknown, "value": b"\0\1payload", "value_version": None} == value
+        assert tombstone | {"key_type": 99, "is_tombstone": True, "value": None} == tombstone
+        warned = [(row["code"], row["record_offset"]) for row in rows_of(tmp_path / "w", "warnings") if row["code"].startswith("R-")]
+        assert warned == [("R-1.6", 0), ("R-1.6", 1)]
+
+    def test_a_group_value_of_unknown_version_is_quarantined_and_kept_whole(self, spark: SparkSession, tmp_path: Path) -> None:
+        value = b"\0\x2a" + classic_value(1, 1)[2:]
+        (row,) = self.night(spark, tmp_path, [LogRecord(0, encode_key(2, {"group_id": "g"}), value), commit(1)])
+        assert (row["reason"], row["record_offset"], row["value"]) == ("unknown_value_version", 0, value)
+        (kept,) = rows_of(tmp_path / "w", "group_records")
+        assert kept | {"group_id": "g", "value_version": 42, "value": value, "value_json": None} == kept
+
+    def test_an_offset_value_of_unknown_version_is_quarantined(self, spark: SparkSession, tmp_path: Path) -> None:
+        value = b"\0\x2a" + commit(1).value[2:]
+        (row,) = self.night(spark, tmp_path, [commit(0), commit(1)._replace(value=value)])
+        assert (row["reason"], row["record_offset"], row["key"], row["value"]) == ("unknown_value_version", 1, commit(1).key, value)
+
+    def test_records_without_a_key_are_quarantined(self, spark: SparkSession, tmp_path: Path) -> None:
+        rows = self.night(spark, tmp_path, [LogRecord(0, None, b"\0\1"), LogRecord(1, b"\0", None), commit(2)])
+        assert {row["record_offset"]: row["reason"] for row in rows} == {0: "null_key", 1: "key_too_short"}
+
+    def test_an_embedded_blob_that_does_not_decode_costs_its_own_columns_alone(self, spark: SparkSession, tmp_path: Path) -> None:
+        member = {
+            "member_id": "m",
+            "group_instance_id": None,
+            "client_id": "c",
+            "client_host": "/h",
+            "rebalance_timeout_ms": 1,
+            "session_timeout_ms": 1,
+            "subscription": b"\0\1home made",
+            "assignment": b"\xff",
+        }
+        fields = {"protocol_type": "home", "generation": 3, "protocol": "p", "leader": "m", "current_state_timestamp_ms": 5, "members": [member]}
+        assert self.night(spark, tmp_path, [LogRecord(0, encode_key(2, {"group_id": "g"}), encode_value(2, 3, fields))]) == []
+        (row,) = rows_of(tmp_path / "w", "members")
+        assert row | {"client_id": "c", "subscription": b"\0\1home made", "assignment": b"\xff", "subscribed_topics": None} == row
+
+
+class TestTopicIds:
+    """A consumer group's member with partitions of two topics, of which the records tell the ids alone."""
+
+    UNNAMED = "AAAAAAAAAAAAAAAAAAAAAg"
+
+    def logs(self, tmp_path: Path) -> Path:
+        held = [{"topic_id": each, "partitions": [0]} for each in (TOPIC_ID, self.UNNAMED)]
+        current = {
+            "member_epoch": 1,
+            "previous_member_epoch": 0,
+            "state": 0,
+            "assigned_partitions": held,
+            "partitions_pending_revocation": [],
+        }
+        member = {
+            "instance_id": None,
+            "rack_id": None,
+            "client_id": "c",
+            "client_host": "h",
+            "subscribed_topic_names": ["t"],
+            "subscribed_topic_regex": None,
+            "rebalance_timeout_ms": 1,
+            "server_assignor": None,
+            "classic_member_metadata": None,
+        }
+        of_member = {"group_id": "new", "member_id": "m"}
+        log = [
+            LogRecord(0, encode_key(5, of_member), encode_value(5, 0, member)),
+            LogRecord(1, encode_key(3, {"group_id": "new"}), encode_value(3, 0, {"epoch": 1})),
+            LogRecord(2, encode_key(6, {"group_id": "new"}), encode_value(6, 0, {"assignment_epoch": 1})),
+            LogRecord(3, encode_key(8, of_member), encode_value(8, 0, current)),
+        ]
+        write_log(tmp_path / "logs", log, offsets_partition=3)
+        # Elsewhere, and superseded: the name is known all the same.
+        named = [commit(0, "simple", topic="orders", version=4), commit(1, "simple", topic="orders", version=3)]
+        write_log(tmp_path / "logs", named, offsets_partition=1)
+        return tmp_path / "logs"
+
+    def topics(self, warehouse: Path) -> dict[str, str | None]:
+        return {row["topic_id"]: row["topic"] for row in rows_of(warehouse, "assignments") if row["kind"] == "current"}
+
+    def test_are_named_by_what_the_log_reveals(self, spark: SparkSession, tmp_path: Path) -> None:
+        run(spark, tmp_path / "w", self.logs(tmp_path))
+        assert self.topics(tmp_path / "w") == {TOPIC_ID: "orders", self.UNNAMED: None}
+
+    def test_are_named_by_what_the_user_says(self, spark: SparkSession, tmp_path: Path) -> None:
+        run(spark, tmp_path / "w", self.logs(tmp_path), topic_names={self.UNNAMED: "bills"})
+        assert self.topics(tmp_path / "w") == {TOPIC_ID: "orders", self.UNNAMED: "bills"}
+
+
+class TestReaders:
+    @pytest.mark.parametrize("table", TABLES)
+    def test_delta_rs_reads_a_table_with_its_comments(self, sample_warehouse: Path, table: str) -> None:
+        declared, opened = TABLES[table], DeltaTable(str(sample_warehouse / table))
+        assert opened.metadata().description == declared.comment
+        fields = {field.name: field for field in opened.schema().fields}
+        assert {name: (field.nullable, field.metadata["comment"]) for name, field in fields.items()} == {
+            column.name: (column.nullable, column.comment) for column in declared.columns
+        }
+        assert len(opened.to_pandas()) == len(rows_of(sample_warehouse, table))
+
+    def test_no_table_asks_its_readers_for_more_than_the_oldest_protocol(self, sample_warehouse: Path) -> None:
+        assert {DeltaTable(str(sample_warehouse / table)).protocol().min_reader_version for table in TABLES} == {1}
+
+    def test_duckdb_reads_a_night_through_arrow(self, sample_warehouse: Path) -> None:
+        versions = open_warehouse(str(sample_warehouse)).run("sample").table_versions
+        opened = DeltaTable(str(sample_warehouse / "committed_offsets"))
+        opened.load_as_version(versions["committed_offsets"])
+        committed_offsets = opened.to_pyarrow_table()
+        query = "SELECT group_id, count(*), max(committed_offset) FROM committed_offsets GROUP BY 1"
+        expected: dict[str, list[int]] = {}
+        for row in rows_of(sample_warehouse, "committed_offsets"):
+            expected.setdefault(row["group_id"], []).append(row["committed_offset"])
+        found = duckdb.connect().register("committed_offsets", committed_offsets).execute(query).fetchall()
+        assert {group_id: (count, most) for group_id, count, most in found} == {g: (len(all_), max(all_)) for g, all_ in expected.items()}
+
+    def test_sparks_own_delta_reader_sees_rows_comments_and_not_null(self, sample_warehouse: Path) -> None:
+        """In a process of its own: a session cannot take up Delta once it runs."""
+        asked = subprocess.run(
+            [sys.executable, "-c", SPARK_READER, str(sample_warehouse)], capture_output=True, text=True, check=False, timeout=300
+        )
+        assert asked.returncode == 0, asked.stderr
+        lines = asked.stdout.splitlines()
+        expected = [f"{table} {len(rows_of(sample_warehouse, table))} {TABLES[table].comment}" for table in TABLES]
+        assert [line for line in lines if line.split()[0] in TABLES] == expected
+        assert f"partition int {TABLES['committed_offsets'].by_name['partition'].comment}" in lines
+        assert "refused" in lines
+
+
+SPARK_READER = '''
+import sys
+from groupcoord_spark.pipeline.session import session
+from groupcoord_spark.warehouse import TABLES, open_warehouse
+from groupcoord_spark.warehouse.views import register
+
+warehouse = open_warehouse(sys.argv[1])
+spark = session(with_delta=True, settings={"spark.master": "local[1]"})
+register(spark, warehouse, cluster="sample")
+for table in TABLES:
+    uri = warehouse.location.table_uri(table)
+    told = spark.sql(f"DESCRIBE DETAIL delta.`{uri}`").first()
+    print(table, spark.table(table).count(), told.description)
+uri = warehouse.location.table_uri("committed_offsets")
+for row in spark.sql(f"DESCRIBE TABLE delta.`{uri}`").collect():
+    print(row.col_name, row.data_type, row.comment)
+try:
+    spark.sql(f"INSERT INTO delta.`{uri}` (cluster, group_id, topic) VALUES ('c', 'g', 't')")
+except Exception as refusal:
+    assert "NOT_NULL" in str(refusal) or "NOT NULL" in str(refusal), refusal
+    print("refused")
+'''

@@ -23,7 +23,8 @@ test: $(VENV)/.tests
 
 bench: $(VENV)/.tests
 	@bash .ci/ensure-java
-	$(BIN)/python benchmarks/nightly.py
+	@test -n "$(PEERS)" || { echo "Say where the script is that makes dumps and times Kafka's own readers: make bench PEERS=/path/to/peers.sh"; exit 2; }
+	$(BIN)/python benchmarks/nightly.py --peers $(PEERS)
 
 $(VENV)/.made:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "groupcoord_spark needs Python 3.11 or newer; $(PYTHON) is older. Run: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)"; exit 1; }

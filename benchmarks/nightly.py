@@ -72,13 +72,10 @@ def main() -> None:
             print(f"{records:>11,} {name:<9} wall {result['wall_s']:>7.2f} s  cpu {result['cpu_s']:>7.2f} s{memory}", flush=True)
     print()
     for records, of in rows:
-        print(
-            f"{records:,} records, state tables: cpu {of['state']['cpu_s'] / of['dump-log']['cpu_s']:.2f} x dump-log, "
-            f"{of['state']['cpu_s'] / of['load']['cpu_s']:.2f} x load; wall {of['state']['wall_s'] / of['dump-log']['wall_s']:.2f} x dump-log"
-        )
-        print(
-            f"{records:,} records, history adds {(of['history']['cpu_s'] - of['state']['cpu_s']) / records * 1e6:.2f} us CPU a record"
-        )
+        cpu, wall = of["state"]["cpu_s"], of["state"]["wall_s"]
+        print(f"{records:,} records, state tables: cpu {cpu / of['dump-log']['cpu_s']:.2f} x dump-log, {cpu / of['load']['cpu_s']:.2f} x load")
+        print(f"{records:,} records, state tables: wall {wall / of['dump-log']['wall_s']:.2f} x dump-log")
+        print(f"{records:,} records, history adds {(of['history']['cpu_s'] - cpu) / records * 1e6:.2f} us of CPU per record")
     if len(rows) > 1:
         (few, first), (many, last) = rows[0], rows[-1]
         ours, loads = (last[name]["cpu_s"] - first[name]["cpu_s"] for name in ("state", "load"))

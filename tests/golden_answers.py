@@ -16,7 +16,8 @@ from typing import Any, Final
 
 from groupcoord_spark.coordinator.semantics import Semantics, semantics_for
 from groupcoord_spark.protocol import ZERO_UUID
-from tests.running import GOLDEN, rows_of
+from tests.conftest import GOLDEN
+from tests.running import rows_of
 
 NOT_TOLD: Final = object()
 """The value of a field that this broker could not tell: whatever the table has is right."""

@@ -12,13 +12,11 @@ from groupcoord_spark.coordinator.semantics import JAVA
 from groupcoord_spark.log import plan_logs
 from groupcoord_spark.pipeline.nightly import Night, Summary, run_night
 from groupcoord_spark.warehouse import TABLES, open_warehouse
+from tests.conftest import DAY_MS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-GOLDEN = Path(__file__).parent / "golden"
-SAMPLE_LOGS = GOLDEN / "classic-modern" / "logs"
-DAY_MS = 24 * 60 * 60 * 1000
 AS_OF_MS = 1_795_250_000_000
 """A moment soon after the golden logs were written."""
 
@@ -33,7 +31,8 @@ def run(spark: SparkSession, warehouse: Path, *inputs: Path, **changed: Any) -> 
 
 def rows_of(warehouse: Path, table: str, cluster: str | None = None) -> list[dict[str, Any]]:
     """A table's rows as its readers see it. Times are epoch milliseconds, exact also where no TIMESTAMP can hold them."""
-    return plain_rows(table, open_warehouse(str(warehouse)).read(table, cluster=cluster))
+    opened = open_warehouse(str(warehouse))
+    return plain_rows(table, opened.runs(cluster) if table == "runs" else opened.read(table, cluster=cluster))
 
 
 def plain_rows(table: str, columns: pa.Table) -> list[dict[str, Any]]:

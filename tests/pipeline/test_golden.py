@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests import golden_answers as answers
+from tests.conftest import GOLDEN
 from tests.golden_answers import Corpus, differences
-from tests.running import GOLDEN, rows_of, run
+from tests.running import rows_of, run
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

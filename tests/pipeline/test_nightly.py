@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import struct
 import subprocess
@@ -22,13 +23,16 @@ from groupcoord_spark.log import plan_logs
 from groupcoord_spark.pipeline.nightly import Night, run_night
 from groupcoord_spark.protocol import encode_key, encode_value
 from groupcoord_spark.warehouse import TABLES, open_warehouse
+from tests.conftest import DAY_MS, GOLDEN, SAMPLE_LOGS, SampleWarehouse
 from tests.log.log_writer import T0
 from tests.pipeline.logs import TOPIC_ID, LogRecord, classic_value, commit_value
 from tests.pipeline.segment_files import batch_of, write_log
-from tests.running import AS_OF_MS, DAY_MS, SAMPLE_LOGS, rows_of, run, tables_of
+from tests.running import AS_OF_MS, rows_of, run, tables_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+ROOT = GOLDEN.parents[1]
 
 HISTORY = ("offset_commits", "group_records", "transactions")
 OF_ONE_RUN = ("quarantined_records", "warnings")
@@ -113,7 +117,7 @@ class TestASecondNight:
     def test_over_a_log_that_was_cleaned_keeps_the_history_of_what_is_gone(self, spark: SparkSession, tmp_path: Path) -> None:
         write_log(tmp_path / "logs", commits(0, 20))
         run(spark, tmp_path / "w", tmp_path / "logs")
-        write_log(tmp_path / "logs", [*commits(17, 20), *commits(20, 23)])
+        write_log(tmp_path / "logs", commits(17, 23), largest_batch=3)
         (tmp_path / "logs" / "__consumer_offsets-0" / f"{0:020d}.log").unlink()
         run(spark, tmp_path / "w", tmp_path / "logs")
         assert history_places(tmp_path / "w") == [(0, 0, each) for each in range(23)]
@@ -354,62 +358,63 @@ class TestTopicIds:
 
 class TestReaders:
     @pytest.mark.parametrize("table", TABLES)
-    def test_delta_rs_reads_a_table_with_its_comments(self, sample_warehouse: Path, table: str) -> None:
-        declared, opened = TABLES[table], DeltaTable(str(sample_warehouse / table))
+    def test_delta_rs_reads_a_table_with_its_comments(self, sample_warehouse: SampleWarehouse, table: str) -> None:
+        declared, opened = TABLES[table], DeltaTable(str(sample_warehouse.path / table))
         assert opened.metadata().description == declared.comment
         fields = {field.name: field for field in opened.schema().fields}
         assert {name: (field.nullable, field.metadata["comment"]) for name, field in fields.items()} == {
             column.name: (column.nullable, column.comment) for column in declared.columns
         }
-        assert len(opened.to_pandas()) == len(rows_of(sample_warehouse, table))
+        assert len(opened.to_pandas()) == len(rows_of(sample_warehouse.path, table))
 
-    def test_no_table_asks_its_readers_for_more_than_the_oldest_protocol(self, sample_warehouse: Path) -> None:
-        assert {DeltaTable(str(sample_warehouse / table)).protocol().min_reader_version for table in TABLES} == {1}
+    def test_no_table_asks_its_readers_for_more_than_the_oldest_protocol(self, sample_warehouse: SampleWarehouse) -> None:
+        assert {DeltaTable(str(sample_warehouse.path / table)).protocol().min_reader_version for table in TABLES} == {1}
 
-    def test_duckdb_reads_a_night_through_arrow(self, sample_warehouse: Path) -> None:
-        versions = open_warehouse(str(sample_warehouse)).run("sample").table_versions
-        opened = DeltaTable(str(sample_warehouse / "committed_offsets"))
+    def test_duckdb_reads_a_night_through_arrow(self, sample_warehouse: SampleWarehouse) -> None:
+        versions = open_warehouse(str(sample_warehouse.path)).run("sample").table_versions
+        opened = DeltaTable(str(sample_warehouse.path / "committed_offsets"))
         opened.load_as_version(versions["committed_offsets"])
         committed_offsets = opened.to_pyarrow_table()
         query = "SELECT group_id, count(*), max(committed_offset) FROM committed_offsets GROUP BY 1"
         expected: dict[str, list[int]] = {}
-        for row in rows_of(sample_warehouse, "committed_offsets"):
+        for row in rows_of(sample_warehouse.path, "committed_offsets"):
             expected.setdefault(row["group_id"], []).append(row["committed_offset"])
         found = duckdb.connect().register("committed_offsets", committed_offsets).execute(query).fetchall()
         assert {group_id: (count, most) for group_id, count, most in found} == {g: (len(all_), max(all_)) for g, all_ in expected.items()}
 
-    def test_sparks_own_delta_reader_sees_rows_comments_and_not_null(self, sample_warehouse: Path) -> None:
+    def test_sparks_own_delta_reader_sees_rows_comments_and_not_null(self, sample_warehouse: SampleWarehouse, tmp_path: Path) -> None:
         """In a process of its own: a session cannot take up Delta once it runs."""
+        place = Path(shutil.copytree(sample_warehouse.path, tmp_path / "w"))
         asked = subprocess.run(
-            [sys.executable, "-c", SPARK_READER, str(sample_warehouse)], capture_output=True, text=True, check=False, timeout=300
+            [sys.executable, "-c", SPARK_READER, str(place)], cwd=ROOT, capture_output=True, text=True, check=False, timeout=300
         )
         assert asked.returncode == 0, asked.stderr
-        lines = asked.stdout.splitlines()
-        expected = [f"{table} {len(rows_of(sample_warehouse, table))} {TABLES[table].comment}" for table in TABLES]
-        assert [line for line in lines if line.split()[0] in TABLES] == expected
-        assert f"partition int {TABLES['committed_offsets'].by_name['partition'].comment}" in lines
-        assert "refused" in lines
+        told = json.loads(asked.stdout)
+        for table, found in told["tables"].items():
+            assert found["rows"] == len(rows_of(place, table))
+            assert found["comment"] == TABLES[table].comment
+            assert found["comments"] == [[column.name, column.comment] for column in TABLES[table].columns]
+        assert "DELTA_NOT_NULL_CONSTRAINT_VIOLATED" in told["refusal"]
 
 
-SPARK_READER = '''
-import sys
+SPARK_READER = """
+import json, sys
 from groupcoord_spark.pipeline.session import session
-from groupcoord_spark.warehouse import TABLES, open_warehouse
-from groupcoord_spark.warehouse.views import register
 
-warehouse = open_warehouse(sys.argv[1])
-spark = session(with_delta=True, settings={"spark.master": "local[1]"})
-register(spark, warehouse, cluster="sample")
-for table in TABLES:
-    uri = warehouse.location.table_uri(table)
-    told = spark.sql(f"DESCRIBE DETAIL delta.`{uri}`").first()
-    print(table, spark.table(table).count(), told.description)
-uri = warehouse.location.table_uri("committed_offsets")
-for row in spark.sql(f"DESCRIBE TABLE delta.`{uri}`").collect():
-    print(row.col_name, row.data_type, row.comment)
+spark = session(with_delta=True, settings={"spark.master": "local[2]"})
+told = {}
+for table in ("committed_offsets", "groups", "offset_commits", "runs"):
+    uri = f"{sys.argv[1]}/{table}"
+    frame = spark.read.format("delta").load(uri)
+    detail = spark.sql(f"DESCRIBE DETAIL delta.`{uri}`").first()
+    comments = [[field.name, field.metadata["comment"]] for field in frame.schema.fields]
+    told[table] = {"rows": frame.count(), "comment": detail.description, "comments": comments}
+uri = f"{sys.argv[1]}/groups"
+groups = spark.read.format("delta").load(uri)
+refusal = ""
 try:
-    spark.sql(f"INSERT INTO delta.`{uri}` (cluster, group_id, topic) VALUES ('c', 'g', 't')")
-except Exception as refusal:
-    assert "NOT_NULL" in str(refusal) or "NOT NULL" in str(refusal), refusal
-    print("refused")
-'''
+    groups.limit(1).selectExpr("* EXCEPT (group_id)", "CAST(NULL AS STRING) AS group_id").write.format("delta").mode("append").save(uri)
+except Exception as error:
+    refusal = str(error)
+print(json.dumps({"tables": told, "refusal": refusal}))
+"""

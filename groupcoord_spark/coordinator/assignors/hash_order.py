@@ -80,6 +80,10 @@ class PartitionHashSet:
     def remove(self, partition: TopicPartition) -> None:
         del self._hashes[partition]
 
+    def state(self) -> tuple[int, tuple[TopicPartition, ...]]:
+        """All that decides which partition comes first, now and after any further steps: the slots and the order of the puts."""
+        return self._slots, tuple(self._hashes)
+
     def first(self) -> TopicPartition:
         """The partition in the lowest slot, the one put first among those of one slot."""
         return min(self._hashes, key=lambda partition: slot_of(self._hashes[partition], self._slots))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 
 from groupcoord_spark.coordinator.assignors.claims import Claims
 from groupcoord_spark.coordinator.assignors.hash_order import PartitionHashSet
@@ -123,9 +123,15 @@ class GeneralSticky:
             self._holder = holder_before
 
     def _pass_over(self, movable: Sequence[TopicPartition]) -> bool:
-        """Move partitions until a pass over them moves none; whether any moved."""
+        """Move partitions until a pass over them moves none; whether any moved.
+
+        A partition that moves instead of another one can undo what an earlier pass did. With claims of older generations that may go
+        round for ever, in Kafka's assignor too, which then never answers. Here the passes end where one begins as an earlier one did.
+        """
         has_moved = False
-        while True:
+        begun: set[Hashable] = set()
+        while (state := (tuple(self._holder[partition] for partition in self._shared), self._movements.state())) not in begun:
+            begun.add(state)
             moved = 0
             for partition in movable:
                 if self._has_stray_claims and self._is_balanced():
@@ -134,8 +140,9 @@ class GeneralSticky:
                     self._move(partition, to)
                     moved += 1
             if not moved:
-                return has_moved
+                break
             has_moved = True
+        return has_moved
 
     def _better_holder(self, partition: TopicPartition) -> int | None:
         """Who should have the partition rather than its holder: who held it in an older generation, else the least loaded subscriber.
@@ -188,6 +195,10 @@ class _Movements:
     def __init__(self) -> None:
         self._pair_of: dict[TopicPartition, tuple[int, int]] = {}
         self._moved: dict[tuple[str, int, int], PartitionHashSet] = {}
+
+    def state(self) -> Hashable:
+        """All that decides what ``instead_of`` will answer."""
+        return frozenset((moved_between, moved.state()) for moved_between, moved in self._moved.items())
 
     def instead_of(self, partition: TopicPartition, holder: int, to: int) -> TopicPartition:
         """The partition to move to a member: rather than this one, one of its topic that came from there to where this one began."""

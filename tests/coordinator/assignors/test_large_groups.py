@@ -16,8 +16,8 @@ from groupcoord_spark.coordinator.assignors import (
     Topic,
     balance_of,
     figures_of,
-    uniform_assignment,
     sticky_assignment,
+    uniform_assignment,
 )
 
 from .groups import topic_id
@@ -36,11 +36,11 @@ def test_a_thousand_members_share_ten_thousand_partitions_in_seconds(assignor: A
         Member(f"consumer-{i}", names if same_topics else tuple(random.sample(names, 50)), rack=random.choice("abcdef"))
         for i in range(1000)
     ]
-    started = time.monotonic()
+    started = time.process_time()
     before = assignor(members, topics)
     stayed = [replace(member, owned=before[member.member_id], generation=1) for member in members[100:]]
     after = assignor(stayed, topics)
-    assert time.monotonic() - started < SECONDS
+    assert time.process_time() - started < SECONDS
     assert sum(balance_of(before).partitions_by_member.values()) == 10_000
     if assignor in (sticky_assignment, uniform_assignment):
         assert balance_of(after).spread <= 1

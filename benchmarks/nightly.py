@@ -73,7 +73,8 @@ def main() -> None:
     print()
     for records, of in rows:
         cpu, wall = of["state"]["cpu_s"], of["state"]["wall_s"]
-        print(f"{records:,} records, state tables: cpu {cpu / of['dump-log']['cpu_s']:.2f} x dump-log, {cpu / of['load']['cpu_s']:.2f} x load")
+        print(f"{records:,} records, state tables: cpu {cpu / of['dump-log']['cpu_s']:.2f} x dump-log")
+        print(f"{records:,} records, state tables: cpu {cpu / of['load']['cpu_s']:.2f} x load")
         print(f"{records:,} records, state tables: wall {wall / of['dump-log']['wall_s']:.2f} x dump-log")
         print(f"{records:,} records, history adds {(of['history']['cpu_s'] - cpu) / records * 1e6:.2f} us of CPU per record")
     if len(rows) > 1:

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 from pyspark.sql.pandas.functions import pandas_udf
+from pyspark.sql.types import IntegerType, LongType, ShortType, StringType, StructField, StructType
 
 from groupcoord_spark.protocol import RECORD_TYPES, DecodeError, decode_key
 from groupcoord_spark.protocol.columnar import decode_key_columns, decode_offset_value_columns
@@ -22,10 +23,30 @@ from groupcoord_spark.protocol.slices import Slices
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-KEY = "key_type SMALLINT, key_name STRING, group_id STRING, topic STRING, `partition` INT, member_id STRING, key_json STRING, error STRING"
-VALUE = (
-    "value_version SMALLINT, committed_offset BIGINT, leader_epoch INT, metadata STRING, commit_timestamp_ms BIGINT, "
-    "expire_timestamp_ms BIGINT, topic_id STRING, error STRING"
+# Types, not DDL: a text is parsed by the JVM of a session, which neither a worker nor a notebook's first import has.
+KEY = StructType(
+    [
+        StructField("key_type", ShortType()),
+        StructField("key_name", StringType()),
+        StructField("group_id", StringType()),
+        StructField("topic", StringType()),
+        StructField("partition", IntegerType()),
+        StructField("member_id", StringType()),
+        StructField("key_json", StringType()),
+        StructField("error", StringType()),
+    ]
+)
+VALUE = StructType(
+    [
+        StructField("value_version", ShortType()),
+        StructField("committed_offset", LongType()),
+        StructField("leader_epoch", IntegerType()),
+        StructField("metadata", StringType()),
+        StructField("commit_timestamp_ms", LongType()),
+        StructField("expire_timestamp_ms", LongType()),
+        StructField("topic_id", StringType()),
+        StructField("error", StringType()),
+    ]
 )
 
 OFFSET_KEY_TYPES = (0, 1)
@@ -104,7 +125,7 @@ def decode_offsets_value(key: pd.Series, value: pd.Series) -> pd.DataFrame:
     )
 
 
-@pandas_udf("STRING")  # type: ignore[untyped-decorator, call-overload]
+@pandas_udf(StringType())  # type: ignore[untyped-decorator, call-overload]
 def decode_offsets_value_json(key: pd.Series, value: pd.Series) -> pd.Series:
     """A value of any record type in Kafka's own JSON; NULL for tombstones and for what does not decode."""
     types = [_key_type(each) for each in key]

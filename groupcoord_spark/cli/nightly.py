@@ -67,6 +67,8 @@ def nightly(
     from groupcoord_spark.pipeline.nightly import Night, run_night
     from groupcoord_spark.pipeline.session import session
 
+    if common.cluster == "":
+        raise UsageError("--cluster is given without a name. Name the Kafka cluster, or leave the option out.")
     rules = semantics_for(semantics, broker_version)
     properties = _properties(settings_file) if settings_file is not None else {}
     if retention_ms is None:

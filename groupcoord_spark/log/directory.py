@@ -183,6 +183,8 @@ def _partitions_in(location: Location, children: Iterable[pafs.FileInfo]) -> lis
     directories = []
     for child in children:
         named = _PARTITION.fullmatch(str(child.base_name))
+        if named:
+            _refuse_lost_link(location, child)
         if named and child.type == pafs.FileType.Directory:
             directories.append(_Directory(int(named[1]), location.child(str(child.base_name)), location))
     return directories
@@ -202,6 +204,12 @@ def _partitions_below(location: Location, children: Iterable[pafs.FileInfo]) -> 
     if unreadable and not directories:
         raise unreadable[0]
     return directories
+
+
+def _refuse_lost_link(directory: Location, info: pafs.FileInfo) -> None:
+    if info.type == pafs.FileType.NotFound:
+        shown = directory.child(str(info.base_name)).shown
+        raise InputError(f"{shown}: this link leads nowhere. Copy the files that links lead to (cp -rL), or take the link away.")
 
 
 def _cluster_of(log_dirs: Iterable[Location]) -> str | None:
@@ -282,6 +290,8 @@ def _files_of(directory: _Directory, doubts: list[Doubt]) -> list[_File]:
         if directory.only is not None and name not in directory.only:
             continue
         segment = _SEGMENT.fullmatch(name)
+        if segment:
+            _refuse_lost_link(location, info)
         if segment and info.type == pafs.FileType.File:
             file = _File(location.child(name), int(segment[1]), int(info.size or 0))
             if segment[2] is None:

@@ -85,9 +85,17 @@ class Location:
             raise InputError(f"{self.shown} cannot be looked at: {first_line(error)}.") from error
 
     def list(self) -> list[Any]:
-        """FileInfos of what the directory holds, by name. Raises InputError where it cannot be listed."""
+        """FileInfos of what the directory holds, by name; a link that leads nowhere is NotFound.
+
+        Raises InputError where it cannot be listed.
+        """
         try:
             found = self.filesystem.get_file_info(pafs.FileSelector(self.path, recursive=False))
+            if isinstance(self.filesystem, pafs.LocalFileSystem):
+                # Arrow leaves these links out: a log of which only links were copied would be read as one without records.
+                listed = {info.base_name for info in found}
+                links = [each for each in Path(self.path).iterdir() if each.name not in listed and each.is_symlink()]
+                found += [pafs.FileInfo(str(each), pafs.FileType.NotFound) for each in links]
         except (OSError, pa.ArrowException) as error:
             raise InputError(f"{self.shown}: the directory cannot be read: {first_line(error)}. Check its permissions.") from error
         return sorted(found, key=lambda info: str(info.base_name))

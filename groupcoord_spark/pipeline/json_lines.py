@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from groupcoord_spark.log import Records
 from groupcoord_spark.pipeline.redaction import KINDS, Redaction
 from groupcoord_spark.protocol import DecodeError, decode_value, value_json_texts
-from groupcoord_spark.protocol.columnar import KeyColumns, decode_key_columns, decode_offset_value_columns
+from groupcoord_spark.protocol.columnar import KeyColumns, OffsetValueColumns, decode_key_columns, decode_offset_value_columns
 from groupcoord_spark.protocol.errors import NullKey
 from groupcoord_spark.protocol.fields import Field, Integer, Text
 from groupcoord_spark.protocol.messages import RECORD_TYPES
@@ -31,14 +31,12 @@ from groupcoord_spark.protocol.slices import Mask, Slices
 Rows = npt.NDArray[np.intp]
 Int16s = npt.NDArray[np.int16]
 
-BLOCK_ROWS: Final = 16_384
+BLOCK_ROWS: Final = 8192
 BLOCK_BYTES: Final = 16 << 20
 """A block of lines is made of at most so many records, and about so many bytes of keys and values: texts can be six times as long."""
 
 CONTROL: Final = {0: '"ABORT"', 1: '"COMMIT"', -1: "null"}
 NULL_KEY: Final = "The record has no key; every record of a group or an offset has one."
-_NOTHING, _UNREAD = 0, 1
-_FIXED_VALUES: Final = ("null", '{"version":null,"data":null}')
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,8 +174,9 @@ class JsonLines:
     def _values(self, records: Records, key_type: Int16s, faults: dict[int, _Fault]) -> pa.StringArray:
         """Each value as JSON; what does not decode has no data, and a fault."""
         is_told = ~records.value.is_null & (records.control_type < 0)
-        texts = _Merged(len(records), _FIXED_VALUES)
-        texts.place[is_told] = _UNREAD
+        texts = _Merged(len(records), "null")
+        unread = np.flatnonzero(is_told & (key_type < 0))
+        texts.put(unread, pa.array([_without_data(records.value.row(row)) for row in unread.tolist()], pa.string()))
         self._put_commits(records, np.flatnonzero(is_told & (key_type >= 0) & (key_type <= 1)), key_type, texts, faults)
         self._put_others(records, np.flatnonzero(is_told & (key_type > 1)), key_type, texts, faults)
         return texts.merged()
@@ -190,10 +189,7 @@ class JsonLines:
             if len(of_version) == 0:
                 continue
             fields = OFFSET_COMMIT_VALUE.fields_of(version)
-            held = {each.name: getattr(columns, each.name) for each in fields}
-            if len(of_version) < len(rows):
-                chosen = pa.array(of_version)
-                held = {name: column[of_version] if isinstance(column, np.ndarray) else column.take(chosen) for name, column in held.items()}
+            held = _held(fields, columns, of_version)
             start = f'{{"version":{version},"data":'
             texts.put(rows[of_version], _objects(start, fields, held, "}", self._redaction))
         for at, refusal in columns.refusals:
@@ -217,8 +213,7 @@ class JsonLines:
                 self._put_refused(int(rows[at]), values[at], refusal, texts, faults)
 
     def _put_refused(self, row: int, value: bytes | None, refusal: DecodeError, texts: _Merged, faults: dict[int, _Fault]) -> None:
-        version = int.from_bytes(value[:2], "big", signed=True) if value is not None and len(value) >= 2 else "null"
-        texts.put(np.array([row]), pa.array([f'{{"version":{version},"data":null}}'], pa.string()))
+        texts.put(np.array([row]), pa.array([_without_data(value)], pa.string()))
         faults[row] = _Fault(refusal.code, refusal.detail)
 
     def _note_refused_keys(self, records: Records, keys: _Keys, code: Rows, key_type: Int16s, faults: dict[int, _Fault]) -> None:
@@ -232,28 +227,30 @@ class JsonLines:
         for row, fault in faults.items():
             told: dict[str, Any] = {"reason": fault.code}
             if self._redaction is None:
-                told |= {"detail": fault.detail, "key_base64": _base64(records.key.row(row)), "value_base64": _base64(records.value.row(row))}
+                told["detail"] = fault.detail
+                told["key_base64"] = _base64(records.key.row(row))
+                told["value_base64"] = _base64(records.value.row(row))
             out[row] = "," + json.dumps(told, separators=(",", ":"), ensure_ascii=False)[1:-1]
         return out
 
 
 class _Merged:
-    """A column of texts made in parts, each for some of its rows."""
+    """A column of texts made in parts, each for some of its rows; the other rows have one text in common."""
 
-    def __init__(self, rows: int, fixed: Sequence[str]) -> None:
-        self.place = np.zeros(rows, np.int64)
-        self._parts = [pa.array(fixed, pa.string())]
-        self._size = len(fixed)
+    def __init__(self, rows: int, elsewhere: str) -> None:
+        self._place = np.zeros(rows, np.int64)
+        self._parts = [pa.array([elsewhere], pa.string())]
+        self._size = 1
 
     def put(self, rows: Rows, texts: pa.StringArray) -> None:
         """Give these rows these texts."""
-        self.place[rows] = np.arange(self._size, self._size + len(texts))
+        self._place[rows] = np.arange(self._size, self._size + len(texts))
         self._parts.append(texts)
         self._size += len(texts)
 
     def merged(self) -> pa.StringArray:
         """The column."""
-        return pa.concat_arrays(self._parts).take(pa.array(self.place))
+        return pa.concat_arrays(self._parts).take(pa.array(self._place))
 
 
 def _keys_of(records: Records, redaction: Redaction | None) -> _Keys:
@@ -263,14 +260,11 @@ def _keys_of(records: Records, redaction: Redaction | None) -> _Keys:
     columns = decode_key_columns(Slices.from_arrow(encoded.dictionary))
     n = len(columns.ok)
     code = encoded.indices.fill_null(n).to_numpy(zero_copy_only=False).astype(np.intp)
-    texts = _Merged(n + 1, [',"key":null,"value":'])
+    texts = _Merged(n + 1, ',"key":null,"value":')
     for key_type in np.unique(columns.key_type[columns.ok]).tolist():
         rows = np.flatnonzero(columns.ok & (columns.key_type == key_type))
         fields = RECORD_TYPES[key_type].key.fields
-        held = {
-            each.name: column[rows] if isinstance(column := getattr(columns, each.name), np.ndarray) else column.take(pa.array(rows))
-            for each in fields
-        }
+        held = _held(fields, columns, rows)
         texts.put(rows, _objects(f',"key":{{"type":{key_type},"data":', fields, held, '},"value":', redaction))
     refused = np.array([row for row, _ in columns.refusals], np.intp)
     # a key of fewer than two bytes has no type; -1 can be one
@@ -288,6 +282,15 @@ def _blocks(records: Records, rows: Rows) -> Iterator[Rows]:
         last = min(first + BLOCK_ROWS, max(first + 1, int(np.searchsorted(reach, spent + BLOCK_BYTES, "right"))))
         yield rows[first:last]
         first = last
+
+
+def _held(fields: Sequence[Field], columns: KeyColumns | OffsetValueColumns, rows: Rows) -> dict[str, Any]:
+    """The columns of these fields, for these rows."""
+    held = {each.name: getattr(columns, each.name) for each in fields}
+    if len(rows) == len(columns.ok):
+        return held
+    taken = pa.array(rows)
+    return {name: column[rows] if isinstance(column, np.ndarray) else column.take(taken) for name, column in held.items()}
 
 
 def _objects(start: str, fields: Sequence[Field], columns: Mapping[str, Any], end: str, redaction: Redaction | None) -> pa.StringArray:
@@ -349,6 +352,12 @@ def _text_of(lines: pa.StringArray) -> memoryview:
     _, offsets, data = lines.buffers()
     ends = np.frombuffer(offsets, np.int32)
     return memoryview(data)[int(ends[lines.offset]) : int(ends[lines.offset + len(lines)])]
+
+
+def _without_data(value: bytes | None) -> str:
+    """A value that does not decode: its first two bytes are a version, whatever it is a version of."""
+    version = int.from_bytes(value[:2], "big", signed=True) if value is not None and len(value) >= 2 else "null"
+    return f'{{"version":{version},"data":null}}'
 
 
 def _base64(raw: bytes | None) -> str | None:

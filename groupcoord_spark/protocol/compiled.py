@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import json
 import struct
-from base64 import b64encode
+from binascii import b2a_base64
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from json.encoder import encode_basestring
 from typing import Any, Protocol
 
@@ -121,7 +122,7 @@ class _Rendering(Protocol):
     def text(self, raw: str) -> str: ...
     def blob(self, raw: str) -> str: ...
     def uuid(self, raw: str) -> str: ...
-    def integers(self, numbers: str) -> str: ...
+    def integers(self, numbers: str, letter: str, raw: str) -> str: ...
     def elements(self, parts: str) -> str: ...
     def null(self) -> str: ...
     def default(self, field: Field) -> str: ...
@@ -143,7 +144,7 @@ class _AsValues:
     def uuid(self, raw: str) -> str:
         return f"uuid_texts[{raw}]"
 
-    def integers(self, numbers: str) -> str:
+    def integers(self, numbers: str, letter: str, raw: str) -> str:
         return f"list({numbers})"
 
     def elements(self, parts: str) -> str:
@@ -168,16 +169,16 @@ class _AsJson:
     shows_unknown_tags = False
 
     def text(self, raw: str) -> str:
-        return f"quoted({raw}.decode())"
+        return f"text_json[{raw}]"
 
     def blob(self, raw: str) -> str:
-        return f"'\"' + b64encode({raw}).decode() + '\"'"
+        return f"blob_json[{raw}]"
 
     def uuid(self, raw: str) -> str:
-        return f"quoted(uuid_texts[{raw}])"
+        return f"uuid_json[{raw}]"
 
-    def integers(self, numbers: str) -> str:
-        return f"repr(list({numbers})).replace(' ', '')"
+    def integers(self, numbers: str, letter: str, raw: str) -> str:
+        return f"integers_json_{letter}[{raw}]"
 
     def elements(self, parts: str) -> str:
         return f"'[' + ','.join({parts}) + ']'"
@@ -207,6 +208,42 @@ class _UuidTexts(dict[bytes, str]):
             self.clear()
         text = self[raw] = primitives.uuid_text(raw)
         return text
+
+
+class _SeenJson(dict[bytes, str]):
+    """The JSON of bytes that were seen: members have the same few texts, subscriptions and partitions in record after record.
+
+    What its buffer cuts short gets the JSON of what is there; that it reached beyond the end is seen at the end.
+    """
+
+    def __init__(self, make: Callable[[bytes], str]) -> None:
+        super().__init__()
+        self.make = make
+
+    def __missing__(self, raw: bytes) -> str:
+        made = self.make(raw)
+        if len(raw) <= 512:
+            if len(self) >= 50_000:
+                self.clear()
+            self[raw] = made
+        return made
+
+
+def _text_json(raw: bytes) -> str:
+    return encode_basestring(raw.decode())
+
+
+def _blob_json(raw: bytes) -> str:
+    return f'"{b2a_base64(raw, newline=False).decode()}"'
+
+
+def _uuid_json(raw: bytes) -> str:
+    return f'"{_UUID_TEXTS[raw]}"'
+
+
+def _integers_json(letter: str, raw: bytes) -> str:
+    count = len(raw) // struct.calcsize(f">{letter}")
+    return repr(list(struct.unpack(f">{count}{letter}", raw))).replace(" ", "")
 
 
 def _rare_length(buf: bytes, at: int, longest: int) -> tuple[int, int]:
@@ -245,11 +282,13 @@ class _Writer:
         self.fixed: list[tuple[str, str]] = []
         self.namespace: dict[str, Any] = {
             "Unusual": _UnusualFormError,
-            "b64encode": b64encode,
+            "blob_json": _BLOB_JSON,
             "many_integers": _many_integers,
-            "quoted": encode_basestring,
             "rare_length": _rare_length,
+            "text_json": _TEXT_JSON,
+            "uuid_json": _UUID_JSON,
             "uuid_texts": _UUID_TEXTS,
+            **{f"integers_json_{letter}": seen for letter, seen in _INTEGERS_JSON.items()},
         }
 
     def compile(self, message: Message) -> Reader:
@@ -420,7 +459,8 @@ class _Writer:
         self.namespace[few] = [struct.Struct(f">{n}{letter}").unpack_from for n in range(_FEW)]
         self.put(f"{number} = {count}")
         numbers = f"{few}[{number}](buf, at) if {number} < {_FEW} else many_integers({letter!r}, {number}, buf, at)"
-        self.put(f"{result} = {self.rendering.integers(numbers)}; at += {kind.size} * {number}")
+        read = self.rendering.integers(numbers, letter, f"buf[at:at + {kind.size} * {number}]")
+        self.put(f"{result} = {read}; at += {kind.size} * {number}")
 
 
 def _with_tags(fields: dict[str, Any], unknown: dict[int, bytes] | None) -> dict[str, Any]:
@@ -430,6 +470,10 @@ def _with_tags(fields: dict[str, Any], unknown: dict[int, bytes] | None) -> dict
 
 
 _UUID_TEXTS = _UuidTexts()
+_TEXT_JSON = _SeenJson(_text_json)
+_BLOB_JSON = _SeenJson(_blob_json)
+_UUID_JSON = _SeenJson(_uuid_json)
+_INTEGERS_JSON = {letter: _SeenJson(partial(_integers_json, letter)) for letter in _LETTERS.values()}
 
 
 class _Readers(dict[Any, tuple[str, Reader]]):

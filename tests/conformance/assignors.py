@@ -11,7 +11,7 @@ import gzip
 import json
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +64,7 @@ def group_of(line: Mapping[str, Any]) -> tuple[list[Member], dict[str, Topic]]:
     return members, topics
 
 
-def partitions_of(by_topic: Sequence[tuple[str, list[int]]]) -> tuple[TopicPartition, ...]:
+def partitions_of(by_topic: Iterable[tuple[str, Sequence[int]]]) -> tuple[TopicPartition, ...]:
     """The partitions of [[topic, [partition, ...]], ...], in that order."""
     return tuple(TopicPartition(topic, partition) for topic, partitions in by_topic for partition in partitions)
 

@@ -300,7 +300,14 @@ class TestWhatCannotBeRead:
             "subscription": b"\0\1home made",
             "assignment": b"\xff",
         }
-        fields = {"protocol_type": "home", "generation": 3, "protocol": "p", "leader": "m", "current_state_timestamp_ms": 5, "members": [member]}
+        fields = {
+            "protocol_type": "home",
+            "generation": 3,
+            "protocol": "p",
+            "leader": "m",
+            "current_state_timestamp_ms": 5,
+            "members": [member],
+        }
         assert self.night(spark, tmp_path, [LogRecord(0, encode_key(2, {"group_id": "g"}), encode_value(2, 3, fields))]) == []
         (row,) = rows_of(tmp_path / "w", "members")
         assert row | {"client_id": "c", "subscription": b"\0\1home made", "assignment": b"\xff", "subscribed_topics": None} == row

@@ -200,3 +200,19 @@ class TestConnect:
         for data in ("00", "ffff 0000", "0000 0003 68", "0001 0000 0005"):
             with pytest.raises(ConnectMalformed):
                 read(bytes.fromhex(data))
+
+
+@pytest.mark.parametrize("version", range(4))
+def test_what_a_client_writes_reads_back(version):
+    owned, generation, rack = ({"t": (1, 0)}, 5, "r1") if version == 3 else ({"t": (1, 0)} if version else {}, 5 if version == 2 else -1, None)
+    subscription = cp.Subscription(version, ("t", "u"), b"note", owned, generation, rack)
+    assert cp.decode_subscription(cp.encode_subscription(subscription)) == subscription
+    assignment = cp.Assignment(version, {"t": (0, 2), "u": (1,)}, None)
+    assert cp.decode_assignment(cp.encode_assignment(assignment)) == assignment
+
+
+@pytest.mark.parametrize("generation", [None, 7])
+def test_sticky_user_data_reads_back(generation):
+    held = cp.StickyUserData({"t": (0, 2)}, generation)
+    assert cp.decode_sticky_user_data(cp.encode_sticky_user_data(held)) == held
+    assert cp.decode_cooperative_sticky_generation(cp.encode_cooperative_sticky_generation(7)) == 7

@@ -66,9 +66,7 @@ def static_first(members: Iterable[Member]) -> list[Member]:
     """The members with an instance id, by instance id, then the others by member id (AbstractPartitionAssignor.MemberInfo)."""
     return sorted(
         members,
-        key=lambda member: (
-            (1, java_order(member.member_id)) if member.instance_id is None else (0, java_order(member.instance_id))
-        ),
+        key=lambda member: (1, java_order(member.member_id)) if member.instance_id is None else (0, java_order(member.instance_id)),
     )
 
 

@@ -47,6 +47,13 @@ class Clock:
         heapq.heappush(self._queue, (timer.due_ms, self._sequence, timer))
         return timer
 
+    def next_due_ms(self) -> int | None:
+        """When the next timer falls due; None: there is none."""
+        queue = self._queue
+        while queue and queue[0][2].is_cancelled:
+            heapq.heappop(queue)
+        return queue[0][0] if queue else None
+
     def next_due(self, until_ms: int) -> Timer | None:
         """Takes out the next timer due at or before ``until_ms`` and sets the clock to it; None: there is no more, the clock stands."""
         queue = self._queue

@@ -175,6 +175,10 @@ class Simulator:
                 self._close_event(None, None, timer)
         clock.now_ms = at_ms
 
+    def next_due_ms(self) -> int | None:
+        """The moment up to which nothing happens by itself, since the next timer falls due then. It may turn out to have been put off."""
+        return self._broker.clock.next_due_ms()
+
     def group(self, group_id: str) -> Group | None:
         """The group as it is now, or None. Look, do not touch."""
         return self._broker.group(group_id)

@@ -12,10 +12,7 @@ from groupcoord_spark.coordinator.assignors import (
     TopicPartition,
     balance_of,
     comparison,
-    cooperative_sticky_assignment,
     figures_of,
-    range_assignment,
-    rebalances,
     sticky_assignment,
 )
 
@@ -81,20 +78,3 @@ def test_two_more_members_and_more_partitions_as_a_command_would_ask() -> None:
     changes = comparison(before, after)
     assert (changes.after.least, changes.after.most) == (8, 8)
     assert (len(changes.moved), len(changes.assigned), changes.kept) == (0, 24, 24)
-
-
-def test_one_rebalance_is_enough_for_assignors_that_revoke_everything() -> None:
-    done = rebalances(range_assignment, [Member("a", ("t",)), Member("b", ("t",))], topics_of(t=3))
-    assert done.settles
-    assert len(done.assignments) == 1
-
-
-def test_a_cooperative_group_that_goes_round_for_ever_is_told() -> None:
-    topics = {**topics_of(t0=8, t1=2, t2=5, t3=5)}
-    members = [
-        Member("m643114-0", ("t1", "t2"), owned=partitions_of("t2", 0, 1, 2), generation=5),
-        Member("m440731-1", ("t2", "t3"), owned=partitions_of("t3", 0, 1), generation=5),
-        Member("m589418-2", ("t2",), generation=5),
-    ]
-    done = rebalances(cooperative_sticky_assignment, members, topics)
-    assert done.settles

@@ -23,4 +23,4 @@ def test_what_a_sticky_member_owned_stands_in_its_user_data() -> None:
             if member.get("user_data") is not None:
                 held = decode_sticky_user_data(base64.b64decode(member["user_data"]))
                 assert held.generation == member["generation"]
-                assert partitions_of(list(held.previous_assignment.items())) == partitions_of(member["owned"])
+                assert partitions_of(held.previous_assignment.items()) == partitions_of(member["owned"])

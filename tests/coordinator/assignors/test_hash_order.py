@@ -13,10 +13,8 @@ from groupcoord_spark.coordinator.assignors.hash_order import (
     slots_after_puts,
     slots_of_copy,
 )
-from groupcoord_spark.coordinator.assignors.membership import TopicPartition, java_order
+from groupcoord_spark.coordinator.assignors.membership import Topic, TopicPartition, java_order
 from groupcoord_spark.coordinator.assignors.topic_ids import topic_id_of
-
-from .groups import topics_of
 
 
 def test_a_table_of_16_slots_holds_12_keys_and_13_need_32() -> None:
@@ -49,10 +47,10 @@ def test_strings_sort_by_utf16_code_unit() -> None:
 
 
 def test_topic_ids_sort_as_signed_numbers() -> None:
-    topics = topics_of(low=1, high=1)
-    negative = {"t": topics["low"].__class__(1, topic_id="_____________________w")}
-    assert topic_id_of("t", negative) == (-1, -1)
-    assert topic_id_of("t", negative).java_hash() == 0
+    topics = {"minus one": Topic(1, topic_id="_____________________w"), "one": Topic(1, topic_id="AAAAAAAAAAEAAAAAAAAAAg")}
+    assert topic_id_of("minus one", topics) == (-1, -1)
+    assert topic_id_of("one", topics) == (1, 2)
+    assert topic_id_of("one", topics).java_hash() == 3
 
 
 @settings(max_examples=100, print_blob=True, deadline=None)

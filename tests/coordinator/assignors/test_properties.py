@@ -98,9 +98,7 @@ def test_range_shares_each_topic_evenly_among_its_subscribers(assignor: Assignor
     members, topics = group
     assignment = assignor(members, topics)
     for name in topics:
-        shares = [
-            sum(partition.topic == name for partition in assignment[member.member_id]) for member in members if name in member.topics
-        ]
+        shares = [sum(partition.topic == name for partition in assignment[member.member_id]) for member in members if name in member.topics]
         assert max(shares, default=0) - min(shares, default=0) <= 1
 
 

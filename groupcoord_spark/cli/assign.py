@@ -1,0 +1,230 @@
+"""``groupcoord assign``: what each assignor would give the members of a real group, as they are or with other numbers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from groupcoord_spark.cli.options import Common, at_option, cluster_to_read, common_options
+from groupcoord_spark.cli.render import lines, write_lines, write_records
+from groupcoord_spark.errors import GroupcoordError
+
+if TYPE_CHECKING:
+    from groupcoord_spark.coordinator.assignors.group import AssignableGroup, Proposal
+    from groupcoord_spark.coordinator.assignors.membership import Assignment, Member, TopicPartition
+    from groupcoord_spark.warehouse.read import Condition, Warehouse
+
+ASSIGNORS: Final = ("range", "roundrobin", "sticky", "cooperative-sticky", "uniform", "server-range")
+"""Those of clients, then the broker's own: uniform and range, here ``server-range``."""
+
+NOW: Final = "(now)"
+_NAMES: Final = (
+    *("group", "assignor", "members", "partitions", "least", "most", "spread", "moved", "assigned", "released", "kept"),
+    *("rebalances", "settles", "partitions_by_member", "topics"),
+)
+
+
+class TopicPartitions(click.ParamType):  # type: ignore[type-arg]
+    """``topic=48``; the command gets the topic and the number."""
+
+    name = "TOPIC=N"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, int]:
+        if isinstance(value, tuple):
+            return value
+        topic, _, number = str(value).rpartition("=")
+        if not topic or not number.isdecimal() or not 1 <= int(number) <= 1_000_000:
+            self.fail(f"{value!r} is not a topic with its number of partitions, such as orders=48.", param, ctx)
+        return topic, int(number)
+
+
+class MemberChange(click.ParamType):  # type: ignore[type-arg]
+    """``+2`` or ``-1``; the command gets the number."""
+
+    name = "+N|-N"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        text = str(value)
+        if not isinstance(value, int) and not (text[:1] in ("+", "-") and text[1:].isdecimal() and len(text) < 7):
+            self.fail(f"{value!r} is not a change such as +2 or -1.", param, ctx)
+        return int(text)
+
+
+@click.command("assign", epilog="Example: groupcoord assign --group orders --members +2 --assignor range --assignor sticky")
+@click.option("--group", "group_id", required=True, metavar="GROUP", help="The group: a classic consumer group or one of the new protocol.")
+@click.option("--assignor", "names", multiple=True, type=click.Choice(ASSIGNORS), help="Only this one; may be given several times.")
+@click.option("--members", "change", type=MemberChange(), default=0, help="So many members more, or fewer.")
+@click.option("--partitions", type=TopicPartitions(), multiple=True, help="A topic has so many partitions; may be given several times.")
+@at_option
+@common_options
+def assign(
+    common: Common, group_id: str, names: tuple[str, ...], change: int, partitions: tuple[tuple[str, int], ...], at_ms: int | None
+) -> None:
+    """What each assignor would give a group: how even it is, what it moves, how many partitions each member has.
+
+    Members, subscriptions and who holds what are those of the night. What the offsets topic does not tell is assumed, and said on
+    stderr. MOVED partitions go from one member to another, ASSIGNED ones had no owner before, RELEASED ones have none afterwards.
+    """
+    from groupcoord_spark.coordinator.assignors import CLIENT_ASSIGNORS, SERVER_ASSIGNORS
+    from groupcoord_spark.coordinator.assignors.group import advice, proposals, with_members
+    from groupcoord_spark.warehouse.read import open_warehouse
+
+    warehouse = open_warehouse(common.warehouse)
+    reader = _Reader(warehouse, cluster_to_read(warehouse, common.cluster), at_ms)
+    group, protocol = reader.group(group_id, dict(partitions))
+    held = group.held
+    group = with_members(group, change)
+    known = {**CLIENT_ASSIGNORS, "uniform": SERVER_ASSIGNORS["uniform"], "server-range": SERVER_ASSIGNORS["range"]}
+    made = proposals(held, group, {name: known[name] for name in names or ASSIGNORS})
+    if not common.quiet:
+        for sentence in group.assumptions:
+            click.echo(f"Assumed: {sentence}", err=True)
+    if common.output == "table":
+        write_lines(_table(held, group, made, protocol))
+        if not common.quiet:
+            for sentence in advice(made):
+                click.echo(sentence, err=True)
+        return
+    write_records(common.output, _NAMES, _rows(group_id, group, made, is_json=common.output == "json"))
+
+
+def _rows(group_id: str, group: AssignableGroup, made: Sequence[Proposal], *, is_json: bool) -> Iterator[tuple[Any, ...]]:
+    topics = {name: topic.partitions for name, topic in group.topics.items()}
+    for one in made:
+        balance = dict(one.change.after.partitions_by_member)
+        nested = (balance, topics) if is_json else (json.dumps(balance), json.dumps(topics))
+        yield (group_id, one.assignor, len(group.members), *_figures(one), one.settles, *nested)
+
+
+def _figures(one: Proposal) -> tuple[int, ...]:
+    change, after = one.change, one.change.after
+    total = sum(after.partitions_by_member.values())
+    moves = (len(change.moved), len(change.assigned), len(change.released), change.kept)
+    return (total, after.least, after.most, after.spread, *moves, one.rebalances)
+
+
+def _table(held: Assignment, group: AssignableGroup, made: Sequence[Proposal], protocol: str | None) -> list[str]:
+    from groupcoord_spark.coordinator.assignors import balance_of
+
+    now = balance_of(held)
+    titles = ["ASSIGNOR", "PARTITIONS", "MIN", "MAX", "SPREAD", "MOVED", "ASSIGNED", "RELEASED", "KEPT", "REBALANCES"]
+    total = sum(now.partitions_by_member.values())
+    first = (f"{NOW} {protocol or ''}".rstrip(), total, now.least, now.most, now.spread, "", "", "", "", "")
+    summary = lines(titles, [first, *((one.assignor, *_figures(one)) for one in made)], [18, 10, 4, 4, 6, 5, 8, 8, 4, None])
+    everybody = sorted({*held, *(member.member_id for member in group.members)})
+    cells = [
+        (name, _count(now.partitions_by_member, name), *(_count(one.change.after.partitions_by_member, name) for one in made))
+        for name in everybody
+    ]
+    of_members = lines(["MEMBER", NOW, *(one.assignor for one in made)], cells, [15, 5, *(len(one.assignor) for one in made)])
+    return [line.rstrip() for line in (*summary, "", *of_members)]
+
+
+def _count(partitions: Mapping[str, int], member_id: str) -> int | None:
+    return partitions.get(member_id)
+
+
+class _Reader:
+    """Reads what one night tells of a group."""
+
+    def __init__(self, warehouse: Warehouse, cluster: str, at_ms: int | None) -> None:
+        self._warehouse = warehouse
+        self._cluster = cluster
+        self._at_ms = at_ms
+
+    def group(self, group_id: str, partitions: Mapping[str, int]) -> tuple[AssignableGroup, str | None]:
+        """The group and the assignor it uses. Raises GroupcoordError for one that is not there or that no assignor is for."""
+        from groupcoord_spark.coordinator.assignors.group import AssignableGroup, topics_seen
+
+        of_group: Condition = ("group_id", "=", group_id)
+        found = list(self._rows("groups", "group_type protocol_type protocol generation", [of_group]))
+        if not found:
+            raise GroupcoordError(
+                f"Group {group_id!r} does not exist in cluster {self._cluster!r} of {self._warehouse.location.uri}."
+                " `groupcoord list` names those that do."
+            )
+        group_type, protocol_type, protocol, generation = found[0]
+        if group_type not in ("classic", "consumer") or (group_type == "classic" and protocol_type not in ("consumer", None)):
+            kind = protocol_type if group_type == "classic" else group_type
+            raise GroupcoordError(f"Group {group_id!r} is of the kind {kind!r}: these assignors share out partitions among consumers.")
+        members, sentences = self._members(group_id, -1 if generation is None else generation)
+        if not members:
+            raise GroupcoordError(f"Group {group_id!r} has no members to assign partitions to.")
+        names = {topic for member in members for topic in member.topics}
+        seen, topic_ids = self._topics(names)
+        topics, assumed = topics_seen(names, seen, topic_ids, partitions)
+        return AssignableGroup(tuple(members), topics, (*assumed, *sentences)), protocol
+
+    def _members(self, group_id: str, generation: int) -> tuple[list[Member], list[str]]:
+        from groupcoord_spark.coordinator.assignors.membership import Member
+
+        of_group: Condition = ("group_id", "=", group_id)
+        held = self._held(of_group)
+        members: list[Member] = []
+        guessed: list[str] = []
+        has_racks = False
+        columns = "member_id instance_id rack_id subscribed_topics subscribed_topic_regex subscription"
+        for member_id, instance_id, rack_id, subscribed, regex, subscription in sorted(
+            self._rows("members", columns, [of_group]), key=lambda row: str(row[0])
+        ):
+            owned = tuple(held.get(member_id, ()))
+            topics = _topics_in_order(subscription, subscribed)
+            if topics is None or regex:
+                guessed.append(member_id)
+                topics = tuple(dict.fromkeys([*(topics or ()), *(place.topic for place in owned)]))
+            has_racks = has_racks or rack_id is not None
+            members.append(Member(member_id, topics, instance_id, rack_id, owned, generation))
+        sentences = []
+        if guessed:
+            sentences.append(f"Subscribed to what they hold, since the log does not name their topics: {', '.join(guessed)}.")
+        if has_racks:
+            sentences.append("Racks of replicas are not in the log: no assignor heeds the members' racks here.")
+        return members, sentences
+
+    def _held(self, of_group: Condition) -> dict[str, list[TopicPartition]]:
+        from groupcoord_spark.coordinator.assignors.membership import TopicPartition
+
+        by_kind: dict[str, dict[str, list[TopicPartition]]] = {}
+        for member_id, kind, topic, partition in self._rows("assignments", "member_id kind topic partition", [of_group]):
+            if topic is not None and partition is not None:
+                by_kind.setdefault(kind, {}).setdefault(member_id, []).append(TopicPartition(topic, partition))
+        # The broker's assignors start from the target assignment, which the members may not have reached yet.
+        held = by_kind.get("target") or by_kind.get("current", {})
+        return {member_id: sorted(places) for member_id, places in held.items()}
+
+    def _topics(self, names: set[str]) -> tuple[dict[str, int], dict[str, str]]:
+        """Partitions and ids of topics, by what any group of the cluster holds or has committed."""
+        from groupcoord_spark.coordinator.assignors.group import PLAUSIBLE_PARTITIONS
+
+        partitions: dict[str, int] = {}
+        topic_ids: dict[str, str] = {}
+        for table in ("assignments", "committed_offsets"):
+            for topic, topic_id, partition in self._rows(table, "topic topic_id partition", [("topic", "in", sorted(names))]):
+                if partition is not None and 0 <= partition < PLAUSIBLE_PARTITIONS:
+                    partitions[topic] = max(partitions.get(topic, 0), partition + 1)
+                if topic_id:
+                    topic_ids[topic] = topic_id
+        return partitions, topic_ids
+
+    def _rows(self, table: str, columns: str, where: list[Condition]) -> Iterator[tuple[Any, ...]]:
+        names = columns.split()
+        rows = self._warehouse.read(table, cluster=self._cluster, columns=names, where=where, at_ms=self._at_ms)
+        return zip(*(rows[name].to_pylist() for name in names), strict=True)
+
+
+def _topics_in_order(subscription: bytes | None, subscribed: Sequence[str] | None) -> tuple[str, ...] | None:
+    """Topics as the member lists them, since assignors go by that order; None: not known."""
+    from groupcoord_spark.protocol import decode_subscription
+    from groupcoord_spark.protocol.errors import DecodeError
+
+    if subscription:
+        try:
+            read = decode_subscription(subscription)
+        except DecodeError:
+            read = None
+        if read is not None:
+            return read.topics
+    return None if subscribed is None else tuple(sorted(subscribed))

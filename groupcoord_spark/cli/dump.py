@@ -1,0 +1,165 @@
+"""``groupcoord dump``: the records of the offsets topic as lines of JSON."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from groupcoord_spark.cli.options import Common, Moment, common_options
+from groupcoord_spark.cli.render import shown
+from groupcoord_spark.errors import UsageError
+
+if TYPE_CHECKING:
+    from groupcoord_spark.log import Doubt, Lost
+    from groupcoord_spark.pipeline.json_lines import Counts
+
+EARLIEST_MS: Final = 100_000_000_000
+"""A plain number below this (March 1973, long before Kafka) is refused: it is a record offset without its word."""
+
+
+class Border(click.ParamType):  # type: ignore[type-arg]
+    """Where a range of records begins or ends: ``offset:N``, or a TIME. The command gets ("offset", N) or ("time", milliseconds)."""
+
+    name = "TIME|offset:N"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, int]:
+        if isinstance(value, tuple):
+            return value
+        text = str(value).strip()
+        if text.lower().startswith("offset:"):
+            number = text[len("offset:") :].strip()
+            if not (number.isascii() and number.isdecimal()):
+                self.fail(f"{value!r} is not a record offset. Write for example offset:441686.", param, ctx)
+            return "offset", int(number)
+        if text.isascii() and text.isdecimal() and int(text) < EARLIEST_MS:
+            self.fail(f"{value!r} as a time lies before 1974. Write offset:{text} for a record offset.", param, ctx)
+        return "time", Moment().convert(text, param, ctx)
+
+
+class KeyType(click.ParamType):  # type: ignore[type-arg]
+    """A record type: the number its keys begin with, or Kafka's name of its message. The command gets the number."""
+
+    name = "TYPE"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        from groupcoord_spark.protocol import RECORD_TYPES
+
+        text = str(value).strip()
+        if re.fullmatch(r"[0-9]{1,5}", text) and int(text) <= 32767:
+            return int(text)
+        named = {_plain(each.key.name): number for number, each in RECORD_TYPES.items()}
+        if _plain(text) not in named:
+            names = ", ".join(f"{number} {each.key.name.removesuffix('Key')}" for number, each in RECORD_TYPES.items())
+            self.fail(f"{value!r} is not a record type. Types are {names}.", param, ctx)
+        return named[_plain(text)]
+
+
+@click.command(epilog="Example: groupcoord dump tests/golden/classic-modern/logs --type OffsetCommit --from 2026-11-01T00:00:00Z | head -3")
+@click.argument("inputs", metavar="INPUT...", nargs=-1, required=True)
+@click.option("--group", "groups", metavar="G", multiple=True, help="Only this group, and the markers of its transactions. Repeatable.")
+@click.option(
+    "--type",
+    "key_types",
+    type=KeyType(),
+    multiple=True,
+    help="Only records of this type: a number, or Kafka's name (OffsetCommit, GroupMetadata, …). Repeatable.",
+)
+@click.option("--from", "first", type=Border(), metavar="TIME|offset:N", help="Only records at or after this time, or record offset.")
+@click.option("--to", "end", type=Border(), metavar="TIME|offset:N", help="Only records before it.")
+@click.option(
+    "--redact", is_flag=True, help="Replace hosts, client, member and instance ids, and metadata by names that mean nothing; no bytes."
+)
+@common_options
+def dump(
+    common: Common,
+    inputs: tuple[str, ...],
+    groups: tuple[str, ...],
+    key_types: tuple[int, ...],
+    first: tuple[str, int] | None,
+    end: tuple[str, int] | None,
+    redact: bool,
+) -> None:
+    """Every record as one line of JSON, in log order per offsets partition: key and value as Kafka's formatters show them, place, producer.
+
+    INPUT is what `groupcoord nightly` takes. Markers have "control":"COMMIT" or "ABORT". A record that does not decode has "data":null, a
+    reason, and its key and value in base64. Damaged stretches of the log are told on stderr.
+
+    --from and --to take offset:N for a record offset. Anything else is a time: now, ISO 8601 (UTC unless it says otherwise) or epoch
+    milliseconds. Both may be mixed: --from offset:1000 --to 2026-11-20.
+
+    --redact keeps groups, topics and racks. A replaced name is the same all through a dump, so that lines join; the next dump has others.
+    """
+    from groupcoord_spark.log import plan_logs, read_segment
+    from groupcoord_spark.pipeline.json_lines import Counts, JsonLines, Selection
+    from groupcoord_spark.pipeline.redaction import Redaction
+
+    if common.output == "csv":
+        raise UsageError("dump writes lines of JSON: keys and values are nested, and CSV cannot hold them. Leave --output away.")
+    bounds = {f"{name}_{'offset' if border[0] == 'offset' else 'ms'}": border[1] for name, border in _given(first, end)}
+    selection = Selection(frozenset(groups), frozenset(key_types), **bounds)
+    counts, redaction = Counts(), Redaction() if redact else None
+    plan = plan_logs(inputs)
+    remarks = _Remarks(quiet=common.quiet)
+    remarks.tell(plan.doubts)
+    out = sys.stdout.buffer
+    for partition in plan.partitions:
+        lines = JsonLines(partition.offsets_partition, selection, counts, redaction)
+        for segment in partition.segments:
+            for chunk in read_segment(segment):
+                for block in lines.blocks(chunk.records):
+                    out.write(block)
+                remarks.tell(chunk.lost)
+                remarks.tell(chunk.doubts)
+    out.flush()
+    remarks.sum_up(counts)
+
+
+def _given(first: tuple[str, int] | None, end: tuple[str, int] | None) -> Iterable[tuple[str, tuple[str, int]]]:
+    return ((name, border) for name, border in (("first", first), ("end", end)) if border is not None)
+
+
+def _plain(name: str) -> str:
+    """OffsetCommitKey, OffsetCommitValue, OffsetCommit, offset_commit and OFFSET_COMMIT are one name."""
+    return re.sub(r"(key|value)$", "", re.sub(r"[_-]", "", name.lower()))
+
+
+class _Remarks:
+    """Sentences on stderr about the bytes of the log, as they are found, and the counts at the end."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        self._quiet = quiet
+        self._told: Counter[str] = Counter()
+
+    def tell(self, found: Iterable[Lost | Doubt]) -> None:
+        """A line for each of these."""
+        from groupcoord_spark.log import CODES, Kind
+
+        for each in found:
+            if CODES[each.code].kind is Kind.LOST:
+                self._told["lost"] += 1
+            elif CODES[each.code].kind is Kind.WARN:
+                self._told["doubted"] += 1
+            if not self._quiet:
+                place = f" at byte {each.position:,}" if each.size else ""
+                click.echo(shown(f"{each.source}{place}: {each.detail} ({each.code})"), err=True)
+
+    def sum_up(self, counts: Counts) -> None:
+        """How many lines there are, and what was not as it should be."""
+        if self._quiet:
+            return
+        parts = [f"{counts.lines:,} records"]
+        if counts.undecoded:
+            reasons = ", ".join(f"{reason} {count:,}" for reason, count in counts.undecoded.most_common())
+            parts.append(f"{counts.undecoded.total():,} of them do not decode ({reasons})")
+        if self._told["lost"]:
+            parts.append(f"{self._told['lost']:,} places of the log are lost")
+        if self._told["doubted"]:
+            parts.append(f"{self._told['doubted']:,} are read with a doubt")
+        if counts.without_timestamp:
+            parts.append(f"{counts.without_timestamp:,} records have no timestamp and are in no range of time")
+        click.echo("; ".join(parts) + ".", err=True)

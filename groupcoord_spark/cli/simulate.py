@@ -1,0 +1,159 @@
+"""``groupcoord simulate``: a scenario of members and requests, played against the coordinator of a release."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from operator import attrgetter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import click
+
+from groupcoord_spark.cli.render import lines, write_lines, write_records
+from groupcoord_spark.errors import GroupcoordError, UsageError
+
+if TYPE_CHECKING:
+    from groupcoord_spark.coordinator.simulator import WrittenRecord
+    from groupcoord_spark.coordinator.simulator.scenario import TimelineRow
+    from groupcoord_spark.log.writing import Batch
+
+_NAMES = ("at_ms", "kind", "who", "what", "answer", "state", "generation", "records")
+
+
+@click.command("simulate", epilog="Example: groupcoord simulate a-member-crashes")
+@click.argument("scenario", required=False)
+@click.option("--list", "lists", is_flag=True, help="Name the scenarios that are shipped.")
+@click.option("--explain", is_flag=True, help="Print the scenario itself, with what it is about, instead of playing it.")
+@click.option("--semantics", type=click.Choice(["java", "scala"]), help="The coordinator: that of 4.x, or that of 3.9.")
+@click.option("--broker-version", metavar="V", help="The release. [default: the scenario's, else 4.3 (java) or 3.9 (scala)]")
+@click.option("--heartbeats", is_flag=True, help="Show also heartbeats that change nothing and retention checks that find nothing.")
+@click.option("--segments", type=click.Path(file_okay=False, path_type=Path), metavar="DIR", help="Write the records as log segments.")
+@click.option("--output", type=click.Choice(["table", "json", "csv"]), default="table", show_default=True, help="For people or programs.")
+@click.option("--quiet", is_flag=True, help="No remarks on stderr.")
+@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+def simulate(
+    scenario: str | None,
+    lists: bool,
+    explain: bool,
+    semantics: str | None,
+    broker_version: str | None,
+    heartbeats: bool,
+    segments: Path | None,
+    output: Literal["table", "json", "csv"],
+    quiet: bool,
+    debug: bool,
+) -> None:
+    """What the group coordinator answers and writes in SCENARIO: a YAML file, or the name of a shipped one (--list).
+
+    One line for each request, with the answer if it came at once, each answer that came later, each timer, and what members'
+    applications do and hear. Times are seconds since the start. STATE, GENERATION and RECORDS are what is so afterwards.
+    """
+    from groupcoord_spark.coordinator.simulator import release_for
+    from groupcoord_spark.coordinator.simulator.scenario import find_scenario, play, read_scenario, shipped_scenarios
+
+    if lists:
+        write_lines(f"{name:<26} {read_scenario(text, name).title}" for name, text in shipped_scenarios().items())
+        return
+    if scenario is None:
+        raise click.UsageError("Name a scenario: a file, or one of those that --list shows.")
+    found = find_scenario(scenario)
+    if explain:
+        path = Path(scenario)
+        write_lines([(path.read_text("utf-8") if path.is_file() else shipped_scenarios()[scenario.removesuffix(".yaml")]).rstrip()])
+        return
+    chosen = broker_version if broker_version is not None or semantics is not None else found.broker_version
+    outcome = play(found, release_for(semantics, chosen))
+    written = _write_segments(segments, outcome.records) if segments is not None else 0
+    rows = [row for row in outcome.rows if heartbeats or not row.is_routine]
+    if output == "table":
+        write_lines(_table(rows))
+    else:
+        records = _record_json if output == "json" else _record_text
+        write_records(output, _NAMES, (_values(row, records(row.records)) for row in rows))
+    if segments is not None and not quiet:
+        click.echo(f"{len(outcome.records)} records in {written} segment{'' if written == 1 else 's'} under {segments}", err=True)
+
+
+def _values(row: TimelineRow, records: object) -> tuple[Any, ...]:
+    return row.at_ms, row.kind, row.who, row.what, row.answer, row.state, row.generation, records
+
+
+def _table(rows: Iterable[TimelineRow]) -> list[str]:
+    titles = ["TIME", "WHO", "WHAT", "ANSWER", "STATE", "GENERATION", "RECORDS"]
+    cells = [
+        (f"{row.at_ms / 1000:.3f}", row.who, _mark(row), *map(_shown, (row.answer, row.state, row.generation)), _record_text(row.records))
+        for row in rows
+    ]
+    return [line.rstrip() for line in lines(titles, cells, [8, 8, 20, 10, 10, 10, None])]
+
+
+def _mark(row: TimelineRow) -> str:
+    """Requests stand at the margin; what is no request is told apart."""
+    return {"answer": "  answer to ", "timer": "* ", "action": "* ", "application": "- "}.get(row.kind, "") + row.what
+
+
+def _shown(value: object) -> str:
+    """Nothing, where there is nothing: most cells of a timeline are empty."""
+    return "" if value is None else str(value)
+
+
+def _record_text(records: Iterable[WrittenRecord]) -> str:
+    from groupcoord_spark.coordinator.simulator.narration import record_text
+
+    return "; ".join(map(record_text, records))
+
+
+def _record_json(records: Iterable[WrittenRecord]) -> list[dict[str, Any]]:
+    from groupcoord_spark.protocol import decode_key, decode_value, key_json, value_json
+
+    told = []
+    for record in records:
+        place = {"offsets_partition": record.offsets_partition, "record_offset": record.record_offset, "control": record.control}
+        value = None
+        if record.key_type is not None and record.value_bytes is not None:
+            decoded = decode_value(record.key_type, record.value_bytes)
+            value = value_json(decoded) if decoded is not None else None
+        key = None if record.key_bytes is None else key_json(decode_key(record.key_bytes))
+        told.append({**place, "key_type": record.key_type, "key": key, "value_version": record.value_version, "value": value})
+    return told
+
+
+def _write_segments(directory: Path, records: Iterable[WrittenRecord]) -> int:
+    """The records as a dump, one segment a partition; how many there are."""
+    from groupcoord_spark.log.writing import write_segment
+
+    by_partition: dict[int, list[WrittenRecord]] = {}
+    for record in records:
+        by_partition.setdefault(record.offsets_partition, []).append(record)
+    for number, of_partition in by_partition.items():
+        try:
+            write_segment(directory, number, _batches(of_partition))
+        except FileExistsError as e:
+            raise UsageError(f"{e.filename} is there already. Name an empty or new directory with --segments.") from e
+        except OSError as e:
+            raise GroupcoordError(f"{directory} cannot be written: {e.strerror}.") from e
+    return len(by_partition)
+
+
+def _batches(records: Iterable[WrittenRecord]) -> Iterator[Batch]:
+    from groupcoord_spark.coordinator.transactions import ABORT_MARKER, COMMIT_MARKER
+    from groupcoord_spark.log.writing import Batch, RecordToLog, marker
+
+    markers = {"ABORT": ABORT_MARKER, "COMMIT": COMMIT_MARKER}
+    for _, together in groupby(records, key=attrgetter("batch")):
+        of_batch = list(together)
+        first = of_batch[0]
+        yield Batch(
+            first.record_offset,
+            tuple(
+                RecordToLog(one.key_bytes, one.value_bytes, one.timestamp_ms)
+                if one.control is None
+                else marker(markers[one.control], one.timestamp_ms)
+                for one in of_batch
+            ),
+            first.producer_id,
+            first.producer_epoch,
+            first.is_transactional,
+            is_control=first.control is not None,
+        )

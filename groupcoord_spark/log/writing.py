@@ -1,0 +1,103 @@
+"""Segments as a broker writes them: uncompressed batches of magic 2, one file a partition."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from groupcoord_spark.log.directory import OFFSETS_TOPIC
+
+NO_PRODUCER_ID = -1
+_TRANSACTIONAL, _CONTROL = 0x10, 0x20
+_MAGIC = 2
+_COORDINATOR_EPOCH = 0
+
+
+class RecordToLog(NamedTuple):
+    """A key, a value (None: a tombstone) and the time of its append."""
+
+    key: bytes | None
+    value: bytes | None
+    timestamp_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Records of one append; their offsets count on from ``base_offset``. A transaction marker is a batch of its own, with is_control."""
+
+    base_offset: int
+    records: tuple[RecordToLog, ...]
+    producer_id: int = NO_PRODUCER_ID
+    producer_epoch: int = -1
+    is_transactional: bool = False
+    is_control: bool = False
+
+
+def marker(control_type: int, timestamp_ms: int) -> RecordToLog:
+    """The record of a control batch that ends a transaction: 0 aborts it, 1 commits it."""
+    return RecordToLog(struct.pack(">hh", 0, control_type), struct.pack(">hi", 0, _COORDINATOR_EPOCH), timestamp_ms)
+
+
+def batch_bytes(batch: Batch) -> bytes:
+    """A batch of magic 2 with its CRC-32C. Raises ValueError for one without records."""
+    if not batch.records:
+        raise ValueError(f"the batch at offset {batch.base_offset} has no records")
+    base_timestamp_ms = batch.records[0].timestamp_ms
+    attributes = (_TRANSACTIONAL if batch.is_transactional else 0) | (_CONTROL if batch.is_control else 0)
+    under_crc = struct.pack(
+        ">hiqqqhii",
+        attributes,
+        len(batch.records) - 1,
+        base_timestamp_ms,
+        max(record.timestamp_ms for record in batch.records),
+        batch.producer_id,
+        batch.producer_epoch,
+        -1,  # the coordinator numbers no sequences
+        len(batch.records),
+    )
+    under_crc += b"".join(_record(record, delta, base_timestamp_ms) for delta, record in enumerate(batch.records))
+    leader_epoch = 0
+    head = struct.pack(">ibI", leader_epoch, _MAGIC, crc32c(under_crc))
+    return struct.pack(">qi", batch.base_offset, len(head) + len(under_crc)) + head + under_crc
+
+
+def write_segment(directory: Path, offsets_partition: int, batches: Iterable[Batch]) -> Path:
+    """Writes the batches, in the order of their offsets, as the only segment of a partition under a dump's directory; its path.
+
+    Raises FileExistsError if there is one already, ValueError without a batch.
+    """
+    given = list(batches)
+    if not given:
+        raise ValueError(f"partition {offsets_partition} has no batch")
+    folder = directory / f"{OFFSETS_TOPIC}-{offsets_partition}"
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{given[0].base_offset:020d}.log"
+    with path.open("xb") as file:
+        file.writelines(map(batch_bytes, given))
+    return path
+
+
+def _record(record: RecordToLog, offset_delta: int, base_timestamp_ms: int) -> bytes:
+    attributes = no_headers = b"\0"
+    body = attributes + _varint(record.timestamp_ms - base_timestamp_ms) + _varint(offset_delta)
+    body += _sized(record.key) + _sized(record.value) + no_headers
+    return _varint(len(body)) + body
+
+
+def _sized(data: bytes | None) -> bytes:
+    return _varint(-1) if data is None else _varint(len(data)) + data
+
+
+def _varint(number: int) -> bytes:
+    """Zigzag, of any length up to ten bytes."""
+    raw = (number << 1) ^ (number >> 63)
+    out = bytearray()
+    while raw > 0x7F:
+        out.append(raw & 0x7F | 0x80)
+        raw >>= 7
+    return bytes([*out, raw])

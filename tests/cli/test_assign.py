@@ -1,0 +1,135 @@
+"""What each assignor would give a group of the warehouse."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from groupcoord_spark.protocol.consumer_protocol import Subscription, encode_subscription
+from tests.cli.warehouse import groupcoord
+from tests.warehouse.nights import assignment, group, member, night, offset
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A classic group of three, one of which holds too much; one of the new protocol; and groups nothing can be assigned to."""
+    where = tmp_path_factory.mktemp("assign") / "warehouse"
+    subscription = encode_subscription(Subscription(3, ("orders", "never-seen"), None, {}, -1, None))
+    night(
+        where,
+        "prod",
+        {
+            "groups": [
+                group("shop", state="Stable", protocol="range", generation=4, member_count=3),
+                group("new", group_type="consumer", protocol_type="consumer", state="Stable", protocol="uniform", member_count=2),
+                group("workers", protocol_type="connect", state="Stable", member_count=1),
+                group("idle"),
+            ],
+            "members": [
+                *(member("shop", name, subscription=subscription, subscribed_topics=["never-seen", "orders"]) for name in "abc"),
+                member("new", "m-1", subscribed_topics=["orders"]),
+                member("new", "m-2", subscribed_topic_regex="ord.*", rack_id="r1"),
+                member("workers", "w"),
+            ],
+            "assignments": [
+                *(assignment("shop", "a", "orders", number) for number in range(4)),
+                assignment("shop", "b", "orders", 4),
+                assignment("shop", "a", "orders", 5, kind="owned"),
+                assignment("new", "m-1", "orders", 0),
+                assignment("new", "m-1", "orders", 0, kind="target"),
+                assignment("new", "m-2", "orders", 1, kind="target"),
+            ],
+            "committed_offsets": [
+                offset("elsewhere", "orders", 7, 10, topic_id="MkTRaXlSRfWvFLT1M3hZWA"),
+                offset("elsewhere", "orders", 2_147_483_647, 10),
+                offset("elsewhere", "orders", -1, 10),
+            ],
+        },
+    )
+    return str(where)
+
+
+def rows_of(place, *options):
+    result = groupcoord("assign", "--warehouse", place, "--output", "json", *options)
+    assert result.exit_code == 0, result.output
+    return {row["assignor"]: row for row in map(json.loads, result.stdout.splitlines())}
+
+
+def test_every_assignor_is_measured_against_what_members_hold(place):
+    rows = rows_of(place, "--group", "shop")
+    assert list(rows) == ["range", "roundrobin", "sticky", "cooperative-sticky", "uniform", "server-range"]
+    for row in rows.values():
+        assert (row["members"], row["partitions"], row["topics"]) == (3, 8, {"orders": 8})
+        assert (row["least"], row["most"], row["spread"]) == (2, 3, 1)
+        assert row["moved"] + row["assigned"] + row["kept"] == 8 and row["assigned"] == 3
+        assert sum(row["partitions_by_member"].values()) == 8
+    assert rows["sticky"]["moved"] == 1 < rows["roundrobin"]["moved"]
+    assert (rows["sticky"]["rebalances"], rows["cooperative-sticky"]["rebalances"]) == (1, 2)
+
+
+def test_what_is_assumed_is_said(place):
+    told = groupcoord("assign", "--warehouse", place, "--group", "shop").stderr
+    assert "Partitions of topics, by the highest that is assigned or committed in the cluster: orders 8." in told
+    assert "Left out, since no partition of it (below 10000) was ever assigned or committed: never-seen." in told
+    assert "Of the most even, fewest partitions are moved by" in told
+    assert not groupcoord("assign", "--warehouse", place, "--group", "shop", "--quiet").stderr
+
+
+def test_members_may_come_and_go(place):
+    more = rows_of(place, "--group", "shop", "--members", "+2", "--assignor", "sticky")["sticky"]
+    assert set(more["partitions_by_member"]) == {"a", "b", "c", "new-1", "new-2"} and more["spread"] == 1
+    fewer = rows_of(place, "--group", "shop", "--members", "-1", "--assignor", "range")["range"]
+    assert fewer["partitions_by_member"] == {"a": 4, "b": 4}
+    result = groupcoord("assign", "--warehouse", place, "--group", "shop", "--members", "-3")
+    assert "3 fewer leaves nobody" in result.stderr + str(result.exception)
+
+
+def test_partitions_may_be_said(place):
+    row = rows_of(place, "--group", "shop", "--partitions", "orders=48", "--partitions", "never-seen=3", "--assignor", "roundrobin")
+    assert row["roundrobin"]["topics"] == {"never-seen": 3, "orders": 48} and row["roundrobin"]["most"] == 17
+    result = groupcoord("assign", "--warehouse", place, "--group", "shop", "--partitions", "other=3")
+    assert "No member subscribes to 'other'." in result.stderr + str(result.exception)
+
+
+def test_more_members_than_partitions_leaves_some_without(place):
+    told = groupcoord("assign", "--warehouse", place, "--group", "shop", "--partitions", "orders=2").stderr
+    assert "1 member has nothing to read whichever of them assigns." in told
+
+
+def test_a_group_of_the_new_protocol_starts_from_its_target(place):
+    result = groupcoord("assign", "--warehouse", place, "--group", "new", "--partitions", "orders=2", "--assignor", "uniform")
+    assert [line.split() for line in result.stdout.splitlines()[1:3]] == [
+        ["(now)", "uniform", "2", "1", "1", "0"],
+        ["uniform", "2", "1", "1", "0", "0", "0", "0", "2", "1"],
+    ]
+    assert "Subscribed to what they hold, since the log does not name their topics: m-2." in result.stderr
+    assert "no assignor heeds the members' racks" in result.stderr
+
+
+def test_the_table_has_figures_and_members(place):
+    result = groupcoord("assign", "--warehouse", place, "--group", "shop", "--assignor", "range", "--quiet")
+    assert [line.split() for line in result.stdout.splitlines()] == [
+        ["ASSIGNOR", "PARTITIONS", "MIN", "MAX", "SPREAD", "MOVED", "ASSIGNED", "RELEASED", "KEPT", "REBALANCES"],
+        ["(now)", "range", "5", "0", "4", "4"],
+        ["range", "8", "2", "3", "1", "1", "3", "0", "4", "1"],
+        [],
+        ["MEMBER", "(now)", "range"],
+        ["a", "4", "3"],
+        ["b", "1", "3"],
+        ["c", "0", "2"],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [("gone", "Group 'gone' does not exist"), ("idle", "has no members"), ("workers", "is of the kind 'connect'")],
+)
+def test_a_group_that_nothing_can_be_assigned_to_is_refused(place, name, sentence):
+    result = groupcoord("assign", "--warehouse", place, "--group", name)
+    assert result.exit_code == 1 and sentence in result.stderr + str(result.exception)
+
+
+@pytest.mark.parametrize("options", [("--members", "2"), ("--partitions", "orders"), ("--partitions", "orders=0"), ("--assignor", "best")])
+def test_options_that_make_no_sense_are_usage_errors(place, options):
+    assert groupcoord("assign", "--warehouse", place, "--group", "shop", *options).exit_code == 2

@@ -1,0 +1,328 @@
+"""``groupcoord nightly`` as it is typed: what it prints, how it ends, and what bad input gets."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from click.testing import Result
+
+from tests.cli.warehouse import groupcoord
+from tests.conftest import SAMPLE_LOGS, SampleWarehouse
+from tests.pipeline.logs import LogRecord
+from tests.pipeline.segment_files import write_log
+from tests.pipeline.test_nightly import commit, commits
+from tests.running import rows_of, tables_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+AS_OF = "2026-11-21T08:00:00Z"
+
+
+def nightly(warehouse: Path, *args: str | Path) -> Result:
+    return groupcoord("nightly", "--warehouse", str(warehouse), *map(str, args))
+
+
+def sentence_of(result: Result, exit_code: int) -> str:
+    """The one sentence that a run which could not be done leaves."""
+    assert result.exit_code == exit_code, result.stderr
+    assert result.stdout == ""
+    assert "Traceback" not in result.stderr
+    lines = result.stderr.splitlines()
+    assert [line for line in lines if line.startswith("Error: ")] == lines[-1:]
+    return lines[-1].removeprefix("Error: ")
+
+
+def contents(place: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(place)): path.read_bytes() for path in place.rglob("*") if path.is_file()}
+
+
+@pytest.mark.usefixtures("spark")
+class TestARun:
+    def test_prints_stages_and_a_summary_on_stderr_and_nothing_on_stdout(self, tmp_path: Path, sample_warehouse: SampleWarehouse) -> None:
+        result = nightly(tmp_path / "w", SAMPLE_LOGS, "--cluster", "sample", "--as-of", AS_OF)
+        assert (result.exit_code, result.stdout) == (0, "")
+        told, summary = result.stderr.split("\n\n")
+        assert [line.split("  ")[0] for line in told.splitlines()] == ["plan", "start Spark", "read, replay and write", "commit"]
+        lines = [line.strip() for line in summary.splitlines()]
+        expected = sample_warehouse.summary
+        assert lines[0].startswith(f"Cluster 'sample' in {tmp_path}/w, run 20")
+        read = expected.records_read
+        assert lines[1] == f"records   {read} read = {read} decoded + 0 quarantined (5 offsets partitions, 0.1 MB)"
+        assert lines[2] == f"state     {expected.groups} groups, {expected.committed_offsets} committed offsets"
+        assert lines[3] == (
+            f"cleanup   as of {AS_OF} with retention 7d:"
+            f" {expected.expired_offsets} offsets expired, {expected.removed_groups} groups removed (java 4.3)"
+        )
+        assert tables_of(tmp_path / "w") == tables_of(sample_warehouse.path)
+
+    def test_with_quiet_prints_nothing(self, tmp_path: Path) -> None:
+        result = nightly(tmp_path / "w", SAMPLE_LOGS, "--quiet", "--no-history")
+        assert (result.exit_code, result.output) == (0, "")
+
+    def test_takes_the_cluster_of_meta_properties_then_the_only_one_there_is_then_default(self, tmp_path: Path) -> None:
+        for place in ("told", "untold"):
+            write_log(tmp_path / place, commits(0, 3))
+        (tmp_path / "told" / "meta.properties").write_text("version=1\ncluster.id=abc123\n")
+        assert nightly(tmp_path / "one", tmp_path / "told").exit_code == 0
+        assert nightly(tmp_path / "one", tmp_path / "untold").exit_code == 0
+        assert {row["cluster"] for row in rows_of(tmp_path / "one", "runs")} == {"abc123"}
+        assert nightly(tmp_path / "two", tmp_path / "untold").exit_code == 0
+        assert {row["cluster"] for row in rows_of(tmp_path / "two", "runs")} == {"default"}
+        assert nightly(tmp_path / "two", tmp_path / "told").exit_code == 0
+        assert "Say with --cluster" in sentence_of(nightly(tmp_path / "two", tmp_path / "untold"), 2)
+
+    def test_takes_retention_from_the_option_then_from_the_settings_then_from_the_release(self, tmp_path: Path) -> None:
+        write_log(tmp_path / "logs", [commit(0, version=1)])
+        (tmp_path / "server.properties").write_text("# a broker's own\nnode.id=1\noffsets.retention.minutes=120\n")
+        for args, milliseconds in (
+            ([], 604_800_000),
+            (["--broker-version", "1.1"], 86_400_000),
+            (["--settings", tmp_path / "server.properties"], 7_200_000),
+            (["--settings", tmp_path / "server.properties", "--offsets-retention", "36h"], 129_600_000),
+        ):
+            assert nightly(tmp_path / "w", tmp_path / "logs", *args).exit_code == 0
+            assert {row["retention_ms"] for row in rows_of(tmp_path / "w", "offset_expirations")} == {milliseconds}
+
+    def test_reads_several_inputs_as_one_cluster(self, tmp_path: Path) -> None:
+        for offsets_partition in range(3):
+            write_log(tmp_path / str(offsets_partition), commits(0, 3), offsets_partition=offsets_partition)
+        assert nightly(tmp_path / "w", *(tmp_path / str(each) for each in range(3))).exit_code == 0
+        assert [row["offsets_partition"] for row in rows_of(tmp_path / "w", "offsets_partitions")] == [0, 1, 2]
+
+    def test_takes_uris(self, tmp_path: Path) -> None:
+        result = groupcoord("nightly", SAMPLE_LOGS.as_uri(), "--warehouse", (tmp_path / "w").as_uri(), "--no-history")
+        assert result.exit_code == 0
+        assert len(rows_of(tmp_path / "w", "groups")) == 22
+
+    def test_names_topics_by_the_topic_ids_file(self, tmp_path: Path) -> None:
+        (tmp_path / "ids.json").write_text(json.dumps({"orders": "AAAAAAAAAAAAAAAAAAAAAg"}))
+        result = nightly(tmp_path / "w", SAMPLE_LOGS, "--topic-ids", tmp_path / "ids.json", "--no-history")
+        assert result.exit_code == 0
+
+    def test_tells_quarantined_records_and_ends_with_0(self, tmp_path: Path) -> None:
+        write_log(tmp_path / "logs", DAMAGED)
+        result = nightly(tmp_path / "w", tmp_path / "logs")
+        assert result.exit_code == 0
+        assert "3 read = 2 decoded + 1 quarantined" in result.stderr
+        assert "lost      value_too_short 1: see quarantined_records" in result.stderr
+
+    def test_with_strict_and_quarantined_records_ends_with_1_and_is_written(self, tmp_path: Path) -> None:
+        write_log(tmp_path / "logs", DAMAGED)
+        told = sentence_of(nightly(tmp_path / "w", tmp_path / "logs", "--strict"), 1)
+        assert told.startswith("1 of 3 records were quarantined, and --strict was given. The tables are written")
+        assert len(rows_of(tmp_path / "w", "committed_offsets")) == 2
+
+    def test_with_strict_and_nothing_quarantined_ends_with_0(self, tmp_path: Path) -> None:
+        write_log(tmp_path / "logs", commits(0, 3))
+        assert nightly(tmp_path / "w", tmp_path / "logs", "--strict").exit_code == 0
+
+    def test_over_a_partition_without_records_is_a_night_without_groups(self, tmp_path: Path) -> None:
+        (path,) = write_log(tmp_path / "logs", commits(0, 1))
+        path.write_bytes(b"")
+        result = nightly(tmp_path / "w", tmp_path / "logs")
+        assert result.exit_code == 0
+        assert "0 groups, 0 committed offsets" in result.stderr
+
+
+DAMAGED = [commit(0), LogRecord(1, commit(1).key, b"\0"), commit(2, partition=1)]
+
+
+class TestBadInput:
+    """The warehouse, where there is one, stays as it was; where there is none, none is made."""
+
+    @pytest.fixture
+    def untouched(self, tmp_path: Path) -> Path:
+        return tmp_path / "none" / "w"
+
+    def refused(self, warehouse: Path, *args: str | Path, exit_code: int = 2) -> str:
+        sentence = sentence_of(nightly(warehouse, *args), exit_code)
+        assert not warehouse.exists()
+        return sentence
+
+    def test_a_path_that_is_not_there(self, tmp_path: Path, untouched: Path) -> None:
+        assert self.refused(untouched, tmp_path / "logs") == f"{tmp_path}/logs: there is no such file or directory."
+
+    def test_one_of_several_that_is_not_there(self, tmp_path: Path, untouched: Path) -> None:
+        assert str(tmp_path / "logs") in self.refused(untouched, SAMPLE_LOGS, tmp_path / "logs")
+
+    def test_no_input_at_all(self, untouched: Path) -> None:
+        assert "INPUT" in self.refused(untouched)
+
+    def test_an_empty_directory(self, tmp_path: Path, untouched: Path) -> None:
+        (tmp_path / "logs").mkdir()
+        sentence = self.refused(untouched, tmp_path / "logs")
+        assert sentence.startswith(f"{tmp_path}/logs: the directory is empty.")
+        assert "__consumer_offsets-0" in sentence
+
+    def test_a_directory_without_offsets_partitions(self, tmp_path: Path, untouched: Path) -> None:
+        (tmp_path / "logs" / "orders-0").mkdir(parents=True)
+        (tmp_path / "logs" / "orders-0" / f"{0:020d}.log").write_bytes(b"x")
+        assert self.refused(untouched, tmp_path / "logs").startswith(f"{tmp_path}/logs: no partition of __consumer_offsets is in it.")
+
+    def test_a_file_that_is_no_log(self, tmp_path: Path, untouched: Path) -> None:
+        (tmp_path / "notes.txt").write_text("not a log")
+        assert self.refused(untouched, tmp_path / "notes.txt").startswith(f"{tmp_path}/notes.txt: this is no segment of a log.")
+
+    def test_a_scheme_that_no_file_system_has(self, untouched: Path) -> None:
+        assert "ftp://host/logs" in self.refused(untouched, "ftp://host/logs")
+
+    def test_a_directory_that_cannot_be_read(self, tmp_path: Path, untouched: Path) -> None:
+        """A link to itself: nobody can open it, not even root."""
+        (tmp_path / "logs").symlink_to(tmp_path / "logs")
+        assert str(tmp_path / "logs") in self.refused(untouched, tmp_path / "logs")
+
+    @pytest.mark.parametrize("name", ["__consumer_offsets-1", f"__consumer_offsets-0/{3:020d}.log"])
+    def test_a_link_that_leads_nowhere_in_place_of_a_part_of_the_log(self, tmp_path: Path, untouched: Path, name: str) -> None:
+        """As ``cp -r`` leaves it: without a word the log would be read as a shorter one, and what it held would leave the tables."""
+        write_log(tmp_path / "logs", commits(0, 3))
+        (tmp_path / "logs" / name).symlink_to(tmp_path / "gone")
+        assert self.refused(untouched, tmp_path / "logs").startswith(f"{tmp_path}/logs/{name}: this link leads nowhere.")
+
+    def test_a_link_that_leads_nowhere_beside_the_log_is_no_error(self, spark: SparkSession, tmp_path: Path) -> None:
+        write_log(tmp_path / "logs", commits(0, 3))
+        (tmp_path / "logs" / "orders-0").symlink_to(tmp_path / "gone")
+        assert nightly(tmp_path / "w", tmp_path / "logs").exit_code == 0
+
+    @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+    def test_a_directory_that_may_not_be_read(self, tmp_path: Path, untouched: Path) -> None:
+        write_log(tmp_path / "logs", commits(0, 3))
+        (tmp_path / "logs").chmod(0)
+        try:
+            assert str(tmp_path / "logs") in self.refused(untouched, tmp_path / "logs")
+        finally:
+            (tmp_path / "logs").chmod(0o755)
+
+    @pytest.mark.parametrize(
+        ("args", "told"),
+        [
+            (["--semantics", "rust"], "'rust'"),
+            (["--semantics", "java", "--broker-version", "2.8"], "Kafka 2.8 has the scala coordinator, not java"),
+            (["--broker-version", "soon"], "'soon' is not a release of Kafka"),
+            (["--as-of", "yesterday"], "'yesterday' is not a time. Write now, "),
+            (["--as-of", "2026-13-45"], "'2026-13-45' is not a time."),
+            (["--as-of", str(10**18)], "outside of the years 1 to 9999"),
+            (["--offsets-retention", "ten days"], "'ten days' is not a duration. Write for example 10d"),
+            (["--offsets-retention", "-1d"], "'-1d' is not a duration."),
+            (["--output", "xml"], "'xml'"),
+            (["--no-such-option"], "--no-such-option"),
+            (["--cluster", ""], "--cluster is given without a name"),
+        ],
+    )
+    def test_an_option_that_makes_no_sense(self, untouched: Path, args: list[str], told: str) -> None:
+        assert told in self.refused(untouched, SAMPLE_LOGS, *args)
+
+    def test_a_settings_file_that_is_not_there(self, tmp_path: Path, untouched: Path) -> None:
+        sentence = self.refused(untouched, SAMPLE_LOGS, "--settings", tmp_path / "server.properties")
+        assert sentence == f"The settings file {tmp_path}/server.properties cannot be read: No such file or directory."
+
+    @pytest.mark.parametrize("value", ["soon", "0", "-1", "99999999999"])
+    def test_a_settings_file_with_an_impossible_value(self, tmp_path: Path, untouched: Path, value: str) -> None:
+        (tmp_path / "server.properties").write_text(f"offsets.retention.minutes={value}\n")
+        sentence = self.refused(untouched, SAMPLE_LOGS, "--settings", tmp_path / "server.properties")
+        assert sentence.startswith(f"offsets.retention.minutes {value!r} is not a whole number")
+
+    @pytest.mark.parametrize(
+        ("text", "told"),
+        [("{", "is not JSON"), ('["a"]', "must hold one JSON object"), ('{"a": 1}', "must hold one JSON object")],
+    )
+    def test_a_topic_ids_file_that_is_none(self, tmp_path: Path, untouched: Path, text: str, told: str) -> None:
+        (tmp_path / "ids.json").write_text(text)
+        assert told in self.refused(untouched, SAMPLE_LOGS, "--topic-ids", tmp_path / "ids.json")
+
+    def test_a_binary_file_for_settings(self, tmp_path: Path, untouched: Path) -> None:
+        (tmp_path / "odd").write_bytes(b"\xff\xfe\x00")
+        assert "it is not UTF-8 text" in self.refused(untouched, SAMPLE_LOGS, "--settings", tmp_path / "odd")
+
+
+@pytest.mark.usefixtures("spark")
+class TestABadWarehouse:
+    def refused(self, place: Path) -> str:
+        """Before and after are equal, byte for byte; also when the cluster is not named and the warehouse is asked for it."""
+        before = contents(place)
+        sentence = sentence_of(nightly(place, SAMPLE_LOGS, "--cluster", "sample"), 1)
+        assert sentence_of(nightly(place, SAMPLE_LOGS), 1) == sentence
+        assert contents(place) == before
+        return sentence
+
+    def test_a_directory_of_something_else(self, tmp_path: Path) -> None:
+        (tmp_path / "w").mkdir()
+        (tmp_path / "w" / "thesis.tex").write_text("years of work")
+        assert self.refused(tmp_path / "w").startswith(f"{tmp_path}/w holds other things and no table 'runs' of ours")
+
+    def test_a_file_in_its_place(self, tmp_path: Path) -> None:
+        (tmp_path / "w").write_text("a file")
+        assert self.refused(tmp_path / "w") == f"{tmp_path}/w is a file, not a warehouse directory. Name a directory with --warehouse."
+
+    def test_a_file_above_it(self, tmp_path: Path) -> None:
+        (tmp_path / "above").write_text("a file")
+        assert f"{tmp_path}/above/w cannot be" in self.refused(tmp_path / "above" / "w")
+
+    def test_a_link_to_itself(self, tmp_path: Path) -> None:
+        (tmp_path / "w").symlink_to(tmp_path / "w")
+        assert f"{tmp_path}/w" in self.refused(tmp_path / "w")
+
+    def test_a_log_of_runs_that_is_no_delta(self, tmp_path: Path) -> None:
+        assert nightly(tmp_path / "w", SAMPLE_LOGS, "--cluster", "sample", "--no-history").exit_code == 0
+        for version in (tmp_path / "w" / "runs" / "_delta_log").glob("*.json"):
+            version.write_text("{")
+        assert "runs" in self.refused(tmp_path / "w")
+
+    def test_a_table_whose_log_is_no_delta(self, tmp_path: Path) -> None:
+        assert nightly(tmp_path / "w", SAMPLE_LOGS, "--cluster", "sample", "--no-history").exit_code == 0
+        for version in (tmp_path / "w" / "groups" / "_delta_log").glob("*.json"):
+            version.write_text("{")
+        sentence = sentence_of(nightly(tmp_path / "w", SAMPLE_LOGS, "--cluster", "sample"), 1)
+        assert "groups" in sentence
+
+
+def on_the_command_line(*args: str | Path, **environment: str | None) -> subprocess.CompletedProcess[str]:
+    variables: Mapping[str, Any] = {**os.environ, **environment}
+    return subprocess.run(
+        [sys.executable, "-m", "groupcoord_spark", "nightly", *map(str, args)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={name: value for name, value in variables.items() if value is not None},
+    )
+
+
+class TestJava:
+    def test_that_is_missing_is_one_sentence(self, tmp_path: Path) -> None:
+        ended = on_the_command_line(SAMPLE_LOGS, "--warehouse", tmp_path / "w", PATH=str(tmp_path), JAVA_HOME=None)
+        assert ended.returncode == 1
+        last = ended.stderr.splitlines()[-1]
+        assert last.startswith("Error: No `java` on PATH and JAVA_HOME is not set. Spark needs Java 17 or newer: install it")
+        assert "Traceback" not in ended.stderr
+        assert not (tmp_path / "w").exists()
+
+    def test_home_that_holds_none_is_one_sentence(self, tmp_path: Path) -> None:
+        ended = on_the_command_line(SAMPLE_LOGS, "--warehouse", tmp_path / "w", JAVA_HOME=str(tmp_path))
+        assert ended.returncode == 1
+        last = ended.stderr.splitlines()[-1]
+        assert last.startswith(f"Error: JAVA_HOME is '{tmp_path}', but there is no executable '{tmp_path}/bin/java'.")
+        assert not (tmp_path / "w").exists()
+
+    def test_that_is_too_old_is_one_sentence(self, tmp_path: Path) -> None:
+        (tmp_path / "bin").mkdir()
+        java = tmp_path / "bin" / "java"
+        java.write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\" 2019-01-15' >&2\n")
+        java.chmod(0o755)
+        ended = on_the_command_line(SAMPLE_LOGS, "--warehouse", tmp_path / "w", JAVA_HOME=str(tmp_path))
+        assert ended.returncode == 1
+        assert ended.stderr.splitlines()[-1].startswith(f"Error: {java} is Java 11. Spark needs Java 17 or newer")
+
+
+def test_a_process_of_its_own_starts_spark_and_tells_nothing_but_stages_and_summary(tmp_path: Path) -> None:
+    ended = on_the_command_line(SAMPLE_LOGS, "--warehouse", tmp_path / "w", "--no-history", SPARK_MASTER="local[2]")
+    assert (ended.returncode, ended.stdout) == (0, "")
+    stages, summary = ended.stderr.split("\n\n")
+    assert [line.split("  ")[0] for line in stages.splitlines()] == ["plan", "start Spark", "read, replay and write", "commit"]
+    assert [line.split()[0] for line in summary.splitlines()] == ["Cluster", "records", "state", "cleanup"]

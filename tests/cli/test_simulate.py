@@ -1,0 +1,245 @@
+"""Scenarios: those that are shipped tell what their comments promise, and their segments replay to the same state."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from groupcoord_spark.cli.simulate import _write_segments
+from groupcoord_spark.coordinator.replay import PartitionReplay
+from groupcoord_spark.coordinator.semantics import JAVA
+from groupcoord_spark.coordinator.simulator import Error, release_for
+from groupcoord_spark.coordinator.simulator.commit import stored_offset
+from groupcoord_spark.coordinator.simulator.requests import GroupToFetch, OffsetFetch
+from groupcoord_spark.coordinator.simulator.scenario import find_scenario, play, read_scenario, shipped_scenarios
+from groupcoord_spark.coordinator.transactions import StoredOffset
+from groupcoord_spark.errors import UsageError
+from groupcoord_spark.log import plan_logs, read_segment
+from groupcoord_spark.protocol import decode_key, decode_value
+from tests.cli.warehouse import groupcoord
+
+SHIPPED = list(shipped_scenarios())
+RELEASES = ["0.10.2", "2.0.1", "2.4.1", "2.8.2", "3.9.1", "4.3.1"]
+
+
+def rows_of(name, *options):
+    result = groupcoord("simulate", name, "--output", "json", *options)
+    assert result.exit_code == 0, result.output
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+def told(name, who):
+    return [row["what"] for row in rows_of(name) if row["kind"] == "application" and row["who"] == who]
+
+
+def answers(rows, who, request):
+    return [row["answer"].split()[0] for row in rows if row["who"] == who and row["what"].startswith(request) and row["answer"]]
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_a_shipped_scenario_says_what_to_watch_for(name):
+    text = shipped_scenarios()[name]
+    assert text.startswith("# ") and "# Watch for:\n# - " in text
+    assert read_scenario(text, name).title in groupcoord("simulate", "--list").stdout
+    assert groupcoord("simulate", name, "--explain").stdout == text
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_the_same_scenario_has_the_same_timeline(name):
+    assert groupcoord("simulate", name).stdout == groupcoord("simulate", name).stdout
+
+
+def test_a_newcomer_is_sent_back_for_its_id_and_waits_for_the_others_heartbeat():
+    rows = rows_of("a-member-joins")
+    assert answers(rows, "b", "JoinGroup") == ["MEMBER_ID_REQUIRED", "(waits)", "NONE"]
+    beat = next(row for row in rows if row["answer"] == "REBALANCE_IN_PROGRESS")
+    assert beat["who"] == "a" and 20_000 < beat["at_ms"] <= 23_100
+    assert rows[-1]["state"] is None and max(row["generation"] or 0 for row in rows) == 2
+
+
+def test_a_crash_is_noticed_one_session_timeout_after_the_last_heartbeat():
+    rows = rows_of("a-member-crashes", "--heartbeats")
+    last = max(row["at_ms"] for row in rows if row["who"] == "a" and row["what"].startswith("Heartbeat"))
+    (ended,) = [row for row in rows if row["kind"] == "timer" and row["what"].startswith("session timeout")]
+    assert (ended["at_ms"], ended["what"]) == (last + 45_000, "session timeout of a")
+
+
+def test_the_last_one_to_leave_empties_the_group():
+    rows = [row for row in rows_of("a-member-leaves") if row["what"].startswith("LeaveGroup")]
+    assert [(row["who"], row["state"], row["generation"]) for row in rows] == [("a", "PreparingRebalance", 1), ("b", "Empty", 3)]
+    assert rows[-1]["records"][0]["value"]["members"] == []
+
+
+def test_a_slow_client_leaves_by_itself_and_a_frozen_one_is_removed_by_the_join_phase():
+    rows = rows_of("a-slow-member")
+    left = next(row for row in rows if row["what"] == "LeaveGroup slow")
+    assert left["at_ms"] == 70_000
+    assert "commitSync(orders-0=100): CommitFailedException, nothing was sent" in told("a-slow-member", "slow")
+    (timer,) = [row for row in rows if row["what"] == "rebalance timeout of the join phase"]
+    assert timer["at_ms"] == 200_010
+    assert answers(rows, "frozen", "Heartbeat")[-1] == "UNKNOWN_MEMBER_ID"
+
+
+def test_static_members_restart_without_a_rebalance():
+    rows = rows_of("static-rolling-restart")
+    assert {row["generation"] for row in rows if 6_010 <= row["at_ms"] < 87_000 and row["generation"] is not None} == {1}
+    assert not any(row["what"].startswith("LeaveGroup") for row in rows)
+    assert max(row["generation"] or 0 for row in rows) == 3
+
+
+def test_a_fenced_commit_is_final_and_a_zombies_commit_fails():
+    rows = rows_of("a-commit-after-fencing")
+    assert answers(rows, "old", "OffsetCommit") == ["NONE", Error.FENCED_INSTANCE_ID.name]
+    assert told("a-commit-after-fencing", "old")[-1] == "fails for good: FENCED_INSTANCE_ID"
+    assert answers(rows, "zombie", "OffsetCommit") == ["UNKNOWN_MEMBER_ID"]
+    assert any("CommitFailedException (UNKNOWN_MEMBER_ID)" in text for text in told("a-commit-after-fencing", "zombie"))
+
+
+def test_commit_sync_repeats_a_lost_answer_and_commit_async_leaves_it_to_the_application():
+    saved = [row["what"].rsplit("=", 1)[1] for row in rows_of("a-lost-answer") if row["what"].startswith("OffsetCommit")]
+    assert saved == ["100", "100", "110", "120", "110"]
+    outcomes = [text for text in told("a-lost-answer", "a") if text.startswith(("commit", "callback"))]
+    assert [text.split(":")[0] for text in outcomes] == [
+        "commitSync(orders-0=100)",
+        "callback of commitAsync(orders-0=110)",
+        "callback of commitAsync(orders-0=120)",
+        "callback of commitAsync(orders-0=110)",
+        "committed",
+    ]
+    assert "RetriableCommitFailedException" in outcomes[1] and outcomes[-1] == "committed: orders-0=110"
+
+
+def test_a_cooperative_rebalance_takes_two_generations_and_survives_a_move():
+    rows = rows_of("a-cooperative-rebalance")
+    revoked = [text for text in told("a-cooperative-rebalance", "a") if text.startswith("onPartitionsRevoked")]
+    assert revoked == ["onPartitionsRevoked(orders:3,4,5)"]
+    assert max(row["generation"] or 0 for row in rows) == 3
+    commits = answers(rows, "a", "OffsetCommit")
+    assert {"NOT_COORDINATOR", "COORDINATOR_LOAD_IN_PROGRESS"} < set(commits) and commits[-1] == "NONE"
+
+
+def read_back(directory):
+    """What a replay of the segments knows, by group."""
+    replays = {}
+    for log in plan_logs([str(directory)]).partitions:
+        replay = replays[log.offsets_partition] = PartitionReplay(JAVA)
+        for segment in log.segments:
+            for chunk in read_segment(segment):
+                assert not chunk.lost and not chunk.doubts
+                records = chunk.records
+                for at in range(len(records.record_offset)):
+                    key = decode_key(records.key.row(at))
+                    value = decode_value(key.key_type, records.value.row(at))
+                    offset, time_ms = int(records.record_offset[at]), int(records.timestamp_ms[at])
+                    if key.key_type == 2:
+                        version, fields = (value.version, value.fields) if value else (None, None)
+                        replay.apply_group_record(offset, time_ms, 2, key.fields, version, fields)
+                        continue
+                    place = (key.fields["group_id"], key.fields["topic"], key.fields["partition"])
+                    stored = None if value is None else entry_of(value, offset, time_ms)
+                    replay.apply_offset_commit(-1, False, key.key_type, *place, stored)
+    return {number: replay.finish() for number, replay in replays.items()}
+
+
+def entry_of(value, record_offset, record_timestamp_ms):
+    fields = value.fields
+    return StoredOffset(
+        committed_offset=fields["committed_offset"],
+        leader_epoch=fields.get("leader_epoch", -1),
+        metadata=fields["metadata"],
+        commit_timestamp_ms=fields["commit_timestamp_ms"],
+        expire_timestamp_ms=fields.get("expire_timestamp_ms", -1),
+        topic_id=None,
+        value_version=value.version,
+        producer_id=-1,
+        producer_epoch=-1,
+        record_offset=record_offset,
+        record_timestamp_ms=record_timestamp_ms,
+    )
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_segments_replay_to_the_state_of_the_broker(name, tmp_path):
+    outcome = play(find_scenario(name), release_for())
+    _write_segments(tmp_path, outcome.records)
+    (state,) = read_back(tmp_path).values()
+    group_id = find_scenario(name).group_id
+    here = outcome.simulator.group(group_id)
+    (row,) = state.groups()
+    assert (row.state, row.generation, row.protocol, row.leader_id) == (here.state.value, here.generation, here.protocol, here.leader)
+    assert {member.member_id: member.assignment for member in state.members()} == {
+        member.member_id: member.assignment for member in here.members
+    }
+    fetched = outcome.simulator.send(OffsetFetch((GroupToFetch(group_id),))).answer.groups[0].topics
+    committed = {(offset.topic, offset.partition): offset.committed_offset for offset in state.committed_offsets()}
+    assert committed == {(topic, number): one.committed_offset for topic, of in fetched.items() for number, one in of.items()}
+    assert committed == {
+        (record.key["topic"], record.key["partition"]): stored_offset(record).committed_offset
+        for record in outcome.records
+        if record.key_type == 1
+    }
+
+
+def test_segments_are_not_written_over(tmp_path):
+    first = groupcoord("simulate", "a-member-joins", "--segments", str(tmp_path))
+    assert first.exit_code == 0 and "records in 1 segment under" in first.stderr
+    again = groupcoord("simulate", "a-member-joins", "--segments", str(tmp_path))
+    assert again.exit_code == 2 or "is there already" in str(again.exception or again.output)
+
+
+@pytest.mark.parametrize("version", RELEASES)
+@pytest.mark.parametrize("name", [name for name in SHIPPED if name not in ("static-rolling-restart", "a-commit-after-fencing")])
+def test_scenarios_of_dynamic_members_play_against_every_release(name, version):
+    assert rows_of(name, "--broker-version", version)
+
+
+SCENARIO = """
+group: g
+topics: {t: 2}
+members: {a: {topics: [t], partition.assignment.strategy: [sticky, range]}}
+steps:
+  - {at: 0s, start: a}
+  - {at: 10s, send: Heartbeat, as: a, with: {generation: 7}}
+  - {at: 11s, send: OffsetCommit, with: {offsets: {t-0: 5}}}
+  - {at: 12s, subscribe: a, topics: []}
+  - {at: 20s, crash: a}
+  - {at: 90s, send: OffsetCommit, with: {offsets: {t-1: 5}}}
+  - {at: 91s, send: OffsetFetch}
+  - {at: 92s, send: DeleteGroups}
+"""
+
+
+def test_requests_can_be_sent_by_hand(tmp_path):
+    (tmp_path / "mine.yaml").write_text(SCENARIO)
+    rows = rows_of(str(tmp_path / "mine.yaml"))
+    assert [row["answer"] for row in rows if row["what"].startswith("Heartbeat generation 7")] == ["ILLEGAL_GENERATION"]
+    assert answers(rows, "admin", "OffsetCommit") == ["UNKNOWN_MEMBER_ID", "NONE"]
+    assert answers(rows, "admin", "DeleteGroups") == ["NONE"]
+    assert rows[-1]["records"][-1]["value"] is None
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (("start: a", "begin: a"), "step 1 needs `at` and exactly one of start, "),
+        (("start: a", "start: b"), "step 1: 'b' is not under members."),
+        (("at: 10s", "at: ten"), "`at` of step 2 is 'ten', not a time."),
+        (("at: 12s", "at: 1s"), "step 4 is at 1s, before the one above it"),
+        (("topics: [t],", "topic: [t],"), "Member 'a' has a setting 'topic' that no group depends on."),
+        (("[sticky, range]", "[best]"), "Member 'a' lists the assignor 'best'."),
+        (("group: g", "grouop: g"), "the file has 'grouop', which means nothing there."),
+        (("send: OffsetFetch", "send: Fetch"), "'Fetch' cannot be sent by hand."),
+        (("t-0: 5", "t: 5"), "write for example {orders-0: 42}, not {t: 5}."),
+        (("group: g", "group: ["), "is not YAML"),
+    ],
+)
+def test_a_fault_of_a_scenario_is_one_sentence(change, sentence):
+    with pytest.raises(UsageError) as fault:
+        play(read_scenario(SCENARIO.replace(*change), "mine.yaml"), release_for())
+    assert str(fault.value).startswith(("Scenario mine.yaml", "offsets of")) and sentence in str(fault.value)
+
+
+def test_what_is_neither_file_nor_shipped_is_named_with_the_choice():
+    with pytest.raises(UsageError, match="'nothing' is neither a file nor one of those shipped: a-commit-after-fencing, "):
+        find_scenario("nothing")

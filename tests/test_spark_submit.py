@@ -1,0 +1,55 @@
+"""``jobs/nightly.py`` through spark-submit: workers in processes of their own, the package shipped as a zip."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pyspark
+
+from tests.conftest import SAMPLE_LOGS, SampleWarehouse
+from tests.running import tables_of
+
+ROOT = Path(__file__).parents[1]
+SPARK_SUBMIT = Path(pyspark.__file__).parent / "bin" / "spark-submit"
+
+
+def zipped_package(place: Path) -> Path:
+    with zipfile.ZipFile(place, "w") as archive:
+        for path in (ROOT / "groupcoord_spark").rglob("*"):
+            if path.is_file() and path.suffix != ".pyc":
+                archive.write(path, path.relative_to(ROOT))
+    return place
+
+
+def submit(tmp_path: Path, *args: str) -> subprocess.CompletedProcess[str]:
+    """From an empty directory and without PYTHONPATH: workers find the package in the zip or not at all."""
+    package = zipped_package(tmp_path / "groupcoord_spark.zip")
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    variables = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "SPARK_MASTER")}
+    variables |= {"PYSPARK_PYTHON": sys.executable, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    command = [
+        *(str(SPARK_SUBMIT), "--properties-file", str(ROOT / "conf" / "spark.conf"), "--master", "local-cluster[1,1,1024]"),
+        *("--py-files", str(package), str(ROOT / "jobs" / "nightly.py"), *args),
+    ]
+    return subprocess.run(command, cwd=elsewhere, env=variables, capture_output=True, text=True, check=False, timeout=300)
+
+
+def test_spark_submit_writes_the_tables_of_a_local_run(tmp_path: Path, sample_warehouse: SampleWarehouse) -> None:
+    options = ["--cluster", "sample", "--as-of", "2026-11-21T08:00:00Z"]
+    ended = submit(tmp_path, str(SAMPLE_LOGS), "--warehouse", str(tmp_path / "w"), *options)
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout == ""
+    assert "173 read = 173 decoded + 0 quarantined" in ended.stderr
+    assert tables_of(tmp_path / "w") == tables_of(sample_warehouse.path)
+
+
+def test_spark_submit_ends_as_the_command_does(tmp_path: Path) -> None:
+    ended = submit(tmp_path, str(tmp_path / "none"), "--warehouse", str(tmp_path / "w"))
+    assert ended.returncode == 2
+    assert f"Error: {tmp_path}/none: there is no such file or directory." in ended.stderr.splitlines()
+    assert "Traceback" not in ended.stderr

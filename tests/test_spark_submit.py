@@ -26,7 +26,10 @@ def zipped_package(place: Path) -> Path:
 
 
 def submit(tmp_path: Path, *args: str) -> subprocess.CompletedProcess[str]:
-    """From an empty directory and without PYTHONPATH: workers find the package in the zip or not at all."""
+    """From an empty directory and without PYTHONPATH: workers find the package in the zip or not at all.
+
+    spark-submit puts what a Python program writes on stderr into its own stdout.
+    """
     package = zipped_package(tmp_path / "groupcoord_spark.zip")
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
@@ -43,13 +46,12 @@ def test_spark_submit_writes_the_tables_of_a_local_run(tmp_path: Path, sample_wa
     options = ["--cluster", "sample", "--as-of", "2026-11-21T08:00:00Z"]
     ended = submit(tmp_path, str(SAMPLE_LOGS), "--warehouse", str(tmp_path / "w"), *options)
     assert ended.returncode == 0, ended.stderr
-    assert ended.stdout == ""
-    assert "173 read = 173 decoded + 0 quarantined" in ended.stderr
+    assert "173 read = 173 decoded + 0 quarantined" in ended.stdout
     assert tables_of(tmp_path / "w") == tables_of(sample_warehouse.path)
 
 
 def test_spark_submit_ends_as_the_command_does(tmp_path: Path) -> None:
     ended = submit(tmp_path, str(tmp_path / "none"), "--warehouse", str(tmp_path / "w"))
     assert ended.returncode == 2
-    assert f"Error: {tmp_path}/none: there is no such file or directory." in ended.stderr.splitlines()
-    assert "Traceback" not in ended.stderr
+    assert f"Error: {tmp_path}/none: there is no such file or directory." in ended.stdout.splitlines()
+    assert "Traceback" not in ended.stdout + ended.stderr

@@ -49,9 +49,10 @@ ROWS_A_BATCH = 100_000
 
 @dataclass
 class SegmentPartition(InputPartition):
-    """One segment file."""
+    """One segment file, and the name of its cluster: what is found while planning reaches the readers in no other way."""
 
     segment: Segment
+    cluster: str
 
 
 class ConsumerOffsets(DataSource):
@@ -87,13 +88,13 @@ class ConsumerOffsetsReader(DataSourceReader):
 
     def partitions(self) -> list[SegmentPartition]:
         plan = plan_logs([self._path])
-        self._cluster = self._cluster or plan.cluster_id or "default"
-        return [SegmentPartition(segment) for partition in plan.partitions for segment in partition.segments]
+        cluster = self._cluster or plan.cluster_id or "default"
+        return [SegmentPartition(segment, cluster) for partition in plan.partitions for segment in partition.segments]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, SegmentPartition)
         for chunk in read_segment(partition.segment):
-            yield from raw_batches(chunk.records, partition.segment, self._cluster or "default")
+            yield from raw_batches(chunk.records, partition.segment, partition.cluster)
 
 
 def raw_batches(records: Records, segment: Segment, cluster: str) -> Iterator[pa.RecordBatch]:

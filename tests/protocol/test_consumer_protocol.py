@@ -19,6 +19,7 @@ from groupcoord_spark.protocol import (
     decode_subscription,
     subscribed_topics,
 )
+from groupcoord_spark.protocol import consumer_protocol as cp
 from groupcoord_spark.protocol.errors import AssignmentMalformed, ConnectMalformed
 
 V0 = "0000 00000001 0001 74 00000001 aa"
@@ -204,7 +205,8 @@ class TestConnect:
 
 @pytest.mark.parametrize("version", range(4))
 def test_what_a_client_writes_reads_back(version):
-    owned, generation, rack = ({"t": (1, 0)}, 5, "r1") if version == 3 else ({"t": (1, 0)} if version else {}, 5 if version == 2 else -1, None)
+    owned = {"t": (1, 0)} if version >= 1 else {}
+    generation, rack = 5 if version >= 2 else -1, "r1" if version >= 3 else None
     subscription = cp.Subscription(version, ("t", "u"), b"note", owned, generation, rack)
     assert cp.decode_subscription(cp.encode_subscription(subscription)) == subscription
     assignment = cp.Assignment(version, {"t": (0, 2), "u": (1,)}, None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from groupcoord_spark.coordinator.simulator.answers import (
     DescribeGroupsAnswer,
@@ -86,10 +87,12 @@ def answer_text(call: Call, names: Names) -> str:
         case None:
             return ""
         case other:
-            errors = getattr(other, "errors", None)
+            several: Mapping[Any, Error] | None = getattr(other, "errors", None)
             of_members = [one.error.name for one in getattr(other, "members", ()) if one.error is not Error.NONE]
             error = getattr(other, "error", Error.NONE)
-            return _errors_text(errors) if errors and error is Error.NONE else of_members[0] if of_members else error.name
+            if several and error is Error.NONE:
+                return _errors_text(several)
+            return of_members[0] if of_members else error.name
 
 
 def record_text(record: WrittenRecord) -> str:
@@ -107,7 +110,7 @@ def record_text(record: WrittenRecord) -> str:
     return f"{place} tombstone" if record.value is None else f"{place}={record.value['committed_offset']}"
 
 
-def _errors_text(errors: Mapping[object, Error]) -> str:
+def _errors_text(errors: Mapping[Any, Error]) -> str:
     return " ".join(dict.fromkeys(error.name for error in errors.values())) or Error.NONE.name
 
 

@@ -132,7 +132,11 @@ def test_sql_knows_them_by_their_names(spark: SparkSession) -> None:
     """)
     stored = [record for record in Corpus("classic-modern").records if record["key"] and record["key"]["type"] == 1 and record["value"]]
     expected = [
-        (*(r["key"]["data"][name] for name in ("group", "topic", "partition")), r["value"]["data"]["offset"], r["value"]["data"]["metadata"])
+        (
+            *(r["key"]["data"][name] for name in ("group", "topic", "partition")),
+            r["value"]["data"]["offset"],
+            r["value"]["data"]["metadata"],
+        )
         for r in stored
     ]
     told = "group_id STRING, topic STRING, `partition` INT, committed_offset BIGINT, metadata STRING"

@@ -53,7 +53,7 @@ class MemberChange(click.ParamType):  # type: ignore[type-arg]
         return int(text)
 
 
-@click.command("assign", epilog="Example: groupcoord assign --group orders --members +2 --assignor range --assignor sticky")
+@click.command("assign", epilog="Example: groupcoord assign --group app-range --members +2 --assignor range --assignor sticky")
 @click.option("--group", "group_id", required=True, metavar="GROUP", help="The group: a classic consumer group or one of the new protocol.")
 @click.option("--assignor", "names", multiple=True, type=click.Choice(ASSIGNORS), help="Only this one; may be given several times.")
 @click.option("--members", "change", type=MemberChange(), default=0, help="So many members more, or fewer.")

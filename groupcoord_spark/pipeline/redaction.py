@@ -8,7 +8,8 @@ import secrets
 from collections.abc import Sequence
 from typing import Any, Final
 
-from groupcoord_spark.protocol import DecodeError, decode_value, value_json
+from groupcoord_spark.protocol import RECORD_TYPES, DecodeError, decode_value, value_json, value_json_texts
+from groupcoord_spark.protocol.fields import Array, Blob, Struct, Type
 
 KINDS: Final = {
     "client_id": "client",
@@ -73,8 +74,16 @@ class Redaction:
         return self.hide(value)
 
     def value_json_texts(self, key_types: Sequence[int], values: Sequence[bytes]) -> list[str | None]:
-        """``protocol.value_json_texts`` of what may be shown."""
-        return [self._value_json_text(*each) for each in zip(key_types, values, strict=True)]
+        """``protocol.value_json_texts`` of what may be shown. A value that comes again is read once."""
+        harmless = [None if key_type in _HIDING else value for key_type, value in zip(key_types, values, strict=True)]
+        texts = value_json_texts(key_types, harmless)
+        seen: dict[tuple[int, bytes], str | None] = {}
+        for row, each in enumerate(zip(key_types, values, strict=True)):
+            if each[0] in _HIDING:
+                if each not in seen:
+                    seen[each] = self._value_json_text(*each)
+                texts[row] = seen[each]
+        return texts
 
     def _value_json_text(self, key_type: int, value: bytes) -> str | None:
         try:
@@ -85,3 +94,23 @@ class Redaction:
             return None
         shown = value_json(decoded._replace(fields=self.hide(decoded.fields)))
         return json.dumps(shown, separators=(",", ":"), ensure_ascii=False)
+
+
+def _hides(kind: Type) -> bool:
+    match kind:
+        case Blob():
+            return True
+        case Array():
+            return _hides(kind.element)
+        case Struct():
+            return any(field.name in KINDS or field.name == "client_tags" or _hides(field.type) for field in kind.fields)
+        case _:
+            return False
+
+
+_HIDING: Final = {
+    number
+    for number, each in RECORD_TYPES.items()
+    if any(_hides(Struct(message.fields)) for message in (each.value, *each.dialects))
+}
+"""The record types whose values have something to hide."""

@@ -46,7 +46,7 @@ def test_keys_of_every_kind_side_by_side(spark: SparkSession) -> None:
         (1, None, None, None, None, None),
         (None, None, None, None, None, None),
         (None, None, None, None, None, None),
-        (0, "OffsetCommitKey", "", "ü", 0, None),
+        (0, "LegacyOffsetCommitKey", "", "ü", 0, None),
     ]
     assert [row["error"] for row in found] == [
         *(None, None, None, "unknown_key_type", "key_truncated", "key_too_short", "null_key", None),
@@ -129,7 +129,7 @@ def test_sql_knows_them_by_their_names(spark: SparkSession) -> None:
         SELECT k.group_id, k.topic, k.`partition`, v.committed_offset, v.metadata, decode_offsets_value_json(key, value) AS value_json
         FROM (SELECT *, decode_offsets_key(key) AS k, decode_offsets_value(key, value) AS v FROM raw_records)
         WHERE k.key_type = 1 AND value IS NOT NULL
-    """)
+    """).cache()
     stored = [record for record in Corpus("classic-modern").records if record["key"] and record["key"]["type"] == 1 and record["value"]]
     expected = [
         (

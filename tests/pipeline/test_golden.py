@@ -129,7 +129,8 @@ def expirations() -> list[Any]:
     return [
         pytest.param(name, case, id=f"{name} at {case['now']} keeping {case['retention_ms']}")
         for name in WITH_EXPIRATIONS
-        for case in Corpus(name).answer("expired_at.json")
+        # One broker's cases all, of the other the first few: the coordinator's own tests hold it against every one.
+        for case in Corpus(name).answer("expired_at.json")[: None if name == "fuzz-1" else 3]
     ]
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from groupcoord_spark.coordinator.semantics import Semantics
@@ -154,15 +155,25 @@ def _run_stages(spark: SparkSession, segments: Sequence[Segment], night: Night, 
     written = replayed.repartition(writers, "writer").sortWithinPartitions("place").mapInArrow(state_writer(write_job), WRITTEN)
     try:
         return [report for row in written.collect() for report in pickle.loads(row.payload)]
-    except PySparkException as failure:
-        raise _own_error(failure) or failure from failure
+    except (PySparkException, Py4JJavaError) as failure:
+        raise _own_error(failure) from failure
 
 
-def _own_error(failure: PySparkException) -> GroupcoordError | None:
-    """The sentence that a worker raised, where it raised one of ours: Spark hands on its text alone."""
+def _own_error(failure: Exception) -> GroupcoordError:
+    """What a user reads of a failed job: the sentence of a worker where it is ours (Spark hands on its text alone), else Spark's."""
     kinds = {kind.__name__: kind for kind in (GroupcoordError, UsageError, InputError, WarehouseError)}
     found = re.findall(r"^groupcoord_spark\.errors\.(\w+): (.+)$", str(failure), re.MULTILINE)
-    return kinds[found[-1][0]](found[-1][1]) if found and found[-1][0] in kinds else None
+    if found and found[-1][0] in kinds:
+        return kinds[found[-1][0]](found[-1][1])
+    told = [
+        line.strip() for line in str(failure).splitlines() if line.strip() and not line.lstrip().startswith(("at ", ":", "File ", "..."))
+    ]
+    said = next(
+        (line for line in reversed(told) if re.match(r"(Caused by: )?[\w.]*(Error|Exception)\b", line)), told[0] if told else repr(failure)
+    )
+    return GroupcoordError(
+        f"A Spark job of the night failed, and the tables are as they were: {said} Run it again with --debug to see all of it."
+    )
 
 
 def read_tasks(segments: Sequence[Segment], parallelism: int) -> list[list[Segment]]:

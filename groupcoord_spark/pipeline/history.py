@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from groupcoord_spark.log import Chunk, Records, Segment
+from groupcoord_spark.log.damage import MAX_RECORD_ROWS
 from groupcoord_spark.pipeline.compact import CLASSIC_GROUP_KEY
 from groupcoord_spark.pipeline.decode import NOT_A_CONTROL_RECORD, UNKNOWN_KEY_TYPE, UNKNOWN_VALUE_VERSION, DecodedChunk, RowNote
 from groupcoord_spark.pipeline.task_files import TaskFiles
@@ -27,8 +28,6 @@ from groupcoord_spark.warehouse import TABLES
 Rows = npt.NDArray[np.int64]
 
 MARKER_RESULTS = {0: "aborted", 1: "committed"}
-MOST_NOTES = 1_000
-"""Rows about single records, of one code in one chunk; the rest is one row with its count, so that no input makes the report grow."""
 
 
 class HistoryRange(NamedTuple):
@@ -217,7 +216,7 @@ def _noted(findings: Iterable[RowNote], records: Records, source: str, decoded: 
     told: dict[str, int] = {}
     for row, code, detail in findings:
         told[code] = told.get(code, 0) + 1
-        if told[code] <= MOST_NOTES:
+        if told[code] <= MAX_RECORD_ROWS:
             of_key = int(decoded.key_code[row])
             rows.append(
                 {
@@ -230,7 +229,8 @@ def _noted(findings: Iterable[RowNote], records: Records, source: str, decoded: 
                 }
             )
     for code, count in told.items():
-        if count > MOST_NOTES:
-            detail = f"{count - MOST_NOTES} more records here have this code; they have no rows of their own after the first {MOST_NOTES}."
+        if count > MAX_RECORD_ROWS:
+            rest = count - MAX_RECORD_ROWS
+            detail = f"{rest} more records here have this code; they have no rows of their own after the first {MAX_RECORD_ROWS}."
             rows.append({"record_offset": None, "source": source, "position": None, "group_id": None, "code": code, "detail": detail})
     return rows

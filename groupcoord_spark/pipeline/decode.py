@@ -155,12 +155,12 @@ def _decode_values(
 
 
 def _accepted(key_type: Int16s, value_version: Int16s, semantics: Semantics) -> Mask:
-    """False for key types the coordinator does not know (R-1.6), and for offsets whose value version it does not load (R-1.9)."""
+    """False for key types the coordinator does not know (R-1.6), and for value versions that it does not load (R-1.9)."""
     accepted: Mask = np.isin(key_type, list(semantics.known_key_types))
-    for offset_type in (0, 1):
-        rows = (key_type == offset_type) & (value_version >= 0)
-        for version in np.unique(value_version[rows]):
-            if not semantics.accepts_offset_value(offset_type, int(version)):
+    for each in (0, 1, CLASSIC_GROUP_KEY):
+        rows = (key_type == each) & (value_version >= 0)
+        for version in np.flatnonzero(np.bincount(value_version[rows])):
+            if not semantics.accepts_value(each, int(version)):
                 accepted[rows & (value_version == version)] = False
     return accepted
 

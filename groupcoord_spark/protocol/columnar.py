@@ -79,7 +79,7 @@ class OffsetValueColumns:
 def decode_key_columns(keys: Slices) -> KeyColumns:
     """Every key as ``decode_key`` reads it, in columns. Made for distinct keys, and fast on a million of them."""
     n = len(keys)
-    view = _View(keys.data)
+    view = View(keys.data)
     key_type = _leading_int16(view, keys)
     partition = np.full(n, -1, np.int32)
     ok = np.zeros(n, np.bool_)
@@ -119,7 +119,7 @@ def offset_value_decodes(key_type: Int16s, values: Slices) -> Mask:
     type 0 decodes here (``legacy_value_version``), though brokers since 4.1 refuse it.
     """
     decodes = values.is_null & (key_type >= 0) & (key_type <= 1)
-    for rows, walk in _walk_offset_values(_View(values.data), key_type, values):
+    for rows, walk in _walk_offset_values(View(values.data), key_type, values):
         decodes[rows] = walk.fits
     single = _SingleRows[DecodedValue](len(values), lambda row: decode_value(int(key_type[row]), values.row(row)))
     for row in np.flatnonzero(~decodes).tolist():
@@ -131,7 +131,7 @@ def offset_value_decodes(key_type: Int16s, values: Slices) -> Mask:
 def decode_offset_value_columns(key_type: Int16s, values: Slices) -> OffsetValueColumns:
     """Every value of an offset commit as ``decode_value`` reads it, in columns. key_type: 0 or 1 in each row."""
     n = len(values)
-    view = _View(values.data)
+    view = View(values.data)
     numbers: dict[str, npt.NDArray[Any]] = {
         "committed_offset": np.full(n, -1, np.int64),
         "leader_epoch": np.full(n, -1, np.int32),
@@ -171,7 +171,7 @@ def decode_offset_value_columns(key_type: Int16s, values: Slices) -> OffsetValue
 
 def topic_ids_of(key_type: Int16s, values: Slices) -> pa.FixedSizeBinaryArray:
     """The topic id of each offset commit as its 16 bytes, null where none is recorded; nothing else is decoded."""
-    view = _View(values.data)
+    view = View(values.data)
     topic_ids = _Ids(len(values))
     seen = values.is_null.copy()
     for rows, walk in _walk_offset_values(view, key_type, values):
@@ -186,7 +186,7 @@ def topic_ids_of(key_type: Int16s, values: Slices) -> pa.FixedSizeBinaryArray:
     return topic_ids.array()
 
 
-class _View:
+class View:
     """Big-endian integers at any places of a buffer. A place from which the buffer ends too early gives a number without meaning."""
 
     def __init__(self, data: npt.NDArray[np.uint8]) -> None:
@@ -231,7 +231,7 @@ class _View:
         return numbers if size == 8 else (numbers >> 32).astype(np.int32)
 
 
-def _leading_int16(view: _View, rows: Slices) -> Int16s:
+def _leading_int16(view: View, rows: Slices) -> Int16s:
     readable = ~rows.is_null & (rows.end - rows.start >= 2)
     return np.where(readable, view.int16(rows.start), np.int16(-1))
 
@@ -249,7 +249,7 @@ class _Walk:
     end: Positions
 
 
-def _walk(view: _View, fields: Sequence[Field], at: Positions, end: Positions, *, flexible: bool, version: int = 0) -> _Walk:
+def _walk(view: View, fields: Sequence[Field], at: Positions, end: Positions, *, flexible: bool, version: int = 0) -> _Walk:
     """Find the fields of messages that hold numbers, ids and texts only.
 
     Positions only grow, so it is enough to look once, at the end, whether they stayed within the row: until then a row that is too short
@@ -277,7 +277,7 @@ def _size(field: Field) -> int:
     return field.type.size if isinstance(field.type, Integer) else 16
 
 
-def _walk_text(view: _View, walk: _Walk, name: str, flexible: bool) -> None:
+def _walk_text(view: View, walk: _Walk, name: str, flexible: bool) -> None:
     if flexible:
         stored = view.uint8(walk.at).astype(np.int64)
         text = walk.at + 1
@@ -298,7 +298,7 @@ def _walk_text(view: _View, walk: _Walk, name: str, flexible: bool) -> None:
     walk.at = walk.places[name] + length
 
 
-def _walk_tags(view: _View, walk: _Walk, tagged: Sequence[Field]) -> None:
+def _walk_tags(view: View, walk: _Walk, tagged: Sequence[Field]) -> None:
     """The tagged section in its usual forms: empty, or the one tag the message has in its own size."""
     count = view.uint8(walk.at)
     after = walk.at + 1
@@ -316,7 +316,7 @@ def _walk_tags(view: _View, walk: _Walk, tagged: Sequence[Field]) -> None:
     walk.at = after
 
 
-def _walk_offset_values(view: _View, key_type: Int16s, values: Slices) -> Iterator[tuple[Rows, _Walk]]:
+def _walk_offset_values(view: View, key_type: Int16s, values: Slices) -> Iterator[tuple[Rows, _Walk]]:
     """For each version: the rows of key types 0 and 1 that have it, and where their fields lie. Both types have the same layouts."""
     version = np.where((key_type >= 0) & (key_type <= 1), _leading_int16(view, values), np.int16(-1))
     message = OFFSET_COMMIT_VALUE
@@ -429,7 +429,7 @@ class _Ids:
     def __init__(self, rows: int) -> None:
         self.halves = np.zeros((rows, 2), np.int64)
 
-    def cut(self, view: _View, rows: Rows, present: Mask, places: Positions) -> None:
+    def cut(self, view: View, rows: Rows, present: Mask, places: Positions) -> None:
         """Take the ids of the rows that have one from these places."""
         rows, places = rows[present], places[present]
         self.halves[rows, 0] = view.int64(places).byteswap()

@@ -73,7 +73,7 @@ def kept(kinds: ChunkKinds) -> Mask:
     if is_own_record.any():
         keep[_commits_before_own_records(kinds, is_commit, is_own_record)] = True
         own = np.flatnonzero(is_own_record & kinds.applies)
-        own = own[np.argsort(kinds.group_code[own], kind="stable")]
+        own = own[_stable_order(kinds.group_code[own])]
         keep[_superseded_classic(kinds, own)] = False
         keep[_superseded_settings(kinds, own)] = False
     return keep
@@ -108,6 +108,13 @@ def _last_of_each(code: Ints, among: Mask) -> Ints:
     return last[last >= 0]
 
 
+def _stable_order(code: Ints) -> Ints:
+    """Rows in the order of their codes, those of one code as they were."""
+    # numpy sorts two bytes by their digits, which takes a quarter of the time
+    narrow = code.astype(np.uint16) if len(code) and int(code.max()) < 1 << 16 else code
+    return np.argsort(narrow, kind="stable")
+
+
 def _commits_before_own_records(kinds: ChunkKinds, is_commit: Mask, is_own_record: Mask) -> Ints:
     """Row of the group's last commit before each of the group's own records that may find no group without it.
 
@@ -116,7 +123,7 @@ def _commits_before_own_records(kinds: ChunkKinds, is_commit: Mask, is_own_recor
     has_own = np.zeros(int(kinds.group_code.max()) + 1, np.bool_)
     has_own[kinds.group_code[is_own_record]] = True
     rows = np.flatnonzero((is_commit | is_own_record) & has_own[kinds.group_code])
-    rows = rows[np.argsort(kinds.group_code[rows], kind="stable")]
+    rows = rows[_stable_order(kinds.group_code[rows])]
     group, is_own = kinds.group_code[rows], is_own_record[rows]
     makes_group = is_own & kinds.applies[rows] & ~kinds.is_tombstone[rows]
     may_remove = is_own & kinds.is_tombstone[rows] & np.isin(kinds.key_type[rows], REMOVING_KEYS)

@@ -13,7 +13,7 @@ from groupcoord_spark.coordinator.semantics import Semantics
 from groupcoord_spark.log import Records
 from groupcoord_spark.pipeline.compact import CLASSIC_GROUP_KEY, NO_PRODUCER_ID, ChunkKinds
 from groupcoord_spark.protocol import DecodeError, decode_value
-from groupcoord_spark.protocol.columnar import KeyColumns, decode_key_columns, offset_value_decodes
+from groupcoord_spark.protocol.columnar import KeyColumns, decode_key_columns, survey_offset_values
 from groupcoord_spark.protocol.errors import NullKey, UnknownKeyType, UnknownValueVersion
 from groupcoord_spark.protocol.messages import RECORD_TYPES
 from groupcoord_spark.protocol.slices import Mask, Slices
@@ -36,6 +36,14 @@ class RowNote(NamedTuple):
     detail: str
 
 
+class NamedTopics(NamedTuple):
+    """Rows of offsets that carry a topic id, and the halves of the id as big-endian numbers."""
+
+    row: Ints
+    high: Ints
+    low: Ints
+
+
 @dataclass(frozen=True, slots=True)
 class DecodedChunk:
     """What ``n`` records say, as far as all of them must be looked at.
@@ -54,6 +62,7 @@ class DecodedChunk:
     stored_key_type: Int16s
     value_version: Int16s
     decodes: Mask
+    named_topics: NamedTopics
     faults: list[RowNote]
     findings: list[RowNote]
 
@@ -72,7 +81,7 @@ def decode_chunk(records: Records, semantics: Semantics) -> DecodedChunk:
     is_tombstone = records.value.is_null
     value_version = np.where(is_known & ~is_control, _versions(records.value), np.int16(-1)).astype(np.int16)
     value_is_good = is_tombstone | ~is_known | is_control
-    _decode_values(records, key_type, value_version, value_is_good, faults, findings)
+    topics = _decode_values(records, key_type, value_version, value_is_good, faults, findings)
     is_null_key = ~has_key & ~is_control
     faults += [RowNote(row, NullKey.code, NULL_KEY) for row in np.flatnonzero(is_null_key).tolist()]
     unknown = np.zeros(len(distinct), np.bool_)
@@ -94,7 +103,7 @@ def decode_chunk(records: Records, semantics: Semantics) -> DecodedChunk:
         applies=is_known & value_is_good & _accepted(key_type, value_version, semantics),
     )
     decodes = is_control | (value_is_good & (key_is_good | is_unknown_type))
-    return DecodedChunk(kinds, distinct, keys, key_code, key_type, value_version, decodes, faults, findings)
+    return DecodedChunk(kinds, distinct, keys, key_code, key_type, value_version, decodes, topics, faults, findings)
 
 
 def _distinct_keys(keys: Slices, is_control: Mask) -> tuple[Ints, Slices]:
@@ -127,12 +136,13 @@ def _versions(values: Slices) -> Int16s:
 
 def _decode_values(
     records: Records, key_type: Int16s, value_version: Int16s, is_good: Mask, faults: list[RowNote], findings: list[RowNote]
-) -> None:
+) -> NamedTopics:
     """Set ``is_good`` for each value that decodes; only what the quick looks leave open is decoded one by one."""
     open_rows = np.flatnonzero(~is_good)
     is_offset = key_type[open_rows] < CLASSIC_GROUP_KEY
     offsets = open_rows[is_offset]
-    is_good[offsets] = offset_value_decodes(key_type[offsets], records.value.take(offsets))
+    survey = survey_offset_values(key_type[offsets], value_version[offsets], records.value.take(offsets))
+    is_good[offsets] = survey.decodes
     doubtful = [offsets[~is_good[offsets]]]
     groups = open_rows[~is_offset]
     kind = key_type[groups].astype(np.int64) << 16 | (value_version[groups].astype(np.int64) & 0xFFFF)
@@ -152,6 +162,8 @@ def _decode_values(
         is_good[row] = True
         if decoded is not None:
             findings.extend(RowNote(row, *finding) for finding in decoded.findings)
+    has_id = np.flatnonzero((survey.topic_high | survey.topic_low) != 0)
+    return NamedTopics(offsets[has_id], survey.topic_high[has_id], survey.topic_low[has_id])
 
 
 def _accepted(key_type: Int16s, value_version: Int16s, semantics: Semantics) -> Mask:

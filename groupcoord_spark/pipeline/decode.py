@@ -23,6 +23,8 @@ Ints = npt.NDArray[np.int64]
 Int16s = npt.NDArray[np.int16]
 
 NOT_A_CONTROL_RECORD = -1
+KINDS_OF_A_TYPE = 64
+"""More than any record type has value versions."""
 UNKNOWN_KEY_TYPE = UnknownKeyType.code
 UNKNOWN_VALUE_VERSION = UnknownValueVersion.code
 NULL_KEY = "The record has no key; every record of a group or an offset has one."
@@ -145,8 +147,9 @@ def _decode_values(
     is_good[offsets] = survey.decodes
     doubtful = [offsets[~is_good[offsets]]]
     groups = open_rows[~is_offset]
-    kind = key_type[groups].astype(np.int64) << 16 | (value_version[groups].astype(np.int64) & 0xFFFF)
-    for each in np.unique(kind):
+    # versions beyond all that are known make one kind: none of them decodes here
+    kind = key_type[groups] * KINDS_OF_A_TYPE + np.clip(value_version[groups] + 1, 0, KINDS_OF_A_TYPE - 1)
+    for each in np.flatnonzero(np.bincount(kind)):
         rows = groups[kind == each]
         version, message = int(value_version[rows[0]]), RECORD_TYPES[int(key_type[rows[0]])].value
         first, last = message.versions

@@ -230,11 +230,11 @@ def _topic_names(decoded: DecodedChunk) -> dict[str, str]:
     if not len(row):
         return {}
     code = decoded.key_code[row]
-    last = np.zeros(len(decoded.distinct_keys), np.int64)
+    last = np.full(len(decoded.distinct_keys), -1, np.int64)
     last[code] = np.arange(len(row))
     # A key nearly always goes on naming the same topic id: then its last record speaks for all.
     speaks = (high != high[last[code]]) | (low != low[last[code]])
-    speaks[last[np.unique(code)]] = True
+    speaks[last[last >= 0]] = True
     topics = decoded.keys.topic.take(pa.array(code[speaks])).to_pylist()
     ids = np.stack((high[speaks], low[speaks]), axis=1).astype(">i8")
     return {uuid_text(topic_id): topic for topic_id, topic in dict.fromkeys(zip(map(bytes, ids), topics, strict=True))}

@@ -21,6 +21,8 @@ LONGEST_ARRAY = 64
 
 LONGEST_TAGGED_SECTION = 4
 LONGEST_TEXT = 32767
+UNKNOWN_TAG = 63
+"""Above every tag that is known."""
 VALUE_VERSION_BYTES = 2
 
 
@@ -161,7 +163,9 @@ class Walk:
         tag, size = self.unsigned_varint(), self.unsigned_varint()
         begin = self.at
         reached = begin + size
-        for number in np.unique(tag[self.ok]):
+        # unknown tags are all skipped alike
+        tag = np.minimum(tag, UNKNOWN_TAG)
+        for number in np.flatnonzero(np.bincount(tag[self.ok])):
             rows = np.flatnonzero((tag == number) & self.ok)
             part = self.rows(rows)
             field = known.get(int(number))

@@ -143,10 +143,7 @@ class Cleanup:
 
         ``pending``: (topic, partition) of its offsets in open transactions, of any producer.
         """
-        if isinstance(group, GroupRow):
-            group = GroupFacts.of_row(group)
-        if self.assume_members_gone:
-            group = self._abandoned(group)
+        group = self.facts_of(group)
         expiries = [
             self._expiry_of(group, topic, partition, stored, (topic, partition) in pending)
             for (topic, partition), stored in sorted(offsets.items(), key=lambda item: item[0])
@@ -157,9 +154,14 @@ class Cleanup:
             tombstones.extend(self._group_tombstones(group))
         return GroupCleanup(expiries, removal._replace(tombstone_count=len(tombstones)), tombstones)
 
-    def _abandoned(self, group: GroupFacts) -> GroupFacts:
-        """The group as the coordinator leaves it when the last member is gone: Empty since now, subscribed to nothing."""
-        if group.group_type == "share" or not group.member_count:
+    def facts_of(self, group: GroupFacts | GroupRow) -> GroupFacts:
+        """The group as this cleanup judges it: as stored, or as the coordinator leaves it when the last member is gone.
+
+        Then it is Empty since now, and subscribed to nothing.
+        """
+        if isinstance(group, GroupRow):
+            group = GroupFacts.of_row(group)
+        if not self.assume_members_gone or group.group_type == "share" or not group.member_count:
             return group
         return group._replace(
             state="Empty",

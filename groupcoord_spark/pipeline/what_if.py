@@ -1,0 +1,114 @@
+"""The rules of expiration over a night of the warehouse under other settings; nothing is rewritten, no Spark is started."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from groupcoord_spark.coordinator.transactions import OffsetKey
+from groupcoord_spark.coordinator.traps import traps_of
+from groupcoord_spark.pipeline.expire import (
+    GROUP_COLUMNS,
+    OFFSET_COLUMNS,
+    PENDING_COLUMNS,
+    CleanedGroup,
+    ExpirationJob,
+    cleaned_groups,
+)
+from groupcoord_spark.warehouse.read import Condition, Warehouse
+
+_DAY_MS = 86_400_000
+
+
+class NightState(NamedTuple):
+    """What of a night's state the rules ask for."""
+
+    committed: pa.Table
+    pending: pa.Table
+    groups: pa.Table
+    type_0_offsets: frozenset[OffsetKey]
+    """(group_id, topic, partition) with a record under a key of type 0 that survives in the log."""
+
+
+def night_state(warehouse: Warehouse, cluster: str, *, at_ms: int | None = None, groups: Sequence[str] = ()) -> NightState:
+    """The state of a night: of all groups, or of those named."""
+    of_groups: list[Condition] = [("group_id", "in", list(groups))] if groups else []
+
+    def rows(table: str, columns: Sequence[str], where: Sequence[Condition] = ()) -> pa.Table:
+        return warehouse.read(table, cluster=cluster, columns=columns, where=[*of_groups, *where], at_ms=at_ms)
+
+    returning = rows("offset_expirations", PENDING_COLUMNS, [("may_come_back", "=", True)])
+    return NightState(
+        committed=rows("committed_offsets", OFFSET_COLUMNS),
+        pending=rows("pending_offsets", PENDING_COLUMNS),
+        groups=rows("groups", GROUP_COLUMNS),
+        type_0_offsets=frozenset(zip(*(returning[name].to_pylist() for name in PENDING_COLUMNS), strict=True)),
+    )
+
+
+def what_if(state: NightState, job: ExpirationJob) -> Iterator[tuple[int, CleanedGroup]]:
+    """(offsets_partition, what a cleanup makes of the group) for each group, by group id."""
+    return cleaned_groups(state.committed, state.pending, state.groups, job)
+
+
+def traps_in(cleaned: CleanedGroup, returning: Collection[OffsetKey]) -> Iterator[list[str]]:
+    """For each offset of a group the traps it is in, by the names of their columns. returning: ``ExpirationJob.returning``."""
+    for offset in cleaned.cleanup.offsets:
+        caught = traps_of(cleaned.group, cleaned.committed[offset.topic, offset.partition], offset).names()
+        if returning and offset[:3] in returning:
+            caught.append("may_come_back")
+        yield caught
+
+
+class Change(NamedTuple):
+    """What another setting changes for one group on one day (UTC, counted from 1970)."""
+
+    day: int
+    group_id: str
+    offsets_lost: int
+    """Gone on this day, under the present setting only later or never."""
+    offsets_gained: int
+    """Would be gone on this day under the present setting, stay longer or for ever."""
+    group_lost: bool
+    group_gained: bool
+
+
+def changes(state: NightState, present: ExpirationJob, other: ExpirationJob) -> list[Change]:
+    """What ``other`` loses and gains against ``present``, by day and group; what both remove by ``other``'s as_of is no change."""
+    sums: dict[tuple[int, str], list[int]] = {}
+
+    def count(group_id: str, before_ms: int | None, after_ms: int | None, lost: int) -> None:
+        # A cleanup removes at its own time whatever was due before it.
+        before, after = (None if moment is None else max(moment, other.as_of_ms) for moment in (before_ms, after_ms))
+        if before == after:
+            return
+        is_lost = before is None or (after is not None and after < before)
+        moment = after if is_lost else before
+        assert moment is not None
+        sums.setdefault((moment // _DAY_MS, group_id), [0, 0, 0, 0])[lost if is_lost else lost + 1] += 1
+
+    for (_, now), (_, then) in zip(what_if(state, present), what_if(state, other), strict=True):
+        group_id = now.group.group_id
+        for before, after in zip(now.cleanup.offsets, then.cleanup.offsets, strict=True):
+            if before.expires_at_ms != after.expires_at_ms:
+                count(group_id, before.expires_at_ms, after.expires_at_ms, 0)
+        count(group_id, now.cleanup.group.removed_at_ms, then.cleanup.group.removed_at_ms, 2)
+    return [
+        Change(day, group_id, lost, gained, bool(gone), bool(kept)) for (day, group_id), (lost, gained, gone, kept) in sorted(sums.items())
+    ]
+
+
+@contextmanager
+def without_collector() -> Iterator[None]:
+    """A million small objects without cycles: the collector would walk them again and again."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()

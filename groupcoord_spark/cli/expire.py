@@ -68,7 +68,8 @@ def expire(
     warehouse = open_warehouse(common.warehouse)
     cluster = cluster_to_read(warehouse, common.cluster)
     run = warehouse.run(cluster, at_ms=at_ms)
-    present = ExpirationJob(run.as_of_ms if as_of_ms is None else as_of_ms, _retention_of(run, retention_ms), _rules_of(run))
+    now_ms = run.as_of_ms if as_of_ms is None else as_of_ms
+    present = ExpirationJob(now_ms, _retention_of(run, retention_ms), _rules_of(run), with_tombstones=False)
     job = replace(
         present,
         retention_ms=present.retention_ms if retention_ms is None else retention_ms,

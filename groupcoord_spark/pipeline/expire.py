@@ -31,10 +31,12 @@ class ExpirationJob:
     """Judge live groups as if their last member had left at as_of."""
     previous_retention_ms: int | None = None
     """That of the cluster's run before; None: there is none, or it does not tell."""
+    with_tombstones: bool = True
+    """False: tombstones of offsets are only counted."""
 
     @property
     def cleanup(self) -> Cleanup:
-        return Cleanup(self.as_of_ms, self.retention_ms, self.semantics, self.assume_members_gone)
+        return Cleanup(self.as_of_ms, self.retention_ms, self.semantics, self.assume_members_gone, self.with_tombstones)
 
     def returning(self, type_0_offsets: Collection[OffsetKey]) -> Collection[OffsetKey]:
         """Those offsets that come back after their tombstone: before 0.9 it has type 0 too, and takes the record away for good."""

@@ -6,13 +6,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from groupcoord_spark.cli.options import Common, Duration, Moment, at_option, cluster_to_read, common_options, duration_text
 from groupcoord_spark.cli.render import lines, moment, write_lines, write_records
-from groupcoord_spark.errors import GroupcoordError
+from groupcoord_spark.errors import GroupcoordError, UsageError
 
 if TYPE_CHECKING:
     from groupcoord_spark.coordinator.semantics import Semantics
@@ -27,6 +28,7 @@ OFFSET_NAMES: Final = (
 CHANGE_NAMES: Final = ("day", "group", "offsets_lost", "offsets_gained", "group_lost", "group_gained")
 TIMES: Final = frozenset({"next_expiry", "removed_at", "base_timestamp", "expires_at"})
 
+CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 _DAY_MS: Final = 86_400_000
 _YES_OR_NO: Final = {True: "yes", False: "no"}
 
@@ -39,6 +41,14 @@ _YES_OR_NO: Final = {True: "yes", False: "no"}
 @click.option("--assume-members-gone", is_flag=True, help="Judge live groups as if their last member had left at --as-of.")
 @click.option("--group", "groups", multiple=True, metavar="GROUP", help="That group only; may be given several times.")
 @click.option("--offsets", "by_offset", is_flag=True, help="A row for each offset instead of each group.")
+@click.option(
+    "--write-tombstones",
+    "tombstones_directory",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Write the records that the cleanup appends as log segments: DIR/__consumer_offsets-N/<end offset>.log.",
+)
+@click.option("--codec", type=click.Choice(list(CODECS)), help="offsets.topic.compression.codec for --write-tombstones. [default: none]")
 @click.option("--compare", is_flag=True, help="What changes against the setting of the run, by day and group.")
 @at_option
 @common_options
@@ -51,6 +61,8 @@ def expire(
     assume_members_gone: bool,
     groups: tuple[str, ...],
     by_offset: bool,
+    tombstones_directory: Path | None,
+    codec: str | None,
     compare: bool,
     at_ms: int | None,
 ) -> None:
@@ -65,6 +77,8 @@ def expire(
 
     if compare and by_offset:
         raise click.UsageError("--compare counts by day and group: leave --offsets out.")
+    if codec is not None and tombstones_directory is None:
+        raise click.UsageError("--codec belongs to --write-tombstones.")
     warehouse = open_warehouse(common.warehouse)
     cluster = cluster_to_read(warehouse, common.cluster)
     run = warehouse.run(cluster, at_ms=at_ms)
@@ -86,8 +100,13 @@ def expire(
             _write(common, OFFSET_NAMES, _offset_rows(state, job, totals))
         else:
             _write(common, GROUP_NAMES, _group_rows(state, job, totals))
+        written = None
+        if tombstones_directory is not None:
+            ends = warehouse.read("offsets_partitions", cluster=cluster, columns=["offsets_partition", "end_offset"], at_ms=at_ms)
+            end_offsets = dict(zip(*(ends[name].to_pylist() for name in ends.column_names), strict=True))
+            written = _write_tombstones(tombstones_directory, state, replace(job, with_tombstones=True), end_offsets, codec or "none")
     if not common.quiet:
-        _remark(run, present, job, totals, compare=compare)
+        _remark(run, present, job, totals, written, compare=compare)
 
 
 def _rules(name: str | None, broker_version: str | None) -> Semantics:
@@ -172,7 +191,7 @@ def _change_rows(state: NightState, present: ExpirationJob, job: ExpirationJob, 
         yield ((moment(change.day * _DAY_MS) or "").partition("T")[0], *change[1:])
 
 
-def _remark(run: Run, present: ExpirationJob, job: ExpirationJob, totals: Counter[str], *, compare: bool) -> None:
+def _remark(run: Run, present: ExpirationJob, job: ExpirationJob, totals: Counter[str], written: str | None, *, compare: bool) -> None:
     setting, members = _setting(job), ", every member gone" if job.assume_members_gone else ""
     click.echo(f"As of {moment(job.as_of_ms)} with {setting}{members}, state of the night of {moment(run.as_of_ms)}:", err=True)
     if compare:
@@ -187,12 +206,34 @@ def _remark(run: Run, present: ExpirationJob, job: ExpirationJob, totals: Counte
             f" {totals['removed']:,} of {totals['groups']:,} groups removed",
             err=True,
         )
+    if written is not None:
+        click.echo(f"  {written}", err=True)
     if job.semantics != present.semantics:
         click.echo(
             f"  The state is what {present.semantics.name} {present.semantics.broker_version} loads of the log; only the cleanup is that of"
             f" {job.semantics.name} {job.semantics.broker_version}. For all of it run the nightly with these semantics.",
             err=True,
         )
+
+
+def _write_tombstones(directory: Path, state: NightState, job: ExpirationJob, end_offsets: dict[int, int], codec: str) -> str:
+    """Writes the segments; what was written, as a sentence."""
+    from groupcoord_spark.log import compression
+    from groupcoord_spark.log.writing import write_segment
+    from groupcoord_spark.pipeline.what_if import tombstone_batches
+
+    records = batches = partitions = 0
+    for offsets_partition, of_partition in tombstone_batches(state, job, end_offsets, codec=compression.CODECS[codec]):
+        try:
+            write_segment(directory, offsets_partition, of_partition)
+        except FileExistsError as e:
+            raise UsageError(f"{e.filename} is there already. Name an empty or new directory with --write-tombstones.") from e
+        except OSError as e:
+            raise GroupcoordError(f"{directory} cannot be written: {e.strerror}.") from e
+        records += sum(len(batch.records) for batch in of_partition)
+        batches += len(of_partition)
+        partitions += 1
+    return f"{records:,} tombstones in {batches:,} batches of {partitions:,} offsets partitions written to {directory}"
 
 
 def _setting(job: ExpirationJob) -> str:

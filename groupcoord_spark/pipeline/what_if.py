@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from typing import NamedTuple
 
 import pyarrow as pa
 
+from groupcoord_spark.coordinator.expiration import Tombstone
 from groupcoord_spark.coordinator.transactions import OffsetKey
 from groupcoord_spark.coordinator.traps import traps_of
+from groupcoord_spark.log.writing import Batch, RecordToLog
 from groupcoord_spark.pipeline.expire import (
     GROUP_COLUMNS,
     OFFSET_COLUMNS,
@@ -22,6 +25,14 @@ from groupcoord_spark.pipeline.expire import (
 from groupcoord_spark.warehouse.read import Condition, Warehouse
 
 _DAY_MS = 86_400_000
+
+_MAX_MESSAGE_BYTES = 1_048_588
+"""Kafka's default of max.message.bytes; the offsets topic seldom has another."""
+_BATCH_OVERHEAD = 61
+_RECORD_OVERHEAD = 21
+"""Kafka's upper bound for a record beside key and value."""
+_JAVA_BASE_SEQUENCE = 0
+"""What the Java coordinator's batches carry, although they have no producer."""
 
 
 class NightState(NamedTuple):
@@ -100,6 +111,43 @@ def changes(state: NightState, present: ExpirationJob, other: ExpirationJob) -> 
     return [
         Change(day, group_id, lost, gained, bool(gone), bool(kept)) for (day, group_id), (lost, gained, gone, kept) in sorted(sums.items())
     ]
+
+
+def tombstone_batches(
+    state: NightState, job: ExpirationJob, end_offsets: Mapping[int, int], *, codec: int = 0
+) -> Iterator[tuple[int, list[Batch]]]:
+    """What the cleanup appends to each offsets partition, from its end offset on; partitions that get nothing are left out.
+
+    Batched as the broker does: the Java coordinator writes one batch for the whole partition (and begins another where it would exceed
+    max.message.bytes), the Scala coordinator one for each group. No producer, as_of as the time of every record.
+    """
+    by_partition: dict[int, list[list[Tombstone]]] = {}
+    for offsets_partition, cleaned in what_if(state, job):
+        if cleaned.cleanup.tombstones:
+            by_partition.setdefault(offsets_partition, []).append(cleaned.cleanup.tombstones)
+    is_java = job.semantics.name == "java"
+    for offsets_partition, groups in sorted(by_partition.items()):
+        next_offset, batches = end_offsets[offsets_partition], []
+        for keys in _full_batches(chain.from_iterable(groups)) if is_java else ([each.key for each in group] for group in groups):
+            records = tuple(RecordToLog(key, None, job.as_of_ms) for key in keys)
+            batches.append(Batch(next_offset, records, base_sequence=_JAVA_BASE_SEQUENCE if is_java else -1, codec=codec))
+            next_offset += len(records)
+        yield offsets_partition, batches
+
+
+def _full_batches(tombstones: Iterable[Tombstone]) -> Iterator[list[bytes]]:
+    """Keys of one write, in as few batches as max.message.bytes allows."""
+    keys: list[bytes] = []
+    size = _BATCH_OVERHEAD
+    for tombstone in tombstones:
+        record_size = len(tombstone.key) + _RECORD_OVERHEAD
+        if keys and size + record_size > _MAX_MESSAGE_BYTES:
+            yield keys
+            keys, size = [], _BATCH_OVERHEAD
+        keys.append(tombstone.key)
+        size += record_size
+    if keys:
+        yield keys
 
 
 @contextmanager

@@ -13,10 +13,12 @@ from hypothesis import strategies as st
 from groupcoord_spark.coordinator.expiration import Cleanup
 from groupcoord_spark.coordinator.semantics import JAVA, SCALA, Semantics, semantics_for
 from groupcoord_spark.coordinator.state import PartitionState
+from groupcoord_spark.log.writing import Batch, RecordToLog, batch_bytes
 from groupcoord_spark.pipeline.expire import ExpirationJob, expiration_rows, expirations_of
 from groupcoord_spark.pipeline.state import WRITTEN_ROWS, state_rows, to_arrow
-from groupcoord_spark.pipeline.what_if import Change, NightState, changes, what_if
+from groupcoord_spark.pipeline.what_if import Change, NightState, changes, tombstone_batches, what_if
 from groupcoord_spark.warehouse import TABLES
+from tests.coordinator.records import GOLDEN, Record, recorded, replayed
 from tests.coordinator.test_golden import CORPORA, answer, semantics_of, states_of
 from tests.warehouse.nights import DAY_MS, group, offset
 
@@ -79,7 +81,7 @@ def by_hand(**fields: Any) -> NightState:
         ],
         "groups": [
             group("empty", state_timestamp_ms=NOW_MS - 6 * DAY_MS, offset_count=1),
-            group("simple", is_simple=True, protocol_type=None, offset_count=1),
+            group("simple", is_simple=True, protocol_type=None, generation=0, offset_count=1),
         ],
     }
     made = {name: TABLES[name].from_rows([{"cluster": "c", **row} for row in of]) for name, of in rows.items()}
@@ -128,3 +130,69 @@ def test_every_state_of_a_group_is_kept_that_cleanups_ask_for(tables: Any) -> No
     assert [tombstone.key_type for tombstone in cleaned.cleanup.tombstones] == [6, 16, 16, 4, 3]
     assert Cleanup(NOW_MS, 1).facts_of(cleaned.group) == cleaned.group
 
+
+
+ENDS = answer("expiry", "../corpus.json")["log_end_offsets_before"]
+
+
+@pytest.fixture(scope="module")
+def written(tables: Any) -> dict[int, list[Batch]]:
+    """The batches of each partition of a golden log, as of the cleanup of the broker that wrote it."""
+    moments = answer("expiry/expired", "../corpus.json")["clean_up_ran_at_ms"].values()
+    job = ExpirationJob(max(map(max, moments)), 60_000, JAVA)
+    done = [dict(tombstone_batches(state, job, {0: ENDS[str(number)]})) for number, state in tables("expiry").items()]
+    return {number: batches.get(0, []) for number, batches in zip(tables("expiry"), done, strict=True)}
+
+
+class TestTombstoneBatches:
+    """What is written is what the cleanup of a broker appended to the same log."""
+
+    def test_one_batch_a_partition_with_the_brokers_own_records(self, written: dict[int, list[Batch]]) -> None:
+        real = {
+            number: sorted(record.key or b"" for record in records if record.offset is not None and record.offset >= ENDS[str(number)])
+            for number, records in recorded(GOLDEN / "expiry" / "expired").items()
+        }
+        assert {number: len(batches) for number, batches in written.items()} == dict.fromkeys(real, 1)
+        assert {number: sorted(one.key or b"" for one in batches[0].records) for number, batches in written.items()} == real
+
+    def test_bytes_are_the_brokers_but_for_the_order_of_the_groups(self, written: dict[int, list[Batch]]) -> None:
+        for number, (batch,) in written.items():
+            folder = GOLDEN / "expiry" / "expired" / "logs" / f"__consumer_offsets-{number}"
+            (segment,) = folder.glob("*.log")
+            ours = batch_bytes(batch)
+            real = segment.read_bytes()[-len(ours) :]
+            attributes_to_count, moments = slice(21, 61), slice(27, 43)
+            assert real[:17] == ours[:17]
+            assert real[attributes_to_count][:6] == ours[attributes_to_count][:6]
+            assert real[moments.stop : 61] == ours[moments.stop : 61]
+
+    def test_log_and_segments_replayed_give_the_brokers_state(self, written: dict[int, list[Batch]]) -> None:
+        for number, records in recorded(GOLDEN / "expiry").items():
+            appended = [
+                appended_record(one, batch.base_offset + at) for batch in written[number] for at, one in enumerate(batch.records)
+            ]
+            after, real = replayed([*records, *appended]), states_of("expiry/expired")[number]
+            assert {row[:4] for row in after.committed_offsets()} == {row[:4] for row in real.committed_offsets()}
+            assert [row.group_id for row in after.groups()] == [row.group_id for row in real.groups()]
+            assert after.warnings() == real.warnings()
+
+    def test_scala_writes_a_batch_for_each_group(self) -> None:
+        job = ExpirationJob(NOW_MS + 9 * DAY_MS, 7 * DAY_MS, SCALA)
+        ((number, batches),) = tombstone_batches(by_hand(), job, {0: 100})
+        assert number == 0
+        # The simple group never had a generation, so nothing says that it is gone (X-G1).
+        assert [(batch.base_offset, len(batch.records), batch.base_sequence) for batch in batches] == [(100, 2, -1), (102, 1, -1)]
+        assert {one.timestamp_ms for batch in batches for one in batch.records} == {job.as_of_ms}
+
+    def test_a_write_too_large_for_one_batch_goes_into_several(self) -> None:
+        topic = "t" * 240
+        rows = [{"cluster": "c", **offset("simple", topic, number, 5, commit_timestamp_ms=0)} for number in range(4_500)]
+        state = by_hand()._replace(committed=TABLES["committed_offsets"].from_rows(rows))
+        ((_, batches),) = tombstone_batches(state, WEEK, {0: 7})
+        assert len(batches) == 2
+        assert batches[1].base_offset == 7 + len(batches[0].records)
+        assert 1_000_000 < len(batch_bytes(batches[0])) <= 1_048_588
+
+
+def appended_record(one: RecordToLog, record_offset: int) -> Record:
+    return Record(key=one.key, value=one.value, timestamp_ms=one.timestamp_ms, offset=record_offset)

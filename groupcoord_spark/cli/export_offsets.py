@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import shlex
 import sys
 from datetime import UTC, datetime, timedelta
 
@@ -47,7 +48,8 @@ def export_offsets(common: Common, groups: tuple[str, ...], form: str, at_ms: in
     held = set(found["group_id"].to_pylist())
     if without := [group for group in wanted if group not in held]:
         raise GroupcoordError(
-            f"Cluster {cluster!r} has no committed offset of group {', '.join(map(repr, without))} in {night}. Name another night with --at."
+            f"Cluster {cluster!r} has no committed offset of group {', '.join(map(repr, without))} in {night}."
+            " Name another night with --at."
         )
     found = found.take(pc.sort_indices(found, sort_keys=[(name, "ascending") for name in names[:3]]))
     # In a file for several groups the tool takes a line of three columns for one of four, so the number of columns follows the groups.
@@ -58,7 +60,7 @@ def export_offsets(common: Common, groups: tuple[str, ...], form: str, at_ms: in
     )
     sys.stdout.write(text.getvalue())
     if not common.quiet:
-        options = " ".join(f"--group {group}" for group in wanted) if len(wanted) <= 3 else "--group … (each of them)"
+        options = " ".join(f"--group {shlex.quote(group)}" for group in wanted) if len(wanted) <= 3 else "--group … (each of them)"
         click.echo(
             f"{found.num_rows:,} offsets of {len(wanted):,} groups in {night}. With the groups' members stopped:"
             f" kafka-consumer-groups --bootstrap-server … {options} --reset-offsets --from-file FILE --execute",

@@ -133,10 +133,10 @@ def _refuse_unknown(groups: Sequence[str], state: NightState, cluster: str) -> N
 
 
 def _group_rows(state: NightState, job: ExpirationJob, totals: Counter[str]) -> Iterator[tuple[Any, ...]]:
-    from groupcoord_spark.pipeline.what_if import traps_in, what_if
+    from groupcoord_spark.pipeline.what_if import cleanups, traps_in
 
     returning = job.returning(state.type_0_offsets)
-    for _, cleaned in what_if(state, job):
+    for _, cleaned in cleanups(state, job):
         group, offsets = cleaned.cleanup.group, cleaned.cleanup.offsets
         later = [each.expires_at_ms for each in offsets if not each.expired and each.expires_at_ms is not None]
         expired = sum(each.expired for each in offsets)
@@ -166,11 +166,11 @@ def _why_group_stays(cleaned: CleanedGroup) -> str | None:
 
 
 def _offset_rows(state: NightState, job: ExpirationJob, totals: Counter[str]) -> Iterator[tuple[Any, ...]]:
-    from groupcoord_spark.pipeline.what_if import traps_in, what_if
+    from groupcoord_spark.pipeline.what_if import cleanups, traps_in
     from groupcoord_spark.warehouse.reasons import NEVER_OLD_ENOUGH, OFFSET_STAYS_BECAUSE
 
     returning = job.returning(state.type_0_offsets)
-    for _, cleaned in what_if(state, job):
+    for _, cleaned in cleanups(state, job):
         offsets = cleaned.cleanup.offsets
         totals.update(offsets=len(offsets), expired=sum(each.expired for each in offsets), groups=1, removed=cleaned.cleanup.group.removed)
         for each, traps in zip(offsets, traps_in(cleaned, returning), strict=True):

@@ -16,7 +16,7 @@ from groupcoord_spark.coordinator.state import PartitionState
 from groupcoord_spark.log.writing import Batch, RecordToLog, batch_bytes
 from groupcoord_spark.pipeline.expire import ExpirationJob, expiration_rows, expirations_of
 from groupcoord_spark.pipeline.state import WRITTEN_ROWS, state_rows, to_arrow
-from groupcoord_spark.pipeline.what_if import Change, NightState, changes, tombstone_batches, what_if
+from groupcoord_spark.pipeline.what_if import Change, NightState, changes, cleanups, tombstone_batches
 from groupcoord_spark.warehouse import TABLES
 from tests.coordinator.records import GOLDEN, Record, recorded, replayed
 from tests.coordinator.test_golden import CORPORA, answer, semantics_of, states_of
@@ -58,7 +58,7 @@ def test_rules_over_tables_are_the_rules_over_the_state(
 ) -> None:
     job = ExpirationJob(now_ms, retention_ms, semantics or semantics_of(name), assume_members_gone=gone)
     for number, state in states_of(name).items():
-        rows = expiration_rows((cleaned for _, cleaned in what_if(tables(name)[number], job)), job)
+        rows = expiration_rows((cleaned for _, cleaned in cleanups(tables(name)[number], job)), job)
         assert rows == expirations_of(state, job)
 
 
@@ -66,7 +66,7 @@ def test_rules_over_tables_are_the_rules_over_the_state(
 def test_cleanups_over_tables_do_what_kafkas_own_did(tables: Any, name: str) -> None:
     for case in answer(name, "expired_at.json"):
         job = ExpirationJob(case["now"], case["retention_ms"], semantics_of(name))
-        cleaned = [each.cleanup for state in tables(name).values() for _, each in what_if(state, job)]
+        cleaned = [each.cleanup for state in tables(name).values() for _, each in cleanups(state, job)]
         expired = {each[:3] for cleanup in cleaned for each in cleanup.offsets if each.expired}
         assert expired == {(row["group"], row["topic"], row["partition"]) for row in case["expired"]}
         assert {cleanup.group.group_id for cleanup in cleaned if cleanup.group.removed} == set(case["removed_groups"])
@@ -126,7 +126,7 @@ def test_every_state_of_a_group_is_kept_that_cleanups_ask_for(tables: Any) -> No
     """An expression that no member uses protects its topics, and its record goes with the group (worked example 36)."""
     rows = [{"cluster": "c", **group("g", group_type="consumer", subscribed_topics=["t1"], regular_expressions=["t.*", "u"])}]
     state = by_hand()._replace(committed=TABLES["committed_offsets"].empty(), groups=TABLES["groups"].from_rows(rows))
-    ((_, cleaned),) = what_if(state, WEEK)
+    ((_, cleaned),) = cleanups(state, WEEK)
     assert [tombstone.key_type for tombstone in cleaned.cleanup.tombstones] == [6, 16, 16, 4, 3]
     assert Cleanup(NOW_MS, 1).facts_of(cleaned.group) == cleaned.group
 

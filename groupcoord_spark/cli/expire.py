@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -192,6 +193,7 @@ def _change_rows(state: NightState, present: ExpirationJob, job: ExpirationJob, 
 
 
 def _remark(run: Run, present: ExpirationJob, job: ExpirationJob, totals: Counter[str], written: str | None, *, compare: bool) -> None:
+    sys.stdout.flush()  # the remark is about the rows above it
     setting, members = _setting(job), ", every member gone" if job.assume_members_gone else ""
     click.echo(f"As of {moment(job.as_of_ms)} with {setting}{members}, state of the night of {moment(run.as_of_ms)}:", err=True)
     if compare:

@@ -60,6 +60,7 @@ def export_offsets(common: Common, groups: tuple[str, ...], form: str, at_ms: in
     )
     sys.stdout.write(text.getvalue())
     if not common.quiet:
+        sys.stdout.flush()
         options = " ".join(f"--group {shlex.quote(group)}" for group in wanted) if len(wanted) <= 3 else "--group … (each of them)"
         click.echo(
             f"{found.num_rows:,} offsets of {len(wanted):,} groups in {night}. With the groups' members stopped:"

@@ -41,8 +41,8 @@ def commands_named() -> Iterator[tuple[str, list[str]]]:
             for at, word in enumerate(words):
                 if word.rsplit("/", 1)[-1] == "groupcoord" and at + 1 < len(words):
                     yield words[at + 1], words[at + 2 :]
-                elif word == "jobs/nightly.py":
-                    yield "nightly", words[at + 1 :]
+                elif word.startswith("jobs/"):
+                    yield Path(word).stem, words[at + 1 :]
 
 
 def command(name: str) -> click.Command:
@@ -65,7 +65,7 @@ def section(title: str) -> str:
 
 
 def table_of_commands() -> list[str]:
-    return re.findall(r"^\| `groupcoord (\w+)", section("Commands"), re.MULTILINE)
+    return re.findall(r"^\| `groupcoord ([\w-]+)", section("Commands"), re.MULTILINE)
 
 
 def without_trailing_spaces(text: str) -> str:
@@ -104,6 +104,7 @@ class TestCommands:
 
     def test_no_option_is_named_anywhere_that_does_not_exist(self) -> None:
         of_others = {"--editable", "--list", "--describe", "--to", "--master", "--archives", "--properties-file", "--py-files"}
+        of_others |= {"--reset-offsets", "--from-file", "--bootstrap-server", "--execute", "--offsets-decoder"}
         known = set.union(*map(options_of, table_of_commands())) | of_others
         assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", TEXT)) - known == set()
 
@@ -123,8 +124,9 @@ class TestCommands:
 
 
 class TestOutput:
-    def test_list_and_describe_print_what_is_shown(self, in_sample: Any) -> None:
-        shown = re.split(r"^\$ ", next(block for block in blocks("console") if "groupcoord list" in block), flags=re.MULTILINE)
+    @pytest.mark.parametrize("block", [block for block in blocks("console") if block.startswith("$ groupcoord")])
+    def test_commands_print_what_is_shown(self, in_sample: Any, block: str) -> None:
+        shown = re.split(r"^\$ ", block, flags=re.MULTILINE)
         for part in filter(None, shown):
             line, _, expected = part.partition("\n")
             printed = CliRunner().invoke(main, shlex.split(line)[1:])
@@ -183,6 +185,7 @@ class TestBlocks:
         # A process of its own: a session that is there cannot get Delta's jars.
         block = next(block for block in blocks("python") if "with_delta=True" in block)
         queries = [f"spark.sql({query!r}).show()\n" for query in blocks("sql")]
+        queries += [block for block in blocks("python") if "what_if" in block]
         paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "SPARK_MASTER": "local[1]"}
         script = [sys.executable, "-c", block + "".join(queries)]

@@ -27,6 +27,10 @@ COMMANDS: Final = {
     "nightly": Place("groupcoord_spark.cli.nightly", "nightly", "Read, decode, replay, expire and write: one night's run."),
     "list": Place("groupcoord_spark.cli.list", "list_groups", "Groups, as kafka-consumer-groups --list prints them."),
     "describe": Place("groupcoord_spark.cli.describe", "describe", "Groups in detail, as kafka-consumer-groups --describe prints them."),
+    "expire": Place("groupcoord_spark.cli.expire", "expire", "What a cleanup would remove, under any retention, and when."),
+    "export-offsets": Place(
+        "groupcoord_spark.cli.export_offsets", "export_offsets", "Offsets of any night for kafka-consumer-groups --reset-offsets."
+    ),
     "coverage": Place("groupcoord_spark.cli.coverage", "coverage", "Per type and version of record: read, decoded, quarantined."),
     "simulate": Place("groupcoord_spark.cli.simulate", "simulate", "What the coordinator answers and writes in a scenario."),
     "assign": Place("groupcoord_spark.cli.assign", "assign", "What each assignor would give a group's members."),

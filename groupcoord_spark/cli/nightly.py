@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from groupcoord_spark.cli.options import Common, Duration, Moment, common_options
+from groupcoord_spark.cli.options import Common, Duration, Moment, common_options, duration_text
 from groupcoord_spark.cli.progress import StageLines
 from groupcoord_spark.errors import GroupcoordError, UsageError
 
@@ -87,7 +87,7 @@ def nightly(
             semantics=rules,
             with_history=not no_history,
             topic_names=topic_names,
-            settings={"offsets.retention.ms": str(retention_ms), "history": str(not no_history).lower()},
+            settings={"history": str(not no_history).lower()},
         )
         progress.begin("start Spark")
         spark = session(show_output=common.debug)
@@ -111,7 +111,7 @@ def summary_text(summary: Summary, retention_ms: int) -> str:
         f"  records   {summary.records_read:,} read = {summary.records_decoded:,} decoded + {summary.records_quarantined:,} quarantined"
         f" ({summary.offsets_partitions} offsets partitions, {summary.bytes_read / 1e6:,.1f} MB)",
         f"  state     {summary.groups:,} groups, {summary.committed_offsets:,} committed offsets",
-        f"  cleanup   as of {_moment(summary.as_of_ms)} with retention {_duration(retention_ms)}:"
+        f"  cleanup   as of {_moment(summary.as_of_ms)} with retention {duration_text(retention_ms)}:"
         f" {summary.expired_offsets:,} offsets expired, {summary.removed_groups:,} groups removed"
         f" ({summary.semantics} {summary.broker_version})",
     ]
@@ -126,15 +126,6 @@ def summary_text(summary: Summary, retention_ms: int) -> str:
 def _moment(milliseconds: int) -> str:
     moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=milliseconds)
     return moment.isoformat(timespec="seconds").replace("+00:00", "Z")
-
-
-def _duration(milliseconds: int) -> str:
-    """The largest unit that says it exactly, as --offsets-retention takes it."""
-    return next(
-        f"{milliseconds // size}{unit}"
-        for unit, size in (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1))
-        if milliseconds % size == 0
-    )
 
 
 def _cluster_of(plan: LogPlan, warehouse: str) -> str:

@@ -125,6 +125,15 @@ at_option = click.option("--at", "at_ms", type=Moment(), help="Show the night of
 """Which night is shown."""
 
 
+def duration_text(milliseconds: int) -> str:
+    """The largest unit that says it exactly, as --offsets-retention takes it."""
+    return next(
+        f"{milliseconds // size}{unit}"
+        for unit, size in (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1))
+        if milliseconds % size == 0
+    )
+
+
 def _number(text: str) -> int | None:
     return int(text) if text.removeprefix("-").isdecimal() and text.isascii() else None
 

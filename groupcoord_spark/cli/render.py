@@ -7,8 +7,11 @@ import io
 import json
 import sys
 from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Any, Literal
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 NOTHING = "-"
 """What Kafka's tools print for what is not there."""
@@ -20,6 +23,16 @@ def shown(value: object) -> str:
         return NOTHING
     text = str(value)
     return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
+def moment(milliseconds: int | None) -> str | None:
+    """A time as ISO 8601 in UTC; one outside of the years 1 to 9999 as its milliseconds; None stays None."""
+    if milliseconds is None:
+        return None
+    try:
+        return (_EPOCH + timedelta(milliseconds=milliseconds)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    except OverflowError:
+        return str(milliseconds)
 
 
 def lines(titles: Sequence[str], rows: Iterable[Sequence[object]], least_widths: Sequence[int | None]) -> list[str]:

@@ -127,6 +127,8 @@ class Cleanup:
     semantics: Semantics = JAVA
     assume_members_gone: bool = False
     """Judge live groups as if their last member had been fenced at now: the log cannot tell a dead member from a quiet one (R-4.3)."""
+    with_tombstones: bool = True
+    """False: tombstones of offsets are counted and not made, which is half of the work where many expire."""
 
     def of_partition(self, state: PartitionState) -> Iterator[GroupCleanup]:
         """The cleanup of every group of an offsets partition, by group id. Orphan offsets are not seen (X-G5)."""
@@ -143,23 +145,27 @@ class Cleanup:
 
         ``pending``: (topic, partition) of its offsets in open transactions, of any producer.
         """
-        if isinstance(group, GroupRow):
-            group = GroupFacts.of_row(group)
-        if self.assume_members_gone:
-            group = self._abandoned(group)
+        group = self.facts_of(group)
         expiries = [
             self._expiry_of(group, topic, partition, stored, (topic, partition) in pending)
             for (topic, partition), stored in sorted(offsets.items(), key=lambda item: item[0])
         ]
-        tombstones = [self._offset_tombstone(expiry) for expiry in expiries if expiry.expired]
+        expired = [expiry for expiry in expiries if expiry.expired]
         removal = self._removal_of(group, expiries, bool(pending))
-        if removal.removed:
-            tombstones.extend(self._group_tombstones(group))
-        return GroupCleanup(expiries, removal._replace(tombstone_count=len(tombstones)), tombstones)
+        of_group = list(self._group_tombstones(group)) if removal.removed else []
+        removal = removal._replace(tombstone_count=len(expired) + len(of_group))
+        if not self.with_tombstones:
+            return GroupCleanup(expiries, removal, of_group)
+        return GroupCleanup(expiries, removal, [*map(self._offset_tombstone, expired), *of_group])
 
-    def _abandoned(self, group: GroupFacts) -> GroupFacts:
-        """The group as the coordinator leaves it when the last member is gone: Empty since now, subscribed to nothing."""
-        if group.group_type == "share" or not group.member_count:
+    def facts_of(self, group: GroupFacts | GroupRow) -> GroupFacts:
+        """The group as this cleanup judges it: as stored, or as the coordinator leaves it when the last member is gone.
+
+        Then it is Empty since now, and subscribed to nothing.
+        """
+        if isinstance(group, GroupRow):
+            group = GroupFacts.of_row(group)
+        if not self.assume_members_gone or group.group_type == "share" or not group.member_count:
             return group
         return group._replace(
             state="Empty",

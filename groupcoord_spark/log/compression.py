@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
 import struct
 import zlib
+from collections.abc import Mapping
+from typing import Final
 
 import lz4.frame
 import pyarrow as pa
@@ -15,6 +18,7 @@ GZIP, SNAPPY, LZ4, ZSTD = 1, 2, 3, 4
 
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = 16
+_XERIAL_BLOCK = 32 * 1024
 _XERIAL_MAGIC_AS_LENGTH = 0x82534E41
 _SNAPPY_BEST_RATIO = 64
 
@@ -40,6 +44,25 @@ class CompressionError(ValueError):
 
 def _failed(detail: str) -> CompressionError:
     return CompressionError("decompress_failed", detail)
+
+
+CODECS: Final[Mapping[str, int]] = {"none": 0, "gzip": GZIP, "snappy": SNAPPY, "lz4": LZ4, "zstd": ZSTD}
+"""Kafka's names of the codecs."""
+
+
+def compress(codec: int, plain: bytes) -> bytes:
+    """The stream of ``plain`` that Kafka reads under ``codec`` in a batch of magic 2; codec 0 leaves it as it is."""
+    if codec == GZIP:
+        return gzip.compress(plain, mtime=0)
+    if codec == SNAPPY:
+        blocks = (plain[at : at + _XERIAL_BLOCK] for at in range(0, len(plain), _XERIAL_BLOCK))
+        compressed = (pa.Codec("snappy").compress(block, asbytes=True) for block in blocks)
+        versions = struct.pack(">ii", 1, 1)
+        return _XERIAL_MAGIC + versions + b"".join(struct.pack(">i", len(block)) + block for block in compressed)
+    if codec == LZ4:
+        # Kafka's reader takes independent blocks only, and no size of the content.
+        return bytes(lz4.frame.compress(plain, store_size=False, block_linked=False, block_size=lz4.frame.BLOCKSIZE_MAX64KB))
+    return zstandard.ZstdCompressor().compress(plain) if codec == ZSTD else plain
 
 
 class Decompressor:

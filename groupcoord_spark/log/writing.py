@@ -1,4 +1,4 @@
-"""Segments as a broker writes them: uncompressed batches of magic 2, one file a partition."""
+"""Segments as a broker writes them: batches of magic 2, one file a partition."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
+from groupcoord_spark.log.compression import compress
 from groupcoord_spark.log.directory import OFFSETS_TOPIC
 
 NO_PRODUCER_ID = -1
@@ -36,6 +37,9 @@ class Batch:
     producer_epoch: int = -1
     is_transactional: bool = False
     is_control: bool = False
+    base_sequence: int = -1
+    codec: int = 0
+    """Of ``compression.CODECS``."""
 
 
 def marker(control_type: int, timestamp_ms: int) -> RecordToLog:
@@ -48,7 +52,7 @@ def batch_bytes(batch: Batch) -> bytes:
     if not batch.records:
         raise ValueError(f"the batch at offset {batch.base_offset} has no records")
     base_timestamp_ms = batch.records[0].timestamp_ms
-    attributes = (_TRANSACTIONAL if batch.is_transactional else 0) | (_CONTROL if batch.is_control else 0)
+    attributes = batch.codec | (_TRANSACTIONAL if batch.is_transactional else 0) | (_CONTROL if batch.is_control else 0)
     under_crc = struct.pack(
         ">hiqqqhii",
         attributes,
@@ -57,10 +61,10 @@ def batch_bytes(batch: Batch) -> bytes:
         max(record.timestamp_ms for record in batch.records),
         batch.producer_id,
         batch.producer_epoch,
-        -1,  # the coordinator numbers no sequences
+        batch.base_sequence,
         len(batch.records),
     )
-    under_crc += b"".join(_record(record, delta, base_timestamp_ms) for delta, record in enumerate(batch.records))
+    under_crc += compress(batch.codec, b"".join(_record(record, delta, base_timestamp_ms) for delta, record in enumerate(batch.records)))
     leader_epoch = 0
     head = struct.pack(">ibI", leader_epoch, _MAGIC, crc32c(under_crc))
     return struct.pack(">qi", batch.base_offset, len(head) + len(under_crc)) + head + under_crc

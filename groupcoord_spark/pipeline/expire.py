@@ -1,13 +1,23 @@
-"""What a cleanup at ``as_of`` would remove from one offsets partition, as rows of the tables of rules."""
+"""What a cleanup at ``as_of`` would remove: from the state of one offsets partition, or from the tables of state."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from groupcoord_spark.coordinator.expiration import Cleanup
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from groupcoord_spark.coordinator.expiration import Cleanup, CommitTimes, GroupCleanup, GroupFacts
 from groupcoord_spark.coordinator.semantics import Semantics
 from groupcoord_spark.coordinator.state import PartitionState
+from groupcoord_spark.coordinator.transactions import OffsetKey, TopicPartition
+from groupcoord_spark.coordinator.traps import traps_of
+from groupcoord_spark.warehouse.declaration import exact_milliseconds
+
+_NO_TIMESTAMP = -1
+_TYPE_0 = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +27,20 @@ class ExpirationJob:
     as_of_ms: int
     retention_ms: int
     semantics: Semantics
+    assume_members_gone: bool = False
+    """Judge live groups as if their last member had left at as_of."""
+    previous_retention_ms: int | None = None
+    """That of the cluster's run before; None: there is none, or it does not tell."""
+    with_tombstones: bool = True
+    """False: tombstones of offsets are only counted."""
+
+    @property
+    def cleanup(self) -> Cleanup:
+        return Cleanup(self.as_of_ms, self.retention_ms, self.semantics, self.assume_members_gone, self.with_tombstones)
+
+    def returning(self, type_0_offsets: Collection[OffsetKey]) -> Collection[OffsetKey]:
+        """Those offsets that come back after their tombstone: before 0.9 it has type 0 too, and takes the record away for good."""
+        return frozenset(type_0_offsets) if self.semantics.offset_tombstone_key_type != _TYPE_0 else frozenset()
 
 
 class OffsetExpirationRow(NamedTuple):
@@ -32,6 +56,12 @@ class OffsetExpirationRow(NamedTuple):
     expired: bool
     rule: str
     blocked_by: str | None
+    inherits_empty_time: bool
+    topic_is_unsubscribed: bool
+    is_simple_group: bool
+    has_explicit_expiry: bool
+    may_come_back: bool
+    retention_changed: bool
 
 
 class GroupExpirationRow(NamedTuple):
@@ -67,30 +97,49 @@ class Expirations(NamedTuple):
     tombstones: list[TombstoneRow]
 
 
-def expirations_of(state: PartitionState, job: ExpirationJob) -> Expirations:
-    """The rules of ``coordinator.expiration`` over one offsets partition; tombstones are numbered in the order they are appended."""
+class CleanedGroup(NamedTuple):
+    """A group, its committed offsets, and what a cleanup does to them."""
+
+    group: GroupFacts
+    """As the cleanup judged it."""
+    committed: Mapping[TopicPartition, CommitTimes]
+    cleanup: GroupCleanup
+
+
+def expirations_of(state: PartitionState, job: ExpirationJob, type_0_offsets: Collection[OffsetKey] = ()) -> Expirations:
+    """The rules of ``coordinator.expiration`` over one offsets partition; tombstones are numbered in the order they are appended.
+
+    type_0_offsets: (group_id, topic, partition) that the log still holds a value for under a key of type 0.
+    """
+    cleanup, groups = job.cleanup, state.groups()
+    cleaned = (
+        CleanedGroup(cleanup.facts_of(group), state.offsets_of(group.group_id), done)
+        for group, done in zip(groups, cleanup.of_partition(state), strict=True)
+    )
+    return expiration_rows(cleaned, job, type_0_offsets)
+
+
+def expiration_rows(cleaned: Iterable[CleanedGroup], job: ExpirationJob, type_0_offsets: Collection[OffsetKey] = ()) -> Expirations:
+    """Rows of the groups of one offsets partition, in the order they are given."""
     found = Expirations([], [], [])
-    for cleanup in Cleanup(job.as_of_ms, job.retention_ms, job.semantics).of_partition(state):
-        for offset in cleanup.offsets:
+    as_of_ms, retention_ms = job.as_of_ms, job.retention_ms
+    retention_changed = job.previous_retention_ms is not None and job.previous_retention_ms != retention_ms
+    returning = job.returning(type_0_offsets)
+    for facts, committed, (offsets, group, tombstones) in cleaned:
+        for offset in offsets:
+            group_id, topic, partition, base_ms, expires_at_ms, expired, rule, blocked_by = offset
             found.offsets.append(
                 OffsetExpirationRow(
-                    group_id=offset.group_id,
-                    topic=offset.topic,
-                    partition=offset.partition,
-                    as_of_ms=job.as_of_ms,
-                    retention_ms=job.retention_ms,
-                    base_timestamp_ms=offset.base_timestamp_ms,
-                    expires_at_ms=offset.expires_at_ms,
-                    expired=offset.expired,
-                    rule=offset.rule,
-                    blocked_by=offset.blocked_by,
+                    *(group_id, topic, partition, as_of_ms, retention_ms, base_ms, expires_at_ms, expired, rule, blocked_by),
+                    *traps_of(facts, committed[topic, partition], offset),
+                    may_come_back=(group_id, topic, partition) in returning,
+                    retention_changed=retention_changed,
                 )
             )
-        group = cleanup.group
         found.groups.append(
             GroupExpirationRow(
                 group_id=group.group_id,
-                as_of_ms=job.as_of_ms,
+                as_of_ms=as_of_ms,
                 removed=group.removed,
                 removed_at_ms=group.removed_at_ms,
                 rule=group.rule,
@@ -98,6 +147,69 @@ def expirations_of(state: PartitionState, job: ExpirationJob) -> Expirations:
                 tombstone_count=group.tombstone_count,
             )
         )
-        for tombstone in cleanup.tombstones:
-            found.tombstones.append(TombstoneRow(job.as_of_ms, len(found.tombstones), *tombstone))
+        for tombstone in tombstones:
+            found.tombstones.append(TombstoneRow(as_of_ms, len(found.tombstones), *tombstone))
     return found
+
+
+class StoredTimes(NamedTuple):
+    """Of a committed offset, what expiration asks."""
+
+    commit_timestamp_ms: int
+    expire_timestamp_ms: int
+
+
+OFFSET_COLUMNS = ("group_id", "topic", "partition", "commit_timestamp", "expire_timestamp", "timestamps_out_of_range")
+"""Columns of committed_offsets that expiration needs."""
+PENDING_COLUMNS = ("group_id", "topic", "partition")
+"""Columns of pending_offsets that expiration needs."""
+GROUP_COLUMNS = (
+    *("group_id", "group_type", "state", "protocol_type", "generation", "member_count", "state_timestamp", "subscribed_topics"),
+    *("regular_expressions", "offsets_partition", "timestamps_out_of_range"),
+)
+"""Columns of groups that expiration needs."""
+
+
+def cleaned_groups(committed: pa.Table, pending: pa.Table, groups: pa.Table, job: ExpirationJob) -> Iterator[tuple[int, CleanedGroup]]:
+    """The cleanup of every group of the state tables of one cluster: (offsets_partition, what becomes of the group), by group id.
+
+    In: rows of the tables of these names, at least with OFFSET_COLUMNS, PENDING_COLUMNS and GROUP_COLUMNS.
+    """
+    offsets: dict[str, dict[TopicPartition, CommitTimes]] = {}
+    columns = [committed[name].to_pylist() for name in ("group_id", "topic", "partition")]
+    times = [pc.fill_null(exact_milliseconds(committed, f"{of}_timestamp"), _NO_TIMESTAMP).to_pylist() for of in ("commit", "expire")]
+    for group_id, topic, partition, commit_ms, expire_ms in zip(*columns, *times, strict=True):
+        of_group = offsets.get(group_id)
+        if of_group is None:
+            of_group = offsets[group_id] = {}
+        of_group[topic, partition] = StoredTimes(commit_ms, expire_ms)
+    staged: dict[str, set[TopicPartition]] = {}
+    for group_id, topic, partition in zip(*(pending[name].to_pylist() for name in PENDING_COLUMNS), strict=True):
+        staged.setdefault(group_id, set()).add((topic, partition))
+    cleanup = job.cleanup
+    for offsets_partition, stored in sorted(_facts(groups), key=lambda each: each[1].group_id):
+        facts = cleanup.facts_of(stored)
+        of_group = offsets.get(facts.group_id, {})
+        yield offsets_partition, CleanedGroup(facts, of_group, cleanup.of_group(stored, of_group, staged.get(facts.group_id, ())))
+
+
+def _facts(groups: pa.Table) -> Iterator[tuple[int, GroupFacts]]:
+    """offsets_partition and facts of each group."""
+    state_times = exact_milliseconds(groups, "state_timestamp").to_pylist()
+    held = groups.select([name for name in GROUP_COLUMNS if not name.endswith(("timestamp", "range"))]).to_pylist()
+    for row, state_timestamp_ms in zip(held, state_times, strict=True):
+        topics = row["subscribed_topics"]
+        yield (
+            row["offsets_partition"],
+            GroupFacts(
+                group_id=row["group_id"],
+                group_type=row["group_type"],
+                state=row["state"],
+                protocol_type=row["protocol_type"],
+                generation=row["generation"],
+                member_count=row["member_count"],
+                state_timestamp_ms=state_timestamp_ms,
+                subscribed_topics=None if topics is None else frozenset(topics),
+                regular_expressions=tuple(row["regular_expressions"] or ()),
+            ),
+        )

@@ -28,6 +28,7 @@ from groupcoord_spark.pipeline.state import PartitionReport
 from groupcoord_spark.pipeline.writers import WRITTEN, WriteJob, state_writer
 from groupcoord_spark.protocol import RECORD_TYPES
 from groupcoord_spark.warehouse import TABLES, AddedFile, RunStart, begin_run, commit_run, write_part
+from groupcoord_spark.warehouse.read import RETENTION_SETTING
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -115,7 +116,8 @@ def run_night(night: Night, plan: LogPlan, spark: SparkSession, progress: Progre
         held={offsets_partition: history.held for offsets_partition, history in histories.items()},
     )
     progress.begin("read, replay and write")
-    reports = _run_stages(spark, segments, night, job) if segments else []
+    previous_retention_ms = None if start.last_run is None else start.last_run.retention_ms
+    reports = _run_stages(spark, segments, night, job, previous_retention_ms) if segments else []
     records = sum(report.counts.records for report in reports)
     progress.end(rows=records, bytes=sum(report.counts.bytes for report in reports))
 
@@ -132,14 +134,17 @@ def run_night(night: Night, plan: LogPlan, spark: SparkSession, progress: Progre
     return summary
 
 
-def _run_stages(spark: SparkSession, segments: Sequence[Segment], night: Night, job: ReadJob) -> list[PartitionReport]:
+def _run_stages(
+    spark: SparkSession, segments: Sequence[Segment], night: Night, job: ReadJob, previous_retention_ms: int | None
+) -> list[PartitionReport]:
     """Everything that happens on the workers; what comes back is a report for each offsets partition."""
     parallelism = spark.sparkContext.defaultParallelism
     tasks = read_tasks(segments, parallelism)
     writers = 1 + min(parallelism - 1, sum(segment.size for segment in segments) // STATE_WRITER_BYTES)
     offsets_partitions = len({segment.offsets_partition for segment in segments})
     replays = min(offsets_partitions, int(spark.conf.get("spark.sql.shuffle.partitions") or parallelism))
-    replay_job = ReplayJob(night.semantics, ExpirationJob(night.as_of_ms, night.retention_ms, night.semantics), writers)
+    expiration = ExpirationJob(night.as_of_ms, night.retention_ms, night.semantics, previous_retention_ms=previous_retention_ms)
+    replay_job = ReplayJob(night.semantics, expiration, writers)
     write_job = WriteJob(night.cluster, job.warehouse_uri, job.run_id, dict(night.topic_names))
 
     def read(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
@@ -343,7 +348,7 @@ def _run_row(night: Night, summary: Summary) -> dict[str, Any]:
         "broker_version": summary.broker_version,
         "input_kind": "segments",
         "inputs": list(night.inputs),
-        "settings": dict(night.settings),
+        "settings": {**night.settings, RETENTION_SETTING: str(night.retention_ms)},
         "records_read": summary.records_read,
         "records_decoded": summary.records_decoded,
         "records_quarantined": summary.records_quarantined,

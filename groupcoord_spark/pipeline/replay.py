@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 import pickle
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ import pyarrow as pa
 
 from groupcoord_spark.coordinator.replay import PartitionReplay
 from groupcoord_spark.coordinator.semantics import Semantics
-from groupcoord_spark.coordinator.transactions import StoredOffset
+from groupcoord_spark.coordinator.transactions import OffsetKey, StoredOffset
 from groupcoord_spark.log import Records
 from groupcoord_spark.pipeline.compact import CLASSIC_GROUP_KEY
 from groupcoord_spark.pipeline.decode import NOT_A_CONTROL_RECORD, DecodedChunk, decode_chunk
@@ -26,6 +27,7 @@ from groupcoord_spark.pipeline.expire import ExpirationJob, expirations_of
 from groupcoord_spark.pipeline.ingest import RECORDS, PieceReport, records_of, unpacked
 from groupcoord_spark.pipeline.ownership import settled
 from groupcoord_spark.pipeline.state import TOPIC_NAMES, PartitionReport, packed_rows, state_rows
+from groupcoord_spark.protocol import DecodeError
 from groupcoord_spark.protocol.columnar import decode_offset_value_columns
 from groupcoord_spark.protocol.compiled import decode_key, decode_value
 from groupcoord_spark.protocol.slices import Mask, Slices
@@ -38,6 +40,8 @@ REPLAYED = "writer INT, place INT, kind STRING, payload BINARY"
 
 kind: a table, ``topic_names`` (which every writer gets) or ``report``.
 """
+
+_TYPE_0 = b"\0\0"
 
 FIRST, LATER = 0, 1
 """Topic names come first: a writer fills them into the rows that follow."""
@@ -73,7 +77,7 @@ def partition_replay(job: ReplayJob) -> Callable[..., Iterator[pd.DataFrame]]:
                     report.take_files(piece.files)
                     topic_names |= piece.topic_names
         state = replay.coordinator.finish()
-        expirations = expirations_of(state, job.expiration)
+        expirations = expirations_of(state, job.expiration, replay.type_0_offsets())
         rows = state_rows(state, expirations)
         report.live_keys, report.first_open_offset = replay.live_keys, replay.first_open_offset
         report.groups, report.offsets = len(rows["groups"]), len(rows["committed_offsets"])
@@ -196,6 +200,16 @@ class KeptRecordsReplay:
     def live_keys(self) -> int:
         """Keys whose newest record carries a value: what the log would hold after a perfect compaction."""
         return len(self._live_keys)
+
+    def type_0_offsets(self) -> set[OffsetKey]:
+        """(group_id, topic, partition) that the log holds a value for under a key of type 0."""
+        found = set()
+        for key in self._live_keys:
+            if key.startswith(_TYPE_0):
+                with suppress(DecodeError):
+                    fields = decode_key(key).fields
+                    found.add((fields["group_id"], fields["topic"], fields["partition"]))
+        return found
 
     @property
     def first_open_offset(self) -> int | None:

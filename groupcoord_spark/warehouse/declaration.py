@@ -216,6 +216,21 @@ class Table:
         return pa.schema(wire)
 
 
+def exact_milliseconds(rows: pa.Table, column: str) -> pa.ChunkedArray:
+    """A time of rows of a table as int64 epoch milliseconds, exact also where no TIMESTAMP can hold it; NULL stays NULL.
+
+    The rows need their ``timestamps_out_of_range``, if the table has it.
+    """
+    milliseconds = pc.divide(rows[column].cast(pa.int64()), pa.scalar(1000, pa.int64()))
+    if TIMESTAMPS_OUT_OF_RANGE.name not in rows.column_names or rows[TIMESTAMPS_OUT_OF_RANGE.name].null_count == rows.num_rows:
+        return milliseconds
+    told = [
+        next((each["milliseconds"] for each in strange or () if each["column"] == column), None)
+        for strange in rows[TIMESTAMPS_OUT_OF_RANGE.name].to_pylist()
+    ]
+    return pc.coalesce(milliseconds, pa.chunked_array([pa.array(told, pa.int64())]))
+
+
 def no_rows(schema: pa.Schema) -> pa.Table:
     """A table without rows. (``Schema.empty_table`` does the same and imports pandas.)"""
     return pa.Table.from_batches([], schema)

@@ -27,6 +27,9 @@ from groupcoord_spark.warehouse.tables import RUNS, SCHEMA_VERSION, TABLES
 
 SCHEMA_VERSION_PROPERTY: Final = "groupcoord.schemaVersion"
 
+RETENTION_SETTING: Final = "offsets.retention.ms"
+"""Key of ``runs.settings`` that holds the retention of the run."""
+
 Condition = tuple[str, str, Any]
 """Column, one of = in < <= > >=, and a value (for ``in``: a list): what a row must meet. NULL meets nothing."""
 
@@ -52,6 +55,12 @@ class Run:
     def fields(self) -> dict[str, Any]:
         """The whole row as Python values, its times as datetimes."""
         return dict(self.row.to_pylist()[0])
+
+    @property
+    def retention_ms(self) -> int | None:
+        """The retention its rules were applied with; None: the run does not tell."""
+        told = dict(self.row["settings"].to_pylist()[0]).get(RETENTION_SETTING)
+        return int(told) if told is not None else None
 
 
 class Warehouse:
@@ -232,6 +241,11 @@ def _rows(
         raise WarehouseError(
             f"A file of table {table.name} of {location.uri} is gone: {first_line(e)}."
             " After a vacuum, nights older than the retention of deleted files cannot be read."
+        ) from e
+    except KeyError as e:
+        raise WarehouseError(
+            f"Table {table.name} of {location.uri} lacks a column that this release reads: {first_line(e)}. It was written by a"
+            " pre-release: run the nightly into another directory."
         ) from e
     except (DeltaError, OSError, pa.ArrowException) as e:
         raise WarehouseError(f"Table {table.name} of {location.uri} cannot be read: {first_line(e)}.") from e

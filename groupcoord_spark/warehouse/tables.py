@@ -149,6 +149,11 @@ GROUPS = Table(
         OFFSETS_PARTITION,
         Column("record_offset", "BIGINT", "Offset of the group's newest record that is no offset; NULL: it has none."),
         RECORD_TIMESTAMP,
+        Column(
+            "regular_expressions",
+            "ARRAY<STRING>",
+            "Expressions that the group's log holds topics for, in use or not: their topics count as subscribed, their records go with it.",
+        ),
         TIMESTAMPS_OUT_OF_RANGE,
     ),
 )
@@ -317,6 +322,22 @@ OFFSET_EXPIRATIONS = Table(
             "What keeps it; NULL: its age alone.",
             words=("subscribed", "live_group", "unknown_subscription", "pending_transaction", "share_group"),
         ),
+        Column(
+            "inherits_empty_time",
+            "BOOLEAN NOT NULL",
+            "Trap: committed (restored, reset) while the group was Empty already: it ages from then and lives shorter than the retention.",
+        ),
+        Column(
+            "topic_is_unsubscribed", "BOOLEAN NOT NULL", "Trap: the group lives and does not subscribe to the topic: it expires under it."
+        ),
+        Column("is_simple_group", "BOOLEAN NOT NULL", "Trap: no membership holds it, only the next commit does; a reader may be at work."),
+        Column("has_explicit_expiry", "BOOLEAN NOT NULL", "Trap: a moment that an old client or broker wrote decides, not the retention."),
+        Column(
+            "may_come_back",
+            "BOOLEAN NOT NULL",
+            "Trap: a record under a key of type 0 survives; it counts again when the cleaner has dropped the tombstone, which has type 1.",
+        ),
+        Column("retention_changed", "BOOLEAN NOT NULL", "Trap: the cluster's run before had another retention, so all of this moved."),
         TIMESTAMPS_OUT_OF_RANGE,
     ),
 )

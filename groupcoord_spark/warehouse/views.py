@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
+from groupcoord_spark.warehouse.reasons import GROUP_STAYS_BECAUSE, NEVER_OLD_ENOUGH, NO_GROUP_IS_REMOVED, OFFSET_STAYS_BECAUSE
 from groupcoord_spark.warehouse.tables import OFFSET_COMMITS, RUNS, TABLES
 
 if TYPE_CHECKING:
@@ -43,7 +44,194 @@ LEFT JOIN transactions t ON t.cluster = c.cluster AND t.offsets_partition = c.of
 """.strip()
 """offset_commits with transaction_result (committed, aborted, open; NULL: not in a transaction) and the marker's offset and timestamp."""
 
-VIEWS: Final[Mapping[str, str]] = {"offset_commits_resolved": OFFSET_COMMITS_RESOLVED}
+
+
+def _case(column: str, sentences: Mapping[str, str]) -> str:
+    return " ".join([f"CASE {column}", *(f"WHEN '{word}' THEN '{sentence}'" for word, sentence in sentences.items()), "END"])
+
+
+_TRAPS: Final = (
+    *("inherits_empty_time", "topic_is_unsubscribed", "is_simple_group", "has_explicit_expiry", "may_come_back", "retention_changed"),
+)
+
+# A cleanup removes at its own time whatever was due before it.
+EXPIRING: Final = f"""
+WITH offsets AS (
+  SELECT *,
+    CASE WHEN expired AND (expires_at IS NULL OR expires_at < as_of) THEN as_of ELSE expires_at END AS goes_at,
+    CASE WHEN expired OR expires_at IS NOT NULL THEN NULL
+      WHEN blocked_by IS NULL THEN '{NEVER_OLD_ENOUGH}'
+      ELSE {_case("blocked_by", OFFSET_STAYS_BECAUSE)} END AS never_because
+  FROM offset_expirations
+)
+SELECT cluster, CAST(goes_at AS DATE) AS day, group_id, topic, 'offsets' AS what,
+  COUNT(*) AS offsets, MIN(goes_at) AS first_at, MAX(goes_at) AS last_at, never_because,
+  {", ".join(f"BOOL_OR({trap}) AS {trap}" for trap in _TRAPS)}
+FROM offsets
+GROUP BY cluster, CAST(goes_at AS DATE), group_id, topic, never_because
+UNION ALL
+SELECT cluster, CAST(removed_at AS DATE) AS day, group_id, NULL AS topic, 'group' AS what,
+  CAST(NULL AS BIGINT) AS offsets, removed_at AS first_at, removed_at AS last_at,
+  CASE WHEN removed OR removed_at IS NOT NULL THEN NULL
+    WHEN blocked_by IS NULL THEN '{NO_GROUP_IS_REMOVED}'
+    ELSE {_case("blocked_by", GROUP_STAYS_BECAUSE)} END AS never_because,
+  {", ".join(f"CAST(NULL AS BOOLEAN) AS {trap}" for trap in _TRAPS)}
+FROM (
+  SELECT cluster, group_id, removed, blocked_by,
+    CASE WHEN removed AND (removed_at IS NULL OR removed_at < as_of) THEN as_of ELSE removed_at END AS removed_at
+  FROM group_expirations
+) g
+""".strip()
+"""What disappears on which day (NULL: never in its present state, for the reason in never_because): offsets by group and topic, and
+the groups that become Dead (topic NULL)."""
+
+# One write of a coordinator gives all of its records one timestamp: that is how the records of one request or cleanup are known.
+TOMBSTONE_CAUSES: Final = """
+WITH retention AS (
+  SELECT cluster, retention_ms FROM (
+    SELECT cluster, CAST(settings['offsets.retention.ms'] AS BIGINT) AS retention_ms,
+      ROW_NUMBER() OVER (PARTITION BY cluster ORDER BY finished_at DESC) AS age
+    FROM runs
+  ) r WHERE age = 1
+),
+commits AS (
+  SELECT cluster, offsets_partition, incarnation, record_offset, record_timestamp, group_id, topic, partition, key_version, is_tombstone,
+    commit_timestamp, expire_timestamp
+  FROM offset_commits_resolved
+  WHERE transaction_result IS NULL OR transaction_result <> 'aborted'
+),
+own AS (
+  SELECT cluster, offsets_partition, incarnation, record_offset, record_timestamp, group_id, key_type, is_tombstone,
+    value_version, value_json
+  FROM group_records WHERE key_type IN (2, 3, 11, 17)
+),
+placed AS (
+  SELECT *,
+    MAX(CASE WHEN NOT is_tombstone THEN record_offset END) OVER (
+      PARTITION BY cluster, offsets_partition, incarnation, group_id, topic, partition ORDER BY record_offset
+      ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
+    ) AS value_offset,
+    MIN(CASE WHEN is_tombstone THEN record_timestamp END) OVER (
+      PARTITION BY cluster, offsets_partition, incarnation, group_id, topic, partition ORDER BY record_offset
+      ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING
+    ) AS gone_at
+  FROM commits
+),
+grouped AS (
+  SELECT cluster, offsets_partition, incarnation, record_offset, is_own,
+    MAX(CASE WHEN is_own THEN record_offset END) OVER (
+      PARTITION BY cluster, offsets_partition, incarnation, group_id ORDER BY record_offset
+      ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
+    ) AS state_offset
+  FROM (
+    SELECT cluster, offsets_partition, incarnation, record_offset, group_id, TRUE AS is_own FROM own
+    UNION ALL
+    SELECT cluster, offsets_partition, incarnation, record_offset, group_id, FALSE AS is_own FROM commits WHERE is_tombstone
+  ) r
+),
+removals AS (
+  SELECT cluster, offsets_partition, incarnation, group_id, record_timestamp,
+    BOOL_OR(is_tombstone) AS group_removed, BOOL_OR(is_tombstone) AND BOOL_OR(NOT is_tombstone) AS group_converted
+  FROM own GROUP BY cluster, offsets_partition, incarnation, group_id, record_timestamp
+),
+dated AS (
+  SELECT t.cluster, t.offsets_partition, t.incarnation, t.record_offset, t.record_timestamp,
+    t.group_id, t.topic, t.partition, t.key_version,
+    v.record_offset AS value_offset, v.commit_timestamp, v.expire_timestamp,
+    CASE WHEN g.key_type = 2 AND NOT g.is_tombstone AND g.value_version >= 2 AND g.value_json LIKE '%"members":[]%'
+        AND g.value_json NOT LIKE '%"protocolType":""%'
+      THEN g.record_timestamp ELSE v.commit_timestamp END AS base_timestamp
+  FROM placed t
+  LEFT JOIN commits v ON v.cluster = t.cluster AND v.offsets_partition = t.offsets_partition AND v.incarnation = t.incarnation
+    AND v.record_offset = t.value_offset
+  LEFT JOIN grouped s ON NOT s.is_own AND s.cluster = t.cluster AND s.offsets_partition = t.offsets_partition
+    AND s.incarnation = t.incarnation AND s.record_offset = t.record_offset
+  LEFT JOIN own g ON g.cluster = t.cluster AND g.offsets_partition = t.offsets_partition AND g.incarnation = t.incarnation
+    AND g.record_offset = s.state_offset
+  WHERE t.is_tombstone
+),
+due AS (
+  SELECT d.*,
+    COALESCE(d.expire_timestamp, d.base_timestamp + INTERVAL '1' SECOND * CAST(r.retention_ms / 1000 AS BIGINT)) AS due_at
+  FROM dated d LEFT JOIN retention r ON r.cluster = d.cluster
+),
+judged AS (
+  SELECT d.*,
+    d.record_timestamp >= d.due_at AS was_due,
+    d.record_timestamp >= d.due_at AND d.record_timestamp < d.due_at + INTERVAL '1' HOUR AS was_just_due,
+    COALESCE(w.group_removed, FALSE) AS group_removed
+  FROM due d
+  LEFT JOIN removals w ON w.cluster = d.cluster AND w.offsets_partition = d.offsets_partition AND w.incarnation = d.incarnation
+    AND w.group_id = d.group_id AND w.record_timestamp = d.record_timestamp
+),
+episodes AS (
+  SELECT cluster, topic, episode, COUNT(DISTINCT group_id) AS groups_at_once,
+    MIN(record_timestamp) AS began_at, MAX(record_timestamp) AS ended_at
+  FROM (
+    SELECT *, SUM(begins) OVER (PARTITION BY cluster, topic ORDER BY record_timestamp, offsets_partition, record_offset
+      ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS episode
+    FROM (
+      SELECT cluster, topic, group_id, offsets_partition, record_offset, record_timestamp,
+        CASE WHEN record_timestamp <= LAG(record_timestamp) OVER (
+          PARTITION BY cluster, topic ORDER BY record_timestamp, offsets_partition, record_offset
+        ) + INTERVAL '1' SECOND THEN 0 ELSE 1 END AS begins
+      FROM judged WHERE value_offset IS NOT NULL AND NOT was_just_due AND NOT (group_removed AND NOT was_due)
+    ) e
+  ) e
+  GROUP BY cluster, topic, episode
+),
+lives AS (
+  SELECT cluster, topic, group_id, partition, MIN(record_timestamp) AS born_at, gone_at
+  FROM placed WHERE NOT is_tombstone
+  GROUP BY cluster, topic, group_id, partition, gone_at
+),
+topics AS (
+  SELECT e.cluster, e.topic, e.began_at, e.ended_at, e.groups_at_once,
+    COUNT(CASE WHEN l.born_at < e.began_at AND (l.gone_at IS NULL OR l.gone_at > e.ended_at) THEN 1 END) AS offsets_spared,
+    COUNT(CASE WHEN l.born_at > e.ended_at AND l.born_at < e.ended_at + INTERVAL '1' HOUR THEN 1 END) AS offsets_soon_after
+  FROM episodes e LEFT JOIN lives l ON l.cluster = e.cluster AND l.topic = e.topic
+  GROUP BY e.cluster, e.topic, e.began_at, e.ended_at, e.groups_at_once
+),
+of_offsets AS (
+  SELECT j.*, t.groups_at_once, t.offsets_spared, t.offsets_soon_after,
+    CASE WHEN j.value_offset IS NULL THEN 'unknown'
+      WHEN j.was_just_due THEN 'expiry'
+      WHEN t.groups_at_once > 1 AND t.offsets_spared = 0
+        AND (t.offsets_soon_after = 0 OR t.ended_at < t.began_at + INTERVAL '0.01' SECOND) THEN 'topic_deletion'
+      WHEN j.was_due THEN 'expiry'
+      WHEN j.group_removed THEN 'delete_groups'
+      WHEN t.offsets_spared = 0 AND t.offsets_soon_after = 0 THEN 'topic_deletion'
+      ELSE 'offset_delete' END AS cause
+  FROM judged j
+  LEFT JOIN topics t ON t.cluster = j.cluster AND t.topic = j.topic AND j.record_timestamp BETWEEN t.began_at AND t.ended_at
+    AND NOT j.was_just_due
+)
+SELECT cluster, offsets_partition, incarnation, record_offset, record_timestamp, group_id, topic, partition, key_version AS key_type,
+  cause, value_offset, commit_timestamp, expire_timestamp, base_timestamp, due_at,
+  group_removed, groups_at_once, offsets_spared, offsets_soon_after
+FROM of_offsets
+UNION ALL
+SELECT g.cluster, g.offsets_partition, g.incarnation, g.record_offset, g.record_timestamp, g.group_id, NULL, NULL, g.key_type,
+  CASE WHEN w.group_converted THEN 'conversion'
+    WHEN BOOL_OR(o.cause = 'delete_groups') THEN 'delete_groups'
+    WHEN BOOL_OR(o.cause = 'unknown') THEN 'unknown'
+    ELSE 'expiry' END,
+  NULL, NULL, NULL, NULL, NULL, TRUE, NULL, NULL, NULL
+FROM own g
+JOIN removals w ON w.cluster = g.cluster AND w.offsets_partition = g.offsets_partition AND w.incarnation = g.incarnation
+  AND w.group_id = g.group_id AND w.record_timestamp = g.record_timestamp
+LEFT JOIN of_offsets o ON o.cluster = g.cluster AND o.offsets_partition = g.offsets_partition AND o.incarnation = g.incarnation
+  AND o.group_id = g.group_id AND o.record_timestamp = g.record_timestamp
+WHERE g.is_tombstone
+GROUP BY g.cluster, g.offsets_partition, g.incarnation, g.record_offset, g.record_timestamp, g.group_id, g.key_type, w.group_converted
+""".strip()
+"""Why each tombstone of an offset or a group was written, as far as the history tells, with the evidence beside it."""
+
+VIEWS: Final[Mapping[str, str]] = {
+    "offset_commits_resolved": OFFSET_COMMITS_RESOLVED,
+    "expiring": EXPIRING,
+    "tombstone_causes": TOMBSTONE_CAUSES,
+}
 """View -> the SELECT it stands for, over tables and views by their bare names."""
 
 

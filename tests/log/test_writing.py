@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from groupcoord_spark.log import plan_logs, read_segment
+from groupcoord_spark.log.compression import CODECS
 from groupcoord_spark.log.writing import Batch, RecordToLog, batch_bytes, marker, write_segment
 from tests.log.log_writer import Rec, batch
 
@@ -37,6 +40,14 @@ def test_batches_read_back(tmp_path_factory, appends, first):
         first += len(records)
     write_segment(place, 3, batches)
     assert read_back(place) == expected
+
+
+@pytest.mark.parametrize("codec", CODECS.values(), ids=CODECS)
+def test_compressed_batches_read_back(tmp_path, codec):
+    # more than one block of snappy and lz4
+    records = tuple(RecordToLog(b"%d" % n, random.Random(n).randbytes(900), 1_000 + n) for n in range(200))
+    write_segment(tmp_path, 0, [Batch(7, records, codec=codec)])
+    assert [row[:4] for row in read_back(tmp_path)] == [(7 + n, one.timestamp_ms, one.key, one.value) for n, one in enumerate(records)]
 
 
 def test_transactions_and_their_markers_read_back(tmp_path):

@@ -8,6 +8,7 @@ import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -74,11 +75,23 @@ def replayed_by_the_rule(log: Sequence[LogRecord], semantics: Semantics) -> Part
     return replay
 
 
+def type_0_offsets(log: Sequence[LogRecord]) -> set[tuple[str, str, int]]:
+    """Offsets whose newest record under a key of type 0 has a value."""
+    newest = {each.key: each for each in log if each.control_type < 0 and each.key is not None and each.key.startswith(b"\0\0")}
+    found = set()
+    for key, each in newest.items():
+        if each.value is not None:
+            with suppress(DecodeError):
+                fields = decode_key(key).fields
+                found.add((fields["group_id"], fields["topic"], fields["partition"]))
+    return found
+
+
 def tables_by_the_rule(logs: Logs, semantics: Semantics) -> Rows:
     tables: dict[str, list[Mapping[str, Any]]] = {table: [] for table in WRITTEN_ROWS}
     for offsets_partition, log in logs.items():
         state = replayed_by_the_rule(log, semantics).finish()
-        expirations = expirations_of(state, ExpirationJob(AS_OF_MS, RETENTION_MS, semantics))
+        expirations = expirations_of(state, ExpirationJob(AS_OF_MS, RETENTION_MS, semantics), type_0_offsets(log))
         for table, rows in state_rows(state, expirations).items():
             arrow = to_arrow(TABLES[table], WRITTEN_ROWS[table], rows)
             tables[table] += rows_of_partition(table, arrow, offsets_partition)

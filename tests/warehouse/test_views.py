@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from groupcoord_spark.warehouse import TABLES
+from groupcoord_spark.warehouse.reasons import GROUP_STAYS_BECAUSE, OFFSET_STAYS_BECAUSE
 from groupcoord_spark.warehouse.views import VIEWS
 from tests.warehouse.nights import AS_OF_MS, DAY_MS, commit, marker, night
 
@@ -65,6 +66,58 @@ def test_view_is_the_same_as_looking_forward_record_by_record(steps):
             (None, None) if plain else (after[0]["result"], after[0]["record_offset"]) if after else ("open", None)
         )
     assert resolved(commits, markers) == expected
+
+
+def expiring(offsets, groups):
+    """The view's rows in DuckDB, by group, topic and day."""
+    connection = duckdb.connect()
+    connection.register("offset_expirations", with_cluster("offset_expirations", offsets))
+    connection.register("group_expirations", with_cluster("group_expirations", groups))
+    columns = "group_id, topic, CAST(day AS VARCHAR), what, offsets, never_because"
+    return connection.execute(f"SELECT {columns} FROM ({VIEWS['expiring']}) ORDER BY 1, 2 NULLS LAST, 3").fetchall()
+
+
+TRAPS = ("inherits_empty_time", "topic_is_unsubscribed", "is_simple_group", "has_explicit_expiry", "may_come_back", "retention_changed")
+
+
+def expiration(group_id, topic, partition, expires_at_ms, blocked_by=None):
+    """A row of offset_expirations as of AS_OF_MS."""
+    is_due = expires_at_ms is not None and expires_at_ms <= AS_OF_MS
+    place = {"group_id": group_id, "topic": topic, "partition": partition, "as_of_ms": AS_OF_MS, "retention_ms": 7 * DAY_MS}
+    told = {"expires_at_ms": expires_at_ms, "expired": is_due, "rule": "X-B1", "blocked_by": blocked_by}
+    return {**place, **told, **dict.fromkeys(TRAPS, False)}
+
+
+def removal(group_id, removed_at_ms, blocked_by=None, rule="X-G2"):
+    is_due = removed_at_ms is not None and removed_at_ms <= AS_OF_MS
+    told = {"removed": is_due, "removed_at_ms": removed_at_ms, "rule": rule, "blocked_by": blocked_by, "tombstone_count": 0}
+    return {"group_id": group_id, "as_of_ms": AS_OF_MS, **told}
+
+
+def test_expiring_tells_by_day_group_and_topic_what_goes_and_why_the_rest_stays():
+    offsets = [
+        expiration("a", "t", 0, AS_OF_MS - 3 * DAY_MS),
+        expiration("a", "t", 1, -(2**62)),
+        expiration("a", "t", 2, AS_OF_MS + DAY_MS),
+        expiration("a", "u", 0, None, "subscribed"),
+        expiration("b", "t", 0, 2**62),
+    ]
+    groups = [removal("a", None, "members"), removal("b", 2**62, "offsets"), removal("c", AS_OF_MS), removal("d", None, rule=None)]
+    assert expiring(offsets, groups) == [
+        ("a", "t", "2026-01-01", "offsets", 2, None),
+        ("a", "t", "2026-01-02", "offsets", 1, None),
+        ("a", "u", None, "offsets", 1, "a member subscribes to the topic"),
+        ("a", None, None, "group", None, "it has members"),
+        ("b", "t", None, "offsets", 1, "its time is so far off that the retention after it is beyond all clocks"),
+        ("b", None, None, "group", None, "it has offsets that never expire in their present state"),
+        ("c", None, "2026-01-01", "group", None, None),
+        ("d", None, None, "group", None, "brokers before 0.10 remove no group in a cleanup"),
+    ]
+
+
+def test_every_word_of_blocked_by_has_its_sentence():
+    for table, sentences in (("offset_expirations", OFFSET_STAYS_BECAUSE), ("group_expirations", GROUP_STAYS_BECAUSE)):
+        assert list(sentences) == list(TABLES[table].by_name["blocked_by"].words)
 
 
 IN_SPARK = """

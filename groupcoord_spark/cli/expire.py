@@ -1,0 +1,263 @@
+"""``groupcoord expire``: what a cleanup would remove under any retention, from the tables of a night."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from groupcoord_spark.cli.options import Common, Duration, Moment, at_option, cluster_to_read, common_options, duration_text
+from groupcoord_spark.cli.render import lines, moment, write_lines, write_records
+from groupcoord_spark.errors import GroupcoordError, UsageError
+
+if TYPE_CHECKING:
+    from groupcoord_spark.coordinator.semantics import Semantics
+    from groupcoord_spark.pipeline.expire import CleanedGroup, ExpirationJob
+    from groupcoord_spark.pipeline.what_if import NightState
+    from groupcoord_spark.warehouse.read import Run
+
+GROUP_NAMES: Final = ("group", "state", "offsets", "expired", "next_expiry", "never", "removed", "removed_at", "stays_because", "traps")
+OFFSET_NAMES: Final = (
+    *("group", "topic", "partition", "base_timestamp", "expires_at", "expired", "rule", "blocked_by", "never_because", "traps"),
+)
+CHANGE_NAMES: Final = ("day", "group", "offsets_lost", "offsets_gained", "group_lost", "group_gained")
+TIMES: Final = frozenset({"next_expiry", "removed_at", "base_timestamp", "expires_at"})
+
+CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
+_DAY_MS: Final = 86_400_000
+_YES_OR_NO: Final = {True: "yes", False: "no"}
+
+
+@click.command(epilog="Example: groupcoord expire --offsets-retention 1d --as-of 2026-11-23T08:00:00Z --compare")
+@click.option("--offsets-retention", "retention_ms", type=Duration(), help="How long offsets are kept. [default: as in the run]")
+@click.option("--as-of", "as_of_ms", type=Moment(), help="The now of the rules. [default: as in the run]")
+@click.option("--semantics", type=click.Choice(["java", "scala"]), help="Rules of that coordinator. [default: as in the run]")
+@click.option("--broker-version", metavar="V", help="Rules of that release, for example 3.6. [default: as in the run]")
+@click.option("--assume-members-gone", is_flag=True, help="Judge live groups as if their last member had left at --as-of.")
+@click.option("--group", "groups", multiple=True, metavar="GROUP", help="That group only; may be given several times.")
+@click.option("--offsets", "by_offset", is_flag=True, help="A row for each offset instead of each group.")
+@click.option(
+    "--write-tombstones",
+    "tombstones_directory",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Write the records that the cleanup appends as log segments: DIR/__consumer_offsets-N/<end offset>.log.",
+)
+@click.option("--codec", type=click.Choice(list(CODECS)), help="offsets.topic.compression.codec for --write-tombstones. [default: none]")
+@click.option("--compare", is_flag=True, help="What changes against the setting of the run, by day and group.")
+@at_option
+@common_options
+def expire(
+    common: Common,
+    retention_ms: int | None,
+    as_of_ms: int | None,
+    semantics: str | None,
+    broker_version: str | None,
+    assume_members_gone: bool,
+    groups: tuple[str, ...],
+    by_offset: bool,
+    tombstones_directory: Path | None,
+    codec: str | None,
+    compare: bool,
+    at_ms: int | None,
+) -> None:
+    """What a cleanup of offsets would remove, and when, by the state of one night. Nothing is rewritten.
+
+    A row for each group: its offsets, how many of them a cleanup at --as-of removes, when the next one goes, how many never go in their
+    present state, and when the group itself goes.
+    """
+    from groupcoord_spark.pipeline.expire import ExpirationJob
+    from groupcoord_spark.pipeline.what_if import night_state, without_collector
+    from groupcoord_spark.warehouse.read import open_warehouse
+
+    if compare and by_offset:
+        raise click.UsageError("--compare counts by day and group: leave --offsets out.")
+    if codec is not None and tombstones_directory is None:
+        raise click.UsageError("--codec belongs to --write-tombstones.")
+    warehouse = open_warehouse(common.warehouse)
+    cluster = cluster_to_read(warehouse, common.cluster)
+    run = warehouse.run(cluster, at_ms=at_ms)
+    now_ms = run.as_of_ms if as_of_ms is None else as_of_ms
+    present = ExpirationJob(now_ms, _retention_of(run, retention_ms), _rules_of(run), with_tombstones=False)
+    job = replace(
+        present,
+        retention_ms=present.retention_ms if retention_ms is None else retention_ms,
+        semantics=_rules_of(run) if semantics is None and broker_version is None else _rules(semantics, broker_version),
+        assume_members_gone=assume_members_gone,
+    )
+    totals: Counter[str] = Counter()
+    with without_collector():
+        state = night_state(warehouse, cluster, at_ms=at_ms, groups=groups)
+        _refuse_unknown(groups, state, cluster)
+        if compare:
+            _write(common, CHANGE_NAMES, _change_rows(state, present, job, totals))
+        elif by_offset:
+            _write(common, OFFSET_NAMES, _offset_rows(state, job, totals))
+        else:
+            _write(common, GROUP_NAMES, _group_rows(state, job, totals))
+        written = None
+        if tombstones_directory is not None:
+            ends = warehouse.read("offsets_partitions", cluster=cluster, columns=["offsets_partition", "end_offset"], at_ms=at_ms)
+            end_offsets = dict(zip(*(ends[name].to_pylist() for name in ends.column_names), strict=True))
+            written = _write_tombstones(tombstones_directory, state, replace(job, with_tombstones=True), end_offsets, codec or "none")
+    if not common.quiet:
+        _remark(run, present, job, totals, written, compare=compare)
+
+
+def _rules(name: str | None, broker_version: str | None) -> Semantics:
+    from groupcoord_spark.coordinator.semantics import semantics_for
+
+    return semantics_for(name, broker_version)
+
+
+def _rules_of(run: Run) -> Semantics:
+    return _rules(run.fields["semantics"], run.fields["broker_version"])
+
+
+def _retention_of(run: Run, given_ms: int | None) -> int:
+    retention_ms = run.retention_ms if run.retention_ms is not None else given_ms
+    if retention_ms is None:
+        raise GroupcoordError(f"Run {run.run_id} does not tell its retention. Say it with --offsets-retention.")
+    return retention_ms
+
+
+def _refuse_unknown(groups: Sequence[str], state: NightState, cluster: str) -> None:
+    unknown = sorted(set(groups) - set(state.groups["group_id"].to_pylist()))
+    if unknown:
+        raise GroupcoordError(f"Cluster {cluster!r} has no group {', '.join(map(repr, unknown))} in that night. See `groupcoord list`.")
+
+
+def _group_rows(state: NightState, job: ExpirationJob, totals: Counter[str]) -> Iterator[tuple[Any, ...]]:
+    from groupcoord_spark.pipeline.what_if import cleanups, traps_in
+
+    returning = job.returning(state.type_0_offsets)
+    for _, cleaned in cleanups(state, job):
+        group, offsets = cleaned.cleanup.group, cleaned.cleanup.offsets
+        later = [each.expires_at_ms for each in offsets if not each.expired and each.expires_at_ms is not None]
+        expired = sum(each.expired for each in offsets)
+        totals.update(offsets=len(offsets), expired=expired, groups=1, removed=group.removed)
+        yield (
+            group.group_id,
+            cleaned.group.state,
+            len(offsets),
+            expired,
+            min(later, default=None),
+            len(offsets) - expired - len(later),
+            group.removed,
+            group.removed_at_ms,
+            _why_group_stays(cleaned),
+            sorted(set(chain.from_iterable(traps_in(cleaned, returning)))),
+        )
+
+
+def _why_group_stays(cleaned: CleanedGroup) -> str | None:
+    """Why it is never removed in its present state; None: it is, at a known moment."""
+    from groupcoord_spark.warehouse.reasons import GROUP_STAYS_BECAUSE, NO_GROUP_IS_REMOVED
+
+    group = cleaned.cleanup.group
+    if group.removed_at_ms is not None:
+        return None
+    return NO_GROUP_IS_REMOVED if group.blocked_by is None else GROUP_STAYS_BECAUSE[group.blocked_by]
+
+
+def _offset_rows(state: NightState, job: ExpirationJob, totals: Counter[str]) -> Iterator[tuple[Any, ...]]:
+    from groupcoord_spark.pipeline.what_if import cleanups, traps_in
+    from groupcoord_spark.warehouse.reasons import NEVER_OLD_ENOUGH, OFFSET_STAYS_BECAUSE
+
+    returning = job.returning(state.type_0_offsets)
+    for _, cleaned in cleanups(state, job):
+        offsets = cleaned.cleanup.offsets
+        totals.update(offsets=len(offsets), expired=sum(each.expired for each in offsets), groups=1, removed=cleaned.cleanup.group.removed)
+        for each, traps in zip(offsets, traps_in(cleaned, returning), strict=True):
+            never = None
+            if each.expires_at_ms is None:
+                never = NEVER_OLD_ENOUGH if each.blocked_by is None else OFFSET_STAYS_BECAUSE[each.blocked_by]
+            yield (
+                *(each.group_id, each.topic, each.partition, each.base_timestamp_ms, each.expires_at_ms, each.expired),
+                *(each.rule, each.blocked_by, never, traps),
+            )
+
+
+def _change_rows(state: NightState, present: ExpirationJob, job: ExpirationJob, totals: Counter[str]) -> Iterator[tuple[Any, ...]]:
+    from groupcoord_spark.pipeline.what_if import changes
+
+    for change in changes(state, present, job):
+        totals.update(dict(zip(CHANGE_NAMES[2:], change[2:], strict=True)))
+        yield ((moment(change.day * _DAY_MS) or "").partition("T")[0], *change[1:])
+
+
+def _remark(run: Run, present: ExpirationJob, job: ExpirationJob, totals: Counter[str], written: str | None, *, compare: bool) -> None:
+    sys.stdout.flush()  # the remark is about the rows above it
+    setting, members = _setting(job), ", every member gone" if job.assume_members_gone else ""
+    click.echo(f"As of {moment(job.as_of_ms)} with {setting}{members}, state of the night of {moment(run.as_of_ms)}:", err=True)
+    if compare:
+        click.echo(
+            f"  against {_setting(present)}: {totals['offsets_lost']:,} offsets and {totals['group_lost']:,} groups lost sooner,"
+            f" {totals['offsets_gained']:,} offsets and {totals['group_gained']:,} groups kept longer",
+            err=True,
+        )
+    else:
+        click.echo(
+            f"  {totals['expired']:,} of {totals['offsets']:,} offsets expired,"
+            f" {totals['removed']:,} of {totals['groups']:,} groups removed",
+            err=True,
+        )
+    if written is not None:
+        click.echo(f"  {written}", err=True)
+    if job.semantics != present.semantics:
+        click.echo(
+            f"  The state is what {present.semantics.name} {present.semantics.broker_version} loads of the log; only the cleanup is that of"
+            f" {job.semantics.name} {job.semantics.broker_version}. For all of it run the nightly with these semantics.",
+            err=True,
+        )
+
+
+def _write_tombstones(directory: Path, state: NightState, job: ExpirationJob, end_offsets: dict[int, int], codec: str) -> str:
+    """Writes the segments; what was written, as a sentence."""
+    from groupcoord_spark.log import compression
+    from groupcoord_spark.log.writing import write_segment
+    from groupcoord_spark.pipeline.what_if import tombstone_batches
+
+    records = batches = partitions = 0
+    for offsets_partition, of_partition in tombstone_batches(state, job, end_offsets, codec=compression.CODECS[codec]):
+        try:
+            write_segment(directory, offsets_partition, of_partition)
+        except FileExistsError as e:
+            raise UsageError(f"{e.filename} is there already. Name an empty or new directory with --write-tombstones.") from e
+        except OSError as e:
+            raise GroupcoordError(f"{directory} cannot be written: {e.strerror}.") from e
+        records += sum(len(batch.records) for batch in of_partition)
+        batches += len(of_partition)
+        partitions += 1
+    return f"{records:,} tombstones in {batches:,} batches of {partitions:,} offsets partitions written to {directory}"
+
+
+def _setting(job: ExpirationJob) -> str:
+    return f"retention {duration_text(job.retention_ms)} ({job.semantics.name} {job.semantics.broker_version})"
+
+
+def _write(common: Common, names: Sequence[str], rows: Iterable[tuple[Any, ...]]) -> None:
+    times = [at for at, name in enumerate(names) if name in TIMES]
+    lists = [at for at, name in enumerate(names) if name == "traps"]
+
+    def told(row: tuple[Any, ...]) -> list[Any]:
+        cells = list(row)
+        for at in times:
+            cells[at] = moment(cells[at])
+        if common.output != "json":
+            for at in lists:
+                cells[at] = ",".join(cells[at]) or None
+        return cells
+
+    if common.output == "table":
+        shown = [[_YES_OR_NO[cell] if isinstance(cell, bool) else cell for cell in told(row)] for row in rows]
+        titles = [name.upper().replace("_", "-") for name in names]
+        write_lines(lines(titles, shown, [*map(len, titles[:-1]), None]))
+    else:
+        write_records(common.output, names, map(told, rows))

@@ -1,0 +1,69 @@
+"""``groupcoord export-offsets``: a night's offsets as the file that kafka-consumer-groups --reset-offsets --from-file takes."""
+
+from __future__ import annotations
+
+import csv
+import io
+import shlex
+import sys
+from datetime import UTC, datetime, timedelta
+
+import click
+
+from groupcoord_spark.cli.options import Common, at_option, cluster_to_read, common_options
+from groupcoord_spark.errors import GroupcoordError
+
+
+@click.command("export-offsets", epilog="Example: groupcoord export-offsets --group app-expiring --at 2026-11-21T08:00:00Z > offsets.csv")
+@click.option("--group", "groups", multiple=True, required=True, metavar="GROUP", help="The group; may be given several times.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["reset-csv"]),
+    default="reset-csv",
+    show_default=True,
+    help="What kafka-consumer-groups --reset-offsets --from-file reads.",
+)
+@at_option
+@common_options
+def export_offsets(common: Common, groups: tuple[str, ...], form: str, at_ms: int | None) -> None:
+    """The committed offsets of groups in any night, to set the groups back to them.
+
+    A line for each offset, without a line of names: topic,partition,offset for one group; group,topic,partition,offset for several.
+    """
+    import pyarrow.compute as pc
+
+    from groupcoord_spark.warehouse.read import open_warehouse
+
+    # The tool cuts the file into lines before it looks at quotes.
+    if broken := [group for group in groups if "\n" in group]:
+        raise GroupcoordError(f"Group {broken[0]!r} has a line break in its name: kafka-consumer-groups cannot read such a file.")
+    wanted = sorted(set(groups))
+    names = ["group_id", "topic", "partition", "committed_offset"]
+    warehouse = open_warehouse(common.warehouse)
+    cluster = cluster_to_read(warehouse, common.cluster)
+    run = warehouse.run(cluster, at_ms=at_ms)
+    found = warehouse.read("committed_offsets", cluster=cluster, columns=names, where=[("group_id", "in", wanted)], at_ms=at_ms)
+    night = f"the night of {datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=run.as_of_ms):%Y-%m-%dT%H:%M:%SZ}"
+    held = set(found["group_id"].to_pylist())
+    if without := [group for group in wanted if group not in held]:
+        raise GroupcoordError(
+            f"Cluster {cluster!r} has no committed offset of group {', '.join(map(repr, without))} in {night}."
+            " Name another night with --at."
+        )
+    found = found.take(pc.sort_indices(found, sort_keys=[(name, "ascending") for name in names[:3]]))
+    # In a file for several groups the tool takes a line of three columns for one of four, so the number of columns follows the groups.
+    columns = names if len(wanted) > 1 else names[1:]
+    text = io.StringIO(newline="")
+    csv.writer(text, quoting=csv.QUOTE_NONNUMERIC, lineterminator="\n").writerows(
+        zip(*(found[name].to_pylist() for name in columns), strict=True)
+    )
+    sys.stdout.write(text.getvalue())
+    if not common.quiet:
+        sys.stdout.flush()
+        options = " ".join(f"--group {shlex.quote(group)}" for group in wanted) if len(wanted) <= 3 else "--group … (each of them)"
+        click.echo(
+            f"{found.num_rows:,} offsets of {len(wanted):,} groups in {night}. With the groups' members stopped:"
+            f" kafka-consumer-groups --bootstrap-server … {options} --reset-offsets --from-file FILE --execute",
+            err=True,
+        )

@@ -1,0 +1,233 @@
+"""The rules of expiration over a night of the warehouse under other settings: without Spark, or over DataFrames. Nothing is rewritten."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import chain
+from typing import TYPE_CHECKING, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from groupcoord_spark.coordinator.expiration import Tombstone
+from groupcoord_spark.coordinator.retention import read_duration
+from groupcoord_spark.coordinator.semantics import JAVA, Semantics
+from groupcoord_spark.coordinator.transactions import OffsetKey
+from groupcoord_spark.coordinator.traps import traps_of
+from groupcoord_spark.log.writing import Batch, RecordToLog
+from groupcoord_spark.pipeline.expire import (
+    GROUP_COLUMNS,
+    OFFSET_COLUMNS,
+    PENDING_COLUMNS,
+    CleanedGroup,
+    ExpirationJob,
+    cleaned_groups,
+    expiration_rows,
+)
+from groupcoord_spark.pipeline.state import WRITTEN_ROWS, to_arrow
+from groupcoord_spark.warehouse import TABLES, Column
+from groupcoord_spark.warehouse.read import Condition, Warehouse
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_DAY_MS = 86_400_000
+_PLACE = ("cluster", "offsets_partition")
+_OF_THE_LOG = ("may_come_back", "retention_changed")
+
+_MAX_MESSAGE_BYTES = 1_048_588
+"""Kafka's default of max.message.bytes; the offsets topic seldom has another."""
+_BATCH_OVERHEAD = 61
+_RECORD_OVERHEAD = 21
+"""Kafka's upper bound for a record beside key and value."""
+_JAVA_BASE_SEQUENCE = 0
+"""What the Java coordinator's batches carry, although they have no producer."""
+
+
+class NightState(NamedTuple):
+    """What of a night's state the rules ask for."""
+
+    committed: pa.Table
+    pending: pa.Table
+    groups: pa.Table
+    type_0_offsets: frozenset[OffsetKey]
+    """(group_id, topic, partition) with a record under a key of type 0 that survives in the log."""
+
+
+def night_state(warehouse: Warehouse, cluster: str, *, at_ms: int | None = None, groups: Sequence[str] = ()) -> NightState:
+    """The state of a night: of all groups, or of those named."""
+    of_groups: list[Condition] = [("group_id", "in", list(groups))] if groups else []
+
+    def rows(table: str, columns: Sequence[str], where: Sequence[Condition] = ()) -> pa.Table:
+        return warehouse.read(table, cluster=cluster, columns=columns, where=[*of_groups, *where], at_ms=at_ms)
+
+    returning = rows("offset_expirations", PENDING_COLUMNS, [("may_come_back", "=", True)])
+    return NightState(
+        committed=rows("committed_offsets", OFFSET_COLUMNS),
+        pending=rows("pending_offsets", PENDING_COLUMNS),
+        groups=rows("groups", GROUP_COLUMNS),
+        type_0_offsets=frozenset(zip(*(returning[name].to_pylist() for name in PENDING_COLUMNS), strict=True)),
+    )
+
+
+def cleanups(state: NightState, job: ExpirationJob) -> Iterator[tuple[int, CleanedGroup]]:
+    """(offsets_partition, what a cleanup makes of the group) for each group, by group id."""
+    return cleaned_groups(state.committed, state.pending, state.groups, job)
+
+
+def traps_in(cleaned: CleanedGroup, returning: Collection[OffsetKey]) -> Iterator[list[str]]:
+    """For each offset of a group the traps it is in, by the names of their columns. returning: ``ExpirationJob.returning``."""
+    for offset in cleaned.cleanup.offsets:
+        caught = traps_of(cleaned.group, cleaned.committed[offset.topic, offset.partition], offset).names()
+        if returning and offset[:3] in returning:
+            caught.append("may_come_back")
+        yield caught
+
+
+class Change(NamedTuple):
+    """What another setting changes for one group on one day (UTC, counted from 1970)."""
+
+    day: int
+    group_id: str
+    offsets_lost: int
+    """Gone on this day, under the present setting only later or never."""
+    offsets_gained: int
+    """Would be gone on this day under the present setting, stay longer or for ever."""
+    group_lost: bool
+    group_gained: bool
+
+
+def changes(state: NightState, present: ExpirationJob, other: ExpirationJob) -> list[Change]:
+    """What ``other`` loses and gains against ``present``, by day and group; what both remove by ``other``'s as_of is no change."""
+    sums: dict[tuple[int, str], list[int]] = {}
+
+    def count(group_id: str, before_ms: int | None, after_ms: int | None, lost: int) -> None:
+        # A cleanup removes at its own time whatever was due before it.
+        before, after = (None if moment is None else max(moment, other.as_of_ms) for moment in (before_ms, after_ms))
+        if before == after:
+            return
+        is_lost = before is None or (after is not None and after < before)
+        moment = after if is_lost else before
+        assert moment is not None
+        sums.setdefault((moment // _DAY_MS, group_id), [0, 0, 0, 0])[lost if is_lost else lost + 1] += 1
+
+    for (_, now), (_, then) in zip(cleanups(state, present), cleanups(state, other), strict=True):
+        group_id = now.group.group_id
+        for before, after in zip(now.cleanup.offsets, then.cleanup.offsets, strict=True):
+            if before.expires_at_ms != after.expires_at_ms:
+                count(group_id, before.expires_at_ms, after.expires_at_ms, 0)
+        count(group_id, now.cleanup.group.removed_at_ms, then.cleanup.group.removed_at_ms, 2)
+    return [
+        Change(day, group_id, lost, gained, bool(gone), bool(kept)) for (day, group_id), (lost, gained, gone, kept) in sorted(sums.items())
+    ]
+
+
+def tombstone_batches(
+    state: NightState, job: ExpirationJob, end_offsets: Mapping[int, int], *, codec: int = 0
+) -> Iterator[tuple[int, list[Batch]]]:
+    """What the cleanup appends to each offsets partition, from its end offset on; partitions that get nothing are left out.
+
+    Batched as the broker does: the Java coordinator writes one batch for the whole partition (and begins another where it would exceed
+    max.message.bytes), the Scala coordinator one for each group. No producer, as_of as the time of every record.
+    """
+    by_partition: dict[int, list[list[Tombstone]]] = {}
+    for offsets_partition, cleaned in cleanups(state, job):
+        if cleaned.cleanup.tombstones:
+            by_partition.setdefault(offsets_partition, []).append(cleaned.cleanup.tombstones)
+    is_java = job.semantics.name == "java"
+    for offsets_partition, groups in sorted(by_partition.items()):
+        next_offset, batches = end_offsets[offsets_partition], []
+        for keys in _full_batches(chain.from_iterable(groups)) if is_java else ([each.key for each in group] for group in groups):
+            records = tuple(RecordToLog(key, None, job.as_of_ms) for key in keys)
+            batches.append(Batch(next_offset, records, base_sequence=_JAVA_BASE_SEQUENCE if is_java else -1, codec=codec))
+            next_offset += len(records)
+        yield offsets_partition, batches
+
+
+def _full_batches(tombstones: Iterable[Tombstone]) -> Iterator[list[bytes]]:
+    """Keys of one write, in as few batches as max.message.bytes allows."""
+    keys: list[bytes] = []
+    size = _BATCH_OVERHEAD
+    for tombstone in tombstones:
+        record_size = len(tombstone.key) + _RECORD_OVERHEAD
+        if keys and size + record_size > _MAX_MESSAGE_BYTES:
+            yield keys
+            keys, size = [], _BATCH_OVERHEAD
+        keys.append(tombstone.key)
+        size += record_size
+    if keys:
+        yield keys
+
+
+class WhatIf(NamedTuple):
+    """What a cleanup would do, as frames with the columns of the tables of these names; what only the log could tell is left out."""
+
+    offset_expirations: DataFrame
+    group_expirations: DataFrame
+
+
+def what_if(
+    committed_offsets: DataFrame,
+    pending_offsets: DataFrame,
+    groups: DataFrame,
+    *,
+    retention: str,
+    as_of_ms: int,
+    semantics: Semantics = JAVA,
+    assume_members_gone: bool = False,
+) -> WhatIf:
+    """A cleanup at ``as_of_ms`` under another retention (``1d``, ``36h``), other rules (``semantics_for``), or with all members gone.
+
+    In:  the tables of these names, of any clusters, or such rows of them as are wanted; groups with all of their offsets.
+    Out: offset_expirations, one row for each committed offset of a group, without may_come_back and retention_changed (facts of the log
+         and of the run); group_expirations, one row for each group.
+    Nothing is computed before the frames are used; each of the two applies the rules by itself. Raises UsageError for a bad retention.
+    """
+    from pyspark.sql import functions as F  # noqa: N812
+
+    job = ExpirationJob(as_of_ms, read_duration(retention), semantics, assume_members_gone, with_tombstones=False)
+    columns = [*_PLACE, *OFFSET_COLUMNS]
+    offsets = committed_offsets.select(*columns, F.lit(False).alias("is_pending")).unionByName(
+        pending_offsets.select(*columns, F.lit(True).alias("is_pending"))
+    )
+    paired = offsets.groupBy(*_PLACE).cogroup(groups.select("cluster", *GROUP_COLUMNS).groupBy(*_PLACE))
+    return WhatIf(
+        *(
+            paired.applyInArrow(_rules_over(job, table), ", ".join(f"`{column.name}` {column.sql_type}" for column in _columns(table)))
+            for table in WhatIf._fields
+        )
+    )
+
+
+def _columns(table: str) -> list[Column]:
+    return [column for column in TABLES[table].columns if column.name not in _OF_THE_LOG]
+
+
+def _rules_over(job: ExpirationJob, table: str) -> Callable[[pa.Table, pa.Table], pa.Table]:
+    """The function of a cogroup: offsets and groups of one offsets partition -> rows of a table of rules."""
+
+    def apply(offsets: pa.Table, groups: pa.Table) -> pa.Table:
+        is_pending = offsets["is_pending"]
+        state = NightState(offsets.filter(pc.invert(is_pending)), offsets.filter(is_pending), groups, frozenset())
+        found = expiration_rows((cleaned for _, cleaned in cleanups(state, job)), job)
+        rows = found.offsets if table == "offset_expirations" else found.groups
+        of_table = to_arrow(TABLES[table], WRITTEN_ROWS[table], rows)
+        cluster = groups["cluster"][0].as_py() if groups.num_rows else ""
+        of_table = of_table.append_column("cluster", pa.array([cluster] * len(rows), pa.string()))
+        return TABLES[table].from_milliseconds(of_table).select([column.name for column in _columns(table)])
+
+    return apply
+
+
+@contextmanager
+def without_collector() -> Iterator[None]:
+    """A million small objects without cycles: the collector would walk them again and again."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()

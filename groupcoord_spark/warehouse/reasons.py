@@ -1,0 +1,22 @@
+"""Why an offset or a group stays, in a sentence for each word of ``blocked_by``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+OFFSET_STAYS_BECAUSE: Final[Mapping[str, str]] = {
+    "subscribed": "a member subscribes to the topic",
+    "live_group": "the group has members and is not of consumers: nothing of it expires",
+    "unknown_subscription": "the group has members and what they subscribe to cannot be read: nothing of it expires",
+    "pending_transaction": "a transaction with this offset is open",
+    "share_group": "share groups do not expire",
+}
+GROUP_STAYS_BECAUSE: Final[Mapping[str, str]] = {
+    "members": "it has members",
+    "offsets": "it has offsets that never expire in their present state",
+    "pending_transaction": "a transaction with its offsets is open",
+    "share_group": "share groups do not expire",
+}
+NEVER_OLD_ENOUGH: Final = "its time is so far off that the retention after it is beyond all clocks"
+NO_GROUP_IS_REMOVED: Final = "brokers before 0.10 remove no group in a cleanup"

@@ -1,0 +1,8 @@
+"""``groupcoord expire`` for spark-submit: the same options, the same words."""
+
+import sys
+
+from groupcoord_spark.cli import main
+
+if __name__ == "__main__":
+    main(args=["expire", *sys.argv[1:]])

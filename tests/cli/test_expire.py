@@ -1,0 +1,127 @@
+"""``groupcoord expire``: rows, comparison, tombstones, and what is told when it cannot be done."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from groupcoord_spark.log import plan_logs
+from tests.cli.warehouse import groupcoord
+from tests.warehouse.nights import AS_OF_MS, DAY_MS, group, night, offset
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Two nights; in the second a live group, an Empty one restored a day ago, a simple one and one without offsets."""
+    warehouse = tmp_path_factory.mktemp("expire") / "warehouse"
+    week = {"offsets.retention.ms": str(7 * DAY_MS)}
+    night(warehouse, "prod", {"groups": [group("early")]}, as_of_ms=AS_OF_MS - DAY_MS, settings=week)
+    rows: dict[str, list[dict[str, Any]]] = {
+        "groups": [
+            group("live", state="Stable", member_count=1, subscribed_topics=["orders"], offset_count=2),
+            group("restored", state_timestamp_ms=AS_OF_MS - 6 * DAY_MS, offset_count=1),
+            group("tool", is_simple=True, protocol_type=None, offset_count=1, offsets_partition=1),
+            group("vacant", state_timestamp_ms=AS_OF_MS),
+        ],
+        "committed_offsets": [
+            offset("live", "orders", 0, 1, commit_timestamp_ms=AS_OF_MS - 30 * DAY_MS),
+            offset("live", "old", 0, 1, commit_timestamp_ms=AS_OF_MS - 8 * DAY_MS),
+            offset("restored", "orders", 0, 2, commit_timestamp_ms=AS_OF_MS - DAY_MS),
+            offset("tool", "orders", 0, 3, commit_timestamp_ms=AS_OF_MS - 2 * DAY_MS, offsets_partition=1),
+        ],
+        "offsets_partitions": [ends(0, 40), ends(1, 50)],
+    }
+    night(warehouse, "prod", rows, as_of_ms=AS_OF_MS, settings=week)
+    return str(warehouse)
+
+
+def ends(number: int, end_offset: int) -> dict[str, Any]:
+    counts = dict.fromkeys(("records", "decoded", "quarantined", "control_records", "live_keys", "bytes", "incarnation"), 0)
+    return {"offsets_partition": number, "end_offset": end_offset, "last_stable_offset": end_offset, **counts}
+
+
+def rows(place: str, *options: str) -> list[dict[str, Any]]:
+    ran = groupcoord("expire", "--warehouse", place, "--output", "json", "--quiet", *options)
+    assert ran.exit_code == 0, ran.output
+    return [json.loads(line) for line in ran.output.splitlines()]
+
+
+def test_a_row_for_each_group(place: str) -> None:
+    live, restored, tool, vacant = rows(place)
+    assert (live["offsets"], live["expired"], live["never"], live["removed"]) == (2, 1, 1, False)
+    assert (live["stays_because"], live["traps"]) == ("it has members", ["topic_is_unsubscribed"])
+    assert (restored["next_expiry"], restored["removed_at"]) == ("2026-01-02T00:00:00.000Z",) * 2
+    assert restored["traps"] == ["inherits_empty_time"]
+    assert (tool["next_expiry"], tool["traps"]) == ("2026-01-06T00:00:00.000Z", ["is_simple_group"])
+    assert (vacant["removed"], vacant["removed_at"]) == (True, "2026-01-01T00:00:00.000Z")
+
+
+def test_a_row_for_each_offset_says_why_it_never_goes(place: str) -> None:
+    told = {(row["group"], row["topic"]): row for row in rows(place, "--offsets")}
+    assert told["live", "orders"]["never_because"] == "a member subscribes to the topic"
+    assert told["live", "orders"]["expires_at"] is None
+    assert (told["live", "old"]["rule"], told["live", "old"]["expired"]) == ("X-B3", True)
+
+
+def test_members_may_be_taken_for_gone(place: str) -> None:
+    told = {row["topic"]: row for row in rows(place, "--offsets", "--group", "live", "--assume-members-gone")}
+    assert {row["expires_at"] for row in told.values()} == {"2026-01-08T00:00:00.000Z"}
+
+
+def test_a_later_night_or_an_earlier_one(place: str) -> None:
+    assert [row["removed"] for row in rows(place, "--as-of", "2026-01-02T00:00:00Z")] == [False, True, False, True]
+    assert [row["group"] for row in rows(place, "--at", "2025-12-31T00:00:00Z")] == ["early"]
+
+
+def test_comparison_is_by_day_and_group(place: str) -> None:
+    assert rows(place, "--offsets-retention", "3d", "--compare") == [
+        {"day": "2026-01-01", "group": "restored", "offsets_lost": 1, "offsets_gained": 0, "group_lost": True, "group_gained": False},
+        {"day": "2026-01-02", "group": "tool", "offsets_lost": 1, "offsets_gained": 0, "group_lost": True, "group_gained": False},
+    ]
+    ran = groupcoord("expire", "--warehouse", place, "--offsets-retention", "3d", "--compare")
+    assert "against retention 7d (java 4.3.1): 2 offsets and 2 groups lost sooner, 0 offsets and 0 groups kept longer" in ran.stderr
+
+
+def test_other_semantics_are_remarked_on(place: str) -> None:
+    ran = groupcoord("expire", "--warehouse", place, "--broker-version", "1.1")
+    assert ran.exit_code == 0
+    assert "only the cleanup is that of scala 1.1" in ran.stderr
+
+
+def test_tombstones_are_segments_that_begin_where_the_log_ended(place: str, tmp_path: Path) -> None:
+    late = ("expire", "--warehouse", place, "--as-of", "2026-01-20T00:00:00Z", "--write-tombstones", str(tmp_path / "plan"))
+    ran = groupcoord(*late, "--codec", "zstd")
+    assert ran.exit_code == 0
+    assert "6 tombstones in 2 batches of 2 offsets partitions written to" in ran.stderr
+    found = {partition.offsets_partition: partition for partition in plan_logs([str(tmp_path / "plan")]).partitions}
+    assert {number: (partition.segments[0].base_offset, partition.end_offset) for number, partition in found.items()} == {
+        0: (40, 44),
+        1: (50, 52),
+    }
+    again = groupcoord(*late)
+    assert (again.exit_code, "is there already. Name an empty or new directory" in again.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "sentence"),
+    [
+        (["--group", "nobody"], 1, "has no group 'nobody' in that night"),
+        (["--compare", "--offsets"], 2, "--compare counts by day and group"),
+        (["--codec", "gzip"], 2, "--codec belongs to --write-tombstones"),
+        (["--offsets-retention", "soon"], 2, "'soon' is not a duration"),
+        (["--semantics", "java", "--broker-version", "3.6"], 2, "has the scala coordinator, not java"),
+    ],
+)
+def test_what_cannot_be_done_is_told_in_a_sentence(place: str, options: list[str], code: int, sentence: str) -> None:
+    ran = groupcoord("expire", "--warehouse", place, *options)
+    assert (ran.exit_code, sentence in ran.stderr) == (code, True), ran.stderr
+
+
+def test_a_run_that_does_not_tell_its_retention(tmp_path: Path) -> None:
+    night(tmp_path / "w", "prod", {"groups": [group("g")]}, settings={})
+    ran = groupcoord("expire", "--warehouse", str(tmp_path / "w"))
+    assert (ran.exit_code, "Say it with --offsets-retention" in ran.stderr) == (1, True)
+    assert groupcoord("expire", "--warehouse", str(tmp_path / "w"), "--offsets-retention", "1d").exit_code == 0

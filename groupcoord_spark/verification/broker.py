@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, Final, TypeVar
@@ -150,7 +151,7 @@ class _Client:
         ids: dict[str, str] = {}
         for some in _in_parts(topics):
             for name, future in self._admin.describe_topics(TopicCollection(some), request_timeout=TIMEOUT_SECONDS).items():
-                ids[name] = str(self._answer(f"topic {name!r}", future).topic_id)
+                ids[name] = _uuid_text(self._answer(f"topic {name!r}", future).topic_id)
         return ids
 
     def _answer(self, what: str, future: Future[T]) -> T:
@@ -196,6 +197,12 @@ def _holdings(assignment: Any) -> list[list[Any]] | None:
     for each in assignment.topic_partitions:
         numbers.setdefault(each.topic, []).append(each.partition)
     return [[topic, sorted(of_topic)] for topic, of_topic in sorted(numbers.items())]
+
+
+def _uuid_text(uuid: Any) -> str:
+    """A uuid as Kafka writes it, in base64url; the client's own text has + and / for - and _."""
+    halves = (uuid.get_most_significant_bits(), uuid.get_least_significant_bits())
+    return urlsafe_b64encode(b"".join((half & (1 << 64) - 1).to_bytes(8, "big") for half in halves)).decode().rstrip("=")
 
 
 def _assigned(group: Row) -> set[str]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from groupcoord_spark.verification import Answers, Comparison, compare, read_answers, write_answers
+from groupcoord_spark.verification import Answers, Comparison, State, compare, read_answers, write_answers
 from tests.coordinator.records import GOLDEN
 from tests.verification.golden import answers_of, state_in, write_warehouse
 
@@ -145,6 +145,15 @@ def test_difference_of_an_assignment_shows_what_the_other_side_lacks(warehouses:
     member_of(answers, "k-range")["assignment"] = [["orders", [0, 1, 7]], ["orders-eu", [0]]]
     found: Comparison = compare(state_in(warehouses("kip848")), as_file(tmp_path, answers))
     assert [(difference.ours, difference.theirs) for difference in found.differences] == [("orders:2", "orders:7")]
+
+
+def test_metadata_is_the_same_that_a_client_in_c_cuts_at_a_nul(tmp_path: Path) -> None:
+    offset = {"committed_offset": 5, "leader_epoch": None, "metadata": "a note\0more"}
+    ours = State({}, {}, {}, {("g", "t", 0): offset}, frozenset())
+    told = {"group": "g", "topic": "t", "partition": 0, "offset": 5, "leader_epoch": -1}
+    for metadata, differences in (("a note", 0), ("a note\0more", 0), ("a note\0", 1), ("a", 1), ("", 1)):
+        answers = as_file(tmp_path, {"offsets": [{**told, "metadata": metadata}]})
+        assert len(compare(ours, answers).differences) == differences
 
 
 def test_what_was_not_told_is_not_compared(warehouses: Callable[[str], str], tmp_path: Path) -> None:

@@ -104,6 +104,7 @@ class TestCommands:
 
     def test_no_option_is_named_anywhere_that_does_not_exist(self) -> None:
         of_others = {"--editable", "--list", "--describe", "--to", "--master", "--archives", "--properties-file", "--py-files"}
+        of_others |= {"--mutations", "--seed"}
         known = set.union(*map(options_of, table_of_commands())) | of_others
         assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", TEXT)) - known == set()
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -93,8 +94,9 @@ def broker_jars() -> Path:
         except subprocess.TimeoutExpired:
             pytest.skip(f"Kafka's jars did not come from Maven Central within {FETCH_SECONDS} s; KAFKA_LIBS may name a directory of them")
         if done.returncode or not list(fetched.glob("*kafka_2.13-*.jar")):
-            said = [line for line in done.stdout.splitlines() + done.stderr.splitlines() if line.strip()][-1:]
-            pytest.skip(f"Kafka's jars cannot be fetched from Maven Central ({' '.join(said)}); KAFKA_LIBS may name a directory of them")
+            found = re.search(r"Server access error.*|unresolved dependency.*", done.stdout)
+            why = found[0].strip(": ") if found else f"Ivy ended with {done.returncode}"
+            pytest.skip(f"Kafka's jars cannot be fetched from Maven Central ({why}); KAFKA_LIBS may name a directory of them")
         fetched.rename(jars)
     return jars
 

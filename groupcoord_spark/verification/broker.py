@@ -89,7 +89,10 @@ class _Client:
         """Every group of PROTOCOL_TYPES, described; groups that went away meanwhile are left out."""
         listed = self._answer("its groups", self._admin.list_consumer_groups(request_timeout=TIMEOUT_SECONDS))
         if listed.errors:
-            raise GroupcoordError(f"kafka://{self._servers} did not tell all of its groups: {_said(listed.errors[0])}.")
+            raise GroupcoordError(
+                f"kafka://{self._servers} did not tell all of its groups: {_said(listed.errors[0])}."
+                " Check the address, and whether the cluster wants to know who asks (--command-config)."
+            )
         is_simple = {each.group_id: each.is_simple_consumer_group for each in listed.valid}
         rows: list[Row] = []
         for some in _in_parts(sorted(is_simple)):

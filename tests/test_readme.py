@@ -105,6 +105,7 @@ class TestCommands:
     def test_no_option_is_named_anywhere_that_does_not_exist(self) -> None:
         of_others = {"--editable", "--list", "--describe", "--to", "--master", "--archives", "--properties-file", "--py-files"}
         of_others |= {"--reset-offsets", "--from-file", "--bootstrap-server", "--execute", "--offsets-decoder"}
+        of_others |= {"--mutations", "--seed"}
         known = set.union(*map(options_of, table_of_commands())) | of_others
         assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", TEXT)) - known == set()
 
@@ -132,6 +133,19 @@ class TestOutput:
             printed = CliRunner().invoke(main, shlex.split(line)[1:])
             assert printed.exit_code == 0
             assert without_trailing_spaces(printed.output) == without_trailing_spaces(expected)
+
+    def test_verify_says_of_the_sample_what_is_shown(self, in_sample: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        line, _, expected = next(block for block in blocks("console") if "groupcoord verify" in block).removeprefix("$ ").partition("\n")
+        warehouse = str(in_sample.path)
+        monkeypatch.chdir(ROOT)
+        printed = CliRunner().invoke(main, [*shlex.split(line)[1:], "--warehouse", warehouse])
+        assert (printed.exit_code, printed.stdout, printed.stderr) == (0, "", expected)
+
+    def test_parts_of_a_file_of_answers_are_all_there(self) -> None:
+        from groupcoord_spark.verification.answers import FORM
+
+        rows = "\n".join(line for line in section("Is it so?").splitlines() if line.startswith("| `"))
+        assert set(FORM) <= set(re.findall(r"`([a-z_]+)`", rows))
 
     def test_summary_of_nightly_is_the_one_shown(self, in_sample: Any) -> None:
         from groupcoord_spark.cli.nightly import summary_text

@@ -21,6 +21,8 @@ DEFAULT_CHUNK_BYTES = 32 * MIB
 CHUNKS_IN_ONE_WINDOW = 2
 """A file up to so many chunks is held whole, and read once; a longer one is read once to walk it and once more for its records."""
 
+_LEAST, _MOST = -(2**63), 2**63 - 1
+
 
 @dataclass(frozen=True, slots=True)
 class Segment:
@@ -136,12 +138,17 @@ class Reading:
         segment, report = self._segment, self._report
         left = self._file.size
         skip_below = max(segment.skip_below, segment.log_start_offset)
-        overlapping = 0
+        overlapping = entries_read = 0
+        end_of_last = _LEAST
         for payloads in self._payloads(self._order.kept):
             records, skipped = records_of(payloads, report, skip_below)
             overlapping += skipped
             size = int(payloads.entries.size.sum())
             left -= size
+            entries_read += len(payloads.entries)
+            records = self._within(records, payloads.entries, end_of_last, entries_read)
+            ends = [int(payloads.entries.last_offset[-1]), *records.record_offset[-1:].tolist()]
+            end_of_last = min(max(ends) + 1, _MOST)
             del payloads
             yield Chunk(records, *report.take(), size)
         self._report_invalid()
@@ -152,6 +159,33 @@ class Reading:
         lost, doubts = report.take()
         if left or lost or doubts:
             yield Chunk(Records.none(), lost, doubts, left)
+
+    def _within(self, records: Records, entries: Entries, lowest: int, entries_read: int) -> Records:
+        """The records that lie between the chunks before and after them, which are in the order of their offsets only so.
+
+        Others can only be records that claim offsets outside of their own batch (record_offset_out_of_batch): they are lost. lowest: where
+        the chunks before have ended. entries_read: how many entries these chunks and this one hold.
+        """
+        segment, kept = self._segment, self._order.kept
+        if lowest == _LEAST and int(entries.first_offset[0]) >= segment.base_offset:
+            lowest = segment.base_offset
+        offsets = records.record_offset
+        first, end = int(np.searchsorted(offsets, lowest)), len(records)
+        if entries_read < len(kept):
+            end = int(np.searchsorted(offsets, self._entries.first_offset[kept[entries_read]]))
+        elif segment.next_base_offset is not None:
+            end = int(np.searchsorted(offsets, max(segment.next_base_offset, min(int(entries.last_offset[-1]) + 1, _MOST))))
+        if end - first == len(records):
+            return records
+        size_at = dict(zip(entries.position.tolist(), entries.size.tolist(), strict=True))
+        for row in [*range(first), *range(end, len(records))]:
+            position = int(records.position[row])
+            detail = f"The record claims offset {offsets[row]}, outside of its own batch and where the records of others lie."
+            if records.control_type[row] != NOT_CONTROL:
+                detail += MARKER_LOST
+            key, value = records.key.row(row), records.value.row(row)
+            self._report.lose_record("base_offset_invalid", position, size_at[position], None, detail, key, value)
+        return records.take(np.arange(first, end))
 
     def _payloads(self, rows: Positions) -> Iterator[Payloads]:
         """The entries named by ``rows``, in that order, with their records, in pieces of about a chunk."""

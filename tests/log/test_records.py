@@ -213,6 +213,23 @@ class TestBatches:
         got = read_entries(tmp_path, batch(10, [Rec(offset_delta=-2), Rec(offset_delta=0), Rec(offset_delta=5)], last_offset_delta=2))
         assert (got.codes, got.offsets, got.doubts[0].records) == (["record_offset_out_of_batch"], [8, 10, 15], 2)
 
+    def test_record_that_claims_a_place_in_another_chunk_or_file_is_lost(self, tmp_path: Path) -> None:
+        # Chunks and files are put together in the order of their offsets; the replay of a run ended with a traceback here.
+        long = bytes(SMALL_CHUNK)
+        entries = [
+            batch(0, [Rec(value=long), Rec(b"up", long, offset_delta=4)], last_offset_delta=1),
+            batch(2, [Rec(b"down", long, offset_delta=-2), Rec(b"k", long, offset_delta=1)], last_offset_delta=1),
+            batch(4, [Rec(value=long), Rec(b"far", b"v", offset_delta=9)], last_offset_delta=1),
+        ]
+        path = write_segment(tmp_path, entries)
+        got = read_file(path, next_base=6, chunk_bytes=SMALL_CHUNK)
+        assert got.offsets == [0, 3, 4]
+        assert [(lost.code, lost.key, lost.records) for lost in got.lost] == [
+            ("base_offset_invalid", key, 1) for key in (b"up", b"down", b"far")
+        ]
+        # read together, or with nothing after them, they have their place
+        assert read_file(path).offsets == [0, 3, 4, 13]
+
     @pytest.mark.parametrize("last_offset_delta", [-1, 1])
     def test_last_offset_delta_invalid(self, tmp_path: Path, last_offset_delta: int) -> None:
         got = read_entries(tmp_path, batch(0, records(b"a", b"b", b"c"), last_offset_delta=last_offset_delta), batch(3))

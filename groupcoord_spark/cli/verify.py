@@ -1,0 +1,105 @@
+"""``groupcoord verify``: the warehouse against what a broker answers about its groups."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from groupcoord_spark.cli.options import Common, at_option, cluster_to_read, common_options
+from groupcoord_spark.cli.render import lines, write_lines, write_records
+from groupcoord_spark.errors import GroupcoordError, UsageError
+
+if TYPE_CHECKING:
+    from groupcoord_spark.verification import Answers, Comparison, State
+
+SCHEME: Final = "kafka://"
+COLUMNS: Final = ("group", "what", "ours", "theirs")
+
+NO_CLIENT: Final = (
+    "Asking a cluster needs the package confluent-kafka, which is not installed. Run: pip install 'groupcoord-spark[verify]'."
+    " A file of saved answers needs nothing."
+)
+
+
+@click.command(epilog="Example: groupcoord verify --against tests/golden/classic-modern/answers.json")
+@click.option("--against", required=True, metavar="kafka://HOST:PORT|FILE", help="The cluster to ask, or a file of saved answers.")
+@click.option("--save", metavar="FILE", help="Write the cluster's answers to this file and compare nothing: no warehouse is needed.")
+@click.option(
+    "--command-config", metavar="FILE", help="A Kafka client's properties file for the cluster: security.protocol, sasl.jaas.config, …"
+)
+@at_option
+@common_options
+def verify(common: Common, against: str, save: str | None, command_config: str | None, at_ms: int | None) -> int:
+    """State of a night against a broker's own answers: groups, members, assignments, committed offsets, open transactions.
+
+    Every difference is a row: what we say (OURS) and what the broker says (THEIRS), - where one side has nothing. Ends with 1 if there is
+    one, with 0 and a sentence on stderr otherwise.
+
+    A cluster answers about now, the warehouse tells what was in the log when it was copied. With --save the answers are written when the
+    copy is made; give that file with --against after the night's run.
+    """
+    from groupcoord_spark.verification import compare, read_answers, state_of, write_answers
+    from groupcoord_spark.warehouse import open_warehouse
+
+    is_live = against.startswith(SCHEME)
+    if not is_live and (save or command_config):
+        option = "--save" if save else "--command-config"
+        raise UsageError(f"{option} is for a cluster, and {against!r} is none. Write --against kafka://HOST:PORT.")
+    if save:
+        answers = _asked(against, command_config)
+        write_answers(save, answers)
+        _say(common, f"{len(answers.groups or ()):,} groups and {len(answers.offsets or ()):,} committed offsets are saved in {save}.")
+        return 0
+    warehouse = open_warehouse(common.warehouse)
+    cluster = cluster_to_read(warehouse, common.cluster)
+    ours = state_of(warehouse, cluster, at_ms=at_ms)
+    answers = _asked(against, command_config, ours) if is_live else read_answers(against)
+    found = compare(ours, answers)
+    if common.output != "table":
+        write_records(common.output, COLUMNS, found.differences)
+    elif found.differences:
+        write_lines(lines([name.upper() for name in COLUMNS], found.differences, [15, 15, 10, None]))
+    night = datetime.fromtimestamp(warehouse.run(cluster, at_ms=at_ms).as_of_ms / 1000, UTC)
+    _say(common, f"{_verdict(found)} Cluster {cluster!r} as of {night:%Y-%m-%dT%H:%M:%SZ}, answers of {_told(answers)}.")
+    return 1 if found.differences else 0
+
+
+def _say(common: Common, sentence: str) -> None:
+    if not common.quiet:
+        click.echo(sentence, err=True)
+
+
+def _verdict(found: Comparison) -> str:
+    compared = {
+        "groups": found.groups,
+        "members": found.members,
+        "committed offsets": found.offsets,
+        "offsets in open transactions": found.pending,
+    }
+    told = ", ".join(f"{count:,} {what}" for what, count in compared.items())
+    unasked = f" {found.unasked:,} groups of other kinds could not be asked about." if found.unasked else ""
+    differences = f"{len(found.differences):,} differences" if found.differences else "No difference"
+    return f"{differences} in {told}.{unasked}"
+
+
+def _told(answers: Answers) -> str:
+    if answers.asked_at_ms is None:
+        return answers.source
+    return f"{answers.source} given {datetime.fromtimestamp(answers.asked_at_ms[1] / 1000, UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+
+def _asked(against: str, command_config: str | None, ours: State | None = None) -> Answers:
+    from groupcoord_spark.verification.client_settings import read_client_settings
+
+    servers = against.removeprefix(SCHEME).strip("/")
+    if not servers or "/" in servers or "@" in servers:
+        raise UsageError(f"{SCHEME} takes HOST:PORT, several with commas between them. User and password belong into --command-config.")
+    settings: Mapping[str, str] = read_client_settings(command_config) if command_config else {}
+    try:
+        from groupcoord_spark.verification.broker import ask
+    except ImportError as e:
+        raise GroupcoordError(NO_CLIENT) from e
+    return ask(servers, settings, ours.pending if ours else ())

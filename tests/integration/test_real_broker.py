@@ -1,0 +1,81 @@
+"""A broker of Kafka 4.3.1 with consumers at work: its log is copied, replayed, and its own answers are asked."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from groupcoord_spark.log import plan_logs, read_segment
+from tests.cli.warehouse import groupcoord
+from tests.integration.groups import Groups
+from tests.integration.kafka import OFFSETS_PARTITIONS, Broker
+from tests.running import run
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.integration
+
+LISTED = {"running-classic", "running-modern", "empty", "simple", "transactional", "only-open"}
+OFFSETS = 6 + 6 + 6 + 2 + 2
+OPEN = 3
+
+
+@pytest.fixture(scope="module")
+def warehouse(broker: Broker, groups: Groups, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One night of the broker's log, copied while its consumers were members and did not commit; they still do not."""
+    groups.rest()
+    place = tmp_path_factory.mktemp("night")
+    summary = run(spark, place / "warehouse", broker.copy_offsets_log(place / "logs"), cluster="real")
+    assert (summary.records_quarantined, summary.offsets_partitions) == (0, OFFSETS_PARTITIONS)
+    return place / "warehouse"
+
+
+def test_broker_says_the_same_of_its_groups(broker: Broker, warehouse: Path) -> None:
+    done = groupcoord("verify", "--warehouse", str(warehouse), "--against", broker.against)
+    assert (done.exit_code, done.stdout) == (0, ""), done.output
+    compared = f"No difference in {len(LISTED)} groups, 4 members, {OFFSETS} committed offsets, {OPEN} offsets in open transactions."
+    assert done.stderr.startswith(compared), done.stderr
+
+
+def test_kafkas_own_tool_lists_the_same_groups(broker: Broker, warehouse: Path) -> None:
+    ours = groupcoord("list", "--warehouse", str(warehouse)).stdout.split()
+    assert set(broker.consumer_groups("--list").split()) == set(ours) == LISTED
+
+
+def test_kafkas_own_tool_describes_the_same_offsets(broker: Broker, warehouse: Path) -> None:
+    # its empty group prints a remark on stderr, as ours does
+    theirs = [line.split()[:4] for line in broker.consumer_groups("--describe", "--group", "simple").splitlines() if "simple" in line]
+    ours = groupcoord("describe", "--warehouse", str(warehouse), "--group", "simple").stdout
+    assert sorted(theirs) == sorted(line.split()[:4] for line in ours.splitlines() if line.startswith("simple"))
+
+
+def test_answers_are_saved_and_a_commit_after_the_copy_is_a_difference(
+    broker: Broker, groups: Groups, warehouse: Path, tmp_path: Path
+) -> None:
+    saved = str(tmp_path / "answers.json")
+    assert groupcoord("verify", "--against", broker.against, "--save", saved, "--warehouse", str(tmp_path / "none")).exit_code == 0
+    broker.consumer_groups("--reset-offsets", "--group", "simple", "--topic", "orders:1", "--to-offset", "3", "--execute")
+
+    at_the_copy = groupcoord("verify", "--warehouse", str(warehouse), "--against", saved)
+    assert (at_the_copy.exit_code, at_the_copy.stdout) == (0, "")
+    now = groupcoord("verify", "--warehouse", str(warehouse), "--against", broker.against, "--output", "json")
+    assert now.exit_code == 1
+    rows = {row["what"]: (row["ours"], row["theirs"]) for row in map(json.loads, now.stdout.splitlines())}
+    # confluent-kafka sends its metadata with the NUL that ends a text in C
+    assert rows == {"offset of orders-1": (7, 3), "metadata of orders-1": ("a note\0", "")}
+
+
+def test_copy_in_the_middle_of_commits_is_read_to_its_last_whole_batch(broker: Broker, groups: Groups, tmp_path: Path) -> None:
+    groups.work()
+    for n in range(5):
+        copied = broker.copy_offsets_log(tmp_path / str(n))
+        plan = plan_logs([str(copied)])
+        chunks = [chunk for partition in plan.partitions for segment in partition.segments for chunk in read_segment(segment)]
+        assert [lost for chunk in chunks for lost in chunk.lost] == []
+        assert {doubt.code for chunk in chunks for doubt in chunk.doubts} <= {"tail_truncated", "zero_tail"}
+        assert sum(len(chunk.records) for chunk in chunks) > OFFSETS
+    groups.rest()

@@ -41,7 +41,7 @@ DEFAULT_CLUSTER = "default"
 @click.option(
     "--topic-ids", "topic_ids_file", metavar="FILE", help="JSON object, topic name -> id: names for ids that the log does not reveal."
 )
-@click.option("--no-history", is_flag=True, help="Write state and rules only, not offset_commits, group_records and transactions.")
+@click.option("--no-history", is_flag=True, help="Write state and rules only, no history: offset_commits, group_records, transactions, rebalances.")
 @click.option("--strict", is_flag=True, help="End with 1 when a record was quarantined. The tables are written all the same.")
 @common_options
 def nightly(
@@ -87,7 +87,7 @@ def nightly(
             semantics=rules,
             with_history=not no_history,
             topic_names=topic_names,
-            settings={"offsets.retention.ms": str(retention_ms), "history": str(not no_history).lower()},
+            settings={"offsets.retention.ms": str(retention_ms)},
         )
         progress.begin("start Spark")
         spark = session(show_output=common.debug)

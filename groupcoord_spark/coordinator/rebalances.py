@@ -42,7 +42,7 @@ _NAMED: Final = 3
 _STREAMS_CLIENT: Final = re.compile(r"-StreamThread-\d+(-consumer)?$")
 
 
-class _Roles(NamedTuple):
+class Roles(NamedTuple):
     """Key types of one of the new protocols, by what their records are about."""
 
     group_type: str
@@ -56,9 +56,9 @@ class _Roles(NamedTuple):
 
 
 _ROLES: Final = (
-    _Roles("consumer", epoch=3, member=5, assignment=6, target=7, current=8, topics=(4, 16)),
-    _Roles("share", epoch=11, member=10, assignment=12, target=13, current=14, topics=(9,)),
-    _Roles("streams", epoch=17, member=19, assignment=20, target=21, current=22, topics=(23,)),
+    Roles("consumer", epoch=3, member=5, assignment=6, target=7, current=8, topics=(4, 16)),
+    Roles("share", epoch=11, member=10, assignment=12, target=13, current=14, topics=(9,)),
+    Roles("streams", epoch=17, member=19, assignment=20, target=21, current=22, topics=(23,)),
 )
 _ROLES_BY_KEY: Final = {
     key_type: roles
@@ -68,12 +68,17 @@ _ROLES_BY_KEY: Final = {
 KEY_TYPES: Final = (CLASSIC_KEY, *sorted(_ROLES_BY_KEY))
 """Types of the records that this module reads."""
 
-EMPTY_VALUE_KEY_TYPES: Final = frozenset(roles.current for roles in _ROLES)
+VALUE_IS_NOT_READ: Final = frozenset(roles.current for roles in _ROLES)
 """Types of which only the key, the time and whether there is a value matter."""
 
 
+def roles_of(group_type: str) -> Roles:
+    """Key types of consumer, share or streams groups."""
+    return next(roles for roles in _ROLES if roles.group_type == group_type)
+
+
 class GroupRecord(NamedTuple):
-    """One record of a group, decoded. Of EMPTY_VALUE_KEY_TYPES the value may be any mapping."""
+    """One record of a group, decoded. Of VALUE_IS_NOT_READ the value may be any mapping."""
 
     record_offset: int
     timestamp_ms: int
@@ -508,7 +513,7 @@ def _with_gap(finding: _Finding, old: _Generation, new: _Generation) -> _Finding
 class _ModernLife:
     """A group of the new protocols, epoch after epoch."""
 
-    def __init__(self, roles: _Roles, before: _Converted | None) -> None:
+    def __init__(self, roles: Roles, before: _Converted | None) -> None:
         self.group_type = roles.group_type
         self._roles = roles
         self._before = before

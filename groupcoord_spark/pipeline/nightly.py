@@ -22,6 +22,7 @@ from groupcoord_spark.pipeline.expire import ExpirationJob
 from groupcoord_spark.pipeline.history import NO_HISTORY, HistoryRange
 from groupcoord_spark.pipeline.ingest import SHUFFLED, ReadJob, read_segments
 from groupcoord_spark.pipeline.partition_count import likely_partition_count
+from groupcoord_spark.pipeline.rebalances import RebalanceJob
 from groupcoord_spark.pipeline.replay import REPLAYED, ReplayJob, partition_replay
 from groupcoord_spark.pipeline.state import PartitionReport
 from groupcoord_spark.pipeline.writers import WRITTEN, WriteJob, state_writer
@@ -35,6 +36,9 @@ READ_TASK_BYTES = 64 << 20
 """A reading task's share where the input is large: long enough to pay for itself, short enough to even out."""
 
 NO_TIMESTAMP = -1
+
+WITH_HISTORY = "history"
+"""The setting of a run that says whether it wrote the history tables."""
 
 STATE_WRITER_BYTES = 4 << 30
 """Input for which one more task writes the state tables; below it each table is one file."""
@@ -114,7 +118,8 @@ def run_night(night: Night, plan: LogPlan, spark: SparkSession, progress: Progre
         held={offsets_partition: history.held for offsets_partition, history in histories.items()},
     )
     progress.begin("read, replay and write")
-    reports = _run_stages(spark, segments, night, job) if segments else []
+    rebalance_job = RebalanceJob(start.location.uri, night.cluster, night.semantics, job.held, _versions_at_end_of_history(start))
+    reports = _run_stages(spark, segments, night, job, rebalance_job) if segments else []
     records = sum(report.counts.records for report in reports)
     progress.end(rows=records, bytes=sum(report.counts.bytes for report in reports))
 
@@ -131,14 +136,16 @@ def run_night(night: Night, plan: LogPlan, spark: SparkSession, progress: Progre
     return summary
 
 
-def _run_stages(spark: SparkSession, segments: Sequence[Segment], night: Night, job: ReadJob) -> list[PartitionReport]:
+def _run_stages(
+    spark: SparkSession, segments: Sequence[Segment], night: Night, job: ReadJob, rebalance_job: RebalanceJob
+) -> list[PartitionReport]:
     """Everything that happens on the workers; what comes back is a report for each offsets partition."""
     parallelism = spark.sparkContext.defaultParallelism
     tasks = read_tasks(segments, parallelism)
     writers = 1 + min(parallelism - 1, sum(segment.size for segment in segments) // STATE_WRITER_BYTES)
     offsets_partitions = len({segment.offsets_partition for segment in segments})
     replays = min(offsets_partitions, int(spark.conf.get("spark.sql.shuffle.partitions") or parallelism))
-    replay_job = ReplayJob(night.semantics, ExpirationJob(night.as_of_ms, night.retention_ms, night.semantics), writers)
+    replay_job = ReplayJob(night.semantics, ExpirationJob(night.as_of_ms, night.retention_ms, night.semantics), writers, rebalance_job)
     write_job = WriteJob(night.cluster, job.warehouse_uri, job.run_id, dict(night.topic_names))
 
     def read(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
@@ -214,6 +221,12 @@ def _histories(plan: LogPlan, start: RunStart) -> dict[int, PartitionHistory]:
         if partition.first_offset < before.end_offset and partition.first_timestamp_ms > before.newest_timestamp_ms > NO_TIMESTAMP:
             known[partition.offsets_partition] = PartitionHistory(HistoryRange(before.held.incarnation + 1, 0, 0), 0, 0, NO_TIMESTAMP)
     return known
+
+
+def _versions_at_end_of_history(start: RunStart) -> Mapping[str, int] | None:
+    """Versions of the state tables after the newest run that wrote history; None: no run has."""
+    runs = (run for run in reversed(start.finished) if run.fields["settings"] is not None)
+    return next((run.table_versions for run in runs if dict(run.fields["settings"]).get(WITH_HISTORY) == "true"), None)
 
 
 def _files(reports: Sequence[PartitionReport]) -> dict[str, list[AddedFile]]:
@@ -339,7 +352,7 @@ def _run_row(night: Night, summary: Summary) -> dict[str, Any]:
         "broker_version": summary.broker_version,
         "input_kind": "segments",
         "inputs": list(night.inputs),
-        "settings": dict(night.settings),
+        "settings": {**night.settings, WITH_HISTORY: str(night.with_history).lower()},
         "records_read": summary.records_read,
         "records_decoded": summary.records_decoded,
         "records_quarantined": summary.records_quarantined,

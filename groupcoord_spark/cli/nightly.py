@@ -41,7 +41,7 @@ DEFAULT_CLUSTER = "default"
 @click.option(
     "--topic-ids", "topic_ids_file", metavar="FILE", help="JSON object, topic name -> id: names for ids that the log does not reveal."
 )
-@click.option("--no-history", is_flag=True, help="Write state and rules only, no history: offset_commits, group_records, transactions, rebalances.")
+@click.option("--no-history", is_flag=True, help="Write no history: no offset_commits, group_records, transactions and rebalances.")
 @click.option("--strict", is_flag=True, help="End with 1 when a record was quarantined. The tables are written all the same.")
 @common_options
 def nightly(

@@ -39,6 +39,7 @@ NOT_KNOWN: Final = -1
 _NAMED: Final = 3
 """So many members are named in a sentence; the row lists all of them."""
 
+_LAST_FIRST_EPOCH: Final = 2
 _STREAMS_CLIENT: Final = re.compile(r"-StreamThread-\d+(-consumer)?$")
 
 
@@ -57,7 +58,7 @@ class Roles(NamedTuple):
 
 _ROLES: Final = (
     Roles("consumer", epoch=3, member=5, assignment=6, target=7, current=8, topics=(4, 16)),
-    Roles("share", epoch=11, member=10, assignment=12, target=13, current=14, topics=(9,)),
+    Roles("share", epoch=11, member=10, assignment=12, target=13, current=14, topics=(9, 15)),
     Roles("streams", epoch=17, member=19, assignment=20, target=21, current=22, topics=(23,)),
 )
 _ROLES_BY_KEY: Final = {
@@ -78,19 +79,21 @@ def roles_of(group_type: str) -> Roles:
 
 
 class GroupRecord(NamedTuple):
-    """One record of a group, decoded. Of VALUE_IS_NOT_READ the value may be any mapping."""
+    """One record of a group, decoded. Of VALUE_IS_NOT_READ the value may be any mapping. leader_epoch: of its batch; -1: not known."""
 
     record_offset: int
     timestamp_ms: int
     key_type: int
     key: Mapping[str, Any]
     value: Value | None
+    leader_epoch: int = NOT_KNOWN
 
 
 class Rebalance(NamedTuple):
     """One new generation of a classic group (``kind`` generation), one new group epoch or target assignment of the others.
 
-    Counts and lists are None where the records before are not known. ``from_generation``, ``to_generation``: of an assignment its epochs.
+    Counts and lists are None where the records before are not known; those of partitions also for share groups, whose members share them.
+    ``from_generation``, ``to_generation``: of an assignment its epochs.
     """
 
     record_offset: int
@@ -201,11 +204,12 @@ class _Converted:
 class _Generation:
     """What the record of one generation says, and what was read out of it so far."""
 
-    __slots__ = ("held", "join_ended_ms", "members", "tells_join_end", "timestamp_ms", "value")
+    __slots__ = ("held", "join_ended_ms", "leader_epoch", "members", "tells_join_end", "timestamp_ms", "value")
 
-    def __init__(self, value: Value, timestamp_ms: int) -> None:
+    def __init__(self, value: Value, timestamp_ms: int, leader_epoch: int) -> None:
         self.value = value
         self.timestamp_ms = timestamp_ms
+        self.leader_epoch = leader_epoch
         self.members: dict[str, Value] = {member["member_id"]: member for member in value["members"]}
         self.held: dict[str, Holding] = {}
         told = value.get("current_state_timestamp_ms")
@@ -233,6 +237,8 @@ class _ClassicLife:
         self._before = before
         self._now: _Generation | None = None
         self._partition_counts: dict[str, int] = {}
+        """Topic -> partitions that members ever had; connector -> its tasks."""
+        self._was_converted = False
         self.is_gone = False
         self.gone_at_ms = NOT_KNOWN
 
@@ -253,20 +259,20 @@ class _ClassicLife:
             self.is_gone, self.gone_at_ms = True, record.timestamp_ms
             return None
         old = self._now
-        new = _Generation(record.value, record.timestamp_ms)
+        new = _Generation(record.value, record.timestamp_ms, record.leader_epoch)
         self._now = new
         if old is None:
             if not new.members and self._before is None and new.value["generation"] == 0:
                 return None  # the group's creation (4.x): no generation has come to an end yet
             row = self._first(record, new)
             self._before = None
+            self._learn_partition_counts(held for member_id in new.members for held in new.holding(member_id))
         elif old.value["generation"] == new.value["generation"] and _is_same_membership(old, new):
             new.join_ended_ms, new.tells_join_end = old.join_ended_ms, old.tells_join_end
             self._keep_holdings(old, new)
             return None  # a static member was replaced (2.7+), or the same was written again: no rebalance
         else:
             row = self._next(record, old, new)
-        self._learn_partition_counts(new)
         return row
 
     def _first(self, record: GroupRecord, new: _Generation) -> Rebalance:
@@ -274,6 +280,7 @@ class _ClassicLife:
         if before is not None:
             finding = _Finding("group_converted", "certain", f"The group was a {before.group_type} group up to epoch {before.generation}.")
             since = _since(before.timestamp_ms, record.timestamp_ms)
+            self._was_converted = True
             return _classic_row(record, None, new, before.generation, since, set(before.members), None, finding)
         if generation == 1 and new.members:
             finding = _Finding("member_joined", "certain", f"First generation of the group: {_names(new.members)} joined.")
@@ -282,8 +289,12 @@ class _ClassicLife:
         return _classic_row(record, None, new, None, None, None, None, finding)
 
     def _next(self, record: GroupRecord, old: _Generation, new: _Generation) -> Rebalance:
-        moves = self._moves(old, new)
-        finding = _with_gap(_cause_of_generation(old, new, self._partition_counts), old, new)
+        owner_before, owner_after = _owners_of_what_changed(old, new)
+        moves = _moves_between(owner_before, owner_after)
+        finding = _cause_of_generation(old, new, moves, self._partition_counts, was_converted=self._was_converted)
+        finding = _with_circumstances(finding, old, new)
+        self._was_converted = False
+        self._learn_partition_counts(owner_after)
         since = _since(old.timestamp_ms, new.timestamp_ms)
         return _classic_row(record, old, new, old.value["generation"], since, set(old.members), moves, finding)
 
@@ -292,29 +303,29 @@ class _ClassicLife:
             if old.members.get(member_id) == member and member_id in old.held:
                 new.held[member_id] = old.held[member_id]
 
-    def _moves(self, old: _Generation, new: _Generation) -> _Moves:
-        """Counted over the members whose assignment is another: the others keep what they have."""
-        owner_before: dict[tuple[str, int], str] = {}
-        owner_after: dict[tuple[str, int], str] = {}
-        for member_id, member in new.members.items():
-            before = old.members.get(member_id)
-            if before is not None and before["assignment"] == member["assignment"] and not _is_connect(new.value):
-                if member_id in old.held:
-                    new.held[member_id] = old.held[member_id]
-                continue
-            if before is not None:
-                owner_before.update(dict.fromkeys(old.holding(member_id), member_id))
-            owner_after.update(dict.fromkeys(new.holding(member_id), member_id))
-        for member_id in old.members.keys() - new.members.keys():
-            owner_before.update(dict.fromkeys(old.holding(member_id), member_id))
-        return _moves_between(owner_before, owner_after)
+    def _learn_partition_counts(self, held: Iterable[tuple[str, int]]) -> None:
+        for topic, partition in held:
+            # 0 for a connector itself, of which no task is known yet
+            if partition >= self._partition_counts.get(topic, NOT_KNOWN):
+                self._partition_counts[topic] = partition + 1
 
-    def _learn_partition_counts(self, new: _Generation) -> None:
-        # Unchanged holdings were looked at in the generation that brought them.
-        for held in new.held.values():
-            for topic, partition in held:
-                if partition >= self._partition_counts.get(topic, 0):
-                    self._partition_counts[topic] = partition + 1
+
+def _owners_of_what_changed(old: _Generation, new: _Generation) -> tuple[dict[tuple[str, int], str], dict[tuple[str, int], str]]:
+    """Partition -> member before and after, of the members whose assignment is another: the others keep what they have."""
+    owner_before: dict[tuple[str, int], str] = {}
+    owner_after: dict[tuple[str, int], str] = {}
+    for member_id, member in new.members.items():
+        before = old.members.get(member_id)
+        if before is not None and before["assignment"] == member["assignment"] and not _is_connect(new.value):
+            if member_id in old.held:
+                new.held[member_id] = old.held[member_id]
+            continue
+        if before is not None:
+            owner_before.update(dict.fromkeys(old.holding(member_id), member_id))
+        owner_after.update(dict.fromkeys(new.holding(member_id), member_id))
+    for member_id in old.members.keys() - new.members.keys():
+        owner_before.update(dict.fromkeys(old.holding(member_id), member_id))
+    return owner_before, owner_after
 
 
 def _classic_row(
@@ -369,7 +380,9 @@ def _coming_and_going(before: Collection[str] | None, after: Collection[str]) ->
     }
 
 
-def _cause_of_generation(old: _Generation, new: _Generation, partition_counts: Mapping[str, int]) -> _Finding:
+def _cause_of_generation(
+    old: _Generation, new: _Generation, moves: _Moves, partition_counts: Mapping[str, int], *, was_converted: bool
+) -> _Finding:
     """The first of these that the two records bear out; what is seen beside it stands in the evidence."""
     before, after = old.value["generation"], new.value["generation"]
     if after <= before:
@@ -383,13 +396,12 @@ def _cause_of_generation(old: _Generation, new: _Generation, partition_counts: M
     if joined and gone:
         return _cause_of_exchange(old, new, joined, gone)
     if joined:
-        who = "had no members" if not old.members else f"had {len(old.members)}"
-        return _Finding("member_joined", "certain", f"{_names(_ids(joined))} joined; the group {who}.")
+        return _Finding("member_joined", "certain", f"{_names(_ids(joined))} joined {_a_group_of(len(old.members))}.")
     if gone:
         return _cause_of_leaving(old, new, gone)
     if not new.members:
         return _Finding("member_gone", "likely", "Nobody was left when the join phase ended: who had joined went again before it did.")
-    return _cause_without_newcomers(old, new, partition_counts)
+    return _cause_without_newcomers(old, new, moves, partition_counts, was_converted=was_converted)
 
 
 def _is_same_membership(old: _Generation, new: _Generation) -> bool:
@@ -443,7 +455,9 @@ def _how_gone(old: _Generation, new: _Generation, gone: Sequence[Value]) -> _Fin
     return _Finding("member_gone", "certain", f"{passed}: whether it left or was expelled is not recorded.")
 
 
-def _cause_without_newcomers(old: _Generation, new: _Generation, partition_counts: Mapping[str, int]) -> _Finding:
+def _cause_without_newcomers(
+    old: _Generation, new: _Generation, moves: _Moves, partition_counts: Mapping[str, int], *, was_converted: bool
+) -> _Finding:
     if old.value["protocol"] != new.value["protocol"] or old.value["protocol_type"] != new.value["protocol_type"]:
         return _Finding(
             "subscription_changed",
@@ -453,19 +467,28 @@ def _cause_without_newcomers(old: _Generation, new: _Generation, partition_count
     changed = [member_id for member_id, member in new.members.items() if _asks_otherwise(old, member_id, member, new)]
     if changed:
         return _Finding("subscription_changed", "certain", f"{_names(changed)} joined again with another subscription.")
-    grown = _grown_topics(new, partition_counts)
-    if grown:
-        return _Finding("partitions_changed", "likely", f"Partitions that were never assigned before: {_names(grown)}.")
-    waiting = _revoked_and_not_given(old)
-    if waiting:
+    if was_converted:
         return _Finding(
-            "follow_up", "likely", f"{len(waiting)} partitions were revoked in the generation before and are handed on now (cooperative)."
+            "group_converted", "likely", "The first generation of the classic group that the group became: its members join again."
+        )
+    grown = _never_had(new, partition_counts)
+    if grown:
+        return _Finding("partitions_changed", "likely", f"Nobody ever had before: {_names(grown)}.")
+    if moves.assigned:
+        return _Finding(
+            "follow_up",
+            "likely",
+            f"{moves.assigned} partitions that were taken from their owners in an earlier generation are handed on now.",
+        )
+    if _moved(old.leader_epoch, new.leader_epoch):
+        return _Finding(
+            "coordinator_moved", "likely", f"Same members, subscriptions and partitions. {_move(old.leader_epoch, new.leader_epoch)}"
         )
     return _Finding(
         "leader_rejoined",
         "likely",
-        "Same members, subscriptions and partitions: a leader that joins again leaves no other trace, nor does a member whose"
-        " protocols changed that are not in use.",
+        "Same members, subscriptions and partitions: a leader (in Connect any worker) that joins again leaves no other trace, nor does"
+        " a member that changes protocols which are not in use.",
     )
 
 
@@ -482,26 +505,22 @@ def _asks_otherwise(old: _Generation, member_id: str, member: Value, new: _Gener
     return topics_before is not None and topics_after is not None and topics_before != topics_after
 
 
-def _grown_topics(new: _Generation, partition_counts: Mapping[str, int]) -> list[str]:
-    if _is_connect(new.value):
-        return []
-    grown: dict[str, int] = {}
+def _never_had(new: _Generation, partition_counts: Mapping[str, int]) -> list[str]:
+    first_and_last: dict[str, tuple[int, int]] = {}
     for member_id in new.members:
         for topic, partition in new.holding(member_id):
-            if partition >= partition_counts.get(topic, 0):
-                grown[topic] = max(grown.get(topic, 0), partition)
-    return [f"{topic} up to {last}" for topic, last in sorted(grown.items())]
+            if partition >= partition_counts.get(topic, NOT_KNOWN):
+                first, last = first_and_last.get(topic, (partition, partition))
+                first_and_last[topic] = min(first, partition), max(last, partition)
+    return [
+        f"{topic} {first}" if first == last else f"{topic} {first} to {last}" for topic, (first, last) in sorted(first_and_last.items())
+    ]
 
 
-def _revoked_and_not_given(old: _Generation) -> Holding:
-    """What members said they owned and nobody got: they had to give it up first, and joined again for it."""
-    if old.value["protocol_type"] != CONSUMER:
-        return frozenset()
-    owned = frozenset[tuple[str, int]]().union(*(_owned(member["subscription"]) for member in old.members.values()))
-    return owned.difference(*(old.holding(member_id) for member_id in old.members)) if owned else owned
-
-
-def _with_gap(finding: _Finding, old: _Generation, new: _Generation) -> _Finding:
+def _with_circumstances(finding: _Finding, old: _Generation, new: _Generation) -> _Finding:
+    """What the two records tell beside the cause, and what it takes from its certainty."""
+    if finding.cause != "coordinator_moved" and _moved(old.leader_epoch, new.leader_epoch):
+        finding = finding._replace(evidence=f"{finding.evidence} {_move(old.leader_epoch, new.leader_epoch)}")
     first, last = old.value["generation"] + 1, new.value["generation"] - 1
     if first > last:
         return finding
@@ -529,6 +548,9 @@ class _ModernLife:
         self._epochs_since_assignment = 0
         self._assignment_epoch: int | None = None
         self._assignment_ms = NOT_KNOWN
+        self._leader_epoch = NOT_KNOWN
+        self._began = False
+        """Whether the records go back to the group's first epoch."""
         self.generation: int | None = None
         self.timestamp_ms = NOT_KNOWN
         self.members_at_change: Mapping[str, Value] = {} if before is None else before.members
@@ -564,7 +586,8 @@ class _ModernLife:
             return None
         before = self._before
         members_before: Mapping[str, Value] | None = self.members_at_change
-        if old_epoch is None and before is None and epoch > 1:
+        self._began = self._began or (old_epoch is None and self._is_first_epoch(record, epoch))
+        if old_epoch is None and before is None and not self._began:
             members_before = None
         if before is not None:
             self._finding = _Finding(
@@ -580,16 +603,21 @@ class _ModernLife:
         for member_id in self.members_at_change.keys() - self._members.keys():
             self._last_seen_ms.pop(member_id, None)
         self.generation, self.timestamp_ms, self.members_at_change = epoch, record.timestamp_ms, dict(self._members)
+        self._leader_epoch = record.leader_epoch
         self._topic_changes = []
         self._epochs_since_assignment += 1
         return row
+
+    def _is_first_epoch(self, record: GroupRecord, epoch: int) -> bool:
+        """Groups begin at epoch 1, since 4.2 at 2, with the records of their first member in the same batch."""
+        return epoch <= _LAST_FIRST_EPOCH and all(self._last_seen_ms.get(member) == record.timestamp_ms for member in self._members)
 
     def _new_assignment(self, record: GroupRecord, value: Value) -> Rebalance | None:
         epoch, old_epoch = value["assignment_epoch"], self._assignment_epoch
         if epoch == old_epoch:
             return None
         moves = None
-        if old_epoch is not None or epoch == 1:
+        if (old_epoch is not None or self._began) and self.group_type != "share":
             owner_before = {each: member for member, held in self._targets_before.items() for each in held}
             owner_after = {each: member for member in self._targets_before for each in self._targets.get(member, ())}
             moves = _moves_between(owner_before, owner_after)
@@ -647,7 +675,13 @@ class _ModernLife:
         about = str(record.key.get("regular_expression", record.key_type))
         before = self._topics_told.get(about)
         self._topics_told[about] = record.value
-        if record.value is None or before is None or record.value == before:
+        if record.value is None or record.value == before:
+            return
+        if "initialized_topics" in record.value:
+            if record.value["initialized_topics"] != (() if before is None else before["initialized_topics"]):
+                self._topic_changes.append("Partitions of topics got their share state, and can be given out")
+            return
+        if before is None:
             return
         if "regular_expression" in record.key:
             if sorted(before["topics"]) != sorted(record.value["topics"]):
@@ -668,7 +702,7 @@ class _ModernLife:
                 return _Finding("member_restarted", "certain", f"{both}, with the same group.instance.id.")
             return _Finding("member_joined", "possible", f"{both}; which of it came first is not recorded.")
         if joined:
-            return _Finding("member_joined", "certain", f"{_names(joined)} joined; the group had {len(before) or 'no members'}.")
+            return _Finding("member_joined", "certain", f"{_names(joined)} joined {_a_group_of(len(before))}.")
         if gone:
             return self._how_gone(record, gone)
         changed = [member_id for member_id, member in after.items() if _wishes(member) != _wishes(before[member_id])]
@@ -686,6 +720,8 @@ class _ModernLife:
             return _Finding(
                 "partitions_changed", "possible", "Members and subscriptions are the same; the hash of their topics before is not known."
             )
+        if _moved(self._leader_epoch, record.leader_epoch):
+            return _Finding("coordinator_moved", "possible", f"Nothing else is new. {_move(self._leader_epoch, record.leader_epoch)}")
         return _Finding("unknown", None, "Members, subscriptions and topics are the same as in the epoch before.")
 
     def _how_gone(self, record: GroupRecord, gone: Mapping[str, Value]) -> _Finding:
@@ -695,6 +731,14 @@ class _ModernLife:
         if all(member.get("instance_id") is not None for member in gone.values()):
             return _Finding("member_expelled", "likely", f"{who}{silent}: a static member is taken out when it stays away.")
         return _Finding("member_gone", "certain", f"{who}{silent}: whether it left or was expelled is not recorded.")
+
+
+def _moved(epoch_before: int, epoch: int) -> bool:
+    return NOT_KNOWN not in (epoch_before, epoch) and epoch_before != epoch
+
+
+def _move(epoch_before: int, epoch: int) -> str:
+    return f"In between the partition's leader epoch went from {epoch_before} to {epoch}: the coordinator moved or was restarted."
 
 
 def _moves_from_nothing(new: _Generation) -> _Moves:
@@ -724,11 +768,6 @@ def _target(value: Value) -> Holding:
 def _partitions(assignment: bytes) -> Holding:
     decoded = readable(decode_assignment, assignment)
     return frozenset() if decoded is None else _flat(decoded.partitions)
-
-
-def _owned(subscription: bytes) -> Holding:
-    decoded = readable(decode_subscription, subscription)
-    return frozenset() if decoded is None else _flat(decoded.owned_partitions)
 
 
 def _topics(subscription: bytes) -> frozenset[str] | None:
@@ -776,6 +815,10 @@ def _ids(members: Iterable[Value]) -> list[str]:
 def _names(names: Collection[str]) -> str:
     first = ", ".join(sorted(names)[:_NAMED])
     return first if len(names) <= _NAMED else f"{first} and {len(names) - _NAMED} more"
+
+
+def _a_group_of(members: int) -> str:
+    return f"a group of {members}" if members else "an empty group"
 
 
 def _since(before_ms: int, now_ms: int) -> int | None:

@@ -68,8 +68,9 @@ def write_chunk(files: TaskFiles, segment: Segment, chunk: Chunk, decoded: Decod
             files.write(table, columns, offsets_partition=segment.offsets_partition, incarnation=held.incarnation)
 
 
-def group_changes(records: Records, decoded: DecodedChunk, held: HistoryRange) -> Rows:
-    """Rows of what is new to the history and may belong to a rebalance."""
+def group_changes(chunk: Chunk, decoded: DecodedChunk, held: HistoryRange) -> Rows:
+    """Rows of the chunk that are new to the history and may belong to a rebalance."""
+    records = chunk.records
     wanted = np.isin(decoded.kinds.key_type, REBALANCE_KEY_TYPES) & decoded.decodes & _is_new(records, held)
     return np.flatnonzero(wanted & (records.control_type == NOT_A_CONTROL_RECORD))
 

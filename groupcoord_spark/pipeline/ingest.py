@@ -32,7 +32,8 @@ from groupcoord_spark.warehouse import AddedFile
 SHUFFLED = "cluster STRING, offsets_partition INT, first_offset BIGINT, kind STRING, payload BINARY"
 """Rows from the readers to the replay.
 
-kind ``records``: kept records as one Arrow stream; ``group_changes``: in the same way the group records that are new to the history;
+kind ``records``: kept records as one Arrow stream; ``group_changes``: in the same way the group records that are new to the history, with
+their leader epochs;
 ``report``: a pickled PieceReport.
 """
 
@@ -47,6 +48,7 @@ SHUFFLED_ARROW = pa.schema(
 )
 
 RECORDS, GROUP_CHANGES, REPORT = "records", "group_changes", "report"
+LEADER_EPOCH = "leader_epoch"
 REPORT_ORDER = -1
 """Reports sort before all records of their partition."""
 
@@ -129,8 +131,8 @@ def _kept_of_file(segment: Segment, job: ReadJob, report: PieceReport, files: Ta
         decoded = decode_chunk(chunk.records, job.semantics)
         _count(report, chunk, decoded, _is_misplaced(decoded, segment.offsets_partition, job.partition_count))
         write_chunk(files, segment, chunk, decoded, held)
-        if held is not None and len(changes := group_changes(chunk.records, decoded, held)):
-            yield GROUP_CHANGES, kept_records(chunk.records, changes)
+        if held is not None and len(changes := group_changes(chunk, decoded, held)):
+            yield GROUP_CHANGES, kept_records(chunk.records, changes).append_column(LEADER_EPOCH, pa.array(chunk.leader_epochs(changes)))
         waiting.append(kept_records(chunk.records, np.flatnonzero(compact.kept(decoded.kinds))))
         # Looking at all of them again pays once there are twice as many.
         if sum(batch.num_rows for batch in waiting) > max(2 * reduced_rows, ROWS_TO_REDUCE_AGAIN):
@@ -189,7 +191,7 @@ def _packed(cluster: str, offsets_partition: int, kind: str, kept: pa.RecordBatc
         part = kept.slice(begin, step)
         sink = pa.BufferOutputStream()
         # a third of the bytes: what crosses to Spark costs more than packing it
-        with pa.ipc.new_stream(sink, KEPT, options=pa.ipc.IpcWriteOptions(compression="lz4")) as stream:
+        with pa.ipc.new_stream(sink, part.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as stream:
             stream.write_batch(part)
         yield _row(cluster, offsets_partition, part.column(0)[0].as_py(), kind, sink.getvalue().to_pybytes())
 

@@ -16,7 +16,7 @@ from groupcoord_spark.coordinator.rebalances import CLASSIC_KEY, VALUE_IS_NOT_RE
 from groupcoord_spark.coordinator.semantics import Semantics
 from groupcoord_spark.pipeline.decode import decode_chunk
 from groupcoord_spark.pipeline.history import HistoryRange
-from groupcoord_spark.pipeline.ingest import records_of
+from groupcoord_spark.pipeline.ingest import LEADER_EPOCH, records_of
 from groupcoord_spark.pipeline.state import packed, to_arrow
 from groupcoord_spark.protocol.compiled import decode_key, decode_value
 from groupcoord_spark.warehouse import TABLES
@@ -57,7 +57,7 @@ class PartitionRebalances:
         self._rows: list[Rebalance] = []
 
     def apply(self, batch: pa.RecordBatch) -> Iterator[bytes]:
-        """Follow records of ingest.KEPT, all of history.group_changes; packed rows of the table as soon as there are many."""
+        """Follow records of kind ingest.GROUP_CHANGES; packed rows of the table as soon as there are many."""
         records = records_of(batch)
         decoded = decode_chunk(records, self._job.semantics)
         keys = [decode_key(key).fields for key in decoded.distinct_keys.to_arrow().to_pylist()]
@@ -67,16 +67,17 @@ class PartitionRebalances:
             decoded.kinds.key_type.tolist(),
             decoded.key_code.tolist(),
             records.value.to_arrow().to_pylist(),
+            batch.column(LEADER_EPOCH).to_pylist(),
             strict=True,
         )
-        for record_offset, timestamp_ms, key_type, code, value in rows:
+        for record_offset, timestamp_ms, key_type, code, value, leader_epoch in rows:
             if not self._is_after_held and self._held is not None and record_offset >= self._held.end_offset:
                 self._go_on_after_held()
             fields: Mapping[str, Any] | None = None
             if value is not None:
                 decoded_value = None if key_type in VALUE_IS_NOT_READ else decode_value(key_type, value)
                 fields = {} if decoded_value is None else decoded_value.fields
-            row = self._lives.apply(GroupRecord(record_offset, timestamp_ms, key_type, keys[code], fields))
+            row = self._lives.apply(GroupRecord(record_offset, timestamp_ms, key_type, keys[code], fields, leader_epoch))
             if row is not None:
                 self._rows.append(row)
         if len(self._rows) >= ROWS_AT_ONCE:

@@ -329,7 +329,7 @@ REBALANCES = Table(
         Column("leader_id", "STRING", "Leader of a classic group now."),
         Column("previous_protocol", "STRING", "Assignor of a classic group before."),
         Column("protocol", "STRING", "Assignor of a classic group now."),
-        Column("partitions_moved", "INT", "Partitions (streams: active tasks) that another member has now; NULL: not known, or an epoch."),
+        Column("partitions_moved", "INT", "Partitions (streams: active tasks) that another member has now; NULL: not known, no assignment, or shared."),
         Column("partitions_assigned", "INT", "Partitions that a member has and nobody had before."),
         Column("partitions_released", "INT", "Partitions that nobody has any more."),
         Column("cause", "STRING NOT NULL", "What brought it about, as far as the records tell.", words=REBALANCE_CAUSES),

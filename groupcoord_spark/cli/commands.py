@@ -28,6 +28,7 @@ COMMANDS: Final = {
     "list": Place("groupcoord_spark.cli.list", "list_groups", "Groups, as kafka-consumer-groups --list prints them."),
     "describe": Place("groupcoord_spark.cli.describe", "describe", "Groups in detail, as kafka-consumer-groups --describe prints them."),
     "coverage": Place("groupcoord_spark.cli.coverage", "coverage", "Per type and version of record: read, decoded, quarantined."),
+    "timeline": Place("groupcoord_spark.cli.timeline", "timeline", "A group's life in order: commits, rebalances, what was removed."),
     "simulate": Place("groupcoord_spark.cli.simulate", "simulate", "What the coordinator answers and writes in a scenario."),
     "assign": Place("groupcoord_spark.cli.assign", "assign", "What each assignor would give a group's members."),
     "dump": Place("groupcoord_spark.cli.dump", "dump", "Every record of the offsets topic as a line of JSON."),

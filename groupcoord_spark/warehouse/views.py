@@ -60,7 +60,7 @@ FROM rebalances
 WHERE record_timestamp IS NOT NULL
 GROUP BY cluster, group_id, CAST(record_timestamp AS DATE)
 """.strip()
-"""Rebalances of each group and day (of the session's time zone): how many, who came and went, by which causes; the shortest time between two."""
+"""Rebalances of each group and day (of the session's time zone): how many, who came and went, by which causes, the least time between."""
 
 VIEWS: Final[Mapping[str, str]] = {"offset_commits_resolved": OFFSET_COMMITS_RESOLVED, "rebalance_rate": REBALANCE_RATE}
 """View -> the SELECT it stands for, over tables and views by their bare names."""
@@ -77,7 +77,9 @@ def register(spark: SparkSession, warehouse: Warehouse, *, cluster: str | None =
         if table is RUNS:
             frame = spark.read.format("delta").load(warehouse.location.table_uri(RUNS.name))
         else:
-            frame = _of_runs(spark, warehouse, table.name, [(run.cluster, run.table_versions[table.name]) for run in runs if table.name in run.table_versions])
+            # A night of a release that did not have the table yet has no rows of it.
+            of_runs = [(run.cluster, run.table_versions[table.name]) for run in runs if table.name in run.table_versions]
+            frame = _of_runs(spark, warehouse, table.name, of_runs)
         frame.createOrReplaceTempView(table.name)
     for name, query in VIEWS.items():
         spark.sql(query).createOrReplaceTempView(name)

@@ -87,7 +87,6 @@ def nightly(
             semantics=rules,
             with_history=not no_history,
             topic_names=topic_names,
-            settings={"offsets.retention.ms": str(retention_ms)},
         )
         progress.begin("start Spark")
         spark = session(show_output=common.debug)

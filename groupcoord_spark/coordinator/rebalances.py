@@ -159,6 +159,9 @@ class GroupLives:
         """Take up the state that these records make, as known from before."""
         for record in records:
             self.apply(record)
+        for life in self._groups.values():
+            if isinstance(life, _ModernLife):
+                life.forget_what_moves()
 
     def forget(self) -> None:
         """Nothing is known any more: the records that follow do not continue those before."""
@@ -268,7 +271,7 @@ class _ClassicLife:
             self._before = None
             self._learn_partition_counts(held for member_id in new.members for held in new.holding(member_id))
         elif old.value["generation"] == new.value["generation"] and _is_same_membership(old, new):
-            new.join_ended_ms, new.tells_join_end = old.join_ended_ms, old.tells_join_end
+            new.timestamp_ms, new.join_ended_ms, new.tells_join_end = old.timestamp_ms, old.join_ended_ms, old.tells_join_end
             self._keep_holdings(old, new)
             return None  # a static member was replaced (2.7+), or the same was written again: no rebalance
         else:
@@ -541,6 +544,7 @@ class _ModernLife:
         self._targets: dict[str, Holding] = {}
         self._targets_before: dict[str, Holding] = {}
         """Of the members whose target changed since the last assignment."""
+        self._knows_targets_before = True
         self._hash: int | None = None
         self._topics_told: dict[str, Value | None] = {}
         self._topic_changes: list[str] = []
@@ -578,6 +582,10 @@ class _ModernLife:
         elif key_type == roles.member:
             self._members.pop(record.key["member_id"], None)
         return None
+
+    def forget_what_moves(self) -> None:
+        """Where the target assignment of the epoch is yet to come: what members that are gone had is not known any more."""
+        self._knows_targets_before = self.generation == self._assignment_epoch
 
     def _new_epoch(self, record: GroupRecord, value: Value) -> Rebalance | None:
         epoch, old_epoch = value["epoch"], self.generation
@@ -617,7 +625,7 @@ class _ModernLife:
         if epoch == old_epoch:
             return None
         moves = None
-        if (old_epoch is not None or self._began) and self.group_type != "share":
+        if (old_epoch is not None or self._began) and self._knows_targets_before and self.group_type != "share":
             owner_before = {each: member for member, held in self._targets_before.items() for each in held}
             owner_after = {each: member for member in self._targets_before for each in self._targets.get(member, ())}
             moves = _moves_between(owner_before, owner_after)
@@ -627,7 +635,7 @@ class _ModernLife:
         since_ms = _since(self._assignment_ms, record.timestamp_ms)
         row = self._row(record, "assignment", old_epoch, epoch, since_ms, self.members_at_change, moves)
         self._assignment_epoch, self._assignment_ms, self._epochs_since_assignment = epoch, record.timestamp_ms, 0
-        self._targets_before = {}
+        self._targets_before, self._knows_targets_before = {}, True
         return row
 
     def _row(

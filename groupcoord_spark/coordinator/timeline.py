@@ -84,7 +84,8 @@ def timeline(
     last_commit_ms: int | None = None
     for each in told:
         if isinstance(each, Mapping):
-            if each["kind"] != "assignment":
+            if each["kind"] == "generation":
+                # Offsets of an Empty classic group age from there, those of the new protocols from their commit.
                 empty_since_ms = each["timestamp_ms"] if each["member_count"] == 0 else None
             yield _rebalance(each, last_commit_ms)
         elif isinstance(each, GroupEnd):

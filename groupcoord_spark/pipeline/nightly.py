@@ -352,7 +352,11 @@ def _run_row(night: Night, summary: Summary) -> dict[str, Any]:
         "broker_version": summary.broker_version,
         "input_kind": "segments",
         "inputs": list(night.inputs),
-        "settings": {**night.settings, WITH_HISTORY: str(night.with_history).lower()},
+        "settings": {
+            **night.settings,
+            "offsets.retention.ms": str(night.retention_ms),
+            WITH_HISTORY: str(night.with_history).lower(),
+        },
         "records_read": summary.records_read,
         "records_decoded": summary.records_decoded,
         "records_quarantined": summary.records_quarantined,

@@ -176,7 +176,8 @@ def _modern_records(
         tasks = [{"topic_id": each["topic_id"], "subtopology_id": each["subtopology"], "partitions": [each["partition"]]} for each in held]
         target = {"active_tasks": tasks} if group["group_type"] == "streams" else {"topic_partitions": tasks}
         yield record(roles.target, target, member_id=member_id)
-    if group["assignment_epoch"] is not None:
+    # Before its first target assignment a group counts as at the epoch it begins with.
+    if targets or (group["assignment_epoch"] is not None and group["assignment_epoch"] > 1):
         yield record(roles.assignment, {"assignment_epoch": group["assignment_epoch"]})
 
 

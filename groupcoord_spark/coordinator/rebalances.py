@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple
 
 from groupcoord_spark.coordinator.classic import CONNECT, CONSUMER, connect_tasks, readable
-from groupcoord_spark.protocol import decode_assignment, decode_subscription
+from groupcoord_spark.protocol import assigned_partitions, decode_subscription
 
 Cause = Literal[
     "member_joined",
@@ -51,26 +51,20 @@ class Roles(NamedTuple):
     member: int
     assignment: int
     target: int
-    current: int
     topics: tuple[int, ...]
     """Records that tell of topics: their partitions, or which of them an expression matches."""
 
 
 _ROLES: Final = (
-    Roles("consumer", epoch=3, member=5, assignment=6, target=7, current=8, topics=(4, 16)),
-    Roles("share", epoch=11, member=10, assignment=12, target=13, current=14, topics=(9, 15)),
-    Roles("streams", epoch=17, member=19, assignment=20, target=21, current=22, topics=(23,)),
+    Roles("consumer", epoch=3, member=5, assignment=6, target=7, topics=(4, 16)),
+    Roles("share", epoch=11, member=10, assignment=12, target=13, topics=(9, 15)),
+    Roles("streams", epoch=17, member=19, assignment=20, target=21, topics=(23,)),
 )
 _ROLES_BY_KEY: Final = {
-    key_type: roles
-    for roles in _ROLES
-    for key_type in (roles.epoch, roles.member, roles.assignment, roles.target, roles.current, *roles.topics)
+    key_type: roles for roles in _ROLES for key_type in (roles.epoch, roles.member, roles.assignment, roles.target, *roles.topics)
 }
 KEY_TYPES: Final = (CLASSIC_KEY, *sorted(_ROLES_BY_KEY))
 """Types of the records that this module reads."""
-
-VALUE_IS_NOT_READ: Final = frozenset(roles.current for roles in _ROLES)
-"""Types of which only the key, the time and whether there is a value matter."""
 
 
 def roles_of(group_type: str) -> Roles:
@@ -79,7 +73,7 @@ def roles_of(group_type: str) -> Roles:
 
 
 class GroupRecord(NamedTuple):
-    """One record of a group, decoded. Of VALUE_IS_NOT_READ the value may be any mapping. leader_epoch: of its batch; -1: not known."""
+    """One record of a group, decoded. leader_epoch: of its batch; -1: not known."""
 
     record_offset: int
     timestamp_ms: int
@@ -366,12 +360,14 @@ def _classic_row(
 
 
 def _coming_and_going(before: Collection[str] | None, after: Collection[str]) -> dict[str, Any]:
+    joined: list[str] | None
+    left: list[str] | None
+    kept: list[str] | None
     if before is None:
         joined = left = kept = None
     else:
-        joined = sorted(member for member in after if member not in before)
-        left = sorted(member for member in before if member not in after)
-        kept = sorted(member for member in after if member in before)
+        was, now = set(before), set(after)
+        joined, left, kept = sorted(now - was), sorted(was - now), sorted(now & was)
     return {
         "member_count": len(after),
         "joined_count": None if joined is None else len(joined),
@@ -540,7 +536,8 @@ class _ModernLife:
         self._roles = roles
         self._before = before
         self._members: dict[str, Value] = {}
-        self._last_seen_ms: dict[str, int] = {}
+        self._told_at_ms: dict[str, int] = {}
+        """When each member's newest record was written."""
         self._targets: dict[str, Holding] = {}
         self._targets_before: dict[str, Holding] = {}
         """Of the members whose target changed since the last assignment."""
@@ -575,12 +572,11 @@ class _ModernLife:
         elif key_type in roles.topics:
             self._learn_topics(record)
         elif value is not None:
-            # Both are written when the member's own heartbeat came.
-            self._last_seen_ms[record.key["member_id"]] = record.timestamp_ms
-            if key_type == roles.member:
-                self._members[record.key["member_id"]] = value
-        elif key_type == roles.member:
+            self._members[record.key["member_id"]] = value
+            self._told_at_ms[record.key["member_id"]] = record.timestamp_ms
+        else:
             self._members.pop(record.key["member_id"], None)
+            self._told_at_ms.pop(record.key["member_id"], None)
         return None
 
     def forget_what_moves(self) -> None:
@@ -608,8 +604,6 @@ class _ModernLife:
             self._finding = self._cause_of_epoch(record, members_before, old_hash)
         since_ms = _since(self.timestamp_ms, record.timestamp_ms)
         row = self._row(record, "group_epoch", old_epoch, epoch, since_ms, members_before, None)
-        for member_id in self.members_at_change.keys() - self._members.keys():
-            self._last_seen_ms.pop(member_id, None)
         self.generation, self.timestamp_ms, self.members_at_change = epoch, record.timestamp_ms, dict(self._members)
         self._leader_epoch = record.leader_epoch
         self._topic_changes = []
@@ -618,7 +612,7 @@ class _ModernLife:
 
     def _is_first_epoch(self, record: GroupRecord, epoch: int) -> bool:
         """Groups begin at epoch 1, since 4.2 at 2, with the records of their first member in the same batch."""
-        return epoch <= _LAST_FIRST_EPOCH and all(self._last_seen_ms.get(member) == record.timestamp_ms for member in self._members)
+        return epoch <= _LAST_FIRST_EPOCH and all(self._told_at_ms.get(member) == record.timestamp_ms for member in self._members)
 
     def _new_assignment(self, record: GroupRecord, value: Value) -> Rebalance | None:
         epoch, old_epoch = value["assignment_epoch"], self._assignment_epoch
@@ -712,7 +706,9 @@ class _ModernLife:
         if joined:
             return _Finding("member_joined", "certain", f"{_names(joined)} joined {_a_group_of(len(before))}.")
         if gone:
-            return self._how_gone(record, gone)
+            if all(member.get("instance_id") is not None for member in gone.values()):
+                return _Finding("member_expelled", "likely", f"{_names(gone)} went: a static member is taken out when it stays away.")
+            return _Finding("member_gone", "certain", f"{_names(gone)} went: whether it left or was expelled is not recorded.")
         changed = [member_id for member_id, member in after.items() if _wishes(member) != _wishes(before[member_id])]
         if changed:
             return _Finding("subscription_changed", "certain", f"{_names(changed)} asked for other topics, another assignor or topology.")
@@ -731,14 +727,6 @@ class _ModernLife:
         if _moved(self._leader_epoch, record.leader_epoch):
             return _Finding("coordinator_moved", "possible", f"Nothing else is new. {_move(self._leader_epoch, record.leader_epoch)}")
         return _Finding("unknown", None, "Members, subscriptions and topics are the same as in the epoch before.")
-
-    def _how_gone(self, record: GroupRecord, gone: Mapping[str, Value]) -> _Finding:
-        who = f"{_names(gone)} went"
-        seen = [self._last_seen_ms[member_id] for member_id in gone if member_id in self._last_seen_ms]
-        silent = f", {_seconds(record.timestamp_ms - max(seen))} after the last record about it" if seen else ""
-        if all(member.get("instance_id") is not None for member in gone.values()):
-            return _Finding("member_expelled", "likely", f"{who}{silent}: a static member is taken out when it stays away.")
-        return _Finding("member_gone", "certain", f"{who}{silent}: whether it left or was expelled is not recorded.")
 
 
 def _moved(epoch_before: int, epoch: int) -> bool:
@@ -761,7 +749,7 @@ def _moves_between(before: Mapping[tuple[str, int], str], after: Mapping[tuple[s
 def _held(value: Value, member: Value) -> Holding:
     """What the member has in this generation; nothing where its bytes do not parse."""
     if value["protocol_type"] == CONSUMER:
-        return _partitions(member["assignment"])
+        return readable(assigned_partitions, member["assignment"]) or frozenset()
     if value["protocol_type"] == CONNECT:
         return frozenset(connect_tasks(member["subscription"], member["assignment"], value["protocol"]).current)
     return frozenset()
@@ -773,18 +761,9 @@ def _target(value: Value) -> Holding:
     return frozenset((each["subtopology_id"], partition) for each in value["active_tasks"] for partition in each["partitions"])
 
 
-def _partitions(assignment: bytes) -> Holding:
-    decoded = readable(decode_assignment, assignment)
-    return frozenset() if decoded is None else _flat(decoded.partitions)
-
-
 def _topics(subscription: bytes) -> frozenset[str] | None:
     decoded = readable(decode_subscription, subscription)
     return None if decoded is None else frozenset(decoded.topics)
-
-
-def _flat(partitions: Mapping[str, Iterable[int]]) -> Holding:
-    return frozenset((topic, partition) for topic, numbers in partitions.items() for partition in numbers)
 
 
 def _partition_changes(before: Value, after: Value) -> str:

@@ -118,7 +118,7 @@ def run_night(night: Night, plan: LogPlan, spark: SparkSession, progress: Progre
         held={offsets_partition: history.held for offsets_partition, history in histories.items()},
     )
     progress.begin("read, replay and write")
-    rebalance_job = RebalanceJob(start.location.uri, night.cluster, night.semantics, job.held, _versions_at_end_of_history(start))
+    rebalance_job = RebalanceJob(start.location.uri, night.cluster, job.held, _versions_at_end_of_history(start))
     reports = _run_stages(spark, segments, night, job, rebalance_job) if segments else []
     records = sum(report.counts.records for report in reports)
     progress.end(rows=records, bytes=sum(report.counts.bytes for report in reports))

@@ -12,11 +12,9 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from groupcoord_spark.coordinator.rebalances import CLASSIC_KEY, VALUE_IS_NOT_READ, GroupLives, GroupRecord, Rebalance, roles_of
-from groupcoord_spark.coordinator.semantics import Semantics
-from groupcoord_spark.pipeline.decode import decode_chunk
+from groupcoord_spark.coordinator.rebalances import CLASSIC_KEY, GroupLives, GroupRecord, Rebalance, roles_of
 from groupcoord_spark.pipeline.history import HistoryRange
-from groupcoord_spark.pipeline.ingest import LEADER_EPOCH, records_of
+from groupcoord_spark.pipeline.ingest import LEADER_EPOCH
 from groupcoord_spark.pipeline.state import packed, to_arrow
 from groupcoord_spark.protocol.compiled import decode_key, decode_value
 from groupcoord_spark.warehouse import TABLES
@@ -40,7 +38,6 @@ class RebalanceJob:
 
     warehouse_uri: str
     cluster: str
-    semantics: Semantics
     held: Mapping[int, HistoryRange]
     state_versions: Mapping[str, int] | None
 
@@ -58,26 +55,17 @@ class PartitionRebalances:
 
     def apply(self, batch: pa.RecordBatch) -> Iterator[bytes]:
         """Follow records of kind ingest.GROUP_CHANGES; packed rows of the table as soon as there are many."""
-        records = records_of(batch)
-        decoded = decode_chunk(records, self._job.semantics)
-        keys = [decode_key(key).fields for key in decoded.distinct_keys.to_arrow().to_pylist()]
-        rows = zip(
-            records.record_offset.tolist(),
-            records.timestamp_ms.tolist(),
-            decoded.kinds.key_type.tolist(),
-            decoded.key_code.tolist(),
-            records.value.to_arrow().to_pylist(),
-            batch.column(LEADER_EPOCH).to_pylist(),
-            strict=True,
-        )
-        for record_offset, timestamp_ms, key_type, code, value, leader_epoch in rows:
+        encoded = batch.column("key").dictionary_encode()
+        keys = [decode_key(key) for key in encoded.dictionary.to_pylist()]
+        columns = ("record_offset", "record_timestamp_ms", "value", LEADER_EPOCH)
+        rows = zip(encoded.indices.to_pylist(), *(batch.column(name).to_pylist() for name in columns), strict=True)
+        for code, record_offset, timestamp_ms, value, leader_epoch in rows:
             if not self._is_after_held and self._held is not None and record_offset >= self._held.end_offset:
                 self._go_on_after_held()
-            fields: Mapping[str, Any] | None = None
-            if value is not None:
-                decoded_value = None if key_type in VALUE_IS_NOT_READ else decode_value(key_type, value)
-                fields = {} if decoded_value is None else decoded_value.fields
-            row = self._lives.apply(GroupRecord(record_offset, timestamp_ms, key_type, keys[code], fields, leader_epoch))
+            key = keys[code]
+            decoded = decode_value(key.key_type, value)
+            fields = None if decoded is None else decoded.fields
+            row = self._lives.apply(GroupRecord(record_offset, timestamp_ms, key.key_type, key.fields, fields, leader_epoch))
             if row is not None:
                 self._rows.append(row)
         if len(self._rows) >= ROWS_AT_ONCE:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from groupcoord_spark.coordinator import JAVA, PartitionReplay, PartitionState
-from groupcoord_spark.coordinator.rebalances import KEY_TYPES, VALUE_IS_NOT_READ, GroupRecord, Rebalance, rebalances
+from groupcoord_spark.coordinator.rebalances import KEY_TYPES, GroupRecord, Rebalance, rebalances
 from groupcoord_spark.coordinator.simulator import release_for
 from groupcoord_spark.coordinator.simulator.scenario import find_scenario, play
 from groupcoord_spark.pipeline.rebalances import records_of_state
@@ -244,12 +244,8 @@ def _decoded(records: Iterable[tuple[int, int, bytes | None, bytes | None]]) -> 
     for record_offset, timestamp_ms, key_bytes, value_bytes in records:
         key = decode_key(key_bytes)
         if key.key_type in KEY_TYPES:
-            value = None if value_bytes is None else {}
-            if value_bytes is not None and key.key_type not in VALUE_IS_NOT_READ:
-                decoded = decode_value(key.key_type, value_bytes)
-                assert decoded is not None
-                value = decoded.fields
-            yield GroupRecord(record_offset, timestamp_ms, key.key_type, key.fields, value)
+            decoded = decode_value(key.key_type, value_bytes)
+            yield GroupRecord(record_offset, timestamp_ms, key.key_type, key.fields, None if decoded is None else decoded.fields)
 
 
 @pytest.mark.parametrize(

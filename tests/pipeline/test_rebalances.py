@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from groupcoord_spark.protocol import encode_key, encode_value
 from groupcoord_spark.protocol.consumer_protocol import Assignment, Subscription, encode_assignment, encode_subscription
-from tests.conftest import SAMPLE_LOGS, SampleWarehouse
+from tests.conftest import SAMPLE_LOGS
 from tests.log.log_writer import T0
 from tests.pipeline.logs import LogRecord
 from tests.pipeline.segment_files import write_log
@@ -93,10 +93,6 @@ def test_a_night_goes_on_from_the_state_of_the_last_with_history_where_the_log_w
     write_log(tmp_path / "cleaned", LOG[5:], largest_batch=1)
     run(spark, tmp_path / "w", tmp_path / "cleaned")
     assert told(tmp_path / "w") == EXPECTED
-
-
-def test_leader_epochs_tell_that_the_coordinator_moved(sample_warehouse: SampleWarehouse) -> None:
-    assert all(row["cause"] != "coordinator_moved" for row in rebalances(sample_warehouse.path))
 
 
 def test_a_night_without_history_writes_none(spark: SparkSession, tmp_path: Path) -> None:

@@ -131,6 +131,11 @@ class TestOutput:
             assert printed.exit_code == 0
             assert without_trailing_spaces(printed.output) == without_trailing_spaces(expected)
 
+    def test_timeline_prints_what_is_shown(self, in_sample: Any) -> None:
+        line, _, expected = next(block for block in blocks("console") if "groupcoord timeline" in block).partition("\n")
+        printed = CliRunner().invoke(main, shlex.split(line.removeprefix("$ "))[1:])
+        assert without_trailing_spaces(printed.output) == without_trailing_spaces(expected)
+
     def test_summary_of_nightly_is_the_one_shown(self, in_sample: Any) -> None:
         from groupcoord_spark.cli.nightly import summary_text
 
@@ -206,6 +211,10 @@ class TestWords:
         explained = set(re.findall(r"`(X-[A-Z]\d)`", section("The tables")))
         words = {*TABLES["offset_expirations"].by_name["rule"].words, *TABLES["group_expirations"].by_name["rule"].words}
         assert explained == words
+
+    def test_causes_explained_are_those_of_the_table(self) -> None:
+        explained = re.findall(r"^\| `(\w+)` \|", section("Rebalances"), re.MULTILINE)
+        assert explained == list(TABLES["rebalances"].by_name["cause"].words)
 
     def test_codes_and_columns_named_exist(self) -> None:
         codes = {*TABLES["warnings"].by_name["code"].words, *TABLES["quarantined_records"].by_name["reason"].words}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
@@ -25,6 +26,8 @@ GROUP_KEYS: Final = (2, 3, 11, 17)
 PAUSE_MS: Final = 3_600_000
 """A silence after which commits count as another stretch."""
 
+_UUID: Final = re.compile(r"\b([0-9a-f]{8})-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b")
+
 NAMES: Final = ("time", "until", "event", "offsets_partition", "record_offset", "generation", "what", "facts")
 
 
@@ -46,7 +49,7 @@ def timeline(common: Common, group_id: str, from_ms: int | None, to_ms: int | No
     warehouse = open_warehouse(common.warehouse)
     found = list(_Reader(warehouse, cluster_to_read(warehouse, common.cluster), group_id, from_ms, to_ms).events())
     if common.output == "table":
-        cells = [(_iso(event.time_ms), event.event, event.generation, event.what) for _, event in found]
+        cells = [(_iso(event.time_ms), event.event, event.generation, _with_short_ids(event.what)) for _, event in found]
         write_lines(lines(["TIME", "EVENT", "GENERATION", "WHAT"], cells, [24, 10, 10, None]))
         return
     is_json = common.output == "json"
@@ -192,6 +195,11 @@ def stretches_of(commits: pa.Table, borders: list[int]) -> list[Stretch]:
         )
     first = np.flatnonzero(begins)
     return [Stretch(int(offsets[at]), bool(tombstones[at]), by_stretch[number]) for number, at in enumerate(first.tolist())]
+
+
+def _with_short_ids(text: str) -> str:
+    """Member ids end in a UUID: its beginning tells them apart, for people."""
+    return _UUID.sub(r"\1…", text)
 
 
 def _of_place(commits: pa.Table, incarnation: int, partition: int) -> pa.Table:

@@ -214,10 +214,6 @@ class _Generation:
         self.join_ended_ms: int = told if told is not None and told != NOT_KNOWN else timestamp_ms
         """When all session timers began anew; until 2.1 no record tells it."""
 
-    @property
-    def rebalance_timeout_ms(self) -> int:
-        return max((_rebalance_timeout_ms(member) for member in self.members.values()), default=0)
-
     def holding(self, member_id: str) -> Holding:
         held = self.held.get(member_id)
         if held is None:
@@ -288,12 +284,13 @@ class _ClassicLife:
     def _next(self, record: GroupRecord, old: _Generation, new: _Generation) -> Rebalance:
         owner_before, owner_after = _owners_of_what_changed(old, new)
         moves = _moves_between(owner_before, owner_after)
-        finding = _cause_of_generation(old, new, moves, self._partition_counts, was_converted=self._was_converted)
+        new_places = _never_had(owner_after, self._partition_counts)
+        finding = _cause_of_generation(old, new, moves, new_places, was_converted=self._was_converted)
         finding = _with_circumstances(finding, old, new)
         self._was_converted = False
         self._learn_partition_counts(owner_after)
         since = _since(old.timestamp_ms, new.timestamp_ms)
-        return _classic_row(record, old, new, old.value["generation"], since, set(old.members), moves, finding)
+        return _classic_row(record, old, new, old.value["generation"], since, old.members.keys(), moves, finding)
 
     def _keep_holdings(self, old: _Generation, new: _Generation) -> None:
         for member_id, member in new.members.items():
@@ -345,7 +342,7 @@ def _classic_row(
         from_generation=from_generation,
         to_generation=new.value["generation"],
         since_previous_ms=since_ms,
-        **_coming_and_going(members_before, new.members),
+        **_coming_and_going(members_before, new.members.keys()),
         previous_leader_id=None if old is None else old.value["leader"],
         leader_id=new.value["leader"],
         previous_protocol=None if old is None else old.value["protocol"],
@@ -365,6 +362,8 @@ def _coming_and_going(before: Collection[str] | None, after: Collection[str]) ->
     kept: list[str] | None
     if before is None:
         joined = left = kept = None
+    elif before == after:
+        joined, left, kept = [], [], sorted(after)
     else:
         was, now = set(before), set(after)
         joined, left, kept = sorted(now - was), sorted(was - now), sorted(now & was)
@@ -379,9 +378,7 @@ def _coming_and_going(before: Collection[str] | None, after: Collection[str]) ->
     }
 
 
-def _cause_of_generation(
-    old: _Generation, new: _Generation, moves: _Moves, partition_counts: Mapping[str, int], *, was_converted: bool
-) -> _Finding:
+def _cause_of_generation(old: _Generation, new: _Generation, moves: _Moves, new_places: Sequence[str], *, was_converted: bool) -> _Finding:
     """The first of these that the two records bear out; what is seen beside it stands in the evidence."""
     before, after = old.value["generation"], new.value["generation"]
     if after <= before:
@@ -400,7 +397,7 @@ def _cause_of_generation(
         return _cause_of_leaving(old, new, gone)
     if not new.members:
         return _Finding("member_gone", "likely", "Nobody was left when the join phase ended: who had joined went again before it did.")
-    return _cause_without_newcomers(old, new, moves, partition_counts, was_converted=was_converted)
+    return _cause_without_newcomers(old, new, moves, new_places, was_converted=was_converted)
 
 
 def _is_same_membership(old: _Generation, new: _Generation) -> bool:
@@ -437,7 +434,7 @@ def _how_gone(old: _Generation, new: _Generation, gone: Sequence[Value]) -> _Fin
     """Left or expelled: the time since all timers began anew can rule the second out; nothing in a record rules the first out."""
     since_ms = new.join_ended_ms - old.join_ended_ms
     session_ms = min(int(member["session_timeout_ms"]) for member in gone)
-    limit_ms = min(session_ms, old.rebalance_timeout_ms)
+    limit_ms = min(session_ms, _least_rebalance_timeout_ms(old, new))
     if 0 <= since_ms < limit_ms:
         which = "session" if limit_ms == session_ms else "rebalance"
         return _Finding(
@@ -451,11 +448,22 @@ def _how_gone(old: _Generation, new: _Generation, gone: Sequence[Value]) -> _Fin
         return _Finding("member_expelled", "likely", f"Static members do not leave when they close; {passed}.")
     if all(_STREAMS_CLIENT.search(member["client_id"]) for member in gone):
         return _Finding("member_expelled", "likely", f"Members of Kafka Streams do not leave when they close; {passed}.")
-    return _Finding("member_gone", "certain", f"{passed}: whether it left or was expelled is not recorded.")
+    # Where others remain one of them may have started it, and the member only missed it.
+    confidence: Confidence = "likely" if new.members else "certain"
+    return _Finding("member_gone", confidence, f"{passed}: whether it left or was expelled is not recorded.")
+
+
+def _least_rebalance_timeout_ms(old: _Generation, new: _Generation) -> int:
+    """What the group waited at least: the longest of its members', each of which may have changed its own as it joined again (3.x)."""
+    timeouts = []
+    for member_id, member in old.members.items():
+        told = [_rebalance_timeout_ms(each) for each in (member, new.members.get(member_id)) if each is not None]
+        timeouts.append(min(told))
+    return max(timeouts)
 
 
 def _cause_without_newcomers(
-    old: _Generation, new: _Generation, moves: _Moves, partition_counts: Mapping[str, int], *, was_converted: bool
+    old: _Generation, new: _Generation, moves: _Moves, new_places: Sequence[str], *, was_converted: bool
 ) -> _Finding:
     if old.value["protocol"] != new.value["protocol"] or old.value["protocol_type"] != new.value["protocol_type"]:
         return _Finding(
@@ -470,9 +478,8 @@ def _cause_without_newcomers(
         return _Finding(
             "group_converted", "likely", "The first generation of the classic group that the group became: its members join again."
         )
-    grown = _never_had(new, partition_counts)
-    if grown:
-        return _Finding("partitions_changed", "likely", f"Nobody ever had before: {_names(grown)}.")
+    if new_places:
+        return _Finding("partitions_changed", "likely", f"Nobody ever had before: {_names(new_places)}.")
     if moves.assigned:
         return _Finding(
             "follow_up",
@@ -504,13 +511,12 @@ def _asks_otherwise(old: _Generation, member_id: str, member: Value, new: _Gener
     return topics_before is not None and topics_after is not None and topics_before != topics_after
 
 
-def _never_had(new: _Generation, partition_counts: Mapping[str, int]) -> list[str]:
+def _never_had(held: Iterable[tuple[str, int]], partition_counts: Mapping[str, int]) -> list[str]:
     first_and_last: dict[str, tuple[int, int]] = {}
-    for member_id in new.members:
-        for topic, partition in new.holding(member_id):
-            if partition >= partition_counts.get(topic, NOT_KNOWN):
-                first, last = first_and_last.get(topic, (partition, partition))
-                first_and_last[topic] = min(first, partition), max(last, partition)
+    for topic, partition in held:
+        if partition >= partition_counts.get(topic, NOT_KNOWN):
+            first, last = first_and_last.get(topic, (partition, partition))
+            first_and_last[topic] = min(first, partition), max(last, partition)
     return [
         f"{topic} {first}" if first == last else f"{topic} {first} to {last}" for topic, (first, last) in sorted(first_and_last.items())
     ]

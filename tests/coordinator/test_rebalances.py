@@ -88,12 +88,19 @@ class TestClassicGenerations:
         assert cause(SECOND, generation(3, 1_000 + SESSION_MS - 1, member("a", 0))) == ("member_left", "certain")
 
     def test_who_goes_after_its_session_may_have_left_or_been_expelled(self) -> None:
-        assert cause(SECOND, generation(3, 1_000 + SESSION_MS, member("a", 0))) == ("member_gone", "certain")
+        assert cause(SECOND, generation(3, 1_000 + SESSION_MS, member("a", 0))) == ("member_gone", "likely")
+        assert cause(SECOND, generation(3, 1_000 + SESSION_MS)) == ("member_gone", "certain")
 
     def test_who_goes_after_the_rebalance_timeout_may_have_missed_a_rebalance(self) -> None:
         hasty = [member(name, rebalance_timeout_ms=2_000) for name in "ab"]
         assert cause(generation(1, 0, *hasty), generation(2, 1_999, hasty[0])) == ("member_left", "certain")
-        assert cause(generation(1, 0, *hasty), generation(2, 2_000, hasty[0])) == ("member_gone", "certain")
+        assert cause(generation(1, 0, *hasty), generation(2, 2_000, hasty[0])) == ("member_gone", "likely")
+
+    def test_a_rebalance_timeout_that_was_lowered_on_the_way_counts(self) -> None:
+        slow, hasty = member("a", rebalance_timeout_ms=3_000), member("b", rebalance_timeout_ms=700)
+        lowered = {**slow, "rebalance_timeout_ms": 700}
+        assert cause(generation(1, 0, slow, hasty), generation(2, 1_000, slow)) == ("member_left", "certain")
+        assert cause(generation(1, 0, slow, hasty), generation(2, 1_000, lowered)) == ("member_gone", "likely")
 
     def test_static_members_and_members_of_streams_do_not_leave_by_themselves(self) -> None:
         static, streams = member("i-1", group_instance_id="i"), member("x", client_id="app-5e-StreamThread-1-consumer")

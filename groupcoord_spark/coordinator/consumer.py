@@ -8,6 +8,8 @@ from groupcoord_spark.coordinator.modern import LEFT_EPOCH, ModernGroup, Refusal
 from groupcoord_spark.coordinator.semantics import Semantics
 from groupcoord_spark.coordinator.state import AssignmentRow, MemberRow
 
+Owners = defaultdict[str, dict[int, int]]
+
 _STATES = {0: "STABLE", 1: "UNREVOKED_PARTITIONS", 2: "UNRELEASED_PARTITIONS"}
 _UNKNOWN = "UNKNOWN"
 # Where members name several assignors equally often Kafka's answer follows its hash table: of the built-in names, uniform comes first.
@@ -51,7 +53,7 @@ class ConsumerMember:
 class ConsumerGroup(ModernGroup):
     """A consumer group, as Kafka's ConsumerGroup after the same records."""
 
-    __slots__ = ("_owner_epochs", "_stale_state", "members", "resolved_regexes")
+    __slots__ = ("_owner_epochs", "_stale_state", "is_orderly", "members", "resolved_regexes")
 
     group_type = "consumer"
     type_conflict = "R-3.4"
@@ -60,14 +62,28 @@ class ConsumerGroup(ModernGroup):
         super().__init__(semantics)
         self.members: dict[str, ConsumerMember] = {}
         self.resolved_regexes: dict[str, list[str]] = {}
-        self._owner_epochs: defaultdict[str, dict[int, int]] = defaultdict(dict)
-        """Topic id -> partition -> member epoch of its owner."""
+        self._owner_epochs: Owners | None = defaultdict(dict)
+        """Topic id -> partition -> member epoch of its owner; None while somebody else has ruled out that two own the same."""
+        self.is_orderly = True
+        """No partition has ever been taken or given up against R-3.14: what the members hold tells the owners."""
         self._stale_state: str | None = None
         """State from before a refused change: Kafka does not get as far as computing the new one (R-3.14)."""
 
     @property
     def member_count(self) -> int:
         return len(self.members)
+
+    def leave_ownership(self) -> None:
+        """Follow the owners of partitions no longer: the caller knows that R-3.14 refuses none of the records to come."""
+        self._owner_epochs = None
+
+    def follow_ownership(self) -> None:
+        """Follow the owners again. Only for an orderly group."""
+        if self._owner_epochs is None:
+            self._owner_epochs = defaultdict(dict)
+            for member in self.members.values():
+                for topic_id, partitions in member.held():
+                    self._owner_epochs[topic_id].update(dict.fromkeys(partitions, member.member_epoch))
 
     def apply(self, record_offset: int, key_type: int, key: Value, value: Value | None) -> bool:
         group_id: str = key["group_id"]
@@ -100,7 +116,8 @@ class ConsumerGroup(ModernGroup):
         elif member is not None:
             self._check_member_can_go(member_id, member.member_epoch, "R-3.10", "R-3.11")
             del self.members[member_id]
-            self._give_up(member_id, member)
+            if self._owner_epochs is not None:
+                self._give_up(self._owner_epochs, member_id, member)
             self._stale_state = None
 
     def _apply_current_assignment(self, record_offset: int, member_id: str, value: Value | None) -> None:
@@ -123,9 +140,10 @@ class ConsumerGroup(ModernGroup):
         state_before: str | None = None
         new.record_offset = record_offset
         try:
-            if old is not None:
-                self._give_up(member_id, old)
-            self._take(member_id, new)
+            if self._owner_epochs is not None:
+                if old is not None:
+                    self._give_up(self._owner_epochs, member_id, old)
+                self._take(self._owner_epochs, member_id, new)
         except RefusalError:
             state_before = self.state
             raise
@@ -134,9 +152,9 @@ class ConsumerGroup(ModernGroup):
             self.members[member_id] = new
             self._stale_state = state_before
 
-    def _give_up(self, member_id: str, member: ConsumerMember) -> None:
+    def _give_up(self, owners: Owners, member_id: str, member: ConsumerMember) -> None:
         for topic_id, partitions in member.held():
-            owner_epochs = self._owner_epochs[topic_id]
+            owner_epochs = owners[topic_id]
             # Nearly always all of them are its own; either way each is looked at, but not each in Python.
             if set(map(owner_epochs.get, partitions)) == {member.member_epoch} and len(set(partitions)) == len(partitions):
                 for partition in partitions:
@@ -145,13 +163,15 @@ class ConsumerGroup(ModernGroup):
             for partition in partitions:
                 if owner_epochs.get(partition) == member.member_epoch:
                     del owner_epochs[partition]
-                elif self._semantics.refuses_to_give_up_what_is_not_owned:
+                    continue
+                self.is_orderly = False
+                if self._semantics.refuses_to_give_up_what_is_not_owned:
                     detail = f"Member {member_id!r} gives up partition {partition} of {topic_id}, not its at epoch {member.member_epoch}."
                     raise RefusalError("R-3.14", detail)
 
-    def _take(self, member_id: str, member: ConsumerMember) -> None:
+    def _take(self, owners: Owners, member_id: str, member: ConsumerMember) -> None:
         for topic_id, partitions in member.held():
-            owner_epochs = self._owner_epochs[topic_id]
+            owner_epochs = owners[topic_id]
             taken = dict.fromkeys(partitions, member.member_epoch)
             # Nearly always nobody owns any of them, and this runs for every assignment ever written.
             if len(taken) == len(partitions) and owner_epochs.keys().isdisjoint(taken):
@@ -159,6 +179,7 @@ class ConsumerGroup(ModernGroup):
                 continue
             for partition in partitions:
                 owner_epoch = owner_epochs.get(partition)
+                self.is_orderly = self.is_orderly and owner_epoch is None
                 if owner_epoch is not None and owner_epoch >= member.member_epoch:
                     detail = f"Member {member_id!r} takes partition {partition} of topic {topic_id} at epoch {member.member_epoch}"
                     raise RefusalError("R-3.14", f"{detail}, while it is still owned at epoch {owner_epoch}.")

@@ -57,6 +57,7 @@ class PartitionReplay:
         """Record offset of the tombstone that removed a group; Scala: of those that no later record brought back."""
         self._warnings: list[LoadWarning] = []
         self._topic_names: dict[str, str] = {}
+        self._without_collisions: frozenset[str] = frozenset()
         # Read for every commit: kept at hand.
         self._newest_offset_value = semantics.newest_offset_value
         self._by_producer_id = semantics.producer_id_means_transaction
@@ -128,6 +129,25 @@ class PartitionReplay:
             self._removed_at.pop(group_id, None)
             group.record_offset, group.record_timestamp_ms = record_offset, record_timestamp_ms
 
+    def group(self, group_id: str) -> Group | None:
+        """The group as it is now."""
+        return self._groups.get(group_id)
+
+    def rule_out_collisions(self, group_ids: frozenset[str], others: frozenset[str]) -> None:
+        """From now on R-3.14 refuses nothing of ``group_ids``: the caller has looked at the records to come; of ``others`` it may again.
+
+        Each of ``group_ids`` is absent, simple or an orderly consumer group; the owners of its partitions are not followed.
+        """
+        for group_id in others & self._without_collisions:
+            group = self._groups.get(group_id)
+            if isinstance(group, ConsumerGroup):
+                group.follow_ownership()
+        for group_id in group_ids - self._without_collisions:
+            group = self._groups.get(group_id)
+            if isinstance(group, ConsumerGroup):
+                group.leave_ownership()
+        self._without_collisions = self._without_collisions - others | group_ids
+
     def apply_marker(self, producer_id: int, control_type: int) -> None:
         """End the open transaction of a producer: 1 commits, 0 aborts, any other type is left to the semantics (R-1.18)."""
         self._offsets.end_transaction(producer_id, control_type)
@@ -163,6 +183,8 @@ class PartitionReplay:
             else:
                 self._check_kind(group_id, group, kind)
             group = self._groups[group_id] = kind(self.semantics)
+            if group_id in self._without_collisions and isinstance(group, ConsumerGroup):
+                group.leave_ownership()
         if group.apply(record_offset, key_type, key, value):
             del self._groups[group_id]
             self._removed_at[group_id] = record_offset

@@ -64,12 +64,12 @@ class Semantics:
     offset_tombstone_key_type: int = 1
     default_retention_ms: int = 7 * DAY_MS
 
-    def accepts_offset_value(self, key_type: int, value_version: int) -> bool:
-        """Whether this broker loads an offset value of that version under that key type (R-1.9).
+    def accepts_value(self, key_type: int, value_version: int) -> bool:
+        """Whether this broker loads an offset or a classic group (key types 0 to 2) of that value version (R-1.9).
 
         What it does not accept changes nothing when replayed, so it must not supersede an earlier record either.
         """
-        return 0 <= value_version <= self.newest_offset_value[key_type]
+        return 0 <= value_version <= (*self.newest_offset_value, self.newest_group_value)[key_type]
 
 
 def _java(release: tuple[int, ...], text: str) -> Semantics:

@@ -19,6 +19,8 @@ from groupcoord_spark.log.storage import PADDING, Location, SegmentFile, shown
 from groupcoord_spark.protocol.slices import Bytes, Mask, Positions
 
 DEFAULT_CHUNK_BYTES = 32 * MIB
+CHUNKS_IN_ONE_WINDOW = 2
+"""A file up to so many chunks is held whole, and read once; a longer one is read once to walk it and once more for its records."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,11 +115,12 @@ class Reading:
     def walk(self) -> None:
         """Finds every entry of the file and decides which count; afterwards all damage to entries is known."""
         segment, file = self._segment, self._file
-        finder = Finder(file, segment.base_offset, segment.next_base_offset is None, self._limits, self._chunk_bytes)
+        is_one_window = file.size <= CHUNKS_IN_ONE_WINDOW * self._chunk_bytes
+        window_bytes = file.size if is_one_window else self._chunk_bytes
+        finder = Finder(file, segment.base_offset, segment.next_base_offset is None, self._limits, window_bytes)
         parts: list[Entries] = []
         headers: list[Headers] = []
         damaged: list[DamagedRange] = []
-        is_one_window = file.size <= self._chunk_bytes
         for stretch in finder.stretches():
             if stretch.damaged:
                 damaged.append(stretch.damaged)

@@ -18,6 +18,8 @@ Ints = npt.NDArray[np.int64]
 CLASSIC_GROUP_KEY = 2
 CONSUMER_GROUP_KEYS = (3, 4, 5, 6, 7, 8, 16)
 WHOLE_GROUP_KEYS = (3, 6)
+REMOVING_KEYS = (CLASSIC_GROUP_KEY, 3, 11, 17)
+"""Their tombstones remove groups."""
 MEMBER_KEY, TARGET_KEY = 5, 7
 SETTING_KEYS = (3, 4, TARGET_KEY, 16)
 NO_PRODUCER_ID = -1
@@ -69,9 +71,9 @@ def kept(kinds: ChunkKinds) -> Mask:
     # A commit creates its group where there is none, and what the group's own next record then meets depends on that.
     keep[_last_of_each(kinds.group_code, is_commit)] = True
     if is_own_record.any():
-        keep[_commits_before_own_records(kinds.group_code, is_commit, is_own_record)] = True
+        keep[_commits_before_own_records(kinds, is_commit, is_own_record)] = True
         own = np.flatnonzero(is_own_record & kinds.applies)
-        own = own[np.argsort(kinds.group_code[own], kind="stable")]
+        own = own[_stable_order(kinds.group_code[own])]
         keep[_superseded_classic(kinds, own)] = False
         keep[_superseded_settings(kinds, own)] = False
     return keep
@@ -106,17 +108,32 @@ def _last_of_each(code: Ints, among: Mask) -> Ints:
     return last[last >= 0]
 
 
-def _commits_before_own_records(group_code: Ints, is_commit: Mask, is_own_record: Mask) -> Ints:
-    """Row of the group's last commit before each of the group's own records."""
-    has_own = np.zeros(int(group_code.max()) + 1, np.bool_)
-    has_own[group_code[is_own_record]] = True
-    rows = np.flatnonzero((is_commit | is_own_record) & has_own[group_code])
-    rows = rows[np.argsort(group_code[rows], kind="stable")]
-    group = group_code[rows]
+def _stable_order(code: Ints) -> Ints:
+    """Rows in the order of their codes, those of one code as they were."""
+    # numpy sorts two bytes by their digits, which takes a quarter of the time
+    narrow = code.astype(np.uint16) if len(code) and int(code.max()) < 1 << 16 else code
+    return np.argsort(narrow, kind="stable")
+
+
+def _commits_before_own_records(kinds: ChunkKinds, is_commit: Mask, is_own_record: Mask) -> Ints:
+    """Row of the group's last commit before each of the group's own records that may find no group without it.
+
+    After a value that applies the group is there, of whatever type, until a tombstone that can remove it.
+    """
+    has_own = np.zeros(int(kinds.group_code.max()) + 1, np.bool_)
+    has_own[kinds.group_code[is_own_record]] = True
+    rows = np.flatnonzero((is_commit | is_own_record) & has_own[kinds.group_code])
+    rows = rows[_stable_order(kinds.group_code[rows])]
+    group, is_own = kinds.group_code[rows], is_own_record[rows]
+    makes_group = is_own & kinds.applies[rows] & ~kinds.is_tombstone[rows]
+    may_remove = is_own & kinds.is_tombstone[rows] & np.isin(kinds.key_type[rows], REMOVING_KEYS)
     place = np.arange(len(rows))
     begin = np.maximum.accumulate(np.where(np.r_[True, group[1:] != group[:-1]], place, 0))
     commit = np.maximum.accumulate(np.where(is_commit[rows], place, -1))
-    wanted: Mask = is_own_record[rows] & (commit >= begin)
+    change = np.maximum.accumulate(np.where(makes_group | may_remove, place, -1))
+    last_change = np.r_[-1, change[:-1]]  # before each row, not at it
+    is_there = (last_change >= begin) & makes_group[last_change]
+    wanted: Mask = is_own & (commit >= begin) & ~is_there
     before: Ints = rows[commit[wanted]]
     return before
 

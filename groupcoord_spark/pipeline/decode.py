@@ -13,7 +13,7 @@ from groupcoord_spark.coordinator.semantics import Semantics
 from groupcoord_spark.log import Records
 from groupcoord_spark.pipeline.compact import CLASSIC_GROUP_KEY, NO_PRODUCER_ID, ChunkKinds
 from groupcoord_spark.protocol import DecodeError, decode_value
-from groupcoord_spark.protocol.columnar import KeyColumns, decode_key_columns, offset_value_decodes
+from groupcoord_spark.protocol.columnar import KeyColumns, decode_key_columns, survey_offset_values
 from groupcoord_spark.protocol.errors import NullKey, UnknownKeyType, UnknownValueVersion
 from groupcoord_spark.protocol.messages import RECORD_TYPES
 from groupcoord_spark.protocol.slices import Mask, Slices
@@ -23,6 +23,8 @@ Ints = npt.NDArray[np.int64]
 Int16s = npt.NDArray[np.int16]
 
 NOT_A_CONTROL_RECORD = -1
+KINDS_OF_A_TYPE = 64
+"""More than any record type has value versions."""
 UNKNOWN_KEY_TYPE = UnknownKeyType.code
 UNKNOWN_VALUE_VERSION = UnknownValueVersion.code
 NULL_KEY = "The record has no key; every record of a group or an offset has one."
@@ -34,6 +36,14 @@ class RowNote(NamedTuple):
     row: int
     code: str
     detail: str
+
+
+class NamedTopics(NamedTuple):
+    """Rows of offsets that carry a topic id, and the halves of the id as big-endian numbers."""
+
+    row: Ints
+    high: Ints
+    low: Ints
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +64,7 @@ class DecodedChunk:
     stored_key_type: Int16s
     value_version: Int16s
     decodes: Mask
+    named_topics: NamedTopics
     faults: list[RowNote]
     findings: list[RowNote]
 
@@ -72,7 +83,7 @@ def decode_chunk(records: Records, semantics: Semantics) -> DecodedChunk:
     is_tombstone = records.value.is_null
     value_version = np.where(is_known & ~is_control, _versions(records.value), np.int16(-1)).astype(np.int16)
     value_is_good = is_tombstone | ~is_known | is_control
-    _decode_values(records, key_type, value_version, value_is_good, faults, findings)
+    topics = _decode_values(records, key_type, value_version, value_is_good, faults, findings)
     is_null_key = ~has_key & ~is_control
     faults += [RowNote(row, NullKey.code, NULL_KEY) for row in np.flatnonzero(is_null_key).tolist()]
     unknown = np.zeros(len(distinct), np.bool_)
@@ -94,7 +105,7 @@ def decode_chunk(records: Records, semantics: Semantics) -> DecodedChunk:
         applies=is_known & value_is_good & _accepted(key_type, value_version, semantics),
     )
     decodes = is_control | (value_is_good & (key_is_good | is_unknown_type))
-    return DecodedChunk(kinds, distinct, keys, key_code, key_type, value_version, decodes, faults, findings)
+    return DecodedChunk(kinds, distinct, keys, key_code, key_type, value_version, decodes, topics, faults, findings)
 
 
 def _distinct_keys(keys: Slices, is_control: Mask) -> tuple[Ints, Slices]:
@@ -127,16 +138,18 @@ def _versions(values: Slices) -> Int16s:
 
 def _decode_values(
     records: Records, key_type: Int16s, value_version: Int16s, is_good: Mask, faults: list[RowNote], findings: list[RowNote]
-) -> None:
+) -> NamedTopics:
     """Set ``is_good`` for each value that decodes; only what the quick looks leave open is decoded one by one."""
     open_rows = np.flatnonzero(~is_good)
     is_offset = key_type[open_rows] < CLASSIC_GROUP_KEY
     offsets = open_rows[is_offset]
-    is_good[offsets] = offset_value_decodes(key_type[offsets], records.value.take(offsets))
+    survey = survey_offset_values(key_type[offsets], value_version[offsets], records.value.take(offsets))
+    is_good[offsets] = survey.decodes
     doubtful = [offsets[~is_good[offsets]]]
     groups = open_rows[~is_offset]
-    kind = key_type[groups].astype(np.int64) << 16 | (value_version[groups].astype(np.int64) & 0xFFFF)
-    for each in np.unique(kind):
+    # versions beyond all that are known make one kind: none of them decodes here
+    kind = key_type[groups] * KINDS_OF_A_TYPE + np.clip(value_version[groups] + 1, 0, KINDS_OF_A_TYPE - 1)
+    for each in np.flatnonzero(np.bincount(kind)):
         rows = groups[kind == each]
         version, message = int(value_version[rows[0]]), RECORD_TYPES[int(key_type[rows[0]])].value
         first, last = message.versions
@@ -152,15 +165,17 @@ def _decode_values(
         is_good[row] = True
         if decoded is not None:
             findings.extend(RowNote(row, *finding) for finding in decoded.findings)
+    has_id = np.flatnonzero((survey.topic_high | survey.topic_low) != 0)
+    return NamedTopics(offsets[has_id], survey.topic_high[has_id], survey.topic_low[has_id])
 
 
 def _accepted(key_type: Int16s, value_version: Int16s, semantics: Semantics) -> Mask:
-    """False for key types the coordinator does not know (R-1.6), and for offsets whose value version it does not load (R-1.9)."""
+    """False for key types the coordinator does not know (R-1.6), and for value versions that it does not load (R-1.9)."""
     accepted: Mask = np.isin(key_type, list(semantics.known_key_types))
-    for offset_type in (0, 1):
-        rows = (key_type == offset_type) & (value_version >= 0)
-        for version in np.unique(value_version[rows]):
-            if not semantics.accepts_offset_value(offset_type, int(version)):
+    for each in (0, 1, CLASSIC_GROUP_KEY):
+        rows = (key_type == each) & (value_version >= 0)
+        for version in np.flatnonzero(np.bincount(value_version[rows])):
+            if not semantics.accepts_value(each, int(version)):
                 accepted[rows & (value_version == version)] = False
     return accepted
 

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from groupcoord_spark.coordinator.semantics import Semantics
 from groupcoord_spark.log import Chunk, Records, Segment, read_segment
@@ -24,7 +23,6 @@ from groupcoord_spark.pipeline.decode import NOT_A_CONTROL_RECORD, UNKNOWN_KEY_T
 from groupcoord_spark.pipeline.history import NO_HISTORY, HistoryRange, group_changes, write_chunk
 from groupcoord_spark.pipeline.task_files import TaskFiles
 from groupcoord_spark.protocol import offsets_partition_for
-from groupcoord_spark.protocol.columnar import topic_ids_of
 from groupcoord_spark.protocol.primitives import uuid_text
 from groupcoord_spark.protocol.slices import Mask, Slices
 from groupcoord_spark.warehouse import AddedFile
@@ -51,9 +49,6 @@ RECORDS, GROUP_CHANGES, REPORT = "records", "group_changes", "report"
 LEADER_EPOCH = "leader_epoch"
 REPORT_ORDER = -1
 """Reports sort before all records of their partition."""
-
-OFFSET_KEY = 1
-FIRST_VERSION_WITH_TOPIC_ID = 4
 
 PACK_BYTES = 8 << 20
 """A row's payload is cut at about this size, so that no row is large for the JVM."""
@@ -227,7 +222,7 @@ def _count(report: PieceReport, chunk: Chunk, decoded: DecodedChunk, is_misplace
     counts.count_kinds(
         decoded.stored_key_type[is_data], decoded.value_version[is_data], sizes[is_data], decoded.decodes[is_data], is_misplaced[is_data]
     )
-    report.topic_names |= _topic_names(records, decoded)
+    report.topic_names |= _topic_names(decoded)
 
 
 def _is_misplaced(decoded: DecodedChunk, offsets_partition: int, partition_count: int) -> Mask:
@@ -240,15 +235,17 @@ def _is_misplaced(decoded: DecodedChunk, offsets_partition: int, partition_count
     return misplaced
 
 
-def _topic_names(records: Records, decoded: DecodedChunk) -> dict[str, str]:
+def _topic_names(decoded: DecodedChunk) -> dict[str, str]:
     """Topic id -> name of the offsets that carry an id, superseded ones too: they are dropped, and no later record may name it."""
-    rows = np.flatnonzero((decoded.kinds.key_type == OFFSET_KEY) & (decoded.value_version >= FIRST_VERSION_WITH_TOPIC_ID) & decoded.decodes)
-    ids = topic_ids_of(decoded.kinds.key_type[rows], records.value.take(rows))
-    if not len(ids) or ids.null_count == len(ids):
+    row, high, low = decoded.named_topics
+    if not len(row):
         return {}
-    words = np.frombuffer(ids.buffers()[1], np.int64).reshape(-1, 2)[ids.offset : ids.offset + len(ids)]
-    of_id = [pa.array(words[:, half]).dictionary_encode().indices.to_numpy() for half in (0, 1)]
-    pair = (of_id[0].astype(np.int64) * len(ids) + of_id[1]) * (len(decoded.distinct_keys) + 1) + decoded.key_code[rows]
-    first = pc.index_in(pc.unique(pa.array(pair)), pa.array(pair))
-    topics = decoded.keys.topic.take(pa.array(decoded.key_code[rows][first.to_numpy()])).to_pylist()
-    return {uuid_text(each): topic for each, topic in zip(ids.take(first).to_pylist(), topics, strict=True) if each is not None}
+    code = decoded.key_code[row]
+    last = np.full(len(decoded.distinct_keys), -1, np.int64)
+    last[code] = np.arange(len(row))
+    # A key nearly always goes on naming the same topic id: then its last record speaks for all.
+    speaks = (high != high[last[code]]) | (low != low[last[code]])
+    speaks[last[last >= 0]] = True
+    topics = decoded.keys.topic.take(pa.array(code[speaks])).to_pylist()
+    ids = np.stack((high[speaks], low[speaks]), axis=1).astype(">i8")
+    return {uuid_text(topic_id): topic for topic_id, topic in dict.fromkeys(zip(map(bytes, ids), topics, strict=True))}

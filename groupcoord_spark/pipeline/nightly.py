@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import heapq
 import pickle
 import re
@@ -32,7 +33,7 @@ from groupcoord_spark.warehouse import TABLES, AddedFile, RunStart, begin_run, c
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-READ_TASK_BYTES = 64 << 20
+READ_TASK_BYTES = 256 << 20
 """A reading task's share where the input is large: long enough to pay for itself, short enough to even out."""
 
 NO_TIMESTAMP = -1
@@ -149,6 +150,8 @@ def _run_stages(
     write_job = WriteJob(night.cluster, job.warehouse_uri, job.run_id, dict(night.topic_names))
 
     def read(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+        # Spark's worker collects garbage after each task: what is loaded by now lives as long as the worker, and need not be walked.
+        gc.freeze()
         for batch in batches:
             for task in batch.column(0).to_pylist():
                 yield from read_segments(tasks[task], job)
@@ -186,7 +189,8 @@ def _own_error(failure: Exception) -> GroupcoordError:
 def read_tasks(segments: Sequence[Segment], parallelism: int) -> list[list[Segment]]:
     """Files shared out evenly, the largest first; the files of a task in the order of their partitions and offsets."""
     total = sum(segment.size for segment in segments)
-    count = min(len(segments), max(parallelism, total // READ_TASK_BYTES))
+    rounds = max(1, -(-total // (READ_TASK_BYTES * parallelism)))  # whole rounds: no core waits for another's last task
+    count = min(len(segments), rounds * parallelism)
     shares: list[tuple[int, int, list[Segment]]] = [(0, task, []) for task in range(count)]
     for segment in sorted(segments, key=lambda each: -each.size):
         size, task, share = heapq.heappop(shares)

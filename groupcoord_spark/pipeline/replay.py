@@ -24,6 +24,7 @@ from groupcoord_spark.pipeline.compact import CLASSIC_GROUP_KEY
 from groupcoord_spark.pipeline.decode import NOT_A_CONTROL_RECORD, DecodedChunk, decode_chunk
 from groupcoord_spark.pipeline.expire import ExpirationJob, expirations_of
 from groupcoord_spark.pipeline.ingest import GROUP_CHANGES, RECORDS, PieceReport, records_of, unpacked
+from groupcoord_spark.pipeline.ownership import settled
 from groupcoord_spark.pipeline.rebalances import REBALANCES, PartitionRebalances, RebalanceJob
 from groupcoord_spark.pipeline.state import TOPIC_NAMES, PartitionReport, packed_rows, state_rows
 from groupcoord_spark.protocol.columnar import decode_offset_value_columns
@@ -119,26 +120,29 @@ class KeptRecordsReplay:
         records = records_of(batch)
         decoded = decode_chunk(records, self._semantics)
         self._follow_live_keys(decoded.distinct_keys, records.value.is_null, decoded.key_code)
+        coordinator = self.coordinator
+        without_collisions, others, needless = settled(records, decoded, coordinator)
+        coordinator.rule_out_collisions(without_collisions, others)
         keys = decoded.keys
         group_ids, topics, partitions = keys.group_id.to_pylist(), keys.topic.to_pylist(), keys.partition.tolist()
         faults = {note.row: note for note in decoded.faults}
         values = self._offset_values(records, decoded.kinds.key_type, decoded.decodes)
-        self._put_group_values(values, records, decoded)
+        self._put_group_values(values, records, decoded, needless)
+        applied = np.flatnonzero(~needless)
         distinct_keys = decoded.distinct_keys.to_arrow().to_pylist()
         group_keys: dict[int, Mapping[str, Any]] = {}
         rows = zip(
-            records.record_offset.tolist(),
-            records.timestamp_ms.tolist(),
-            records.control_type.tolist(),
-            records.producer_id.tolist(),
-            records.is_transactional.tolist(),
-            decoded.kinds.key_type.tolist(),
-            decoded.key_code.tolist(),
-            values,
+            applied.tolist(),
+            records.record_offset[applied].tolist(),
+            records.timestamp_ms[applied].tolist(),
+            records.control_type[applied].tolist(),
+            records.producer_id[applied].tolist(),
+            records.is_transactional[applied].tolist(),
+            decoded.kinds.key_type[applied].tolist(),
+            decoded.key_code[applied].tolist(),
             strict=True,
         )
-        coordinator = self.coordinator
-        for row, (record_offset, timestamp_ms, control_type, producer_id, is_transactional, key_type, code, value) in enumerate(rows):
+        for row, record_offset, timestamp_ms, control_type, producer_id, is_transactional, key_type, code in rows:
             if control_type != NOT_A_CONTROL_RECORD:
                 self._open_since.pop(producer_id, None)
                 coordinator.apply_marker(producer_id, control_type)
@@ -148,19 +152,20 @@ class KeptRecordsReplay:
                 key = group_keys.get(code)
                 if key is None:
                     key = group_keys[code] = decode_key(distinct_keys[code]).fields
-                group_value = decode_value(key_type, value)
+                group_value = decode_value(key_type, values[row])
                 version, fields = (None, None) if group_value is None else (group_value.version, group_value.fields)
                 coordinator.apply_group_record(record_offset, timestamp_ms, key_type, key, version, fields)
             else:
                 if is_transactional:
                     self._open_since.setdefault(producer_id, record_offset)
                 coordinator.apply_offset_commit(
-                    producer_id, is_transactional, key_type, group_ids[code], topics[code], partitions[code], value
+                    producer_id, is_transactional, key_type, group_ids[code], topics[code], partitions[code], values[row]
                 )
 
-    def _put_group_values(self, values: list[Any], records: Records, decoded: DecodedChunk) -> None:
-        """The values of groups' own records into the list, as bytes: most are decoded only once their turn comes."""
-        rows = np.flatnonzero((decoded.kinds.key_type >= CLASSIC_GROUP_KEY) & (records.control_type == NOT_A_CONTROL_RECORD))
+    def _put_group_values(self, values: list[Any], records: Records, decoded: DecodedChunk, needless: Mask) -> None:
+        """The values of groups' own records into the list, as bytes: they are decoded once their turn comes."""
+        is_own_record = (decoded.kinds.key_type >= CLASSIC_GROUP_KEY) & (records.control_type == NOT_A_CONTROL_RECORD)
+        rows = np.flatnonzero(is_own_record & ~needless)
         for row, value in zip(rows.tolist(), records.value.take(rows).to_arrow().to_pylist(), strict=True):
             values[row] = value
 

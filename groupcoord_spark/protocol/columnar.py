@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -79,7 +79,7 @@ class OffsetValueColumns:
 def decode_key_columns(keys: Slices) -> KeyColumns:
     """Every key as ``decode_key`` reads it, in columns. Made for distinct keys, and fast on a million of them."""
     n = len(keys)
-    view = _View(keys.data)
+    view = View(keys.data)
     key_type = _leading_int16(view, keys)
     partition = np.full(n, -1, np.int32)
     ok = np.zeros(n, np.bool_)
@@ -112,26 +112,46 @@ def decode_key_columns(keys: Slices) -> KeyColumns:
     )  # fmt: skip
 
 
-def offset_value_decodes(key_type: Int16s, values: Slices) -> Mask:
-    """True where ``decode_value`` does not refuse the value: seen from the places of its parts, without reading them.
+class OffsetValueSurvey(NamedTuple):
+    """What a reader must know of every offset value, the dropped ones too: which decode, and which topic id they name.
 
-    key_type: the types of the keys, 0 or 1; other types are answered too, but slowly. Tombstones decode. A value of version 1 to 4 under
-    type 0 decodes here (``legacy_value_version``), though brokers since 4.1 refuse it.
+    decodes: ``decode_value`` does not refuse the value; tombstones decode. A value of version 1 to 4 under type 0 decodes here
+    (``legacy_value_version``), though brokers since 4.1 refuse it. topic_high, topic_low: halves of the topic id's 16 bytes as
+    big-endian numbers, both 0 where none is recorded.
     """
-    decodes = values.is_null & (key_type >= 0) & (key_type <= 1)
-    for rows, walk in _walk_offset_values(_View(values.data), key_type, values):
+
+    decodes: Mask
+    topic_high: Int64s
+    topic_low: Int64s
+
+
+def survey_offset_values(key_type: Int16s, value_version: Int16s, values: Slices) -> OffsetValueSurvey:
+    """Look over the values of key types 0 and 1: seen from the places of their parts, nothing else is decoded.
+
+    key_type, value_version: int16, one for each value; the version as the value begins, -1 where it has none.
+    """
+    n = len(values)
+    view = View(values.data)
+    decodes, high, low = values.is_null.copy(), np.zeros(n, np.int64), np.zeros(n, np.int64)
+    for rows, walk in _walk_offset_values(view, value_version, values):
         decodes[rows] = walk.fits
-    single = _SingleRows[DecodedValue](len(values), lambda row: decode_value(int(key_type[row]), values.row(row)))
+        if "topic_id" in walk.places:
+            has_id = walk.fits & walk.has_tag
+            rows, places = rows[has_id], walk.places["topic_id"][has_id]
+            high[rows], low[rows] = view.int64(places), view.int64(places + 8)
+    single = _SingleRows[DecodedValue](n, lambda row: decode_value(int(key_type[row]), values.row(row)))
     for row in np.flatnonzero(~decodes).tolist():
-        single.decode(row)
+        decoded = single.decode(row)
         decodes[row] = row not in single.refused
-    return decodes
+        if decoded is not None:
+            high[row], low[row] = np.frombuffer(primitives.uuid_bytes(decoded.fields.get("topic_id", ZERO_UUID)), ">i8")
+    return OffsetValueSurvey(decodes, high, low)
 
 
 def decode_offset_value_columns(key_type: Int16s, values: Slices) -> OffsetValueColumns:
     """Every value of an offset commit as ``decode_value`` reads it, in columns. key_type: 0 or 1 in each row."""
     n = len(values)
-    view = _View(values.data)
+    view = View(values.data)
     numbers: dict[str, npt.NDArray[Any]] = {
         "committed_offset": np.full(n, -1, np.int64),
         "leader_epoch": np.full(n, -1, np.int32),
@@ -140,7 +160,8 @@ def decode_offset_value_columns(key_type: Int16s, values: Slices) -> OffsetValue
     }
     metadata, topic_ids = _Texts("metadata", n), _Ids(n)
     ok = values.is_null.copy()
-    for rows, walk in _walk_offset_values(view, key_type, values):
+    value_version = _leading_int16(view, values)
+    for rows, walk in _walk_offset_values(view, value_version, values):
         usual = walk.fits & (walk.at == walk.end) & ((key_type[rows] == 1) | (walk.version == 0))
         offsets = view.int64(walk.places["committed_offset"])
         usual &= offsets >= 0
@@ -163,38 +184,18 @@ def decode_offset_value_columns(key_type: Int16s, values: Slices) -> OffsetValue
             topic_ids.put(row, decoded.fields.get("topic_id", ZERO_UUID))
     notes = metadata.strings(values.data, single)
     return OffsetValueColumns(
-        _leading_int16(view, values), numbers["committed_offset"], numbers["leader_epoch"], notes,
+        value_version, numbers["committed_offset"], numbers["leader_epoch"], notes,
         numbers["commit_timestamp_ms"], numbers["expire_timestamp_ms"], topic_ids.strings(),
         ok, single.status(), single.refusals(), single.findings(),
     )  # fmt: skip
 
 
-def topic_ids_of(key_type: Int16s, values: Slices) -> pa.FixedSizeBinaryArray:
-    """The topic id of each offset commit as its 16 bytes, null where none is recorded; nothing else is decoded."""
-    view = _View(values.data)
-    topic_ids = _Ids(len(values))
-    seen = values.is_null.copy()
-    for rows, walk in _walk_offset_values(view, key_type, values):
-        seen[rows] = walk.fits
-        if "topic_id" in walk.places:
-            topic_ids.cut(view, rows, walk.fits & walk.has_tag, walk.places["topic_id"])
-    single = _SingleRows[DecodedValue](len(values), lambda row: decode_value(int(key_type[row]), values.row(row)))
-    for row in np.flatnonzero(~seen).tolist():
-        decoded = single.decode(row)
-        if decoded is not None:
-            topic_ids.put(row, decoded.fields.get("topic_id", ZERO_UUID))
-    return topic_ids.array()
-
-
-class _View:
+class View:
     """Big-endian integers at any places of a buffer. A place from which the buffer ends too early gives a number without meaning."""
 
     def __init__(self, data: npt.NDArray[np.uint8]) -> None:
         # the longest integer must fit in somewhere
         self.data = data if len(data) >= 8 else np.concatenate([data, np.zeros(8 - len(data), np.uint8)])
-        self.first_word = -self.data.__array_interface__["data"][0] % 8
-        words = (len(self.data) - self.first_word) // 8
-        self.words = self.data[self.first_word : self.first_word + 8 * words].view("<u8")
 
     def uint8(self, places: Positions) -> npt.NDArray[np.uint8]:
         """The byte at each place."""
@@ -213,25 +214,12 @@ class _View:
         return self._read(places, ">i8", 8)
 
     def _read(self, places: Positions, layout: str, size: int) -> npt.NDArray[Any]:
-        count = len(self.data) - size + 1
-        places = np.minimum(places, count - 1)
-        word = (places - self.first_word) >> 3
-        if len(places) == 0 or word.min() < 0 or word.max() + 1 >= len(self.words):
-            # near the edges of the buffer: as if an integer began at each of its bytes, which numpy reads slowly
-            unaligned: npt.NDArray[Any] = np.ndarray((count,), layout, self.data, 0, (1,))
-            return unaligned[places].astype(layout[1:])
-        # the parts of the two words that each place lies in
-        shift = ((places - self.first_word) & 7).view(np.uint64) << np.uint64(3)
-        low = self.words[word]
-        low >>= shift
-        high = self.words[word + 1]
-        high <<= np.uint64(1)
-        high <<= np.uint64(63) - shift
-        numbers: Int64s = (low | high).byteswap(inplace=True).view("<i8")
-        return numbers if size == 8 else (numbers >> 32).astype(np.int32)
+        # as if an integer began at each byte
+        anywhere: npt.NDArray[Any] = np.ndarray((len(self.data) - size + 1,), layout, self.data, 0, (1,))
+        return anywhere[np.minimum(places, len(anywhere) - 1)].astype(layout[1:])
 
 
-def _leading_int16(view: _View, rows: Slices) -> Int16s:
+def _leading_int16(view: View, rows: Slices) -> Int16s:
     readable = ~rows.is_null & (rows.end - rows.start >= 2)
     return np.where(readable, view.int16(rows.start), np.int16(-1))
 
@@ -249,7 +237,7 @@ class _Walk:
     end: Positions
 
 
-def _walk(view: _View, fields: Sequence[Field], at: Positions, end: Positions, *, flexible: bool, version: int = 0) -> _Walk:
+def _walk(view: View, fields: Sequence[Field], at: Positions, end: Positions, *, flexible: bool, version: int = 0) -> _Walk:
     """Find the fields of messages that hold numbers, ids and texts only.
 
     Positions only grow, so it is enough to look once, at the end, whether they stayed within the row: until then a row that is too short
@@ -277,7 +265,7 @@ def _size(field: Field) -> int:
     return field.type.size if isinstance(field.type, Integer) else 16
 
 
-def _walk_text(view: _View, walk: _Walk, name: str, flexible: bool) -> None:
+def _walk_text(view: View, walk: _Walk, name: str, flexible: bool) -> None:
     if flexible:
         stored = view.uint8(walk.at).astype(np.int64)
         text = walk.at + 1
@@ -298,7 +286,7 @@ def _walk_text(view: _View, walk: _Walk, name: str, flexible: bool) -> None:
     walk.at = walk.places[name] + length
 
 
-def _walk_tags(view: _View, walk: _Walk, tagged: Sequence[Field]) -> None:
+def _walk_tags(view: View, walk: _Walk, tagged: Sequence[Field]) -> None:
     """The tagged section in its usual forms: empty, or the one tag the message has in its own size."""
     count = view.uint8(walk.at)
     after = walk.at + 1
@@ -316,9 +304,8 @@ def _walk_tags(view: _View, walk: _Walk, tagged: Sequence[Field]) -> None:
     walk.at = after
 
 
-def _walk_offset_values(view: _View, key_type: Int16s, values: Slices) -> Iterator[tuple[Rows, _Walk]]:
-    """For each version: the rows of key types 0 and 1 that have it, and where their fields lie. Both types have the same layouts."""
-    version = np.where((key_type >= 0) & (key_type <= 1), _leading_int16(view, values), np.int16(-1))
+def _walk_offset_values(view: View, version: Int16s, values: Slices) -> Iterator[tuple[Rows, _Walk]]:
+    """For each version: the rows that have it, and where their fields lie. Key types 0 and 1 have the same layouts."""
     message = OFFSET_COMMIT_VALUE
     for each in range(message.versions[0], message.versions[1] + 1):
         for rows in _blocks(version == each):
@@ -429,7 +416,7 @@ class _Ids:
     def __init__(self, rows: int) -> None:
         self.halves = np.zeros((rows, 2), np.int64)
 
-    def cut(self, view: _View, rows: Rows, present: Mask, places: Positions) -> None:
+    def cut(self, view: View, rows: Rows, present: Mask, places: Positions) -> None:
         """Take the ids of the rows that have one from these places."""
         rows, places = rows[present], places[present]
         self.halves[rows, 0] = view.int64(places).byteswap()

@@ -7,7 +7,8 @@ definition. Older layouts, bytes left over, odd tagged fields and unusually long
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +21,8 @@ LONGEST_ARRAY = 64
 
 LONGEST_TAGGED_SECTION = 4
 LONGEST_TEXT = 32767
+UNKNOWN_TAG = 63
+"""Above every tag that is known."""
 VALUE_VERSION_BYTES = 2
 
 
@@ -29,14 +32,14 @@ def surely_decode(message: Message, version: int, values: Slices) -> Mask:
     Every value must begin with that version (its two bytes are skipped here) and be no null.
     """
     everywhere = np.ones(len(values), np.bool_)
-    walk = _Walk(values.data, message.is_flexible(version), version, values.start + VALUE_VERSION_BYTES, values.end, everywhere)
+    walk = Walk(values.data, message.is_flexible(version), version, values.start + VALUE_VERSION_BYTES, values.end, everywhere)
     walk.fields(message.fields_of(version))
     read_whole: Mask = walk.at == walk.end
     return walk.ok & read_whole
 
 
 @dataclass(slots=True)
-class _Walk:
+class Walk:
     """The same field of all rows at once: ``at`` is where each row's next field begins; a row that is not ``ok`` stands still."""
 
     data: Bytes
@@ -46,10 +49,11 @@ class _Walk:
     end: Positions
     ok: Mask
 
-    def rows(self, chosen: npt.NDArray[np.int64]) -> _Walk:
-        return _Walk(self.data, self.is_flexible, self.version, self.at[chosen], self.end[chosen], self.ok[chosen])
+    def rows(self, chosen: npt.NDArray[np.int64]) -> Self:
+        """The walk of some of the rows, to be taken back afterwards."""
+        return replace(self, at=self.at[chosen], end=self.end[chosen], ok=self.ok[chosen])
 
-    def take_back(self, chosen: npt.NDArray[np.int64], part: _Walk) -> None:
+    def take_back(self, chosen: npt.NDArray[np.int64], part: Walk) -> None:
         self.at[chosen] = part.at
         self.ok[chosen] = part.ok
 
@@ -159,7 +163,9 @@ class _Walk:
         tag, size = self.unsigned_varint(), self.unsigned_varint()
         begin = self.at
         reached = begin + size
-        for number in np.unique(tag[self.ok]):
+        # unknown tags are all skipped alike
+        tag = np.minimum(tag, UNKNOWN_TAG)
+        for number in np.flatnonzero(np.bincount(tag[self.ok])):
             rows = np.flatnonzero((tag == number) & self.ok)
             part = self.rows(rows)
             field = known.get(int(number))

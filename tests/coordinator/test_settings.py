@@ -47,9 +47,9 @@ def test_rules_of_a_release(
 
 
 def test_value_versions_that_a_broker_loads() -> None:
-    assert [JAVA.accepts_offset_value(0, version) for version in (-1, 0, 1)] == [False, True, False]
-    assert [JAVA.accepts_offset_value(1, version) for version in (4, 5)] == [True, False]
-    assert SCALA.accepts_offset_value(0, 4)
+    assert [JAVA.accepts_value(0, version) for version in (-1, 0, 1)] == [False, True, False]
+    assert [JAVA.accepts_value(1, version) for version in (4, 5)] == [True, False]
+    assert SCALA.accepts_value(0, 4)
 
 
 @pytest.mark.parametrize(

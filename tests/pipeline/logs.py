@@ -67,6 +67,24 @@ def classic_value(generation: int, members: int) -> bytes:
     )
 
 
+def member_value() -> dict[str, Any]:
+    return {
+        "instance_id": None,
+        "rack_id": None,
+        "client_id": "c",
+        "client_host": "h",
+        "subscribed_topic_names": ["t"],
+        "subscribed_topic_regex": None,
+        "rebalance_timeout_ms": 1,
+        "server_assignor": None,
+        "classic_member_metadata": None,
+    }
+
+
+def _holding(partitions: list[int]) -> list[dict[str, Any]]:
+    return [{"topic_id": TOPIC_ID, "partitions": partitions}] if partitions else []
+
+
 def _modern(rng: random.Random, group: str) -> tuple[bytes, bytes | None]:
     key_type = rng.choice((3, 5, 6, 7, 8, 11, 11, 17))
     fields: dict[str, Any] = {"group_id": group}
@@ -79,17 +97,7 @@ def _modern(rng: random.Random, group: str) -> tuple[bytes, bytes | None]:
     parts = [{"topic_id": TOPIC_ID, "partitions": [rng.randrange(2)]}]
     values: dict[int, dict[str, Any]] = {
         3: {"epoch": epoch},
-        5: {
-            "instance_id": None,
-            "rack_id": None,
-            "client_id": "c",
-            "client_host": "h",
-            "subscribed_topic_names": ["t"],
-            "subscribed_topic_regex": None,
-            "rebalance_timeout_ms": 1,
-            "server_assignor": None,
-            "classic_member_metadata": None,
-        },
+        5: member_value(),
         6: {"assignment_epoch": epoch},
         7: {"topic_partitions": parts},
         8: {
@@ -105,14 +113,79 @@ def _modern(rng: random.Random, group: str) -> tuple[bytes, bytes | None]:
     return key, encode_value(key_type, 0, values[key_type])
 
 
+class _Churn:
+    """Consumer groups whose members come, hand partitions on and go, nearly always as a coordinator writes it."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self.rng = rng
+        self.epoch = 1
+        self.held: dict[str, list[int]] = {}
+        self.waiting: list[tuple[bytes, bytes | None]] = []
+
+    def _put(self, key_type: int, fields: dict[str, Any], value: dict[str, Any] | None) -> None:
+        key = encode_key(key_type, {"group_id": "k", **fields})
+        self.waiting.append((key, None if value is None else encode_value(key_type, 0, value)))
+
+    def _assign(self, member_id: str) -> None:
+        taken = {partition for held in self.held.values() for partition in held} if self.rng.random() < 0.97 else set()
+        self.held[member_id] = [partition for partition in range(5) if partition not in taken and self.rng.random() < 0.6]
+        giving = self.held[member_id][:1] if self.rng.random() < 0.2 else []
+        value = {
+            "member_epoch": self.epoch,
+            "previous_member_epoch": self.epoch - 1,
+            "state": self.rng.randrange(3),
+            "assigned_partitions": _holding(self.held[member_id][len(giving) :]),
+            "partitions_pending_revocation": _holding(giving),
+        }
+        self._put(8, {"member_id": member_id}, value)
+
+    def _step(self) -> None:
+        rng, member_id = self.rng, self.rng.choice("xyz")
+        self.epoch += rng.random() < 0.5
+        if rng.random() < 0.1:
+            self._put(3, {}, {"epoch": self.epoch})
+        if member_id not in self.held:
+            self._put(5, {"member_id": member_id}, member_value())
+            self._put(7, {"member_id": member_id}, {"topic_partitions": _holding([rng.randrange(5)])})
+            self._assign(member_id)
+        elif rng.random() < 0.6:
+            self.held[member_id] = []
+            self._assign(member_id)
+        else:
+            del self.held[member_id]
+            for key_type in (8, 7, 5):
+                self._put(key_type, {"member_id": member_id}, None)
+        if rng.random() < 0.02:
+            self._put(rng.choice((3, 6)), {}, None)
+
+    def record(self) -> tuple[bytes, bytes | None]:
+        """The next one; now and then one gets lost or changes places with the one after it."""
+        while len(self.waiting) < 2:
+            self._step()
+        odd = self.rng.random()
+        if odd < 0.03:
+            self.waiting.pop(0)
+        elif odd < 0.06:
+            self.waiting[0], self.waiting[1] = self.waiting[1], self.waiting[0]
+        return self.waiting.pop(0) if self.waiting else self.record()
+
+
 def random_log(rng: random.Random, length: int) -> list[LogRecord]:
     """``length`` records over few groups, topics and producers, with gaps between their offsets."""
+    churn, share_of_churn = _Churn(rng), rng.choice((0.0, 0.3, 0.8))
     records, record_offset = [], rng.randrange(3)
     for _ in range(length):
         group = rng.choice("gh")
         kind = rng.random()
         producer_id = rng.choice((7, 8))
-        if kind < 0.12:
+        if rng.random() < share_of_churn:
+            key_type = rng.random()
+            if key_type < 0.1:
+                key = encode_key(1, {"group_id": "k", "topic": "t", "partition": 0})
+                record = LogRecord(record_offset, key, rng.choice((None, commit_value(record_offset), commit_value(record_offset))))
+            else:
+                record = LogRecord(record_offset, *churn.record())
+        elif kind < 0.12:
             control_type = rng.choice((0, 1, 1, 2))
             record = LogRecord(record_offset, b"\0\0\0\1", b"\0\0\0\0\0\0", producer_id, True, control_type)
         elif kind < 0.30:

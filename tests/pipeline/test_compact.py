@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -11,10 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from groupcoord_spark.coordinator.semantics import JAVA, SCALA, Semantics
+from groupcoord_spark.log import Records
 from groupcoord_spark.pipeline import compact
 from groupcoord_spark.pipeline.decode import decode_chunk
 from groupcoord_spark.pipeline.expire import ExpirationJob, expirations_of
 from groupcoord_spark.pipeline.ingest import kept_records, reduced_again
+from groupcoord_spark.pipeline.ownership import Settled, settled
 from groupcoord_spark.pipeline.replay import KeptRecordsReplay
 from groupcoord_spark.pipeline.state import state_rows
 from groupcoord_spark.protocol import encode_key, encode_value
@@ -25,7 +28,17 @@ from tests.pipeline.logs import records_of as columns_of
 TOLD_BY_THE_SUCCESSOR = {"R-2.1", "R-2.2", "R-2.4", "R-3.4"}
 
 
+def nothing_settled(records: Records, *_: Any) -> Settled:
+    return Settled(frozenset(), frozenset(), np.zeros(len(records), np.bool_))
+
+
 def state_of(chunks: list[list[LogRecord]], semantics: Semantics, *, drop: bool) -> dict[str, Any]:
+    """Without ``drop`` the records are applied one by one."""
+    with patch("groupcoord_spark.pipeline.replay.settled", settled if drop else nothing_settled):
+        return _state_of(chunks, semantics, drop=drop)
+
+
+def _state_of(chunks: list[list[LogRecord]], semantics: Semantics, *, drop: bool) -> dict[str, Any]:
     replay = KeptRecordsReplay(semantics)
     for chunk in chunks:
         records = columns_of(chunk)

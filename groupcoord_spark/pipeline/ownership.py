@@ -1,0 +1,232 @@
+"""Which consumer groups surely have no partition with two owners, and which of their records then need not be replayed.
+
+A current assignment (key type 8) is refused where it takes a partition that another member still owns (R-3.14), so each of them depends
+on all before it, and a reader may drop none. Here, where the state before the records is known, one look over their columns tells for
+nearly every group that none of them collides. Then a later assignment of a member replaces the earlier one whole, and of a member that
+came and went nothing is left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from groupcoord_spark.coordinator.consumer import ConsumerGroup
+from groupcoord_spark.coordinator.replay import PartitionReplay
+from groupcoord_spark.log import Records
+from groupcoord_spark.pipeline.compact import CLASSIC_GROUP_KEY, CONSUMER_GROUP_KEYS, MEMBER_KEY, TARGET_KEY, WHOLE_GROUP_KEYS
+from groupcoord_spark.pipeline.decode import DecodedChunk
+from groupcoord_spark.protocol.holdings import CURRENT_ASSIGNMENT_KEY, held_partitions
+from groupcoord_spark.protocol.primitives import uuid_bytes
+from groupcoord_spark.protocol.slices import Mask
+
+Ints = npt.NDArray[np.int64]
+
+MEMBERS_OWN_KEYS = (MEMBER_KEY, TARGET_KEY, CURRENT_ASSIGNMENT_KEY)
+NEVER = np.iinfo(np.int64).max
+BEFORE = -1
+
+# Odd numbers to mix the parts of a partition's name into one; two that mix alike look like a collision, and are replayed the long way.
+_MIX_HIGH, _MIX_LOW, _MIX_GROUP = (np.int64(odd) for odd in (-7046029254386353131, -4417276706812531889, 1609587929392839161))
+
+
+class Settled(NamedTuple):
+    """What one look at a batch tells.
+
+    without_collisions: groups of which no record in it collides; others: those of which one does or may. needless: bool, rows that may be
+    left out.
+    """
+
+    without_collisions: frozenset[str]
+    others: frozenset[str]
+    needless: Mask
+
+
+class _Lives(NamedTuple):
+    """Rows about single members, member by member, in the order of the log; ``segment`` numbers the members."""
+
+    row: Ints
+    segment: Ints
+    begin: Ints
+    """Place of the first row of each row's member, among these rows."""
+    end: Ints
+    """Place after its last."""
+    key_type: npt.NDArray[np.int16]
+    is_tombstone: Mask
+
+
+def settled(records: Records, decoded: DecodedChunk, coordinator: PartitionReplay) -> Settled:
+    """Look over the records of consumer groups that are about to be replayed by ``coordinator``.
+
+    A group is left to the record-by-record rule whenever anything about it is out of the ordinary: records that do not apply or are of
+    another kind of group, tombstones of the group or its target assignment, a state with collisions behind it.
+    """
+    kinds = decoded.kinds
+    needless = np.zeros(len(kinds.key_type), np.bool_)
+    every = np.flatnonzero((kinds.key_type >= CLASSIC_GROUP_KEY) & (kinds.group_code >= 0) & ~kinds.is_control)
+    own = every[np.isin(kinds.key_type[every], CONSUMER_GROUP_KEYS)]
+    if not len(own):
+        return Settled(frozenset(), frozenset(), needless)
+    groups = decoded.keys.group_id.dictionary_encode().dictionary.to_pylist()
+    members = decoded.keys.member_id.dictionary_encode().dictionary.to_pylist()
+    is_touched = np.zeros(len(groups), np.bool_)
+    is_touched[kinds.group_code[own]] = True
+    is_candidate = is_touched.copy()
+    is_odd = ~kinds.applies[every] | ~np.isin(kinds.key_type[every], CONSUMER_GROUP_KEYS)
+    is_odd |= kinds.is_tombstone[every] & np.isin(kinds.key_type[every], WHOLE_GROUP_KEYS)
+    is_candidate[kinds.group_code[every[is_odd]]] = False
+    state: dict[int, ConsumerGroup | None] = {}
+    for code in np.flatnonzero(is_candidate).tolist():
+        group = coordinator.group(groups[code])
+        if isinstance(group, ConsumerGroup) and group.is_orderly:
+            state[code] = group
+        elif group is None or group.is_simple:
+            state[code] = None
+        else:
+            is_candidate[code] = False
+
+    own = own[is_candidate[kinds.group_code[own]]]
+    lives = _lives_of_members(decoded, own)
+    colliding = _groups_with_collisions(records, decoded, lives, state, members)
+    is_candidate[colliding] = False
+    _mark_needless(needless, lives, decoded, own, state, members)
+    of_group = kinds.group_code[own]
+    needless[own[~is_candidate[of_group]]] = False
+    without, others = (
+        frozenset(groups[code] for code in np.flatnonzero(chosen).tolist()) for chosen in (is_candidate, is_touched & ~is_candidate)
+    )
+    return Settled(without, others, needless)
+
+
+def _lives_of_members(decoded: DecodedChunk, own: Ints) -> _Lives:
+    kinds = decoded.kinds
+    rows = own[np.isin(kinds.key_type[own], MEMBERS_OWN_KEYS)]
+    of_member = _member_of(decoded, rows)
+    order = np.argsort(of_member, kind="stable")
+    rows, of_member = rows[order], of_member[order]
+    begins = np.r_[True, of_member[1:] != of_member[:-1]][: len(rows)]
+    segment = np.cumsum(begins) - 1
+    first = np.flatnonzero(begins)
+    last = np.r_[first[1:], len(rows)]
+    return _Lives(rows, segment, first[segment], last[segment], kinds.key_type[rows], kinds.is_tombstone[rows])
+
+
+def _member_of(decoded: DecodedChunk, rows: Ints) -> Ints:
+    """A number for the group and member of each row."""
+    kinds = decoded.kinds
+    return kinds.group_code[rows] * (int(kinds.member_code.max()) + 1) + kinds.member_code[rows]
+
+
+def _groups_with_collisions(
+    records: Records, decoded: DecodedChunk, lives: _Lives, state: dict[int, ConsumerGroup | None], members: list[str]
+) -> Ints:
+    """Codes of groups in which a partition is, or may be, in two hands at once.
+
+    What a value names is held from its record to the member's next one; what the member held before these records, up to its first.
+    """
+    kinds = decoded.kinds
+    is_assignment = lives.key_type == CURRENT_ASSIGNMENT_KEY
+    rows, segment, is_value = lives.row[is_assignment], lives.segment[is_assignment], ~lives.is_tombstone[is_assignment]
+    is_followed = segment[1:] == segment[:-1]
+    until = np.full(len(rows), NEVER)
+    until[:-1][is_followed] = rows[1:][is_followed]
+    value_rows, until_next = rows[is_value], until[is_value]
+    held = held_partitions(decoded.value_version[value_rows], records.value.take(value_rows))
+    unread = kinds.group_code[value_rows[~held.is_read]]
+    group = kinds.group_code[value_rows]
+    begins = rows[np.r_[True, ~is_followed][: len(rows)]]
+    first_row = dict(zip(_member_of(decoded, begins).tolist(), begins.tolist(), strict=True))
+    earlier = list(_held_before(decoded, state, members, first_row, set(np.unique(group[held.row]).tolist())))
+    parts = [(group[held.row], held.topic_high, held.topic_low, held.partition, value_rows[held.row], until_next[held.row]), *earlier]
+    of_group, high, low, partition, since, until_when = (np.concatenate(column) for column in zip(*parts, strict=True))
+    name = (high * _MIX_HIGH) ^ (low * _MIX_LOW) ^ (of_group * _MIX_GROUP)
+    name = (name ^ (name >> 29)) * _MIX_HIGH + partition
+    order = np.lexsort((since, name))
+    name, since, until_when, of_group = name[order], since[order], until_when[order], of_group[order]
+    clash = (name[1:] == name[:-1]) & (since[1:] < until_when[:-1])
+    return np.unique(np.concatenate((unread, of_group[1:][clash], of_group[:-1][clash])))
+
+
+def _held_before(
+    decoded: DecodedChunk, state: dict[int, ConsumerGroup | None], members: list[str], first_row: dict[int, int], taking: set[int]
+) -> Iterator[tuple[Ints, ...]]:
+    """What members of the groups ``taking`` hold before the batch: columns as those of the claims in it."""
+    width = int(decoded.kinds.member_code.max()) + 1
+    code_of = {member_id: code for code, member_id in enumerate(members)}
+    for code in taking:
+        group = state.get(code)
+        if group is None:
+            continue
+        for member_id, member in group.members.items():
+            until = first_row.get(code * width + code_of[member_id], NEVER) if member_id in code_of else NEVER
+            for topic_id, partitions in member.held():
+                high, low = np.frombuffer(uuid_bytes(topic_id), ">i8").tolist()
+                held = np.array(partitions, np.int64)
+                yield (
+                    np.full(len(held), code, np.int64),
+                    np.full(len(held), high, np.int64),
+                    np.full(len(held), low, np.int64),
+                    held,
+                    np.full(len(held), BEFORE, np.int64),
+                    np.full(len(held), until, np.int64),
+                )
+
+
+def _mark_needless(
+    needless: Mask, lives: _Lives, decoded: DecodedChunk, own: Ints, state: dict[int, ConsumerGroup | None], members: list[str]
+) -> None:
+    """Set ``needless`` for what leaves no trace where nothing collides.
+
+    That is all of a member's records up to a tombstone that surely removes it (of one that was there before, all but the tombstones), and
+    an assignment that another one of the member follows. The group's last record stays, as the group tells its place, and what makes the
+    group where it is not there yet.
+    """
+    n = len(lives.row)
+    if not n:
+        return
+    kinds = decoded.kinds
+    place = np.arange(n)
+    is_assignment = lives.key_type == CURRENT_ASSIGNMENT_KEY
+
+    def last_before(chosen: Mask) -> Ints:
+        """Place of the last chosen row before each row, of the same member; -1 for none."""
+        last = np.r_[-1, np.maximum.accumulate(np.where(chosen, place, -1))[:-1]]
+        return np.where(last >= lives.begin, last, -1)
+
+    # A member can go when nothing came after the tombstone of its assignment, and its target has gone as well (R-3.10, R-3.11).
+    is_value = ~lives.is_tombstone
+    last_sign = last_before(is_assignment | ((lives.key_type == MEMBER_KEY) & is_value))
+    last_target = last_before(lives.key_type == TARGET_KEY)
+    leaves = (lives.key_type == MEMBER_KEY) & lives.is_tombstone
+    surely = leaves & (last_sign >= 0) & ~is_value[last_sign] & (last_target >= 0) & ~is_value[last_target]
+    is_sure = np.ones(int(lives.segment[-1]) + 1, np.bool_)
+    is_sure[lives.segment[leaves & ~surely]] = False
+    last_leave = np.maximum.accumulate(np.where(surely, place, -1))[lives.end - 1]
+    has_gone = (place <= last_leave) & (last_leave >= lives.begin)
+
+    values = own[~kinds.is_tombstone[own]][::-1]
+    makes_group = np.full(int(kinds.group_code.max()) + 1, -1, np.int64)
+    makes_group[kinds.group_code[values]] = values  # backwards, so that the first one stands
+    makes_group[[code for code, group in state.items() if group is not None]] = -1
+    is_sure[lives.segment[makes_group[kinds.group_code[lives.row]] == lives.row]] = False
+
+    is_known = np.zeros(len(is_sure), np.bool_)
+    segments, firsts = np.unique(lives.segment[has_gone], return_index=True)
+    rows = lives.row[has_gone][firsts]
+    for segment, group_code, member_code in zip(
+        segments.tolist(), kinds.group_code[rows].tolist(), kinds.member_code[rows].tolist(), strict=True
+    ):
+        group = state[group_code]
+        if group is not None:
+            is_known[segment] = members[member_code] in group.members or members[member_code] in group.targets
+    next_assignment = np.minimum.accumulate(np.where(is_assignment, place, n)[::-1])[::-1]
+    following = np.r_[next_assignment[1:], n]
+    is_replaced = is_assignment & is_value & (following < lives.end) & is_value[np.minimum(following, n - 1)]
+    drop = is_sure[lives.segment] & np.where(has_gone, is_value | ~is_known[lives.segment], is_replaced)
+    needless[lives.row[drop]] = True
+    last_own = np.full(int(kinds.group_code.max()) + 1, -1, np.int64)
+    last_own[kinds.group_code[own]] = own
+    needless[last_own[last_own >= 0]] = False

@@ -1,0 +1,120 @@
+"""What a look at the ownership of partitions leaves out of the replay, and what it leaves to the record-by-record rule."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from groupcoord_spark.coordinator.semantics import JAVA, SCALA
+from groupcoord_spark.pipeline.decode import decode_chunk
+from groupcoord_spark.pipeline.ingest import kept_records
+from groupcoord_spark.pipeline.ownership import settled
+from groupcoord_spark.pipeline.replay import KeptRecordsReplay
+from groupcoord_spark.protocol import encode_key, encode_value
+from tests.pipeline.logs import TOPIC_ID, LogRecord, member_value
+from tests.pipeline.logs import records_of as columns_of
+
+
+def own(key_type: int, value: dict[str, Any] | None, member_id: str | None = None, group_id: str = "g") -> tuple[bytes, bytes | None]:
+    key = encode_key(key_type, {"group_id": group_id, "member_id": member_id} if member_id else {"group_id": group_id})
+    return key, None if value is None else encode_value(key_type, 0, value)
+
+
+def epoch(number: int) -> tuple[bytes, bytes | None]:
+    return own(3, {"epoch": number})
+
+
+def joins(member_id: str) -> tuple[bytes, bytes | None]:
+    return own(5, member_value(), member_id)
+
+
+def holds(member_id: str, *partitions: int) -> tuple[bytes, bytes | None]:
+    value = {
+        "member_epoch": 5,
+        "previous_member_epoch": 4,
+        "state": 0,
+        "assigned_partitions": [{"topic_id": TOPIC_ID, "partitions": list(partitions)}],
+        "partitions_pending_revocation": [],
+    }
+    return own(8, value, member_id)
+
+
+def targets(member_id: str, *partitions: int) -> tuple[bytes, bytes | None]:
+    return own(7, {"topic_partitions": [{"topic_id": TOPIC_ID, "partitions": list(partitions)}]}, member_id)
+
+
+def leaves(member_id: str) -> list[tuple[bytes, bytes | None]]:
+    return [own(8, None, member_id), own(7, None, member_id), own(5, None, member_id)]
+
+
+def log_of(records: list[tuple[bytes, bytes | None]], begin: int = 0) -> list[LogRecord]:
+    return [LogRecord(begin + i, *record) for i, record in enumerate(records)]
+
+
+def needless(records: list[tuple[bytes, bytes | None]], before: list[tuple[bytes, bytes | None]] | None = None) -> list[int] | None:
+    """Which of the records need no replay; None where the group is left to the rule."""
+    replay = KeptRecordsReplay(JAVA)
+    if before:
+        replay.apply(kept_records(columns_of(log_of(before)), np.arange(len(before))))
+    columns = columns_of(log_of(records, 100))
+    found = settled(columns, decode_chunk(columns, JAVA), replay.coordinator)
+    assert found.without_collisions | found.others == {"g"}
+    return np.flatnonzero(found.needless).tolist() if found.without_collisions else None
+
+
+def test_of_a_member_that_came_and_went_nothing_is_replayed() -> None:
+    assert needless([epoch(1), joins("a"), targets("a", 0), holds("a", 0), *leaves("a"), epoch(2)]) == [1, 2, 3, 4, 5, 6]
+
+
+def test_of_assignments_in_a_row_the_last_is_replayed() -> None:
+    assert needless([epoch(1), joins("a"), holds("a", 0), holds("a", 0, 1), holds("a", 1)]) == [2, 3]
+
+
+def test_a_partition_may_go_from_hand_to_hand() -> None:
+    assert needless([epoch(1), joins("a"), joins("b"), holds("a", 0, 1), holds("a", 1), holds("b", 0), holds("b", 0, 2)]) == [3, 5]
+
+
+def test_two_owners_of_a_partition_leave_the_group_to_the_rule() -> None:
+    assert needless([epoch(1), joins("a"), joins("b"), holds("a", 0), holds("b", 0), holds("a", 1)]) is None
+
+
+def test_a_partition_named_twice_leaves_the_group_to_the_rule() -> None:
+    assert needless([epoch(1), joins("a"), holds("a", 0, 0)]) is None
+
+
+def test_what_members_held_before_counts() -> None:
+    before = [epoch(1), joins("a"), holds("a", 0)]
+    assert needless([joins("b"), holds("b", 0), epoch(2)], before) is None
+    assert needless([joins("b"), holds("a", 1), holds("b", 0), holds("b", 0), epoch(2)], before) == [2]
+
+
+def test_a_group_with_a_collision_behind_it_stays_with_the_rule() -> None:
+    before = [epoch(1), joins("a"), joins("b"), holds("a", 0), holds("b", 0)]
+    assert needless([holds("a", 1), holds("a", 2)], before) is None
+
+
+def test_of_a_member_that_was_there_before_the_tombstones_stay() -> None:
+    assert needless([joins("a"), targets("a", 0), holds("a", 0), *leaves("a"), epoch(2)], [epoch(1), joins("a")]) == [0, 1, 2]
+
+
+def test_a_member_whose_tombstone_may_be_refused_is_replayed_whole() -> None:
+    assert needless([epoch(1), joins("a"), targets("a", 0), holds("a", 0), own(8, None, "a"), own(5, None, "a"), epoch(2)]) == []
+
+
+@pytest.mark.parametrize("key_type", [3, 6])
+def test_the_end_of_a_group_is_left_to_the_rule(key_type: int) -> None:
+    assert needless([epoch(1), joins("a"), targets("a", 0), holds("a", 0), *leaves("a"), own(key_type, None)]) is None
+
+
+def test_what_makes_the_group_and_what_tells_its_place_stay() -> None:
+    only_a = [joins("a"), targets("a", 0), holds("a", 0), *leaves("a")]
+    assert needless(only_a) == []
+    assert needless([*only_a, joins("b"), targets("b", 0), holds("b", 0), *leaves("b")]) == [6, 7, 8, 9, 10]
+
+
+def test_a_coordinator_that_does_not_know_consumer_groups_settles_none() -> None:
+    columns = columns_of(log_of([epoch(1), joins("a"), holds("a", 0)]))
+    found = settled(columns, decode_chunk(columns, SCALA), KeptRecordsReplay(SCALA).coordinator)
+    assert not found.without_collisions and not found.needless.any()

@@ -226,6 +226,10 @@ class TestWords:
         words = {*TABLES["offset_expirations"].by_name["rule"].words, *TABLES["group_expirations"].by_name["rule"].words}
         assert explained == words
 
+    def test_causes_explained_are_those_of_the_table(self) -> None:
+        explained = re.findall(r"^\| `(\w+)` \|", section("Rebalances"), re.MULTILINE)
+        assert explained == list(TABLES["rebalances"].by_name["cause"].words)
+
     def test_codes_and_columns_named_exist(self) -> None:
         codes = {*TABLES["warnings"].by_name["code"].words, *TABLES["quarantined_records"].by_name["reason"].words}
         assert {"tail_truncated", "R-2.4"} <= codes

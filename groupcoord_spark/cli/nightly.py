@@ -41,7 +41,7 @@ DEFAULT_CLUSTER = "default"
 @click.option(
     "--topic-ids", "topic_ids_file", metavar="FILE", help="JSON object, topic name -> id: names for ids that the log does not reveal."
 )
-@click.option("--no-history", is_flag=True, help="Write state and rules only, not offset_commits, group_records and transactions.")
+@click.option("--no-history", is_flag=True, help="Write no history: no offset_commits, group_records, transactions and rebalances.")
 @click.option("--strict", is_flag=True, help="End with 1 when a record was quarantined. The tables are written all the same.")
 @common_options
 def nightly(
@@ -87,7 +87,6 @@ def nightly(
             semantics=rules,
             with_history=not no_history,
             topic_names=topic_names,
-            settings={"history": str(not no_history).lower()},
         )
         progress.begin("start Spark")
         spark = session(show_output=common.debug)

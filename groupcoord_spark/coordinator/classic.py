@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from groupcoord_spark.coordinator.semantics import Semantics
 from groupcoord_spark.coordinator.state import AssignmentRow, Group, MemberRow
@@ -116,7 +116,7 @@ class ClassicGroup(Group):
     def member_rows(self, group_id: str) -> Iterator[MemberRow]:
         for member in self.members.values():
             is_consumer = self._protocol_type == CONSUMER
-            subscription = _readable(decode_subscription, member.subscription) if is_consumer else None
+            subscription = readable(decode_subscription, member.subscription) if is_consumer else None
             yield MemberRow(
                 group_id=group_id,
                 member_id=member.member_id,
@@ -147,7 +147,7 @@ class ClassicGroup(Group):
 _Decoded = TypeVar("_Decoded")
 
 
-def _readable(decode: Callable[[bytes], _Decoded | None], blob: bytes) -> _Decoded | None:
+def readable(decode: Callable[[bytes], _Decoded | None], blob: bytes) -> _Decoded | None:
     """The decoded blob; None where it is empty or does not parse."""
     try:
         return decode(blob)
@@ -156,8 +156,8 @@ def _readable(decode: Callable[[bytes], _Decoded | None], blob: bytes) -> _Decod
 
 
 def _consumer_rows(group_id: str, member: ClassicMember) -> Iterator[AssignmentRow]:
-    assignment = _readable(decode_assignment, member.assignment)
-    subscription = _readable(decode_subscription, member.subscription)
+    assignment = readable(decode_assignment, member.assignment)
+    subscription = readable(decode_subscription, member.subscription)
     for kind, holdings in (
         ("current", {} if assignment is None else assignment.partitions),
         ("owned", {} if subscription is None else subscription.owned_partitions),
@@ -167,21 +167,35 @@ def _consumer_rows(group_id: str, member: ClassicMember) -> Iterator[AssignmentR
                 yield AssignmentRow(group_id, member.member_id, kind, topic, None, None, None, partition)
 
 
-def _connect_rows(group_id: str, member: ClassicMember, protocol: str | None) -> Iterator[AssignmentRow]:
-    assignment = _readable(partial(decode_connect_assignment, protocol=protocol), member.assignment)
-    metadata = _readable(partial(decode_connect_metadata, protocol=protocol), member.subscription)
-    owned = _tasks(metadata.allocation.assignment) if metadata is not None and metadata.allocation is not None else set()
-    revoked = _tasks(assignment.revoked) if assignment is not None else set()
+class ConnectTasks(NamedTuple):
+    """(connector, task) of a Connect worker; task -1 is the connector itself."""
+
+    current: frozenset[tuple[str, int]]
+    revoked: frozenset[tuple[str, int]]
+    owned: frozenset[tuple[str, int]]
+
+
+def connect_tasks(subscription: bytes, assignment: bytes, protocol: str | None) -> ConnectTasks:
+    """What a worker's two blobs say that it runs, must stop and ran before; nothing where they do not parse."""
+    given = readable(partial(decode_connect_assignment, protocol=protocol), assignment)
+    metadata = readable(partial(decode_connect_metadata, protocol=protocol), subscription)
+    owned = _tasks(metadata.allocation.assignment) if metadata is not None and metadata.allocation is not None else frozenset()
+    revoked = _tasks(given.revoked) if given is not None else frozenset()
     # Since KIP-415 the leader tells a worker what is new and what to stop; what it ran before and keeps is in the worker's own words.
-    current = _tasks(assignment.assignment) | (owned - revoked) if assignment is not None else set()
-    for kind, holdings in (("current", current), ("pending_revocation", revoked), ("owned", owned)):
+    current = _tasks(given.assignment) | (owned - revoked) if given is not None else frozenset()
+    return ConnectTasks(current, revoked, owned)
+
+
+def _connect_rows(group_id: str, member: ClassicMember, protocol: str | None) -> Iterator[AssignmentRow]:
+    tasks = connect_tasks(member.subscription, member.assignment, protocol)
+    for kind, holdings in (("current", tasks.current), ("pending_revocation", tasks.revoked), ("owned", tasks.owned)):
         for connector, task in holdings:
             task_type, number = ("connector", None) if task == _CONNECTOR_ITSELF else ("task", task)
             yield AssignmentRow(group_id, member.member_id, kind, None, None, connector, task_type, number)
 
 
-def _tasks(by_connector: Mapping[str, tuple[int, ...]]) -> set[tuple[str, int]]:
-    return {(connector, task) for connector, tasks in by_connector.items() for task in tasks}
+def _tasks(by_connector: Mapping[str, tuple[int, ...]]) -> frozenset[tuple[str, int]]:
+    return frozenset((connector, task) for connector, tasks in by_connector.items() for task in tasks)
 
 
 Remark = tuple[str, str]

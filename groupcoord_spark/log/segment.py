@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from groupcoord_spark.log.batches import OUT_OF_RANGE, Entries, Headers, headers_at
 from groupcoord_spark.log.compression import Decompressor
@@ -51,12 +52,24 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Consecutive records of one file, and what was found beside them. bytes: how much of the file it accounts for."""
+    """Consecutive records of one file, and what was found beside them. bytes: how much of the file it accounts for.
+
+    batch_position, batch_leader_epoch: where the batches of its records lie, and their leader epochs; -1 before magic 2.
+    """
 
     records: Records
     lost: list[Lost]
     doubts: list[Doubt]
     bytes: int
+    batch_position: Positions
+    batch_leader_epoch: npt.NDArray[np.int32]
+
+    def leader_epochs(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:
+        """Leader epochs of the batches that hold these of its records."""
+        in_file = np.argsort(self.batch_position, kind="stable")
+        place = np.searchsorted(self.batch_position[in_file], self.records.position[rows])
+        epochs: npt.NDArray[np.int32] = self.batch_leader_epoch[in_file[place]]
+        return epochs
 
 
 def read_segment(segment: Segment, *, chunk_bytes: int = DEFAULT_CHUNK_BYTES, limits: Limits | None = None) -> Iterator[Chunk]:
@@ -149,8 +162,10 @@ class Reading:
             records = self._within(records, payloads.entries, end_of_last, entries_read)
             ends = [int(payloads.entries.last_offset[-1]), *records.record_offset[-1:].tolist()]
             end_of_last = min(max(ends) + 1, _MOST)
+            entries = payloads.entries
+            leader_epoch = np.where(entries.magic == 2, payloads.headers["leader_epoch"], -1).astype(np.int32)
             del payloads
-            yield Chunk(records, *report.take(), size)
+            yield Chunk(records, *report.take(), size, entries.position, leader_epoch)
         self._report_invalid()
         if overlapping and segment.skip_below > segment.log_start_offset:
             detail = f"{overlapping} records below offset {segment.skip_below} are skipped: a newer file before this one covers them."
@@ -158,7 +173,7 @@ class Reading:
         report.close()
         lost, doubts = report.take()
         if left or lost or doubts:
-            yield Chunk(Records.none(), lost, doubts, left)
+            yield Chunk(Records.none(), lost, doubts, left, np.zeros(0, np.int64), np.zeros(0, np.int32))
 
     def _within(self, records: Records, entries: Entries, lowest: int, entries_read: int) -> Records:
         """The records that lie between the chunks before and after them, which are in the order of their offsets only so.

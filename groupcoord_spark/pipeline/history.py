@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from groupcoord_spark.coordinator.rebalances import KEY_TYPES as REBALANCE_KEY_TYPES
 from groupcoord_spark.log import Chunk, Records, Segment
 from groupcoord_spark.log.damage import MAX_RECORD_ROWS
 from groupcoord_spark.pipeline.compact import CLASSIC_GROUP_KEY
@@ -23,6 +24,7 @@ from groupcoord_spark.protocol.columnar import decode_offset_value_columns
 from groupcoord_spark.protocol.compiled import key_json_texts, value_json_texts
 from groupcoord_spark.protocol.errors import ControlRecordMalformed
 from groupcoord_spark.protocol.messages import RECORD_TYPES
+from groupcoord_spark.protocol.slices import Mask
 from groupcoord_spark.warehouse import TABLES
 
 Rows = npt.NDArray[np.int64]
@@ -53,7 +55,7 @@ def write_chunk(files: TaskFiles, segment: Segment, chunk: Chunk, decoded: Decod
             files.write(table, typed, offsets_partition=segment.offsets_partition)
     if held is None or not len(records):
         return
-    is_new = (records.record_offset < held.first_offset) | (records.record_offset >= held.end_offset)
+    is_new = _is_new(records, held)
     is_control = records.control_type != NOT_A_CONTROL_RECORD
     is_offset = (decoded.kinds.key_type >= 0) & (decoded.kinds.key_type < CLASSIC_GROUP_KEY)
     for table, rows_of_table, columns_of in (
@@ -64,6 +66,18 @@ def write_chunk(files: TaskFiles, segment: Segment, chunk: Chunk, decoded: Decod
         if len(rows_of_table):
             columns = columns_of(rows_of_table, records, decoded)
             files.write(table, columns, offsets_partition=segment.offsets_partition, incarnation=held.incarnation)
+
+
+def group_changes(chunk: Chunk, decoded: DecodedChunk, held: HistoryRange) -> Rows:
+    """Rows of the chunk that are new to the history and may belong to a rebalance."""
+    records = chunk.records
+    wanted = np.isin(decoded.kinds.key_type, REBALANCE_KEY_TYPES) & decoded.decodes & _is_new(records, held)
+    return np.flatnonzero(wanted & (records.control_type == NOT_A_CONTROL_RECORD))
+
+
+def _is_new(records: Records, held: HistoryRange) -> Mask:
+    is_new: Mask = (records.record_offset < held.first_offset) | (records.record_offset >= held.end_offset)
+    return is_new
 
 
 def _commit_columns(rows: Rows, records: Records, decoded: DecodedChunk) -> dict[str, Any]:

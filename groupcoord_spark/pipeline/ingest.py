@@ -20,7 +20,7 @@ from groupcoord_spark.log import Chunk, Records, Segment, read_segment
 from groupcoord_spark.pipeline import compact
 from groupcoord_spark.pipeline.counts import PartitionCounts
 from groupcoord_spark.pipeline.decode import NOT_A_CONTROL_RECORD, UNKNOWN_KEY_TYPE, DecodedChunk, decode_chunk
-from groupcoord_spark.pipeline.history import NO_HISTORY, HistoryRange, write_chunk
+from groupcoord_spark.pipeline.history import NO_HISTORY, HistoryRange, group_changes, write_chunk
 from groupcoord_spark.pipeline.task_files import TaskFiles
 from groupcoord_spark.protocol import offsets_partition_for
 from groupcoord_spark.protocol.primitives import uuid_text
@@ -28,7 +28,12 @@ from groupcoord_spark.protocol.slices import Mask, Slices
 from groupcoord_spark.warehouse import AddedFile
 
 SHUFFLED = "cluster STRING, offsets_partition INT, first_offset BIGINT, kind STRING, payload BINARY"
-"""Rows from the readers to the replay. kind ``records``: kept records as one Arrow stream; ``report``: a pickled PieceReport."""
+"""Rows from the readers to the replay.
+
+kind ``records``: kept records as one Arrow stream; ``group_changes``: in the same way the group records that are new to the history, with
+their leader epochs;
+``report``: a pickled PieceReport.
+"""
 
 SHUFFLED_ARROW = pa.schema(
     [
@@ -40,7 +45,8 @@ SHUFFLED_ARROW = pa.schema(
     ]
 )
 
-RECORDS, REPORT = "records", "report"
+RECORDS, GROUP_CHANGES, REPORT = "records", "group_changes", "report"
+LEADER_EPOCH = "leader_epoch"
 REPORT_ORDER = -1
 """Reports sort before all records of their partition."""
 
@@ -100,16 +106,19 @@ def read_segments(segments: Sequence[Segment], job: ReadJob) -> Iterator[pa.Reco
         for segment in segments:
             report = reports.setdefault(segment.offsets_partition, PieceReport())
             report.counts.bytes += segment.size
-            for kept in _kept_of_file(segment, job, report, task_files):
-                yield from _packed(job.cluster, segment.offsets_partition, kept)
+            for kind, part in _kept_of_file(segment, job, report, task_files):
+                yield from _packed(job.cluster, segment.offsets_partition, kind, part)
         files = task_files.close()
     for offsets_partition, report in reports.items():
         report.files, files = files, {}
         yield _row(job.cluster, offsets_partition, REPORT_ORDER, REPORT, pickle.dumps(report))
 
 
-def _kept_of_file(segment: Segment, job: ReadJob, report: PieceReport, files: TaskFiles) -> Iterator[pa.RecordBatch]:
-    """What is kept of the file's chunks; a later chunk drops from the earlier ones too, as long as they are small."""
+def _kept_of_file(segment: Segment, job: ReadJob, report: PieceReport, files: TaskFiles) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """What is kept of the file's chunks; a later chunk drops from the earlier ones too, as long as they are small.
+
+    Beside it, with history, all group records that are new.
+    """
     held = job.held.get(segment.offsets_partition, NO_HISTORY) if job.with_history else None
     waiting: list[pa.RecordBatch] = []
     reduced_rows = 0
@@ -117,16 +126,18 @@ def _kept_of_file(segment: Segment, job: ReadJob, report: PieceReport, files: Ta
         decoded = decode_chunk(chunk.records, job.semantics)
         _count(report, chunk, decoded, _is_misplaced(decoded, segment.offsets_partition, job.partition_count))
         write_chunk(files, segment, chunk, decoded, held)
+        if held is not None and len(changes := group_changes(chunk, decoded, held)):
+            yield GROUP_CHANGES, kept_records(chunk.records, changes).append_column(LEADER_EPOCH, pa.array(chunk.leader_epochs(changes)))
         waiting.append(kept_records(chunk.records, np.flatnonzero(compact.kept(decoded.kinds))))
         # Looking at all of them again pays once there are twice as many.
         if sum(batch.num_rows for batch in waiting) > max(2 * reduced_rows, ROWS_TO_REDUCE_AGAIN):
             waiting = [reduced_again(pa.concat_batches(waiting), job.semantics)]
             reduced_rows = waiting[0].num_rows
             if waiting[0].nbytes >= PACK_BYTES:
-                yield waiting.pop()
+                yield RECORDS, waiting.pop()
                 reduced_rows = 0
     if waiting:
-        yield reduced_again(pa.concat_batches(waiting), job.semantics) if len(waiting) > 1 else waiting[0]
+        yield RECORDS, reduced_again(pa.concat_batches(waiting), job.semantics) if len(waiting) > 1 else waiting[0]
 
 
 def reduced_again(batch: pa.RecordBatch, semantics: Semantics) -> pa.RecordBatch:
@@ -169,19 +180,19 @@ def records_of(batch: pa.RecordBatch) -> Records:
     )
 
 
-def _packed(cluster: str, offsets_partition: int, kept: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+def _packed(cluster: str, offsets_partition: int, kind: str, kept: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     step = max(1, int(kept.num_rows * PACK_BYTES / max(kept.nbytes, PACK_BYTES)))
     for begin in range(0, kept.num_rows, step):
         part = kept.slice(begin, step)
         sink = pa.BufferOutputStream()
         # a third of the bytes: what crosses to Spark costs more than packing it
-        with pa.ipc.new_stream(sink, KEPT, options=pa.ipc.IpcWriteOptions(compression="lz4")) as stream:
+        with pa.ipc.new_stream(sink, part.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as stream:
             stream.write_batch(part)
-        yield _row(cluster, offsets_partition, part.column(0)[0].as_py(), RECORDS, sink.getvalue().to_pybytes())
+        yield _row(cluster, offsets_partition, part.column(0)[0].as_py(), kind, sink.getvalue().to_pybytes())
 
 
 def unpacked(payload: bytes) -> pa.RecordBatch:
-    """The kept records of one row of SHUFFLED."""
+    """The records of one row of SHUFFLED."""
     return pa.ipc.open_stream(payload).read_next_batch()
 
 

@@ -23,6 +23,7 @@ from groupcoord_spark.pipeline.expire import ExpirationJob
 from groupcoord_spark.pipeline.history import NO_HISTORY, HistoryRange
 from groupcoord_spark.pipeline.ingest import SHUFFLED, ReadJob, read_segments
 from groupcoord_spark.pipeline.partition_count import likely_partition_count
+from groupcoord_spark.pipeline.rebalances import RebalanceJob
 from groupcoord_spark.pipeline.replay import REPLAYED, ReplayJob, partition_replay
 from groupcoord_spark.pipeline.state import PartitionReport
 from groupcoord_spark.pipeline.writers import WRITTEN, WriteJob, state_writer
@@ -37,6 +38,9 @@ READ_TASK_BYTES = 256 << 20
 """A reading task's share where the input is large: long enough to pay for itself, short enough to even out."""
 
 NO_TIMESTAMP = -1
+
+WITH_HISTORY = "history"
+"""The setting of a run that says whether it wrote the history tables."""
 
 STATE_WRITER_BYTES = 4 << 30
 """Input for which one more task writes the state tables; below it each table is one file."""
@@ -117,7 +121,9 @@ def run_night(night: Night, plan: LogPlan, spark: SparkSession, progress: Progre
     )
     progress.begin("read, replay and write")
     previous_retention_ms = None if start.last_run is None else start.last_run.retention_ms
-    reports = _run_stages(spark, segments, night, job, previous_retention_ms) if segments else []
+    expiration = ExpirationJob(night.as_of_ms, night.retention_ms, night.semantics, previous_retention_ms=previous_retention_ms)
+    rebalance_job = RebalanceJob(start.location.uri, night.cluster, job.held, _versions_at_end_of_history(start))
+    reports = _run_stages(spark, segments, night, job, expiration, rebalance_job) if segments else []
     records = sum(report.counts.records for report in reports)
     progress.end(rows=records, bytes=sum(report.counts.bytes for report in reports))
 
@@ -135,7 +141,12 @@ def run_night(night: Night, plan: LogPlan, spark: SparkSession, progress: Progre
 
 
 def _run_stages(
-    spark: SparkSession, segments: Sequence[Segment], night: Night, job: ReadJob, previous_retention_ms: int | None
+    spark: SparkSession,
+    segments: Sequence[Segment],
+    night: Night,
+    job: ReadJob,
+    expiration: ExpirationJob,
+    rebalance_job: RebalanceJob,
 ) -> list[PartitionReport]:
     """Everything that happens on the workers; what comes back is a report for each offsets partition."""
     parallelism = spark.sparkContext.defaultParallelism
@@ -143,8 +154,7 @@ def _run_stages(
     writers = 1 + min(parallelism - 1, sum(segment.size for segment in segments) // STATE_WRITER_BYTES)
     offsets_partitions = len({segment.offsets_partition for segment in segments})
     replays = min(offsets_partitions, int(spark.conf.get("spark.sql.shuffle.partitions") or parallelism))
-    expiration = ExpirationJob(night.as_of_ms, night.retention_ms, night.semantics, previous_retention_ms=previous_retention_ms)
-    replay_job = ReplayJob(night.semantics, expiration, writers)
+    replay_job = ReplayJob(night.semantics, expiration, writers, rebalance_job)
     write_job = WriteJob(night.cluster, job.warehouse_uri, job.run_id, dict(night.topic_names))
 
     def read(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
@@ -223,6 +233,12 @@ def _histories(plan: LogPlan, start: RunStart) -> dict[int, PartitionHistory]:
         if partition.first_offset < before.end_offset and partition.first_timestamp_ms > before.newest_timestamp_ms > NO_TIMESTAMP:
             known[partition.offsets_partition] = PartitionHistory(HistoryRange(before.held.incarnation + 1, 0, 0), 0, 0, NO_TIMESTAMP)
     return known
+
+
+def _versions_at_end_of_history(start: RunStart) -> Mapping[str, int] | None:
+    """Versions of the state tables after the newest run that wrote history; None: no run has."""
+    runs = (run for run in reversed(start.finished) if run.fields["settings"] is not None)
+    return next((run.table_versions for run in runs if dict(run.fields["settings"]).get(WITH_HISTORY) == "true"), None)
 
 
 def _files(reports: Sequence[PartitionReport]) -> dict[str, list[AddedFile]]:
@@ -348,7 +364,11 @@ def _run_row(night: Night, summary: Summary) -> dict[str, Any]:
         "broker_version": summary.broker_version,
         "input_kind": "segments",
         "inputs": list(night.inputs),
-        "settings": {**night.settings, RETENTION_SETTING: str(night.retention_ms)},
+        "settings": {
+            **night.settings,
+            RETENTION_SETTING: str(night.retention_ms),
+            WITH_HISTORY: str(night.with_history).lower(),
+        },
         "records_read": summary.records_read,
         "records_decoded": summary.records_decoded,
         "records_quarantined": summary.records_quarantined,

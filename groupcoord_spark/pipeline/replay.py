@@ -24,8 +24,9 @@ from groupcoord_spark.log import Records
 from groupcoord_spark.pipeline.compact import CLASSIC_GROUP_KEY
 from groupcoord_spark.pipeline.decode import NOT_A_CONTROL_RECORD, DecodedChunk, decode_chunk
 from groupcoord_spark.pipeline.expire import ExpirationJob, expirations_of
-from groupcoord_spark.pipeline.ingest import RECORDS, PieceReport, records_of, unpacked
+from groupcoord_spark.pipeline.ingest import GROUP_CHANGES, RECORDS, PieceReport, records_of, unpacked
 from groupcoord_spark.pipeline.ownership import settled
+from groupcoord_spark.pipeline.rebalances import REBALANCES, PartitionRebalances, RebalanceJob
 from groupcoord_spark.pipeline.state import TOPIC_NAMES, PartitionReport, packed_rows, state_rows
 from groupcoord_spark.protocol import DecodeError
 from groupcoord_spark.protocol.columnar import decode_offset_value_columns
@@ -42,6 +43,7 @@ kind: a table, ``topic_names`` (which every writer gets) or ``report``.
 """
 
 _TYPE_0 = b"\0\0"
+COLUMNS = ["writer", "place", "kind", "payload"]
 
 FIRST, LATER = 0, 1
 """Topic names come first: a writer fills them into the rows that follow."""
@@ -54,6 +56,7 @@ class ReplayJob:
     semantics: Semantics
     expiration: ExpirationJob
     writers: int
+    rebalances: RebalanceJob
 
 
 def partition_replay(job: ReplayJob) -> Callable[..., Iterator[pd.DataFrame]]:
@@ -67,15 +70,22 @@ def partition_replay(job: ReplayJob) -> Callable[..., Iterator[pd.DataFrame]]:
         # State is a million small objects without cycles; the collector would walk them again and again.
         gc.disable()
         replay = KeptRecordsReplay(job.semantics)
+        rebalances = PartitionRebalances(job.rebalances, offsets_partition)
+        own_writer = offsets_partition % job.writers
         for frame in frames:
             for kind, payload in zip(frame["kind"], frame["payload"], strict=True):
                 if kind == RECORDS:
                     replay.apply(unpacked(payload))
+                elif kind == GROUP_CHANGES:
+                    for rows_so_far in rebalances.apply(unpacked(payload)):
+                        yield pd.DataFrame([(own_writer, LATER, REBALANCES, rows_so_far)], columns=COLUMNS)
                 else:
                     piece: PieceReport = pickle.loads(payload)
                     report.counts.add(piece.counts)
                     report.take_files(piece.files)
                     topic_names |= piece.topic_names
+        for last_rows in rebalances.finish():
+            yield pd.DataFrame([(own_writer, LATER, REBALANCES, last_rows)], columns=COLUMNS)
         state = replay.coordinator.finish()
         expirations = expirations_of(state, job.expiration, replay.type_0_offsets())
         rows = state_rows(state, expirations)
@@ -84,11 +94,10 @@ def partition_replay(job: ReplayJob) -> Callable[..., Iterator[pd.DataFrame]]:
         report.expired_offsets = sum(row.expired for row in expirations.offsets)
         report.removed_groups = sum(row.removed for row in expirations.groups)
         report.warnings = len(rows["warnings"])
-        own_writer = offsets_partition % job.writers
         for kind, payload in packed_rows(report, rows, {**topic_names, **state.topic_names}):
             writers = range(job.writers) if kind == TOPIC_NAMES else [own_writer]
             place = FIRST if kind == TOPIC_NAMES else LATER
-            yield pd.DataFrame([(writer, place, kind, payload) for writer in writers], columns=["writer", "place", "kind", "payload"])
+            yield pd.DataFrame([(writer, place, kind, payload) for writer in writers], columns=COLUMNS)
 
     # applyInPandas takes the iterator form only where these are real types, not the text that annotations are in this file
     replay_partition.__annotations__ = {"key": tuple[Any, ...], "frames": Iterator[pd.DataFrame], "return": Iterator[pd.DataFrame]}

@@ -6,6 +6,7 @@ as they go; what cannot be read costs its own fields and never the group. One fu
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -30,6 +31,8 @@ from .messages.embedded import (
     STICKY_USER_DATA,
 )
 from .scalar import FieldReader, write_message
+
+_INT16, _INT32 = struct.Struct(">h"), struct.Struct(">i")
 
 Partitions = Mapping[str, tuple[int, ...]]
 """Partitions by topic, or tasks by connector, in the order in which they are first named; what is named twice is joined."""
@@ -156,6 +159,27 @@ def decode_assignment(data: bytes) -> Assignment | None:
         raise AssignmentMalformed(fault.sentence(message.name)) from fault
     partitions = _joined(fields["assigned_partitions"], "topic", "partitions")
     return Assignment(version, partitions, fields["user_data"], tuple(findings))
+
+
+def assigned_partitions(data: bytes) -> frozenset[tuple[str, int]]:
+    """(topic, partition) of all that ``decode_assignment`` finds; many times faster where nothing is wrong with the bytes."""
+    try:
+        (topics,) = _INT32.unpack_from(data, 2)
+        at, held = 6, []
+        for _ in range(topics):
+            (length,) = _INT16.unpack_from(data, at)
+            topic = data[at + 2 : at + 2 + length].decode()
+            at += 2 + length
+            (count,) = _INT32.unpack_from(data, at)
+            if length < 0:
+                raise ValueError(length)
+            held += [(topic, partition) for partition in struct.unpack_from(f">{count}i", data, at + 4)]
+            at += 4 + 4 * count
+        return frozenset(held)
+    except (struct.error, ValueError):
+        decoded = decode_assignment(data)
+        partitions = {} if decoded is None else decoded.partitions
+        return frozenset((topic, partition) for topic, numbers in partitions.items() for partition in numbers)
 
 
 def decode_sticky_user_data(user_data: bytes | None) -> StickyUserData:

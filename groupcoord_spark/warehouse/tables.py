@@ -67,6 +67,11 @@ LOADER_RULES = (
 OFFSET_RULES = ("X-A0", "X-A1", "X-B0", "X-B1", "X-B2", "X-B3", "X-B4", "X-J1", "X-C1", "X-C2", "X-C3")
 GROUP_RULES = ("X-G0", "X-G1", "X-G2", "X-C3")
 
+REBALANCE_CAUSES = (
+    *("member_joined", "member_left", "member_expelled", "member_gone", "member_restarted", "subscription_changed"),
+    *("partitions_changed", "follow_up", "leader_rejoined", "coordinator_moved", "group_converted", "unknown"),
+)
+
 RECORD_OFFSET_IS_NOT_NEGATIVE = {"record_offset_is_not_negative": "record_offset >= 0"}
 
 
@@ -300,6 +305,46 @@ TRANSACTIONS = Table(
     checks=RECORD_OFFSET_IS_NOT_NEGATIVE,
 )
 
+REBALANCES = Table(
+    "rebalances",
+    "One row for each new generation of a classic group, and for each new group epoch and target assignment of the others.",
+    ("cluster", "group_id", "incarnation", "record_offset"),
+    APPENDED,
+    (
+        CLUSTER,
+        GROUP_ID,
+        OFFSETS_PARTITION,
+        INCARNATION,
+        Column("record_offset", "BIGINT NOT NULL", "Offset of the record that tells it, in its partition of __consumer_offsets."),
+        RECORD_TIMESTAMP,
+        Column("group_type", "STRING NOT NULL", "Protocol of the group.", words=GROUP_TYPES),
+        Column("kind", "STRING NOT NULL", "What is new.", words=("generation", "group_epoch", "assignment")),
+        Column("protocol_type", "STRING", "As in groups."),
+        Column("from_generation", "INT", "Generation or epoch before; NULL: not known, or the first."),
+        Column("to_generation", "INT NOT NULL", "The new generation, group epoch or assignment epoch."),
+        Column("since_previous_ms", "BIGINT", "Milliseconds since the one before; NULL: not known, or the first."),
+        Column("member_count", "INT NOT NULL", "Members now."),
+        Column("joined_count", "INT", "Of them new; NULL: the members before are not known."),
+        Column("left_count", "INT", "Members that are no longer there."),
+        Column("kept_count", "INT", "Members that were there before."),
+        Column("members_joined", "ARRAY<STRING>", "Member ids of the new ones; NULL: not known."),
+        Column("members_left", "ARRAY<STRING>", "Member ids of those no longer there, left or expelled."),
+        Column("members_kept", "ARRAY<STRING>", "Member ids of those that were there before."),
+        Column("previous_leader_id", "STRING", "Leader of a classic group before."),
+        Column("leader_id", "STRING", "Leader of a classic group now."),
+        Column("previous_protocol", "STRING", "Assignor of a classic group before."),
+        Column("protocol", "STRING", "Assignor of a classic group now."),
+        Column("partitions_moved", "INT", "Partitions (streams: active tasks) that another member has now; NULL: not known, or shared."),
+        Column("partitions_assigned", "INT", "Partitions that a member has now and nobody had before."),
+        Column("partitions_released", "INT", "Partitions that nobody has any more."),
+        Column("cause", "STRING NOT NULL", "What brought it about, as far as the records tell.", words=REBALANCE_CAUSES),
+        Column("confidence", "STRING", "How sure the cause is; NULL: unknown.", words=("certain", "likely", "possible")),
+        Column("evidence", "STRING NOT NULL", "What the records show, in a sentence."),
+        TIMESTAMPS_OUT_OF_RANGE,
+    ),
+    checks=RECORD_OFFSET_IS_NOT_NEGATIVE,
+)
+
 OFFSET_EXPIRATIONS = Table(
     "offset_expirations",
     "What the rules say of each committed offset.",
@@ -502,6 +547,7 @@ TABLES: Final[Mapping[str, Table]] = {
         OFFSET_COMMITS,
         GROUP_RECORDS,
         TRANSACTIONS,
+        REBALANCES,
         OFFSET_EXPIRATIONS,
         GROUP_EXPIRATIONS,
         TOMBSTONES,

@@ -45,7 +45,6 @@ LEFT JOIN transactions t ON t.cluster = c.cluster AND t.offsets_partition = c.of
 """offset_commits with transaction_result (committed, aborted, open; NULL: not in a transaction) and the marker's offset and timestamp."""
 
 
-
 def _case(column: str, sentences: Mapping[str, str]) -> str:
     return " ".join([f"CASE {column}", *(f"WHEN '{word}' THEN '{sentence}'" for word, sentence in sentences.items()), "END"])
 
@@ -227,10 +226,30 @@ GROUP BY g.cluster, g.offsets_partition, g.incarnation, g.record_offset, g.recor
 """.strip()
 """Why each tombstone of an offset or a group was written, as far as the history tells, with the evidence beside it."""
 
+# A new target assignment answers a group epoch that is counted already; only what moved is told by it alone.
+REBALANCE_RATE: Final = """
+SELECT cluster, group_id, CAST(record_timestamp AS DATE) AS day,
+  SUM(CASE WHEN kind = 'assignment' THEN 0 ELSE 1 END) AS rebalances,
+  SUM(CASE WHEN kind = 'assignment' THEN 0 ELSE COALESCE(joined_count, 0) END) AS members_joined,
+  SUM(CASE WHEN kind = 'assignment' THEN 0 ELSE COALESCE(left_count, 0) END) AS members_left,
+  SUM(COALESCE(partitions_moved, 0)) AS partitions_moved,
+  SUM(CASE WHEN kind <> 'assignment' AND cause = 'member_joined' THEN 1 ELSE 0 END) AS by_joining,
+  SUM(CASE WHEN kind <> 'assignment' AND cause IN ('member_left', 'member_expelled', 'member_gone') THEN 1 ELSE 0 END) AS by_leaving,
+  SUM(CASE WHEN kind <> 'assignment' AND cause = 'member_restarted' THEN 1 ELSE 0 END) AS by_restarts,
+  SUM(CASE WHEN kind <> 'assignment' AND cause IN ('subscription_changed', 'partitions_changed') THEN 1 ELSE 0 END) AS by_topics,
+  SUM(CASE WHEN kind <> 'assignment' AND cause = 'unknown' THEN 1 ELSE 0 END) AS unknown,
+  MIN(CASE WHEN kind <> 'assignment' THEN since_previous_ms END) AS shortest_ms
+FROM rebalances
+WHERE record_timestamp IS NOT NULL
+GROUP BY cluster, group_id, CAST(record_timestamp AS DATE)
+""".strip()
+"""Rebalances of each group and day (of the session's time zone): how many, who came and went, by which causes, the least time between."""
+
 VIEWS: Final[Mapping[str, str]] = {
     "offset_commits_resolved": OFFSET_COMMITS_RESOLVED,
     "expiring": EXPIRING,
     "tombstone_causes": TOMBSTONE_CAUSES,
+    "rebalance_rate": REBALANCE_RATE,
 }
 """View -> the SELECT it stands for, over tables and views by their bare names."""
 
@@ -246,7 +265,9 @@ def register(spark: SparkSession, warehouse: Warehouse, *, cluster: str | None =
         if table is RUNS:
             frame = spark.read.format("delta").load(warehouse.location.table_uri(RUNS.name))
         else:
-            frame = _of_runs(spark, warehouse, table.name, [(run.cluster, run.table_versions[table.name]) for run in runs])
+            # A night of a release that did not have the table yet has no rows of it.
+            of_runs = [(run.cluster, run.table_versions[table.name]) for run in runs if table.name in run.table_versions]
+            frame = _of_runs(spark, warehouse, table.name, of_runs)
         frame.createOrReplaceTempView(table.name)
     for name, query in VIEWS.items():
         spark.sql(query).createOrReplaceTempView(name)

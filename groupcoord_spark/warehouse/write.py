@@ -58,8 +58,13 @@ class RunStart:
     cluster: str
     run_id: str
     started_at_ms: int
-    last_run: Run | None
-    """The cluster's newest finished run; None: this is the first."""
+    finished: tuple[Run, ...]
+    """The cluster's finished runs, oldest first."""
+
+    @property
+    def last_run(self) -> Run | None:
+        """The cluster's newest finished run; None: this is the first."""
+        return self.finished[-1] if self.finished else None
 
     def previous(self, table: str, columns: Sequence[str] | None = None) -> pa.Table:
         """The cluster's rows of a table as of its last run; none for a first run. Raises WarehouseError when they cannot be read."""
@@ -90,7 +95,7 @@ def begin_run(warehouse: str, cluster: str) -> RunStart:
     runs = runs_of(read_runs(location))
     of_cluster = [run for run in runs if run.cluster == cluster]
     run_id = f"{datetime.fromtimestamp(started_at_ms / 1000, UTC):%Y%m%dT%H%M%SZ}-{uuid.uuid4().hex[:8]}"
-    start = RunStart(location, cluster, run_id, started_at_ms, of_cluster[-1] if of_cluster else None)
+    start = RunStart(location, cluster, run_id, started_at_ms, tuple(of_cluster))
     finished = {run.run_id for run in runs}
     for table in TABLES.values():
         if table is not RUNS:

@@ -112,3 +112,12 @@ def test_a_uri_is_as_good_as_a_path(tmp_path: Path) -> None:
     path = write_segment(folder, many(2))
     segment = Segment(path.as_uri(), path.stat().st_size, 0, 0)
     assert read([segment]).offsets == list(range(6))
+
+
+def test_a_chunk_knows_the_leader_epoch_of_each_record(tmp_path: Path) -> None:
+    pair = (Rec(), Rec(offset_delta=1))
+    entries = [batch(0, pair, leader_epoch=4), batch(2, pair, leader_epoch=7), message(4, None, b"v"), batch(5, leader_epoch=7)]
+    path = write_segment(tmp_path, entries)
+    (chunk,) = read_segment(Segment(str(path), path.stat().st_size, 0, 0))
+    assert chunk.leader_epochs(np.arange(len(chunk.records))).tolist() == [4, 4, 7, 7, -1, 7]
+    assert chunk.leader_epochs(np.array([5, 0])).tolist() == [7, 4]

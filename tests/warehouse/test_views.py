@@ -163,3 +163,28 @@ def test_spark_sees_one_night_of_every_table_and_the_views(tmp_path):
     assert answer["history"][:2] == [other.run_id, first.run_id]
     assert answer["files"] == [2, 1, 0]
     assert answer["comment"] == "The group."
+
+
+def test_rebalances_are_counted_by_day_group_and_cause_and_assignments_only_for_what_they_moved():
+    def row(record_offset, at_ms, **fields):
+        place = {"offsets_partition": 0, "incarnation": 0, "record_offset": record_offset, "record_timestamp_ms": AS_OF_MS + at_ms}
+        kind = {"group_id": "g", "group_type": "consumer", "kind": "group_epoch", "to_generation": record_offset, "member_count": 1}
+        return {**place, **kind, "cause": "member_joined", "evidence": "", **fields}
+
+    rows = [
+        row(1, 0, joined_count=1, left_count=0),
+        row(2, 0, kind="assignment", joined_count=0, left_count=0, partitions_moved=3, since_previous_ms=1),
+        row(3, 900, joined_count=0, left_count=2, cause="member_gone", since_previous_ms=900),
+        row(4, DAY_MS, cause="unknown"),
+        row(5, 0, group_id="h", kind="generation", partitions_moved=1, cause="follow_up"),
+    ]
+    connection = duckdb.connect()
+    connection.execute("SET TimeZone = 'UTC'")
+    connection.register("rebalances", with_cluster("rebalances", rows))
+    counts = "rebalances, members_joined, members_left, partitions_moved, by_joining, by_leaving, shortest_ms, unknown"
+    query = f"SELECT group_id, CAST(day AS VARCHAR), {counts} FROM ({VIEWS['rebalance_rate']}) ORDER BY 1, 2"
+    assert connection.execute(query).fetchall() == [
+        ("g", "2026-01-01", 2, 1, 2, 3, 1, 1, 900, 0),
+        ("g", "2026-01-02", 1, 0, 0, 0, 0, 0, None, 1),
+        ("h", "2026-01-01", 1, 0, 0, 1, 0, 0, None, 0),
+    ]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from groupcoord_spark.coordinator.assignors.claims import claims_of, previous_claimants
-from groupcoord_spark.coordinator.assignors.hash_order import hash_of_text, in_hash_order
 from groupcoord_spark.coordinator.assignors.membership import (
     Assignment,
     Member,
@@ -17,6 +16,7 @@ from groupcoord_spark.coordinator.assignors.membership import (
 from groupcoord_spark.coordinator.assignors.racks import group_racks
 from groupcoord_spark.coordinator.assignors.sticky_constrained import ConstrainedSticky
 from groupcoord_spark.coordinator.assignors.sticky_general import GeneralSticky
+from groupcoord_spark.coordinator.java_maps import hash_of_text, in_hash_order
 
 
 def sticky_assignment(members: Sequence[Member], topics: Topics) -> Assignment:

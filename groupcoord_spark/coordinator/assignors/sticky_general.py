@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 
 from groupcoord_spark.coordinator.assignors.claims import Claims
-from groupcoord_spark.coordinator.assignors.hash_order import PartitionHashSet
 from groupcoord_spark.coordinator.assignors.least_loaded import LeastLoaded
 from groupcoord_spark.coordinator.assignors.membership import Member, TopicPartition, java_order
+from groupcoord_spark.coordinator.assignors.partition_set import PartitionHashSet
 from groupcoord_spark.coordinator.assignors.racks import GroupRacks
 
 

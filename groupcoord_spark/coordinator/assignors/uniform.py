@@ -4,12 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from groupcoord_spark.coordinator.assignors.hash_order import (
-    hash_of_text,
-    in_hash_order,
-    slots_after_puts,
-    slots_of_copy,
-)
 from groupcoord_spark.coordinator.assignors.membership import (
     Assignment,
     Member,
@@ -19,6 +13,7 @@ from groupcoord_spark.coordinator.assignors.membership import (
 )
 from groupcoord_spark.coordinator.assignors.topic_ids import topic_id_of
 from groupcoord_spark.coordinator.assignors.uniform_heterogeneous import HeterogeneousUniform
+from groupcoord_spark.coordinator.java_maps import hash_of_text, in_hash_order, slots_after_puts, slots_of_copy
 
 
 def uniform_assignment(members: Sequence[Member], topics: Topics) -> Assignment:

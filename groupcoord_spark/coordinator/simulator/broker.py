@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from functools import lru_cache
+from typing import NamedTuple
 
 from groupcoord_spark.coordinator.simulator.answers import Answer
 from groupcoord_spark.coordinator.simulator.calls import Call
@@ -19,6 +20,18 @@ from groupcoord_spark.protocol import offsets_partition_for
 _partition_number = lru_cache(maxsize=1 << 16)(offsets_partition_for)
 
 
+class ModernGroup(NamedTuple):
+    """What is kept of a group that is not classic."""
+
+    group_type: str
+    member_count: int
+
+    @property
+    def shuts_out_classic_members(self) -> bool:
+        """Share groups always, streams groups with members; consumer groups take them in."""
+        return self.group_type == "share" or (self.group_type == "streams" and self.member_count > 0)
+
+
 class OffsetsPartition:
     """One partition of ``__consumer_offsets`` that this broker leads: the groups in it and their offsets."""
 
@@ -28,8 +41,8 @@ class OffsetsPartition:
         self.number = number
         self.is_loading = False
         self.groups: dict[str, Group] = {}
-        self.modern_groups: dict[str, str] = {}
-        """Groups that are not classic, by id: their type. They are loaded and kept, but not simulated."""
+        self.modern_groups: dict[str, ModernGroup] = {}
+        """Groups that are not classic, by id. They are loaded and kept, and only turn away; what they take in is not simulated."""
         self.offsets = OffsetStore(release.semantics)
         self.unfinished: dict[str, set[int]] = {}
         """Scala: producers that staged offsets of a group and have not ended their transaction, even if nothing of it is left."""
@@ -99,8 +112,14 @@ class Broker:
             return None
         group = partition.groups.get(group_id)
         if group is None and group_id in partition.modern_groups:
-            raise UsageError(f"Group {group_id!r} is a {partition.modern_groups[group_id]} group: only classic groups are simulated.")
+            kind = partition.modern_groups[group_id].group_type
+            raise UsageError(f"Group {group_id!r} is a {kind} group: only classic groups are simulated.")
         return group
+
+    def modern_group(self, group_id: str) -> ModernGroup | None:
+        """The group, if it is one of the new protocols."""
+        partition = self.partitions.get(_partition_number(group_id, self.settings.offsets_topic_num_partitions))
+        return None if partition is None else partition.modern_groups.get(group_id)
 
     def make_group(self, group_id: str) -> Group:
         """A new group: Empty, generation 0."""

@@ -64,6 +64,9 @@ def _unknown_partitions(
 
 
 def _admit(broker: Broker, request: OffsetCommit) -> Error:
+    modern = broker.modern_group(request.group_id or "")
+    if modern is not None and modern.group_type == "share":
+        return Error.GROUP_ID_NOT_FOUND
     group = broker.group(request.group_id or "")
     if group is None:
         if request.generation < 0:

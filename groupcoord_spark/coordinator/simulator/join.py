@@ -30,6 +30,9 @@ def join_group(broker: Broker, call: Call, request: JoinGroup) -> None:
     """Let a member in, now or at the end of the join phase, or tell it why not."""
     error = refusal(broker, JoinGroup, request.group_id, request)
     group_id = request.group_id or ""
+    modern = broker.modern_group(group_id)
+    if error is Error.NONE and modern is not None and modern.shuts_out_classic_members:
+        error = Error.INCONSISTENT_GROUP_PROTOCOL
     group = broker.group(group_id) if error is Error.NONE else None
     is_new_group = group is None
     if group is None and error is Error.NONE:

@@ -6,22 +6,11 @@ of Scala 2.11 and 2.12 (builds of 0.8 to 2.x) are not modelled: there the order 
 """
 
 from collections.abc import Iterable, Iterator
-from functools import lru_cache
 from typing import Generic, TypeVar
 
-from groupcoord_spark.protocol import java_string_hash
+from groupcoord_spark.coordinator.java_maps import FIRST_SIZE, hash_of_text, spread_hash
 
 V = TypeVar("V")
-
-FIRST_SIZE = 16
-
-
-@lru_cache(maxsize=1 << 16)
-def spread_hash(key: str) -> int:
-    """``h ^ (h >>> 16)`` of Java's ``String.hashCode``, as an unsigned 32-bit number: what both maps take the slot from."""
-    unsigned = java_string_hash(key) & 0xFFFFFFFF
-    return unsigned ^ (unsigned >> 16)
-
 
 def _signed(number: int) -> int:
     return number - (1 << 32) if number >= 1 << 31 else number
@@ -80,7 +69,7 @@ class BrokerMap(Generic[V]):
 
 
 def _trie_hash(key: str) -> int:
-    h = java_string_hash(key) & 0xFFFFFFFF
+    h = hash_of_text(key)
     h = (h + (~(h << 9) & 0xFFFFFFFF)) & 0xFFFFFFFF
     h ^= h >> 14
     h = (h + (h << 4)) & 0xFFFFFFFF

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from groupcoord_spark.coordinator.replay import PartitionReplay
 from groupcoord_spark.coordinator.simulator.answers import JoinGroupAnswer, SyncGroupAnswer
-from groupcoord_spark.coordinator.simulator.broker import Broker, OffsetsPartition
+from groupcoord_spark.coordinator.simulator.broker import Broker, ModernGroup, OffsetsPartition
 from groupcoord_spark.coordinator.simulator.commit import stored_offset
 from groupcoord_spark.coordinator.simulator.errors import Error
 from groupcoord_spark.coordinator.simulator.group import Group
@@ -51,7 +51,7 @@ def load(broker: Broker, number: int, records: Iterable[WrittenRecord]) -> None:
             loaded = sorted(members.get(row.group_id, ()), key=lambda member: member_order.get(member.member_id, 0))
             partition.groups[row.group_id] = _load_group(broker, row, loaded)
         else:
-            partition.modern_groups[row.group_id] = row.group_type
+            partition.modern_groups[row.group_id] = ModernGroup(row.group_type, row.member_count)
     for group in list(partition.groups.values()):
         if broker.release.size_rule is not SizeRule.NONE and len(group.members) > broker.settings.group_max_size:
             prepare_rebalance(broker, group)

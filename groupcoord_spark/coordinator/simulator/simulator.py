@@ -207,7 +207,8 @@ class Simulator:
         broker = self._broker
         if self._on_entry is not None:
             group_id = getattr(call.request, "group_id", None) if call is not None else timer.group_id if timer is not None else None
-            group = broker.group(group_id) if group_id is not None else None
+            is_classic = group_id is not None and broker.modern_group(group_id) is None
+            group = broker.group(group_id) if is_classic and group_id is not None else None
             self._on_entry(
                 TimelineEntry(
                     at_ms=broker.now_ms,

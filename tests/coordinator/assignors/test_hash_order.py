@@ -5,16 +5,10 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from groupcoord_spark.coordinator.assignors.hash_order import (
-    PartitionHashSet,
-    hash_of_partition,
-    hash_of_text,
-    in_hash_order,
-    slots_after_puts,
-    slots_of_copy,
-)
 from groupcoord_spark.coordinator.assignors.membership import Topic, TopicPartition, java_order
+from groupcoord_spark.coordinator.assignors.partition_set import PartitionHashSet, hash_of_partition
 from groupcoord_spark.coordinator.assignors.topic_ids import topic_id_of
+from groupcoord_spark.coordinator.java_maps import hash_of_text, in_hash_order, slots_after_puts, slots_of_copy
 
 
 def test_a_table_of_16_slots_holds_12_keys_and_13_need_32() -> None:

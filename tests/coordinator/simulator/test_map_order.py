@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from groupcoord_spark.coordinator.simulator.map_order import BrokerMap, in_vote_order, spread_hash
+from groupcoord_spark.coordinator.java_maps import spread_hash
+from groupcoord_spark.coordinator.simulator.map_order import BrokerMap, in_vote_order
 
 NAMES = ["range", "roundrobin", "sticky", "cooperative-sticky"]
 

@@ -120,3 +120,12 @@ def test_groups_of_the_new_protocol_are_loaded_but_not_simulated():
     scene.simulator.act(LoadPartition(number, (record,)))
     with pytest.raises(UsageError, match="is a consumer group"):
         scene.ask(JoinGroup(GROUP, 10_000, protocols=(("range", READS_T),)))
+
+
+def test_share_groups_turn_classic_members_and_commits_away():
+    scene = Scene()
+    number = scene.simulator.offsets_partition_of(GROUP)
+    record = WrittenRecord(number, 9, 1, 0, 11, {"group_id": GROUP}, 0, {"epoch": 3, "metadata_hash": 0})
+    scene.simulator.act(LoadPartition(number, (record,)))
+    assert scene.error(JoinGroup(GROUP, 10_000, protocols=(("range", READS_T),))) is Error.INCONSISTENT_GROUP_PROTOCOL
+    assert scene.commit(1) is Error.GROUP_ID_NOT_FOUND

@@ -1,0 +1,174 @@
+"""Rows of the table ``rebalances``, made where a partition is replayed from the group records that are new to the history tables.
+
+Most of them are superseded and never reach the replay itself; the readers send them along beside what it needs, in nights with history.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+import pyarrow as pa
+
+from groupcoord_spark.coordinator.rebalances import CLASSIC_KEY, GroupLives, GroupRecord, Rebalance, roles_of
+from groupcoord_spark.pipeline.history import HistoryRange
+from groupcoord_spark.pipeline.ingest import LEADER_EPOCH
+from groupcoord_spark.pipeline.state import packed, to_arrow
+from groupcoord_spark.protocol.compiled import decode_key, decode_value
+from groupcoord_spark.warehouse import TABLES
+from groupcoord_spark.warehouse.location import locate
+from groupcoord_spark.warehouse.read import rows_at
+
+REBALANCES: Final = "rebalances"
+ROWS_AT_ONCE: Final = 5_000
+"""So many rows are held before they leave for the writer."""
+
+STATE_TABLES: Final = ("groups", "members", "assignments")
+
+
+@dataclass(frozen=True, slots=True)
+class RebalanceJob:
+    """What every replay of a night with history knows of the history before.
+
+    held: what the history tables hold, by offsets partition. state_versions: versions of STATE_TABLES after the run that wrote its end;
+    None where there is none.
+    """
+
+    warehouse_uri: str
+    cluster: str
+    held: Mapping[int, HistoryRange]
+    state_versions: Mapping[str, int] | None
+
+
+class PartitionRebalances:
+    """The groups of one offsets partition while their new records pass by in offset order."""
+
+    def __init__(self, job: RebalanceJob, offsets_partition: int) -> None:
+        self._job = job
+        self._offsets_partition = offsets_partition
+        self._held = job.held.get(offsets_partition)
+        self._lives = GroupLives()
+        self._is_after_held = False
+        self._rows: list[Rebalance] = []
+
+    def apply(self, batch: pa.RecordBatch) -> Iterator[bytes]:
+        """Follow records of kind ingest.GROUP_CHANGES; packed rows of the table as soon as there are many."""
+        encoded = batch.column("key").dictionary_encode()
+        keys = [decode_key(key) for key in encoded.dictionary.to_pylist()]
+        columns = ("record_offset", "record_timestamp_ms", "value", LEADER_EPOCH)
+        rows = zip(encoded.indices.to_pylist(), *(batch.column(name).to_pylist() for name in columns), strict=True)
+        for code, record_offset, timestamp_ms, value, leader_epoch in rows:
+            if not self._is_after_held and self._held is not None and record_offset >= self._held.end_offset:
+                self._go_on_after_held()
+            key = keys[code]
+            decoded = decode_value(key.key_type, value)
+            fields = None if decoded is None else decoded.fields
+            row = self._lives.apply(GroupRecord(record_offset, timestamp_ms, key.key_type, key.fields, fields, leader_epoch))
+            if row is not None:
+                self._rows.append(row)
+        if len(self._rows) >= ROWS_AT_ONCE:
+            yield from self.finish()
+
+    def finish(self) -> Iterator[bytes]:
+        """The rows that are left."""
+        if self._rows:
+            rows = to_arrow(TABLES[REBALANCES], Rebalance, self._rows)
+            incarnation = 0 if self._held is None else self._held.incarnation
+            for name, number in (("offsets_partition", self._offsets_partition), ("incarnation", incarnation)):
+                rows = rows.append_column(name, pa.repeat(pa.scalar(number, pa.int32()), rows.num_rows))
+            self._rows = []
+            yield packed(rows)
+
+    def _go_on_after_held(self) -> None:
+        """What follows continues what the history holds, which need not be in this log any more: take up the state that it ended with."""
+        self._is_after_held = True
+        held, versions = self._held, self._job.state_versions
+        if held is None or held.end_offset == held.first_offset:
+            return
+        self._lives.forget()
+        if versions is not None:
+            self._lives.recall(self._records_of_state(versions))
+
+    def _records_of_state(self, versions: Mapping[str, int]) -> Iterator[GroupRecord]:
+        location = locate(self._job.warehouse_uri)
+
+        def rows(table: str, columns: str) -> list[dict[str, Any]]:
+            wanted = columns.split()
+            where = [("offsets_partition", "=", self._offsets_partition)]
+            return list(rows_at(location, TABLES[table], versions[table], self._job.cluster, wanted, where).to_pylist())
+
+        return records_of_state(
+            rows(
+                "groups",
+                "group_id group_type protocol_type protocol generation assignment_epoch leader_id state_timestamp record_offset"
+                " record_timestamp",
+            ),
+            rows(
+                "members",
+                "group_id member_id instance_id client_id client_host rebalance_timeout_ms session_timeout_ms subscription assignment"
+                " subscribed_topics subscribed_topic_regex server_assignor topology_epoch",
+            ),
+            rows("assignments", "group_id member_id kind task_type topic_id subtopology partition"),
+        )
+
+
+def records_of_state(
+    groups: Iterable[Mapping[str, Any]], members: Iterable[Mapping[str, Any]], assignments: Iterable[Mapping[str, Any]]
+) -> Iterator[GroupRecord]:
+    """Rows of the state tables as records that would lead to that state, as far as rebalances ask for it."""
+    members_of: dict[str, list[Mapping[str, Any]]] = {}
+    for member in members:
+        members_of.setdefault(member["group_id"], []).append(member)
+    targets_of: dict[str, dict[str, list[Mapping[str, Any]]]] = {}
+    for row in assignments:
+        if row["kind"] == "target" and row["task_type"] in (None, "active"):
+            targets_of.setdefault(row["group_id"], {}).setdefault(row["member_id"], []).append(row)
+    for group in groups:
+        if group["record_offset"] is None:
+            continue  # known by its commits alone: no record of its own
+        of_group = members_of.get(group["group_id"], ())
+        if group["group_type"] == "classic":
+            yield _classic_record(group, of_group)
+        else:
+            yield from _modern_records(group, of_group, targets_of.get(group["group_id"], {}))
+
+
+def _classic_record(group: Mapping[str, Any], members: Iterable[Mapping[str, Any]]) -> GroupRecord:
+    value = {
+        "protocol_type": group["protocol_type"] or "",
+        "generation": group["generation"],
+        "protocol": group["protocol"],
+        "leader": group["leader_id"],
+        "current_state_timestamp_ms": _milliseconds(group["state_timestamp"]),
+        "members": [{**member, "group_instance_id": member["instance_id"]} for member in members],
+    }
+    key = {"group_id": group["group_id"]}
+    return GroupRecord(group["record_offset"], _milliseconds(group["record_timestamp"]), CLASSIC_KEY, key, value)
+
+
+def _modern_records(
+    group: Mapping[str, Any], members: Iterable[Mapping[str, Any]], targets: Mapping[str, list[Mapping[str, Any]]]
+) -> Iterator[GroupRecord]:
+    roles = roles_of(group["group_type"])
+    timestamp_ms = _milliseconds(group["record_timestamp"])
+
+    def record(key_type: int, value: Mapping[str, Any], **key: str) -> GroupRecord:
+        return GroupRecord(group["record_offset"], timestamp_ms, key_type, {"group_id": group["group_id"], **key}, value)
+
+    for member in members:
+        yield record(roles.member, {**member, "subscribed_topic_names": member["subscribed_topics"]}, member_id=member["member_id"])
+    yield record(roles.epoch, {"epoch": group["generation"]})
+    for member_id, held in targets.items():
+        tasks = [{"topic_id": each["topic_id"], "subtopology_id": each["subtopology"], "partitions": [each["partition"]]} for each in held]
+        target = {"active_tasks": tasks} if group["group_type"] == "streams" else {"topic_partitions": tasks}
+        yield record(roles.target, target, member_id=member_id)
+    # Before its first target assignment a group counts as at the epoch it begins with.
+    if targets or (group["assignment_epoch"] is not None and group["assignment_epoch"] > 1):
+        yield record(roles.assignment, {"assignment_epoch": group["assignment_epoch"]})
+
+
+def _milliseconds(moment: datetime | None) -> int:
+    """-1 where the tables have none."""
+    return -1 if moment is None else round(moment.timestamp() * 1000)

@@ -1,0 +1,146 @@
+"""A group's life in order, from tables made by hand."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.cli.warehouse import groupcoord
+from tests.warehouse.nights import AS_OF_MS, DAY_MS, commit, group, night
+
+HOUR_MS = 3_600_000
+
+
+def rebalance(record_offset: int, at_ms: int, **fields: Any) -> dict[str, Any]:
+    return {
+        "offsets_partition": 0,
+        "incarnation": 0,
+        "record_offset": record_offset,
+        "record_timestamp_ms": AS_OF_MS + at_ms,
+        "group_id": "g",
+        "group_type": "classic",
+        "kind": "generation",
+        "to_generation": 1,
+        "member_count": 1,
+        "cause": "member_joined",
+        "confidence": "certain",
+        "evidence": "a joined.",
+        **fields,
+    }
+
+
+def at(record_offset: int, at_ms: int, **fields: Any) -> dict[str, Any]:
+    """A commit, or a tombstone; both times of it are the same."""
+    moment = AS_OF_MS + at_ms
+    return commit(record_offset, **{"record_timestamp_ms": moment, "commit_timestamp_ms": moment, **fields})
+
+
+def tombstone(record_offset: int, at_ms: int, **fields: Any) -> dict[str, Any]:
+    return at(record_offset, at_ms, is_tombstone=True, committed_offset=None, commit_timestamp_ms=-1, **fields)
+
+
+def end(record_offset: int, at_ms: int) -> dict[str, Any]:
+    place = {"offsets_partition": 0, "incarnation": 0, "record_offset": record_offset, "group_id": "g"}
+    facts = {"key_type": 2, "is_tombstone": True, "is_transactional": False, "key_size": 5}
+    return {**place, **facts, "record_timestamp_ms": AS_OF_MS + at_ms}
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    where = tmp_path_factory.mktemp("timeline") / "warehouse"
+    night(
+        where,
+        "prod",
+        {
+            "groups": [group("g"), group("silent")],
+            "rebalances": [
+                rebalance(0, 0, members_joined=["a-11111111-2222-3333-4444-555555555555"], leader_id="a"),
+                rebalance(30, 3 * HOUR_MS, to_generation=2, member_count=0, members_left=["a"], cause="member_gone", evidence="a went."),
+            ],
+            "offset_commits": [
+                *(at(1 + n, n * 60_000, partition=n % 3) for n in range(12)),
+                at(13, 2 * HOUR_MS, committed_offset=4, is_transactional=True, producer_id=7),
+                at(14, 2 * HOUR_MS, committed_offset=2, group_id="other"),
+                tombstone(40, DAY_MS, partition=0),
+                tombstone(41, 9 * DAY_MS, partition=1),
+                tombstone(42, 9 * DAY_MS, partition=2),
+            ],
+            "group_records": [end(43, 9 * DAY_MS)],
+            "offset_expirations": [],
+        },
+        settings={"offsets.retention.ms": str(7 * DAY_MS)},
+        as_of_ms=AS_OF_MS,
+    )
+    return str(where)
+
+
+def events(place: str, *options: str) -> list[dict[str, Any]]:
+    result = groupcoord("timeline", "--warehouse", place, "--output", "json", "--group", "g", *options)
+    assert result.exit_code == 0, result.output
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+def test_events_come_in_the_order_of_the_records(place):
+    assert [(event["event"], event["record_offset"]) for event in events(place)] == [
+        ("rebalance", 0),
+        ("commits", 1),
+        ("commits", 13),
+        ("rebalance", 30),
+        ("offsets_removed", 40),
+        ("offsets_removed", 41),
+        ("group_removed", 43),
+    ]
+
+
+def test_commits_are_summed_up_until_something_else_or_an_hour_of_silence(place):
+    first, second = [event for event in events(place) if event["event"] == "commits"]
+    assert first["facts"]["commits"] == 12 and first["facts"]["commits_a_minute"] == pytest.approx(12 / 11, abs=1e-3)
+    assert [one["last_committed_offset"] for one in first["facts"]["partitions"]] == [10, 11, 12]
+    assert first["time"] == "2026-01-01T00:00:00.000Z" and first["until"] == "2026-01-01T00:11:00.000Z"
+    assert (second["facts"]["commits"], second["facts"]["in_transactions"]) == (1, 1)
+
+
+def test_what_was_removed_by_its_age_is_told_from_what_was_deleted(place):
+    early, late = [event["facts"] for event in events(place) if event["event"] == "offsets_removed"]
+    assert (early["reason"], late["reason"]) == ("deleted", "expired")
+    assert [one["partition"] for one in late["partitions"]] == [1, 2]
+
+
+def test_the_last_commit_stands_beside_a_member_that_is_gone(place):
+    gone = next(event for event in events(place) if event["facts"].get("cause") == "member_gone")
+    assert gone["what"].endswith("a went. The group's last commit was 1 h before.")
+
+
+def test_a_range_keeps_its_records_only(place):
+    assert [event["record_offset"] for event in events(place, "--from", "2026-01-01T01:00:00Z", "--to", "2026-01-02T00:00:00Z")] == [13, 30]
+
+
+def test_people_see_the_beginning_of_a_uuid(place):
+    shown = groupcoord("timeline", "--warehouse", place, "--group", "g").stdout
+    assert "joined: a-11111111…; leader a" in shown
+
+
+def test_what_is_to_expire_comes_last(sample_warehouse):
+    rows = events_of_sample(sample_warehouse, "app-timed-out")
+    assert [row["event"] for row in rows[-2:]] == ["expires", "expires"] and "payments 0-2: will be removed" in rows[-2]["what"]
+
+
+def events_of_sample(sample_warehouse, group_id):
+    result = groupcoord("timeline", "--warehouse", str(sample_warehouse.path), "--group", group_id, "--output", "json")
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence", "code"),
+    [
+        (["--group", "nobody"], "Group 'nobody' is in no record of", 1),
+        (["--group", "silent"], "its nights were run with --no-history", 1),
+        (["--group", "g", "--from", "2030-01-01"], "lies between --from and --to", 1),
+        (["--group", "g", "--from", "2026-01-02", "--to", "2026-01-01"], "--to is not after --from", 2),
+    ],
+)
+def test_a_group_without_records_is_one_sentence(place, options, sentence, code):
+    result = groupcoord("timeline", "--warehouse", place, *options)
+    assert result.exit_code == code and sentence in result.output

@@ -42,8 +42,9 @@ class Mutation:
     """A damaged file, and what must be left of it.
 
     untouched: entries whose bytes are all there. spared: how many of these may miss records all the same, because the damage makes the
-    true order of offsets doubtful, or because a later record claims the offset of one of theirs: then that is read, as a broker would. touched_records: places (entry, how manieth) of records that were changed in entries which are otherwise
-    whole; None: nothing is promised of the entries that are not untouched.
+    true order of offsets doubtful, or because a later record claims the offset of one of theirs: then that is read, as a broker would.
+    touched_records: places (entry, how manieth) of records that were changed in entries which are otherwise whole; None: nothing is
+    promised of the entries that are not untouched.
     """
 
     data: bytes

@@ -41,9 +41,10 @@ BAD_TEXT = (b"\xc0\x80", b"\xed\xa0\x80", b"\xff\xfe", b"\xf4\x90\x80\x80", b"\x
 class Mutation:
     """A damaged file, and what must be left of it.
 
-    untouched: entries whose bytes are all there. spared: how many of these may be lost all the same, because the damage makes the true
-    order of offsets doubtful. touched_records: places (entry, how manieth) of records that were changed in entries which are otherwise
-    whole; None: nothing is promised of the entries that are not untouched.
+    untouched: entries whose bytes are all there. spared: how many of these may miss records all the same, because the damage makes the
+    true order of offsets doubtful, or because a later record claims the offset of one of theirs: then that is read, as a broker would.
+    touched_records: places (entry, how manieth) of records that were changed in entries which are otherwise whole; None: nothing is
+    promised of the entries that are not untouched.
     """
 
     data: bytes
@@ -147,7 +148,7 @@ def _payload_bytes(rng: random.Random, entries: Sequence[bytes], sources: Sequen
     for _ in range(rng.randint(1, 4)):
         if len(entry) > first:
             entry[rng.randrange(first, len(entry))] = rng.randrange(256)
-    return _joined(entries, i, sealed(bytes(entry)))
+    return _joined(entries, i, sealed(bytes(entry)), spared=1)
 
 
 def _record_bytes(rng: random.Random, entries: Sequence[bytes], sources: Sequence[Sequence[bytes]]) -> Mutation | None:
@@ -166,7 +167,7 @@ def _record_bytes(rng: random.Random, entries: Sequence[bytes], sources: Sequenc
         del payload[at : at + rng.randint(1, 30)]
     else:
         payload[at : at + 5] = rng.choice(EVIL_VARINTS)
-    return _joined(entries, i, with_payload(entries[i], bytes(payload), rng.choice([None, 0, 1, 2, 3, 4])))
+    return _joined(entries, i, with_payload(entries[i], bytes(payload), rng.choice([None, 0, 1, 2, 3, 4])), spared=1)
 
 
 def _false_count(rng: random.Random, entries: Sequence[bytes], sources: Sequence[Sequence[bytes]]) -> Mutation | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -47,12 +47,16 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Consecutive records of one file, and what was found beside them. bytes: how much of the file it accounts for."""
+    """Consecutive records of one file, and what was found beside them. bytes: how much of the file it accounts for.
+
+    sources: where each record is from, for records that were collected from several places; None: all are from the one file.
+    """
 
     records: Records
     lost: list[Lost]
     doubts: list[Doubt]
     bytes: int
+    sources: Sequence[str] | None = None
 
 
 def read_segment(segment: Segment, *, chunk_bytes: int = DEFAULT_CHUNK_BYTES, limits: Limits | None = None) -> Iterator[Chunk]:

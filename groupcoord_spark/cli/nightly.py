@@ -121,7 +121,7 @@ def _planned(
     from groupcoord_spark.log import plan_logs
     from groupcoord_spark.pipeline.rows import file_frame, live_rows, look_at, plan_files, row_plan
     from groupcoord_spark.pipeline.session import session
-    from groupcoord_spark.sources.live import kafka_package, live_topic
+    from groupcoord_spark.sources.live import KAFKA_PACKAGE, live_topic
     from groupcoord_spark.sources.rows import InputKind
 
     def started(**settings: str) -> SparkSession:
@@ -132,7 +132,7 @@ def _planned(
 
     if kind is InputKind.KAFKA:
         topic = live_topic(inputs, client)
-        spark = started(**{"spark.jars.packages": kafka_package()})
+        spark = started(**{"spark.jars.packages": KAFKA_PACKAGE})
         progress.begin("read the topic")
         rows = live_rows(spark, topic, cluster=common.cluster)
         progress.end(rows=rows.rows)

@@ -21,6 +21,9 @@ from groupcoord_spark.sources.rows import NO_PRODUCER, ROW_SCHEMA
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+KAFKA_PACKAGE: Final = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.1.0-preview1"
+"""Maven coordinates of the connector: it serves all of Spark 4.1, and is not published for each of its patch releases."""
+
 PATIENCE_MS: Final = 20_000
 """How long a broker may take to answer; ``default.api.timeout.ms`` of the properties file says otherwise."""
 
@@ -30,13 +33,6 @@ _NOT_PASSED_ON: Final = {
     *("auto.offset.reset", "enable.auto.commit", "interceptor.classes", "isolation.level", "group.id", "client.id"),
 }
 _ADDRESS = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}")
-
-
-def kafka_package() -> str:
-    """Maven coordinates of the connector for the Spark that is installed."""
-    from pyspark import __version__
-
-    return f"org.apache.spark:spark-sql-kafka-0-10_2.13:{__version__}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +92,7 @@ def extent_of(spark: SparkSession, topic: LiveTopic) -> Extent:
         raise UsageError(f"{topic.uri}: Kafka's client takes these options not: {_said(error)}.") from None
     except (Py4JError, TypeError):
         raise GroupcoordError(
-            f"This Spark session has no Kafka connector. Start it with --packages {kafka_package()}, or without a session of your own."
+            f"This Spark session has no Kafka connector. Start it with --packages {KAFKA_PACKAGE}, or without a session of your own."
         ) from None
     try:
         names = jvm.java.util.Collections.singleton(topic.topic)
@@ -143,12 +139,15 @@ def live_frame(spark: SparkSession, topic: LiveTopic, extent: Extent) -> DataFra
     def offsets(of: Mapping[int, int]) -> str:
         return json.dumps({topic.topic: {str(number): offset for number, offset in of.items()}})
 
+    # The connector's own admin client leaves internal topics out; its older way asks a consumer, which with `assign` joins no group: a
+    # group of ours would be a record in what is read.
+    spark.conf.set("spark.sql.streaming.kafka.useDeprecatedOffsetFetching", "true")
     reader = spark.read.format("kafka").option("kafka.bootstrap.servers", topic.brokers)
     for name, value in topic.options.items():
         reader = reader.option(f"kafka.{name}", value)
     rows = (
         reader.option("kafka.isolation.level", "read_uncommitted")
-        .option("subscribe", topic.topic)
+        .option("assign", json.dumps({topic.topic: sorted(extent.end)}))
         .option("startingOffsets", offsets(extent.first))
         .option("endingOffsets", offsets(extent.end))
         .load()

@@ -95,7 +95,7 @@ def nightly(
         night = Night(
             inputs=inputs,
             warehouse=common.warehouse,
-            cluster=common.cluster or _cluster_of(plan, common.warehouse),
+            cluster=_cluster_of(plan, common),
             as_of_ms=as_of_ms,
             retention_ms=retention_ms,
             semantics=rules,
@@ -141,7 +141,7 @@ def _planned(
     if kind is InputKind.SEGMENTS:
         plan = plan_logs(inputs)
         progress.end(bytes=sum(partition.bytes for partition in plan.partitions))
-        _ = common.cluster or _cluster_of(plan, common.warehouse)
+        _cluster_of(plan, common)  # what is wrong with the warehouse is told before Spark starts
         return started(), plan, None
     files = plan_files(kind, inputs)
     progress.end(bytes=files.bytes)
@@ -201,16 +201,18 @@ def _duration(milliseconds: int) -> str:
     )
 
 
-def _cluster_of(plan: LogPlan, warehouse: str) -> str:
-    """The cluster.id beside the dump, else the warehouse's only cluster, else ``default``."""
+def _cluster_of(plan: LogPlan, common: Common) -> str:
+    """The one that is named, else the one that the input names, else the warehouse's only cluster, else ``default``."""
     from groupcoord_spark.warehouse.location import locate
     from groupcoord_spark.warehouse.read import holds_warehouse, open_warehouse
 
-    if plan.cluster_id is not None:
-        return plan.cluster_id
-    known = open_warehouse(warehouse).clusters() if holds_warehouse(locate(warehouse)) else []
+    named = common.cluster or plan.cluster_id
+    if named is not None:
+        return named
+    known = open_warehouse(common.warehouse).clusters() if holds_warehouse(locate(common.warehouse)) else []
     if len(known) > 1:
-        raise UsageError(f"{warehouse} holds the clusters {', '.join(map(repr, known))}. Say with --cluster which one this dump is of.")
+        names = ", ".join(map(repr, known))
+        raise UsageError(f"{common.warehouse} holds the clusters {names}. Say with --cluster which one this dump is of.")
     return known[0] if known else DEFAULT_CLUSTER
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Any, Final
 
 import pyarrow as pa
@@ -22,6 +23,8 @@ _PARTITION = re.compile(rf"{OFFSETS_TOPIC}-[0-9]+(?:\.[0-9a-f]{{32}}-(?:delete|f
 _TABLE_SUFFIXES: Final = (".parquet", ".parq", ".pq")
 _HEAD_BYTES: Final = 1 << 16
 _FILES_LOOKED_AT: Final = 20
+_DIRECTORIES_LOOKED_AT: Final = 50
+_KEPT_BY_WRITERS: Final = ("_", ".")
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 _DUMP_LOG = re.compile(rb"(?:Dumping \S|Log starting offset: |\| offset: \d|baseOffset: \d)")
 
@@ -74,11 +77,31 @@ def _kind_of_directory(location: Location, children: Iterable[Any]) -> InputKind
                 return InputKind.SEGMENTS
         except InputError:
             continue  # plan_logs decides whether that matters
-    for file in data_files(location)[:_FILES_LOOKED_AT]:
+    for file in islice(_some_files(location), _FILES_LOOKED_AT):
         kind = _kind_of_file(file)
         if kind is not None:
             return kind
     return InputKind.SEGMENTS
+
+
+def _some_files(location: Location) -> Iterator[Location]:
+    """Files in and below a directory, the higher ones first; whoever names the root of a disk by mistake does not wait for all of it."""
+    waiting = [location]
+    for _ in range(_DIRECTORIES_LOOKED_AT):
+        if not waiting:
+            return
+        directory = waiting.pop(0)
+        try:
+            children = directory.list()
+        except InputError:
+            continue
+        for child in children:
+            name = str(child.base_name)
+            if not name.startswith(_KEPT_BY_WRITERS):
+                if child.type == pafs.FileType.File and child.size:
+                    yield directory.child(name)
+                elif child.type == pafs.FileType.Directory:
+                    waiting.append(directory.child(name))
 
 
 def data_files(location: Location) -> list[Location]:
@@ -95,7 +118,7 @@ def data_files(location: Location) -> list[Location]:
         raise InputError(f"{location.shown}: the directory cannot be read: {first_line(error)}. Check its permissions.") from error
     top = location.path.rstrip("/") + "/"
     paths = sorted(str(each.path).removeprefix(top) for each in found if each.type == pafs.FileType.File and each.size)
-    paths = [path for path in paths if not any(part.startswith(("_", ".")) for part in path.split("/"))]
+    paths = [path for path in paths if not any(part.startswith(_KEPT_BY_WRITERS) for part in path.split("/"))]
     called_so = [path for path in paths if path.endswith(_TABLE_SUFFIXES)]
     return [below(location, path) for path in called_so or paths]
 

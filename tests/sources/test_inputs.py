@@ -71,5 +71,5 @@ def test_the_text_of_kafka_dump_log_is_refused_with_what_to_give_instead(tmp_pat
 
 
 def test_an_array_of_json_is_refused(tmp_path):
-    with pytest.raises(InputError, match="one JSON array. Give lines of JSON"):
+    with pytest.raises(InputError, match=r"one JSON array\. Give lines of JSON"):
         kind_of([made(tmp_path / "a.json", '[{"partition":0}]')])

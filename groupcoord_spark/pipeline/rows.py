@@ -353,7 +353,10 @@ def sorted_table(files: FileRows, most_bytes: int) -> pa.Table | None:
                 return None
     table = pa.Table.from_batches(batches, ROW_SCHEMA)
     keys = [(name.removesuffix(" DESC"), "descending" if name.endswith(" DESC") else "ascending") for name in ORDER]
-    return table.take(pc.sort_indices(table, sort_keys=keys, null_placement="at_start"))
+    offset = ROW_SCHEMA.get_field_index("record_offset")
+    # rows without an offset come first, as Spark has them
+    by = table.set_column(offset, "record_offset", pc.fill_null(table.column(offset), -1))
+    return table.take(pc.sort_indices(by, sort_keys=keys))
 
 
 @dataclass(frozen=True, slots=True)

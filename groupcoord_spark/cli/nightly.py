@@ -104,6 +104,8 @@ def nightly(
             settings={"offsets.retention.ms": str(retention_ms), "history": str(not no_history).lower()},
         )
         summary = run_night(night, plan, spark, progress, rows)
+        if rows is not None:
+            rows.frame.unpersist()
     if not common.quiet:
         click.echo(summary_text(summary, retention_ms), err=True)
     if strict and summary.records_quarantined:

@@ -127,7 +127,8 @@ def _pieces_of(file: Location, constants: tuple[tuple[str, str | None], ...]) ->
 
 def _opened(file: Location) -> pq.ParquetFile:
     try:
-        return pq.ParquetFile(file.filesystem.open_input_file(file.path))
+        # Spark's own 96-bit times hold years that nanoseconds do not
+        return pq.ParquetFile(file.filesystem.open_input_file(file.path), coerce_int96_timestamp_unit="us")
     except (OSError, pa.ArrowException) as error:
         raise InputError(f"{file.shown}: this is no Parquet file that can be read: {first_line(error)}.") from error
 

@@ -26,6 +26,9 @@ ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 TEXT, _, REFERENCE = README.partition("<!-- tables:begin -->\n")
 
+OF_OTHER_INPUTS = {"look at the rows", "read the topic"}
+"""Stages that a run over segments does not have."""
+
 NO_DELTA = "Spark's Delta reader is not here and cannot be fetched"
 
 
@@ -106,6 +109,7 @@ class TestCommands:
         of_others = {"--editable", "--list", "--describe", "--to", "--master", "--archives", "--properties-file", "--py-files"}
         of_others |= {"--reset-offsets", "--from-file", "--bootstrap-server", "--execute", "--offsets-decoder"}
         of_others |= {"--mutations", "--seed"}
+        of_others |= {"--packages"}
         known = set.union(*map(options_of, table_of_commands())) | of_others
         assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", TEXT)) - known == set()
 
@@ -162,7 +166,11 @@ class TestOutput:
         shown = next(block for block in blocks("console") if "make nightly" in block)
         sources = [ROOT / "groupcoord_spark" / room / "nightly.py" for room in ("cli", "pipeline")]
         named = re.findall(r'\.begin\("(.+?)"\)', "".join(source.read_text() for source in sources))
-        assert [line[:24].rstrip() for line in shown.splitlines()[1:5]] == named
+        assert [line[:24].rstrip() for line in shown.splitlines()[1:5]] == [
+            stage for stage in dict.fromkeys(["plan", *named]) if stage not in OF_OTHER_INPUTS
+        ]
+        of_others = [block.split("\n\n")[0] for block in blocks("console") if "$ groupcoord nightly" in block]
+        assert {line[:24].rstrip() for block in of_others for line in block.splitlines() if line[0] != "$"} == set(named)
 
 
 class TestBlocks:

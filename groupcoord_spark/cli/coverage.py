@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from groupcoord_spark.cli.options import Common, at_option, cluster_to_read, common_options
 from groupcoord_spark.cli.render import lines, write_lines, write_records
+from groupcoord_spark.log import CODES
+from groupcoord_spark.sources.rows import ROW_CODES
 
-KINDS = ("key_type", "key_name", "value_version", "records", "bytes", "decoded", "quarantined", "misplaced")
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+STORED = ("key_type", "key_name", "value_version", "records", "bytes", "decoded", "quarantined", "misplaced")
+KINDS = (*STORED, "reasons")
+LOST = ("reason", "key", "value", "records")
+OF_VALUES = {"value_too_short", "unknown_value_version", "value_truncated", "value_malformed"}
 PARTITIONS = ("offsets_partition", "first_offset", "end_offset", "records", "quarantined", "live_keys", "completeness")
 
 
@@ -20,24 +30,61 @@ PARTITIONS = ("offsets_partition", "first_offset", "end_offset", "records", "qua
 def coverage(common: Common, by_partition: bool, at_ms: int | None) -> None:
     """Records of each key type and value version: read, decoded, quarantined, and misplaced (their group belongs to another partition).
 
-    COMPLETENESS of a partition is records read against the span of their offsets. Compaction takes records away, so below 1 every count is
-    a lower bound of what was once written.
+    REASONS counts the quarantined ones by their codes. COMPLETENESS of a partition is records read against the span of their offsets; a
+    line on stderr tells that of all. Compaction takes records away, so below 1 every count is a lower bound of what was once written.
     """
     from groupcoord_spark.warehouse.read import open_warehouse
 
     warehouse = open_warehouse(common.warehouse)
     cluster = cluster_to_read(warehouse, common.cluster)
     names: tuple[str, ...] = PARTITIONS if by_partition else KINDS
-    table, stored = ("offsets_partitions", PARTITIONS[:-1]) if by_partition else ("decode_coverage", KINDS)
-    found = warehouse.read(table, cluster=cluster, columns=stored, at_ms=at_ms).to_pylist()
+    partitions = warehouse.read("offsets_partitions", cluster=cluster, columns=PARTITIONS[:-1], at_ms=at_ms).to_pylist()
     if by_partition:
-        found = [{**row, "completeness": completeness(row)} for row in found]
+        found = [{**row, "completeness": completeness(row)} for row in partitions]
+    else:
+        found = warehouse.read("decode_coverage", cluster=cluster, columns=STORED, at_ms=at_ms).to_pylist()
+        run_id = warehouse.run(cluster, at_ms=at_ms).run_id
+        lost = warehouse.read("quarantined_records", cluster=cluster, columns=LOST, where=[("run_id", "=", run_id)], at_ms=at_ms)
+        reasons = reasons_of(lost.to_batches()) if any(row["quarantined"] for row in found) else {}
+        for row in found:
+            counts = reasons.get((row["key_type"], row["value_version"]), Counter()).most_common()
+            row["reasons"] = dict(counts) if common.output == "json" else ", ".join(f"{reason} {n}" for reason, n in counts) or None
     rows = sorted((tuple(row[name] for name in names) for row in found), key=_by_number)
     if common.output == "table":
         titles = [name.upper().replace("_", "-") for name in names]
         write_lines(lines(titles, rows, [*map(len, titles[:-1]), None]))
     else:
         write_records(common.output, names, rows)
+    if not common.quiet:
+        click.echo(of_all(partitions), err=True)
+
+
+def of_all(partitions: Sequence[dict[str, Any]]) -> str:
+    """How complete the log was that all counts are of."""
+    spans = [row for row in partitions if completeness(row) is not None]
+    if not spans:
+        return "No record was read."
+    records = sum(row["records"] for row in spans)
+    offsets = sum(row["end_offset"] - row["first_offset"] for row in spans)
+    told = f"{records:,} records on {offsets:,} offsets, completeness {records / offsets:.4f} over {len(spans)} offsets partitions"
+    return f"{told}." if records >= offsets else f"{told}: counts are lower bounds of what was written (--partitions tells where)."
+
+
+def reasons_of(quarantined: Iterable[pa.RecordBatch]) -> dict[tuple[int, int | None], Counter[str]]:
+    """Why records were quarantined, by key type (-1: none that can be read) and value version (None: none), as decode_coverage has them."""
+    reasons: dict[tuple[int, int | None], Counter[str]] = {}
+    for batch in quarantined:
+        for row in batch.to_pylist():
+            key, value = row["key"], row["value"]
+            kind, version = -1, None
+            # what a line of an export or a batch held is no key, whatever stands in its place
+            if key is not None and len(key) >= 2 and row["reason"] not in ROW_CODES and row["reason"] not in CODES:
+                kind = int.from_bytes(key[:2], "big", signed=True)
+                if row["reason"] in OF_VALUES and value is not None and len(value) >= 2:
+                    version = int.from_bytes(value[:2], "big", signed=True)
+            count = 1 if row["records"] is None else row["records"]
+            reasons.setdefault((kind, None if version == -1 else version), Counter())[row["reason"]] += count
+    return reasons
 
 
 def completeness(row: dict[str, Any]) -> float | None:

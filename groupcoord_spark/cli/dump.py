@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -15,8 +16,11 @@ from groupcoord_spark.cli.render import shown
 from groupcoord_spark.errors import UsageError
 
 if TYPE_CHECKING:
-    from groupcoord_spark.log import Doubt, Lost
+    from groupcoord_spark.log import Chunk, Doubt, Lost
     from groupcoord_spark.pipeline.json_lines import Counts
+
+MOST_SORTED_BYTES: Final = 1 << 30
+"""Rows of tables and lines of JSON are sorted in memory: above this dump would not be the small command that it is."""
 
 EARLIEST_MS: Final = 100_000_000_000
 """A plain number below this (March 1973, long before Kafka) is refused: it is a record offset without its word."""
@@ -74,6 +78,7 @@ class KeyType(click.ParamType):  # type: ignore[type-arg]
 @click.option(
     "--redact", is_flag=True, help="Replace hosts, client, member and instance ids, and metadata by names that mean nothing; no bytes."
 )
+@click.option("--bytes", "with_bytes", is_flag=True, help="Add key_base64 and value_base64 to every line: then `nightly` loses nothing.")
 @common_options
 def dump(
     common: Common,
@@ -83,40 +88,68 @@ def dump(
     first: tuple[str, int] | None,
     end: tuple[str, int] | None,
     redact: bool,
+    with_bytes: bool,
 ) -> None:
     """Every record as one line of JSON, in log order per offsets partition: key and value as Kafka's formatters show them, place, producer.
 
-    INPUT is what `groupcoord nightly` takes. Markers have "control":"COMMIT" or "ABORT". A record that does not decode has "data":null, a
-    reason, and its key and value in base64. Damaged stretches of the log are told on stderr.
+    INPUT is what `groupcoord nightly` takes, but for kafka://. Markers have "control":"COMMIT" or "ABORT". A record that does not decode
+    has "data":null, a reason, and its key and value in base64. Damaged stretches of the log are told on stderr.
 
     --from and --to take offset:N for a record offset. Anything else is a time: now, ISO 8601 (UTC unless it says otherwise) or epoch
     milliseconds. Both may be mixed: --from offset:1000 --to 2026-11-20.
 
     --redact keeps groups, topics and racks. A replaced name is the same all through a dump, so that lines join; the next dump has others.
     """
-    from groupcoord_spark.log import plan_logs, read_segment
     from groupcoord_spark.pipeline.json_lines import Counts, JsonLines, Selection
     from groupcoord_spark.pipeline.redaction import Redaction
 
     if common.output == "csv":
         raise UsageError("dump writes lines of JSON: keys and values are nested, and CSV cannot hold them. Leave --output away.")
+    if redact and with_bytes:
+        raise UsageError("--redact hides what the bytes hold, and --bytes shows them. Leave one of them out.")
     bounds = {f"{name}_{'offset' if border[0] == 'offset' else 'ms'}": border[1] for name, border in _given(first, end)}
     selection = Selection(frozenset(groups), frozenset(key_types), **bounds)
     counts, redaction = Counts(), Redaction() if redact else None
-    plan = plan_logs(inputs)
     remarks = _Remarks(quiet=common.quiet)
-    remarks.tell(plan.doubts)
     out = sys.stdout.buffer
-    for partition in plan.partitions:
-        lines = JsonLines(partition.offsets_partition, selection, counts, redaction)
-        for segment in partition.segments:
-            for chunk in read_segment(segment):
-                for block in lines.blocks(chunk.records):
-                    out.write(block)
-                remarks.tell(chunk.lost)
-                remarks.tell(chunk.doubts)
+    for offsets_partition, chunks in _partitions(inputs, remarks):
+        lines = JsonLines(offsets_partition, selection, counts, redaction, with_bytes=with_bytes)
+        for chunk in chunks:
+            for block in lines.blocks(chunk.records):
+                out.write(block)
+            remarks.tell(chunk.lost)
+            remarks.tell(chunk.doubts)
     out.flush()
     remarks.sum_up(counts)
+
+
+def _partitions(inputs: tuple[str, ...], remarks: _Remarks) -> Iterator[tuple[int, Iterable[Chunk]]]:
+    """Each offsets partition with its chunks, in the order of offsets."""
+    from groupcoord_spark.sources.inputs import kind_of
+    from groupcoord_spark.sources.rows import InputKind
+
+    kind = kind_of(inputs)
+    if kind is InputKind.KAFKA:
+        raise UsageError(f"dump reads files, and {inputs[0]} is a topic. `groupcoord nightly {inputs[0]}` reads it into tables.")
+    if kind is InputKind.SEGMENTS:
+        from groupcoord_spark.log import plan_logs, read_segment
+
+        plan = plan_logs(inputs)
+        remarks.tell(plan.doubts)
+        for partition in plan.partitions:
+            yield partition.offsets_partition, chain.from_iterable(map(read_segment, partition.segments))
+        return
+    from groupcoord_spark.log.storage import shown as without_secrets
+    from groupcoord_spark.pipeline.rows import CHUNK_ROWS, pieces_of, plan_files, sorted_table
+
+    table = sorted_table(plan_files(kind, inputs), MOST_SORTED_BYTES)
+    if table is None:
+        raise UsageError(
+            f"{', '.join(map(without_secrets, inputs))}: rows have to be put in order first, and these have more than"
+            f" {MOST_SORTED_BYTES >> 20} MB. Read them with `groupcoord nightly`: its tables offset_commits and group_records hold them."
+        )
+    for piece, chunks in pieces_of(table.to_batches(max_chunksize=CHUNK_ROWS), ", ".join(map(without_secrets, inputs))):
+        yield piece.offsets_partition, chunks
 
 
 def _given(first: tuple[str, int] | None, end: tuple[str, int] | None) -> Iterable[tuple[str, tuple[str, int]]]:
@@ -138,11 +171,13 @@ class _Remarks:
     def tell(self, found: Iterable[Lost | Doubt]) -> None:
         """A line for each of these."""
         from groupcoord_spark.log import CODES, Kind
+        from groupcoord_spark.sources.rows import ROW_CODES
 
         for each in found:
-            if CODES[each.code].kind is Kind.LOST:
+            kind = (CODES.get(each.code) or ROW_CODES[each.code]).kind
+            if kind is Kind.LOST:
                 self._told["lost"] += 1
-            elif CODES[each.code].kind is Kind.WARN:
+            elif kind is Kind.WARN:
                 self._told["doubted"] += 1
             if not self._quiet:
                 place = f" at byte {each.position:,}" if each.size else ""

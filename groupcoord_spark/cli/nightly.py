@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,8 +15,12 @@ from groupcoord_spark.cli.progress import StageLines
 from groupcoord_spark.errors import GroupcoordError, UsageError
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from groupcoord_spark.log import LogPlan
     from groupcoord_spark.pipeline.nightly import Summary
+    from groupcoord_spark.pipeline.rows import RowPlan
+    from groupcoord_spark.sources.rows import InputKind
 
 DEFAULT_CLUSTER = "default"
 
@@ -41,6 +46,11 @@ DEFAULT_CLUSTER = "default"
 @click.option(
     "--topic-ids", "topic_ids_file", metavar="FILE", help="JSON object, topic name -> id: names for ids that the log does not reveal."
 )
+@click.option(
+    "--command-config",
+    metavar="FILE",
+    help="Properties of Kafka's client for a kafka:// INPUT (security.protocol and so on), as Kafka's own tools take them. Never shown.",
+)
 @click.option("--no-history", is_flag=True, help="Write no history: no offset_commits, group_records, transactions and rebalances.")
 @click.option("--strict", is_flag=True, help="End with 1 when a record was quarantined. The tables are written all the same.")
 @common_options
@@ -53,45 +63,48 @@ def nightly(
     semantics: str | None,
     broker_version: str | None,
     topic_ids_file: str | None,
+    command_config: str | None,
     no_history: bool,
     strict: bool,
 ) -> int:
     """Read a copy of a broker's __consumer_offsets, replay it as the group coordinator would, expire it, and write the Delta tables.
 
     INPUT is a path or URI (file, s3, gs, hdfs): a broker's log directory, several brokers' copies of one cluster, one __consumer_offsets-N
-    directory, or its .log files. Several may be given. The tables change at the very end, all at once.
+    directory, or its .log files; Parquet files or a Delta table in the schema of Spark's Kafka source; lines of JSON with base64 keys and
+    values; or kafka://HOST:PORT, the topic itself. Several of one kind may be given. The tables change at the very end, all at once.
     """
     from groupcoord_spark.coordinator.retention import read_settings
     from groupcoord_spark.coordinator.semantics import semantics_for
-    from groupcoord_spark.log import plan_logs
     from groupcoord_spark.pipeline.nightly import Night, run_night
-    from groupcoord_spark.pipeline.session import session
+    from groupcoord_spark.sources.inputs import kind_of
+    from groupcoord_spark.sources.rows import InputKind
 
     if common.cluster == "":
         raise UsageError("--cluster is given without a name. Name the Kafka cluster, or leave the option out.")
     rules = semantics_for(semantics, broker_version)
-    properties = _properties(settings_file) if settings_file is not None else {}
+    properties = _properties(settings_file, "The settings file") if settings_file is not None else {}
     if retention_ms is None:
         retention_ms = read_settings(properties, rules).retention_ms
     topic_names = _topic_names(topic_ids_file) if topic_ids_file is not None else {}
+    kind = kind_of(inputs)
+    if command_config is not None and kind is not InputKind.KAFKA:
+        raise UsageError("--command-config is for Kafka's client, and no INPUT is kafka://HOST:PORT. Leave it out.")
+    client = _properties(command_config, "The command config file") if command_config is not None else {}
     with StageLines(quiet=common.quiet) as progress:
-        progress.begin("plan")
-        plan = plan_logs(inputs)
-        progress.end(bytes=sum(partition.bytes for partition in plan.partitions))
+        spark, plan, rows = _planned(kind, inputs, client, common, progress)
         night = Night(
             inputs=inputs,
             warehouse=common.warehouse,
-            cluster=common.cluster or _cluster_of(plan, common.warehouse),
+            cluster=_cluster_of(plan, common),
             as_of_ms=as_of_ms,
             retention_ms=retention_ms,
             semantics=rules,
             with_history=not no_history,
             topic_names=topic_names,
         )
-        progress.begin("start Spark")
-        spark = session(show_output=common.debug)
-        progress.end()
-        summary = run_night(night, plan, spark, progress)
+        summary = run_night(night, plan, spark, progress, rows)
+        if rows is not None:
+            rows.frame.unpersist()
     if not common.quiet:
         click.echo(summary_text(summary, retention_ms), err=True)
     if strict and summary.records_quarantined:
@@ -100,6 +113,44 @@ def nightly(
             f" written; see quarantined_records of run {summary.run_id}."
         )
     return 0
+
+
+def _planned(
+    kind: InputKind, inputs: tuple[str, ...], client: dict[str, str], common: Common, progress: StageLines
+) -> tuple[SparkSession, LogPlan, RowPlan | None]:
+    """Spark, and what there is to read, by the kind of input."""
+    from groupcoord_spark.log import plan_logs
+    from groupcoord_spark.pipeline.rows import file_frame, live_rows, look_at, plan_files, row_plan
+    from groupcoord_spark.pipeline.session import session
+    from groupcoord_spark.sources.live import KAFKA_PACKAGE, live_topic
+    from groupcoord_spark.sources.rows import InputKind
+
+    def started(**settings: str) -> SparkSession:
+        progress.begin("start Spark")
+        spark = session(show_output=common.debug, settings=settings)
+        progress.end()
+        return spark
+
+    if kind is InputKind.KAFKA:
+        topic = live_topic(inputs, client)
+        spark = started(**{"spark.jars.packages": KAFKA_PACKAGE})
+        progress.begin("read the topic")
+        rows = live_rows(spark, topic, cluster=common.cluster)
+        progress.end(rows=rows.rows)
+        return spark, rows.log, rows
+    progress.begin("plan")
+    if kind is InputKind.SEGMENTS:
+        plan = plan_logs(inputs)
+        progress.end(bytes=sum(partition.bytes for partition in plan.partitions))
+        _cluster_of(plan, common)  # what is wrong with the warehouse is told before Spark starts
+        return started(), plan, None
+    files = plan_files(kind, inputs)
+    progress.end(bytes=files.bytes)
+    spark = started()
+    progress.begin("look at the rows")
+    rows = row_plan(kind, inputs, look_at(spark, files), file_frame(spark, files), cluster=common.cluster)
+    progress.end(rows=rows.rows)
+    return spark, rows.log, rows
 
 
 def summary_text(summary: Summary, retention_ms: int) -> str:
@@ -114,6 +165,12 @@ def summary_text(summary: Summary, retention_ms: int) -> str:
         f" {summary.expired_offsets:,} offsets expired, {summary.removed_groups:,} groups removed"
         f" ({summary.semantics} {summary.broker_version})",
     ]
+    if summary.completeness is not None:
+        lines.insert(3, f"  complete  {_share(summary.completeness)} of the offsets in the span read still have a record{_below(summary)}")
+    if "transactions" in summary.lacks:
+        lines.append("  unknown   transactions: no producers, no markers; commits of open and aborted ones count")
+    if "timestamps" in summary.lacks:
+        lines.append("  unknown   timestamps of records")
     if summary.quarantined_by_reason:
         reasons = ", ".join(f"{reason} {count:,}" for reason, count in summary.quarantined_by_reason.items())
         lines.append(f"  lost      {reasons}: see quarantined_records")
@@ -127,16 +184,27 @@ def _moment(milliseconds: int) -> str:
     return moment.isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
-def _cluster_of(plan: LogPlan, warehouse: str) -> str:
-    """The cluster.id beside the dump, else the warehouse's only cluster, else ``default``."""
+def _share(part: float) -> str:
+    """A share in per cent that says 100 % of the whole alone."""
+    return "100 %" if part >= 1 else f"{min(part * 100, 99.9):.1f} %"
+
+
+def _below(summary: Summary) -> str:
+    return "" if summary.completeness is None or summary.completeness >= 1 else ": counts of history are lower bounds"
+
+
+def _cluster_of(plan: LogPlan, common: Common) -> str:
+    """The one that is named, else the one that the input names, else the warehouse's only cluster, else ``default``."""
     from groupcoord_spark.warehouse.location import locate
     from groupcoord_spark.warehouse.read import holds_warehouse, open_warehouse
 
-    if plan.cluster_id is not None:
-        return plan.cluster_id
-    known = open_warehouse(warehouse).clusters() if holds_warehouse(locate(warehouse)) else []
+    named = common.cluster or plan.cluster_id
+    if named is not None:
+        return named
+    known = open_warehouse(common.warehouse).clusters() if holds_warehouse(locate(common.warehouse)) else []
     if len(known) > 1:
-        raise UsageError(f"{warehouse} holds the clusters {', '.join(map(repr, known))}. Say with --cluster which one this dump is of.")
+        names = ", ".join(map(repr, known))
+        raise UsageError(f"{common.warehouse} holds the clusters {names}. Say with --cluster which one this dump is of.")
     return known[0] if known else DEFAULT_CLUSTER
 
 
@@ -147,11 +215,10 @@ def _text_of(path: str, what: str) -> str:
         raise UsageError(f"{what} {path} cannot be read: {e.strerror if isinstance(e, OSError) else 'it is not UTF-8 text'}.") from e
 
 
-def _properties(path: str) -> dict[str, str]:
-    """``name=value`` lines of a properties file; comments and empty lines left out."""
-    pairs = (
-        line.partition("=") for line in _text_of(path, "The settings file").splitlines() if line.strip() and line.lstrip()[0] not in "#!"
-    )
+def _properties(path: str, what: str) -> dict[str, str]:
+    """``name=value`` lines of a properties file; comments and empty lines left out, a backslash at the end joins the next line."""
+    text = re.sub(r"\\\r?\n[ \t]*", "", _text_of(path, what))
+    pairs = (line.partition("=") for line in text.splitlines() if line.strip() and line.lstrip()[0] not in "#!")
     return {name.strip(): value.strip() for name, _, value in pairs}
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -50,22 +50,31 @@ class Segment:
         return shown(self.uri)
 
 
+NO_BATCHES = np.zeros(0, np.int64)
+NO_EPOCHS = np.zeros(0, np.int32)
+
+
 @dataclass(frozen=True, slots=True)
 class Chunk:
     """Consecutive records of one file, and what was found beside them. bytes: how much of the file it accounts for.
 
-    batch_position, batch_leader_epoch: where the batches of its records lie, and their leader epochs; -1 before magic 2.
+    batch_position, batch_leader_epoch: where the batches of its records lie, and their leader epochs; -1 before magic 2. Both are
+    empty where no batches are known.
+    sources: where each record is from, for records that were collected from several places; None: all are from the one file.
     """
 
     records: Records
     lost: list[Lost]
     doubts: list[Doubt]
     bytes: int
-    batch_position: Positions
-    batch_leader_epoch: npt.NDArray[np.int32]
+    batch_position: Positions = NO_BATCHES
+    batch_leader_epoch: npt.NDArray[np.int32] = NO_EPOCHS
+    sources: Sequence[str] | None = None
 
     def leader_epochs(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:
-        """Leader epochs of the batches that hold these of its records."""
+        """Leader epochs of the batches that hold these of its records; -1 where that is not known."""
+        if not len(self.batch_position):
+            return np.full(len(rows), -1, np.int32)
         in_file = np.argsort(self.batch_position, kind="stable")
         place = np.searchsorted(self.batch_position[in_file], self.records.position[rows])
         epochs: npt.NDArray[np.int32] = self.batch_leader_epoch[in_file[place]]
@@ -165,7 +174,7 @@ class Reading:
             entries = payloads.entries
             leader_epoch = np.where(entries.magic == 2, payloads.headers["leader_epoch"], -1).astype(np.int32)
             del payloads
-            yield Chunk(records, *report.take(), size, entries.position, leader_epoch)
+            yield Chunk(records, *report.take(), size, batch_position=entries.position, batch_leader_epoch=leader_epoch)
         self._report_invalid()
         if overlapping and segment.skip_below > segment.log_start_offset:
             detail = f"{overlapping} records below offset {segment.skip_below} are skipped: a newer file before this one covers them."
@@ -173,7 +182,7 @@ class Reading:
         report.close()
         lost, doubts = report.take()
         if left or lost or doubts:
-            yield Chunk(Records.none(), lost, doubts, left, np.zeros(0, np.int64), np.zeros(0, np.int32))
+            yield Chunk(Records.none(), lost, doubts, left)
 
     def _within(self, records: Records, entries: Entries, lowest: int, entries_read: int) -> Records:
         """The records that lie between the chunks before and after them, which are in the order of their offsets only so.

@@ -5,7 +5,7 @@ These rows leave here, as Parquet, and never cross to the JVM; the driver only l
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from groupcoord_spark.coordinator.rebalances import KEY_TYPES as REBALANCE_KEY_TYPES
-from groupcoord_spark.log import Chunk, Records, Segment
+from groupcoord_spark.log import Chunk, Records
 from groupcoord_spark.log.damage import MAX_RECORD_ROWS
 from groupcoord_spark.pipeline.compact import CLASSIC_GROUP_KEY
 from groupcoord_spark.pipeline.decode import NOT_A_CONTROL_RECORD, UNKNOWN_KEY_TYPE, UNKNOWN_VALUE_VERSION, DecodedChunk, RowNote
@@ -44,15 +44,21 @@ NO_HISTORY = HistoryRange(0, 0, 0)
 """The history tables hold nothing of the partition yet."""
 
 
-def write_chunk(files: TaskFiles, segment: Segment, chunk: Chunk, decoded: DecodedChunk, held: HistoryRange | None) -> None:
-    """The rows of one chunk: what is lost and doubted, and, where ``held`` says what the history tables have, the history after it."""
-    records, source = chunk.records, segment.source
-    lost = [_lost_row(each) for each in chunk.lost] + _quarantined(decoded.faults, records, source)
-    doubts = [_doubt_row(each) for each in chunk.doubts] + _noted(decoded.findings, records, source, decoded)
+def write_chunk(
+    files: TaskFiles, offsets_partition: int, source: str, chunk: Chunk, decoded: DecodedChunk, held: HistoryRange | None
+) -> None:
+    """The rows of one chunk: what is lost and doubted, and, where ``held`` says what the history tables have, the history after it.
+
+    offsets_partition: -1 for rows of which nobody knows it.
+    """
+    records = chunk.records
+    sources = [source] * len(records) if chunk.sources is None else chunk.sources
+    lost = [_lost_row(each) for each in chunk.lost] + _quarantined(decoded.faults, records, sources)
+    doubts = [_doubt_row(each) for each in chunk.doubts] + _noted(decoded.findings, records, sources, source, decoded)
     for table, rows in (("quarantined_records", lost), ("warnings", doubts)):
         if rows:
             typed = {name: pa.array([row[name] for row in rows], TABLES[table].by_name[name].arrow_type) for name in rows[0]}
-            files.write(table, typed, offsets_partition=segment.offsets_partition)
+            files.write(table, typed, offsets_partition=offsets_partition if offsets_partition >= 0 else None)
     if held is None or not len(records):
         return
     is_new = _is_new(records, held)
@@ -65,7 +71,7 @@ def write_chunk(files: TaskFiles, segment: Segment, chunk: Chunk, decoded: Decod
     ):
         if len(rows_of_table):
             columns = columns_of(rows_of_table, records, decoded)
-            files.write(table, columns, offsets_partition=segment.offsets_partition, incarnation=held.incarnation)
+            files.write(table, columns, offsets_partition=offsets_partition, incarnation=held.incarnation)
 
 
 def group_changes(chunk: Chunk, decoded: DecodedChunk, held: HistoryRange) -> Rows:
@@ -195,12 +201,12 @@ def _lost_row(lost: Any) -> dict[str, Any]:
     }
 
 
-def _quarantined(faults: Iterable[RowNote], records: Records, source: str) -> list[dict[str, Any]]:
+def _quarantined(faults: Iterable[RowNote], records: Records, sources: Sequence[str]) -> list[dict[str, Any]]:
     """Records that do not decode; nothing is left out, however many: they are what is lost. Unknown key types lose nothing."""
     return [
         {
             "record_offset": int(records.record_offset[row]),
-            "source": source,
+            "source": sources[row],
             "position": int(records.position[row]),
             "size": int(records.key.lengths()[row] + records.value.lengths()[row]),
             "reason": code,
@@ -225,7 +231,9 @@ def _doubt_row(doubt: Any) -> dict[str, Any]:
     }
 
 
-def _noted(findings: Iterable[RowNote], records: Records, source: str, decoded: DecodedChunk) -> list[dict[str, Any]]:
+def _noted(
+    findings: Iterable[RowNote], records: Records, sources: Sequence[str], source: str, decoded: DecodedChunk
+) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     told: dict[str, int] = {}
     for row, code, detail in findings:
@@ -235,7 +243,7 @@ def _noted(findings: Iterable[RowNote], records: Records, source: str, decoded: 
             rows.append(
                 {
                     "record_offset": int(records.record_offset[row]),
-                    "source": source,
+                    "source": sources[row],
                     "position": int(records.position[row]),
                     "group_id": decoded.keys.group_id[of_key].as_py() if of_key >= 0 else None,
                     "code": code,

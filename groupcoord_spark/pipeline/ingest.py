@@ -7,9 +7,9 @@ chunk of some hundred thousand records), the history and quarantine tables as Pa
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -99,33 +99,49 @@ class PieceReport:
     files: dict[str, list[AddedFile]] = field(default_factory=dict)
 
 
+class Piece(Protocol):
+    """What chunks of consecutive records of one offsets partition are of: a segment, or rows that were put in order."""
+
+    @property
+    def offsets_partition(self) -> int: ...
+    @property
+    def source(self) -> str: ...
+
+
 def read_segments(segments: Sequence[Segment], job: ReadJob) -> Iterator[pa.RecordBatch]:
     """Rows of SHUFFLED for the given files, each read once in chunks; memory is bounded by a chunk and by what is kept of it."""
+    return read_chunks(((segment, read_segment(segment, chunk_bytes=CHUNK_BYTES)) for segment in segments), job)
+
+
+def read_chunks(pieces: Iterable[tuple[Piece, Iterable[Chunk]]], job: ReadJob) -> Iterator[pa.RecordBatch]:
+    """Rows of SHUFFLED for pieces and their chunks. Those of one partition come in the order of their offsets."""
     reports: dict[int, PieceReport] = {}
     with TaskFiles(job.warehouse_uri, job.cluster, job.run_id) as task_files:
-        for segment in segments:
-            report = reports.setdefault(segment.offsets_partition, PieceReport())
-            report.counts.bytes += segment.size
-            for kind, part in _kept_of_file(segment, job, report, task_files):
-                yield from _packed(job.cluster, segment.offsets_partition, kind, part)
+        for piece, chunks in pieces:
+            report = reports.setdefault(piece.offsets_partition, PieceReport())
+            for kind, part in _kept_of_piece(piece, chunks, job, report, task_files):
+                yield from _packed(job.cluster, piece.offsets_partition, kind, part)
         files = task_files.close()
     for offsets_partition, report in reports.items():
         report.files, files = files, {}
         yield _row(job.cluster, offsets_partition, REPORT_ORDER, REPORT, pickle.dumps(report))
 
 
-def _kept_of_file(segment: Segment, job: ReadJob, report: PieceReport, files: TaskFiles) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """What is kept of the file's chunks; a later chunk drops from the earlier ones too, as long as they are small.
+def _kept_of_piece(
+    piece: Piece, chunks: Iterable[Chunk], job: ReadJob, report: PieceReport, files: TaskFiles
+) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """What is kept of the piece's chunks; a later chunk drops from the earlier ones too, as long as they are small.
 
     Beside it, with history, all group records that are new.
     """
-    held = job.held.get(segment.offsets_partition, NO_HISTORY) if job.with_history else None
+    held = job.held.get(piece.offsets_partition, NO_HISTORY) if job.with_history else None
     waiting: list[pa.RecordBatch] = []
     reduced_rows = 0
-    for chunk in read_segment(segment, chunk_bytes=CHUNK_BYTES):
+    for chunk in chunks:
         decoded = decode_chunk(chunk.records, job.semantics)
-        _count(report, chunk, decoded, _is_misplaced(decoded, segment.offsets_partition, job.partition_count))
-        write_chunk(files, segment, chunk, decoded, held)
+        report.counts.bytes += chunk.bytes
+        _count(report, chunk, decoded, _is_misplaced(decoded, piece.offsets_partition, job.partition_count))
+        write_chunk(files, piece.offsets_partition, piece.source, chunk, decoded, held)
         if held is not None and len(changes := group_changes(chunk, decoded, held)):
             yield GROUP_CHANGES, kept_records(chunk.records, changes).append_column(LEADER_EPOCH, pa.array(chunk.leader_epochs(changes)))
         waiting.append(kept_records(chunk.records, np.flatnonzero(compact.kept(decoded.kinds))))

@@ -90,11 +90,21 @@ class _Fault:
 class JsonLines:
     """The lines of one offsets partition; its records are given in the order of their offsets, chunk by chunk."""
 
-    def __init__(self, offsets_partition: int, selection: Selection, counts: Counts, redaction: Redaction | None = None) -> None:
+    def __init__(
+        self,
+        offsets_partition: int,
+        selection: Selection,
+        counts: Counts,
+        redaction: Redaction | None = None,
+        *,
+        with_bytes: bool = False,
+    ) -> None:
+        """with_bytes: every line has key and value in base64 as well, for a reader that wants what JSON cannot say."""
         self._head = f'{{"offsets_partition":{offsets_partition},"record_offset":'
         self._selection = selection
         self._counts = counts
         self._redaction = redaction
+        self._with_bytes = with_bytes
         self._open_producers: set[int] = set()
 
     def blocks(self, records: Records) -> Iterator[memoryview]:
@@ -166,6 +176,8 @@ class JsonLines:
             values,
             _producers(records),
         ]
+        if self._with_bytes:
+            pieces.append(pa.array(_both_base64(records), pa.string()))
         if faults:
             self._counts.undecoded.update(fault.code for fault in faults.values())
             pieces.append(pa.array(self._explained(records, faults), pa.string()))
@@ -228,8 +240,8 @@ class JsonLines:
             told: dict[str, Any] = {"reason": fault.code}
             if self._redaction is None:
                 told["detail"] = fault.detail
-                told["key_base64"] = _base64(records.key.row(row))
-                told["value_base64"] = _base64(records.value.row(row))
+                if not self._with_bytes:
+                    told |= {"key_base64": _base64(records.key.row(row)), "value_base64": _base64(records.value.row(row))}
             out[row] = "," + json.dumps(told, separators=(",", ":"), ensure_ascii=False)[1:-1]
         return out
 
@@ -358,6 +370,14 @@ def _without_data(value: bytes | None) -> str:
     """A value that does not decode: its first two bytes are a version, whatever it is a version of."""
     version = int.from_bytes(value[:2], "big", signed=True) if value is not None and len(value) >= 2 else "null"
     return f'{{"version":{version},"data":null}}'
+
+
+def _both_base64(records: Records) -> list[str]:
+    """Key and value of each record, in the middle of its line."""
+    keys, values = (
+        ["null" if raw is None else f'"{_base64(raw)}"' for raw in column.to_arrow().to_pylist()] for column in (records.key, records.value)
+    )
+    return [f',"key_base64":{key},"value_base64":{value}' for key, value in zip(keys, values, strict=True)]
 
 
 def _base64(raw: bytes | None) -> str | None:

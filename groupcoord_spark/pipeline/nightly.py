@@ -18,16 +18,19 @@ from pyspark.errors import PySparkException
 from groupcoord_spark.coordinator.semantics import Semantics
 from groupcoord_spark.errors import GroupcoordError, InputError, UsageError, WarehouseError
 from groupcoord_spark.log import LogPlan, Segment
+from groupcoord_spark.log.storage import shown
 from groupcoord_spark.pipeline.counts import NO_KEY_TYPE, NO_VERSION, KindCount
 from groupcoord_spark.pipeline.expire import ExpirationJob
 from groupcoord_spark.pipeline.history import NO_HISTORY, HistoryRange
-from groupcoord_spark.pipeline.ingest import SHUFFLED, ReadJob, read_segments
+from groupcoord_spark.pipeline.ingest import SHUFFLED, ReadJob, read_chunks, read_segments
 from groupcoord_spark.pipeline.partition_count import likely_partition_count
 from groupcoord_spark.pipeline.rebalances import RebalanceJob
 from groupcoord_spark.pipeline.replay import REPLAYED, ReplayJob, partition_replay
+from groupcoord_spark.pipeline.rows import RowPlan, pieces_of, sorted_rows
 from groupcoord_spark.pipeline.state import PartitionReport
 from groupcoord_spark.pipeline.writers import WRITTEN, WriteJob, state_writer
 from groupcoord_spark.protocol import RECORD_TYPES
+from groupcoord_spark.sources.rows import ROW_SCHEMA, InputKind
 from groupcoord_spark.warehouse import TABLES, AddedFile, RunStart, begin_run, commit_run, write_part
 from groupcoord_spark.warehouse.read import RETENTION_SETTING
 
@@ -83,6 +86,11 @@ class Summary:
     warnings: int
     semantics: str
     broker_version: str
+    completeness: float | None = None
+    """Records read against the span of offsets that they lie in; None where there is no record."""
+    input_kind: InputKind = InputKind.SEGMENTS
+    lacks: tuple[str, ...] = ()
+    """What the input cannot tell, in the words of ``runs``."""
 
 
 class Progress(Protocol):
@@ -102,9 +110,10 @@ class PartitionHistory:
     newest_timestamp_ms: int = NO_TIMESTAMP
 
 
-def run_night(night: Night, plan: LogPlan, spark: SparkSession, progress: Progress) -> Summary:
+def run_night(night: Night, plan: LogPlan, spark: SparkSession, progress: Progress, rows: RowPlan | None = None) -> Summary:
     """Read, decode, replay, expire and write; the tables change at the very end, all at once.
 
+    plan: of segments, or with ``rows``, which are then read instead, what is known of them beforehand.
     Raises InputError and WarehouseError as planning, reading and writing do; the tables are then as they were.
     """
     start = begin_run(night.warehouse, night.cluster)
@@ -112,7 +121,7 @@ def run_night(night: Night, plan: LogPlan, spark: SparkSession, progress: Progre
     histories = _histories(plan, start)
     job = ReadJob(
         cluster=night.cluster,
-        partition_count=likely_partition_count(plan),
+        partition_count=rows.partition_count if rows is not None else likely_partition_count(plan),
         warehouse_uri=start.location.uri,
         run_id=start.run_id,
         semantics=night.semantics,
@@ -123,18 +132,18 @@ def run_night(night: Night, plan: LogPlan, spark: SparkSession, progress: Progre
     previous_retention_ms = None if start.last_run is None else start.last_run.retention_ms
     expiration = ExpirationJob(night.as_of_ms, night.retention_ms, night.semantics, previous_retention_ms=previous_retention_ms)
     rebalance_job = RebalanceJob(start.location.uri, night.cluster, job.held, _versions_at_end_of_history(start))
-    reports = _run_stages(spark, segments, night, job, expiration, rebalance_job) if segments else []
+    reports = _run_stages(spark, segments, night, job, rows, expiration, rebalance_job) if segments or rows is not None else []
     records = sum(report.counts.records for report in reports)
     progress.end(rows=records, bytes=sum(report.counts.bytes for report in reports))
 
     progress.begin("commit")
     files = _files(reports)
-    for table, rows in _driver_rows(night, plan, reports, histories, start.run_id).items():
-        if rows:
+    for table, own in _driver_rows(night, plan, reports, histories, start.run_id).items():
+        if own:
             files.setdefault(table, []).extend(
-                write_part(start.location.uri, TABLES[table], TABLES[table].from_rows(rows), night.cluster, start.run_id)
+                write_part(start.location.uri, TABLES[table], TABLES[table].from_rows(own), night.cluster, start.run_id)
             )
-    summary = _summary(night, plan, reports, start.run_id)
+    summary = _summary(night, plan, reports, start.run_id, rows)
     commit_run(start, _run_row(night, summary), files)
     progress.end(rows=sum(added.records for every in files.values() for added in every))
     return summary
@@ -145,6 +154,7 @@ def _run_stages(
     segments: Sequence[Segment],
     night: Night,
     job: ReadJob,
+    rows: RowPlan | None,
     expiration: ExpirationJob,
     rebalance_job: RebalanceJob,
 ) -> list[PartitionReport]:
@@ -152,7 +162,7 @@ def _run_stages(
     parallelism = spark.sparkContext.defaultParallelism
     tasks = read_tasks(segments, parallelism)
     writers = 1 + min(parallelism - 1, sum(segment.size for segment in segments) // STATE_WRITER_BYTES)
-    offsets_partitions = len({segment.offsets_partition for segment in segments})
+    offsets_partitions = len({segment.offsets_partition for segment in segments}) if rows is None else len(rows.log.partitions) + 1
     replays = min(offsets_partitions, int(spark.conf.get("spark.sql.shuffle.partitions") or parallelism))
     replay_job = ReplayJob(night.semantics, expiration, writers, rebalance_job)
     write_job = WriteJob(night.cluster, job.warehouse_uri, job.run_id, dict(night.topic_names))
@@ -164,7 +174,14 @@ def _run_stages(
             for task in batch.column(0).to_pylist():
                 yield from read_segments(tasks[task], job)
 
-    kept = spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(read, SHUFFLED)
+    def read_rows(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+        return read_chunks(pieces_of((batch.cast(ROW_SCHEMA) for batch in batches), source), job)
+
+    source = ", ".join(map(shown, night.inputs))
+    if rows is None:
+        kept = spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(read, SHUFFLED)
+    else:
+        kept = sorted_rows(rows.frame).mapInArrow(read_rows, SHUFFLED)
     # Rows of one partition reach its replay in the order of their offsets: the grouping keeps this sorting, as it needs a prefix of it.
     in_order = kept.repartition(replays, "cluster", "offsets_partition").sortWithinPartitions(
         "cluster", "offsets_partition", "first_offset"
@@ -332,7 +349,7 @@ def _coverage_rows(reports: Sequence[PartitionReport]) -> list[dict[str, Any]]:
     ]
 
 
-def _summary(night: Night, plan: LogPlan, reports: Sequence[PartitionReport], run_id: str) -> Summary:
+def _summary(night: Night, plan: LogPlan, reports: Sequence[PartitionReport], run_id: str, rows: RowPlan | None) -> Summary:
     reasons: Counter[str] = Counter()
     for report in reports:
         reasons.update(report.counts.reasons)
@@ -354,7 +371,17 @@ def _summary(night: Night, plan: LogPlan, reports: Sequence[PartitionReport], ru
         warnings=len(plan.doubts) + sum(report.warnings + report.counts.doubts for report in reports),
         semantics=night.semantics.name,
         broker_version=night.semantics.broker_version,
+        completeness=_completeness(reports),
+        input_kind=InputKind.SEGMENTS if rows is None else rows.kind,
+        lacks=() if rows is None else rows.lacks,
     )
+
+
+def _completeness(reports: Sequence[PartitionReport]) -> float | None:
+    reached = [(each.counts.first_offset, each.counts.end_offset, each.counts.records) for each in reports]
+    spans = [(end - first, records) for first, end, records in reached if first is not None and end is not None]
+    span = sum(each for each, _ in spans)
+    return sum(records for _, records in spans) / span if span else None
 
 
 def _run_row(night: Night, summary: Summary) -> dict[str, Any]:
@@ -362,12 +389,13 @@ def _run_row(night: Night, summary: Summary) -> dict[str, Any]:
         "as_of_ms": night.as_of_ms,
         "semantics": summary.semantics,
         "broker_version": summary.broker_version,
-        "input_kind": "segments",
-        "inputs": list(night.inputs),
+        "input_kind": summary.input_kind.value,
+        "inputs": [shown(each) for each in night.inputs],
         "settings": {
             **night.settings,
             RETENTION_SETTING: str(night.retention_ms),
             WITH_HISTORY: str(night.with_history).lower(),
+            "input.lacks": ", ".join(summary.lacks) or "nothing",
         },
         "records_read": summary.records_read,
         "records_decoded": summary.records_decoded,

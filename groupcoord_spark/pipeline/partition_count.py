@@ -23,8 +23,7 @@ def likely_partition_count(plan: LogPlan) -> int:
         beginning = replace(partition.segments[0], size=min(partition.segments[0].size, SAMPLE_BYTES))
         for chunk in read_segment(beginning):
             keys = set(chunk.records.key.take(chunk.records.control_type < 0).to_arrow().to_pylist())
-            # in 32 bits, as Java has it, the absolute value of the smallest integer is no positive number, and counts as 0
-            found += [(abs(java_string_hash(group_id)) & 0x7FFFFFFF, partition.offsets_partition) for group_id in _group_ids(keys)]
+            found += [(group_hash, partition.offsets_partition) for group_hash in group_hashes(keys)]
     least = max((partition.offsets_partition for partition in plan.partitions), default=0) + 1
     return best_partition_count(found, least)
 
@@ -40,11 +39,14 @@ def best_partition_count(found: Iterable[tuple[int, int]], least: int) -> int:
     return max(range(least, max(MOST_PARTITIONS, least) + 1), key=agreement)
 
 
-def _group_ids(keys: Iterable[bytes | None]) -> set[str]:
-    group_ids = set()
+def group_hashes(keys: Iterable[bytes | None]) -> set[int]:
+    """What the partition of each group is the remainder of; keys that name no group are left out."""
+    hashes = set()
     for key in keys:
         try:
-            group_ids.add(decode_key(key).fields["group_id"])
+            group_id = decode_key(key).fields["group_id"]
         except (DecodeError, KeyError):
             continue
-    return group_ids
+        # in 32 bits, as Java has it, the absolute value of the smallest integer is no positive number, and counts as 0
+        hashes.add(abs(java_string_hash(group_id)) & 0x7FFFFFFF)
+    return hashes

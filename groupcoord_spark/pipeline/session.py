@@ -77,7 +77,7 @@ def _start_quietly(builder: SparkSession.Builder) -> SparkSession:
             return builder.getOrCreate()
         except Exception as failure:
             output.seek(0)
-            told = output.read().decode(errors="replace").strip().splitlines()
+            told = [line for line in output.read().decode(errors="replace").strip().splitlines() if not line.lstrip().startswith("at ")]
             raise GroupcoordError(
                 f"Spark did not start: {told[-1] if told else failure}. Run it again with --debug to see all it said."
             ) from failure

@@ -25,6 +25,7 @@ from .consumer_protocol import (
 )
 from .errors import DecodeError, EncodeError, Finding, SubscriptionMalformed, SubscriptionUnknown
 from .fields import ZERO_UUID
+from .from_json import encode_key_json, encode_value_json
 from .messages import RECORD_TYPES
 from .partitioner import java_string_hash, offsets_partition_for
 from .scalar import (
@@ -69,7 +70,9 @@ __all__ = [
     "decode_subscription",
     "decode_value",
     "encode_key",
+    "encode_key_json",
     "encode_value",
+    "encode_value_json",
     "java_string_hash",
     "key_json",
     "key_json_texts",

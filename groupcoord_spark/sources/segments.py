@@ -15,35 +15,11 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from groupcoord_spark.errors import UsageError
 from groupcoord_spark.log import Records, Segment, plan_logs, read_segment
+from groupcoord_spark.sources.rows import CONTROL_TYPES, RAW_COLUMNS, RAW_SCHEMA
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-RAW_COLUMNS = (
-    "cluster STRING, offsets_partition INT, record_offset BIGINT, record_timestamp_ms BIGINT, key BINARY, value BINARY, "
-    "producer_id BIGINT, producer_epoch SMALLINT, is_transactional BOOLEAN, control_type STRING, source STRING, position BIGINT"
-)
-"""One raw row for each record, whatever the input: times in epoch milliseconds (-1: none), producer_id and epoch -1 for none,
-control_type NULL, COMMIT, ABORT or the number of another type, position the byte of the record's batch in its file."""
-
-RAW_SCHEMA = pa.schema(
-    [
-        ("cluster", pa.string()),
-        ("offsets_partition", pa.int32()),
-        ("record_offset", pa.int64()),
-        ("record_timestamp_ms", pa.int64()),
-        ("key", pa.binary()),
-        ("value", pa.binary()),
-        ("producer_id", pa.int64()),
-        ("producer_epoch", pa.int16()),
-        ("is_transactional", pa.bool_()),
-        ("control_type", pa.string()),
-        ("source", pa.string()),
-        ("position", pa.int64()),
-    ]
-)
-
-CONTROL_TYPES = {0: "ABORT", 1: "COMMIT"}
 ROWS_A_BATCH = 100_000
 
 

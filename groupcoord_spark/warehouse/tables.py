@@ -50,6 +50,7 @@ LOST = (
     *("legacy_length_invalid", "control_record_malformed"),
     *("null_key", "key_too_short", "key_truncated", "key_malformed", "leaked_control_record"),
     *("value_too_short", "unknown_value_version", "value_truncated", "value_malformed"),
+    *("row_without_place", "row_malformed", "line_too_long", "offset_conflict"),
 )
 DOUBTS = (
     *("tail_truncated", "zero_tail", "batch_header_repaired", "batch_duplicate", "base_offset_repaired", "batch_offset_disorder"),
@@ -58,6 +59,7 @@ DOUBTS = (
     *("key_trailing_bytes", "value_trailing_bytes", "tagged_field_size_mismatch", "invalid_utf8", "legacy_value_version"),
     *("negative_partition", "negative_offset", "transactional_non_offset", "transactional_mismatch", "transactional_tombstone"),
     *("subscription_truncated", "group_wrong_partition"),
+    *("row_duplicate", "other_topic", "other_cluster", "transactions_unknown"),
 )
 LOADER_RULES = (
     *("R-1.6", "R-1.7", "R-1.8", "R-1.9", "R-1.10", "R-1.26", "R-1.28", "R-2.1", "R-2.2", "R-2.4"),
@@ -435,7 +437,7 @@ QUARANTINED_RECORDS = Table(
         Column("offsets_partition", "INT", "Partition of __consumer_offsets; NULL: not known."),
         Column("record_offset", "BIGINT", "Offset of the record, or the first one of what is lost; NULL: not known."),
         Column("source", "STRING", "File or URI."),
-        Column("position", "BIGINT", "Byte in the file; NULL: the input is no file."),
+        Column("position", "BIGINT", "Byte in the file, in Parquet the row; NULL: the input is no file.", absent=-1),
         Column("size", "INT", "Bytes that are lost."),
         Column("reason", "STRING NOT NULL", "Code of the fault.", words=LOST),
         Column("detail", "STRING NOT NULL", "The fault in a sentence."),
@@ -456,7 +458,7 @@ WARNINGS = Table(
         Column("offsets_partition", "INT", "Partition of __consumer_offsets; NULL: not known."),
         Column("record_offset", "BIGINT", "Offset of the record; NULL: it is not about one."),
         Column("source", "STRING", "File or URI."),
-        Column("position", "BIGINT", "Byte in the file; NULL: it is not about one."),
+        Column("position", "BIGINT", "Byte in the file, in Parquet the row; NULL: it is not about one.", absent=-1),
         Column("group_id", "STRING", "The group; NULL: it is not about one."),
         Column("code", "STRING NOT NULL", "Code of the doubt, or rule of the loader.", words=(*LOADER_RULES, *DOUBTS)),
         Column("detail", "STRING NOT NULL", "The doubt in a sentence."),
@@ -523,9 +525,11 @@ RUNS = Table(
         Column("broker_version", "STRING", "Release whose rules were applied."),
         Column("version", "STRING NOT NULL", "Version of groupcoord_spark."),
         Column("schema_version", "INT NOT NULL", "Version of these tables."),
-        Column("input_kind", "STRING NOT NULL", "What was read."),
+        Column("input_kind", "STRING NOT NULL", "What was read.", words=("segments", "parquet", "delta", "json", "kafka")),
         Column("inputs", "ARRAY<STRING> NOT NULL", "Paths or URIs."),
-        Column("settings", "MAP<STRING, STRING> NOT NULL", "Settings of the run, without secrets."),
+        Column(
+            "settings", "MAP<STRING, STRING> NOT NULL", "Settings of the run, without secrets; input.lacks: what the input cannot tell."
+        ),
         Column("records_read", "BIGINT NOT NULL", "Records read."),
         Column("records_decoded", "BIGINT NOT NULL", "Of them decoded."),
         Column("records_quarantined", "BIGINT NOT NULL", "Of them in quarantined_records."),

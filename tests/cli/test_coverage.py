@@ -5,9 +5,11 @@ from __future__ import annotations
 import csv
 import io
 
+import pyarrow as pa
 import pytest
 
-from groupcoord_spark.cli.coverage import completeness
+from groupcoord_spark.cli.coverage import completeness, of_all, reasons_of
+from groupcoord_spark.protocol import encode_key
 from tests.cli.warehouse import groupcoord
 
 
@@ -36,3 +38,33 @@ class TestCoverage:
 def test_completeness_is_records_against_the_span_of_their_offsets():
     assert completeness({"records": 30, "first_offset": 100, "end_offset": 200}) == 0.3
     assert completeness({"records": 0, "first_offset": None, "end_offset": 200}) is None
+
+
+def test_completeness_of_all_is_told_beside_the_counts(sample_warehouse):
+    told = groupcoord("coverage", "--warehouse", sample_warehouse.path).stderr
+    assert told == "173 records on 173 offsets, completeness 1.0000 over 5 offsets partitions.\n"
+    thinned = {"records": 30, "first_offset": 100, "end_offset": 200}
+    assert of_all([thinned, {"records": 0, "first_offset": None, "end_offset": 7}]).startswith(
+        "30 records on 100 offsets, completeness 0.3000 over 1 offsets partitions: counts are lower bounds"
+    )
+
+
+def test_reasons_are_counted_for_the_kind_of_record_that_they_are_about():
+    key = encode_key(1, {"group_id": "g", "topic": "t", "partition": 0})
+    rows = [
+        ("value_truncated", key, b"\0\3", 1),
+        ("value_too_short", key, b"\0", 1),
+        ("unknown_value_version", key, b"\0\x09", 1),
+        ("key_truncated", key[:5], b"\0\3", 1),
+        ("key_too_short", b"\0", None, 1),
+        ("batch_crc_mismatch", None, None, 7),
+        ("zero_gap", None, None, None),
+        ("row_malformed", None, b"{oops", 1),
+    ]
+    batch = pa.RecordBatch.from_pylist([dict(zip(("reason", "key", "value", "records"), row, strict=True)) for row in rows])
+    assert reasons_of([batch]) == {
+        (1, 3): {"value_truncated": 1},
+        (1, None): {"value_too_short": 1, "key_truncated": 1},
+        (1, 9): {"unknown_value_version": 1},
+        (-1, None): {"key_too_short": 1, "batch_crc_mismatch": 7, "zero_gap": 1, "row_malformed": 1},
+    }

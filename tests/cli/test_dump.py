@@ -262,3 +262,36 @@ def _texts_of(data: Any, names: set[str], out: set[str]) -> None:
             if name in names and each:
                 out.add(each)
             _texts_of(each, names, out)
+
+
+class TestOtherInputs:
+    def test_bytes_stand_on_every_line_once(self, tmp_path):
+        write_segment(tmp_path, [batch(0, [commit("g")]), batch(1, [Rec(b"\0\x18new", None)]), marker(2)])
+        lines = dump(tmp_path, "--bytes")
+        assert [line["key_base64"] is None for line in lines] == [False, False, False]
+        assert b64decode(lines[0]["key_base64"]) == OFFSET_KEY
+        assert (b64decode(lines[1]["key_base64"]), lines[1]["value_base64"], lines[1]["reason"]) == (b"\0\x18new", None, "unknown_key_type")
+
+    def test_bytes_and_redact_contradict_each_other(self):
+        result = groupcoord("dump", CONNECT, "--bytes", "--redact")
+        assert (result.exit_code, result.stdout) == (2, "")
+        assert "Leave one of them out" in result.stderr
+
+    def test_a_topic_is_refused_with_what_reads_it(self):
+        result = groupcoord("dump", "kafka://localhost:9092")
+        assert result.exit_code == 2
+        assert "`groupcoord nightly kafka://localhost:9092` reads it into tables" in result.stderr
+
+    def test_rows_that_do_not_fit_into_memory_are_refused(self, tmp_path, monkeypatch):
+        monkeypatch.setattr("groupcoord_spark.cli.dump.MOST_SORTED_BYTES", 10)
+        (tmp_path / "in").write_text(groupcoord("dump", CONNECT, "--quiet").stdout)
+        result = groupcoord("dump", tmp_path / "in")
+        assert result.exit_code == 2
+        assert "rows have to be put in order first" in result.stderr
+
+    def test_a_line_that_is_no_record_is_told_on_stderr(self, tmp_path):
+        (tmp_path / "in").write_text(groupcoord("dump", CONNECT, "--quiet").stdout + '{"oops":1}\n')
+        result = groupcoord("dump", tmp_path / "in")
+        assert result.stdout == groupcoord("dump", CONNECT, "--quiet").stdout
+        assert "(row_without_place)" in result.stderr
+        assert "1 places of the log are lost" in result.stderr

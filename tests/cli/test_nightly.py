@@ -19,6 +19,7 @@ from tests.pipeline.logs import LogRecord
 from tests.pipeline.segment_files import write_log
 from tests.pipeline.test_nightly import commit, commits
 from tests.running import rows_of, tables_of
+from tests.sources.exports import of_sparks_kafka_source, raw_rows, write_parquet
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -56,8 +57,9 @@ class TestARun:
         assert lines[0].startswith(f"Cluster 'sample' in {tmp_path}/w, run 20")
         read = expected.records_read
         assert lines[1] == f"records   {read} read = {read} decoded + 0 quarantined (5 offsets partitions, 0.1 MB)"
-        assert lines[2] == f"state     {expected.groups} groups, {expected.committed_offsets} committed offsets"
-        assert lines[3] == (
+        assert lines[2] == "complete  100 % of the offsets in the span read still have a record"
+        assert lines[3] == f"state     {expected.groups} groups, {expected.committed_offsets} committed offsets"
+        assert lines[4] == (
             f"cleanup   as of {AS_OF} with retention 7d:"
             f" {expected.expired_offsets} offsets expired, {expected.removed_groups} groups removed (java 4.3)"
         )
@@ -113,6 +115,17 @@ class TestARun:
         assert result.exit_code == 0
         assert "3 read = 2 decoded + 1 quarantined" in result.stderr
         assert "lost      value_too_short 1: see quarantined_records" in result.stderr
+
+    def test_over_a_table_says_what_that_cannot_tell(self, tmp_path: Path, sample_warehouse: SampleWarehouse) -> None:
+        write_parquet(tmp_path / "in", of_sparks_kafka_source(raw_rows(SAMPLE_LOGS)), files=2)
+        result = nightly(tmp_path / "w", tmp_path / "in", "--cluster", "sample", "--as-of", AS_OF)
+        assert result.exit_code == 0
+        told, summary = result.stderr.split("\n\n")
+        stages = ["plan", "start Spark", "look at the rows", "read, replay and write", "commit"]
+        assert [line.split("  ")[0] for line in told.splitlines()] == stages
+        assert "  unknown   transactions: no producers, no markers; commits of open and aborted ones count" in summary.splitlines()
+        for table in ("groups", "members", "assignments", "committed_offsets", "offset_expirations", "tombstones"):
+            assert tables_of(tmp_path / "w")[table] == tables_of(sample_warehouse.path)[table]
 
     def test_with_strict_and_quarantined_records_ends_with_1_and_is_written(self, tmp_path: Path) -> None:
         write_log(tmp_path / "logs", DAMAGED)
@@ -214,6 +227,8 @@ class TestBadInput:
             (["--output", "xml"], "'xml'"),
             (["--no-such-option"], "--no-such-option"),
             (["--cluster", ""], "--cluster is given without a name"),
+            (["--command-config", "client.properties"], "no INPUT is kafka://HOST:PORT"),
+            (["kafka://localhost:9092"], "is log segments and kafka://localhost:9092 is a topic: one run reads one kind"),
         ],
     )
     def test_an_option_that_makes_no_sense(self, untouched: Path, args: list[str], told: str) -> None:
@@ -325,4 +340,4 @@ def test_a_process_of_its_own_starts_spark_and_tells_nothing_but_stages_and_summ
     assert (ended.returncode, ended.stdout) == (0, "")
     stages, summary = ended.stderr.split("\n\n")
     assert [line.split("  ")[0] for line in stages.splitlines()] == ["plan", "start Spark", "read, replay and write", "commit"]
-    assert [line.split()[0] for line in summary.splitlines()] == ["Cluster", "records", "state", "cleanup"]
+    assert [line.split()[0] for line in summary.splitlines()] == ["Cluster", "records", "complete", "state", "cleanup"]

@@ -1,0 +1,74 @@
+"""Kafka's own JSON of keys and values back to their bytes, by the same tables that made it.
+
+What JSON does not carry does not come back: unknown tags, bytes after the end, texts that were no UTF-8.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from .errors import EncodeError
+from .fields import Array, Blob, Field, Message, Struct
+from .fields import Type as FieldType
+from .messages import RECORD_TYPES
+from .scalar import encode_key, encode_value
+
+
+def encode_key_json(key_type: int, data: Mapping[str, Any]) -> bytes:
+    """The bytes of a key, of ``data`` as ``key_json`` gives it.
+
+    Raises UnknownKeyType, or EncodeError where a field is missing, not known or does not fit.
+    """
+    message = RECORD_TYPES[key_type].key if key_type in RECORD_TYPES else None
+    return encode_key(key_type, {} if message is None else _fields_of(message, data))
+
+
+def encode_value_json(key_type: int, version: int, data: Mapping[str, Any]) -> bytes:
+    """The bytes of a value, of ``data`` as ``value_json`` gives it: by the layout of today, else by an older one whose names fit.
+
+    Raises UnknownKeyType, UnknownValueVersion, or EncodeError where a field is missing, not known or does not fit.
+    """
+    record_type = RECORD_TYPES.get(key_type)
+    if record_type is None:
+        return encode_value(key_type, version, {})
+    message = RECORD_TYPES[1].value if key_type == 0 and version > 0 else record_type.value
+    try:
+        return encode_value(key_type, version, _fields_of(message, data))
+    except EncodeError:
+        for older in record_type.dialects:
+            try:
+                return encode_value(key_type, version, _fields_of(older, data), dialect=older.dialect)
+            except EncodeError:
+                continue
+        raise
+
+
+def _fields_of(message: Message, data: Mapping[str, Any]) -> dict[str, Any]:
+    try:
+        return _struct_fields(message.fields, data)
+    except (ValueError, TypeError, AttributeError) as fault:
+        raise EncodeError(f"{message.name}: {fault}") from fault
+
+
+def _struct_fields(fields: Sequence[Field], data: Mapping[str, Any]) -> dict[str, Any]:
+    by_json = {field.json: field for field in fields}
+    strangers = [name for name in data if name not in by_json]
+    if strangers:
+        raise ValueError(f"no field is called {', '.join(map(repr, strangers))}")
+    return {by_json[name].name: _value_of(by_json[name].type, value) for name, value in data.items()}
+
+
+def _value_of(kind: FieldType, value: Any) -> Any:
+    if value is None:
+        return None
+    match kind:
+        case Blob():
+            return base64.b64decode(value, validate=True)
+        case Array():
+            return [_value_of(kind.element, element) for element in value]
+        case Struct():
+            return _struct_fields(kind.fields, value)
+        case _:
+            return value

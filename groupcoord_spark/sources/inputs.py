@@ -1,0 +1,172 @@
+"""What an input is, told by what is there: a topic, a Delta table, Parquet, lines of JSON, or else log segments."""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+
+from groupcoord_spark.errors import InputError
+from groupcoord_spark.log.directory import OFFSETS_TOPIC
+from groupcoord_spark.log.storage import Location, first_line, shown
+from groupcoord_spark.sources.rows import InputKind
+
+KAFKA_SCHEME: Final = "kafka://"
+DELTA_LOG: Final = "_delta_log"
+
+_PARTITION = re.compile(rf"{OFFSETS_TOPIC}-[0-9]+(?:\.[0-9a-f]{{32}}-(?:delete|future|stray))?")
+_TABLE_SUFFIXES: Final = (".parquet", ".parq", ".pq")
+_HEAD_BYTES: Final = 1 << 16
+_FILES_LOOKED_AT: Final = 20
+_DIRECTORIES_LOOKED_AT: Final = 50
+_KEPT_BY_WRITERS: Final = ("_", ".")
+_GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
+_DUMP_LOG = re.compile(rb"(?:Dumping \S|Log starting offset: |\| offset: \d|baseOffset: \d)")
+
+NAMES: Final = {
+    InputKind.SEGMENTS: "log segments",
+    InputKind.PARQUET: "Parquet",
+    InputKind.DELTA: "a Delta table",
+    InputKind.JSON: "lines of JSON",
+    InputKind.KAFKA: "a topic",
+}
+
+
+def kind_of(inputs: Sequence[str]) -> InputKind:
+    """The kind of all the given inputs. What is nothing known counts as segments: ``plan_logs`` says what is wrong with it.
+
+    Raises InputError, one sentence, for inputs of several kinds, for the text of kafka-dump-log and for JSON that is not in lines.
+    """
+    kinds = {given: _kind_of(given) for given in inputs}
+    found = {kind: given for given, kind in reversed(kinds.items())}
+    if len(found) > 1:
+        told = " and ".join(f"{shown(given)} is {NAMES[kind]}" for kind, given in reversed(found.items()))
+        raise InputError(f"{told}: one run reads one kind of input. Give those of one kind.")
+    return next(iter(found), InputKind.SEGMENTS)
+
+
+def _kind_of(given: str) -> InputKind:
+    if given.startswith(KAFKA_SCHEME):
+        return InputKind.KAFKA
+    location = Location.of(given)
+    info = location.info()
+    if info.type == pafs.FileType.File:
+        return _kind_of_file(location) or InputKind.SEGMENTS
+    if info.type != pafs.FileType.Directory or _PARTITION.fullmatch(location.name):
+        return InputKind.SEGMENTS
+    children = location.list()
+    names = [str(child.base_name) for child in children]
+    if DELTA_LOG in names:
+        return InputKind.DELTA
+    if any(map(_PARTITION.fullmatch, names)):
+        return InputKind.SEGMENTS
+    return _kind_of_directory(location, children)
+
+
+def _kind_of_directory(location: Location, children: Iterable[Any]) -> InputKind:
+    """By the first files that say something, those at the top first; directories of brokers hold partitions one level down."""
+    directories = [location.child(str(child.base_name)) for child in children if child.type == pafs.FileType.Directory]
+    for directory in directories:
+        try:
+            if any(_PARTITION.fullmatch(str(child.base_name)) for child in directory.list()):
+                return InputKind.SEGMENTS
+        except InputError:
+            continue  # plan_logs decides whether that matters
+    for file in islice(_some_files(location), _FILES_LOOKED_AT):
+        kind = _kind_of_file(file)
+        if kind is not None:
+            return kind
+    return InputKind.SEGMENTS
+
+
+def _some_files(location: Location) -> Iterator[Location]:
+    """Files in and below a directory, the higher ones first; whoever names the root of a disk by mistake does not wait for all of it."""
+    waiting = [location]
+    for _ in range(_DIRECTORIES_LOOKED_AT):
+        if not waiting:
+            return
+        directory = waiting.pop(0)
+        try:
+            children = directory.list()
+        except InputError:
+            continue
+        for child in children:
+            name = str(child.base_name)
+            if not name.startswith(_KEPT_BY_WRITERS):
+                if child.type == pafs.FileType.File and child.size:
+                    yield directory.child(name)
+                elif child.type == pafs.FileType.Directory:
+                    waiting.append(directory.child(name))
+
+
+def data_files(location: Location) -> list[Location]:
+    """The files in and below a directory that may hold rows, by path: those called like Parquet if there are any. A file is itself.
+
+    Names that begin with ``_`` or ``.`` are what writers keep for themselves. Raises InputError where the directory cannot be read.
+    """
+    info = location.info()
+    if info.type == pafs.FileType.File:
+        return [location]
+    try:
+        found = location.filesystem.get_file_info(pafs.FileSelector(location.path, recursive=True))
+    except (OSError, pa.ArrowException) as error:
+        raise InputError(f"{location.shown}: the directory cannot be read: {first_line(error)}. Check its permissions.") from error
+    top = location.path.rstrip("/") + "/"
+    paths = sorted(str(each.path).removeprefix(top) for each in found if each.type == pafs.FileType.File and each.size)
+    paths = [path for path in paths if not any(part.startswith(_KEPT_BY_WRITERS) for part in path.split("/"))]
+    called_so = [path for path in paths if path.endswith(_TABLE_SUFFIXES)]
+    return [below(location, path) for path in called_so or paths]
+
+
+def below(location: Location, path: str) -> Location:
+    """What lies at a relative path below a directory."""
+    for part in path.split("/"):
+        location = location.child(part)
+    return location
+
+
+def _kind_of_file(location: Location) -> InputKind | None:
+    """None: the file says nothing."""
+    head = _head_of(location)
+    if head.startswith(b"PAR1"):
+        return InputKind.PARQUET
+    if is_gzip(head):
+        head = zlib.decompressobj(31).decompress(head, _HEAD_BYTES)
+    elif is_zstd(head):
+        return InputKind.JSON
+    text = head.removeprefix(b"\xef\xbb\xbf").lstrip()
+    if text.startswith(b"{"):
+        return InputKind.JSON
+    if text.startswith(b"["):
+        raise InputError(
+            f"{location.shown}: this is one JSON array. Give lines of JSON, one record a line (`jq -c '.[]'` makes them of an array)."
+        )
+    if _DUMP_LOG.match(text):
+        raise InputError(
+            f"{location.shown}: this is the text of kafka-dump-log, which leaves out what the rules need (bytes, and how transactions end)."
+            " Give the segments that it was made of, or what `groupcoord dump --bytes` makes of them."
+        )
+    return None
+
+
+def _head_of(location: Location) -> bytes:
+    try:
+        with location.filesystem.open_input_file(location.path) as file:
+            return bytes(file.read(_HEAD_BYTES))
+    except (OSError, pa.ArrowException):
+        return b""  # whoever reads it says what is wrong
+
+
+def is_gzip(head: bytes) -> bool:
+    """Whether a file that begins so is packed by gzip."""
+    return head.startswith(_GZIP)
+
+
+def is_zstd(head: bytes) -> bool:
+    """Whether a file that begins so is packed by zstd."""
+    return head.startswith(_ZSTD)

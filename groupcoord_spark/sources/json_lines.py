@@ -1,0 +1,326 @@
+"""Lines of JSON, one record each, as raw rows: our own dump, kcat's ``-J``, Connect's converter, and whatever names its fields alike.
+
+Each field is taken by the first of its names that the line has:
+
+======================  ==========================================================================================
+partition               ``offsets_partition``, ``partition``
+offset                  ``record_offset``, ``offset``
+time                    ``record_timestamp_ms``, ``timestamp``, ``ts``: epoch milliseconds, or ISO 8601
+key, value              ``key_base64``, ``key``; ``value_base64``, ``value``, ``payload``
+transactions            ``producer_id``, ``producer_epoch``, ``is_transactional``, ``control`` or ``control_type``
+others                  ``topic``, ``cluster``; all else is left alone
+======================  ==========================================================================================
+
+A key or value is null, base64, the escaped bytes that kcat prints (every key and value of this topic begins with a zero byte, and no
+base64 does), ``{"schema": …, "payload": …}`` of Connect's converter around one of these, or the JSON of Kafka's formatters, which is
+encoded again. A whole line may have Connect's envelope too. Files may be packed by gzip or zstd. No Spark here.
+"""
+
+from __future__ import annotations
+
+import binascii
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+import pyarrow as pa
+
+from groupcoord_spark.errors import InputError
+from groupcoord_spark.log.directory import OFFSETS_TOPIC
+from groupcoord_spark.log.storage import Location, first_line, shown
+from groupcoord_spark.protocol import DecodeError, EncodeError, encode_key_json, encode_value_json
+from groupcoord_spark.sources.inputs import data_files, is_gzip, is_zstd
+from groupcoord_spark.sources.rows import NO_PRODUCER, NO_TIMESTAMP, ROW_SCHEMA, UNKNOWN_PARTITION, RowBatch, row_batch
+
+PIECE_BYTES: Final = 32 << 20
+LONGEST_LINE: Final = 64 << 20
+"""A line above this is no record: brokers take batches of up to a gigabyte, but this topic's are small."""
+ROWS_A_BATCH: Final = 20_000
+BATCH_BYTES: Final = 16 << 20
+
+_READ_BYTES: Final = 4 << 20
+_ZERO: Final = "\0"
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+_PARTITION: Final = ("offsets_partition", "partition")
+_OFFSET: Final = ("record_offset", "offset")
+_TIMESTAMP: Final = ("record_timestamp_ms", "timestamp", "ts")
+_KEY: Final = ("key_base64", "key")
+_VALUE: Final = ("value_base64", "value", "payload")
+_CONTROL: Final = ("control", "control_type")
+
+
+@dataclass(frozen=True, slots=True)
+class LinesPiece:
+    """The lines of one file that begin at ``start`` or later and before ``end``; of a packed file all, with positions as unpacked."""
+
+    uri: str
+    start: int
+    end: int
+
+    @property
+    def source(self) -> str:
+        """The file as it may be printed and stored."""
+        return shown(self.uri)
+
+    @property
+    def size(self) -> int:
+        """Bytes of the file that the piece takes."""
+        return self.end - self.start
+
+
+def plan_lines(inputs: Sequence[str]) -> list[LinesPiece]:
+    """The pieces of files, and of directories of them. Raises InputError where one cannot be opened."""
+    pieces = []
+    for given in inputs:
+        for file in data_files(Location.of(given)):
+            size = int(file.info().size or 0)
+            with _opened(file) as stream:
+                is_packed = _packing(stream.read(4)) is not None
+            step = size if is_packed else PIECE_BYTES
+            pieces += [LinesPiece(file.uri, start, min(start + step, size)) for start in range(0, size, max(step, 1))]
+    return pieces
+
+
+def read_lines(piece: LinesPiece) -> Iterator[RowBatch]:
+    """The rows of a piece, some ten thousand at a time. Raises InputError where the file cannot be read."""
+    rows = _Rows(piece.source)
+    for position, line in _lines_of(piece):
+        rows.add(position, line)
+        if rows.is_full:
+            yield rows.taken()
+    yield rows.taken()
+
+
+def _opened(file: Location) -> Any:
+    try:
+        return file.filesystem.open_input_file(file.path)
+    except (OSError, pa.ArrowException) as error:
+        raise InputError(f"{file.shown}: the file cannot be opened: {first_line(error)}.") from error
+
+
+def _packing(head: bytes) -> str | None:
+    return "gzip" if is_gzip(head) else "zstd" if is_zstd(head) else None
+
+
+def _lines_of(piece: LinesPiece) -> Iterator[tuple[int, bytes | None]]:
+    """Position and bytes of each line that is not empty; None for one that is too long."""
+    with _opened(Location.of(piece.uri)) as file:
+        packing = _packing(file.read(4)) if piece.start == 0 else None
+        file.seek(0)
+        try:
+            if packing is not None:
+                yield from _lines(pa.CompressedInputStream(file, packing), 0, None)
+                return
+            at = piece.start
+            if at > 0:
+                # a line that began before belongs to the piece before; the byte before tells whether one did
+                file.seek(at - 1)
+                at = _after_newline(file, at - 1)
+            if at < piece.end:
+                file.seek(at)
+                yield from _lines(file, at, piece.end)
+        except (OSError, EOFError, pa.ArrowException) as error:
+            raise InputError(f"{piece.source}: the file cannot be read: {first_line(error)}.") from error
+
+
+def _after_newline(file: Any, at: int) -> int:
+    """The position after the first newline from ``at`` on; the end of the file if there is none."""
+    while block := bytes(file.read(_READ_BYTES)):
+        found = block.find(b"\n")
+        if found >= 0:
+            return at + found + 1
+        at += len(block)
+    return at
+
+
+def _lines(stream: Any, at: int, end: int | None) -> Iterator[tuple[int, bytes | None]]:
+    """Lines that begin before ``end``. ``at``: where the stream stands."""
+    rest = b""
+    too_long_at: int | None = None
+    while end is None or at < end:
+        block = bytes(stream.read(_READ_BYTES))
+        *whole, rest = (rest + block).split(b"\n")
+        if not block:
+            whole, rest = [rest], b""
+        for line in whole:
+            if too_long_at is not None:
+                yield too_long_at, None
+                too_long_at = None
+            elif end is not None and at >= end:
+                return
+            elif len(line) > LONGEST_LINE:
+                yield at, None
+            elif line.strip():
+                yield at, line
+            at += len(line) + 1
+        if not block:
+            return
+        if too_long_at is not None or len(rest) > LONGEST_LINE:
+            too_long_at = at if too_long_at is None else too_long_at
+            at, rest = at + len(rest), b""
+    if too_long_at is not None:
+        yield too_long_at, None
+
+
+class _BadLineError(ValueError):
+    """Raised when a line is no record: the code, the sentence, and what is known of its place."""
+
+    def __init__(self, code: str, detail: str) -> None:
+        super().__init__(detail)
+        self.code = code
+
+
+@dataclass(slots=True)
+class _Rows:
+    """The columns of the rows to come."""
+
+    source: str
+    columns: dict[str, list[Any]] = field(default_factory=lambda: {name: [] for name in ROW_SCHEMA.names})
+    held_bytes: int = 0
+    other_topics: int = 0
+    without_transactions: int = 0
+    without_timestamps: int = 0
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it is time to hand them on."""
+        return len(self.columns["source"]) >= ROWS_A_BATCH or self.held_bytes >= BATCH_BYTES
+
+    def taken(self) -> RowBatch:
+        """The rows so far; afterwards there are none."""
+        taken = RowBatch(row_batch(self.columns), self.other_topics, self.without_transactions, self.without_timestamps)
+        self.columns = {name: [] for name in ROW_SCHEMA.names}
+        self.held_bytes = self.other_topics = self.without_transactions = self.without_timestamps = 0
+        return taken
+
+    def add(self, position: int, line: bytes | None) -> None:
+        """One line as a row; without a place it is a row all the same, with a fault."""
+        row: dict[str, Any] = dict.fromkeys(ROW_SCHEMA.names)
+        row |= {"offsets_partition": UNKNOWN_PARTITION, "record_timestamp_ms": NO_TIMESTAMP, "producer_id": NO_PRODUCER}
+        row |= {"producer_epoch": NO_PRODUCER, "is_transactional": False, "source": self.source, "position": position}
+        try:
+            if line is None:
+                raise _BadLineError("line_too_long", f"The line at byte {position} has more than {LONGEST_LINE} bytes.")
+            told, encoding = _object_of(line)
+            if told.get("topic", OFFSETS_TOPIC) != OFFSETS_TOPIC:
+                self.other_topics += 1
+                return
+            _fill_place(row, told)
+            _fill_bytes(row, told, encoding)
+        except _BadLineError as fault:
+            row |= {"fault": fault.code, "detail": str(fault), "value": line, "key": None}
+        else:
+            self.without_transactions += "producer_id" not in told or not any(name in told for name in _CONTROL)
+            self.without_timestamps += not any(name in told for name in _TIMESTAMP)
+        for name, column in self.columns.items():
+            column.append(row[name])
+        self.held_bytes += len(line or b"")
+
+
+def _object_of(line: bytes) -> tuple[Mapping[str, Any], str]:
+    """The object of a line, out of Connect's envelope, and how its texts were encoded."""
+    encoding = "utf-8"
+    try:
+        try:
+            text = line.decode("utf-8-sig")
+        except UnicodeDecodeError:
+            # kcat prints bytes above 127 as they are: every byte is one letter then
+            text, encoding = line.decode("latin-1"), "latin-1"
+        told = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise _BadLineError("row_malformed", f"The line is no JSON: {first_line(error)}.") from error
+    if isinstance(told, dict) and told.keys() == {"schema", "payload"}:
+        told = told["payload"]
+    if not isinstance(told, dict):
+        raise _BadLineError("row_malformed", "The line is no JSON object.")
+    return told, encoding
+
+
+def _first(told: Mapping[str, Any], names: Sequence[str]) -> Any:
+    return next((told[name] for name in names if name in told), None)
+
+
+def _fill_place(row: dict[str, Any], told: Mapping[str, Any]) -> None:
+    partition, offset = _first(told, _PARTITION), _first(told, _OFFSET)
+    if _is_whole(partition, 0, 2**31 - 1):
+        row["offsets_partition"] = partition
+    if _is_whole(offset, 0, 2**63 - 1):
+        row["record_offset"] = offset
+    if row["offsets_partition"] == UNKNOWN_PARTITION or row["record_offset"] is None:
+        raise _BadLineError(
+            "row_without_place",
+            f"The line has no partition and offset of its record (partition {partition!r}, offset {offset!r}); nobody knows which it is.",
+        )
+    row["cluster"] = _of_type(told, ("cluster",), str)
+    row["record_timestamp_ms"] = _milliseconds(_first(told, _TIMESTAMP))
+    for name, least, most in (("producer_id", -(2**63), 2**63 - 1), ("producer_epoch", -(2**15), 2**15 - 1)):
+        number = told.get(name)
+        if number is not None and not _is_whole(number, least, most):
+            raise _BadLineError("row_malformed", f"{name} is {number!r}, not a number of its size.")
+        row[name] = NO_PRODUCER if number is None else number
+    row["is_transactional"] = bool(_of_type(told, ("is_transactional",), bool))
+    row["control_type"] = _of_type(told, _CONTROL, str)
+
+
+def _is_whole(number: Any, least: int, most: int) -> bool:
+    return isinstance(number, int) and not isinstance(number, bool) and least <= number <= most
+
+
+def _of_type(told: Mapping[str, Any], names: Sequence[str], kind: type) -> Any:
+    value = _first(told, names)
+    if value is not None and not isinstance(value, kind):
+        raise _BadLineError("row_malformed", f"{names[0]} is {value!r}, not a {kind.__name__}.")
+    return value
+
+
+def _milliseconds(told: Any) -> int:
+    if told is None:
+        return NO_TIMESTAMP
+    if isinstance(told, str):
+        try:
+            moment = datetime.fromisoformat(told)
+        except ValueError as error:
+            raise _BadLineError("row_malformed", f"The time {told!r} is neither epoch milliseconds nor ISO 8601.") from error
+        return ((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - _EPOCH) // timedelta(milliseconds=1)
+    if not _is_whole(told, -(2**63), 2**63 - 1):
+        raise _BadLineError("row_malformed", f"The time {told!r} is neither epoch milliseconds nor ISO 8601.")
+    number: int = told
+    return number
+
+
+def _fill_bytes(row: dict[str, Any], told: Mapping[str, Any], encoding: str) -> None:
+    key, value = _first(told, _KEY), _first(told, _VALUE)
+    if not any(name in told for name in _KEY) or not any(name in told for name in _VALUE):
+        raise _BadLineError("row_malformed", "The line has no key or no value; a tombstone's value is null.")
+    key_type = key.get("type") if isinstance(key, dict) else None
+    row["key"] = _bytes_of("key", key, encoding, None)
+    row["value"] = _bytes_of("value", value, encoding, key_type)
+
+
+def _bytes_of(name: str, told: Any, encoding: str, key_type: int | None) -> bytes | None:
+    if isinstance(told, dict) and "payload" in told:
+        told = told["payload"]
+    if told is None:
+        return None
+    try:
+        if isinstance(told, dict):
+            return _encoded(name, told, key_type)
+        if isinstance(told, str):
+            return told.encode(encoding) if told.startswith(_ZERO) else binascii.a2b_base64(told, strict_mode=True)
+    except (DecodeError, EncodeError, ValueError) as error:
+        what = "the JSON that is there cannot be encoded" if isinstance(told, dict) else "it is not base64"
+        raise _BadLineError("row_malformed", f"The {name} cannot be had: {what}: {first_line(error)}.") from error
+    raise _BadLineError("row_malformed", f"The {name} is a {type(told).__name__}, not base64.")
+
+
+def _encoded(name: str, told: Mapping[str, Any], key_type: int | None) -> bytes:
+    """What Kafka's formatters showed as JSON, as bytes again."""
+    data = told.get("data")
+    number = told.get("type" if name == "key" else "version")
+    if not isinstance(data, dict) or not _is_whole(number, -(2**15), 2**15 - 1) or not (name == "key" or key_type is not None):
+        raise ValueError("it has no type or version with data")
+    assert isinstance(number, int)
+    return encode_key_json(number, data) if name == "key" else encode_value_json(key_type or 0, number, data)

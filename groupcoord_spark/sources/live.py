@@ -1,0 +1,172 @@
+"""The topic itself, read through Spark's Kafka connector as a batch whose end is fixed before it begins.
+
+What a consumer is given has no markers, no producer ids and no transactional bits, also when it reads uncommitted records: such an input
+cannot tell open and aborted transactions from committed ones. Options of the client (authentication, TLS) come from a properties file, the
+one that Kafka's own tools take as ``--command-config``; they go to the client and nowhere else.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from groupcoord_spark.errors import GroupcoordError, InputError, UsageError
+from groupcoord_spark.log.directory import OFFSETS_TOPIC
+from groupcoord_spark.sources.inputs import KAFKA_SCHEME
+from groupcoord_spark.sources.rows import NO_PRODUCER, ROW_SCHEMA
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+KAFKA_PACKAGE: Final = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.1.0-preview1"
+"""Maven coordinates of the connector: it serves all of Spark 4.1, and is not published for each of its patch releases."""
+
+PATIENCE_MS: Final = 20_000
+"""How long a broker may take to answer; ``default.api.timeout.ms`` of the properties file says otherwise."""
+
+# The connector sets these itself and refuses to be told, or they would change which records come.
+_NOT_PASSED_ON: Final = {
+    *("bootstrap.servers", "key.deserializer", "value.deserializer", "key.serializer", "value.serializer"),
+    *("auto.offset.reset", "enable.auto.commit", "interceptor.classes", "isolation.level", "group.id", "client.id"),
+}
+_ADDRESS = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}")
+
+
+@dataclass(frozen=True, slots=True)
+class LiveTopic:
+    """A topic by its URI, ``kafka://host:port[,host:port…][/topic]``. options: of the client; they are never shown."""
+
+    uri: str
+    brokers: str
+    topic: str
+    options: Mapping[str, str] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """Where the topic's partitions begin and end at one moment, and the id of the cluster."""
+
+    cluster_id: str | None
+    first: Mapping[int, int]
+    end: Mapping[int, int]
+
+
+def live_topic(inputs: Sequence[str], options: Mapping[str, str]) -> LiveTopic:
+    """The topic that the URI names. Raises UsageError for several URIs, or one that is none."""
+    if len(inputs) > 1:
+        raise UsageError(
+            f"{len(inputs)} topics are given, and one run reads one. Several brokers of a cluster are kafka://one:9092,two:9092."
+        )
+    brokers, _, topic = inputs[0].removeprefix(KAFKA_SCHEME).partition("/")
+    if "@" in brokers:
+        raise UsageError(
+            "A kafka:// URI has no place for user and password: they would be seen. Put them into a properties file and name it with"
+            " --command-config, as Kafka's own tools have it."
+        )
+    if not brokers or not all(map(_ADDRESS.fullmatch, brokers.split(","))):
+        raise UsageError(
+            f"{inputs[0]!r} is no address of Kafka. Write kafka://host:9092, or kafka://host:9092,other:9092/__consumer_offsets."
+        )
+    passed_on = {name: value for name, value in options.items() if name not in _NOT_PASSED_ON}
+    return LiveTopic(inputs[0].rstrip("/"), brokers, topic.rstrip("/") or OFFSETS_TOPIC, passed_on)
+
+
+def extent_of(spark: SparkSession, topic: LiveTopic) -> Extent:
+    """Where the topic begins and ends now, by Kafka's own admin client, which comes with the connector.
+
+    Raises GroupcoordError where the connector is not there or the brokers do not answer, InputError where there is no such topic.
+    """
+    from py4j.protocol import Py4JError, Py4JJavaError
+
+    jvm: Any = spark.sparkContext._jvm
+    properties = jvm.java.util.Properties()
+    told = {"default.api.timeout.ms": str(PATIENCE_MS), "request.timeout.ms": str(PATIENCE_MS // 2), **topic.options}
+    for name, value in {**told, "bootstrap.servers": topic.brokers}.items():
+        properties.put(name, value)
+    try:
+        admin = jvm.org.apache.kafka.clients.admin.AdminClient.create(properties)
+    except Py4JJavaError as error:
+        raise UsageError(f"{topic.uri}: Kafka's client takes these options not: {_said(error)}.") from None
+    except (Py4JError, TypeError):
+        raise GroupcoordError(
+            f"This Spark session has no Kafka connector. Start it with --packages {KAFKA_PACKAGE}, or without a session of your own."
+        ) from None
+    try:
+        names = jvm.java.util.Collections.singleton(topic.topic)
+        description = admin.describeTopics(names).allTopicNames().get().get(topic.topic)
+        numbers = [partition.partition() for partition in description.partitions()]
+        spec = jvm.org.apache.kafka.clients.admin.OffsetSpec
+        ends = {}
+        for which, wanted in (("first", spec.earliest()), ("end", spec.latest())):
+            asked = jvm.java.util.HashMap()
+            for number in numbers:
+                asked.put(jvm.org.apache.kafka.common.TopicPartition(topic.topic, number), wanted)
+            answers = admin.listOffsets(asked)
+            ends[which] = {
+                number: answers.partitionResult(jvm.org.apache.kafka.common.TopicPartition(topic.topic, number)).get().offset()
+                for number in numbers
+            }
+        return Extent(admin.describeCluster().clusterId().get(), ends["first"], ends["end"])
+    except Py4JJavaError as error:
+        said = _said(error)
+        if "UnknownTopicOrPartition" in said or "InvalidTopic" in said:
+            raise InputError(
+                f"{topic.uri}: the cluster has no topic {topic.topic!r}. Kafka makes it when the first group commits."
+            ) from None
+        raise GroupcoordError(
+            f"{topic.uri}: the brokers did not answer as they should: {said}. See address, listener and --command-config."
+        ) from None
+    finally:
+        admin.close(jvm.java.time.Duration.ofMillis(0))
+
+
+def _said(error: Any) -> str:
+    """What the innermost cause says, in one line; options are not part of it."""
+    cause = error.java_exception
+    while cause.getCause() is not None:
+        cause = cause.getCause()
+    text = f"{cause.getClass().getSimpleName()}: {cause.getMessage()}"
+    return text.splitlines()[0].rstrip(".")
+
+
+def live_frame(spark: SparkSession, topic: LiveTopic, extent: Extent) -> DataFrame:
+    """The records from ``extent.first`` up to ``extent.end``, of ROW_COLUMNS."""
+    from pyspark.sql import functions as f
+
+    def offsets(of: Mapping[int, int]) -> str:
+        return json.dumps({topic.topic: {str(number): offset for number, offset in of.items()}})
+
+    # The connector's own admin client leaves internal topics out; its older way asks a consumer, which with `assign` joins no group: a
+    # group of ours would be a record in what is read.
+    spark.conf.set("spark.sql.streaming.kafka.useDeprecatedOffsetFetching", "true")
+    reader = spark.read.format("kafka").option("kafka.bootstrap.servers", topic.brokers)
+    for name, value in topic.options.items():
+        reader = reader.option(f"kafka.{name}", value)
+    rows = (
+        reader.option("kafka.isolation.level", "read_uncommitted")
+        .option("assign", json.dumps({topic.topic: sorted(extent.end)}))
+        .option("startingOffsets", offsets(extent.first))
+        .option("endingOffsets", offsets(extent.end))
+        .load()
+    )
+    absent = f.lit(None)
+    told = {
+        "cluster": absent.cast("string"),
+        "offsets_partition": f.col("partition"),
+        "record_offset": f.col("offset"),
+        "record_timestamp_ms": f.unix_millis("timestamp"),
+        "key": f.col("key"),
+        "value": f.col("value"),
+        "producer_id": f.lit(NO_PRODUCER).cast("bigint"),
+        "producer_epoch": f.lit(NO_PRODUCER).cast("smallint"),
+        "is_transactional": f.lit(False),
+        "control_type": absent.cast("string"),
+        "source": f.lit(topic.uri),
+        "position": absent.cast("bigint"),
+        "fault": absent.cast("string"),
+        "detail": absent.cast("string"),
+    }
+    return rows.select(*(told[name].alias(name) for name in ROW_SCHEMA.names))

@@ -1,0 +1,95 @@
+"""What every input comes to: raw rows of one schema, each with its place, and beside them what is no record.
+
+No Spark here. A row that cannot be a record (no place, not base64, not JSON) keeps what is known of it and says why: it is counted and
+quarantined like a damaged batch of a segment, never dropped.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final
+
+import pyarrow as pa
+
+from groupcoord_spark.log import Code, Kind
+
+RAW_COLUMNS = (
+    "cluster STRING, offsets_partition INT, record_offset BIGINT, record_timestamp_ms BIGINT, key BINARY, value BINARY, "
+    "producer_id BIGINT, producer_epoch SMALLINT, is_transactional BOOLEAN, control_type STRING, source STRING, position BIGINT"
+)
+"""One raw row for each record, whatever the input: times in epoch milliseconds (-1: none), producer_id and epoch -1 for none,
+control_type NULL, COMMIT, ABORT or the number of another type. position: where it is in its source, in a segment the byte of the record's
+batch, in lines of JSON the byte of the line, in a table's file the number of the row; NULL in a topic."""
+
+RAW_SCHEMA = pa.schema(
+    [
+        ("cluster", pa.string()),
+        ("offsets_partition", pa.int32()),
+        ("record_offset", pa.int64()),
+        ("record_timestamp_ms", pa.int64()),
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("producer_id", pa.int64()),
+        ("producer_epoch", pa.int16()),
+        ("is_transactional", pa.bool_()),
+        ("control_type", pa.string()),
+        ("source", pa.string()),
+        ("position", pa.int64()),
+    ]
+)
+
+ROW_COLUMNS = RAW_COLUMNS + ", fault STRING, detail STRING"
+"""Raw rows on their way through a run. fault: a code of ROW_CODES where the row is no record; detail: its sentence. Such a row has what is
+known of its place (offsets_partition -1 where that is not), key and value, or the line as its value."""
+
+ROW_SCHEMA = pa.schema([*RAW_SCHEMA, ("fault", pa.string()), ("detail", pa.string())])
+
+CONTROL_TYPES: Final = {0: "ABORT", 1: "COMMIT"}
+UNKNOWN_PARTITION: Final = -1
+NO_TIMESTAMP: Final = -1
+NO_PRODUCER: Final = -1
+
+ROW_CODES: dict[str, Code] = {
+    code.name: code
+    for code in (
+        Code("row_without_place", Kind.LOST, "A row has no partition or no offset, so nobody knows which record it is."),
+        Code("row_malformed", Kind.LOST, "A line is no JSON object, or a field of it does not hold what it must."),
+        Code("line_too_long", Kind.LOST, "A line is longer than the limit."),
+        Code("offset_conflict", Kind.LOST, "Another row has the same partition and offset and other bytes; that one is taken."),
+        Code("row_duplicate", Kind.INFO, "Rows are there more than once, byte for byte; one of each is taken."),
+        Code("other_topic", Kind.INFO, "Rows are of other topics; they are not read."),
+        Code("other_cluster", Kind.INFO, "Rows are of other clusters; they are not read."),
+        Code("transactions_unknown", Kind.WARN, "The input does not tell which records are of transactions, nor how those ended."),
+    )
+}
+"""Every code that rows are quarantined or doubted with before anybody looks at their bytes, by name."""
+
+
+class InputKind(StrEnum):
+    """What an input is, as ``runs`` records it."""
+
+    SEGMENTS = "segments"
+    PARQUET = "parquet"
+    DELTA = "delta"
+    JSON = "json"
+    KAFKA = "kafka"
+
+
+@dataclass(frozen=True, slots=True)
+class RowBatch:
+    """Some rows of the offsets topic, and what was beside them.
+
+    rows: of ROW_SCHEMA. other_topics: rows left out because they are of other topics. without_transactions, without_timestamps: how many
+    of the rows come without the columns that would tell.
+    """
+
+    rows: pa.RecordBatch
+    other_topics: int = 0
+    without_transactions: int = 0
+    without_timestamps: int = 0
+
+
+def row_batch(columns: dict[str, Any]) -> pa.RecordBatch:
+    """Columns of ROW_SCHEMA as a batch."""
+    return pa.RecordBatch.from_arrays([pa.array(columns[field.name], field.type) for field in ROW_SCHEMA], schema=ROW_SCHEMA)

@@ -1,0 +1,246 @@
+"""Rows of tables and lines of JSON: put in order, they are what the segments were; whole nights over them say the same."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+from groupcoord_spark.cli.progress import StageLines
+from groupcoord_spark.coordinator.semantics import JAVA
+from groupcoord_spark.errors import InputError, UsageError
+from groupcoord_spark.log import Chunk
+from groupcoord_spark.pipeline import rows as pipeline_rows
+from groupcoord_spark.pipeline.nightly import Night, Summary, run_night
+from groupcoord_spark.pipeline.rows import FileRows, Places, file_frame, look_at, pieces_of, plan_files, read_piece, row_plan, sorted_table
+from groupcoord_spark.sources.inputs import kind_of
+from groupcoord_spark.sources.rows import ROW_SCHEMA, InputKind, RowBatch
+from tests.cli.warehouse import groupcoord
+from tests.conftest import DAY_MS, GOLDEN
+from tests.running import AS_OF_MS, rows_of, run, tables_of
+from tests.sources.exports import kcat_lines, lines, of_sparks_kafka_source, raw_rows, write_parquet
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+TRANSACTIONS = GOLDEN / "transactions" / "logs"
+
+
+def row(offset: int | None, value: bytes | None = b"v", partition: int = 0, **changed: Any) -> dict[str, Any]:
+    usual = {"record_timestamp_ms": 5, "key": b"k", "producer_id": -1, "producer_epoch": -1, "is_transactional": False, "source": "f"}
+    return {**usual, "offsets_partition": partition, "record_offset": offset, "value": value, "position": 0, **changed}
+
+
+def table(*rows: dict[str, Any]) -> pa.Table:
+    return pa.Table.from_pylist(list(rows), ROW_SCHEMA)
+
+
+def chunks_of(rows: pa.Table, batch_rows: int) -> dict[int, list[Chunk]]:
+    return {piece.offsets_partition: list(chunks) for piece, chunks in pieces_of(rows.to_batches(max_chunksize=batch_rows), "in")}
+
+
+def in_order(directory: Path) -> pa.Table:
+    found = sorted_table(plan_files(kind_of([str(directory)]), [str(directory)]), 1 << 30)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("batch_rows", [1, 2, 7])
+@pytest.mark.parametrize("chunk_rows", [1, 3, 1000])
+class TestChunks:
+    @pytest.fixture(autouse=True)
+    def few_rows(self, monkeypatch, chunk_rows):
+        monkeypatch.setattr(pipeline_rows, "CHUNK_ROWS", chunk_rows)
+
+    def test_are_of_one_partition_and_hold_its_records_in_order(self, tmp_path, batch_rows):
+        raw = raw_rows(TRANSACTIONS)
+        found = chunks_of(in_order(write_parquet(tmp_path / "in", raw, files=3)), batch_rows)
+        for number, chunks in found.items():
+            of_partition = raw.filter(pa.compute.equal(raw["offsets_partition"], number))
+            assert [offset for chunk in chunks for offset in chunk.records.record_offset.tolist()] == of_partition[
+                "record_offset"
+            ].to_pylist()
+            for name in ("key", "value"):
+                stored = [each for chunk in chunks for each in getattr(chunk.records, name).to_arrow().to_pylist()]
+                assert stored == of_partition[name].to_pylist()
+            control = [each for chunk in chunks for each in chunk.records.control_type.tolist()]
+            assert control == [{None: -1, "COMMIT": 1, "ABORT": 0}[each] for each in of_partition["control_type"].to_pylist()]
+            assert not any(chunk.lost or chunk.doubts for chunk in chunks)
+
+    def test_have_one_row_of_each_offset_and_tell_how_many_more_there_were(self, batch_rows):
+        (chunks,) = chunks_of(table(row(1), row(1), row(1), row(2, None), row(2, None), row(3)), batch_rows).values()
+        assert [offset for chunk in chunks for offset in chunk.records.record_offset.tolist()] == [1, 2, 3]
+        (doubt,) = [doubt for chunk in chunks for doubt in chunk.doubts]
+        assert (doubt.code, doubt.records) == ("row_duplicate", 3)
+        assert not any(chunk.lost for chunk in chunks)
+
+    def test_lose_a_row_whose_offset_another_has_with_other_bytes(self, batch_rows):
+        (chunks,) = chunks_of(
+            table(row(1, b"a", source="x", position=7), row(1, b"b"), row(1, None), row(1, b"a"), row(2)), batch_rows
+        ).values()
+        assert [value for chunk in chunks for value in chunk.records.value.to_arrow().to_pylist()] == [b"a", b"v"]
+        lost = [each for chunk in chunks for each in chunk.lost]
+        assert [(each.code, each.record_offset, each.key, each.value) for each in lost] == [
+            ("offset_conflict", 1, b"k", b"b"),
+            ("offset_conflict", 1, b"k", None),
+        ]
+        assert "also at x, byte 7, with other bytes" in lost[0].detail
+
+    def test_lose_rows_that_are_no_records_with_their_place(self, batch_rows):
+        fault = {"fault": "row_malformed", "detail": "why"}
+        found = chunks_of(table(row(None, b"line", -1, position=3, **fault), row(None, b"w", 4, **fault), row(0, partition=4)), batch_rows)
+        (nowhere,) = [each for chunk in found[-1] for each in chunk.lost]
+        assert (nowhere.source, nowhere.position, nowhere.value, nowhere.detail) == ("f", 3, b"line", "why")
+        assert [each.record_offset for chunk in found[4] for each in chunk.lost] == [None]
+        assert [offset for chunk in found[4] for offset in chunk.records.record_offset.tolist()] == [0]
+
+
+def test_of_rows_with_one_offset_the_newest_is_taken_and_then_the_one_that_knows_its_producer(tmp_path):
+    rows = [row(1, b"old"), row(1, b"new", record_timestamp_ms=6), row(2, b"plain"), row(2, b"told", producer_id=9)]
+    found = in_order(write_parquet(tmp_path / "in", table(*rows).drop_columns(["fault", "detail"])))
+    assert found["value"].to_pylist() == [b"new", b"old", b"told", b"plain"]
+
+
+class TestPlaces:
+    def looked(self, *rows: dict[str, Any]) -> Places:
+        places = Places()
+        for batch in table(*rows).to_batches(max_chunksize=2):
+            places.look(RowBatch(batch, without_transactions=batch.num_rows))
+        return places
+
+    def planned(self, places: Places, cluster: str | None = None) -> Any:
+        return row_plan(InputKind.JSON, ["in"], places, None, cluster=cluster)  # type: ignore[arg-type]
+
+    def test_tell_where_partitions_begin_and_end(self):
+        plan = self.planned(self.looked(row(7, record_timestamp_ms=9), row(3, record_timestamp_ms=8), row(2, partition=5)))
+        told = [(each.offsets_partition, each.first_offset, each.first_timestamp_ms, each.end_offset) for each in plan.log.partitions]
+        assert told == [(0, 3, 8, 8), (5, 2, 5, 3)]
+        assert (plan.rows, plan.lacks, [doubt.code for doubt in plan.log.doubts]) == (3, ("transactions",), ["transactions_unknown"])
+
+    def test_tell_the_cluster_where_the_rows_name_one(self):
+        assert self.planned(self.looked(row(1))).log.cluster_id is None
+        assert self.planned(self.looked(row(1, cluster="a"))).log.cluster_id == "a"
+        assert self.planned(self.looked(row(1, cluster="default"))).log.cluster_id is None
+
+    def test_of_several_clusters_ask_which_one(self):
+        with pytest.raises(UsageError, match=r"in holds rows of the clusters 'a', 'b'\. Say with --cluster which one to read"):
+            self.planned(self.looked(row(1, cluster="a"), row(1, cluster="b")))
+
+    def test_of_no_record_at_all_refuse_with_the_first_fault(self):
+        with pytest.raises(InputError, match=r"in: none of its 1 rows is a record of __consumer_offsets\. f, byte 3: why"):
+            self.planned(self.looked(row(None, position=3, fault="row_malformed", detail="why")))
+        with pytest.raises(InputError, match="there are no rows"):
+            self.planned(Places())
+        with pytest.raises(InputError, match="all of its 2 rows are of other topics"):
+            self.planned(Places(other_topics=2))
+
+
+def night_over(spark: SparkSession, warehouse: Path, *inputs: Path, cluster: str | None = "sample", **changed: Any) -> Summary:
+    """As ``groupcoord nightly`` does it."""
+    paths = tuple(map(str, inputs))
+    files: FileRows = plan_files(kind_of(paths), paths)
+    rows = row_plan(files.kind, paths, look_at(spark, files), file_frame(spark, files), cluster=cluster)
+    usual = {"cluster": cluster or "sample", "as_of_ms": AS_OF_MS, "retention_ms": 7 * DAY_MS, "semantics": JAVA}
+    night = Night(inputs=paths, warehouse=str(warehouse), **{**usual, **changed})
+    return run_night(night, rows.log, spark, StageLines(quiet=True), rows)
+
+
+@pytest.fixture(scope="module")
+def of_segments(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    warehouse = tmp_path_factory.mktemp("segments") / "w"
+    run(spark, warehouse, TRANSACTIONS)
+    return warehouse
+
+
+def without_bytes_read(tables: dict[str, list[str]]) -> dict[str, list[str]]:
+    """Segments count the bytes of their files, rows those of their keys and values."""
+    import re
+
+    tables["offsets_partitions"] = [re.sub(r"'bytes': \d+", "", line) for line in tables["offsets_partitions"]]
+    return tables
+
+
+@pytest.mark.parametrize("options", [["--bytes"], []])
+def test_a_dump_goes_in_as_it_came_out_and_gives_the_tables_of_its_segments(spark, tmp_path, of_segments, options):
+    told = groupcoord("dump", str(TRANSACTIONS), "--quiet", *options)
+    dumped = told.stdout.splitlines(keepends=True)
+    random.Random(1).shuffle(dumped)
+    (tmp_path / "in.jsonl").write_text("".join(dumped))
+    assert groupcoord("dump", str(tmp_path / "in.jsonl"), "--quiet", *options).stdout == told.stdout
+    summary = night_over(spark, tmp_path / "w", tmp_path / "in.jsonl")
+    assert (summary.records_quarantined, summary.lacks) == (0, ())
+    found, expected = (without_bytes_read(tables_of(each)) for each in (tmp_path / "w", of_segments))
+    if not options:
+        # the one thing that JSON does not say of this log is the epoch in the values of markers
+        found["transactions"] = expected["transactions"] = []
+    assert found == expected
+    assert [each["input_kind"] for each in rows_of(tmp_path / "w", "runs")] == ["json"]
+
+
+def test_the_raw_schema_in_parquet_gives_the_tables_of_its_segments(spark, tmp_path, of_segments):
+    night_over(spark, tmp_path / "w", write_parquet(tmp_path / "in", raw_rows(TRANSACTIONS), files=3))
+    assert without_bytes_read(tables_of(tmp_path / "w")) == without_bytes_read(tables_of(of_segments))
+
+
+def test_without_transactions_every_commit_counts_and_the_run_says_so(spark, tmp_path, of_segments):
+    exported = of_sparks_kafka_source(raw_rows(TRANSACTIONS))
+    other_topics = exported.slice(0, 2).set_column(2, "topic", pa.array(["orders"] * 2))
+    summary = night_over(spark, tmp_path / "w", write_parquet(tmp_path / "in", pa.concat_tables([exported, other_topics])))
+    assert (summary.records_read, summary.lacks) == (exported.num_rows, ("transactions",))
+    assert {each["code"] for each in rows_of(tmp_path / "w", "warnings")} >= {"transactions_unknown", "other_topic"}
+    assert dict(rows_of(tmp_path / "w", "runs")[0]["settings"])["input.lacks"] == "transactions"
+    assert rows_of(tmp_path / "w", "pending_offsets") == rows_of(tmp_path / "w", "transactions") == []
+
+    def plain(warehouse: Path, tables: tuple[str, ...]) -> set[tuple[Any, ...]]:
+        names = ("group_id", "topic", "partition")
+        return {tuple(each[name] for name in names) for name in tables for each in rows_of(warehouse, name)}
+
+    known = plain(of_segments, ("committed_offsets", "pending_offsets", "orphan_offsets"))
+    assert plain(tmp_path / "w", ("committed_offsets", "orphan_offsets")) >= known
+    touched = {each["group_id"] for each in rows_of(of_segments, "offset_commits") if each["is_transactional"]}
+    for name in ("groups", "committed_offsets", "members", "assignments"):
+        ours, theirs = (
+            [{**each, "pending_offset_count": 0} for each in rows_of(warehouse, name) if each["group_id"] not in touched]
+            for warehouse in (tmp_path / "w", of_segments)
+        )
+        assert sorted(map(repr, ours)) == sorted(map(repr, theirs))
+
+
+def test_lines_that_are_no_records_are_quarantined_with_their_place_and_counted(spark, tmp_path):
+    good = b"".join(kcat_lines(raw_rows(GOLDEN / "classic-modern" / "logs")))
+    bad = lines([{"partition": 3, "key": "AAA=", "value": None}, {"partition": 3, "offset": 900, "key": "AAA=", "value": "no"}])
+    (tmp_path / "in").write_bytes(good + b"{oops\n" + bad)
+    summary = night_over(spark, tmp_path / "w", tmp_path / "in")
+    assert summary.records_read == summary.records_decoded + summary.records_quarantined == good.count(b"\n") + 3
+    assert summary.quarantined_by_reason == {"row_malformed": 2, "row_without_place": 1}
+    quarantined = sorted(rows_of(tmp_path / "w", "quarantined_records"), key=lambda each: each["position"])
+    assert [(each["offsets_partition"], each["record_offset"], each["position"]) for each in quarantined] == [
+        (None, None, len(good)),
+        (3, None, len(good) + 6),
+        (3, 900, len(good) + 6 + bad.index(b"\n") + 1),
+    ]
+    assert {each["source"] for each in quarantined} == {str(tmp_path / "in")}
+    assert json.loads(quarantined[1]["value"]) == {"partition": 3, "key": "AAA=", "value": None}
+    (unread,) = [each for each in rows_of(tmp_path / "w", "decode_coverage") if each["key_type"] == -1]
+    assert (unread["records"], unread["quarantined"]) == (3, 3)
+
+
+def test_of_rows_of_several_clusters_the_named_one_is_read(spark, tmp_path):
+    raw = raw_rows(GOLDEN / "classic-modern" / "logs", cluster="a")
+    other = raw_rows(TRANSACTIONS, cluster="b")
+    write_parquet(tmp_path / "in", pa.concat_tables([raw, other]))
+    summary = night_over(spark, tmp_path / "w", tmp_path / "in", cluster="a", with_history=False)
+    assert summary.records_read == raw.num_rows
+    assert [each["detail"] for each in rows_of(tmp_path / "w", "warnings")] == [
+        f"{other.num_rows} rows are of other clusters than 'a'; they are not read."
+    ]
+
+
+def test_reading_places_leaves_the_values_of_tables_alone(tmp_path):
+    write_parquet(tmp_path / "in", raw_rows(TRANSACTIONS))
+    (piece,) = plan_files(InputKind.PARQUET, [str(tmp_path / "in")]).pieces
+    assert {value for batch in read_piece(piece, with_values=False) for value in batch.rows["value"].to_pylist()} == {None}

@@ -1,0 +1,158 @@
+"""Parquet files and Delta tables as raw rows."""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from groupcoord_spark.errors import InputError
+from groupcoord_spark.sources.rows import RAW_SCHEMA, ROW_SCHEMA, RowBatch
+from groupcoord_spark.sources.tables import plan_delta, plan_parquet, read_table
+from tests.conftest import GOLDEN
+from tests.sources.exports import of_sparks_kafka_source, raw_rows, write_parquet
+
+LOGS = GOLDEN / "transactions" / "logs"
+
+
+def batches_of(path: Path) -> list[RowBatch]:
+    plan = plan_delta if (path / "_delta_log").exists() else plan_parquet
+    return [batch for piece in plan([str(path)]) for batch in read_table(piece)]
+
+
+def rows_of(path: Path) -> pa.Table:
+    return pa.Table.from_batches([batch.rows for batch in batches_of(path)], ROW_SCHEMA)
+
+
+def table_of(n: int = 1, **columns: object) -> pa.Table:
+    usual = {"key": [b"k"] * n, "value": [b"v"] * n, "partition": list(range(n)), "offset": list(range(n))}
+    return pa.table({name: column for name, column in {**usual, **columns}.items() if column is not None})
+
+
+def one_row(tmp_path: Path, table: pa.Table) -> dict[str, object]:
+    (row,) = rows_of(write_parquet(tmp_path / "in", table)).to_pylist()
+    return row
+
+
+def test_our_own_raw_schema_comes_back_as_it_was(tmp_path):
+    raw = raw_rows(LOGS)
+    found = rows_of(write_parquet(tmp_path / "in", raw))
+    told = [name for name in RAW_SCHEMA.names if name not in ("source", "position")]
+    assert found.select(told).equals(raw.select(told))
+    assert found["position"].to_pylist() == list(range(raw.num_rows))
+    assert [batch.without_transactions for batch in batches_of(tmp_path / "in")] == [0]
+
+
+def test_sparks_kafka_source_is_read_and_what_it_does_not_tell_is_counted(tmp_path):
+    exported = of_sparks_kafka_source(raw_rows(LOGS))
+    (batch,) = batches_of(write_parquet(tmp_path / "in", exported))
+    assert (batch.without_transactions, batch.without_timestamps) == (exported.num_rows, 0)
+    assert batch.rows["key"].to_pylist() == exported["key"].to_pylist()
+    assert batch.rows["record_timestamp_ms"].to_pylist() == [round(each.timestamp() * 1000) for each in exported["timestamp"].to_pylist()]
+    assert set(batch.rows["producer_id"].to_pylist()) == {-1}
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array([-1], pa.timestamp("ms", "UTC")),
+        pa.array([-1000], pa.timestamp("us")),
+        pa.array([-999_999], pa.timestamp("ns", "UTC")),
+        pa.array([-1], pa.int64()),
+        pa.array([None], pa.timestamp("us")),
+    ],
+)
+def test_a_time_is_epoch_milliseconds_and_kafkas_minus_one_stays(tmp_path, column):
+    assert one_row(tmp_path, table_of(timestamp=column))["record_timestamp_ms"] == -1
+
+
+def test_a_time_without_a_zone_is_utc(tmp_path):
+    moment = datetime.datetime(2026, 11, 21, 8, 0, 0, 123000)
+    assert one_row(tmp_path, table_of(timestamp=pa.array([moment], pa.timestamp("us"))))["record_timestamp_ms"] == 1_795_248_000_123
+
+
+@pytest.mark.parametrize("kind", [pa.large_binary(), pa.dictionary(pa.int32(), pa.binary()), pa.binary(1)])
+def test_bytes_are_taken_of_any_binary_type(tmp_path, kind):
+    assert one_row(tmp_path, table_of(key=pa.array([b"k"], pa.binary()).cast(kind)))["key"] == b"k"
+
+
+def test_text_for_bytes_is_refused(tmp_path):
+    with pytest.raises(InputError, match=r"the column value is string. It must be BINARY"):
+        one_row(tmp_path, table_of(value=["v"]))
+
+
+def test_missing_columns_are_named(tmp_path):
+    with pytest.raises(InputError, match=r"part-00000\S+: there is no column 'partition', 'offset'\. Rows .* as Spark's Kafka source"):
+        rows_of(write_parquet(tmp_path / "in", table_of(partition=None, offset=None)))
+
+
+def test_names_of_columns_are_not_case_sensitive_and_extra_ones_do_no_harm(tmp_path):
+    table = table_of(timestampType=[0], Producer_Id=[None]).rename_columns(["KEY", "Value", "Partition", "Offset", "timestampType", "X"])
+    assert one_row(tmp_path, table)["fault"] is None
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("partition", None), ("partition", -1), ("partition", 2**31), ("offset", None), ("offset", -5)]
+)
+def test_a_row_without_a_place_keeps_its_bytes_and_says_why(tmp_path, name, value):
+    row = one_row(tmp_path, table_of(**{name: pa.array([value], pa.int64())}))
+    assert (row["fault"], row["key"], row["value"]) == ("row_without_place", b"k", b"v")
+    assert name in str(row["detail"])
+    assert (row["offsets_partition"], row["record_offset"]) == ((-1, 0) if name == "partition" else (0, None))
+
+
+def test_rows_of_other_topics_are_counted_and_left_out(tmp_path):
+    table = table_of(3, topic=["orders", "__consumer_offsets", None])
+    (batch,) = batches_of(write_parquet(tmp_path / "in", table))
+    assert (batch.other_topics, batch.rows["record_offset"].to_pylist(), batch.rows["position"].to_pylist()) == (1, [1, 2], [1, 2])
+
+
+def test_columns_that_only_the_path_tells_are_read(tmp_path):
+    pq.write_to_dataset(table_of(3, topic=["__consumer_offsets", "a b", "a b"]), tmp_path / "in", partition_cols=["topic", "partition"])
+    assert sorted((batch.other_topics, batch.rows["offsets_partition"].to_pylist()) for batch in batches_of(tmp_path / "in")) == [
+        (0, [0]),
+        (1, []),
+        (1, []),
+    ]
+
+
+def test_a_large_file_is_several_pieces(tmp_path, monkeypatch):
+    from groupcoord_spark.sources import tables
+
+    monkeypatch.setattr(tables, "PIECE_BYTES", 1)
+    pq.write_table(table_of(10), tmp_path / "in", row_group_size=4)
+    pieces = plan_parquet([str(tmp_path / "in")])
+    assert [(piece.row_groups, piece.first_row) for piece in pieces] == [((0,), 0), ((1,), 4), ((2,), 8)]
+    assert [row for piece in pieces for batch in read_table(piece) for row in batch.rows["position"].to_pylist()] == list(range(10))
+
+
+def test_a_file_that_is_cut_is_told(tmp_path):
+    pq.write_table(table_of(10), tmp_path / "in")
+    (tmp_path / "in").write_bytes((tmp_path / "in").read_bytes()[:-10])
+    with pytest.raises(InputError, match="no Parquet file that can be read"):
+        plan_parquet([str(tmp_path / "in")])
+
+
+class TestDelta:
+    def test_is_read_at_its_newest_version_whatever_files_lie_around(self, tmp_path):
+        raw = raw_rows(LOGS)
+        write_deltalake(str(tmp_path / "in"), table_of())
+        write_deltalake(str(tmp_path / "in"), raw, mode="overwrite", schema_mode="overwrite", partition_by=["offsets_partition"])
+        found = rows_of(tmp_path / "in").sort_by([("offsets_partition", "ascending"), ("record_offset", "ascending")])
+        assert found["key"].to_pylist() == raw["key"].to_pylist()
+
+    def test_with_rows_marked_as_deleted_or_renamed_columns_is_refused(self, tmp_path, monkeypatch):
+        write_deltalake(str(tmp_path / "in"), table_of(2), configuration={"delta.enableDeletionVectors": "true"})
+        assert rows_of(tmp_path / "in").num_rows == 2
+        monkeypatch.setattr(DeltaTable, "deletion_vectors", lambda table: pa.table({"filepath": ["x"]}))
+        with pytest.raises(InputError, match=r"marks rows as deleted \(deletion vectors\).* Write it to Parquet with Spark"):
+            plan_delta([str(tmp_path / "in")])
+
+    def test_that_cannot_be_opened_is_told(self, tmp_path):
+        (tmp_path / "in" / "_delta_log").mkdir(parents=True)
+        with pytest.raises(InputError, match=r"in: the Delta table cannot be opened"):
+            plan_delta([str(tmp_path / "in")])

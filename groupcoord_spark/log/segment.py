@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -50,10 +50,6 @@ class Segment:
         return shown(self.uri)
 
 
-NO_BATCHES = np.zeros(0, np.int64)
-NO_EPOCHS = np.zeros(0, np.int32)
-
-
 @dataclass(frozen=True, slots=True)
 class Chunk:
     """Consecutive records of one file, and what was found beside them. bytes: how much of the file it accounts for.
@@ -67,8 +63,8 @@ class Chunk:
     lost: list[Lost]
     doubts: list[Doubt]
     bytes: int
-    batch_position: Positions = NO_BATCHES
-    batch_leader_epoch: npt.NDArray[np.int32] = NO_EPOCHS
+    batch_position: Positions = field(default_factory=lambda: np.zeros(0, np.int64))
+    batch_leader_epoch: npt.NDArray[np.int32] = field(default_factory=lambda: np.zeros(0, np.int32))
     sources: Sequence[str] | None = None
 
     def leader_epochs(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:

@@ -42,7 +42,11 @@ DEFAULT_CLUSTER = "default"
     "--topic-ids", "topic_ids_file", metavar="FILE", help="JSON object, topic name -> id: names for ids that the log does not reveal."
 )
 @click.option("--no-history", is_flag=True, help="Write state and rules only, not offset_commits, group_records and transactions.")
-@click.option("--strict", is_flag=True, help="End with 1 when a record was quarantined. The tables are written all the same.")
+@click.option(
+    "--strict",
+    is_flag=True,
+    help="End with 1 when a record was quarantined, or the broker's loader refuses or skips one. The tables are written all the same.",
+)
 @common_options
 def nightly(
     common: Common,
@@ -95,12 +99,24 @@ def nightly(
         summary = run_night(night, plan, spark, progress)
     if not common.quiet:
         click.echo(summary_text(summary, retention_ms), err=True)
-    if strict and summary.records_quarantined:
-        raise GroupcoordError(
-            f"{summary.records_quarantined:,} of {summary.records_read:,} records were quarantined, and --strict was given. The tables are"
-            f" written; see quarantined_records of run {summary.run_id}."
-        )
+    if strict:
+        _refuse_doubtful(summary)
     return 0
+
+
+def _refuse_doubtful(summary: Summary) -> None:
+    """Raises GroupcoordError, one sentence, for a run that lost records, or read some that the broker would not have loaded."""
+    found, where = [], []
+    if summary.records_quarantined:
+        found.append(f"{summary.records_quarantined:,} of {summary.records_read:,} records were quarantined")
+        where.append("quarantined_records")
+    if summary.refusals:
+        found.append(f"the loader of Kafka {summary.broker_version} refuses or skips {summary.refusals:,}")
+        where.append("warnings")
+    if found:
+        raise GroupcoordError(
+            f"{', '.join(found)}, and --strict was given. The tables are written; see {' and '.join(where)} of run {summary.run_id}."
+        )
 
 
 def summary_text(summary: Summary, retention_ms: int) -> str:
@@ -120,6 +136,8 @@ def summary_text(summary: Summary, retention_ms: int) -> str:
         lines.append(f"  lost      {reasons}: see quarantined_records")
     if summary.warnings:
         lines.append(f"  doubts    {summary.warnings:,}: see warnings")
+    if summary.other_coordinator:
+        lines.append(f"  hint      {summary.other_coordinator}")
     return "\n".join(lines)
 
 

@@ -14,6 +14,7 @@ import pyarrow as pa
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
+from groupcoord_spark.coordinator.authors import other_coordinator
 from groupcoord_spark.coordinator.semantics import Semantics
 from groupcoord_spark.errors import GroupcoordError, InputError, UsageError, WarehouseError
 from groupcoord_spark.log import LogPlan, Segment
@@ -75,6 +76,10 @@ class Summary:
     expired_offsets: int
     removed_groups: int
     warnings: int
+    refusals: int
+    """Warnings about records that a broker's loader would refuse or skip."""
+    other_coordinator: str | None
+    """A sentence where the records say that the other coordinator wrote them."""
     semantics: str
     broker_version: str
 
@@ -249,7 +254,16 @@ def _driver_rows(
         }
         for doubt in plan.doubts
     ]
+    if sentence := _other_coordinator(night, reports):
+        doubts.append({"run_id": run_id, "code": "other_coordinator", "detail": sentence})
     return {"offsets_partitions": partitions, "decode_coverage": _coverage_rows(reports), "warnings": doubts}
+
+
+def _other_coordinator(night: Night, reports: Sequence[PartitionReport]) -> str | None:
+    records: Counter[tuple[int, int]] = Counter()
+    for report in reports:
+        records.update({kind: count.decoded for kind, count in report.counts.by_kind.items()})
+    return other_coordinator(night.semantics, records)
 
 
 def _offsets_partition_row(night: Night, log_end: int | None, report: PartitionReport, before: PartitionHistory) -> dict[str, Any]:
@@ -311,6 +325,7 @@ def _summary(night: Night, plan: LogPlan, reports: Sequence[PartitionReport], ru
     reasons: Counter[str] = Counter()
     for report in reports:
         reasons.update(report.counts.reasons)
+    hint = _other_coordinator(night, reports)
     return Summary(
         run_id=run_id,
         cluster=night.cluster,
@@ -326,7 +341,9 @@ def _summary(night: Night, plan: LogPlan, reports: Sequence[PartitionReport], ru
         committed_offsets=sum(report.offsets for report in reports),
         expired_offsets=sum(report.expired_offsets for report in reports),
         removed_groups=sum(report.removed_groups for report in reports),
-        warnings=len(plan.doubts) + sum(report.warnings + report.counts.doubts for report in reports),
+        warnings=len(plan.doubts) + sum(report.warnings + report.counts.doubts for report in reports) + (hint is not None),
+        refusals=sum(report.refusals for report in reports),
+        other_coordinator=hint,
         semantics=night.semantics.name,
         broker_version=night.semantics.broker_version,
     )

@@ -79,6 +79,7 @@ def partition_replay(job: ReplayJob) -> Callable[..., Iterator[pd.DataFrame]]:
         report.expired_offsets = sum(row.expired for row in expirations.offsets)
         report.removed_groups = sum(row.removed for row in expirations.groups)
         report.warnings = len(rows["warnings"])
+        report.refusals = sum(warning.is_refusal for warning in state.warnings())
         own_writer = offsets_partition % job.writers
         for kind, payload in packed_rows(report, rows, {**topic_names, **state.topic_names}):
             writers = range(job.writers) if kind == TOPIC_NAMES else [own_writer]

@@ -58,6 +58,7 @@ DOUBTS = (
     *("key_trailing_bytes", "value_trailing_bytes", "tagged_field_size_mismatch", "invalid_utf8", "legacy_value_version"),
     *("negative_partition", "negative_offset", "transactional_non_offset", "transactional_mismatch", "transactional_tombstone"),
     *("subscription_truncated", "group_wrong_partition"),
+    *("other_coordinator", "compacted_before_until"),
 )
 LOADER_RULES = (
     *("R-1.6", "R-1.7", "R-1.8", "R-1.9", "R-1.10", "R-1.26", "R-1.28", "R-2.1", "R-2.2", "R-2.4"),

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import Result
 
+from groupcoord_spark.protocol import encode_key, encode_value
 from tests.cli.warehouse import groupcoord
-from tests.conftest import SAMPLE_LOGS, SampleWarehouse
-from tests.pipeline.logs import LogRecord
+from tests.conftest import GOLDEN, SAMPLE_LOGS, SampleWarehouse
+from tests.pipeline.logs import LogRecord, classic_value
 from tests.pipeline.segment_files import write_log
 from tests.pipeline.test_nightly import commit, commits
 from tests.running import rows_of, tables_of
@@ -117,12 +118,29 @@ class TestARun:
     def test_with_strict_and_quarantined_records_ends_with_1_and_is_written(self, tmp_path: Path) -> None:
         write_log(tmp_path / "logs", DAMAGED)
         told = sentence_of(nightly(tmp_path / "w", tmp_path / "logs", "--strict"), 1)
-        assert told.startswith("1 of 3 records were quarantined, and --strict was given. The tables are written")
+        assert told.startswith("1 of 3 records were quarantined, the loader of Kafka 4.3 refuses or skips 1, and --strict was given.")
         assert len(rows_of(tmp_path / "w", "committed_offsets")) == 2
 
     def test_with_strict_and_nothing_quarantined_ends_with_0(self, tmp_path: Path) -> None:
         write_log(tmp_path / "logs", commits(0, 3))
         assert nightly(tmp_path / "w", tmp_path / "logs", "--strict").exit_code == 0
+
+    def test_with_strict_and_records_that_the_loader_refuses_or_skips_ends_with_1_and_is_written(self, tmp_path: Path) -> None:
+        unknown_type = LogRecord(2, encode_key(3, {"group_id": "k"}), encode_value(3, 0, {"epoch": 1}))
+        write_log(tmp_path / "logs", [commit(0), LogRecord(1, encode_key(2, {"group_id": "g"}), classic_value(1, 1)), unknown_type])
+        assert nightly(tmp_path / "w", tmp_path / "logs", "--strict").exit_code == 0
+        told = sentence_of(nightly(tmp_path / "w", tmp_path / "logs", "--strict", "--semantics", "scala"), 1)
+        assert told.startswith("the loader of Kafka 3.9 refuses or skips 1, and --strict was given.")
+        assert "see warnings of run" in told
+        assert len(rows_of(tmp_path / "w", "committed_offsets")) == 1
+
+    def test_hints_at_the_other_coordinator_where_the_records_tell(self, tmp_path: Path) -> None:
+        logs = GOLDEN / "era-3.9" / "logs"
+        told = nightly(tmp_path / "w", logs, "--no-history").stderr
+        assert "hint      Brokers older than the chosen 4.3 wrote offsets of value version 3 (" in told
+        (row,) = [row for row in rows_of(tmp_path / "w", "warnings") if row["code"] == "other_coordinator"]
+        assert row["detail"] in told
+        assert "hint  " not in nightly(tmp_path / "w", logs, "--no-history", "--semantics", "scala").stderr
 
     def test_over_a_partition_without_records_is_a_night_without_groups(self, tmp_path: Path) -> None:
         (path,) = write_log(tmp_path / "logs", commits(0, 1))

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import json
+import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from groupcoord_spark.cli.options import Common, Duration, Moment, common_options
+from groupcoord_spark.cli.options import Common, Duration, Moment, MomentOrOffsets, common_options
 from groupcoord_spark.cli.progress import StageLines
 from groupcoord_spark.errors import GroupcoordError, UsageError
 
 if TYPE_CHECKING:
     from groupcoord_spark.log import LogPlan
-    from groupcoord_spark.pipeline.nightly import Summary
+    from groupcoord_spark.pipeline.nightly import PastSummary, Summary
+    from groupcoord_spark.pipeline.until import Until
 
 DEFAULT_CLUSTER = "default"
 
@@ -24,7 +26,15 @@ DEFAULT_CLUSTER = "default"
     epilog="Example: groupcoord nightly tests/golden/classic-modern/logs --cluster sample --as-of 2026-11-21T08:00:00Z"
 )
 @click.argument("inputs", metavar="INPUT...", nargs=-1, required=True)
-@click.option("--as-of", "as_of_ms", type=Moment(), default="now", show_default=True, help="The now of the rules of expiration.")
+@click.option(
+    "--as-of", "as_of_ms", type=Moment(), help="The now of the rules of expiration. [default: now; with --until TIME that moment]"
+)
+@click.option(
+    "--until",
+    type=MomentOrOffsets(),
+    metavar="TIME|FILE",
+    help="Replay to the state of that moment, or up to the end offsets of a JSON file. [default: the end of the log]",
+)
 @click.option(
     "--offsets-retention",
     "retention_ms",
@@ -51,7 +61,8 @@ DEFAULT_CLUSTER = "default"
 def nightly(
     common: Common,
     inputs: tuple[str, ...],
-    as_of_ms: int,
+    as_of_ms: int | None,
+    until: Until | None,
     retention_ms: int | None,
     settings_file: str | None,
     semantics: str | None,
@@ -73,6 +84,8 @@ def nightly(
 
     if common.cluster == "":
         raise UsageError("--cluster is given without a name. Name the Kafka cluster, or leave the option out.")
+    if as_of_ms is None:
+        as_of_ms = until.time_ms if until is not None and until.time_ms is not None else time.time_ns() // 1_000_000
     rules = semantics_for(semantics, broker_version)
     properties = _properties(settings_file) if settings_file is not None else {}
     if retention_ms is None:
@@ -91,7 +104,8 @@ def nightly(
             semantics=rules,
             with_history=not no_history,
             topic_names=topic_names,
-            settings={"offsets.retention.ms": str(retention_ms), "history": str(not no_history).lower()},
+            until=until,
+            settings={"offsets.retention.ms": str(retention_ms)},
         )
         progress.begin("start Spark")
         spark = session(show_output=common.debug)
@@ -131,6 +145,8 @@ def summary_text(summary: Summary, retention_ms: int) -> str:
         f" {summary.expired_offsets:,} offsets expired, {summary.removed_groups:,} groups removed"
         f" ({summary.semantics} {summary.broker_version})",
     ]
+    if summary.past is not None:
+        lines += _lines_about(summary.past)
     if summary.quarantined_by_reason:
         reasons = ", ".join(f"{reason} {count:,}" for reason, count in summary.quarantined_by_reason.items())
         lines.append(f"  lost      {reasons}: see quarantined_records")
@@ -139,6 +155,20 @@ def summary_text(summary: Summary, retention_ms: int) -> str:
     if summary.other_coordinator:
         lines.append(f"  hint      {summary.other_coordinator}")
     return "\n".join(lines)
+
+
+def _lines_about(past: PastSummary) -> list[str]:
+    lines = [
+        f"  until     {past.text}: {past.ended_early:,} offsets partitions end before their logs;"
+        f" {past.from_history:,} records taken from the history"
+    ]
+    if past.missing:
+        told = ", ".join(str(each) for each in past.missing)
+        lines.append(
+            f"  unknown   offsets partitions {told} may not be exact: {sum(past.missing.values()):,} offsets before that moment have no"
+            " record any more, neither in the log nor in the history: see warnings"
+        )
+    return lines
 
 
 def _moment(milliseconds: int) -> str:

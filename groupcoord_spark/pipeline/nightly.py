@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import json
 import pickle
 import re
 from collections import Counter
@@ -21,10 +22,12 @@ from groupcoord_spark.log import LogPlan, Segment
 from groupcoord_spark.pipeline.counts import NO_KEY_TYPE, NO_VERSION, KindCount
 from groupcoord_spark.pipeline.expire import ExpirationJob
 from groupcoord_spark.pipeline.history import NO_HISTORY, HistoryRange
-from groupcoord_spark.pipeline.ingest import SHUFFLED, ReadJob, read_segments
+from groupcoord_spark.pipeline.history_records import HistoryPiece
+from groupcoord_spark.pipeline.ingest import SHUFFLED, ReadJob, read_history, read_segments
 from groupcoord_spark.pipeline.partition_count import likely_partition_count
 from groupcoord_spark.pipeline.replay import REPLAYED, ReplayJob, partition_replay
 from groupcoord_spark.pipeline.state import PartitionReport
+from groupcoord_spark.pipeline.until import HISTORY_SETTING, UNTIL_SETTING, Past, Until, history_pieces, past_of
 from groupcoord_spark.pipeline.writers import WRITTEN, WriteJob, state_writer
 from groupcoord_spark.protocol import RECORD_TYPES
 from groupcoord_spark.warehouse import TABLES, AddedFile, RunStart, begin_run, commit_run, write_part
@@ -55,6 +58,22 @@ class Night:
     topic_names: Mapping[str, str] = field(default_factory=dict)
     """Topic id -> name, as the user knows them."""
     settings: Mapping[str, str] = field(default_factory=dict)
+    until: Until | None = None
+    """The moment to replay to; None: the end of the log."""
+
+
+@dataclass(frozen=True, slots=True)
+class PastSummary:
+    """What a run with --until replayed. text: the moment as it was typed.
+
+    ended_early: partitions that end before their log does. from_history: records that came from the history tables. missing: offsets
+    partition -> how many records that nobody has any more may have mattered then; its state may not be exact.
+    """
+
+    text: str
+    ended_early: int
+    from_history: int
+    missing: Mapping[int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +101,7 @@ class Summary:
     """A sentence where the records say that the other coordinator wrote them."""
     semantics: str
     broker_version: str
+    past: PastSummary | None = None
 
 
 class Progress(Protocol):
@@ -109,6 +129,16 @@ def run_night(night: Night, plan: LogPlan, spark: SparkSession, progress: Progre
     start = begin_run(night.warehouse, night.cluster)
     segments = [segment for partition in plan.partitions for segment in partition.segments]
     histories = _histories(plan, start)
+    past: Mapping[int, Past] = {}
+    if night.until is not None:
+        progress.begin("find the moment")
+        try:
+            past = past_of(night.until, plan, {each: history.held for each, history in histories.items()}, start, spark)
+        except (PySparkException, Py4JJavaError) as failure:
+            raise _own_error(failure) from failure
+        progress.end()
+        segments = [segment for segment in segments if segment.base_offset < past[segment.offsets_partition].end_offset]
+    pieces = history_pieces(past, start)
     job = ReadJob(
         cluster=night.cluster,
         partition_count=likely_partition_count(plan),
@@ -116,32 +146,35 @@ def run_night(night: Night, plan: LogPlan, spark: SparkSession, progress: Progre
         run_id=start.run_id,
         semantics=night.semantics,
         with_history=night.with_history,
-        held={offsets_partition: history.held for offsets_partition, history in histories.items()},
+        held={each: _range_to_append_to(history.held, past.get(each)) for each, history in histories.items()},
+        past=past,
     )
     progress.begin("read, replay and write")
-    reports = _run_stages(spark, segments, night, job) if segments else []
+    reports = _run_stages(spark, segments, pieces, night, job) if segments or pieces else []
     records = sum(report.counts.records for report in reports)
     progress.end(rows=records, bytes=sum(report.counts.bytes for report in reports))
 
     progress.begin("commit")
     files = _files(reports)
-    for table, rows in _driver_rows(night, plan, reports, histories, start.run_id).items():
+    for table, rows in _driver_rows(night, plan, reports, histories, past, start.run_id).items():
         if rows:
             files.setdefault(table, []).extend(
                 write_part(start.location.uri, TABLES[table], TABLES[table].from_rows(rows), night.cluster, start.run_id)
             )
-    summary = _summary(night, plan, reports, start.run_id)
-    commit_run(start, _run_row(night, summary), files)
+    summary = _summary(night, plan, reports, past, start.run_id)
+    commit_run(start, _run_row(night, summary, past), files)
     progress.end(rows=sum(added.records for every in files.values() for added in every))
     return summary
 
 
-def _run_stages(spark: SparkSession, segments: Sequence[Segment], night: Night, job: ReadJob) -> list[PartitionReport]:
+def _run_stages(
+    spark: SparkSession, segments: Sequence[Segment], pieces: Sequence[HistoryPiece], night: Night, job: ReadJob
+) -> list[PartitionReport]:
     """Everything that happens on the workers; what comes back is a report for each offsets partition."""
     parallelism = spark.sparkContext.defaultParallelism
-    tasks = read_tasks(segments, parallelism)
+    tasks: list[list[Segment] | HistoryPiece] = [*(read_tasks(segments, parallelism) if segments else []), *pieces]
     writers = 1 + min(parallelism - 1, sum(segment.size for segment in segments) // STATE_WRITER_BYTES)
-    offsets_partitions = len({segment.offsets_partition for segment in segments})
+    offsets_partitions = len({segment.offsets_partition for segment in segments} | {piece.offsets_partition for piece in pieces})
     replays = min(offsets_partitions, int(spark.conf.get("spark.sql.shuffle.partitions") or parallelism))
     replay_job = ReplayJob(night.semantics, ExpirationJob(night.as_of_ms, night.retention_ms, night.semantics), writers)
     write_job = WriteJob(night.cluster, job.warehouse_uri, job.run_id, dict(night.topic_names))
@@ -149,7 +182,8 @@ def _run_stages(spark: SparkSession, segments: Sequence[Segment], night: Night, 
     def read(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
         for batch in batches:
             for task in batch.column(0).to_pylist():
-                yield from read_segments(tasks[task], job)
+                work = tasks[task]
+                yield from read_history(work, job) if isinstance(work, HistoryPiece) else read_segments(work, job)
 
     kept = spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(read, SHUFFLED)
     # Rows of one partition reach its replay in the order of their offsets: the grouping keeps this sorting, as it needs a prefix of it.
@@ -230,7 +264,12 @@ def _files(reports: Sequence[PartitionReport]) -> dict[str, list[AddedFile]]:
 
 
 def _driver_rows(
-    night: Night, plan: LogPlan, reports: Sequence[PartitionReport], histories: Mapping[int, PartitionHistory], run_id: str
+    night: Night,
+    plan: LogPlan,
+    reports: Sequence[PartitionReport],
+    histories: Mapping[int, PartitionHistory],
+    past: Mapping[int, Past],
+    run_id: str,
 ) -> dict[str, list[dict[str, Any]]]:
     """Rows of the tables whose size does not depend on the input's."""
     by_partition = {report.offsets_partition: report for report in reports}
@@ -238,7 +277,11 @@ def _driver_rows(
     # Partitions that this input does not hold stay known: what the history tables have of them must not be written again.
     partitions = [
         _offsets_partition_row(
-            night, ends.get(each), by_partition.get(each, PartitionReport(each)), histories.get(each, PartitionHistory())
+            night,
+            ends.get(each),
+            by_partition.get(each, PartitionReport(each)),
+            histories.get(each, PartitionHistory()),
+            past.get(each),
         )
         for each in sorted({*ends, *histories})
     ]
@@ -254,6 +297,12 @@ def _driver_rows(
         }
         for doubt in plan.doubts
     ]
+    for each, count in _missing(reports, past).items():
+        detail = (
+            f"State up to offset {past[each].end_offset} may not be exact: of the {past[each].end_offset - past[each].known_until} offsets"
+            f" from {past[each].known_until} on, {count} have no record any more, neither in the log nor in the history."
+        )
+        doubts.append({"run_id": run_id, "offsets_partition": each, "code": "compacted_before_until", "detail": detail})
     if sentence := _other_coordinator(night, reports):
         doubts.append({"run_id": run_id, "code": "other_coordinator", "detail": sentence})
     return {"offsets_partitions": partitions, "decode_coverage": _coverage_rows(reports), "warnings": doubts}
@@ -266,13 +315,31 @@ def _other_coordinator(night: Night, reports: Sequence[PartitionReport]) -> str 
     return other_coordinator(night.semantics, records)
 
 
-def _offsets_partition_row(night: Night, log_end: int | None, report: PartitionReport, before: PartitionHistory) -> dict[str, Any]:
+def _missing(reports: Sequence[PartitionReport], past: Mapping[int, Past]) -> dict[int, int]:
+    """Offsets partition -> offsets before the moment that have no record any more, though one may have mattered then."""
+    found = {report.offsets_partition: report.found for report in reports}
+    gaps = {each: place.end_offset - place.known_until - found.get(each, 0) for each, place in sorted(past.items())}
+    return {each: count for each, count in gaps.items() if count > 0}
+
+
+def _range_to_append_to(held: HistoryRange, past: Past | None) -> HistoryRange:
+    """What counts as held: a run that ends before the history begins appends nothing, or there would be a hole between the two."""
+    if past is not None and held.first_offset < held.end_offset and past.end_offset < held.first_offset:
+        return HistoryRange(held.incarnation, 0, held.end_offset)
+    return held
+
+
+def _offsets_partition_row(
+    night: Night, log_end: int | None, report: PartitionReport, before: PartitionHistory, past: Past | None
+) -> dict[str, Any]:
     """log_end: None where the input does not hold the partition; its row then tells what earlier runs knew, and that nothing was read."""
     counts, held = report.counts, before.held
     end_offset = before.end_offset if log_end is None else max(log_end, counts.end_offset or 0)
+    if past is not None:
+        end_offset = past.end_offset
     stable = before.last_stable_offset if log_end is None else end_offset
     first, end = (held.first_offset, held.end_offset) if held.end_offset > held.first_offset else (None, None)
-    if night.with_history and counts.first_offset is not None:
+    if night.with_history and counts.first_offset is not None and _range_to_append_to(held, past) == held:
         first = counts.first_offset if first is None else min(first, counts.first_offset)
         end = end_offset if end is None else max(end, end_offset)
     newest = NO_TIMESTAMP if counts.newest_timestamp_ms is None else counts.newest_timestamp_ms
@@ -280,7 +347,8 @@ def _offsets_partition_row(night: Night, log_end: int | None, report: PartitionR
         "offsets_partition": report.offsets_partition,
         "incarnation": held.incarnation,
         "first_offset": counts.first_offset,
-        "end_offset": end_offset,
+        # what earlier runs read stays read, also where this one ends before
+        "end_offset": end_offset if past is None else max(end_offset, before.end_offset),
         "last_stable_offset": stable if report.first_open_offset is None else report.first_open_offset,
         "records": counts.records,
         "decoded": counts.decoded,
@@ -321,11 +389,13 @@ def _coverage_rows(reports: Sequence[PartitionReport]) -> list[dict[str, Any]]:
     ]
 
 
-def _summary(night: Night, plan: LogPlan, reports: Sequence[PartitionReport], run_id: str) -> Summary:
+def _summary(night: Night, plan: LogPlan, reports: Sequence[PartitionReport], past: Mapping[int, Past], run_id: str) -> Summary:
     reasons: Counter[str] = Counter()
     for report in reports:
         reasons.update(report.counts.reasons)
     hint = _other_coordinator(night, reports)
+    missing = _missing(reports, past)
+    logs = {each.offsets_partition: each for each in plan.partitions}
     return Summary(
         run_id=run_id,
         cluster=night.cluster,
@@ -341,22 +411,34 @@ def _summary(night: Night, plan: LogPlan, reports: Sequence[PartitionReport], ru
         committed_offsets=sum(report.offsets for report in reports),
         expired_offsets=sum(report.expired_offsets for report in reports),
         removed_groups=sum(report.removed_groups for report in reports),
-        warnings=len(plan.doubts) + sum(report.warnings + report.counts.doubts for report in reports) + (hint is not None),
+        warnings=len(plan.doubts) + sum(report.warnings + report.counts.doubts for report in reports) + (hint is not None) + len(missing),
         refusals=sum(report.refusals for report in reports),
         other_coordinator=hint,
         semantics=night.semantics.name,
         broker_version=night.semantics.broker_version,
+        past=None
+        if night.until is None
+        else PastSummary(
+            text=night.until.text,
+            ended_early=sum(place.end_offset < logs[each].end_offset for each, place in past.items()),
+            from_history=sum(report.from_history for report in reports),
+            missing=missing,
+        ),
     )
 
 
-def _run_row(night: Night, summary: Summary) -> dict[str, Any]:
+def _run_row(night: Night, summary: Summary, past: Mapping[int, Past]) -> dict[str, Any]:
+    settings = {**night.settings, HISTORY_SETTING: str(night.with_history).lower()}
+    if night.until is not None:
+        settings[UNTIL_SETTING] = night.until.text
+        settings[f"{UNTIL_SETTING}.end.offsets"] = json.dumps({str(each): place.end_offset for each, place in sorted(past.items())})
     return {
         "as_of_ms": night.as_of_ms,
         "semantics": summary.semantics,
         "broker_version": summary.broker_version,
         "input_kind": "segments",
         "inputs": list(night.inputs),
-        "settings": dict(night.settings),
+        "settings": settings,
         "records_read": summary.records_read,
         "records_decoded": summary.records_decoded,
         "records_quarantined": summary.records_quarantined,

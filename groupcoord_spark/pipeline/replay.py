@@ -71,6 +71,10 @@ def partition_replay(job: ReplayJob) -> Callable[..., Iterator[pd.DataFrame]]:
                     report.counts.add(piece.counts)
                     report.take_files(piece.files)
                     topic_names |= piece.topic_names
+                    report.found += piece.found
+                    report.from_history += piece.from_history
+                    for refusal in piece.refusals:
+                        replay.coordinator.refuse(*refusal)
         state = replay.coordinator.finish()
         expirations = expirations_of(state, job.expiration)
         rows = state_rows(state, expirations)

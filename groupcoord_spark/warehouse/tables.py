@@ -296,6 +296,21 @@ TRANSACTIONS = Table(
     checks=RECORD_OFFSET_IS_NOT_NEGATIVE,
 )
 
+SURVIVING_RECORDS = Table(
+    "surviving_records",
+    "Which record offsets the log still had when a run read it, as ranges: of the history's other records compaction had made an end.",
+    (*_HISTORY_KEY[:3], "run_id", "first_offset"),
+    APPENDED,
+    (
+        CLUSTER,
+        OFFSETS_PARTITION,
+        INCARNATION,
+        RUN_ID,
+        Column("first_offset", "BIGINT NOT NULL", "First record offset of the range."),
+        Column("end_offset", "BIGINT NOT NULL", "The offset after its last; every offset between the two has a record."),
+    ),
+)
+
 OFFSET_EXPIRATIONS = Table(
     "offset_expirations",
     "What the rules say of each committed offset.",
@@ -482,6 +497,7 @@ TABLES: Final[Mapping[str, Table]] = {
         OFFSET_COMMITS,
         GROUP_RECORDS,
         TRANSACTIONS,
+        SURVIVING_RECORDS,
         OFFSET_EXPIRATIONS,
         GROUP_EXPIRATIONS,
         TOMBSTONES,

@@ -16,6 +16,7 @@ from click.testing import Result
 from groupcoord_spark.protocol import encode_key, encode_value
 from tests.cli.warehouse import groupcoord
 from tests.conftest import GOLDEN, SAMPLE_LOGS, SampleWarehouse
+from tests.log.log_writer import T0
 from tests.pipeline.logs import LogRecord, classic_value
 from tests.pipeline.segment_files import write_log
 from tests.pipeline.test_nightly import commit, commits
@@ -142,6 +143,16 @@ class TestARun:
         assert row["detail"] in told
         assert "hint  " not in nightly(tmp_path / "w", logs, "--no-history", "--semantics", "scala").stderr
 
+    def test_until_a_time_or_end_offsets_tells_the_moment_and_takes_it_as_the_now_of_the_rules(self, tmp_path: Path) -> None:
+        write_log(tmp_path / "logs", commits(0, 9))
+        told = nightly(tmp_path / "w", tmp_path / "logs", "--until", str(T0 + 4)).stderr
+        assert f"until     {T0 + 4}: 1 offsets partitions end before their logs; 0 records taken from the history" in told
+        assert {row["as_of"] for row in rows_of(tmp_path / "w", "offset_expirations")} == {T0 + 4}
+        (tmp_path / "ends.json").write_text('{"0": 3}')
+        assert "3 read" not in told
+        told = nightly(tmp_path / "w", tmp_path / "logs", "--until", tmp_path / "ends.json", "--as-of", AS_OF).stderr
+        assert "3 read = 3 decoded" in told and "3 records taken from the history" in told
+
     def test_over_a_partition_without_records_is_a_night_without_groups(self, tmp_path: Path) -> None:
         (path,) = write_log(tmp_path / "logs", commits(0, 1))
         path.write_bytes(b"")
@@ -170,6 +181,12 @@ class TestBadInput:
 
     def test_one_of_several_that_is_not_there(self, tmp_path: Path, untouched: Path) -> None:
         assert str(tmp_path / "logs") in self.refused(untouched, SAMPLE_LOGS, tmp_path / "logs")
+
+    def test_a_moment_that_is_none(self, tmp_path: Path, untouched: Path) -> None:
+        assert "is neither a time nor a file" in self.refused(untouched, SAMPLE_LOGS, "--until", "yesterday")
+        for text in ("{", "[1]", '{"0": "5"}', '{"0": -1}', '{"a": 1}', '{"0": true}'):
+            (tmp_path / "ends.json").write_text(text)
+            assert "JSON" in self.refused(untouched, SAMPLE_LOGS, "--until", tmp_path / "ends.json")
 
     def test_no_input_at_all(self, untouched: Path) -> None:
         assert "INPUT" in self.refused(untouched)

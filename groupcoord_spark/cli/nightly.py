@@ -6,11 +6,11 @@ import json
 import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from groupcoord_spark.cli.options import Common, Duration, Moment, MomentOrOffsets, common_options
+from groupcoord_spark.cli.options import Common, Duration, Moment, common_options
 from groupcoord_spark.cli.progress import StageLines
 from groupcoord_spark.errors import GroupcoordError, UsageError
 
@@ -20,6 +20,31 @@ if TYPE_CHECKING:
     from groupcoord_spark.pipeline.until import Until
 
 DEFAULT_CLUSTER = "default"
+
+
+class MomentOrOffsets(click.ParamType):  # type: ignore[type-arg]
+    """TIME, or a FILE with a JSON object of end offsets by offsets partition; the command gets ``pipeline.until.Until``."""
+
+    name = "TIME|FILE"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        from groupcoord_spark.pipeline.until import Until
+
+        text = str(value)
+        if not Path(text).is_file():
+            try:
+                return Until(text, time_ms=Moment().convert(text, param, ctx))
+            except click.BadParameter:
+                write = "Write for example 2026-11-20T03:00:00Z, or name a JSON file of end offsets."
+                self.fail(f"{text!r} is neither a time nor a file. {write}", param, ctx)
+        try:
+            told = json.loads(Path(text).read_text(encoding="utf-8"))
+        except (OSError, ValueError) as e:
+            self.fail(f"{text} cannot be read as JSON: {e}.", param, ctx)
+        if not isinstance(told, dict) or not all(each.isdecimal() and type(end) is int and end >= 0 for each, end in told.items()):
+            example = '{"0": 1500, "7": 320}'
+            self.fail(f"{text} must hold one JSON object, offsets partition -> end offset, for example {example}.", param, ctx)
+        return Until(text, end_offsets={int(each): end for each, end in told.items()})
 
 
 @click.command(

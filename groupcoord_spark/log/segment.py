@@ -22,9 +22,10 @@ DEFAULT_CHUNK_BYTES = 32 * MIB
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """One file of a partition, and what must be known of its neighbours to read it alone.
+    """One file of a partition or a range of its batches, and what must be known of its neighbours to read it alone.
 
-    uri: absolute path or URI. size: bytes it had when the work was planned; more is not read. base_offset: the number in its name.
+    uri: absolute path or URI. size: bytes it had when the work was planned; more is not read. start: where reading begins; a range ends
+    at its ``size``, and its base offsets are its own and that of the range after it. base_offset: the number in its name.
     next_base_offset: that of the file after it; None for the last. skip_below: records under it are in an earlier, newer file.
     log_start_offset: records under it are deleted. covers: the files after it whose offsets it reaches into, if any: a copy made during a
     cleaning holds the merged file and those it replaces.
@@ -38,6 +39,12 @@ class Segment:
     skip_below: int = 0
     log_start_offset: int = 0
     covers: tuple[Segment, ...] = ()
+    start: int = 0
+
+    @property
+    def bytes(self) -> int:
+        """How many are read."""
+        return self.size - self.start
 
     @property
     def source(self) -> str:
@@ -104,8 +111,8 @@ class Reading:
         parts: list[Entries] = []
         headers: list[Headers] = []
         damaged: list[DamagedRange] = []
-        is_one_window = file.size <= self._chunk_bytes
-        for stretch in finder.stretches():
+        is_one_window = file.size <= self._chunk_bytes and segment.start == 0
+        for stretch in finder.stretches(segment.start):
             if stretch.damaged:
                 damaged.append(stretch.damaged)
                 continue
@@ -131,7 +138,7 @@ class Reading:
     def chunks(self) -> Iterator[Chunk]:
         """The records in the order of their offsets, and everything that was found."""
         segment, report = self._segment, self._report
-        left = self._file.size
+        left = self._file.size - segment.start
         skip_below = max(segment.skip_below, segment.log_start_offset)
         overlapping = 0
         for payloads in self._payloads(self._order.kept):

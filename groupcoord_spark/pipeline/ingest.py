@@ -114,7 +114,7 @@ def read_segments(segments: Sequence[Segment], job: ReadJob) -> Iterator[pa.Reco
     with TaskFiles(job.warehouse_uri, job.cluster, job.run_id) as task_files:
         for segment in segments:
             report = reports.setdefault(segment.offsets_partition, PieceReport())
-            report.counts.bytes += segment.size
+            report.counts.bytes += segment.bytes
             for kept in _kept_of_file(segment, job, report, task_files):
                 yield from _packed(job.cluster, segment.offsets_partition, kept)
         files = task_files.close()

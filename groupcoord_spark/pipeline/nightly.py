@@ -7,7 +7,8 @@ import json
 import pickle
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -25,6 +26,7 @@ from groupcoord_spark.pipeline.history import NO_HISTORY, HistoryRange
 from groupcoord_spark.pipeline.history_records import HistoryPiece
 from groupcoord_spark.pipeline.ingest import SHUFFLED, ReadJob, read_history, read_segments
 from groupcoord_spark.pipeline.partition_count import likely_partition_count
+from groupcoord_spark.pipeline.ranges import in_ranges
 from groupcoord_spark.pipeline.replay import REPLAYED, ReplayJob, partition_replay
 from groupcoord_spark.pipeline.state import PartitionReport
 from groupcoord_spark.pipeline.until import HISTORY_SETTING, UNTIL_SETTING, Past, Until, history_pieces, past_of
@@ -130,13 +132,10 @@ def run_night(night: Night, plan: LogPlan, spark: SparkSession, progress: Progre
     segments = [segment for partition in plan.partitions for segment in partition.segments]
     histories = _histories(plan, start)
     past: Mapping[int, Past] = {}
+    progress.begin("read, replay and write")
     if night.until is not None:
-        progress.begin("find the moment")
-        try:
+        with _own_errors():
             past = past_of(night.until, plan, {each: history.held for each, history in histories.items()}, start, spark)
-        except (PySparkException, Py4JJavaError) as failure:
-            raise _own_error(failure) from failure
-        progress.end()
         segments = [segment for segment in segments if segment.base_offset < past[segment.offsets_partition].end_offset]
     pieces = history_pieces(past, start)
     job = ReadJob(
@@ -149,7 +148,6 @@ def run_night(night: Night, plan: LogPlan, spark: SparkSession, progress: Progre
         held={each: _range_to_append_to(history.held, past.get(each)) for each, history in histories.items()},
         past=past,
     )
-    progress.begin("read, replay and write")
     reports = _run_stages(spark, segments, pieces, night, job) if segments or pieces else []
     records = sum(report.counts.records for report in reports)
     progress.end(rows=records, bytes=sum(report.counts.bytes for report in reports))
@@ -172,8 +170,10 @@ def _run_stages(
 ) -> list[PartitionReport]:
     """Everything that happens on the workers; what comes back is a report for each offsets partition."""
     parallelism = spark.sparkContext.defaultParallelism
+    with _own_errors():
+        segments = in_ranges(segments, spark, READ_TASK_BYTES)
     tasks: list[list[Segment] | HistoryPiece] = [*(read_tasks(segments, parallelism) if segments else []), *pieces]
-    writers = 1 + min(parallelism - 1, sum(segment.size for segment in segments) // STATE_WRITER_BYTES)
+    writers = 1 + min(parallelism - 1, sum(segment.bytes for segment in segments) // STATE_WRITER_BYTES)
     offsets_partitions = len({segment.offsets_partition for segment in segments} | {piece.offsets_partition for piece in pieces})
     replays = min(offsets_partitions, int(spark.conf.get("spark.sql.shuffle.partitions") or parallelism))
     replay_job = ReplayJob(night.semantics, ExpirationJob(night.as_of_ms, night.retention_ms, night.semantics), writers)
@@ -192,8 +192,15 @@ def _run_stages(
     )
     replayed = in_order.groupBy("cluster", "offsets_partition").applyInPandas(partition_replay(replay_job), REPLAYED)
     written = replayed.repartition(writers, "writer").sortWithinPartitions("place").mapInArrow(state_writer(write_job), WRITTEN)
-    try:
+    with _own_errors():
         return [report for row in written.collect() for report in pickle.loads(row.payload)]
+
+
+@contextmanager
+def _own_errors() -> Iterator[None]:
+    """What fails on the workers, as an error of ours."""
+    try:
+        yield
     except (PySparkException, Py4JJavaError) as failure:
         raise _own_error(failure) from failure
 
@@ -217,13 +224,13 @@ def _own_error(failure: Exception) -> GroupcoordError:
 
 def read_tasks(segments: Sequence[Segment], parallelism: int) -> list[list[Segment]]:
     """Files shared out evenly, the largest first; the files of a task in the order of their partitions and offsets."""
-    total = sum(segment.size for segment in segments)
+    total = sum(segment.bytes for segment in segments)
     count = min(len(segments), max(parallelism, total // READ_TASK_BYTES))
     shares: list[tuple[int, int, list[Segment]]] = [(0, task, []) for task in range(count)]
-    for segment in sorted(segments, key=lambda each: -each.size):
+    for segment in sorted(segments, key=lambda each: -each.bytes):
         size, task, share = heapq.heappop(shares)
         share.append(segment)
-        heapq.heappush(shares, (size + segment.size, task, share))
+        heapq.heappush(shares, (size + segment.bytes, task, share))
     largest_first = sorted(shares, key=lambda each: -each[0])
     return [sorted(share, key=lambda each: (each.offsets_partition, each.base_offset)) for _, _, share in largest_first]
 

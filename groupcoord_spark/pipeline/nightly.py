@@ -171,7 +171,7 @@ def _run_stages(
     """Everything that happens on the workers; what comes back is a report for each offsets partition."""
     parallelism = spark.sparkContext.defaultParallelism
     with _own_errors():
-        segments = in_ranges(segments, spark, READ_TASK_BYTES)
+        segments = in_ranges(segments, spark)
     tasks: list[list[Segment] | HistoryPiece] = [*(read_tasks(segments, parallelism) if segments else []), *pieces]
     writers = 1 + min(parallelism - 1, sum(segment.bytes for segment in segments) // STATE_WRITER_BYTES)
     offsets_partitions = len({segment.offsets_partition for segment in segments} | {piece.offsets_partition for piece in pieces})

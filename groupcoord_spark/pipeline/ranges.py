@@ -12,11 +12,14 @@ from groupcoord_spark.log import Segment, Walked, checked_ranges, possible_range
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+RANGE_BYTES: Final = 128 << 20
+"""Some seconds of reading where history is written: less is not worth another job of Spark's."""
+
 _FOUND: Final = "place INT, first_offset BIGINT, last_offset BIGINT"
 _FOUND_ARROW: Final = pa.schema([("place", pa.int32()), ("first_offset", pa.int64()), ("last_offset", pa.int64())])
 
 
-def in_ranges(segments: Sequence[Segment], spark: SparkSession, range_bytes: int) -> list[Segment]:
+def in_ranges(segments: Sequence[Segment], spark: SparkSession, range_bytes: int = RANGE_BYTES) -> list[Segment]:
     """The segments, those in ranges of about ``range_bytes`` that are worth it and beyond doubt.
 
     Worth it are files that make up more than half of what each core has to read: others even out as they are. Cutting costs one more look
@@ -25,9 +28,7 @@ def in_ranges(segments: Sequence[Segment], spark: SparkSession, range_bytes: int
     cores = spark.sparkContext.defaultParallelism
     total = sum(segment.bytes for segment in segments)
     is_large = [cores > 1 and 2 * cores * segment.bytes > total for segment in segments]
-    parts = [
-        possible_ranges(segment, range_bytes) if large else [segment] for segment, large in zip(segments, is_large, strict=True)
-    ]
+    parts = [possible_ranges(segment, range_bytes) if large else [segment] for segment, large in zip(segments, is_large, strict=True)]
     to_walk = [(part, part is several[-1]) for several in parts if len(several) > 1 for part in several]
     if not to_walk:
         return list(segments)

@@ -61,9 +61,7 @@ class Past:
     night: str | None = None
 
 
-def past_of(
-    until: Until, plan: LogPlan, held: Mapping[int, HistoryRange], start: RunStart, spark: SparkSession
-) -> dict[int, Past]:
+def past_of(until: Until, plan: LogPlan, held: Mapping[int, HistoryRange], start: RunStart, spark: SparkSession) -> dict[int, Past]:
     """Where each partition of the plan ends at that moment.
 
     Raises UsageError for a partition that the input does not have, or an end beyond that of its log.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,7 +27,7 @@ def test_a_night_over_ranges_gives_the_state_of_the_rule(spark: SparkSession, tm
     rng = random.Random(11)
     log = random_log(rng, 400)
     (path,) = write_log(tmp_path / "logs", log, codecs=random_codecs(rng))
-    monkeypatch.setattr(nightly, "READ_TASK_BYTES", path.stat().st_size // 7)
+    monkeypatch.setattr(nightly, "in_ranges", partial(in_ranges, range_bytes=path.stat().st_size // 7))
     summary = run(spark, tmp_path / "w", tmp_path / "logs", as_of_ms=AS_OF_MS, retention_ms=RETENTION_MS)
     assert (summary.records_read, summary.bytes_read) == (len(log), path.stat().st_size)
     found = {table: rows_of(tmp_path / "w", table) for table in WRITTEN_ROWS}

@@ -29,6 +29,8 @@ UNTIL_SETTING: Final = "until"
 HISTORY_SETTING: Final = "history"
 """Keys in ``settings`` of ``runs``: the moment that was asked for, and whether history was written ("true")."""
 
+SURVIVORS: Final = "surviving_records"
+
 _FOUND: Final = "offsets_partition INT, record_offset BIGINT"
 _FOUND_ARROW: Final = pa.schema([("offsets_partition", pa.int32()), ("record_offset", pa.int64())])
 
@@ -191,7 +193,7 @@ def _ends_of_nights(start: RunStart) -> dict[tuple[int, int], list[tuple[int, st
     ends: dict[tuple[int, int], list[tuple[int, str]]] = {}
     for run in open_warehouse(start.location.uri).finished_runs(start.cluster) if start.last_run is not None else []:
         settings = dict(run.fields["settings"])
-        if settings.get(HISTORY_SETTING) != "true" or UNTIL_SETTING in settings:
+        if settings.get(HISTORY_SETTING) != "true" or UNTIL_SETTING in settings or SURVIVORS not in run.table_versions:
             continue
         columns = ["offsets_partition", "incarnation", "first_offset", "end_offset"]
         try:

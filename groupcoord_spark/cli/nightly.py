@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -18,18 +19,52 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from groupcoord_spark.log import LogPlan
-    from groupcoord_spark.pipeline.nightly import Summary
+    from groupcoord_spark.pipeline.nightly import PastSummary, Summary
     from groupcoord_spark.pipeline.rows import RowPlan
+    from groupcoord_spark.pipeline.until import Until
     from groupcoord_spark.sources.rows import InputKind
 
 DEFAULT_CLUSTER = "default"
+
+
+class MomentOrOffsets(click.ParamType):  # type: ignore[type-arg]
+    """TIME, or a FILE with a JSON object of end offsets by offsets partition; the command gets ``pipeline.until.Until``."""
+
+    name = "TIME|FILE"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        from groupcoord_spark.pipeline.until import Until
+
+        text = str(value)
+        if not Path(text).is_file():
+            try:
+                return Until(text, time_ms=Moment().convert(text, param, ctx))
+            except click.BadParameter:
+                write = "Write for example 2026-11-20T03:00:00Z, or name a JSON file of end offsets."
+                self.fail(f"{text!r} is neither a time nor a file. {write}", param, ctx)
+        try:
+            told = json.loads(Path(text).read_text(encoding="utf-8"))
+        except (OSError, ValueError) as e:
+            self.fail(f"{text} cannot be read as JSON: {e}.", param, ctx)
+        if not isinstance(told, dict) or not all(each.isdecimal() and type(end) is int and end >= 0 for each, end in told.items()):
+            example = '{"0": 1500, "7": 320}'
+            self.fail(f"{text} must hold one JSON object, offsets partition -> end offset, for example {example}.", param, ctx)
+        return Until(text, end_offsets={int(each): end for each, end in told.items()})
 
 
 @click.command(
     epilog="Example: groupcoord nightly tests/golden/classic-modern/logs --cluster sample --as-of 2026-11-21T08:00:00Z"
 )
 @click.argument("inputs", metavar="INPUT...", nargs=-1, required=True)
-@click.option("--as-of", "as_of_ms", type=Moment(), default="now", show_default=True, help="The now of the rules of expiration.")
+@click.option(
+    "--as-of", "as_of_ms", type=Moment(), help="The now of the rules of expiration. [default: now; with --until TIME that moment]"
+)
+@click.option(
+    "--until",
+    type=MomentOrOffsets(),
+    metavar="TIME|FILE",
+    help="Replay to the state of that moment, or up to the end offsets of a JSON file. [default: the end of the log]",
+)
 @click.option(
     "--offsets-retention",
     "retention_ms",
@@ -52,12 +87,17 @@ DEFAULT_CLUSTER = "default"
     help="Properties of Kafka's client for a kafka:// INPUT (security.protocol and so on), as Kafka's own tools take them. Never shown.",
 )
 @click.option("--no-history", is_flag=True, help="Write no history: no offset_commits, group_records, transactions and rebalances.")
-@click.option("--strict", is_flag=True, help="End with 1 when a record was quarantined. The tables are written all the same.")
+@click.option(
+    "--strict",
+    is_flag=True,
+    help="End with 1 when a record was quarantined, or the broker's loader refuses or skips one. The tables are written all the same.",
+)
 @common_options
 def nightly(
     common: Common,
     inputs: tuple[str, ...],
-    as_of_ms: int,
+    as_of_ms: int | None,
+    until: Until | None,
     retention_ms: int | None,
     settings_file: str | None,
     semantics: str | None,
@@ -81,6 +121,8 @@ def nightly(
 
     if common.cluster == "":
         raise UsageError("--cluster is given without a name. Name the Kafka cluster, or leave the option out.")
+    if as_of_ms is None:
+        as_of_ms = until.time_ms if until is not None and until.time_ms is not None else time.time_ns() // 1_000_000
     rules = semantics_for(semantics, broker_version)
     properties = _properties(settings_file, "The settings file") if settings_file is not None else {}
     if retention_ms is None:
@@ -89,6 +131,8 @@ def nightly(
     kind = kind_of(inputs)
     if command_config is not None and kind is not InputKind.KAFKA:
         raise UsageError("--command-config is for Kafka's client, and no INPUT is kafka://HOST:PORT. Leave it out.")
+    if until is not None and kind is not InputKind.SEGMENTS:
+        raise UsageError("--until reads log segments: other inputs hold the rows of one moment only. Give the log directory, or leave it out.")
     client = _properties(command_config, "The command config file") if command_config is not None else {}
     with StageLines(quiet=common.quiet) as progress:
         spark, plan, rows = _planned(kind, inputs, client, common, progress)
@@ -101,17 +145,15 @@ def nightly(
             semantics=rules,
             with_history=not no_history,
             topic_names=topic_names,
+            until=until,
         )
         summary = run_night(night, plan, spark, progress, rows)
         if rows is not None:
             rows.frame.unpersist()
     if not common.quiet:
         click.echo(summary_text(summary, retention_ms), err=True)
-    if strict and summary.records_quarantined:
-        raise GroupcoordError(
-            f"{summary.records_quarantined:,} of {summary.records_read:,} records were quarantined, and --strict was given. The tables are"
-            f" written; see quarantined_records of run {summary.run_id}."
-        )
+    if strict:
+        _refuse_doubtful(summary)
     return 0
 
 
@@ -153,6 +195,21 @@ def _planned(
     return spark, rows.log, rows
 
 
+def _refuse_doubtful(summary: Summary) -> None:
+    """Raises GroupcoordError, one sentence, for a run that lost records, or read some that the broker would not have loaded."""
+    found, where = [], []
+    if summary.records_quarantined:
+        found.append(f"{summary.records_quarantined:,} of {summary.records_read:,} records were quarantined")
+        where.append("quarantined_records")
+    if summary.refusals:
+        found.append(f"the loader of Kafka {summary.broker_version} refuses or skips {summary.refusals:,}")
+        where.append("warnings")
+    if found:
+        raise GroupcoordError(
+            f"{', '.join(found)}, and --strict was given. The tables are written; see {' and '.join(where)} of run {summary.run_id}."
+        )
+
+
 def summary_text(summary: Summary, retention_ms: int) -> str:
     """What the run found, in a few lines for a person."""
     lines = [
@@ -171,12 +228,30 @@ def summary_text(summary: Summary, retention_ms: int) -> str:
         lines.append("  unknown   transactions: no producers, no markers; commits of open and aborted ones count")
     if "timestamps" in summary.lacks:
         lines.append("  unknown   timestamps of records")
+    if summary.past is not None:
+        lines += _lines_about(summary.past)
     if summary.quarantined_by_reason:
         reasons = ", ".join(f"{reason} {count:,}" for reason, count in summary.quarantined_by_reason.items())
         lines.append(f"  lost      {reasons}: see quarantined_records")
     if summary.warnings:
         lines.append(f"  doubts    {summary.warnings:,}: see warnings")
+    if summary.other_coordinator:
+        lines.append(f"  hint      {summary.other_coordinator}")
     return "\n".join(lines)
+
+
+def _lines_about(past: PastSummary) -> list[str]:
+    lines = [
+        f"  until     {past.text}: {past.ended_early:,} offsets partitions end before their logs;"
+        f" {past.from_history:,} records taken from the history"
+    ]
+    if past.missing:
+        told = ", ".join(str(each) for each in past.missing)
+        lines.append(
+            f"  unknown   offsets partitions {told} may not be exact: {sum(past.missing.values()):,} offsets before that moment have no"
+            " record any more, neither in the log nor in the history: see warnings"
+        )
+    return lines
 
 
 def _moment(milliseconds: int) -> str:

@@ -6,6 +6,7 @@ record that a broker's loader would have refused. ``Cleanup`` says what a cleanu
 hold is a value (``Semantics``): Kafka 4.x, or the Scala coordinators of 0.8.2 to 3.9. No bytes of batches, no clock, no files.
 """
 
+from groupcoord_spark.coordinator.authors import other_coordinator
 from groupcoord_spark.coordinator.expiration import Cleanup, GroupCleanup, GroupExpiry, GroupFacts, OffsetExpiry, Tombstone
 from groupcoord_spark.coordinator.replay import RULE_OF_REASON, PartitionReplay
 from groupcoord_spark.coordinator.retention import RetentionSettings, read_duration, read_settings
@@ -33,6 +34,7 @@ __all__ = [
     "Semantics",
     "StoredOffset",
     "Tombstone",
+    "other_coordinator",
     "read_duration",
     "read_settings",
     "semantics_for",

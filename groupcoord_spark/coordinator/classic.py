@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from groupcoord_spark.coordinator.semantics import Semantics
-from groupcoord_spark.coordinator.state import AssignmentRow, Group, MemberRow
+from groupcoord_spark.coordinator.state import LOAD_FAILS, AssignmentRow, Group, MemberRow
 from groupcoord_spark.protocol import (
     DecodeError,
     SubscriptionMalformed,
@@ -20,7 +20,6 @@ from groupcoord_spark.protocol import (
 
 CONSUMER = "consumer"
 CONNECT = "connect"
-LOAD_FAILS = "A broker could not have loaded the partition."
 _CONNECTOR_ITSELF = -1
 
 

@@ -7,12 +7,12 @@ broker's loader would refuse, and so lose the whole partition over, costs one re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from groupcoord_spark.coordinator.classic import LOAD_FAILS, ClassicGroup, read_classic_group
+from groupcoord_spark.coordinator.classic import ClassicGroup, read_classic_group
 from groupcoord_spark.coordinator.consumer import ConsumerGroup
 from groupcoord_spark.coordinator.modern import ModernGroup, RefusalError
 from groupcoord_spark.coordinator.semantics import JAVA, Semantics
 from groupcoord_spark.coordinator.share import ShareGroup
-from groupcoord_spark.coordinator.state import Group, LoadWarning, PartitionState
+from groupcoord_spark.coordinator.state import LOAD_FAILS, Group, LoadWarning, PartitionState
 from groupcoord_spark.coordinator.streams import StreamsGroup
 from groupcoord_spark.coordinator.transactions import NO_PRODUCER_ID, OffsetStore, StoredOffset
 

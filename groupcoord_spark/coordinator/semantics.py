@@ -32,6 +32,8 @@ class Semantics:
     newest_offset_value: tuple[int, int] = (0, 4)
     """Highest value version accepted under key type 0 and under key type 1; -1: the key type is not known."""
     newest_group_value: int = 4
+    written_offset_value: int = 4
+    """Version of the values it writes for commits that ask for no expiry of their own."""
 
     # Offsets and transactions (R-1.14 to R-1.18).
     producer_id_means_transaction: bool = True
@@ -80,6 +82,7 @@ def _java(release: tuple[int, ...], text: str) -> Semantics:
         broker_version=text,
         known_key_types=_KEY_TYPES_4_0 if before_4_1 else _KEY_TYPES_4_1,
         newest_offset_value=(4, 4) if before_4_1 else (0, 4),
+        written_offset_value=3 if before_4_1 else 4,
         initial_epoch=0 if before_4_2 else 1,
         streams_group_may_replace_simple=not before_4_2,
         refuses_to_give_up_what_is_not_owned=before_4_2,
@@ -107,6 +110,7 @@ def _scala(release: tuple[int, ...], text: str) -> Semantics:
         unknown_key_type_fails_load=release < (3, 4, 1),
         newest_offset_value=newest_offset,
         newest_group_value=newest_group,
+        written_offset_value=3 if release >= (2, 1) else 1 if release >= (0, 9) else 0,
         producer_id_means_transaction=False,
         tombstone_drops_pending=False,
         unknown_marker_aborts=True,

@@ -99,6 +99,13 @@ class AssignmentRow(NamedTuple):
     partition: int | None
 
 
+LOAD_FAILS = "A broker could not have loaded the partition."
+
+_MEMBER_TWICE = "R-2.2"
+_REMARKS = frozenset({"R-1.26", "R-1.28", "R-4.6"})
+"""Rules about what is left at the end of the log; no record is refused or skipped by them."""
+
+
 class LoadWarning(NamedTuple):
     """What a broker's loader would refuse, skip or remark on; ``code`` is a rule of replay, ``detail`` a sentence."""
 
@@ -106,6 +113,12 @@ class LoadWarning(NamedTuple):
     group_id: str | None
     code: str
     detail: str
+
+    @property
+    def is_refusal(self) -> bool:
+        """Whether a broker's loader refuses the record, or skips it, and so does not know what it says."""
+        # A member that is in a group's record twice is a refusal only where another member follows.
+        return self.code not in _REMARKS and (self.code != _MEMBER_TWICE or self.detail.endswith(LOAD_FAILS))
 
 
 class Group(ABC):

@@ -9,6 +9,7 @@ is wrong with the bytes is data beside the records: ``Lost`` for what is not use
 from groupcoord_spark.log.damage import CODES, Code, Doubt, Kind, Lost
 from groupcoord_spark.log.directory import LogPlan, PartitionLog, plan_logs
 from groupcoord_spark.log.limits import Limits
+from groupcoord_spark.log.ranges import Walked, checked_ranges, possible_ranges, walk
 from groupcoord_spark.log.records import Records
 from groupcoord_spark.log.segment import Chunk, Segment, read_segment
 
@@ -24,6 +25,10 @@ __all__ = [
     "PartitionLog",
     "Records",
     "Segment",
+    "Walked",
+    "checked_ranges",
     "plan_logs",
+    "possible_ranges",
     "read_segment",
+    "walk",
 ]

@@ -27,9 +27,10 @@ _LEAST, _MOST = -(2**63), 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """One file of a partition, and what must be known of its neighbours to read it alone.
+    """One file of a partition or a range of its batches, and what must be known of its neighbours to read it alone.
 
-    uri: absolute path or URI. size: bytes it had when the work was planned; more is not read. base_offset: the number in its name.
+    uri: absolute path or URI. size: bytes it had when the work was planned; more is not read. start: where reading begins; a range ends
+    at its ``size``, and its base offsets are its own and that of the range after it. base_offset: the number in its name.
     next_base_offset: that of the file after it; None for the last. skip_below: records under it are in an earlier, newer file.
     log_start_offset: records under it are deleted. covers: the files after it whose offsets it reaches into, if any: a copy made during a
     cleaning holds the merged file and those it replaces.
@@ -43,6 +44,12 @@ class Segment:
     skip_below: int = 0
     log_start_offset: int = 0
     covers: tuple[Segment, ...] = ()
+    start: int = 0
+
+    @property
+    def bytes(self) -> int:
+        """How many are read."""
+        return self.size - self.start
 
     @property
     def source(self) -> str:
@@ -128,7 +135,7 @@ class Reading:
         parts: list[Entries] = []
         headers: list[Headers] = []
         damaged: list[DamagedRange] = []
-        for stretch in finder.stretches():
+        for stretch in finder.stretches(segment.start):
             if stretch.damaged:
                 damaged.append(stretch.damaged)
                 continue
@@ -154,7 +161,7 @@ class Reading:
     def chunks(self) -> Iterator[Chunk]:
         """The records in the order of their offsets, and everything that was found."""
         segment, report = self._segment, self._report
-        left = self._file.size
+        left = self._file.size - segment.start
         skip_below = max(segment.skip_below, segment.log_start_offset)
         overlapping = entries_read = 0
         end_of_last = _LEAST

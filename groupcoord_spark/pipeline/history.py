@@ -62,16 +62,32 @@ def write_chunk(
     if held is None or not len(records):
         return
     is_new = _is_new(records, held)
+    columns_of = {"offset_commits": _commit_columns, "group_records": _group_columns, "transactions": _marker_columns}
+    for table, rows_of_table in rows_of_tables(records, decoded).items():
+        new = np.flatnonzero(is_new & rows_of_table)
+        if len(new):
+            columns = columns_of[table](new, records, decoded)
+            files.write(table, columns, offsets_partition=offsets_partition, incarnation=held.incarnation)
+
+
+def write_survivors(files: TaskFiles, offsets_partition: int, records: Records, incarnation: int) -> None:
+    """The chunk's part of ``surviving_records``: what the log has, and so what compaction has left of it by now."""
+    if len(records):
+        offsets = records.record_offset
+        begins = np.flatnonzero(np.r_[True, offsets[1:] > offsets[:-1] + 1])
+        ranges = {"first_offset": offsets[begins], "end_offset": offsets[np.r_[begins[1:] - 1, len(offsets) - 1]] + 1}
+        files.write("surviving_records", ranges, offsets_partition=offsets_partition, incarnation=incarnation)
+
+
+def rows_of_tables(records: Records, decoded: DecodedChunk) -> dict[str, Mask]:
+    """Which records become a row of which history table. Those that do not decode, and control records of no use, become none."""
     is_control = records.control_type != NOT_A_CONTROL_RECORD
     is_offset = (decoded.kinds.key_type >= 0) & (decoded.kinds.key_type < CLASSIC_GROUP_KEY)
-    for table, rows_of_table, columns_of in (
-        ("offset_commits", np.flatnonzero(is_new & is_offset & decoded.decodes & ~is_control), _commit_columns),
-        ("group_records", _group_rows(is_new & ~is_offset & ~is_control, decoded), _group_columns),
-        ("transactions", np.flatnonzero(is_new & is_control & np.isin(records.control_type, list(MARKER_RESULTS))), _marker_columns),
-    ):
-        if len(rows_of_table):
-            columns = columns_of(rows_of_table, records, decoded)
-            files.write(table, columns, offsets_partition=offsets_partition, incarnation=held.incarnation)
+    return {
+        "offset_commits": is_offset & decoded.decodes & ~is_control,
+        "group_records": ~is_offset & ~is_control & _is_kept_whole(decoded),
+        "transactions": is_control & np.isin(records.control_type, list(MARKER_RESULTS)),
+    }
 
 
 def group_changes(chunk: Chunk, decoded: DecodedChunk, held: HistoryRange) -> Rows:
@@ -131,12 +147,13 @@ def _repeated(of_distinct: pa.Array, code: Rows) -> pa.Array:
     return pa.DictionaryArray.from_arrays(encoded.indices.take(pa.array(code)), encoded.dictionary)
 
 
-def _group_rows(candidates: npt.NDArray[np.bool_], decoded: DecodedChunk) -> Rows:
+def _is_kept_whole(decoded: DecodedChunk) -> Mask:
     """Records of groups that decode, and those of unknown types and versions, which are kept whole."""
     kept_whole = [note.row for note in decoded.faults if note.code in (UNKNOWN_KEY_TYPE, UNKNOWN_VALUE_VERSION)]
     shown = decoded.decodes.copy()
     shown[kept_whole] = True
-    return np.flatnonzero(candidates & shown & (decoded.key_code >= 0))
+    shown &= decoded.key_code >= 0
+    return shown
 
 
 def _group_columns(rows: Rows, records: Records, decoded: DecodedChunk) -> dict[str, Any]:

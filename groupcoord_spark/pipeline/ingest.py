@@ -7,7 +7,7 @@ chunk of some hundred thousand records), the history and quarantine tables as Pa
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -20,8 +20,10 @@ from groupcoord_spark.log import Chunk, Records, Segment, read_segment
 from groupcoord_spark.pipeline import compact
 from groupcoord_spark.pipeline.counts import PartitionCounts
 from groupcoord_spark.pipeline.decode import NOT_A_CONTROL_RECORD, UNKNOWN_KEY_TYPE, DecodedChunk, decode_chunk
-from groupcoord_spark.pipeline.history import NO_HISTORY, HistoryRange, group_changes, write_chunk
+from groupcoord_spark.pipeline.history import NO_HISTORY, HistoryRange, group_changes, rows_of_tables, write_chunk, write_survivors
+from groupcoord_spark.pipeline.history_records import HistoryPiece, records_in_history
 from groupcoord_spark.pipeline.task_files import TaskFiles
+from groupcoord_spark.pipeline.until import Past, stretches
 from groupcoord_spark.protocol import offsets_partition_for
 from groupcoord_spark.protocol.primitives import uuid_text
 from groupcoord_spark.protocol.slices import Mask, Slices
@@ -78,7 +80,7 @@ class ReadJob:
     """What every reader of a run knows.
 
     partition_count: of ``__consumer_offsets``, as far as it can be known; groups are placed by it. held: what the history tables hold
-    already, by offsets partition.
+    already, by offsets partition. past: where partitions end at the moment that is asked for; empty: at the end of their logs.
     """
 
     cluster: str
@@ -88,15 +90,23 @@ class ReadJob:
     semantics: Semantics
     with_history: bool
     held: dict[int, HistoryRange]
+    past: Mapping[int, Past] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
 class PieceReport:
-    """What one reader has to say of one offsets partition; the files of its whole task ride with one of them."""
+    """What one reader has to say of one offsets partition; the files of its whole task ride with one of them.
+
+    Of a moment in the past also: refusals, arguments for PartitionReplay.refuse about records that the history does not hold; found, how
+    many records lie between known_until of the partition and its end; from_history, how many came from the history tables.
+    """
 
     counts: PartitionCounts = field(default_factory=PartitionCounts)
     topic_names: dict[str, str] = field(default_factory=dict)
     files: dict[str, list[AddedFile]] = field(default_factory=dict)
+    refusals: list[tuple[int, str, str, str | None]] = field(default_factory=list)
+    found: int = 0
+    from_history: int = 0
 
 
 class Piece(Protocol):
@@ -127,10 +137,59 @@ def read_chunks(pieces: Iterable[tuple[Piece, Iterable[Chunk]]], job: ReadJob) -
         yield _row(job.cluster, offsets_partition, REPORT_ORDER, REPORT, pickle.dumps(report))
 
 
+def read_history(piece: HistoryPiece, job: ReadJob) -> Iterator[pa.RecordBatch]:
+    """Rows of SHUFFLED for records that the history tables hold; they were counted and written by the runs that read them first."""
+    past, report = job.past[piece.offsets_partition], PieceReport()
+    for records in records_in_history(job.warehouse_uri, job.cluster, piece):
+        decoded = decode_chunk(records, job.semantics)
+        report.topic_names |= _topic_names(decoded)
+        report.from_history += len(records)
+        report.found += int(np.count_nonzero(records.record_offset >= past.known_until))
+        kept = kept_records(records, np.flatnonzero(compact.kept(decoded.kinds)))
+        yield from _packed(job.cluster, piece.offsets_partition, RECORDS, kept)
+    yield _row(job.cluster, piece.offsets_partition, REPORT_ORDER, REPORT, pickle.dumps(report))
+
+
 def _kept_of_piece(
     piece: Piece, chunks: Iterable[Chunk], job: ReadJob, report: PieceReport, files: TaskFiles
 ) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """What is kept of the piece's chunks; a later chunk drops from the earlier ones too, as long as they are small.
+    """What is kept of the piece; of one that reaches beyond the moment asked for, of what lies before it and in no history table."""
+    past = job.past.get(piece.offsets_partition)
+    if past is None:
+        yield from _kept_of_chunks(chunks, piece, job, report, files)
+        return
+    for in_history, part in stretches(chunks, past):
+        if not in_history:
+            yield from _kept_of_chunks(_counted(part, past, report), piece, job, report, files)
+            continue
+        for kind, kept in _kept_of_chunks(part, piece, job, report, files):
+            if kind == RECORDS:
+                _take_what_history_lacks(kept, job.semantics, past, report)
+
+
+def _counted(chunks: Iterator[Chunk], past: Past, report: PieceReport) -> Iterator[Chunk]:
+    for chunk in chunks:
+        report.found += int(np.count_nonzero(chunk.records.record_offset >= past.known_until))
+        yield chunk
+
+
+def _take_what_history_lacks(kept: pa.RecordBatch, semantics: Semantics, past: Past, report: PieceReport) -> None:
+    """Records that do not decode are in no history table; they change nothing, but the loader's refusal of them is to be told."""
+    records = records_of(kept)
+    decoded = decode_chunk(records, semantics)
+    lacks = ~np.logical_or.reduce(list(rows_of_tables(records, decoded).values()))
+    report.found += int(np.count_nonzero(lacks & (records.record_offset >= past.known_until)))
+    for row, code, detail in decoded.faults:
+        if lacks[row]:
+            of_key = int(decoded.key_code[row])
+            group_id = decoded.keys.group_id[of_key].as_py() if of_key >= 0 else None
+            report.refusals.append((int(records.record_offset[row]), code, detail, group_id))
+
+
+def _kept_of_chunks(
+    chunks: Iterable[Chunk], piece: Piece, job: ReadJob, report: PieceReport, files: TaskFiles
+) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """What is kept of consecutive chunks; a later one drops from the earlier ones too, as long as they are small.
 
     Beside it, with history, all group records that are new.
     """
@@ -144,6 +203,8 @@ def _kept_of_piece(
         write_chunk(files, piece.offsets_partition, piece.source, chunk, decoded, held)
         if held is not None and len(changes := group_changes(chunk, decoded, held)):
             yield GROUP_CHANGES, kept_records(chunk.records, changes).append_column(LEADER_EPOCH, pa.array(chunk.leader_epochs(changes)))
+        if held is not None and not job.past:
+            write_survivors(files, piece.offsets_partition, chunk.records, held.incarnation)
         waiting.append(kept_records(chunk.records, np.flatnonzero(compact.kept(decoded.kinds))))
         # Looking at all of them again pays once there are twice as many.
         if sum(batch.num_rows for batch in waiting) > max(2 * reduced_rows, ROWS_TO_REDUCE_AGAIN):

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import gc
 import heapq
+import json
 import pickle
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -15,6 +17,7 @@ import pyarrow as pa
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
+from groupcoord_spark.coordinator.authors import other_coordinator
 from groupcoord_spark.coordinator.semantics import Semantics
 from groupcoord_spark.errors import GroupcoordError, InputError, UsageError, WarehouseError
 from groupcoord_spark.log import LogPlan, Segment
@@ -22,12 +25,15 @@ from groupcoord_spark.log.storage import shown
 from groupcoord_spark.pipeline.counts import NO_KEY_TYPE, NO_VERSION, KindCount
 from groupcoord_spark.pipeline.expire import ExpirationJob
 from groupcoord_spark.pipeline.history import NO_HISTORY, HistoryRange
-from groupcoord_spark.pipeline.ingest import SHUFFLED, ReadJob, read_chunks, read_segments
+from groupcoord_spark.pipeline.history_records import HistoryPiece
+from groupcoord_spark.pipeline.ingest import SHUFFLED, ReadJob, read_chunks, read_history, read_segments
 from groupcoord_spark.pipeline.partition_count import likely_partition_count
+from groupcoord_spark.pipeline.ranges import in_ranges
 from groupcoord_spark.pipeline.rebalances import RebalanceJob
 from groupcoord_spark.pipeline.replay import REPLAYED, ReplayJob, partition_replay
 from groupcoord_spark.pipeline.rows import RowPlan, pieces_of, sorted_rows
 from groupcoord_spark.pipeline.state import PartitionReport
+from groupcoord_spark.pipeline.until import HISTORY_SETTING, UNTIL_SETTING, Past, Until, history_pieces, past_of
 from groupcoord_spark.pipeline.writers import WRITTEN, WriteJob, state_writer
 from groupcoord_spark.protocol import RECORD_TYPES
 from groupcoord_spark.sources.rows import ROW_SCHEMA, InputKind
@@ -42,7 +48,6 @@ READ_TASK_BYTES = 256 << 20
 
 NO_TIMESTAMP = -1
 
-WITH_HISTORY = "history"
 """The setting of a run that says whether it wrote the history tables."""
 
 STATE_WRITER_BYTES = 4 << 30
@@ -63,6 +68,22 @@ class Night:
     topic_names: Mapping[str, str] = field(default_factory=dict)
     """Topic id -> name, as the user knows them."""
     settings: Mapping[str, str] = field(default_factory=dict)
+    until: Until | None = None
+    """The moment to replay to; None: the end of the log."""
+
+
+@dataclass(frozen=True, slots=True)
+class PastSummary:
+    """What a run with --until replayed. text: the moment as it was typed.
+
+    ended_early: partitions that end before their log does. from_history: records that came from the history tables. missing: offsets
+    partition -> how many records that nobody has any more may have mattered then; its state may not be exact.
+    """
+
+    text: str
+    ended_early: int
+    from_history: int
+    missing: Mapping[int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +105,10 @@ class Summary:
     expired_offsets: int
     removed_groups: int
     warnings: int
+    refusals: int
+    """Warnings about records that a broker's loader would refuse or skip."""
+    other_coordinator: str | None
+    """A sentence where the records say that the other coordinator wrote them."""
     semantics: str
     broker_version: str
     completeness: float | None = None
@@ -91,6 +116,7 @@ class Summary:
     input_kind: InputKind = InputKind.SEGMENTS
     lacks: tuple[str, ...] = ()
     """What the input cannot tell, in the words of ``runs``."""
+    past: PastSummary | None = None
 
 
 class Progress(Protocol):
@@ -119,6 +145,13 @@ def run_night(night: Night, plan: LogPlan, spark: SparkSession, progress: Progre
     start = begin_run(night.warehouse, night.cluster)
     segments = [segment for partition in plan.partitions for segment in partition.segments]
     histories = _histories(plan, start)
+    past: Mapping[int, Past] = {}
+    progress.begin("read, replay and write")
+    if night.until is not None:
+        with _own_errors():
+            past = past_of(night.until, plan, {each: history.held for each, history in histories.items()}, start, spark)
+        segments = [segment for segment in segments if segment.base_offset < past[segment.offsets_partition].end_offset]
+    pieces = history_pieces(past, start)
     job = ReadJob(
         cluster=night.cluster,
         partition_count=rows.partition_count if rows is not None else likely_partition_count(plan),
@@ -126,25 +159,26 @@ def run_night(night: Night, plan: LogPlan, spark: SparkSession, progress: Progre
         run_id=start.run_id,
         semantics=night.semantics,
         with_history=night.with_history,
-        held={offsets_partition: history.held for offsets_partition, history in histories.items()},
+        held={each: _range_to_append_to(history.held, past.get(each)) for each, history in histories.items()},
+        past=past,
     )
-    progress.begin("read, replay and write")
     previous_retention_ms = None if start.last_run is None else start.last_run.retention_ms
     expiration = ExpirationJob(night.as_of_ms, night.retention_ms, night.semantics, previous_retention_ms=previous_retention_ms)
     rebalance_job = RebalanceJob(start.location.uri, night.cluster, job.held, _versions_at_end_of_history(start))
-    reports = _run_stages(spark, segments, night, job, rows, expiration, rebalance_job) if segments or rows is not None else []
+    has_work = bool(segments or pieces) or rows is not None
+    reports = _run_stages(spark, segments, pieces, night, job, rows, expiration, rebalance_job) if has_work else []
     records = sum(report.counts.records for report in reports)
     progress.end(rows=records, bytes=sum(report.counts.bytes for report in reports))
 
     progress.begin("commit")
     files = _files(reports)
-    for table, own in _driver_rows(night, plan, reports, histories, start.run_id).items():
+    for table, own in _driver_rows(night, plan, reports, histories, past, start.run_id).items():
         if own:
             files.setdefault(table, []).extend(
                 write_part(start.location.uri, TABLES[table], TABLES[table].from_rows(own), night.cluster, start.run_id)
             )
-    summary = _summary(night, plan, reports, start.run_id, rows)
-    commit_run(start, _run_row(night, summary), files)
+    summary = _summary(night, plan, reports, past, start.run_id, rows)
+    commit_run(start, _run_row(night, summary, past), files)
     progress.end(rows=sum(added.records for every in files.values() for added in every))
     return summary
 
@@ -152,6 +186,7 @@ def run_night(night: Night, plan: LogPlan, spark: SparkSession, progress: Progre
 def _run_stages(
     spark: SparkSession,
     segments: Sequence[Segment],
+    pieces: Sequence[HistoryPiece],
     night: Night,
     job: ReadJob,
     rows: RowPlan | None,
@@ -160,9 +195,12 @@ def _run_stages(
 ) -> list[PartitionReport]:
     """Everything that happens on the workers; what comes back is a report for each offsets partition."""
     parallelism = spark.sparkContext.defaultParallelism
-    tasks = read_tasks(segments, parallelism)
-    writers = 1 + min(parallelism - 1, sum(segment.size for segment in segments) // STATE_WRITER_BYTES)
-    offsets_partitions = len({segment.offsets_partition for segment in segments}) if rows is None else len(rows.log.partitions) + 1
+    with _own_errors():
+        segments = in_ranges(segments, spark)
+    tasks: list[list[Segment] | HistoryPiece] = [*(read_tasks(segments, parallelism) if segments else []), *pieces]
+    writers = 1 + min(parallelism - 1, sum(segment.bytes for segment in segments) // STATE_WRITER_BYTES)
+    read_partitions = {segment.offsets_partition for segment in segments} | {piece.offsets_partition for piece in pieces}
+    offsets_partitions = len(read_partitions) if rows is None else len(rows.log.partitions) + 1
     replays = min(offsets_partitions, int(spark.conf.get("spark.sql.shuffle.partitions") or parallelism))
     replay_job = ReplayJob(night.semantics, expiration, writers, rebalance_job)
     write_job = WriteJob(night.cluster, job.warehouse_uri, job.run_id, dict(night.topic_names))
@@ -172,7 +210,8 @@ def _run_stages(
         gc.freeze()
         for batch in batches:
             for task in batch.column(0).to_pylist():
-                yield from read_segments(tasks[task], job)
+                work = tasks[task]
+                yield from read_history(work, job) if isinstance(work, HistoryPiece) else read_segments(work, job)
 
     def read_rows(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
         return read_chunks(pieces_of((batch.cast(ROW_SCHEMA) for batch in batches), source), job)
@@ -188,8 +227,15 @@ def _run_stages(
     )
     replayed = in_order.groupBy("cluster", "offsets_partition").applyInPandas(partition_replay(replay_job), REPLAYED)
     written = replayed.repartition(writers, "writer").sortWithinPartitions("place").mapInArrow(state_writer(write_job), WRITTEN)
-    try:
+    with _own_errors():
         return [report for row in written.collect() for report in pickle.loads(row.payload)]
+
+
+@contextmanager
+def _own_errors() -> Iterator[None]:
+    """What fails on the workers, as an error of ours."""
+    try:
+        yield
     except (PySparkException, Py4JJavaError) as failure:
         raise _own_error(failure) from failure
 
@@ -213,14 +259,14 @@ def _own_error(failure: Exception) -> GroupcoordError:
 
 def read_tasks(segments: Sequence[Segment], parallelism: int) -> list[list[Segment]]:
     """Files shared out evenly, the largest first; the files of a task in the order of their partitions and offsets."""
-    total = sum(segment.size for segment in segments)
+    total = sum(segment.bytes for segment in segments)
     rounds = max(1, -(-total // (READ_TASK_BYTES * parallelism)))  # whole rounds: no core waits for another's last task
     count = min(len(segments), rounds * parallelism)
     shares: list[tuple[int, int, list[Segment]]] = [(0, task, []) for task in range(count)]
-    for segment in sorted(segments, key=lambda each: -each.size):
+    for segment in sorted(segments, key=lambda each: -each.bytes):
         size, task, share = heapq.heappop(shares)
         share.append(segment)
-        heapq.heappush(shares, (size + segment.size, task, share))
+        heapq.heappush(shares, (size + segment.bytes, task, share))
     largest_first = sorted(shares, key=lambda each: -each[0])
     return [sorted(share, key=lambda each: (each.offsets_partition, each.base_offset)) for _, _, share in largest_first]
 
@@ -255,7 +301,9 @@ def _histories(plan: LogPlan, start: RunStart) -> dict[int, PartitionHistory]:
 def _versions_at_end_of_history(start: RunStart) -> Mapping[str, int] | None:
     """Versions of the state tables after the newest run that wrote history; None: no run has."""
     runs = (run for run in reversed(start.finished) if run.fields["settings"] is not None)
-    return next((run.table_versions for run in runs if dict(run.fields["settings"]).get(WITH_HISTORY) == "true"), None)
+    settings = ((run, dict(run.fields["settings"])) for run in runs)
+    # a run with --until has the state of an earlier moment
+    return next((run.table_versions for run, of in settings if of.get(HISTORY_SETTING) == "true" and UNTIL_SETTING not in of), None)
 
 
 def _files(reports: Sequence[PartitionReport]) -> dict[str, list[AddedFile]]:
@@ -267,7 +315,12 @@ def _files(reports: Sequence[PartitionReport]) -> dict[str, list[AddedFile]]:
 
 
 def _driver_rows(
-    night: Night, plan: LogPlan, reports: Sequence[PartitionReport], histories: Mapping[int, PartitionHistory], run_id: str
+    night: Night,
+    plan: LogPlan,
+    reports: Sequence[PartitionReport],
+    histories: Mapping[int, PartitionHistory],
+    past: Mapping[int, Past],
+    run_id: str,
 ) -> dict[str, list[dict[str, Any]]]:
     """Rows of the tables whose size does not depend on the input's."""
     by_partition = {report.offsets_partition: report for report in reports}
@@ -275,7 +328,11 @@ def _driver_rows(
     # Partitions that this input does not hold stay known: what the history tables have of them must not be written again.
     partitions = [
         _offsets_partition_row(
-            night, ends.get(each), by_partition.get(each, PartitionReport(each)), histories.get(each, PartitionHistory())
+            night,
+            ends.get(each),
+            by_partition.get(each, PartitionReport(each)),
+            histories.get(each, PartitionHistory()),
+            past.get(each),
         )
         for each in sorted({*ends, *histories})
     ]
@@ -291,16 +348,49 @@ def _driver_rows(
         }
         for doubt in plan.doubts
     ]
+    for each, count in _missing(reports, past).items():
+        detail = (
+            f"State up to offset {past[each].end_offset} may not be exact: of the {past[each].end_offset - past[each].known_until} offsets"
+            f" from {past[each].known_until} on, {count} have no record any more, neither in the log nor in the history."
+        )
+        doubts.append({"run_id": run_id, "offsets_partition": each, "code": "compacted_before_until", "detail": detail})
+    if sentence := _other_coordinator(night, reports):
+        doubts.append({"run_id": run_id, "code": "other_coordinator", "detail": sentence})
     return {"offsets_partitions": partitions, "decode_coverage": _coverage_rows(reports), "warnings": doubts}
 
 
-def _offsets_partition_row(night: Night, log_end: int | None, report: PartitionReport, before: PartitionHistory) -> dict[str, Any]:
+def _other_coordinator(night: Night, reports: Sequence[PartitionReport]) -> str | None:
+    records: Counter[tuple[int, int]] = Counter()
+    for report in reports:
+        records.update({kind: count.decoded for kind, count in report.counts.by_kind.items()})
+    return other_coordinator(night.semantics, records)
+
+
+def _missing(reports: Sequence[PartitionReport], past: Mapping[int, Past]) -> dict[int, int]:
+    """Offsets partition -> offsets before the moment that have no record any more, though one may have mattered then."""
+    found = {report.offsets_partition: report.found for report in reports}
+    gaps = {each: place.end_offset - place.known_until - found.get(each, 0) for each, place in sorted(past.items())}
+    return {each: count for each, count in gaps.items() if count > 0}
+
+
+def _range_to_append_to(held: HistoryRange, past: Past | None) -> HistoryRange:
+    """What counts as held: a run that ends before the history begins appends nothing, or there would be a hole between the two."""
+    if past is not None and held.first_offset < held.end_offset and past.end_offset < held.first_offset:
+        return HistoryRange(held.incarnation, 0, held.end_offset)
+    return held
+
+
+def _offsets_partition_row(
+    night: Night, log_end: int | None, report: PartitionReport, before: PartitionHistory, past: Past | None
+) -> dict[str, Any]:
     """log_end: None where the input does not hold the partition; its row then tells what earlier runs knew, and that nothing was read."""
     counts, held = report.counts, before.held
     end_offset = before.end_offset if log_end is None else max(log_end, counts.end_offset or 0)
+    if past is not None:
+        end_offset = past.end_offset
     stable = before.last_stable_offset if log_end is None else end_offset
     first, end = (held.first_offset, held.end_offset) if held.end_offset > held.first_offset else (None, None)
-    if night.with_history and counts.first_offset is not None:
+    if night.with_history and counts.first_offset is not None and _range_to_append_to(held, past) == held:
         first = counts.first_offset if first is None else min(first, counts.first_offset)
         end = end_offset if end is None else max(end, end_offset)
     newest = NO_TIMESTAMP if counts.newest_timestamp_ms is None else counts.newest_timestamp_ms
@@ -308,7 +398,8 @@ def _offsets_partition_row(night: Night, log_end: int | None, report: PartitionR
         "offsets_partition": report.offsets_partition,
         "incarnation": held.incarnation,
         "first_offset": counts.first_offset,
-        "end_offset": end_offset,
+        # what earlier runs read stays read, also where this one ends before
+        "end_offset": end_offset if past is None else max(end_offset, before.end_offset),
         "last_stable_offset": stable if report.first_open_offset is None else report.first_open_offset,
         "records": counts.records,
         "decoded": counts.decoded,
@@ -349,10 +440,15 @@ def _coverage_rows(reports: Sequence[PartitionReport]) -> list[dict[str, Any]]:
     ]
 
 
-def _summary(night: Night, plan: LogPlan, reports: Sequence[PartitionReport], run_id: str, rows: RowPlan | None) -> Summary:
+def _summary(
+    night: Night, plan: LogPlan, reports: Sequence[PartitionReport], past: Mapping[int, Past], run_id: str, rows: RowPlan | None
+) -> Summary:
     reasons: Counter[str] = Counter()
     for report in reports:
         reasons.update(report.counts.reasons)
+    hint = _other_coordinator(night, reports)
+    missing = _missing(reports, past)
+    logs = {each.offsets_partition: each for each in plan.partitions}
     return Summary(
         run_id=run_id,
         cluster=night.cluster,
@@ -368,12 +464,22 @@ def _summary(night: Night, plan: LogPlan, reports: Sequence[PartitionReport], ru
         committed_offsets=sum(report.offsets for report in reports),
         expired_offsets=sum(report.expired_offsets for report in reports),
         removed_groups=sum(report.removed_groups for report in reports),
-        warnings=len(plan.doubts) + sum(report.warnings + report.counts.doubts for report in reports),
+        warnings=len(plan.doubts) + sum(report.warnings + report.counts.doubts for report in reports) + (hint is not None) + len(missing),
+        refusals=sum(report.refusals for report in reports),
+        other_coordinator=hint,
         semantics=night.semantics.name,
         broker_version=night.semantics.broker_version,
         completeness=_completeness(reports),
         input_kind=InputKind.SEGMENTS if rows is None else rows.kind,
         lacks=() if rows is None else rows.lacks,
+        past=None
+        if night.until is None
+        else PastSummary(
+            text=night.until.text,
+            ended_early=sum(place.end_offset < logs[each].end_offset for each, place in past.items()),
+            from_history=sum(report.from_history for report in reports),
+            missing=missing,
+        ),
     )
 
 
@@ -384,19 +490,23 @@ def _completeness(reports: Sequence[PartitionReport]) -> float | None:
     return sum(records for _, records in spans) / span if span else None
 
 
-def _run_row(night: Night, summary: Summary) -> dict[str, Any]:
+def _run_row(night: Night, summary: Summary, past: Mapping[int, Past]) -> dict[str, Any]:
+    settings = {
+        **night.settings,
+        RETENTION_SETTING: str(night.retention_ms),
+        HISTORY_SETTING: str(night.with_history).lower(),
+        "input.lacks": ", ".join(summary.lacks) or "nothing",
+    }
+    if night.until is not None:
+        settings[UNTIL_SETTING] = night.until.text
+        settings[f"{UNTIL_SETTING}.end.offsets"] = json.dumps({str(each): place.end_offset for each, place in sorted(past.items())})
     return {
         "as_of_ms": night.as_of_ms,
         "semantics": summary.semantics,
         "broker_version": summary.broker_version,
         "input_kind": summary.input_kind.value,
         "inputs": [shown(each) for each in night.inputs],
-        "settings": {
-            **night.settings,
-            RETENTION_SETTING: str(night.retention_ms),
-            WITH_HISTORY: str(night.with_history).lower(),
-            "input.lacks": ", ".join(summary.lacks) or "nothing",
-        },
+        "settings": settings,
         "records_read": summary.records_read,
         "records_decoded": summary.records_decoded,
         "records_quarantined": summary.records_quarantined,

@@ -84,6 +84,10 @@ def partition_replay(job: ReplayJob) -> Callable[..., Iterator[pd.DataFrame]]:
                     report.counts.add(piece.counts)
                     report.take_files(piece.files)
                     topic_names |= piece.topic_names
+                    report.found += piece.found
+                    report.from_history += piece.from_history
+                    for refusal in piece.refusals:
+                        replay.coordinator.refuse(*refusal)
         for last_rows in rebalances.finish():
             yield pd.DataFrame([(own_writer, LATER, REBALANCES, last_rows)], columns=COLUMNS)
         state = replay.coordinator.finish()
@@ -94,6 +98,7 @@ def partition_replay(job: ReplayJob) -> Callable[..., Iterator[pd.DataFrame]]:
         report.expired_offsets = sum(row.expired for row in expirations.offsets)
         report.removed_groups = sum(row.removed for row in expirations.groups)
         report.warnings = len(rows["warnings"])
+        report.refusals = sum(warning.is_refusal for warning in state.warnings())
         for kind, payload in packed_rows(report, rows, {**topic_names, **state.topic_names}):
             writers = range(job.writers) if kind == TOPIC_NAMES else [own_writer]
             place = FIRST if kind == TOPIC_NAMES else LATER

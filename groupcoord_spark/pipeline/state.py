@@ -44,6 +44,9 @@ class PartitionReport:
     expired_offsets: int = 0
     removed_groups: int = 0
     warnings: int = 0
+    refusals: int = 0
+    found: int = 0
+    from_history: int = 0
     files: dict[str, list[AddedFile]] = field(default_factory=dict)
 
     def take_files(self, files: Mapping[str, Sequence[AddedFile]]) -> None:

@@ -207,6 +207,26 @@ class Table:
         fields = [pa.field(c.name, converted[c.name].type, c.nullable) for c in self.columns if c.name in converted]
         return pa.Table.from_arrays([converted[f.name] for f in fields], schema=pa.schema(fields))
 
+    def to_milliseconds(self, rows: pa.Table) -> pa.Table:
+        """The way back of ``from_milliseconds``: rows of this table with every time as ``<name>_ms`` and Kafka's own "none" for NULL.
+
+        In:  any of the table's columns; where a time can be out of range, ``timestamps_out_of_range`` too.
+        Out: the same but ``timestamps_out_of_range``. A column without a value for "none" keeps its NULLs.
+        """
+        strange = _exact_times(rows)
+        converted: dict[str, pa.ChunkedArray] = {}
+        for name in rows.column_names:
+            column, values = self.by_name[name], rows[name]
+            if column.is_time:
+                # Whole milliseconds are all that was ever written: nothing is cut off.
+                values = pc.divide(values.cast(pa.int64()), pa.scalar(1000, pa.int64()))
+                values = _with_exact(values, strange.get(name, {}))
+            if column.absent is not None:
+                values = pc.fill_null(values, pa.scalar(column.absent, values.type))
+            if name != TIMESTAMPS_OUT_OF_RANGE.name:
+                converted[f"{name}_ms" if column.is_time else name] = values
+        return pa.table(converted)
+
     def _wire_schema(self) -> pa.Schema:
         wire: list[pa.Field] = []
         for column in self.columns:
@@ -280,6 +300,27 @@ def _strange_times(strange: list[tuple[str, pa.ChunkedArray]], rows: int) -> pa.
         for row, value in zip(at.to_pylist(), milliseconds.take(at).to_pylist(), strict=True):
             found[row] = [*(found[row] or []), {"column": name, "milliseconds": value}]
     return pa.chunked_array([pa.array(found, TIMESTAMPS_OUT_OF_RANGE.arrow_type)])
+
+
+def _exact_times(rows: pa.Table) -> dict[str, dict[int, int]]:
+    """Column -> row -> milliseconds, of the times that are out of range."""
+    found: dict[str, dict[int, int]] = {}
+    if TIMESTAMPS_OUT_OF_RANGE.name in rows.column_names:
+        told = rows[TIMESTAMPS_OUT_OF_RANGE.name]
+        at = pc.indices_nonzero(pc.is_valid(told))
+        for row, times in zip(at.to_pylist(), told.take(at).to_pylist(), strict=True):
+            for time in times:
+                found.setdefault(time["column"], {})[row] = time["milliseconds"]
+    return found
+
+
+def _with_exact(values: pa.ChunkedArray, exact: Mapping[int, int]) -> pa.ChunkedArray:
+    if not exact:
+        return values
+    listed = values.to_pylist()
+    for row, milliseconds in exact.items():
+        listed[row] = milliseconds
+    return pa.chunked_array([pa.array(listed, pa.int64())])
 
 
 def reference(tables: Iterable[Table]) -> str:

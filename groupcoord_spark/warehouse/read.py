@@ -79,12 +79,16 @@ class Warehouse:
         """The rows of ``runs``, oldest first."""
         return self._runs if cluster is None else self._runs.filter(pc.equal(self._runs["cluster"], cluster))
 
+    def finished_runs(self, cluster: str) -> list[Run]:
+        """The runs of a cluster, oldest first."""
+        return [run for run in self._finished if run.cluster == cluster]
+
     def run(self, cluster: str, *, at_ms: int | None = None) -> Run:
         """The newest run of a cluster, or with `at_ms` the newest whose as_of is not later.
 
         Raises WarehouseError, naming the clusters or the nights that there are.
         """
-        runs = [run for run in self._finished if run.cluster == cluster]
+        runs = self.finished_runs(cluster)
         if not runs:
             known = ", ".join(repr(name) for name in self.clusters()) or "none yet"
             raise WarehouseError(

@@ -60,6 +60,7 @@ DOUBTS = (
     *("negative_partition", "negative_offset", "transactional_non_offset", "transactional_mismatch", "transactional_tombstone"),
     *("subscription_truncated", "group_wrong_partition"),
     *("row_duplicate", "other_topic", "other_cluster", "transactions_unknown"),
+    *("other_coordinator", "compacted_before_until"),
 )
 LOADER_RULES = (
     *("R-1.6", "R-1.7", "R-1.8", "R-1.9", "R-1.10", "R-1.26", "R-1.28", "R-2.1", "R-2.2", "R-2.4"),
@@ -347,6 +348,21 @@ REBALANCES = Table(
     checks=RECORD_OFFSET_IS_NOT_NEGATIVE,
 )
 
+SURVIVING_RECORDS = Table(
+    "surviving_records",
+    "Which record offsets the log still had when a run read it, as ranges: of the history's other records compaction had made an end.",
+    (*_HISTORY_KEY[:3], "run_id", "first_offset"),
+    APPENDED,
+    (
+        CLUSTER,
+        OFFSETS_PARTITION,
+        INCARNATION,
+        RUN_ID,
+        Column("first_offset", "BIGINT NOT NULL", "First record offset of the range."),
+        Column("end_offset", "BIGINT NOT NULL", "The offset after its last; every offset between the two has a record."),
+    ),
+)
+
 OFFSET_EXPIRATIONS = Table(
     "offset_expirations",
     "What the rules say of each committed offset.",
@@ -552,6 +568,7 @@ TABLES: Final[Mapping[str, Table]] = {
         GROUP_RECORDS,
         TRANSACTIONS,
         REBALANCES,
+        SURVIVING_RECORDS,
         OFFSET_EXPIRATIONS,
         GROUP_EXPIRATIONS,
         TOMBSTONES,

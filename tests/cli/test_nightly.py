@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import Result
 
+from groupcoord_spark.protocol import encode_key, encode_value
 from tests.cli.warehouse import groupcoord
-from tests.conftest import SAMPLE_LOGS, SampleWarehouse
-from tests.pipeline.logs import LogRecord
+from tests.conftest import GOLDEN, SAMPLE_LOGS, SampleWarehouse
+from tests.log.log_writer import T0
+from tests.pipeline.logs import LogRecord, classic_value
 from tests.pipeline.segment_files import write_log
 from tests.pipeline.test_nightly import commit, commits
 from tests.running import rows_of, tables_of
@@ -130,12 +132,39 @@ class TestARun:
     def test_with_strict_and_quarantined_records_ends_with_1_and_is_written(self, tmp_path: Path) -> None:
         write_log(tmp_path / "logs", DAMAGED)
         told = sentence_of(nightly(tmp_path / "w", tmp_path / "logs", "--strict"), 1)
-        assert told.startswith("1 of 3 records were quarantined, and --strict was given. The tables are written")
+        assert told.startswith("1 of 3 records were quarantined, the loader of Kafka 4.3 refuses or skips 1, and --strict was given.")
         assert len(rows_of(tmp_path / "w", "committed_offsets")) == 2
 
     def test_with_strict_and_nothing_quarantined_ends_with_0(self, tmp_path: Path) -> None:
         write_log(tmp_path / "logs", commits(0, 3))
         assert nightly(tmp_path / "w", tmp_path / "logs", "--strict").exit_code == 0
+
+    def test_with_strict_and_records_that_the_loader_refuses_or_skips_ends_with_1_and_is_written(self, tmp_path: Path) -> None:
+        unknown_type = LogRecord(2, encode_key(3, {"group_id": "k"}), encode_value(3, 0, {"epoch": 1}))
+        write_log(tmp_path / "logs", [commit(0), LogRecord(1, encode_key(2, {"group_id": "g"}), classic_value(1, 1)), unknown_type])
+        assert nightly(tmp_path / "w", tmp_path / "logs", "--strict").exit_code == 0
+        told = sentence_of(nightly(tmp_path / "w", tmp_path / "logs", "--strict", "--semantics", "scala"), 1)
+        assert told.startswith("the loader of Kafka 3.9 refuses or skips 1, and --strict was given.")
+        assert "see warnings of run" in told
+        assert len(rows_of(tmp_path / "w", "committed_offsets")) == 1
+
+    def test_hints_at_the_other_coordinator_where_the_records_tell(self, tmp_path: Path) -> None:
+        logs = GOLDEN / "era-3.9" / "logs"
+        told = nightly(tmp_path / "w", logs, "--no-history").stderr
+        assert "hint      Brokers older than the chosen 4.3 wrote offsets of value version 3 (" in told
+        (row,) = [row for row in rows_of(tmp_path / "w", "warnings") if row["code"] == "other_coordinator"]
+        assert row["detail"] in told
+        assert "hint  " not in nightly(tmp_path / "w", logs, "--no-history", "--semantics", "scala").stderr
+
+    def test_until_a_time_or_end_offsets_tells_the_moment_and_takes_it_as_the_now_of_the_rules(self, tmp_path: Path) -> None:
+        write_log(tmp_path / "logs", commits(0, 9))
+        told = nightly(tmp_path / "w", tmp_path / "logs", "--until", str(T0 + 4)).stderr
+        assert f"until     {T0 + 4}: 1 offsets partitions end before their logs; 0 records taken from the history" in told
+        assert {row["as_of"] for row in rows_of(tmp_path / "w", "offset_expirations")} == {T0 + 4}
+        (tmp_path / "ends.json").write_text('{"0": 3}')
+        assert "3 read" not in told
+        told = nightly(tmp_path / "w", tmp_path / "logs", "--until", tmp_path / "ends.json", "--as-of", AS_OF).stderr
+        assert "3 read = 3 decoded" in told and "3 records taken from the history" in told
 
     def test_over_a_partition_without_records_is_a_night_without_groups(self, tmp_path: Path) -> None:
         (path,) = write_log(tmp_path / "logs", commits(0, 1))
@@ -165,6 +194,12 @@ class TestBadInput:
 
     def test_one_of_several_that_is_not_there(self, tmp_path: Path, untouched: Path) -> None:
         assert str(tmp_path / "logs") in self.refused(untouched, SAMPLE_LOGS, tmp_path / "logs")
+
+    def test_a_moment_that_is_none(self, tmp_path: Path, untouched: Path) -> None:
+        assert "is neither a time nor a file" in self.refused(untouched, SAMPLE_LOGS, "--until", "yesterday")
+        for text in ("{", "[1]", '{"0": "5"}', '{"0": -1}', '{"a": 1}', '{"0": true}'):
+            (tmp_path / "ends.json").write_text(text)
+            assert "JSON" in self.refused(untouched, SAMPLE_LOGS, "--until", tmp_path / "ends.json")
 
     def test_no_input_at_all(self, untouched: Path) -> None:
         assert "INPUT" in self.refused(untouched)

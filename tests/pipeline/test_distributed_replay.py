@@ -33,6 +33,7 @@ from groupcoord_spark.protocol import DecodeError, decode_key, decode_value
 from groupcoord_spark.warehouse import TABLES
 from tests.coordinator.records import Record
 from tests.log.log_writer import T0
+from tests.log.test_ranges import ranges_of
 from tests.pipeline.logs import LogRecord, random_log
 from tests.pipeline.segment_files import random_codecs, write_log
 from tests.running import plain_rows, rows_of, run
@@ -154,6 +155,7 @@ def read_and_replay(directory: Path, semantics: Semantics, cut: Cut) -> tuple[Ro
     )
     small_chunks = partial(read_segment, chunk_bytes=cut.choice((1, 100, 700, 1 << 20)))
     with patch.object(ingest, "read_segment", small_chunks), patch.object(ingest, "PACK_BYTES", cut.choice((1, 300, 2_000, 1 << 20))):
+        segments = [part for segment in segments for part in ranges_of(segment, cut.choice((70, 300, 1 << 20)))]
         tasks = read_tasks(segments, cut.randint(1, 4))
         shuffled = pa.Table.from_batches([batch for task in tasks for batch in read_segments(task, job)])
     in_order = shuffled.sort_by([("offsets_partition", "ascending"), ("first_offset", "ascending")]).to_pandas()

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 ROOT = GOLDEN.parents[1]
 
 HISTORY = ("offset_commits", "group_records", "transactions")
-OF_ONE_RUN = ("quarantined_records", "warnings")
+OF_ONE_RUN = ("quarantined_records", "warnings", "surviving_records")
 """Tables to which each run appends what it found."""
 
 

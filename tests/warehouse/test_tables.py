@@ -60,7 +60,9 @@ def test_empty_frame_has_all_columns(table):
 
 def test_history_is_appended_and_state_is_replaced():
     appended = {name for name, table in TABLES.items() if table.write is WriteMode.APPENDED}
-    assert appended == {"offset_commits", "group_records", "transactions", "rebalances", "quarantined_records", "warnings", "runs"}
+    assert appended == {
+        *("offset_commits", "group_records", "transactions", "rebalances", "surviving_records", "quarantined_records", "warnings", "runs"),
+    }
 
 
 def test_reference_names_every_column():

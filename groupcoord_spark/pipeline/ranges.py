@@ -1,0 +1,51 @@
+"""Files so large that one reader would hold up the night, cut into ranges that several read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+
+from groupcoord_spark.log import Segment, Walked, checked_ranges, possible_ranges, walk
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+RANGE_BYTES: Final = 128 << 20
+"""Some seconds of reading where history is written: less is not worth another job of Spark's."""
+
+_FOUND: Final = "place INT, first_offset BIGINT, last_offset BIGINT"
+_FOUND_ARROW: Final = pa.schema([("place", pa.int32()), ("first_offset", pa.int64()), ("last_offset", pa.int64())])
+
+
+def in_ranges(segments: Sequence[Segment], spark: SparkSession, range_bytes: int = RANGE_BYTES) -> list[Segment]:
+    """The segments, those in ranges of about ``range_bytes`` that are worth it and beyond doubt.
+
+    Worth it are files that make up more than half of what each core has to read: others even out as they are. Cutting costs one more look
+    at the file's bytes, side by side as well, for the checksums.
+    """
+    cores = spark.sparkContext.defaultParallelism
+    total = sum(segment.bytes for segment in segments)
+    is_large = [cores > 1 and 2 * cores * segment.bytes > total for segment in segments]
+    parts = [possible_ranges(segment, range_bytes) if large else [segment] for segment, large in zip(segments, is_large, strict=True)]
+    to_walk = [(part, part is several[-1]) for several in parts if len(several) > 1 for part in several]
+    if not to_walk:
+        return list(segments)
+
+    def look(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+        for batch in batches:
+            for place in batch.column(0).to_pylist():
+                part, ends_file = to_walk[place]
+                walked = walk(part, ends_file=ends_file)
+                if walked is not None:
+                    row = {"place": place, "first_offset": walked.first_offset, "last_offset": walked.last_offset}
+                    yield pa.RecordBatch.from_pylist([row], schema=_FOUND_ARROW)
+
+    rows = spark.range(0, len(to_walk), 1, len(to_walk)).mapInArrow(look, _FOUND).collect()
+    found = {row.place: Walked(row.first_offset, row.last_offset) for row in rows}
+    places = iter(range(len(to_walk)))
+    read: list[Segment] = []
+    for segment, several in zip(segments, parts, strict=True):
+        read += checked_ranges(segment, several, [found.get(next(places)) for _ in several]) if len(several) > 1 else [segment]
+    return read

@@ -1,0 +1,259 @@
+"""The state as of an earlier moment: the same rows from the log as it was and from the history of a log that was cleaned since."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+from unittest.mock import patch
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from groupcoord_spark.coordinator.semantics import JAVA, SCALA, Semantics
+from groupcoord_spark.errors import UsageError
+from groupcoord_spark.log import Records, plan_logs, read_segment
+from groupcoord_spark.pipeline import ingest
+from groupcoord_spark.pipeline.expire import ExpirationJob
+from groupcoord_spark.pipeline.history import NO_HISTORY, HistoryRange
+from groupcoord_spark.pipeline.history_records import HistoryPiece, records_in_history
+from groupcoord_spark.pipeline.ingest import ReadJob, read_history, read_segments
+from groupcoord_spark.pipeline.replay import ReplayJob, partition_replay
+from groupcoord_spark.pipeline.state import PARTITION_REPORT, TOPIC_NAMES, WRITTEN_ROWS, unpacked
+from groupcoord_spark.pipeline.until import Past, Until
+from groupcoord_spark.warehouse import open_warehouse
+from tests.conftest import DAY_MS, GOLDEN
+from tests.log.log_writer import T0
+from tests.pipeline.logs import LogRecord, commit_value, random_log, records_of
+from tests.pipeline.segment_files import write_log
+from tests.pipeline.test_distributed_replay import (
+    AS_OF_MS,
+    RETENTION_MS,
+    comparable,
+    is_in_history,
+    rows_of_partition,
+    tables_by_the_rule,
+)
+from tests.pipeline.test_nightly import commit, commits
+from tests.running import rows_of, run, tables_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+STATE = (
+    *("committed_offsets", "pending_offsets", "orphan_offsets", "groups", "members", "assignments"),
+    *("offset_expirations", "group_expirations", "tombstones"),
+)
+
+
+class Found(NamedTuple):
+    """What the stages of a night by hand make of one partition."""
+
+    tables: dict[str, list[dict[str, Any]]]
+    found: int
+    from_history: int
+
+
+def replayed(directory: Path, past: Past, history: Sequence[LogRecord], semantics: Semantics, window: int) -> Found:
+    """The log in ``directory`` and the records of the history tables, read and replayed."""
+    job = ReadJob("c", 5, str(directory / "w"), "run", semantics, with_history=False, held={}, past={0: past})
+
+    def windows_of_history(*_: Any) -> Iterator[Records]:
+        for at in range(0, len(history), window):
+            yield records_of(list(history[at : at + window]))
+
+    segments = [segment for each in plan_logs([str(directory)]).partitions for segment in each.segments]
+    with patch.object(ingest, "records_in_history", windows_of_history):
+        batches = [*read_segments(segments, job), *read_history(HistoryPiece(0, past.from_history, {}), job)]
+    shuffled = pa.Table.from_batches(batches).sort_by([("first_offset", "ascending")]).to_pandas()
+    replay = partition_replay(ReplayJob(semantics, ExpirationJob(AS_OF_MS, RETENTION_MS, semantics), writers=1))
+    tables: dict[str, list[dict[str, Any]]] = {table: [] for table in WRITTEN_ROWS}
+    found = from_history = 0
+    for frame in replay(("c", 0), iter([shuffled])):
+        for kind, payload in zip(frame["kind"], frame["payload"], strict=True):
+            if kind == PARTITION_REPORT:
+                report = ingest.pickle.loads(payload)
+                found, from_history = report.found, report.from_history
+            elif kind != TOPIC_NAMES:
+                tables[kind] += rows_of_partition(kind, unpacked(payload), 0)
+    return Found(tables, found, from_history)
+
+
+@pytest.mark.parametrize("semantics", [JAVA, SCALA], ids=["java", "scala"])
+@settings(max_examples=60, print_blob=True, deadline=None)
+@given(seed=st.integers(0, 2**32), length=st.integers(1, 60))
+def test_history_and_what_is_left_of_the_log_give_the_state_of_the_whole_log_then(semantics: Semantics, seed: int, length: int) -> None:
+    rng = random.Random(seed)
+    log = [record for record in random_log(rng, length) if record.control_type <= 1]
+    if not log:
+        return
+    last = log[-1].record_offset
+    end, *held = rng.randint(0, last + 2), *sorted(rng.choices(range(last + 2), k=2))
+    past = Past(end, HistoryRange(0, held[0], min(held[1], end)) if held[0] < min(held[1], end) else NO_HISTORY, rng.randint(0, end))
+
+    def is_held(record: LogRecord) -> bool:
+        return past.from_history.first_offset <= record.record_offset < past.from_history.end_offset and is_in_history(record)
+
+    left = [record for record in log if not is_held(record) or rng.random() < 0.5]
+    directory = Path(tempfile.mkdtemp())
+    try:
+        if left:
+            write_log(directory, left, segments=rng.randint(1, 3), largest_batch=rng.randint(1, 8))
+        else:
+            (directory / "__consumer_offsets-0").mkdir()
+        history = [record for record in log if is_held(record)]
+        made = replayed(directory, past, history, semantics, window=rng.choice((1, 3, 100)))
+    finally:
+        shutil.rmtree(directory)
+    then = [record for record in log if record.record_offset < end]
+    assert comparable(made.tables) == comparable(tables_by_the_rule({0: then}, semantics))
+    assert made.from_history == len(history)
+    assert made.found == sum(record.record_offset >= past.known_until for record in then)
+
+
+def state_of(warehouse: Path) -> dict[str, list[str]]:
+    tables = tables_of(warehouse)
+    return {table: tables[table] for table in STATE}
+
+
+def newest_in(logs: Path) -> int:
+    segments = [segment for partition in plan_logs([str(logs)]).partitions for segment in partition.segments]
+    return max(int(chunk.records.timestamp_ms.max()) for segment in segments for chunk in read_segment(segment))
+
+
+def ends_of(logs: Path) -> dict[int, int]:
+    return {partition.offsets_partition: partition.end_offset for partition in plan_logs([str(logs)]).partitions}
+
+
+def test_records_of_the_history_are_those_of_the_log(spark: SparkSession, tmp_path: Path) -> None:
+    rng = random.Random(5)
+    logs = {offsets_partition: random_log(rng, 150) for offsets_partition in range(3)}
+    for offsets_partition, log in logs.items():
+        write_log(tmp_path / "logs", log, offsets_partition=offsets_partition)
+    run(spark, tmp_path / "w", tmp_path / "logs")
+    versions = open_warehouse(str(tmp_path / "w")).run("sample").table_versions
+    for offsets_partition, log in logs.items():
+        held = HistoryRange(0, 0, log[-1].record_offset + 1)
+        with patch("groupcoord_spark.pipeline.history_records.OFFSETS_AT_ONCE", 130):
+            parts = list(records_in_history(str(tmp_path / "w"), "sample", HistoryPiece(offsets_partition, held, versions)))
+        assert len(parts) > 1
+        assert [told for part in parts for told in shape(part)] == shape(records_of([each for each in log if is_in_history(each)]))
+
+
+def shape(records: Records) -> list[tuple[Any, ...]]:
+    """Rows of Records; of markers without their bytes."""
+    rows = []
+    for i, control_type in enumerate(records.control_type.tolist()):
+        content = (records.key.row(i), records.value.row(i)) if control_type < 0 else None
+        if content is not None and content[0] is not None and content[0][:2] in (b"\0\0", b"\0\1") and content[1] is not None:
+            # bytes after the end of an offset's value are kept by nobody
+            content = (content[0], content[1][: len(commit_value(0, int.from_bytes(content[1][:2], "big")))])
+        offset, producer_id = int(records.record_offset[i]), int(records.producer_id[i])
+        rows.append((offset, producer_id, bool(records.is_transactional[i]), control_type, content))
+    return rows
+
+
+NIGHTS = [GOLDEN / "nights" / str(night) / "logs" for night in range(1, 6)]
+
+
+@pytest.fixture(scope="module")
+def warehouse(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Any]]:
+    """All nights in one warehouse, and the state after each."""
+    path, states = tmp_path_factory.mktemp("nights") / "w", []
+    for logs in NIGHTS:
+        run(spark, path, logs)
+        states.append(state_of(path))
+    return path, states
+
+
+class TestNightsOfOneBroker:
+    """Five nights of one cluster whose log was cleaned hard between them."""
+
+    @pytest.mark.parametrize(("night", "by_time"), [(1, False), (3, True)])
+    def test_come_out_of_the_last_log_and_the_history_as_they_were(
+        self, spark: SparkSession, warehouse: tuple[Path, list[Any]], night: int, by_time: bool
+    ) -> None:
+        path, states = warehouse
+        held = [(row["end_offset"], row["history_end_offset"]) for row in rows_of(path, "offsets_partitions")]
+        ends = ends_of(NIGHTS[night - 1])
+        asked = Until("then", time_ms=newest_in(NIGHTS[night - 1])) if by_time else Until("then", end_offsets=ends)
+        summary = run(spark, path, NIGHTS[-1], until=asked)
+        assert summary.past is not None and summary.past.from_history > 0 and summary.past.missing == {}
+        assert state_of(path) == states[night - 1]
+        settings = dict(rows_of(path, "runs")[-1]["settings"])
+        assert (settings["until"], json.loads(settings["until.end.offsets"])) == ("then", {str(p): end for p, end in ends.items()})
+        assert [(row["end_offset"], row["history_end_offset"]) for row in rows_of(path, "offsets_partitions")] == held
+
+    def test_without_history_what_compaction_has_taken_is_told(self, spark: SparkSession, tmp_path: Path) -> None:
+        summary = run(spark, tmp_path / "w", NIGHTS[-1], until=Until("then", end_offsets=ends_of(NIGHTS[0])))
+        assert summary.past is not None and summary.past.missing == {0: 8, 1: 74, 2: 64, 3: 27}
+        told = [row for row in rows_of(tmp_path / "w", "warnings") if row["code"] == "compacted_before_until"]
+        assert sorted(row["offsets_partition"] for row in told) == [0, 1, 2, 3]
+
+
+class TestALogOfOnePartition:
+    def test_ends_before_the_first_record_later_than_the_moment(self, spark: SparkSession, tmp_path: Path) -> None:
+        write_log(tmp_path / "logs", commits(0, 40), segments=3)
+        summary = run(spark, tmp_path / "w", tmp_path / "logs", until=Until("then", time_ms=T0 + 20))
+        assert summary.records_read == 21
+        assert summary.past is not None and (summary.past.ended_early, summary.past.missing) == (1, {})
+        assert max(row["record_offset"] for row in rows_of(tmp_path / "w", "committed_offsets")) == 20
+        (row,) = rows_of(tmp_path / "w", "offsets_partitions")
+        assert (row["end_offset"], row["last_stable_offset"], row["history_end_offset"]) == (21, 21, 21)
+
+    def test_is_empty_before_its_first_record_and_whole_after_its_last(self, spark: SparkSession, tmp_path: Path) -> None:
+        write_log(tmp_path / "logs", commits(0, 5))
+        assert run(spark, tmp_path / "w", tmp_path / "logs", until=Until("then", time_ms=T0 - 1)).groups == 0
+        assert rows_of(tmp_path / "w", "committed_offsets") == []
+        summary = run(spark, tmp_path / "w", tmp_path / "logs", until=Until("then", time_ms=T0 + DAY_MS))
+        assert summary.past is not None and summary.past.ended_early == 0
+        assert len(rows_of(tmp_path / "w", "offset_commits")) == 5
+
+    def test_is_known_from_the_history_where_the_log_lost_its_beginning(self, spark: SparkSession, tmp_path: Path) -> None:
+        write_log(tmp_path / "logs", commits(0, 20))
+        run(spark, tmp_path / "w", tmp_path / "logs")
+        shutil.rmtree(tmp_path / "logs")
+        write_log(tmp_path / "logs", commits(17, 30), largest_batch=3)
+        # the second finds in the history what the first has read of the log
+        for asked, held in ((Until("then", time_ms=T0 + 24), 20), (Until("then", end_offsets={0: 25}), 25)):
+            summary = run(spark, tmp_path / "w", tmp_path / "logs", until=asked)
+            assert summary.past is not None and (summary.past.from_history, summary.past.missing) == (held, {})
+            assert sorted(row["record_offset"] for row in rows_of(tmp_path / "w", "committed_offsets")) == [22, 23, 24]
+        run(spark, tmp_path / "w", tmp_path / "logs")
+        assert sorted(row["record_offset"] for row in rows_of(tmp_path / "w", "offset_commits")) == list(range(30))
+
+    def test_transactions_open_at_that_moment_stay_pending(self, spark: SparkSession, tmp_path: Path) -> None:
+        staged = commit(0)._replace(producer_id=7, is_transactional=True)
+        marker = LogRecord(1, None, None, 7, is_transactional=True, control_type=1)
+        write_log(tmp_path / "logs", [staged, marker, commit(2, "h")])
+        run(spark, tmp_path / "w", tmp_path / "logs", until=Until("then", end_offsets={0: 1}))
+        assert [row["producer_id"] for row in rows_of(tmp_path / "w", "pending_offsets")] == [7]
+        assert rows_of(tmp_path / "w", "committed_offsets") == []
+        (row,) = rows_of(tmp_path / "w", "offsets_partitions")
+        assert (row["end_offset"], row["last_stable_offset"]) == (1, 0)
+
+    def test_what_history_lacks_between_two_nights_is_told(self, spark: SparkSession, tmp_path: Path) -> None:
+        write_log(tmp_path / "logs", commits(0, 10))
+        run(spark, tmp_path / "w", tmp_path / "logs")
+        write_log(tmp_path / "logs", [*commits(0, 10), *commits(14, 20)])
+        run(spark, tmp_path / "w", tmp_path / "logs")
+        missing = []
+        for end in (10, 16):
+            summary = run(spark, tmp_path / "w", tmp_path / "logs", until=Until("then", end_offsets={0: end}))
+            assert summary.past is not None
+            missing.append(summary.past.missing)
+        assert missing == [{}, {0: 4}]
+
+    @pytest.mark.parametrize(("ends", "told"), [({3: 1}, "partition 3, which the input does not have"), ({0: 9}, "its log ends at 5")])
+    def test_end_offsets_that_the_log_does_not_have_are_refused(
+        self, spark: SparkSession, tmp_path: Path, ends: dict[int, int], told: str
+    ) -> None:
+        write_log(tmp_path / "logs", commits(0, 5))
+        with pytest.raises(UsageError, match=told):
+            run(spark, tmp_path / "w", tmp_path / "logs", until=Until("ends.json", end_offsets=ends))

@@ -132,7 +132,7 @@ def nightly(
     if command_config is not None and kind is not InputKind.KAFKA:
         raise UsageError("--command-config is for Kafka's client, and no INPUT is kafka://HOST:PORT. Leave it out.")
     if until is not None and kind is not InputKind.SEGMENTS:
-        raise UsageError("--until reads log segments: other inputs hold the rows of one moment only. Give the log directory, or leave it out.")
+        raise UsageError("--until reads log segments, and this INPUT is none. Give the log directory, or leave it out.")
     client = _properties(command_config, "The command config file") if command_config is not None else {}
     with StageLines(quiet=common.quiet) as progress:
         spark, plan, rows = _planned(kind, inputs, client, common, progress)

@@ -48,8 +48,6 @@ READ_TASK_BYTES = 256 << 20
 
 NO_TIMESTAMP = -1
 
-"""The setting of a run that says whether it wrote the history tables."""
-
 STATE_WRITER_BYTES = 4 << 30
 """Input for which one more task writes the state tables; below it each table is one file."""
 

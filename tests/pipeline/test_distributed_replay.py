@@ -27,6 +27,7 @@ from groupcoord_spark.pipeline import ingest
 from groupcoord_spark.pipeline.expire import ExpirationJob, expirations_of
 from groupcoord_spark.pipeline.ingest import ReadJob, read_segments
 from groupcoord_spark.pipeline.nightly import read_tasks
+from groupcoord_spark.pipeline.rebalances import REBALANCES, RebalanceJob
 from groupcoord_spark.pipeline.replay import ReplayJob, partition_replay
 from groupcoord_spark.pipeline.state import PARTITION_REPORT, TOPIC_NAMES, WRITTEN_ROWS, state_rows, to_arrow, unpacked
 from groupcoord_spark.protocol import DecodeError, decode_key, decode_value
@@ -159,8 +160,9 @@ def read_and_replay(directory: Path, semantics: Semantics, cut: Cut) -> tuple[Ro
         tasks = read_tasks(segments, cut.randint(1, 4))
         shuffled = pa.Table.from_batches([batch for task in tasks for batch in read_segments(task, job)])
     in_order = shuffled.sort_by([("offsets_partition", "ascending"), ("first_offset", "ascending")]).to_pandas()
-    replay = partition_replay(ReplayJob(semantics, ExpirationJob(AS_OF_MS, RETENTION_MS, semantics), writers=cut.randint(1, 2)))
-    tables: dict[str, list[dict[str, Any]]] = {table: [] for table in WRITTEN_ROWS}
+    expiration, rebalances = ExpirationJob(AS_OF_MS, RETENTION_MS, semantics), RebalanceJob(str(directory / "warehouse"), "c", {}, None)
+    replay = partition_replay(ReplayJob(semantics, expiration, cut.randint(1, 2), rebalances))
+    tables: dict[str, list[dict[str, Any]]] = {table: [] for table in (*WRITTEN_ROWS, REBALANCES)}
     history: list[dict[str, Any]] = []
     records = 0
     for offsets_partition, rows in in_order.groupby("offsets_partition"):

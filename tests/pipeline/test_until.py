@@ -24,6 +24,7 @@ from groupcoord_spark.pipeline.expire import ExpirationJob
 from groupcoord_spark.pipeline.history import NO_HISTORY, HistoryRange
 from groupcoord_spark.pipeline.history_records import HistoryPiece, records_in_history
 from groupcoord_spark.pipeline.ingest import ReadJob, read_history, read_segments
+from groupcoord_spark.pipeline.rebalances import RebalanceJob
 from groupcoord_spark.pipeline.replay import ReplayJob, partition_replay
 from groupcoord_spark.pipeline.state import PARTITION_REPORT, TOPIC_NAMES, WRITTEN_ROWS, unpacked
 from groupcoord_spark.pipeline.until import Past, Until
@@ -72,7 +73,8 @@ def replayed(directory: Path, past: Past, history: Sequence[LogRecord], semantic
     with patch.object(ingest, "records_in_history", windows_of_history):
         batches = [*read_segments(segments, job), *read_history(HistoryPiece(0, past.from_history, {}), job)]
     shuffled = pa.Table.from_batches(batches).sort_by([("first_offset", "ascending")]).to_pandas()
-    replay = partition_replay(ReplayJob(semantics, ExpirationJob(AS_OF_MS, RETENTION_MS, semantics), writers=1))
+    expiration, rebalances = ExpirationJob(AS_OF_MS, RETENTION_MS, semantics), RebalanceJob(str(directory / "w"), "c", {}, None)
+    replay = partition_replay(ReplayJob(semantics, expiration, 1, rebalances))
     tables: dict[str, list[dict[str, Any]]] = {table: [] for table in WRITTEN_ROWS}
     found = from_history = 0
     for frame in replay(("c", 0), iter([shuffled])):

@@ -135,14 +135,14 @@ def follow_lengths(data: Bytes, at: int, end: int, most: int) -> tuple[Positions
     length_at, view = _length_at, data.data
     # unsigned: a negative length is far too large instead of a way backwards
     last_start = end - MIN_ENTRY
-    while at <= last_start:
+    for _ in range(most):
+        if at > last_start:
+            break
         after = at + LOG_OVERHEAD + length_at(view, at + 8)[0]
         if after > end:
             break
         take(at)
         at = after
-        if len(found) == most:
-            break
     return np.array(found, np.int64), at
 
 

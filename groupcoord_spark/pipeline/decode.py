@@ -69,8 +69,12 @@ class DecodedChunk:
     findings: list[RowNote]
 
 
-def decode_chunk(records: Records, semantics: Semantics) -> DecodedChunk:
-    """Look at every record once; ``semantics`` says what its coordinator would take of what decodes."""
+def decode_chunk(records: Records, semantics: Semantics, *, known_to_decode: Mask | None = None) -> DecodedChunk:
+    """Look at every record once; ``semantics`` says what its coordinator would take of what decodes.
+
+    known_to_decode: bool[n], records that an earlier look has found to decode; what is told of their values (findings, named topics) is
+    not told again.
+    """
     is_control = records.control_type != NOT_A_CONTROL_RECORD
     key_code, distinct = _distinct_keys(records.key, is_control)
     keys = decode_key_columns(distinct)
@@ -83,6 +87,8 @@ def decode_chunk(records: Records, semantics: Semantics) -> DecodedChunk:
     is_tombstone = records.value.is_null
     value_version = np.where(is_known & ~is_control, _versions(records.value), np.int16(-1)).astype(np.int16)
     value_is_good = is_tombstone | ~is_known | is_control
+    if known_to_decode is not None:
+        value_is_good |= known_to_decode
     topics = _decode_values(records, key_type, value_version, value_is_good, faults, findings)
     is_null_key = ~has_key & ~is_control
     faults += [RowNote(row, NullKey.code, NULL_KEY) for row in np.flatnonzero(is_null_key).tolist()]

@@ -70,9 +70,10 @@ KEPT = pa.schema(
         ("producer_epoch", pa.int16()),
         ("is_transactional", pa.bool_()),
         ("control_type", pa.int8()),
+        ("decodes", pa.bool_()),
     ]
 )
-"""Records on their way to the replay; control_type is -1 for records that are none."""
+"""Records on their way to the replay; control_type is -1 for records that are none. decodes: what the reader found."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +146,7 @@ def read_history(piece: HistoryPiece, job: ReadJob) -> Iterator[pa.RecordBatch]:
         report.topic_names |= _topic_names(decoded)
         report.from_history += len(records)
         report.found += int(np.count_nonzero(records.record_offset >= past.known_until))
-        kept = kept_records(records, np.flatnonzero(compact.kept(decoded.kinds)))
+        kept = kept_records(records, np.flatnonzero(compact.kept(decoded.kinds)), decoded.decodes)
         yield from _packed(job.cluster, piece.offsets_partition, RECORDS, kept)
     yield _row(job.cluster, piece.offsets_partition, REPORT_ORDER, REPORT, pickle.dumps(report))
 
@@ -175,8 +176,7 @@ def _counted(chunks: Iterator[Chunk], past: Past, report: PieceReport) -> Iterat
 
 def _take_what_history_lacks(kept: pa.RecordBatch, semantics: Semantics, past: Past, report: PieceReport) -> None:
     """Records that do not decode are in no history table; they change nothing, but the loader's refusal of them is to be told."""
-    records = records_of(kept)
-    decoded = decode_chunk(records, semantics)
+    records, decoded = decode_kept(kept, semantics)
     lacks = ~np.logical_or.reduce(list(rows_of_tables(records, decoded).values()))
     report.found += int(np.count_nonzero(lacks & (records.record_offset >= past.known_until)))
     for row, code, detail in decoded.faults:
@@ -202,10 +202,11 @@ def _kept_of_chunks(
         _count(report, chunk, decoded, _is_misplaced(decoded, piece.offsets_partition, job.partition_count))
         write_chunk(files, piece.offsets_partition, piece.source, chunk, decoded, held)
         if held is not None and len(changes := group_changes(chunk, decoded, held)):
-            yield GROUP_CHANGES, kept_records(chunk.records, changes).append_column(LEADER_EPOCH, pa.array(chunk.leader_epochs(changes)))
+            told = kept_records(chunk.records, changes, decoded.decodes)
+            yield GROUP_CHANGES, told.append_column(LEADER_EPOCH, pa.array(chunk.leader_epochs(changes)))
         if held is not None and not job.past:
             write_survivors(files, piece.offsets_partition, chunk.records, held.incarnation)
-        waiting.append(kept_records(chunk.records, np.flatnonzero(compact.kept(decoded.kinds))))
+        waiting.append(kept_records(chunk.records, np.flatnonzero(compact.kept(decoded.kinds)), decoded.decodes))
         # Looking at all of them again pays once there are twice as many.
         if sum(batch.num_rows for batch in waiting) > max(2 * reduced_rows, ROWS_TO_REDUCE_AGAIN):
             waiting = [reduced_again(pa.concat_batches(waiting), job.semantics)]
@@ -219,11 +220,11 @@ def _kept_of_chunks(
 
 def reduced_again(batch: pa.RecordBatch, semantics: Semantics) -> pa.RecordBatch:
     """What is left of kept records of consecutive chunks: those of later ones supersede some of the earlier."""
-    return batch.filter(pa.array(compact.kept(decode_chunk(records_of(batch), semantics).kinds)))
+    return batch.filter(pa.array(compact.kept(decode_kept(batch, semantics)[1].kinds)))
 
 
-def kept_records(records: Records, rows: npt.NDArray[np.int64]) -> pa.RecordBatch:
-    """The records at ``rows`` as KEPT."""
+def kept_records(records: Records, rows: npt.NDArray[np.int64], decodes: Mask) -> pa.RecordBatch:
+    """The records at ``rows`` as KEPT; decodes: bool, one for each of ``records``."""
     columns = (
         records.record_offset[rows],
         records.timestamp_ms[rows],
@@ -233,8 +234,16 @@ def kept_records(records: Records, rows: npt.NDArray[np.int64]) -> pa.RecordBatc
         records.producer_epoch[rows],
         records.is_transactional[rows],
         records.control_type[rows],
+        decodes[rows],
     )
     return pa.RecordBatch.from_arrays([pa.array(column, kind.type) for column, kind in zip(columns, KEPT, strict=True)], schema=KEPT)
+
+
+def decode_kept(batch: pa.RecordBatch, semantics: Semantics) -> tuple[Records, DecodedChunk]:
+    """Rows of KEPT as the log's own columns, and what they say; values that the reader has found to decode are not looked over again."""
+    records = records_of(batch)
+    decodes = batch.column("decodes").to_numpy(zero_copy_only=False)
+    return records, decode_chunk(records, semantics, known_to_decode=decodes)
 
 
 def records_of(batch: pa.RecordBatch) -> Records:

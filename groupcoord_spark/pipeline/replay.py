@@ -22,9 +22,9 @@ from groupcoord_spark.coordinator.semantics import Semantics
 from groupcoord_spark.coordinator.transactions import OffsetKey, StoredOffset
 from groupcoord_spark.log import Records
 from groupcoord_spark.pipeline.compact import CLASSIC_GROUP_KEY
-from groupcoord_spark.pipeline.decode import NOT_A_CONTROL_RECORD, DecodedChunk, decode_chunk
+from groupcoord_spark.pipeline.decode import NOT_A_CONTROL_RECORD, DecodedChunk
 from groupcoord_spark.pipeline.expire import ExpirationJob, expirations_of
-from groupcoord_spark.pipeline.ingest import GROUP_CHANGES, RECORDS, PieceReport, records_of, unpacked
+from groupcoord_spark.pipeline.ingest import GROUP_CHANGES, RECORDS, PieceReport, decode_kept, unpacked
 from groupcoord_spark.pipeline.ownership import settled
 from groupcoord_spark.pipeline.rebalances import REBALANCES, PartitionRebalances, RebalanceJob
 from groupcoord_spark.pipeline.state import TOPIC_NAMES, PartitionReport, packed_rows, state_rows
@@ -125,8 +125,7 @@ class KeptRecordsReplay:
         if first < self._next_offset:
             raise AssertionError(f"records from {first} on follow those up to {self._next_offset}: the shuffle lost their order")
         self._next_offset = last + 1
-        records = records_of(batch)
-        decoded = decode_chunk(records, self._semantics)
+        records, decoded = decode_kept(batch, self._semantics)
         self._follow_live_keys(decoded.distinct_keys, records.value.is_null, decoded.key_code)
         coordinator = self.coordinator
         without_collisions, others, needless = settled(records, decoded, coordinator)

@@ -8,7 +8,7 @@ definition. Older layouts, bytes left over, odd tagged fields and unusually long
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -58,9 +58,23 @@ class Walk:
         self.ok[chosen] = part.ok
 
     def fields(self, fields: tuple[Field, ...]) -> None:
+        fixed = 0
         for field in fields:
-            if field.tag is None:
-                self.value(field.type)
+            if field.tag is not None:
+                continue
+            match field.type:
+                case Integer(size=size):
+                    fixed += size
+                case UuidBytes():
+                    fixed += 16
+                case kind:
+                    # fields of one size beside each other are stepped over together
+                    if fixed:
+                        self.skip(fixed)
+                        fixed = 0
+                    self.value(kind)
+        if fixed:
+            self.skip(fixed)
         if self.is_flexible:
             self.tagged_section({field.tag: field for field in fields if field.tag is not None})
 
@@ -88,16 +102,23 @@ class Walk:
         """The signed integer at ``at``; 0 in rows that end before."""
         start = self.at
         self.skip(size)
-        number = np.zeros(len(start), np.int64)
-        for i in range(size):
-            number = number << 8 | self.data[np.where(self.ok, start + i, 0)]
-        return np.where(self.ok, number - ((number >> (8 * size - 1)) << (8 * size)), 0)
+        if len(self.data) < size:
+            return np.zeros(len(start), np.int64)
+        # as if an integer began at each byte
+        anywhere: npt.NDArray[Any] = np.ndarray((len(self.data) - size + 1,), f">i{size}", self.data.data, 0, (1,))
+        return np.where(self.ok, anywhere[np.where(self.ok, start, 0)], 0).astype(np.int64)
 
     def unsigned_varint(self) -> Positions:
         """The unsigned varint at ``at``, at most five bytes long; 0 in rows where none ends."""
-        number = np.zeros(len(self.at), np.int64)
-        going_on, done = self.ok, np.zeros(len(self.at), np.bool_)
-        for shift in range(0, 35, 7):
+        going_on = self.ok & (self.at < self.end)
+        byte = self.data[np.where(going_on, self.at, 0)].astype(np.int64)
+        self.at = self.at + going_on
+        done = going_on & (byte < 0x80)
+        number = np.where(going_on, byte & 0x7F, 0)
+        going_on = going_on & ~done
+        for shift in range(7, 35, 7):
+            if not going_on.any():
+                break
             going_on = going_on & (self.at < self.end)
             byte = self.data[np.where(going_on, self.at, 0)].astype(np.int64)
             number |= np.where(going_on, (byte & 0x7F) << shift, 0)
@@ -105,8 +126,6 @@ class Walk:
             ends_here = going_on & (byte < 0x80)
             done |= ends_here
             going_on = going_on & ~ends_here
-            if not going_on.any():
-                break
         # beyond 31 bits Java reads a negative number; whoever writes that is left to the scalar decoder
         self.ok = self.ok & done & (number < 1 << 31)
         return np.where(self.ok, number, 0)

@@ -178,7 +178,7 @@ def survive(seed: int, index: int, work: Path, tally: Tally) -> None:
             assert len(texts) == len(chunk.records), "a record has no line, or several"
             for text in texts:
                 json.loads(text)
-            kept = kept_records(chunk.records, np.flatnonzero(compact.kept(decoded.kinds)))
+            kept = kept_records(chunk.records, np.flatnonzero(compact.kept(decoded.kinds)), decoded.decodes)
             if kept.num_rows:
                 replay.apply(kept)
         found += rows_of(chunk.records)

@@ -42,9 +42,10 @@ def _state_of(chunks: list[list[LogRecord]], semantics: Semantics, *, drop: bool
     replay = KeptRecordsReplay(semantics)
     for chunk in chunks:
         records = columns_of(chunk)
-        rows = compact.kept(decode_chunk(records, semantics).kinds) if drop else np.ones(len(chunk), np.bool_)
+        decoded = decode_chunk(records, semantics)
+        rows = compact.kept(decoded.kinds) if drop else np.ones(len(chunk), np.bool_)
         if rows.any():
-            replay.apply(kept_records(records, np.flatnonzero(rows)))
+            replay.apply(kept_records(records, np.flatnonzero(rows), decoded.decodes))
     state = replay.coordinator.finish()
     rows = state_rows(state, expirations_of(state, ExpirationJob(2_000_000, 60_000, semantics)))
     warnings = rows.pop("warnings")
@@ -75,7 +76,8 @@ def test_what_is_kept_replays_to_the_same_state(semantics: Semantics, seed: int,
 @given(seed=st.integers(0, 2**32), length=st.integers(2, 60))
 def test_dropping_again_from_joined_chunks_changes_nothing(seed: int, length: int) -> None:
     log = random_log(random.Random(seed), length)
-    whole = kept_records(columns_of(log), np.arange(len(log)))
+    records = columns_of(log)
+    whole = kept_records(records, np.arange(len(log)), decode_chunk(records, JAVA).decodes)
     once = reduced_again(whole, JAVA)
     twice = reduced_again(once, JAVA)
     assert once.num_rows >= twice.num_rows

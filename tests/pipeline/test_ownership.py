@@ -57,7 +57,7 @@ def needless(records: list[tuple[bytes, bytes | None]], before: list[tuple[bytes
     """Which of the records need no replay; None where the group is left to the rule."""
     replay = KeptRecordsReplay(JAVA)
     if before:
-        replay.apply(kept_records(columns_of(log_of(before)), np.arange(len(before))))
+        replay.apply(kept_records(columns_of(log_of(before)), np.arange(len(before)), np.ones(len(before), np.bool_)))
     columns = columns_of(log_of(records, 100))
     found = settled(columns, decode_chunk(columns, JAVA), replay.coordinator)
     assert found.without_collisions | found.others == {"g"}

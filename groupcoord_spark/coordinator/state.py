@@ -211,6 +211,7 @@ class PartitionState:
         self._groups = groups
         self._offsets = offsets
         self._warnings = warnings
+        self._group_rows: dict[str, list[GroupRow]] = {}
 
     def committed_offsets(self) -> list[OffsetRow]:
         """Committed offsets of the groups that exist."""
@@ -230,6 +231,11 @@ class PartitionState:
 
     def groups(self, *, default_assignor: str = "uniform") -> list[GroupRow]:
         """Groups the coordinator lists. ``default_assignor``: the first of the broker's group.consumer.assignors."""
+        if default_assignor not in self._group_rows:
+            self._group_rows[default_assignor] = self._rows_of_groups(default_assignor)
+        return self._group_rows[default_assignor]
+
+    def _rows_of_groups(self, default_assignor: str) -> list[GroupRow]:
         pending_counts: dict[str, int] = {}
         for (group_id, _, _), by_producer in self._offsets.pending.items():
             pending_counts[group_id] = pending_counts.get(group_id, 0) + len(by_producer)
@@ -275,7 +281,7 @@ class PartitionState:
         offsets = self.offsets_of(group_id)
         subscribed = group.subscribed_topics
         held = {
-            row._replace(kind="current")
+            (row.member_id, row.topic, row.topic_id, row.subtopology, row.task_type, row.partition)
             for row in group.assignment_rows(group_id, {})
             if row.kind in ("current", "pending_revocation") and row.task_type not in ("standby", "warmup")
         }

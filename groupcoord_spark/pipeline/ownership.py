@@ -29,7 +29,7 @@ MEMBERS_OWN_KEYS = (MEMBER_KEY, TARGET_KEY, CURRENT_ASSIGNMENT_KEY)
 NEVER = np.iinfo(np.int64).max
 BEFORE = -1
 
-# Odd numbers to mix the parts of a partition's name into one; two that mix alike look like a collision, and are replayed the long way.
+# Odd numbers to mix the parts of a name into one.
 _MIX_HIGH, _MIX_LOW, _MIX_GROUP = (np.int64(odd) for odd in (-7046029254386353131, -4417276706812531889, 1609587929392839161))
 
 
@@ -133,27 +133,36 @@ def _groups_with_collisions(
     is_followed = segment[1:] == segment[:-1]
     until = np.full(len(rows), NEVER)
     until[:-1][is_followed] = rows[1:][is_followed]
+    # in the order of the log: one stable sort by name then leaves the claims of a partition in it as well
     value_rows, until_next = rows[is_value], until[is_value]
+    in_order = np.argsort(value_rows)
+    value_rows, until_next = value_rows[in_order], until_next[in_order]
     held = held_partitions(decoded.value_version[value_rows], records.value.take(value_rows))
-    unread = kinds.group_code[value_rows[~held.is_read]]
     group = kinds.group_code[value_rows]
     begins = rows[np.r_[True, ~is_followed][: len(rows)]]
     first_row = dict(zip(_member_of(decoded, begins).tolist(), begins.tolist(), strict=True))
-    earlier = list(_held_before(decoded, state, members, first_row, set(np.unique(group[held.row]).tolist())))
-    parts = [(group[held.row], held.topic_high, held.topic_low, held.partition, value_rows[held.row], until_next[held.row]), *earlier]
-    of_group, high, low, partition, since, until_when = (np.concatenate(column) for column in zip(*parts, strict=True))
-    name = (high * _MIX_HIGH) ^ (low * _MIX_LOW) ^ (of_group * _MIX_GROUP)
-    name = (name ^ (name >> 29)) * _MIX_HIGH + partition
-    order = np.lexsort((since, name))
+    taking = np.flatnonzero(np.bincount(group[held.row])).tolist()
+    by_row = held.row[held.of_topic]
+    claimed = _name(held.topic_high, held.topic_low, group[held.row])[held.of_topic] + held.partition
+    parts = [*_held_before(decoded, state, members, first_row, taking), (claimed, group[by_row], value_rows[by_row], until_next[by_row])]
+    name, of_group, since, until_when = (np.concatenate(column) for column in zip(*parts, strict=True))
+    order = np.argsort(name, kind="stable")
     name, since, until_when, of_group = name[order], since[order], until_when[order], of_group[order]
     clash = (name[1:] == name[:-1]) & (since[1:] < until_when[:-1])
-    return np.unique(np.concatenate((unread, of_group[1:][clash], of_group[:-1][clash])))
+    return np.concatenate((group[~held.is_read], of_group[1:][clash], of_group[:-1][clash]))
+
+
+def _name(topic_high: Ints, topic_low: Ints, group: Ints) -> Ints:
+    """A number for a topic of a group, to which its partitions are added; two that are equal by accident only look like a collision."""
+    mixed = (topic_high * _MIX_HIGH) ^ (topic_low * _MIX_LOW) ^ (group * _MIX_GROUP)
+    name: Ints = (mixed ^ (mixed >> 29)) * _MIX_HIGH
+    return name
 
 
 def _held_before(
-    decoded: DecodedChunk, state: dict[int, ConsumerGroup | None], members: list[str], first_row: dict[int, int], taking: set[int]
+    decoded: DecodedChunk, state: dict[int, ConsumerGroup | None], members: list[str], first_row: dict[int, int], taking: list[int]
 ) -> Iterator[tuple[Ints, ...]]:
-    """What members of the groups ``taking`` hold before the batch: columns as those of the claims in it."""
+    """What members of the groups ``taking`` hold before the batch: name, group, since and until of each partition."""
     width = int(decoded.kinds.member_code.max()) + 1
     code_of = {member_id: code for code, member_id in enumerate(members)}
     for code in taking:
@@ -163,13 +172,11 @@ def _held_before(
         for member_id, member in group.members.items():
             until = first_row.get(code * width + code_of[member_id], NEVER) if member_id in code_of else NEVER
             for topic_id, partitions in member.held():
-                high, low = np.frombuffer(uuid_bytes(topic_id), ">i8").tolist()
+                high, low = np.frombuffer(uuid_bytes(topic_id), ">i8").astype(np.int64)[:, np.newaxis]
                 held = np.array(partitions, np.int64)
                 yield (
+                    _name(high, low, np.array([code])) + held,
                     np.full(len(held), code, np.int64),
-                    np.full(len(held), high, np.int64),
-                    np.full(len(held), low, np.int64),
-                    held,
                     np.full(len(held), BEFORE, np.int64),
                     np.full(len(held), until, np.int64),
                 )

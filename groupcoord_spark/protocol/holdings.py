@@ -20,15 +20,16 @@ Int64s = npt.NDArray[np.int64]
 
 
 class Holdings(NamedTuple):
-    """One entry for each partition that a value names, assigned or pending revocation, as often as it does.
+    """What values name, assigned or pending revocation, as often as they do.
 
-    row: of the value. topic_high, topic_low: the halves of the topic id. partition: int64. Where ``is_read`` (bool, one for each value) is
-    False the value looks unusual, and its entries mean nothing.
+    By topic: row (of the value), topic_high and topic_low (the halves of the topic id). By partition: of_topic (place among those), and
+    partition, int64. Where ``is_read`` (bool, one for each value) is False the value looks unusual, and what is told of it means nothing.
     """
 
     row: Positions
     topic_high: Int64s
     topic_low: Int64s
+    of_topic: Positions
     partition: Int64s
     is_read: Mask
 
@@ -85,8 +86,8 @@ class _HoldingsWalk(Walk):
 def _expanded(view: View, found: list[_Topic], is_read: Mask) -> Holdings:
     nothing = np.zeros(0, np.int64)
     topics = _Topic(*(np.concatenate(columns) for columns in zip(*found, strict=True))) if found else _Topic(*[nothing] * 4)
-    of = np.repeat(np.arange(len(topics.row)), topics.partitions)
-    within = np.arange(len(of)) - np.repeat(np.cumsum(topics.partitions) - topics.partitions, topics.partitions)
-    high, low = view.int64(topics.topic_at), view.int64(topics.topic_at + 8)
-    partition = view.int32(topics.partitions_at[of] + 4 * within).astype(np.int64)
-    return Holdings(topics.row[of], high[of], low[of], partition, is_read)
+    of_topic = np.repeat(np.arange(len(topics.row)), topics.partitions)
+    # the first partition of each topic, less the partitions of the topics before it
+    begin = topics.partitions_at - 4 * (np.cumsum(topics.partitions) - topics.partitions)
+    partition = view.int32(begin[of_topic] + 4 * np.arange(len(of_topic))).astype(np.int64)
+    return Holdings(topics.row, view.int64(topics.topic_at), view.int64(topics.topic_at + 8), of_topic, partition, is_read)

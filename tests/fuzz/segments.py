@@ -202,7 +202,7 @@ def survive(seed: int, index: int, work: Path, tally: Tally) -> None:
 def check_history(segment: Segment, chunk: Chunk, decoded: DecodedChunk, refused: int) -> None:
     """Every record is a row of history or of quarantine, and there are no others."""
     rows = Rows()
-    write_chunk(rows, segment, chunk, decoded, NO_HISTORY)  # type: ignore[arg-type]
+    write_chunk(rows, segment.offsets_partition, segment.source, chunk, decoded, NO_HISTORY)  # type: ignore[arg-type]
     assert rows.count["quarantined_records"] == refused + len(chunk.lost), "quarantined rows are not what was refused and lost"
     is_other_control = (chunk.records.control_type != -1) & ~np.isin(chunk.records.control_type, COMMIT_OR_ABORT)
     kept_whole = sum(

@@ -54,7 +54,8 @@ def test_held_partitions_are_what_the_definition_says(drawn: list[tuple[dict[str
     stored = [encode_value(8, 0, value)[:cut] for value, cut in drawn]
     held = held_partitions(np.zeros(len(stored), np.int16), Slices.of(stored))
     found: dict[int, list[tuple[int, int, int]]] = {}
-    for row, *entry in zip(*(column.tolist() for column in held[:4]), strict=True):
+    entries = (*(column[held.of_topic].tolist() for column in (held.row, held.topic_high, held.topic_low)), held.partition.tolist())
+    for row, *entry in zip(*entries, strict=True):
         found.setdefault(row, []).append(tuple(entry))
     for row, (value, cut) in enumerate(zip(stored, (cut for _, cut in drawn), strict=True)):
         expected = told(value)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, repeat
 from typing import Any, Final, Literal, NamedTuple
 
 from groupcoord_spark.coordinator.classic import CONNECT, CONSUMER, connect_tasks, readable
@@ -231,6 +232,7 @@ class _ClassicLife:
         self._now: _Generation | None = None
         self._partition_counts: dict[str, int] = {}
         """Topic -> partitions that members ever had; connector -> its tasks."""
+        self._ever_had: set[tuple[str, int]] = set()
         self._was_converted = False
         self.is_gone = False
         self.gone_at_ms = NOT_KNOWN
@@ -284,11 +286,13 @@ class _ClassicLife:
     def _next(self, record: GroupRecord, old: _Generation, new: _Generation) -> Rebalance:
         owner_before, owner_after = _owners_of_what_changed(old, new)
         moves = _moves_between(owner_before, owner_after)
-        new_places = _never_had(owner_after, self._partition_counts)
+        # nearly always none, and this runs for every generation
+        first_had = owner_after.keys() - self._ever_had
+        new_places = _never_had(first_had, self._partition_counts)
         finding = _cause_of_generation(old, new, moves, new_places, was_converted=self._was_converted)
         finding = _with_circumstances(finding, old, new)
         self._was_converted = False
-        self._learn_partition_counts(owner_after)
+        self._learn_partition_counts(first_had)
         since = _since(old.timestamp_ms, new.timestamp_ms)
         return _classic_row(record, old, new, old.value["generation"], since, old.members.keys(), moves, finding)
 
@@ -298,6 +302,8 @@ class _ClassicLife:
                 new.held[member_id] = old.held[member_id]
 
     def _learn_partition_counts(self, held: Iterable[tuple[str, int]]) -> None:
+        held = set(held)
+        self._ever_had |= held
         for topic, partition in held:
             # 0 for a connector itself, of which no task is known yet
             if partition >= self._partition_counts.get(topic, NOT_KNOWN):
@@ -626,8 +632,11 @@ class _ModernLife:
             return None
         moves = None
         if (old_epoch is not None or self._began) and self._knows_targets_before and self.group_type != "share":
-            owner_before = {each: member for member, held in self._targets_before.items() for each in held}
-            owner_after = {each: member for member in self._targets_before for each in self._targets.get(member, ())}
+            owner_before: dict[tuple[str, int], str] = {}
+            owner_after: dict[tuple[str, int], str] = {}
+            for member, held in self._targets_before.items():
+                owner_before.update(dict.fromkeys(held, member))
+                owner_after.update(dict.fromkeys(self._targets.get(member, ()), member))
             moves = _moves_between(owner_before, owner_after)
         if self._epochs_since_assignment > 1:
             counted = f"It answers {self._epochs_since_assignment} group epochs; the cause is that of the last. "
@@ -748,8 +757,8 @@ def _moves_from_nothing(new: _Generation) -> _Moves:
 
 
 def _moves_between(before: Mapping[tuple[str, int], str], after: Mapping[tuple[str, int], str]) -> _Moves:
-    moved = sum(1 for each, owner in after.items() if before.get(each, owner) != owner)
-    return _Moves(moved, len(after.keys() - before.keys()), len(before.keys() - after.keys()))
+    in_both = len(before.keys() & after.keys())
+    return _Moves(in_both - len(before.items() & after.items()), len(after) - in_both, len(before) - in_both)
 
 
 def _held(value: Value, member: Value) -> Holding:
@@ -762,9 +771,8 @@ def _held(value: Value, member: Value) -> Holding:
 
 
 def _target(value: Value) -> Holding:
-    if "topic_partitions" in value:
-        return frozenset((each["topic_id"], partition) for each in value["topic_partitions"] for partition in each["partitions"])
-    return frozenset((each["subtopology_id"], partition) for each in value["active_tasks"] for partition in each["partitions"])
+    name, held = ("topic_id", "topic_partitions") if "topic_partitions" in value else ("subtopology_id", "active_tasks")
+    return frozenset(chain.from_iterable(zip(repeat(each[name]), each["partitions"], strict=False) for each in value[held]))
 
 
 def _topics(subscription: bytes) -> frozenset[str] | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Any
 
 from . import primitives
@@ -165,7 +166,7 @@ def assigned_partitions(data: bytes) -> frozenset[tuple[str, int]]:
     """(topic, partition) of all that ``decode_assignment`` finds; many times faster where nothing is wrong with the bytes."""
     try:
         (topics,) = _INT32.unpack_from(data, 2)
-        at, held = 6, []
+        at, held = 6, list[tuple[str, int]]()
         for _ in range(topics):
             (length,) = _INT16.unpack_from(data, at)
             topic = data[at + 2 : at + 2 + length].decode()
@@ -173,7 +174,7 @@ def assigned_partitions(data: bytes) -> frozenset[tuple[str, int]]:
             (count,) = _INT32.unpack_from(data, at)
             if length < 0:
                 raise ValueError(length)
-            held += [(topic, partition) for partition in struct.unpack_from(f">{count}i", data, at + 4)]
+            held += zip(repeat(topic), struct.unpack_from(f">{count}i", data, at + 4), strict=False)
             at += 4 + 4 * count
         return frozenset(held)
     except (struct.error, ValueError):

@@ -11,7 +11,7 @@ import pytest
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from groupcoord_spark.pipeline.nightly import Summary
+    from groupcoord_spark.pipeline.night import Summary
 
 GOLDEN = Path(__file__).parent / "golden"
 SAMPLE_LOGS = GOLDEN / "classic-modern" / "logs"
@@ -43,7 +43,8 @@ def sample_warehouse(spark: SparkSession, tmp_path_factory: pytest.TempPathFacto
     from groupcoord_spark.cli.progress import StageLines
     from groupcoord_spark.coordinator.semantics import semantics_for
     from groupcoord_spark.log import plan_logs
-    from groupcoord_spark.pipeline.nightly import Night, run_night
+    from groupcoord_spark.pipeline.night import Night
+    from groupcoord_spark.pipeline.nightly import run_night
 
     inputs = (str(SAMPLE_LOGS),)
     path = tmp_path_factory.mktemp("sample") / "warehouse"

@@ -10,7 +10,8 @@ import pyarrow as pa
 from groupcoord_spark.cli.progress import StageLines
 from groupcoord_spark.coordinator.semantics import JAVA
 from groupcoord_spark.log import plan_logs
-from groupcoord_spark.pipeline.nightly import Night, Summary, run_night
+from groupcoord_spark.pipeline.night import Night, Summary
+from groupcoord_spark.pipeline.nightly import run_night
 from groupcoord_spark.warehouse import TABLES, open_warehouse
 from tests.conftest import DAY_MS
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from groupcoord_spark.log import LogPlan
-    from groupcoord_spark.pipeline.nightly import PastSummary, Summary
+    from groupcoord_spark.pipeline.night import PastSummary, Summary
     from groupcoord_spark.pipeline.rows import RowPlan
     from groupcoord_spark.pipeline.until import Until
     from groupcoord_spark.sources.rows import InputKind
@@ -115,7 +115,8 @@ def nightly(
     """
     from groupcoord_spark.coordinator.retention import read_settings
     from groupcoord_spark.coordinator.semantics import semantics_for
-    from groupcoord_spark.pipeline.nightly import Night, run_night
+    from groupcoord_spark.pipeline.night import Night
+    from groupcoord_spark.pipeline.nightly import run_night
     from groupcoord_spark.sources.inputs import kind_of
     from groupcoord_spark.sources.rows import InputKind
 

@@ -20,7 +20,8 @@ from groupcoord_spark.cli.progress import StageLines
 from groupcoord_spark.coordinator.semantics import JAVA
 from groupcoord_spark.errors import InputError, WarehouseError
 from groupcoord_spark.log import plan_logs
-from groupcoord_spark.pipeline.nightly import Night, run_night
+from groupcoord_spark.pipeline.night import Night
+from groupcoord_spark.pipeline.nightly import run_night
 from groupcoord_spark.protocol import encode_key, encode_value
 from groupcoord_spark.warehouse import TABLES, open_warehouse
 from tests.conftest import DAY_MS, GOLDEN, SAMPLE_LOGS, SampleWarehouse

@@ -15,7 +15,8 @@ from groupcoord_spark.coordinator.semantics import JAVA
 from groupcoord_spark.errors import InputError, UsageError
 from groupcoord_spark.log import Chunk
 from groupcoord_spark.pipeline import rows as pipeline_rows
-from groupcoord_spark.pipeline.nightly import Night, Summary, run_night
+from groupcoord_spark.pipeline.night import Night, Summary
+from groupcoord_spark.pipeline.nightly import run_night
 from groupcoord_spark.pipeline.rows import FileRows, Places, file_frame, look_at, pieces_of, plan_files, read_piece, row_plan, sorted_table
 from groupcoord_spark.sources.inputs import kind_of
 from groupcoord_spark.sources.rows import ROW_SCHEMA, InputKind, RowBatch

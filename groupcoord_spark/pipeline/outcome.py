@@ -1,0 +1,223 @@
+"""What a run writes and says after its workers are done: rows whose number does not depend on the input's, and the summary."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from groupcoord_spark.coordinator.authors import other_coordinator
+from groupcoord_spark.log import LogPlan
+from groupcoord_spark.log.storage import shown
+from groupcoord_spark.pipeline.counts import NO_KEY_TYPE, NO_VERSION, KindCount
+from groupcoord_spark.pipeline.earlier_runs import NO_TIMESTAMP, PartitionHistory, range_to_append_to
+from groupcoord_spark.pipeline.night import Night, PastSummary, Summary
+from groupcoord_spark.pipeline.rows import RowPlan
+from groupcoord_spark.pipeline.state import PartitionReport
+from groupcoord_spark.pipeline.until import HISTORY_SETTING, UNTIL_SETTING, Past
+from groupcoord_spark.protocol import RECORD_TYPES
+from groupcoord_spark.sources.rows import InputKind
+from groupcoord_spark.warehouse import AddedFile
+from groupcoord_spark.warehouse.read import RETENTION_SETTING
+
+
+def files_of(reports: Sequence[PartitionReport]) -> dict[str, list[AddedFile]]:
+    files: dict[str, list[AddedFile]] = {}
+    for report in reports:
+        for table, added in report.files.items():
+            files.setdefault(table, []).extend(added)
+    return files
+
+
+def driver_rows(
+    night: Night,
+    plan: LogPlan,
+    reports: Sequence[PartitionReport],
+    histories: Mapping[int, PartitionHistory],
+    past: Mapping[int, Past],
+    run_id: str,
+) -> dict[str, list[dict[str, Any]]]:
+    """Rows of the tables whose size does not depend on the input's."""
+    by_partition = {report.offsets_partition: report for report in reports}
+    ends = {partition.offsets_partition: partition.end_offset for partition in plan.partitions}
+    # Partitions that this input does not hold stay known: what the history tables have of them must not be written again.
+    partitions = [
+        _offsets_partition_row(
+            night,
+            ends.get(each),
+            by_partition.get(each, PartitionReport(each)),
+            histories.get(each, PartitionHistory()),
+            past.get(each),
+        )
+        for each in sorted({*ends, *histories})
+    ]
+    doubts = [
+        {
+            "run_id": run_id,
+            "offsets_partition": doubt.offsets_partition,
+            "record_offset": doubt.record_offset,
+            "source": doubt.source,
+            "position": doubt.position,
+            "code": doubt.code,
+            "detail": doubt.detail,
+        }
+        for doubt in plan.doubts
+    ]
+    for each, count in _missing(reports, past).items():
+        detail = (
+            f"State up to offset {past[each].end_offset} may not be exact: of the {past[each].end_offset - past[each].known_until} offsets"
+            f" from {past[each].known_until} on, {count} have no record any more, neither in the log nor in the history."
+        )
+        doubts.append({"run_id": run_id, "offsets_partition": each, "code": "compacted_before_until", "detail": detail})
+    if sentence := _other_coordinator(night, reports):
+        doubts.append({"run_id": run_id, "code": "other_coordinator", "detail": sentence})
+    return {"offsets_partitions": partitions, "decode_coverage": _coverage_rows(reports), "warnings": doubts}
+
+
+def _other_coordinator(night: Night, reports: Sequence[PartitionReport]) -> str | None:
+    records: Counter[tuple[int, int]] = Counter()
+    for report in reports:
+        records.update({kind: count.decoded for kind, count in report.counts.by_kind.items()})
+    return other_coordinator(night.semantics, records)
+
+
+def _missing(reports: Sequence[PartitionReport], past: Mapping[int, Past]) -> dict[int, int]:
+    """Offsets partition -> offsets before the moment that have no record any more, though one may have mattered then."""
+    found = {report.offsets_partition: report.found for report in reports}
+    gaps = {each: place.end_offset - place.known_until - found.get(each, 0) for each, place in sorted(past.items())}
+    return {each: count for each, count in gaps.items() if count > 0}
+
+
+def _offsets_partition_row(
+    night: Night, log_end: int | None, report: PartitionReport, before: PartitionHistory, past: Past | None
+) -> dict[str, Any]:
+    """log_end: None where the input does not hold the partition; its row then tells what earlier runs knew, and that nothing was read."""
+    counts, held = report.counts, before.held
+    end_offset = before.end_offset if log_end is None else max(log_end, counts.end_offset or 0)
+    if past is not None:
+        end_offset = past.end_offset
+    stable = before.last_stable_offset if log_end is None else end_offset
+    first, end = (held.first_offset, held.end_offset) if held.end_offset > held.first_offset else (None, None)
+    if night.with_history and counts.first_offset is not None and range_to_append_to(held, past) == held:
+        first = counts.first_offset if first is None else min(first, counts.first_offset)
+        end = end_offset if end is None else max(end, end_offset)
+    newest = NO_TIMESTAMP if counts.newest_timestamp_ms is None else counts.newest_timestamp_ms
+    return {
+        "offsets_partition": report.offsets_partition,
+        "incarnation": held.incarnation,
+        "first_offset": counts.first_offset,
+        # what earlier runs read stays read, also where this one ends before
+        "end_offset": end_offset if past is None else max(end_offset, before.end_offset),
+        "last_stable_offset": stable if report.first_open_offset is None else report.first_open_offset,
+        "records": counts.records,
+        "decoded": counts.decoded,
+        "quarantined": counts.quarantined,
+        "control_records": counts.control_records,
+        "live_keys": report.live_keys,
+        "bytes": counts.bytes,
+        "newest_timestamp_ms": max(newest, before.newest_timestamp_ms),
+        "history_first_offset": first,
+        "history_end_offset": end,
+    }
+
+
+def _coverage_rows(reports: Sequence[PartitionReport]) -> list[dict[str, Any]]:
+    total: dict[tuple[int, int], KindCount] = {}
+    for report in reports:
+        for kind, count in report.counts.by_kind.items():
+            sums = total.setdefault(kind, KindCount())
+            sums.records += count.records
+            sums.bytes += count.bytes
+            sums.decoded += count.decoded
+            sums.misplaced += count.misplaced
+        if report.counts.lost:
+            # nobody can say what keys a damaged batch held
+            total.setdefault((NO_KEY_TYPE, NO_VERSION), KindCount()).records += report.counts.lost
+    return [
+        {
+            "key_type": key_type,
+            "value_version": None if version == NO_VERSION else version,
+            "key_name": RECORD_TYPES[key_type].key.name if key_type in RECORD_TYPES else None,
+            "records": count.records,
+            "bytes": count.bytes,
+            "decoded": count.decoded,
+            "quarantined": count.records - count.decoded,
+            "misplaced": count.misplaced,
+        }
+        for (key_type, version), count in sorted(total.items())
+    ]
+
+
+def summary_of(
+    night: Night, plan: LogPlan, reports: Sequence[PartitionReport], past: Mapping[int, Past], run_id: str, rows: RowPlan | None
+) -> Summary:
+    reasons: Counter[str] = Counter()
+    for report in reports:
+        reasons.update(report.counts.reasons)
+    hint = _other_coordinator(night, reports)
+    missing = _missing(reports, past)
+    logs = {each.offsets_partition: each for each in plan.partitions}
+    return Summary(
+        run_id=run_id,
+        cluster=night.cluster,
+        warehouse=night.warehouse,
+        as_of_ms=night.as_of_ms,
+        offsets_partitions=len(plan.partitions),
+        records_read=sum(report.counts.records for report in reports),
+        records_decoded=sum(report.counts.decoded for report in reports),
+        records_quarantined=sum(report.counts.quarantined for report in reports),
+        bytes_read=sum(report.counts.bytes for report in reports),
+        quarantined_by_reason=dict(reasons.most_common()),
+        groups=sum(report.groups for report in reports),
+        committed_offsets=sum(report.offsets for report in reports),
+        expired_offsets=sum(report.expired_offsets for report in reports),
+        removed_groups=sum(report.removed_groups for report in reports),
+        warnings=len(plan.doubts) + sum(report.warnings + report.counts.doubts for report in reports) + (hint is not None) + len(missing),
+        refusals=sum(report.refusals for report in reports),
+        other_coordinator=hint,
+        semantics=night.semantics.name,
+        broker_version=night.semantics.broker_version,
+        completeness=_completeness(reports),
+        input_kind=InputKind.SEGMENTS if rows is None else rows.kind,
+        lacks=() if rows is None else rows.lacks,
+        past=None
+        if night.until is None
+        else PastSummary(
+            text=night.until.text,
+            ended_early=sum(place.end_offset < logs[each].end_offset for each, place in past.items()),
+            from_history=sum(report.from_history for report in reports),
+            missing=missing,
+        ),
+    )
+
+
+def _completeness(reports: Sequence[PartitionReport]) -> float | None:
+    reached = [(each.counts.first_offset, each.counts.end_offset, each.counts.records) for each in reports]
+    spans = [(end - first, records) for first, end, records in reached if first is not None and end is not None]
+    span = sum(each for each, _ in spans)
+    return sum(records for _, records in spans) / span if span else None
+
+
+def run_row(night: Night, summary: Summary, past: Mapping[int, Past]) -> dict[str, Any]:
+    settings = {
+        **night.settings,
+        RETENTION_SETTING: str(night.retention_ms),
+        HISTORY_SETTING: str(night.with_history).lower(),
+        "input.lacks": ", ".join(summary.lacks) or "nothing",
+    }
+    if night.until is not None:
+        settings[UNTIL_SETTING] = night.until.text
+        settings[f"{UNTIL_SETTING}.end.offsets"] = json.dumps({str(each): place.end_offset for each, place in sorted(past.items())})
+    return {
+        "as_of_ms": night.as_of_ms,
+        "semantics": summary.semantics,
+        "broker_version": summary.broker_version,
+        "input_kind": summary.input_kind.value,
+        "inputs": [shown(each) for each in night.inputs],
+        "settings": settings,
+        "records_read": summary.records_read,
+        "records_decoded": summary.records_decoded,
+        "records_quarantined": summary.records_quarantined,
+        "bytes_read": summary.bytes_read,
+    }

@@ -1,0 +1,135 @@
+"""Classic groups, generation after generation: each record of one that is no repetition brings a row."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+
+from groupcoord_spark.coordinator.rebalances.converted import Converted
+from groupcoord_spark.coordinator.rebalances.findings import Finding, names_of
+from groupcoord_spark.coordinator.rebalances.generation_causes import cause_of_generation, never_had, with_circumstances
+from groupcoord_spark.coordinator.rebalances.generations import Generation, is_same_membership, moves_from_nothing, owners_of_what_changed
+from groupcoord_spark.coordinator.rebalances.moves import Moves, moves_between
+from groupcoord_spark.coordinator.rebalances.records import NOT_KNOWN, GroupRecord, Value
+from groupcoord_spark.coordinator.rebalances.rows import Rebalance, coming_and_going, elapsed_ms
+
+
+class ClassicLife:
+    """A classic group, generation after generation."""
+
+    group_type = "classic"
+
+    def __init__(self, before: Converted | None) -> None:
+        self._before = before
+        self._now: Generation | None = None
+        self._partition_counts: dict[str, int] = {}
+        """Topic -> partitions that members ever had; connector -> its tasks."""
+        self._ever_had: set[tuple[str, int]] = set()
+        self._was_converted = False
+        self.is_gone = False
+        self.gone_at_ms = NOT_KNOWN
+
+    @property
+    def generation(self) -> int | None:
+        return None if self._now is None else int(self._now.value["generation"])
+
+    @property
+    def timestamp_ms(self) -> int:
+        return NOT_KNOWN if self._now is None else self._now.timestamp_ms
+
+    @property
+    def members_at_change(self) -> Mapping[str, Value]:
+        return {} if self._now is None else self._now.members
+
+    def apply(self, record: GroupRecord) -> Rebalance | None:
+        if record.value is None:
+            self.is_gone, self.gone_at_ms = True, record.timestamp_ms
+            return None
+        old = self._now
+        new = Generation(record.value, record.timestamp_ms, record.leader_epoch)
+        self._now = new
+        if old is None:
+            if not new.members and self._before is None and new.value["generation"] == 0:
+                return None  # the group's creation (4.x): no generation has come to an end yet
+            row = self._first(record, new)
+            self._before = None
+            self._learn_partition_counts(held for member_id in new.members for held in new.holding(member_id))
+        elif old.value["generation"] == new.value["generation"] and is_same_membership(old, new):
+            new.timestamp_ms, new.join_ended_ms, new.tells_join_end = old.timestamp_ms, old.join_ended_ms, old.tells_join_end
+            self._keep_holdings(old, new)
+            return None  # a static member was replaced (2.7+), or the same was written again: no rebalance
+        else:
+            row = self._next(record, old, new)
+        return row
+
+    def _first(self, record: GroupRecord, new: Generation) -> Rebalance:
+        before, generation = self._before, new.value["generation"]
+        if before is not None:
+            finding = Finding("group_converted", "certain", f"The group was a {before.group_type} group up to epoch {before.generation}.")
+            since = elapsed_ms(before.timestamp_ms, record.timestamp_ms)
+            self._was_converted = True
+            return _classic_row(record, None, new, before.generation, since, set(before.members), None, finding)
+        if generation == 1 and new.members:
+            finding = Finding("member_joined", "certain", f"First generation of the group: {names_of(new.members)} joined.")
+            return _classic_row(record, None, new, None, None, set(), moves_from_nothing(new), finding)
+        finding = Finding("unknown", None, "No record of the generation before is known: the log was compacted, or begins here.")
+        return _classic_row(record, None, new, None, None, None, None, finding)
+
+    def _next(self, record: GroupRecord, old: Generation, new: Generation) -> Rebalance:
+        owner_before, owner_after = owners_of_what_changed(old, new)
+        moves = moves_between(owner_before, owner_after)
+        # nearly always none, and this runs for every generation
+        first_had = owner_after.keys() - self._ever_had
+        new_places = never_had(first_had, self._partition_counts)
+        finding = cause_of_generation(old, new, moves, new_places, was_converted=self._was_converted)
+        finding = with_circumstances(finding, old, new)
+        self._was_converted = False
+        self._learn_partition_counts(first_had)
+        since = elapsed_ms(old.timestamp_ms, new.timestamp_ms)
+        return _classic_row(record, old, new, old.value["generation"], since, old.members.keys(), moves, finding)
+
+    def _keep_holdings(self, old: Generation, new: Generation) -> None:
+        for member_id, member in new.members.items():
+            if old.members.get(member_id) == member and member_id in old.held:
+                new.held[member_id] = old.held[member_id]
+
+    def _learn_partition_counts(self, held: Iterable[tuple[str, int]]) -> None:
+        held = set(held)
+        self._ever_had |= held
+        for topic, partition in held:
+            # 0 for a connector itself, of which no task is known yet
+            if partition >= self._partition_counts.get(topic, NOT_KNOWN):
+                self._partition_counts[topic] = partition + 1
+
+
+def _classic_row(
+    record: GroupRecord,
+    old: Generation | None,
+    new: Generation,
+    from_generation: int | None,
+    since_ms: int | None,
+    members_before: Collection[str] | None,
+    moves: Moves | None,
+    finding: Finding,
+) -> Rebalance:
+    return Rebalance(
+        record_offset=record.record_offset,
+        record_timestamp_ms=record.timestamp_ms,
+        group_id=record.key["group_id"],
+        group_type="classic",
+        kind="generation",
+        protocol_type=new.value["protocol_type"] or None,
+        from_generation=from_generation,
+        to_generation=new.value["generation"],
+        since_previous_ms=since_ms,
+        **coming_and_going(members_before, new.members.keys()),
+        previous_leader_id=None if old is None else old.value["leader"],
+        leader_id=new.value["leader"],
+        previous_protocol=None if old is None else old.value["protocol"],
+        protocol=new.value["protocol"],
+        partitions_moved=None if moves is None else moves.moved,
+        partitions_assigned=None if moves is None else moves.assigned,
+        partitions_released=None if moves is None else moves.released,
+        cause=finding.cause,
+        confidence=finding.confidence,
+        evidence=finding.evidence,
+    )

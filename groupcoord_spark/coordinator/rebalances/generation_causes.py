@@ -1,0 +1,183 @@
+"""Why a generation of a classic group came about: inferred from its record and the one before.
+
+No record of a classic group tells a cause. Who came and who went is certain; whether a member left or was expelled follows from the times
+of the two records and from the members' timeouts, as far as it does.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from groupcoord_spark.coordinator.classic import CONSUMER, readable
+from groupcoord_spark.coordinator.rebalances.findings import Confidence, Finding, a_group_of, coordinator_moved, how_it_moved, names_of
+from groupcoord_spark.coordinator.rebalances.generations import Generation, is_connect
+from groupcoord_spark.coordinator.rebalances.moves import Moves
+from groupcoord_spark.coordinator.rebalances.records import NOT_KNOWN, Value
+from groupcoord_spark.protocol import decode_subscription
+
+_STREAMS_CLIENT: Final = re.compile(r"-StreamThread-\d+(-consumer)?$")
+
+
+def cause_of_generation(old: Generation, new: Generation, moves: Moves, new_places: Sequence[str], *, was_converted: bool) -> Finding:
+    """The first of these that the two records bear out; what is seen beside it stands in the evidence."""
+    before, after = old.value["generation"], new.value["generation"]
+    if after <= before:
+        return Finding(
+            "coordinator_moved",
+            "likely",
+            f"The generation went from {before} to {after}, which no coordinator does: another one took over that lacked the last records.",
+        )
+    joined = [member for member_id, member in new.members.items() if member_id not in old.members]
+    gone = [member for member_id, member in old.members.items() if member_id not in new.members]
+    if joined and gone:
+        return _cause_of_exchange(old, new, joined, gone)
+    if joined:
+        return Finding("member_joined", "certain", f"{names_of(_ids(joined))} joined {a_group_of(len(old.members))}.")
+    if gone:
+        return _cause_of_leaving(old, new, gone)
+    if not new.members:
+        return Finding("member_gone", "likely", "Nobody was left when the join phase ended: who had joined went again before it did.")
+    return _cause_without_newcomers(old, new, moves, new_places, was_converted=was_converted)
+
+
+def with_circumstances(finding: Finding, old: Generation, new: Generation) -> Finding:
+    """What the two records tell beside the cause, and what it takes from its certainty."""
+    if finding.cause != "coordinator_moved" and coordinator_moved(old.leader_epoch, new.leader_epoch):
+        finding = finding._replace(evidence=f"{finding.evidence} {how_it_moved(old.leader_epoch, new.leader_epoch)}")
+    first, last = old.value["generation"] + 1, new.value["generation"] - 1
+    if first > last:
+        return finding
+    which = f"Generation {first}" if first == last else f"Generations {first} to {last}"
+    evidence = f"{finding.evidence} {which} left no record: no assignment was handed in, or the log was compacted."
+    return finding._replace(confidence="likely" if finding.confidence == "certain" else finding.confidence, evidence=evidence)
+
+
+def never_had(held: Iterable[tuple[str, int]], partition_counts: Mapping[str, int]) -> list[str]:
+    """Of these partitions those beyond what the topic is known to have, as words: a topic and its first and last of them."""
+    first_and_last: dict[str, tuple[int, int]] = {}
+    for topic, partition in held:
+        if partition >= partition_counts.get(topic, NOT_KNOWN):
+            first, last = first_and_last.get(topic, (partition, partition))
+            first_and_last[topic] = min(first, partition), max(last, partition)
+    return [
+        f"{topic} {first}" if first == last else f"{topic} {first} to {last}" for topic, (first, last) in sorted(first_and_last.items())
+    ]
+
+
+def _cause_of_exchange(old: Generation, new: Generation, joined: Sequence[Value], gone: Sequence[Value]) -> Finding:
+    both = f"{names_of(_ids(joined))} joined and {names_of(_ids(gone))} went in the same generation"
+    instances = {member.get("group_instance_id") for member in joined} - {None}
+    if all(member.get("group_instance_id") in instances for member in gone):
+        return Finding("member_restarted", "certain", f"{both}, with the same group.instance.id: static members came back under new ids.")
+    clients = [_client(member) for member in joined]
+    if len(joined) == len(gone) and sorted(clients) == sorted(_client(member) for member in gone):
+        return Finding("member_restarted", "likely", f"{both}, of the same client ids and hosts.")
+    return Finding("member_joined", "possible", f"{both}; which of it came first is not recorded. {_how_gone(old, new, gone).evidence}")
+
+
+def _cause_of_leaving(old: Generation, new: Generation, gone: Sequence[Value]) -> Finding:
+    finding = _how_gone(old, new, gone)
+    return finding._replace(evidence=f"{names_of(_ids(gone))} went. {finding.evidence}")
+
+
+def _how_gone(old: Generation, new: Generation, gone: Sequence[Value]) -> Finding:
+    """Left or expelled: the time since all timers began anew can rule the second out; nothing in a record rules the first out."""
+    since_ms = new.join_ended_ms - old.join_ended_ms
+    session_ms = min(int(member["session_timeout_ms"]) for member in gone)
+    limit_ms = min(session_ms, _least_rebalance_timeout_ms(old, new))
+    if 0 <= since_ms < limit_ms:
+        which = "session" if limit_ms == session_ms else "rebalance"
+        return Finding(
+            "member_left",
+            "certain" if old.tells_join_end and new.tells_join_end else "likely",
+            f"{_seconds(since_ms)} after its last join, before its {which} timeout of {_seconds(limit_ms)} could pass:"
+            " it left, or the group was full.",
+        )
+    passed = f"{_seconds(since_ms)} passed since its last join, its session timeout is {_seconds(session_ms)}"
+    if all(member.get("group_instance_id") is not None for member in gone):
+        return Finding("member_expelled", "likely", f"Static members do not leave when they close; {passed}.")
+    if all(_STREAMS_CLIENT.search(member["client_id"]) for member in gone):
+        return Finding("member_expelled", "likely", f"Members of Kafka Streams do not leave when they close; {passed}.")
+    # Where others remain one of them may have started it, and the member only missed it.
+    confidence: Confidence = "likely" if new.members else "certain"
+    return Finding("member_gone", confidence, f"{passed}: whether it left or was expelled is not recorded.")
+
+
+def _least_rebalance_timeout_ms(old: Generation, new: Generation) -> int:
+    """What the group waited at least: the longest of its members', each of which may have changed its own as it joined again (3.x)."""
+    timeouts = []
+    for member_id, member in old.members.items():
+        told = [_rebalance_timeout_ms(each) for each in (member, new.members.get(member_id)) if each is not None]
+        timeouts.append(min(told))
+    return max(timeouts)
+
+
+def _cause_without_newcomers(old: Generation, new: Generation, moves: Moves, new_places: Sequence[str], *, was_converted: bool) -> Finding:
+    if old.value["protocol"] != new.value["protocol"] or old.value["protocol_type"] != new.value["protocol_type"]:
+        return Finding(
+            "subscription_changed",
+            "certain",
+            f"The same members joined with other protocols: {old.value['protocol']} became {new.value['protocol']}.",
+        )
+    changed = [member_id for member_id, member in new.members.items() if _asks_otherwise(old, member_id, member, new)]
+    if changed:
+        return Finding("subscription_changed", "certain", f"{names_of(changed)} joined again with another subscription.")
+    if was_converted:
+        return Finding(
+            "group_converted", "likely", "The first generation of the classic group that the group became: its members join again."
+        )
+    if new_places:
+        return Finding("partitions_changed", "likely", f"Nobody ever had before: {names_of(new_places)}.")
+    if moves.assigned:
+        return Finding(
+            "follow_up",
+            "likely",
+            f"{moves.assigned} partitions that were taken from their owners in an earlier generation are handed on now.",
+        )
+    if coordinator_moved(old.leader_epoch, new.leader_epoch):
+        return Finding(
+            "coordinator_moved", "likely", f"Same members, subscriptions and partitions. {how_it_moved(old.leader_epoch, new.leader_epoch)}"
+        )
+    return Finding(
+        "leader_rejoined",
+        "likely",
+        "Same members, subscriptions and partitions: a leader (in Connect any worker) that joins again leaves no other trace, nor does"
+        " a member that changes protocols which are not in use.",
+    )
+
+
+def _asks_otherwise(old: Generation, member_id: str, member: Value, new: Generation) -> bool:
+    before = old.members[member_id]["subscription"]
+    after = member["subscription"]
+    if before == after:
+        return False
+    if new.value["protocol_type"] != CONSUMER:
+        # A Connect worker tells in every join what it runs: only what it was given tells whether anything else changed.
+        return not is_connect(new.value)
+    # What it owns and the assignor's own data change from one generation to the next; the topics are what it asks for.
+    topics_before, topics_after = _topics(before), _topics(after)
+    return topics_before is not None and topics_after is not None and topics_before != topics_after
+
+
+def _topics(subscription: bytes) -> frozenset[str] | None:
+    decoded = readable(decode_subscription, subscription)
+    return None if decoded is None else frozenset(decoded.topics)
+
+
+def _rebalance_timeout_ms(member: Value) -> int:
+    told = member.get("rebalance_timeout_ms", NOT_KNOWN)
+    return int(member["session_timeout_ms"] if told in (NOT_KNOWN, None) else told)
+
+
+def _client(member: Value) -> tuple[str, str]:
+    return member["client_id"], member["client_host"]
+
+
+def _ids(members: Iterable[Value]) -> list[str]:
+    return [member["member_id"] for member in members]
+
+
+def _seconds(milliseconds: int) -> str:
+    return f"{milliseconds / 1000:g} s"

@@ -1,0 +1,243 @@
+"""Consumer, share and streams groups, epoch after epoch.
+
+They write what changed right before the epoch that it brought about: that is its cause, and the target assignment that follows has it too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import chain, repeat
+from typing import Any, Final
+
+from groupcoord_spark.coordinator.rebalances.converted import Converted
+from groupcoord_spark.coordinator.rebalances.findings import Finding, a_group_of, coordinator_moved, how_it_moved, names_of
+from groupcoord_spark.coordinator.rebalances.moves import Holding, Moves, moves_between
+from groupcoord_spark.coordinator.rebalances.records import NOT_KNOWN, GroupRecord, Roles, Value
+from groupcoord_spark.coordinator.rebalances.rows import Rebalance, coming_and_going, elapsed_ms
+
+_LAST_FIRST_EPOCH: Final = 2
+
+
+class ModernLife:
+    """A group of the new protocols, epoch after epoch."""
+
+    def __init__(self, roles: Roles, before: Converted | None) -> None:
+        self.group_type = roles.group_type
+        self._roles = roles
+        self._before = before
+        self._members: dict[str, Value] = {}
+        self._told_at_ms: dict[str, int] = {}
+        """When each member's newest record was written."""
+        self._targets: dict[str, Holding] = {}
+        self._targets_before: dict[str, Holding] = {}
+        """Of the members whose target changed since the last assignment."""
+        self._knows_targets_before = True
+        self._hash: int | None = None
+        self._topics_told: dict[str, Value | None] = {}
+        self._topic_changes: list[str] = []
+        self._finding = Finding("unknown", None, "The records tell of no new group epoch before it.")
+        self._epochs_since_assignment = 0
+        self._assignment_epoch: int | None = None
+        self._assignment_ms = NOT_KNOWN
+        self._leader_epoch = NOT_KNOWN
+        self._began = False
+        """Whether the records go back to the group's first epoch."""
+        self.generation: int | None = None
+        self.timestamp_ms = NOT_KNOWN
+        self.members_at_change: Mapping[str, Value] = {} if before is None else before.members
+        self.is_gone = False
+        self.gone_at_ms = NOT_KNOWN
+
+    def apply(self, record: GroupRecord) -> Rebalance | None:
+        roles, key_type, value = self._roles, record.key_type, record.value
+        if key_type == roles.epoch:
+            if value is None:
+                self.is_gone, self.gone_at_ms = True, record.timestamp_ms
+                return None
+            return self._new_epoch(record, value)
+        if key_type == roles.assignment:
+            return None if value is None else self._new_assignment(record, value)
+        if key_type == roles.target:
+            self._new_target(record.key["member_id"], value)
+        elif key_type in roles.topics:
+            self._learn_topics(record)
+        elif value is not None:
+            self._members[record.key["member_id"]] = value
+            self._told_at_ms[record.key["member_id"]] = record.timestamp_ms
+        else:
+            self._members.pop(record.key["member_id"], None)
+            self._told_at_ms.pop(record.key["member_id"], None)
+        return None
+
+    def forget_what_moves(self) -> None:
+        """Where the target assignment of the epoch is yet to come: what members that are gone had is not known any more."""
+        self._knows_targets_before = self.generation == self._assignment_epoch
+
+    def _new_epoch(self, record: GroupRecord, value: Value) -> Rebalance | None:
+        epoch, old_epoch = value["epoch"], self.generation
+        old_hash, self._hash = self._hash, value.get("metadata_hash")
+        if epoch == old_epoch:
+            return None
+        before = self._before
+        members_before: Mapping[str, Value] | None = self.members_at_change
+        self._began = self._began or (old_epoch is None and self._is_first_epoch(record, epoch))
+        if old_epoch is None and before is None and not self._began:
+            members_before = None
+        if before is not None:
+            self._finding = Finding(
+                "group_converted", "certain", f"The group was a {before.group_type} group up to generation {before.generation}."
+            )
+            old_epoch, self.timestamp_ms, self._before = before.generation, before.timestamp_ms, None
+        elif members_before is None:
+            self._finding = Finding("unknown", None, "No record of the epoch before is known: the log was compacted, or begins here.")
+        else:
+            self._finding = self._cause_of_epoch(record, members_before, old_hash)
+        since_ms = elapsed_ms(self.timestamp_ms, record.timestamp_ms)
+        row = self._row(record, "group_epoch", old_epoch, epoch, since_ms, members_before, None)
+        self.generation, self.timestamp_ms, self.members_at_change = epoch, record.timestamp_ms, dict(self._members)
+        self._leader_epoch = record.leader_epoch
+        self._topic_changes = []
+        self._epochs_since_assignment += 1
+        return row
+
+    def _is_first_epoch(self, record: GroupRecord, epoch: int) -> bool:
+        """Groups begin at epoch 1, since 4.2 at 2, with the records of their first member in the same batch."""
+        return epoch <= _LAST_FIRST_EPOCH and all(self._told_at_ms.get(member) == record.timestamp_ms for member in self._members)
+
+    def _new_assignment(self, record: GroupRecord, value: Value) -> Rebalance | None:
+        epoch, old_epoch = value["assignment_epoch"], self._assignment_epoch
+        if epoch == old_epoch:
+            return None
+        moves = None
+        if (old_epoch is not None or self._began) and self._knows_targets_before and self.group_type != "share":
+            owner_before: dict[tuple[str, int], str] = {}
+            owner_after: dict[tuple[str, int], str] = {}
+            for member, held in self._targets_before.items():
+                owner_before.update(dict.fromkeys(held, member))
+                owner_after.update(dict.fromkeys(self._targets.get(member, ()), member))
+            moves = moves_between(owner_before, owner_after)
+        if self._epochs_since_assignment > 1:
+            counted = f"It answers {self._epochs_since_assignment} group epochs; the cause is that of the last. "
+            self._finding = self._finding._replace(evidence=counted + self._finding.evidence)
+        since_ms = elapsed_ms(self._assignment_ms, record.timestamp_ms)
+        row = self._row(record, "assignment", old_epoch, epoch, since_ms, self.members_at_change, moves)
+        self._assignment_epoch, self._assignment_ms, self._epochs_since_assignment = epoch, record.timestamp_ms, 0
+        self._targets_before, self._knows_targets_before = {}, True
+        return row
+
+    def _row(
+        self,
+        record: GroupRecord,
+        kind: str,
+        old: int | None,
+        new: int,
+        since_ms: int | None,
+        members_before: Mapping[str, Value] | None,
+        moves: Moves | None,
+    ) -> Rebalance:
+        return Rebalance(
+            record_offset=record.record_offset,
+            record_timestamp_ms=record.timestamp_ms,
+            group_id=record.key["group_id"],
+            group_type=self.group_type,
+            kind=kind,
+            protocol_type=self.group_type,
+            from_generation=old,
+            to_generation=new,
+            since_previous_ms=since_ms,
+            **coming_and_going(None if members_before is None else members_before.keys(), self._members.keys()),
+            previous_leader_id=None,
+            leader_id=None,
+            previous_protocol=None,
+            protocol=None,
+            partitions_moved=None if moves is None else moves.moved,
+            partitions_assigned=None if moves is None else moves.assigned,
+            partitions_released=None if moves is None else moves.released,
+            cause=self._finding.cause,
+            confidence=self._finding.confidence,
+            evidence=self._finding.evidence,
+        )
+
+    def _new_target(self, member_id: str, value: Value | None) -> None:
+        self._targets_before.setdefault(member_id, self._targets.get(member_id, frozenset()))
+        if value is None:
+            self._targets.pop(member_id, None)
+        else:
+            self._targets[member_id] = _target(value)
+
+    def _learn_topics(self, record: GroupRecord) -> None:
+        """Partitions of topics (until 4.0), matches of an expression, or a topology: what is new in them since the last epoch."""
+        about = str(record.key.get("regular_expression", record.key_type))
+        before = self._topics_told.get(about)
+        self._topics_told[about] = record.value
+        if record.value is None or record.value == before:
+            return
+        if "initialized_topics" in record.value:
+            if record.value["initialized_topics"] != (() if before is None else before["initialized_topics"]):
+                self._topic_changes.append("Partitions of topics got their share state, and can be given out")
+            return
+        if before is None:
+            return
+        if "regular_expression" in record.key:
+            if sorted(before["topics"]) != sorted(record.value["topics"]):
+                self._topic_changes.append(f"Expression {about!r} matches other topics than before")
+        elif "subtopologies" in record.value:
+            self._topic_changes.append("The topology is another one")
+        else:
+            self._topic_changes.append(_partition_changes(before, record.value))
+
+    def _cause_of_epoch(self, record: GroupRecord, before: Mapping[str, Value], old_hash: int | None) -> Finding:
+        after = self._members
+        joined = {member_id: member for member_id, member in after.items() if member_id not in before}
+        gone = {member_id: member for member_id, member in before.items() if member_id not in after}
+        if joined and gone:
+            instances = {member.get("instance_id") for member in joined.values()} - {None}
+            both = f"{names_of(joined)} joined and {names_of(gone)} went in the same epoch"
+            if all(member.get("instance_id") in instances for member in gone.values()):
+                return Finding("member_restarted", "certain", f"{both}, with the same group.instance.id.")
+            return Finding("member_joined", "possible", f"{both}; which of it came first is not recorded.")
+        if joined:
+            return Finding("member_joined", "certain", f"{names_of(joined)} joined {a_group_of(len(before))}.")
+        if gone:
+            if all(member.get("instance_id") is not None for member in gone.values()):
+                return Finding("member_expelled", "likely", f"{names_of(gone)} went: a static member is taken out when it stays away.")
+            return Finding("member_gone", "certain", f"{names_of(gone)} went: whether it left or was expelled is not recorded.")
+        changed = [member_id for member_id, member in after.items() if _wishes(member) != _wishes(before[member_id])]
+        if changed:
+            return Finding("subscription_changed", "certain", f"{names_of(changed)} asked for other topics, another assignor or topology.")
+        if self._topic_changes:
+            # A partition count belongs to the topic, what an expression matches and a topology to the members' wishes.
+            is_count = all(change.startswith("Partitions") for change in self._topic_changes)
+            return Finding("partitions_changed" if is_count else "subscription_changed", "certain", f"{'; '.join(self._topic_changes)}.")
+        if old_hash is not None and self._hash is not None and old_hash != self._hash:
+            return Finding(
+                "partitions_changed", "certain", "Members and subscriptions are the same; the hash of their topics' metadata changed."
+            )
+        if old_hash is None and self._hash:
+            return Finding(
+                "partitions_changed", "possible", "Members and subscriptions are the same; the hash of their topics before is not known."
+            )
+        if coordinator_moved(self._leader_epoch, record.leader_epoch):
+            return Finding("coordinator_moved", "possible", f"Nothing else is new. {how_it_moved(self._leader_epoch, record.leader_epoch)}")
+        return Finding("unknown", None, "Members, subscriptions and topics are the same as in the epoch before.")
+
+
+def _target(value: Value) -> Holding:
+    name, held = ("topic_id", "topic_partitions") if "topic_partitions" in value else ("subtopology_id", "active_tasks")
+    return frozenset(chain.from_iterable(zip(repeat(each[name]), each["partitions"], strict=False) for each in value[held]))
+
+
+def _partition_changes(before: Value, after: Value) -> str:
+    counts_before = {topic["topic_name"]: topic["num_partitions"] for topic in before["topics"]}
+    counts = {topic["topic_name"]: topic["num_partitions"] for topic in after["topics"]}
+    changed = [
+        f"{name} {counts_before.get(name, 'none')} to {counts.get(name, 'none')}"
+        for name in sorted(counts.keys() | counts_before.keys())
+        if counts.get(name) != counts_before.get(name)
+    ]
+    return f"Partitions of topics changed: {names_of(changed)}" if changed else "Partitions of topics moved to other racks"
+
+
+def _wishes(member: Value) -> tuple[Any, ...]:
+    topics = tuple(sorted(set(member.get("subscribed_topic_names") or ())))
+    return (topics, member.get("subscribed_topic_regex") or None, member.get("server_assignor"), member.get("topology_epoch"))

@@ -1,7 +1,8 @@
-"""Java's HashMap as far as its order goes: it names the next leader, breaks ties between protocols and between equal members.
+"""The order of keys put into Java's HashMap, as functions of their hashes: Kafka's assignors break ties between equal members by it.
 
 A table has a power of two of slots, 16 at first, doubles when it holds more than three quarters of that, and never shrinks.
 Keys come by slot and, within one, in the order in which they were put. Slots of nine and more keys (trees) are not modelled.
+The broker's maps, which live on and lose keys, and Scala's before 4.x, are in simulator/map_order.py.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The order in which a broker's hash maps are walked: it names the next leader and breaks ties between protocols.
+"""Hash maps that a broker keeps and changes, Java's or Scala's: their order names the next leader and breaks ties between protocols.
 
 Kafka keeps members in a ``java.util.HashMap`` (4.x) or Scala's ``mutable.HashMap`` (before). Both walk their slots upwards and never
 shrink, so the order follows from the keys and the largest size the map has had. Java bins of nine keys and more (trees) and the maps
@@ -8,9 +8,10 @@ of Scala 2.11 and 2.12 (builds of 0.8 to 2.x) are not modelled: there the order 
 from collections.abc import Iterable, Iterator
 from typing import Generic, TypeVar
 
-from groupcoord_spark.coordinator.java_maps import FIRST_SIZE, hash_of_text, spread_hash
+from groupcoord_spark.coordinator.java_maps import FIRST_SIZE, hash_of_text, in_hash_order, spread_hash
 
 V = TypeVar("V")
+
 
 def _signed(number: int) -> int:
     return number - (1 << 32) if number >= 1 << 31 else number
@@ -96,8 +97,5 @@ def in_vote_order(names: Iterable[str], like_java: bool) -> list[str]:
     single keys come before its subtrees).
     """
     if like_java:
-        votes: BrokerMap[str] = BrokerMap(like_java=True)
-        for name in names:
-            votes.put(name, name)
-        return votes.keys()
+        return in_hash_order(names, hash_of_text)
     return list(_in_trie_order(list(dict.fromkeys(names)), 0))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -162,21 +161,35 @@ def _planned(
     kind: InputKind, inputs: tuple[str, ...], client: dict[str, str], common: Common, progress: StageLines
 ) -> tuple[SparkSession, LogPlan, RowPlan | None]:
     """Spark, and what there is to read, by the kind of input."""
+    import pyspark
+    from pyspark.errors import PySparkException
+
     from groupcoord_spark.log import plan_logs
     from groupcoord_spark.pipeline.rows import file_frame, live_rows, look_at, plan_files, row_plan
     from groupcoord_spark.pipeline.session import session
-    from groupcoord_spark.sources.live import live_topic
+    from groupcoord_spark.sources.live import FALLBACK_VERSION, KAFKA_CONNECTOR, live_topic
     from groupcoord_spark.sources.rows import InputKind
 
-    def started(stage: str = "start Spark", **settings: str) -> SparkSession:
-        progress.begin(stage)
+    def started(**settings: str) -> SparkSession:
+        progress.begin("start Spark")
         spark = session(show_output=common.debug, settings=settings)
         progress.end()
         return spark
 
+    def started_with_connector() -> SparkSession:
+        """With the connector of Spark's own version, or with another where that one is not to be had."""
+        try:
+            return started(**{"spark.jars.packages": f"{KAFKA_CONNECTOR}:{pyspark.__version__}"})
+        except (GroupcoordError, PySparkException):
+            # What else keeps Spark from starting does so again, and is told then.
+            progress.begin("with an older connector")
+            spark = session(show_output=common.debug, settings={"spark.jars.packages": f"{KAFKA_CONNECTOR}:{FALLBACK_VERSION}"})
+            progress.end()
+            return spark
+
     if kind is InputKind.KAFKA:
         topic = live_topic(inputs, client)
-        spark = _with_connector(started)
+        spark = started_with_connector()
         progress.begin("read the topic")
         rows = live_rows(spark, topic, cluster=common.cluster)
         progress.end(rows=rows.rows)
@@ -194,20 +207,6 @@ def _planned(
     rows = row_plan(kind, inputs, look_at(spark, files), file_frame(spark, files), cluster=common.cluster)
     progress.end(rows=rows.rows)
     return spark, rows.log, rows
-
-
-def _with_connector(started: Callable[..., SparkSession]) -> SparkSession:
-    """Spark with its Kafka connector: of its own version, or of another where that one is not to be had."""
-    import pyspark
-    from pyspark.errors import PySparkException
-
-    from groupcoord_spark.sources.live import FALLBACK_VERSION, KAFKA_CONNECTOR
-
-    try:
-        return started(**{"spark.jars.packages": f"{KAFKA_CONNECTOR}:{pyspark.__version__}"})
-    except (GroupcoordError, PySparkException):
-        # What else keeps Spark from starting does so again, and is told then.
-        return started(f"Spark, connector {FALLBACK_VERSION}", **{"spark.jars.packages": f"{KAFKA_CONNECTOR}:{FALLBACK_VERSION}"})
 
 
 def _refuse_doubtful(summary: Summary) -> None:

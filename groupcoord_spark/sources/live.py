@@ -26,8 +26,8 @@ KAFKA_CONNECTOR: Final = "org.apache.spark:spark-sql-kafka-0-10_2.13"
 
 FALLBACK_VERSION: Final = "4.0.0"
 """Where a repository has no connector of Spark's own version, or not spark-token-provider-kafka-0-10_2.13, without which it does not load:
-the newest release that mirrors of Maven Central have whole. Compiled against 4.0, it misses the LogKeys that 4.1 moved, and so fails where
-a line of level INFO or WARN is to be logged; the sessions that we start log errors only."""
+the newest release that such a mirror has whole. Built for 4.0, it misses the LogKeys that 4.1 moved (as 4.1.0-preview1 does), and so fails
+where Spark logs at level INFO; the sessions that we start log errors only."""
 
 PATIENCE_MS: Final = 20_000
 """How long a broker may take to answer; ``default.api.timeout.ms`` of the properties file says otherwise."""

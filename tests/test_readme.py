@@ -26,7 +26,7 @@ ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 TEXT, _, REFERENCE = README.partition("<!-- tables:begin -->\n")
 
-OF_OTHER_INPUTS = {"look at the rows", "read the topic"}
+OF_OTHER_INPUTS = {"look at the rows", "with an older connector", "read the topic"}
 """Stages that a run over segments does not have."""
 
 NO_DELTA = "Spark's Delta reader is not here and cannot be fetched"
@@ -109,7 +109,7 @@ class TestCommands:
         of_others = {"--editable", "--list", "--describe", "--to", "--master", "--archives", "--properties-file", "--py-files"}
         of_others |= {"--reset-offsets", "--from-file", "--bootstrap-server", "--execute", "--offsets-decoder"}
         of_others |= {"--mutations", "--seed"}
-        of_others |= {"--packages"}
+        of_others |= {"--packages", "--repositories"}
         known = set.union(*map(options_of, table_of_commands())) | of_others
         assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", TEXT)) - known == set()
 

@@ -162,10 +162,13 @@ def _planned(
     kind: InputKind, inputs: tuple[str, ...], client: dict[str, str], common: Common, progress: StageLines
 ) -> tuple[SparkSession, LogPlan, RowPlan | None]:
     """Spark, and what there is to read, by the kind of input."""
+    import pyspark
+    from pyspark.errors import PySparkException
+
     from groupcoord_spark.log import plan_logs
     from groupcoord_spark.pipeline.rows import file_frame, live_rows, look_at, plan_files, row_plan
     from groupcoord_spark.pipeline.session import session
-    from groupcoord_spark.sources.live import KAFKA_PACKAGE, live_topic
+    from groupcoord_spark.sources.live import FALLBACK_VERSION, KAFKA_CONNECTOR, live_topic
     from groupcoord_spark.sources.rows import InputKind
 
     def started(**settings: str) -> SparkSession:
@@ -174,9 +177,20 @@ def _planned(
         progress.end()
         return spark
 
+    def started_with_connector() -> SparkSession:
+        """With the connector of Spark's own version, or with another where that one is not to be had."""
+        try:
+            return started(**{"spark.jars.packages": f"{KAFKA_CONNECTOR}:{pyspark.__version__}"})
+        except (GroupcoordError, PySparkException):
+            # What else keeps Spark from starting does so again, and is told then.
+            progress.begin("with an older connector")
+            spark = session(show_output=common.debug, settings={"spark.jars.packages": f"{KAFKA_CONNECTOR}:{FALLBACK_VERSION}"})
+            progress.end()
+            return spark
+
     if kind is InputKind.KAFKA:
         topic = live_topic(inputs, client)
-        spark = started(**{"spark.jars.packages": KAFKA_PACKAGE})
+        spark = started_with_connector()
         progress.begin("read the topic")
         rows = live_rows(spark, topic, cluster=common.cluster)
         progress.end(rows=rows.rows)

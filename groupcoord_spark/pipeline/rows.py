@@ -27,7 +27,7 @@ from groupcoord_spark.pipeline.ingest import CHUNK_BYTES
 from groupcoord_spark.pipeline.partition_count import best_partition_count, group_hashes
 from groupcoord_spark.protocol.slices import Slices
 from groupcoord_spark.sources.json_lines import LinesPiece, plan_lines, read_lines
-from groupcoord_spark.sources.live import LiveTopic, extent_of, live_frame
+from groupcoord_spark.sources.live import KAFKA_CONNECTOR, LiveTopic, extent_of, live_frame
 from groupcoord_spark.sources.rows import CONTROL_TYPES, ROW_COLUMNS, ROW_SCHEMA, InputKind, RowBatch
 from groupcoord_spark.sources.tables import TablePiece, plan_delta, plan_parquet, read_table
 
@@ -323,6 +323,10 @@ def live_rows(spark: SparkSession, topic: LiveTopic, *, cluster: str | None) -> 
         frame = live_frame(spark, topic, extent).persist(StorageLevel.DISK_ONLY)
         places = look_at_frame(frame)
     except (PySparkException, Py4JJavaError) as failure:
+        if re.search(r"(ClassNotFoundException|NoClassDefFoundError|NoSuchMethodError): \S*org[./]apache[./]spark", str(failure)):
+            raise GroupcoordError(
+                f"The Kafka connector of this Spark session was built for another release of Spark. Take {KAFKA_CONNECTOR}:{spark.version}."
+            ) from failure
         raise GroupcoordError(f"{topic.uri}: the topic cannot be read: {_said(failure)}") from failure
     rows = row_plan(InputKind.KAFKA, [topic.uri], places, frame, cluster=cluster, ends=extent.end)
     return replace(rows, log=replace(rows.log, cluster_id=extent.cluster_id), lacks=(TRANSACTIONS,))

@@ -21,8 +21,13 @@ from groupcoord_spark.sources.rows import NO_PRODUCER, ROW_SCHEMA
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-KAFKA_PACKAGE: Final = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.1.0-preview1"
-"""Maven coordinates of the connector: it serves all of Spark 4.1, and is not published for each of its patch releases."""
+KAFKA_CONNECTOR: Final = "org.apache.spark:spark-sql-kafka-0-10_2.13"
+"""Maven coordinates of the connector, without its version: that is Spark's own."""
+
+FALLBACK_VERSION: Final = "4.0.0"
+"""Where a repository has no connector of Spark's own version, or not spark-token-provider-kafka-0-10_2.13, without which it does not load:
+the newest release that such a mirror has whole. Built for 4.0, it misses the LogKeys that 4.1 moved (as 4.1.0-preview1 does), and so fails
+where Spark logs at level INFO; the sessions that we start log errors only."""
 
 PATIENCE_MS: Final = 20_000
 """How long a broker may take to answer; ``default.api.timeout.ms`` of the properties file says otherwise."""
@@ -92,7 +97,8 @@ def extent_of(spark: SparkSession, topic: LiveTopic) -> Extent:
         raise UsageError(f"{topic.uri}: Kafka's client takes these options not: {_said(error)}.") from None
     except (Py4JError, TypeError):
         raise GroupcoordError(
-            f"This Spark session has no Kafka connector. Start it with --packages {KAFKA_PACKAGE}, or without a session of your own."
+            f"This Spark session has no Kafka connector. Start it with --packages {KAFKA_CONNECTOR}:{spark.version}, or without a session"
+            " of your own."
         ) from None
     try:
         names = jvm.java.util.Collections.singleton(topic.topic)

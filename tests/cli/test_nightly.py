@@ -10,10 +10,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyspark
 import pytest
 from click.testing import Result
 
+from groupcoord_spark.errors import GroupcoordError
 from groupcoord_spark.protocol import encode_key, encode_value
+from groupcoord_spark.sources.live import FALLBACK_VERSION, KAFKA_CONNECTOR
 from tests.cli.warehouse import groupcoord
 from tests.conftest import GOLDEN, SAMPLE_LOGS, SampleWarehouse
 from tests.log.log_writer import T0
@@ -376,3 +379,16 @@ def test_a_process_of_its_own_starts_spark_and_tells_nothing_but_stages_and_summ
     stages, summary = ended.stderr.split("\n\n")
     assert [line.split("  ")[0] for line in stages.splitlines()] == ["plan", "start Spark", "read, replay and write", "commit"]
     assert [line.split()[0] for line in summary.splitlines()] == ["Cluster", "records", "complete", "state", "cleanup"]
+
+
+def test_connector_of_sparks_own_version_is_tried_before_the_one_that_mirrors_have(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def without_network(*, show_output: bool, settings: Mapping[str, str]) -> None:
+        asked.append(settings["spark.jars.packages"])
+        raise GroupcoordError(f"Spark did not start: unresolved dependency {len(asked)}.")
+
+    monkeypatch.setattr("groupcoord_spark.pipeline.session.session", without_network)
+    result = nightly(tmp_path / "w", "kafka://localhost:9092")
+    assert asked == [f"{KAFKA_CONNECTOR}:{pyspark.__version__}", f"{KAFKA_CONNECTOR}:{FALLBACK_VERSION}"]
+    assert sentence_of(result, 1) == "Spark did not start: unresolved dependency 2."

@@ -92,8 +92,8 @@ class Groups:
             for n in (1, 2):
                 self._worker(group_id, protocol, client_id=f"{group_id}-{n}", **({"group.instance.id": "first"} if n == 1 else {}))
         leaving = self._worker("empty", CLASSIC, client_id="leaving")
-        self._commit_as_tools_do("simple", [TopicPartition("orders", 1, 7, metadata="a note"), TopicPartition("payments", 0, 0)])
-        self._commit_as_tools_do("deleted", [TopicPartition("orders", 0, 5)])
+        self.commit_as_tools_do("simple", [TopicPartition("orders", 1, 7, metadata="a note"), TopicPartition("payments", 0, 0)])
+        self.commit_as_tools_do("deleted", [TopicPartition("orders", 0, 5)])
         admin.delete_consumer_groups(["deleted"])["deleted"].result()
         self._transaction("transactional", [TopicPartition("orders", 0, 11), TopicPartition("orders", 1, 12)], Producer.commit_transaction)
         self._transaction("transactional", [TopicPartition("orders", 0, 99)], Producer.abort_transaction)
@@ -141,7 +141,7 @@ class Groups:
             assert time.monotonic() < deadline, f"{what} did not come"
             time.sleep(0.05)
 
-    def _commit_as_tools_do(self, group_id: str, offsets: list[TopicPartition]) -> None:
+    def commit_as_tools_do(self, group_id: str, offsets: list[TopicPartition]) -> None:
         consumer = Consumer({**self._client, "group.id": group_id})
         consumer.commit(offsets=offsets, asynchronous=False)
         consumer.close()

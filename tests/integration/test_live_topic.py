@@ -1,0 +1,130 @@
+"""The topic read through Spark's Kafka connector, held against the log directory of the same broker."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from groupcoord_spark.warehouse import TABLES
+from tests.integration.groups import Groups
+from tests.integration.kafka import Broker
+from tests.running import rows_of, run
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.integration
+
+IN_TRANSACTIONS = {"transactional", "only-open"}
+MARKERS = 2
+
+OF_A_BATCH = {"producer_id", "producer_epoch", "is_transactional"}
+"""Columns that are NULL or false throughout in a live night."""
+
+NOT_SHOWN = {
+    "committed_offsets": OF_A_BATCH,
+    "offset_commits": OF_A_BATCH,
+    "group_records": OF_A_BATCH,
+    "offsets_partitions": {"records", "decoded", "control_records", "bytes", "last_stable_offset"},
+}
+
+CANNOT_BE_EQUAL = {"pending_offsets", "transactions", "surviving_records", "warnings", "runs"}
+"""Tables that are about what the connector does not show, or about the run; each has a test of its own."""
+
+
+@dataclass(frozen=True)
+class Nights:
+    """Two warehouses of one state, and what the run that read it live said."""
+
+    live: Path
+    log: Path
+    summary: str
+
+    def rows(self, table: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+        """Of the live night, and of the log's."""
+        return rows_of(self.live, table), rows_of(self.log, table)
+
+
+@pytest.fixture(scope="module")
+def nights(broker: Broker, groups: Groups, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Nights:
+    """The command of its own process: the connector must be there when Java starts, and the tests' session is without it."""
+    groups.rest()
+    place = tmp_path_factory.mktemp("live")
+    as_of_s = int(time.time())
+    as_of = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(as_of_s))
+    copied = broker.copy_offsets_log(place / "logs")
+    command = [sys.executable, "-m", "groupcoord_spark", "nightly", broker.against, "--warehouse", str(place / "live")]
+    done = subprocess.run([*command, "--cluster", "real", "--as-of", as_of], capture_output=True, text=True, check=False, timeout=300)
+    if missing := re.search(r"unresolved dependency: [^\]]*", done.stderr):
+        pytest.skip(f"Spark's Kafka connector cannot be had from Maven Central ({missing[0]})")
+    assert done.returncode == 0, done.stderr
+    run(spark, place / "log", copied, cluster="real", as_of_ms=as_of_s * 1000)
+    return Nights(place / "live", place / "log", done.stderr)
+
+
+def told(rows: list[dict[str, Any]], table: str) -> list[str]:
+    """Rows of groups without transactions, without what the connector does not show."""
+    left_out = NOT_SHOWN.get(table, set()) | {"run_id"}
+    of_groups = [row for row in rows if table in ("offset_commits", "group_records") or row.get("group_id") not in IN_TRANSACTIONS]
+    return sorted(repr({name: cell for name, cell in row.items() if name not in left_out}) for row in of_groups)
+
+
+@pytest.mark.parametrize("table", [table for table in TABLES if table not in CANNOT_BE_EQUAL])
+def test_tables_are_equal_but_for_what_the_connector_does_not_show(nights: Nights, table: str) -> None:
+    live, log = nights.rows(table)
+    assert told(live, table) == told(log, table)
+
+
+def test_state_holds_groups_of_both_protocols_and_tombstones(nights: Nights) -> None:
+    assert {(row["group_id"], row["group_type"], row["state"]) for row in rows_of(nights.live, "groups")} >= {
+        ("running-classic", "classic", "Stable"),
+        ("running-modern", "consumer", "Stable"),
+    }
+    tombstones = [row for table in ("offset_commits", "group_records") for row in rows_of(nights.live, table) if row["is_tombstone"]]
+    assert "deleted" in {row["group_id"] for row in tombstones}
+
+
+def test_every_commit_of_a_transaction_counts_as_committed(nights: Nights) -> None:
+    def committed(rows: list[dict[str, Any]]) -> set[tuple[str, str, int, int]]:
+        names = ("group_id", "topic", "partition", "committed_offset")
+        return {tuple(row[name] for name in names) for row in rows if row["group_id"] in IN_TRANSACTIONS}  # type: ignore[misc]
+
+    live, log = nights.rows("committed_offsets")
+    assert committed(log) == {("transactional", "orders", 0, 11), ("transactional", "orders", 1, 12)}
+    assert committed(live) == {
+        ("transactional", "orders", 0, 99),  # aborted
+        ("transactional", "orders", 1, 55),  # open
+        ("transactional", "payments", 1, 3),  # open
+        ("only-open", "payments", 0, 8),  # open
+    }
+    live, log = nights.rows("pending_offsets")
+    assert (live, len(log)) == ([], 3)
+
+
+def test_markers_are_not_there_and_nothing_else_is_missing(nights: Nights) -> None:
+    live, log = nights.rows("transactions")
+    assert (live, sorted(row["result"] for row in log)) == ([], ["aborted", "committed"])
+    markers = {(row["offsets_partition"], row["record_offset"]) for row in log}
+
+    def survivors(rows: list[dict[str, Any]]) -> set[tuple[int, int]]:
+        return {(row["offsets_partition"], each) for row in rows for each in range(row["first_offset"], row["end_offset"])}
+
+    live, log = nights.rows("surviving_records")
+    assert survivors(live) == survivors(log) - markers
+
+
+def test_run_says_what_it_cannot_know(nights: Nights) -> None:
+    (live,), (log,) = nights.rows("runs")
+    assert (live["input_kind"], log["input_kind"]) == ("kafka", "segments")
+    assert (dict(live["settings"])["input.lacks"], dict(log["settings"])["input.lacks"]) == ("transactions", "nothing")
+    assert live["records_read"] == log["records_read"] - MARKERS
+    assert "  unknown   transactions: no producers, no markers; commits of open and aborted ones count" in nights.summary
+    codes = [{row["code"] for row in rows} for rows in nights.rows("warnings")]
+    assert codes == [{"transactions_unknown"}, set()]

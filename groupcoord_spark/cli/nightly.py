@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from groupcoord_spark.cli.options import Common, Duration, Moment, common_options, duration_text
+from groupcoord_spark.cli.options import Common, Duration, Moment, common_options_of_a_writer, duration_text
 from groupcoord_spark.cli.progress import StageLines
 from groupcoord_spark.errors import GroupcoordError, UsageError
 
@@ -92,7 +92,7 @@ class MomentOrOffsets(click.ParamType):  # type: ignore[type-arg]
     is_flag=True,
     help="End with 1 when a record was quarantined, or the broker's loader refuses or skips one. The tables are written all the same.",
 )
-@common_options
+@common_options_of_a_writer
 def nightly(
     common: Common,
     inputs: tuple[str, ...],
@@ -118,9 +118,9 @@ def nightly(
     from groupcoord_spark.pipeline.nightly import Night, run_night
     from groupcoord_spark.sources.inputs import kind_of
     from groupcoord_spark.sources.rows import InputKind
+    from groupcoord_spark.warehouse.location import locate
+    from groupcoord_spark.warehouse.write import can_be_written
 
-    if common.cluster == "":
-        raise UsageError("--cluster is given without a name. Name the Kafka cluster, or leave the option out.")
     if as_of_ms is None:
         as_of_ms = until.time_ms if until is not None and until.time_ms is not None else time.time_ns() // 1_000_000
     rules = semantics_for(semantics, broker_version)
@@ -134,6 +134,7 @@ def nightly(
     if until is not None and kind is not InputKind.SEGMENTS:
         raise UsageError("--until reads log segments, and this INPUT is none. Give the log directory, or leave it out.")
     client = _properties(command_config, "The command config file") if command_config is not None else {}
+    can_be_written(locate(common.warehouse))  # what is wrong with the warehouse is told before Spark starts
     with StageLines(quiet=common.quiet) as progress:
         spark, plan, rows = _planned(kind, inputs, client, common, progress)
         night = Night(
@@ -162,6 +163,7 @@ def _planned(
 ) -> tuple[SparkSession, LogPlan, RowPlan | None]:
     """Spark, and what there is to read, by the kind of input."""
     from groupcoord_spark.log import plan_logs
+    from groupcoord_spark.pipeline.nightly import own_errors
     from groupcoord_spark.pipeline.rows import file_frame, live_rows, look_at, plan_files, row_plan
     from groupcoord_spark.pipeline.session import session
     from groupcoord_spark.sources.live import KAFKA_PACKAGE, live_topic
@@ -184,13 +186,15 @@ def _planned(
     if kind is InputKind.SEGMENTS:
         plan = plan_logs(inputs)
         progress.end(bytes=sum(partition.bytes for partition in plan.partitions))
-        _cluster_of(plan, common)  # what is wrong with the warehouse is told before Spark starts
+        _cluster_of(plan, common)  # that it has to be named is told before Spark starts
         return started(), plan, None
     files = plan_files(kind, inputs)
     progress.end(bytes=files.bytes)
     spark = started()
     progress.begin("look at the rows")
-    rows = row_plan(kind, inputs, look_at(spark, files), file_frame(spark, files), cluster=common.cluster)
+    with own_errors():
+        looked = look_at(spark, files)
+    rows = row_plan(kind, inputs, looked, file_frame(spark, files), cluster=common.cluster)
     progress.end(rows=rows.rows)
     return spark, rows.log, rows
 

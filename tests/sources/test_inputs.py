@@ -70,6 +70,11 @@ def test_the_text_of_kafka_dump_log_is_refused_with_what_to_give_instead(tmp_pat
     assert str(told.value).startswith(path)
 
 
+def test_what_only_begins_like_gzip_is_refused(tmp_path):
+    with pytest.raises(InputError, match=r"begins like gzip and cannot be unpacked: .* Copy it again\.$"):
+        kind_of([made(tmp_path / "a.gz", b"\x1f\x8b\x08garbage garbage")])
+
+
 def test_an_array_of_json_is_refused(tmp_path):
     with pytest.raises(InputError, match=r"one JSON array\. Give lines of JSON"):
         kind_of([made(tmp_path / "a.json", '[{"partition":0}]')])

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 DEFAULT_CLUSTER = "default"
 
+_TOPIC_ID = re.compile(r"[A-Za-z0-9_-]{22}")
+
 
 class MomentOrOffsets(click.ParamType):  # type: ignore[type-arg]
     """TIME, or a FILE with a JSON object of end offsets by offsets partition; the command gets ``pipeline.until.Until``."""
@@ -116,6 +118,7 @@ def nightly(
     from groupcoord_spark.coordinator.retention import read_settings
     from groupcoord_spark.coordinator.semantics import semantics_for
     from groupcoord_spark.pipeline.nightly import Night, run_night
+    from groupcoord_spark.properties import read_properties
     from groupcoord_spark.sources.inputs import kind_of
     from groupcoord_spark.sources.rows import InputKind
     from groupcoord_spark.warehouse.location import locate
@@ -124,16 +127,19 @@ def nightly(
     if as_of_ms is None:
         as_of_ms = until.time_ms if until is not None and until.time_ms is not None else time.time_ns() // 1_000_000
     rules = semantics_for(semantics, broker_version)
-    properties = _properties(settings_file, "The settings file") if settings_file is not None else {}
+    properties = read_properties(settings_file, "The settings file") if settings_file is not None else {}
     if retention_ms is None:
-        retention_ms = read_settings(properties, rules).retention_ms
+        try:
+            retention_ms = read_settings(properties, rules).retention_ms
+        except UsageError as e:
+            raise UsageError(f"{settings_file}: {e}") from e
     topic_names = _topic_names(topic_ids_file) if topic_ids_file is not None else {}
     kind = kind_of(inputs)
     if command_config is not None and kind is not InputKind.KAFKA:
         raise UsageError("--command-config is for Kafka's client, and no INPUT is kafka://HOST:PORT. Leave it out.")
     if until is not None and kind is not InputKind.SEGMENTS:
         raise UsageError("--until reads log segments, and this INPUT is none. Give the log directory, or leave it out.")
-    client = _properties(command_config, "The command config file") if command_config is not None else {}
+    client = read_properties(command_config, "The command config file") if command_config is not None else {}
     can_be_written(locate(common.warehouse))  # what is wrong with the warehouse is told before Spark starts
     with StageLines(quiet=common.quiet) as progress:
         spark, plan, rows = _planned(kind, inputs, client, common, progress)
@@ -287,26 +293,21 @@ def _cluster_of(plan: LogPlan, common: Common) -> str:
     return known[0] if known else DEFAULT_CLUSTER
 
 
-def _text_of(path: str, what: str) -> str:
-    try:
-        return Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as e:
-        raise UsageError(f"{what} {path} cannot be read: {e.strerror if isinstance(e, OSError) else 'it is not UTF-8 text'}.") from e
-
-
-def _properties(path: str, what: str) -> dict[str, str]:
-    """``name=value`` lines of a properties file; comments and empty lines left out, a backslash at the end joins the next line."""
-    text = re.sub(r"\\\r?\n[ \t]*", "", _text_of(path, what))
-    pairs = (line.partition("=") for line in text.splitlines() if line.strip() and line.lstrip()[0] not in "#!")
-    return {name.strip(): value.strip() for name, _, value in pairs}
-
-
 def _topic_names(path: str) -> dict[str, str]:
     """Topic id -> name, from a JSON object of names and ids."""
     try:
-        ids = json.loads(_text_of(path, "The topic ids file"))
+        ids = json.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as e:
+        why = e.strerror if isinstance(e, OSError) else "it is not UTF-8 text"
+        raise UsageError(f"The topic ids file {path} cannot be read: {why}.") from e
     except json.JSONDecodeError as e:
         raise UsageError(f"The topic ids file {path} is not JSON: {e}.") from e
     if not isinstance(ids, dict) or not all(isinstance(each, str) for each in ids.values()):
         raise UsageError(f'The topic ids file {path} must hold one JSON object, topic name -> id, for example {{"orders": "AZx9…"}}.')
+    for name, topic_id in ids.items():
+        if not _TOPIC_ID.fullmatch(topic_id):
+            raise UsageError(
+                f"The topic ids file {path} gives {name!r} the id {topic_id!r}, and ids have 22 letters, digits, - and _, as"
+                " `kafka-topics --describe` prints them."
+            )
     return {topic_id: name for name, topic_id in ids.items()}

@@ -282,11 +282,16 @@ class TestBadInput:
     def test_a_settings_file_with_an_impossible_value(self, tmp_path: Path, untouched: Path, value: str) -> None:
         (tmp_path / "server.properties").write_text(f"offsets.retention.minutes={value}\n")
         sentence = self.refused(untouched, SAMPLE_LOGS, "--settings", tmp_path / "server.properties")
-        assert sentence.startswith(f"offsets.retention.minutes {value!r} is not a whole number")
+        assert sentence.startswith(f"{tmp_path}/server.properties: offsets.retention.minutes {value!r} is not a whole number")
 
     @pytest.mark.parametrize(
         ("text", "told"),
-        [("{", "is not JSON"), ('["a"]', "must hold one JSON object"), ('{"a": 1}', "must hold one JSON object")],
+        [
+            ("{", "is not JSON"),
+            ('["a"]', "must hold one JSON object"),
+            ('{"a": 1}', "must hold one JSON object"),
+            ('{"orders": "AZx9"}', "gives 'orders' the id 'AZx9', and ids have 22 letters"),
+        ],
     )
     def test_a_topic_ids_file_that_is_none(self, tmp_path: Path, untouched: Path, text: str, told: str) -> None:
         (tmp_path / "ids.json").write_text(text)

@@ -53,7 +53,13 @@ def simulate(
     from groupcoord_spark.coordinator.simulator.scenario import find_scenario, play, read_scenario, shipped_scenarios
 
     if lists:
-        write_lines(f"{name:<26} {read_scenario(text, name).title}" for name, text in shipped_scenarios().items())
+        if scenario is not None or explain or segments is not None:
+            raise click.UsageError("--list names the scenarios and plays none: leave the rest out.")
+        titles = [(name, read_scenario(text, name).title) for name, text in shipped_scenarios().items()]
+        if output == "table":
+            write_lines(f"{name:<26} {title}" for name, title in titles)
+        else:
+            write_records(output, ("scenario", "title"), titles)
         return
     if scenario is None:
         raise click.UsageError("Name a scenario: a file, or one of those that --list shows.")

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import wraps
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import click
@@ -139,6 +140,18 @@ class Moment(click.ParamType):  # type: ignore[type-arg]
         if not _EARLIEST_MS <= milliseconds <= _LATEST_MS:
             self.fail(f"{value!r} is outside of the years 1 to 9999.", param, ctx)
         return milliseconds
+
+
+class DirectoryToWrite(click.Path):
+    """DIR; the command gets a Path. An empty word, as of a script's variable that is not set, is not the current directory."""
+
+    def __init__(self) -> None:
+        super().__init__(file_okay=False, path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value == "":
+            self.fail("the name is empty. Name a new or empty directory.", param, ctx)
+        return super().convert(value, param, ctx)
 
 
 class Duration(click.ParamType):  # type: ignore[type-arg]

@@ -59,6 +59,8 @@ def _kind_of(given: str) -> InputKind:
     info = location.info()
     if info.type == pafs.FileType.File:
         return _kind_of_file(location) or InputKind.SEGMENTS
+    if info.type == pafs.FileType.Unknown:
+        raise InputError(f"{location.shown}: this is neither a file nor a directory (a pipe or a device is read but once). Give a file.")
     if info.type != pafs.FileType.Directory or _PARTITION.fullmatch(location.name):
         return InputKind.SEGMENTS
     children = location.list()

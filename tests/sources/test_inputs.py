@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 from pathlib import Path
 
 import pytest
@@ -73,6 +74,12 @@ def test_the_text_of_kafka_dump_log_is_refused_with_what_to_give_instead(tmp_pat
 def test_what_only_begins_like_gzip_is_refused(tmp_path):
     with pytest.raises(InputError, match=r"begins like gzip and cannot be unpacked: .* Copy it again\.$"):
         kind_of([made(tmp_path / "a.gz", b"\x1f\x8b\x08garbage garbage")])
+
+
+def test_a_pipe_is_refused(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(InputError, match=r"pipe: this is neither a file nor a directory .* Give a file\.$"):
+        kind_of([str(tmp_path / "pipe")])
 
 
 def test_an_array_of_json_is_refused(tmp_path):

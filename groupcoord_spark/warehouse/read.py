@@ -36,6 +36,8 @@ Condition = tuple[str, str, Any]
 # Opening many small files is waiting for the file system, reading one large file uses pyarrow's own threads.
 _FILES_AT_ONCE: Final = 8
 
+_WAY_OUT: Final = "Restore it from a copy, or run the nightly into another directory."
+
 _COMPARISONS: Final = {"=": pc.equal, "<": pc.less, "<=": pc.less_equal, ">": pc.greater, ">=": pc.greater_equal}
 
 
@@ -199,10 +201,10 @@ def open_table(location: Location, table: Table, version: int | None = None) -> 
     try:
         return DeltaTable(location.table_uri(table.name), version=version)
     except TableNotFoundError as e:
-        raise WarehouseError(f"{location.uri} has no table {table.name}: it was removed, or the warehouse is damaged.") from e
+        raise WarehouseError(f"{location.uri} has no table {table.name}: it was removed, or the warehouse is damaged. {_WAY_OUT}") from e
     except (DeltaError, OSError, ValueError) as e:
         which = "" if version is None else f" at version {version}"
-        raise WarehouseError(f"Table {table.name} of {location.uri} cannot be read{which}: {first_line(e)}.") from e
+        raise WarehouseError(f"Table {table.name} of {location.uri} cannot be read{which}: {first_line(e)}. {_WAY_OUT}") from e
 
 
 def read_runs(location: Location) -> pa.Table:
@@ -263,7 +265,7 @@ def _rows(
             " pre-release: run the nightly into another directory."
         ) from e
     except (DeltaError, OSError, pa.ArrowException) as e:
-        raise WarehouseError(f"Table {table.name} of {location.uri} cannot be read: {first_line(e)}.") from e
+        raise WarehouseError(f"Table {table.name} of {location.uri} cannot be read: {first_line(e)}. {_WAY_OUT}") from e
     return pa.concat_tables([no_rows(schema), *parts])
 
 

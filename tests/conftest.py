@@ -7,11 +7,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
+from hypothesis import settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from groupcoord_spark.pipeline.night import Summary
+
+# How long an example takes says how busy the machine is.
+settings.register_profile("groupcoord", deadline=None)
+settings.load_profile("groupcoord")
 
 GOLDEN = Path(__file__).parent / "golden"
 SAMPLE_LOGS = GOLDEN / "classic-modern" / "logs"

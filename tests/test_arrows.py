@@ -19,10 +19,10 @@ MAY_IMPORT = {
     "log": {"protocol", "errors"},
     "coordinator": {"protocol", "errors"},
     "warehouse": {"errors"},
-    "verification": {"warehouse", "errors"},
+    "verification": {"warehouse", "errors", "properties"},
     "sources": {"log", "protocol", "errors"},
     "pipeline": {"sources", "coordinator", "warehouse", "log", "protocol", "errors"},
-    "cli": {"pipeline", "verification", "sources", "coordinator", "warehouse", "log", "protocol", "errors"},
+    "cli": {"pipeline", "verification", "sources", "coordinator", "warehouse", "log", "protocol", "errors", "properties"},
 }
 """Room -> other rooms and modules of ours that it may know."""
 

@@ -60,7 +60,7 @@ def options_of(name: str) -> set[str]:
 
 
 def common_options() -> set[str]:
-    return options_of("nightly") & options_of("list")
+    return options_of("list") & options_of("timeline")
 
 
 def section(title: str) -> str:

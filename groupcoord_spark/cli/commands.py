@@ -6,7 +6,9 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib import import_module, metadata
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import click
@@ -64,13 +66,15 @@ class Commands(click.Group):
             sys.stdout.flush()
         except BrokenPipeError:
             # Whoever read the output has seen enough (| head): that is no error. What is left is not to be flushed into the closed pipe.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            _drop_what_is_left_on_stdout()
             return 0
         return result
 
     def main(self, args: Sequence[str] | None = None, prog_name: str | None = None, **extra: Any) -> Any:  # type: ignore[override]
         """Run a command and leave the process: 0 done, 1 it could not be done, 2 usage, 130 interrupted."""
         given = list(sys.argv[1:] if args is None else args)
+        if sys.stdout is None:  # closed by who started us (>&-)
+            sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
         try:
             result = super().main(given, prog_name or "groupcoord", **{**extra, "standalone_mode": False})
             code = result if isinstance(result, int) else 0
@@ -85,7 +89,19 @@ class Commands(click.Group):
                 traceback.print_exc()
             click.echo(f"Error: {e}", err=True)
             code = e.exit_code
+        except OSError as e:
+            # Who reads inputs or writes tables names them in an error of ours. What is left is stdout, or a file of the installation.
+            if "--debug" in given:
+                traceback.print_exc()
+            click.echo(f"Error: {e.filename or 'The output'} cannot be read or written: {e.strerror or e}.", err=True)
+            _drop_what_is_left_on_stdout()
+            code = 1
         sys.exit(code)
+
+
+def _drop_what_is_left_on_stdout() -> None:
+    with suppress(OSError):  # a stdout without a file: nothing is flushed when the process ends
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _versions(ctx: click.Context, parameter: click.Parameter, wanted: bool) -> None:

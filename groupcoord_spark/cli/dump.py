@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from groupcoord_spark.cli.options import Common, Moment, common_options
+from groupcoord_spark.cli.options import Common, Moment, common_options_without_warehouse
 from groupcoord_spark.cli.render import shown
 from groupcoord_spark.errors import UsageError
 
@@ -79,7 +79,10 @@ class KeyType(click.ParamType):  # type: ignore[type-arg]
     "--redact", is_flag=True, help="Replace hosts, client, member and instance ids, and metadata by names that mean nothing; no bytes."
 )
 @click.option("--bytes", "with_bytes", is_flag=True, help="Add key_base64 and value_base64 to every line: then `nightly` loses nothing.")
-@common_options
+@click.option(
+    "--output", type=click.Choice(["json"]), default="json", show_default=True, expose_value=False, help="Lines of JSON: CSV cannot nest."
+)
+@common_options_without_warehouse
 def dump(
     common: Common,
     inputs: tuple[str, ...],
@@ -103,10 +106,10 @@ def dump(
     from groupcoord_spark.pipeline.json_lines import Counts, JsonLines, Selection
     from groupcoord_spark.pipeline.redaction import Redaction
 
-    if common.output == "csv":
-        raise UsageError("dump writes lines of JSON: keys and values are nested, and CSV cannot hold them. Leave --output away.")
     if redact and with_bytes:
         raise UsageError("--redact hides what the bytes hold, and --bytes shows them. Leave one of them out.")
+    if first is not None and end is not None and first[0] == end[0] and end[1] <= first[1]:
+        raise UsageError("--to is not after --from: no record lies between them.")
     bounds = {f"{name}_{'offset' if border[0] == 'offset' else 'ms'}": border[1] for name, border in _given(first, end)}
     selection = Selection(frozenset(groups), frozenset(key_types), **bounds)
     counts, redaction = Counts(), Redaction() if redact else None

@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from groupcoord_spark.cli.options import Common, Duration, Moment, at_option, cluster_to_read, common_options, duration_text
+from groupcoord_spark.cli.options import (
+    Common,
+    DirectoryToWrite,
+    Duration,
+    Moment,
+    at_option,
+    cluster_to_read,
+    common_options,
+    duration_text,
+)
 from groupcoord_spark.cli.render import lines, moment, write_lines, write_records
 from groupcoord_spark.errors import GroupcoordError, UsageError
 
@@ -45,7 +54,7 @@ _YES_OR_NO: Final = {True: "yes", False: "no"}
 @click.option(
     "--write-tombstones",
     "tombstones_directory",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=DirectoryToWrite(),
     metavar="DIR",
     help="Write the records that the cleanup appends as log segments: DIR/__consumer_offsets-N/<end offset>.log.",
 )

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 
 import click
 
-from groupcoord_spark.cli.options import Common, at_option, cluster_to_read, common_options
+from groupcoord_spark.cli.options import Common, at_option, cluster_to_read, common_options_of_a_writer
 from groupcoord_spark.errors import GroupcoordError
 
 
@@ -25,7 +25,7 @@ from groupcoord_spark.errors import GroupcoordError
     help="What kafka-consumer-groups --reset-offsets --from-file reads.",
 )
 @at_option
-@common_options
+@common_options_of_a_writer
 def export_offsets(common: Common, groups: tuple[str, ...], form: str, at_ms: int | None) -> None:
     """The committed offsets of groups in any night, to set the groups back to them.
 

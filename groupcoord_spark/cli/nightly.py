@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from groupcoord_spark.cli.options import Common, Duration, Moment, common_options, duration_text
+from groupcoord_spark.cli.options import Common, Duration, Moment, common_options_of_a_writer, duration_text
 from groupcoord_spark.cli.progress import StageLines
 from groupcoord_spark.errors import GroupcoordError, UsageError
 
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from groupcoord_spark.sources.rows import InputKind
 
 DEFAULT_CLUSTER = "default"
+
+_TOPIC_ID = re.compile(r"[A-Za-z0-9_-]{22}")
 
 
 class MomentOrOffsets(click.ParamType):  # type: ignore[type-arg]
@@ -92,7 +94,7 @@ class MomentOrOffsets(click.ParamType):  # type: ignore[type-arg]
     is_flag=True,
     help="End with 1 when a record was quarantined, or the broker's loader refuses or skips one. The tables are written all the same.",
 )
-@common_options
+@common_options_of_a_writer
 def nightly(
     common: Common,
     inputs: tuple[str, ...],
@@ -117,24 +119,29 @@ def nightly(
     from groupcoord_spark.coordinator.semantics import semantics_for
     from groupcoord_spark.pipeline.night import Night
     from groupcoord_spark.pipeline.nightly import run_night
+    from groupcoord_spark.properties import read_properties
     from groupcoord_spark.sources.inputs import kind_of
     from groupcoord_spark.sources.rows import InputKind
+    from groupcoord_spark.warehouse.location import locate
+    from groupcoord_spark.warehouse.write import can_be_written
 
-    if common.cluster == "":
-        raise UsageError("--cluster is given without a name. Name the Kafka cluster, or leave the option out.")
     if as_of_ms is None:
         as_of_ms = until.time_ms if until is not None and until.time_ms is not None else time.time_ns() // 1_000_000
     rules = semantics_for(semantics, broker_version)
-    properties = _properties(settings_file, "The settings file") if settings_file is not None else {}
+    properties = read_properties(settings_file, "The settings file") if settings_file is not None else {}
     if retention_ms is None:
-        retention_ms = read_settings(properties, rules).retention_ms
+        try:
+            retention_ms = read_settings(properties, rules).retention_ms
+        except UsageError as e:
+            raise UsageError(f"{settings_file}: {e}") from e
     topic_names = _topic_names(topic_ids_file) if topic_ids_file is not None else {}
     kind = kind_of(inputs)
     if command_config is not None and kind is not InputKind.KAFKA:
         raise UsageError("--command-config is for Kafka's client, and no INPUT is kafka://HOST:PORT. Leave it out.")
     if until is not None and kind is not InputKind.SEGMENTS:
         raise UsageError("--until reads log segments, and this INPUT is none. Give the log directory, or leave it out.")
-    client = _properties(command_config, "The command config file") if command_config is not None else {}
+    client = read_properties(command_config, "The command config file") if command_config is not None else {}
+    can_be_written(locate(common.warehouse))  # what is wrong with the warehouse is told before Spark starts
     with StageLines(quiet=common.quiet) as progress:
         spark, plan, rows = _planned(kind, inputs, client, common, progress)
         night = Night(
@@ -166,6 +173,7 @@ def _planned(
     from pyspark.errors import PySparkException
 
     from groupcoord_spark.log import plan_logs
+    from groupcoord_spark.pipeline.nightly import own_errors
     from groupcoord_spark.pipeline.rows import file_frame, live_rows, look_at, plan_files, row_plan
     from groupcoord_spark.pipeline.session import session
     from groupcoord_spark.sources.live import FALLBACK_VERSION, KAFKA_CONNECTOR, live_topic
@@ -199,13 +207,15 @@ def _planned(
     if kind is InputKind.SEGMENTS:
         plan = plan_logs(inputs)
         progress.end(bytes=sum(partition.bytes for partition in plan.partitions))
-        _cluster_of(plan, common)  # what is wrong with the warehouse is told before Spark starts
+        _cluster_of(plan, common)  # that it has to be named is told before Spark starts
         return started(), plan, None
     files = plan_files(kind, inputs)
     progress.end(bytes=files.bytes)
     spark = started()
     progress.begin("look at the rows")
-    rows = row_plan(kind, inputs, look_at(spark, files), file_frame(spark, files), cluster=common.cluster)
+    with own_errors():
+        looked = look_at(spark, files)
+    rows = row_plan(kind, inputs, looked, file_frame(spark, files), cluster=common.cluster)
     progress.end(rows=rows.rows)
     return spark, rows.log, rows
 
@@ -298,26 +308,21 @@ def _cluster_of(plan: LogPlan, common: Common) -> str:
     return known[0] if known else DEFAULT_CLUSTER
 
 
-def _text_of(path: str, what: str) -> str:
-    try:
-        return Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as e:
-        raise UsageError(f"{what} {path} cannot be read: {e.strerror if isinstance(e, OSError) else 'it is not UTF-8 text'}.") from e
-
-
-def _properties(path: str, what: str) -> dict[str, str]:
-    """``name=value`` lines of a properties file; comments and empty lines left out, a backslash at the end joins the next line."""
-    text = re.sub(r"\\\r?\n[ \t]*", "", _text_of(path, what))
-    pairs = (line.partition("=") for line in text.splitlines() if line.strip() and line.lstrip()[0] not in "#!")
-    return {name.strip(): value.strip() for name, _, value in pairs}
-
-
 def _topic_names(path: str) -> dict[str, str]:
     """Topic id -> name, from a JSON object of names and ids."""
     try:
-        ids = json.loads(_text_of(path, "The topic ids file"))
+        ids = json.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as e:
+        why = e.strerror if isinstance(e, OSError) else "it is not UTF-8 text"
+        raise UsageError(f"The topic ids file {path} cannot be read: {why}.") from e
     except json.JSONDecodeError as e:
         raise UsageError(f"The topic ids file {path} is not JSON: {e}.") from e
     if not isinstance(ids, dict) or not all(isinstance(each, str) for each in ids.values()):
         raise UsageError(f'The topic ids file {path} must hold one JSON object, topic name -> id, for example {{"orders": "AZx9…"}}.')
+    for name, topic_id in ids.items():
+        if not _TOPIC_ID.fullmatch(topic_id):
+            raise UsageError(
+                f"The topic ids file {path} gives {name!r} the id {topic_id!r}, and ids have 22 letters, digits, - and _, as"
+                " `kafka-topics --describe` prints them."
+            )
     return {topic_id: name for name, topic_id in ids.items()}

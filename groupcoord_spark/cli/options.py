@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import wraps
-from typing import TYPE_CHECKING, Any, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import click
 
@@ -26,17 +27,15 @@ _EARLIEST_MS, _LATEST_MS = -62_135_596_800_000, 253_402_300_799_999
 class Common:
     """What every command is told."""
 
-    warehouse: str
-    cluster: str | None
-    output: Output
-    quiet: bool
+    warehouse: str = ""
+    cluster: str | None = None
+    output: Output = "table"
+    quiet: bool = False
     debug: bool = False
 
 
-def common_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """--warehouse, --cluster, --output, --quiet, --log-level and --debug; the command gets them as ``common``."""
-
-    @click.option(
+_WAREHOUSE: Final = (
+    click.option(
         "--warehouse",
         default="./warehouse",
         envvar="GROUPCOORD_WAREHOUSE",
@@ -44,31 +43,69 @@ def common_options(command: Callable[..., Any]) -> Callable[..., Any]:
         show_envvar=True,
         metavar="DIR",
         help="Directory or URI of the warehouse.",
-    )
-    @click.option("--cluster", metavar="NAME", help="The Kafka cluster. [default: the warehouse's only one]")
-    @click.option(
+    ),
+    click.option("--cluster", metavar="NAME", help="The Kafka cluster. [default: the warehouse's only one]"),
+)
+
+_OUTPUT: Final = (
+    click.option(
         "--output",
         type=click.Choice(["table", "json", "csv"]),
         default="table",
         show_default=True,
         help="Rows for people, or for programs.",
-    )
-    @click.option("--quiet", is_flag=True, help="No progress, summary or remarks on stderr.")
-    @click.option(
+    ),
+)
+
+_REMARKS: Final = (
+    click.option("--quiet", is_flag=True, help="No progress, summary or remarks on stderr."),
+    click.option(
         "--log-level",
         type=click.Choice(["debug", "info", "warning", "error"], case_sensitive=False),
         default="warning",
         show_default=True,
         help="What is logged on stderr.",
-    )
-    @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+    ),
+    click.option("--debug", is_flag=True, help="Show the traceback of an error."),
+)
+
+
+def common_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """--warehouse, --cluster, --output, --quiet, --log-level and --debug; the command gets them as ``common``."""
+    return _with_common(command, (*_WAREHOUSE, *_OUTPUT, *_REMARKS))
+
+
+def common_options_of_a_writer(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The common options of a command that prints no rows, or rows in a form of their own: without --output."""
+    return _with_common(command, (*_WAREHOUSE, *_REMARKS))
+
+
+def common_options_without_warehouse(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The common options of a command that reads no tables and prints one form of lines: without --warehouse, --cluster and --output."""
+    return _with_common(command, _REMARKS)
+
+
+def _with_common(command: Callable[..., Any], options: Sequence[Callable[..., Any]]) -> Callable[..., Any]:
     @wraps(command)
     def with_common(
-        *args: Any, warehouse: str, cluster: str | None, output: Output, quiet: bool, log_level: str, debug: bool, **rest: Any
+        *args: Any,
+        quiet: bool,
+        log_level: str,
+        debug: bool,
+        warehouse: str | None = None,
+        cluster: str | None = None,
+        output: Output = "table",
+        **rest: Any,
     ) -> Any:
+        if warehouse == "":
+            raise UsageError("--warehouse is given without a name. Name its directory, or leave the option out for ./warehouse.")
+        if cluster == "":
+            raise UsageError("--cluster is given without a name. Name the Kafka cluster, or leave the option out.")
         logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-        return command(*args, common=Common(warehouse, cluster, output, quiet, debug), **rest)
+        return command(*args, common=Common(warehouse or "", cluster, output, quiet, debug), **rest)
 
+    for option in reversed(options):
+        with_common = option(with_common)
     return with_common
 
 
@@ -103,6 +140,18 @@ class Moment(click.ParamType):  # type: ignore[type-arg]
         if not _EARLIEST_MS <= milliseconds <= _LATEST_MS:
             self.fail(f"{value!r} is outside of the years 1 to 9999.", param, ctx)
         return milliseconds
+
+
+class DirectoryToWrite(click.Path):
+    """DIR; the command gets a Path. An empty word, as of a script's variable that is not set, is not the current directory."""
+
+    def __init__(self) -> None:
+        super().__init__(file_okay=False, path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value == "":
+            self.fail("the name is empty. Name a new or empty directory.", param, ctx)
+        return super().convert(value, param, ctx)
 
 
 class Duration(click.ParamType):  # type: ignore[type-arg]

@@ -9,12 +9,15 @@ import sys
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 NOTHING = "-"
 """What Kafka's tools print for what is not there."""
+
+FEW_ROWS: Final = 32
+"""So many are looked through row by row: describe prints a table for each of very many groups, and each has few rows."""
 
 
 def shown(value: object) -> str:
@@ -42,7 +45,10 @@ def lines(titles: Sequence[str], rows: Iterable[Sequence[object]], least_widths:
     """
     cells = [tuple(map(shown, row)) for row in rows]
     widths: Iterable[int | None] = least_widths
-    if cells:
+    if 0 < len(cells) <= FEW_ROWS:
+        longest = map(max, [w or 0 for w in least_widths], *[map(len, row) for row in cells])
+        widths = [w if w is None else length for w, length in zip(least_widths, longest, strict=True)]
+    elif cells:
         columns = zip(*cells, strict=True)
         widths = [w if w is None else max(w, max(map(len, column))) for w, column in zip(least_widths, columns, strict=True)]
     form = _form(tuple(widths))

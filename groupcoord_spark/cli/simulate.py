@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
+from groupcoord_spark.cli.options import DirectoryToWrite
 from groupcoord_spark.cli.render import lines, write_lines, write_records
 from groupcoord_spark.errors import GroupcoordError, UsageError
 
@@ -28,7 +29,7 @@ _NAMES = ("at_ms", "kind", "who", "what", "answer", "state", "generation", "reco
 @click.option("--semantics", type=click.Choice(["java", "scala"]), help="The coordinator: that of 4.x, or that of 3.9.")
 @click.option("--broker-version", metavar="V", help="The release. [default: the scenario's, else 4.3 (java) or 3.9 (scala)]")
 @click.option("--heartbeats", is_flag=True, help="Show also heartbeats that change nothing and retention checks that find nothing.")
-@click.option("--segments", type=click.Path(file_okay=False, path_type=Path), metavar="DIR", help="Write the records as log segments.")
+@click.option("--segments", type=DirectoryToWrite(), metavar="DIR", help="Write the records as log segments.")
 @click.option("--output", type=click.Choice(["table", "json", "csv"]), default="table", show_default=True, help="For people or programs.")
 @click.option("--quiet", is_flag=True, help="No remarks on stderr.")
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
@@ -53,7 +54,13 @@ def simulate(
     from groupcoord_spark.coordinator.simulator.scenario import find_scenario, play, read_scenario, shipped_scenarios
 
     if lists:
-        write_lines(f"{name:<26} {read_scenario(text, name).title}" for name, text in shipped_scenarios().items())
+        if scenario is not None or explain or segments is not None:
+            raise click.UsageError("--list names the scenarios and plays none: leave the rest out.")
+        titles = [(name, read_scenario(text, name).title) for name, text in shipped_scenarios().items()]
+        if output == "table":
+            write_lines(f"{name:<26} {title}" for name, title in titles)
+        else:
+            write_records(output, ("scenario", "title"), titles)
         return
     if scenario is None:
         raise click.UsageError("Name a scenario: a file, or one of those that --list shows.")

@@ -31,7 +31,10 @@ def read_duration(text: str) -> int:
     found = re.fullmatch(r"\s*(\d+)\s*(ms|s|m|h|d)\s*", text)
     if found is None:
         raise UsageError(f"retention {text!r} is not a duration. Write for example 10d, 240h or 14400m.")
-    return int(found[1]) * _UNITS_MS[found[2]]
+    milliseconds = int(found[1]) * _UNITS_MS[found[2]]
+    if milliseconds > _INT32_MAX * _MINUTE_MS:
+        raise UsageError(f"retention {text!r} is longer than the longest that Kafka takes, {_INT32_MAX} minutes. Write for example 3650d.")
+    return milliseconds
 
 
 def read_settings(properties: Mapping[str, str], semantics: Semantics) -> RetentionSettings:

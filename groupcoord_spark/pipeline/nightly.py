@@ -63,7 +63,7 @@ def run_night(night: Night, plan: LogPlan, spark: SparkSession, progress: Progre
     past: Mapping[int, Past] = {}
     progress.begin("read, replay and write")
     if night.until is not None:
-        with _own_errors():
+        with own_errors():
             past = past_of(night.until, plan, {each: history.held for each, history in histories.items()}, start, spark)
         segments = [segment for segment in segments if segment.base_offset < past[segment.offsets_partition].end_offset]
     pieces = history_pieces(past, start)
@@ -110,7 +110,7 @@ def _run_stages(
 ) -> list[PartitionReport]:
     """Everything that happens on the workers; what comes back is a report for each offsets partition."""
     parallelism = spark.sparkContext.defaultParallelism
-    with _own_errors():
+    with own_errors():
         segments = in_ranges(segments, spark)
     tasks: list[list[Segment] | HistoryPiece] = [*(read_tasks(segments, parallelism) if segments else []), *pieces]
     writers = 1 + min(parallelism - 1, sum(segment.bytes for segment in segments) // STATE_WRITER_BYTES)
@@ -142,12 +142,12 @@ def _run_stages(
     )
     replayed = in_order.groupBy("cluster", "offsets_partition").applyInPandas(partition_replay(replay_job), REPLAYED)
     written = replayed.repartition(writers, "writer").sortWithinPartitions("place").mapInArrow(state_writer(write_job), WRITTEN)
-    with _own_errors():
+    with own_errors():
         return [report for row in written.collect() for report in pickle.loads(row.payload)]
 
 
 @contextmanager
-def _own_errors() -> Iterator[None]:
+def own_errors() -> Iterator[None]:
     """What fails on the workers, as an error of ours."""
     try:
         yield

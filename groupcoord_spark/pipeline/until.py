@@ -141,7 +141,7 @@ def _clipped(held: HistoryRange, end_offset: int) -> HistoryRange:
 def _checked(until: Until, logs: Mapping[int, PartitionLog]) -> Mapping[int, int]:
     for each, end in sorted(until.end_offsets.items()):
         if each not in logs:
-            raise UsageError(f"{until.text} names offsets partition {each}, which the input does not have.")
+            raise UsageError(f"{until.text} names offsets partition {each}, which the input does not have. Leave it out of the file.")
         if end > logs[each].end_offset:
             raise UsageError(f"{until.text} asks for offsets partition {each} up to {end}; its log ends at {logs[each].end_offset}.")
     return until.end_offsets

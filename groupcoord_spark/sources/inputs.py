@@ -51,12 +51,16 @@ def kind_of(inputs: Sequence[str]) -> InputKind:
 
 
 def _kind_of(given: str) -> InputKind:
+    if not given.strip():  # a variable of a script that holds nothing: the current directory would be read
+        raise InputError("An INPUT is empty. Name a path or URI.")
     if given.startswith(KAFKA_SCHEME):
         return InputKind.KAFKA
     location = Location.of(given)
     info = location.info()
     if info.type == pafs.FileType.File:
         return _kind_of_file(location) or InputKind.SEGMENTS
+    if info.type == pafs.FileType.Unknown:
+        raise InputError(f"{location.shown}: this is neither a file nor a directory (a pipe or a device is read but once). Give a file.")
     if info.type != pafs.FileType.Directory or _PARTITION.fullmatch(location.name):
         return InputKind.SEGMENTS
     children = location.list()
@@ -136,7 +140,10 @@ def _kind_of_file(location: Location) -> InputKind | None:
     if head.startswith(b"PAR1"):
         return InputKind.PARQUET
     if is_gzip(head):
-        head = zlib.decompressobj(31).decompress(head, _HEAD_BYTES)
+        try:
+            head = zlib.decompressobj(31).decompress(head, _HEAD_BYTES)
+        except zlib.error as error:
+            raise InputError(f"{location.shown}: the file begins like gzip and cannot be unpacked: {error}. Copy it again.") from error
     elif is_zstd(head):
         return InputKind.JSON
     text = head.removeprefix(b"\xef\xbb\xbf").lstrip()

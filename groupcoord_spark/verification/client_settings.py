@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import Final
 
 from groupcoord_spark.errors import UsageError
+from groupcoord_spark.properties import read_properties
 
 _OF_JAVA_ALONE: Final = ("key.", "value.", "interceptor.classes", "metric.reporters", "auto.include.jmx.reporter", "request.timeout.ms")
 """Beginnings of settings that concern Java's clients only, or producers and consumers."""
@@ -20,14 +20,8 @@ def read_client_settings(path: str) -> dict[str, str]:
     ``sasl.jaas.config`` with user and password becomes ``sasl.username`` and ``sasl.password``, a truststore of type PEM
     ``ssl.ca.location``. Raises UsageError where a setting has no counterpart; its value is never part of the sentence.
     """
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as e:
-        why = e.strerror if isinstance(e, OSError) else "it is not UTF-8 text"
-        raise UsageError(f"The client's properties file {path} cannot be read: {why}.") from e
-    lines = re.sub(r"\\\n[ \t]*", "", text).splitlines()
-    pairs = (line.partition("=") for line in lines if line.strip() and line.lstrip()[0] not in "#!")
-    settings = {name.strip(): value.strip() for name, _, value in pairs if not name.strip().startswith(_OF_JAVA_ALONE)}
+    given = read_properties(path, "The client's properties file")
+    settings = {name: value for name, value in given.items() if not name.startswith(_OF_JAVA_ALONE)}
     jaas = settings.pop(_JAAS, None)
     if jaas is not None:
         settings |= _user_of(jaas, path)

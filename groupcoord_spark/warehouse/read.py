@@ -36,6 +36,8 @@ Condition = tuple[str, str, Any]
 # Opening many small files is waiting for the file system, reading one large file uses pyarrow's own threads.
 _FILES_AT_ONCE: Final = 8
 
+_WAY_OUT: Final = "Restore it from a copy, or run the nightly into another directory."
+
 _COMPARISONS: Final = {"=": pc.equal, "<": pc.less, "<=": pc.less_equal, ">": pc.greater, ">=": pc.greater_equal}
 
 
@@ -116,6 +118,7 @@ class Warehouse:
     ) -> pa.Table:
         """Rows of a table as of the newest run of `cluster` (None: of every cluster, each as of its own), or of the night `at_ms`.
 
+        Of ``runs`` these are the runs that were finished by then, oldest first.
         columns: those to read, in that order; None: all.
         where: what every row must meet; files whose statistics rule it out are not opened.
         Raises WarehouseError when the cluster has no such run or its files are gone, KeyError for a table or column that is not declared.
@@ -123,6 +126,8 @@ class Warehouse:
         declared = TABLES[table]
         wanted = [declared.by_name[name].name for name in columns] if columns is not None else list(declared.by_name)
         runs = [self.run(name, at_ms=at_ms) for name in ([cluster] if cluster is not None else self.clusters())]
+        if declared is RUNS:
+            return self._runs_until(runs, where).select(wanted)
         # A night of a release that did not have the table yet has no rows of it.
         parts = [
             rows_at(self.location, declared, run.table_versions[table], run.cluster, wanted, where)
@@ -130,6 +135,11 @@ class Warehouse:
             if table in run.table_versions
         ]
         return pa.concat_tables([no_rows(pa.schema([declared.arrow_schema.field(name) for name in wanted])), *parts])
+
+    def _runs_until(self, runs: Sequence[Run], where: Sequence[Condition]) -> pa.Table:
+        last = {run.cluster: run.finished_at_ms for run in runs}
+        rows = self._runs.filter(pa.array([run.finished_at_ms <= last.get(run.cluster, -1) for run in self._finished], pa.bool_()))
+        return rows.filter(_meets(rows, where)) if where else rows
 
 
 def open_warehouse(uri: str) -> Warehouse:
@@ -191,10 +201,10 @@ def open_table(location: Location, table: Table, version: int | None = None) -> 
     try:
         return DeltaTable(location.table_uri(table.name), version=version)
     except TableNotFoundError as e:
-        raise WarehouseError(f"{location.uri} has no table {table.name}: it was removed, or the warehouse is damaged.") from e
+        raise WarehouseError(f"{location.uri} has no table {table.name}: it was removed, or the warehouse is damaged. {_WAY_OUT}") from e
     except (DeltaError, OSError, ValueError) as e:
         which = "" if version is None else f" at version {version}"
-        raise WarehouseError(f"Table {table.name} of {location.uri} cannot be read{which}: {first_line(e)}.") from e
+        raise WarehouseError(f"Table {table.name} of {location.uri} cannot be read{which}: {first_line(e)}. {_WAY_OUT}") from e
 
 
 def read_runs(location: Location) -> pa.Table:
@@ -255,7 +265,7 @@ def _rows(
             " pre-release: run the nightly into another directory."
         ) from e
     except (DeltaError, OSError, pa.ArrowException) as e:
-        raise WarehouseError(f"Table {table.name} of {location.uri} cannot be read: {first_line(e)}.") from e
+        raise WarehouseError(f"Table {table.name} of {location.uri} cannot be read: {first_line(e)}. {_WAY_OUT}") from e
     return pa.concat_tables([no_rows(schema), *parts])
 
 

@@ -7,12 +7,14 @@ so until it is there they see the night before.
 from __future__ import annotations
 
 import json
+import os
 import time
 import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote
 
@@ -86,9 +88,7 @@ def begin_run(warehouse: str, cluster: str) -> RunStart:
         raise WarehouseError("A cluster's name cannot be empty. Name it with --cluster.")
     location = locate(warehouse)
     started_at_ms = time.time_ns() // 1_000_000
-    if "%" in location.uri:
-        raise WarehouseError(f"{location.uri}: the Delta writer cannot write to a path with a % in it. Name another with --warehouse.")
-    there = holds_warehouse(location)
+    there = can_be_written(location)
     # `runs` first: by it the directory is known as ours, also when the process ends right after.
     for table in (RUNS, *(t for t in TABLES.values() if t is not RUNS)):
         _create(location, table, is_new=not there)
@@ -102,6 +102,44 @@ def begin_run(warehouse: str, cluster: str) -> RunStart:
             _undo_dead_runs(start, table, finished)
             _remove_orphans(start, table, finished)
     return start
+
+
+def can_be_written(location: Location) -> bool:
+    """Whether a warehouse is there that a run can go on with; False: nothing is there, and one can be made. Nothing is touched.
+
+    Raises WarehouseError as ``holds_warehouse`` does, and for a warehouse of which a table is gone, damaged, or not what a run left.
+    """
+    if "%" in location.uri:
+        raise WarehouseError(f"{location.uri}: the Delta writer cannot write to a path with a % in it. Name another with --warehouse.")
+    if not holds_warehouse(location):
+        _refuse_where_none_can_be_made(location)
+        return False
+    promised: dict[str, int] = {}
+    for run in runs_of(read_runs(location)):
+        promised.update({table: max(version, promised.get(table, 0)) for table, version in run.table_versions.items()})
+    for table in TABLES.values():
+        version = promised.get(table.name, 0)
+        if version == 0 and not DeltaTable.is_deltatable(location.table_uri(table.name)):
+            continue  # nothing was ever in it, or this release is the first to have it: the run makes it
+        opened = open_table(location, table)
+        if opened.version() < version:
+            raise WarehouseError(
+                f"Table {table.name} of {location.uri} is at version {opened.version()}, and a night was written at version {version}: it"
+                " was put back or made anew. Restore it, or name another directory with --warehouse."
+            )
+        _refuse_other_columns(location, table, opened)
+    return True
+
+
+def _refuse_where_none_can_be_made(location: Location) -> None:
+    if not isinstance(location.filesystem, fs.LocalFileSystem):
+        return  # only writing tells
+    place = Path(location.path)
+    there = next(each for each in (place, *place.parents) if os.path.lexists(each))
+    if not there.is_dir():
+        raise WarehouseError(f"{location.uri} cannot be made: {there} is no directory. Name another with --warehouse.")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise WarehouseError(f"{location.uri} cannot be made: nothing may be written in {there}. Name another with --warehouse.")
 
 
 def commit_run(start: RunStart, run: Mapping[str, Any], files: Mapping[str, Sequence[AddedFile]]) -> Run:

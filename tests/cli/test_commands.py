@@ -7,6 +7,7 @@ import os
 import shlex
 import subprocess
 import sys
+from pathlib import Path
 
 import click
 import pytest
@@ -17,12 +18,29 @@ from groupcoord_spark.cli.commands import COMMANDS, Commands
 from groupcoord_spark.cli.options import Duration, Moment
 from groupcoord_spark.errors import WarehouseError
 from tests.cli.warehouse import groupcoord
+from tests.conftest import SAMPLE_LOGS
 from tests.warehouse.nights import begin_run, group, night
 
 
 def command_line(*args, **environment):
     run = [sys.executable, "-m", "groupcoord_spark", *args]
     return subprocess.run(run, capture_output=True, text=True, check=False, env={**os.environ, **environment})
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no full device to write to")
+@pytest.mark.parametrize("arguments", [["list"], ["dump", str(SAMPLE_LOGS)]])
+def test_output_that_cannot_be_written_is_one_sentence(place, arguments):
+    with Path("/dev/full").open("w") as full:
+        run = [sys.executable, "-m", "groupcoord_spark", *arguments]
+        environment = {**os.environ, "GROUPCOORD_WAREHOUSE": place}
+        done = subprocess.run(run, stdout=full, stderr=subprocess.PIPE, text=True, check=False, env=environment)
+    assert (done.returncode, done.stderr) == (1, "Error: The output cannot be read or written: No space left on device.\n")
+
+
+def test_a_closed_stdout_is_no_error(place):
+    closed = f"exec '{sys.executable}' -m groupcoord_spark list --warehouse '{place}' >&-"
+    done = subprocess.run(["sh", "-c", closed], stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_version_tells_ours_sparks_and_deltas():

@@ -180,7 +180,9 @@ class TestSelection:
             (["--to", "offset:-1"], "is not a record offset"),
             (["--to", "yesterday"], "is not a time"),
             (["--type", "Commit"], "1 OffsetCommit"),
-            (["--output", "csv"], "dump writes lines of JSON"),
+            (["--output", "csv"], "'csv' is not 'json'"),
+            (["--warehouse", "w"], "No such option '--warehouse'"),
+            (["--from", "offset:10", "--to", "offset:10"], "--to is not after --from"),
         ],
     )
     def test_what_cannot_be_meant_is_refused_with_one_sentence(self, options, sentence):

@@ -111,6 +111,7 @@ def test_tombstones_are_segments_that_begin_where_the_log_ended(place: str, tmp_
         (["--group", "nobody"], 1, "has no group 'nobody' in that night"),
         (["--compare", "--offsets"], 2, "--compare counts by day and group"),
         (["--codec", "gzip"], 2, "--codec belongs to --write-tombstones"),
+        (["--write-tombstones", ""], 2, "the name is empty. Name a new or empty directory."),
         (["--offsets-retention", "soon"], 2, "'soon' is not a duration"),
         (["--semantics", "java", "--broker-version", "3.6"], 2, "has the scala coordinator, not java"),
     ],

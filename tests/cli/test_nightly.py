@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -25,6 +26,7 @@ from tests.pipeline.segment_files import write_log
 from tests.pipeline.test_nightly import commit, commits
 from tests.running import rows_of, tables_of
 from tests.sources.exports import of_sparks_kafka_source, raw_rows, write_parquet
+from tests.warehouse.nights import group, night
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -262,7 +264,10 @@ class TestBadInput:
             (["--as-of", str(10**18)], "outside of the years 1 to 9999"),
             (["--offsets-retention", "ten days"], "'ten days' is not a duration. Write for example 10d"),
             (["--offsets-retention", "-1d"], "'-1d' is not a duration."),
-            (["--output", "xml"], "'xml'"),
+            (["--offsets-retention", "99999999999d"], "longer than the longest that Kafka takes"),
+            (["--output", "json"], "No such option '--output'"),
+            (["--warehouse", ""], "--warehouse is given without a name"),
+            ([""], "An INPUT is empty."),
             (["--no-such-option"], "--no-such-option"),
             (["--cluster", ""], "--cluster is given without a name"),
             (["--command-config", "client.properties"], "no INPUT is kafka://HOST:PORT"),
@@ -280,11 +285,16 @@ class TestBadInput:
     def test_a_settings_file_with_an_impossible_value(self, tmp_path: Path, untouched: Path, value: str) -> None:
         (tmp_path / "server.properties").write_text(f"offsets.retention.minutes={value}\n")
         sentence = self.refused(untouched, SAMPLE_LOGS, "--settings", tmp_path / "server.properties")
-        assert sentence.startswith(f"offsets.retention.minutes {value!r} is not a whole number")
+        assert sentence.startswith(f"{tmp_path}/server.properties: offsets.retention.minutes {value!r} is not a whole number")
 
     @pytest.mark.parametrize(
         ("text", "told"),
-        [("{", "is not JSON"), ('["a"]', "must hold one JSON object"), ('{"a": 1}', "must hold one JSON object")],
+        [
+            ("{", "is not JSON"),
+            ('["a"]', "must hold one JSON object"),
+            ('{"a": 1}', "must hold one JSON object"),
+            ('{"orders": "AZx9"}', "gives 'orders' the id 'AZx9', and ids have 22 letters"),
+        ],
     )
     def test_a_topic_ids_file_that_is_none(self, tmp_path: Path, untouched: Path, text: str, told: str) -> None:
         (tmp_path / "ids.json").write_text(text)
@@ -300,8 +310,10 @@ class TestABadWarehouse:
     def refused(self, place: Path) -> str:
         """Before and after are equal, byte for byte; also when the cluster is not named and the warehouse is asked for it."""
         before = contents(place)
-        sentence = sentence_of(nightly(place, SAMPLE_LOGS, "--cluster", "sample"), 1)
-        assert sentence_of(nightly(place, SAMPLE_LOGS), 1) == sentence
+        with pytest.MonkeyPatch.context() as without:
+            without.setattr("groupcoord_spark.pipeline.session.session", None)  # Spark has not been started by then
+            sentence = sentence_of(nightly(place, SAMPLE_LOGS, "--cluster", "sample"), 1)
+            assert sentence_of(nightly(place, SAMPLE_LOGS), 1) == sentence
         assert contents(place) == before
         return sentence
 
@@ -332,8 +344,19 @@ class TestABadWarehouse:
         assert nightly(tmp_path / "w", SAMPLE_LOGS, "--cluster", "sample", "--no-history").exit_code == 0
         for version in (tmp_path / "w" / "groups" / "_delta_log").glob("*.json"):
             version.write_text("{")
-        sentence = sentence_of(nightly(tmp_path / "w", SAMPLE_LOGS, "--cluster", "sample"), 1)
-        assert "groups" in sentence
+        assert self.refused(tmp_path / "w").startswith(f"Table groups of {tmp_path}/w cannot be read:")
+
+    def test_a_table_that_is_gone_is_not_made_anew(self, tmp_path: Path) -> None:
+        night(tmp_path / "w", "sample", {"groups": [group("g")]})
+        shutil.rmtree(tmp_path / "w" / "groups")
+        assert self.refused(tmp_path / "w").startswith(f"{tmp_path}/w has no table groups: it was removed")
+
+    def test_a_table_that_was_made_anew(self, tmp_path: Path) -> None:
+        night(tmp_path / "w", "sample", {"groups": [group("g")]})
+        night(tmp_path / "other", "sample", {})
+        shutil.rmtree(tmp_path / "w" / "groups")
+        shutil.copytree(tmp_path / "other" / "groups", tmp_path / "w" / "groups")
+        assert "was put back or made anew" in self.refused(tmp_path / "w")
 
 
 def on_the_command_line(*args: str | Path, **environment: str | None) -> subprocess.CompletedProcess[str]:

@@ -45,6 +45,13 @@ def test_a_shipped_scenario_says_what_to_watch_for(name):
     assert groupcoord("simulate", name, "--explain").stdout == text
 
 
+def test_the_list_comes_in_every_output_and_alone():
+    listed = [json.loads(line) for line in groupcoord("simulate", "--list", "--output", "json").stdout.splitlines()]
+    assert [row["scenario"] for row in listed] == SHIPPED
+    assert groupcoord("simulate", "--list", "--output", "csv").stdout.startswith("scenario,title\n")
+    assert groupcoord("simulate", "--list", "a-member-crashes").exit_code == 2
+
+
 @pytest.mark.parametrize("name", SHIPPED)
 def test_the_same_scenario_has_the_same_timeline(name):
     assert groupcoord("simulate", name).stdout == groupcoord("simulate", name).stdout

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 from pathlib import Path
 
 import pytest
@@ -68,6 +69,17 @@ def test_the_text_of_kafka_dump_log_is_refused_with_what_to_give_instead(tmp_pat
     with pytest.raises(InputError, match=r"this is the text of kafka-dump-log, .* Give the segments that it was made of, or what") as told:
         kind_of([path])
     assert str(told.value).startswith(path)
+
+
+def test_what_only_begins_like_gzip_is_refused(tmp_path):
+    with pytest.raises(InputError, match=r"begins like gzip and cannot be unpacked: .* Copy it again\.$"):
+        kind_of([made(tmp_path / "a.gz", b"\x1f\x8b\x08garbage garbage")])
+
+
+def test_a_pipe_is_refused(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(InputError, match=r"pipe: this is neither a file nor a directory .* Give a file\.$"):
+        kind_of([str(tmp_path / "pipe")])
 
 
 def test_an_array_of_json_is_refused(tmp_path):

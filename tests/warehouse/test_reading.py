@@ -166,3 +166,15 @@ def test_reading_imports_neither_pandas_nor_spark(tmp_path):
     # Times as Python values are pandas's own business: the columns without them come first.
     code = code.replace("where=[", "columns=['cluster', 'group_id', 'state'], where=[")
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_runs_are_read_like_any_table_those_that_were_finished_by_the_night(tmp_path):
+    first, second = (night(tmp_path, "prod", {}, as_of_ms=AS_OF_MS + n * DAY_MS) for n in range(2))
+    other = night(tmp_path, "test", {}, as_of_ms=AS_OF_MS)
+    opened = open_warehouse(str(tmp_path))
+    assert opened.read("runs", cluster="prod").equals(opened.runs("prod"))
+    assert opened.read("runs", columns=["run_id"])["run_id"].to_pylist() == [run.run_id for run in (first, second, other)]
+    assert opened.read("runs", cluster="prod", at_ms=AS_OF_MS)["run_id"].to_pylist() == [first.run_id]
+    assert opened.read("runs", columns=["cluster"], where=[("run_id", "in", [other.run_id])]).to_pylist() == [{"cluster": "test"}]
+    later = ("as_of", ">", datetime.datetime(2100, 1, 1, tzinfo=datetime.UTC))
+    assert opened.read("runs", columns=["cluster"], where=[later]).num_rows == 0

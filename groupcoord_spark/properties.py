@@ -1,0 +1,33 @@
+"""Files of Java properties, as brokers and Kafka's clients read them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Final
+
+from groupcoord_spark.errors import UsageError
+
+# A backslash takes the meaning of what follows it: of a separator, and at the end of a line of the line's end.
+_JOINED: Final = re.compile(r"(?<!\\)((?:\\\\)*)\\\r?\n[ \t\f]*")
+_PAIR: Final = re.compile(r"((?:\\.|[^\\=:\s])*)\s*[=:]?\s*(.*)")
+_ESCAPE: Final = re.compile(r"\\(u[0-9a-fA-F]{4}|.?)")
+_MEANT: Final = {"n": "\n", "t": "\t", "r": "\r", "f": "\f"}
+
+
+def read_properties(path: str, what: str) -> dict[str, str]:
+    """Names and values of a properties file: ``name=value``, ``name: value`` or ``name value``; of a name given twice the last.
+
+    what: how the file is called in the sentence. Raises UsageError for a file that cannot be read or is no UTF-8 text.
+    """
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as e:
+        raise UsageError(f"{what} {path} cannot be read: {e.strerror if isinstance(e, OSError) else 'it is not UTF-8 text'}.") from e
+    lines = (line.strip() for line in _JOINED.sub(r"\1", text).split("\n"))
+    pairs = (_PAIR.fullmatch(line) for line in lines if line and line[0] not in "#!")
+    return {_plain(pair[1]): _plain(pair[2]) for pair in pairs if pair is not None}
+
+
+def _plain(text: str) -> str:
+    return _ESCAPE.sub(lambda found: chr(int(found[1][1:], 16)) if len(found[1]) == 5 else _MEANT.get(found[1], found[1]), text)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import gc
 import pickle
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -28,10 +27,9 @@ from groupcoord_spark.pipeline.ingest import GROUP_CHANGES, RECORDS, PieceReport
 from groupcoord_spark.pipeline.ownership import settled
 from groupcoord_spark.pipeline.rebalances import REBALANCES, PartitionRebalances, RebalanceJob
 from groupcoord_spark.pipeline.state import TOPIC_NAMES, PartitionReport, packed_rows, state_rows
-from groupcoord_spark.protocol import DecodeError
 from groupcoord_spark.protocol.columnar import decode_offset_value_columns
 from groupcoord_spark.protocol.compiled import decode_key, decode_value
-from groupcoord_spark.protocol.slices import Mask, Slices
+from groupcoord_spark.protocol.slices import Mask
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -42,7 +40,6 @@ REPLAYED = "writer INT, place INT, kind STRING, payload BINARY"
 kind: a table, ``topic_names`` (which every writer gets) or ``report``.
 """
 
-_TYPE_0 = b"\0\0"
 COLUMNS = ["writer", "place", "kind", "payload"]
 
 FIRST, LATER = 0, 1
@@ -116,6 +113,7 @@ class KeptRecordsReplay:
         self.coordinator = PartitionReplay(semantics)
         self._semantics = semantics
         self._live_keys: set[bytes] = set()
+        self._type_0_keys: set[bytes] = set()
         self._open_since: dict[int, int] = {}
         self._next_offset = 0
 
@@ -126,7 +124,7 @@ class KeptRecordsReplay:
             raise AssertionError(f"records from {first} on follow those up to {self._next_offset}: the shuffle lost their order")
         self._next_offset = last + 1
         records, decoded = decode_kept(batch, self._semantics)
-        self._follow_live_keys(decoded.distinct_keys, records.value.is_null, decoded.key_code)
+        self._follow_live_keys(decoded, records.value.is_null)
         coordinator = self.coordinator
         without_collisions, others, needless = settled(records, decoded, coordinator)
         coordinator.rule_out_collisions(without_collisions, others)
@@ -200,14 +198,20 @@ class KeptRecordsReplay:
             values[row] = value
         return values
 
-    def _follow_live_keys(self, distinct: Slices, is_tombstone: Mask, key_code: npt.NDArray[np.int64]) -> None:
-        newest = np.full(len(distinct), -1, np.int64)
-        newest[key_code[key_code >= 0]] = np.flatnonzero(key_code >= 0)
-        for key, is_gone in zip(distinct.to_arrow().to_pylist(), is_tombstone[newest].tolist(), strict=True):
-            if is_gone:
-                self._live_keys.discard(key)
-            else:
-                self._live_keys.add(key)
+    def _follow_live_keys(self, decoded: DecodedChunk, is_tombstone: Mask) -> None:
+        keys = decoded.distinct_keys.to_arrow().to_pylist()
+        has_key = decoded.key_code >= 0
+        # what does not decode is no offset that could come back
+        is_type_0 = has_key & (decoded.kinds.key_type == 0) & decoded.decodes
+        for live, rows in ((self._live_keys, np.flatnonzero(has_key)), (self._type_0_keys, np.flatnonzero(is_type_0))):
+            newest = np.full(len(keys), -1, np.int64)
+            newest[decoded.key_code[rows]] = rows
+            seen = np.flatnonzero(newest >= 0)
+            for code, is_gone in zip(seen.tolist(), is_tombstone[newest[seen]].tolist(), strict=True):
+                if is_gone:
+                    live.discard(keys[code])
+                else:
+                    live.add(keys[code])
 
     @property
     def live_keys(self) -> int:
@@ -215,14 +219,9 @@ class KeptRecordsReplay:
         return len(self._live_keys)
 
     def type_0_offsets(self) -> set[OffsetKey]:
-        """(group_id, topic, partition) that the log holds a value for under a key of type 0."""
-        found = set()
-        for key in self._live_keys:
-            if key.startswith(_TYPE_0):
-                with suppress(DecodeError):
-                    fields = decode_key(key).fields
-                    found.add((fields["group_id"], fields["topic"], fields["partition"]))
-        return found
+        """(group_id, topic, partition) that the log holds an offset for under a key of type 0."""
+        fields = (decode_key(key).fields for key in self._type_0_keys)
+        return {(each["group_id"], each["topic"], each["partition"]) for each in fields}
 
     @property
     def first_open_offset(self) -> int | None:

@@ -78,15 +78,14 @@ def replayed_by_the_rule(log: Sequence[LogRecord], semantics: Semantics) -> Part
 
 
 def type_0_offsets(log: Sequence[LogRecord]) -> set[tuple[str, str, int]]:
-    """Offsets whose newest record under a key of type 0 has a value."""
-    newest = {each.key: each for each in log if each.control_type < 0 and each.key is not None and each.key.startswith(b"\0\0")}
-    found = set()
-    for key, each in newest.items():
-        if each.value is not None:
+    """Offsets whose newest record under a key of type 0 has a value; records that do not decode are none."""
+    is_value: dict[tuple[str, str, int], bool] = {}
+    for each in log:
+        if each.control_type < 0 and each.key is not None and each.key.startswith(b"\0\0"):
             with suppress(DecodeError):
-                fields = decode_key(key).fields
-                found.add((fields["group_id"], fields["topic"], fields["partition"]))
-    return found
+                fields = decode_key(each.key).fields
+                is_value[fields["group_id"], fields["topic"], fields["partition"]] = decode_value(0, each.value) is not None
+    return {offset for offset, is_there in is_value.items() if is_there}
 
 
 def tables_by_the_rule(logs: Logs, semantics: Semantics) -> Rows:

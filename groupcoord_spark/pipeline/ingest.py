@@ -241,13 +241,13 @@ def kept_records(records: Records, rows: npt.NDArray[np.int64], decodes: Mask) -
 
 def decode_kept(batch: pa.RecordBatch, semantics: Semantics) -> tuple[Records, DecodedChunk]:
     """Rows of KEPT as the log's own columns, and what they say; values that the reader has found to decode are not looked over again."""
-    records = records_of(batch)
+    records = records_of(batch, batch.column("control_type").to_numpy(), np.zeros(batch.num_rows, np.int64))
     decodes = batch.column("decodes").to_numpy(zero_copy_only=False)
     return records, decode_chunk(records, semantics, known_to_decode=decodes)
 
 
-def records_of(batch: pa.RecordBatch) -> Records:
-    """Rows of KEPT as the log's own columns."""
+def records_of(batch: pa.RecordBatch, control_type: npt.NDArray[np.int8], position: npt.NDArray[np.int64]) -> Records:
+    """Rows of KEPT or of raw rows as the log's own columns, but for the two that each of them tells in its own way."""
 
     def column(name: str) -> npt.NDArray[Any]:
         values: npt.NDArray[Any] = batch.column(name).to_numpy(zero_copy_only=False)
@@ -261,8 +261,8 @@ def records_of(batch: pa.RecordBatch) -> Records:
         producer_id=column("producer_id"),
         producer_epoch=column("producer_epoch"),
         is_transactional=column("is_transactional"),
-        control_type=column("control_type"),
-        position=np.zeros(batch.num_rows, np.int64),
+        control_type=control_type,
+        position=position,
     )
 
 

@@ -23,9 +23,8 @@ from pyspark.errors import PySparkException
 from groupcoord_spark.errors import GroupcoordError, InputError, UsageError
 from groupcoord_spark.log import Chunk, Doubt, LogPlan, Lost, PartitionLog, Records
 from groupcoord_spark.log.storage import shown
-from groupcoord_spark.pipeline.ingest import CHUNK_BYTES
+from groupcoord_spark.pipeline.ingest import CHUNK_BYTES, records_of
 from groupcoord_spark.pipeline.partition_count import best_partition_count, group_hashes
-from groupcoord_spark.protocol.slices import Slices
 from groupcoord_spark.sources.json_lines import LinesPiece, plan_lines, read_lines
 from groupcoord_spark.sources.live import KAFKA_CONNECTOR, LiveTopic, extent_of, live_frame
 from groupcoord_spark.sources.rows import CONTROL_TYPES, ROW_COLUMNS, ROW_SCHEMA, InputKind, RowBatch
@@ -452,7 +451,8 @@ class _Chunks:
                     f"Offset {offsets[row]} of partition {self._offsets_partition} is also at {place}, with other bytes; that one is taken."
                 )
                 lost.append(self._lost(rows.slice(row, 1).to_pylist()[0], "offset_conflict", detail))
-        kept = rows.filter(pa.array(np.r_[is_first[:0], np.where(np.arange(len(offsets)) < ours, False, is_first)]))
+        is_first[:ours] = False
+        kept = rows.filter(pa.array(is_first))
         if kept.num_rows:
             self._last = kept.slice(kept.num_rows - 1, 1)
         return kept
@@ -467,27 +467,13 @@ def _records(rows: pa.RecordBatch) -> Records:
     if not n:
         return Records.none()
 
-    def column(name: str) -> np.ndarray[Any, Any]:
-        values: np.ndarray[Any, Any] = rows.column(name).to_numpy(zero_copy_only=False)
-        return values
-
     control = rows.column("control_type")
     control_type = np.full(n, -1, np.int8)
     if control.null_count < n:
         codes = control.dictionary_encode()
         numbers = np.array([*map(_control_number, codes.dictionary.to_pylist()), -1], np.int8)
         control_type = numbers[codes.indices.fill_null(-1).to_numpy(zero_copy_only=False)]
-    return Records(
-        record_offset=column("record_offset"),
-        timestamp_ms=column("record_timestamp_ms"),
-        key=Slices.from_arrow(rows.column("key")),
-        value=Slices.from_arrow(rows.column("value")),
-        producer_id=column("producer_id"),
-        producer_epoch=column("producer_epoch"),
-        is_transactional=column("is_transactional"),
-        control_type=control_type,
-        position=rows.column("position").fill_null(-1).to_numpy(zero_copy_only=False),
-    )
+    return records_of(rows, control_type, rows.column("position").fill_null(-1).to_numpy(zero_copy_only=False))
 
 
 def _control_number(name: str) -> int:

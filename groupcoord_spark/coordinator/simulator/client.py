@@ -292,14 +292,8 @@ class Consumer:
         elif error is Error.UNKNOWN_MEMBER_ID:
             self._reset(error)
             self._join()
-        elif error is Error.REBALANCE_IN_PROGRESS:
-            self._join()
-        elif error in FIND_AGAIN:
-            self._find_after_backoff(self._join)
-        elif error is Error.COORDINATOR_LOAD_IN_PROGRESS:
-            self._later(self.settings.retry_backoff_ms, self._join)
         else:
-            self._fail(error)
+            self._join_again_or_fail(error)
 
     def _assign(self, joined: Iterable[JoinedMember]) -> tuple[tuple[str, bytes], ...]:
         members = [_assignable(member, self._protocol or "") for member in joined]
@@ -331,7 +325,12 @@ class Consumer:
         elif error in LOST_MEMBERSHIP:
             self._reset(error)
             self._join()
-        elif error is Error.REBALANCE_IN_PROGRESS:
+        else:
+            self._join_again_or_fail(error)
+
+    def _join_again_or_fail(self, error: Error) -> None:
+        """What a member does about an error of a join or a sync that leaves it its member id."""
+        if error is Error.REBALANCE_IN_PROGRESS:
             self._join()
         elif error in FIND_AGAIN:
             self._find_after_backoff(self._join)

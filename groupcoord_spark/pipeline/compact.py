@@ -12,6 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from groupcoord_spark.coordinator.transactions import ABORT_MARKER, COMMIT_MARKER
+
 Mask = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int64]
 
@@ -31,9 +33,9 @@ class ChunkKinds:
 
     key_code: int64, equal for records of one key, -1 where the key is null. group_code: int64, equal for keys of one group, -1 where the
     key names none. member_code: int64, equal for keys of one member id, in whatever group. key_type: int16, -1 where it cannot be read.
-    producer_id: int64, -1 for none. is_control, is_tombstone: bool. is_transactional: the bit of the batch (Scala goes by it, Java by the
-    producer id). applies: bool, the record decodes and is of a kind that the coordinator takes; one that does not apply changes nothing
-    and supersedes nothing.
+    producer_id: int64, -1 for none. control_type: int8, as in Records. is_control, is_tombstone: bool. is_transactional: the bit of the
+    batch (Scala goes by it, Java by the producer id). applies: bool, the record decodes and is of a kind that the coordinator takes; one
+    that does not apply changes nothing and supersedes nothing.
     """
 
     key_code: Ints
@@ -41,6 +43,7 @@ class ChunkKinds:
     member_code: Ints
     key_type: npt.NDArray[np.int16]
     producer_id: Ints
+    control_type: npt.NDArray[np.int8]
     is_control: Mask
     is_tombstone: Mask
     is_transactional: Mask
@@ -50,11 +53,11 @@ class ChunkKinds:
 def kept(kinds: ChunkKinds) -> Mask:
     """Which records of the chunk must be replayed; bool of length n.
 
-    Kept are: control records; whatever does not apply; per key of an offset the last plain value and the last plain tombstone; of what
-    transactions stage the first record, the last value of each key before the producer's next marker, and all tombstones; per group the
-    last commit before each of its own records and at the end of the chunk; and the group's own records but for those of
-    _superseded_classic and _superseded_settings. Where a broker would refuse such a record, it refuses its successor as well, and the
-    warning about that one stands for both.
+    Kept are: control records; whatever does not apply; per key of an offset the last plain value, the last plain tombstone and its last
+    record of all; of what transactions stage what _lasting_of_staged says, and all tombstones; per group the last commit before each of
+    its own records and at the end of the chunk; and the group's own records but for those of _superseded_classic and
+    _superseded_settings. Where a broker would refuse such a record, it refuses its successor as well, and the warning about that one
+    stands for both.
     """
     is_offset = (kinds.key_type == 0) | (kinds.key_type == 1)
     is_commit = is_offset & kinds.applies & ~kinds.is_tombstone & ~kinds.is_control
@@ -66,7 +69,9 @@ def kept(kinds: ChunkKinds) -> Mask:
     # The last tombstone stays even when a value follows: it also ends what an open transaction staged before this chunk.
     for among in (plain & ~kinds.is_tombstone, plain & kinds.is_tombstone):
         keep[_last_of_each(kinds.key_code, among)] = True
-    keep[_ends_of_staged(kinds, staged)] = True
+    if staged.any():
+        keep[_lasting_of_staged(kinds, plain, staged)] = True
+        keep[_last_of_each(kinds.key_code, plain | staged)] = True
     is_own_record = (kinds.key_type >= CLASSIC_GROUP_KEY) & (kinds.group_code >= 0) & ~kinds.is_control
     # A commit creates its group where there is none, and what the group's own next record then meets depends on that.
     keep[_last_of_each(kinds.group_code, is_commit)] = True
@@ -79,23 +84,47 @@ def kept(kinds: ChunkKinds) -> Mask:
     return keep
 
 
-def _ends_of_staged(kinds: ChunkKinds, staged: Mask) -> Ints:
-    """Of the values staged by each producer between two of its markers: the first record, and the last of every key.
+def _lasting_of_staged(kinds: ChunkKinds, plain: Mask, staged: Mask) -> Ints:
+    """Rows of the values staged by transactions that can be seen after the chunk, or decide what is.
 
-    A later value of the same key takes the place of the earlier one until the marker; the first record is where the transaction began.
+    Of each transaction that is one value of every key, the last, and of an open one also its first record: there it began. What ABORT
+    ends goes. What COMMIT ends goes where something after the marker surely takes its place: a plain record of the key, or, under a later
+    marker, the value with the greatest offset of all that transactions commit for the key. Markers stay: they also end what was staged
+    before the chunk, which is then in the same way overtaken.
     """
     rows = np.flatnonzero(staged | kinds.is_control)
-    if not staged.any():
-        return np.zeros(0, np.int64)
     rows = rows[np.argsort(kinds.producer_id[rows], kind="stable")]
     producer, is_control = kinds.producer_id[rows], kinds.is_control[rows]
     transaction = np.cumsum(is_control | np.r_[True, producer[1:] != producer[:-1]])
+    next_control = np.minimum.accumulate(np.where(is_control, np.arange(len(rows)), len(rows))[::-1])[::-1]
+    is_ended = np.append(producer, NO_PRODUCER_ID)[next_control] == producer
+    marker = np.where(is_ended, np.append(rows, -1)[next_control], -1)
     values = ~is_control
-    rows, transaction = rows[values], transaction[values]
-    begins = np.r_[True, transaction[1:] != transaction[:-1]]
+    rows, transaction, marker = rows[values], transaction[values], marker[values]
+    begins = rows[np.r_[True, transaction[1:] != transaction[:-1]] & (marker < 0)]
     of_key = transaction * (int(kinds.key_code.max()) + 1) + kinds.key_code[rows]
     _, from_the_end = np.unique(of_key[::-1], return_index=True)
-    return np.concatenate((rows[begins], rows[len(rows) - 1 - from_the_end]))
+    last = len(rows) - 1 - from_the_end
+    rows, marker = rows[last], marker[last]
+    if _is_ordinary(kinds, plain, staged):
+        is_committed = (marker >= 0) & (kinds.control_type[marker] == COMMIT_MARKER)
+        key = kinds.key_code[rows]
+        plain_rows = np.flatnonzero(plain)
+        last_plain = np.full(int(kinds.key_code.max()) + 1, -1, np.int64)
+        last_plain[kinds.key_code[plain_rows]] = plain_rows
+        last_marker = np.full(len(last_plain), -1, np.int64)
+        in_order = np.flatnonzero(is_committed)[np.argsort(rows[is_committed])]
+        last_marker[key[in_order]] = marker[in_order]
+        is_overtaken = (last_plain[key] > marker) | (last_marker[key] > marker)
+        rows = rows[(marker < 0) | (is_committed & ~is_overtaken)]
+    return np.concatenate((begins, rows))
+
+
+def _is_ordinary(kinds: ChunkKinds, plain: Mask, staged: Mask) -> bool:
+    """Whether offsets are committed, inside of transactions and out of them, only in ways in which both coordinators see the same."""
+    is_offset = (kinds.key_type == 0) | (kinds.key_type == 1)
+    odd = is_offset & kinds.applies & ~kinds.is_control & ~plain & ~staged
+    return not odd.any() and bool(np.isin(kinds.control_type[kinds.is_control], (ABORT_MARKER, COMMIT_MARKER)).all())
 
 
 def _last_of_each(code: Ints, among: Mask) -> Ints:

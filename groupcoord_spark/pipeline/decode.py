@@ -105,6 +105,7 @@ def decode_chunk(records: Records, semantics: Semantics, *, known_to_decode: Mas
         member_code=_of_each(_codes(keys.member_id), key_code, np.int64(-1)),
         key_type=np.where(is_known, key_type, np.int16(-1)),
         producer_id=records.producer_id,
+        control_type=records.control_type,
         is_control=is_control,
         is_tombstone=is_tombstone,
         is_transactional=records.is_transactional,

@@ -173,6 +173,8 @@ class _Churn:
 def random_log(rng: random.Random, length: int) -> list[LogRecord]:
     """``length`` records over few groups, topics and producers, with gaps between their offsets."""
     churn, share_of_churn = _Churn(rng), rng.choice((0.0, 0.3, 0.8))
+    # Transactions as brokers write them: without tombstones, with both signs, ended by COMMIT or ABORT.
+    has_ordinary_transactions = rng.random() < 0.5
     records, record_offset = [], rng.randrange(3)
     for _ in range(length):
         group = rng.choice("gh")
@@ -186,7 +188,7 @@ def random_log(rng: random.Random, length: int) -> list[LogRecord]:
             else:
                 record = LogRecord(record_offset, *churn.record())
         elif kind < 0.12:
-            control_type = rng.choice((0, 1, 1, 2))
+            control_type = rng.choice((0, 1, 1) if has_ordinary_transactions else (0, 1, 1, 2))
             record = LogRecord(record_offset, b"\0\0\0\1", b"\0\0\0\0\0\0", producer_id, True, control_type)
         elif kind < 0.30:
             record = LogRecord(record_offset, encode_key(2, {"group_id": group}), _classic_or_damaged(rng))
@@ -195,7 +197,7 @@ def random_log(rng: random.Random, length: int) -> list[LogRecord]:
         elif kind < 0.52:
             record = LogRecord(record_offset, rng.choice((None, b"\0", b"\0\x18\0\1g", b"\0\2\0\5g")), rng.choice((None, b"\0\0")))
         else:
-            record = _offset_record(rng, record_offset, group, producer_id)
+            record = _offset_record(rng, record_offset, group, producer_id, has_ordinary_transactions)
         records.append(record)
         record_offset += rng.choice((1, 1, 1, 2, 5))
     return records
@@ -205,7 +207,7 @@ def _classic_or_damaged(rng: random.Random) -> bytes | None:
     return rng.choice((None, None, b"\0\3\0", classic_value(rng.randrange(6), rng.randrange(3)), classic_value(rng.randrange(6), 1)))
 
 
-def _offset_record(rng: random.Random, record_offset: int, group: str, producer_id: int) -> LogRecord:
+def _offset_record(rng: random.Random, record_offset: int, group: str, producer_id: int, has_ordinary_transactions: bool) -> LogRecord:
     key_type = rng.choice((0, 1, 1, 1, 1))
     key = encode_key(key_type, {"group_id": group, "topic": rng.choice("tu"), "partition": 0})
     version = rng.choice((0, 1, 2, 3, 4)) if key_type else rng.choice((0, 0, 1, 3))
@@ -219,6 +221,8 @@ def _offset_record(rng: random.Random, record_offset: int, group: str, producer_
         value = b"\0\x09abcdefgh"
     if rng.random() < 0.6:
         return LogRecord(record_offset, key, value)
+    if has_ordinary_transactions:
+        return LogRecord(record_offset, key, value, producer_id, True) if value is not None else LogRecord(record_offset, key, None)
     signs = rng.choice(((producer_id, True), (producer_id, True), (producer_id, True), (producer_id, False), (-1, True)))
     return LogRecord(record_offset, key, value, *signs)
 

@@ -130,9 +130,47 @@ def test_records_in_transactions_and_markers_are_kept() -> None:
     assert kept_offsets([*staged, LogRecord(2, b"\0\0\0\1", None, 7, True, 1)]) == [0, 1, 2]
 
 
-def test_of_what_a_transaction_stages_for_one_key_the_first_and_the_last_are_kept() -> None:
-    staged = [LogRecord(i, OFFSET, commit_value(i), 7, True) for i in range(5)]
-    assert kept_offsets([*staged, LogRecord(5, b"\0\0\0\1", None, 7, True, 1)]) == [0, 4, 5]
+def staged(record_offset: int, key: bytes, producer_id: int) -> LogRecord:
+    return LogRecord(record_offset, key, commit_value(record_offset), producer_id, True)
+
+
+def marker(record_offset: int, producer_id: int, control_type: int) -> LogRecord:
+    return LogRecord(record_offset, b"\0\0\0\1", None, producer_id, True, control_type)
+
+
+ABORT, COMMIT = 0, 1
+
+
+def test_of_what_an_open_transaction_stages_for_one_key_the_first_and_the_last_are_kept() -> None:
+    assert kept_offsets([staged(i, OFFSET, 7) for i in range(5)]) == [0, 4]
+
+
+def test_of_what_a_committed_transaction_staged_for_one_key_the_last_is_kept() -> None:
+    assert kept_offsets([*(staged(i, OFFSET, 7) for i in range(5)), marker(5, 7, COMMIT)]) == [4, 5]
+
+
+def test_what_an_aborted_transaction_staged_is_dropped_but_for_the_newest_record_of_a_key() -> None:
+    aborted = [staged(0, OFFSET, 7), staged(1, OTHER, 7), marker(2, 7, ABORT)]
+    assert kept_offsets([*aborted, LogRecord(3, OFFSET, commit_value(3))]) == [1, 2, 3]
+
+
+def test_a_committed_value_is_dropped_where_a_plain_record_comes_after_the_marker() -> None:
+    plain = LogRecord(9, OFFSET, commit_value(9))
+    assert kept_offsets([staged(0, OFFSET, 7), marker(1, 7, COMMIT), plain]) == [1, 9]
+    assert kept_offsets([staged(0, OFFSET, 7), plain._replace(record_offset=1), marker(2, 7, COMMIT)]) == [0, 1, 2]
+
+
+def test_a_committed_value_is_dropped_where_a_later_one_is_committed_by_a_later_marker() -> None:
+    first, second = staged(0, OFFSET, 7), staged(1, OFFSET, 8)
+    assert kept_offsets([first, second, marker(2, 7, COMMIT), marker(3, 8, COMMIT)]) == [1, 2, 3]
+    assert kept_offsets([first, second, marker(2, 8, COMMIT), marker(3, 7, COMMIT)]) == [0, 1, 2, 3]
+    assert kept_offsets([first, second, marker(2, 7, COMMIT)]) == [0, 1, 2]
+
+
+def test_nothing_that_was_committed_is_dropped_where_the_coordinators_see_a_transaction_differently() -> None:
+    committed = [staged(0, OFFSET, 7), marker(1, 7, COMMIT), LogRecord(2, OFFSET, commit_value(2))]
+    for odd in (LogRecord(3, OTHER, None, 7, True), LogRecord(3, OTHER, commit_value(3), 7, False), marker(3, 7, 5)):
+        assert kept_offsets([*committed, odd]) == [0, 1, 2, 3]
 
 
 def test_a_target_is_kept_before_the_tombstone_of_its_member() -> None:

@@ -177,26 +177,30 @@ def _restart_word() -> int:
 
 
 _RESTART = np.uint64(_restart_word() << 32)
+_WORDS_BETWEEN = (0, 5, 13)
+"""Words of eight bytes that make up the first 21 of a header."""
 
 
 def _all_checksums_fit(data: Bytes, start: Positions, end: Positions, crc: npt.NDArray[np.uint32]) -> bool:
     """Whether all of these batches, one right after another, have the checksum that their header says: one CRC over all of them.
 
     A register that holds a right checksum becomes zero when it is fed the checksum's complement, and four constant bytes lead from zero
-    to its initial state. Between two batches lie 21 bytes of header that no checksum covers: room to write both in a copy. The CRC of
-    the whole is then that of the last batch. A wrong one changes the register by what only a second wrong one can undo, by a chance of
-    2^-32; a call for each batch costs seven times as much.
+    to its initial state. Between two batches lie 21 bytes of header that no checksum covers: room to write both, for as long as it takes.
+    The CRC of the whole is then that of the last batch. A wrong one changes the register by what only a second wrong one can undo, by a
+    chance of 2^-32; a call for each batch costs seven times as much.
     """
-    if len(start) < 2 or (start[1:] != end[:-1]).any():
+    if len(start) < 2 or not data.flags.writeable or (start[1:] != end[:-1]).any():
         return False
-    first = int(start[0]) + CRC_START[2]
-    chain = data[first : int(end[-1])].copy()
-    words = np.ndarray((len(chain) - 7,), "<u8", chain.data, 0, (1,))
-    between = start[1:] - first
-    words[between] = ~crc[:-1].astype(np.uint32)
-    words[between + 5] = 0
-    words[between + 13] = _RESTART
-    return bool(crc32c(chain.data) == crc[-1])
+    words = np.ndarray((len(data) - 7,), "<u8", data.data, 0, (1,))
+    between = start[1:]
+    headers = [words[between + at] for at in _WORDS_BETWEEN]
+    try:
+        for at, put in zip(_WORDS_BETWEEN, (~crc[:-1].astype(np.uint32), 0, _RESTART), strict=True):
+            words[between + at] = put
+        return bool(crc32c(data.data[int(start[0]) + CRC_START[2] : int(end[-1])]) == crc[-1])
+    finally:
+        for at, header in zip(_WORDS_BETWEEN, headers, strict=True):
+            words[between + at] = header
 
 
 def checksums_fit(data: Bytes, start: Positions, end: Positions, headers: Headers) -> Mask:

@@ -117,9 +117,7 @@ def decode_chunk(records: Records, semantics: Semantics, *, known_to_decode: Mas
 
 def _distinct_keys(keys: Slices, is_control: Mask) -> tuple[Ints, Slices]:
     """Code of each record's key and the distinct keys; keys repeat hundreds of times. Control records' keys are none of them."""
-    encoded = Slices(keys.data, keys.start, keys.end, keys.is_null | is_control).to_arrow().dictionary_encode()
-    code: Ints = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
-    return code, Slices.from_arrow(encoded.dictionary)
+    return Slices(keys.data, keys.start, keys.end, keys.is_null | is_control).distinct()
 
 
 def _of_each(of_distinct: npt.NDArray[Any], code: Ints, absent: Any) -> npt.NDArray[Any]:

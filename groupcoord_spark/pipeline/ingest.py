@@ -9,6 +9,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, Protocol
 
 import numpy as np
@@ -52,11 +53,14 @@ LEADER_EPOCH = "leader_epoch"
 REPORT_ORDER = -1
 """Reports sort before all records of their partition."""
 
+HELD_BYTES = 16 << 20
+"""Of consecutive chunks' kept records so much is held back, for later chunks to drop from."""
+
 PACK_BYTES = 8 << 20
 """A row's payload is cut at about this size, so that no row is large for the JVM."""
 
-CHUNK_BYTES = 32 << 20
-"""Bytes of a file in memory at a time: few enough to stay near the processor, many enough for the same keys to come again."""
+CHUNK_BYTES = 16 << 20
+"""Bytes of a file in memory at a time: few enough for small workers, many enough for the same keys to come again."""
 
 ROWS_TO_REDUCE_AGAIN = 30_000
 
@@ -119,19 +123,27 @@ class Piece(Protocol):
     def source(self) -> str: ...
 
 
-def read_segments(segments: Sequence[Segment], job: ReadJob) -> Iterator[pa.RecordBatch]:
-    """Rows of SHUFFLED for the given files, each read once in chunks; memory is bounded by a chunk and by what is kept of it."""
-    return read_chunks(((segment, read_segment(segment, chunk_bytes=CHUNK_BYTES)) for segment in segments), job)
+def read_segments(runs: Iterable[Sequence[Segment]], job: ReadJob) -> Iterator[pa.RecordBatch]:
+    """Rows of SHUFFLED for the given files, each read once in chunks; memory is bounded by a chunk and by what is kept of it.
+
+    runs: files or ranges of one offsets partition that follow each other without another one between them.
+    """
+    return read_chunks((((segment, read_segment(segment, chunk_bytes=CHUNK_BYTES)) for segment in run) for run in runs), job)
 
 
-def read_chunks(pieces: Iterable[tuple[Piece, Iterable[Chunk]]], job: ReadJob) -> Iterator[pa.RecordBatch]:
-    """Rows of SHUFFLED for pieces and their chunks. Those of one partition come in the order of their offsets."""
+def read_chunks(runs: Iterable[Iterable[tuple[Piece, Iterable[Chunk]]]], job: ReadJob) -> Iterator[pa.RecordBatch]:
+    """Rows of SHUFFLED for runs of pieces, each with its chunks. A run is of one partition, in the order of its offsets, without a gap."""
     reports: dict[int, PieceReport] = {}
     with TaskFiles(job.warehouse_uri, job.cluster, job.run_id) as task_files:
-        for piece, chunks in pieces:
-            report = reports.setdefault(piece.offsets_partition, PieceReport())
-            for kind, part in _kept_of_piece(piece, chunks, job, report, task_files):
-                yield from _packed(job.cluster, piece.offsets_partition, kind, part)
+        for run in runs:
+            waiting, offsets_partition = Waiting(job.semantics), -1
+            for piece, chunks in run:
+                offsets_partition = piece.offsets_partition
+                report = reports.setdefault(offsets_partition, PieceReport())
+                for kind, part in _kept_of_piece(piece, chunks, job, report, task_files, waiting):
+                    yield from _packed(job.cluster, offsets_partition, kind, part)
+            for part in waiting.rest():
+                yield from _packed(job.cluster, offsets_partition, RECORDS, part)
         files = task_files.close()
     for offsets_partition, report in reports.items():
         report.files, files = files, {}
@@ -151,20 +163,47 @@ def read_history(piece: HistoryPiece, job: ReadJob) -> Iterator[pa.RecordBatch]:
     yield _row(job.cluster, piece.offsets_partition, REPORT_ORDER, REPORT, pickle.dumps(report))
 
 
+class Waiting:
+    """Kept records of consecutive chunks, held back as long as they are small: later ones supersede some of the earlier."""
+
+    def __init__(self, semantics: Semantics) -> None:
+        self._semantics = semantics
+        self._batches: list[pa.RecordBatch] = []
+        self._reduced_rows = 0
+
+    def add(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Take the next records; what is too large to be held any longer comes back."""
+        self._batches.append(batch)
+        # Looking at all of them again pays once there are twice as many.
+        if sum(batch.num_rows for batch in self._batches) > max(2 * self._reduced_rows, ROWS_TO_REDUCE_AGAIN):
+            self._batches = [reduced_again(pa.concat_batches(self._batches), self._semantics)]
+            self._reduced_rows = self._batches[0].num_rows
+            if self._batches[0].nbytes >= HELD_BYTES:
+                yield self._batches.pop()
+                self._reduced_rows = 0
+
+    def rest(self) -> Iterator[pa.RecordBatch]:
+        """All that is held, reduced once more."""
+        if self._batches:
+            yield reduced_again(pa.concat_batches(self._batches), self._semantics) if len(self._batches) > 1 else self._batches[0]
+        self._batches, self._reduced_rows = [], 0
+
+
 def _kept_of_piece(
-    piece: Piece, chunks: Iterable[Chunk], job: ReadJob, report: PieceReport, files: TaskFiles
+    piece: Piece, chunks: Iterable[Chunk], job: ReadJob, report: PieceReport, files: TaskFiles, waiting: Waiting
 ) -> Iterator[tuple[str, pa.RecordBatch]]:
     """What is kept of the piece; of one that reaches beyond the moment asked for, of what lies before it and in no history table."""
     past = job.past.get(piece.offsets_partition)
     if past is None:
-        yield from _kept_of_chunks(chunks, piece, job, report, files)
+        yield from _kept_of_chunks(chunks, piece, job, report, files, waiting)
         return
     for in_history, part in stretches(chunks, past):
-        if not in_history:
-            yield from _kept_of_chunks(_counted(part, past, report), piece, job, report, files)
-            continue
-        for kind, kept in _kept_of_chunks(part, piece, job, report, files):
-            if kind == RECORDS:
+        told = _kept_of_chunks(part if in_history else _counted(part, past, report), piece, job, report, files, waiting)
+        # What the history holds lies between this stretch and the next: nothing waits across it.
+        for kind, kept in chain(told, ((RECORDS, rest) for rest in waiting.rest())):
+            if not in_history:
+                yield kind, kept
+            elif kind == RECORDS:
                 _take_what_history_lacks(kept, job.semantics, past, report)
 
 
@@ -187,15 +226,10 @@ def _take_what_history_lacks(kept: pa.RecordBatch, semantics: Semantics, past: P
 
 
 def _kept_of_chunks(
-    chunks: Iterable[Chunk], piece: Piece, job: ReadJob, report: PieceReport, files: TaskFiles
+    chunks: Iterable[Chunk], piece: Piece, job: ReadJob, report: PieceReport, files: TaskFiles, waiting: Waiting
 ) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """What is kept of consecutive chunks; a later one drops from the earlier ones too, as long as they are small.
-
-    Beside it, with history, all group records that are new.
-    """
+    """What is kept of consecutive chunks and does not wait for the next; beside it, with history, all group records that are new."""
     held = job.held.get(piece.offsets_partition, NO_HISTORY) if job.with_history else None
-    waiting: list[pa.RecordBatch] = []
-    reduced_rows = 0
     for chunk in chunks:
         decoded = decode_chunk(chunk.records, job.semantics)
         report.counts.bytes += chunk.bytes
@@ -206,21 +240,14 @@ def _kept_of_chunks(
             yield GROUP_CHANGES, told.append_column(LEADER_EPOCH, pa.array(chunk.leader_epochs(changes)))
         if held is not None and not job.past:
             write_survivors(files, piece.offsets_partition, chunk.records, held.incarnation)
-        waiting.append(kept_records(chunk.records, np.flatnonzero(compact.kept(decoded.kinds)), decoded.decodes))
-        # Looking at all of them again pays once there are twice as many.
-        if sum(batch.num_rows for batch in waiting) > max(2 * reduced_rows, ROWS_TO_REDUCE_AGAIN):
-            waiting = [reduced_again(pa.concat_batches(waiting), job.semantics)]
-            reduced_rows = waiting[0].num_rows
-            if waiting[0].nbytes >= PACK_BYTES:
-                yield RECORDS, waiting.pop()
-                reduced_rows = 0
-    if waiting:
-        yield RECORDS, reduced_again(pa.concat_batches(waiting), job.semantics) if len(waiting) > 1 else waiting[0]
+        of_chunk = kept_records(chunk.records, np.flatnonzero(compact.kept(decoded.kinds)), decoded.decodes)
+        yield from ((RECORDS, part) for part in waiting.add(of_chunk))
 
 
 def reduced_again(batch: pa.RecordBatch, semantics: Semantics) -> pa.RecordBatch:
     """What is left of kept records of consecutive chunks: those of later ones supersede some of the earlier."""
-    return batch.filter(pa.array(compact.kept(decode_kept(batch, semantics)[1].kinds)))
+    records, decoded = decode_kept(batch, semantics)
+    return kept_records(records, np.flatnonzero(compact.kept(decoded.kinds)), decoded.decodes)
 
 
 def kept_records(records: Records, rows: npt.NDArray[np.int64], decodes: Mask) -> pa.RecordBatch:

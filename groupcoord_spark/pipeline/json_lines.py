@@ -268,10 +268,10 @@ class _Merged:
 def _keys_of(records: Records, redaction: Redaction | None) -> _Keys:
     keys = records.key
     is_control = records.control_type >= 0
-    encoded = Slices(keys.data, keys.start, keys.end, keys.is_null | is_control).to_arrow().dictionary_encode()
-    columns = decode_key_columns(Slices.from_arrow(encoded.dictionary))
+    code, distinct = Slices(keys.data, keys.start, keys.end, keys.is_null | is_control).distinct()
+    columns = decode_key_columns(distinct)
     n = len(columns.ok)
-    code = encoded.indices.fill_null(n).to_numpy(zero_copy_only=False).astype(np.intp)
+    code = np.where(code < 0, n, code)
     texts = _Merged(n + 1, ',"key":null,"value":')
     for key_type in np.unique(columns.key_type[columns.ok]).tolist():
         rows = np.flatnonzero(columns.ok & (columns.key_type == key_type))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import heapq
+import math
 import pickle
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -37,8 +38,11 @@ from groupcoord_spark.warehouse import TABLES, begin_run, commit_run, write_part
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-READ_TASK_BYTES = 256 << 20
-"""A reading task's share where the input is large: long enough to pay for itself, short enough to even out."""
+READ_TASK_BYTES = 512 << 20
+"""A reading task's share where the input is large: long enough for records to supersede others, short enough to even out."""
+
+RUNS_FOR_A_CORE = 4
+"""At least, where a partition has several files: so that its share evens out."""
 
 STATE_WRITER_BYTES = 4 << 30
 """Input for which one more task writes the state tables; below it each table is one file."""
@@ -112,7 +116,7 @@ def _run_stages(
     parallelism = spark.sparkContext.defaultParallelism
     with own_errors():
         segments = in_ranges(segments, spark)
-    tasks: list[list[Segment] | HistoryPiece] = [*(read_tasks(segments, parallelism) if segments else []), *pieces]
+    tasks: list[list[list[Segment]] | HistoryPiece] = [*(read_tasks(segments, parallelism) if segments else []), *pieces]
     writers = 1 + min(parallelism - 1, sum(segment.bytes for segment in segments) // STATE_WRITER_BYTES)
     read_partitions = {segment.offsets_partition for segment in segments} | {piece.offsets_partition for piece in pieces}
     offsets_partitions = len(read_partitions) if rows is None else len(rows.log.partitions) + 1
@@ -127,9 +131,11 @@ def _run_stages(
             for task in batch.column(0).to_pylist():
                 work = tasks[task]
                 yield from read_history(work, job) if isinstance(work, HistoryPiece) else read_segments(work, job)
+        # What is free now stays so in the small work that follows: give it back.
+        pa.default_memory_pool().release_unused()
 
     def read_rows(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
-        return read_chunks(pieces_of((batch.cast(ROW_SCHEMA) for batch in batches), source), job)
+        return read_chunks(([piece] for piece in pieces_of((batch.cast(ROW_SCHEMA) for batch in batches), source)), job)
 
     source = ", ".join(map(shown, night.inputs))
     if rows is None:
@@ -172,15 +178,42 @@ def _own_error(failure: Exception) -> GroupcoordError:
     )
 
 
-def read_tasks(segments: Sequence[Segment], parallelism: int) -> list[list[Segment]]:
-    """Files shared out evenly, the largest first; the files of a task in the order of their partitions and offsets."""
-    total = sum(segment.bytes for segment in segments)
+def read_tasks(segments: Sequence[Segment], parallelism: int) -> list[list[list[Segment]]]:
+    """Runs of consecutive files of one partition, shared out evenly, the largest first.
+
+    A run is as long as evenness allows: what a file's records supersede in the one before is dropped in the worker.
+    """
+    total = _bytes(segments)
+    most_bytes = min(READ_TASK_BYTES, total / (RUNS_FOR_A_CORE * parallelism))
     rounds = max(1, -(-total // (READ_TASK_BYTES * parallelism)))  # whole rounds: no core waits for another's last task
-    count = min(len(segments), rounds * parallelism)
-    shares: list[tuple[int, int, list[Segment]]] = [(0, task, []) for task in range(count)]
-    for segment in sorted(segments, key=lambda each: -each.bytes):
+    count = rounds * parallelism
+    runs = [run for of_partition in _by_partition(segments) for run in _runs(of_partition, most_bytes)]
+    shares: list[tuple[int, int, list[list[Segment]]]] = [(0, task, []) for task in range(min(len(runs), count))]
+    for run in sorted(runs, key=lambda run: -_bytes(run)):
         size, task, share = heapq.heappop(shares)
-        share.append(segment)
-        heapq.heappush(shares, (size + segment.bytes, task, share))
+        share.append(run)
+        heapq.heappush(shares, (size + _bytes(run), task, share))
     largest_first = sorted(shares, key=lambda each: -each[0])
-    return [sorted(share, key=lambda each: (each.offsets_partition, each.base_offset)) for _, _, share in largest_first]
+    return [sorted(share, key=lambda run: (run[0].offsets_partition, run[0].base_offset)) for _, _, share in largest_first]
+
+
+def _by_partition(segments: Sequence[Segment]) -> list[list[Segment]]:
+    partitions: dict[int, list[Segment]] = {}
+    for segment in sorted(segments, key=lambda each: (each.offsets_partition, each.base_offset)):
+        partitions.setdefault(segment.offsets_partition, []).append(segment)
+    return list(partitions.values())
+
+
+def _runs(segments: Sequence[Segment], most_bytes: float) -> list[list[Segment]]:
+    """The files of one partition, in their order, in runs of about equal size and of about ``most_bytes`` at most."""
+    wanted = _bytes(segments) / max(1, math.ceil(_bytes(segments) / max(most_bytes, 1)))
+    runs: list[list[Segment]] = [[]]
+    for segment in segments:
+        if _bytes(runs[-1]) + segment.bytes / 2 > wanted and runs[-1]:
+            runs.append([])
+        runs[-1].append(segment)
+    return runs
+
+
+def _bytes(segments: Iterable[Segment]) -> int:
+    return sum(segment.bytes for segment in segments)

@@ -9,6 +9,7 @@ came and went nothing is left.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -28,6 +29,8 @@ Ints = npt.NDArray[np.int64]
 MEMBERS_OWN_KEYS = (MEMBER_KEY, TARGET_KEY, CURRENT_ASSIGNMENT_KEY)
 NEVER = np.iinfo(np.int64).max
 BEFORE = -1
+BYTES_AT_ONCE = 256 << 10
+"""Of assignments that are laid out partition by partition, which takes many times as much."""
 
 # Odd numbers to mix the parts of a name into one.
 _MIX_HIGH, _MIX_LOW, _MIX_GROUP = (np.int64(odd) for odd in (-7046029254386353131, -4417276706812531889, 1609587929392839161))
@@ -133,23 +136,40 @@ def _groups_with_collisions(
     is_followed = segment[1:] == segment[:-1]
     until = np.full(len(rows), NEVER)
     until[:-1][is_followed] = rows[1:][is_followed]
-    # in the order of the log: one stable sort by name then leaves the claims of a partition in it as well
+    # group by group, each in the order of the log: one stable sort by name then leaves the claims of a partition in it as well
     value_rows, until_next = rows[is_value], until[is_value]
-    in_order = np.argsort(value_rows)
+    in_order = np.lexsort((value_rows, kinds.group_code[value_rows]))
     value_rows, until_next = value_rows[in_order], until_next[in_order]
-    held = held_partitions(decoded.value_version[value_rows], records.value.take(value_rows))
-    group = kinds.group_code[value_rows]
     begins = rows[np.r_[True, ~is_followed][: len(rows)]]
     first_row = dict(zip(_member_of(decoded, begins).tolist(), begins.tolist(), strict=True))
-    taking = np.flatnonzero(np.bincount(group[held.row])).tolist()
-    by_row = held.row[held.of_topic]
-    claimed = _name(held.topic_high, held.topic_low, group[held.row])[held.of_topic] + held.partition
-    parts = [*_held_before(decoded, state, members, first_row, taking), (claimed, group[by_row], value_rows[by_row], until_next[by_row])]
-    name, of_group, since, until_when = (np.concatenate(column) for column in zip(*parts, strict=True))
-    order = np.argsort(name, kind="stable")
-    name, since, until_when, of_group = name[order], since[order], until_when[order], of_group[order]
-    clash = (name[1:] == name[:-1]) & (since[1:] < until_when[:-1])
-    return np.concatenate((group[~held.is_read], of_group[1:][clash], of_group[:-1][clash]))
+    colliding = []
+    for part in _whole_groups(kinds.group_code[value_rows], records.value.take(value_rows).lengths()):
+        of_part = value_rows[part]
+        group = kinds.group_code[of_part]
+        held = held_partitions(decoded.value_version[of_part], records.value.take(of_part))
+        taking = np.flatnonzero(np.bincount(group[held.row])).tolist()
+        by_row = held.row[held.of_topic]
+        claimed = _name(held.topic_high, held.topic_low, group[held.row])[held.of_topic] + held.partition
+        claims = [
+            *_held_before(decoded, state, members, first_row, taking),
+            (claimed, group[by_row], of_part[by_row], until_next[part][by_row]),
+        ]
+        name, of_group, since, until_when = (np.concatenate(column) for column in zip(*claims, strict=True))
+        order = np.argsort(name, kind="stable")
+        name, since, until_when, of_group = name[order], since[order], until_when[order], of_group[order]
+        clash = (name[1:] == name[:-1]) & (since[1:] < until_when[:-1])
+        colliding += [group[~held.is_read], of_group[1:][clash], of_group[:-1][clash]]
+    return np.concatenate([np.zeros(0, np.int64), *colliding])
+
+
+def _whole_groups(group: Ints, lengths: Ints) -> Iterator[slice]:
+    """The rows, sorted by group, in parts of whole groups and about BYTES_AT_ONCE."""
+    if not len(group):
+        return
+    begins = np.flatnonzero(np.r_[True, group[1:] != group[:-1]])
+    part = (np.cumsum(lengths)[begins] - lengths[begins]) // BYTES_AT_ONCE
+    first = begins[np.r_[True, part[1:] != part[:-1]]].tolist()
+    yield from (slice(begin, end) for begin, end in pairwise([*first, len(group)]))
 
 
 def _name(topic_high: Ints, topic_low: Ints, group: Ints) -> Ints:

@@ -37,7 +37,8 @@ SETTINGS = {
     # A worker's columns are arrays of some megabytes, made and dropped by the hundred. One allocator for all of them, which keeps a little
     # of what was freed: less memory, and less of the kernel's time for pages that come and go. (glibc's names; others ignore them.)
     "spark.executorEnv.ARROW_DEFAULT_MEMORY_POOL": "system",
-    "spark.executorEnv.MALLOC_MMAP_THRESHOLD_": "8388608",
+    "spark.executorEnv.MALLOC_ARENA_MAX": "1",
+    "spark.executorEnv.MALLOC_MMAP_THRESHOLD_": "33554432",
     "spark.executorEnv.MALLOC_TRIM_THRESHOLD_": "33554432",
     "spark.log.level": "ERROR",
 }

@@ -14,6 +14,10 @@ Positions = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
 _INT32_LIMIT = 2**31 - 1
+_BUFFER_BITS = 30
+"""A view's place is an int32: what lies further on in ``data`` is reached by a buffer that begins later."""
+_PREFIX = 4
+_INLINE = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,41 +49,42 @@ class Slices:
         return None if self.is_null[i] else self.data[self.start[i] : self.end[i]].tobytes()
 
     def to_arrow(self) -> pa.Array:
-        """The same strings as one Arrow ``binary`` array (``large_binary`` above 2 GiB), which copies each byte once.
-
-        Rows in ascending places (as records of one chunk are) are cut out of the buffer by Arrow itself: offsets
-        start0, end0, start1, end1, ... make an array in which every second element is the gap, and ``take`` leaves the gaps out.
-        """
-        n = len(self)
-        if n == 0:
+        """The same strings as one Arrow ``binary`` array (``large_binary`` above 2 GiB), which copies each byte once."""
+        if not len(self):
             return pa.array([], pa.binary())
-        start, end = self.start, self.end
-        if self.is_null.any():
-            # a null row lies where the last row before it ended, so that the places still ascend
-            reached = np.maximum.accumulate(np.where(self.is_null, 0, end))
-            start, end = np.where(self.is_null, reached, start), np.where(self.is_null, reached, end)
-        places = np.empty(2 * n, np.int64)
-        places[0::2], places[1::2] = start, end
-        if np.any(places[1:] < places[:-1]):
-            return self._gather()
-        wide = len(self.data) > _INT32_LIMIT
-        offsets = places if wide else places.astype(np.int32)
-        layout = pa.large_binary() if wide else pa.binary()
-        with_gaps = pa.Array.from_buffers(layout, 2 * n - 1, [None, pa.py_buffer(offsets), pa.py_buffer(self.data)])
-        rows = np.arange(0, 2 * n - 1, 2, dtype=np.int64 if wide else np.int32)
-        return with_gaps.take(pa.array(rows, mask=self.is_null) if self.is_null.any() else pa.array(rows))
+        return self._views().cast(pa.binary() if int(self.lengths().sum()) <= _INT32_LIMIT else pa.large_binary())
 
-    def _gather(self) -> pa.Array:
-        lengths = self.lengths()
-        total = int(lengths.sum())
-        ends = np.cumsum(lengths)
-        source = np.repeat(self.start - (ends - lengths), lengths) + np.arange(total)
-        wide = total > _INT32_LIMIT
-        offsets = np.zeros(len(self) + 1, np.int64 if wide else np.int32)
-        offsets[1:] = ends
+    def distinct(self) -> tuple[Positions, Slices]:
+        """The distinct strings, and for each row the place of its own among them, int64; -1 where it is null."""
+        if not len(self):
+            return np.zeros(0, np.int64), self
+        encoded = self._views().dictionary_encode()
+        code: Positions = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+        return code, Slices.from_arrow(encoded.dictionary.cast(pa.binary()))
+
+    def _views(self) -> pa.Array:
+        """An Arrow ``binary_view`` array of at least one row that copies nothing but short strings.
+
+        A view is four words of 32 bits: the length, the first four bytes, the number of a buffer and the place there; one of up to twelve
+        bytes holds them all itself.
+        """
+        data, start, lengths = self.data, self.start, self.lengths()
+        if len(data) < _PREFIX:
+            data = np.append(data, np.zeros(_PREFIX, np.uint8))
+        views = np.empty((len(self), 4), np.int32)
+        views[:, 0] = lengths
+        views[:, 1] = np.ndarray((len(data) - _PREFIX + 1,), "<i4", data.data, 0, (1,))[np.minimum(start, len(data) - _PREFIX)]
+        views[:, 2] = start >> _BUFFER_BITS
+        views[:, 3] = start & ((1 << _BUFFER_BITS) - 1)
+        short = np.flatnonzero(lengths <= _INLINE)
+        if len(short):
+            place = np.arange(_INLINE)
+            inline = data[np.minimum(start[short, np.newaxis] + place, len(data) - 1)]
+            inline[place >= lengths[short, np.newaxis]] = 0
+            views.view(np.uint8).reshape(len(self), 16)[short, 4:] = inline
         valid = pa.array(~self.is_null).buffers()[1] if self.is_null.any() else None
-        layout = pa.large_binary() if wide else pa.binary()
-        return pa.Array.from_buffers(layout, len(self), [valid, pa.py_buffer(offsets), pa.py_buffer(self.data[source])])
+        buffers = [pa.py_buffer(data[at:]) for at in range(0, len(data), 1 << _BUFFER_BITS)]
+        return pa.Array.from_buffers(pa.binary_view(), len(self), [valid, pa.py_buffer(views), *buffers])
 
     @staticmethod
     def from_arrow(array: pa.Array) -> Slices:

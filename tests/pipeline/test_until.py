@@ -71,7 +71,7 @@ def replayed(directory: Path, past: Past, history: Sequence[LogRecord], semantic
 
     segments = [segment for each in plan_logs([str(directory)]).partitions for segment in each.segments]
     with patch.object(ingest, "records_in_history", windows_of_history):
-        batches = [*read_segments(segments, job), *read_history(HistoryPiece(0, past.from_history, {}), job)]
+        batches = [*read_segments([segments], job), *read_history(HistoryPiece(0, past.from_history, {}), job)]
     shuffled = pa.Table.from_batches(batches).sort_by([("first_offset", "ascending")]).to_pandas()
     expiration, rebalances = ExpirationJob(AS_OF_MS, RETENTION_MS, semantics), RebalanceJob(str(directory / "w"), "c", {}, None)
     replay = partition_replay(ReplayJob(semantics, expiration, 1, rebalances))

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from unittest.mock import patch
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -7,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from groupcoord_spark.protocol import Slices
+from groupcoord_spark.protocol import slices as slices_module
 
-ROWS = st.lists(st.none() | st.binary(max_size=5), max_size=12)
+ROWS = st.lists(st.none() | (st.binary(max_size=5) | st.binary(min_size=10, max_size=15)), max_size=12)
 
 
 @settings(max_examples=200, print_blob=True, deadline=None)
@@ -26,6 +29,22 @@ def test_rows_in_any_order_are_gathered(rows: list[bytes | None], data: st.DataO
     order = data.draw(st.lists(st.integers(0, len(rows) - 1), max_size=20)) if rows else []
     taken = Slices.of(rows).take(np.array(order, np.int64))
     assert taken.to_arrow().to_pylist() == [rows[i] for i in order]
+
+
+@settings(max_examples=200, print_blob=True, deadline=None)
+@given(ROWS, st.integers(3, 6))
+def test_places_beyond_the_reach_of_a_buffer_are_reached_by_the_next(rows: list[bytes | None], buffer_bits: int) -> None:
+    with patch.object(slices_module, "_BUFFER_BITS", buffer_bits):
+        assert Slices.of(rows).to_arrow().to_pylist() == rows
+
+
+@settings(max_examples=200, print_blob=True, deadline=None)
+@given(ROWS)
+def test_rows_are_told_apart_by_all_their_bytes(rows: list[bytes | None]) -> None:
+    code, distinct = Slices.of(rows).distinct()
+    texts = distinct.to_arrow().to_pylist()
+    assert len(set(texts)) == len(texts)
+    assert [None if each < 0 else texts[each] for each in code.tolist()] == rows
 
 
 def test_gaps_between_rows_are_left_out() -> None:

@@ -76,7 +76,8 @@ class Slices:
         views[:, 1] = np.ndarray((len(data) - _PREFIX + 1,), "<i4", data.data, 0, (1,))[np.minimum(start, len(data) - _PREFIX)]
         views[:, 2] = start >> _BUFFER_BITS
         views[:, 3] = start & ((1 << _BUFFER_BITS) - 1)
-        short = np.flatnonzero(lengths <= _INLINE)
+        views[lengths == 0, 1:] = 0
+        short = np.flatnonzero((lengths > 0) & (lengths <= _INLINE))
         if len(short):
             place = np.arange(_INLINE)
             inline = data[np.minimum(start[short, np.newaxis] + place, len(data) - 1)]

@@ -40,27 +40,27 @@ def is_same_membership(old: Generation, new: Generation) -> bool:
     }
 
 
-def owners_of_what_changed(old: Generation, new: Generation) -> tuple[dict[tuple[str, int], str], dict[tuple[str, int], str]]:
-    """Partition -> member before and after, of the members whose assignment is another: the others keep what they have."""
-    owner_before: dict[tuple[str, int], str] = {}
-    owner_after: dict[tuple[str, int], str] = {}
+def holdings_that_changed(old: Generation, new: Generation) -> tuple[dict[str, Holding], dict[str, Holding]]:
+    """What members had and what they have, of those whose assignment is another: the others keep what they have."""
+    before: dict[str, Holding] = {}
+    after: dict[str, Holding] = {}
     for member_id, member in new.members.items():
-        before = old.members.get(member_id)
-        if before is not None and before["assignment"] == member["assignment"] and not is_connect(new.value):
+        earlier = old.members.get(member_id)
+        if earlier is not None and earlier["assignment"] == member["assignment"] and not is_connect(new.value):
             if member_id in old.held:
                 new.held[member_id] = old.held[member_id]
             continue
-        if before is not None:
-            owner_before.update(dict.fromkeys(old.holding(member_id), member_id))
-        owner_after.update(dict.fromkeys(new.holding(member_id), member_id))
+        if earlier is not None:
+            before[member_id] = old.holding(member_id)
+        after[member_id] = new.holding(member_id)
     for member_id in old.members.keys() - new.members.keys():
-        owner_before.update(dict.fromkeys(old.holding(member_id), member_id))
-    return owner_before, owner_after
+        before[member_id] = old.holding(member_id)
+    return before, after
 
 
 def moves_from_nothing(new: Generation) -> Moves:
     """Of a group's first generation: all partitions had no owner before."""
-    return moves_between({}, {each: member_id for member_id in new.members for each in new.holding(member_id)})
+    return moves_between({}, {member_id: new.holding(member_id) for member_id in new.members})
 
 
 def is_connect(value: Value) -> bool:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 Holding = frozenset[tuple[str, int]]
-"""(topic, topic id, subtopology or connector; partition or task)."""
+"""(topic or connector, partition or task)."""
 
 
 class Moves(NamedTuple):
@@ -17,7 +17,13 @@ class Moves(NamedTuple):
     released: int
 
 
-def moves_between(before: Mapping[tuple[str, int], str], after: Mapping[tuple[str, int], str]) -> Moves:
-    """From the owners before and after, by partition."""
-    in_both = len(before.keys() & after.keys())
-    return Moves(in_both - len(before.items() & after.items()), len(after) - in_both, len(before) - in_both)
+def moves_between(before: Mapping[str, frozenset[Any]], after: Mapping[str, frozenset[Any]]) -> Moves:
+    """From what members had and have; those that have what they had may be left out of both."""
+    had, has = frozenset[Any]().union(*before.values()), frozenset[Any]().union(*after.values())
+    in_both = len(had & has)
+    if len(had) == sum(map(len, before.values())) and len(has) == sum(map(len, after.values())):
+        staying = sum(len(held & before[member]) for member, held in after.items() if member in before)
+    else:  # some partition has two owners, of whom the last counts
+        owner_before, owner_after = ({each: member for member, held in of.items() for each in held} for of in (before, after))
+        staying = len(owner_before.items() & owner_after.items())
+    return Moves(in_both - staying, len(has) - in_both, len(had) - in_both)

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from groupcoord_spark.coordinator.rebalances import CLASSIC_KEY, GroupLives, GroupRecord, Rebalance, roles_of
+from groupcoord_spark.coordinator.rebalances import CLASSIC_KEY, GroupLives, GroupRecord, Rebalance, Value, roles_of
 from groupcoord_spark.pipeline.history import HistoryRange
 from groupcoord_spark.pipeline.ingest import LEADER_EPOCH
 from groupcoord_spark.pipeline.state import packed, to_arrow
@@ -24,6 +24,9 @@ from groupcoord_spark.warehouse.read import rows_at
 REBALANCES: Final = "rebalances"
 ROWS_AT_ONCE: Final = 5_000
 """So many rows are held before they leave for the writer."""
+
+LONGEST_REMEMBERED: Final = 1024
+MOST_REMEMBERED: Final = 10_000
 
 STATE_TABLES: Final = ("groups", "members", "assignments")
 
@@ -52,6 +55,7 @@ class PartitionRebalances:
         self._lives = GroupLives()
         self._is_after_held = False
         self._rows: list[Rebalance] = []
+        self._remembered: dict[tuple[int, bytes | None], Value | None] = {}
 
     def apply(self, batch: pa.RecordBatch) -> Iterator[bytes]:
         """Follow records of kind ingest.GROUP_CHANGES; packed rows of the table as soon as there are many."""
@@ -63,13 +67,23 @@ class PartitionRebalances:
             if not self._is_after_held and self._held is not None and record_offset >= self._held.end_offset:
                 self._go_on_after_held()
             key = keys[code]
-            decoded = decode_value(key.key_type, value)
-            fields = None if decoded is None else decoded.fields
+            fields = self._fields(key.key_type, value)
             row = self._lives.apply(GroupRecord(record_offset, timestamp_ms, key.key_type, key.fields, fields, leader_epoch))
             if row is not None:
                 self._rows.append(row)
         if len(self._rows) >= ROWS_AT_ONCE:
             yield from self.finish()
+
+    def _fields(self, key_type: int, value: bytes | None) -> Value | None:
+        """The decoded value, the same object where a short one comes again: those of members and their targets mostly do."""
+        if key_type == CLASSIC_KEY or (value is not None and len(value) > LONGEST_REMEMBERED):
+            return _decoded(key_type, value)
+        which = key_type, value
+        if which not in self._remembered:
+            if len(self._remembered) >= MOST_REMEMBERED:
+                self._remembered.clear()
+            self._remembered[which] = _decoded(key_type, value)
+        return self._remembered[which]
 
     def finish(self) -> Iterator[bytes]:
         """The rows that are left."""
@@ -112,6 +126,11 @@ class PartitionRebalances:
             ),
             rows("assignments", "group_id member_id kind task_type topic_id subtopology partition"),
         )
+
+
+def _decoded(key_type: int, value: bytes | None) -> Value | None:
+    decoded = decode_value(key_type, value)
+    return None if decoded is None else decoded.fields
 
 
 def records_of_state(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import repeat
 from typing import Any
 
@@ -162,8 +163,12 @@ def decode_assignment(data: bytes) -> Assignment | None:
     return Assignment(version, partitions, fields["user_data"], tuple(findings))
 
 
+@lru_cache(maxsize=4096)
 def assigned_partitions(data: bytes) -> frozenset[tuple[str, int]]:
-    """(topic, partition) of all that ``decode_assignment`` finds; many times faster where nothing is wrong with the bytes."""
+    """(topic, partition) of all that ``decode_assignment`` finds; many times faster where nothing is wrong with the bytes.
+
+    An assignor cuts the same topics into the same parts again and again: what was read lately is remembered.
+    """
     try:
         (topics,) = _INT32.unpack_from(data, 2)
         at, held = 6, list[tuple[str, int]]()

@@ -11,7 +11,7 @@ right before the epoch that it brought about. A row says how sure its cause is; 
 
 from groupcoord_spark.coordinator.rebalances.findings import Cause, Confidence
 from groupcoord_spark.coordinator.rebalances.lives import GroupLives, rebalances
-from groupcoord_spark.coordinator.rebalances.records import CLASSIC_KEY, KEY_TYPES, GroupRecord, Roles, roles_of
+from groupcoord_spark.coordinator.rebalances.records import CLASSIC_KEY, KEY_TYPES, GroupRecord, Roles, Value, roles_of
 from groupcoord_spark.coordinator.rebalances.rows import Rebalance
 
 __all__ = [
@@ -23,6 +23,7 @@ __all__ = [
     "GroupRecord",
     "Rebalance",
     "Roles",
+    "Value",
     "rebalances",
     "roles_of",
 ]

@@ -15,6 +15,7 @@ from groupcoord_spark.coordinator.rebalances.records import NOT_KNOWN, GroupReco
 from groupcoord_spark.coordinator.rebalances.rows import Rebalance, coming_and_going, elapsed_ms
 
 _LAST_FIRST_EPOCH: Final = 2
+_MOST_TARGETS_REMEMBERED: Final = 500
 NOTHING: Final = frozenset[int]()
 
 
@@ -34,6 +35,8 @@ class ModernLife:
         self._knows_targets_before = True
         self._numbers: dict[str, int] = {}
         """Of topic ids, or of subtopologies."""
+        self._partitions_of: dict[int, tuple[Value, frozenset[int]]] = {}
+        """By the identity of a target's value, which lives as long as it stands here: who decodes gives the same one again and again."""
         self._hash: int | None = None
         self._topics_told: dict[str, Value | None] = {}
         self._topic_changes: list[str] = []
@@ -164,11 +167,17 @@ class ModernLife:
 
     def _target(self, value: Value) -> frozenset[int]:
         """A number for each partition: sets of numbers are made in half the time that sets of pairs take, and there are many."""
+        seen = self._partitions_of.get(id(value))
+        if seen is not None:
+            return seen[1]
         name, held = ("topic_id", "topic_partitions") if "topic_partitions" in value else ("subtopology_id", "active_tasks")
         numbers, partitions = self._numbers, NOTHING
         for each in value[held]:
             first = numbers.setdefault(each[name], len(numbers)) << 32
             partitions = partitions.union(map(first.__add__, each["partitions"]))
+        if len(self._partitions_of) >= _MOST_TARGETS_REMEMBERED:
+            self._partitions_of.clear()
+        self._partitions_of[id(value)] = value, partitions
         return partitions
 
     def _learn_topics(self, record: GroupRecord) -> None:

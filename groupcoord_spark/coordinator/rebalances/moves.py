@@ -19,6 +19,9 @@ class Moves(NamedTuple):
 
 def moves_between(before: Mapping[str, frozenset[Any]], after: Mapping[str, frozenset[Any]]) -> Moves:
     """From what members had and have; those that have what they had may be left out of both."""
+    same = {member for member, held in after.items() if before.get(member) == held}
+    if same:
+        before, after = ({member: held for member, held in of.items() if member not in same} for of in (before, after))
     had, has = frozenset[Any]().union(*before.values()), frozenset[Any]().union(*after.values())
     in_both = len(had & has)
     if len(had) == sum(map(len, before.values())) and len(has) == sum(map(len, after.values())):

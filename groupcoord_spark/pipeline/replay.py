@@ -40,6 +40,9 @@ REPLAYED = "writer INT, place INT, kind STRING, payload BINARY"
 kind: a table, ``topic_names`` (which every writer gets) or ``report``.
 """
 
+REPLAYED_AT_ONCE_BYTES = 16 << 20
+"""Kept records of several rows are replayed together: each look at a batch goes over the state of its groups."""
+
 COLUMNS = ["writer", "place", "kind", "payload"]
 
 FIRST, LATER = 0, 1
@@ -69,10 +72,14 @@ def partition_replay(job: ReplayJob) -> Callable[..., Iterator[pd.DataFrame]]:
         replay = KeptRecordsReplay(job.semantics)
         rebalances = PartitionRebalances(job.rebalances, offsets_partition)
         own_writer = offsets_partition % job.writers
+        waiting: list[pa.RecordBatch] = []
         for frame in frames:
             for kind, payload in zip(frame["kind"], frame["payload"], strict=True):
                 if kind == RECORDS:
-                    replay.apply(unpacked(payload))
+                    waiting.append(unpacked(payload))
+                    if sum(batch.nbytes for batch in waiting) >= REPLAYED_AT_ONCE_BYTES:
+                        replay.apply(pa.concat_batches(waiting))
+                        waiting = []
                 elif kind == GROUP_CHANGES:
                     for rows_so_far in rebalances.apply(unpacked(payload)):
                         yield pd.DataFrame([(own_writer, LATER, REBALANCES, rows_so_far)], columns=COLUMNS)
@@ -85,6 +92,8 @@ def partition_replay(job: ReplayJob) -> Callable[..., Iterator[pd.DataFrame]]:
                     report.from_history += piece.from_history
                     for refusal in piece.refusals:
                         replay.coordinator.refuse(*refusal)
+        if waiting:
+            replay.apply(pa.concat_batches(waiting))
         for last_rows in rebalances.finish():
             yield pd.DataFrame([(own_writer, LATER, REBALANCES, last_rows)], columns=COLUMNS)
         state = replay.coordinator.finish()

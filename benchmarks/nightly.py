@@ -14,7 +14,9 @@ from pathlib import Path
 
 from measure import measure
 
-GROUPS, PARTITIONS, SEED = 500, 50, 1
+PARTITIONS, SEED = 50, 1
+FEWEST_GROUPS, RECORDS_OF_A_GROUP = 500, 20_000
+"""More records are of more groups: the same few would have members with thousands of partitions each."""
 
 
 def peer(script: Path, *arguments: str) -> dict[str, float]:
@@ -58,7 +60,8 @@ def main() -> None:
     for records in map(int, given.records.split(",")):
         dump = given.work / f"{records}-{given.codec}{'-hot' if given.hot else ''}"
         if not (dump / "generated.json").exists():
-            options = ["--records", records, "--groups", GROUPS, "--partitions", PARTITIONS, "--seed", SEED, "--codec", given.codec]
+            groups = max(FEWEST_GROUPS, records // RECORDS_OF_A_GROUP)
+            options = ["--records", records, "--groups", groups, "--partitions", PARTITIONS, "--seed", SEED, "--codec", given.codec]
             peer(given.peers, "generate", str(dump), *map(str, options), *(["--hot"] if given.hot else []))
         measured = {
             "load": peer(given.peers, "load", str(dump)),

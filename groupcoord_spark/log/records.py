@@ -66,6 +66,11 @@ class Records:
     def __len__(self) -> int:
         return len(self.record_offset)
 
+    def distinct_keys(self) -> tuple[Positions, Slices]:
+        """Code of each record's key, int64, and the distinct keys, which repeat hundreds of times; -1 for control records and null keys."""
+        keys = self.key
+        return Slices(keys.data, keys.start, keys.end, keys.is_null | (self.control_type != NOT_CONTROL)).distinct()
+
     @staticmethod
     def none() -> Records:
         """No records."""

@@ -109,9 +109,7 @@ def _lasting_of_staged(kinds: ChunkKinds, plain: Mask, staged: Mask) -> Ints:
     if _is_ordinary(kinds, plain, staged):
         is_committed = (marker >= 0) & (kinds.control_type[marker] == COMMIT_MARKER)
         key = kinds.key_code[rows]
-        plain_rows = np.flatnonzero(plain)
-        last_plain = np.full(int(kinds.key_code.max()) + 1, -1, np.int64)
-        last_plain[kinds.key_code[plain_rows]] = plain_rows
+        last_plain = _last_by_code(kinds.key_code, plain)
         last_marker = np.full(len(last_plain), -1, np.int64)
         in_order = np.flatnonzero(is_committed)[np.argsort(rows[is_committed])]
         last_marker[key[in_order]] = marker[in_order]
@@ -129,12 +127,16 @@ def _is_ordinary(kinds: ChunkKinds, plain: Mask, staged: Mask) -> bool:
 
 def _last_of_each(code: Ints, among: Mask) -> Ints:
     """Row of the last record of every code, of the rows in ``among``."""
-    rows = np.flatnonzero(among)
-    if not len(rows):
-        return rows
-    last = np.full(int(code.max()) + 1, -1, np.int64)
-    last[code[rows]] = rows  # of several rows of one code numpy keeps the one assigned last
+    last = _last_by_code(code, among)
     return last[last >= 0]
+
+
+def _last_by_code(code: Ints, among: Mask) -> Ints:
+    """For every code the row of its last record in ``among``; -1 where it has none."""
+    rows = np.flatnonzero(among)
+    last = np.full(int(code.max(initial=-1)) + 1, -1, np.int64)
+    last[code[rows]] = rows  # of several rows of one code numpy keeps the one assigned last
+    return last
 
 
 def _stable_order(code: Ints) -> Ints:

@@ -76,7 +76,7 @@ def decode_chunk(records: Records, semantics: Semantics, *, known_to_decode: Mas
     not told again.
     """
     is_control = records.control_type != NOT_A_CONTROL_RECORD
-    key_code, distinct = _distinct_keys(records.key, is_control)
+    key_code, distinct = records.distinct_keys()
     keys = decode_key_columns(distinct)
     faults, findings = _key_notes(keys, key_code)
 
@@ -113,11 +113,6 @@ def decode_chunk(records: Records, semantics: Semantics, *, known_to_decode: Mas
     )
     decodes = is_control | (value_is_good & (key_is_good | is_unknown_type))
     return DecodedChunk(kinds, distinct, keys, key_code, key_type, value_version, decodes, topics, faults, findings)
-
-
-def _distinct_keys(keys: Slices, is_control: Mask) -> tuple[Ints, Slices]:
-    """Code of each record's key and the distinct keys; keys repeat hundreds of times. Control records' keys are none of them."""
-    return Slices(keys.data, keys.start, keys.end, keys.is_null | is_control).distinct()
 
 
 def _of_each(of_distinct: npt.NDArray[Any], code: Ints, absent: Any) -> npt.NDArray[Any]:

@@ -26,7 +26,7 @@ from groupcoord_spark.protocol.errors import NullKey
 from groupcoord_spark.protocol.fields import Field, Integer, Text
 from groupcoord_spark.protocol.messages import RECORD_TYPES
 from groupcoord_spark.protocol.messages.offsets import OFFSET_COMMIT_VALUE
-from groupcoord_spark.protocol.slices import Mask, Slices
+from groupcoord_spark.protocol.slices import Mask
 
 Rows = npt.NDArray[np.intp]
 Int16s = npt.NDArray[np.int16]
@@ -266,9 +266,7 @@ class _Merged:
 
 
 def _keys_of(records: Records, redaction: Redaction | None) -> _Keys:
-    keys = records.key
-    is_control = records.control_type >= 0
-    code, distinct = Slices(keys.data, keys.start, keys.end, keys.is_null | is_control).distinct()
+    code, distinct = records.distinct_keys()
     columns = decode_key_columns(distinct)
     n = len(columns.ok)
     code = np.where(code < 0, n, code)

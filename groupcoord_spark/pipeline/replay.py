@@ -133,7 +133,8 @@ class KeptRecordsReplay:
             raise AssertionError(f"records from {first} on follow those up to {self._next_offset}: the shuffle lost their order")
         self._next_offset = last + 1
         records, decoded = decode_kept(batch, self._semantics)
-        self._follow_live_keys(decoded, records.value.is_null)
+        distinct_keys = decoded.distinct_keys.to_arrow().to_pylist()
+        self._follow_live_keys(decoded, distinct_keys, records.value.is_null)
         coordinator = self.coordinator
         without_collisions, others, needless = settled(records, decoded, coordinator)
         coordinator.rule_out_collisions(without_collisions, others)
@@ -143,7 +144,6 @@ class KeptRecordsReplay:
         values = self._offset_values(records, decoded.kinds.key_type, decoded.decodes)
         self._put_group_values(values, records, decoded, needless)
         applied = np.flatnonzero(~needless)
-        distinct_keys = decoded.distinct_keys.to_arrow().to_pylist()
         group_keys: dict[int, Mapping[str, Any]] = {}
         rows = zip(
             applied.tolist(),
@@ -207,8 +207,7 @@ class KeptRecordsReplay:
             values[row] = value
         return values
 
-    def _follow_live_keys(self, decoded: DecodedChunk, is_tombstone: Mask) -> None:
-        keys = decoded.distinct_keys.to_arrow().to_pylist()
+    def _follow_live_keys(self, decoded: DecodedChunk, keys: list[bytes], is_tombstone: Mask) -> None:
         has_key = decoded.key_code >= 0
         # what does not decode is no offset that could come back
         is_type_0 = has_key & (decoded.kinds.key_type == 0) & decoded.decodes

@@ -16,7 +16,7 @@ from groupcoord_spark.coordinator.rebalances.rows import Rebalance, coming_and_g
 
 _LAST_FIRST_EPOCH: Final = 2
 _MOST_TARGETS_REMEMBERED: Final = 500
-NOTHING: Final = frozenset[int]()
+_NOTHING: Final = frozenset[int]()
 
 
 class ModernLife:
@@ -115,7 +115,7 @@ class ModernLife:
             return None
         moves = None
         if (old_epoch is not None or self._began) and self._knows_targets_before and self.group_type != "share":
-            moves = moves_between(self._targets_before, {each: self._targets.get(each, NOTHING) for each in self._targets_before})
+            moves = moves_between(self._targets_before, {each: self._targets.get(each, _NOTHING) for each in self._targets_before})
         if self._epochs_since_assignment > 1:
             counted = f"It answers {self._epochs_since_assignment} group epochs; the cause is that of the last. "
             self._finding = self._finding._replace(evidence=counted + self._finding.evidence)
@@ -159,7 +159,7 @@ class ModernLife:
         )
 
     def _new_target(self, member_id: str, value: Value | None) -> None:
-        self._targets_before.setdefault(member_id, self._targets.get(member_id, NOTHING))
+        self._targets_before.setdefault(member_id, self._targets.get(member_id, _NOTHING))
         if value is None:
             self._targets.pop(member_id, None)
         else:
@@ -171,7 +171,7 @@ class ModernLife:
         if seen is not None:
             return seen[1]
         name, held = ("topic_id", "topic_partitions") if "topic_partitions" in value else ("subtopology_id", "active_tasks")
-        numbers, partitions = self._numbers, NOTHING
+        numbers, partitions = self._numbers, _NOTHING
         for each in value[held]:
             first = numbers.setdefault(each[name], len(numbers)) << 32
             partitions = partitions.union(map(first.__add__, each["partitions"]))

@@ -24,6 +24,17 @@ _TOO_FEW_BATCHES = 24
 Words = npt.NDArray[np.int64]
 
 
+def _steps() -> npt.NDArray[np.int16]:
+    """How far the next record is from one that begins with these two bytes, little-endian; 0 where its length is a longer varint."""
+    pair = np.arange(1 << 16)
+    is_long = (pair >> 7) & 1
+    step = (((pair & 0x7F) | ((pair >> 1) & 0x3F80) * is_long) >> 1) + 1 + is_long
+    return np.where((pair & 0x8080) == 0x8080, 0, step).astype(np.int16)
+
+
+_STEPS = _steps()
+
+
 @dataclass(slots=True)
 class Rows:
     """Records of several batches, batch after batch in their order, as columns of one length.
@@ -173,7 +184,7 @@ def _read_block(
     data: Bytes, words: Words, start: Positions, end: Positions, count: Positions, rows: Rows, good: Mask, row: int, batch: int
 ) -> None:
     """Fills the rows of a few batches, ``row`` being the first of them, and says which are certain."""
-    at = _record_starts(words, start, end, count)
+    at = _record_starts(data, words, start, end, count)
     n = len(at)
     if n == 0:
         return
@@ -233,7 +244,7 @@ def _read_block(
     good[here] = certain
 
 
-def _record_starts(words: Words, start: Positions, end: Positions, count: Positions) -> Positions:
+def _record_starts(data: Bytes, words: Words, start: Positions, end: Positions, count: Positions) -> Positions:
     """Where each record begins, if the lengths of those before it are right; somewhere inside of the batch, if they are not."""
     after = np.cumsum(count)
     first = after - count
@@ -250,16 +261,13 @@ def _record_starts(words: Words, start: Positions, end: Positions, count: Positi
             _record_starts_one_by_one(words, at, slot[:n] + k, place[:n], final[:n], count[busiest[:n]] - k)
             break
         place = place[:n]
-        word = words[place]
-        is_long = (word >> 7) & 1
-        length = ((word & 0x7F) | ((word >> 1) & 0x3F80) * is_long) >> 1
-        longer = np.flatnonzero((word & 0x8080) == 0x8080)
-        place = place + length
-        place += is_long
-        place += 1
+        step = _STEPS[data[place] | data[place + 1].astype(np.uint16) << 8]
+        longer = np.flatnonzero(step == 0)
         if len(longer):
-            raw, size, _ = _varints32(words, place[longer] - length[longer] - 2)
-            place[longer] += (raw >> 1) + size - length[longer] - 2
+            raw, size, _ = _varints32(words, place[longer])
+            step = step.astype(np.int64)
+            step[longer] = (raw >> 1) + size
+        place = place + step
         np.minimum(place, final[:n], out=place)
         at[slot[:n] + k] = place
     return at

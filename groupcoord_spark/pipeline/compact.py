@@ -151,22 +151,28 @@ def _commits_before_own_records(kinds: ChunkKinds, is_commit: Mask, is_own_recor
 
     After a value that applies the group is there, of whatever type, until a tombstone that can remove it.
     """
-    has_own = np.zeros(int(kinds.group_code.max()) + 1, np.bool_)
-    has_own[kinds.group_code[is_own_record]] = True
-    rows = np.flatnonzero((is_commit | is_own_record) & has_own[kinds.group_code])
-    rows = rows[_stable_order(kinds.group_code[rows])]
-    group, is_own = kinds.group_code[rows], is_own_record[rows]
-    makes_group = is_own & kinds.applies[rows] & ~kinds.is_tombstone[rows]
-    may_remove = is_own & kinds.is_tombstone[rows] & np.isin(kinds.key_type[rows], REMOVING_KEYS)
-    place = np.arange(len(rows))
+    own = np.flatnonzero(is_own_record)
+    own = own[_stable_order(kinds.group_code[own])]
+    group, is_tombstone = kinds.group_code[own], kinds.is_tombstone[own]
+    makes_group = kinds.applies[own] & ~is_tombstone
+    may_remove = is_tombstone & np.isin(kinds.key_type[own], REMOVING_KEYS)
+    place = np.arange(len(own))
     begin = np.maximum.accumulate(np.where(np.r_[True, group[1:] != group[:-1]], place, 0))
-    commit = np.maximum.accumulate(np.where(is_commit[rows], place, -1))
     change = np.maximum.accumulate(np.where(makes_group | may_remove, place, -1))
     last_change = np.r_[-1, change[:-1]]  # before each row, not at it
-    is_there = (last_change >= begin) & makes_group[last_change]
-    wanted: Mask = is_own & (commit >= begin) & ~is_there
-    before: Ints = rows[commit[wanted]]
-    return before
+    asking = own[(last_change < begin) | ~makes_group[last_change]]
+
+    # Nearly all commits lie behind the last record of their group that asks: only those before it are looked at one by one.
+    last_asking = np.full(int(kinds.group_code.max()) + 1, -1, np.int64)
+    last_asking[kinds.group_code[asking]] = asking
+    commits = np.flatnonzero(is_commit)
+    commits = commits[commits < last_asking[kinds.group_code[commits]]]
+    of_group = len(kinds.group_code)
+    places, wanted = (kinds.group_code[rows] * of_group + rows for rows in (asking, commits))
+    before = np.full(len(asking), -1, np.int64)
+    before[np.searchsorted(places, wanted)] = commits  # in their order, so that the last one stands
+    found: Ints = before[before >= 0]
+    return found
 
 
 def _superseded_classic(kinds: ChunkKinds, own: Ints) -> Ints:

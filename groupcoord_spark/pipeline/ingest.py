@@ -53,16 +53,16 @@ LEADER_EPOCH = "leader_epoch"
 REPORT_ORDER = -1
 """Reports sort before all records of their partition."""
 
-HELD_BYTES = 8 << 20
+HELD_BYTES = 24 << 20
 """Of consecutive chunks' kept records so much is held back, for later chunks to drop from."""
 
 PACK_BYTES = 8 << 20
 """A row's payload is cut at about this size, so that no row is large for the JVM."""
 
-CHUNK_BYTES = 16 << 20
+CHUNK_BYTES = 8 << 20
 """Bytes of a file in memory at a time: few enough for small workers, many enough for the same keys to come again."""
 
-ROWS_TO_REDUCE_AGAIN = 30_000
+ROWS_TO_REDUCE_AGAIN = 100_000
 
 KEPT = pa.schema(
     [
@@ -359,6 +359,11 @@ def _topic_names(decoded: DecodedChunk) -> dict[str, str]:
     # A key nearly always goes on naming the same topic id: then its last record speaks for all.
     speaks = (high != high[last[code]]) | (low != low[last[code]])
     speaks[last[last >= 0]] = True
-    topics = decoded.keys.topic.take(pa.array(code[speaks])).to_pylist()
-    ids = np.stack((high[speaks], low[speaks]), axis=1).astype(">i8")
-    return {uuid_text(topic_id): topic for topic_id, topic in dict.fromkeys(zip(map(bytes, ids), topics, strict=True))}
+    code, high, low = code[speaks], high[speaks], low[speaks]
+    # of the keys that name one id the last speaks, as a later record does
+    order = np.lexsort((low, high))
+    is_last = np.append((high[order[1:]] != high[order[:-1]]) | (low[order[1:]] != low[order[:-1]]), True)
+    names = order[is_last]
+    topics = decoded.keys.topic.take(pa.array(code[names])).to_pylist()
+    ids = np.stack((high[names], low[names]), axis=1).astype(">i8")
+    return {uuid_text(bytes(topic_id)): topic for topic_id, topic in zip(ids, topics, strict=True)}

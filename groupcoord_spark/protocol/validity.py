@@ -40,7 +40,11 @@ def surely_decode(message: Message, version: int, values: Slices) -> Mask:
 
 @dataclass(slots=True)
 class Walk:
-    """The same field of all rows at once: ``at`` is where each row's next field begins; a row that is not ``ok`` stands still."""
+    """The same field of all rows at once: ``at`` is where each row's next field begins, if the row is ``ok``.
+
+    Places only grow, so it is enough to look once, at the end, whether each row has reached its own: until then one that is too short is
+    read from its neighbours, and what is read of one that is not ``ok`` means nothing.
+    """
 
     data: Bytes
     is_flexible: bool
@@ -94,41 +98,46 @@ class Walk:
                 self.optional_struct(kind)
 
     def skip(self, size: int | Positions) -> None:
-        reached = self.at + size
-        self.ok &= reached <= self.end
-        self.at = np.where(self.ok, reached, self.at)
+        self.at = self.at + size
 
     def big_endian(self, size: int) -> Positions:
-        """The signed integer at ``at``; 0 in rows that end before."""
-        start = self.at
-        self.skip(size)
+        """The signed integer at ``at``."""
         if len(self.data) < size:
-            return np.zeros(len(start), np.int64)
+            self.ok[:] = False
+            return np.zeros(len(self.at), np.int64)
         # as if an integer began at each byte
         anywhere: npt.NDArray[Any] = np.ndarray((len(self.data) - size + 1,), f">i{size}", self.data.data, 0, (1,))
-        return np.where(self.ok, anywhere[np.where(self.ok, start, 0)], 0).astype(np.int64)
+        number = anywhere[np.minimum(self.at, len(anywhere) - 1)].astype(np.int64)
+        self.skip(size)
+        return number
+
+    def byte(self) -> Positions:
+        """The unsigned byte at ``at``."""
+        number = self.data[np.minimum(self.at, len(self.data) - 1)].astype(np.int64)
+        self.skip(1)
+        return number
 
     def unsigned_varint(self) -> Positions:
-        """The unsigned varint at ``at``, at most five bytes long; 0 in rows where none ends."""
-        going_on = self.ok & (self.at < self.end)
-        byte = self.data[np.where(going_on, self.at, 0)].astype(np.int64)
-        self.at = self.at + going_on
-        done = going_on & (byte < 0x80)
-        number = np.where(going_on, byte & 0x7F, 0)
-        going_on = going_on & ~done
+        """The unsigned varint at ``at``, of at most 31 bits."""
+        if not len(self.data):
+            self.ok[:] = False
+            return np.zeros(len(self.at), np.int64)
+        number = self.byte()
+        rows = np.flatnonzero(number >= 0x80)
+        if len(rows):
+            number[rows] &= 0x7F
         for shift in range(7, 35, 7):
-            if not going_on.any():
+            if not len(rows):
                 break
-            going_on = going_on & (self.at < self.end)
-            byte = self.data[np.where(going_on, self.at, 0)].astype(np.int64)
-            number |= np.where(going_on, (byte & 0x7F) << shift, 0)
-            self.at = self.at + going_on
-            ends_here = going_on & (byte < 0x80)
-            done |= ends_here
-            going_on = going_on & ~ends_here
+            part = self.rows(rows)
+            byte = part.byte()
+            self.take_back(rows, part)
+            number[rows] |= (byte & 0x7F) << shift
+            rows = rows[byte >= 0x80]
+        self.ok[rows] = False
         # beyond 31 bits Java reads a negative number; whoever writes that is left to the scalar decoder
-        self.ok = self.ok & done & (number < 1 << 31)
-        return np.where(self.ok, number, 0)
+        self.ok &= number < 1 << 31
+        return number
 
     def length(self, *, nullable: bool, is_text: bool) -> Positions:
         if self.is_flexible:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from groupcoord_spark.log.batches import (
     CODEC_BITS,
@@ -66,7 +67,7 @@ class Records:
     def __len__(self) -> int:
         return len(self.record_offset)
 
-    def distinct_keys(self) -> tuple[Positions, Slices]:
+    def distinct_keys(self) -> tuple[Positions, pa.BinaryArray]:
         """Code of each record's key, int64, and the distinct keys, which repeat hundreds of times; -1 for control records and null keys."""
         keys = self.key
         return Slices(keys.data, keys.start, keys.end, keys.is_null | (self.control_type != NOT_CONTROL)).distinct()

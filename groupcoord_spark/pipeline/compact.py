@@ -7,10 +7,13 @@ dropped values name are not recoverable from what is kept: the reader takes them
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from groupcoord_spark.coordinator.transactions import ABORT_MARKER, COMMIT_MARKER
 
@@ -48,6 +51,33 @@ class ChunkKinds:
     is_tombstone: Mask
     is_transactional: Mask
     applies: Mask
+
+    def __len__(self) -> int:
+        return len(self.key_type)
+
+    def take(self, rows: Mask | Ints) -> ChunkKinds:
+        """Those of some of the records."""
+        return ChunkKinds(*(getattr(self, each.name)[rows] for each in fields(self)))
+
+
+class Names(NamedTuple):
+    """What the codes of a chunk stand for: its distinct keys, group ids and member ids, each in the place that is its code."""
+
+    keys: pa.BinaryArray
+    group_ids: pa.StringArray
+    member_ids: pa.StringArray
+
+
+def joined(chunks: Sequence[tuple[ChunkKinds, Names]]) -> tuple[ChunkKinds, Names]:
+    """The same of consecutive chunks taken together, with new codes."""
+    columns = {each.name: [getattr(kinds, each.name) for kinds, _ in chunks] for each in fields(ChunkKinds)}
+    names = []
+    for code, of_chunks in zip(("key_code", "group_code", "member_code"), zip(*(names for _, names in chunks), strict=True), strict=True):
+        encoded = pa.concat_arrays(of_chunks).dictionary_encode()
+        names.append(encoded.dictionary)
+        new = np.split(encoded.indices.to_numpy().astype(np.int64), np.cumsum([len(each) for each in of_chunks])[:-1])
+        columns[code] = [np.append(now, -1)[before] for now, before in zip(new, columns[code], strict=True)]
+    return ChunkKinds(*map(np.concatenate, columns.values())), Names(*names)
 
 
 def kept(kinds: ChunkKinds) -> Mask:

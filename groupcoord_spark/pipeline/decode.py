@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from groupcoord_spark.coordinator.semantics import Semantics
 from groupcoord_spark.log import Records
-from groupcoord_spark.pipeline.compact import CLASSIC_GROUP_KEY, NO_PRODUCER_ID, ChunkKinds
+from groupcoord_spark.pipeline.compact import CLASSIC_GROUP_KEY, NO_PRODUCER_ID, ChunkKinds, Names
 from groupcoord_spark.protocol import DecodeError, decode_value
 from groupcoord_spark.protocol.columnar import KeyColumns, decode_key_columns, survey_offset_values
 from groupcoord_spark.protocol.errors import NullKey, UnknownKeyType, UnknownValueVersion
@@ -50,15 +50,15 @@ class NamedTopics(NamedTuple):
 class DecodedChunk:
     """What ``n`` records say, as far as all of them must be looked at.
 
-    distinct_keys, keys: the distinct keys, as bytes and decoded; key_code: int64[n], each record's row there, -1 for control records and
-    null keys.
+    names: what the codes in ``kinds`` stand for. keys: the distinct keys, decoded; key_code: int64[n], each record's row there, -1 for
+    control records and null keys.
     stored_key_type: int16[n], as the key begins, known or not; -1 where there are no two bytes to read.
     value_version: int16[n], -1 where the value has none that can be known. decodes: bool[n], control records and records of unknown
     type included. faults: why rows do not decode, and which key types are not known. findings: doubts about rows that do.
     """
 
     kinds: ChunkKinds
-    distinct_keys: Slices
+    names: Names
     keys: KeyColumns
     key_code: Ints
     stored_key_type: Int16s
@@ -77,7 +77,8 @@ def decode_chunk(records: Records, semantics: Semantics, *, known_to_decode: Mas
     """
     is_control = records.control_type != NOT_A_CONTROL_RECORD
     key_code, distinct = records.distinct_keys()
-    keys = decode_key_columns(distinct)
+    keys = decode_key_columns(Slices.from_arrow(distinct))
+    group_ids, member_ids = keys.group_id.dictionary_encode(), keys.member_id.dictionary_encode()
     faults, findings = _key_notes(keys, key_code)
 
     has_key = key_code >= 0
@@ -96,13 +97,12 @@ def decode_chunk(records: Records, semantics: Semantics, *, known_to_decode: Mas
     unknown[[code for code, refusal in keys.refusals if refusal.code == UNKNOWN_KEY_TYPE]] = True
     is_unknown_type = _of_each(unknown, key_code, False)
 
-    group_code = _of_each(_codes(keys.group_id), key_code, np.int64(-1))
     is_staged = (records.producer_id != NO_PRODUCER_ID) | records.is_transactional
     findings += _transaction_notes(records, key_type, is_known & ~is_control, is_staged, is_tombstone)
     kinds = ChunkKinds(
         key_code=key_code,
-        group_code=group_code,
-        member_code=_of_each(_codes(keys.member_id), key_code, np.int64(-1)),
+        group_code=_of_each(_codes(group_ids), key_code, -1),
+        member_code=_of_each(_codes(member_ids), key_code, -1),
         key_type=np.where(is_known, key_type, np.int16(-1)),
         producer_id=records.producer_id,
         control_type=records.control_type,
@@ -112,7 +112,8 @@ def decode_chunk(records: Records, semantics: Semantics, *, known_to_decode: Mas
         applies=is_known & value_is_good & _accepted(key_type, value_version, semantics),
     )
     decodes = is_control | (value_is_good & (key_is_good | is_unknown_type))
-    return DecodedChunk(kinds, distinct, keys, key_code, key_type, value_version, decodes, topics, faults, findings)
+    names = Names(distinct, group_ids.dictionary, member_ids.dictionary)
+    return DecodedChunk(kinds, names, keys, key_code, key_type, value_version, decodes, topics, faults, findings)
 
 
 def _of_each(of_distinct: npt.NDArray[Any], code: Ints, absent: Any) -> npt.NDArray[Any]:
@@ -120,8 +121,8 @@ def _of_each(of_distinct: npt.NDArray[Any], code: Ints, absent: Any) -> npt.NDAr
     return np.append(of_distinct, np.asarray(absent, of_distinct.dtype))[code]
 
 
-def _codes(texts: pa.Array) -> Ints:
-    codes: Ints = texts.dictionary_encode().indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+def _codes(encoded: pa.DictionaryArray) -> Ints:
+    codes: Ints = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
     return codes
 
 

@@ -164,7 +164,7 @@ def _group_columns(rows: Rows, records: Records, decoded: DecodedChunk) -> dict[
     is_known = decoded.kinds.key_type[rows] >= 0
     names = {kind: record_type.key.name for kind, record_type in RECORD_TYPES.items()}
     raw_keys, raw_values = keys.to_arrow(), values.to_arrow()
-    distinct_texts = pa.array(key_json_texts(decoded.distinct_keys.take(distinct).to_arrow().to_pylist()), pa.string())
+    distinct_texts = pa.array(key_json_texts(decoded.names.keys.take(pa.array(distinct)).to_pylist()), pa.string())
     return {
         "record_offset": records.record_offset[rows],
         "record_timestamp_ms": records.timestamp_ms[rows],

@@ -9,7 +9,6 @@ from __future__ import annotations
 import pickle
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import Any, Protocol
 
 import numpy as np
@@ -19,6 +18,7 @@ import pyarrow as pa
 from groupcoord_spark.coordinator.semantics import Semantics
 from groupcoord_spark.log import Chunk, Records, Segment, read_segment
 from groupcoord_spark.pipeline import compact
+from groupcoord_spark.pipeline.compact import ChunkKinds, Names
 from groupcoord_spark.pipeline.counts import PartitionCounts
 from groupcoord_spark.pipeline.decode import NOT_A_CONTROL_RECORD, UNKNOWN_KEY_TYPE, DecodedChunk, decode_chunk
 from groupcoord_spark.pipeline.history import NO_HISTORY, HistoryRange, group_changes, rows_of_tables, write_chunk, write_survivors
@@ -136,14 +136,11 @@ def read_chunks(runs: Iterable[Iterable[tuple[Piece, Iterable[Chunk]]]], job: Re
     reports: dict[int, PieceReport] = {}
     with TaskFiles(job.warehouse_uri, job.cluster, job.run_id) as task_files:
         for run in runs:
-            waiting, offsets_partition = Waiting(job.semantics), -1
+            reader = RunReader(job, task_files)
             for piece, chunks in run:
-                offsets_partition = piece.offsets_partition
-                report = reports.setdefault(offsets_partition, PieceReport())
-                for kind, part in _kept_of_piece(piece, chunks, job, report, task_files, waiting):
-                    yield from _packed(job.cluster, offsets_partition, kind, part)
-            for part in waiting.rest():
-                yield from _packed(job.cluster, offsets_partition, RECORDS, part)
+                report = reports.setdefault(piece.offsets_partition, PieceReport())
+                yield from reader.read(piece, chunks, report)
+            yield from reader.rest()
         files = task_files.close()
     for offsets_partition, report in reports.items():
         report.files, files = files, {}
@@ -159,52 +156,108 @@ def read_history(piece: HistoryPiece, job: ReadJob) -> Iterator[pa.RecordBatch]:
         report.from_history += len(records)
         report.found += int(np.count_nonzero(records.record_offset >= past.known_until))
         kept = kept_records(records, np.flatnonzero(compact.kept(decoded.kinds)), decoded.decodes)
-        yield from _packed(job.cluster, piece.offsets_partition, RECORDS, kept)
+        yield from _packed(job.cluster, piece.offsets_partition, RECORDS, [kept])
     yield _row(job.cluster, piece.offsets_partition, REPORT_ORDER, REPORT, pickle.dumps(report))
 
 
 class Waiting:
     """Kept records of consecutive chunks, held back as long as they are small: later ones supersede some of the earlier."""
 
-    def __init__(self, semantics: Semantics) -> None:
-        self._semantics = semantics
+    def __init__(self) -> None:
         self._batches: list[pa.RecordBatch] = []
+        # What these records are: of those that were reduced together first, then of each chunk after them.
+        self._chunks: list[tuple[ChunkKinds, Names]] = []
         self._reduced_rows = 0
 
-    def add(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Take the next records; what is too large to be held any longer comes back."""
+    def add(self, batch: pa.RecordBatch, kinds: ChunkKinds, names: Names) -> list[pa.RecordBatch]:
+        """Take the next records, and what they are; if all together they are too large to be held any longer, they come back."""
         self._batches.append(batch)
+        self._chunks.append((kinds, names))
         # Looking at all of them again pays once there are twice as many.
-        if sum(batch.num_rows for batch in self._batches) > max(2 * self._reduced_rows, ROWS_TO_REDUCE_AGAIN):
-            self._batches = [reduced_again(pa.concat_batches(self._batches), self._semantics)]
-            self._reduced_rows = self._batches[0].num_rows
-            if self._batches[0].nbytes >= HELD_BYTES:
-                yield self._batches.pop()
-                self._reduced_rows = 0
+        if sum(len(kinds) for kinds, _ in self._chunks) <= max(2 * self._reduced_rows, ROWS_TO_REDUCE_AGAIN):
+            return []
+        self._reduce()
+        return self._take() if sum(batch.nbytes for batch in self._batches) >= HELD_BYTES else []
+
+    def rest(self) -> list[pa.RecordBatch]:
+        """All that is held, reduced once more."""
+        if len(self._chunks) > 1:
+            self._reduce()
+        return self._take()
+
+    def _take(self) -> list[pa.RecordBatch]:
+        taken = [batch for batch in self._batches if batch.num_rows]
+        self._batches, self._chunks, self._reduced_rows = [], [], 0
+        return taken
+
+    def _reduce(self) -> None:
+        kinds, names = compact.joined(self._chunks)
+        keep = compact.kept(kinds)
+        ends = np.cumsum([batch.num_rows for batch in self._batches])
+        # each in its place, so that there is never more than one of them twice
+        for place, of_batch in enumerate(np.split(keep, ends[:-1])):
+            self._batches[place] = self._batches[place].filter(pa.array(of_batch))
+        self._chunks = [(kinds.take(keep), names)]
+        self._reduced_rows = int(np.count_nonzero(keep))
+
+
+class RunReader:
+    """Reads pieces of one offsets partition that follow each other, and holds back what a later one may supersede."""
+
+    def __init__(self, job: ReadJob, files: TaskFiles) -> None:
+        self._job = job
+        self._files = files
+        self._waiting = Waiting()
+        self._offsets_partition = -1
+
+    def read(self, piece: Piece, chunks: Iterable[Chunk], report: PieceReport) -> Iterator[pa.RecordBatch]:
+        """Rows of SHUFFLED with what is kept of the piece and does not wait for the next.
+
+        Of a piece that reaches beyond the moment asked for that is what lies before it and in no history table.
+        """
+        self._offsets_partition = piece.offsets_partition
+        past = self._job.past.get(piece.offsets_partition)
+        if past is None:
+            for kind, parts in self._kept(chunks, piece, report):
+                yield from self._packed(kind, parts)
+            return
+        for in_history, part in stretches(chunks, past):
+            for kind, parts in self._kept(part if in_history else _counted(part, past, report), piece, report):
+                if not in_history:
+                    yield from self._packed(kind, parts)
+                elif kind == RECORDS:
+                    _take_what_history_lacks(parts, self._job.semantics, past, report)
+            # What the history holds lies between this stretch and the next: nothing waits across it.
+            rest = self._waiting.rest()
+            if in_history:
+                _take_what_history_lacks(rest, self._job.semantics, past, report)
+            else:
+                yield from self._packed(RECORDS, rest)
 
     def rest(self) -> Iterator[pa.RecordBatch]:
-        """All that is held, reduced once more."""
-        if self._batches:
-            yield reduced_again(pa.concat_batches(self._batches), self._semantics) if len(self._batches) > 1 else self._batches[0]
-        self._batches, self._reduced_rows = [], 0
+        """Rows of SHUFFLED with what is left when no piece follows."""
+        return self._packed(RECORDS, self._waiting.rest())
 
+    def _packed(self, kind: str, parts: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return _packed(self._job.cluster, self._offsets_partition, kind, parts)
 
-def _kept_of_piece(
-    piece: Piece, chunks: Iterable[Chunk], job: ReadJob, report: PieceReport, files: TaskFiles, waiting: Waiting
-) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """What is kept of the piece; of one that reaches beyond the moment asked for, of what lies before it and in no history table."""
-    past = job.past.get(piece.offsets_partition)
-    if past is None:
-        yield from _kept_of_chunks(chunks, piece, job, report, files, waiting)
-        return
-    for in_history, part in stretches(chunks, past):
-        told = _kept_of_chunks(part if in_history else _counted(part, past, report), piece, job, report, files, waiting)
-        # What the history holds lies between this stretch and the next: nothing waits across it.
-        for kind, kept in chain(told, ((RECORDS, rest) for rest in waiting.rest())):
-            if not in_history:
-                yield kind, kept
-            elif kind == RECORDS:
-                _take_what_history_lacks(kept, job.semantics, past, report)
+    def _kept(self, chunks: Iterable[Chunk], piece: Piece, report: PieceReport) -> Iterator[tuple[str, list[pa.RecordBatch]]]:
+        """What is kept of consecutive chunks and waits no longer; beside it, with history, all group records that are new."""
+        job, files = self._job, self._files
+        held = job.held.get(piece.offsets_partition, NO_HISTORY) if job.with_history else None
+        for chunk in chunks:
+            decoded = decode_chunk(chunk.records, job.semantics)
+            report.counts.bytes += chunk.bytes
+            _count(report, chunk, decoded, _is_misplaced(decoded, piece.offsets_partition, job.partition_count))
+            write_chunk(files, piece.offsets_partition, piece.source, chunk, decoded, held)
+            if held is not None and len(changes := group_changes(chunk, decoded, held)):
+                told = kept_records(chunk.records, changes, decoded.decodes)
+                yield GROUP_CHANGES, [told.append_column(LEADER_EPOCH, pa.array(chunk.leader_epochs(changes)))]
+            if held is not None and not job.past:
+                write_survivors(files, piece.offsets_partition, chunk.records, held.incarnation)
+            rows = np.flatnonzero(compact.kept(decoded.kinds))
+            of_chunk = kept_records(chunk.records, rows, decoded.decodes)
+            yield RECORDS, self._waiting.add(of_chunk, decoded.kinds.take(rows), decoded.names)
 
 
 def _counted(chunks: Iterator[Chunk], past: Past, report: PieceReport) -> Iterator[Chunk]:
@@ -213,41 +266,17 @@ def _counted(chunks: Iterator[Chunk], past: Past, report: PieceReport) -> Iterat
         yield chunk
 
 
-def _take_what_history_lacks(kept: pa.RecordBatch, semantics: Semantics, past: Past, report: PieceReport) -> None:
+def _take_what_history_lacks(parts: list[pa.RecordBatch], semantics: Semantics, past: Past, report: PieceReport) -> None:
     """Records that do not decode are in no history table; they change nothing, but the loader's refusal of them is to be told."""
-    records, decoded = decode_kept(kept, semantics)
-    lacks = ~np.logical_or.reduce(list(rows_of_tables(records, decoded).values()))
-    report.found += int(np.count_nonzero(lacks & (records.record_offset >= past.known_until)))
-    for row, code, detail in decoded.faults:
-        if lacks[row]:
-            of_key = int(decoded.key_code[row])
-            group_id = decoded.keys.group_id[of_key].as_py() if of_key >= 0 else None
-            report.refusals.append((int(records.record_offset[row]), code, detail, group_id))
-
-
-def _kept_of_chunks(
-    chunks: Iterable[Chunk], piece: Piece, job: ReadJob, report: PieceReport, files: TaskFiles, waiting: Waiting
-) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """What is kept of consecutive chunks and does not wait for the next; beside it, with history, all group records that are new."""
-    held = job.held.get(piece.offsets_partition, NO_HISTORY) if job.with_history else None
-    for chunk in chunks:
-        decoded = decode_chunk(chunk.records, job.semantics)
-        report.counts.bytes += chunk.bytes
-        _count(report, chunk, decoded, _is_misplaced(decoded, piece.offsets_partition, job.partition_count))
-        write_chunk(files, piece.offsets_partition, piece.source, chunk, decoded, held)
-        if held is not None and len(changes := group_changes(chunk, decoded, held)):
-            told = kept_records(chunk.records, changes, decoded.decodes)
-            yield GROUP_CHANGES, told.append_column(LEADER_EPOCH, pa.array(chunk.leader_epochs(changes)))
-        if held is not None and not job.past:
-            write_survivors(files, piece.offsets_partition, chunk.records, held.incarnation)
-        of_chunk = kept_records(chunk.records, np.flatnonzero(compact.kept(decoded.kinds)), decoded.decodes)
-        yield from ((RECORDS, part) for part in waiting.add(of_chunk))
-
-
-def reduced_again(batch: pa.RecordBatch, semantics: Semantics) -> pa.RecordBatch:
-    """What is left of kept records of consecutive chunks: those of later ones supersede some of the earlier."""
-    records, decoded = decode_kept(batch, semantics)
-    return kept_records(records, np.flatnonzero(compact.kept(decoded.kinds)), decoded.decodes)
+    for kept in parts:
+        records, decoded = decode_kept(kept, semantics)
+        lacks = ~np.logical_or.reduce(list(rows_of_tables(records, decoded).values()))
+        report.found += int(np.count_nonzero(lacks & (records.record_offset >= past.known_until)))
+        for row, code, detail in decoded.faults:
+            if lacks[row]:
+                of_key = int(decoded.key_code[row])
+                group_id = decoded.keys.group_id[of_key].as_py() if of_key >= 0 else None
+                report.refusals.append((int(records.record_offset[row]), code, detail, group_id))
 
 
 def kept_records(records: Records, rows: npt.NDArray[np.int64], decodes: Mask) -> pa.RecordBatch:
@@ -293,15 +322,30 @@ def records_of(batch: pa.RecordBatch, control_type: npt.NDArray[np.int8], positi
     )
 
 
-def _packed(cluster: str, offsets_partition: int, kind: str, kept: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    step = max(1, int(kept.num_rows * PACK_BYTES / max(kept.nbytes, PACK_BYTES)))
-    for begin in range(0, kept.num_rows, step):
-        part = kept.slice(begin, step)
+def _packed(cluster: str, offsets_partition: int, kind: str, parts: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for part in _joined(parts):
         sink = pa.BufferOutputStream()
         # a third of the bytes: what crosses to Spark costs more than packing it
         with pa.ipc.new_stream(sink, part.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as stream:
             stream.write_batch(part)
         yield _row(cluster, offsets_partition, part.column(0)[0].as_py(), kind, sink.getvalue().to_pybytes())
+
+
+def _joined(parts: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same records in batches of about PACK_BYTES, unless a single one is larger."""
+    gathered: list[pa.RecordBatch] = []
+    size = 0
+    for part in parts:
+        step = max(1, int(part.num_rows * PACK_BYTES / max(part.nbytes, PACK_BYTES)))
+        for begin in range(0, part.num_rows, step):
+            cut = part.slice(begin, step)
+            if gathered and size + cut.nbytes > PACK_BYTES:
+                yield pa.concat_batches(gathered)
+                gathered, size = [], 0
+            gathered.append(cut)
+            size += cut.nbytes
+    if gathered:
+        yield pa.concat_batches(gathered)
 
 
 def unpacked(payload: bytes) -> pa.RecordBatch:
@@ -340,11 +384,9 @@ def _count(report: PieceReport, chunk: Chunk, decoded: DecodedChunk, is_misplace
 
 def _is_misplaced(decoded: DecodedChunk, offsets_partition: int, partition_count: int) -> Mask:
     """Records of groups whose id hashes to another offsets partition."""
-    groups = decoded.keys.group_id.dictionary_encode()
-    wrong = [offsets_partition_for(group_id, partition_count) != offsets_partition for group_id in groups.dictionary.to_pylist()]
-    of_group = np.array([*wrong, False], np.bool_)
-    of_key = np.append(of_group[groups.indices.fill_null(-1).to_numpy(zero_copy_only=False)], False)
-    misplaced: Mask = of_key[decoded.key_code]
+    group_ids = decoded.names.group_ids.to_pylist()
+    of_group = [offsets_partition_for(group_id, partition_count) != offsets_partition for group_id in group_ids]
+    misplaced: Mask = np.array([*of_group, False], np.bool_)[decoded.kinds.group_code]
     return misplaced
 
 
@@ -354,7 +396,7 @@ def _topic_names(decoded: DecodedChunk) -> dict[str, str]:
     if not len(row):
         return {}
     code = decoded.key_code[row]
-    last = np.full(len(decoded.distinct_keys), -1, np.int64)
+    last = np.full(len(decoded.names.keys), -1, np.int64)
     last[code] = np.arange(len(row))
     # A key nearly always goes on naming the same topic id: then its last record speaks for all.
     speaks = (high != high[last[code]]) | (low != low[last[code]])

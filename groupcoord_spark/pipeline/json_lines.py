@@ -26,7 +26,7 @@ from groupcoord_spark.protocol.errors import NullKey
 from groupcoord_spark.protocol.fields import Field, Integer, Text
 from groupcoord_spark.protocol.messages import RECORD_TYPES
 from groupcoord_spark.protocol.messages.offsets import OFFSET_COMMIT_VALUE
-from groupcoord_spark.protocol.slices import Mask
+from groupcoord_spark.protocol.slices import Mask, Slices
 
 Rows = npt.NDArray[np.intp]
 Int16s = npt.NDArray[np.int16]
@@ -267,7 +267,7 @@ class _Merged:
 
 def _keys_of(records: Records, redaction: Redaction | None) -> _Keys:
     code, distinct = records.distinct_keys()
-    columns = decode_key_columns(distinct)
+    columns = decode_key_columns(Slices.from_arrow(distinct))
     n = len(columns.ok)
     code = np.where(code < 0, n, code)
     texts = _Merged(n + 1, ',"key":null,"value":')

@@ -73,8 +73,8 @@ def settled(records: Records, decoded: DecodedChunk, coordinator: PartitionRepla
     own = every[np.isin(kinds.key_type[every], CONSUMER_GROUP_KEYS)]
     if not len(own):
         return Settled(frozenset(), frozenset(), needless)
-    groups = decoded.keys.group_id.dictionary_encode().dictionary.to_pylist()
-    members = decoded.keys.member_id.dictionary_encode().dictionary.to_pylist()
+    groups = decoded.names.group_ids.to_pylist()
+    members = decoded.names.member_ids.to_pylist()
     is_touched = np.zeros(len(groups), np.bool_)
     is_touched[kinds.group_code[own]] = True
     is_candidate = is_touched.copy()

@@ -133,7 +133,7 @@ class KeptRecordsReplay:
             raise AssertionError(f"records from {first} on follow those up to {self._next_offset}: the shuffle lost their order")
         self._next_offset = last + 1
         records, decoded = decode_kept(batch, self._semantics)
-        distinct_keys = decoded.distinct_keys.to_arrow().to_pylist()
+        distinct_keys = decoded.names.keys.to_pylist()
         self._follow_live_keys(decoded, distinct_keys, records.value.is_null)
         coordinator = self.coordinator
         without_collisions, others, needless = settled(records, decoded, coordinator)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from functools import lru_cache
 
 
 def java_string_hash(text: str) -> int:
@@ -14,6 +15,7 @@ def java_string_hash(text: str) -> int:
     return h - (1 << 32) if h >= 1 << 31 else h
 
 
+@lru_cache(maxsize=1 << 16)
 def offsets_partition_for(group_id: str, partitions: int) -> int:
     """The partition of ``__consumer_offsets`` that holds a group, of ``partitions`` in all (50 by default).
 

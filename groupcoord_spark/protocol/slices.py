@@ -54,13 +54,13 @@ class Slices:
             return pa.array([], pa.binary())
         return self._views().cast(pa.binary() if int(self.lengths().sum()) <= _INT32_LIMIT else pa.large_binary())
 
-    def distinct(self) -> tuple[Positions, Slices]:
-        """The distinct strings, and for each row the place of its own among them, int64; -1 where it is null."""
+    def distinct(self) -> tuple[Positions, pa.BinaryArray]:
+        """For each row the place of its string among the distinct ones, int64, -1 where it is null; and these, as they first come."""
         if not len(self):
-            return np.zeros(0, np.int64), self
+            return np.zeros(0, np.int64), pa.array([], pa.binary())
         encoded = self._views().dictionary_encode()
         code: Positions = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
-        return code, Slices.from_arrow(encoded.dictionary.cast(pa.binary()))
+        return code, encoded.dictionary.cast(pa.binary())
 
     def _views(self) -> pa.Array:
         """An Arrow ``binary_view`` array of at least one row that copies nothing but short strings.

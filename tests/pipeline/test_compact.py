@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import random
+from dataclasses import fields
 from typing import Any
 from unittest.mock import patch
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,7 +18,7 @@ from groupcoord_spark.log import Records
 from groupcoord_spark.pipeline import compact
 from groupcoord_spark.pipeline.decode import decode_chunk
 from groupcoord_spark.pipeline.expire import ExpirationJob, expirations_of
-from groupcoord_spark.pipeline.ingest import kept_records, reduced_again
+from groupcoord_spark.pipeline.ingest import Waiting, kept_records
 from groupcoord_spark.pipeline.ownership import Settled, settled
 from groupcoord_spark.pipeline.replay import KeptRecordsReplay
 from groupcoord_spark.pipeline.state import state_rows
@@ -46,6 +48,10 @@ def _state_of(chunks: list[list[LogRecord]], semantics: Semantics, *, drop: bool
         rows = compact.kept(decoded.kinds) if drop else np.ones(len(chunk), np.bool_)
         if rows.any():
             replay.apply(kept_records(records, np.flatnonzero(rows), decoded.decodes))
+    return _told_of(replay, semantics)
+
+
+def _told_of(replay: KeptRecordsReplay, semantics: Semantics) -> dict[str, Any]:
     state = replay.coordinator.finish()
     rows = state_rows(state, expirations_of(state, ExpirationJob(2_000_000, 60_000, semantics)))
     warnings = rows.pop("warnings")
@@ -72,19 +78,49 @@ def test_what_is_kept_replays_to_the_same_state(semantics: Semantics, seed: int,
     assert state_of(chunks, semantics, drop=True) == state_of([log], semantics, drop=False)
 
 
-@settings(max_examples=150, print_blob=True, deadline=None)
-@given(seed=st.integers(0, 2**32), length=st.integers(2, 60))
-def test_dropping_again_from_joined_chunks_changes_nothing(seed: int, length: int) -> None:
+def state_after_waiting(chunks: list[list[LogRecord]], semantics: Semantics, rows: int) -> dict[str, Any]:
+    """Chunks that wait for each other as in a reader, and are looked at again with so many rows held back."""
+    replay, waiting = KeptRecordsReplay(semantics), Waiting()
+    parts: list[pa.RecordBatch] = []
+    with patch("groupcoord_spark.pipeline.ingest.ROWS_TO_REDUCE_AGAIN", rows), patch("groupcoord_spark.pipeline.ingest.HELD_BYTES", 2_000):
+        for chunk in chunks:
+            records = columns_of(chunk)
+            decoded = decode_chunk(records, semantics)
+            kept = np.flatnonzero(compact.kept(decoded.kinds))
+            parts += waiting.add(kept_records(records, kept, decoded.decodes), decoded.kinds.take(kept), decoded.names)
+        parts += waiting.rest()
+    for part in parts:
+        replay.apply(part)
+    return _told_of(replay, semantics)
+
+
+@pytest.mark.parametrize("semantics", [JAVA, SCALA], ids=["java", "scala"])
+@settings(max_examples=300, print_blob=True, deadline=None)
+@given(
+    seed=st.integers(0, 2**32),
+    length=st.integers(1, 60),
+    sizes=st.lists(st.integers(1, 20), min_size=1, max_size=4),
+    rows=st.integers(0, 30),
+)
+def test_what_is_left_after_waiting_replays_to_the_same_state(
+    semantics: Semantics, seed: int, length: int, sizes: list[int], rows: int
+) -> None:
     log = random_log(random.Random(seed), length)
-    records = columns_of(log)
-    whole = kept_records(records, np.arange(len(log)), decode_chunk(records, JAVA).decodes)
-    once = reduced_again(whole, JAVA)
-    twice = reduced_again(once, JAVA)
-    assert once.num_rows >= twice.num_rows
-    first, second = KeptRecordsReplay(JAVA), KeptRecordsReplay(JAVA)
-    first.apply(once)
-    second.apply(twice)
-    assert first.coordinator.finish().committed_offsets() == second.coordinator.finish().committed_offsets()
+    assert state_after_waiting(chunks_of(log, sizes), semantics, rows) == state_of([log], semantics, drop=False)
+
+
+@settings(max_examples=200, print_blob=True, deadline=None)
+@given(seed=st.integers(0, 2**32), length=st.integers(1, 60), sizes=st.lists(st.integers(1, 20), min_size=1, max_size=4))
+def test_chunks_that_are_joined_are_what_they_are_as_one(seed: int, length: int, sizes: list[int]) -> None:
+    log = random_log(random.Random(seed), length)
+    parts = [decode_chunk(columns_of(chunk), JAVA) for chunk in chunks_of(log, sizes)]
+    together, names = compact.joined([(part.kinds, part.names) for part in parts])
+    again, _ = compact.joined([(together, names)])
+    whole = decode_chunk(columns_of(log), JAVA)
+    for kinds in (together, again):
+        for each in fields(compact.ChunkKinds):
+            assert getattr(kinds, each.name).tolist() == getattr(whole.kinds, each.name).tolist()
+    assert [each.to_pylist() for each in names] == [each.to_pylist() for each in whole.names]
 
 
 def kept_offsets(log: list[LogRecord]) -> list[int]:

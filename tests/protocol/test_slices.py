@@ -42,7 +42,7 @@ def test_places_beyond_the_reach_of_a_buffer_are_reached_by_the_next(rows: list[
 @given(ROWS)
 def test_rows_are_told_apart_by_all_their_bytes(rows: list[bytes | None]) -> None:
     code, distinct = Slices.of(rows).distinct()
-    texts = distinct.to_arrow().to_pylist()
+    texts = distinct.to_pylist()
     assert len(set(texts)) == len(texts)
     assert [None if each < 0 else texts[each] for each in code.tolist()] == rows
 

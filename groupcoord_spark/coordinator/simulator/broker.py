@@ -1,7 +1,6 @@
 """What all requests share: the broker's clock and settings, the offsets partitions it leads with their groups and offsets, its log."""
 
 from collections.abc import Callable, Iterable
-from functools import lru_cache
 from typing import NamedTuple
 
 from groupcoord_spark.coordinator.simulator.answers import Answer
@@ -16,8 +15,6 @@ from groupcoord_spark.coordinator.simulator.states import State
 from groupcoord_spark.coordinator.transactions import NO_PRODUCER_ID, OffsetStore
 from groupcoord_spark.errors import UsageError
 from groupcoord_spark.protocol import offsets_partition_for
-
-_partition_number = lru_cache(maxsize=1 << 16)(offsets_partition_for)
 
 
 class ModernGroup(NamedTuple):
@@ -99,15 +96,15 @@ class Broker:
 
     def partition_number(self, group_id: str) -> int:
         """The offsets partition a group belongs to."""
-        return _partition_number(group_id, self.settings.offsets_topic_num_partitions)
+        return offsets_partition_for(group_id, self.settings.offsets_topic_num_partitions)
 
     def partition_of(self, group_id: str) -> OffsetsPartition:
         """The group's offsets partition, which this broker leads: admission has asked before."""
-        return self.partitions[_partition_number(group_id, self.settings.offsets_topic_num_partitions)]
+        return self.partitions[offsets_partition_for(group_id, self.settings.offsets_topic_num_partitions)]
 
     def group(self, group_id: str) -> Group | None:
         """The group, or None if there is none. Raises UsageError for a group that is not classic."""
-        partition = self.partitions.get(_partition_number(group_id, self.settings.offsets_topic_num_partitions))
+        partition = self.partitions.get(offsets_partition_for(group_id, self.settings.offsets_topic_num_partitions))
         if partition is None:
             return None
         group = partition.groups.get(group_id)
@@ -118,7 +115,7 @@ class Broker:
 
     def modern_group(self, group_id: str) -> ModernGroup | None:
         """The group, if it is one of the new protocols."""
-        partition = self.partitions.get(_partition_number(group_id, self.settings.offsets_topic_num_partitions))
+        partition = self.partitions.get(offsets_partition_for(group_id, self.settings.offsets_topic_num_partitions))
         return None if partition is None else partition.modern_groups.get(group_id)
 
     def make_group(self, group_id: str) -> Group:

@@ -56,7 +56,7 @@ REPORT_ORDER = -1
 HELD_BYTES = 24 << 20
 """Of consecutive chunks' kept records so much is held back, for later chunks to drop from."""
 
-PACK_BYTES = 8 << 20
+PACK_BYTES = 4 << 20
 """A row's payload is cut at about this size, so that no row is large for the JVM."""
 
 CHUNK_BYTES = 8 << 20

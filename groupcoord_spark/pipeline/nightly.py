@@ -131,8 +131,6 @@ def _run_stages(
             for task in batch.column(0).to_pylist():
                 work = tasks[task]
                 yield from read_history(work, job) if isinstance(work, HistoryPiece) else read_segments(work, job)
-        # What is free now stays so in the small work that follows: give it back.
-        pa.default_memory_pool().release_unused()
 
     def read_rows(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
         return read_chunks(([piece] for piece in pieces_of((batch.cast(ROW_SCHEMA) for batch in batches), source)), job)

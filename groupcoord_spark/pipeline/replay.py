@@ -40,8 +40,8 @@ REPLAYED = "writer INT, place INT, kind STRING, payload BINARY"
 kind: a table, ``topic_names`` (which every writer gets) or ``report``.
 """
 
-REPLAYED_AT_ONCE_BYTES = 16 << 20
-"""Kept records of several rows are replayed together: each look at a batch goes over the state of its groups."""
+REPLAYED_AT_ONCE_BYTES = 4 << 20
+"""Kept records of several small rows are replayed together: each look at a batch goes over the state of its groups."""
 
 COLUMNS = ["writer", "place", "kind", "payload"]
 
@@ -69,6 +69,8 @@ def partition_replay(job: ReplayJob) -> Callable[..., Iterator[pd.DataFrame]]:
         topic_names: dict[str, str] = {}
         # State is a million small objects without cycles; the collector would walk them again and again.
         gc.disable()
+        # What a reader, or a larger partition, left free in this worker is given back: it will hardly be wanted again.
+        pa.default_memory_pool().release_unused()
         replay = KeptRecordsReplay(job.semantics)
         rebalances = PartitionRebalances(job.rebalances, offsets_partition)
         own_writer = offsets_partition % job.writers
@@ -76,10 +78,10 @@ def partition_replay(job: ReplayJob) -> Callable[..., Iterator[pd.DataFrame]]:
         for frame in frames:
             for kind, payload in zip(frame["kind"], frame["payload"], strict=True):
                 if kind == RECORDS:
-                    waiting.append(unpacked(payload))
-                    if sum(batch.nbytes for batch in waiting) >= REPLAYED_AT_ONCE_BYTES:
-                        replay.apply(pa.concat_batches(waiting))
-                        waiting = []
+                    batch = unpacked(payload)
+                    if waiting and sum(each.nbytes for each in waiting) + batch.nbytes > REPLAYED_AT_ONCE_BYTES:
+                        replay.apply(_taken(waiting))
+                    waiting.append(batch)
                 elif kind == GROUP_CHANGES:
                     for rows_so_far in rebalances.apply(unpacked(payload)):
                         yield pd.DataFrame([(own_writer, LATER, REBALANCES, rows_so_far)], columns=COLUMNS)
@@ -93,7 +95,7 @@ def partition_replay(job: ReplayJob) -> Callable[..., Iterator[pd.DataFrame]]:
                     for refusal in piece.refusals:
                         replay.coordinator.refuse(*refusal)
         if waiting:
-            replay.apply(pa.concat_batches(waiting))
+            replay.apply(_taken(waiting))
         for last_rows in rebalances.finish():
             yield pd.DataFrame([(own_writer, LATER, REBALANCES, last_rows)], columns=COLUMNS)
         state = replay.coordinator.finish()
@@ -113,6 +115,13 @@ def partition_replay(job: ReplayJob) -> Callable[..., Iterator[pd.DataFrame]]:
     # applyInPandas takes the iterator form only where these are real types, not the text that annotations are in this file
     replay_partition.__annotations__ = {"key": tuple[Any, ...], "frames": Iterator[pd.DataFrame], "return": Iterator[pd.DataFrame]}
     return replay_partition
+
+
+def _taken(waiting: list[pa.RecordBatch]) -> pa.RecordBatch:
+    """All that waits, as one batch that alone still holds it."""
+    batch = pa.concat_batches(waiting) if len(waiting) > 1 else waiting[0]
+    waiting.clear()
+    return batch
 
 
 class KeptRecordsReplay:

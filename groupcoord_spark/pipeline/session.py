@@ -20,18 +20,21 @@ if TYPE_CHECKING:
 DELTA_PACKAGE = "io.delta:delta-spark_4.1_2.13:4.4.0"
 OLDEST_JAVA = 17
 
+WORKER_DAEMON = "groupcoord_spark.pipeline.worker_daemon"
+
 # The same lines as conf/spark.conf, which spark-submit reads (a test holds them equal).
 SETTINGS = {
     # Driver heap: the job's rows never pass through it, only a line for each file and each offsets partition.
     "spark.driver.memory": "1g",
-    # A nightly lives for seconds: the second compiler never pays for itself.
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    # A nightly lives for seconds: the second compiler never pays for itself. Nor does a large young generation, which is all filled once
+    # before it is first collected.
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xmn64m",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.shuffle.partitions": "8",
     "spark.sql.session.timeZone": "UTC",
     # One row is a packed chunk of up to some megabytes: a batch is bounded by its bytes.
-    "spark.sql.execution.arrow.maxBytesPerBatch": "16m",
+    "spark.sql.execution.arrow.maxBytesPerBatch": "4m",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
     "spark.python.worker.reuse": "true",
     # A worker's columns are arrays of some megabytes, made and dropped by the hundred. One allocator for all of them, which keeps a little
@@ -67,6 +70,8 @@ def session(*, with_delta: bool = False, show_output: bool = False, settings: Ma
     if with_delta:
         wanted |= delta_settings()
     wanted |= settings or {}
+    if wanted["spark.master"].startswith("local"):  # elsewhere the package may reach the workers only after their daemon has started
+        wanted.setdefault("spark.python.daemon.module", WORKER_DAEMON)
     if "delta-spark" in wanted.get("spark.jars", ""):  # asking for the coordinates too would go to the network
         wanted.pop("spark.jars.packages", None)
     for name, value in wanted.items():

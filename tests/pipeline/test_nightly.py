@@ -8,11 +8,12 @@ import struct
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import duckdb
+import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
@@ -22,6 +23,7 @@ from groupcoord_spark.errors import InputError, WarehouseError
 from groupcoord_spark.log import plan_logs
 from groupcoord_spark.pipeline.night import Night
 from groupcoord_spark.pipeline.nightly import run_night
+from groupcoord_spark.pipeline.session import WORKER_DAEMON
 from groupcoord_spark.protocol import encode_key, encode_value
 from groupcoord_spark.warehouse import TABLES, open_warehouse
 from tests.conftest import DAY_MS, GOLDEN, SAMPLE_LOGS, SampleWarehouse
@@ -151,6 +153,15 @@ class TestASecondNight:
             ]
         partitions = {row["offsets_partition"]: row for row in rows_of(tmp_path / "w", "offsets_partitions")}
         assert {p: (row["incarnation"], row["end_offset"]) for p, row in partitions.items()} == {0: (1, 4), 1: (0, 10)}
+
+
+def test_workers_of_a_local_session_share_what_they_load(spark: SparkSession) -> None:
+    def loaded(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        spec = sys.modules["__main__"].__spec__
+        for batch in batches:
+            yield pa.RecordBatch.from_pydict({"told": [spec.name if spec else ""] * batch.num_rows})
+
+    assert {row.told for row in spark.range(2).mapInArrow(loaded, "told STRING").collect()} == {WORKER_DAEMON}
 
 
 def test_two_clusters_share_a_warehouse(spark: SparkSession, tmp_path: Path) -> None:

@@ -63,14 +63,19 @@ def partition_replay(job: ReplayJob) -> Callable[..., Iterator[pd.DataFrame]]:
     """The function for applyInPandas: (cluster, offsets_partition), frames of SHUFFLED in offset order -> frames of REPLAYED."""
     import pandas as pd
 
+    is_first = True  # of a task: each gets a function of its own
+
     def replay_partition(key: tuple[Any, ...], frames: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
         offsets_partition = int(key[1])
         report = PartitionReport(offsets_partition)
         topic_names: dict[str, str] = {}
         # State is a million small objects without cycles; the collector would walk them again and again.
         gc.disable()
-        # What a reader, or a larger partition, left free in this worker is given back: it will hardly be wanted again.
-        pa.default_memory_pool().release_unused()
+        nonlocal is_first
+        if is_first:
+            # What readers left free in this worker is given back: it will hardly be wanted again.
+            pa.default_memory_pool().release_unused()
+            is_first = False
         replay = KeptRecordsReplay(job.semantics)
         rebalances = PartitionRebalances(job.rebalances, offsets_partition)
         own_writer = offsets_partition % job.writers

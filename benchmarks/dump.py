@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 from measure import measure
-from nightly import GROUPS, PARTITIONS, SEED, peer
+from nightly import generated, peer
 
 
 def dump(path: Path, *options: str) -> dict[str, float]:
@@ -41,10 +41,7 @@ def main() -> None:
     parser.add_argument("--codec", default="none")
     given = parser.parse_args()
     for records in map(int, given.records.split(",")):
-        path = given.work / f"{records}-{given.codec}"
-        if not (path / "generated.json").exists():
-            options = ["--records", records, "--groups", GROUPS, "--partitions", PARTITIONS, "--seed", SEED, "--codec", given.codec]
-            peer(given.peers, "generate", str(path), *map(str, options))
+        path = generated(given.peers, given.work, records, given.codec)
         first = seconds_to_first_line(path)
         measured = {"dump": dump(path), "redacted": dump(path, "--redact"), "dump-log": peer(given.peers, "dump-log", str(path))}
         for name, result in measured.items():

@@ -25,6 +25,16 @@ def peer(script: Path, *arguments: str) -> dict[str, float]:
     return next(json.loads(line) for line in reversed(done.stdout.splitlines()) if line.startswith("{"))
 
 
+def generated(script: Path, work: Path, records: int, codec: str, *, hot: bool = False) -> Path:
+    """The directory of a dump of so many records, made where it is not there yet."""
+    dump = work / f"{records}-{codec}{'-hot' if hot else ''}"
+    if not (dump / "generated.json").exists():
+        groups = max(FEWEST_GROUPS, records // RECORDS_OF_A_GROUP)
+        options = ["--records", records, "--groups", groups, "--partitions", PARTITIONS, "--seed", SEED, "--codec", codec]
+        peer(script, "generate", str(dump), *map(str, options), *(["--hot"] if hot else []))
+    return dump
+
+
 def nightly(dump: Path, work: Path, *options: str) -> dict[str, float]:
     """One run into an empty warehouse."""
     warehouse = work / "warehouse"
@@ -58,11 +68,7 @@ def main() -> None:
     given = parser.parse_args()
     rows = []
     for records in map(int, given.records.split(",")):
-        dump = given.work / f"{records}-{given.codec}{'-hot' if given.hot else ''}"
-        if not (dump / "generated.json").exists():
-            groups = max(FEWEST_GROUPS, records // RECORDS_OF_A_GROUP)
-            options = ["--records", records, "--groups", groups, "--partitions", PARTITIONS, "--seed", SEED, "--codec", given.codec]
-            peer(given.peers, "generate", str(dump), *map(str, options), *(["--hot"] if given.hot else []))
+        dump = generated(given.peers, given.work, records, given.codec, hot=given.hot)
         measured = {
             "load": peer(given.peers, "load", str(dump)),
             "dump-log": peer(given.peers, "dump-log", str(dump)),

@@ -18,7 +18,7 @@ from groupcoord_spark.log.records import MARKER_LOST, NOT_CONTROL, Payloads, Rec
 from groupcoord_spark.log.storage import PADDING, Location, SegmentFile, shown
 from groupcoord_spark.protocol.slices import Bytes, Mask, Positions
 
-DEFAULT_CHUNK_BYTES = 32 * MIB
+DEFAULT_CHUNK_BYTES = 16 * MIB
 CHUNKS_IN_ONE_WINDOW = 2
 """A file up to so many chunks is held whole, and read once; a longer one is read once to walk it and once more for its records."""
 

@@ -128,13 +128,11 @@ def _codes(encoded: pa.DictionaryArray) -> Ints:
 
 def _versions(values: Slices) -> Int16s:
     """The first two bytes of each value; -1 where there are not two."""
+    if len(values.data) < 2:
+        return np.full(len(values), -1, np.int16)
     has_two = values.lengths() >= 2
-    at = np.where(has_two, values.start, 0)
-    if not len(values.data):
-        return np.full(len(at), -1, np.int16)
-    last = len(values.data) - 1
-    version = (values.data[at].astype(np.int16) << 8) | values.data[np.minimum(at + 1, last)]
-    return np.where(has_two, version, np.int16(-1)).astype(np.int16)
+    pairs = np.ndarray((len(values.data) - 1,), ">i2", values.data.data, 0, (1,))
+    return np.where(has_two, pairs[np.where(has_two, values.start, 0)], np.int16(-1)).astype(np.int16)
 
 
 def _decode_values(

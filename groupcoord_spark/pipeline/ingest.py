@@ -395,17 +395,9 @@ def _topic_names(decoded: DecodedChunk) -> dict[str, str]:
     row, high, low = decoded.named_topics
     if not len(row):
         return {}
-    code = decoded.key_code[row]
-    last = np.full(len(decoded.names.keys), -1, np.int64)
-    last[code] = np.arange(len(row))
-    # A key nearly always goes on naming the same topic id: then its last record speaks for all.
-    speaks = (high != high[last[code]]) | (low != low[last[code]])
-    speaks[last[last >= 0]] = True
-    code, high, low = code[speaks], high[speaks], low[speaks]
-    # of the keys that name one id the last speaks, as a later record does
-    order = np.lexsort((low, high))
-    is_last = np.append((high[order[1:]] != high[order[:-1]]) | (low[order[1:]] != low[order[:-1]]), True)
-    names = order[is_last]
-    topics = decoded.keys.topic.take(pa.array(code[names])).to_pylist()
-    ids = np.stack((high[names], low[names]), axis=1).astype(">i8")
-    return {uuid_text(bytes(topic_id)): topic for topic_id, topic in zip(ids, topics, strict=True)}
+    ids = np.stack((high, low), axis=1).astype(">i8")
+    encoded = pa.FixedSizeBinaryArray.from_buffers(pa.binary(16), len(row), [None, pa.py_buffer(ids)]).dictionary_encode()
+    last = np.empty(len(encoded.dictionary), np.int64)
+    last[encoded.indices.to_numpy()] = row  # of several rows of one id numpy keeps the one assigned last
+    topics = decoded.keys.topic.take(pa.array(decoded.key_code[last])).to_pylist()
+    return dict(zip(map(uuid_text, encoded.dictionary.to_pylist()), topics, strict=True))

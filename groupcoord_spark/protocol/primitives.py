@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import codecs
 import struct
+from functools import lru_cache
 
 from .errors import LengthBeyondEnd, TextTooLong, Underflow, VarintTooLong
 from .fields import ZERO_UUID, Integer
@@ -162,6 +163,7 @@ def _java_replace(error: UnicodeError) -> tuple[str, int]:
 codecs.register_error("java_replace", _java_replace)
 
 
+@lru_cache(maxsize=1 << 14)
 def uuid_text(raw: bytes) -> str:
     """Kafka's text form of 16 bytes: base64url without padding, 22 characters."""
     return base64.urlsafe_b64encode(raw)[:22].decode("ascii")

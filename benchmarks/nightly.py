@@ -26,12 +26,16 @@ def peer(script: Path, *arguments: str) -> dict[str, float]:
 
 
 def generated(script: Path, work: Path, records: int, codec: str, *, hot: bool = False) -> Path:
-    """The directory of a dump of so many records, made where it is not there yet."""
+    """The directory of a dump of so many records, made where it is not there yet, and read once: the disk is nobody's then."""
     dump = work / f"{records}-{codec}{'-hot' if hot else ''}"
     if not (dump / "generated.json").exists():
         groups = max(FEWEST_GROUPS, records // RECORDS_OF_A_GROUP)
         options = ["--records", records, "--groups", groups, "--partitions", PARTITIONS, "--seed", SEED, "--codec", codec]
         peer(script, "generate", str(dump), *map(str, options), *(["--hot"] if hot else []))
+    for segment in dump.glob("*/*.log"):
+        with segment.open("rb", buffering=0) as file:
+            while file.read(1 << 20):
+                pass
     return dump
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 import pyarrow as pa
+import pyspark
 import pytest
 from deltalake import DeltaTable
 
@@ -158,10 +159,12 @@ class TestASecondNight:
 def test_workers_of_a_local_session_share_what_they_load(spark: SparkSession) -> None:
     def loaded(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         spec = sys.modules["__main__"].__spec__
-        for batch in batches:
-            yield pa.RecordBatch.from_pydict({"told": [spec.name if spec else ""] * batch.num_rows})
+        told = {"daemon": spec.name if spec else "", "pyspark": pyspark.__file__}
+        for _ in batches:
+            yield pa.RecordBatch.from_pylist([told])
 
-    assert {row.told for row in spark.range(2).mapInArrow(loaded, "told STRING").collect()} == {WORKER_DAEMON}
+    told = spark.range(1).mapInArrow(loaded, "daemon STRING, pyspark STRING").collect()
+    assert [tuple(row) for row in told] == [(WORKER_DAEMON, pyspark.__file__)]
 
 
 def test_two_clusters_share_a_warehouse(spark: SparkSession, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from groupcoord_spark.coordinator.transactions import ABORT_MARKER, COMMIT_MARKER
+from groupcoord_spark.protocol.slices import codes_of
 
 Mask = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int64]
@@ -71,13 +72,13 @@ class Names(NamedTuple):
 def joined(chunks: Sequence[tuple[ChunkKinds, Names]]) -> tuple[ChunkKinds, Names]:
     """The same of consecutive chunks taken together, with new codes."""
     columns = {each.name: [getattr(kinds, each.name) for kinds, _ in chunks] for each in fields(ChunkKinds)}
-    names = []
+    together = []
     for code, of_chunks in zip(("key_code", "group_code", "member_code"), zip(*(names for _, names in chunks), strict=True), strict=True):
         encoded = pa.concat_arrays(of_chunks).dictionary_encode()
-        names.append(encoded.dictionary)
-        new = np.split(encoded.indices.to_numpy().astype(np.int64), np.cumsum([len(each) for each in of_chunks])[:-1])
+        together.append(encoded.dictionary)
+        new = np.split(codes_of(encoded), np.cumsum([len(each) for each in of_chunks])[:-1])
         columns[code] = [np.append(now, -1)[before] for now, before in zip(new, columns[code], strict=True)]
-    return ChunkKinds(*map(np.concatenate, columns.values())), Names(*names)
+    return ChunkKinds(*map(np.concatenate, columns.values())), Names(*together)
 
 
 def kept(kinds: ChunkKinds) -> Mask:

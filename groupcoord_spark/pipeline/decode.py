@@ -7,16 +7,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from groupcoord_spark.coordinator.semantics import Semantics
 from groupcoord_spark.log import Records
 from groupcoord_spark.pipeline.compact import CLASSIC_GROUP_KEY, NO_PRODUCER_ID, ChunkKinds, Names
 from groupcoord_spark.protocol import DecodeError, decode_value
-from groupcoord_spark.protocol.columnar import KeyColumns, decode_key_columns, survey_offset_values
+from groupcoord_spark.protocol.columnar import KeyColumns, View, decode_key_columns, leading_int16, survey_offset_values
 from groupcoord_spark.protocol.errors import NullKey, UnknownKeyType, UnknownValueVersion
 from groupcoord_spark.protocol.messages import RECORD_TYPES
-from groupcoord_spark.protocol.slices import Mask, Slices
+from groupcoord_spark.protocol.slices import Mask, Slices, codes_of
 from groupcoord_spark.protocol.validity import surely_decode
 
 Ints = npt.NDArray[np.int64]
@@ -86,7 +85,7 @@ def decode_chunk(records: Records, semantics: Semantics, *, known_to_decode: Mas
     key_type = np.where(has_key, _of_each(keys.key_type, key_code, np.int16(-1)), np.int16(-1)).astype(np.int16)
     is_known = key_is_good
     is_tombstone = records.value.is_null
-    value_version = np.where(is_known & ~is_control, _versions(records.value), np.int16(-1)).astype(np.int16)
+    value_version = np.where(is_known & ~is_control, leading_int16(View(records.value.data), records.value), np.int16(-1)).astype(np.int16)
     value_is_good = is_tombstone | ~is_known | is_control
     if known_to_decode is not None:
         value_is_good |= known_to_decode
@@ -101,8 +100,8 @@ def decode_chunk(records: Records, semantics: Semantics, *, known_to_decode: Mas
     findings += _transaction_notes(records, key_type, is_known & ~is_control, is_staged, is_tombstone)
     kinds = ChunkKinds(
         key_code=key_code,
-        group_code=_of_each(_codes(group_ids), key_code, -1),
-        member_code=_of_each(_codes(member_ids), key_code, -1),
+        group_code=_of_each(codes_of(group_ids), key_code, -1),
+        member_code=_of_each(codes_of(member_ids), key_code, -1),
         key_type=np.where(is_known, key_type, np.int16(-1)),
         producer_id=records.producer_id,
         control_type=records.control_type,
@@ -119,20 +118,6 @@ def decode_chunk(records: Records, semantics: Semantics, *, known_to_decode: Mas
 def _of_each(of_distinct: npt.NDArray[Any], code: Ints, absent: Any) -> npt.NDArray[Any]:
     """The value of each record's key; ``absent`` where it has none."""
     return np.append(of_distinct, np.asarray(absent, of_distinct.dtype))[code]
-
-
-def _codes(encoded: pa.DictionaryArray) -> Ints:
-    codes: Ints = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
-    return codes
-
-
-def _versions(values: Slices) -> Int16s:
-    """The first two bytes of each value; -1 where there are not two."""
-    if len(values.data) < 2:
-        return np.full(len(values), -1, np.int16)
-    has_two = values.lengths() >= 2
-    pairs = np.ndarray((len(values.data) - 1,), ">i2", values.data.data, 0, (1,))
-    return np.where(has_two, pairs[np.where(has_two, values.start, 0)], np.int16(-1)).astype(np.int16)
 
 
 def _decode_values(

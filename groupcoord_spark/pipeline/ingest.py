@@ -340,12 +340,17 @@ def _joined(parts: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for begin in range(0, part.num_rows, step):
             cut = part.slice(begin, step)
             if gathered and size + cut.nbytes > PACK_BYTES:
-                yield pa.concat_batches(gathered)
+                yield as_one(gathered)
                 gathered, size = [], 0
             gathered.append(cut)
             size += cut.nbytes
     if gathered:
-        yield pa.concat_batches(gathered)
+        yield as_one(gathered)
+
+
+def as_one(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    """The rows of all batches, of which there is one at least; a single one is not copied."""
+    return pa.concat_batches(batches) if len(batches) > 1 else batches[0]
 
 
 def unpacked(payload: bytes) -> pa.RecordBatch:

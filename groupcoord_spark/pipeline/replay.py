@@ -23,7 +23,7 @@ from groupcoord_spark.log import Records
 from groupcoord_spark.pipeline.compact import CLASSIC_GROUP_KEY
 from groupcoord_spark.pipeline.decode import NOT_A_CONTROL_RECORD, DecodedChunk
 from groupcoord_spark.pipeline.expire import ExpirationJob, expirations_of
-from groupcoord_spark.pipeline.ingest import GROUP_CHANGES, RECORDS, PieceReport, decode_kept, unpacked
+from groupcoord_spark.pipeline.ingest import GROUP_CHANGES, RECORDS, PieceReport, as_one, decode_kept, unpacked
 from groupcoord_spark.pipeline.ownership import settled
 from groupcoord_spark.pipeline.rebalances import REBALANCES, PartitionRebalances, RebalanceJob
 from groupcoord_spark.pipeline.state import TOPIC_NAMES, PartitionReport, packed_rows, state_rows
@@ -124,7 +124,7 @@ def partition_replay(job: ReplayJob) -> Callable[..., Iterator[pd.DataFrame]]:
 
 def _taken(waiting: list[pa.RecordBatch]) -> pa.RecordBatch:
     """All that waits, as one batch that alone still holds it."""
-    batch = pa.concat_batches(waiting) if len(waiting) > 1 else waiting[0]
+    batch = as_one(waiting)
     waiting.clear()
     return batch
 

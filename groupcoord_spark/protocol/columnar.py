@@ -80,7 +80,7 @@ def decode_key_columns(keys: Slices) -> KeyColumns:
     """Every key as ``decode_key`` reads it, in columns. Made for distinct keys, and fast on a million of them."""
     n = len(keys)
     view = View(keys.data)
-    key_type = _leading_int16(view, keys)
+    key_type = leading_int16(view, keys)
     partition = np.full(n, -1, np.int32)
     ok = np.zeros(n, np.bool_)
     texts = {name: _Texts(name, n) for name in ("group_id", "topic", "member_id", "regular_expression")}
@@ -160,7 +160,7 @@ def decode_offset_value_columns(key_type: Int16s, values: Slices) -> OffsetValue
     }
     metadata, topic_ids = _Texts("metadata", n), _Ids(n)
     ok = values.is_null.copy()
-    value_version = _leading_int16(view, values)
+    value_version = leading_int16(view, values)
     for rows, walk in _walk_offset_values(view, value_version, values):
         usual = walk.fits & (walk.at == walk.end) & ((key_type[rows] == 1) | (walk.version == 0))
         offsets = view.int64(walk.places["committed_offset"])
@@ -219,7 +219,8 @@ class View:
         return anywhere[np.minimum(places, len(anywhere) - 1)].astype(layout[1:])
 
 
-def _leading_int16(view: View, rows: Slices) -> Int16s:
+def leading_int16(view: View, rows: Slices) -> Int16s:
+    """The first two bytes of each row; -1 where there are not two."""
     readable = ~rows.is_null & (rows.end - rows.start >= 2)
     return np.where(readable, view.int16(rows.start), np.int16(-1))
 

@@ -59,8 +59,7 @@ class Slices:
         if not len(self):
             return np.zeros(0, np.int64), pa.array([], pa.binary())
         encoded = self._views().dictionary_encode()
-        code: Positions = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
-        return code, encoded.dictionary.cast(pa.binary())
+        return codes_of(encoded), encoded.dictionary.cast(pa.binary())
 
     def _views(self) -> pa.Array:
         """An Arrow ``binary_view`` array of at least one row that copies nothing but short strings.
@@ -110,3 +109,9 @@ class Slices:
     def of(rows: list[bytes | None]) -> Slices:
         """Slices of Python byte strings; for tests and small inputs."""
         return Slices.from_arrow(pa.array(rows, pa.binary()))
+
+
+def codes_of(encoded: pa.DictionaryArray) -> Positions:
+    """For each row the place of its value in the dictionary, int64; -1 where it is null."""
+    codes: Positions = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+    return codes

@@ -100,11 +100,11 @@ class Broker:
 
     def partition_of(self, group_id: str) -> OffsetsPartition:
         """The group's offsets partition, which this broker leads: admission has asked before."""
-        return self.partitions[offsets_partition_for(group_id, self.settings.offsets_topic_num_partitions)]
+        return self.partitions[self.partition_number(group_id)]
 
     def group(self, group_id: str) -> Group | None:
         """The group, or None if there is none. Raises UsageError for a group that is not classic."""
-        partition = self.partitions.get(offsets_partition_for(group_id, self.settings.offsets_topic_num_partitions))
+        partition = self.partitions.get(self.partition_number(group_id))
         if partition is None:
             return None
         group = partition.groups.get(group_id)
@@ -115,7 +115,7 @@ class Broker:
 
     def modern_group(self, group_id: str) -> ModernGroup | None:
         """The group, if it is one of the new protocols."""
-        partition = self.partitions.get(offsets_partition_for(group_id, self.settings.offsets_topic_num_partitions))
+        partition = self.partitions.get(self.partition_number(group_id))
         return None if partition is None else partition.modern_groups.get(group_id)
 
     def make_group(self, group_id: str) -> Group:

@@ -19,6 +19,7 @@ test: $(VENV)/.tests
 	@bash .ci/ensure-java
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/mypy benchmarks
 	$(BIN)/python -m pytest
 
 bench: $(VENV)/.tests

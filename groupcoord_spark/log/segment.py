@@ -14,6 +14,7 @@ from groupcoord_spark.log.damage import CODES, Doubt, Kind, Lost, Report
 from groupcoord_spark.log.finding import DamagedRange, Finder
 from groupcoord_spark.log.limits import MIB, Limits
 from groupcoord_spark.log.order import Borders, Order, put_in_order
+from groupcoord_spark.log.page_cache import page_cache_as_found
 from groupcoord_spark.log.records import MARKER_LOST, NOT_CONTROL, Payloads, Records, correct_ranges, payloads_of, read_stored, records_of
 from groupcoord_spark.log.storage import PADDING, Location, SegmentFile, shown
 from groupcoord_spark.protocol.slices import Bytes, Mask, Positions
@@ -90,7 +91,8 @@ def read_segment(segment: Segment, *, chunk_bytes: int = DEFAULT_CHUNK_BYTES, li
     A file that has bytes has at least one chunk, and the bytes of its chunks add up to its size. Damage is data, in the chunks;
     InputError is raised where the file cannot be read at all.
     """
-    with SegmentFile(Location.of(segment.uri), segment.size) as file:
+    location = Location.of(segment.uri)
+    with page_cache_as_found(location, segment.start, segment.size), SegmentFile(location, segment.size) as file:
         reading = Reading(segment, file, chunk_bytes, limits or Limits())
         reading.walk()
         yield from reading.chunks()

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from groupcoord_spark.errors import GroupcoordError
+from groupcoord_spark.pipeline.class_archive import options_to_use
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -67,6 +68,7 @@ def session(*, with_delta: bool = False, show_output: bool = False, settings: Ma
         return builder.getOrCreate()
     require_java()
     wanted = {"spark.master": os.environ.get("SPARK_MASTER", "local[*]"), "spark.driver.host": "localhost", **SETTINGS}
+    wanted["spark.driver.extraJavaOptions"] += options_to_use()
     if with_delta:
         wanted |= delta_settings()
     wanted |= settings or {}

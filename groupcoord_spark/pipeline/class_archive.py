@@ -1,0 +1,91 @@
+"""An archive of the classes that Spark loads for a night: half of what a small run takes is Java reading them, the same in every run.
+
+Java's own class data sharing (JEP 350): once a run has written the archive, later ones map it instead of unpacking, checking and laying
+out some ten thousand classes. An archive that does not fit the Java or the jars of a run is left aside by Java, without a word.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from groupcoord_spark.errors import GroupcoordError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from groupcoord_spark.pipeline.nightly import Progress
+
+SECONDS_TO_WRITE = 300
+
+_QUIET = "-Xlog:cds*=off"
+"""Java would name every class that cannot be archived, and say so where an archive does not fit: all on stdout."""
+
+
+def archive() -> Path:
+    """Where the archive of this Python environment is, or would be."""
+    return Path(sys.prefix) / "share" / "groupcoord_spark" / "spark-classes.jsa"
+
+
+def options_to_use() -> str:
+    """Options of Java for a session that is to start from the archive; empty where there is none."""
+    return f' "-XX:SharedArchiveFile={archive()}" {_QUIET}' if archive().is_file() else ""
+
+
+def _run_small_night(spark: SparkSession, progress: Progress) -> None:
+    from groupcoord_spark.coordinator.semantics import JAVA
+    from groupcoord_spark.log import plan_logs
+    from groupcoord_spark.log.writing import Batch, RecordToLog, write_segment
+    from groupcoord_spark.pipeline.night import Night
+    from groupcoord_spark.pipeline.nightly import run_night
+    from groupcoord_spark.protocol import encode_key, encode_value
+
+    key = encode_key(1, {"group_id": "group", "topic": "topic", "partition": 0})
+    value = encode_value(1, 3, {"committed_offset": 1, "leader_epoch": 0, "metadata": "", "commit_timestamp_ms": 1})
+    with tempfile.TemporaryDirectory(prefix="groupcoord-") as directory:
+        dump, warehouse = Path(directory, "logs"), Path(directory, "warehouse")
+        for offsets_partition in range(2):
+            write_segment(dump, offsets_partition, [Batch(0, (RecordToLog(key, value, 1),))])
+        night = Night((str(dump),), str(warehouse), "warm-up", as_of_ms=1, retention_ms=1, semantics=JAVA)
+        run_night(night, plan_logs([str(dump)]), spark, progress)
+
+
+def make_archive(progress: Progress) -> Path:
+    """Run a small night of its own, let Java write down what it has loaded for it, and say where.
+
+    An archive that is there already is replaced once the new one is whole. Raises GroupcoordError where it cannot be written or Java makes
+    none, and as ``session`` does.
+    """
+    from groupcoord_spark.pipeline.session import SETTINGS, session
+
+    target = archive()
+    new = target.with_name(f"{target.name}.{os.getpid()}")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        new.touch()
+        new.unlink()
+    except OSError as error:
+        raise GroupcoordError(f"{target.parent} cannot be written: {error.strerror}. Run this as who installed the package.") from error
+    java_options = "spark.driver.extraJavaOptions"
+    try:
+        progress.begin("start Spark")
+        spark = session(settings={java_options: f'{SETTINGS[java_options]} "-XX:ArchiveClassesAtExit={new}" {_QUIET}'})
+        _run_small_night(spark, progress)
+        progress.begin("write the archive")
+        java = spark.sparkContext._gateway.proc  # type: ignore[union-attr]
+        spark.stop()
+        java.stdin.close()  # which ends it
+        with suppress(subprocess.TimeoutExpired):
+            java.wait(SECONDS_TO_WRITE)
+        if not new.is_file() or java.poll() is None:
+            raise GroupcoordError("Java wrote no archive of classes: not every Java can. Runs work without it, as before.")
+        new.replace(target)
+        progress.end(bytes=target.stat().st_size)
+    finally:
+        new.unlink(missing_ok=True)
+    return target

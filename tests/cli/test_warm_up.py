@@ -1,0 +1,50 @@
+"""``groupcoord warm-up`` as a user runs it, in an environment of its own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+COMMAND = "from groupcoord_spark.cli import main; main()"
+SESSION = """
+from pathlib import Path
+from groupcoord_spark.pipeline.session import session
+java = session().sparkContext._gateway.proc.pid
+mapped = Path("/proc", str(java), "maps").read_text()
+print("rows", session().range(10).count(), "from the archive", "spark-classes.jsa" in mapped)
+"""
+
+
+def run_in(prefix: Path, code: str, *args: str) -> subprocess.CompletedProcess[str]:
+    """The code in a Python whose environment is ``prefix``, as far as the archive is concerned."""
+    code = f"import sys; sys.prefix = {str(prefix)!r}\n{code}"
+    return subprocess.run([sys.executable, "-c", code, *args], capture_output=True, text=True, timeout=300, check=False)
+
+
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="this system does not tell what a process has mapped")
+def test_later_sessions_start_from_the_archive(tmp_path: Path) -> None:
+    prefix = tmp_path / "with a space"
+    warmed = run_in(prefix, COMMAND, "warm-up")
+    archive = prefix / "share" / "groupcoord_spark" / "spark-classes.jsa"
+    assert (warmed.returncode, warmed.stdout) == (0, ""), warmed.stderr
+    assert warmed.stderr.splitlines()[-1] == f"Later runs start from {archive}."
+    assert [each.name for each in archive.parent.iterdir()] == [archive.name]
+    assert run_in(prefix, SESSION).stdout == "rows 10 from the archive True\n"
+
+
+def test_an_archive_that_java_cannot_use_is_left_aside_without_a_word(tmp_path: Path) -> None:
+    archive = tmp_path / "share" / "groupcoord_spark" / "spark-classes.jsa"
+    archive.parent.mkdir(parents=True)
+    archive.write_text("of another Java")
+    assert run_in(tmp_path, SESSION).stdout == "rows 10 from the archive False\n"
+
+
+def test_an_environment_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "share").touch()
+    refused = run_in(tmp_path, COMMAND, "warm-up")
+    assert (refused.returncode, refused.stdout) == (1, "")
+    (line,) = refused.stderr.splitlines()
+    assert line.startswith(f"Error: {tmp_path}/share/groupcoord_spark cannot be written: ")

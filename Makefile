@@ -38,7 +38,7 @@ $(VENV)/.runs: $(VENV)/.made pyproject.toml
 	@touch $@
 
 # What it saves can be missed: where Java cannot keep its classes, all the rest goes on as it did.
-$(VENV)/.warm: $(VENV)/.runs
+$(VENV)/.warm: pyproject.toml | $(VENV)/.runs
 	@bash .ci/ensure-java
 	@echo "Preparing Spark, so that every run starts sooner (once; half a minute)"
 	@$(BIN)/groupcoord warm-up --quiet || true

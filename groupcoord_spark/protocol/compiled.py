@@ -28,6 +28,9 @@ class _UnusualFormError(ValueError):
     """Raised when the bytes are not of the form that the generated functions read."""
 
 
+_LONGEST_LOOKED_UP = 512
+"""Bytes of a value, or a part of one, that may be met again: to look up a longer one takes as long as to read it."""
+
 _NOT_READ = (_UnusualFormError, LookupError, struct.error, UnicodeDecodeError)
 """What a generated function raises where ``scalar`` has to be asked."""
 
@@ -76,14 +79,21 @@ def key_json_texts(keys: Iterable[bytes | None]) -> list[str | None]:
 def value_json_texts(key_types: Sequence[int], values: Sequence[bytes | None]) -> list[str | None]:
     """Each value in Kafka's JSON, without spaces, by the type of its key; None for a tombstone and where it does not decode.
 
-    A value that comes again is read once. Each text is ``value_json`` of the decoded value, by ``json.dumps`` without spaces and escapes.
+    A short value that comes again is read once. Each text is ``value_json`` of the decoded value, by ``json.dumps`` without spaces and
+    escapes.
     """
     seen: dict[tuple[int, bytes | None], str | None] = {}
-    texts = []
+    texts: list[str | None] = []
     for each in zip(key_types, values, strict=True):
-        if each not in seen:
-            seen[each] = None if each[1] is None else _value_json_text(each[0], each[1])
-        texts.append(seen[each])
+        key_type, value = each
+        if value is None:
+            texts.append(None)
+        elif len(value) > _LONGEST_LOOKED_UP:
+            texts.append(_value_json_text(key_type, value))
+        else:
+            if each not in seen:
+                seen[each] = _value_json_text(key_type, value)
+            texts.append(seen[each])
     return texts
 
 
@@ -124,6 +134,7 @@ class _Rendering(Protocol):
     def uuid(self, raw: str) -> str: ...
     def integers(self, numbers: str, letter: str, raw: str) -> str: ...
     def elements(self, parts: str) -> str: ...
+    def again(self, seen: str) -> str: ...
     def null(self) -> str: ...
     def default(self, field: Field) -> str: ...
     def tagged(self, field: Field, name: str) -> str: ...
@@ -149,6 +160,9 @@ class _AsValues:
 
     def elements(self, parts: str) -> str:
         return parts
+
+    def again(self, seen: str) -> str:
+        return f"{seen}.copy()"  # whoever gets it may change it
 
     def null(self) -> str:
         return "None"
@@ -182,6 +196,9 @@ class _AsJson:
 
     def elements(self, parts: str) -> str:
         return f"'[' + ','.join({parts}) + ']'"
+
+    def again(self, seen: str) -> str:
+        return seen
 
     def null(self) -> str:
         return "'null'"
@@ -222,7 +239,7 @@ class _SeenJson(dict[bytes, str]):
 
     def __missing__(self, raw: bytes) -> str:
         made = self.make(raw)
-        if len(raw) <= 512:
+        if len(raw) <= _LONGEST_LOOKED_UP:
             if len(self) >= 50_000:
                 self.clear()
             self[raw] = made
@@ -261,6 +278,21 @@ def _many_integers(letter: str, count: int, buf: bytes, at: int) -> tuple[int, .
     return struct.unpack_from(f">{count}{letter}", buf, at)
 
 
+class _SeenElements(dict[bytes, tuple[bytes, Any]]):
+    """Elements by the text that they begin with: their bytes, and what these say. Groups write all members again in each generation."""
+
+    def keep(self, name: bytes, raw: bytes, element: Any) -> None:
+        if len(raw) <= _LONGEST_KEPT:
+            if len(self) >= _MOST_KEPT:
+                self.clear()
+            self[name] = raw, element
+
+
+_NOTHING_SEEN = (b"", None)
+_LONGEST_KEPT = 4096
+_MOST_KEPT = 4096
+_MANY_TEXTS = 3
+
 _LETTERS = {("int8", True): "b", ("int16", True): "h", ("int32", True): "i", ("int64", True): "q", ("uint16", False): "H"}
 _FEW = 64
 
@@ -284,6 +316,7 @@ class _Writer:
             "Unusual": _UnusualFormError,
             "blob_json": _BLOB_JSON,
             "many_integers": _many_integers,
+            "nothing_seen": _NOTHING_SEEN,
             "rare_length": _rare_length,
             "text_json": _TEXT_JSON,
             "uuid_json": _UUID_JSON,
@@ -444,14 +477,41 @@ class _Writer:
             self.put(f"{parts} = []")
             self.put(f"for _ in range({name}{less}):")
             self.depth += 1
-            element = self.struct(kind.element.fields) if isinstance(kind.element, Struct) else self.value(kind.element)
-            self.flush()
-            self.put(f"{parts}.append({element})")
+            if isinstance(kind.element, Struct) and self.is_worth_keeping(kind.element):
+                self.kept_struct(kind.element, parts)
+            else:
+                element = self.struct(kind.element.fields) if isinstance(kind.element, Struct) else self.value(kind.element)
+                self.flush()
+                self.put(f"{parts}.append({element})")
             self.depth -= 1
             self.put(f"{result} = {self.rendering.elements(parts)}")
         if kind.nullable:
             self.depth -= 1
         return result
+
+    def is_worth_keeping(self, kind: Struct) -> bool:
+        """Whether reading takes longer than finding it again: of several texts and blobs, the first of which names it, and no list."""
+        types = [field.type for field in kind.fields if field.is_in(self.version)]
+        is_flat = all(isinstance(each, Integer | UuidBytes | Text | Blob) for each in types)
+        return is_flat and isinstance(types[0], Text) and sum(isinstance(each, Text | Blob) for each in types) >= _MANY_TEXTS
+
+    def kept_struct(self, kind: Struct, parts: str) -> None:
+        """Read a struct, or find the one that last began with the same text, if all its bytes are here again."""
+        self.flush()
+        begin, name, raw, seen, kept = map(self.fresh, ("begin", "name", "raw", "seen", "kept"))
+        self.namespace[kept] = _SeenElements()
+        length = "buf[at]" if self.flexible else "2 + (buf[at] << 8 | buf[at + 1])"
+        self.put(f"{begin} = at; {name} = buf[at:at + {length}]")
+        self.put(f"{raw}, {seen} = {kept}.get({name}, nothing_seen)")
+        self.put(f"if {raw} and buf.startswith({raw}, at): {parts}.append({self.rendering.again(seen)}); at += len({raw})")
+        self.put("else:")
+        self.depth += 1
+        self.put(f"{seen} = {self.struct(kind.fields)}")
+        self.flush()
+        self.put(f"{parts}.append({seen})")
+        # what reaches beyond the end is no whole one
+        self.put(f"if at <= len(buf): {kept}.keep({name}, buf[{begin}:at], {self.rendering.again(seen)})")
+        self.depth -= 1
 
     def integers(self, kind: Integer, count: str, result: str) -> None:
         letter, number = _LETTERS[kind.name, kind.signed], self.fresh("number")

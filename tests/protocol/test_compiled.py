@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from groupcoord_spark.protocol import DecodedValue, DecodeError, compiled, scalar
 
@@ -47,3 +48,74 @@ def test_what_comes_again_is_read_once() -> None:
 def test_the_same_bytes_under_another_type_are_something_else() -> None:
     value = bytes.fromhex("0000 00000003 00")
     assert compiled.value_json_texts([3, 6, 11, 24], [value] * 4) == ['{"epoch":3}', '{"assignmentEpoch":3}', '{"epoch":3}', None]
+
+
+few_texts = st.sampled_from(["", "a", "member-1", "member-2", "\U0001f389", "x" * 300])
+few_blobs = st.sampled_from([b"", b"\0\1", bytes(200), bytes(5000)])
+members = st.fixed_dictionaries(
+    {
+        "member_id": few_texts,
+        "group_instance_id": st.none() | few_texts,
+        "client_id": few_texts,
+        "client_host": few_texts,
+        "rebalance_timeout_ms": st.integers(0, 2),
+        "session_timeout_ms": st.integers(0, 2),
+        "subscription": few_blobs,
+        "assignment": few_blobs,
+    }
+)
+
+
+@st.composite
+def generations(draw: st.DrawFn) -> list[bytes]:
+    """Values of classic groups with the same few members in the one and the other, some of them cut or with a byte changed."""
+    values = []
+    for of_generation in draw(st.lists(st.lists(members, max_size=4), min_size=2, max_size=6)):
+        fields = {
+            "protocol_type": "consumer",
+            "generation": 1,
+            "protocol": "range",
+            "leader": "a",
+            "current_state_timestamp_ms": 1,
+            "members": of_generation,
+        }
+        value = bytearray(scalar.encode_value(2, draw(st.integers(0, 4)), fields))
+        if draw(st.booleans()):
+            at = draw(st.integers(2, len(value) - 1))
+            if draw(st.booleans()):
+                del value[at:]
+            else:
+                value[at] ^= draw(st.integers(1, 255))
+        values.append(bytes(value))
+    return values
+
+
+@settings(max_examples=400, print_blob=True, deadline=None)
+@given(generations())
+def test_members_that_come_again_are_what_the_definition_says(values: list[bytes]) -> None:
+    for value in values:
+        assert repr(outcome(lambda value=value: compiled.decode_value(2, value))) == repr(  # type: ignore[misc]
+            outcome(lambda value=value: scalar.decode_value(2, value))  # type: ignore[misc]
+        )
+    texts = [shown(lambda value=value: scalar.value_json(cast(DecodedValue, scalar.decode_value(2, value)))) for value in values]  # type: ignore[misc]
+    assert compiled.value_json_texts([2] * len(values), values) == texts
+
+
+def test_a_member_that_its_reader_changes_comes_again_as_it_was() -> None:
+    member = {
+        "member_id": "member-of-this-test",
+        "group_instance_id": None,
+        "client_id": "client",
+        "client_host": "/10.0.0.1",
+        "rebalance_timeout_ms": 1,
+        "session_timeout_ms": 2,
+        "subscription": b"s",
+        "assignment": b"a",
+    }
+    fields = {"protocol_type": "consumer", "generation": 1, "protocol": "range", "leader": None, "current_state_timestamp_ms": 1}
+    value = scalar.encode_value(2, 3, {**fields, "members": [member]})
+    for _ in range(3):
+        decoded = compiled.decode_value(2, value)
+        assert decoded is not None
+        assert decoded.fields["members"] == [member]
+        decoded.fields["members"][0].clear()

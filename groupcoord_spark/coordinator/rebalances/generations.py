@@ -44,9 +44,10 @@ def holdings_that_changed(old: Generation, new: Generation) -> tuple[dict[str, H
     """What members had and what they have, of those whose assignment is another: the others keep what they have."""
     before: dict[str, Holding] = {}
     after: dict[str, Holding] = {}
+    assignment_tells_all = not is_connect(new.value)
     for member_id, member in new.members.items():
         earlier = old.members.get(member_id)
-        if earlier is not None and earlier["assignment"] == member["assignment"] and not is_connect(new.value):
+        if assignment_tells_all and earlier is not None and earlier["assignment"] == member["assignment"]:
             if member_id in old.held:
                 new.held[member_id] = old.held[member_id]
             continue

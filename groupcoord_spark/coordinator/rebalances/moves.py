@@ -22,7 +22,9 @@ def moves_between(before: Mapping[str, frozenset[Any]], after: Mapping[str, froz
     same = {member for member, held in after.items() if before.get(member) == held}
     if same:
         before, after = ({member: held for member, held in of.items() if member not in same} for of in (before, after))
-    had, has = frozenset[Any]().union(*before.values()), frozenset[Any]().union(*after.values())
+    had, has = (frozenset[Any]().union(*of.values()) for of in (before, after))
+    if not had or not has:  # most generations: a leader joined again, one member came or went
+        return Moves(0, len(has), len(had))
     in_both = len(had & has)
     if len(had) == sum(map(len, before.values())) and len(has) == sum(map(len, after.values())):
         staying = sum(len(held & before[member]) for member, held in after.items() if member in before)

@@ -53,13 +53,13 @@ LEADER_EPOCH = "leader_epoch"
 REPORT_ORDER = -1
 """Reports sort before all records of their partition."""
 
-HELD_BYTES = 16 << 20
+HELD_BYTES = 8 << 20
 """Of consecutive chunks' kept records so much is held back, for later chunks to drop from."""
 
 PACK_BYTES = 4 << 20
 """A row's payload is cut at about this size, so that no row is large for the JVM."""
 
-CHUNK_BYTES = 8 << 20
+CHUNK_BYTES = 12 << 20
 """Bytes of a file in memory at a time: few enough for small workers, many enough for the same keys to come again."""
 
 ROWS_TO_REDUCE_AGAIN = 100_000

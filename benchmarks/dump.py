@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 from measure import measure
-from nightly import generated, peer
+from nightly import generated, in_memory, peer
 
 
 def dump(path: Path, *options: str) -> dict[str, float]:
@@ -42,8 +42,12 @@ def main() -> None:
     given = parser.parse_args()
     for records in map(int, given.records.split(",")):
         path = generated(given.peers, given.work, records, given.codec)
-        first = seconds_to_first_line(path)
-        measured = {"dump": dump(path), "redacted": dump(path, "--redact"), "dump-log": peer(given.peers, "dump-log", str(path))}
+        first = seconds_to_first_line(in_memory(path))
+        measured = {
+            "dump": dump(in_memory(path)),
+            "redacted": dump(in_memory(path), "--redact"),
+            "dump-log": peer(given.peers, "dump-log", str(in_memory(path))),
+        }
         for name, result in measured.items():
             memory = f"  peak {result['peak_pss_mb']:>5} MB" if "peak_pss_mb" in result else ""
             rate = f"{records / result['cpu_s'] / 1e6:>6.2f} M records per CPU s"

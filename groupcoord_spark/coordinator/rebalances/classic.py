@@ -8,7 +8,7 @@ from groupcoord_spark.coordinator.rebalances.converted import Converted
 from groupcoord_spark.coordinator.rebalances.findings import Finding, names_of
 from groupcoord_spark.coordinator.rebalances.generation_causes import cause_of_generation, never_had, with_circumstances
 from groupcoord_spark.coordinator.rebalances.generations import Generation, holdings_that_changed, is_same_membership, moves_from_nothing
-from groupcoord_spark.coordinator.rebalances.moves import Moves, moves_between
+from groupcoord_spark.coordinator.rebalances.moves import Moves, all_of, moves_between
 from groupcoord_spark.coordinator.rebalances.records import NOT_KNOWN, GroupRecord, Value
 from groupcoord_spark.coordinator.rebalances.rows import Rebalance, coming_and_going, elapsed_ms
 
@@ -78,7 +78,7 @@ class ClassicLife:
         before, after = holdings_that_changed(old, new)
         moves = moves_between(before, after)
         # nearly always none, and this runs for every generation
-        first_had = frozenset[tuple[str, int]]().union(*after.values()) - self._ever_had
+        first_had = all_of(after.values()) - self._ever_had
         new_places = never_had(first_had, self._partition_counts)
         finding = cause_of_generation(old, new, moves, new_places, was_converted=self._was_converted)
         finding = with_circumstances(finding, old, new)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 Holding = frozenset[tuple[str, int]]
@@ -22,7 +22,7 @@ def moves_between(before: Mapping[str, frozenset[Any]], after: Mapping[str, froz
     same = {member for member, held in after.items() if before.get(member) == held}
     if same:
         before, after = ({member: held for member, held in of.items() if member not in same} for of in (before, after))
-    had, has = (frozenset[Any]().union(*of.values()) for of in (before, after))
+    had, has = all_of(before.values()), all_of(after.values())
     if not had or not has:  # most generations: a leader joined again, one member came or went
         return Moves(0, len(has), len(had))
     in_both = len(had & has)
@@ -32,3 +32,9 @@ def moves_between(before: Mapping[str, frozenset[Any]], after: Mapping[str, froz
         owner_before, owner_after = ({each: member for member, held in of.items() for each in held} for of in (before, after))
         staying = len(owner_before.items() & owner_after.items())
     return Moves(in_both - staying, len(has) - in_both, len(had) - in_both)
+
+
+def all_of(holdings: Iterable[frozenset[Any]]) -> frozenset[Any]:
+    """What is in any of them."""
+    several = list(holdings)
+    return several[0] if len(several) == 1 else frozenset[Any]().union(*several)

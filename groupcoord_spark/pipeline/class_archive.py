@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from groupcoord_spark.pipeline.nightly import Progress
 
 SECONDS_TO_WRITE = 300
+"""It takes Java about ten to write the archive."""
 
 _QUIET = "-Xlog:cds*=off"
 """Java would name every class that cannot be archived, and say so where an archive does not fit: all on stdout."""
@@ -35,24 +36,6 @@ def archive() -> Path:
 def options_to_use() -> str:
     """Options of Java for a session that is to start from the archive; empty where there is none."""
     return f' "-XX:SharedArchiveFile={archive()}" {_QUIET}' if archive().is_file() else ""
-
-
-def _run_small_night(spark: SparkSession, progress: Progress) -> None:
-    from groupcoord_spark.coordinator.semantics import JAVA
-    from groupcoord_spark.log import plan_logs
-    from groupcoord_spark.log.writing import Batch, RecordToLog, write_segment
-    from groupcoord_spark.pipeline.night import Night
-    from groupcoord_spark.pipeline.nightly import run_night
-    from groupcoord_spark.protocol import encode_key, encode_value
-
-    key = encode_key(1, {"group_id": "group", "topic": "topic", "partition": 0})
-    value = encode_value(1, 3, {"committed_offset": 1, "leader_epoch": 0, "metadata": "", "commit_timestamp_ms": 1})
-    with tempfile.TemporaryDirectory(prefix="groupcoord-") as directory:
-        dump, warehouse = Path(directory, "logs"), Path(directory, "warehouse")
-        for offsets_partition in range(2):
-            write_segment(dump, offsets_partition, [Batch(0, (RecordToLog(key, value, 1),))])
-        night = Night((str(dump),), str(warehouse), "warm-up", as_of_ms=1, retention_ms=1, semantics=JAVA)
-        run_night(night, plan_logs([str(dump)]), spark, progress)
 
 
 def make_archive(progress: Progress) -> Path:
@@ -89,3 +72,21 @@ def make_archive(progress: Progress) -> Path:
     finally:
         new.unlink(missing_ok=True)
     return target
+
+
+def _run_small_night(spark: SparkSession, progress: Progress) -> None:
+    from groupcoord_spark.coordinator.semantics import JAVA
+    from groupcoord_spark.log import plan_logs
+    from groupcoord_spark.log.writing import Batch, RecordToLog, write_segment
+    from groupcoord_spark.pipeline.night import Night
+    from groupcoord_spark.pipeline.nightly import run_night
+    from groupcoord_spark.protocol import encode_key, encode_value
+
+    key = encode_key(1, {"group_id": "group", "topic": "topic", "partition": 0})
+    value = encode_value(1, 3, {"committed_offset": 1, "leader_epoch": 0, "metadata": "", "commit_timestamp_ms": 1})
+    with tempfile.TemporaryDirectory(prefix="groupcoord-") as directory:
+        dump, warehouse = Path(directory, "logs"), Path(directory, "warehouse")
+        for offsets_partition in range(2):
+            write_segment(dump, offsets_partition, [Batch(0, (RecordToLog(key, value, 1),))])
+        night = Night((str(dump),), str(warehouse), "warm-up", as_of_ms=1, retention_ms=1, semantics=JAVA)
+        run_night(night, plan_logs([str(dump)]), spark, progress)

@@ -53,7 +53,7 @@ LEADER_EPOCH = "leader_epoch"
 REPORT_ORDER = -1
 """Reports sort before all records of their partition."""
 
-HELD_BYTES = 8 << 20
+HELD_BYTES = 16 << 20
 """Of consecutive chunks' kept records so much is held back, for later chunks to drop from."""
 
 PACK_BYTES = 4 << 20

@@ -215,15 +215,21 @@ class _AsJson:
         return f"f'{{{{{always}{tagged}}}}}'"
 
 
+def _remember(seen: dict[bytes, Any], raw: bytes, what: Any, *, most: int) -> None:
+    """Keep what these bytes say; once there is as much as may be kept, all begins anew."""
+    if len(seen) >= most:
+        seen.clear()
+    seen[raw] = what
+
+
 class _UuidTexts(dict[bytes, str]):
     """The text form of ids that were seen: the same few topics come again and again."""
 
     def __missing__(self, raw: bytes) -> str:
         if len(raw) != 16:
             raise _UnusualFormError
-        if len(self) >= 100_000:
-            self.clear()
-        text = self[raw] = primitives.uuid_text(raw)
+        text = primitives.uuid_text(raw)
+        _remember(self, raw, text, most=100_000)
         return text
 
 
@@ -240,9 +246,7 @@ class _SeenJson(dict[bytes, str]):
     def __missing__(self, raw: bytes) -> str:
         made = self.make(raw)
         if len(raw) <= _LONGEST_LOOKED_UP:
-            if len(self) >= 50_000:
-                self.clear()
-            self[raw] = made
+            _remember(self, raw, made, most=50_000)
         return made
 
 
@@ -283,15 +287,14 @@ class _SeenElements(dict[bytes, tuple[bytes, Any]]):
 
     def keep(self, name: bytes, raw: bytes, element: Any) -> None:
         if len(raw) <= _LONGEST_KEPT:
-            if len(self) >= _MOST_KEPT:
-                self.clear()
-            self[name] = raw, element
+            _remember(self, name, (raw, element), most=_MOST_KEPT)
 
 
 _NOTHING_SEEN = (b"", None)
-_LONGEST_KEPT = 4096
-_MOST_KEPT = 4096
+_MOST_KEPT, _LONGEST_KEPT = 4096, 4096
+"""Elements, and bytes of each."""
 _MANY_TEXTS = 3
+"""An element of so many texts and blobs is found again sooner than it is read."""
 
 _LETTERS = {("int8", True): "b", ("int16", True): "h", ("int32", True): "i", ("int64", True): "q", ("uint16", False): "H"}
 _FEW = 64

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 from hypothesis import settings
 
+from groupcoord_spark.protocol import machine_code
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -24,6 +26,18 @@ SAMPLE_LOGS = GOLDEN / "classic-modern" / "logs"
 DAY_MS = 86_400_000
 SAMPLE_AS_OF_MS = 1_795_248_000_000
 """2026-11-21T08:00:00Z, as in the Makefile."""
+
+
+@pytest.fixture(scope="module", params=["machine code", "columns"])
+def both_ways(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Runs the tests that use it twice: with the loops that numba compiles, and with what takes their place where it is not installed."""
+    if request.param == "machine code":
+        assert machine_code.is_installed(), "these tests need numba, the extra fast"
+        yield
+        return
+    with pytest.MonkeyPatch.context() as without:
+        without.setattr(machine_code, "is_installed", lambda: False)
+        yield
 
 
 class SampleWarehouse(NamedTuple):

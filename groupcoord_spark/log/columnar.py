@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from groupcoord_spark.log.scalar import MIN_RECORD, NO_TIMESTAMP, Message, Record, RecordError, read_message, read_records
+from groupcoord_spark.protocol import machine_code
 from groupcoord_spark.protocol.slices import Bytes, Mask, Positions
 
 _ROWS_AT_ONCE = 1 << 14
@@ -98,29 +99,37 @@ def read_rows(data: Bytes, start: Positions, end: Positions, count: Positions) -
     # these have no sensible number of rows; what is wrong with them scalar.py says
     hopeless = (count < 0) | (count > room // MIN_RECORD) | ((count == 0) & (room > 0))
     claimed, count = count, np.where(hopeless, 0, count)
-    n_batches = len(start)
+    rows = Rows.empty(int(count.sum()))
+    if machine_code.is_installed():
+        from groupcoord_spark.log import loops
+
+        odd = hopeless.copy()
+        loops.read_rows(data, start, end, count, *(getattr(rows, name) for name in Rows.__slots__), odd)
+    else:
+        odd = hopeless | _read_in_step(data, start, end, count, rows)
+    errors: dict[int, RecordError] = {}
+    if odd.any():
+        _read_odd_batches(data, start, end, count, claimed, np.flatnonzero(odd), rows, np.cumsum(count) - count, errors)
+        if errors:
+            rows = rows.take(~np.isin(rows.batch, list(errors)))
+    return rows, errors
+
+
+def _read_in_step(data: Bytes, start: Positions, end: Positions, count: Positions, rows: Rows) -> Mask:
+    """Fills the rows of all batches, and says which of these must be read again, record by record."""
     after = np.cumsum(count)
     first = after - count
-    n_rows = int(after[-1]) if n_batches else 0
-    rows = Rows.empty(n_rows)
     words: Words = np.ndarray((max(len(data) - 7, 0),), "<i8", data.data, 0, (1,))
-    good = np.empty(n_rows, np.bool_)
+    good = np.empty(len(rows), np.bool_)
     at = 0
-    while at < n_batches:
+    while at < len(start):
         upto = max(at + 1, int(np.searchsorted(after, first[at] + _ROWS_AT_ONCE, "right")))
         block = slice(at, upto)
         _read_block(data, words, start[block], end[block], count[block], rows, good, int(first[at]), at)
         at = upto
-    errors: dict[int, RecordError] = {}
-    odd = hopeless
-    if not good.all():
-        odd = odd.copy()
-        odd[rows.batch[~good]] = True
-    if odd.any():
-        _read_odd_batches(data, start, end, count, claimed, np.flatnonzero(odd), rows, first, errors)
-        if errors:
-            rows = rows.take(~np.isin(rows.batch, list(errors)))
-    return rows, errors
+    odd = np.zeros(len(start), np.bool_)
+    odd[rows.batch[~good]] = True
+    return odd
 
 
 def read_messages(data: Bytes, start: Positions, end: Positions) -> tuple[Rows, dict[int, RecordError]]:

@@ -11,19 +11,17 @@ import numpy.typing as npt
 from groupcoord_spark.coordinator.semantics import Semantics
 from groupcoord_spark.log import Records
 from groupcoord_spark.pipeline.compact import CLASSIC_GROUP_KEY, NO_PRODUCER_ID, ChunkKinds, Names
-from groupcoord_spark.protocol import DecodeError, decode_value
-from groupcoord_spark.protocol.columnar import KeyColumns, View, decode_key_columns, leading_int16, survey_offset_values
+from groupcoord_spark.protocol import ZERO_UUID, DecodeError, decode_value
+from groupcoord_spark.protocol.columnar import KeyColumns, decode_key_columns
 from groupcoord_spark.protocol.errors import NullKey, UnknownKeyType, UnknownValueVersion
-from groupcoord_spark.protocol.messages import RECORD_TYPES
+from groupcoord_spark.protocol.primitives import uuid_bytes
 from groupcoord_spark.protocol.slices import Mask, Slices, codes_of
-from groupcoord_spark.protocol.validity import surely_decode
+from groupcoord_spark.protocol.survey import OFFSET_KEYS, ValueSurvey, survey_values
 
 Ints = npt.NDArray[np.int64]
 Int16s = npt.NDArray[np.int16]
 
 NOT_A_CONTROL_RECORD = -1
-KINDS_OF_A_TYPE = 64
-"""More than any record type has value versions."""
 UNKNOWN_KEY_TYPE = UnknownKeyType.code
 UNKNOWN_VALUE_VERSION = UnknownValueVersion.code
 NULL_KEY = "The record has no key; every record of a group or an offset has one."
@@ -85,11 +83,15 @@ def decode_chunk(records: Records, semantics: Semantics, *, known_to_decode: Mas
     key_type = np.where(has_key, _of_each(keys.key_type, key_code, np.int16(-1)), np.int16(-1)).astype(np.int16)
     is_known = key_is_good
     is_tombstone = records.value.is_null
-    value_version = np.where(is_known & ~is_control, leading_int16(View(records.value.data), records.value), np.int16(-1)).astype(np.int16)
     value_is_good = is_tombstone | ~is_known | is_control
     if known_to_decode is not None:
         value_is_good |= known_to_decode
-    topics = _decode_values(records, key_type, value_version, value_is_good, faults, findings)
+    survey = survey_values(key_type, is_known & ~is_control, ~value_is_good, records.value)
+    value_version = survey.value_version
+    value_is_good |= survey.surely_decodes
+    _decode_doubtful(records, key_type, value_is_good, survey, faults, findings)
+    named = np.flatnonzero((survey.topic_high | survey.topic_low) != 0)
+    topics = NamedTopics(named, survey.topic_high[named], survey.topic_low[named])
     is_null_key = ~has_key & ~is_control
     faults += [RowNote(row, NullKey.code, NULL_KEY) for row in np.flatnonzero(is_null_key).tolist()]
     unknown = np.zeros(len(distinct), np.bool_)
@@ -120,27 +122,11 @@ def _of_each(of_distinct: npt.NDArray[Any], code: Ints, absent: Any) -> npt.NDAr
     return np.append(of_distinct, np.asarray(absent, of_distinct.dtype))[code]
 
 
-def _decode_values(
-    records: Records, key_type: Int16s, value_version: Int16s, is_good: Mask, faults: list[RowNote], findings: list[RowNote]
-) -> NamedTopics:
-    """Set ``is_good`` for each value that decodes; only what the quick looks leave open is decoded one by one."""
-    open_rows = np.flatnonzero(~is_good)
-    is_offset = key_type[open_rows] < CLASSIC_GROUP_KEY
-    offsets = open_rows[is_offset]
-    survey = survey_offset_values(key_type[offsets], value_version[offsets], records.value.take(offsets))
-    is_good[offsets] = survey.decodes
-    doubtful = [offsets[~is_good[offsets]]]
-    groups = open_rows[~is_offset]
-    # versions beyond all that are known make one kind: none of them decodes here
-    kind = key_type[groups] * KINDS_OF_A_TYPE + np.clip(value_version[groups] + 1, 0, KINDS_OF_A_TYPE - 1)
-    for each in np.flatnonzero(np.bincount(kind)):
-        rows = groups[kind == each]
-        version, message = int(value_version[rows[0]]), RECORD_TYPES[int(key_type[rows[0]])].value
-        first, last = message.versions
-        if first <= version <= last:
-            is_good[rows] = surely_decode(message, version, records.value.take(rows))
-        doubtful.append(rows[~is_good[rows]])
-    for row in np.concatenate(doubtful).tolist():
+def _decode_doubtful(
+    records: Records, key_type: Int16s, is_good: Mask, survey: ValueSurvey, faults: list[RowNote], findings: list[RowNote]
+) -> None:
+    """Decode the values that are not yet known to be good one by one, and set ``is_good`` and their topic ids."""
+    for row in np.flatnonzero(~is_good).tolist():
         try:
             decoded = decode_value(int(key_type[row]), records.value.row(row))
         except DecodeError as fault:
@@ -149,8 +135,9 @@ def _decode_values(
         is_good[row] = True
         if decoded is not None:
             findings.extend(RowNote(row, *finding) for finding in decoded.findings)
-    has_id = np.flatnonzero((survey.topic_high | survey.topic_low) != 0)
-    return NamedTopics(offsets[has_id], survey.topic_high[has_id], survey.topic_low[has_id])
+            if key_type[row] in OFFSET_KEYS:
+                topic_id = uuid_bytes(decoded.fields.get("topic_id", ZERO_UUID))
+                survey.topic_high[row], survey.topic_low[row] = np.frombuffer(topic_id, ">i8")
 
 
 def _accepted(key_type: Int16s, value_version: Int16s, semantics: Semantics) -> Mask:

@@ -28,7 +28,11 @@ def main() -> None:
     import pandas  # noqa: F401  pyarrow itself loads it with the first array it makes
     from pyspark.daemon import manager
 
-    import groupcoord_spark.pipeline.nightly  # noqa: F401
+    import groupcoord_spark.pipeline.nightly
+    from groupcoord_spark.protocol import machine_code
+
+    if machine_code.is_installed():
+        import groupcoord_spark.log.loops  # noqa: F401
 
     # What is loaded by now lives as long as the workers do: collecting garbage need not walk it, which would also copy its pages.
     gc.freeze()

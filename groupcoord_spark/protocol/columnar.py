@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -112,42 +112,6 @@ def decode_key_columns(keys: Slices) -> KeyColumns:
     )  # fmt: skip
 
 
-class OffsetValueSurvey(NamedTuple):
-    """What a reader must know of every offset value, the dropped ones too: which decode, and which topic id they name.
-
-    decodes: ``decode_value`` does not refuse the value; tombstones decode. A value of version 1 to 4 under type 0 decodes here
-    (``legacy_value_version``), though brokers since 4.1 refuse it. topic_high, topic_low: halves of the topic id's 16 bytes as
-    big-endian numbers, both 0 where none is recorded.
-    """
-
-    decodes: Mask
-    topic_high: Int64s
-    topic_low: Int64s
-
-
-def survey_offset_values(key_type: Int16s, value_version: Int16s, values: Slices) -> OffsetValueSurvey:
-    """Look over the values of key types 0 and 1: seen from the places of their parts, nothing else is decoded.
-
-    key_type, value_version: int16, one for each value; the version as the value begins, -1 where it has none.
-    """
-    n = len(values)
-    view = View(values.data)
-    decodes, high, low = values.is_null.copy(), np.zeros(n, np.int64), np.zeros(n, np.int64)
-    for rows, walk in _walk_offset_values(view, value_version, values):
-        decodes[rows] = walk.fits
-        if "topic_id" in walk.places:
-            has_id = walk.fits & walk.has_tag
-            rows, places = rows[has_id], walk.places["topic_id"][has_id]
-            high[rows], low[rows] = view.int64(places), view.int64(places + 8)
-    single = _SingleRows[DecodedValue](n, lambda row: decode_value(int(key_type[row]), values.row(row)))
-    for row in np.flatnonzero(~decodes).tolist():
-        decoded = single.decode(row)
-        decodes[row] = row not in single.refused
-        if decoded is not None:
-            high[row], low[row] = np.frombuffer(primitives.uuid_bytes(decoded.fields.get("topic_id", ZERO_UUID)), ">i8")
-    return OffsetValueSurvey(decodes, high, low)
-
-
 def decode_offset_value_columns(key_type: Int16s, values: Slices) -> OffsetValueColumns:
     """Every value of an offset commit as ``decode_value`` reads it, in columns. key_type: 0 or 1 in each row."""
     n = len(values)
@@ -161,7 +125,7 @@ def decode_offset_value_columns(key_type: Int16s, values: Slices) -> OffsetValue
     metadata, topic_ids = _Texts("metadata", n), _Ids(n)
     ok = values.is_null.copy()
     value_version = leading_int16(view, values)
-    for rows, walk in _walk_offset_values(view, value_version, values):
+    for rows, walk in walk_offset_values(view, value_version, values):
         usual = walk.fits & (walk.at == walk.end) & ((key_type[rows] == 1) | (walk.version == 0))
         offsets = view.int64(walk.places["committed_offset"])
         usual &= offsets >= 0
@@ -226,7 +190,7 @@ def leading_int16(view: View, rows: Slices) -> Int16s:
 
 
 @dataclass(slots=True)
-class _Walk:
+class FlatWalk:
     """Where the fields of some rows of one version lie. ``fits``: surely so; the other rows have to be looked at one by one."""
 
     version: int
@@ -238,13 +202,13 @@ class _Walk:
     end: Positions
 
 
-def _walk(view: View, fields: Sequence[Field], at: Positions, end: Positions, *, flexible: bool, version: int = 0) -> _Walk:
+def _walk(view: View, fields: Sequence[Field], at: Positions, end: Positions, *, flexible: bool, version: int = 0) -> FlatWalk:
     """Find the fields of messages that hold numbers, ids and texts only.
 
     Positions only grow, so it is enough to look once, at the end, whether they stayed within the row: until then a row that is too short
     is read from its neighbours, or from anywhere.
     """
-    walk = _Walk(version, {}, {}, np.zeros(len(at), np.bool_), np.ones(len(at), np.bool_), at, end)
+    walk = FlatWalk(version, {}, {}, np.zeros(len(at), np.bool_), np.ones(len(at), np.bool_), at, end)
     for field in fields:
         if field.tag is not None:
             continue
@@ -266,7 +230,7 @@ def _size(field: Field) -> int:
     return field.type.size if isinstance(field.type, Integer) else 16
 
 
-def _walk_text(view: View, walk: _Walk, name: str, flexible: bool) -> None:
+def _walk_text(view: View, walk: FlatWalk, name: str, flexible: bool) -> None:
     if flexible:
         stored = view.uint8(walk.at).astype(np.int64)
         text = walk.at + 1
@@ -287,7 +251,7 @@ def _walk_text(view: View, walk: _Walk, name: str, flexible: bool) -> None:
     walk.at = walk.places[name] + length
 
 
-def _walk_tags(view: View, walk: _Walk, tagged: Sequence[Field]) -> None:
+def _walk_tags(view: View, walk: FlatWalk, tagged: Sequence[Field]) -> None:
     """The tagged section in its usual forms: empty, or the one tag the message has in its own size."""
     count = view.uint8(walk.at)
     after = walk.at + 1
@@ -305,7 +269,7 @@ def _walk_tags(view: View, walk: _Walk, tagged: Sequence[Field]) -> None:
     walk.at = after
 
 
-def _walk_offset_values(view: View, version: Int16s, values: Slices) -> Iterator[tuple[Rows, _Walk]]:
+def walk_offset_values(view: View, version: Int16s, values: Slices) -> Iterator[tuple[Rows, FlatWalk]]:
     """For each version: the rows that have it, and where their fields lie. Key types 0 and 1 have the same layouts."""
     message = OFFSET_COMMIT_VALUE
     for each in range(message.versions[0], message.versions[1] + 1):

@@ -9,6 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from groupcoord_spark.protocol import machine_code
+
 Bytes = npt.NDArray[np.uint8]
 Positions = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -16,6 +18,7 @@ Mask = npt.NDArray[np.bool_]
 _INT32_LIMIT = 2**31 - 1
 _BUFFER_BITS = 30
 """A view's place is an int32: what lies further on in ``data`` is reached by a buffer that begins later."""
+_FEWEST_SLOTS = 1 << 13
 _PREFIX = 4
 _INLINE = 12
 
@@ -58,8 +61,26 @@ class Slices:
         """For each row the place of its string among the distinct ones, int64, -1 where it is null; and these, as they first come."""
         if not len(self):
             return np.zeros(0, np.int64), pa.array([], pa.binary())
+        if machine_code.is_installed():
+            code, first = self._codes()
+            return code, self.take(first).to_arrow().cast(pa.binary())
         encoded = self._views().dictionary_encode()
         return codes_of(encoded), encoded.dictionary.cast(pa.binary())
+
+    def _codes(self) -> tuple[Positions, Positions]:
+        """For each row the place of its string among the distinct ones, -1 where it is null; and the rows where these first come."""
+        from groupcoord_spark.protocol import loops
+
+        code, first, hashes = (np.empty(len(self), np.int64) for _ in range(3))
+        # as if a number began at each byte
+        words = np.ndarray((max(len(self.data) - 7, 0),), np.int64, self.data.data, 0, (1,))
+        row = found = 0
+        slots = _FEWEST_SLOTS
+        while row < len(self):
+            empty = np.full(slots, -1)
+            row, found = loops.distinct(self.data, words, self.start, self.end, self.is_null, row, found, empty, code, first, hashes)
+            slots *= 4
+        return code, first[:found]
 
     def _views(self) -> pa.Array:
         """An Arrow ``binary_view`` array of at least one row that copies nothing but short strings.

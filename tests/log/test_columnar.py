@@ -24,6 +24,8 @@ from groupcoord_spark.log.scalar import (
 from groupcoord_spark.log.storage import PADDING
 from tests.log.log_writer import Rec, message, record, varint
 
+pytestmark = pytest.mark.usefixtures("both_ways")
+
 Outcome = list[Record] | RecordError
 
 long_keys = st.sampled_from([62, 63, 64, 65, 8190, 8191, 8192, 8193, 20_000]).map(lambda n: b"x" * n)

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from groupcoord_spark.protocol import ZERO_UUID, DecodeError, Finding, columnar, scalar
-from groupcoord_spark.protocol.primitives import uuid_bytes
 from groupcoord_spark.protocol.slices import Slices
 
 
@@ -50,13 +49,10 @@ def check_offset_value_columns(key_types: Sequence[int], values: Sequence[bytes 
     slices = Slices.of(list(values))
     rows = [row for row, key_type in enumerate(key_types) if key_type in (0, 1)]
     kept_types, kept = np.array(key_types, np.int16)[rows], slices.take(np.array(rows, np.int64))
-    version = [int.from_bytes((values[row] or b"")[:2], "big", signed=True) if len(values[row] or b"") >= 2 else -1 for row in rows]
-    survey = columnar.survey_offset_values(kept_types, np.array(version, np.int16), kept)
-    assert survey.decodes.tolist() == [outcomes[row] is None or isinstance(outcomes[row], scalar.DecodedValue) for row in rows]
     columns = columnar.decode_offset_value_columns(kept_types, kept)
     shown = zip(columns.committed_offset.tolist(), columns.leader_epoch.tolist(), columns.metadata.to_pylist(),
                 columns.commit_timestamp_ms.tolist(), columns.expire_timestamp_ms.tolist(), columns.topic_id.to_pylist(),
-                survey.topic_high.tolist(), survey.topic_low.tolist(), strict=True)  # fmt: skip
+                strict=True)  # fmt: skip
     refusals, findings, status = dict(columns.refusals), by_row(columns.findings), columns.status.to_pylist()
     for i, each in enumerate(shown):
         value, expected = values[rows[i]], outcomes[rows[i]]
@@ -68,11 +64,11 @@ def check_offset_value_columns(key_types: Sequence[int], values: Sequence[bytes 
             assert each == (
                 fields["committed_offset"], fields.get("leader_epoch", -1), fields["metadata"], fields["commit_timestamp_ms"],
                 fields.get("expire_timestamp_ms", -1),
-                None if topic_id == ZERO_UUID else topic_id, *np.frombuffer(uuid_bytes(topic_id), ">i8").tolist(),
+                None if topic_id == ZERO_UUID else topic_id,
             )  # fmt: skip
             assert columns.ok[i] and status[i] is None and tuple(findings[i]) == expected.findings
         else:
-            assert each == (-1, -1, None, -1, -1, None, 0, 0)
+            assert each == (-1, -1, None, -1, -1, None)
             assert columns.ok[i] == (value is None)
             if value is not None:
                 assert status[i] == expected[0].code and (type(refusals[i]), refusals[i].detail) == expected

@@ -45,10 +45,6 @@ class TestWithoutLookingAtSingleRows:
         values = [encode_value(1, version, COMMIT | {"metadata": "m" * size}) for version in range(5) for size in (0, 1, 126, 127, 4096)]
         values.append(encode_value(1, 4, COMMIT | {"topic_id": "A" * 22}))
         key_type = np.ones(len(values), np.int16)
-        version = np.array([value[1] for value in values], np.int16)
-        survey = columnar.survey_offset_values(key_type, version, Slices.of(values))
-        assert survey.decodes.all()
-        assert np.count_nonzero(survey.topic_high | survey.topic_low) == 5
         columns = columnar.decode_offset_value_columns(key_type, Slices.of(values))
         assert columns.value_version.tolist() == [version for version in range(5) for _ in range(5)] + [4]
         assert set(columns.committed_offset.tolist()) == {42}

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from groupcoord_spark.protocol import Slices
 from groupcoord_spark.protocol import slices as slices_module
 
+pytestmark = pytest.mark.usefixtures("both_ways")
+
 ROWS = st.lists(st.none() | (st.binary(max_size=5) | st.binary(min_size=10, max_size=15)), max_size=12)
 
 
@@ -45,6 +47,13 @@ def test_rows_are_told_apart_by_all_their_bytes(rows: list[bytes | None]) -> Non
     texts = distinct.to_pylist()
     assert len(set(texts)) == len(texts)
     assert [None if each < 0 else texts[each] for each in code.tolist()] == rows
+
+
+def test_more_distinct_rows_than_fit_in_at_first() -> None:
+    rows = [b"key of some length %d" % (i % 30_000) for i in range(70_000)]
+    code, distinct = Slices.of([*rows, None]).distinct()
+    assert distinct.to_pylist() == rows[:30_000]
+    assert code.tolist() == [*(i % 30_000 for i in range(70_000)), -1]
 
 
 def test_gaps_between_rows_are_left_out() -> None:

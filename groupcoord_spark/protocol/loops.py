@@ -1,0 +1,252 @@
+"""What ``survey.py`` and ``slices.py`` do column by column, in loops over bytes: machine code, made by numba where that is installed.
+
+Each is compiled when this module is first loaded, and kept in a cache of numba's. What they are given is as long as they are told, and
+every place lies within ``data``: nothing here is checked as Python would.
+"""
+
+import numpy as np
+from numba import njit, types
+
+from groupcoord_spark.protocol.programs import AS_VARINT, VERSIONS, Do
+
+BYTES = types.Array(types.uint8, 1, "C", readonly=True)
+WORDS = types.Array(types.int64, 1, "A", readonly=True, aligned=False)
+NUMBERS = types.Array(types.int64, 1, "A", readonly=True)
+SHORTS = types.Array(types.int16, 1, "A", readonly=True)
+FLAGS = types.Array(types.boolean, 1, "A", readonly=True)
+TABLE = types.Array(types.int64, 2, "C", readonly=True)
+NUMBERS_OUT = types.Array(types.int64, 1, "C")
+SHORTS_OUT = types.Array(types.int16, 1, "C")
+FLAGS_OUT = types.Array(types.boolean, 1, "C")
+
+
+# Nothing here makes an array, so that no references need counting (_nrt): at each call of a part that takes longer than the part itself.
+
+
+def compiled(signature):
+    """Decorates a loop over arrays that the caller has made."""
+    return njit(signature, cache=True, _nrt=False)
+
+
+part_of_a_loop = njit(_nrt=False, forceinline=True)
+
+DEEPEST = 32
+"""Arrays and tagged sections within each other that are followed; far more than any message has."""
+
+_SKIP, _TEXT, _NUMBERS, _ELEMENTS, _NEXT, _IF_THERE, _TAGGED, _NEXT_TAG, _TAG_END = (
+    int(each) for each in (Do.SKIP, Do.TEXT, Do.NUMBERS, Do.ELEMENTS, Do.NEXT, Do.IF_THERE, Do.TAGGED, Do.NEXT_TAG, Do.TAG_END)
+)
+
+
+@part_of_a_loop
+def _unsigned_varint(data, at, end):
+    """The unsigned varint at ``at``, of 31 bits at most, and where it ends; -1 where it is longer or does not end before ``end``."""
+    number, shift = np.int64(0), 0
+    while at < end and data[at] >= 0x80 and shift < 28:
+        number |= (np.int64(data[at]) & 0x7F) << shift
+        shift += 7
+        at += 1
+    if at >= end or data[at] >= 0x80:
+        return number, -1
+    number |= np.int64(data[at]) << shift
+    return number, at + 1 if number >> 31 == 0 else -1
+
+
+@part_of_a_loop
+def _big_endian(data, at, size):
+    """The signed integer of ``size`` bytes."""
+    number = np.int64(data[at])
+    if number >= 0x80:
+        number -= 0x100
+    last = at + size - 1
+    while at < last:
+        at += 1
+        number = number << 8 | np.int64(data[at])
+    return number
+
+
+@part_of_a_loop
+def _length(data, at, end, width):
+    """A length or a count, -1 for null, and where it ends; -1 where it cannot be read."""
+    if width == AS_VARINT:
+        number, at = _unsigned_varint(data, at, end)
+        return number - 1, at
+    if at + width > end:
+        return np.int64(0), -1
+    return _big_endian(data, at, width), at + width
+
+
+@part_of_a_loop
+def _follow(data, at, end, steps, pc, stack):
+    """Where the value ends by the steps from ``pc`` on, -1 where it is not surely whole; and where its tagged id begins, -1 for none."""
+    depth, id_at = 0, -1
+    while True:
+        do, a, b, c = steps[pc, 0], steps[pc, 1], steps[pc, 2], steps[pc, 3]
+        pc += 1
+        if do == _SKIP:
+            at += a
+        elif do in (_TEXT, _NUMBERS):
+            length, at = _length(data, at, end, a)
+            if at < 0 or (length < 0 and not b):
+                return -1, id_at
+            if do == _NUMBERS:
+                length *= c
+            elif length > c:
+                return -1, id_at
+            at += max(length, 0)
+        elif do == _ELEMENTS:
+            count, at = _length(data, at, end, a)
+            if at < 0 or (count < 0 and not b) or count > end - at or depth == DEEPEST:
+                return -1, id_at
+            if count <= 0:
+                pc = c
+            else:
+                stack[depth] = count
+                depth += 1
+        elif do == _NEXT:
+            stack[depth - 1] -= 1
+            if stack[depth - 1]:
+                pc = a
+            else:
+                depth -= 1
+        elif do == _IF_THERE:
+            mark, at = _length(data, at, end, a)
+            if at < 0:
+                return -1, id_at
+            if mark < 0:
+                pc = c
+        elif do == _TAGGED:
+            count, at = _unsigned_varint(data, at, end)
+            # one place for what is left of the section, one for the end of a tag
+            if at < 0 or depth + 2 > DEEPEST:
+                return -1, id_at
+            stack[depth] = count
+            depth += 1
+        elif do == _NEXT_TAG:
+            if stack[depth - 1] == 0:
+                depth -= 1
+                pc = c
+                continue
+            stack[depth - 1] -= 1
+            tag, at = _unsigned_varint(data, at, end)
+            if at < 0:
+                return -1, id_at
+            size, at = _unsigned_varint(data, at, end)
+            if at < 0 or size > end - at:
+                return -1, id_at
+            known = pc
+            while known < pc + a and steps[known, 1] != tag:
+                known += 1
+            if known < pc + a:
+                stack[depth] = at + size
+                depth += 1
+                if steps[known, 2]:
+                    id_at = at
+                pc = steps[known, 3]
+            else:
+                at += size
+                pc -= 1
+        elif do == _TAG_END:
+            # Kafka accepts a known tag of a wrong size; the scalar decoder says so
+            if at != stack[depth - 1]:
+                return -1, id_at
+            depth -= 1
+            pc = a
+        else:
+            return at, id_at
+        if at > end:
+            return -1, id_at
+
+
+@compiled(
+    types.void(
+        BYTES, NUMBERS, NUMBERS, FLAGS, SHORTS, FLAGS, FLAGS, TABLE, NUMBERS, NUMBERS_OUT,
+        SHORTS_OUT, FLAGS_OUT, NUMBERS_OUT, NUMBERS_OUT,
+    )
+)  # fmt: skip
+def survey_values(
+    data, start, end, is_null, key_type, has_version, is_asked, steps, begin, stack, value_version, surely_decodes, topic_high, topic_low
+):
+    """Fills the columns of ``survey.ValueSurvey``, which say "none" so far. stack: DEEPEST numbers to work with."""
+    for row in range(len(start)):
+        if is_null[row] or not has_version[row] or end[row] - start[row] < 2:
+            continue
+        version = _big_endian(data, start[row], 2)
+        value_version[row] = version
+        program = np.int64(key_type[row]) * VERSIONS + version
+        if not is_asked[row] or version < 0 or version >= VERSIONS or program < 0 or program >= len(begin) or begin[program] < 0:
+            continue
+        finish, id_at = _follow(data, start[row] + 2, end[row], steps, begin[program], stack)
+        if finish != end[row]:
+            continue
+        surely_decodes[row] = True
+        if id_at >= 0:
+            topic_high[row] = _big_endian(data, id_at, 8)
+            topic_low[row] = _big_endian(data, id_at + 8, 8)
+
+
+_ODD = np.int64(-7046029254386353131)
+
+
+@part_of_a_loop
+def _last_word(data, words, start, end):
+    """The last eight bytes of a string, or all of a shorter one."""
+    if end - start >= 8:
+        return words[np.uint64(end - 8)]
+    word = np.int64(0)
+    while start < end:
+        word = word << 8 | np.int64(data[start])
+        start += 1
+    return word
+
+
+@compiled(
+    types.UniTuple(types.int64, 2)(
+        BYTES, WORDS, NUMBERS, NUMBERS, FLAGS, types.int64, types.int64, NUMBERS_OUT, NUMBERS_OUT, NUMBERS_OUT, NUMBERS_OUT,
+    )
+)  # fmt: skip
+def distinct(data, words, start, end, is_null, row, found, slots, code, first, hashes):
+    """Goes on at ``row``, where ``found`` strings are known, until half of the slots are taken: how far it has come, and what it has found.
+
+    words: what lies at each place of ``data``, as eight bytes. slots: -1 in each, a power of two of them. Filled are code, the place of
+    each row's string among the distinct ones; and for each of these first, the row where it first comes, and hashes.
+    """
+    mask = len(slots) - 1
+    for known in range(found):
+        slot = hashes[known] & mask
+        while slots[slot] >= 0:
+            slot = (slot + 1) & mask
+        slots[slot] = known
+    while row < len(start) and 2 * found <= mask:
+        if is_null[row]:
+            code[row] = -1
+            row += 1
+            continue
+        begin, size = start[row], end[row] - start[row]
+        last = _last_word(data, words, begin, end[row])
+        mixed = (last ^ size) * _ODD
+        at = 0
+        while at < size - 8:
+            mixed ^= mixed >> 32
+            mixed = (mixed ^ words[np.uint64(begin + at)]) * _ODD
+            at += 8
+        mixed ^= mixed >> 32
+        slot = mixed & mask
+        while True:
+            known = slots[slot]
+            if known < 0:
+                slots[slot] = known = found
+                hashes[found], first[found] = mixed, row
+                found += 1
+                break
+            other = start[first[known]]
+            if hashes[known] == mixed and end[first[known]] - other == size:
+                at = 0
+                while at < size - 8 and words[np.uint64(other + at)] == words[np.uint64(begin + at)]:
+                    at += 8
+                if at >= size - 8 and _last_word(data, words, other, other + size) == last:
+                    break
+            slot = (slot + 1) & mask
+        code[row] = known
+        row += 1
+    return row, found

@@ -1,0 +1,122 @@
+"""Tables as lists of steps: what a loop over one value's bytes has to do to find its end, and nothing about what it says."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from groupcoord_spark.protocol.fields import Array, Blob, Field, Integer, Message, Struct, Text, Type, UuidBytes
+from groupcoord_spark.protocol.messages import RECORD_TYPES
+
+VERSIONS = 64
+"""More than any message has."""
+
+AS_VARINT = 0
+LONGEST_TEXT, LONGEST_BLOB = 32767, 2**31 - 1
+
+
+class Do(IntEnum):
+    """What a step does; its three numbers are named behind it. Lengths take ``width`` bytes, AS_VARINT: an unsigned varint of n + 1."""
+
+    SKIP = 0  # bytes
+    TEXT = 1  # width, whether it may be null, the most there may be
+    NUMBERS = 2  # width, whether it may be null, bytes of an element
+    ELEMENTS = 3  # width, whether it may be null, the step after NEXT
+    NEXT = 4  # the step that begins an element
+    IF_THERE = 5  # width of the mark (int8 or AS_VARINT), -, the step if it is absent
+    TAGGED = 6
+    NEXT_TAG = 7  # how many tags are known, each with a TAG right behind this step, -, the step after the section
+    TAG = 8  # the tag, whether it is an id to be told, the step that reads it
+    TAG_END = 9  # the NEXT_TAG to go back to
+    END = 10
+
+
+class Programs(NamedTuple):
+    """steps: int64[n, 4]. begin: int64, where the program of ``key_type * VERSIONS + version`` begins; -1 where there is none."""
+
+    steps: npt.NDArray[np.int64]
+    begin: npt.NDArray[np.int64]
+
+
+@cache
+def programs_of_values() -> Programs:
+    """The steps for each version of each record type's value, without the two bytes of its version."""
+    steps: list[list[int]] = []
+    begin = np.full((max(RECORD_TYPES) + 1) * VERSIONS, -1, np.int64)
+    for key_type, record_type in RECORD_TYPES.items():
+        message = record_type.value
+        for version in range(message.versions[0], message.versions[1] + 1):
+            begin[key_type * VERSIONS + version] = len(steps)
+            _Program(steps, message, version).fields(message.fields_of(version))
+            steps.append([Do.END, 0, 0, 0])
+    return Programs(np.array(steps, np.int64), begin)
+
+
+class _Program:
+    """Appends the steps of one version of a message to those there are."""
+
+    def __init__(self, steps: list[list[int]], message: Message, version: int) -> None:
+        self._steps = steps
+        self._version = version
+        self._is_flexible = message.is_flexible(version)
+
+    def _add(self, do: Do, a: int = 0, b: int = 0, c: int = 0) -> list[int]:
+        step = [int(do), a, b, c]
+        self._steps.append(step)
+        return step
+
+    def fields(self, fields: tuple[Field, ...]) -> None:
+        for field in fields:
+            if field.tag is None:
+                self.value(field.type)
+        if self._is_flexible:
+            self._tagged([field for field in fields if field.tag is not None])
+
+    def value(self, kind: Type) -> None:
+        width = AS_VARINT if self._is_flexible else 2 if isinstance(kind, Text) else 4
+        match kind:
+            case Integer() | UuidBytes():
+                self._add(Do.SKIP, _size(kind))
+            case Text(nullable=nullable):
+                self._add(Do.TEXT, width, nullable, LONGEST_TEXT)
+            case Blob(nullable=nullable):
+                self._add(Do.TEXT, width, nullable, LONGEST_BLOB)
+            case Array(element=Integer() | UuidBytes() as element, nullable=nullable):
+                self._add(Do.NUMBERS, width, nullable, _size(element))
+            case Array(element=element, nullable=nullable):
+                elements = self._add(Do.ELEMENTS, width, nullable)
+                begin = len(self._steps)
+                self.value(element)
+                self._add(Do.NEXT, begin)
+                elements[3] = len(self._steps)
+            case Struct(nullable=False):
+                self.fields(tuple(field for field in kind.fields if field.is_in(self._version)))
+            case Struct():
+                self._optional(kind, 1)
+
+    def _optional(self, kind: Struct, width: int) -> None:
+        if_there = self._add(Do.IF_THERE, width)
+        self.value(Struct(kind.fields))
+        if_there[3] = len(self._steps)
+
+    def _tagged(self, known: list[Field]) -> None:
+        self._add(Do.TAGGED)
+        next_tag = len(self._steps)
+        section = self._add(Do.NEXT_TAG, len(known))
+        tags = [self._add(Do.TAG, field.tag or 0, isinstance(field.type, UuidBytes)) for field in known]
+        for field, tag in zip(known, tags, strict=True):
+            tag[3] = len(self._steps)
+            if isinstance(field.type, Struct) and field.type.nullable:
+                self._optional(field.type, AS_VARINT)
+            else:
+                self.value(field.type)
+            self._add(Do.TAG_END, next_tag)
+        section[3] = len(self._steps)
+
+
+def _size(kind: Integer | UuidBytes) -> int:
+    return kind.size if isinstance(kind, Integer) else 16

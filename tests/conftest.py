@@ -32,11 +32,11 @@ SAMPLE_AS_OF_MS = 1_795_248_000_000
 def both_ways(request: pytest.FixtureRequest) -> Iterator[None]:
     """Runs the tests that use it twice: with the loops that numba compiles, and with what takes their place where it is not installed."""
     if request.param == "machine code":
-        assert machine_code.is_installed(), "these tests need numba, the extra fast"
+        assert machine_code.load(), "these tests need numba, the extra fast"
         yield
         return
     with pytest.MonkeyPatch.context() as without:
-        without.setattr(machine_code, "is_installed", lambda: False)
+        without.setattr(machine_code, "is_at_hand", lambda rows: False)
         yield
 
 

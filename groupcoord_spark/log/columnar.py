@@ -100,7 +100,7 @@ def read_rows(data: Bytes, start: Positions, end: Positions, count: Positions) -
     hopeless = (count < 0) | (count > room // MIN_RECORD) | ((count == 0) & (room > 0))
     claimed, count = count, np.where(hopeless, 0, count)
     rows = Rows.empty(int(count.sum()))
-    if machine_code.is_installed():
+    if machine_code.is_at_hand(len(rows)):
         from groupcoord_spark.log import loops
 
         odd = hopeless.copy()

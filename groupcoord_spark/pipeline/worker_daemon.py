@@ -31,7 +31,7 @@ def main() -> None:
     import groupcoord_spark.pipeline.nightly
     from groupcoord_spark.protocol import machine_code
 
-    if machine_code.is_installed():
+    if machine_code.load():
         import groupcoord_spark.log.loops  # noqa: F401
 
     # What is loaded by now lives as long as the workers do: collecting garbage need not walk it, which would also copy its pages.

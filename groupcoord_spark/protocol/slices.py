@@ -61,7 +61,7 @@ class Slices:
         """For each row the place of its string among the distinct ones, int64, -1 where it is null; and these, as they first come."""
         if not len(self):
             return np.zeros(0, np.int64), pa.array([], pa.binary())
-        if machine_code.is_installed():
+        if machine_code.is_at_hand(len(self)):
             code, first = self._codes()
             return code, self.take(first).to_arrow().cast(pa.binary())
         encoded = self._views().dictionary_encode()

@@ -38,7 +38,7 @@ def survey_values(key_type: Int16s, has_version: Mask, is_asked: Mask, values: S
     """
     n = len(values)
     survey = ValueSurvey(np.full(n, -1, np.int16), np.zeros(n, np.bool_), np.zeros(n, np.int64), np.zeros(n, np.int64))
-    if machine_code.is_installed():
+    if machine_code.is_at_hand(n):
         from groupcoord_spark.protocol import loops
 
         stack = np.empty(loops.DEEPEST, np.int64)

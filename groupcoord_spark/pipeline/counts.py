@@ -78,16 +78,19 @@ class PartitionCounts:
     ) -> None:
         """Count records by key type and value version (-1: none); arrays of one length, control records not among them."""
         usual = (key_type >= NO_KEY_TYPE) & (key_type < _TYPES - 1) & (value_version >= NO_VERSION) & (value_version < _VERSIONS - 1)
-        code = (key_type[usual].astype(np.int64) + 1) * _VERSIONS + (value_version[usual] + 1)
+        if not usual.all():
+            for row in np.flatnonzero(~usual):
+                self._add(key_type[row], value_version[row], 1, sizes[row], decodes[row], is_misplaced[row])
+            key_type, value_version, sizes = key_type[usual], value_version[usual], sizes[usual]
+            decodes, is_misplaced = decodes[usual], is_misplaced[usual]
+        code = (key_type.astype(np.int64) + 1) * _VERSIONS + (value_version + 1)
         slots = _TYPES * _VERSIONS
         records = np.bincount(code, minlength=slots)
-        total = np.bincount(code, weights=sizes[usual], minlength=slots)
-        decoded = np.bincount(code[decodes[usual]], minlength=slots)
-        misplaced = np.bincount(code[is_misplaced[usual]], minlength=slots)
+        total = np.bincount(code, weights=sizes, minlength=slots)
+        decoded = records - np.bincount(code[~decodes], minlength=slots)
+        misplaced = np.bincount(code[is_misplaced], minlength=slots)
         for slot in np.flatnonzero(records):
             self._add(slot // _VERSIONS - 1, slot % _VERSIONS - 1, records[slot], total[slot], decoded[slot], misplaced[slot])
-        for row in np.flatnonzero(~usual):
-            self._add(key_type[row], value_version[row], 1, sizes[row], decodes[row], is_misplaced[row])
 
     def _add(self, key_type: Any, value_version: Any, records: Any, size: Any, decoded: Any, misplaced: Any) -> None:
         count = self.by_kind.setdefault((int(key_type), int(value_version)), KindCount())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +16,7 @@ from groupcoord_spark.protocol import ZERO_UUID, DecodeError, decode_value
 from groupcoord_spark.protocol.columnar import KeyColumns, decode_key_columns
 from groupcoord_spark.protocol.errors import NullKey, UnknownKeyType, UnknownValueVersion
 from groupcoord_spark.protocol.primitives import uuid_bytes
+from groupcoord_spark.protocol.programs import VERSIONS
 from groupcoord_spark.protocol.slices import Mask, Slices, codes_of
 from groupcoord_spark.protocol.survey import OFFSET_KEYS, ValueSurvey, survey_values
 
@@ -142,13 +144,19 @@ def _decode_doubtful(
 
 def _accepted(key_type: Int16s, value_version: Int16s, semantics: Semantics) -> Mask:
     """False for key types the coordinator does not know (R-1.6), and for value versions that it does not load (R-1.9)."""
-    accepted: Mask = np.isin(key_type, list(semantics.known_key_types))
-    for each in (0, 1, CLASSIC_GROUP_KEY):
-        rows = (key_type == each) & (value_version >= 0)
-        for version in np.flatnonzero(np.bincount(value_version[rows])):
-            if not semantics.accepts_value(each, int(version)):
-                accepted[rows & (value_version == version)] = False
+    kinds = _accepted_kinds(semantics)
+    accepted: Mask = kinds[np.clip(key_type, -1, len(kinds) - 2), np.clip(value_version, -1, VERSIONS - 1)]
     return accepted
+
+
+@cache
+def _accepted_kinds(semantics: Semantics) -> Mask:
+    """By key type and value version; -1, for none, comes last in both."""
+    kinds = np.zeros((max(semantics.known_key_types) + 3, VERSIONS + 1), np.bool_)
+    kinds[list(semantics.known_key_types)] = True
+    for key_type in semantics.known_key_types.intersection((*OFFSET_KEYS, CLASSIC_GROUP_KEY)):
+        kinds[key_type, :VERSIONS] = [semantics.accepts_value(key_type, version) for version in range(VERSIONS)]
+    return kinds
 
 
 def _key_notes(keys: KeyColumns, key_code: Ints) -> tuple[list[RowNote], list[RowNote]]:

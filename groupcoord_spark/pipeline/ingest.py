@@ -20,7 +20,7 @@ from groupcoord_spark.log import Chunk, Records, Segment, read_segment
 from groupcoord_spark.pipeline import compact
 from groupcoord_spark.pipeline.compact import ChunkKinds, Names
 from groupcoord_spark.pipeline.counts import PartitionCounts
-from groupcoord_spark.pipeline.decode import NOT_A_CONTROL_RECORD, UNKNOWN_KEY_TYPE, DecodedChunk, decode_chunk
+from groupcoord_spark.pipeline.decode import UNKNOWN_KEY_TYPE, DecodedChunk, decode_chunk
 from groupcoord_spark.pipeline.history import NO_HISTORY, HistoryRange, group_changes, rows_of_tables, write_chunk, write_survivors
 from groupcoord_spark.pipeline.history_records import HistoryPiece, records_in_history
 from groupcoord_spark.pipeline.task_files import TaskFiles
@@ -378,8 +378,9 @@ def _count(report: PieceReport, chunk: Chunk, decoded: DecodedChunk, is_misplace
     newest = int(records.timestamp_ms.max())
     if newest >= 0 and (counts.newest_timestamp_ms is None or newest > counts.newest_timestamp_ms):
         counts.newest_timestamp_ms = newest
-    is_data = records.control_type == NOT_A_CONTROL_RECORD
-    counts.control_records += int(len(is_data) - np.count_nonzero(is_data))
+    control_records = int(np.count_nonzero(decoded.kinds.is_control))
+    counts.control_records += control_records
+    is_data: Mask | slice = ~decoded.kinds.is_control if control_records else slice(None)
     sizes = records.key.lengths() + records.value.lengths()
     counts.count_kinds(
         decoded.stored_key_type[is_data], decoded.value_version[is_data], sizes[is_data], decoded.decodes[is_data], is_misplaced[is_data]
@@ -400,9 +401,13 @@ def _topic_names(decoded: DecodedChunk) -> dict[str, str]:
     row, high, low = decoded.named_topics
     if not len(row):
         return {}
-    ids = np.stack((high, low), axis=1).astype(">i8")
-    encoded = pa.FixedSizeBinaryArray.from_buffers(pa.binary(16), len(row), [None, pa.py_buffer(ids)]).dictionary_encode()
-    last = np.empty(len(encoded.dictionary), np.int64)
-    last[encoded.indices.to_numpy()] = row  # of several rows of one id numpy keeps the one assigned last
-    topics = decoded.keys.topic.take(pa.array(decoded.key_code[last])).to_pylist()
-    return dict(zip(map(uuid_text, encoded.dictionary.to_pylist()), topics, strict=True))
+    key = decoded.key_code[row]
+    last_of_key = np.full(len(decoded.keys.topic), -1, np.int64)
+    last_of_key[key] = np.arange(len(row))  # of several rows of one key numpy keeps the one assigned last
+    # the offsets of one key name one topic id, until the topic is made anew
+    last = last_of_key[key]
+    is_other = (high != high[last]) | (low != low[last])
+    chosen = np.sort(np.concatenate((last_of_key[last_of_key >= 0], np.flatnonzero(is_other))))
+    topics = decoded.keys.topic.take(pa.array(key[chosen])).to_pylist()
+    ids = np.stack((high[chosen], low[chosen]), axis=1).astype(">i8")
+    return {uuid_text(each.tobytes()): topic for each, topic in zip(ids, topics, strict=True)}

@@ -43,7 +43,7 @@ SETTINGS = {
     "spark.executorEnv.ARROW_DEFAULT_MEMORY_POOL": "system",
     "spark.executorEnv.MALLOC_ARENA_MAX": "1",
     "spark.executorEnv.MALLOC_MMAP_THRESHOLD_": "33554432",
-    "spark.executorEnv.MALLOC_TRIM_THRESHOLD_": "33554432",
+    "spark.executorEnv.MALLOC_TRIM_THRESHOLD_": "268435456",
     "spark.log.level": "ERROR",
 }
 

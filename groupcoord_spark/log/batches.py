@@ -16,6 +16,7 @@ import numpy.typing as npt
 from crc32c import crc32c
 
 from groupcoord_spark.log.limits import Limits
+from groupcoord_spark.protocol import machine_code
 from groupcoord_spark.protocol.slices import Bytes, Mask, Positions
 
 LOG_OVERHEAD = 12
@@ -130,6 +131,12 @@ def follow_lengths(data: Bytes, at: int, end: int, most: int) -> tuple[Positions
 
     It ends before the first entry that does not lie whole before ``end``. Nothing else is checked.
     """
+    if machine_code.is_at_hand(0):
+        from groupcoord_spark.log import loops
+
+        places = np.empty(min(most, (end - at) // MIN_ENTRY + 1), np.int64)
+        n, at = loops.follow_lengths(data, at, end, places)
+        return places[:n], at
     found: list[int] = []
     take = found.append
     length_at, view = _length_at, data.data

@@ -1,10 +1,25 @@
-"""The same as the steps of ``columnar.py`` in one loop over bytes, where ``machine_code`` is to be had."""
+"""What ``batches.py`` and ``columnar.py`` do entry by entry and column by column, as ``protocol/loops.py``."""
 
 import numpy as np
 from numba import types
 
+from groupcoord_spark.log.batches import LOG_OVERHEAD, MIN_ENTRY
 from groupcoord_spark.log.scalar import MIN_RECORD
 from groupcoord_spark.protocol.loops import BYTES, FLAGS_OUT, NUMBERS, NUMBERS_OUT, compiled, part_of_a_loop
+
+
+@compiled(types.UniTuple(types.int64, 2)(BYTES, types.int64, types.int64, NUMBERS_OUT))
+def follow_lengths(data, at, end, found):
+    """Fills ``found`` with positions of entries, as far as there are; how many, and the end of the last."""
+    n = 0
+    while n < len(found) and at <= end - MIN_ENTRY:
+        length = np.int64(data[at + 8]) << 24 | np.int64(data[at + 9]) << 16 | np.int64(data[at + 10]) << 8 | np.int64(data[at + 11])
+        if at + LOG_OVERHEAD + length > end:
+            break
+        found[n] = at
+        n += 1
+        at += LOG_OVERHEAD + length
+    return n, at
 
 
 @part_of_a_loop

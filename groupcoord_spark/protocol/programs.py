@@ -69,10 +69,23 @@ class _Program:
         self._steps.append(step)
         return step
 
+    def _skip(self, size: int) -> None:
+        if size:
+            self._add(Do.SKIP, size)
+
     def fields(self, fields: tuple[Field, ...]) -> None:
+        fixed = 0
         for field in fields:
-            if field.tag is None:
-                self.value(field.type)
+            if field.tag is not None:
+                continue
+            if isinstance(field.type, Integer | UuidBytes):
+                fixed += _size(field.type)
+                continue
+            # fields of one size beside each other are stepped over together
+            self._skip(fixed)
+            fixed = 0
+            self.value(field.type)
+        self._skip(fixed)
         if self._is_flexible:
             self._tagged([field for field in fields if field.tag is not None])
 
@@ -80,7 +93,7 @@ class _Program:
         width = AS_VARINT if self._is_flexible else 2 if isinstance(kind, Text) else 4
         match kind:
             case Integer() | UuidBytes():
-                self._add(Do.SKIP, _size(kind))
+                self._skip(_size(kind))
             case Text(nullable=nullable):
                 self._add(Do.TEXT, width, nullable, LONGEST_TEXT)
             case Blob(nullable=nullable):

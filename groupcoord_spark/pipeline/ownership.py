@@ -20,9 +20,11 @@ from groupcoord_spark.coordinator.replay import PartitionReplay
 from groupcoord_spark.log import Records
 from groupcoord_spark.pipeline.compact import CLASSIC_GROUP_KEY, CONSUMER_GROUP_KEYS, MEMBER_KEY, TARGET_KEY, WHOLE_GROUP_KEYS
 from groupcoord_spark.pipeline.decode import DecodedChunk
+from groupcoord_spark.protocol import machine_code
 from groupcoord_spark.protocol.holdings import CURRENT_ASSIGNMENT_KEY, held_partitions
 from groupcoord_spark.protocol.primitives import uuid_bytes
-from groupcoord_spark.protocol.slices import Mask
+from groupcoord_spark.protocol.programs import programs_of_values
+from groupcoord_spark.protocol.slices import Mask, Slices
 
 Ints = npt.NDArray[np.int64]
 
@@ -31,9 +33,11 @@ NEVER = np.iinfo(np.int64).max
 BEFORE = -1
 BYTES_AT_ONCE = 256 << 10
 """Of assignments that are laid out partition by partition, which takes many times as much."""
+LEAST_CLAIM_BYTES = 4
+"""What a partition takes in an assignment."""
 
 # Odd numbers to mix the parts of a name into one.
-_MIX_HIGH, _MIX_LOW, _MIX_GROUP = (np.int64(odd) for odd in (-7046029254386353131, -4417276706812531889, 1609587929392839161))
+MIX_HIGH, MIX_LOW, MIX_GROUP = (np.int64(odd) for odd in (-7046029254386353131, -4417276706812531889, 1609587929392839161))
 
 
 class Settled(NamedTuple):
@@ -136,30 +140,77 @@ def _groups_with_collisions(
     is_followed = segment[1:] == segment[:-1]
     until = np.full(len(rows), NEVER)
     until[:-1][is_followed] = rows[1:][is_followed]
-    # group by group, each in the order of the log: one stable sort by name then leaves the claims of a partition in it as well
+    # group by group, each in the order of the log, in which the claims of a partition then stay as well
     value_rows, until_next = rows[is_value], until[is_value]
     in_order = np.lexsort((value_rows, kinds.group_code[value_rows]))
     value_rows, until_next = value_rows[in_order], until_next[in_order]
     begins = rows[np.r_[True, ~is_followed][: len(rows)]]
-    first_row = dict(zip(_member_of(decoded, begins).tolist(), begins.tolist(), strict=True))
-    colliding = []
+    of_begins = (kinds.group_code[begins].tolist(), kinds.member_code[begins].tolist())
+    first_row = {(group, members[member]): row for group, member, row in zip(*of_begins, begins.tolist(), strict=True)}
+    colliding = [np.zeros(0, np.int64)]
     for part in _whole_groups(kinds.group_code[value_rows], records.value.take(value_rows).lengths()):
-        of_part = value_rows[part]
-        group = kinds.group_code[of_part]
-        held = held_partitions(decoded.value_version[of_part], records.value.take(of_part))
-        taking = np.flatnonzero(np.bincount(group[held.row])).tolist()
-        by_row = held.row[held.of_topic]
-        claimed = _name(held.topic_high, held.topic_low, group[held.row])[held.of_topic] + held.partition
-        claims = [
-            *_held_before(decoded, state, members, first_row, taking),
-            (claimed, group[by_row], of_part[by_row], until_next[part][by_row]),
-        ]
-        name, of_group, since, until_when = (np.concatenate(column) for column in zip(*claims, strict=True))
-        order = np.argsort(name, kind="stable")
-        name, since, until_when, of_group = name[order], since[order], until_when[order], of_group[order]
-        clash = (name[1:] == name[:-1]) & (since[1:] < until_when[:-1])
-        colliding += [group[~held.is_read], of_group[1:][clash], of_group[:-1][clash]]
-    return np.concatenate([np.zeros(0, np.int64), *colliding])
+        claims = _Claims(
+            decoded.value_version[value_rows[part]],
+            records.value.take(value_rows[part]),
+            kinds.group_code[value_rows[part]],
+            value_rows[part],
+            until_next[part],
+        )
+        before = list(_held_before(state, np.unique(claims.group).tolist(), first_row))
+        held = _Held(*map(np.concatenate, zip(*before, strict=True))) if before else _NOTHING_HELD
+        colliding.append(_clashing(claims, held))
+    return np.concatenate(colliding)
+
+
+class _Claims(NamedTuple):
+    """Current assignments, group by group and in the order of the log: what each names is held from row ``since`` up to ``until``."""
+
+    value_version: npt.NDArray[np.int16]
+    value: Slices
+    group: Ints
+    since: Ints
+    until: Ints
+
+
+class _Held(NamedTuple):
+    """Partitions held before the batch, by the names of _name, up to a row of it."""
+
+    name: Ints
+    group: Ints
+    until: Ints
+
+
+_NOTHING_HELD = _Held(*[np.zeros(0, np.int64)] * 3)
+
+
+def _clashing(claims: _Claims, held: _Held) -> Ints:
+    """Codes of groups in which a partition is claimed before the claim before it has ended, or whose values look unusual."""
+    if machine_code.is_at_hand(len(claims.group)):
+        from groupcoord_spark.pipeline import loops
+        from groupcoord_spark.protocol.loops import DEEPEST
+
+        value = claims.value
+        lengths = value.lengths()
+        slots = 1 << (2 * (int(lengths.sum()) // LEAST_CLAIM_BYTES + len(held.name)) + 1).bit_length()
+        names, untils = np.empty(slots, np.int64), np.empty(slots, np.int64)
+        stack, notes = np.empty(DEEPEST, np.int64), np.empty(int(lengths.max(initial=0)) // LEAST_CLAIM_BYTES, np.int64)
+        is_odd = np.zeros(len(value), np.bool_)
+        loops.take_partitions(
+            value.data, value.start, value.end, claims.value_version, claims.group, claims.since, claims.until, held.name, held.until,
+            *programs_of_values(), stack, notes, names, untils, is_odd,
+        )  # fmt: skip
+        return claims.group[is_odd]
+    holdings = held_partitions(claims.value_version, claims.value)
+    by_row = holdings.row[holdings.of_topic]
+    topics = _name(holdings.topic_high, holdings.topic_low, claims.group[holdings.row])
+    name = np.concatenate((held.name, topics[holdings.of_topic] + holdings.partition))
+    group = np.concatenate((held.group, claims.group[by_row]))
+    since = np.concatenate((np.full(len(held.name), BEFORE), claims.since[by_row]))
+    until = np.concatenate((held.until, claims.until[by_row]))
+    order = np.argsort(name, kind="stable")
+    name, group, since, until = name[order], group[order], since[order], until[order]
+    clash = (name[1:] == name[:-1]) & (since[1:] < until[:-1])
+    return np.concatenate((claims.group[~holdings.is_read], group[1:][clash], group[:-1][clash]))
 
 
 def _whole_groups(group: Ints, lengths: Ints) -> Iterator[slice]:
@@ -174,32 +225,23 @@ def _whole_groups(group: Ints, lengths: Ints) -> Iterator[slice]:
 
 def _name(topic_high: Ints, topic_low: Ints, group: Ints) -> Ints:
     """A number for a topic of a group, to which its partitions are added; two that are equal by accident only look like a collision."""
-    mixed = (topic_high * _MIX_HIGH) ^ (topic_low * _MIX_LOW) ^ (group * _MIX_GROUP)
-    name: Ints = (mixed ^ (mixed >> 29)) * _MIX_HIGH
+    mixed = (topic_high * MIX_HIGH) ^ (topic_low * MIX_LOW) ^ (group * MIX_GROUP)
+    name: Ints = (mixed ^ (mixed >> 29)) * MIX_HIGH
     return name
 
 
 def _held_before(
-    decoded: DecodedChunk, state: dict[int, ConsumerGroup | None], members: list[str], first_row: dict[int, int], taking: list[int]
+    state: dict[int, ConsumerGroup | None], groups: list[int], first_row: dict[tuple[int, str], int]
 ) -> Iterator[tuple[Ints, ...]]:
-    """What members of the groups ``taking`` hold before the batch: name, group, since and until of each partition."""
-    width = int(decoded.kinds.member_code.max()) + 1
-    code_of = {member_id: code for code, member_id in enumerate(members)}
-    for code in taking:
+    """The columns of _Held for each topic of each member of the groups."""
+    for code in groups:
         group = state.get(code)
-        if group is None:
-            continue
-        for member_id, member in group.members.items():
-            until = first_row.get(code * width + code_of[member_id], NEVER) if member_id in code_of else NEVER
+        for member_id, member in group.members.items() if group else ():
+            until = first_row.get((code, member_id), NEVER)
             for topic_id, partitions in member.held():
                 high, low = np.frombuffer(uuid_bytes(topic_id), ">i8").astype(np.int64)[:, np.newaxis]
                 held = np.array(partitions, np.int64)
-                yield (
-                    _name(high, low, np.array([code])) + held,
-                    np.full(len(held), code, np.int64),
-                    np.full(len(held), BEFORE, np.int64),
-                    np.full(len(held), until, np.int64),
-                )
+                yield _name(high, low, np.array([code])) + held, np.full(len(held), code), np.full(len(held), until)
 
 
 def _mark_needless(

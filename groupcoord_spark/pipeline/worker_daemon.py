@@ -32,7 +32,8 @@ def main() -> None:
     from groupcoord_spark.protocol import machine_code
 
     if machine_code.load():
-        import groupcoord_spark.log.loops  # noqa: F401
+        import groupcoord_spark.log.loops
+        import groupcoord_spark.pipeline.loops  # noqa: F401
 
     # What is loaded by now lives as long as the workers do: collecting garbage need not walk it, which would also copy its pages.
     gc.freeze()

@@ -22,7 +22,7 @@ Int64s = npt.NDArray[np.int64]
 class Holdings(NamedTuple):
     """What values name, assigned or pending revocation, as often as they do.
 
-    By topic: row (of the value), topic_high and topic_low (the halves of the topic id). By partition: of_topic (place among those), and
+    By topic, in the order of the values: row (of the value), topic_high and topic_low (the halves of the topic id). By partition: of_topic (place among those), and
     partition, int64. Where ``is_read`` (bool, one for each value) is False the value looks unusual, and what is told of it means nothing.
     """
 
@@ -86,6 +86,8 @@ class _HoldingsWalk(Walk):
 def _expanded(view: View, found: list[_Topic], is_read: Mask) -> Holdings:
     nothing = np.zeros(0, np.int64)
     topics = _Topic(*(np.concatenate(columns) for columns in zip(*found, strict=True))) if found else _Topic(*[nothing] * 4)
+    by_row = np.argsort(topics.row, kind="stable")
+    topics = _Topic(*(column[by_row] for column in topics))
     of_topic = np.repeat(np.arange(len(topics.row)), topics.partitions)
     # the first partition of each topic, less the partitions of the topics before it
     begin = topics.partitions_at - 4 * (np.cumsum(topics.partitions) - topics.partitions)

@@ -30,16 +30,18 @@ def compiled(signature):
 
 part_of_a_loop = njit(_nrt=False, forceinline=True)
 
+_LAST_OFFSET_KEY = 1
+
 DEEPEST = 32
 """Arrays and tagged sections within each other that are followed; far more than any message has."""
 
-_SKIP, _TEXT, _NUMBERS, _ELEMENTS, _NEXT, _IF_THERE, _TAGGED, _NEXT_TAG, _TAG_END = (
-    int(each) for each in (Do.SKIP, Do.TEXT, Do.NUMBERS, Do.ELEMENTS, Do.NEXT, Do.IF_THERE, Do.TAGGED, Do.NEXT_TAG, Do.TAG_END)
+_SKIP, _TEXT, _NUMBERS, _ELEMENTS, _NEXT, _IF_THERE, _TAGGED, _NEXT_TAG, _TAG_END, _NOTE = (
+    int(each) for each in (Do.SKIP, Do.TEXT, Do.NUMBERS, Do.ELEMENTS, Do.NEXT, Do.IF_THERE, Do.TAGGED, Do.NEXT_TAG, Do.TAG_END, Do.NOTE)
 )
 
 
 @part_of_a_loop
-def _unsigned_varint(data, at, end):
+def unsigned_varint(data, at, end):
     """The unsigned varint at ``at``, of 31 bits at most, and where it ends; -1 where it is longer or does not end before ``end``."""
     number, shift = np.int64(0), 0
     while at < end and data[at] >= 0x80 and shift < 28:
@@ -53,7 +55,7 @@ def _unsigned_varint(data, at, end):
 
 
 @part_of_a_loop
-def _big_endian(data, at, size):
+def big_endian(data, at, size):
     """The signed integer of ``size`` bytes."""
     number = np.int64(data[at])
     if number >= 0x80:
@@ -69,17 +71,20 @@ def _big_endian(data, at, size):
 def _length(data, at, end, width):
     """A length or a count, -1 for null, and where it ends; -1 where it cannot be read."""
     if width == AS_VARINT:
-        number, at = _unsigned_varint(data, at, end)
+        number, at = unsigned_varint(data, at, end)
         return number - 1, at
     if at + width > end:
         return np.int64(0), -1
-    return _big_endian(data, at, width), at + width
+    return big_endian(data, at, width), at + width
 
 
 @part_of_a_loop
-def _follow(data, at, end, steps, pc, stack):
-    """Where the value ends by the steps from ``pc`` on, -1 where it is not surely whole; and where its tagged id begins, -1 for none."""
-    depth, id_at = 0, -1
+def follow(data, at, end, steps, pc, stack, notes):
+    """Where the value ends by the steps from ``pc`` on, -1 where it is not surely whole; and how many fields were noted.
+
+    stack: DEEPEST numbers to work with. notes: places of the first noted fields, as many as there is room for.
+    """
+    depth, noted = 0, 0
     while True:
         do, a, b, c = steps[pc, 0], steps[pc, 1], steps[pc, 2], steps[pc, 3]
         pc += 1
@@ -88,16 +93,16 @@ def _follow(data, at, end, steps, pc, stack):
         elif do in (_TEXT, _NUMBERS):
             length, at = _length(data, at, end, a)
             if at < 0 or (length < 0 and not b):
-                return -1, id_at
+                return -1, noted
             if do == _NUMBERS:
                 length *= c
             elif length > c:
-                return -1, id_at
+                return -1, noted
             at += max(length, 0)
         elif do == _ELEMENTS:
             count, at = _length(data, at, end, a)
             if at < 0 or (count < 0 and not b) or count > end - at or depth == DEEPEST:
-                return -1, id_at
+                return -1, noted
             if count <= 0:
                 pc = c
             else:
@@ -112,14 +117,14 @@ def _follow(data, at, end, steps, pc, stack):
         elif do == _IF_THERE:
             mark, at = _length(data, at, end, a)
             if at < 0:
-                return -1, id_at
+                return -1, noted
             if mark < 0:
                 pc = c
         elif do == _TAGGED:
-            count, at = _unsigned_varint(data, at, end)
+            count, at = unsigned_varint(data, at, end)
             # one place for what is left of the section, one for the end of a tag
             if at < 0 or depth + 2 > DEEPEST:
-                return -1, id_at
+                return -1, noted
             stack[depth] = count
             depth += 1
         elif do == _NEXT_TAG:
@@ -128,20 +133,18 @@ def _follow(data, at, end, steps, pc, stack):
                 pc = c
                 continue
             stack[depth - 1] -= 1
-            tag, at = _unsigned_varint(data, at, end)
+            tag, at = unsigned_varint(data, at, end)
             if at < 0:
-                return -1, id_at
-            size, at = _unsigned_varint(data, at, end)
+                return -1, noted
+            size, at = unsigned_varint(data, at, end)
             if at < 0 or size > end - at:
-                return -1, id_at
+                return -1, noted
             known = pc
             while known < pc + a and steps[known, 1] != tag:
                 known += 1
             if known < pc + a:
                 stack[depth] = at + size
                 depth += 1
-                if steps[known, 2]:
-                    id_at = at
                 pc = steps[known, 3]
             else:
                 at += size
@@ -149,40 +152,46 @@ def _follow(data, at, end, steps, pc, stack):
         elif do == _TAG_END:
             # Kafka accepts a known tag of a wrong size; the scalar decoder says so
             if at != stack[depth - 1]:
-                return -1, id_at
+                return -1, noted
             depth -= 1
             pc = a
+        elif do == _NOTE:
+            if noted < len(notes):
+                notes[noted] = at
+            noted += 1
         else:
-            return at, id_at
+            return at, noted
         if at > end:
-            return -1, id_at
+            return -1, noted
 
 
 @compiled(
     types.void(
-        BYTES, NUMBERS, NUMBERS, FLAGS, SHORTS, FLAGS, FLAGS, TABLE, NUMBERS, NUMBERS_OUT,
+        BYTES, NUMBERS, NUMBERS, FLAGS, SHORTS, FLAGS, FLAGS, TABLE, NUMBERS, NUMBERS_OUT, NUMBERS_OUT,
         SHORTS_OUT, FLAGS_OUT, NUMBERS_OUT, NUMBERS_OUT,
     )
 )  # fmt: skip
 def survey_values(
-    data, start, end, is_null, key_type, has_version, is_asked, steps, begin, stack, value_version, surely_decodes, topic_high, topic_low
-):
-    """Fills the columns of ``survey.ValueSurvey``, which say "none" so far. stack: DEEPEST numbers to work with."""
+    data, start, end, is_null, key_type, has_version, is_asked, steps, begin, stack, notes,
+    value_version, surely_decodes, topic_high, topic_low,
+):  # fmt: skip
+    """Fills the columns of ``survey.ValueSurvey``, which say "none" so far. stack, notes: as in ``follow``, one note."""
     for row in range(len(start)):
         if is_null[row] or not has_version[row] or end[row] - start[row] < 2:
             continue
-        version = _big_endian(data, start[row], 2)
+        version = big_endian(data, start[row], 2)
         value_version[row] = version
         program = np.int64(key_type[row]) * VERSIONS + version
         if not is_asked[row] or version < 0 or version >= VERSIONS or program < 0 or program >= len(begin) or begin[program] < 0:
             continue
-        finish, id_at = _follow(data, start[row] + 2, end[row], steps, begin[program], stack)
+        finish, noted = follow(data, start[row] + 2, end[row], steps, begin[program], stack, notes)
         if finish != end[row]:
             continue
         surely_decodes[row] = True
-        if id_at >= 0:
-            topic_high[row] = _big_endian(data, id_at, 8)
-            topic_low[row] = _big_endian(data, id_at + 8, 8)
+        # the topic id is all that is noted of an offset
+        if key_type[row] <= _LAST_OFFSET_KEY and noted:
+            topic_high[row] = big_endian(data, notes[0], 8)
+            topic_low[row] = big_endian(data, notes[0] + 8, 8)
 
 
 _ODD = np.int64(-7046029254386353131)

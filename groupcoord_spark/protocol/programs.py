@@ -15,6 +15,9 @@ from groupcoord_spark.protocol.messages import RECORD_TYPES
 VERSIONS = 64
 """More than any message has."""
 
+NOTED = ("topic_id", "partitions")
+"""Fields whose places are told, in the order in which they come."""
+
 AS_VARINT = 0
 LONGEST_TEXT, LONGEST_BLOB = 32767, 2**31 - 1
 
@@ -30,9 +33,10 @@ class Do(IntEnum):
     IF_THERE = 5  # width of the mark (int8 or AS_VARINT), -, the step if it is absent
     TAGGED = 6
     NEXT_TAG = 7  # how many tags are known, each with a TAG right behind this step, -, the step after the section
-    TAG = 8  # the tag, whether it is an id to be told, the step that reads it
+    TAG = 8  # the tag, -, the step that reads it
     TAG_END = 9  # the NEXT_TAG to go back to
-    END = 10
+    NOTE = 10  # nothing, but where it lies is told
+    END = 11
 
 
 class Programs(NamedTuple):
@@ -78,16 +82,21 @@ class _Program:
         for field in fields:
             if field.tag is not None:
                 continue
-            if isinstance(field.type, Integer | UuidBytes):
+            if isinstance(field.type, Integer | UuidBytes) and field.name not in NOTED:
                 fixed += _size(field.type)
                 continue
             # fields of one size beside each other are stepped over together
             self._skip(fixed)
             fixed = 0
-            self.value(field.type)
+            self._field(field)
         self._skip(fixed)
         if self._is_flexible:
             self._tagged([field for field in fields if field.tag is not None])
+
+    def _field(self, field: Field) -> None:
+        if field.name in NOTED:
+            self._add(Do.NOTE)
+        self.value(field.type)
 
     def value(self, kind: Type) -> None:
         width = AS_VARINT if self._is_flexible else 2 if isinstance(kind, Text) else 4
@@ -120,13 +129,13 @@ class _Program:
         self._add(Do.TAGGED)
         next_tag = len(self._steps)
         section = self._add(Do.NEXT_TAG, len(known))
-        tags = [self._add(Do.TAG, field.tag or 0, isinstance(field.type, UuidBytes)) for field in known]
+        tags = [self._add(Do.TAG, field.tag or 0) for field in known]
         for field, tag in zip(known, tags, strict=True):
             tag[3] = len(self._steps)
             if isinstance(field.type, Struct) and field.type.nullable:
                 self._optional(field.type, AS_VARINT)
             else:
-                self.value(field.type)
+                self._field(field)
             self._add(Do.TAG_END, next_tag)
         section[3] = len(self._steps)
 

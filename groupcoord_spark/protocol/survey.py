@@ -41,9 +41,9 @@ def survey_values(key_type: Int16s, has_version: Mask, is_asked: Mask, values: S
     if machine_code.is_at_hand(n):
         from groupcoord_spark.protocol import loops
 
-        stack = np.empty(loops.DEEPEST, np.int64)
+        stack, notes = np.empty(loops.DEEPEST, np.int64), np.empty(1, np.int64)
         places = (values.data, values.start, values.end, values.is_null)
-        loops.survey_values(*places, key_type, has_version, is_asked, *programs_of_values(), stack, *survey)
+        loops.survey_values(*places, key_type, has_version, is_asked, *programs_of_values(), stack, notes, *survey)
     else:
         _survey_in_columns(key_type, has_version, is_asked, values, survey)
     return survey

@@ -16,6 +16,8 @@ from groupcoord_spark.protocol import encode_key, encode_value
 from tests.pipeline.logs import TOPIC_ID, LogRecord, member_value
 from tests.pipeline.logs import records_of as columns_of
 
+pytestmark = pytest.mark.usefixtures("both_ways")
+
 
 def own(key_type: int, value: dict[str, Any] | None, member_id: str | None = None, group_id: str = "g") -> tuple[bytes, bytes | None]:
     key = encode_key(key_type, {"group_id": group_id, "member_id": member_id} if member_id else {"group_id": group_id})

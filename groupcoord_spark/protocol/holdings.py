@@ -22,8 +22,9 @@ Int64s = npt.NDArray[np.int64]
 class Holdings(NamedTuple):
     """What values name, assigned or pending revocation, as often as they do.
 
-    By topic, in the order of the values: row (of the value), topic_high and topic_low (the halves of the topic id). By partition: of_topic (place among those), and
-    partition, int64. Where ``is_read`` (bool, one for each value) is False the value looks unusual, and what is told of it means nothing.
+    By topic, in the order of the values: row (of the value), topic_high and topic_low (the halves of the topic id). By partition: of_topic
+    (place among those), and partition, int64. Where ``is_read`` (bool, one for each value) is False the value looks unusual, and what is
+    told of it means nothing.
     """
 
     row: Positions

@@ -1,0 +1,48 @@
+"""The compiled loops are used where they can be had and pay, and missed nowhere."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import groupcoord_spark
+from groupcoord_spark.protocol import machine_code
+
+
+@pytest.fixture
+def nothing_loaded() -> Iterator[None]:
+    machine_code.load.cache_clear()
+    yield
+    machine_code.load.cache_clear()
+
+
+@pytest.mark.usefixtures("nothing_loaded")
+def test_few_rows_load_nothing_but_use_what_is_loaded() -> None:
+    assert not machine_code.is_at_hand(machine_code.ROWS_WORTH_LOADING - 1)
+    assert machine_code.is_at_hand(machine_code.ROWS_WORTH_LOADING)
+    assert machine_code.is_at_hand(1)
+
+
+@pytest.mark.usefixtures("nothing_loaded")
+def test_without_numba_there_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine_code, "find_spec", lambda name: None)
+    assert not machine_code.is_at_hand(10**9)
+
+
+def test_without_a_place_to_keep_them_there_are_none(tmp_path: Path) -> None:
+    """As a package that Spark ships in an archive, for a user without a home."""
+    package = Path(groupcoord_spark.__file__).parent
+    archive = shutil.make_archive(str(tmp_path / "package"), "zip", package.parent, package.name)
+    no_directory = tmp_path / "file"
+    no_directory.touch()
+    environment = {**os.environ, "PYTHONPATH": archive, "HOME": str(no_directory), "XDG_CACHE_HOME": str(no_directory / "cache")}
+    environment.pop("NUMBA_CACHE_DIR", None)
+    asked = "from groupcoord_spark.protocol import machine_code; print(machine_code.__file__, machine_code.load())"
+    run = subprocess.run([sys.executable, "-c", asked], env=environment, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert run.stdout.startswith(archive) and run.stdout.endswith(" False\n"), run.stdout

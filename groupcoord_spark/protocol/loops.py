@@ -11,10 +11,12 @@ from groupcoord_spark.protocol.programs import AS_VARINT, VERSIONS, Do
 
 BYTES = types.Array(types.uint8, 1, "C", readonly=True)
 WORDS = types.Array(types.int64, 1, "A", readonly=True, aligned=False)
+WORDS_OUT = types.Array(types.int64, 1, "A", aligned=False)
 NUMBERS = types.Array(types.int64, 1, "A", readonly=True)
 SHORTS = types.Array(types.int16, 1, "A", readonly=True)
 FLAGS = types.Array(types.boolean, 1, "A", readonly=True)
 TABLE = types.Array(types.int64, 2, "C", readonly=True)
+BYTES_OUT = types.Array(types.uint8, 1, "C")
 NUMBERS_OUT = types.Array(types.int64, 1, "C")
 SHORTS_OUT = types.Array(types.int16, 1, "C")
 FLAGS_OUT = types.Array(types.boolean, 1, "C")
@@ -259,3 +261,19 @@ def distinct(data, words, start, end, is_null, row, found, slots, code, first, h
         code[row] = known
         row += 1
     return row, found
+
+
+@compiled(types.void(BYTES, WORDS, NUMBERS, NUMBERS, BYTES_OUT, WORDS_OUT))
+def gather(data, words, start, end, gathered, gathered_words):
+    """Copies strings one behind another. words, gathered_words: what lies at each place, as eight bytes."""
+    to = 0
+    for row in range(len(start)):
+        at, last = start[row], end[row]
+        while at + 8 <= last:
+            gathered_words[np.uint64(to)] = words[np.uint64(at)]
+            at += 8
+            to += 8
+        while at < last:
+            gathered[to] = data[at]
+            at += 1
+            to += 1

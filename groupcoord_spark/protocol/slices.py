@@ -55,7 +55,10 @@ class Slices:
         """The same strings as one Arrow ``binary`` array (``large_binary`` above 2 GiB), which copies each byte once."""
         if not len(self):
             return pa.array([], pa.binary())
-        return self._views().cast(pa.binary() if int(self.lengths().sum()) <= _INT32_LIMIT else pa.large_binary())
+        size = int(self.lengths().sum())
+        if machine_code.is_at_hand(len(self)):
+            return self._gathered(size)
+        return self._views().cast(pa.binary() if size <= _INT32_LIMIT else pa.large_binary())
 
     def distinct(self) -> tuple[Positions, pa.BinaryArray]:
         """For each row the place of its string among the distinct ones, int64, -1 where it is null; and these, as they first come."""
@@ -72,8 +75,7 @@ class Slices:
         from groupcoord_spark.protocol import loops
 
         code, first, hashes = (np.empty(len(self), np.int64) for _ in range(3))
-        # as if a number began at each byte
-        words = np.ndarray((max(len(self.data) - 7, 0),), np.int64, self.data.data, 0, (1,))
+        words = _words(self.data)
         row = found = 0
         slots = _FEWEST_SLOTS
         while row < len(self):
@@ -81,6 +83,19 @@ class Slices:
             row, found = loops.distinct(self.data, words, self.start, self.end, self.is_null, row, found, empty, code, first, hashes)
             slots *= 4
         return code, first[:found]
+
+    def _gathered(self, size: int) -> pa.Array:
+        from groupcoord_spark.protocol import loops
+
+        offsets = np.zeros(len(self) + 1, np.int32 if size <= _INT32_LIMIT else np.int64)
+        np.cumsum(self.lengths(), out=offsets[1:])
+        gathered = np.empty(size, np.uint8)
+        loops.gather(self.data, _words(self.data), self.start, self.end, gathered, _words(gathered))
+        buffers = [self._valid(), pa.py_buffer(offsets), pa.py_buffer(gathered)]
+        return pa.Array.from_buffers(pa.binary() if size <= _INT32_LIMIT else pa.large_binary(), len(self), buffers)
+
+    def _valid(self) -> pa.Buffer | None:
+        return pa.array(~self.is_null).buffers()[1] if self.is_null.any() else None
 
     def _views(self) -> pa.Array:
         """An Arrow ``binary_view`` array of at least one row that copies nothing but short strings.
@@ -103,9 +118,8 @@ class Slices:
             inline = data[np.minimum(start[short, np.newaxis] + place, len(data) - 1)]
             inline[place >= lengths[short, np.newaxis]] = 0
             views.view(np.uint8).reshape(len(self), 16)[short, 4:] = inline
-        valid = pa.array(~self.is_null).buffers()[1] if self.is_null.any() else None
         buffers = [pa.py_buffer(data[at:]) for at in range(0, len(data), 1 << _BUFFER_BITS)]
-        return pa.Array.from_buffers(pa.binary_view(), len(self), [valid, pa.py_buffer(views), *buffers])
+        return pa.Array.from_buffers(pa.binary_view(), len(self), [self._valid(), pa.py_buffer(views), *buffers])
 
     @staticmethod
     def from_arrow(array: pa.Array) -> Slices:
@@ -130,6 +144,11 @@ class Slices:
     def of(rows: list[bytes | None]) -> Slices:
         """Slices of Python byte strings; for tests and small inputs."""
         return Slices.from_arrow(pa.array(rows, pa.binary()))
+
+
+def _words(data: Bytes) -> npt.NDArray[np.int64]:
+    """What lies at each place, as eight bytes."""
+    return np.ndarray((max(len(data) - 7, 0),), np.int64, data.data, 0, (1,))
 
 
 def codes_of(encoded: pa.DictionaryArray) -> Positions:

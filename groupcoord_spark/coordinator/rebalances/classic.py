@@ -10,7 +10,7 @@ from groupcoord_spark.coordinator.rebalances.generation_causes import cause_of_g
 from groupcoord_spark.coordinator.rebalances.generations import Generation, holdings_that_changed, is_same_membership, moves_from_nothing
 from groupcoord_spark.coordinator.rebalances.moves import Moves, all_of, moves_between
 from groupcoord_spark.coordinator.rebalances.records import NOT_KNOWN, GroupRecord, Value
-from groupcoord_spark.coordinator.rebalances.rows import Rebalance, coming_and_going, elapsed_ms
+from groupcoord_spark.coordinator.rebalances.rows import Rebalance, elapsed_ms, row_of
 
 
 class ClassicLife:
@@ -67,7 +67,7 @@ class ClassicLife:
             finding = Finding("group_converted", "certain", f"The group was a {before.group_type} group up to epoch {before.generation}.")
             since = elapsed_ms(before.timestamp_ms, record.timestamp_ms)
             self._was_converted = True
-            return _classic_row(record, None, new, before.generation, since, set(before.members), None, finding)
+            return _classic_row(record, None, new, before.generation, since, before.members.keys(), None, finding)
         if generation == 1 and new.members:
             finding = Finding("member_joined", "certain", f"First generation of the group: {names_of(new.members)} joined.")
             return _classic_row(record, None, new, None, None, set(), moves_from_nothing(new), finding)
@@ -111,25 +111,9 @@ def _classic_row(
     moves: Moves | None,
     finding: Finding,
 ) -> Rebalance:
-    return Rebalance(
-        record_offset=record.record_offset,
-        record_timestamp_ms=record.timestamp_ms,
-        group_id=record.key["group_id"],
-        group_type="classic",
-        kind="generation",
-        protocol_type=new.value["protocol_type"] or None,
-        from_generation=from_generation,
-        to_generation=new.value["generation"],
-        since_previous_ms=since_ms,
-        **coming_and_going(members_before, new.members.keys()),
-        previous_leader_id=None if old is None else old.value["leader"],
-        leader_id=new.value["leader"],
-        previous_protocol=None if old is None else old.value["protocol"],
-        protocol=new.value["protocol"],
-        partitions_moved=None if moves is None else moves.moved,
-        partitions_assigned=None if moves is None else moves.assigned,
-        partitions_released=None if moves is None else moves.released,
-        cause=finding.cause,
-        confidence=finding.confidence,
-        evidence=finding.evidence,
-    )
+    value = new.value
+    leader, protocol = (None, None) if old is None else (old.value["leader"], old.value["protocol"])
+    return row_of(
+        record, "classic", "generation", value["protocol_type"] or None, from_generation, value["generation"], since_ms,
+        members_before, new.members.keys(), (leader, value["leader"]), (protocol, value["protocol"]), moves, finding,
+    )  # fmt: skip

@@ -29,8 +29,11 @@ def cause_of_generation(old: Generation, new: Generation, moves: Moves, new_plac
             "likely",
             f"The generation went from {before} to {after}, which no coordinator does: another one took over that lacked the last records.",
         )
-    joined = [member for member_id, member in new.members.items() if member_id not in old.members]
-    gone = [member for member_id, member in old.members.items() if member_id not in new.members]
+    joined: list[Value] = []
+    gone: list[Value] = []
+    if old.members.keys() != new.members.keys():
+        joined = [member for member_id, member in new.members.items() if member_id not in old.members]
+        gone = [member for member_id, member in old.members.items() if member_id not in new.members]
     if joined and gone:
         return _cause_of_exchange(old, new, joined, gone)
     if joined:
@@ -121,7 +124,11 @@ def _cause_without_newcomers(old: Generation, new: Generation, moves: Moves, new
             "certain",
             f"The same members joined with other protocols: {old.value['protocol']} became {new.value['protocol']}.",
         )
-    changed = [member_id for member_id, member in new.members.items() if _asks_otherwise(old, member_id, member, new)]
+    changed = [
+        member_id
+        for member_id, member in new.members.items()
+        if (before := old.members[member_id]["subscription"]) != (after := member["subscription"]) and _asks_otherwise(before, after, new)
+    ]
     if changed:
         return Finding("subscription_changed", "certain", f"{names_of(changed)} joined again with another subscription.")
     if was_converted:
@@ -148,11 +155,8 @@ def _cause_without_newcomers(old: Generation, new: Generation, moves: Moves, new
     )
 
 
-def _asks_otherwise(old: Generation, member_id: str, member: Value, new: Generation) -> bool:
-    before = old.members[member_id]["subscription"]
-    after = member["subscription"]
-    if before == after:
-        return False
+def _asks_otherwise(before: bytes, after: bytes, new: Generation) -> bool:
+    """Whether two subscriptions that differ differ in what they ask for."""
     if new.value["protocol_type"] != CONSUMER:
         # A Connect worker tells in every join what it runs: only what it was given tells whether anything else changed.
         return not is_connect(new.value)

@@ -12,8 +12,10 @@ from groupcoord_spark.coordinator.rebalances.converted import Converted
 from groupcoord_spark.coordinator.rebalances.findings import Finding, a_group_of, coordinator_moved, how_it_moved, names_of
 from groupcoord_spark.coordinator.rebalances.moves import Moves, moves_between
 from groupcoord_spark.coordinator.rebalances.records import NOT_KNOWN, GroupRecord, Roles, Value
-from groupcoord_spark.coordinator.rebalances.rows import Rebalance, coming_and_going, elapsed_ms
+from groupcoord_spark.coordinator.rebalances.rows import Rebalance, elapsed_ms, row_of
 
+_NONE_TOLD = (None, None)
+"""A leader or a protocol before and now: the new protocols have none."""
 _LAST_FIRST_EPOCH: Final = 2
 _MOST_TARGETS_REMEMBERED: Final = 500
 _NOTHING: Final = frozenset[int]()
@@ -135,28 +137,11 @@ class ModernLife:
         members_before: Mapping[str, Value] | None,
         moves: Moves | None,
     ) -> Rebalance:
-        return Rebalance(
-            record_offset=record.record_offset,
-            record_timestamp_ms=record.timestamp_ms,
-            group_id=record.key["group_id"],
-            group_type=self.group_type,
-            kind=kind,
-            protocol_type=self.group_type,
-            from_generation=old,
-            to_generation=new,
-            since_previous_ms=since_ms,
-            **coming_and_going(None if members_before is None else members_before.keys(), self._members.keys()),
-            previous_leader_id=None,
-            leader_id=None,
-            previous_protocol=None,
-            protocol=None,
-            partitions_moved=None if moves is None else moves.moved,
-            partitions_assigned=None if moves is None else moves.assigned,
-            partitions_released=None if moves is None else moves.released,
-            cause=self._finding.cause,
-            confidence=self._finding.confidence,
-            evidence=self._finding.evidence,
-        )
+        before = None if members_before is None else members_before.keys()
+        return row_of(
+            record, self.group_type, kind, self.group_type, old, new, since_ms,
+            before, self._members.keys(), _NONE_TOLD, _NONE_TOLD, moves, self._finding,
+        )  # fmt: skip
 
     def _new_target(self, member_id: str, value: Value | None) -> None:
         self._targets_before.setdefault(member_id, self._targets.get(member_id, _NOTHING))

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from groupcoord_spark.coordinator.rebalances.findings import Cause, Confidence
-from groupcoord_spark.coordinator.rebalances.records import NOT_KNOWN
+from groupcoord_spark.coordinator.rebalances.findings import Cause, Confidence, Finding
+from groupcoord_spark.coordinator.rebalances.moves import Moves
+from groupcoord_spark.coordinator.rebalances.records import NOT_KNOWN, GroupRecord
+
+_NOT_COUNTED = (None, None, None)
 
 
 class Rebalance(NamedTuple):
@@ -47,27 +50,39 @@ class Rebalance(NamedTuple):
     evidence: str
 
 
-def coming_and_going(before: Collection[str] | None, after: Collection[str]) -> dict[str, Any]:
-    """The columns of a row about members. ``before``: None where it is not known who was there."""
-    joined: list[str] | None
-    left: list[str] | None
-    kept: list[str] | None
-    if before is None:
-        joined = left = kept = None
-    elif before == after:
-        joined, left, kept = [], [], sorted(after)
-    else:
-        was, now = set(before), set(after)
-        joined, left, kept = sorted(now - was), sorted(was - now), sorted(now & was)
-    return {
-        "member_count": len(after),
-        "joined_count": None if joined is None else len(joined),
-        "left_count": None if left is None else len(left),
-        "kept_count": None if kept is None else len(kept),
-        "members_joined": joined,
-        "members_left": left,
-        "members_kept": kept,
-    }
+def row_of(
+    record: GroupRecord,
+    group_type: str,
+    kind: str,
+    protocol_type: str | None,
+    from_generation: int | None,
+    to_generation: int,
+    since_ms: int | None,
+    members_before: Collection[str] | None,
+    members: Collection[str],
+    leaders: tuple[str | None, str | None],
+    protocols: tuple[str | None, str | None],
+    moves: Moves | None,
+    finding: Finding,
+) -> Rebalance:
+    """The row of one record. members_before: None where it is not known who was there; leaders, protocols: before and now."""
+    joined_left_kept: tuple[Sequence[str] | None, ...] = _NOT_COUNTED
+    counts: tuple[int | None, ...] = _NOT_COUNTED
+    if members_before is not None:
+        if members_before == members:
+            joined, left, kept = [], [], sorted(members)
+        else:
+            was, now = set(members_before), set(members)
+            joined, left, kept = sorted(now - was), sorted(was - now), sorted(now & was)
+        joined_left_kept = joined, left, kept
+        counts = len(joined), len(left), len(kept)
+    # by position: this is done for every generation, and names would take twice the time
+    return Rebalance._make((
+        record.record_offset, record.timestamp_ms, record.key["group_id"], group_type, kind, protocol_type,
+        from_generation, to_generation, since_ms,
+        len(members), *counts, *joined_left_kept,
+        *leaders, *protocols, *(moves or _NOT_COUNTED), *finding,
+    ))  # fmt: skip
 
 
 def elapsed_ms(before_ms: int, now_ms: int) -> int | None:

@@ -163,18 +163,19 @@ def _group_columns(rows: Rows, records: Records, decoded: DecodedChunk) -> dict[
     keys, values = records.key.take(rows), records.value.take(rows)
     is_known = decoded.kinds.key_type[rows] >= 0
     names = {kind: record_type.key.name for kind, record_type in RECORD_TYPES.items()}
+    key_names = [names.get(kind) if known else None for kind, known in zip(key_type.tolist(), is_known.tolist(), strict=True)]
     raw_keys, raw_values = keys.to_arrow(), values.to_arrow()
     distinct_texts = pa.array(key_json_texts(decoded.names.keys.take(pa.array(distinct)).to_pylist()), pa.string())
     return {
         "record_offset": records.record_offset[rows],
         "record_timestamp_ms": records.timestamp_ms[rows],
         "group_id": _repeated(decoded.keys.group_id, code),
-        "member_id": decoded.keys.member_id.take(pa.array(code)),
+        "member_id": _repeated(decoded.keys.member_id, code),
         "key_type": key_type,
-        "key_name": [names.get(kind) if known else None for kind, known in zip(key_type.tolist(), is_known.tolist(), strict=True)],
+        "key_name": pa.array(key_names, pa.string()),
         "key_json": distinct_texts.take(pa.array(of_distinct)),
         "value_version": pa.array(decoded.value_version[rows], mask=values.is_null | ~is_known),
-        "value_json": value_json_texts(key_type.tolist(), raw_values.to_pylist()),
+        "value_json": pa.array(value_json_texts(key_type.tolist(), raw_values.to_pylist()), pa.string()),
         "is_tombstone": values.is_null,
         "producer_id": records.producer_id[rows],
         "is_transactional": records.is_transactional[rows],

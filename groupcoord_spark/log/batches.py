@@ -132,7 +132,7 @@ def follow_lengths(data: Bytes, at: int, end: int, most: int) -> tuple[Positions
     It ends before the first entry that does not lie whole before ``end``. Nothing else is checked.
     """
     if machine_code.is_at_hand(0):
-        from groupcoord_spark.log import loops
+        from groupcoord_spark.protocol import loops
 
         places = np.empty(min(most, (end - at) // MIN_ENTRY + 1), np.int64)
         n, at = loops.follow_lengths(data, at, end, places)

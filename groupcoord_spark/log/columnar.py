@@ -101,7 +101,7 @@ def read_rows(data: Bytes, start: Positions, end: Positions, count: Positions) -
     claimed, count = count, np.where(hopeless, 0, count)
     rows = Rows.empty(int(count.sum()))
     if machine_code.is_at_hand(len(rows)):
-        from groupcoord_spark.log import loops
+        from groupcoord_spark.protocol import loops
 
         odd = hopeless.copy()
         loops.read_rows(data, start, end, count, *(getattr(rows, name) for name in Rows.__slots__), odd)

@@ -186,14 +186,13 @@ _NOTHING_HELD = _Held(*[np.zeros(0, np.int64)] * 3)
 def _clashing(claims: _Claims, held: _Held) -> Ints:
     """Codes of groups in which a partition is claimed before the claim before it has ended, or whose values look unusual."""
     if machine_code.is_at_hand(len(claims.group)):
-        from groupcoord_spark.pipeline import loops
-        from groupcoord_spark.protocol.loops import DEEPEST
+        from groupcoord_spark.protocol import loops
 
         value = claims.value
         lengths = value.lengths()
         slots = 1 << (2 * (int(lengths.sum()) // LEAST_CLAIM_BYTES + len(held.name)) + 1).bit_length()
         names, untils = np.empty(slots, np.int64), np.empty(slots, np.int64)
-        stack, notes = np.empty(DEEPEST, np.int64), np.empty(int(lengths.max(initial=0)) // LEAST_CLAIM_BYTES, np.int64)
+        stack, notes = np.empty(loops.DEEPEST, np.int64), np.empty(int(lengths.max(initial=0)) // LEAST_CLAIM_BYTES, np.int64)
         is_odd = np.zeros(len(value), np.bool_)
         loops.take_partitions(
             value.data, value.start, value.end, claims.value_version, claims.group, claims.since, claims.until, held.name, held.until,

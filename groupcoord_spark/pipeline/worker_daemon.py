@@ -28,12 +28,10 @@ def main() -> None:
     import pandas  # noqa: F401  pyarrow itself loads it with the first array it makes
     from pyspark.daemon import manager
 
-    import groupcoord_spark.pipeline.nightly
+    import groupcoord_spark.pipeline.nightly  # noqa: F401
     from groupcoord_spark.protocol import machine_code
 
-    if machine_code.load():
-        import groupcoord_spark.log.loops
-        import groupcoord_spark.pipeline.loops  # noqa: F401
+    machine_code.load()
 
     # What is loaded by now lives as long as the workers do: collecting garbage need not walk it, which would also copy its pages.
     gc.freeze()

@@ -1,13 +1,21 @@
-"""What ``survey.py`` and ``slices.py`` do column by column, in loops over bytes: machine code, made by numba where that is installed.
+"""What other modules do column by column, in loops over bytes: machine code, made by numba where that is installed (``machine_code``).
 
-Each is compiled when this module is first loaded, and kept in a cache of numba's. What they are given is as long as they are told, and
+Each loop is compiled when this module is first loaded, and kept in a cache of numba's. What they are given is as long as they are told, and
 every place lies within ``data``: nothing here is checked as Python would.
+
+All of them are in this one file, which imports nothing of ours: numba goes on with what it has compiled until the file of a loop changes,
+whatever becomes of parts and numbers that come from other files.
 """
 
 import numpy as np
 from numba import njit, types
 
-from groupcoord_spark.protocol.programs import AS_VARINT, VERSIONS, Do
+# The same as where they are defined: a test keeps them so.
+LOG_OVERHEAD, MIN_ENTRY, MIN_RECORD = 12, 26, 7
+CURRENT_ASSIGNMENT_KEY, LAST_OFFSET_KEY = 8, 1
+AS_VARINT, VERSIONS = 0, 64
+SKIP, TEXT, NUMBERS_STEP, ELEMENTS, NEXT, IF_THERE, TAGGED, NEXT_TAG, TAG, TAG_END, NOTE, END = range(12)
+MIX_HIGH, MIX_LOW, MIX_GROUP = (np.int64(odd) for odd in (-7046029254386353131, -4417276706812531889, 1609587929392839161))
 
 BYTES = types.Array(types.uint8, 1, "C", readonly=True)
 WORDS = types.Array(types.int64, 1, "A", readonly=True, aligned=False)
@@ -32,28 +40,28 @@ def compiled(signature):
 
 part_of_a_loop = njit(_nrt=False, forceinline=True)
 
-_LAST_OFFSET_KEY = 1
-
 DEEPEST = 32
 """Arrays and tagged sections within each other that are followed; far more than any message has."""
 
-_SKIP, _TEXT, _NUMBERS, _ELEMENTS, _NEXT, _IF_THERE, _TAGGED, _NEXT_TAG, _TAG_END, _NOTE = (
-    int(each) for each in (Do.SKIP, Do.TEXT, Do.NUMBERS, Do.ELEMENTS, Do.NEXT, Do.IF_THERE, Do.TAGGED, Do.NEXT_TAG, Do.TAG_END, Do.NOTE)
-)
+
+@part_of_a_loop
+def varint(data, at, end, last_shift):
+    """The bits of the varint at ``at`` and where it ends; -1 where it does not before ``end``, or has bits above its byte at last_shift."""
+    bits, shift = np.int64(0), 0
+    while at < end and data[at] >= 0x80 and shift < last_shift:
+        bits |= (np.int64(data[at]) & 0x7F) << shift
+        shift += 7
+        at += 1
+    if at >= end or data[at] >= 0x80:
+        return bits, -1
+    return bits | np.int64(data[at]) << shift, at + 1
 
 
 @part_of_a_loop
 def unsigned_varint(data, at, end):
-    """The unsigned varint at ``at``, of 31 bits at most, and where it ends; -1 where it is longer or does not end before ``end``."""
-    number, shift = np.int64(0), 0
-    while at < end and data[at] >= 0x80 and shift < 28:
-        number |= (np.int64(data[at]) & 0x7F) << shift
-        shift += 7
-        at += 1
-    if at >= end or data[at] >= 0x80:
-        return number, -1
-    number |= np.int64(data[at]) << shift
-    return number, at + 1 if number >> 31 == 0 else -1
+    """The same of 31 bits at most."""
+    number, at = varint(data, at, end, 28)
+    return number, at if number >> 31 == 0 else -1
 
 
 @part_of_a_loop
@@ -90,18 +98,18 @@ def follow(data, at, end, steps, pc, stack, notes):
     while True:
         do, a, b, c = steps[pc, 0], steps[pc, 1], steps[pc, 2], steps[pc, 3]
         pc += 1
-        if do == _SKIP:
+        if do == SKIP:
             at += a
-        elif do in (_TEXT, _NUMBERS):
+        elif do in (TEXT, NUMBERS_STEP):
             length, at = _length(data, at, end, a)
             if at < 0 or (length < 0 and not b):
                 return -1, noted
-            if do == _NUMBERS:
+            if do == NUMBERS_STEP:
                 length *= c
             elif length > c:
                 return -1, noted
             at += max(length, 0)
-        elif do == _ELEMENTS:
+        elif do == ELEMENTS:
             count, at = _length(data, at, end, a)
             if at < 0 or (count < 0 and not b) or count > end - at or depth == DEEPEST:
                 return -1, noted
@@ -110,26 +118,26 @@ def follow(data, at, end, steps, pc, stack, notes):
             else:
                 stack[depth] = count
                 depth += 1
-        elif do == _NEXT:
+        elif do == NEXT:
             stack[depth - 1] -= 1
             if stack[depth - 1]:
                 pc = a
             else:
                 depth -= 1
-        elif do == _IF_THERE:
+        elif do == IF_THERE:
             mark, at = _length(data, at, end, a)
             if at < 0:
                 return -1, noted
             if mark < 0:
                 pc = c
-        elif do == _TAGGED:
+        elif do == TAGGED:
             count, at = unsigned_varint(data, at, end)
             # one place for what is left of the section, one for the end of a tag
             if at < 0 or depth + 2 > DEEPEST:
                 return -1, noted
             stack[depth] = count
             depth += 1
-        elif do == _NEXT_TAG:
+        elif do == NEXT_TAG:
             if stack[depth - 1] == 0:
                 depth -= 1
                 pc = c
@@ -151,13 +159,13 @@ def follow(data, at, end, steps, pc, stack, notes):
             else:
                 at += size
                 pc -= 1
-        elif do == _TAG_END:
+        elif do == TAG_END:
             # Kafka accepts a known tag of a wrong size; the scalar decoder says so
             if at != stack[depth - 1]:
                 return -1, noted
             depth -= 1
             pc = a
-        elif do == _NOTE:
+        elif do == NOTE:
             if noted < len(notes):
                 notes[noted] = at
             noted += 1
@@ -191,12 +199,9 @@ def survey_values(
             continue
         surely_decodes[row] = True
         # the topic id is all that is noted of an offset
-        if key_type[row] <= _LAST_OFFSET_KEY and noted:
+        if key_type[row] <= LAST_OFFSET_KEY and noted:
             topic_high[row] = big_endian(data, notes[0], 8)
             topic_low[row] = big_endian(data, notes[0] + 8, 8)
-
-
-_ODD = np.int64(-7046029254386353131)
 
 
 @part_of_a_loop
@@ -235,11 +240,11 @@ def distinct(data, words, start, end, is_null, row, found, slots, code, first, h
             continue
         begin, size = start[row], end[row] - start[row]
         last = _last_word(data, words, begin, end[row])
-        mixed = (last ^ size) * _ODD
+        mixed = (last ^ size) * MIX_HIGH
         at = 0
         while at < size - 8:
             mixed ^= mixed >> 32
-            mixed = (mixed ^ words[np.uint64(begin + at)]) * _ODD
+            mixed = (mixed ^ words[np.uint64(begin + at)]) * MIX_HIGH
             at += 8
         mixed ^= mixed >> 32
         slot = mixed & mask
@@ -277,3 +282,133 @@ def gather(data, words, start, end, gathered, gathered_words):
             gathered[to] = data[at]
             at += 1
             to += 1
+
+
+@compiled(types.UniTuple(types.int64, 2)(BYTES, types.int64, types.int64, NUMBERS_OUT))
+def follow_lengths(data, at, end, found):
+    """Fills ``found`` with positions of entries, as far as there are; how many, and the end of the last."""
+    n = 0
+    while n < len(found) and at <= end - MIN_ENTRY:
+        length = np.int64(data[at + 8]) << 24 | np.int64(data[at + 9]) << 16 | np.int64(data[at + 10]) << 8 | np.int64(data[at + 11])
+        if at + LOG_OVERHEAD + length > end:
+            break
+        found[n] = at
+        n += 1
+        at += LOG_OVERHEAD + length
+    return n, at
+
+
+@part_of_a_loop
+def _varint32(data, at, end):
+    """The bits of the varint at ``at``, 32 at most, and where it ends; -1 where it has more or does not end before ``end``."""
+    bits, at = varint(data, at, end, 28)
+    return bits, at if bits >> 32 == 0 else -1
+
+
+@part_of_a_loop
+def _read_record(data, at, end, row, offset_delta, timestamp_delta, key_start, key_end, key_is_null, value_start, value_end, value_is_null):
+    """Fills one row; where the record ends, -1 if it may not be read so."""
+    bits, at = _varint32(data, at, end)
+    finish = at + (bits >> 1)
+    if at < 0 or bits & 1 or finish > end or finish - at < MIN_RECORD - 1:
+        return -1
+    bits, at = varint(data, at + 1, finish, 56)  # behind one byte of attributes
+    if at < 0:
+        return -1
+    timestamp_delta[row] = (bits >> 1) ^ -(bits & 1)
+    bits, at = _varint32(data, at, finish)
+    if at < 0:
+        return -1
+    offset_delta[row] = (bits >> 1) ^ -(bits & 1)
+    bits, at = _varint32(data, at, finish)
+    if at < 0:
+        return -1
+    key_is_null[row] = bits & 1
+    key_start[row] = at
+    at += 0 if bits & 1 else bits >> 1
+    key_end[row] = at
+    bits, at = _varint32(data, at, finish)
+    if at < 0:
+        return -1
+    value_is_null[row] = bits & 1
+    value_start[row] = at
+    at += 0 if bits & 1 else bits >> 1
+    value_end[row] = at
+    # one that ends with a zero byte (no headers) exactly where it says can be read in no other way
+    return finish if at == finish - 1 and data[at] == 0 else -1
+
+
+@compiled(
+    types.void(
+        BYTES, NUMBERS, NUMBERS, NUMBERS, NUMBERS_OUT, NUMBERS_OUT, NUMBERS_OUT, NUMBERS_OUT, NUMBERS_OUT, FLAGS_OUT,
+        NUMBERS_OUT, NUMBERS_OUT, FLAGS_OUT, FLAGS_OUT,
+    )
+)  # fmt: skip
+def read_rows(
+    data, start, end, count, batch, offset_delta, timestamp_delta,
+    key_start, key_end, key_is_null, value_start, value_end, value_is_null, odd,
+):  # fmt: skip
+    """Fills the columns of ``columnar.Rows``, and sets ``odd`` for each batch that must be read again, record by record."""
+    row = 0
+    for i in range(len(start)):
+        first, at = row, start[i]
+        row += count[i]
+        batch[first:row] = i
+        for k in range(first, row):
+            at = _read_record(
+                data, at, end[i], k, offset_delta, timestamp_delta, key_start, key_end, key_is_null, value_start, value_end, value_is_null
+            )
+            if at < 0:
+                break
+        if at != end[i]:
+            odd[i] = True
+
+
+@part_of_a_loop
+def _take(name, since, until, names, untils):
+    """Writes a claim of the partition ``name`` into the table; whether another one has not ended by then."""
+    mask = len(names) - 1
+    slot = (name ^ (name >> 32)) & mask
+    while untils[slot] and names[slot] != name:
+        slot = (slot + 1) & mask
+    is_taken = since < untils[slot]
+    names[slot], untils[slot] = name, until
+    return is_taken
+
+
+@compiled(
+    types.void(
+        BYTES, NUMBERS, NUMBERS, SHORTS, NUMBERS, NUMBERS, NUMBERS, NUMBERS, NUMBERS, TABLE, NUMBERS,
+        NUMBERS_OUT, NUMBERS_OUT, NUMBERS_OUT, NUMBERS_OUT, FLAGS_OUT,
+    )
+)  # fmt: skip
+def take_partitions(
+    data, start, end, version, group, since, until, held_name, held_until, steps, begin, stack, notes, names, untils, is_odd
+):
+    """Lets current assignments take what they name, in their order, and sets ``is_odd`` where one may not, or cannot be read.
+
+    held_name, held_until: what is held before. names, untils: a table of claims, a power of two long, twice as long as there are claims.
+    stack, notes: as in ``protocol.loops.follow``.
+    """
+    untils[:] = 0
+    for held in range(len(held_name)):
+        _take(held_name[held], -1, held_until[held], names, untils)
+    for row in range(len(start)):
+        program = np.int64(-1)
+        if 0 <= version[row] < VERSIONS:
+            program = begin[CURRENT_ASSIGNMENT_KEY * VERSIONS + version[row]]
+        finish, noted = np.int64(-1), 0
+        if program >= 0:
+            finish, noted = follow(data, start[row] + 2, end[row], steps, program, stack, notes)
+        if finish != end[row] or noted > len(notes):
+            is_odd[row] = True
+            continue
+        # a topic id and the partitions beside it, again and again
+        for note in range(0, noted, 2):
+            high, low = big_endian(data, notes[note], 8), big_endian(data, notes[note] + 8, 8)
+            mixed = (high * MIX_HIGH) ^ (low * MIX_LOW) ^ (group[row] * MIX_GROUP)
+            name = (mixed ^ (mixed >> 29)) * MIX_HIGH
+            length, at = unsigned_varint(data, notes[note + 1], end[row])
+            for place in range(at, at + 4 * (length - 1), 4):
+                if _take(name + big_endian(data, place, 4), since[row], until[row], names, untils):
+                    is_odd[row] = True

@@ -1,4 +1,4 @@
-"""The loops in ``loops.py``, here and in ``log``, as machine code: numba, the extra ``fast``, makes it where it is installed.
+"""The loops in ``loops.py`` as machine code: numba, the extra ``fast``, makes it where it is installed.
 
 Without it the same is done column by column with numpy, which is slower and needs nothing more.
 """

@@ -9,10 +9,13 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import groupcoord_spark
-from groupcoord_spark.protocol import machine_code
+from groupcoord_spark.log import batches, scalar
+from groupcoord_spark.pipeline import ownership
+from groupcoord_spark.protocol import holdings, machine_code, programs, survey
 
 
 @pytest.fixture
@@ -46,3 +49,13 @@ def test_without_a_place_to_keep_them_there_are_none(tmp_path: Path) -> None:
     asked = "from groupcoord_spark.protocol import machine_code; print(machine_code.__file__, machine_code.load())"
     run = subprocess.run([sys.executable, "-c", asked], env=environment, cwd=tmp_path, capture_output=True, text=True, check=True)
     assert run.stdout.startswith(archive) and run.stdout.endswith(" False\n"), run.stdout
+
+
+def test_the_numbers_that_loops_repeat_are_those_of_their_definitions() -> None:
+    from groupcoord_spark.protocol import loops
+
+    repeated = {name: number for name, number in vars(loops).items() if isinstance(number, int | np.int64)}
+    defined = {**vars(batches), **vars(scalar), **vars(ownership), **vars(holdings), **vars(programs)}
+    defined |= {"NUMBERS_STEP" if step is programs.Do.NUMBERS else step.name: int(step) for step in programs.Do}
+    defined |= {"LAST_OFFSET_KEY": max(survey.OFFSET_KEYS), "DEEPEST": loops.DEEPEST}
+    assert repeated == {name: defined[name] for name in repeated}

@@ -94,7 +94,6 @@ def state_after_waiting(chunks: list[list[LogRecord]], semantics: Semantics, row
     return _told_of(replay, semantics)
 
 
-@pytest.mark.usefixtures("both_ways")
 @pytest.mark.parametrize("semantics", [JAVA, SCALA], ids=["java", "scala"])
 @settings(max_examples=300, print_blob=True, deadline=None)
 @given(

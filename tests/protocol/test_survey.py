@@ -24,8 +24,8 @@ def survey_of(typed: list[tuple[int, bytes]]) -> ValueSurvey:
     return survey_values(np.array([key_type for key_type, _ in typed], np.int16), every, every, Slices.of([value for _, value in typed]))
 
 
-@settings(max_examples=300, print_blob=True, deadline=None)
-@given(st.lists(damaged_values | damaged_offset_values.filter(lambda typed: typed[1] is not None), max_size=12))
+@settings(max_examples=200, print_blob=True, deadline=None)
+@given(st.lists(damaged_values | damaged_offset_values.filter(lambda typed: typed[1] is not None), max_size=6))
 def test_what_is_sure_to_decode_does_decode(typed: list[tuple[int, bytes]]) -> None:
     survey = survey_of(typed)
     for (key_type, value), version, is_sure, high, low in zip(typed, *(column.tolist() for column in survey), strict=True):
@@ -40,7 +40,7 @@ def test_what_is_sure_to_decode_does_decode(typed: list[tuple[int, bytes]]) -> N
 
 
 @settings(max_examples=100, print_blob=True, deadline=None)
-@given(st.lists(st.tuples(damaged_values, st.booleans(), st.booleans(), st.booleans()), max_size=12))
+@given(st.lists(st.tuples(damaged_values, st.booleans(), st.booleans(), st.booleans()), max_size=6))
 def test_only_what_is_asked_for_is_told(rows: list[tuple[tuple[int, bytes], bool, bool, bool]]) -> None:
     key_type = np.array([key_type for (key_type, _), *_ in rows], np.int16)
     values = Slices.of([None if is_null else value for (_, value), is_null, _, _ in rows])

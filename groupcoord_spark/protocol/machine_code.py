@@ -14,13 +14,14 @@ ROWS_WORTH_LOADING = 20_000
 
 @cache
 def load() -> bool:
-    """Load the loops, which takes a fifth of a second; False where numba is not installed or has no place to keep what it compiles."""
+    """Load the loops, which takes a fifth of a second; False where numba is not there for this numpy, or may keep nothing it compiles."""
     if find_spec("numba") is None:
         return False
     try:
         from groupcoord_spark.protocol import loops  # noqa: F401
-    except (OSError, RuntimeError):
-        # Neither beside the package nor in the user's own cache: each process would compile everything again.
+    except (ImportError, OSError, RuntimeError):
+        # A numba for another numpy; or no place for what it compiles, neither beside the package nor in the user's own cache: each
+        # process would compile everything again.
         return False
     return True
 

@@ -38,8 +38,9 @@ SETTINGS = {
     "spark.sql.execution.arrow.maxBytesPerBatch": "4m",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
     "spark.python.worker.reuse": "true",
-    # A worker's columns are arrays of some megabytes, made and dropped by the hundred. One allocator for all of them, which keeps a little
-    # of what was freed: less memory, and less of the kernel's time for pages that come and go. (glibc's names; others ignore them.)
+    # A worker's columns are arrays of some megabytes, made and dropped by the hundred. One allocator for all of them, which keeps what was
+    # freed until the replay begins: less memory, and less of the kernel's time for pages that come and go. (glibc's names; others ignore
+    # them.)
     "spark.executorEnv.ARROW_DEFAULT_MEMORY_POOL": "system",
     "spark.executorEnv.MALLOC_ARENA_MAX": "1",
     "spark.executorEnv.MALLOC_MMAP_THRESHOLD_": "33554432",

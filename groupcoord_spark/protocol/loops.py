@@ -306,6 +306,13 @@ def _varint32(data, at, end):
 
 
 @part_of_a_loop
+def _bytes_place(data, at, end):
+    """Where the byte string behind the length at ``at`` begins and ends, and whether it is null; begins at -1 if that cannot be read."""
+    bits, start = _varint32(data, at, end)
+    return start, start if bits & 1 else start + (bits >> 1), bits & 1 == 1
+
+
+@part_of_a_loop
 def _read_record(data, at, end, row, offset_delta, timestamp_delta, key_start, key_end, key_is_null, value_start, value_end, value_is_null):
     """Fills one row; where the record ends, -1 if it may not be read so."""
     bits, at = _varint32(data, at, end)
@@ -320,20 +327,13 @@ def _read_record(data, at, end, row, offset_delta, timestamp_delta, key_start, k
     if at < 0:
         return -1
     offset_delta[row] = (bits >> 1) ^ -(bits & 1)
-    bits, at = _varint32(data, at, finish)
-    if at < 0:
+    key_start[row], key_end[row], key_is_null[row] = _bytes_place(data, at, finish)
+    if key_start[row] < 0:
         return -1
-    key_is_null[row] = bits & 1
-    key_start[row] = at
-    at += 0 if bits & 1 else bits >> 1
-    key_end[row] = at
-    bits, at = _varint32(data, at, finish)
-    if at < 0:
+    value_start[row], value_end[row], value_is_null[row] = _bytes_place(data, key_end[row], finish)
+    if value_start[row] < 0:
         return -1
-    value_is_null[row] = bits & 1
-    value_start[row] = at
-    at += 0 if bits & 1 else bits >> 1
-    value_end[row] = at
+    at = value_end[row]
     # one that ends with a zero byte (no headers) exactly where it says can be read in no other way
     return finish if at == finish - 1 and data[at] == 0 else -1
 

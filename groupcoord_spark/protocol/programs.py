@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from groupcoord_spark.protocol.fields import Array, Blob, Field, Integer, Message, Struct, Text, Type, UuidBytes
 from groupcoord_spark.protocol.messages import RECORD_TYPES
+from groupcoord_spark.protocol.validity import LONGEST_TEXT
 
 VERSIONS = 64
 """More than any message has."""
@@ -19,7 +20,7 @@ NOTED = ("topic_id", "partitions")
 """Fields whose places are told, in the order in which they come."""
 
 AS_VARINT = 0
-LONGEST_TEXT, LONGEST_BLOB = 32767, 2**31 - 1
+LONGEST_BLOB = 2**31 - 1
 
 
 class Do(IntEnum):

@@ -47,8 +47,7 @@ def holdings_that_changed(old: Generation, new: Generation) -> tuple[dict[str, H
     assignment_tells_all = not is_connect(new.value)
     for member_id, member in new.members.items():
         earlier = old.members.get(member_id)
-        # a member that comes again as it was is mostly the same object
-        if assignment_tells_all and earlier is not None and (earlier is member or earlier["assignment"] == member["assignment"]):
+        if assignment_tells_all and earlier is not None and earlier["assignment"] == member["assignment"]:
             if member_id in old.held:
                 new.held[member_id] = old.held[member_id]
             continue

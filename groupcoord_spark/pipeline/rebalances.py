@@ -16,7 +16,7 @@ from groupcoord_spark.coordinator.rebalances import CLASSIC_KEY, GroupLives, Gro
 from groupcoord_spark.pipeline.history import HistoryRange
 from groupcoord_spark.pipeline.ingest import LEADER_EPOCH
 from groupcoord_spark.pipeline.state import packed, to_arrow
-from groupcoord_spark.protocol.compiled import decode_key, decode_value
+from groupcoord_spark.protocol.compiled import decode_key, decode_shared_value
 from groupcoord_spark.warehouse import TABLES
 from groupcoord_spark.warehouse.location import locate
 from groupcoord_spark.warehouse.read import rows_at
@@ -55,35 +55,37 @@ class PartitionRebalances:
         self._lives = GroupLives()
         self._is_after_held = False
         self._rows: list[Rebalance] = []
-        self._remembered: dict[tuple[int, bytes | None], Value | None] = {}
+        self._remembered: dict[tuple[int, bytes], Value | None] = {}
 
     def apply(self, batch: pa.RecordBatch) -> Iterator[bytes]:
         """Follow records of kind ingest.GROUP_CHANGES; packed rows of the table as soon as there are many."""
         encoded = batch.column("key").dictionary_encode()
         keys = [decode_key(key) for key in encoded.dictionary.to_pylist()]
-        columns = ("record_offset", "record_timestamp_ms", "value", LEADER_EPOCH)
-        rows = zip(encoded.indices.to_pylist(), *(batch.column(name).to_pylist() for name in columns), strict=True)
-        for code, record_offset, timestamp_ms, value, leader_epoch in rows:
+        columns = ("record_offset", "record_timestamp_ms", LEADER_EPOCH)
+        numbers = (batch.column(name).to_numpy().tolist() for name in columns)
+        rows = zip(encoded.indices.to_numpy().tolist(), batch.column("value").to_pylist(), *numbers, strict=True)
+        for code, value, record_offset, timestamp_ms, leader_epoch in rows:
             if not self._is_after_held and self._held is not None and record_offset >= self._held.end_offset:
                 self._go_on_after_held()
-            key = keys[code]
-            fields = self._fields(key.key_type, value)
-            row = self._lives.apply(GroupRecord(record_offset, timestamp_ms, key.key_type, key.fields, fields, leader_epoch))
+            key_type, _, key, _ = keys[code]
+            fields = None if value is None else self._fields(key_type, value)
+            row = self._lives.apply(GroupRecord(record_offset, timestamp_ms, key_type, key, fields, leader_epoch))
             if row is not None:
                 self._rows.append(row)
         if len(self._rows) >= ROWS_AT_ONCE:
             yield from self.finish()
 
-    def _fields(self, key_type: int, value: bytes | None) -> Value | None:
+    def _fields(self, key_type: int, value: bytes) -> Value | None:
         """The decoded value, the same object where a short one comes again: those of members and their targets mostly do."""
-        if key_type == CLASSIC_KEY or (value is not None and len(value) > LONGEST_REMEMBERED):
+        if key_type == CLASSIC_KEY or len(value) > LONGEST_REMEMBERED:
             return _decoded(key_type, value)
         which = key_type, value
-        if which not in self._remembered:
+        fields = self._remembered.get(which)
+        if fields is None:
             if len(self._remembered) >= MOST_REMEMBERED:
                 self._remembered.clear()
-            self._remembered[which] = _decoded(key_type, value)
-        return self._remembered[which]
+            fields = self._remembered[which] = _decoded(key_type, value)
+        return fields
 
     def finish(self) -> Iterator[bytes]:
         """The rows that are left."""
@@ -128,8 +130,8 @@ class PartitionRebalances:
         )
 
 
-def _decoded(key_type: int, value: bytes | None) -> Value | None:
-    decoded = decode_value(key_type, value)
+def _decoded(key_type: int, value: bytes) -> Value | None:
+    decoded = decode_shared_value(key_type, value)
     return None if decoded is None else decoded.fields
 
 

@@ -52,10 +52,19 @@ def decode_key(key: bytes | None, *, dialect: str | None = None) -> DecodedKey:
 
 def decode_value(key_type: int, value: bytes | None, *, dialect: str | None = None) -> DecodedValue | None:
     """What a record's value says, None for a tombstone: ``scalar.decode_value``, only faster."""
+    return _decode_value(_VALUE_READERS, key_type, value, dialect)
+
+
+def decode_shared_value(key_type: int, value: bytes | None) -> DecodedValue | None:
+    """``decode_value`` for readers that change nothing: lists and elements that come again are the same objects again."""
+    return _decode_value(_SHARED_VALUE_READERS, key_type, value, None)
+
+
+def _decode_value(readers: _Readers, key_type: int, value: bytes | None, dialect: str | None) -> DecodedValue | None:
     if value is not None:
         try:
             version = value[0] << 8 | value[1]
-            name, read = _VALUE_READERS[key_type, version]
+            name, read = readers[key_type, version]
             fields = read(value, 2)
         except _NOT_READ:
             pass
@@ -135,6 +144,7 @@ class _Rendering(Protocol):
     def integers(self, numbers: str, letter: str, raw: str) -> str: ...
     def elements(self, parts: str) -> str: ...
     def again(self, seen: str) -> str: ...
+    def all_again(self, seen: str) -> str: ...
     def null(self) -> str: ...
     def default(self, field: Field) -> str: ...
     def tagged(self, field: Field, name: str) -> str: ...
@@ -164,6 +174,9 @@ class _AsValues:
     def again(self, seen: str) -> str:
         return f"{seen}.copy()"  # whoever gets it may change it
 
+    def all_again(self, seen: str) -> str:
+        return f"[each.copy() for each in {seen}]"
+
     def null(self) -> str:
         return "None"
 
@@ -175,6 +188,16 @@ class _AsValues:
 
     def struct(self, fields: Sequence[tuple[Field, str]]) -> str:
         return "{" + ", ".join(f"{field.name!r}: {value}" for field, value in fields) + "}"
+
+
+class _AsSharedValues(_AsValues):
+    """The same, for readers that change nothing."""
+
+    def again(self, seen: str) -> str:
+        return seen
+
+    def all_again(self, seen: str) -> str:
+        return seen
 
 
 class _AsJson:
@@ -198,6 +221,9 @@ class _AsJson:
         return f"'[' + ','.join({parts}) + ']'"
 
     def again(self, seen: str) -> str:
+        return seen
+
+    def all_again(self, seen: str) -> str:
         return seen
 
     def null(self) -> str:
@@ -282,17 +308,25 @@ def _many_integers(letter: str, count: int, buf: bytes, at: int) -> tuple[int, .
     return struct.unpack_from(f">{count}{letter}", buf, at)
 
 
-class _SeenElements(dict[bytes, tuple[bytes, Any]]):
-    """Elements by the text that they begin with: their bytes, and what these say. Groups write all members again in each generation."""
+class _Seen(dict[bytes, tuple[int, bytes, Any]]):
+    """Elements, or lists of them, by the text that they begin with: how many, their bytes, and what these say.
 
-    def keep(self, name: bytes, raw: bytes, element: Any) -> None:
-        if len(raw) <= _LONGEST_KEPT:
-            _remember(self, name, (raw, element), most=_MOST_KEPT)
+    Groups write all members again in each generation, most of them as they were.
+    """
+
+    def __init__(self, most: int, longest: int) -> None:
+        super().__init__()
+        self.most, self.longest = most, longest
+
+    def keep(self, name: bytes, count: int, raw: bytes, what: Any) -> None:
+        if len(raw) <= self.longest:
+            _remember(self, name, (count, raw, what), most=self.most)
 
 
-_NOTHING_SEEN = (b"", None)
-_MOST_KEPT, _LONGEST_KEPT = 4096, 4096
-"""Elements, and bytes of each."""
+_NOTHING_SEEN = (-1, b"", None)
+_MOST_ELEMENTS, _LONGEST_ELEMENT = 4096, 4096
+_MOST_LISTS, _LONGEST_LIST = 1024, 16384
+"""How many are kept, and bytes of each."""
 _MANY_TEXTS = 3
 """An element of so many texts and blobs is found again sooner than it is read."""
 
@@ -475,17 +509,16 @@ class _Writer:
             self.depth += 1
         if isinstance(kind.element, Integer):
             self.integers(kind.element, name + less, result)
+        elif isinstance(kind.element, Struct) and self.is_worth_keeping(kind.element):
+            self.kept_list(kind.element, name + less, result)
         else:
             parts = self.fresh("parts")
             self.put(f"{parts} = []")
             self.put(f"for _ in range({name}{less}):")
             self.depth += 1
-            if isinstance(kind.element, Struct) and self.is_worth_keeping(kind.element):
-                self.kept_struct(kind.element, parts)
-            else:
-                element = self.struct(kind.element.fields) if isinstance(kind.element, Struct) else self.value(kind.element)
-                self.flush()
-                self.put(f"{parts}.append({element})")
+            element = self.struct(kind.element.fields) if isinstance(kind.element, Struct) else self.value(kind.element)
+            self.flush()
+            self.put(f"{parts}.append({element})")
             self.depth -= 1
             self.put(f"{result} = {self.rendering.elements(parts)}")
         if kind.nullable:
@@ -498,23 +531,47 @@ class _Writer:
         is_flat = all(isinstance(each, Integer | UuidBytes | Text | Blob) for each in types)
         return is_flat and isinstance(types[0], Text) and sum(isinstance(each, Text | Blob) for each in types) >= _MANY_TEXTS
 
-    def kept_struct(self, kind: Struct, parts: str) -> None:
-        """Read a struct, or find the one that last began with the same text, if all its bytes are here again."""
+    def kept_list(self, kind: Struct, number: str, result: str) -> None:
+        """Read a list of structs, or find it again as a whole, or else those of them that are here again."""
+        count, parts = self.fresh("count"), self.fresh("parts")
+        self.put(f"{count} = {number}")
+        keep = self.unless_found(_Seen(_MOST_LISTS, _LONGEST_LIST), count, lambda seen: f"{result} = {self.rendering.all_again(seen)}")
+        self.put(f"{parts} = []")
+        self.put(f"for _ in range({count}):")
+        self.depth += 1
+        keep_element = self.unless_found(
+            _Seen(_MOST_ELEMENTS, _LONGEST_ELEMENT), "1", lambda seen: f"{parts}.append({self.rendering.again(seen)})"
+        )
+        element = self.fresh("element")
+        self.put(f"{element} = {self.struct(kind.fields)}")
         self.flush()
-        begin, name, raw, seen, kept = map(self.fresh, ("begin", "name", "raw", "seen", "kept"))
-        self.namespace[kept] = _SeenElements()
+        self.put(f"{parts}.append({element})")
+        keep_element(self.rendering.again(element))
+        self.depth -= 1
+        self.put(f"{result} = {self.rendering.elements(parts)}")
+        keep(self.rendering.all_again(result))
+
+    def unless_found(self, kept: _Seen, count: str, found: Callable[[str], str]) -> Callable[[str], None]:
+        """Go on only where the ``count`` elements that were last kept under the text that begins here are not here again.
+
+        found: the line for what they say. Gives what has to be called at the end, with what is to be kept of what was read.
+        """
+        self.flush()
+        begin, name, many, raw, seen, into = map(self.fresh, ("begin", "name", "many", "raw", "seen", "kept"))
+        self.namespace[into] = kept
         length = "buf[at]" if self.flexible else "2 + (buf[at] << 8 | buf[at + 1])"
-        self.put(f"{begin} = at; {name} = buf[at:at + {length}]")
-        self.put(f"{raw}, {seen} = {kept}.get({name}, nothing_seen)")
-        self.put(f"if {raw} and buf.startswith({raw}, at): {parts}.append({self.rendering.again(seen)}); at += len({raw})")
+        self.put(f"{begin} = at; {name} = buf[at:at + {length}] if {count} else b''")
+        self.put(f"{many}, {raw}, {seen} = {into}.get({name}, nothing_seen)")
+        self.put(f"if {many} == {count} and buf.startswith({raw}, at): {found(seen)}; at += len({raw})")
         self.put("else:")
         self.depth += 1
-        self.put(f"{seen} = {self.struct(kind.fields)}")
-        self.flush()
-        self.put(f"{parts}.append({seen})")
-        # what reaches beyond the end is no whole one
-        self.put(f"if at <= len(buf): {kept}.keep({name}, buf[{begin}:at], {self.rendering.again(seen)})")
-        self.depth -= 1
+
+        def keep(what: str) -> None:
+            # what reaches beyond the end is no whole one
+            self.put(f"if {count} and at <= len(buf): {into}.keep({name}, {count}, buf[{begin}:at], {what})")
+            self.depth -= 1
+
+        return keep
 
     def integers(self, kind: Integer, count: str, result: str) -> None:
         letter, number = _LETTERS[kind.name, kind.signed], self.fresh("number")
@@ -567,5 +624,6 @@ def _value_message(which: tuple[int, int]) -> tuple[Message, int]:
 
 _KEY_READERS = _Readers(_AsValues(), _key_message)
 _VALUE_READERS = _Readers(_AsValues(), _value_message)
+_SHARED_VALUE_READERS = _Readers(_AsSharedValues(), _value_message)
 _KEY_JSON_READERS = _Readers(_AsJson(), _key_message)
 _VALUE_JSON_READERS = _Readers(_AsJson(), _value_message)

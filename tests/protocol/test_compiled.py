@@ -70,7 +70,8 @@ members = st.fixed_dictionaries(
 def generations(draw: st.DrawFn) -> list[bytes]:
     """Values of classic groups with the same few members in the one and the other, some of them cut or with a byte changed."""
     values = []
-    for of_generation in draw(st.lists(st.lists(members, max_size=4), min_size=2, max_size=6)):
+    few_lists = st.sampled_from(draw(st.lists(st.lists(members, max_size=4), min_size=1, max_size=3)))
+    for of_generation in draw(st.lists(few_lists | st.lists(members, max_size=4), min_size=2, max_size=6)):
         fields = {
             "protocol_type": "consumer",
             "generation": 1,
@@ -94,9 +95,9 @@ def generations(draw: st.DrawFn) -> list[bytes]:
 @given(generations())
 def test_members_that_come_again_are_what_the_definition_says(values: list[bytes]) -> None:
     for value in values:
-        assert repr(outcome(lambda value=value: compiled.decode_value(2, value))) == repr(  # type: ignore[misc]
-            outcome(lambda value=value: scalar.decode_value(2, value))  # type: ignore[misc]
-        )
+        defined = repr(outcome(lambda value=value: scalar.decode_value(2, value)))  # type: ignore[misc]
+        assert repr(outcome(lambda value=value: compiled.decode_value(2, value))) == defined  # type: ignore[misc]
+        assert repr(outcome(lambda value=value: compiled.decode_shared_value(2, value))) == defined  # type: ignore[misc]
     texts = [shown(lambda value=value: scalar.value_json(cast(DecodedValue, scalar.decode_value(2, value)))) for value in values]  # type: ignore[misc]
     assert compiled.value_json_texts([2] * len(values), values) == texts
 
@@ -119,3 +120,16 @@ def test_a_member_that_its_reader_changes_comes_again_as_it_was() -> None:
         assert decoded is not None
         assert decoded.fields["members"] == [member]
         decoded.fields["members"][0].clear()
+        decoded.fields["members"].clear()
+
+
+def test_who_changes_nothing_gets_members_that_come_again_as_the_same_objects() -> None:
+    member = {"client_id": "client", "client_host": "/10.0.0.1", "session_timeout_ms": 2, "subscription": b"s", "assignment": b"a"}
+    first = {"protocol_type": "consumer", "generation": 1, "protocol": "range", "leader": None}
+    second = {**first, "generation": 2}
+    both, one = [{"member_id": "one", **member}, {"member_id": "another", **member}], [{"member_id": "another", **member}]
+    values = [scalar.encode_value(2, 0, {**fields, "members": each}) for fields, each in ((first, both), (second, both), (second, one))]
+    before, after, last = (compiled.decode_shared_value(2, value) for value in values)
+    assert before is not None and after is not None and last is not None
+    assert after.fields["generation"] == 2 and after.fields["members"] is before.fields["members"]
+    assert last.fields["members"] == one and last.fields["members"][0] is before.fields["members"][1]

@@ -31,7 +31,7 @@ def cause_of_generation(old: Generation, new: Generation, moves: Moves, new_plac
         )
     joined: list[Value] = []
     gone: list[Value] = []
-    if old.members.keys() != new.members.keys():
+    if new.members is not old.members:
         joined = [member for member_id, member in new.members.items() if member_id not in old.members]
         gone = [member for member_id, member in old.members.items() if member_id not in new.members]
     if joined and gone:
@@ -124,11 +124,7 @@ def _cause_without_newcomers(old: Generation, new: Generation, moves: Moves, new
             "certain",
             f"The same members joined with other protocols: {old.value['protocol']} became {new.value['protocol']}.",
         )
-    changed = [
-        member_id
-        for member_id, member in new.members.items()
-        if (before := old.members[member_id]["subscription"]) != (after := member["subscription"]) and _asks_otherwise(before, after, new)
-    ]
+    changed = [] if new.members is old.members else _asking_otherwise(old, new)
     if changed:
         return Finding("subscription_changed", "certain", f"{names_of(changed)} joined again with another subscription.")
     if was_converted:
@@ -153,6 +149,14 @@ def _cause_without_newcomers(old: Generation, new: Generation, moves: Moves, new
         "Same members, subscriptions and partitions: a leader (in Connect any worker) that joins again leaves no other trace, nor does"
         " a member that changes protocols which are not in use.",
     )
+
+
+def _asking_otherwise(old: Generation, new: Generation) -> list[str]:
+    return [
+        member_id
+        for member_id, member in new.members.items()
+        if (before := old.members[member_id]["subscription"]) != (after := member["subscription"]) and _asks_otherwise(before, after, new)
+    ]
 
 
 def _asks_otherwise(before: bytes, after: bytes, new: Generation) -> bool:

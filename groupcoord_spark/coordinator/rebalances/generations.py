@@ -13,12 +13,17 @@ class Generation:
 
     __slots__ = ("held", "join_ended_ms", "leader_epoch", "members", "tells_join_end", "timestamp_ms", "value")
 
-    def __init__(self, value: Value, timestamp_ms: int, leader_epoch: int) -> None:
+    members: dict[str, Value]
+    held: dict[str, Holding]
+
+    def __init__(self, value: Value, timestamp_ms: int, leader_epoch: int, before: Generation | None = None) -> None:
         self.value = value
         self.timestamp_ms = timestamp_ms
         self.leader_epoch = leader_epoch
-        self.members: dict[str, Value] = {member["member_id"]: member for member in value["members"]}
-        self.held: dict[str, Holding] = {}
+        if before is not None and _tell_the_same_members(before.value, value):
+            self.members, self.held = before.members, before.held
+        else:
+            self.members, self.held = {member["member_id"]: member for member in value["members"]}, {}
         told = value.get("current_state_timestamp_ms")
         self.tells_join_end = told is not None and told != NOT_KNOWN
         self.join_ended_ms: int = told if told is not None and told != NOT_KNOWN else timestamp_ms
@@ -44,6 +49,8 @@ def holdings_that_changed(old: Generation, new: Generation) -> tuple[dict[str, H
     """What members had and what they have, of those whose assignment is another: the others keep what they have."""
     before: dict[str, Holding] = {}
     after: dict[str, Holding] = {}
+    if new.members is old.members:
+        return before, after
     assignment_tells_all = not is_connect(new.value)
     for member_id, member in new.members.items():
         earlier = old.members.get(member_id)
@@ -62,6 +69,14 @@ def holdings_that_changed(old: Generation, new: Generation) -> tuple[dict[str, H
 def moves_from_nothing(new: Generation) -> Moves:
     """Of a group's first generation: all partitions had no owner before."""
     return moves_between({}, {member_id: new.holding(member_id) for member_id in new.members})
+
+
+def _tell_the_same_members(before: Value, now: Value) -> bool:
+    """Whether all members are as they were, and their bytes mean the same."""
+    same: bool = (
+        now["members"] == before["members"] and now["protocol"] == before["protocol"] and now["protocol_type"] == before["protocol_type"]
+    )
+    return same
 
 
 def is_connect(value: Value) -> bool:

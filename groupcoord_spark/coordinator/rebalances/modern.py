@@ -31,8 +31,8 @@ class ModernLife:
         self._members: dict[str, Value] = {}
         self._told_at_ms: dict[str, int] = {}
         """When each member's newest record was written."""
-        self._targets: dict[str, frozenset[int]] = {}
-        self._targets_before: dict[str, frozenset[int]] = {}
+        self._targets: dict[str, Value] = {}
+        self._targets_before: dict[str, Value | None] = {}
         """Of the members whose target changed since the last assignment."""
         self._knows_targets_before = True
         self._numbers: dict[str, int] = {}
@@ -117,7 +117,11 @@ class ModernLife:
             return None
         moves = None
         if (old_epoch is not None or self._began) and self._knows_targets_before and self.group_type != "share":
-            moves = moves_between(self._targets_before, {each: self._targets.get(each, _NOTHING) for each in self._targets_before})
+            before, after = {}, {}
+            for member_id, target_before in self._targets_before.items():
+                before[member_id] = self._target(target_before)
+                after[member_id] = self._target(self._targets.get(member_id))
+            moves = moves_between(before, after)
         if self._epochs_since_assignment > 1:
             counted = f"It answers {self._epochs_since_assignment} group epochs; the cause is that of the last. "
             self._finding = self._finding._replace(evidence=counted + self._finding.evidence)
@@ -137,21 +141,25 @@ class ModernLife:
         members_before: Mapping[str, Value] | None,
         moves: Moves | None,
     ) -> Rebalance:
-        before = None if members_before is None else members_before.keys()
         return row_of(
             record, self.group_type, kind, self.group_type, old, new, since_ms,
-            before, self._members.keys(), _NONE_TOLD, _NONE_TOLD, moves, self._finding,
+            members_before, self._members, _NONE_TOLD, _NONE_TOLD, moves, self._finding,
         )  # fmt: skip
 
     def _new_target(self, member_id: str, value: Value | None) -> None:
-        self._targets_before.setdefault(member_id, self._targets.get(member_id, _NOTHING))
+        before = self._targets.get(member_id)
+        if before is value:  # an epoch writes the targets of all members again
+            return
+        self._targets_before.setdefault(member_id, before)
         if value is None:
-            self._targets.pop(member_id, None)
+            del self._targets[member_id]
         else:
-            self._targets[member_id] = self._target(value)
+            self._targets[member_id] = value
 
-    def _target(self, value: Value) -> frozenset[int]:
+    def _target(self, value: Value | None) -> frozenset[int]:
         """A number for each partition: sets of numbers are made in half the time that sets of pairs take, and there are many."""
+        if value is None:
+            return _NOTHING
         seen = self._partitions_of.get(id(value))
         if seen is not None:
             return seen[1]

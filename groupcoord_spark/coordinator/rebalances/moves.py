@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 Holding = frozenset[tuple[str, int]]
 """(topic or connector, partition or task)."""
+
+
+@lru_cache(maxsize=4096)
+def partition_counts(held: Holding) -> tuple[tuple[str, int], ...]:
+    """Each topic in it with one more than the last of its partitions: 0 for a connector alone, whose own task is -1."""
+    counts: dict[str, int] = {}
+    for topic, partition in held:
+        if partition >= counts.get(topic, -1):
+            counts[topic] = partition + 1
+    return tuple(counts.items())
 
 
 class Moves(NamedTuple):
@@ -19,11 +30,13 @@ class Moves(NamedTuple):
 
 def moves_between(before: Mapping[str, frozenset[Any]], after: Mapping[str, frozenset[Any]]) -> Moves:
     """From what members had and have; those that have what they had may be left out of both."""
+    if not before or not after:  # most generations: a leader joined again, one member came or went
+        return Moves(0, len(all_of(after.values())), len(all_of(before.values())))
     same = {member for member, held in after.items() if before.get(member) == held}
     if same:
         before, after = ({member: held for member, held in of.items() if member not in same} for of in (before, after))
     had, has = all_of(before.values()), all_of(after.values())
-    if not had or not has:  # most generations: a leader joined again, one member came or went
+    if not had or not has:
         return Moves(0, len(has), len(had))
     in_both = len(had & has)
     if len(had) == sum(map(len, before.values())) and len(has) == sum(map(len, after.values())):

@@ -69,11 +69,12 @@ def row_of(
     joined_left_kept: tuple[Sequence[str] | None, ...] = _NOT_COUNTED
     counts: tuple[int | None, ...] = _NOT_COUNTED
     if members_before is not None:
-        if members_before == members:
+        if members_before is members:
             joined, left, kept = [], [], sorted(members)
         else:
-            was, now = set(members_before), set(members)
-            joined, left, kept = sorted(now - was), sorted(was - now), sorted(now & was)
+            joined = sorted([each for each in members if each not in members_before])
+            left = sorted([each for each in members_before if each not in members])
+            kept = sorted([each for each in members if each in members_before] if joined else members)
         joined_left_kept = joined, left, kept
         counts = len(joined), len(left), len(kept)
     # by position: this is done for every generation, and names would take twice the time

@@ -6,6 +6,7 @@ These rows leave here, as Parquet, and never cross to the JVM; the driver only l
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,6 +29,9 @@ from groupcoord_spark.protocol.slices import Mask
 from groupcoord_spark.warehouse import TABLES
 
 Rows = npt.NDArray[np.int64]
+
+VALUE_BYTES_AT_ONCE = 1 << 20
+"""Values of group records that are made text together: they and their texts stay in a core's own memory."""
 
 MARKER_RESULTS = {0: "aborted", 1: "committed"}
 
@@ -175,7 +179,7 @@ def _group_columns(rows: Rows, records: Records, decoded: DecodedChunk) -> dict[
         "key_name": pa.array(key_names, pa.string()),
         "key_json": distinct_texts.take(pa.array(of_distinct)),
         "value_version": pa.array(decoded.value_version[rows], mask=values.is_null | ~is_known),
-        "value_json": pa.array(value_json_texts(key_type.tolist(), raw_values.to_pylist()), pa.string()),
+        "value_json": _value_texts(key_type, raw_values),
         "is_tombstone": values.is_null,
         "producer_id": records.producer_id[rows],
         "is_transactional": records.is_transactional[rows],
@@ -184,6 +188,19 @@ def _group_columns(rows: Rows, records: Records, decoded: DecodedChunk) -> dict[
         "key_size": keys.lengths(),
         "value_size": pa.array(values.lengths(), mask=values.is_null),
     }
+
+
+def _value_texts(key_type: npt.NDArray[np.int16], values: pa.Array) -> pa.ChunkedArray:
+    """Kafka's JSON of each value, a stretch after the other: all of a chunk's values and texts as objects would be its size over again."""
+    stretch = np.cumsum(pc.binary_length(values).fill_null(0).to_numpy(), dtype=np.int64) // VALUE_BYTES_AT_ONCE
+    bounds = [0, *(np.flatnonzero(np.diff(stretch)) + 1).tolist(), len(values)]
+    return pa.chunked_array(
+        [
+            pa.array(value_json_texts(key_type[begin:end].tolist(), values[begin:end].to_pylist()), pa.string())
+            for begin, end in pairwise(bounds)
+        ],
+        pa.string(),
+    )
 
 
 def _marker_columns(rows: Rows, records: Records, decoded: DecodedChunk) -> dict[str, Any]:

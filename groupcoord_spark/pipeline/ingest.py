@@ -23,6 +23,7 @@ from groupcoord_spark.pipeline.counts import PartitionCounts
 from groupcoord_spark.pipeline.decode import UNKNOWN_KEY_TYPE, DecodedChunk, decode_chunk
 from groupcoord_spark.pipeline.history import NO_HISTORY, HistoryRange, group_changes, rows_of_tables, write_chunk, write_survivors
 from groupcoord_spark.pipeline.history_records import HistoryPiece, records_in_history
+from groupcoord_spark.pipeline.rebalances import LEADER_EPOCH, REBALANCES, PartitionRebalances, RebalanceJob
 from groupcoord_spark.pipeline.task_files import TaskFiles
 from groupcoord_spark.pipeline.until import Past, stretches
 from groupcoord_spark.protocol import offsets_partition_for
@@ -34,7 +35,7 @@ SHUFFLED = "cluster STRING, offsets_partition INT, first_offset BIGINT, kind STR
 """Rows from the readers to the replay.
 
 kind ``records``: kept records as one Arrow stream; ``group_changes``: in the same way the group records that are new to the history, with
-their leader epochs;
+their leader epochs, of a partition that several runs have parts of;
 ``report``: a pickled PieceReport.
 """
 
@@ -49,7 +50,6 @@ SHUFFLED_ARROW = pa.schema(
 )
 
 RECORDS, GROUP_CHANGES, REPORT = "records", "group_changes", "report"
-LEADER_EPOCH = "leader_epoch"
 REPORT_ORDER = -1
 """Reports sort before all records of their partition."""
 
@@ -85,7 +85,8 @@ class ReadJob:
     """What every reader of a run knows.
 
     partition_count: of ``__consumer_offsets``, as far as it can be known; groups are placed by it. held: what the history tables hold
-    already, by offsets partition. past: where partitions end at the moment that is asked for; empty: at the end of their logs.
+    already, by offsets partition. whole: offsets partitions all of whose records one run has, and how their rebalances go on from the
+    history, where that is written. past: where partitions end at the moment that is asked for; empty: at the end of their logs.
     """
 
     cluster: str
@@ -95,6 +96,8 @@ class ReadJob:
     semantics: Semantics
     with_history: bool
     held: dict[int, HistoryRange]
+    whole: frozenset[int] = frozenset()
+    rebalances: RebalanceJob | None = None
     past: Mapping[int, Past] = field(default_factory=dict)
 
 
@@ -208,6 +211,7 @@ class RunReader:
         self._job = job
         self._files = files
         self._waiting = Waiting()
+        self._rebalances: PartitionRebalances | None = None
         self._offsets_partition = -1
 
     def read(self, piece: Piece, chunks: Iterable[Chunk], report: PieceReport) -> Iterator[pa.RecordBatch]:
@@ -216,6 +220,8 @@ class RunReader:
         Of a piece that reaches beyond the moment asked for that is what lies before it and in no history table.
         """
         self._offsets_partition = piece.offsets_partition
+        if self._rebalances is None and piece.offsets_partition in self._job.whole and self._job.rebalances is not None:
+            self._rebalances = PartitionRebalances(self._job.rebalances, piece.offsets_partition)
         past = self._job.past.get(piece.offsets_partition)
         if past is None:
             for kind, parts in self._kept(chunks, piece, report):
@@ -236,7 +242,13 @@ class RunReader:
 
     def rest(self) -> Iterator[pa.RecordBatch]:
         """Rows of SHUFFLED with what is left when no piece follows."""
+        if self._rebalances is not None:
+            self._write(self._rebalances.finish())
         return self._packed(RECORDS, self._waiting.rest())
+
+    def _write(self, rebalances: Iterator[pa.Table]) -> None:
+        for rows in rebalances:
+            self._files.write(REBALANCES, rows)
 
     def _packed(self, kind: str, parts: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return _packed(self._job.cluster, self._offsets_partition, kind, parts)
@@ -252,7 +264,11 @@ class RunReader:
             write_chunk(files, piece.offsets_partition, piece.source, chunk, decoded, held)
             if held is not None and len(changes := group_changes(chunk, decoded, held)):
                 told = kept_records(chunk.records, changes, decoded.decodes)
-                yield GROUP_CHANGES, [told.append_column(LEADER_EPOCH, pa.array(chunk.leader_epochs(changes)))]
+                told = told.append_column(LEADER_EPOCH, pa.array(chunk.leader_epochs(changes)))
+                if self._rebalances is None:
+                    yield GROUP_CHANGES, [told]
+                else:
+                    self._write(self._rebalances.apply(told))
             if held is not None and not job.past:
                 write_survivors(files, piece.offsets_partition, chunk.records, held.incarnation)
             rows = np.flatnonzero(compact.kept(decoded.kinds))

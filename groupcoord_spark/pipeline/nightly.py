@@ -7,8 +7,10 @@ import heapq
 import math
 import pickle
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
@@ -116,7 +118,10 @@ def _run_stages(
     parallelism = spark.sparkContext.defaultParallelism
     with own_errors():
         segments = in_ranges(segments, spark)
-    tasks: list[list[list[Segment]] | HistoryPiece] = [*(read_tasks(segments, parallelism) if segments else []), *pieces]
+    of_segments = read_tasks(segments, parallelism) if segments else []
+    tasks: list[list[list[Segment]] | HistoryPiece] = [*of_segments, *pieces]
+    if job.with_history and not job.past:
+        job = replace(job, whole=in_one_run(of_segments), rebalances=rebalance_job)
     writers = 1 + min(parallelism - 1, sum(segment.bytes for segment in segments) // STATE_WRITER_BYTES)
     read_partitions = {segment.offsets_partition for segment in segments} | {piece.offsets_partition for piece in pieces}
     offsets_partitions = len(read_partitions) if rows is None else len(rows.log.partitions) + 1
@@ -193,6 +198,12 @@ def read_tasks(segments: Sequence[Segment], parallelism: int) -> list[list[list[
         heapq.heappush(shares, (size + _bytes(run), task, share))
     largest_first = sorted(shares, key=lambda each: -each[0])
     return [sorted(share, key=lambda run: (run[0].offsets_partition, run[0].base_offset)) for _, _, share in largest_first]
+
+
+def in_one_run(tasks: Iterable[Iterable[Sequence[Segment]]]) -> frozenset[int]:
+    """Offsets partitions of which one run has all files."""
+    runs = Counter(run[0].offsets_partition for task in tasks for run in task)
+    return frozenset(offsets_partition for offsets_partition, count in runs.items() if count == 1)
 
 
 def _by_partition(segments: Sequence[Segment]) -> list[list[Segment]]:

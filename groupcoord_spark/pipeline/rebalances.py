@@ -1,6 +1,7 @@
-"""Rows of the table ``rebalances``, made where a partition is replayed from the group records that are new to the history tables.
+"""Rows of the table ``rebalances``, made of the group records that are new to the history tables, in nights with history.
 
-Most of them are superseded and never reach the replay itself; the readers send them along beside what it needs, in nights with history.
+Most of these are superseded and never reach the replay. Where one run of a reader has all of a partition its rows are made there; the
+records of the others go along with what the replay needs, and their rows are made where the partition is replayed.
 """
 
 from __future__ import annotations
@@ -14,14 +15,17 @@ import pyarrow as pa
 
 from groupcoord_spark.coordinator.rebalances import CLASSIC_KEY, GroupLives, GroupRecord, Rebalance, Value, roles_of
 from groupcoord_spark.pipeline.history import HistoryRange
-from groupcoord_spark.pipeline.ingest import LEADER_EPOCH
-from groupcoord_spark.pipeline.state import packed, to_arrow
+from groupcoord_spark.pipeline.state import to_arrow
 from groupcoord_spark.protocol.compiled import decode_key, decode_shared_value
 from groupcoord_spark.warehouse import TABLES
 from groupcoord_spark.warehouse.location import locate
 from groupcoord_spark.warehouse.read import rows_at
 
 REBALANCES: Final = "rebalances"
+LEADER_EPOCH: Final = "leader_epoch"
+"""Of a record's batch: the column that records have here beside those of ingest.KEPT."""
+RECORDS_AT_ONCE: Final = 1_000
+"""So many records are Python objects at a time."""
 ROWS_AT_ONCE: Final = 5_000
 """So many rows are held before they leave for the writer."""
 
@@ -33,7 +37,7 @@ STATE_TABLES: Final = ("groups", "members", "assignments")
 
 @dataclass(frozen=True, slots=True)
 class RebalanceJob:
-    """What every replay of a night with history knows of the history before.
+    """What is known of the history before wherever rebalances are made.
 
     held: what the history tables hold, by offsets partition. state_versions: versions of STATE_TABLES after the run that wrote its end;
     None where there is none.
@@ -57,8 +61,14 @@ class PartitionRebalances:
         self._rows: list[Rebalance] = []
         self._remembered: dict[tuple[int, bytes], Value | None] = {}
 
-    def apply(self, batch: pa.RecordBatch) -> Iterator[bytes]:
-        """Follow records of kind ingest.GROUP_CHANGES; packed rows of the table as soon as there are many."""
+    def apply(self, batch: pa.RecordBatch) -> Iterator[pa.Table]:
+        """Follow records of kind ingest.GROUP_CHANGES; rows of the table as soon as there are many."""
+        for begin in range(0, batch.num_rows, RECORDS_AT_ONCE):
+            self._follow(batch.slice(begin, RECORDS_AT_ONCE))
+            if len(self._rows) >= ROWS_AT_ONCE:
+                yield from self.finish()
+
+    def _follow(self, batch: pa.RecordBatch) -> None:
         encoded = batch.column("key").dictionary_encode()
         keys = [decode_key(key) for key in encoded.dictionary.to_pylist()]
         columns = ("record_offset", "record_timestamp_ms", LEADER_EPOCH)
@@ -72,8 +82,6 @@ class PartitionRebalances:
             row = self._lives.apply(GroupRecord(record_offset, timestamp_ms, key_type, key, fields, leader_epoch))
             if row is not None:
                 self._rows.append(row)
-        if len(self._rows) >= ROWS_AT_ONCE:
-            yield from self.finish()
 
     def _fields(self, key_type: int, value: bytes) -> Value | None:
         """The decoded value, the same object where a short one comes again: those of members and their targets mostly do."""
@@ -87,7 +95,7 @@ class PartitionRebalances:
             fields = self._remembered[which] = _decoded(key_type, value)
         return fields
 
-    def finish(self) -> Iterator[bytes]:
+    def finish(self) -> Iterator[pa.Table]:
         """The rows that are left."""
         if self._rows:
             rows = to_arrow(TABLES[REBALANCES], Rebalance, self._rows)
@@ -95,7 +103,7 @@ class PartitionRebalances:
             for name, number in (("offsets_partition", self._offsets_partition), ("incarnation", incarnation)):
                 rows = rows.append_column(name, pa.repeat(pa.scalar(number, pa.int32()), rows.num_rows))
             self._rows = []
-            yield packed(rows)
+            yield rows
 
     def _go_on_after_held(self) -> None:
         """What follows continues what the history holds, which need not be in this log any more: take up the state that it ended with."""

@@ -26,7 +26,7 @@ from groupcoord_spark.pipeline.expire import ExpirationJob, expirations_of
 from groupcoord_spark.pipeline.ingest import GROUP_CHANGES, RECORDS, PieceReport, as_one, decode_kept, unpacked
 from groupcoord_spark.pipeline.ownership import settled
 from groupcoord_spark.pipeline.rebalances import REBALANCES, PartitionRebalances, RebalanceJob
-from groupcoord_spark.pipeline.state import TOPIC_NAMES, PartitionReport, packed_rows, state_rows
+from groupcoord_spark.pipeline.state import TOPIC_NAMES, PartitionReport, packed, packed_rows, state_rows
 from groupcoord_spark.protocol.columnar import decode_offset_value_columns
 from groupcoord_spark.protocol.compiled import decode_key, decode_value
 from groupcoord_spark.protocol.slices import Mask
@@ -89,7 +89,7 @@ def partition_replay(job: ReplayJob) -> Callable[..., Iterator[pd.DataFrame]]:
                     waiting.append(batch)
                 elif kind == GROUP_CHANGES:
                     for rows_so_far in rebalances.apply(unpacked(payload)):
-                        yield pd.DataFrame([(own_writer, LATER, REBALANCES, rows_so_far)], columns=COLUMNS)
+                        yield pd.DataFrame([(own_writer, LATER, REBALANCES, packed(rows_so_far))], columns=COLUMNS)
                 else:
                     piece: PieceReport = pickle.loads(payload)
                     report.counts.add(piece.counts)
@@ -102,7 +102,7 @@ def partition_replay(job: ReplayJob) -> Callable[..., Iterator[pd.DataFrame]]:
         if waiting:
             replay.apply(_taken(waiting))
         for last_rows in rebalances.finish():
-            yield pd.DataFrame([(own_writer, LATER, REBALANCES, last_rows)], columns=COLUMNS)
+            yield pd.DataFrame([(own_writer, LATER, REBALANCES, packed(last_rows))], columns=COLUMNS)
         state = replay.coordinator.finish()
         expirations = expirations_of(state, job.expiration, replay.type_0_offsets())
         rows = state_rows(state, expirations)

@@ -210,6 +210,8 @@ def _parquet_writer(stream: pa.NativeFile, schema: pa.Schema, table: Table, foot
         use_dictionary=[c.name for c in stored if c.sql_type in ("STRING", "SMALLINT", "INT")],
         # Offsets and times rise by little from row to row: a fifth smaller and a quarter faster than as plain numbers.
         column_encoding={c.name: "DELTA_BINARY_PACKED" for c in stored if c.sql_type in ("BIGINT", "TIMESTAMP")},
+        # Bounds of the other columns rule out next to nothing, those of long texts least, and cost a tenth of the writing.
+        write_statistics=list(table.statistics),
         # Without Arrow's own schema in the footer a reader takes the column's type from Parquet, whether or not we held it as a dictionary.
         store_schema=False,
         metadata_collector=footers,

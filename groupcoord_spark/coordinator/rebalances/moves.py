@@ -49,5 +49,11 @@ def moves_between(before: Mapping[str, frozenset[Any]], after: Mapping[str, froz
 
 def all_of(holdings: Iterable[frozenset[Any]]) -> frozenset[Any]:
     """What is in any of them."""
-    several = list(holdings)
-    return several[0] if len(several) == 1 else frozenset[Any]().union(*several)
+    several = frozenset(holdings)
+    return _union(several) if len(several) > 1 else next(iter(several), frozenset())
+
+
+@lru_cache(maxsize=128)
+def _union(holdings: frozenset[frozenset[Any]]) -> frozenset[Any]:
+    """Remembered, as the members that come all at once or go all at once are mostly those that did so before."""
+    return frozenset[Any]().union(*holdings)

@@ -7,8 +7,9 @@ import random
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,16 +22,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from groupcoord_spark.coordinator import PartitionReplay
+from groupcoord_spark.coordinator.rebalances import KEY_TYPES, GroupRecord, Rebalance, rebalances
 from groupcoord_spark.coordinator.semantics import JAVA, SCALA, Semantics
 from groupcoord_spark.log import plan_logs, read_segment
 from groupcoord_spark.pipeline import ingest
 from groupcoord_spark.pipeline.expire import ExpirationJob, expirations_of
 from groupcoord_spark.pipeline.ingest import ReadJob, read_segments
-from groupcoord_spark.pipeline.nightly import read_tasks
+from groupcoord_spark.pipeline.nightly import in_one_run, read_tasks
 from groupcoord_spark.pipeline.rebalances import REBALANCES, RebalanceJob
 from groupcoord_spark.pipeline.replay import ReplayJob, partition_replay
 from groupcoord_spark.pipeline.state import PARTITION_REPORT, TOPIC_NAMES, WRITTEN_ROWS, state_rows, to_arrow, unpacked
-from groupcoord_spark.protocol import DecodeError, decode_key, decode_value
+from groupcoord_spark.protocol import DecodeError, decode_key, decode_value, scalar
 from groupcoord_spark.warehouse import TABLES
 from tests.coordinator.records import Record
 from tests.log.log_writer import T0
@@ -99,12 +101,37 @@ def tables_by_the_rule(logs: Logs, semantics: Semantics) -> Rows:
     return tables
 
 
+def rebalances_by_the_rule(logs: Logs) -> list[dict[str, Any]]:
+    """Each record decoded alone by the definition: no part of one is the same object as a part of another."""
+    rows = []
+    for offsets_partition, log in logs.items():
+        found = to_arrow(TABLES[REBALANCES], Rebalance, list(rebalances(group_records(log))))
+        found = found.append_column("incarnation", pa.array([0] * found.num_rows, pa.int32()))
+        rows += rows_of_partition(REBALANCES, found, offsets_partition)
+    return rows
+
+
+def group_records(log: Sequence[LogRecord]) -> Iterator[GroupRecord]:
+    for each in log:
+        if each.control_type < 0:
+            with suppress(DecodeError):
+                key = scalar.decode_key(each.key)
+                value = scalar.decode_value(key.key_type, each.value)
+                if key.key_type in KEY_TYPES:
+                    fields = None if value is None else value.fields
+                    yield GroupRecord(each.record_offset, T0 + each.record_offset, key.key_type, key.fields, fields)
+
+
 def rows_of_partition(table: str, wire: pa.Table, offsets_partition: int) -> list[dict[str, Any]]:
     if "offsets_partition" in TABLES[table].by_name and "offsets_partition" not in wire.column_names:
         wire = wire.append_column("offsets_partition", pa.array([offsets_partition] * wire.num_rows, pa.int32()))
     if "run_id" in TABLES[table].by_name:
         wire = wire.append_column("run_id", pa.array(["run"] * wire.num_rows))
     return plain_rows(table, TABLES[table].from_milliseconds(wire))
+
+
+def sorted_fields(row: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    return sorted(row.items())
 
 
 def comparable(tables: Rows) -> dict[str, Any]:
@@ -117,7 +144,7 @@ def comparable(tables: Rows) -> dict[str, Any]:
             compared["refused groups"] = {(row["offsets_partition"], row["group_id"]) for row in rows if row["code"] == "R-3.4"}
             rows = [row for row in rows if row["code"] not in TOLD_BY_THE_SUCCESSOR]
         left_out = {"cluster", "run_id"} | ({"topic"} if table == "assignments" else set())
-        compared[table] = Counter(repr(sorted((name, value) for name, value in row.items() if name not in left_out)) for row in rows)
+        compared[table] = Counter(repr([each for each in sorted_fields(row) if each[0] not in left_out]) for row in rows)
     return compared
 
 
@@ -144,6 +171,7 @@ def read_and_replay(directory: Path, semantics: Semantics, cut: Cut) -> tuple[Ro
     """The stages of a night by hand, every border somewhere else: (tables, rows of history, records read)."""
     plan = plan_logs([str(directory)])
     segments = [segment for each in plan.partitions for segment in each.segments]
+    rebalance_job = RebalanceJob(str(directory / "warehouse"), "c", {}, None)
     job = ReadJob(
         cluster="c",
         partition_count=5,
@@ -152,15 +180,18 @@ def read_and_replay(directory: Path, semantics: Semantics, cut: Cut) -> tuple[Ro
         semantics=semantics,
         with_history=True,
         held={},
+        rebalances=rebalance_job,
     )
     small_chunks = partial(read_segment, chunk_bytes=cut.choice((1, 100, 700, 1 << 20)))
     with patch.object(ingest, "read_segment", small_chunks), patch.object(ingest, "PACK_BYTES", cut.choice((1, 300, 2_000, 1 << 20))):
         segments = [part for segment in segments for part in ranges_of(segment, cut.choice((70, 300, 1 << 20)))]
         tasks = read_tasks(segments, cut.randint(1, 4))
+        if cut.choice((True, False)):
+            job = replace(job, whole=in_one_run(tasks))
         shuffled = pa.Table.from_batches([batch for task in tasks for batch in read_segments(task, job)])
     in_order = shuffled.sort_by([("offsets_partition", "ascending"), ("first_offset", "ascending")]).to_pandas()
-    expiration, rebalances = ExpirationJob(AS_OF_MS, RETENTION_MS, semantics), RebalanceJob(str(directory / "warehouse"), "c", {}, None)
-    replay = partition_replay(ReplayJob(semantics, expiration, cut.randint(1, 2), rebalances))
+    expiration = ExpirationJob(AS_OF_MS, RETENTION_MS, semantics)
+    replay = partition_replay(ReplayJob(semantics, expiration, cut.randint(1, 2), rebalance_job))
     tables: dict[str, list[dict[str, Any]]] = {table: [] for table in (*WRITTEN_ROWS, REBALANCES)}
     history: list[dict[str, Any]] = []
     records = 0
@@ -177,6 +208,9 @@ def read_and_replay(directory: Path, semantics: Semantics, cut: Cut) -> tuple[Ro
                         for added in report.files.get(table, []):
                             file = pq.read_table(directory / "warehouse" / table / added.path, partitioning=None)
                             history += file.select(["offsets_partition", "record_offset"]).to_pylist()
+                    for added in report.files.get(REBALANCES, []):
+                        file = pq.read_table(directory / "warehouse" / REBALANCES / added.path, partitioning=None)
+                        tables[REBALANCES] += plain_rows(REBALANCES, file)
                 elif kind != TOPIC_NAMES:
                     tables[kind] += rows_of_partition(kind, unpacked(payload), int(offsets_partition))
     return tables, history, records
@@ -196,6 +230,7 @@ def test_a_log_cut_anywhere_gives_the_state_of_the_rule(semantics: Semantics, se
     finally:
         shutil.rmtree(directory)
     assert comparable(tables) == comparable(tables_by_the_rule(logs, semantics))
+    assert sorted(map(repr, map(sorted_fields, tables[REBALANCES]))) == sorted(map(repr, map(sorted_fields, rebalances_by_the_rule(logs))))
     assert records == sum(map(len, logs.values()))
     places = Counter((row["offsets_partition"], row["record_offset"]) for row in history)
     assert set(places.values()) <= {1}

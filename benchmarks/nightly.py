@@ -94,7 +94,9 @@ def main() -> None:
         print(f"{records:,} records, state tables: cpu {cpu / of['dump-log']['cpu_s']:.2f} x dump-log")
         print(f"{records:,} records, state tables: cpu {cpu / of['load']['cpu_s']:.2f} x load")
         print(f"{records:,} records, state tables: wall {wall / of['dump-log']['wall_s']:.2f} x dump-log")
-        print(f"{records:,} records, history adds {(of['history']['cpu_s'] - cpu) / records * 1e6:.2f} us of CPU per record")
+        extra = of["history"]["cpu_s"] - cpu
+        ratios = f"{extra / of['load']['cpu_s']:.2f} x load, {extra / of['dump-log']['cpu_s']:.2f} x dump-log"
+        print(f"{records:,} records, history adds {extra / records * 1e6:.2f} us of CPU per record: {ratios}")
     if len(rows) > 1:
         (few, first), (many, last) = rows[0], rows[-1]
         ours, loads = (last[name]["cpu_s"] - first[name]["cpu_s"] for name in ("state", "load"))

@@ -85,8 +85,9 @@ class ReadJob:
     """What every reader of a run knows.
 
     partition_count: of ``__consumer_offsets``, as far as it can be known; groups are placed by it. held: what the history tables hold
-    already, by offsets partition. whole: offsets partitions all of whose records one run has, and how their rebalances go on from the
-    history, where that is written. past: where partitions end at the moment that is asked for; empty: at the end of their logs.
+    already, by offsets partition. whole: offsets partitions whose rebalances their reader makes, as one run has all of their records;
+    rebalances: how these go on from the history. past: where partitions end at the moment that is asked for; empty: at the end of their
+    logs.
     """
 
     cluster: str

@@ -53,7 +53,7 @@ def all_of(holdings: Iterable[frozenset[Any]]) -> frozenset[Any]:
     return _union(several) if len(several) > 1 else next(iter(several), frozenset())
 
 
-@lru_cache(maxsize=128)
+@lru_cache(maxsize=32)
 def _union(holdings: frozenset[frozenset[Any]]) -> frozenset[Any]:
     """Remembered, as the members that come all at once or go all at once are mostly those that did so before."""
     return frozenset[Any]().union(*holdings)

@@ -70,7 +70,7 @@ def chunks_of(log: list[LogRecord], sizes: list[int]) -> list[list[LogRecord]]:
 
 
 @pytest.mark.parametrize("semantics", [JAVA, SCALA], ids=["java", "scala"])
-@settings(max_examples=400, print_blob=True, deadline=None)
+@settings(max_examples=250, print_blob=True, deadline=None)
 @given(seed=st.integers(0, 2**32), length=st.integers(1, 60), sizes=st.lists(st.integers(1, 40), min_size=1, max_size=4))
 def test_what_is_kept_replays_to_the_same_state(semantics: Semantics, seed: int, length: int, sizes: list[int]) -> None:
     log = random_log(random.Random(seed), length)
@@ -95,7 +95,7 @@ def state_after_waiting(chunks: list[list[LogRecord]], semantics: Semantics, row
 
 
 @pytest.mark.parametrize("semantics", [JAVA, SCALA], ids=["java", "scala"])
-@settings(max_examples=300, print_blob=True, deadline=None)
+@settings(max_examples=200, print_blob=True, deadline=None)
 @given(
     seed=st.integers(0, 2**32),
     length=st.integers(1, 60),
@@ -109,7 +109,7 @@ def test_what_is_left_after_waiting_replays_to_the_same_state(
     assert state_after_waiting(chunks_of(log, sizes), semantics, rows) == state_of([log], semantics, drop=False)
 
 
-@settings(max_examples=200, print_blob=True, deadline=None)
+@settings(max_examples=150, print_blob=True, deadline=None)
 @given(seed=st.integers(0, 2**32), length=st.integers(1, 60), sizes=st.lists(st.integers(1, 20), min_size=1, max_size=4))
 def test_chunks_that_are_joined_are_what_they_are_as_one(seed: int, length: int, sizes: list[int]) -> None:
     log = random_log(random.Random(seed), length)

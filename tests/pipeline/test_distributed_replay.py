@@ -218,7 +218,7 @@ def read_and_replay(directory: Path, semantics: Semantics, cut: Cut) -> tuple[Ro
 
 @pytest.mark.usefixtures("both_ways")
 @pytest.mark.parametrize("semantics", [JAVA, SCALA], ids=["java", "scala"])
-@settings(max_examples=60, print_blob=True, deadline=None)
+@settings(max_examples=50, print_blob=True, deadline=None)
 @given(seed=st.integers(0, 2**32), length=st.integers(1, 60))
 def test_a_log_cut_anywhere_gives_the_state_of_the_rule(semantics: Semantics, seed: int, length: int) -> None:
     cut = Cut(seed)

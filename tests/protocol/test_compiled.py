@@ -27,7 +27,7 @@ def test_keys_are_what_the_definition_says(key: bytes) -> None:
     assert compiled.key_json_texts([key, None]) == [shown(lambda: scalar.key_json(scalar.decode_key(key))), None]
 
 
-@settings(max_examples=500, print_blob=True, deadline=None)
+@settings(max_examples=400, print_blob=True, deadline=None)
 @given(damaged_values)
 def test_values_are_what_the_definition_says(typed: tuple[int, bytes]) -> None:
     key_type, value = typed

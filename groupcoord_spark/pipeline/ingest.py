@@ -85,9 +85,8 @@ class ReadJob:
     """What every reader of a run knows.
 
     partition_count: of ``__consumer_offsets``, as far as it can be known; groups are placed by it. held: what the history tables hold
-    already, by offsets partition. whole: offsets partitions whose rebalances their reader makes, as one run has all of their records;
-    rebalances: how these go on from the history. past: where partitions end at the moment that is asked for; empty: at the end of their
-    logs.
+    already, by offsets partition. rebalances: how these go on from the history. whole: offsets partitions whose rebalances their reader
+    makes, as one run has all of their records. past: where partitions end at the moment that is asked for; empty: at the end of their logs.
     """
 
     cluster: str
@@ -97,8 +96,8 @@ class ReadJob:
     semantics: Semantics
     with_history: bool
     held: dict[int, HistoryRange]
+    rebalances: RebalanceJob
     whole: frozenset[int] = frozenset()
-    rebalances: RebalanceJob | None = None
     past: Mapping[int, Past] = field(default_factory=dict)
 
 
@@ -221,7 +220,7 @@ class RunReader:
         Of a piece that reaches beyond the moment asked for that is what lies before it and in no history table.
         """
         self._offsets_partition = piece.offsets_partition
-        if self._rebalances is None and piece.offsets_partition in self._job.whole and self._job.rebalances is not None:
+        if self._rebalances is None and piece.offsets_partition in self._job.whole:
             self._rebalances = PartitionRebalances(self._job.rebalances, piece.offsets_partition)
         past = self._job.past.get(piece.offsets_partition)
         if past is None:

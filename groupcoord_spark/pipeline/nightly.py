@@ -73,6 +73,7 @@ def run_night(night: Night, plan: LogPlan, spark: SparkSession, progress: Progre
             past = past_of(night.until, plan, {each: history.held for each, history in histories.items()}, start, spark)
         segments = [segment for segment in segments if segment.base_offset < past[segment.offsets_partition].end_offset]
     pieces = history_pieces(past, start)
+    held = {each: range_to_append_to(history.held, past.get(each)) for each, history in histories.items()}
     job = ReadJob(
         cluster=night.cluster,
         partition_count=rows.partition_count if rows is not None else likely_partition_count(plan),
@@ -80,14 +81,14 @@ def run_night(night: Night, plan: LogPlan, spark: SparkSession, progress: Progre
         run_id=start.run_id,
         semantics=night.semantics,
         with_history=night.with_history,
-        held={each: range_to_append_to(history.held, past.get(each)) for each, history in histories.items()},
+        held=held,
+        rebalances=RebalanceJob(start.location.uri, night.cluster, held, versions_at_end_of_history(start)),
         past=past,
     )
     previous_retention_ms = None if start.last_run is None else start.last_run.retention_ms
     expiration = ExpirationJob(night.as_of_ms, night.retention_ms, night.semantics, previous_retention_ms=previous_retention_ms)
-    rebalance_job = RebalanceJob(start.location.uri, night.cluster, job.held, versions_at_end_of_history(start))
     has_work = bool(segments or pieces) or rows is not None
-    reports = _run_stages(spark, segments, pieces, night, job, rows, expiration, rebalance_job) if has_work else []
+    reports = _run_stages(spark, segments, pieces, night, job, rows, expiration) if has_work else []
     records = sum(report.counts.records for report in reports)
     progress.end(rows=records, bytes=sum(report.counts.bytes for report in reports))
 
@@ -112,7 +113,6 @@ def _run_stages(
     job: ReadJob,
     rows: RowPlan | None,
     expiration: ExpirationJob,
-    rebalance_job: RebalanceJob,
 ) -> list[PartitionReport]:
     """Everything that happens on the workers; what comes back is a report for each offsets partition."""
     parallelism = spark.sparkContext.defaultParallelism
@@ -121,12 +121,12 @@ def _run_stages(
     of_segments = read_tasks(segments, parallelism) if segments else []
     tasks: list[list[list[Segment]] | HistoryPiece] = [*of_segments, *pieces]
     if job.with_history and not job.past:
-        job = replace(job, whole=in_one_run(of_segments), rebalances=rebalance_job)
+        job = replace(job, whole=in_one_run(of_segments))
     writers = 1 + min(parallelism - 1, sum(segment.bytes for segment in segments) // STATE_WRITER_BYTES)
     read_partitions = {segment.offsets_partition for segment in segments} | {piece.offsets_partition for piece in pieces}
     offsets_partitions = len(read_partitions) if rows is None else len(rows.log.partitions) + 1
     replays = min(offsets_partitions, int(spark.conf.get("spark.sql.shuffle.partitions") or parallelism))
-    replay_job = ReplayJob(night.semantics, expiration, writers, rebalance_job)
+    replay_job = ReplayJob(night.semantics, expiration, writers, job.rebalances)
     write_job = WriteJob(night.cluster, job.warehouse_uri, job.run_id, dict(night.topic_names))
 
     def read(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:

@@ -171,7 +171,6 @@ def read_and_replay(directory: Path, semantics: Semantics, cut: Cut) -> tuple[Ro
     """The stages of a night by hand, every border somewhere else: (tables, rows of history, records read)."""
     plan = plan_logs([str(directory)])
     segments = [segment for each in plan.partitions for segment in each.segments]
-    rebalance_job = RebalanceJob(str(directory / "warehouse"), "c", {}, None)
     job = ReadJob(
         cluster="c",
         partition_count=5,
@@ -180,7 +179,7 @@ def read_and_replay(directory: Path, semantics: Semantics, cut: Cut) -> tuple[Ro
         semantics=semantics,
         with_history=True,
         held={},
-        rebalances=rebalance_job,
+        rebalances=RebalanceJob(str(directory / "warehouse"), "c", {}, None),
     )
     small_chunks = partial(read_segment, chunk_bytes=cut.choice((1, 100, 700, 1 << 20)))
     with patch.object(ingest, "read_segment", small_chunks), patch.object(ingest, "PACK_BYTES", cut.choice((1, 300, 2_000, 1 << 20))):
@@ -191,7 +190,7 @@ def read_and_replay(directory: Path, semantics: Semantics, cut: Cut) -> tuple[Ro
         shuffled = pa.Table.from_batches([batch for task in tasks for batch in read_segments(task, job)])
     in_order = shuffled.sort_by([("offsets_partition", "ascending"), ("first_offset", "ascending")]).to_pandas()
     expiration = ExpirationJob(AS_OF_MS, RETENTION_MS, semantics)
-    replay = partition_replay(ReplayJob(semantics, expiration, cut.randint(1, 2), rebalance_job))
+    replay = partition_replay(ReplayJob(semantics, expiration, cut.randint(1, 2), job.rebalances))
     tables: dict[str, list[dict[str, Any]]] = {table: [] for table in (*WRITTEN_ROWS, REBALANCES)}
     history: list[dict[str, Any]] = []
     records = 0

@@ -63,7 +63,8 @@ class Found(NamedTuple):
 
 def replayed(directory: Path, past: Past, history: Sequence[LogRecord], semantics: Semantics, window: int) -> Found:
     """The log in ``directory`` and the records of the history tables, read and replayed."""
-    job = ReadJob("c", 5, str(directory / "w"), "run", semantics, with_history=False, held={}, past={0: past})
+    rebalances = RebalanceJob(str(directory / "w"), "c", {}, None)
+    job = ReadJob("c", 5, str(directory / "w"), "run", semantics, with_history=False, held={}, rebalances=rebalances, past={0: past})
 
     def windows_of_history(*_: Any) -> Iterator[Records]:
         for at in range(0, len(history), window):
@@ -73,7 +74,7 @@ def replayed(directory: Path, past: Past, history: Sequence[LogRecord], semantic
     with patch.object(ingest, "records_in_history", windows_of_history):
         batches = [*read_segments([segments], job), *read_history(HistoryPiece(0, past.from_history, {}), job)]
     shuffled = pa.Table.from_batches(batches).sort_by([("first_offset", "ascending")]).to_pandas()
-    expiration, rebalances = ExpirationJob(AS_OF_MS, RETENTION_MS, semantics), RebalanceJob(str(directory / "w"), "c", {}, None)
+    expiration = ExpirationJob(AS_OF_MS, RETENTION_MS, semantics)
     replay = partition_replay(ReplayJob(semantics, expiration, 1, rebalances))
     tables: dict[str, list[dict[str, Any]]] = {table: [] for table in WRITTEN_ROWS}
     found = from_history = 0

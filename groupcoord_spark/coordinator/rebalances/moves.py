@@ -30,13 +30,11 @@ class Moves(NamedTuple):
 
 def moves_between(before: Mapping[str, frozenset[Any]], after: Mapping[str, frozenset[Any]]) -> Moves:
     """From what members had and have; those that have what they had may be left out of both."""
-    if not before or not after:  # most generations: a leader joined again, one member came or went
-        return Moves(0, len(all_of(after.values())), len(all_of(before.values())))
     same = {member for member, held in after.items() if before.get(member) == held}
     if same:
         before, after = ({member: held for member, held in of.items() if member not in same} for of in (before, after))
     had, has = all_of(before.values()), all_of(after.values())
-    if not had or not has:
+    if not had or not has:  # most generations: a leader joined again, one member came or went
         return Moves(0, len(has), len(had))
     in_both = len(had & has)
     if len(had) == sum(map(len, before.values())) and len(has) == sum(map(len, after.values())):

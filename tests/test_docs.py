@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -63,11 +64,16 @@ def test_every_rule_that_the_code_names_can_be_looked_up() -> None:
     assert sorted(rule for rule in rules if rule.lower() not in anchors) == []
 
 
-def test_every_rule_of_the_reference_has_one_anchor() -> None:
-    text = "".join(page.read_text(encoding="utf-8") for page in (DOCS / "reference").glob("*.md"))
-    anchors = [anchor for anchor in EXPLICIT_ANCHOR.findall(text) if RULE_ID.fullmatch(anchor.upper())]
-    assert len(anchors) == len(set(anchors))
-    assert sorted(rule for rule in set(RULE_ID.findall(text)) if rule.lower() not in anchors) == []
+def test_every_rule_that_a_page_names_can_be_looked_up() -> None:
+    anchors = {anchor for page in (DOCS / "reference").glob("*.md") for anchor in anchors_of(page)}
+    rules = {rule for page in PAGES for rule in RULE_ID.findall(page.read_text(encoding="utf-8"))}
+    assert sorted(rule for rule in rules if rule.lower() not in anchors) == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(DOCS)))
+def test_no_page_has_an_explicit_anchor_twice(page: Path) -> None:
+    anchors = EXPLICIT_ANCHOR.findall(page.read_text(encoding="utf-8"))
+    assert [anchor for anchor, count in Counter(anchors).items() if count > 1] == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(DOCS)))

@@ -21,9 +21,10 @@ ASSIGNORS: Final = ("range", "roundrobin", "sticky", "cooperative-sticky", "unif
 """Those of clients, then the broker's own: uniform and range, here ``server-range``."""
 
 NOW: Final = "(now)"
+TARGET_KEY: Final = "ConsumerGroupTargetAssignmentMemberKey"
 _NAMES: Final = (
     *("group", "assignor", "members", "partitions", "least", "most", "spread", "moved", "assigned", "released", "kept"),
-    *("rebalances", "settles", "partitions_by_member", "topics"),
+    *("rebalances", "settles", "partitions_by_member", "topics", "assignment"),
 )
 
 
@@ -63,7 +64,7 @@ class MemberChange(click.ParamType):  # type: ignore[type-arg]
 def assign(
     common: Common, group_id: str, names: tuple[str, ...], change: int, partitions: tuple[tuple[str, int], ...], at_ms: int | None
 ) -> None:
-    """What each assignor would give a group: how even it is, what it moves, how many partitions each member has.
+    """What each assignor would give a group: how even it is, what it moves, which partitions each member has.
 
     Members, subscriptions and who holds what are those of the night. What the offsets topic does not tell is assumed, and said on
     stderr. MOVED partitions go from one member to another, ASSIGNED ones had no owner before, RELEASED ones have none afterwards.
@@ -95,8 +96,9 @@ def _rows(group_id: str, group: AssignableGroup, made: Sequence[Proposal], *, is
     topics = {name: topic.partitions for name, topic in group.topics.items()}
     for one in made:
         balance = dict(one.change.after.partitions_by_member)
-        nested = (balance, topics) if is_json else (json.dumps(balance), json.dumps(topics))
-        yield (group_id, one.assignor, len(group.members), *_figures(one), one.settles, *nested)
+        assignment = {member_id: _by_topic(partitions) for member_id, partitions in one.assignment.items()}
+        nested = (balance, topics, assignment)
+        yield (group_id, one.assignor, len(group.members), *_figures(one), one.settles, *(nested if is_json else map(json.dumps, nested)))
 
 
 def _figures(one: Proposal) -> tuple[int, ...]:
@@ -120,7 +122,29 @@ def _table(held: Assignment, group: AssignableGroup, made: Sequence[Proposal], p
         for name in everybody
     ]
     of_members = lines(["MEMBER", NOW, *(one.assignor for one in made)], cells, [15, 5, *(len(one.assignor) for one in made)])
-    return [line.rstrip() for line in (*summary, "", *of_members)]
+    of_partitions = lines(
+        ["ASSIGNOR", "MEMBER", "PARTITIONS"],
+        [
+            (name, member_id, _named(assignment.get(member_id, ())))
+            for name, assignment in [(NOW, held), *((one.assignor, one.assignment) for one in made)]
+            for member_id in everybody
+            if member_id in assignment
+        ],
+        [18, 15, None],
+    )
+    return [line.rstrip() for line in (*summary, "", *of_members, "", *of_partitions)]
+
+
+def _by_topic(partitions: Sequence[TopicPartition]) -> dict[str, list[int]]:
+    topics: dict[str, list[int]] = {}
+    for topic, partition in partitions:
+        topics.setdefault(topic, []).append(partition)
+    return topics
+
+
+def _named(partitions: Sequence[TopicPartition]) -> str | None:
+    """Every partition by name, as Kafka's describe writes assignments: ``orders:0,1;payments:3``."""
+    return ";".join(f"{topic}:{','.join(map(str, numbers))}" for topic, numbers in _by_topic(partitions).items()) or None
 
 
 def _count(partitions: Mapping[str, int], member_id: str) -> int | None:
@@ -150,7 +174,10 @@ class _Reader:
         if group_type not in ("classic", "consumer") or (group_type == "classic" and protocol_type not in ("consumer", None)):
             kind = protocol_type if group_type == "classic" else group_type
             raise GroupcoordError(f"Group {group_id!r} is of the kind {kind!r}: these assignors share out partitions among consumers.")
-        members, sentences = self._members(group_id, -1 if generation is None else generation)
+        held = self._held(group_id)
+        if group_type == "consumer":
+            held = self._as_recorded(group_id, held)
+        members, sentences = self._members(group_id, held, -1 if generation is None else generation)
         if not members:
             raise GroupcoordError(f"Group {group_id!r} has no members to assign partitions to.")
         names = {topic for member in members for topic in member.topics}
@@ -158,11 +185,10 @@ class _Reader:
         topics, assumed = topics_seen(names, seen, topic_ids, partitions)
         return AssignableGroup(tuple(members), topics, (*assumed, *sentences)), protocol
 
-    def _members(self, group_id: str, generation: int) -> tuple[list[Member], list[str]]:
+    def _members(self, group_id: str, held: Mapping[str, Sequence[TopicPartition]], generation: int) -> tuple[list[Member], list[str]]:
         from groupcoord_spark.coordinator.assignors.membership import Member
 
         of_group: Condition = ("group_id", "=", group_id)
-        held = self._held(of_group)
         members: list[Member] = []
         guessed: list[str] = []
         has_racks = False
@@ -184,9 +210,10 @@ class _Reader:
             sentences.append("Racks of replicas are not in the log: no assignor heeds the members' racks here.")
         return members, sentences
 
-    def _held(self, of_group: Condition) -> dict[str, list[TopicPartition]]:
+    def _held(self, group_id: str) -> dict[str, list[TopicPartition]]:
         from groupcoord_spark.coordinator.assignors.membership import TopicPartition
 
+        of_group: Condition = ("group_id", "=", group_id)
         by_kind: dict[str, dict[str, list[TopicPartition]]] = {}
         for member_id, kind, topic, partition in self._rows("assignments", "member_id kind topic partition", [of_group]):
             if topic is not None and partition is not None:
@@ -194,6 +221,36 @@ class _Reader:
         # The broker's assignors start from the target assignment, which the members may not have reached yet.
         held = by_kind.get("target") or by_kind.get("current", {})
         return {member_id: sorted(places) for member_id, places in held.items()}
+
+    def _as_recorded(self, group_id: str, targets: Mapping[str, list[TopicPartition]]) -> dict[str, list[TopicPartition]]:
+        """The targets in the order in which their records list the partitions, since uniform goes by that order.
+
+        Ascending where the history has no record with these partitions, as after ``nightly --no-history``.
+        """
+        from groupcoord_spark.coordinator.assignors.membership import TopicPartition
+
+        of_targets: list[Condition] = [("group_id", "=", group_id), ("key_name", "=", TARGET_KEY)]
+        newest: dict[str, tuple[int, int]] = {}
+        for member_id, incarnation, record_offset in self._rows("group_records", "member_id incarnation record_offset", of_targets):
+            newest[member_id] = max(newest.get(member_id, (-1, -1)), (incarnation, record_offset))
+        if not newest:
+            return dict(targets)
+        names = dict(self._rows("assignments", "topic_id topic", [("group_id", "=", group_id), ("kind", "=", "target")]))
+        of_newest: Condition = ("record_offset", "in", sorted({record_offset for _, record_offset in newest.values()}))
+        columns = "member_id incarnation record_offset value_json"
+        recorded = dict(targets)
+        for member_id, incarnation, record_offset, value in self._rows("group_records", columns, [*of_targets, of_newest]):
+            if value is None or newest[member_id] != (incarnation, record_offset):
+                continue
+            listed = [
+                TopicPartition(names[of_topic["topicId"]], partition)
+                for of_topic in json.loads(value)["topicPartitions"]
+                if names.get(of_topic["topicId"]) is not None
+                for partition in of_topic["partitions"]
+            ]
+            if sorted(listed) == targets.get(member_id):
+                recorded[member_id] = listed
+        return recorded
 
     def _topics(self, names: set[str]) -> tuple[dict[str, int], dict[str, str]]:
         """Partitions and ids of topics, by what any group of the cluster holds or has committed."""

@@ -1,13 +1,14 @@
 """The order of keys put into Java's HashMap, as functions of their hashes: Kafka's assignors break ties between equal members by it.
 
 A table has a power of two of slots, 16 at first, doubles when it holds more than three quarters of that, and never shrinks.
-Keys come by slot and, within one, in the order in which they were put. Slots of nine and more keys (trees) are not modelled.
+Keys come by slot and, within one, in the order in which they were put. Slots of nine and more keys
+in tables of 64 slots and more (trees) are not modelled.
 The broker's maps, which live on and lose keys, and Scala's before 4.x, are in simulator/map_order.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import Final, TypeVar
 
@@ -16,6 +17,8 @@ from groupcoord_spark.protocol import java_string_hash
 K = TypeVar("K")
 
 FIRST_SIZE: Final = 16
+_MOST_KEYS_OF_SLOT: Final = 8
+_FIRST_SIZE_WITH_TREES: Final = 64
 _UINT32: Final = 0xFFFFFFFF
 
 
@@ -64,4 +67,33 @@ def in_hash_order(keys: Iterable[K], hash_of: Callable[[K], int], slots: int | N
     """
     distinct = list(dict.fromkeys(keys))
     table = slots_after_puts(len(distinct)) if slots is None else slots
+    if table < _FIRST_SIZE_WITH_TREES and len(distinct) > _MOST_KEYS_OF_SLOT:
+        table = max(table, _slots_after_crowds([hash_of(key) for key in distinct], slots))
     return sorted(distinct, key=lambda key: slot_of(hash_of(key), table))
+
+
+def in_order_of_copy(numbers: Iterable[int]) -> list[int]:
+    """The distinct numbers in the order of a ``HashSet<Integer>`` that was made as a copy of the list: by slot, then as listed.
+
+    The order is ascending as long as all numbers are below the number of slots, 16 at least: [9 .. 17] comes as 16, 17, 9 .. 15.
+    The sizes are those of Java 17; from Java 19 on a copy of exactly 12, 24, 48 ... numbers has half as many slots.
+    """
+    distinct = list(dict.fromkeys(numbers))
+    return in_hash_order(distinct, int, slots_of_copy(len(distinct)))
+
+
+def _slots_after_crowds(hashes: Sequence[int], fixed_slots: int | None) -> int:
+    """The slots of a small table that took these keys one by one: the ninth key of a slot doubles it, instead of making a tree.
+
+    fixed_slots: the size that the table was made with, large enough for all keys; None: it began with 16 slots and grew.
+    """
+    slots = FIRST_SIZE if fixed_slots is None else fixed_slots
+    for count, java_hash in enumerate(hashes, 1):
+        if slots >= _FIRST_SIZE_WITH_TREES:
+            break
+        slot = slot_of(java_hash, slots)
+        if sum(slot_of(earlier, slots) == slot for earlier in hashes[:count]) > _MOST_KEYS_OF_SLOT:
+            slots *= 2
+        if fixed_slots is None and count > slots * 3 // 4:
+            slots *= 2
+    return slots

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 
 import pytest
@@ -9,6 +10,26 @@ import pytest
 from groupcoord_spark.protocol.consumer_protocol import Subscription, encode_subscription
 from tests.cli.warehouse import groupcoord
 from tests.warehouse.nights import assignment, group, member, night, offset
+
+
+def target_record(record_offset, group_id, member_id, target):
+    """A row of group_records: the target assignment of a member."""
+    value = {"topicPartitions": [{"topicId": topic_id, "partitions": partitions} for topic_id, partitions in target.items()]}
+    return {
+        "offsets_partition": 0,
+        "incarnation": 0,
+        "record_offset": record_offset,
+        "group_id": group_id,
+        "member_id": member_id,
+        "key_type": 7,
+        "key_name": "ConsumerGroupTargetAssignmentMemberKey",
+        "value_version": 0,
+        "value_json": json.dumps(value),
+        "is_tombstone": False,
+        "is_transactional": False,
+        "key_size": 10,
+        "value_size": 10,
+    }
 
 
 @pytest.fixture(scope="module")
@@ -118,7 +139,43 @@ def test_the_table_has_figures_and_members(place):
         ["a", "4", "3"],
         ["b", "1", "3"],
         ["c", "0", "2"],
+        [],
+        ["ASSIGNOR", "MEMBER", "PARTITIONS"],
+        ["(now)", "a", "orders:0,1,2,3"],
+        ["(now)", "b", "orders:4"],
+        ["(now)", "c", "-"],
+        ["range", "a", "orders:0,1,2"],
+        ["range", "b", "orders:3,4,5"],
+        ["range", "c", "orders:6,7"],
     ]
+
+
+def test_json_and_csv_name_every_partition_of_a_member(place):
+    row = rows_of(place, "--group", "shop", "--assignor", "range")["range"]
+    assignment = {"a": {"orders": [0, 1, 2]}, "b": {"orders": [3, 4, 5]}, "c": {"orders": [6, 7]}}
+    assert row["assignment"] == assignment
+    result = groupcoord("assign", "--warehouse", place, "--group", "shop", "--assignor", "range", "--output", "csv", "--quiet")
+    (line,) = csv.DictReader(result.stdout.splitlines())
+    assert json.loads(line["assignment"]) == assignment
+
+
+@pytest.mark.parametrize(("listed", "kept"), [([20, 4], 20), ([4, 20], 4)])
+def test_uniform_went_by_ascending_partitions_where_the_target_record_lists_them_otherwise(tmp_path, listed, kept):
+    topic_id = "MkTRaXlSRfWvFLT1M3hZWA"
+    place = str(tmp_path / "warehouse")
+    held = [*range(5, 9), *listed]
+    rows = {
+        "groups": [group("g", group_type="consumer", state="Stable", protocol="uniform", member_count=1)],
+        "members": [member("g", "m-1", subscribed_topics=["orders"])],
+        "assignments": [assignment("g", "m-1", "orders", number, kind="target", topic_id=topic_id) for number in held],
+        "group_records": [
+            target_record(3, "g", "m-1", {topic_id: [1, 2]}),
+            target_record(4, "g", "m-1", {topic_id: held}),
+        ],
+    }
+    night(place, "prod", rows)
+    row = rows_of(place, "--group", "g", "--members", "+20", "--partitions", "orders=21", "--assignor", "uniform")["uniform"]
+    assert row["assignment"]["m-1"] == {"orders": [kept]}
 
 
 @pytest.mark.parametrize(

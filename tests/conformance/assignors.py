@@ -12,6 +12,7 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +25,33 @@ from groupcoord_spark.coordinator.assignors import (
     TopicPartition,
     Topics,
     figures_of,
+    uniform_from_walked_targets,
 )
+from groupcoord_spark.coordinator.assignors.topic_ids import topic_id_of
+from groupcoord_spark.coordinator.java_maps import in_hash_order, slots_after_puts
 
-ASSIGNORS = {**CLIENT_ASSIGNORS, "uniform": SERVER_ASSIGNORS["uniform"], "server-range": SERVER_ASSIGNORS["range"]}
+
+def _uniform_of_case(members: Sequence[Member], topics: Topics) -> Assignment:
+    """What uniform gives where the target was handed to Kafka's class in the collections of those who recorded the cases.
+
+    They were filled by computeIfAbsent and add, the broker's are made otherwise (``uniform_assignment``). Such a map takes a new topic in
+    front of those in the same slot and grows one topic later; such a set has as many slots as single additions need.
+    """
+    return uniform_from_walked_targets([replace(member, owned=_in_order_of_case(member, topics)) for member in members], topics)
+
+
+def _in_order_of_case(member: Member, topics: Topics) -> tuple[TopicPartition, ...]:
+    targets: dict[str, list[int]] = {}
+    for topic, partition in member.owned:
+        if topic in topics:
+            targets.setdefault(topic, []).append(partition)
+    newest_first = in_hash_order(
+        reversed(targets), lambda topic: topic_id_of(topic, topics).java_hash(), slots_after_puts(len(targets) - 1)
+    )
+    return tuple(TopicPartition(topic, partition) for topic in newest_first for partition in in_hash_order(targets[topic], int))
+
+
+ASSIGNORS = {**CLIENT_ASSIGNORS, "uniform": _uniform_of_case, "server-range": SERVER_ASSIGNORS["range"]}
 """By the name a line gives them."""
 
 EQUAL, AS_GOOD = "equal", "as good"

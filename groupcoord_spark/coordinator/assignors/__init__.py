@@ -22,7 +22,7 @@ from groupcoord_spark.coordinator.assignors.rebalances import Rebalances, rebala
 from groupcoord_spark.coordinator.assignors.roundrobin import roundrobin_assignment
 from groupcoord_spark.coordinator.assignors.server_range import server_range_assignment
 from groupcoord_spark.coordinator.assignors.sticky import cooperative_sticky_assignment, sticky_assignment
-from groupcoord_spark.coordinator.assignors.uniform import uniform_assignment
+from groupcoord_spark.coordinator.assignors.uniform import uniform_assignment, uniform_from_walked_targets
 
 CLIENT_ASSIGNORS: dict[str, Assignor] = {
     "range": range_assignment,
@@ -61,4 +61,5 @@ __all__ = [
     "server_range_assignment",
     "sticky_assignment",
     "uniform_assignment",
+    "uniform_from_walked_targets",
 ]

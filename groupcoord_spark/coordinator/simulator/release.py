@@ -4,6 +4,7 @@ Brokers 2.8.2, 3.9.1 and 4.3.1 were compared request by request, 0.10.2.2, 2.0.1
 them stands at the release of the improvement or ticket that made it.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -229,7 +230,7 @@ _CHANGES: tuple[tuple[tuple[int, ...], dict[str, Any]], ...] = (
             "static_restart_rebalances_sync_phase": True,
         },
     ),
-    ((2, 7), {"static_restart_is_written": True}),  # KAFKA-10284
+    ((2, 6, 1), {"static_restart_is_written": True}),  # KAFKA-10284
     ((2, 8), {"has_sync_timer": True, "commit_ladder": ladders.COMMIT_2_8, "expires_while_rebalancing": False}),  # KAFKA-12362
     (
         (3, 0),
@@ -294,7 +295,7 @@ def release_for(semantics: str | None = None, broker_version: str | None = None)
     Raises UsageError for what is no release, or one before 0.10 (whose groups had no state Empty).
     """
     rules = semantics_for(semantics, broker_version)
-    version = tuple(int(number) for number in rules.broker_version.split("."))
+    version = _numbers_of(rules.broker_version)
     if version < _OLDEST:
         raise UsageError(f"broker version {rules.broker_version!r} cannot be simulated: classic groups are known from 0.10 on.")
     values: dict[str, Any] = {}
@@ -305,11 +306,16 @@ def release_for(semantics: str | None = None, broker_version: str | None = None)
     return Release(semantics=rules, newest_version=newest, **values)
 
 
+def _numbers_of(version: str) -> tuple[float, ...]:
+    """Numbers to compare with those of a release; a version without its last number means the newest patch: 2.6 is 2.6.3."""
+    return (*map(int, version.split(".")), math.inf)
+
+
 def refuse_unknown_request(release: Release, request: Request) -> None:
     """Raises UsageError if the release does not know the request, or not the instance id in it."""
     version = release.semantics.broker_version
     since = _SINCE.get(type(request))
-    if since is not None and tuple(int(number) for number in version.split(".")) < since:
+    if since is not None and _numbers_of(version) < since:
         raise UsageError(f"Kafka {version} does not know {type(request).__name__}: it came with {'.'.join(map(str, since))}.")
     if not release.has_static_members and getattr(request, "group_instance_id", None) is not None:
         raise UsageError(f"Kafka {version} does not know static members: leave group_instance_id out, or simulate 2.3 or later.")

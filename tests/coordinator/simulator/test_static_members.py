@@ -26,14 +26,15 @@ def restart(scene, name, protocols=RANGE, **fields):
     return scene.join(name, group_instance_id=f"i-{name}", member_id="", protocols=protocols, **fields)
 
 
+# KAFKA-10284 came with 2.6.1, and 2.6 alone means its newest patch.
 # "answered": the present generation, no rebalance. "written": the same, and so is the group record. "rebalance": the group starts over.
 RESTARTS = by_release("""
-    state               | protocols           | 2.3.1    | 2.4.1 | 2.6.0     | 2.7.2     | 3.9.1 | 4.3.1
-    Stable              | same                | answered | "     | "         | written   | "     | "
-    Stable              | another subscription| answered | "     | "         | written   | "     | "
-    Stable              | elected one changes | answered | "     | "         | rebalance | "     | "
-    CompletingRebalance | same                | answered | "     | rebalance | "         | "     | "
-    PreparingRebalance  | same                | waits    | "     | "         | "         | "     | "
+    state               | protocols           | 2.3.1    | 2.4.1 | 2.6.0     | 2.6.1     | 2.6 | 2.7.2 | 3.9.1 | 4.3.1
+    Stable              | same                | answered | "     | "         | written   | "   | "     | "     | "
+    Stable              | another subscription| answered | "     | "         | written   | "   | "     | "     | "
+    Stable              | elected one changes | answered | "     | "         | rebalance | "   | "     | "     | "
+    CompletingRebalance | same                | answered | "     | rebalance | "         | "   | "     | "     | "
+    PreparingRebalance  | same                | waits    | "     | "         | "         | "   | "     | "     | "
 """)
 
 

@@ -380,6 +380,12 @@ class Replay:
             new_member_id=self._names.new_member_id,
             on_entry=self._note,
         )
+        kept_ms = settings.offsets_retention_ms
+        self._retentions_ms = {
+            self._simulator.release.semantics.default_retention_ms if kept_ms is None else kept_ms,
+            *(step["request"].get("retentionTimeMs", -1) for step in self.steps),
+        }
+        """How long offsets are kept: by the broker's settings, or as a request asks."""
         self._calls: list[Call] = []
         self._freed: dict[int, tuple[int, bool]] = {}
         """By call: index of the step that was the last one sent when it was answered, and whether a timer answered it."""
@@ -473,12 +479,25 @@ class Replay:
         for side in (broker, simulated):
             value = side["value"]
             side["value"] = value and {**value, "data": dict(value["data"])}
+        if broker["value"] is not None and simulated["value"] is not None:
+            self._count_expiry_from_commit(broker["value"]["data"], simulated["value"]["data"])
         for name in ("commitTimestamp", "currentStateTimestamp"):
             if broker["value"] is not None and simulated["value"] is not None and name in broker["value"]["data"]:
                 late_ms = broker["value"]["data"].pop(name) - simulated["value"]["data"].pop(name)
                 if not 0 <= late_ms <= LATEST_MS:
                     return f"{name} is {late_ms} ms before the broker's"
         return difference(broker, simulated)
+
+    def _count_expiry_from_commit(self, broker: Json, simulated: Json) -> None:
+        """Turn ``expireTimestamp`` of both values into the time after their own commit timestamps, where that time is a retention.
+
+        A broker counts the retention from the clock from which it takes the commit timestamp. Where a request names the moment itself, the
+        expiry stays as it is.
+        """
+        values = [value for value in (broker, simulated) if value.get("expireTimestamp", -1) != -1]
+        if len(values) == 2 and simulated["expireTimestamp"] - simulated["commitTimestamp"] in self._retentions_ms:
+            for value in values:
+                value["expireTimestamp"] -= value["commitTimestamp"]
 
 
 def _batches(records: list[WrittenRecord]) -> Iterator[list[WrittenRecord]]:

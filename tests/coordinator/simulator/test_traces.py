@@ -63,3 +63,41 @@ def test_a_trace_with_one_thing_changed_differs(place):
 def test_another_release_gives_other_answers(recorded, replayed):
     trace = json.loads((GOLDEN / recorded / "static-fenced.json").read_text())
     assert traces.Replay({**trace, "broker": replayed}).difference() is not None
+
+
+def commit_with_retention(clock_ms, retention_ms):
+    """A trace of an OffsetCommit to Kafka 1.1 that asks for a retention of one minute, whose broker's clock read that time."""
+    start_ms = 1_700_000_000_000
+    topics = [{"name": "t", "partitions": [{"partitionIndex": 0, "committedOffset": 5, "committedMetadata": ""}]}]
+    value = {"offset": 5, "metadata": "", "commitTimestamp": start_ms + clock_ms, "expireTimestamp": start_ms + clock_ms + retention_ms}
+    key = {"type": 1, "name": "OffsetCommitKey", "data": {"group": "g", "topic": "t", "partition": 0}}
+    step = {
+        "n": 1,
+        "at_ms": 0,
+        "member": "A",
+        "api": "OffsetCommit",
+        "version": 2,
+        "answered_at_ms": 3,
+        "answered_after_step": 1,
+        "request": {"groupId": "g", "generationIdOrMemberEpoch": -1, "memberId": "", "retentionTimeMs": 60_000, "topics": topics},
+        "response": {"topics": [{"name": "t", "partitions": [{"partitionIndex": 0, "errorCode": 0}]}]},
+        "group_after": {},
+    }
+    record = {
+        "at_ms": clock_ms,
+        "producer_id": -1,
+        "producer_epoch": -1,
+        "transactional": False,
+        "control": None,
+        "key": key,
+        "value": {"version": 1, "data": value},
+    }
+    head = {"broker": "1.1.1", "coordinator": "scala", "group": "g", "start_ms": start_ms, "config": {}, "member_ids": {}}
+    return {**head, "steps": [step], "records": [record]}
+
+
+def test_an_expire_timestamp_was_compared_with_the_time_of_the_request_and_not_of_the_brokers_clock():
+    assert traces.Replay(commit_with_retention(0, 60_000)).difference() is None
+    assert traces.Replay(commit_with_retention(2, 60_000)).difference() is None
+    assert "expireTimestamp" in traces.Replay(commit_with_retention(2, 60_001)).difference()
+    assert "expireTimestamp" in traces.Replay(commit_with_retention(2, 59_998)).difference()

@@ -115,7 +115,7 @@ def nightly(
     directory, or its .log files; Parquet files or a Delta table in the schema of Spark's Kafka source; lines of JSON with base64 keys and
     values; or kafka://HOST:PORT, the topic itself. Several of one kind may be given. The tables change at the very end, all at once.
     """
-    from groupcoord_spark.coordinator.retention import read_settings
+    from groupcoord_spark.coordinator.broker_settings import SETTINGS_OF_RUNS, read_broker_settings, refuse_misspelled_names
     from groupcoord_spark.coordinator.semantics import semantics_for
     from groupcoord_spark.pipeline.night import Night
     from groupcoord_spark.pipeline.nightly import run_night
@@ -129,11 +129,14 @@ def nightly(
         as_of_ms = until.time_ms if until is not None and until.time_ms is not None else time.time_ns() // 1_000_000
     rules = semantics_for(semantics, broker_version)
     properties = read_properties(settings_file, "The settings file") if settings_file is not None else {}
+    try:
+        if settings_file is not None:
+            refuse_misspelled_names(properties)
+        broker = read_broker_settings(properties, rules)
+    except UsageError as e:
+        raise UsageError(f"{settings_file}: {e}") from e
     if retention_ms is None:
-        try:
-            retention_ms = read_settings(properties, rules).retention_ms
-        except UsageError as e:
-            raise UsageError(f"{settings_file}: {e}") from e
+        retention_ms = broker.retention_ms
     topic_names = _topic_names(topic_ids_file) if topic_ids_file is not None else {}
     kind = kind_of(inputs)
     if command_config is not None and kind is not InputKind.KAFKA:
@@ -153,6 +156,9 @@ def nightly(
             semantics=rules,
             with_history=not no_history,
             topic_names=topic_names,
+            settings={name: properties[name] for name in SETTINGS_OF_RUNS if name in properties},
+            default_assignors=broker.default_assignors,
+            offsets_partitions=broker.offsets_partitions,
             until=until,
         )
         summary = run_night(night, plan, spark, progress, rows)
@@ -260,6 +266,8 @@ def summary_text(summary: Summary, retention_ms: int) -> str:
         lines.append(f"  lost      {reasons}: see quarantined_records")
     if summary.warnings:
         lines.append(f"  doubts    {summary.warnings:,}: see warnings")
+    if summary.contradiction:
+        lines.append(f"  settings  {summary.contradiction}")
     if summary.other_coordinator:
         lines.append(f"  hint      {summary.other_coordinator}")
     return "\n".join(lines)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
+from groupcoord_spark.coordinator.broker_settings import DefaultAssignors
 from groupcoord_spark.coordinator.semantics import Semantics
 from groupcoord_spark.coordinator.state import LOAD_FAILS, AssignmentRow, Group, MemberRow
 from groupcoord_spark.protocol import (
@@ -109,7 +110,7 @@ class ClassicGroup(Group):
     def state_timestamp_ms(self) -> int | None:
         return self._state_timestamp_ms
 
-    def protocol(self, default_assignor: str) -> str | None:
+    def protocol(self, default_assignors: DefaultAssignors) -> str | None:
         return self._protocol
 
     def member_rows(self, group_id: str) -> Iterator[MemberRow]:

@@ -4,6 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from groupcoord_spark.coordinator.broker_settings import DefaultAssignors
 from groupcoord_spark.coordinator.modern import LEFT_EPOCH, ModernGroup, RefusalError, Value, partition_rows
 from groupcoord_spark.coordinator.semantics import Semantics
 from groupcoord_spark.coordinator.state import AssignmentRow, MemberRow
@@ -209,12 +210,12 @@ class ConsumerGroup(ModernGroup):
     def protocol_type(self) -> str:
         return "consumer"
 
-    def protocol(self, default_assignor: str) -> str:
+    def protocol(self, default_assignors: DefaultAssignors) -> str:
         """The server assignor that most members name."""
         votes = Counter(member.metadata["server_assignor"] for member in self.members.values() if member.metadata is not None)
         del votes[None]
         if not votes:
-            return default_assignor
+            return default_assignors.consumer
         most = max(votes.values())
         winners = sorted(name for name, count in votes.items() if count == most)
         return next((name for name in _BUILT_IN_ASSIGNORS if name in winners), winners[0])

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from groupcoord_spark.coordinator.broker_settings import DefaultAssignors
 from groupcoord_spark.coordinator.modern import LEFT_EPOCH, ModernGroup, Value, partition_rows
 from groupcoord_spark.coordinator.semantics import Semantics
 from groupcoord_spark.coordinator.state import AssignmentRow, MemberRow
@@ -95,8 +96,8 @@ class ShareGroup(ModernGroup):
     def protocol_type(self) -> str:
         return "share"
 
-    def protocol(self, default_assignor: str) -> str:
-        return "simple"
+    def protocol(self, default_assignors: DefaultAssignors) -> str:
+        return default_assignors.share
 
     @property
     def subscribed_topics(self) -> frozenset[str]:

@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from typing import ClassVar, NamedTuple
 
+from groupcoord_spark.coordinator.broker_settings import KAFKAS_ASSIGNORS, DefaultAssignors
 from groupcoord_spark.coordinator.transactions import OffsetKey, OffsetStore, StoredOffset, TopicPartition
 
 
@@ -161,8 +162,8 @@ class Group(ABC):
         """Topics whose offsets a live group protects; None: cannot be known."""
 
     @abstractmethod
-    def protocol(self, default_assignor: str) -> str | None:
-        """Name of the assignor; ``default_assignor`` is the broker's, for groups whose members name none."""
+    def protocol(self, default_assignors: DefaultAssignors) -> str | None:
+        """Name of the assignor; ``default_assignors`` are the broker's, for groups whose members name none."""
 
     @abstractmethod
     def member_rows(self, group_id: str) -> Iterator[MemberRow]: ...
@@ -211,7 +212,7 @@ class PartitionState:
         self._groups = groups
         self._offsets = offsets
         self._warnings = warnings
-        self._group_rows: dict[str, list[GroupRow]] = {}
+        self._group_rows: dict[DefaultAssignors, list[GroupRow]] = {}
 
     def committed_offsets(self) -> list[OffsetRow]:
         """Committed offsets of the groups that exist."""
@@ -229,18 +230,18 @@ class PartitionState:
             for producer_id, staged in sorted(by_producer.items())
         ]
 
-    def groups(self, *, default_assignor: str = "uniform") -> list[GroupRow]:
-        """Groups the coordinator lists. ``default_assignor``: the first of the broker's group.consumer.assignors."""
-        if default_assignor not in self._group_rows:
-            self._group_rows[default_assignor] = self._rows_of_groups(default_assignor)
-        return self._group_rows[default_assignor]
+    def groups(self, *, default_assignors: DefaultAssignors = KAFKAS_ASSIGNORS) -> list[GroupRow]:
+        """Groups the coordinator lists. ``default_assignors``: those of the broker's settings."""
+        if default_assignors not in self._group_rows:
+            self._group_rows[default_assignors] = self._rows_of_groups(default_assignors)
+        return self._group_rows[default_assignors]
 
-    def _rows_of_groups(self, default_assignor: str) -> list[GroupRow]:
+    def _rows_of_groups(self, default_assignors: DefaultAssignors) -> list[GroupRow]:
         pending_counts: dict[str, int] = {}
         for (group_id, _, _), by_producer in self._offsets.pending.items():
             pending_counts[group_id] = pending_counts.get(group_id, 0) + len(by_producer)
         return [
-            self._group_row(group_id, group, pending_counts.get(group_id, 0), default_assignor)
+            self._group_row(group_id, group, pending_counts.get(group_id, 0), default_assignors)
             for group_id, group in sorted(self._groups.items())
         ]
 
@@ -277,7 +278,7 @@ class PartitionState:
         for (topic, partition), stored in sorted(self._offsets.committed[group_id].items()):
             yield OffsetRow._make((group_id, topic, partition, *stored))
 
-    def _group_row(self, group_id: str, group: Group, pending_count: int, default_assignor: str) -> GroupRow:
+    def _group_row(self, group_id: str, group: Group, pending_count: int, default_assignors: DefaultAssignors) -> GroupRow:
         offsets = self.offsets_of(group_id)
         subscribed = group.subscribed_topics
         held = {
@@ -291,7 +292,7 @@ class PartitionState:
             is_simple=group.is_simple,
             state=group.state,
             protocol_type=group.protocol_type,
-            protocol=group.protocol(default_assignor),
+            protocol=group.protocol(default_assignors),
             generation=group.generation,
             assignment_epoch=group.assignment_epoch,
             leader_id=group.leader_id,

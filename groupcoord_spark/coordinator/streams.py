@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from groupcoord_spark.coordinator.broker_settings import DefaultAssignors
 from groupcoord_spark.coordinator.modern import LEFT_EPOCH, ModernGroup, RefusalError, Value
 from groupcoord_spark.coordinator.semantics import Semantics
 from groupcoord_spark.coordinator.state import AssignmentRow, MemberRow
@@ -119,7 +120,7 @@ class StreamsGroup(ModernGroup):
     def protocol_type(self) -> str:
         return "streams"
 
-    def protocol(self, default_assignor: str) -> None:
+    def protocol(self, default_assignors: DefaultAssignors) -> None:
         return None
 
     @property

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from groupcoord_spark.coordinator.broker_settings import KAFKAS_ASSIGNORS, DefaultAssignors
 from groupcoord_spark.coordinator.semantics import Semantics
 from groupcoord_spark.pipeline.until import Until
 from groupcoord_spark.sources.rows import InputKind
@@ -24,6 +25,10 @@ class Night:
     topic_names: Mapping[str, str] = field(default_factory=dict)
     """Topic id -> name, as the user knows them."""
     settings: Mapping[str, str] = field(default_factory=dict)
+    """Settings of the broker's file, by Kafka's names, that decided something; they are kept in ``runs``."""
+    default_assignors: DefaultAssignors = KAFKAS_ASSIGNORS
+    offsets_partitions: int | None = None
+    """offsets.topic.num.partitions of the broker's file."""
     until: Until | None = None
     """The moment to replay to; None: the end of the log."""
 
@@ -67,6 +72,8 @@ class Summary:
     """A sentence where the records say that the other coordinator wrote them."""
     semantics: str
     broker_version: str
+    contradiction: str | None = None
+    """A sentence where the log shows that a setting of the broker's file is not this cluster's."""
     completeness: float | None = None
     """Records read against the span of offsets that they lie in; None where there is no record."""
     input_kind: InputKind = InputKind.SEGMENTS

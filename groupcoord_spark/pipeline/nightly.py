@@ -25,7 +25,7 @@ from groupcoord_spark.pipeline.expire import ExpirationJob
 from groupcoord_spark.pipeline.history_records import HistoryPiece
 from groupcoord_spark.pipeline.ingest import SHUFFLED, ReadJob, read_chunks, read_history, read_segments
 from groupcoord_spark.pipeline.night import Night, Summary
-from groupcoord_spark.pipeline.outcome import driver_rows, files_of, run_row, summary_of
+from groupcoord_spark.pipeline.outcome import contradiction, driver_rows, files_of, run_row, summary_of
 from groupcoord_spark.pipeline.partition_count import likely_partition_count
 from groupcoord_spark.pipeline.ranges import in_ranges
 from groupcoord_spark.pipeline.rebalances import RebalanceJob
@@ -76,7 +76,7 @@ def run_night(night: Night, plan: LogPlan, spark: SparkSession, progress: Progre
     held = {each: range_to_append_to(history.held, past.get(each)) for each, history in histories.items()}
     job = ReadJob(
         cluster=night.cluster,
-        partition_count=rows.partition_count if rows is not None else likely_partition_count(plan),
+        partition_count=_partition_count(night, plan, rows),
         warehouse_uri=start.location.uri,
         run_id=start.run_id,
         semantics=night.semantics,
@@ -105,6 +105,13 @@ def run_night(night: Night, plan: LogPlan, spark: SparkSession, progress: Progre
     return summary
 
 
+def _partition_count(night: Night, plan: LogPlan, rows: RowPlan | None) -> int:
+    """Partitions of ``__consumer_offsets``: as the settings say, unless the log has more, else as the groups in the log suggest."""
+    if night.offsets_partitions is not None and contradiction(night, plan) is None:
+        return night.offsets_partitions
+    return rows.partition_count if rows is not None else likely_partition_count(plan)
+
+
 def _run_stages(
     spark: SparkSession,
     segments: Sequence[Segment],
@@ -126,7 +133,7 @@ def _run_stages(
     read_partitions = {segment.offsets_partition for segment in segments} | {piece.offsets_partition for piece in pieces}
     offsets_partitions = len(read_partitions) if rows is None else len(rows.log.partitions) + 1
     replays = min(offsets_partitions, int(spark.conf.get("spark.sql.shuffle.partitions") or parallelism))
-    replay_job = ReplayJob(night.semantics, expiration, writers, job.rebalances)
+    replay_job = ReplayJob(night.semantics, expiration, writers, job.rebalances, night.default_assignors)
     write_job = WriteJob(night.cluster, job.warehouse_uri, job.run_id, dict(night.topic_names))
 
     def read(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from groupcoord_spark.coordinator.authors import other_coordinator
+from groupcoord_spark.coordinator.broker_settings import OFFSETS_PARTITIONS
 from groupcoord_spark.log import LogPlan
 from groupcoord_spark.log.storage import shown
 from groupcoord_spark.pipeline.counts import NO_KEY_TYPE, NO_VERSION, KindCount
@@ -72,6 +73,8 @@ def driver_rows(
         doubts.append({"run_id": run_id, "offsets_partition": each, "code": "compacted_before_until", "detail": detail})
     if sentence := _other_coordinator(night, reports):
         doubts.append({"run_id": run_id, "code": "other_coordinator", "detail": sentence})
+    if sentence := contradiction(night, plan):
+        doubts.append({"run_id": run_id, "code": "settings_contradicted", "detail": sentence})
     return {"offsets_partitions": partitions, "decode_coverage": _coverage_rows(reports), "warnings": doubts}
 
 
@@ -80,6 +83,17 @@ def _other_coordinator(night: Night, reports: Sequence[PartitionReport]) -> str 
     for report in reports:
         records.update({kind: count.decoded for kind, count in report.counts.by_kind.items()})
     return other_coordinator(night.semantics, records)
+
+
+def contradiction(night: Night, plan: LogPlan) -> str | None:
+    """A sentence where the log has an offsets partition that the broker's settings rule out."""
+    highest = max((partition.offsets_partition for partition in plan.partitions), default=0)
+    if night.offsets_partitions is None or highest < night.offsets_partitions:
+        return None
+    return (
+        f"{OFFSETS_PARTITIONS} is {night.offsets_partitions} in the settings file, but the log has __consumer_offsets-{highest}: the number"
+        " is taken from where the groups lie instead. Make sure that the settings are those of this cluster."
+    )
 
 
 def _missing(reports: Sequence[PartitionReport], past: Mapping[int, Past]) -> dict[int, int]:
@@ -156,6 +170,7 @@ def summary_of(
     for report in reports:
         reasons.update(report.counts.reasons)
     hint = _other_coordinator(night, reports)
+    contradicted = contradiction(night, plan)
     missing = _missing(reports, past)
     logs = {each.offsets_partition: each for each in plan.partitions}
     return Summary(
@@ -173,9 +188,11 @@ def summary_of(
         committed_offsets=sum(report.offsets for report in reports),
         expired_offsets=sum(report.expired_offsets for report in reports),
         removed_groups=sum(report.removed_groups for report in reports),
-        warnings=len(plan.doubts) + sum(report.warnings + report.counts.doubts for report in reports) + (hint is not None) + len(missing),
+        warnings=sum(report.warnings + report.counts.doubts for report in reports)
+        + len([*plan.doubts, *missing, *filter(None, [hint, contradicted])]),
         refusals=sum(report.refusals for report in reports),
         other_coordinator=hint,
+        contradiction=contradicted,
         semantics=night.semantics.name,
         broker_version=night.semantics.broker_version,
         completeness=_completeness(reports),

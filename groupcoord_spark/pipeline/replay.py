@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from groupcoord_spark.coordinator.broker_settings import KAFKAS_ASSIGNORS, DefaultAssignors
 from groupcoord_spark.coordinator.replay import PartitionReplay
 from groupcoord_spark.coordinator.semantics import Semantics
 from groupcoord_spark.coordinator.transactions import OffsetKey, StoredOffset
@@ -57,6 +58,7 @@ class ReplayJob:
     expiration: ExpirationJob
     writers: int
     rebalances: RebalanceJob
+    default_assignors: DefaultAssignors = KAFKAS_ASSIGNORS
 
 
 def partition_replay(job: ReplayJob) -> Callable[..., Iterator[pd.DataFrame]]:
@@ -105,7 +107,7 @@ def partition_replay(job: ReplayJob) -> Callable[..., Iterator[pd.DataFrame]]:
             yield pd.DataFrame([(own_writer, LATER, REBALANCES, packed(last_rows))], columns=COLUMNS)
         state = replay.coordinator.finish()
         expirations = expirations_of(state, job.expiration, replay.type_0_offsets())
-        rows = state_rows(state, expirations)
+        rows = state_rows(state, expirations, job.default_assignors)
         report.live_keys, report.first_open_offset = replay.live_keys, replay.first_open_offset
         report.groups, report.offsets = len(rows["groups"]), len(rows["committed_offsets"])
         report.expired_offsets = sum(row.expired for row in expirations.offsets)

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from groupcoord_spark.coordinator.broker_settings import KAFKAS_ASSIGNORS, DefaultAssignors
 from groupcoord_spark.coordinator.state import AssignmentRow, GroupRow, LoadWarning, MemberRow, OffsetRow, PartitionState
 from groupcoord_spark.pipeline.counts import PartitionCounts
 from groupcoord_spark.pipeline.expire import Expirations, GroupExpirationRow, OffsetExpirationRow, TombstoneRow
@@ -55,13 +56,15 @@ class PartitionReport:
             self.files.setdefault(table, []).extend(added)
 
 
-def state_rows(state: PartitionState, expirations: Expirations) -> dict[str, Sequence[tuple[Any, ...]]]:
+def state_rows(
+    state: PartitionState, expirations: Expirations, default_assignors: DefaultAssignors = KAFKAS_ASSIGNORS
+) -> dict[str, Sequence[tuple[Any, ...]]]:
     """Rows of every state and rule table, by table; those of assignments without topic names, which all partitions reveal together."""
     return {
         "committed_offsets": state.committed_offsets(),
         "pending_offsets": state.pending_offsets(),
         "orphan_offsets": state.orphan_offsets(),
-        "groups": state.groups(),
+        "groups": state.groups(default_assignors=default_assignors),
         "members": state.members(),
         "assignments": state.assignments({}),
         "offset_expirations": expirations.offsets,

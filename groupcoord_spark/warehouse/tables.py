@@ -60,7 +60,7 @@ DOUBTS = (
     *("negative_partition", "negative_offset", "transactional_non_offset", "transactional_mismatch", "transactional_tombstone"),
     *("subscription_truncated", "group_wrong_partition"),
     *("row_duplicate", "other_topic", "other_cluster", "transactions_unknown"),
-    *("other_coordinator", "compacted_before_until"),
+    *("other_coordinator", "compacted_before_until", "settings_contradicted"),
 )
 LOADER_RULES = (
     *("R-1.6", "R-1.7", "R-1.8", "R-1.9", "R-1.10", "R-1.26", "R-1.28", "R-2.1", "R-2.2", "R-2.4"),

@@ -100,6 +100,40 @@ class TestARun:
             assert nightly(tmp_path / "w", tmp_path / "logs", *args).exit_code == 0
             assert {row["retention_ms"] for row in rows_of(tmp_path / "w", "offset_expirations")} == {milliseconds}
 
+    def test_the_default_assignor_of_the_settings_was_thrown_away(self, tmp_path: Path) -> None:
+        settings = tmp_path / "server.properties"
+        settings.write_text("node.id=1\ngroup.consumer.assignors=range,uniform\noffsets.topic.num.partitions=4\n")
+        assert nightly(tmp_path / "w", GOLDEN / "kip848" / "logs", "--settings", settings).exit_code == 0
+        protocols = {row["group_id"]: row["protocol"] for row in rows_of(tmp_path / "w", "groups") if row["group_type"] == "consumer"}
+        assert "range" in protocols.values()
+        assert nightly(tmp_path / "v", GOLDEN / "kip848" / "logs").exit_code == 0
+        without = {row["group_id"]: row["protocol"] for row in rows_of(tmp_path / "v", "groups") if row["group_type"] == "consumer"}
+        assert {without[group_id] for group_id, protocol in protocols.items() if protocol != without[group_id]} == {"uniform"}
+        (run,) = rows_of(tmp_path / "w", "runs")
+        kept = dict(run["settings"])
+        assert (kept["group.consumer.assignors"], kept["offsets.topic.num.partitions"]) == ("range,uniform", "4")
+
+    def test_the_number_of_offsets_partitions_in_the_settings_was_ignored(self, tmp_path: Path) -> None:
+        # group "g" lies in partition 103 % 5 = 3 of 5, and in 103 % 8 = 7 of 8
+        write_log(tmp_path / "logs", commits(0, 3), offsets_partition=3)
+        settings = tmp_path / "server.properties"
+        for partitions, misplaced in ((5, 0), (8, 3)):
+            settings.write_text(f"offsets.topic.num.partitions={partitions}\n")
+            result = nightly(tmp_path / f"w{partitions}", tmp_path / "logs", "--settings", settings)
+            assert result.exit_code == 0 and "settings  " not in result.stderr
+            assert sum(row["misplaced"] for row in rows_of(tmp_path / f"w{partitions}", "decode_coverage")) == misplaced
+
+    def test_settings_that_the_log_contradicts_are_said(self, tmp_path: Path) -> None:
+        write_log(tmp_path / "logs", commits(0, 3), offsets_partition=3)
+        settings = tmp_path / "server.properties"
+        settings.write_text("offsets.topic.num.partitions=3\n")
+        result = nightly(tmp_path / "w", tmp_path / "logs", "--settings", settings)
+        sentence = "offsets.topic.num.partitions is 3 in the settings file, but the log has __consumer_offsets-3: the number is taken"
+        assert result.exit_code == 0 and sentence in result.stderr
+        (detail,) = (row["detail"] for row in rows_of(tmp_path / "w", "warnings") if row["code"] == "settings_contradicted")
+        assert sentence in detail
+        assert sum(row["misplaced"] for row in rows_of(tmp_path / "w", "decode_coverage")) == 0
+
     def test_reads_several_inputs_as_one_cluster(self, tmp_path: Path) -> None:
         for offsets_partition in range(3):
             write_log(tmp_path / str(offsets_partition), commits(0, 3), offsets_partition=offsets_partition)
@@ -286,6 +320,17 @@ class TestBadInput:
         (tmp_path / "server.properties").write_text(f"offsets.retention.minutes={value}\n")
         sentence = self.refused(untouched, SAMPLE_LOGS, "--settings", tmp_path / "server.properties")
         assert sentence.startswith(f"{tmp_path}/server.properties: offsets.retention.minutes {value!r} is not a whole number")
+
+    def test_a_settings_file_with_a_misspelled_name(self, tmp_path: Path, untouched: Path) -> None:
+        (tmp_path / "server.properties").write_text("broker.id=1\noffsets.retention.minute=60\n")
+        sentence = self.refused(untouched, SAMPLE_LOGS, "--settings", tmp_path / "server.properties")
+        told = "'offsets.retention.minute' is no setting of a Kafka broker. Did you mean offsets.retention.minutes?"
+        assert sentence == f"{tmp_path}/server.properties: {told}"
+
+    def test_a_settings_file_of_something_else(self, tmp_path: Path, untouched: Path) -> None:
+        (tmp_path / "consumer.properties").write_text("bootstrap.servers=localhost:9092\ngroup.id=g\n")
+        sentence = self.refused(untouched, SAMPLE_LOGS, "--settings", tmp_path / "consumer.properties")
+        assert sentence.startswith(f"{tmp_path}/consumer.properties: no line is a setting of a Kafka broker.")
 
     @pytest.mark.parametrize(
         ("text", "told"),

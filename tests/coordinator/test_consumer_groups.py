@@ -2,7 +2,7 @@
 
 import pytest
 
-from groupcoord_spark.coordinator import JAVA, GroupRow, PartitionReplay, PartitionState, semantics_for
+from groupcoord_spark.coordinator import JAVA, DefaultAssignors, GroupRow, PartitionReplay, PartitionState, semantics_for
 from tests.coordinator.records import (
     TOPIC_ID,
     Record,
@@ -143,7 +143,7 @@ def test_assignor_is_the_one_most_members_name(named: list[str | None], expected
 
 
 def test_brokers_first_assignor_where_no_member_names_one() -> None:
-    assert replayed([k5("m")]).groups(default_assignor="range")[0].protocol == "range"
+    assert replayed([k5("m")]).groups(default_assignors=DefaultAssignors(consumer="range"))[0].protocol == "range"
 
 
 def test_tombstones_of_an_unknown_group_are_ignored() -> None:

@@ -1,9 +1,22 @@
 """Which broker is meant, and how long it keeps offsets."""
 
+import re
+from pathlib import Path
+
 import pytest
 
-from groupcoord_spark.coordinator import JAVA, SCALA, RetentionSettings, read_duration, read_settings, semantics_for
+from groupcoord_spark.coordinator import (
+    JAVA,
+    SCALA,
+    BrokerSettings,
+    DefaultAssignors,
+    read_broker_settings,
+    read_duration,
+    semantics_for,
+)
+from groupcoord_spark.coordinator.broker_settings import SETTINGS_OF_RUNS, kafka_setting_names, refuse_misspelled_names
 from groupcoord_spark.errors import UsageError
+from groupcoord_spark.properties import read_properties
 
 DAY_MS = 86_400_000
 
@@ -76,20 +89,91 @@ def test_what_is_no_duration_is_refused_in_a_sentence(text: str) -> None:
 def test_settings_of_a_broker() -> None:
     properties = {
         "offsets.retention.minutes": "1440",
-        "offsets.retention.check.interval.ms": "5000",
+        "offsets.topic.num.partitions": " 5 ",
         "group.consumer.assignors": "org.apache.kafka.coordinator.group.assignor.RangeAssignor, uniform",
+        "group.share.assignors": "simple",
         "broker.id": "1",
     }
-    assert read_settings(properties, JAVA) == RetentionSettings(DAY_MS, 5_000, "range")
+    assert read_broker_settings(properties, JAVA) == BrokerSettings(DAY_MS, DefaultAssignors("range", "simple"), 5)
 
 
 def test_settings_not_given_are_those_of_the_release() -> None:
-    assert read_settings({}, JAVA) == RetentionSettings(7 * DAY_MS, 600_000, "uniform")
-    assert read_settings({}, semantics_for(broker_version="1.1.1")).retention_ms == DAY_MS
-    assert read_settings({"group.consumer.assignors": "com.example.Mine"}, JAVA).default_assignor == "com.example.Mine"
+    assert read_broker_settings({}, JAVA) == BrokerSettings(7 * DAY_MS, DefaultAssignors("uniform", "simple"), None)
+    assert read_broker_settings({}, semantics_for(broker_version="1.1.1")).retention_ms == DAY_MS
 
 
+@pytest.mark.parametrize(
+    ("listed", "default"),
+    [
+        ("range", "range"),
+        ("uniform,range", "uniform"),
+        ("org.apache.kafka.coordinator.group.assignor.UniformAssignor", "uniform"),
+        ("com.example.Mine,range", "com.example.Mine"),
+        ("", "uniform"),
+    ],
+)
+def test_the_first_assignor_of_the_list_is_the_default(listed: str, default: str) -> None:
+    assert read_broker_settings({"group.consumer.assignors": listed}, JAVA).default_assignors.consumer == default
+
+
+def test_an_assignor_that_no_broker_has_is_refused() -> None:
+    with pytest.raises(UsageError, match=r"begins with 'rnage', which is neither one of uniform, range nor the name of a class\."):
+        read_broker_settings({"group.consumer.assignors": "rnage"}, JAVA)
+
+
+@pytest.mark.parametrize("name", ["offsets.retention.minutes", "offsets.topic.num.partitions"])
 @pytest.mark.parametrize("text", ["0", "-1", "week", "2147483648"])
-def test_setting_that_is_no_number_is_refused_in_a_sentence(text: str) -> None:
-    with pytest.raises(UsageError, match=r"offsets\.retention\.minutes"):
-        read_settings({"offsets.retention.minutes": text}, JAVA)
+def test_setting_that_is_no_number_is_refused_in_a_sentence(name: str, text: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(f"{name} {text!r} is not a whole number")):
+        read_broker_settings({name: text}, JAVA)
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("offsets.retention.minute", "offsets.retention.minutes"),
+        ("offset.retention.minutes", "offsets.retention.minutes"),
+        ("Offsets.Retention.Minutes", "offsets.retention.minutes"),
+        ("offsets.retention.ms", "offsets.retention.minutes"),
+        ("offsets.retention.hours", "offsets.retention.minutes"),
+        ("group.consumer.assignor", "group.consumer.assignors"),
+        ("group.consumer.asignor", "group.consumer.assignors"),
+        ("group.share.assignor", "group.share.assignors"),
+        ("offsets.topic.num.partition", "offsets.topic.num.partitions"),
+        ("log.retention.hour", "log.retention.hours"),
+        ("log.retentoin.hours", "log.retention.hours"),
+        ("log.retentions.hours", "log.retention.hours"),
+    ],
+)
+def test_a_misspelled_setting_was_ignored_without_a_word(name: str, meant: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(f"{name!r} is no setting of a Kafka broker. Did you mean {meant}?")):
+        refuse_misspelled_names({"broker.id": "1", name: "5"})
+
+
+def test_other_settings_of_a_server_properties_are_left_alone() -> None:
+    refuse_misspelled_names(dict.fromkeys(kafka_setting_names(), "1"))
+    others = [
+        *("broker.id", "confluent.metrics.reporter.bootstrap.servers", "confluent.offsets.topic.num.partitions", "my.own.setting"),
+        *("listener.name.internal.ssl.keystore.location", "listener.name.a.plain.sasl.jaas.config", "rlmm.config.replication.factor"),
+        *("group.streams.assignors", "audit.retention.minutes", "alone"),
+    ]
+    refuse_misspelled_names(dict.fromkeys(others, "1"))
+
+
+@pytest.mark.parametrize("properties", [{}, {"my.own.setting": "1"}, {"bootstrap.servers": "localhost:9092", "group.id": "g"}])
+def test_a_file_without_a_single_setting_of_kafka_was_taken_for_the_brokers(properties: dict[str, str]) -> None:
+    with pytest.raises(UsageError, match=r"no line is a setting of a Kafka broker"):
+        refuse_misspelled_names(properties)
+
+
+def test_the_settings_file_of_the_project_is_one() -> None:
+    path = Path(__file__).parents[2] / "conf" / "coordinator.properties"
+    properties = read_properties(str(path), "The settings file")
+    refuse_misspelled_names(properties)
+    assert read_broker_settings(properties, JAVA) == read_broker_settings({}, JAVA)
+
+
+def test_the_settings_file_of_the_project_describes_every_setting_that_is_read() -> None:
+    text = (Path(__file__).parents[2] / "conf" / "coordinator.properties").read_text(encoding="utf-8")
+    described = set(re.findall(r"^(?:# )?([a-z.]+)=", text, re.MULTILINE))
+    assert described == {"offsets.retention.minutes", *SETTINGS_OF_RUNS}

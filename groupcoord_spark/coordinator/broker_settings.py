@@ -1,0 +1,134 @@
+"""The settings of a broker that the coordinator's rules depend on, read from its server.properties."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from functools import cache
+from importlib.resources import files
+from typing import Final, NamedTuple
+
+from groupcoord_spark.coordinator.semantics import Semantics
+from groupcoord_spark.errors import UsageError
+
+RETENTION_MINUTES: Final = "offsets.retention.minutes"
+OFFSETS_PARTITIONS: Final = "offsets.topic.num.partitions"
+CONSUMER_ASSIGNORS: Final = "group.consumer.assignors"
+SHARE_ASSIGNORS: Final = "group.share.assignors"
+
+SETTINGS_OF_RUNS: Final = (OFFSETS_PARTITIONS, CONSUMER_ASSIGNORS, SHARE_ASSIGNORS)
+"""Settings that a run's row keeps as they were given; the retention is there as that of the run."""
+
+_MINUTE_MS: Final = 60_000
+_INT32_MAX: Final = 2**31 - 1
+
+_OFTEN_MISTAKEN: Final = (RETENTION_MINUTES, OFFSETS_PARTITIONS, CONSUMER_ASSIGNORS)
+"""Names that a similar unknown name is taken to mean; of all others only a slip of one letter is noticed."""
+_SIMILAR: Final = 0.8
+_PREFIX_OF_LISTENER: Final = "listener.name."
+
+
+class DefaultAssignors(NamedTuple):
+    """Assignors of groups whose members name none: the first of the broker's lists."""
+
+    consumer: str = "uniform"
+    share: str = "simple"
+
+
+KAFKAS_ASSIGNORS: Final = DefaultAssignors()
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerSettings:
+    """What the rules need of a broker's configuration.
+
+    offsets_partitions: how many partitions ``__consumer_offsets`` was made with; None: the broker's file does not say.
+    """
+
+    retention_ms: int
+    default_assignors: DefaultAssignors = KAFKAS_ASSIGNORS
+    offsets_partitions: int | None = None
+
+
+def read_broker_settings(properties: Mapping[str, str], semantics: Semantics) -> BrokerSettings:
+    """Settings from a broker's properties; what is missing takes that release's default, what no rule needs is left alone.
+
+    Raises UsageError where a value is not one that Kafka takes.
+    """
+    return BrokerSettings(
+        retention_ms=(_number(properties, RETENTION_MINUTES) or semantics.default_retention_ms // _MINUTE_MS) * _MINUTE_MS,
+        default_assignors=DefaultAssignors(
+            consumer=_first_assignor(properties, CONSUMER_ASSIGNORS, {"UniformAssignor": "uniform", "RangeAssignor": "range"}),
+            share=_first_assignor(properties, SHARE_ASSIGNORS, {"SimpleAssignor": "simple"}),
+        ),
+        offsets_partitions=_number(properties, OFFSETS_PARTITIONS),
+    )
+
+
+def refuse_misspelled_names(properties: Mapping[str, str]) -> None:
+    """Raises UsageError for a name that is almost one of Kafka's, and where no name at all is one of Kafka's.
+
+    Other unknown names are fine: plugins of a broker have settings of their own.
+    """
+    known = kafka_setting_names()
+    for name in properties:
+        if name not in known and not name.startswith(_PREFIX_OF_LISTENER):
+            meant = _meant_name(name)
+            if meant is not None:
+                raise UsageError(f"{name!r} is no setting of a Kafka broker. Did you mean {meant}?")
+    if not any(name in known or name.startswith(_PREFIX_OF_LISTENER) for name in properties):
+        raise UsageError("no line is a setting of a Kafka broker. Give a server.properties, or a file like conf/coordinator.properties.")
+
+
+@cache
+def kafka_setting_names() -> frozenset[str]:
+    """Every setting that some broker from 0.8.2 to 4.3 knows."""
+    return frozenset((files(__package__) / "broker_setting_names.txt").read_text(encoding="utf-8").split())
+
+
+def _meant_name(name: str) -> str | None:
+    """The known name of which this one looks like a misspelling; None: it looks like none."""
+    of_same_length = (known for known in sorted(kafka_setting_names()) if known.count(".") == name.count("."))
+    nearest, similarity = max(
+        ((known, SequenceMatcher(None, name.lower(), known).ratio()) for known in of_same_length),
+        key=lambda pair: pair[1],
+        default=("", 0.0),
+    )
+    if _is_one_letter_off(name, nearest) or (nearest in _OFTEN_MISTAKEN and similarity >= _SIMILAR):
+        return nearest
+    return None
+
+
+def _is_one_letter_off(one: str, other: str) -> bool:
+    """Whether one letter was left out, added or replaced, or two neighbours were exchanged."""
+    start = next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+    rest, other_rest = one[start:], other[start:]
+    is_exchange = rest[:2] == other_rest[1::-1] and rest[2:] == other_rest[2:]
+    return is_exchange or rest[1:] == other_rest or rest == other_rest[1:] or rest[1:] == other_rest[1:]
+
+
+def _number(properties: Mapping[str, str], name: str) -> int | None:
+    text = properties.get(name)
+    if text is None:
+        return None
+    if not re.fullmatch(r"\s*\d+\s*", text) or not 1 <= int(text) <= _INT32_MAX:
+        raise UsageError(f"{name} {text!r} is not a whole number from 1 to {_INT32_MAX}.")
+    return int(text)
+
+
+def _first_assignor(properties: Mapping[str, str], setting: str, names_of_classes: Mapping[str, str]) -> str:
+    """Name of the first assignor of a list, in which Kafka's own may stand by name or by class, and others by class.
+
+    names_of_classes: Kafka's own, the default first. Another's name is known to its class alone: the class stands for it.
+    """
+    first = properties.get(setting, "").split(",")[0].strip()
+    names = list(names_of_classes.values())
+    if not first:
+        return names[0]
+    if "." in first:
+        return names_of_classes.get(first.rsplit(".", 1)[-1], first)
+    if first not in names:
+        raise UsageError(f"{setting} begins with {first!r}, which is neither one of {', '.join(names)} nor the name of a class.")
+    return first

@@ -17,7 +17,7 @@
 # Ten questions to a warehouse that `groupcoord nightly` wrote. `make nightly` makes the one that is asked here.
 
 # %% tags=["parameters"]
-WAREHOUSE = "./warehouse"
+WAREHOUSE = None  # a path or URI; None: GROUPCOORD_WAREHOUSE, else the nearest directory "warehouse", here or above
 CLUSTER = "sample"
 
 # %%
@@ -26,10 +26,10 @@ import json
 import matplotlib.pyplot as plt
 import pandas as pd
 
-from groupcoord_spark.warehouse import open_warehouse
+from groupcoord_spark.warehouse import find_warehouse, open_warehouse
 
 pd.set_option("display.max_colwidth", 48)
-warehouse = open_warehouse(WAREHOUSE)
+warehouse = open_warehouse(WAREHOUSE or find_warehouse())
 run = warehouse.run(CLUSTER)
 as_of = pd.Timestamp(run.as_of_ms, unit="ms", tz="UTC")
 
@@ -112,7 +112,7 @@ kept.groupby(["rule", "blocked_by"]).agg(offsets=("partition", "size"), groups=(
 # %% [markdown]
 # ## What was committed in each hour?
 #
-# The same tables in SQL (`pip install duckdb`), with the view that joins each commit with the end of its transaction.
+# The same tables in SQL, by DuckDB, with the view that joins each commit with the end of its transaction.
 
 # %%
 import duckdb

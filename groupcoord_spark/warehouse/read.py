@@ -6,11 +6,13 @@ Delta commits one table at a time, so a reader does not take the newest version 
 
 from __future__ import annotations
 
+import os
 from array import array
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import accumulate
+from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
@@ -26,6 +28,9 @@ from groupcoord_spark.warehouse.location import Location, first_line, locate
 from groupcoord_spark.warehouse.tables import RUNS, SCHEMA_VERSION, TABLES
 
 SCHEMA_VERSION_PROPERTY: Final = "groupcoord.schemaVersion"
+
+WAREHOUSE_VARIABLE: Final = "GROUPCOORD_WAREHOUSE"
+"""Names the warehouse where no option does."""
 
 RETENTION_SETTING: Final = "offsets.retention.ms"
 """Key of ``runs.settings`` that holds the retention of the run."""
@@ -153,6 +158,26 @@ def open_warehouse(uri: str) -> Warehouse:
             f"{location.uri} is no warehouse: nothing is there. Make one with `groupcoord nightly`, or name another with --warehouse."
         )
     return Warehouse(location, read_runs(location))
+
+
+def find_warehouse(start: Path | None = None) -> str:
+    """The warehouse that GROUPCOORD_WAREHOUSE names, else the nearest one called ``warehouse`` in a directory or one above it.
+
+    start: the directory; None: the current one, which for a notebook is the notebook's own.
+    Raises WarehouseError when there is none.
+    """
+    named = os.environ.get(WAREHOUSE_VARIABLE)
+    if named:
+        return named
+    directory = (start or Path.cwd()).resolve()
+    for place in (directory, *directory.parents):
+        found = place / "warehouse"
+        if (found / RUNS.name).is_dir() and holds_warehouse(locate(str(found))):
+            return str(found)
+    raise WarehouseError(
+        f"There is no warehouse in a directory 'warehouse' of {directory} or above."
+        f" Run `make nightly`, or set {WAREHOUSE_VARIABLE} to its path."
+    )
 
 
 def holds_warehouse(location: Location) -> bool:

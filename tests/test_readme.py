@@ -110,6 +110,7 @@ class TestCommands:
         of_others |= {"--reset-offsets", "--from-file", "--bootstrap-server", "--execute", "--offsets-decoder"}
         of_others |= {"--mutations", "--seed"}
         of_others |= {"--packages", "--repositories"}
+        of_others |= {"--inplace", "--prefix"}
         known = set.union(*map(options_of, table_of_commands())) | of_others
         assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", TEXT)) - known == set()
 

@@ -19,8 +19,8 @@ SCHEME: Final = "kafka://"
 COLUMNS: Final = ("group", "what", "ours", "theirs")
 
 NO_CLIENT: Final = (
-    "Asking a cluster needs the package confluent-kafka, which is not installed. Run: pip install 'groupcoord-spark[verify]'."
-    " A file of saved answers needs nothing."
+    "Asking a cluster needs the package confluent-kafka, which is not installed. Where groupcoord_spark's pyproject.toml is, run:"
+    " pip install --editable '.[verify]'. A file of saved answers needs no such package."
 )
 
 

@@ -78,7 +78,7 @@ def test_missing_client_is_told_with_the_line_that_installs_it(sample: str, monk
     monkeypatch.setitem(sys.modules, "confluent_kafka", None)
     done = groupcoord("verify", "--warehouse", sample, "--against", "kafka://localhost:1")
     assert done.exit_code == 1
-    assert "pip install 'groupcoord-spark[verify]'" in done.stderr
+    assert "pip install --editable '.[verify]'" in done.stderr
 
 
 def test_settings_that_the_client_refuses_are_named_without_their_values(sample: str, tmp_path: Path) -> None:

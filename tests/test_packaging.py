@@ -1,0 +1,48 @@
+"""What is said of the package, and that what the documents tell people to install is there."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+SENTENCES = [
+    ROOT / "README.md",
+    ROOT / "Makefile",
+    *sorted((ROOT / "groupcoord_spark").rglob("*.py")),
+    *sorted((ROOT / "notebooks").glob("*.py")),
+]
+
+
+def install_commands() -> list[str]:
+    """Every command in documents, error sentences and the Makefile that installs the project itself."""
+    texts = " ".join(path.read_text(encoding="utf-8") for path in SENTENCES).replace(" --quiet --disable-pip-version-check", "")
+    return re.findall(r"[\w./$()]*pip install[^\n`]*? '?\.(?:\[\w+\]'|(?=[`\s]))", texts)
+
+
+def test_extras_were_named_of_a_package_that_is_not_on_pypi() -> None:
+    commands = install_commands()
+    assert len(commands) >= 6
+    extras = {extra for command in commands for extra in re.findall(r"\[(\w+)\]", command)}
+    assert {"verify", "notebooks", "fast", "dev"} <= extras <= set(PROJECT["optional-dependencies"])
+    assert not [path for path in SENTENCES if re.search(r"pip install\W+groupcoord", path.read_text(encoding="utf-8"))]
+
+
+def test_no_extra_replaces_the_editable_installation_by_a_copy() -> None:
+    copying = {command for command in install_commands() if "--editable" not in command}
+    # the one that README warns of, and an environment of its own, which is to be packed
+    assert copying == {"pip install '.[verify]'", "packed/bin/pip install '.[fast]'"}
+
+
+@pytest.mark.parametrize("name", ["license", "license-files", "authors", "classifiers", "readme", "keywords"])
+def test_the_package_says_whose_it_is_and_what_for(name: str) -> None:
+    assert PROJECT[name]
+
+
+def test_the_licence_lies_beside_the_package() -> None:
+    assert PROJECT["license"] == "Apache-2.0"
+    assert "Apache License" in (ROOT / "LICENSE").read_text(encoding="utf-8").splitlines()[1]

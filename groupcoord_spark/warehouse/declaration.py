@@ -70,6 +70,7 @@ class Column:
     """One column: SQL type (``BIGINT NOT NULL``), its sentence, and what the table does to a value on its way in.
 
     words: every value the column can take, where they are few; the comment ends in them.
+    meanings: word -> what it says, in a sentence, where the reference explains the words.
     absent: the value by which Kafka says "none"; it becomes NULL.
     """
 
@@ -78,6 +79,7 @@ class Column:
     sentence: str
     words: tuple[str, ...] = ()
     absent: int | str | None = None
+    meanings: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def sql_type(self) -> str:
@@ -330,6 +332,10 @@ def reference(tables: Iterable[Table]) -> str:
         key = f"Key: {', '.join(table.primary_key)}. " if table.primary_key else ""
         lines = [f"### {table.name}", "", f"{table.comment} {key}Rows: {table.write.value}.", "", "| column | type | |", "|---|---|---|"]
         lines += [f"| `{c.name}` | {_cell(c.declared)} | {_cell(c.comment)} |" for c in table.columns]
+        for column in table.columns:
+            if column.meanings:
+                lines += ["", f"| `{column.name}` | |", "|---|---|"]
+                lines += [f"| `{word}` | {_cell(meaning)} |" for word, meaning in column.meanings.items()]
         sections.append("\n".join(lines))
     return "\n\n".join(sections) + "\n"
 

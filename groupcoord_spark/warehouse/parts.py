@@ -272,4 +272,3 @@ def _upper_bound(value: Any) -> Any:
 
 def _time(value: datetime) -> str:
     return value.replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
-

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from groupcoord_spark.warehouse.declaration import TIMESTAMPS_OUT_OF_RANGE, Column, Table, WriteMode, reference
+from groupcoord_spark.warehouse.warning_codes import WARNING_CODES
 
 __all__ = ["SCHEMA_VERSION", "TABLES", "Column", "Table", "WriteMode", "reference"]
 
@@ -51,21 +52,6 @@ LOST = (
     *("null_key", "key_too_short", "key_truncated", "key_malformed", "leaked_control_record"),
     *("value_too_short", "unknown_value_version", "value_truncated", "value_malformed"),
     *("row_without_place", "row_malformed", "line_too_long", "offset_conflict"),
-)
-DOUBTS = (
-    *("tail_truncated", "zero_tail", "batch_header_repaired", "batch_duplicate", "base_offset_repaired", "batch_offset_disorder"),
-    *("record_offset_disorder", "record_offset_out_of_batch", "last_offset_delta_invalid", "inner_message_truncated", "inner_crc_mismatch"),
-    *("control_type_unknown", "segment_name_mismatch", "segment_offset_overflow", "segment_overlap", "unknown_file"),
-    *("key_trailing_bytes", "value_trailing_bytes", "tagged_field_size_mismatch", "invalid_utf8", "legacy_value_version"),
-    *("negative_partition", "negative_offset", "transactional_non_offset", "transactional_mismatch", "transactional_tombstone"),
-    *("subscription_truncated", "group_wrong_partition"),
-    *("row_duplicate", "other_topic", "other_cluster", "transactions_unknown"),
-    *("other_coordinator", "compacted_before_until", "settings_contradicted"),
-)
-LOADER_RULES = (
-    *("R-1.6", "R-1.7", "R-1.8", "R-1.9", "R-1.10", "R-1.26", "R-1.28", "R-2.1", "R-2.2", "R-2.4"),
-    *(f"R-3.{n}" for n in range(3, 30) if n not in (15, 28)),
-    "R-4.6",
 )
 OFFSET_RULES = ("X-A0", "X-A1", "X-B0", "X-B1", "X-B2", "X-B3", "X-B4", "X-J1", "X-C1", "X-C2", "X-C3")
 GROUP_RULES = ("X-G0", "X-G1", "X-G2", "X-C3")
@@ -476,7 +462,7 @@ WARNINGS = Table(
         Column("source", "STRING", "File or URI."),
         Column("position", "BIGINT", "Byte in the file, in Parquet the row; NULL: it is not about one.", absent=-1),
         Column("group_id", "STRING", "The group; NULL: it is not about one."),
-        Column("code", "STRING NOT NULL", "Code of the doubt, or rule of the loader.", words=(*LOADER_RULES, *DOUBTS)),
+        Column("code", "STRING NOT NULL", "Code of the doubt, or rule of the loader.", words=tuple(WARNING_CODES), meanings=WARNING_CODES),
         Column("detail", "STRING NOT NULL", "The doubt in a sentence."),
     ),
 )

@@ -156,9 +156,7 @@ def commit_run(start: RunStart, run: Mapping[str, Any], files: Mapping[str, Sequ
         raise ValueError(f"no such table to write: {unknown}")
     runs = open_table(start.location, RUNS)
     _refuse_if_overtaken(start)
-    versions = {
-        table.name: _commit_table(start, table, list(files.get(table.name, ()))) for table in TABLES.values() if table is not RUNS
-    }
+    versions = {table.name: _commit_table(start, table, list(files.get(table.name, ()))) for table in TABLES.values() if table is not RUNS}
     last = start.last_run
     finished_at_ms = max(time.time_ns() // 1_000_000, last.finished_at_ms + 1 if last else 0)
     row = {

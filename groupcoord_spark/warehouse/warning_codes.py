@@ -1,0 +1,92 @@
+"""Every code of the table ``warnings``, with what it says. A code that the package writes and this list lacks fails a test."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+_OF_THE_LOADER: Final[Mapping[str, str]] = {
+    "R-1.6": "The release does not know the key type: its loader skips the record, or before 3.4 does not load the partition.",
+    "R-1.7": "The key is null: a broker cannot load the partition.",
+    "R-1.8": "The key cannot be read: a broker cannot load the partition.",
+    "R-1.9": "The release does not know the version of the value: it cannot load the partition.",
+    "R-1.10": "The value cannot be read: a broker cannot load the partition.",
+    "R-1.26": "A group was deleted without its offsets: no broker answers them until the group commits again.",
+    "R-1.28": "A group was deleted and has only offsets of open transactions since: brokers before 4.0 log an error and serve the group.",
+    "R-2.1": "Two members in one record of a classic group have the same instance id: the last one is kept.",
+    "R-2.2": "A member is in one record of a classic group twice: the last entry is kept.",
+    "R-2.4": "The subscription of a member cannot be read: which topics the group subscribes to is unknown.",
+    "R-3.3": "A record of a share group under the id of a classic group that only holds offsets is refused.",
+    "R-3.4": "A record of a consumer group under the id of a group of another kind is refused.",
+    "R-3.5": "A record of a streams group under the id of a group of another kind is refused.",
+    "R-3.6": "A record of a share group under the id of a group of another kind is refused.",
+    "R-3.7": "The tombstone of a consumer group is refused: the group has members.",
+    "R-3.8": "The tombstone of a consumer group is refused: members have target assignments.",
+    "R-3.9": "The tombstone of a consumer group is refused: its assignment epoch has no tombstone.",
+    "R-3.10": "The tombstone of a consumer group's member is refused: its current assignment has no tombstone.",
+    "R-3.11": "The tombstone of a consumer group's member is refused: the member has a target assignment.",
+    "R-3.12": "A target assignment with a negative epoch or timestamp is refused.",
+    "R-3.13": "The tombstone of a consumer group's target assignment is refused: members still have theirs.",
+    "R-3.14": "A partition is given to a member of a consumer group while another one owns it at the same or a later epoch.",
+    "R-3.16": "The tombstone of a share group's member is refused: its current assignment has no tombstone.",
+    "R-3.17": "The tombstone of a share group's member is refused: the member has a target assignment.",
+    "R-3.18": "The tombstone of a share group is refused: the group has members.",
+    "R-3.19": "The tombstone of a share group is refused: members have target assignments.",
+    "R-3.20": "The tombstone of a share group is refused: its assignment epoch has no tombstone.",
+    "R-3.21": "The tombstone of a share group's target assignment is refused: members still have theirs.",
+    "R-3.22": "The tombstone of a streams group is refused: the group has members.",
+    "R-3.23": "The tombstone of a streams group is refused: its assignment epoch has no tombstone.",
+    "R-3.24": "The tombstone of a streams group's member is refused: its current assignment has no tombstone.",
+    "R-3.25": "The tombstone of a streams group's member is refused: the member has a target assignment.",
+    "R-3.26": "The tombstone of a streams group's member is refused: the member never had a current assignment.",
+    "R-3.27": "The tombstone of a streams group's target assignment is refused: members still have theirs.",
+    "R-3.29": "A member of a streams group has tasks to give back and no metadata: a broker cannot load the partition.",
+    "R-4.6": "A transaction has no marker although its producer went on with a higher epoch: its offsets are kept pending.",
+}
+"""Rules by which a broker's loader refuses or skips a record, or after which it knows something that is no state of a group."""
+
+_OF_THE_LOG: Final[Mapping[str, str]] = {
+    "tail_truncated": "The last entry of the newest file is cut: its write was not finished.",
+    "zero_tail": "The file ends in zeros: space reserved and not yet written.",
+    "batch_header_repaired": "Length or format byte of an entry was wrong; its checksum proves where it ends.",
+    "batch_duplicate": "An entry is in the file twice, byte for byte; the second is skipped.",
+    "base_offset_repaired": "The base offset of an entry was wrong; it exactly fills the place where it lies.",
+    "batch_offset_disorder": "An entry lies out of turn; its records are taken where its offsets say.",
+    "record_offset_disorder": "The offsets in a batch do not rise. Of two records with one the later is kept.",
+    "record_offset_out_of_batch": "A record's offset lies outside of the range its batch claims.",
+    "last_offset_delta_invalid": "The last offset a batch claims cannot be; it ends at its last record's.",
+    "inner_message_truncated": "The last message inside a compressed message is cut.",
+    "inner_crc_mismatch": "The checksum of a message inside a compressed message does not fit.",
+    "control_type_unknown": "A control record is neither COMMIT nor ABORT; it has no effect.",
+    "segment_name_mismatch": "No entry of the file lies in the range of its name: it was renamed.",
+    "segment_offset_overflow": "Entries lie more than 2^31 - 1 above the base of their file (KAFKA-5413).",
+    "segment_overlap": "Records are skipped because a newer file before this one covers their offsets.",
+    "unknown_file": "A file or directory beside the segments is none that Kafka makes; it is not read.",
+    "replica_chosen": "Several replicas of a partition were given; one of them is read.",
+}
+
+_OF_RECORDS: Final[Mapping[str, str]] = {
+    "key_trailing_bytes": "Bytes follow the last field of a key: the broker ignores them, to compaction it is another key.",
+    "value_trailing_bytes": "Bytes follow the last field of a value: the broker ignores them.",
+    "tagged_field_size_mismatch": "A tagged field has another size than it claims.",
+    "invalid_utf8": "A text is not UTF-8: what cannot be read is replaced as Java replaces it.",
+    "legacy_value_version": "A key of type 0 has a value of a version of type 1: it is read so, and brokers since 4.1 refuse it.",
+    "negative_partition": "The partition in a key is negative.",
+    "negative_offset": "The committed offset is negative.",
+    "transactional_non_offset": "A group record lies in a transactional batch: it counts at once.",
+    "transactional_mismatch": "A batch of offsets has a producer id or the transactional bit, not both.",
+    "transactional_tombstone": "The tombstone of an offset lies in a transaction; no broker writes it.",
+}
+
+_OF_THE_INPUT: Final[Mapping[str, str]] = {
+    "row_duplicate": "Rows are there more than once, byte for byte; one of each is taken.",
+    "other_topic": "Rows are of other topics; they are not read.",
+    "other_cluster": "Rows are of other clusters; they are not read.",
+    "transactions_unknown": "The input does not tell which records are of transactions, nor how those ended.",
+    "other_coordinator": "The records are those of another coordinator than the one whose rules were applied.",
+    "compacted_before_until": "Records before --until are in neither log nor history any more: the state of that moment may not be exact.",
+    "settings_contradicted": "The settings file says that the topic has fewer partitions than the log has; the number is estimated instead.",
+}
+
+WARNING_CODES: Final[Mapping[str, str]] = {**_OF_THE_LOADER, **_OF_THE_LOG, **_OF_RECORDS, **_OF_THE_INPUT}
+"""Code -> what it says, in a sentence."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
@@ -26,6 +27,20 @@ _FILES_LOOKED_AT: Final = 20
 _DIRECTORIES_LOOKED_AT: Final = 50
 _KEPT_BY_WRITERS: Final = ("_", ".")
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
+_UTF8_MARK: Final = b"\xef\xbb\xbf"
+_JSON_NAME: Final = re.compile(r"\.(?:jsonl|ndjson|json)(?:\.(?:gz|gzip|zst|zstd))?", re.IGNORECASE)
+_ARCHIVE_NAME: Final = re.compile(r"\.(?:tar|tgz|tbz2?|txz|tzst|zip|7z|rar|jar)(?:\.[a-z0-9]+)?", re.IGNORECASE)
+_ARCHIVE_BEGINS: Final = (
+    b"PK\x03\x04",
+    b"PK\x05\x06",
+    b"7z\xbc\xaf\x27\x1c",
+    b"Rar!\x1a\x07",
+    b"BZh",
+    b"\xfd7zXZ\x00",
+    b"\x04\x22\x4d\x18",
+)
+"""How zip (with files and without), 7z, rar, bzip2, xz and lz4 begin."""
+_TAR_MARK: Final = slice(257, 262), b"ustar"
 _DUMP_LOG = re.compile(rb"(?:Dumping \S|Log starting offset: |\| offset: \d|baseOffset: \d)")
 
 NAMES: Final = {
@@ -58,7 +73,7 @@ def _kind_of(given: str) -> InputKind:
     location = Location.of(given)
     info = location.info()
     if info.type == pafs.FileType.File:
-        return _kind_of_file(location) or InputKind.SEGMENTS
+        return _kind_of_file(location) or _kind_by_name(location)
     if info.type == pafs.FileType.Unknown:
         raise InputError(f"{location.shown}: this is neither a file nor a directory (a pipe or a device is read but once). Give a file.")
     if info.type != pafs.FileType.Directory or _PARTITION.fullmatch(location.name):
@@ -135,19 +150,14 @@ def below(location: Location, path: str) -> Location:
 
 
 def _kind_of_file(location: Location) -> InputKind | None:
-    """None: the file says nothing."""
+    """What the file's beginning says; None: nothing. Raises InputError for a file that says what it is, and is nothing that can be read."""
     head = _head_of(location)
     if head.startswith(b"PAR1"):
         return InputKind.PARQUET
-    if is_gzip(head):
-        try:
-            head = zlib.decompressobj(31).decompress(head, _HEAD_BYTES)
-        except zlib.error as error:
-            raise InputError(f"{location.shown}: the file begins like gzip and cannot be unpacked: {error}. Copy it again.") from error
-    elif is_zstd(head):
-        return InputKind.JSON
-    text = head.removeprefix(b"\xef\xbb\xbf").lstrip()
+    unpacked = _unpacked(head, location)
+    text = unpacked.removeprefix(_UTF8_MARK).lstrip()
     if text.startswith(b"{"):
+        _check_first_line(unpacked, location)
         return InputKind.JSON
     if text.startswith(b"["):
         raise InputError(
@@ -159,6 +169,59 @@ def _kind_of_file(location: Location) -> InputKind | None:
             " Give the segments that it was made of, or what `groupcoord dump --bytes` makes of them."
         )
     return None
+
+
+def _kind_by_name(location: Location) -> InputKind:
+    """The kind of a given file whose beginning says nothing: segments, unless it is packed or its name promises lines of JSON.
+
+    Raises InputError for an archive or a packed file, and for a file that is called like lines of JSON and holds none.
+    """
+    head = _head_of(location)
+    if not head and location.info().size:  # it cannot be read: the reader of that kind says why
+        return InputKind.JSON if _JSON_NAME.search(location.name) else InputKind.SEGMENTS
+    unpacked = _unpacked(head, location)
+    if _JSON_NAME.search(location.name):
+        _check_first_line(unpacked, location)
+    place, mark = _TAR_MARK
+    is_archive = head.startswith(_ARCHIVE_BEGINS) or unpacked[place] == mark or _ARCHIVE_NAME.search(location.name)
+    if is_archive or unpacked is not head:
+        what = "an archive" if is_archive else "a packed file without lines of JSON in it"
+        raise InputError(f"{location.shown}: this is {what}: unpack it first, and give the directory or the file that comes out.")
+    return InputKind.SEGMENTS
+
+
+def _check_first_line(head: bytes, location: Location) -> None:
+    """Raises InputError where the first line of a file, which should hold lines of JSON, is none. A line beyond the head is not judged."""
+    lines = head.removeprefix(_UTF8_MARK).splitlines(keepends=True)
+    number, line = next(((number, line) for number, line in enumerate(lines, 1) if line.strip()), (1, b""))
+    if len(head) >= _HEAD_BYTES and number == len(lines) and line.lstrip().startswith(b"{"):
+        return
+    why = "the file is empty"
+    if line:
+        try:
+            # Bytes above 127 that are no UTF-8 are those that kcat prints as they are: any 8-bit encoding will do to see the JSON.
+            if isinstance(json.loads(line.decode("latin-1")), dict):
+                return
+            why = "it is no object"
+        except (ValueError, RecursionError) as error:
+            why = error.msg if isinstance(error, json.JSONDecodeError) else first_line(error)
+    raise InputError(f"{location.shown}: line {number} is not JSON: {why}. Give lines of JSON, one record a line.")
+
+
+def _unpacked(head: bytes, location: Location) -> bytes:
+    """The first bytes inside a file packed by gzip or zstd; of any other file ``head`` itself."""
+    try:
+        if is_gzip(head):
+            return zlib.decompressobj(31).decompress(head, _HEAD_BYTES)
+        if is_zstd(head):
+            with location.filesystem.open_input_stream(location.path, compression=None) as file:
+                return bytes(pa.CompressedInputStream(file, "zstd").read(_HEAD_BYTES))
+    except (zlib.error, OSError, pa.ArrowException) as error:
+        packing = "gzip" if is_gzip(head) else "zstd"
+        raise InputError(
+            f"{location.shown}: the file begins like {packing} and cannot be unpacked: {first_line(error)}. Copy it again."
+        ) from error
+    return head
 
 
 def _head_of(location: Location) -> bytes:

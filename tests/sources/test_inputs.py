@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import gzip
+import io
 import os
+import tarfile
+import zipfile
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from groupcoord_spark.errors import InputError
@@ -74,6 +78,80 @@ def test_the_text_of_kafka_dump_log_is_refused_with_what_to_give_instead(tmp_pat
 def test_what_only_begins_like_gzip_is_refused(tmp_path):
     with pytest.raises(InputError, match=r"begins like gzip and cannot be unpacked: .* Copy it again\.$"):
         kind_of([made(tmp_path / "a.gz", b"\x1f\x8b\x08garbage garbage")])
+
+
+def archives() -> dict[str, bytes]:
+    """Archives by name: of each kind with the sample's log directory in it, and without a name that says so."""
+    packed = {}
+    for name, mode in (
+        ("logs.tar", "w"),
+        ("logs.tar.gz", "w:gz"),
+        ("logs.tgz", "w:gz"),
+        ("logs.tar.bz2", "w:bz2"),
+        ("logs.tar.xz", "w:xz"),
+    ):
+        buffer = io.BytesIO()
+        with tarfile.open(fileobj=buffer, mode=mode) as archive:
+            archive.add(SAMPLE_LOGS, "logs")
+        packed[name] = buffer.getvalue()
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr("logs/meta.properties", "version=1")
+    packed |= {
+        "logs.zip": buffer.getvalue(),
+        "empty.zip": b"PK\x05\x06" + bytes(18),
+        "logs.7z": b"7z\xbc\xaf\x27\x1c",
+        "cut.tar.gz": b"\x1f\x8b",
+    }
+    packed["logs.tar.zst"] = pa.compress(packed["logs.tar"], "zstd", asbytes=True)
+    return packed | {
+        f"copy {number}": content for number, content in enumerate(packed.values()) if content[:2] != b"\x1f\x8b" or len(content) > 2
+    }
+
+
+@pytest.mark.parametrize(("name", "content"), archives().items(), ids=archives())
+def test_an_archive_is_to_be_unpacked_first(tmp_path, name, content):
+    with pytest.raises(
+        InputError, match=r"this is an archive: unpack it first, and give the directory or the file that comes out\.$"
+    ) as told:
+        kind_of([made(tmp_path / name, content)])
+    assert str(told.value).startswith(str(tmp_path / name))
+
+
+def test_a_packed_segment_is_to_be_unpacked_first(tmp_path):
+    segment = next(SAMPLE_LOGS.glob("*/*.log")).read_bytes()
+    with pytest.raises(InputError, match=r"a packed file without lines of JSON in it: unpack it first"):
+        kind_of([made(tmp_path / "00000000000000000000.log.gz", gzip.compress(segment))])
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "fault"),
+    [
+        ("a.jsonl", b"", "line 1 is not JSON: the file is empty"),
+        ("a.jsonl", b"\n\n", "line 1 is not JSON: the file is empty"),
+        ("a.jsonl.gz", gzip.compress(b""), "line 1 is not JSON: the file is empty"),
+        ("a.jsonl", b"hello\n{}\n", "line 1 is not JSON: Expecting value"),
+        ("a.jsonl.gz", gzip.compress(b"hello\n"), "line 1 is not JSON: Expecting value"),
+        ("a.jsonl.zst", pa.compress(b"hello\n", "zstd", asbytes=True), "line 1 is not JSON: Expecting value"),
+        ("a.ndjson", b"\n42\n", "line 2 is not JSON: it is no object"),
+        ("a", b"{broken\n", "line 1 is not JSON: Expecting property name"),
+        ("a.jsonl", b"\x00\x01\x02", "line 1 is not JSON: Expecting value"),
+    ],
+)  # fmt: skip
+def test_lines_of_json_that_begin_with_something_else_are_refused(tmp_path, name, content, fault):
+    with pytest.raises(InputError) as told:
+        kind_of([made(tmp_path / name, content)])
+    assert str(told.value).startswith(f"{tmp_path / name}: {fault}")
+    assert str(told.value).endswith("Give lines of JSON, one record a line.")
+
+
+@pytest.mark.parametrize("line", [b'{"partition": 0}', b'\xef\xbb\xbf{"a": 1}\n', b'{"a": "\xff\x00"}'.replace(b"\x00", b"")])
+def test_a_first_line_of_json_is_taken_whatever_its_letters(tmp_path, line):
+    assert kind_of([made(tmp_path / "a.jsonl", line)]) is InputKind.JSON
+
+
+def test_a_first_line_longer_than_what_is_looked_at_is_not_judged(tmp_path):
+    assert kind_of([made(tmp_path / "a.jsonl", b'{"a": "' + b"x" * (1 << 17) + b'"}\n')]) is InputKind.JSON
 
 
 def test_a_pipe_is_refused(tmp_path):

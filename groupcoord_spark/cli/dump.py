@@ -40,9 +40,16 @@ class Border(click.ParamType):  # type: ignore[type-arg]
             if not (number.isascii() and number.isdecimal()):
                 self.fail(f"{value!r} is not a record offset. Write for example offset:441686.", param, ctx)
             return "offset", int(number)
-        if text.isascii() and text.isdecimal() and int(text) < EARLIEST_MS:
+        is_number = text.isascii() and text.isdecimal()
+        try:
+            milliseconds = Moment(is_border=True).convert(text, param, ctx)
+        except click.BadParameter as e:
+            if is_number:
+                self.fail(f"{e.message} Write offset:{text} for a record offset.", param, ctx)
+            raise
+        if is_number and milliseconds < EARLIEST_MS:
             self.fail(f"{value!r} as a time lies before 1974. Write offset:{text} for a record offset.", param, ctx)
-        return "time", Moment().convert(text, param, ctx)
+        return "time", milliseconds
 
 
 class KeyType(click.ParamType):  # type: ignore[type-arg]

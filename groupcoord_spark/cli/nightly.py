@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from groupcoord_spark.cli.options import Common, Duration, Moment, common_options_of_a_writer, duration_text
+from groupcoord_spark.cli.options import Common, Duration, Moment, common_options_of_a_writer, duration_text, force_option, written_time
 from groupcoord_spark.cli.progress import StageLines
 from groupcoord_spark.errors import GroupcoordError, UsageError
 
@@ -39,11 +39,10 @@ class MomentOrOffsets(click.ParamType):  # type: ignore[type-arg]
 
         text = str(value)
         if not Path(text).is_file():
-            try:
+            if text.strip() == "now" or written_time(text.strip()) is not None:
                 return Until(text, time_ms=Moment().convert(text, param, ctx))
-            except click.BadParameter:
-                write = "Write for example 2026-11-20T03:00:00Z, or name a JSON file of end offsets."
-                self.fail(f"{text!r} is neither a time nor a file. {write}", param, ctx)
+            write = "Write for example 2026-11-20T03:00:00Z, or name a JSON file of end offsets."
+            self.fail(f"{text!r} is neither a time nor a file. {write}", param, ctx)
         try:
             told = json.loads(Path(text).read_text(encoding="utf-8"))
         except (OSError, ValueError) as e:
@@ -93,6 +92,7 @@ class MomentOrOffsets(click.ParamType):  # type: ignore[type-arg]
     "--strict",
     is_flag=True,
     help="End with 1 when a record was quarantined, or the broker's loader refuses or skips one. The tables are written all the same.",
+@force_option
 )
 @common_options_of_a_writer
 def nightly(

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import click
 
+from groupcoord_spark.cli.render import moment
 from groupcoord_spark.errors import GroupcoordError, UsageError
 
 if TYPE_CHECKING:
@@ -21,6 +22,15 @@ if TYPE_CHECKING:
 Output = Literal["table", "json", "csv"]
 
 _EARLIEST_MS, _LATEST_MS = -62_135_596_800_000, 253_402_300_799_999
+
+_USUAL_MS: Final = range(1_262_304_000_000, 4_133_980_800_000)
+"""The years 2010 to 2100. Kafka was made public in 2011: a time outside is nearly always a slip, as seconds written for milliseconds."""
+
+_OTHER_UNITS: Final = (("seconds", 1000, 1), ("microseconds", 1, 1000), ("nanoseconds", 1, 1_000_000))
+"""Unit of an epoch time, and the factor and divisor that make milliseconds of it."""
+
+_IS_FORCED: Final = "groupcoord_spark.force"
+"""Key in click's ``ctx.meta``: --force was given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,9 +132,16 @@ def cluster_to_read(warehouse: Warehouse, given: str | None) -> str:
 
 
 class Moment(click.ParamType):  # type: ignore[type-arg]
-    """TIME: ``now``, ISO 8601 (UTC unless it says otherwise) or epoch milliseconds; the command gets epoch milliseconds."""
+    """TIME: ``now``, ISO 8601 (UTC unless it says otherwise) or epoch milliseconds; the command gets epoch milliseconds.
+
+    On a command line an epoch number of another unit is refused, and so is a time outside of the years 2010 to 2100, but for --force.
+    is_border: the time only begins or ends a range, where any year of ISO 8601 makes sense.
+    """
 
     name = "TIME"
+
+    def __init__(self, *, is_border: bool = False) -> None:
+        self._is_border = is_border
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         if isinstance(value, int):
@@ -132,14 +149,49 @@ class Moment(click.ParamType):  # type: ignore[type-arg]
         text = str(value).strip()
         if text == "now":
             return time.time_ns() // 1_000_000
-        milliseconds = _number(text)
-        if milliseconds is None:
-            milliseconds = _iso_8601(text)
+        milliseconds = written_time(text)
         if milliseconds is None:
             self.fail(f"{value!r} is not a time. Write now, 2026-11-20T03:00:00Z or epoch milliseconds.", param, ctx)
+        is_typed = ctx is not None and not ctx.meta.get(_IS_FORCED)
+        if is_typed and milliseconds not in _USUAL_MS:
+            self._refuse_slip(value, milliseconds, is_number=_number(text) is not None, param=param, ctx=ctx)
         if not _EARLIEST_MS <= milliseconds <= _LATEST_MS:
             self.fail(f"{value!r} is outside of the years 1 to 9999.", param, ctx)
         return milliseconds
+
+    def _refuse_slip(
+        self, value: Any, milliseconds: int, *, is_number: bool, param: click.Parameter | None, ctx: click.Context | None
+    ) -> None:
+        """Fails for a number of another unit, and for an unusual year where the time is no border."""
+        if is_number:
+            for unit, factor, divisor in _OTHER_UNITS:
+                meant = milliseconds * factor // divisor
+                if meant in _USUAL_MS:
+                    self.fail(f"{value!r} looks like {unit}, and a number is epoch milliseconds: did you mean {meant}?", param, ctx)
+        if not self._is_border and _EARLIEST_MS <= milliseconds <= _LATEST_MS:
+            when = moment(milliseconds)
+            self.fail(f"{value!r} is {when}, outside of the years 2010 to 2100. If that time is meant, add --force.", param, ctx)
+
+
+def written_time(text: str) -> int | None:
+    """Epoch milliseconds of a number or an ISO 8601 time; None: the text is neither."""
+    number = _number(text)
+    return _iso_8601(text) if number is None else number
+
+
+def _keep_force(ctx: click.Context, parameter: click.Parameter, is_forced: bool) -> None:
+    ctx.meta[_IS_FORCED] = is_forced
+
+
+force_option = click.option(
+    "--force",
+    is_flag=True,
+    is_eager=True,  # the times are read after it, wherever it stands
+    expose_value=False,
+    callback=_keep_force,
+    help="Take a time outside of the years 2010 to 2100.",
+)
+"""Times of any year are taken."""
 
 
 class DirectoryToWrite(click.Path):
@@ -170,8 +222,10 @@ class Duration(click.ParamType):  # type: ignore[type-arg]
             self.fail(str(e), param, ctx)
 
 
-at_option = click.option("--at", "at_ms", type=Moment(), help="Show the night of that moment. [default: the newest]")
-"""Which night is shown."""
+def at_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """--at, which night is shown, and --force; the command gets ``at_ms``."""
+    at = click.option("--at", "at_ms", type=Moment(), help="Show the night of that moment. [default: the newest]")
+    return at(force_option(command))
 
 
 def duration_text(milliseconds: int) -> str:

@@ -33,8 +33,8 @@ NAMES: Final = ("time", "until", "event", "offsets_partition", "record_offset", 
 
 @click.command(epilog="Example: groupcoord timeline --group app-range")
 @click.option("--group", "group_id", required=True, metavar="GROUP", help="The group.")
-@click.option("--from", "from_ms", type=Moment(), help="Only records of that moment and later.")
-@click.option("--to", "to_ms", type=Moment(), help="Only records before that moment.")
+@click.option("--from", "from_ms", type=Moment(is_border=True), help="Only records of that moment and later.")
+@click.option("--to", "to_ms", type=Moment(is_border=True), help="Only records before that moment.")
 @common_options
 def timeline(common: Common, group_id: str, from_ms: int | None, to_ms: int | None) -> None:
     """A group's life: commits in stretches, rebalances with their causes, what was removed, what is to expire.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from groupcoord_spark.cli.options import Common, at_option, cluster_to_read, common_options
-from groupcoord_spark.cli.render import lines, write_lines, write_records
+from groupcoord_spark.cli.render import lines, say, write_lines, write_records
 from groupcoord_spark.errors import GroupcoordError
 
 if TYPE_CHECKING:
@@ -82,23 +82,22 @@ def assign(
     made = proposals(held, group, {name: known[name] for name in names or ASSIGNORS})
     if not common.quiet:
         for sentence in group.assumptions:
-            click.echo(f"Assumed: {sentence}", err=True)
+            say(f"Assumed: {sentence}")
     if common.output == "table":
         write_lines(_table(held, group, made, protocol))
         if not common.quiet:
             for sentence in advice(made):
-                click.echo(sentence, err=True)
+                say(sentence)
         return
-    write_records(common.output, _NAMES, _rows(group_id, group, made, is_json=common.output == "json"))
+    write_records(common.output, _NAMES, _rows(group_id, group, made))
 
 
-def _rows(group_id: str, group: AssignableGroup, made: Sequence[Proposal], *, is_json: bool) -> Iterator[tuple[Any, ...]]:
+def _rows(group_id: str, group: AssignableGroup, made: Sequence[Proposal]) -> Iterator[tuple[Any, ...]]:
     topics = {name: topic.partitions for name, topic in group.topics.items()}
     for one in made:
         balance = dict(one.change.after.partitions_by_member)
         assignment = {member_id: _by_topic(partitions) for member_id, partitions in one.assignment.items()}
-        nested = (balance, topics, assignment)
-        yield (group_id, one.assignor, len(group.members), *_figures(one), one.settles, *(nested if is_json else map(json.dumps, nested)))
+        yield (group_id, one.assignor, len(group.members), *_figures(one), one.settles, balance, topics, assignment)
 
 
 def _figures(one: Proposal) -> tuple[int, ...]:

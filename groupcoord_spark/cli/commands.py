@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 import traceback
 from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module, metadata
-from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import click
 
 from groupcoord_spark import __version__
-from groupcoord_spark.errors import GroupcoordError
+from groupcoord_spark.cli.render import prepare_streams, say
+from groupcoord_spark.errors import GroupcoordError, UsageError
 
 
 class Place(NamedTuple):
@@ -74,30 +75,48 @@ class Commands(click.Group):
     def main(self, args: Sequence[str] | None = None, prog_name: str | None = None, **extra: Any) -> Any:  # type: ignore[override]
         """Run a command and leave the process: 0 done, 1 it could not be done, 2 usage, 130 interrupted."""
         given = list(sys.argv[1:] if args is None else args)
-        if sys.stdout is None:  # closed by who started us (>&-)
-            sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
+        prepare_streams()
         try:
+            _refuse_what_is_no_text(given)
             result = super().main(given, prog_name or "groupcoord", **{**extra, "standalone_mode": False})
             code = result if isinstance(result, int) else 0
         except (KeyboardInterrupt, click.Abort):
-            click.echo("Interrupted.", err=True)
+            say("Interrupted.")
             code = 130
         except click.ClickException as e:
-            e.show()
+            say(_as_click_prints(e))
             code = e.exit_code
         except GroupcoordError as e:
             if "--debug" in given:
-                traceback.print_exc()
-            click.echo(f"Error: {e}", err=True)
+                say(traceback.format_exc().rstrip())
+            say(f"Error: {e}")
             code = e.exit_code
         except OSError as e:
             # Who reads inputs or writes tables names them in an error of ours. What is left is stdout, or a file of the installation.
             if "--debug" in given:
-                traceback.print_exc()
-            click.echo(f"Error: {e.filename or 'The output'} cannot be read or written: {e.strerror or e}.", err=True)
+                say(traceback.format_exc().rstrip())
+            say(f"Error: {e.filename or 'The output'} cannot be read or written: {e.strerror or e}.")
             _drop_what_is_left_on_stdout()
             code = 1
         sys.exit(code)
+
+
+def _refuse_what_is_no_text(given: Sequence[str]) -> None:
+    """Raises UsageError for a word that is neither text in the encoding of the locale nor the name of a file."""
+    for word in given:
+        try:
+            os.fspath(word).encode("utf-8")
+        except UnicodeEncodeError:
+            if not os.path.lexists(word):
+                encoding = sys.getfilesystemencoding()
+                raise UsageError(f"{word!r} is not text in the encoding of this locale, {encoding}. Set LC_ALL=C.UTF-8.") from None
+
+
+def _as_click_prints(error: click.ClickException) -> str:
+    """Usage and error as click prints them. click writes them to a stream of its own, which may take bytes that the terminal does not."""
+    text = io.StringIO()
+    error.show(text)
+    return text.getvalue().rstrip("\n")
 
 
 def _drop_what_is_left_on_stdout() -> None:

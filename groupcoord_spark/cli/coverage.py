@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from groupcoord_spark.cli.options import Common, at_option, cluster_to_read, common_options
-from groupcoord_spark.cli.render import lines, write_lines, write_records
+from groupcoord_spark.cli.render import counted, lines, say, write_lines, write_records
 from groupcoord_spark.log import CODES
 from groupcoord_spark.sources.rows import ROW_CODES
 
@@ -56,7 +56,7 @@ def coverage(common: Common, by_partition: bool, at_ms: int | None) -> None:
     else:
         write_records(common.output, names, rows)
     if not common.quiet:
-        click.echo(of_all(partitions), err=True)
+        say(of_all(partitions))
 
 
 def of_all(partitions: Sequence[dict[str, Any]]) -> str:
@@ -66,7 +66,10 @@ def of_all(partitions: Sequence[dict[str, Any]]) -> str:
         return "No record was read."
     records = sum(row["records"] for row in spans)
     offsets = sum(row["end_offset"] - row["first_offset"] for row in spans)
-    told = f"{records:,} records on {offsets:,} offsets, completeness {records / offsets:.4f} over {len(spans)} offsets partitions"
+    told = (
+        f"{counted(records, 'record')} on {counted(offsets, 'offset')}, completeness {records / offsets:.4f} over"
+        f" {counted(len(spans), 'offsets partition')}"
+    )
     return f"{told}." if records >= offsets else f"{told}: counts are lower bounds of what was written (--partitions tells where)."
 
 

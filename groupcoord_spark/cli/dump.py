@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from groupcoord_spark.cli.options import Common, Moment, common_options_without_warehouse
-from groupcoord_spark.cli.render import shown
+from groupcoord_spark.cli.render import counted, printable, say, terminal_json
 from groupcoord_spark.errors import UsageError
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class KeyType(click.ParamType):  # type: ignore[type-arg]
     "key_types",
     type=KeyType(),
     multiple=True,
-    help="Only records of this type: a number, or Kafka's name (OffsetCommit, GroupMetadata, …). Repeatable.",
+    help="Only records of this type: a number, or Kafka's name (OffsetCommit, GroupMetadata and so on). Repeatable.",
 )
 @click.option("--from", "first", type=Border(), metavar="TIME|offset:N", help="Only records at or after this time, or record offset.")
 @click.option("--to", "end", type=Border(), metavar="TIME|offset:N", help="Only records before it.")
@@ -126,7 +126,7 @@ def dump(
         lines = JsonLines(offsets_partition, selection, counts, redaction, with_bytes=with_bytes)
         for chunk in chunks:
             for block in lines.blocks(chunk.records):
-                out.write(block)
+                out.write(terminal_json(str(block, "utf-8")).encode("utf-8"))
             remarks.tell(chunk.lost)
             remarks.tell(chunk.doubts)
     out.flush()
@@ -191,20 +191,26 @@ class _Remarks:
                 self._told["doubted"] += 1
             if not self._quiet:
                 place = f" at byte {each.position:,}" if each.size else ""
-                click.echo(shown(f"{each.source}{place}: {each.detail} ({each.code})"), err=True)
+                say(printable(f"{each.source}{place}: {each.detail} ({each.code})"))
 
     def sum_up(self, counts: Counts) -> None:
         """How many lines there are, and what was not as it should be."""
         if self._quiet:
             return
-        parts = [f"{counts.lines:,} records"]
+        parts = [counted(counts.lines, "record")]
         if counts.undecoded:
             reasons = ", ".join(f"{reason} {count:,}" for reason, count in counts.undecoded.most_common())
             parts.append(f"{counts.undecoded.total():,} of them do not decode ({reasons})")
         if self._told["lost"]:
-            parts.append(f"{self._told['lost']:,} places of the log are lost")
+            parts.append(f"{counted(self._told['lost'], 'place')} of the log {_are(self._told['lost'])} lost")
         if self._told["doubted"]:
-            parts.append(f"{self._told['doubted']:,} are read with a doubt")
+            parts.append(f"{counted(self._told['doubted'], 'place')} {_are(self._told['doubted'])} read with a doubt")
         if counts.without_timestamp:
-            parts.append(f"{counts.without_timestamp:,} records have no timestamp and are in no range of time")
-        click.echo("; ".join(parts) + ".", err=True)
+            have = "has" if counts.without_timestamp == 1 else "have"
+            are = _are(counts.without_timestamp)
+            parts.append(f"{counted(counts.without_timestamp, 'record')} {have} no timestamp and {are} in no range of time")
+        say("; ".join(parts) + ".")
+
+
+def _are(number: int) -> str:
+    return "is" if number == 1 else "are"

@@ -22,7 +22,7 @@ from groupcoord_spark.cli.options import (
     common_options,
     duration_text,
 )
-from groupcoord_spark.cli.render import lines, moment, write_lines, write_records
+from groupcoord_spark.cli.render import counted, lines, moment, say, write_lines, write_records
 from groupcoord_spark.errors import GroupcoordError, UsageError
 
 if TYPE_CHECKING:
@@ -40,7 +40,6 @@ TIMES: Final = frozenset({"next_expiry", "removed_at", "base_timestamp", "expire
 
 CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 _DAY_MS: Final = 86_400_000
-_YES_OR_NO: Final = {True: "yes", False: "no"}
 
 
 @click.command(epilog="Example: groupcoord expire --offsets-retention 1d --as-of 2026-11-23T08:00:00Z --compare")
@@ -204,26 +203,24 @@ def _change_rows(state: NightState, present: ExpirationJob, job: ExpirationJob, 
 def _remark(run: Run, present: ExpirationJob, job: ExpirationJob, totals: Counter[str], written: str | None, *, compare: bool) -> None:
     sys.stdout.flush()  # the remark is about the rows above it
     setting, members = _setting(job), ", every member gone" if job.assume_members_gone else ""
-    click.echo(f"As of {moment(job.as_of_ms)} with {setting}{members}, state of the night of {moment(run.as_of_ms)}:", err=True)
+    say(f"As of {moment(job.as_of_ms)} with {setting}{members}, state of the night of {moment(run.as_of_ms)}:")
     if compare:
-        click.echo(
-            f"  against {_setting(present)}: {totals['offsets_lost']:,} offsets and {totals['group_lost']:,} groups lost sooner,"
-            f" {totals['offsets_gained']:,} offsets and {totals['group_gained']:,} groups kept longer",
-            err=True,
+        say(
+            f"  against {_setting(present)}: would remove"
+            f" {counted(totals['offsets_lost'], 'offset')} and {counted(totals['group_lost'], 'group')} sooner, and keep"
+            f" {counted(totals['offsets_gained'], 'offset')} and {counted(totals['group_gained'], 'group')} longer"
         )
     else:
-        click.echo(
-            f"  {totals['expired']:,} of {totals['offsets']:,} offsets expired,"
-            f" {totals['removed']:,} of {totals['groups']:,} groups removed",
-            err=True,
+        say(
+            f"  a cleanup would remove {totals['expired']:,} of {counted(totals['offsets'], 'offset')}"
+            f" and {totals['removed']:,} of {counted(totals['groups'], 'group')}"
         )
     if written is not None:
-        click.echo(f"  {written}", err=True)
+        say(f"  {written}")
     if job.semantics != present.semantics:
-        click.echo(
+        say(
             f"  The state is what {present.semantics.name} {present.semantics.broker_version} loads of the log; only the cleanup is that of"
-            f" {job.semantics.name} {job.semantics.broker_version}. For all of it run the nightly with these semantics.",
-            err=True,
+            f" {job.semantics.name} {job.semantics.broker_version}. For all of it run the nightly with these semantics."
         )
 
 
@@ -244,7 +241,8 @@ def _write_tombstones(directory: Path, state: NightState, job: ExpirationJob, en
         records += sum(len(batch.records) for batch in of_partition)
         batches += len(of_partition)
         partitions += 1
-    return f"{records:,} tombstones in {batches:,} batches of {partitions:,} offsets partitions written to {directory}"
+    written = f"{counted(records, 'tombstone')} in {counted(batches, 'batch')} of {counted(partitions, 'offsets partition')}"
+    return f"{written} written to {directory}"
 
 
 def _setting(job: ExpirationJob) -> str:
@@ -253,20 +251,21 @@ def _setting(job: ExpirationJob) -> str:
 
 def _write(common: Common, names: Sequence[str], rows: Iterable[tuple[Any, ...]]) -> None:
     times = [at for at, name in enumerate(names) if name in TIMES]
-    lists = [at for at, name in enumerate(names) if name == "traps"]
 
-    def told(row: tuple[Any, ...]) -> list[Any]:
+    def with_moments(row: tuple[Any, ...]) -> list[Any]:
         cells = list(row)
         for at in times:
             cells[at] = moment(cells[at])
-        if common.output != "json":
-            for at in lists:
-                cells[at] = ",".join(cells[at]) or None
         return cells
 
     if common.output == "table":
-        shown = [[_YES_OR_NO[cell] if isinstance(cell, bool) else cell for cell in told(row)] for row in rows]
         titles = [name.upper().replace("_", "-") for name in names]
-        write_lines(lines(titles, shown, [*map(len, titles[:-1]), None]))
+        write_lines(lines(titles, ([_for_people(cell) for cell in with_moments(row)] for row in rows), [*map(len, titles[:-1]), None]))
     else:
-        write_records(common.output, names, map(told, rows))
+        write_records(common.output, names, map(with_moments, rows))
+
+
+def _for_people(cell: object) -> object:
+    if isinstance(cell, bool):
+        return "yes" if cell else "no"
+    return (",".join(cell) or None) if isinstance(cell, list) else cell

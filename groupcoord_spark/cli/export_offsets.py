@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 import click
 
 from groupcoord_spark.cli.options import Common, at_option, cluster_to_read, common_options_of_a_writer
+from groupcoord_spark.cli.render import counted, printable, say
 from groupcoord_spark.errors import GroupcoordError
 
 
@@ -58,12 +59,21 @@ def export_offsets(common: Common, groups: tuple[str, ...], form: str, at_ms: in
     csv.writer(text, quoting=csv.QUOTE_NONNUMERIC, lineterminator="\n").writerows(
         zip(*(found[name].to_pylist() for name in columns), strict=True)
     )
-    sys.stdout.write(text.getvalue())
+    _write_exactly(text.getvalue())
     if not common.quiet:
         sys.stdout.flush()
         options = " ".join(f"--group {shlex.quote(group)}" for group in wanted) if len(wanted) <= 3 else "--group … (each of them)"
-        click.echo(
-            f"{found.num_rows:,} offsets of {len(wanted):,} groups in {night}. With the groups' members stopped:"
-            f" kafka-consumer-groups --bootstrap-server … {options} --reset-offsets --from-file FILE --execute",
-            err=True,
+        members = "the group's members" if len(wanted) == 1 else "the groups' members"
+        say(
+            f"{counted(found.num_rows, 'offset')} of {counted(len(wanted), 'group')} in {night}. With {members} stopped:"
+            f" kafka-consumer-groups --bootstrap-server … {options} --reset-offsets --from-file FILE --execute"
         )
+
+
+def _write_exactly(text: str) -> None:
+    """The text on stdout as UTF-8, whatever the locale: Kafka's tool reads the file so. A terminal gets what it can show."""
+    if sys.stdout.isatty():
+        sys.stdout.write("".join(f"{printable(line)}\n" for line in text.splitlines()))
+        return
+    sys.stdout.flush()
+    sys.stdout.buffer.write(text.encode("utf-8"))

@@ -13,6 +13,7 @@ import click
 
 from groupcoord_spark.cli.options import Common, Duration, Moment, common_options_of_a_writer, duration_text, force_option, written_time
 from groupcoord_spark.cli.progress import StageLines
+from groupcoord_spark.cli.render import counted, say
 from groupcoord_spark.errors import GroupcoordError, UsageError
 
 if TYPE_CHECKING:
@@ -53,9 +54,7 @@ class MomentOrOffsets(click.ParamType):  # type: ignore[type-arg]
         return Until(text, end_offsets={int(each): end for each, end in told.items()})
 
 
-@click.command(
-    epilog="Example: groupcoord nightly tests/golden/classic-modern/logs --cluster sample --as-of 2026-11-21T08:00:00Z"
-)
+@click.command(epilog="Example: groupcoord nightly tests/golden/classic-modern/logs --cluster sample --as-of 2026-11-21T08:00:00Z")
 @click.argument("inputs", metavar="INPUT...", nargs=-1, required=True)
 @click.option(
     "--as-of", "as_of_ms", type=Moment(), help="The now of the rules of expiration. [default: now; with --until TIME that moment]"
@@ -92,8 +91,8 @@ class MomentOrOffsets(click.ParamType):  # type: ignore[type-arg]
     "--strict",
     is_flag=True,
     help="End with 1 when a record was quarantined, or the broker's loader refuses or skips one. The tables are written all the same.",
-@force_option
 )
+@force_option
 @common_options_of_a_writer
 def nightly(
     common: Common,
@@ -165,7 +164,7 @@ def nightly(
         if rows is not None:
             rows.frame.unpersist()
     if not common.quiet:
-        click.echo(summary_text(summary, retention_ms), err=True)
+        say(summary_text(summary, retention_ms))
     if strict:
         _refuse_doubtful(summary)
     return 0
@@ -230,7 +229,8 @@ def _refuse_doubtful(summary: Summary) -> None:
     """Raises GroupcoordError, one sentence, for a run that lost records, or read some that the broker would not have loaded."""
     found, where = [], []
     if summary.records_quarantined:
-        found.append(f"{summary.records_quarantined:,} of {summary.records_read:,} records were quarantined")
+        verb = "was" if summary.records_quarantined == 1 else "were"
+        found.append(f"{summary.records_quarantined:,} of {counted(summary.records_read, 'record')} {verb} quarantined")
         where.append("quarantined_records")
     if summary.refusals:
         found.append(f"the loader of Kafka {summary.broker_version} refuses or skips {summary.refusals:,}")
@@ -247,10 +247,10 @@ def summary_text(summary: Summary, retention_ms: int) -> str:
         "",
         f"Cluster {summary.cluster!r} in {summary.warehouse}, run {summary.run_id}",
         f"  records   {summary.records_read:,} read = {summary.records_decoded:,} decoded + {summary.records_quarantined:,} quarantined"
-        f" ({summary.offsets_partitions} offsets partitions, {summary.bytes_read / 1e6:,.1f} MB)",
-        f"  state     {summary.groups:,} groups, {summary.committed_offsets:,} committed offsets",
-        f"  cleanup   as of {_moment(summary.as_of_ms)} with retention {duration_text(retention_ms)}:"
-        f" {summary.expired_offsets:,} offsets expired, {summary.removed_groups:,} groups removed"
+        f" ({counted(summary.offsets_partitions, 'offsets partition')}, {summary.bytes_read / 1e6:,.1f} MB)",
+        f"  state     {counted(summary.groups, 'group')}, {counted(summary.committed_offsets, 'committed offset')}",
+        f"  cleanup   as of {_moment(summary.as_of_ms)} with retention {duration_text(retention_ms)}: would remove"
+        f" {counted(summary.expired_offsets, 'offset')} and {counted(summary.removed_groups, 'group')}"
         f" ({summary.semantics} {summary.broker_version})",
     ]
     if summary.completeness is not None:
@@ -275,14 +275,14 @@ def summary_text(summary: Summary, retention_ms: int) -> str:
 
 def _lines_about(past: PastSummary) -> list[str]:
     lines = [
-        f"  until     {past.text}: {past.ended_early:,} offsets partitions end before their logs;"
-        f" {past.from_history:,} records taken from the history"
+        f"  until     {past.text}: {counted(past.ended_early, 'offsets partition')} cut off before the end of the log;"
+        f" {counted(past.from_history, 'record')} taken from the history"
     ]
     if past.missing:
-        told = ", ".join(str(each) for each in past.missing)
+        numbers, records = ", ".join(map(str, past.missing)), sum(past.missing.values())
         lines.append(
-            f"  unknown   offsets partitions {told} may not be exact: {sum(past.missing.values()):,} offsets before that moment have no"
-            " record any more, neither in the log nor in the history: see warnings"
+            f"  unknown   offsets partition{'' if len(past.missing) == 1 else 's'} {numbers} may not be exact: {counted(records, 'offset')}"
+            " before that moment without a record any more, neither in the log nor in the history: see warnings"
         )
     return lines
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TextIO
 
@@ -37,7 +38,8 @@ class StageLines:
         stage, self._stage = self._stage, None
         self._stop()
         if stage is not None and not self._quiet:
-            print(stage_line(stage, time.monotonic() - self._began, rows, bytes), file=self._stream, flush=True)
+            with suppress(BrokenPipeError):  # nobody reads the lines any more (| head): the run goes on
+                print(stage_line(stage, time.monotonic() - self._began, rows, bytes), file=self._stream, flush=True)
 
     def __enter__(self) -> Self:
         return self

@@ -1,15 +1,24 @@
-"""Rows on stdout: as Kafka's tools align them, as JSON (one object a row), or as CSV."""
+"""What the commands print: rows on stdout as Kafka's tools align them, as JSON (one object a row) or as CSV, and sentences on stderr.
+
+Group ids, topics, hosts and metadata are texts that clients chose. No character of them that a terminal acts on is printed as it is: the
+table, the CSV and the sentences show its escape, and JSON writes it as a JSON escape, which keeps the value exact.
+"""
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
 import json
+import os
+import re
 import sys
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from typing import Any, Final, Literal
+from pathlib import Path
+from typing import Any, Final, Literal, TextIO
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -20,12 +29,67 @@ FEW_ROWS: Final = 32
 """So many are looked through row by row: describe prints a table for each of very many groups, and each has few rows."""
 
 
+_NOT_PLAIN_ASCII: Final = re.compile(r"[^\n -~]+")
+_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r", "\n")
+"""A spreadsheet takes a cell that begins with one of these for a formula, or strips it and looks at what follows."""
+_NEGATIVE_NUMBER: Final = re.compile(r"-[0-9]+(\.[0-9]+)?")
+
+
+def prepare_streams() -> None:
+    """Let stdout and stderr take every text: a letter that their encoding lacks is printed as its escape, and a closed stream takes all."""
+    sys.stdout = _that_takes_every_text(sys.stdout)
+    sys.stderr = _that_takes_every_text(sys.stderr)
+
+
+def _that_takes_every_text(stream: TextIO | None) -> TextIO:
+    if stream is None:  # closed by whoever started the command (>&-, 2>&-)
+        return Path(os.devnull).open("w", encoding="utf-8")
+    if isinstance(stream, io.TextIOWrapper):
+        stream.reconfigure(errors="backslashreplace")
+    return stream
+
+
+def printable(text: str) -> str:
+    """The text with the escape (``\\x1b``, ``\\u202e``) of every character that is not printed: terminals act on some of them."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
+def say(sentence: str) -> None:
+    """One or more lines on stderr. A stderr that nobody reads any more stops no work."""
+    with suppress(BrokenPipeError):
+        print("\n".join(map(printable, sentence.split("\n"))), file=sys.stderr, flush=True)
+
+
+def counted(number: int, noun: str) -> str:
+    """``1 offset``, ``3 groups``, ``1,000 batches``: the number, and the noun in its singular or plural."""
+    plural = f"{noun}es" if noun.endswith(("ch", "x", "s")) else f"{noun}s"
+    return f"{number:,} {noun if number == 1 else plural}"
+
+
 def shown(value: object) -> str:
-    """A value as a cell for people. Text of the topic is untrusted: what would move a terminal's cursor is spelled out."""
+    """A value as a cell for people, in letters that stdout can take: so a column stays aligned in every encoding."""
     if value is None:
         return NOTHING
-    text = str(value)
-    return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+    text = printable(str(value))
+    return text if text.isascii() or _stdout_is_unicode() else text.encode("ascii", "backslashreplace").decode("ascii")
+
+
+def _stdout_is_unicode() -> bool:
+    return codecs.lookup(sys.stdout.encoding or "utf-8").name.startswith("utf")
+
+
+def terminal_json(text: str) -> str:
+    """Lines of JSON that say the same, with JSON's escape for every character that a terminal acts on or that stdout cannot take."""
+    if text.isascii() and "\x7f" not in text:
+        return text
+    keeps_letters = _stdout_is_unicode()
+
+    def escaped(found: re.Match[str]) -> str:
+        if keeps_letters and found[0].isprintable():
+            return found[0]
+        return "".join(c if keeps_letters and c.isprintable() else json.dumps(c)[1:-1] for c in found[0])
+
+    return _NOT_PLAIN_ASCII.sub(escaped, text)
 
 
 def moment(milliseconds: int | None) -> str | None:
@@ -63,13 +127,33 @@ def _form(widths: tuple[int | None, ...]) -> str:
 def write_records(output: Literal["json", "csv"], names: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     """Rows for programs: JSON objects, one a line, or CSV with a line of names. What is not there is null, or empty."""
     if output == "json":
-        write_lines(json.dumps(dict(zip(names, row, strict=True)), ensure_ascii=False) for row in rows)
+        write_lines(_json_text(dict(zip(names, row, strict=True))) for row in rows)
         return
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(names)
-    writer.writerows(rows)
+    writer.writerows([_csv_cell(value) for value in row] for row in rows)
     sys.stdout.write(text.getvalue())
+
+
+def _json_text(value: object) -> str:
+    return terminal_json(json.dumps(value, ensure_ascii=False))
+
+
+def _csv_cell(value: Any) -> Any:
+    """A value as a cell of CSV: true or false, a list with commas, an object as JSON.
+
+    A text that a spreadsheet would run as a formula begins with a quote sign, as OWASP advises; numbers stay numbers.
+    """
+    if value is None or (isinstance(value, int | float) and not isinstance(value, bool)):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, dict):
+        return _json_text(value)
+    text = ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+    is_formula = text.startswith(_FORMULA) and not _NEGATIVE_NUMBER.fullmatch(text)
+    return f"'{printable(text)}" if is_formula else printable(text)
 
 
 def write_lines(texts: Iterable[str]) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from groupcoord_spark.cli.options import DirectoryToWrite
-from groupcoord_spark.cli.render import lines, write_lines, write_records
+from groupcoord_spark.cli.render import counted, lines, printable, say, shown, write_lines, write_records
 from groupcoord_spark.errors import GroupcoordError, UsageError
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def simulate(
             raise click.UsageError("--list names the scenarios and plays none: leave the rest out.")
         titles = [(name, read_scenario(text, name).title) for name, text in shipped_scenarios().items()]
         if output == "table":
-            write_lines(f"{name:<26} {title}" for name, title in titles)
+            write_lines(f"{name:<26} {shown(title)}" for name, title in titles)
         else:
             write_records(output, ("scenario", "title"), titles)
         return
@@ -67,7 +67,8 @@ def simulate(
     found = find_scenario(scenario)
     if explain:
         path = Path(scenario)
-        write_lines([(path.read_text("utf-8") if path.is_file() else shipped_scenarios()[scenario.removesuffix(".yaml")]).rstrip()])
+        text = path.read_text("utf-8") if path.is_file() else shipped_scenarios()[scenario.removesuffix(".yaml")]
+        write_lines(map(printable, text.rstrip().split("\n")))
         return
     chosen = broker_version if broker_version is not None or semantics is not None else found.broker_version
     outcome = play(found, release_for(semantics, chosen))
@@ -79,7 +80,7 @@ def simulate(
         records = _record_json if output == "json" else _record_text
         write_records(output, _NAMES, (_values(row, records(row.records)) for row in rows))
     if segments is not None and not quiet:
-        click.echo(f"{len(outcome.records)} records in {written} segment{'' if written == 1 else 's'} under {segments}", err=True)
+        say(f"{counted(len(outcome.records), 'record')} in {counted(written, 'segment')} under {segments}")
 
 
 def _values(row: TimelineRow, records: object) -> tuple[Any, ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -52,11 +51,10 @@ def timeline(common: Common, group_id: str, from_ms: int | None, to_ms: int | No
         cells = [(_iso(event.time_ms), event.event, event.generation, _with_short_ids(event.what)) for _, event in found]
         write_lines(lines(["TIME", "EVENT", "GENERATION", "WHAT"], cells, [24, 10, 10, None]))
         return
-    is_json = common.output == "json"
     rows = (
         (
             *(_iso(event.time_ms), _iso(event.until_ms), event.event, place, event.record_offset, event.generation, event.what),
-            event.facts if is_json else json.dumps(event.facts, ensure_ascii=False),
+            event.facts,
         )
         for place, event in found
     )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from groupcoord_spark.cli.options import Common, at_option, cluster_to_read, common_options
-from groupcoord_spark.cli.render import lines, write_lines, write_records
+from groupcoord_spark.cli.render import counted, lines, say, write_lines, write_records
 from groupcoord_spark.errors import GroupcoordError, UsageError
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ NO_CLIENT: Final = (
 @click.option("--against", required=True, metavar="kafka://HOST:PORT|FILE", help="The cluster to ask, or a file of saved answers.")
 @click.option("--save", metavar="FILE", help="Write the cluster's answers to this file and compare nothing: no warehouse is needed.")
 @click.option(
-    "--command-config", metavar="FILE", help="A Kafka client's properties file for the cluster: security.protocol, sasl.jaas.config, …"
+    "--command-config", metavar="FILE", help="A Kafka client's properties file for the cluster: security.protocol, sasl.jaas.config."
 )
 @at_option
 @common_options
@@ -51,7 +51,8 @@ def verify(common: Common, against: str, save: str | None, command_config: str |
     if save:
         answers = _asked(against, command_config)
         write_answers(save, answers)
-        _say(common, f"{len(answers.groups or ()):,} groups and {len(answers.offsets or ()):,} committed offsets are saved in {save}.")
+        groups, offsets = counted(len(answers.groups or ()), "group"), counted(len(answers.offsets or ()), "committed offset")
+        _say(common, f"{groups} and {offsets} saved in {save}.")
         return 0
     warehouse = open_warehouse(common.warehouse)
     cluster = cluster_to_read(warehouse, common.cluster)
@@ -69,20 +70,19 @@ def verify(common: Common, against: str, save: str | None, command_config: str |
 
 def _say(common: Common, sentence: str) -> None:
     if not common.quiet:
-        click.echo(sentence, err=True)
+        say(sentence)
 
 
 def _verdict(found: Comparison) -> str:
     compared = {
-        "groups": found.groups,
-        "members": found.members,
-        "committed offsets": found.offsets,
-        "offsets in open transactions": found.pending,
+        "group": found.groups,
+        "member": found.members,
+        "committed offset": found.offsets,
     }
-    told = ", ".join(f"{count:,} {what}" for what, count in compared.items())
-    unasked = f" {found.unasked:,} groups of other kinds could not be asked about." if found.unasked else ""
-    differences = f"{len(found.differences):,} differences" if found.differences else "No difference"
-    return f"{differences} in {told}.{unasked}"
+    told = ", ".join(counted(count, what) for what, count in compared.items())
+    unasked = f" {counted(found.unasked, 'group')} of other kinds could not be asked about." if found.unasked else ""
+    differences = counted(len(found.differences), "difference") if found.differences else "No difference"
+    return f"{differences} in {told}, {counted(found.pending, 'offset')} in open transactions.{unasked}"
 
 
 def _told(answers: Answers) -> str:

@@ -6,6 +6,7 @@ import click
 
 from groupcoord_spark.cli.options import Common, common_options_without_warehouse
 from groupcoord_spark.cli.progress import StageLines
+from groupcoord_spark.cli.render import say
 
 
 @click.command("warm-up", epilog="Example: groupcoord warm-up")
@@ -21,5 +22,5 @@ def warm_up(common: Common) -> int:
     with StageLines(quiet=common.quiet) as progress:
         target = make_archive(progress)
     if not common.quiet:
-        click.echo(f"Later runs start from {target}.", err=True)
+        say(f"Later runs start from {target}.")
     return 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from groupcoord_spark import __version__
 from groupcoord_spark.cli import main
 from groupcoord_spark.cli.commands import COMMANDS, Commands
 from groupcoord_spark.cli.options import Duration, Moment
+from groupcoord_spark.cli.render import counted
 from groupcoord_spark.errors import WarehouseError
 from tests.cli.warehouse import groupcoord
 from tests.conftest import SAMPLE_LOGS
@@ -84,8 +86,7 @@ def test_exit_codes_of_the_process(place, tmp_path):
     missing = command_line("list", "--warehouse", str(tmp_path / "none"))
     assert missing.returncode == 1
     assert missing.stderr == (
-        f"Error: {tmp_path}/none is no warehouse: nothing is there."
-        " Make one with `groupcoord nightly`, or name another with --warehouse.\n"
+        f"Error: {tmp_path}/none is no warehouse: nothing is there. Make one with `groupcoord nightly`, or name another with --warehouse.\n"
     )
     assert command_line("lst").returncode == 2
 
@@ -179,6 +180,65 @@ def test_now_is_now():
 def test_what_is_no_time_is_told_with_an_example(text):
     with pytest.raises(click.BadParameter, match=r"is not a time\. Write now, 2026-11-20T03:00:00Z or epoch|outside of the years"):
         Moment()(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("1795231377", "'1795231377' looks like seconds, and a number is epoch milliseconds: did you mean 1795231377000?"),
+        ("1795231377000000", "looks like microseconds, and a number is epoch milliseconds: did you mean 1795231377000?"),
+        ("1795231377000000000", "looks like nanoseconds, and a number is epoch milliseconds: did you mean 1795231377000?"),
+        ("0", "'0' is 1970-01-01T00:00:00.000Z, outside of the years 2010 to 2100. If that time is meant, add --force."),
+        ("2009-12-31T23:59:59Z", "outside of the years 2010 to 2100"),
+        ("2101-01-01", "outside of the years 2010 to 2100"),
+        ("0206-11-20", "outside of the years 2010 to 2100"),
+    ],
+)
+@pytest.mark.parametrize(
+    "options", [["list", "--at"], ["expire", "--as-of"], ["nightly", str(SAMPLE_LOGS), "--as-of"], ["nightly", "x", "--until"]]
+)
+def test_seconds_and_unusual_years_are_not_taken_for_a_time(place, options, text, sentence):
+    result = groupcoord(*options, text, "--warehouse", place)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert sentence in result.stderr
+
+
+@pytest.mark.parametrize(
+    "options", [["--at", "2101-01-01", "--force"], ["--force", "--at", "2101-01-01"], ["--at", "2100-12-31"], ["--at", "now"]]
+)
+def test_an_unusual_year_is_taken_with_force(place, options):
+    assert groupcoord("list", *options, "--warehouse", place).exit_code == 0
+
+
+@pytest.mark.parametrize("command", [["timeline", "--group", "g"], ["dump", str(SAMPLE_LOGS)]])
+def test_a_range_may_begin_in_any_year_but_not_in_seconds(place, command):
+    warehouse = ["--warehouse", place] if command[0] == "timeline" else []
+    assert "did you mean 1795231377000?" in groupcoord(*command, "--from", "1795231377", *warehouse).stderr
+    assert "outside of the years 2010" not in groupcoord(*command, "--from", "1999-01-01", *warehouse).stderr
+
+
+@pytest.mark.parametrize(
+    ("number", "noun", "text"),
+    [
+        (0, "offset", "0 offsets"),
+        (1, "offset", "1 offset"),
+        (2, "batch", "2 batches"),
+        (1, "batch", "1 batch"),
+        (1000, "group", "1,000 groups"),
+    ],
+)
+def test_one_is_singular_and_every_other_number_plural(number, noun, text):
+    assert counted(number, noun) == text
+
+
+def test_no_count_is_printed_beside_a_noun_that_is_always_plural():
+    plural_after_count = re.compile(
+        r"\{[^{}]*\} (?:[a-z]+ )?(?:offsets|groups|records|partitions|members|batches|tombstones|differences|places)\b"
+    )
+    allowed = {" decoded", " of them"}
+    sources = (Path(__file__).parents[2] / "groupcoord_spark" / "cli").glob("*.py")
+    found = [match[0] for path in sorted(sources) for match in plural_after_count.finditer(path.read_text(encoding="utf-8"))]
+    assert [text for text in found if not any(word in text for word in allowed)] == []
 
 
 def test_durations_have_a_unit():

@@ -45,7 +45,7 @@ def test_completeness_of_all_is_told_beside_the_counts(sample_warehouse):
     assert told == "173 records on 173 offsets, completeness 1.0000 over 5 offsets partitions.\n"
     thinned = {"records": 30, "first_offset": 100, "end_offset": 200}
     assert of_all([thinned, {"records": 0, "first_offset": None, "end_offset": 7}]).startswith(
-        "30 records on 100 offsets, completeness 0.3000 over 1 offsets partitions: counts are lower bounds"
+        "30 records on 100 offsets, completeness 0.3000 over 1 offsets partition: counts are lower bounds"
     )
 
 

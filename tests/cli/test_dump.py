@@ -121,7 +121,7 @@ class TestWhatDoesNotDecode:
         assert result.exit_code == 0
         assert [json.loads(line)["record_offset"] for line in result.stdout.splitlines()] == [0, 2]
         assert "at byte" in result.stderr
-        assert "1 places of the log are lost" in result.stderr
+        assert "1 place of the log is lost" in result.stderr
         assert groupcoord("dump", tmp_path, "--quiet").stderr == ""
 
 
@@ -171,7 +171,7 @@ class TestSelection:
         write_segment(tmp_path, [message(0, rec.key, rec.value, magic=0), message(1, rec.key, rec.value, magic=1)])
         result = groupcoord("dump", tmp_path, "--from", "2000-01-01")
         assert [json.loads(line)["record_offset"] for line in result.stdout.splitlines()] == [1]
-        assert "1 records have no timestamp" in result.stderr
+        assert "1 record has no timestamp and is in no range of time" in result.stderr
 
     @pytest.mark.parametrize(
         ("options", "sentence"),
@@ -252,7 +252,7 @@ def test_spark_is_not_needed(tmp_path):
         "finally: assert not {'pyspark', 'deltalake'} & sys.modules.keys()"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "1 records.\n")
+    assert (done.returncode, done.stderr) == (0, "1 record.\n")
 
 
 def _texts_of(data: Any, names: set[str], out: set[str]) -> None:
@@ -296,4 +296,4 @@ class TestOtherInputs:
         result = groupcoord("dump", tmp_path / "in")
         assert result.stdout == groupcoord("dump", CONNECT, "--quiet").stdout
         assert "(row_without_place)" in result.stderr
-        assert "1 places of the log are lost" in result.stderr
+        assert "1 place of the log is lost" in result.stderr

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 from pathlib import Path
 from typing import Any
@@ -76,13 +78,43 @@ def test_a_later_night_or_an_earlier_one(place: str) -> None:
     assert [row["group"] for row in rows(place, "--at", "2025-12-31T00:00:00Z")] == ["early"]
 
 
+@pytest.mark.parametrize("options", [[], ["--offsets"], ["--offsets-retention", "3d", "--compare"]])
+@pytest.mark.parametrize("output", ["json", "csv"])
+def test_rows_for_programs_stand_alone_on_stdout_and_the_summary_on_stderr(place: str, options: list[str], output: str) -> None:
+    ran = groupcoord("expire", "--warehouse", place, "--output", output, *options)
+    assert ran.stdout == groupcoord("expire", "--warehouse", place, "--output", output, "--quiet", *options).stdout
+    assert ran.stderr.startswith("As of 2026-01-01T00:00:00.000Z with retention ") and "would remove" in ran.stderr
+    if output == "json":
+        assert all(isinstance(json.loads(line), dict) for line in ran.stdout.splitlines())
+    else:
+        cells = list(csv.reader(io.StringIO(ran.stdout)))
+        assert {len(row) for row in cells} == {len(cells[0])}
+        assert {cell for row in cells[1:] for cell in row} & {"yes", "no", "True", "False"} == set()
+
+
+def test_traps_are_a_list_in_json_and_words_with_commas_in_csv(place: str) -> None:
+    assert [row["traps"] for row in rows(place)] == [["topic_is_unsubscribed"], ["inherits_empty_time"], ["is_simple_group"], []]
+    ran = groupcoord("expire", "--warehouse", place, "--output", "csv", "--quiet")
+    told = list(csv.DictReader(io.StringIO(ran.stdout)))
+    assert [row["traps"] for row in told] == ["topic_is_unsubscribed", "inherits_empty_time", "is_simple_group", ""]
+    assert [row["removed"] for row in told] == ["false", "false", "false", "true"]
+
+
+def test_the_summary_says_what_would_be_removed_in_the_right_number(place: str) -> None:
+    ran = groupcoord("expire", "--warehouse", place, "--group", "vacant")
+    assert ran.stderr.endswith("  a cleanup would remove 0 of 0 offsets and 1 of 1 group\n")
+    ran = groupcoord("expire", "--warehouse", place, "--group", "tool")
+    assert ran.stderr.endswith("  a cleanup would remove 0 of 1 offset and 0 of 1 group\n")
+
+
 def test_comparison_is_by_day_and_group(place: str) -> None:
     assert rows(place, "--offsets-retention", "3d", "--compare") == [
         {"day": "2026-01-01", "group": "restored", "offsets_lost": 1, "offsets_gained": 0, "group_lost": True, "group_gained": False},
         {"day": "2026-01-02", "group": "tool", "offsets_lost": 1, "offsets_gained": 0, "group_lost": True, "group_gained": False},
     ]
     ran = groupcoord("expire", "--warehouse", place, "--offsets-retention", "3d", "--compare")
-    assert "against retention 7d (java 4.3.1): 2 offsets and 2 groups lost sooner, 0 offsets and 0 groups kept longer" in ran.stderr
+    changes = "would remove 2 offsets and 2 groups sooner, and keep 0 offsets and 0 groups longer"
+    assert f"  against retention 7d (java 4.3.1): {changes}\n" in ran.stderr
 
 
 def test_other_semantics_are_remarked_on(place: str) -> None:

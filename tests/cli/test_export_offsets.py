@@ -25,7 +25,7 @@ def test_one_group_is_a_file_of_three_columns_sorted_by_number(place: str) -> No
     ran = groupcoord("export-offsets", "--warehouse", place, "--group", "lost", "--at", "2026-01-01T12:00:00Z")
     assert ran.exit_code == 0
     assert ran.stdout == '"orders",9,5\n"orders",10,7\n'
-    assert "2 offsets of 1 groups in the night of 2026-01-01T00:00:00Z" in ran.stderr
+    assert "2 offsets of 1 group in the night of 2026-01-01T00:00:00Z" in ran.stderr
     assert "--group lost --reset-offsets --from-file FILE --execute" in ran.stderr
 
 

@@ -67,8 +67,8 @@ class TestARun:
         assert lines[2] == "complete  100 % of the offsets in the span read still have a record"
         assert lines[3] == f"state     {expected.groups} groups, {expected.committed_offsets} committed offsets"
         assert lines[4] == (
-            f"cleanup   as of {AS_OF} with retention 7d:"
-            f" {expected.expired_offsets} offsets expired, {expected.removed_groups} groups removed (java 4.3)"
+            f"cleanup   as of {AS_OF} with retention 7d: would remove"
+            f" {expected.expired_offsets} offset and {expected.removed_groups} groups (java 4.3)"
         )
         assert tables_of(tmp_path / "w") == tables_of(sample_warehouse.path)
 
@@ -198,7 +198,7 @@ class TestARun:
     def test_until_a_time_or_end_offsets_tells_the_moment_and_takes_it_as_the_now_of_the_rules(self, tmp_path: Path) -> None:
         write_log(tmp_path / "logs", commits(0, 9))
         told = nightly(tmp_path / "w", tmp_path / "logs", "--until", str(T0 + 4)).stderr
-        assert f"until     {T0 + 4}: 1 offsets partitions end before their logs; 0 records taken from the history" in told
+        assert f"until     {T0 + 4}: 1 offsets partition cut off before the end of the log; 0 records taken from the history" in told
         assert {row["as_of"] for row in rows_of(tmp_path / "w", "offset_expirations")} == {T0 + 4}
         (tmp_path / "ends.json").write_text('{"0": 3}')
         assert "3 read" not in told

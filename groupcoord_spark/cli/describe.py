@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import gc
+import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
@@ -15,7 +17,7 @@ import pyarrow as pa
 
 from groupcoord_spark.cli.end_offsets import EndOffsets, read_end_offsets
 from groupcoord_spark.cli.options import Common, at_option, cluster_to_read, common_options
-from groupcoord_spark.cli.render import lines, write_lines, write_records
+from groupcoord_spark.cli.render import counted, lines, printable, say, write_lines, write_records
 from groupcoord_spark.errors import GroupcoordError
 
 if TYPE_CHECKING:
@@ -25,6 +27,9 @@ KIND_OF_GROUP: Final = {"share": "Share group", "streams": "Streams group"}
 REBALANCING: Final = frozenset({"PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling"})
 
 LINES_AT_ONCE: Final = 10_000
+
+TOPOLOGY_KEY: Final = 23
+"""Type of the records that hold a streams group's topology."""
 
 # What a consumer group's member must still give up is shown as its own until it has (ConsumerGroupDescribe does the same).
 CURRENT_KINDS: Final = ("current", "pending_revocation")
@@ -44,7 +49,9 @@ class Member:
     """Topic (streams: subtopology; Connect: connector) -> partitions (tasks)."""
     target: dict[str, list[int]] = field(default_factory=dict)
     held_partitions: list[tuple[str, int]] = field(default_factory=list)
-    """Topic and partition of what it holds now; tasks are none."""
+    """Topic and partition of what it reads now, of a streams group's member by its active tasks."""
+    active_tasks: list[tuple[str, int]] = field(default_factory=list)
+    """Subtopology and number of each active task of a streams group's member."""
 
     @property
     def reader(self) -> tuple[str, str, str]:
@@ -66,9 +73,13 @@ class Group:
     generation: int | None
     assignment_epoch: int | None
     member_count: int
+    protocol_type: str | None
+    topology_epoch: int | None
     members: list[Member] = field(default_factory=list)
     offsets: list[tuple[Any, ...]] = field(default_factory=list)
     """Group, topic, partition, committed offset and leader epoch."""
+    lacks_topology: bool = False
+    """Members have active tasks, and no table says which topics those read."""
 
     @property
     def has_epochs(self) -> bool:
@@ -90,9 +101,9 @@ class View:
 @click.command("describe", epilog="Example: groupcoord describe --all-groups --members --verbose")
 @click.option("--group", "groups", multiple=True, metavar="GROUP", help="The group; may be given several times.")
 @click.option("--all-groups", is_flag=True, help="Every group.")
-@click.option("--offsets", "view", flag_value="offsets", default="offsets", help="Committed offsets and who reads them. [default]")
-@click.option("--members", "view", flag_value="members", help="Members and how many partitions they hold.")
-@click.option("--state", "view", flag_value="state", help="State, assignor and number of members.")
+@click.option("--offsets", is_flag=True, help="Committed offsets and who reads them. [default]")
+@click.option("--members", is_flag=True, help="Members and how many partitions they hold.")
+@click.option("--state", is_flag=True, help="State, assignor and number of members.")
 @click.option("--verbose", is_flag=True, help="Leader epochs of offsets; epochs and assignments of members; epochs of states.")
 @click.option(
     "--end-offsets",
@@ -103,7 +114,15 @@ class View:
 @at_option
 @common_options
 def describe(
-    common: Common, groups: tuple[str, ...], all_groups: bool, view: str, verbose: bool, end_offsets_file: str | None, at_ms: int | None
+    common: Common,
+    groups: tuple[str, ...],
+    all_groups: bool,
+    offsets: bool,
+    members: bool,
+    state: bool,
+    verbose: bool,
+    end_offsets_file: str | None,
+    at_ms: int | None,
 ) -> None:
     """Groups as of one night: their offsets, members or state.
 
@@ -112,8 +131,14 @@ def describe(
     """
     from groupcoord_spark.warehouse.read import open_warehouse
 
-    if bool(groups) == all_groups:
+    if not groups and not all_groups:
         raise click.UsageError("Name groups with --group, or take --all-groups.")
+    if groups and all_groups:
+        raise click.UsageError("--group and --all-groups exclude each other: leave one of them out.")
+    views = [name for name, is_asked in (("offsets", offsets), ("members", members), ("state", state)) if is_asked]
+    if len(views) > 1:
+        raise click.UsageError(f"{' and '.join(f'--{name}' for name in views)} are different views: ask for one at a time.")
+    view = views[0] if views else "offsets"
     if end_offsets_file is not None and view != "offsets":
         raise click.UsageError("--end-offsets belongs to --offsets.")
     end_offsets = read_end_offsets(end_offsets_file) if end_offsets_file is not None else {}
@@ -126,8 +151,13 @@ def describe(
         if common.output == "table":
             _print_lines(found, VIEWS[view], verbose, end_offsets, with_remarks=not common.quiet)
         else:
-            rows = (row for group in found for row in VIEWS[view].rows(group, end_offsets))
-            write_records(common.output, VIEWS[view].names.split(), rows)
+            rows_of = {group.group_id: VIEWS[view].rows(group, end_offsets) for group in found}
+            write_records(common.output, VIEWS[view].names.split(), chain.from_iterable(rows_of.values()))
+            if not common.quiet:
+                _remark_on_missing_rows([group for group in found if not rows_of[group.group_id] and view == "offsets"])
+        if not common.quiet:
+            _remark_on_owners(found)
+            _remark_on_older_ends(found, end_offsets)
     finally:
         gc.enable()
 
@@ -137,21 +167,50 @@ def _print_lines(groups: Sequence[Group], view: View, verbose: bool, end_offsets
     waiting: list[str] = []
     in_one_place = _end_in_one_place(sys.stdout, sys.stderr)
     for group in groups:
-        remark = _remark(group) if with_remarks else None
+        of_group = view.lines(group, verbose, end_offsets)
+        remark = _remark(group, is_shown=bool(of_group)) if with_remarks else None
         if remark and in_one_place:  # then it belongs between its group's lines and those of the group before
             write_lines(waiting)
             waiting.clear()
             sys.stdout.flush()
-            click.echo(f"\n{remark}", err=True)
+            say(f"\n{remark}")
         elif remark:
             remarks += ["", remark]
-        waiting += view.lines(group, verbose, end_offsets)
+        waiting += of_group
         if len(waiting) >= LINES_AT_ONCE:
             write_lines(waiting)
             waiting.clear()
     if remarks:
-        click.echo("\n".join(remarks), err=True)
+        say("\n".join(remarks))
     write_lines(waiting)
+
+
+def _remark_on_missing_rows(groups: Sequence[Group]) -> None:
+    for group in groups:
+        say(_remark(group, is_shown=False) or "")
+
+
+def _remark_on_owners(groups: Sequence[Group]) -> None:
+    unknown = [f"'{printable(group.group_id)}'" for group in groups if group.lacks_topology]
+    if unknown:
+        say(
+            f"CONSUMER-ID is not known for the tasks of {', '.join(unknown)}: which topics a task reads is in the history tables, and the"
+            " group's nights were run with --no-history."
+        )
+
+
+def _remark_on_older_ends(groups: Sequence[Group], end_offsets: EndOffsets) -> None:
+    older = [
+        f"{printable(topic)}-{partition} of group '{printable(group.group_id)}' ends at {end:,} and {committed:,} is committed"
+        for group in groups
+        for _, topic, partition, committed, _ in group.offsets
+        if (end := end_offsets.get((topic, partition))) is not None and end < committed
+    ]
+    if older:
+        say(
+            f"LAG is shown as 0 for {counted(len(older), 'partition')}: {older[0]}{', and so on' if len(older) > 1 else ''}."
+            " Those end offsets are older than the commits."
+        )
 
 
 def _end_in_one_place(one: TextIO, other: TextIO) -> bool:
@@ -172,7 +231,7 @@ class _Reader:
 
     def groups(self, view: str) -> list[Group]:
         """Groups in the order of their names. Raises GroupcoordError for one that does not exist."""
-        columns = "group_id group_type state protocol generation assignment_epoch member_count"
+        columns = "group_id group_type state protocol generation assignment_epoch member_count protocol_type topology_epoch"
         groups = {row[0]: Group(*row) for row in self._rows("groups", columns)}
         missing = sorted(set(self._wanted or ()) - groups.keys())
         if missing:
@@ -188,6 +247,7 @@ class _Reader:
             for row in self._rows("committed_offsets", columns):
                 # Offsets of a group that does not exist are in orphan_offsets, so the group is there.
                 groups[row[0]].offsets.append(row)
+            self._add_partitions_of_tasks([group for group in groups.values() if any(member.active_tasks for member in group.members)])
         return [groups[name] for name in sorted(groups)]
 
     def _add_members(self, groups: Mapping[str, Group]) -> None:
@@ -210,9 +270,44 @@ class _Reader:
                 holder.current.setdefault(name, []).extend(() if partition is None else (partition,))
                 if subtopology is None and partition is not None:
                     holder.held_partitions.append((name, partition))
+                elif task_type == "active" and partition is not None and kind == "current":
+                    holder.active_tasks.append((subtopology, partition))
 
-    def _rows(self, table: str, columns: str) -> Iterator[tuple[Any, ...]]:
-        where: list[Condition] = [] if self._wanted is None else [("group_id", "in", list(self._wanted))]
+    def _add_partitions_of_tasks(self, groups: Sequence[Group]) -> None:
+        """A streams group's member reads partition N of every source topic of a subtopology of which it has the active task N.
+
+        The group's own records say nothing of how many partitions a topic has. Where a subtopology reads several topics, one may have fewer
+        than there are tasks, so of those only partitions with a commit are sure to exist.
+        """
+        topologies = self._topologies() if groups else {}
+        for group in groups:
+            topics_of = None if group.topology_epoch is None else topologies.get((group.group_id, group.topology_epoch))
+            if topics_of is None:
+                group.lacks_topology = group.state != "NotReady"  # a group that is not ready may have none yet
+                continue
+            committed = {(topic, partition) for _, topic, partition, _, _ in group.offsets}
+            for member in group.members:
+                for subtopology, partition in member.active_tasks:
+                    topics = topics_of.get(subtopology, ())
+                    read = ((topic, partition) for topic in topics)
+                    member.held_partitions += [place for place in read if len(topics) == 1 or place in committed]
+
+    def _topologies(self) -> dict[tuple[str, int], dict[str, list[str]]]:
+        """Group and topology epoch -> subtopology -> the topics it reads, those for repartitioning included."""
+        is_topology: Condition = ("key_type", "=", TOPOLOGY_KEY)
+        rows = sorted(self._rows("group_records", "incarnation record_offset group_id value_json", [is_topology]), key=itemgetter(0, 1))
+        topologies: dict[tuple[str, int], dict[str, list[str]]] = {}
+        for _, _, group_id, value_json in rows:
+            if value_json is not None:
+                topology = json.loads(value_json)
+                topologies[group_id, topology["epoch"]] = {
+                    each["subtopologyId"]: [*each["sourceTopics"], *(topic["name"] for topic in each["repartitionSourceTopics"])]
+                    for each in topology["subtopologies"]
+                }
+        return topologies
+
+    def _rows(self, table: str, columns: str, also: Sequence[Condition] = ()) -> Iterator[tuple[Any, ...]]:
+        where: list[Condition] = [*also] if self._wanted is None else [*also, ("group_id", "in", list(self._wanted))]
         names = columns.split()
         rows = self._warehouse.read(table, cluster=self._cluster, columns=names, where=where, at_ms=self._at_ms)
         return zip(*(_values(rows[name]) for name in names), strict=True)
@@ -227,15 +322,27 @@ def _values(column: pa.ChunkedArray) -> list[Any]:
     return [texts[-1 if at is None else at] for at in encoded.indices.to_pylist()]
 
 
-def _remark(group: Group) -> str | None:
-    kind = KIND_OF_GROUP.get(group.group_type, "Consumer group")
+def _remark(group: Group, *, is_shown: bool) -> str | None:
+    """What Kafka's tools say of the group's state; of a group without a line of its own, where they are silent, why it has none."""
+    kind, name = KIND_OF_GROUP.get(group.group_type, "Consumer group"), printable(group.group_id)
     if group.state == "Empty":
-        return f"{kind} '{group.group_id}' has no active members."
+        return f"{kind} '{name}' has no active members."
     if group.state in REBALANCING:
-        return f"Warning: {kind} '{group.group_id}' is rebalancing."
+        return f"Warning: {kind} '{name}' is rebalancing."
     if group.state == "NotReady":
-        return f"Warning: {kind} '{group.group_id}' is not ready."
-    return None
+        return f"Warning: {kind} '{name}' is not ready."
+    if is_shown:
+        return None
+    if group.group_type == "classic" and group.protocol_type == "connect":
+        return (
+            f"Connect group '{name}' has no lines: its members are workers, which have connectors and tasks instead of partitions (see"
+            " --members). Sink connectors commit offsets as the groups connect-NAME."
+        )
+    if group.group_type == "classic" and group.protocol_type not in ("consumer", None, ""):
+        return f"Group '{name}' has no lines: its members, of protocol type '{printable(group.protocol_type)}', have no partitions."
+    if group.group_type == "share":
+        return f"{kind} '{name}' has no lines: no member of it has a partition, and its offsets are in the topic __share_group_state."
+    return f"{kind} '{name}' has no lines: it has no committed offset, and no member of it has a partition."
 
 
 def _offset_rows(group: Group, end_offsets: EndOffsets) -> list[tuple[Any, ...]]:
@@ -258,8 +365,8 @@ def _offset_rows(group: Group, end_offsets: EndOffsets) -> list[tuple[Any, ...]]
 
 
 def _lag(end: int | None, committed: int | None) -> int | None:
-    # -1 is what some clients commit for "nowhere yet": no lag can be told from it.
-    return None if end is None or committed is None or committed == -1 else end - committed
+    # -1 is what some clients commit for "nowhere yet": no lag follows from it. An end offset below the commit is older than the commit.
+    return None if end is None or committed is None or committed == -1 else max(end - committed, 0)
 
 
 def _member_rows(group: Group, end_offsets: EndOffsets) -> list[tuple[Any, ...]]:

@@ -13,27 +13,33 @@ EndOffsets = Mapping[tuple[str, int], int]
 
 
 def read_end_offsets(path: str) -> EndOffsets:
-    """Offsets of a file of one of three shapes, told by its content: JSON ``{"orders": {"0": 1500}}``, lines ``orders:0:1500`` as
-    kafka-get-offsets prints them, or lines ``orders,0,1500``. Empty lines are skipped, as are partitions whose offset is empty (no leader).
+    """Offsets of a file in one of three forms: JSON ``{"orders": {"0": 1500}}``, lines ``orders:0:1500`` as kafka-get-offsets prints them,
+    or CSV, lines ``orders,0,1500``. Empty lines, comments (``#``) and a heading (``topic,partition,offset``) are skipped, as are partitions
+    whose offset is empty (no leader).
 
     Raises UsageError naming the file, the line and what was expected.
     """
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        text = Path(path).read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as e:
         raise UsageError(f"{path} cannot be read as text: {e}.") from e
     if text.lstrip().startswith("{"):
         return _from_json(path, text)
     offsets: dict[tuple[str, int], int] = {}
+    is_first = True
     for number, line in enumerate(text.splitlines(), 1):
-        if not line.strip():
+        if not line.strip() or line.lstrip().startswith("#"):
             continue
         # Neither separator can be part of a topic's name.
-        parts = line.strip().rsplit("," if "," in line else ":", 2)
+        parts = [part.strip().strip('"') for part in line.rsplit("," if "," in line else ":", 2)]
+        is_heading = is_first and len(parts) == 3 and "partition" in parts[1].lower()
+        is_first = False
+        if is_heading:
+            continue
         try:
             topic, partition, offset = parts
-            if offset.strip():
-                offsets[topic.strip(), int(partition)] = int(offset)
+            if offset:
+                offsets[topic, int(partition)] = int(offset)
         except ValueError as e:
             raise UsageError(f"{path}, line {number}: {line.strip()!r} is not topic:partition:offset or topic,partition,offset.") from e
     return offsets

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from tests.cli.warehouse import groupcoord
+from tests.warehouse.nights import assignment, group, member, night, offset
 
 OFFSET_FORM = "{:<15} {:<15} {:<10} {:<15} {:<15} {:<15} {:<15} {:<15} {}"
 
@@ -65,6 +66,74 @@ def test_a_group_without_offsets_and_members_has_no_lines(place):
 def test_tasks_are_no_partitions_of_topics(place):
     assert [line.split()[1:4] for line in described(place, "--group", "app").stdout.splitlines()[2:]] == [["lines", "0", "7"]]
     assert described(place, "--group", "workers").stdout == ""
+
+
+@pytest.mark.parametrize("output", ["table", "json", "csv"])
+def test_a_group_without_lines_says_why_on_stderr(place, output):
+    result = described(place, "--group", "workers", "--output", output)
+    assert result.stderr.strip().startswith(
+        "Connect group 'workers' has no lines: its members are workers, which have connectors and tasks"
+    )
+    assert result.stderr.strip().count("\n") == 0
+    assert [line for line in result.stdout.splitlines() if not line.startswith("group,")] == []
+    assert described(place, "--group", "workers", "--output", output, "--quiet").stderr == ""
+
+
+def topology(record_offset, epoch, **topics):
+    """A row of group_records: what each subtopology reads; names that end in -repartition are repartition topics."""
+    subtopologies = [
+        {
+            "subtopologyId": name,
+            "sourceTopics": [topic for topic in read if not topic.endswith("-repartition")],
+            "repartitionSourceTopics": [{"name": topic} for topic in read if topic.endswith("-repartition")],
+        }
+        for name, read in topics.items()
+    ]
+    place = {"offsets_partition": 0, "incarnation": 0, "record_offset": record_offset, "group_id": "app", "key_type": 23}
+    value = json.dumps({"epoch": epoch, "subtopologies": subtopologies})
+    return {**place, "value_json": value, "value_version": 0, "is_tombstone": False, "is_transactional": False, "key_size": 5}
+
+
+def streams(tmp_path, **tables):
+    """A live streams group of two members: tasks 0_0, 0_1, 1_0 and 2_0 are the first one's, 0_2 and 2_1 the other's."""
+    tasks = {"one": [("0", 0), ("0", 1), ("1", 0), ("2", 0)], "two": [("0", 2), ("2", 1)]}
+    rows = {
+        "groups": [group("app", group_type="streams", state="Stable", protocol_type="streams", topology_epoch=1, member_count=2)],
+        "members": [member("app", name, client_id=f"client-{name}", member_epoch=3) for name in tasks],
+        "assignments": [
+            *(assignment("app", name, None, n, subtopology=sub, task_type="active") for name, of in tasks.items() for sub, n in of),
+            assignment("app", "two", None, 0, subtopology="0", task_type="standby"),
+        ],
+        "committed_offsets": [
+            offset("app", "lines", 0, 7),
+            offset("app", "lines", 2, 9),
+            offset("app", "b", 1, 5),
+            offset("app", "gone", 0, 1),
+        ],
+        **tables,
+    }
+    night(tmp_path / "w", "prod", rows)
+    return str(tmp_path / "w")
+
+
+def test_partitions_of_a_streams_group_are_those_of_the_members_with_their_tasks(tmp_path):
+    topologies = [topology(1, 0, **{"0": ["old"]}), topology(2, 1, **{"0": ["lines"], "1": ["a-repartition"], "2": ["b", "c"]})]
+    place = streams(tmp_path, group_records=topologies)
+    lines = described(place, "--group", "app").stdout.splitlines()
+    assert [[*line.split()[1:4], *line.split()[6:]] for line in lines[2:]] == [
+        ["a-repartition", "0", "-", "one", "/10.0.0.1", "client-one"],
+        ["lines", "0", "7", "one", "/10.0.0.1", "client-one"],
+        ["lines", "1", "-", "one", "/10.0.0.1", "client-one"],
+        ["b", "1", "5", "two", "/10.0.0.1", "client-two"],
+        ["lines", "2", "9", "two", "/10.0.0.1", "client-two"],
+        ["gone", "0", "1", "-", "-", "-"],
+    ]
+
+
+def test_a_streams_group_whose_topology_is_in_no_table_says_so(tmp_path):
+    result = described(streams(tmp_path), "--group", "app")
+    assert {line.split()[6] for line in result.stdout.splitlines()[2:]} == {"-"}
+    assert result.stderr.startswith("CONSUMER-ID is not known for the tasks of 'app': ")
 
 
 def test_members_count_their_partitions(place):
@@ -145,7 +214,7 @@ def test_json_has_every_column_and_null_for_what_is_not_there(place):
 def test_csv_is_for_programs_too(place):
     lines = described(place, "--group", "new", "--members", "--output", "csv").stdout.splitlines()
     assert lines[0].startswith("group,consumer_id,group_instance_id,host,client_id,partitions,current_epoch,current_assignment")
-    assert lines[2] == 'new,m-old,,/10.0.0.1,app,2,4,"orders:0,1",4,orders:0,False'
+    assert lines[2] == 'new,m-old,,/10.0.0.1,app,2,4,"orders:0,1",4,orders:0,false'
 
 
 @pytest.mark.parametrize(
@@ -167,6 +236,42 @@ def test_end_offsets_give_lag(place, tmp_path, text):
         ["orders", "0", "10", "15", "5"],
         ["gone", "0", "99", "100", "1"],
     ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "topic,partition,offset\norders,0,15\n",
+        "Topic, Partition, End offset\norders,0,15\n",
+        "# taken at noon\n\n  # by kafka-get-offsets\norders:0:15\n# the end\n",
+        '"topic","partition","offset"\n"orders","0","15"\n',
+        "\ufefftopic,partition,offset\r\norders,0,15\r\n",
+    ],
+)
+def test_end_offsets_may_have_a_heading_comments_and_quotes(place, tmp_path, text):
+    file = tmp_path / "ends"
+    file.write_text(text, encoding="utf-8")
+    lines = described(place, "--group", "only-offsets", "--group", "plain", "--end-offsets", str(file)).stdout.splitlines()
+    assert ["plain", "orders", "0", "10", "15", "5"] in [line.split()[:6] for line in lines]
+
+
+def test_a_heading_below_the_first_line_is_an_error(place, tmp_path):
+    (tmp_path / "ends").write_text("orders,0,15\ntopic,partition,offset\n")
+    result = groupcoord("describe", "--group", "plain", "--end-offsets", str(tmp_path / "ends"), "--warehouse", place)
+    assert (result.exit_code, "line 2: 'topic,partition,offset' is not" in result.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("output", ["table", "json", "csv"])
+def test_a_lag_below_zero_is_zero_with_a_note(place, tmp_path, output):
+    (tmp_path / "ends").write_text("orders:0:15\norders:2:3\n")
+    options = ["--group", "plain", "--end-offsets", str(tmp_path / "ends"), "--output", output]
+    result = described(place, *options)
+    older = "orders-2 of group 'plain' ends at 3 and 12 is committed"
+    note = f"LAG is shown as 0 for 1 partition: {older}. Those end offsets are older than the commits.\n"
+    assert result.stderr == note
+    assert described(place, *options, "--quiet").stderr == ""
+    if output == "json":
+        assert {row["lag"] for row in map(json.loads, result.stdout.splitlines())} == {None, 0, 5}
 
 
 def test_no_lag_from_an_offset_of_minus_one(place, tmp_path):
@@ -197,6 +302,20 @@ def test_an_unknown_group_is_an_error_in_one_sentence(place):
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr.startswith("Error: Group 'nobody' does not exist in cluster 'prod'")
     assert result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (["--members", "--state"], "--members and --state are different views: ask for one at a time."),
+        (["--offsets", "--members", "--state"], "--offsets and --members and --state are different views"),
+        (["--group", "plain"], "--group and --all-groups exclude each other: leave one of them out."),
+    ],
+)
+def test_contradicting_options_are_refused_by_name(place, options, sentence):
+    result = groupcoord("describe", "--all-groups", *options, "--warehouse", place)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert sentence in result.stderr
 
 
 @pytest.mark.parametrize("options", [[], ["--group", "plain", "--all-groups"], ["--all-groups", "--members", "--end-offsets", __file__]])

@@ -229,7 +229,7 @@ def _refuse_doubtful(summary: Summary) -> None:
     """Raises GroupcoordError, one sentence, for a run that lost records, or read some that the broker would not have loaded."""
     found, where = [], []
     if summary.records_quarantined:
-        verb = "was" if summary.records_quarantined == 1 else "were"
+        verb = "was" if summary.records_read == 1 else "were"
         found.append(f"{summary.records_quarantined:,} of {counted(summary.records_read, 'record')} {verb} quarantined")
         where.append("quarantined_records")
     if summary.refusals:

@@ -279,7 +279,7 @@ class _Reader:
         The group's own records say nothing of how many partitions a topic has. Where a subtopology reads several topics, one may have fewer
         than there are tasks, so of those only partitions with a commit are sure to exist.
         """
-        topologies = self._topologies() if groups else {}
+        topologies = self._topologies([group.group_id for group in groups]) if groups else {}
         for group in groups:
             topics_of = None if group.topology_epoch is None else topologies.get((group.group_id, group.topology_epoch))
             if topics_of is None:
@@ -292,10 +292,10 @@ class _Reader:
                     read = ((topic, partition) for topic in topics)
                     member.held_partitions += [place for place in read if len(topics) == 1 or place in committed]
 
-    def _topologies(self) -> dict[tuple[str, int], dict[str, list[str]]]:
+    def _topologies(self, group_ids: Sequence[str]) -> dict[tuple[str, int], dict[str, list[str]]]:
         """Group and topology epoch -> subtopology -> the topics it reads, those for repartitioning included."""
-        is_topology: Condition = ("key_type", "=", TOPOLOGY_KEY)
-        rows = sorted(self._rows("group_records", "incarnation record_offset group_id value_json", [is_topology]), key=itemgetter(0, 1))
+        wanted: list[Condition] = [("key_type", "=", TOPOLOGY_KEY), ("group_id", "in", list(group_ids))]
+        rows = sorted(self._rows("group_records", "incarnation record_offset group_id value_json", wanted), key=itemgetter(0, 1))
         topologies: dict[tuple[str, int], dict[str, list[str]]] = {}
         for _, _, group_id, value_json in rows:
             if value_json is not None:

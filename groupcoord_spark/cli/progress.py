@@ -38,7 +38,7 @@ class StageLines:
         stage, self._stage = self._stage, None
         self._stop()
         if stage is not None and not self._quiet:
-            with suppress(BrokenPipeError):  # nobody reads the lines any more (| head): the run goes on
+            with suppress(OSError):  # nobody reads the lines any more (| head), or their disk is full: the run goes on
                 print(stage_line(stage, time.monotonic() - self._began, rows, bytes), file=self._stream, flush=True)
 
     def __enter__(self) -> Self:

@@ -28,7 +28,6 @@ NOTHING = "-"
 FEW_ROWS: Final = 32
 """So many are looked through row by row: describe prints a table for each of very many groups, and each has few rows."""
 
-
 _NOT_PLAIN_ASCII: Final = re.compile(r"[^\n -~]+")
 _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r", "\n")
 """A spreadsheet takes a cell that begins with one of these for a formula, or strips it and looks at what follows."""
@@ -55,8 +54,8 @@ def printable(text: str) -> str:
 
 
 def say(sentence: str) -> None:
-    """One or more lines on stderr. A stderr that nobody reads any more stops no work."""
-    with suppress(BrokenPipeError):
+    """One or more lines on stderr. A stderr that takes none, since its reader left or its disk is full, stops no work."""
+    with suppress(OSError):
         print("\n".join(map(printable, sentence.split("\n"))), file=sys.stderr, flush=True)
 
 
@@ -71,7 +70,9 @@ def shown(value: object) -> str:
     if value is None:
         return NOTHING
     text = printable(str(value))
-    return text if text.isascii() or _stdout_is_unicode() else text.encode("ascii", "backslashreplace").decode("ascii")
+    if text.isascii() or _stdout_is_unicode():
+        return text
+    return text.encode(sys.stdout.encoding, "backslashreplace").decode(sys.stdout.encoding)
 
 
 def _stdout_is_unicode() -> bool:

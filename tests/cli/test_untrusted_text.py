@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from groupcoord_spark.cli.commands import COMMANDS as COMMAND_NAMES
 from groupcoord_spark.cli.render import printable, shown, terminal_json, write_records
 from groupcoord_spark.protocol.consumer_protocol import Subscription, encode_subscription
 from tests.cli.test_dump import commit as commit_record
@@ -273,6 +274,21 @@ def test_whoever_reads_no_further_ends_a_command_quietly(letters: Path, argument
         ["bash", "-c", f"{command} {pipe}; echo ${{PIPESTATUS[0]}}"], capture_output=True, text=True, check=False, env=environment
     )
     assert (done.stdout, done.stderr) == ("0\n", "")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no full device to write to")
+@pytest.mark.parametrize("stderr", ["2>/dev/full", "2>&-"])
+@pytest.mark.parametrize(("arguments", "code"), [(["expire"], 0), (["list", "--cluster", "none"], 1), (["lst"], 2)])
+def test_a_stderr_that_takes_nothing_changes_neither_rows_nor_code(letters: Path, stderr: str, arguments: list[str], code: int) -> None:
+    environment = {**os.environ, "GROUPCOORD_WAREHOUSE": str(letters / "w")}
+    command = shlex.join([sys.executable, "-m", "groupcoord_spark", *arguments])
+    done = subprocess.run(["bash", "-c", f"{command} {stderr}"], capture_output=True, check=False, env=environment)
+    assert (done.returncode, done.stderr, done.stdout != b"") == (code, b"", code == 0)
+
+
+@pytest.mark.parametrize("name", COMMAND_NAMES)
+def test_help_is_plain_ascii_since_click_prints_it_in_every_encoding(name: str) -> None:
+    assert groupcoord(name, "--help").stdout.isascii()
 
 
 def test_only_the_module_for_printing_writes_to_the_streams() -> None:

@@ -78,7 +78,7 @@ class Corpus:
 
     @property
     def lists_only_groups_of_members(self) -> bool:
-        """Brokers before 0.10 list no group that has offsets alone."""
+        """Brokers before 0.10.1 list no group that has offsets alone."""
         return self.semantics.group_rule in (None, "X-G0")
 
 

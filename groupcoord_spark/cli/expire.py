@@ -23,6 +23,7 @@ from groupcoord_spark.cli.options import (
     duration_text,
 )
 from groupcoord_spark.cli.render import counted, lines, moment, say, write_lines, write_records
+from groupcoord_spark.cli.rules import rules_of
 from groupcoord_spark.errors import GroupcoordError, UsageError
 
 if TYPE_CHECKING:
@@ -92,11 +93,11 @@ def expire(
     cluster = cluster_to_read(warehouse, common.cluster)
     run = warehouse.run(cluster, at_ms=at_ms)
     now_ms = run.as_of_ms if as_of_ms is None else as_of_ms
-    present = ExpirationJob(now_ms, _retention_of(run, retention_ms), _rules_of(run), with_tombstones=False)
+    present = ExpirationJob(now_ms, _retention_of(run, retention_ms), rules_of(run), with_tombstones=False)
     job = replace(
         present,
         retention_ms=present.retention_ms if retention_ms is None else retention_ms,
-        semantics=_rules_of(run) if semantics is None and broker_version is None else _rules(semantics, broker_version),
+        semantics=_other_rules(run, semantics, broker_version),
         assume_members_gone=assume_members_gone,
     )
     totals: Counter[str] = Counter()
@@ -118,14 +119,13 @@ def expire(
         _remark(run, present, job, totals, written, compare=compare)
 
 
-def _rules(name: str | None, broker_version: str | None) -> Semantics:
+def _other_rules(run: Run, name: str | None, broker_version: str | None) -> Semantics:
+    """The rules asked for, with the settings of the run; those of the run where none are asked for."""
     from groupcoord_spark.coordinator.semantics import semantics_for
 
-    return semantics_for(name, broker_version)
-
-
-def _rules_of(run: Run) -> Semantics:
-    return _rules(run.fields["semantics"], run.fields["broker_version"])
+    if name is None and broker_version is None:
+        return rules_of(run)
+    return semantics_for(name, broker_version).with_settings(dict(run.fields["settings"]))
 
 
 def _retention_of(run: Run, given_ms: int | None) -> int:

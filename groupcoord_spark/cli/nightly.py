@@ -134,6 +134,7 @@ def nightly(
         broker = read_broker_settings(properties, rules)
     except UsageError as e:
         raise UsageError(f"{settings_file}: {e}") from e
+    rules = rules.with_settings(properties)
     if retention_ms is None:
         retention_ms = broker.retention_ms
     topic_names = _topic_names(topic_ids_file) if topic_ids_file is not None else {}

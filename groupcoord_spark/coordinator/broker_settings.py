@@ -10,7 +10,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Final, NamedTuple
 
-from groupcoord_spark.coordinator.semantics import Semantics
+from groupcoord_spark.coordinator.semantics import TOPOLOGY_DESCRIPTION_PLUGIN, Semantics
 from groupcoord_spark.errors import UsageError
 
 RETENTION_MINUTES: Final = "offsets.retention.minutes"
@@ -18,13 +18,13 @@ OFFSETS_PARTITIONS: Final = "offsets.topic.num.partitions"
 CONSUMER_ASSIGNORS: Final = "group.consumer.assignors"
 SHARE_ASSIGNORS: Final = "group.share.assignors"
 
-SETTINGS_OF_RUNS: Final = (OFFSETS_PARTITIONS, CONSUMER_ASSIGNORS, SHARE_ASSIGNORS)
+SETTINGS_OF_RUNS: Final = (OFFSETS_PARTITIONS, CONSUMER_ASSIGNORS, SHARE_ASSIGNORS, TOPOLOGY_DESCRIPTION_PLUGIN)
 """Settings that a run's row keeps as they were given; the retention is there as that of the run."""
 
 _MINUTE_MS: Final = 60_000
 _INT32_MAX: Final = 2**31 - 1
 
-_OFTEN_MISTAKEN: Final = (RETENTION_MINUTES, OFFSETS_PARTITIONS, CONSUMER_ASSIGNORS)
+_OFTEN_MISTAKEN: Final = (RETENTION_MINUTES, *SETTINGS_OF_RUNS)
 """Names that a similar unknown name is taken to mean; of all others only a slip of one letter is noticed."""
 _SIMILAR: Final = 0.8
 _PREFIX_OF_LISTENER: Final = "listener.name."
@@ -84,7 +84,7 @@ def refuse_misspelled_names(properties: Mapping[str, str]) -> None:
 
 @cache
 def kafka_setting_names() -> frozenset[str]:
-    """Every setting that some broker from 0.8.2 to 4.3 knows."""
+    """Every setting that some broker from 0.8.2 to 4.4 knows."""
     return frozenset((files(__package__) / "broker_setting_names.txt").read_text(encoding="utf-8").split())
 
 

@@ -202,7 +202,7 @@ Remark = tuple[str, str]
 """Rule and sentence of something a broker's loader would have refused in a record that is kept."""
 
 
-def read_classic_group(value: Mapping[str, Any], semantics: Semantics) -> tuple[ClassicGroup, list[Remark]]:
+def read_classic_group(value_version: int, value: Mapping[str, Any], semantics: Semantics) -> tuple[ClassicGroup, list[Remark]]:
     """The group that a value of key type 2 makes, and what a loader would have refused in it (R-2.1 to R-2.4)."""
     remarks: list[Remark] = []
     members: dict[str, ClassicMember] = {}
@@ -233,6 +233,8 @@ def read_classic_group(value: Mapping[str, Any], semantics: Semantics) -> tuple[
     if leader_id is None and entries:
         leader_id = entries[0]["member_id"]
     state_timestamp_ms = value.get("current_state_timestamp_ms", -1)
+    if value_version == 3 and not semantics.takes_state_timestamp_of_value_3:
+        state_timestamp_ms = -1
     topics = _topics_of_group(protocol_type, value["protocol"], members, semantics, remarks)
     group = ClassicGroup(
         state="Stable" if members else semantics.state_without_members,
@@ -282,7 +284,7 @@ def _topics_of_group(
             is_known = False
         except SubscriptionMalformed as error:
             is_known = False
-            if semantics.reads_subscriptions:
+            if semantics.fails_over_subscriptions:
                 remarks.append(
                     (
                         "R-2.4",

@@ -166,11 +166,12 @@ class ConsumerGroup(ModernGroup):
                     del owner_epochs[partition]
                     continue
                 self.is_orderly = False
-                if self._semantics.refuses_to_give_up_what_is_not_owned:
+                if not self._semantics.newer_epoch_takes_partitions_over:
                     detail = f"Member {member_id!r} gives up partition {partition} of {topic_id}, not its at epoch {member.member_epoch}."
                     raise RefusalError("R-3.14", detail)
 
     def _take(self, owners: Owners, member_id: str, member: ConsumerMember) -> None:
+        takes_over = self._semantics.newer_epoch_takes_partitions_over
         for topic_id, partitions in member.held():
             owner_epochs = owners[topic_id]
             taken = dict.fromkeys(partitions, member.member_epoch)
@@ -181,7 +182,9 @@ class ConsumerGroup(ModernGroup):
             for partition in partitions:
                 owner_epoch = owner_epochs.get(partition)
                 self.is_orderly = self.is_orderly and owner_epoch is None
-                if owner_epoch is not None and owner_epoch >= member.member_epoch:
+                if owner_epoch is not None and (owner_epoch >= member.member_epoch or not takes_over):
+                    if not takes_over:
+                        owner_epochs[partition] = member.member_epoch  # these releases look only after they have stored the new owner
                     detail = f"Member {member_id!r} takes partition {partition} of topic {topic_id} at epoch {member.member_epoch}"
                     raise RefusalError("R-3.14", f"{detail}, while it is still owned at epoch {owner_epoch}.")
                 owner_epochs[partition] = member.member_epoch

@@ -21,6 +21,7 @@ LIVE_GROUP = "live_group"
 UNKNOWN_SUBSCRIPTION = "unknown_subscription"
 PENDING_TRANSACTION = "pending_transaction"
 SHARE_GROUP = "share_group"
+TOPOLOGY_DESCRIPTION = "topology_description"
 MEMBERS = "members"
 OFFSETS = "offsets"
 
@@ -53,6 +54,8 @@ class GroupFacts(NamedTuple):
     """None: cannot be known. Streams groups: source and repartition topics of the topology, members or not."""
     regular_expressions: tuple[str, ...] = ()
     """Every stored one, used or not: each has a record, so each needs a tombstone."""
+    has_stored_description: bool = False
+    """Streams groups: the broker's plugin holds, or may hold, a description of the topology."""
 
     @staticmethod
     def of_row(row: GroupRow) -> "GroupFacts":
@@ -66,6 +69,7 @@ class GroupFacts(NamedTuple):
             state_timestamp_ms=row.state_timestamp_ms,
             subscribed_topics=None if row.subscribed_topics is None else frozenset(row.subscribed_topics),
             regular_expressions=row.regular_expressions,
+            has_stored_description=row.has_stored_description,
         )
 
 
@@ -231,9 +235,13 @@ class Cleanup:
             return kept._replace(blocked_by=MEMBERS if group.member_count else None)
         if group.group_type == "share":
             return kept._replace(rule="X-C3", blocked_by=SHARE_GROUP)
+        if group.has_stored_description and self.semantics.stored_description_keeps_group:
+            # The broker has the description deleted first, and then writes that it is. Members or not: the state of a night tells by this
+            # word alone that there is a description.
+            return kept._replace(blocked_by=TOPOLOGY_DESCRIPTION)
         if group.state != "Empty":
             return kept._replace(blocked_by=MEMBERS)
-        if has_pending:
+        if has_pending and (expiries or self.semantics.pending_offsets_alone_keep_group):
             return kept._replace(blocked_by=PENDING_TRANSACTION)
         if not expiries:
             return kept._replace(removed=True, removed_at_ms=self.now_ms)

@@ -68,7 +68,7 @@ class ModernGroup(Group):
             self._assignment_epoch = LEFT_EPOCH
             return
         epoch, timestamp_ms = value["assignment_epoch"], value["assignment_timestamp_ms"]
-        if epoch < LEFT_EPOCH or timestamp_ms < 0:
+        if self._semantics.checks_target_assignment_epoch and (epoch < LEFT_EPOCH or timestamp_ms < 0):
             raise RefusalError("R-3.12", f"Target assignment of group {group_id!r} skipped: epoch {epoch}, timestamp {timestamp_ms}.")
         self._assignment_epoch = epoch
 

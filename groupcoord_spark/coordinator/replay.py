@@ -118,11 +118,11 @@ class PartitionReplay:
             # Removes a group of any kind, members or not; its offsets stay.
             if self._groups.pop(group_id, None) is not None or not self._groups_from_first_commit:
                 self._removed_at[group_id] = record_offset
-        elif value_version is not None and value_version > self.semantics.newest_group_value:
+        elif value_version is None or value_version > self.semantics.newest_group_value:
             detail = f"Kafka {self.semantics.broker_version} cannot load GroupMetadataValue version {value_version}."
             self.refuse(record_offset, "R-1.9", detail, group_id)
         else:
-            group, remarks = read_classic_group(value, self.semantics)
+            group, remarks = read_classic_group(value_version, value, self.semantics)
             for code, detail in remarks:
                 self.refuse(record_offset, code, detail, group_id)
             self._groups[group_id] = group

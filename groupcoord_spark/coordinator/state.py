@@ -32,7 +32,7 @@ class OffsetRow(NamedTuple):
 
 
 class GroupRow(NamedTuple):
-    """A group the coordinator would list. ``regular_expressions`` is no column: the tombstones of a consumer group need it."""
+    """A group the coordinator would list. ``has_stored_description`` is no column: the cleanup needs it."""
 
     group_id: str
     group_type: str
@@ -58,6 +58,8 @@ class GroupRow(NamedTuple):
     """Of the newest record of the group itself (key type 2 and up) that was not refused."""
     record_timestamp_ms: int | None
     regular_expressions: tuple[str, ...]
+    has_stored_description: bool = False
+    """Streams groups: the broker's plugin holds, or may hold, a description of the topology."""
 
 
 class MemberRow(NamedTuple):
@@ -192,6 +194,10 @@ class Group(ABC):
     def regular_expressions(self) -> tuple[str, ...]:
         return ()
 
+    @property
+    def has_stored_description(self) -> bool:
+        return False
+
 
 def _row_order(row: tuple[object, ...]) -> tuple[tuple[bool, object], ...]:
     """Sorts rows whose columns may be None, None first."""
@@ -307,4 +313,5 @@ class PartitionState:
             record_offset=group.record_offset,
             record_timestamp_ms=group.record_timestamp_ms,
             regular_expressions=group.regular_expressions,
+            has_stored_description=group.has_stored_description,
         )

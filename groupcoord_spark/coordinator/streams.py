@@ -7,11 +7,16 @@ from groupcoord_spark.coordinator.broker_settings import DefaultAssignors
 from groupcoord_spark.coordinator.modern import LEFT_EPOCH, ModernGroup, RefusalError, Value
 from groupcoord_spark.coordinator.semantics import Semantics
 from groupcoord_spark.coordinator.state import AssignmentRow, MemberRow
+from groupcoord_spark.protocol import UNKNOWN_TAGS
 
 # Not the numbers of consumer groups.
 _STATES = {1: "STABLE", 2: "UNREVOKED_TASKS", 3: "UNRELEASED_TASKS"}
 _UNKNOWN = "UNKNOWN"
 _TASK_TYPES = ("active", "standby", "warmup")
+
+_NO_DESCRIPTION = -1
+_STORED_DESCRIPTION_TAG = 2
+"""StoredDescriptionTopologyEpoch of StreamsGroupMetadataValue, an int32. Releases before 4.4 do not know the tag, whatever is in it."""
 
 
 class StreamsMember:
@@ -32,7 +37,7 @@ class StreamsMember:
 class StreamsGroup(ModernGroup):
     """A streams group, as Kafka's StreamsGroup after the same records."""
 
-    __slots__ = ("_topology", "_validated_topology_epoch", "members")
+    __slots__ = ("_stored_description_epoch", "_topology", "_validated_topology_epoch", "members")
 
     group_type = "streams"
     type_conflict = "R-3.5"
@@ -41,7 +46,8 @@ class StreamsGroup(ModernGroup):
         super().__init__(semantics)
         self.members: dict[str, StreamsMember] = {}
         self._topology: Value | None = None
-        self._validated_topology_epoch = 0
+        self._validated_topology_epoch = semantics.initial_validated_topology_epoch
+        self._stored_description_epoch = _NO_DESCRIPTION
 
     @property
     def member_count(self) -> int:
@@ -55,6 +61,7 @@ class StreamsGroup(ModernGroup):
                 return True
             self._group_epoch = value["epoch"]
             self._validated_topology_epoch = value["validated_topology_epoch"]
+            self._stored_description_epoch = _stored_description_epoch(value)
         elif key_type == 19:
             self._apply_member(record_offset, key["member_id"], value)
         elif key_type == 20:
@@ -64,8 +71,13 @@ class StreamsGroup(ModernGroup):
         elif key_type == 22:
             self._apply_current_assignment(record_offset, key["member_id"], value)
         else:
-            self._topology = value
+            self._apply_topology(group_id, value)
         return False
+
+    def _apply_topology(self, group_id: str, value: Value | None) -> None:
+        if value is not None and value["epoch"] < 0:
+            raise RefusalError("R-3.30", f"Topology of group {group_id!r} skipped: its epoch {value['epoch']} is negative.")
+        self._topology = value
 
     def _apply_member(self, record_offset: int, member_id: str, value: Value | None) -> None:
         member = self.members.get(member_id)
@@ -128,6 +140,10 @@ class StreamsGroup(ModernGroup):
         return None if self._topology is None else self._topology["epoch"]
 
     @property
+    def has_stored_description(self) -> bool:
+        return self._stored_description_epoch != _NO_DESCRIPTION
+
+    @property
     def subscribed_topics(self) -> frozenset[str]:
         """Source topics and repartition source topics of the topology; expressions it reads by are not resolved in the log."""
         if self._topology is None:
@@ -165,6 +181,12 @@ class StreamsGroup(ModernGroup):
         for member_id, target in self.targets.items():
             for task_type in _TASK_TYPES:
                 yield from _task_rows(group_id, member_id, "target", task_type, target[f"{task_type}_tasks"])
+
+
+def _stored_description_epoch(value: Value) -> int:
+    """Topology epoch whose description the broker's plugin holds; -1: none, -2: the plugin may hold one."""
+    tag = value.get(UNKNOWN_TAGS, {}).get(_STORED_DESCRIPTION_TAG)
+    return _NO_DESCRIPTION if tag is None else int.from_bytes(tag, "big", signed=True)
 
 
 def _task_rows(group_id: str, member_id: str, kind: str, task_type: str, tasks: Any) -> Iterator[AssignmentRow]:

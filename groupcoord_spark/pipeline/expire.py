@@ -170,10 +170,13 @@ GROUP_COLUMNS = (
 """Columns of groups that expiration needs."""
 
 
-def cleaned_groups(committed: pa.Table, pending: pa.Table, groups: pa.Table, job: ExpirationJob) -> Iterator[tuple[int, CleanedGroup]]:
+def cleaned_groups(
+    committed: pa.Table, pending: pa.Table, groups: pa.Table, job: ExpirationJob, described_groups: Collection[str] = ()
+) -> Iterator[tuple[int, CleanedGroup]]:
     """The cleanup of every group of the state tables of one cluster: (offsets_partition, what becomes of the group), by group id.
 
-    In: rows of the tables of these names, at least with OFFSET_COLUMNS, PENDING_COLUMNS and GROUP_COLUMNS.
+    In: rows of the tables of these names, at least with OFFSET_COLUMNS, PENDING_COLUMNS and GROUP_COLUMNS; described_groups: ids of the
+    streams groups whose topology description the broker's plugin holds, which no column tells.
     """
     offsets: dict[str, dict[TopicPartition, CommitTimes]] = {}
     columns = [committed[name].to_pylist() for name in ("group_id", "topic", "partition")]
@@ -188,6 +191,8 @@ def cleaned_groups(committed: pa.Table, pending: pa.Table, groups: pa.Table, job
         staged.setdefault(group_id, set()).add((topic, partition))
     cleanup = job.cleanup
     for offsets_partition, stored in sorted(_facts(groups), key=lambda each: each[1].group_id):
+        if stored.group_id in described_groups:
+            stored = stored._replace(has_stored_description=True)
         facts = cleanup.facts_of(stored)
         of_group = offsets.get(facts.group_id, {})
         yield offsets_partition, CleanedGroup(facts, of_group, cleanup.of_group(stored, of_group, staged.get(facts.group_id, ())))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from groupcoord_spark.coordinator.expiration import Tombstone
+from groupcoord_spark.coordinator.expiration import TOPOLOGY_DESCRIPTION, Tombstone
 from groupcoord_spark.coordinator.retention import read_duration
 from groupcoord_spark.coordinator.semantics import JAVA, Semantics
 from groupcoord_spark.coordinator.transactions import OffsetKey
@@ -54,6 +54,8 @@ class NightState(NamedTuple):
     groups: pa.Table
     type_0_offsets: frozenset[OffsetKey]
     """(group_id, topic, partition) with a record under a key of type 0 that survives in the log."""
+    described_groups: frozenset[str] = frozenset()
+    """Streams groups whose topology description the broker's plugin holds."""
 
 
 def night_state(warehouse: Warehouse, cluster: str, *, at_ms: int | None = None, groups: Sequence[str] = ()) -> NightState:
@@ -64,17 +66,19 @@ def night_state(warehouse: Warehouse, cluster: str, *, at_ms: int | None = None,
         return warehouse.read(table, cluster=cluster, columns=columns, where=[*of_groups, *where], at_ms=at_ms)
 
     returning = rows("offset_expirations", PENDING_COLUMNS, [("may_come_back", "=", True)])
+    described = rows("group_expirations", ["group_id"], [("blocked_by", "=", TOPOLOGY_DESCRIPTION)])
     return NightState(
         committed=rows("committed_offsets", OFFSET_COLUMNS),
         pending=rows("pending_offsets", PENDING_COLUMNS),
         groups=rows("groups", GROUP_COLUMNS),
         type_0_offsets=frozenset(zip(*(returning[name].to_pylist() for name in PENDING_COLUMNS), strict=True)),
+        described_groups=frozenset(described["group_id"].to_pylist()),
     )
 
 
 def cleanups(state: NightState, job: ExpirationJob) -> Iterator[tuple[int, CleanedGroup]]:
     """(offsets_partition, what a cleanup makes of the group) for each group, by group id."""
-    return cleaned_groups(state.committed, state.pending, state.groups, job)
+    return cleaned_groups(state.committed, state.pending, state.groups, job, state.described_groups)
 
 
 def traps_in(cleaned: CleanedGroup, returning: Collection[OffsetKey]) -> Iterator[list[str]]:
@@ -182,7 +186,8 @@ def what_if(
 
     In:  the tables of these names, of any clusters, or such rows of them as are wanted; groups with all of their offsets.
     Out: offset_expirations, one row for each committed offset of a group, without may_come_back and retention_changed (facts of the log
-         and of the run); group_expirations, one row for each group.
+         and of the run); group_expirations, one row for each group. That a topology description keeps a streams group (4.4 with a
+         plugin) is such a fact too: here the group goes as if there were none.
     Nothing is computed before the frames are used; each of the two applies the rules by itself. Raises UsageError for a bad retention.
     """
     from pyspark.sql import functions as F  # noqa: N812

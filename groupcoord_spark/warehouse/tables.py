@@ -55,6 +55,7 @@ LOST = (
 )
 OFFSET_RULES = ("X-A0", "X-A1", "X-B0", "X-B1", "X-B2", "X-B3", "X-B4", "X-J1", "X-C1", "X-C2", "X-C3")
 GROUP_RULES = ("X-G0", "X-G1", "X-G2", "X-C3")
+GROUP_KEPT_BY = ("members", "offsets", "pending_transaction", "share_group", "topology_description")
 
 REBALANCE_CAUSES = (
     *("member_joined", "member_left", "member_expelled", "member_gone", "member_restarted", "subscription_changed"),
@@ -403,7 +404,7 @@ GROUP_EXPIRATIONS = Table(
         Column("removed", "BOOLEAN NOT NULL", "A cleanup at as_of removes the group."),
         Column("removed_at", "TIMESTAMP", "First cleanup that removes the group; NULL: never in its present state."),
         Column("rule", "STRING", "The rule that decides; NULL: that broker removes no group.", words=GROUP_RULES),
-        Column("blocked_by", "STRING", "What keeps it; NULL: nothing.", words=("members", "offsets", "pending_transaction", "share_group")),
+        Column("blocked_by", "STRING", "What keeps it; NULL: nothing.", words=GROUP_KEPT_BY),
         Column("tombstone_count", "INT NOT NULL", "Records that the cleanup would append for the group, those of its offsets included."),
         TIMESTAMPS_OUT_OF_RANGE,
     ),

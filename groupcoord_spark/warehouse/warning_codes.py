@@ -41,6 +41,7 @@ _OF_THE_LOADER: Final[Mapping[str, str]] = {
     "R-3.26": "The tombstone of a streams group's member is refused: the member never had a current assignment.",
     "R-3.27": "The tombstone of a streams group's target assignment is refused: members still have theirs.",
     "R-3.29": "A member of a streams group has tasks to give back and no metadata: a broker cannot load the partition.",
+    "R-3.30": "A topology of a streams group with a negative epoch is refused.",
     "R-4.6": "A transaction has no marker although its producer went on with a higher epoch: its offsets are kept pending.",
 }
 """Rules by which a broker's loader refuses or skips a record, or after which it knows something that is no state of a group."""
@@ -85,7 +86,7 @@ _OF_THE_INPUT: Final[Mapping[str, str]] = {
     "transactions_unknown": "The input does not tell which records are of transactions, nor how those ended.",
     "other_coordinator": "The records are those of another coordinator than the one whose rules were applied.",
     "compacted_before_until": "Records before --until are in neither log nor history any more: the state of that moment may not be exact.",
-    "settings_contradicted": "The settings file says that the topic has fewer partitions than the log has; the number is estimated instead.",
+    "settings_contradicted": "The settings file says that the topic has fewer partitions than the log has; their number is estimated.",
 }
 
 WARNING_CODES: Final[Mapping[str, str]] = {**_OF_THE_LOADER, **_OF_THE_LOG, **_OF_RECORDS, **_OF_THE_INPUT}

@@ -214,9 +214,15 @@ class TestOwnership:
         assert codes_of(state) == []
         assert [(row.member_id, row.partition) for row in state.assignments()] == [("n", 0), ("o", 0)]
 
-    def test_4_1_refuses_to_give_up_what_the_member_does_not_own(self) -> None:
-        state = replayed([k8("m", 5, 0), k8("n", 6, 0), k8("m", 6)], semantics_for(broker_version="4.1.1"))
-        assert codes_of(state) == [(2, "R-3.14")]
+    @pytest.mark.parametrize("release", ["4.0.0", "4.0.1", "4.1.0", "4.1.1"])
+    def test_early_releases_refuse_both_that_a_partition_changes_hands_and_that_the_old_owner_gives_it_up(self, release: str) -> None:
+        state = replayed([k8("m", 5, 0), k8("n", 6, 0), k8("m", 6)], semantics_for(broker_version=release))
+        assert codes_of(state) == [(1, "R-3.14"), (2, "R-3.14")]
+
+    @pytest.mark.parametrize("release", ["4.0.2", "4.1.2", "4.2.0", "4.3.1", "4.4.0"])
+    def test_later_patches_of_4_0_and_4_1_accept_both(self, release: str) -> None:
+        state = replayed([k8("m", 5, 0), k8("n", 6, 0), k8("m", 6)], semantics_for(broker_version=release))
+        assert codes_of(state) == []
 
     def test_old_owners_metadata_collides_too(self) -> None:
         assert codes_of(replayed([k8("m", 5, 0), k8("n", 6, 0), k5("m", "t")])) == [(2, "R-3.14")]

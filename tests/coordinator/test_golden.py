@@ -17,8 +17,8 @@ from tests.coordinator.records import GOLDEN, recorded
 
 CORPORA = [
     *("classic-modern", "transactions", "compacted", "connect", "codec-gzip", "codec-snappy", "codec-lz4", "codec-zstd", "midflight-torn"),
-    *("kip848", "convert", "share", "streams", "expiry", "expiry/expired", "fuzz-1", "fuzz-1/scala"),
-    *("era-0.8.2", "era-0.9", "era-0.11", "era-2.0", "era-3.9"),
+    *("kip848", "kip848-4.2", "convert", "share", "streams", "expiry", "expiry/expired", "fuzz-1", "fuzz-1/scala"),
+    *("era-0.8.2", "era-0.9", "era-0.10.0", "era-0.11", "era-2.0", "era-2.3", "era-3.9"),
 ]
 RELOADED = [name for name in CORPORA if (GOLDEN / name / "oracle" / "reloaded").exists()]
 
@@ -123,7 +123,7 @@ def check_groups(name: str, folder: str) -> None:
         for group in answered
     }
     found = {row.group_id: row for row in rows_of(name, "groups")}
-    if semantics_of(name).group_rule in (None, "X-G0"):  # up to 0.9 no group that has offsets only is listed
+    if semantics_of(name).group_rule in (None, "X-G0"):  # up to 0.10.0 no group that has offsets only is listed
         found = {group_id: row for group_id, row in found.items() if not row.is_simple}
     assert differences(expected, found) == []
 
@@ -161,8 +161,9 @@ def check_assignments(name: str, folder: str) -> None:
         expected = {(*owner, topic, number) for owner, holdings in told.items() for topic, numbers in holdings for number in numbers}
         found = set()
         for row in rows:
-            # A consumer group is described with what its members have yet to give up.
-            kinds = {kind, "pending_revocation"} if kind == "current" and types[row.group_id] == "consumer" else {kind}
+            kinds = {kind}
+            if kind == "current" and types[row.group_id] == "consumer" and semantics_of(name).describes_pending_revocation:
+                kinds.add("pending_revocation")
             is_left_out = row.topic_id is not None and row.topic is None and names  # of a topic that is gone
             if row.kind in kinds and row.task_type in (None, "active") and (row.group_id, row.member_id) in told and not is_left_out:
                 found.add((row.group_id, row.member_id, row.subtopology or row.topic or row.topic_id, row.partition))
@@ -242,6 +243,24 @@ def test_cleanup_of_a_live_broker() -> None:
         for offsets_partition, records in recorded(GOLDEN / "expiry" / "expired").items()
         for record in records
         if record.offset is not None and record.offset >= ends.get(str(offsets_partition), 0)
+    )
+    assert Counter((p, tombstone.key) for p, groups in done.items() for group in groups for tombstone in group.tombstones) == wrote
+
+
+@pytest.mark.parametrize("name", ["era-0.10.0", "era-2.3"])
+def test_cleanup_of_a_live_broker_of_that_release(name: str) -> None:
+    facts = json.loads((GOLDEN / name / "corpus.json").read_text(encoding="utf-8"))
+    cleanup = Cleanup(facts["cleanup_between_ms"][1], facts["retention_minutes"] * 60_000, semantics_of(name))
+    done = {p: list(cleanup.of_partition(state)) for p, state in states_of(name).items()}
+    left = {(row["group"], row["topic"], row["partition"]) for row in answer(name, "offsets.json", "expired/oracle")}
+    assert {place(offset) for groups in done.values() for group in groups for offset in group.offsets if not offset.expired} == left
+    listed, still_listed = ({group["group"] for group in answer(name, "groups.json", of)} for of in ("oracle", "expired/oracle"))
+    assert {group.group.group_id for groups in done.values() for group in groups if group.group.removed} == listed - still_listed
+    wrote = Counter(
+        (offsets_partition, record.key)
+        for offsets_partition, records in recorded(GOLDEN / name / "expired").items()
+        for record in records
+        if record.offset is not None and record.offset >= facts["log_end_offsets_before"].get(str(offsets_partition), 0)
     )
     assert Counter((p, tombstone.key) for p, groups in done.items() for group in groups for tombstone in group.tombstones) == wrote
 

@@ -31,7 +31,8 @@ def test_java_is_the_default_and_a_name_alone_means_its_last_release() -> None:
     [
         ("0.8.2.2", "scala", "X-A0", None, (0, -1), 0, 1),
         ("0.9.0.1", "scala", "X-A1", "X-G0", (1, 1), 0, 1),
-        ("0.10.0", "scala", "X-A1", "X-G1", (1, 1), 0, 1),
+        ("0.10.0", "scala", "X-A1", "X-G0", (1, 1), 0, 1),
+        ("0.10.1.0", "scala", "X-A1", "X-G1", (1, 1), 1, 1),
         ("0.10.2.2", "scala", "X-A1", "X-G1", (1, 1), 1, 1),
         ("1.1.1", "scala", "X-A1", "X-G1", (1, 1), 1, 1),
         ("2.0.1", "scala", "X-A1", "X-G1", (1, 1), 1, 7),
@@ -66,7 +67,8 @@ def test_value_versions_that_a_broker_loads() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "release"), [("kotlin", None), (None, "four"), (None, "4"), (None, "0.8.1"), ("java", "3.9"), ("scala", "4.0.1"), (None, "")]
+    ("name", "release"),
+    [("kotlin", None), (None, "four"), (None, "4"), (None, "0.8.1"), ("java", "3.9"), ("scala", "4.0.1"), (None, ""), (None, "9.9")],
 )
 def test_what_is_no_broker_is_refused_in_a_sentence(name: str | None, release: str | None) -> None:
     with pytest.raises(UsageError, match=r"\.$"):

@@ -66,6 +66,7 @@ REFUSED = {
     "R-3.25 streams member whose target remains": ([k21("m", 0), k22("m", 1), gone(22, member_id="m"), gone(19, member_id="m")], "R-3.25"),
     "R-3.26 streams member that never had an assignment": ([k19("m"), gone(19, member_id="m")], "R-3.26"),
     "R-3.12 streams group with a bad assignment epoch": ([k17(), target_metadata(20, -2)], "R-3.12"),
+    "R-3.30 streams topology with a negative epoch": ([k23("t", epoch=-1)], "R-3.30"),
     "R-3.27 streams target metadata while targets remain": ([k21("m", 0), gone(20)], "R-3.27"),
 }
 
@@ -156,11 +157,27 @@ class TestStreamsGroup:
         assert (codes_of(state), [row.member_id for row in state.members()]) == ([(0, "R-3.29")], ["m"])
         assert codes_of(replayed([k22("m", 1, 0, state=1)])) == []
 
-    def test_replaces_a_simple_group_since_4_2(self) -> None:
-        records = [off("t0", 5), k17()]
-        assert group_of(replayed(records)) == ("streams", "Empty")
-        state = replayed(records, semantics_for(broker_version="4.1.1"))
+    @pytest.mark.parametrize("release", ["4.2.1", "4.2", "4.3.0", "4.4.0"])
+    def test_replaces_a_simple_group_since_4_2_1(self, release: str) -> None:
+        state = replayed([off("t0", 5), k17()], semantics_for(broker_version=release))
+        assert (group_of(state), codes_of(state)) == (("streams", "Empty"), [])
+
+    @pytest.mark.parametrize("release", ["4.1.2", "4.2.0"])
+    def test_up_to_4_2_0_a_simple_group_refuses_it(self, release: str) -> None:
+        state = replayed([off("t0", 5), k17()], semantics_for(broker_version=release))
         assert (group_of(state), codes_of(state)) == (("classic", "Empty"), [(1, "R-3.5")])
+
+    def test_without_a_record_of_its_own_it_is_not_ready_since_4_4(self) -> None:
+        records = [k19("m"), k23("t"), k22("m", 1, 0)]
+        assert group_of(replayed(records, semantics_for(broker_version="4.3"))) == ("streams", "Stable")
+        assert group_of(replayed(records, semantics_for(broker_version="4.4"))) == ("streams", "NotReady")
+
+    @pytest.mark.parametrize("release", ["4.1.0", "4.2.0", "4.3.1", "4.4.0"])
+    def test_topology_with_a_negative_epoch_was_applied_although_every_release_refuses_it(self, release: str) -> None:
+        records = [k23("t"), k23("u", epoch=-1)]
+        state = replayed(records, semantics_for(broker_version=release))
+        assert codes_of(state) == [(1, "R-3.30")]
+        assert (state.groups()[0].topology_epoch, state.groups()[0].subscribed_topics) == (0, ("t",))
 
     def test_4_0_does_not_know_it(self) -> None:
         assert codes_of(replayed([k17()], semantics_for(broker_version="4.0.1"))) == [(0, "R-1.6")]

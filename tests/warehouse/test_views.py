@@ -111,7 +111,7 @@ def test_expiring_tells_by_day_group_and_topic_what_goes_and_why_the_rest_stays(
         ("b", "t", None, "offsets", 1, "its time is so far off that the retention after it is beyond all clocks"),
         ("b", None, None, "group", None, "it has offsets that never expire in their present state"),
         ("c", None, "2026-01-01", "group", None, None),
-        ("d", None, None, "group", None, "brokers before 0.10 remove no group in a cleanup"),
+        ("d", None, None, "group", None, "brokers before 0.10.1 remove no group in a cleanup"),
     ]
 
 

@@ -4,7 +4,6 @@ Brokers 2.8.2, 3.9.1 and 4.3.1 were compared request by request, 0.10.2.2, 2.0.1
 them stands at the release of the improvement or ticket that made it.
 """
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -286,18 +285,18 @@ _NEWEST: dict[type, tuple[tuple[tuple[int, ...], int], ...]] = {
 }
 """Request versions by the release that brought them."""
 
-_OLDEST = (0, 10)
+_OLDEST = (0, 10, 1)
 
 
 def release_for(semantics: str | None = None, broker_version: str | None = None) -> Release:
     """The release to simulate: ``java`` (4.3), ``scala`` (3.9) or a version such as ``2.8.2``; with neither, Java 4.3.
 
-    Raises UsageError for what is no release, or one before 0.10 (whose groups had no state Empty).
+    Raises UsageError for what is no release, or one before 0.10.1 (whose groups had no state Empty).
     """
     rules = semantics_for(semantics, broker_version)
-    version = _numbers_of(rules.broker_version)
+    version = rules.release
     if version < _OLDEST:
-        raise UsageError(f"broker version {rules.broker_version!r} cannot be simulated: classic groups are known from 0.10 on.")
+        raise UsageError(f"broker version {rules.broker_version!r} cannot be simulated: the simulated states of groups came with 0.10.1.")
     values: dict[str, Any] = {}
     for since, change in _CHANGES:
         if version >= since:
@@ -306,18 +305,11 @@ def release_for(semantics: str | None = None, broker_version: str | None = None)
     return Release(semantics=rules, newest_version=newest, **values)
 
 
-def _numbers_of(version: str) -> tuple[float, ...]:
-    """Numbers to compare with those of a release; a version without its last number means the newest patch: 2.6 is 2.6.3."""
-    return (*map(int, version.split(".")), math.inf)
-
-
 def refuse_unknown_request(release: Release, request: Request) -> None:
     """Raises UsageError if the release does not know the request, or not the instance id in it."""
     version = release.semantics.broker_version
     since = _SINCE.get(type(request))
-    if since is not None and _numbers_of(version) < since:
+    if since is not None and release.semantics.release < since:
         raise UsageError(f"Kafka {version} does not know {type(request).__name__}: it came with {'.'.join(map(str, since))}.")
     if not release.has_static_members and getattr(request, "group_instance_id", None) is not None:
         raise UsageError(f"Kafka {version} does not know static members: leave group_instance_id out, or simulate 2.3 or later.")
-
-

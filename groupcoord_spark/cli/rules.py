@@ -1,0 +1,25 @@
+"""The rules that a night was made with."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from groupcoord_spark.errors import GroupcoordError, UsageError
+
+if TYPE_CHECKING:
+    from groupcoord_spark.coordinator.semantics import Semantics
+    from groupcoord_spark.warehouse.read import Run
+
+
+def rules_of(run: Run) -> Semantics:
+    """The semantics a run was made with, by its row in ``runs``.
+
+    Raises GroupcoordError for a run of an earlier version of this program that took a release which does not exist.
+    """
+    from groupcoord_spark.coordinator.semantics import semantics_for
+
+    fields = run.fields
+    try:
+        return semantics_for(fields["semantics"], fields["broker_version"]).with_settings(dict(fields["settings"]))
+    except UsageError as e:
+        raise GroupcoordError(f"Run {run.run_id} cannot be judged: {e} Run the nightly again with a release that exists.") from e

@@ -18,6 +18,7 @@ import pyarrow as pa
 from groupcoord_spark.cli.end_offsets import EndOffsets, read_end_offsets
 from groupcoord_spark.cli.options import Common, at_option, cluster_to_read, common_options
 from groupcoord_spark.cli.render import counted, lines, printable, say, write_lines, write_records
+from groupcoord_spark.cli.rules import rules_of
 from groupcoord_spark.errors import GroupcoordError
 
 if TYPE_CHECKING:
@@ -31,8 +32,7 @@ LINES_AT_ONCE: Final = 10_000
 TOPOLOGY_KEY: Final = 23
 """Type of the records that hold a streams group's topology."""
 
-# What a consumer group's member must still give up is shown as its own until it has (ConsumerGroupDescribe does the same).
-CURRENT_KINDS: Final = ("current", "pending_revocation")
+PENDING_REVOCATION: Final = "pending_revocation"
 
 
 @dataclass(slots=True)
@@ -228,6 +228,7 @@ class _Reader:
         self._cluster = cluster
         self._wanted = wanted
         self._at_ms = at_ms
+        self._rules = rules_of(warehouse.run(cluster, at_ms=at_ms))
 
     def groups(self, view: str) -> list[Group]:
         """Groups in the order of their names. Raises GroupcoordError for one that does not exist."""
@@ -266,12 +267,16 @@ class _Reader:
             name = subtopology or topic or topic_id
             if kind == "target":
                 holder.target.setdefault(name, []).extend(() if partition is None else (partition,))
-            elif kind in CURRENT_KINDS:
+            elif kind == "current" or (kind == PENDING_REVOCATION and self._is_assigned_until_revoked(groups[group_id])):
                 holder.current.setdefault(name, []).extend(() if partition is None else (partition,))
                 if subtopology is None and partition is not None:
                     holder.held_partitions.append((name, partition))
-                elif task_type == "active" and partition is not None and kind == "current":
+                elif task_type == "active" and partition is not None:
                     holder.active_tasks.append((subtopology, partition))
+
+    def _is_assigned_until_revoked(self, group: Group) -> bool:
+        """Whether the broker answers what a member has yet to give up as the member's own: since 4.3, and for consumer groups alone."""
+        return group.group_type == "consumer" and self._rules.describes_pending_revocation
 
     def _add_partitions_of_tasks(self, groups: Sequence[Group]) -> None:
         """A streams group's member reads partition N of every source topic of a subtopology of which it has the active task N.

@@ -10,6 +10,7 @@ import click
 
 from groupcoord_spark.cli.options import Common, at_option, cluster_to_read, common_options
 from groupcoord_spark.cli.render import counted, lines, say, write_lines, write_records
+from groupcoord_spark.cli.rules import rules_of
 from groupcoord_spark.errors import GroupcoordError, UsageError
 
 if TYPE_CHECKING:
@@ -58,12 +59,13 @@ def verify(common: Common, against: str, save: str | None, command_config: str |
     cluster = cluster_to_read(warehouse, common.cluster)
     ours = state_of(warehouse, cluster, at_ms=at_ms)
     answers = _asked(against, command_config, ours) if is_live else read_answers(against)
-    found = compare(ours, answers)
+    run = warehouse.run(cluster, at_ms=at_ms)
+    found = compare(ours, answers, pending_revocation_is_assigned=rules_of(run).describes_pending_revocation)
     if common.output != "table":
         write_records(common.output, COLUMNS, found.differences)
     elif found.differences:
         write_lines(lines([name.upper() for name in COLUMNS], found.differences, [15, 15, 10, None]))
-    night = datetime.fromtimestamp(warehouse.run(cluster, at_ms=at_ms).as_of_ms / 1000, UTC)
+    night = datetime.fromtimestamp(run.as_of_ms / 1000, UTC)
     _say(common, f"{_verdict(found)} Cluster {cluster!r} as of {night:%Y-%m-%dT%H:%M:%SZ}, answers of {_told(answers)}.")
     return 1 if found.differences else 0
 

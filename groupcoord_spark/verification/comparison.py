@@ -107,9 +107,13 @@ def state_of(warehouse: Warehouse, cluster: str, *, at_ms: int | None = None) ->
     )
 
 
-def compare(ours: State, theirs: Answers) -> Comparison:
-    """Every difference between a night's state and a broker's answers, by group; a group that one side lacks is one difference."""
-    comparison = _Comparing(ours, theirs)
+def compare(ours: State, theirs: Answers, *, pending_revocation_is_assigned: bool = True) -> Comparison:
+    """Every difference between a night's state and a broker's answers, by group; a group that one side lacks is one difference.
+
+    pending_revocation_is_assigned: whether the broker's release answers partitions that a member of a consumer group has yet to give up as
+    assigned to the member (``Semantics.describes_pending_revocation``: since 4.3).
+    """
+    comparison = _Comparing(ours, theirs, pending_revocation_is_assigned)
     if theirs.groups is not None:
         comparison.groups({row["group"]: row for row in theirs.groups})
     if theirs.offsets is not None:
@@ -124,10 +128,11 @@ def compare(ours: State, theirs: Answers) -> Comparison:
 class _Comparing:
     """Two sides, and what was found so far."""
 
-    def __init__(self, ours: State, theirs: Answers) -> None:
+    def __init__(self, ours: State, theirs: Answers, pending_revocation_is_assigned: bool) -> None:
         self.found = Comparison()
         self._ours = ours
         self._theirs = theirs
+        self._pending_revocation_is_assigned = pending_revocation_is_assigned
         self._topic_of_id = {topic_id: topic for topic, topic_id in theirs.topic_ids.items()}
         self._on_one_side: set[str] = set()
         self._unasked = self._unasked_groups()
@@ -202,8 +207,7 @@ class _Comparing:
     def _held(self, group_id: str, member_id: str, group_type: str | None, holding: str) -> set[Holding]:
         kind, task_types = _HOLDINGS[holding]
         kinds = {kind}
-        if holding == "assignment" and group_type == "consumer":
-            # a consumer group is described with what its members have yet to give up
+        if holding == "assignment" and group_type == "consumer" and self._pending_revocation_is_assigned:
             kinds.add("pending_revocation")
         return {
             (self._name(row), row["partition"])

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from tests.cli.warehouse import groupcoord
-from tests.warehouse.nights import assignment, group, member, night, offset
+from tests.cli.warehouse import groupcoord, modern
+from tests.warehouse.nights import AS_OF_MS, DAY_MS, assignment, group, member, night, offset
 
 OFFSET_FORM = "{:<15} {:<15} {:<10} {:<15} {:<15} {:<15} {:<15} {:<15} {}"
 
@@ -45,6 +45,45 @@ def test_a_partition_still_to_be_revoked_is_its_members(place):
     result = described(place, "--group", "new")
     assert [line.split()[:4] for line in result.stdout.splitlines()[2:]] == [["new", "orders", "0", "5"], ["new", "orders", "1", "-"]]
     assert result.stderr == "\nWarning: Consumer group 'new' is rebalancing.\n"
+
+
+@pytest.mark.parametrize(("release", "partitions"), [("4.0.1", 1), ("4.2", 1), ("4.3", 2), ("4.4.0", 2)])
+def test_a_partition_still_to_be_revoked_is_its_members_only_where_the_release_says_so(tmp_path, release, partitions):
+    rows = {
+        "groups": [modern("new", "consumer", state="Reconciling", protocol="uniform", generation=5, assignment_epoch=4, member_count=1)],
+        "members": [member("new", "m-old", uses_classic_protocol=True, member_epoch=4)],
+        "assignments": [assignment("new", "m-old", "orders", 0), assignment("new", "m-old", "orders", 1, kind="pending_revocation")],
+    }
+    night(tmp_path / "w", "prod", rows, broker_version=release)
+    lines = described(str(tmp_path / "w"), "--group", "new", "--members").stdout.splitlines()
+    assert lines[2].split()[-1] == str(partitions)
+
+
+def test_nights_of_different_releases_are_described_each_by_its_own(tmp_path):
+    rows = {
+        "groups": [modern("new", "consumer", member_count=1)],
+        "members": [member("new", "m")],
+        "assignments": [assignment("new", "m", "orders", 1, kind="pending_revocation")],
+    }
+    for day, release in enumerate(["4.2.0", "4.3.1"]):
+        night(tmp_path / "w", "prod", rows, broker_version=release, as_of_ms=AS_OF_MS + day * DAY_MS)
+    assert described(str(tmp_path / "w"), "--group", "new", "--at", str(AS_OF_MS)).stdout == ""
+    assert "orders" in described(str(tmp_path / "w"), "--group", "new").stdout
+
+
+@pytest.mark.parametrize("release", ["4.3", "3.9", "2.8.2"])
+def test_nights_that_earlier_versions_wrote_stay_readable(tmp_path, release):
+    name = "java" if release.startswith("4") else "scala"
+    night(tmp_path / "w", "prod", {"groups": [group("idle")]}, semantics=name, broker_version=release)
+    assert described(str(tmp_path / "w"), "--group", "idle", "--state").stdout.splitlines()[2].split()[0] == "idle"
+
+
+def test_a_night_of_a_release_that_does_not_exist_is_named(tmp_path):
+    night(tmp_path / "w", "prod", {"groups": [group("idle")]}, broker_version="9.9")
+    result = groupcoord("describe", "--all-groups", "--warehouse", str(tmp_path / "w"))
+    assert result.exit_code == 1
+    assert "broker version '9.9' is not a release of Kafka" in result.stderr
+    assert "Run the nightly again with a release that exists." in result.stderr
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,12 @@ def test_equal_sides_end_with_0_and_a_sentence_that_says_what_was_compared(sampl
     assert done.stderr.startswith(f"{compared} Cluster 'golden' as of 2026-01-01T00:00:00Z, answers of ")
 
 
+def test_answers_of_a_4_2_broker_were_compared_as_if_a_4_3_broker_gave_them(tmp_path: Path) -> None:
+    place, answers = write_warehouse("kip848-4.2", tmp_path / "warehouse"), saved(tmp_path, answers_of("kip848-4.2"))
+    done = groupcoord("verify", "--warehouse", place, "--against", answers)
+    assert (done.exit_code, done.stdout) == (0, "")
+
+
 def differing(tmp_path: Path) -> str:
     answers = answers_of("classic-modern")
     answers["offsets"] = [{**row, "offset": row["offset"] + (row["group"] == "app-simple")} for row in answers["offsets"]]

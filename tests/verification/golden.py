@@ -33,7 +33,7 @@ def write_warehouse(corpus: str, place: Path) -> str:
         for table in STATE_TABLES:
             found: list[Any] = state.assignments(names) if table == "assignments" else getattr(state, table)()
             rows[table] += [_columns(table, {**row._asdict(), "offsets_partition": offsets_partition}) for row in found]
-    night(place, "golden", rows)
+    night(place, "golden", rows, semantics=facts["coordinator"], broker_version=facts["broker"])
     return str(place)
 
 

@@ -16,7 +16,7 @@ from tests.verification.golden import answers_of, state_in, write_warehouse
 
 CORPORA = [
     *("classic-modern", "transactions", "compacted", "connect", "codec-gzip", "midflight-torn", "kip848", "convert", "share", "streams"),
-    *("expiry", "expiry/expired", "fuzz-1", "fuzz-1/scala", "era-0.10.2", "era-0.11", "era-2.0", "era-3.9"),
+    *("expiry", "expiry/expired", "fuzz-1", "fuzz-1/scala", "era-0.10.2", "era-0.11", "era-2.0", "era-2.3", "era-3.9"),
 ]
 
 
@@ -45,11 +45,20 @@ def test_a_brokers_own_answers_are_no_difference(corpus: str, warehouses: Callab
     assert found.offsets > 5
 
 
-@pytest.mark.parametrize("corpus", ["era-0.8.2", "era-0.9"])
+def test_partitions_yet_to_be_given_up_were_assigned_ones_whatever_the_release(
+    warehouses: Callable[[str], str], tmp_path: Path
+) -> None:
+    state, answers = state_in(warehouses("kip848-4.2")), as_file(tmp_path, answers_of("kip848-4.2"))
+    assert compare(state, answers, pending_revocation_is_assigned=False).differences == []
+    found = compare(state, answers, pending_revocation_is_assigned=True).differences
+    assert [(each.group, each.ours, each.theirs) for each in found] == [("k-reconciling", "orders:2,3,4,5", None)]
+
+
+@pytest.mark.parametrize("corpus", ["era-0.8.2", "era-0.9", "era-0.10.0"])
 def test_groups_that_a_broker_does_not_list_by_kind_are_told_by_their_number(
     corpus: str, warehouses: Callable[[str], str], tmp_path: Path
 ) -> None:
-    # brokers before 0.10 list no group that has offsets alone
+    # brokers before 0.10.1 list no group that has offsets alone
     found = compare(state_in(warehouses(corpus)), as_file(tmp_path, {**answers_of(corpus), "protocol_types": ["consumer"]}))
     assert found.differences == []
     assert found.unasked >= 4

@@ -27,13 +27,11 @@ VERSION = "4.3.1"
 
 OFFSETS_PARTITIONS = 5
 
-# kafka-tools alone needs Connect and a web server, and none of what is used here does.
-MODULES = f"""<ivy-module version="2.0">
+MODULES = """<ivy-module version="2.0">
   <info organisation="groupcoord" module="broker"/>
   <configurations defaultconfmapping="default->default"><conf name="default"/></configurations>
   <dependencies>
-    <dependency org="org.apache.kafka" name="kafka_2.13" rev="{VERSION}"/>
-    <dependency org="org.apache.kafka" name="kafka-tools" rev="{VERSION}" transitive="false"/>
+    {dependencies}
     <dependency org="org.slf4j" name="slf4j-simple" rev="1.7.36"/>
   </dependencies>
 </ivy-module>
@@ -77,15 +75,23 @@ def broker_jars() -> Path:
     given = os.environ.get("KAFKA_LIBS")
     if given:
         return Path(given)
+    # kafka-tools alone needs Connect and a web server, and none of what is used here does.
+    tools = f'<dependency org="org.apache.kafka" name="kafka-tools" rev="{VERSION}" transitive="false"/>'
+    return fetched_jars(f"kafka-{VERSION}", "kafka_2.13", VERSION, tools)
+
+
+def fetched_jars(directory: str, module: str, version: str, more_dependencies: str = "") -> Path:
+    """A directory of the cache with the jars of one of Kafka's modules and all it needs; the test is skipped where they cannot be had."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "groupcoord-spark"
-    jars = cache / f"kafka-{VERSION}"
+    jars = cache / directory
     if jars.is_dir():
         return jars
     cache.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=cache) as work:
         fetched = Path(work) / "jars"
         modules = Path(work) / "ivy.xml"
-        modules.write_text(MODULES)
+        dependency = f'<dependency org="org.apache.kafka" name="{module}" rev="{version}"/>'
+        modules.write_text(MODULES.format(dependencies=dependency + more_dependencies))
         ivy = next((Path(pyspark.__file__).parent / "jars").glob("ivy-*.jar"))
         pattern = f"{fetched}/[organisation]_[artifact]-[revision](-[classifier]).[ext]"
         command = [java(), "-jar", str(ivy), "-m2compatible", "-ivy", str(modules), "-cache", str(cache / "ivy"), "-retrieve", pattern]
@@ -93,7 +99,7 @@ def broker_jars() -> Path:
             done = subprocess.run([*command, "-types", "jar", "bundle"], capture_output=True, text=True, check=False, timeout=FETCH_SECONDS)
         except subprocess.TimeoutExpired:
             pytest.skip(f"Kafka's jars did not come from Maven Central within {FETCH_SECONDS} s; KAFKA_LIBS may name a directory of them")
-        if done.returncode or not list(fetched.glob("*kafka_2.13-*.jar")):
+        if done.returncode or not list(fetched.glob(f"*_{module}-{version}.jar")):
             found = re.search(r"Server access error.*|unresolved dependency.*", done.stdout)
             why = found[0].strip(": ") if found else f"Ivy ended with {done.returncode}"
             pytest.skip(f"Kafka's jars cannot be fetched from Maven Central ({why}); KAFKA_LIBS may name a directory of them")

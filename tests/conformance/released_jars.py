@@ -1,0 +1,220 @@
+"""What releases of Kafka 4.x make of records, held against the classes of these releases: ``pytest tests/conformance/released_jars.py``.
+
+Run by hand, as the jars of each release (27 MB) are fetched from Maven Central the first time, into the user's cache directory. It needs a
+JDK 17 or newer: ReplayRecords.java beside this file loads the records into each release's own GroupCoordinatorShard and has it run a
+cleanup. Compared are the records that are refused, the groups and their states, and the tombstones.
+
+Not compared, because a load alone does not show it or brokers never write it: offsets of streams groups with members in 4.1 (a
+member's heartbeat tells the coordinator the topology), share groups of 4.0 (early access, with records of their own), and share groups with
+offsets, over which the cleanup of 4.0 and 4.4 fails.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from groupcoord_spark.coordinator import Cleanup, PartitionReplay, Semantics, semantics_for
+from groupcoord_spark.coordinator.releases import LAST_PATCHES, Release, version_text
+from groupcoord_spark.coordinator.semantics import TOPOLOGY_DESCRIPTION_PLUGIN
+from tests.coordinator import test_consumer_groups, test_loader_cases, test_share_and_streams_groups
+from tests.coordinator.records import (
+    COMMIT,
+    GOLDEN,
+    Record,
+    committed,
+    gone,
+    k2,
+    k3,
+    k5,
+    k7,
+    k8,
+    k16,
+    k17,
+    k19,
+    k21,
+    k22,
+    k23,
+    member,
+    off,
+    recorded,
+    stable,
+    target_metadata,
+    toff,
+)
+from tests.coordinator.test_releases import described
+from tests.integration.kafka import fetched_jars, java
+
+NOW_MS = 1_000_000
+RETENTION_MS = MINUTE_MS = 60_000
+RANDOM_LOG = GOLDEN / "fuzz-1"
+PLUGIN_INTERFACE = "org.apache.kafka.coordinator.group.api.streams.StreamsGroupTopologyDescriptionPlugin"
+
+RELEASES = [(*line, patch) for line, last in LAST_PATCHES.items() if line >= (4, 0) for patch in range(last + 1)]
+
+OFFSET_KEY_TYPES = {0, 1}
+SHARE_KEY_TYPES = set(range(10, 16))
+STREAMS_KEY_TYPES = {17, *range(19, 24)}
+AT_THE_END = -1
+"""Record offset of what is thrown at the end of the load."""
+
+
+MEMBER_LEAVES = [gone(22, member_id="m"), gone(21, member_id="m"), gone(19, member_id="m")]
+CASES: Mapping[str, list[Record]] = {
+    "streams group replaces a simple group": [off("t0", 5), k17()],
+    "tombstone of a streams record replaces a simple group": [off("t0", 5), gone(23)],
+    "member with a newer epoch takes a partition over, whose owner then has less": [k8("m", 5, 0), k8("n", 6, 0), k8("m", 6)],
+    "member with a newer epoch takes a partition over, whose owner then leaves": [k8("m", 5, 0), k8("n", 6, 0), gone(8, member_id="m")],
+    "partition taken at the same epoch and then at a newer one": [k8("m", 5, 0), k8("n", 5, 0), k8("o", 6, 0), k8("n", 6, 1)],
+    "partition taken at an older epoch, then by a third member": [k8("m", 5, 0), k8("n", 4, 0), k8("o", 5, 0), k8("m", 7, 0)],
+    "simple group of pending offsets alone": [toff(7, "t0", 5)],
+    "classic group of pending offsets alone": [k2(), toff(7, "t0", 5)],
+    "consumer group of pending offsets alone": [k3(), toff(7, "t0", 5)],
+    "pending offset beside an expired one": [off("t0", 5), toff(7, "t1", 5)],
+    "pending offset over an expired one": [off("t0", 5), toff(7, "t0", 6)],
+    "offset committed by a transaction expires": [toff(7, "t0", 5), committed(7)],
+    "topology with a negative epoch makes the group": [k23("t", epoch=-1)],
+    "topology with a negative epoch beside a member": [k19(), k23("t", epoch=-1)],
+    "topology with a negative epoch over an older topology": [k23("t"), k19(), k23("u", epoch=-2), k22("m", 1)],
+    "streams group without members": [k17(), k23("t")],
+    "description of a streams group's topology is stored": [described(0), k23("t"), off("t0", 5)],
+    "description of a streams group's topology may be stored": [described(-2), k23("t"), off("t0", 5)],
+    "description of a streams group's topology is gone": [described(0), described(-1), k23("t"), off("t0", 5)],
+    "streams group is ready": [k19("m"), k23("t"), k17(2, 0), k21("m", 0), target_metadata(20, 2), k22("m", 2, 0)],
+    "streams group is left": [k19("m"), k23("t"), k17(2, 0), target_metadata(20, 2), k22("m", 2, 0), *MEMBER_LEAVES],
+    "consumer group of a target alone": [k7("m", 0)],
+    "consumer group of a member alone": [k5("m")],
+    "consumer group of an assignment alone": [k8("m", 1, 0)],
+    "consumer group keeps what it is subscribed to": [k5("m", "t"), k3(1), target_metadata(6), k8("m", 1, 0), off("t0", 5), off("u0", 5)],
+    "consumer group keeps what its expressions found": [k3(), k16("t.*", "t"), off("t0", 5), off("u0", 5)],
+    "target assignment of a consumer group with a bad epoch": [k3(), target_metadata(6, -2)],
+    "target assignment of a consumer group with a bad timestamp": [k3(), target_metadata(6, 1, -1)],
+    "classic group without members": [k2(state_ms=NOW_MS - RETENTION_MS), off("t0", 5)],
+    "classic group that became Empty lately": [k2(state_ms=NOW_MS), off("t0", 5)],
+    "classic group with members": [stable("t"), off("t0", 5), off("u0", 5)],
+    "classic group with a subscription that cannot be read": [
+        k2(members=[member(subscription=b"\0\0\xff\xff\xff\xff")], protocol="range", leader="m"),
+        off("t0", 5),
+    ],
+    "streams group without a record of its own": [k19(), k23("t"), k22("m", 1, 0)],
+    "offsets of a group that was deleted": [off("t0", 5), k2(), gone(2)],
+    **{name: records for name, (records, _) in test_share_and_streams_groups.REFUSED.items()},
+    **{name: records for name, (records, _) in test_consumer_groups.REFUSED.items()},
+    **{case["case"]: [test_loader_cases._record(record) for record in case["records"]] for case in test_loader_cases._cases()},
+}
+
+INSTANCE_TWICE = "classic members with the same instance id"
+"""Kafka refuses this record whole, and here the group is kept (R-2.1): only the refusal is compared."""
+
+
+@dataclass
+class Outcome:
+    """What a coordinator makes of the records of one case."""
+
+    refused: set[int] = field(default_factory=set)
+    groups: dict[str, tuple[str, str]] = field(default_factory=dict)
+    """Group id -> type and state."""
+    tombstones: list[str] = field(default_factory=list)
+    """Keys in hexadecimal, sorted."""
+
+
+def outcome_here(records: Iterable[Record], semantics: Semantics, now_ms: int = NOW_MS, retention_ms: int = RETENTION_MS) -> Outcome:
+    replay = PartitionReplay(semantics)
+    for position, record in enumerate(records):
+        record.apply_to(replay, position if record.offset is None else record.offset)
+    state = replay.finish()
+    cleanups = Cleanup(now_ms, retention_ms, semantics).of_partition(state)
+    refusals = [warning for warning in state.warnings() if warning.is_refusal and warning.code != "R-1.6"]
+    return Outcome(
+        refused={AT_THE_END if each.code == "R-3.29" else each.record_offset for each in refusals if each.record_offset is not None},
+        groups={row.group_id: (row.group_type, row.state.lower()) for row in state.groups()},
+        tombstones=sorted(tombstone.key.hex() for cleanup in cleanups for tombstone in cleanup.tombstones),
+    )
+
+
+def outcomes_of(
+    version: str, cases: Iterable[list[Record]], *settings: str, now_ms: int = NOW_MS, retention_ms: int = RETENTION_MS
+) -> list[Outcome]:
+    """What the coordinator of a release makes of each case."""
+    jars = fetched_jars(f"kafka-group-coordinator-{version}", "kafka-group-coordinator", version)
+    script = "".join(f"{line}\n" for case in cases for line in script_of(case, now_ms))
+    program = Path(__file__).with_name("ReplayRecords.java")
+    options = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=off")
+    retention = f"offsets.retention.minutes={retention_ms // MINUTE_MS}"
+    command = [java(), *options, "-cp", f"{jars}/*", str(program), retention, *settings]
+    done = subprocess.run(command, input=script, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr
+    outcomes: list[Outcome] = []
+    for line in done.stdout.splitlines():
+        word, _, rest = line.partition(" ")
+        if word == "case":
+            outcomes.append(Outcome())
+        elif word == "refused":
+            outcomes[-1].refused.add(int(rest.split()[0]))
+        elif word == "group":
+            group_id, group_type, state = rest.split()
+            outcomes[-1].groups[bytes.fromhex(group_id[1:]).decode()] = (group_type.lower(), state.replace("_", "").lower())
+        else:
+            outcomes[-1].tombstones.append(rest if word == "tombstone" else line)
+    for outcome in outcomes:
+        outcome.tombstones.sort()
+    return outcomes
+
+
+def script_of(records: Iterable[Record], now_ms: int) -> Iterable[str]:
+    """The records in the lines that ReplayRecords.java reads."""
+
+    def hexadecimal(data: bytes | None) -> str:
+        return "-" if data is None else f"={data.hex()}"
+
+    yield f"case {now_ms}"
+    for position, record in enumerate(records):
+        batch = f"{record.producer_id} {max(record.producer_epoch, 0)}"
+        if record.control_type is not None:
+            yield f"marker {batch} {'COMMIT' if record.control_type == COMMIT else 'ABORT'}"
+        else:
+            offset = position if record.offset is None else record.offset
+            yield f"record {offset} {batch} {hexadecimal(record.key)} {hexadecimal(record.value)}"
+    yield "end"
+
+
+def is_compared(line: Release, records: Iterable[Record]) -> bool:
+    """Whether a load alone shows what releases of this line do with the records: see the top of this file."""
+    key_types = {int.from_bytes(record.key[:2], "big") for record in records if record.key}
+    if key_types & SHARE_KEY_TYPES:
+        return line != (4, 0) and not (line == (4, 4) and key_types & OFFSET_KEY_TYPES)
+    return not (line == (4, 1) and key_types & STREAMS_KEY_TYPES and key_types & OFFSET_KEY_TYPES)
+
+
+@pytest.mark.parametrize(
+    ("release", "settings"),
+    [*((release, {}) for release in RELEASES), ((4, 4, 0), {TOPOLOGY_DESCRIPTION_PLUGIN: PLUGIN_INTERFACE})],
+    ids=[*map(version_text, RELEASES), "4.4.0 with a topology description plugin"],
+)
+def test_a_release_makes_of_records_what_is_made_of_them_here(release: Release, settings: Mapping[str, str]) -> None:
+    version = version_text(release)
+    semantics = semantics_for(broker_version=version).with_settings(settings)
+    cases = {name: records for name, records in CASES.items() if is_compared(release[:2], records)}
+    theirs = dict(zip(cases, outcomes_of(version, cases.values(), *(f"{name}={value}" for name, value in settings.items())), strict=True))
+    ours = {name: outcome_here(records, semantics) for name, records in cases.items()}
+    for outcomes in (ours, theirs):
+        outcomes[INSTANCE_TWICE].groups.clear()
+        outcomes[INSTANCE_TWICE].tombstones.clear()
+    assert {name: (outcome, theirs[name]) for name, outcome in ours.items() if outcome != theirs[name]} == {}
+
+
+@pytest.mark.parametrize("version", [version_text(release) for release in RELEASES if release >= (4, 2)])
+def test_a_release_makes_of_a_random_log_what_is_made_of_it_here(version: str) -> None:
+    partitions = recorded(RANDOM_LOG).values()
+    semantics = semantics_for(broker_version=version)
+    asked = json.loads((RANDOM_LOG / "oracle" / "expired_at.json").read_text(encoding="utf-8"))
+    clocks = [{"now_ms": each["now"], "retention_ms": each["retention_ms"]} for each in asked if each["retention_ms"] % MINUTE_MS == 0]
+    clock = clocks[len(clocks) // 2]
+    theirs = outcomes_of(version, partitions, **clock)
+    ours = [outcome_here(records, semantics, **clock) for records in partitions]
+    assert ours == theirs

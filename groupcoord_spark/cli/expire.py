@@ -217,7 +217,7 @@ def _remark(run: Run, present: ExpirationJob, job: ExpirationJob, totals: Counte
         )
     if written is not None:
         say(f"  {written}")
-    if job.semantics != present.semantics:
+    if job.semantics.release != present.semantics.release:
         say(
             f"  The state is what {present.semantics.name} {present.semantics.broker_version} loads of the log; only the cleanup is that of"
             f" {job.semantics.name} {job.semantics.broker_version}. For all of it run the nightly with these semantics."

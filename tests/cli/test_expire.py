@@ -123,6 +123,22 @@ def test_other_semantics_are_remarked_on(place: str) -> None:
     assert "only the cleanup is that of scala 1.1" in ran.stderr
 
 
+@pytest.mark.parametrize(("release", "removed"), [(None, False), ("4.3", True), ("4.4.0", False)])
+def test_streams_group_whose_description_is_stored_stays_in_what_is_asked_later(tmp_path: Path, release: str | None, removed: bool) -> None:
+    streams = {"group_type": "streams", "protocol_type": "streams"}
+    judged = {"as_of_ms": AS_OF_MS, "removed": False, "tombstone_count": 0}
+    of_night = {
+        "groups": [group("described", **streams), group("plain", **streams)],
+        "group_expirations": [{**judged, "group_id": "described", "blocked_by": "topology_description"}, {**judged, "group_id": "plain"}],
+    }
+    settings = {"offsets.retention.ms": str(DAY_MS), "group.streams.topology.description.plugin.class": "org.example.Plugin"}
+    night(tmp_path / "w", "prod", of_night, broker_version="4.4.0", settings=settings)
+    described, plain = rows(str(tmp_path / "w"), *(() if release is None else ("--broker-version", release)))
+    assert (described["removed"], plain["removed"]) == (removed, True)
+    because = None if removed else "the broker's plugin holds a description of its topology: it goes only after the description"
+    assert described["stays_because"] == because
+
+
 def test_tombstones_are_segments_that_begin_where_the_log_ended(place: str, tmp_path: Path) -> None:
     late = ("expire", "--warehouse", place, "--as-of", "2026-01-20T00:00:00Z", "--write-tombstones", str(tmp_path / "plan"))
     ran = groupcoord(*late, "--codec", "zstd")

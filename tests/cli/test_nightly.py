@@ -293,6 +293,7 @@ class TestBadInput:
             (["--semantics", "rust"], "'rust'"),
             (["--semantics", "java", "--broker-version", "2.8"], "Kafka 2.8 has the scala coordinator, not java"),
             (["--broker-version", "soon"], "'soon' is not a release of Kafka"),
+            (["--broker-version", "4.2.7"], "Of 4.2 there are: 4.2.0, 4.2.1, 4.2.2."),
             (["--as-of", "yesterday"], "'yesterday' is not a time. Write now, "),
             (["--as-of", "2026-13-45"], "'2026-13-45' is not a time."),
             (["--as-of", str(10**18)], "outside of the years 1 to 9999"),

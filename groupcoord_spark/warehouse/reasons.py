@@ -17,7 +17,7 @@ GROUP_STAYS_BECAUSE: Final[Mapping[str, str]] = {
     "offsets": "it has offsets that never expire in their present state",
     "pending_transaction": "a transaction with its offsets is open",
     "share_group": "share groups do not expire",
-    "topology_description": "the broker's plugin holds a description of its topology: it goes only after the description",
+    "topology_description": "the broker still has to delete the description of its topology",
 }
 NEVER_OLD_ENOUGH: Final = "its time is so far off that the retention after it is beyond all clocks"
 NO_GROUP_IS_REMOVED: Final = "brokers before 0.10.1 remove no group in a cleanup"

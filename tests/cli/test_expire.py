@@ -135,7 +135,7 @@ def test_streams_group_whose_description_is_stored_stays_in_what_is_asked_later(
     night(tmp_path / "w", "prod", of_night, broker_version="4.4.0", settings=settings)
     described, plain = rows(str(tmp_path / "w"), *(() if release is None else ("--broker-version", release)))
     assert (described["removed"], plain["removed"]) == (removed, True)
-    because = None if removed else "the broker's plugin holds a description of its topology: it goes only after the description"
+    because = None if removed else "the broker still has to delete the description of its topology"
     assert described["stays_because"] == because
 
 

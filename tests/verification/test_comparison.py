@@ -45,9 +45,7 @@ def test_a_brokers_own_answers_are_no_difference(corpus: str, warehouses: Callab
     assert found.offsets > 5
 
 
-def test_partitions_yet_to_be_given_up_were_assigned_ones_whatever_the_release(
-    warehouses: Callable[[str], str], tmp_path: Path
-) -> None:
+def test_partitions_yet_to_be_given_up_were_assigned_ones_whatever_the_release(warehouses: Callable[[str], str], tmp_path: Path) -> None:
     state, answers = state_in(warehouses("kip848-4.2")), as_file(tmp_path, answers_of("kip848-4.2"))
     assert compare(state, answers, pending_revocation_is_assigned=False).differences == []
     found = compare(state, answers, pending_revocation_is_assigned=True).differences

@@ -288,8 +288,8 @@ def found_holdings(corpus: Corpus, warehouse: Path, holding: str) -> dict[Any, s
     held: dict[Any, set[Any]] = {}
     for row in rows_of(warehouse, "assignments"):
         kinds = ["target"] if holding == "target_assignment" else ["current"]
-        if holding == "assignment" and types.get(row["group_id"]) == "consumer":
-            kinds.append("pending_revocation")  # a consumer group is described with what its members have yet to give up
+        if holding == "assignment" and types.get(row["group_id"]) == "consumer" and corpus.semantics.describes_pending_revocation:
+            kinds.append("pending_revocation")
         if row["kind"] in kinds and row["task_type"] in task_types and _is_described(corpus, row):
             name = row["subtopology"] or row["topic"] or corpus.topic_of_id.get(row["topic_id"], row["topic_id"])
             held.setdefault((row["group_id"], row["member_id"]), set()).add((name, row["partition"]))

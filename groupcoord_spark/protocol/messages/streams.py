@@ -37,7 +37,7 @@ STREAMS_GROUP_METADATA_VALUE = Message(
     "StreamsGroupMetadataValue", versions=(0, 0), flexible_from=0,
     source=_SCHEMAS + "StreamsGroupMetadataValue.json",
     # 4.4 writes tags 2 and 3 (int32: topology epochs whose description a plugin stored or failed to store). They are kept as unknown
-    # tags, as every release before 4.4 keeps them: no rule looks at them.
+    # tags, as every release before 4.4 keeps them. The cleanup of 4.4 looks at tag 2: coordinator/streams.py reads it.
     since={0: _SINCE + "; tags 0 and 1 since 4.2"},
     fields=(
         Field("epoch", Int32, "Group epoch."),

@@ -242,6 +242,32 @@ class TestModernEpochs:
         assert (row.cause, row.from_generation, row.members_kept, row.members_joined) == ("group_converted", 2, ["a", "b"], [])
 
 
+def share_state(offset: int, initializing: list[int], initialized: Mapping[str, list[int]]) -> GroupRecord:
+    def topics(partitions: Mapping[str, list[int]]) -> list[dict[str, Any]]:
+        return [{"topic_id": name, "topic_name": name, "partitions": numbers} for name, numbers in partitions.items()]
+
+    waiting = {"orders": initializing} if initializing else {}
+    return modern(offset, 0, 15, {"initializing_topics": topics(waiting), "initialized_topics": topics(initialized), "deleting_topics": []})
+
+
+class TestShareState:
+    JOINED = (modern(1, 0, 10, {"client_id": "c", "subscribed_topic_names": ["orders"]}, member_id="a"), modern(2, 0, 11, {"epoch": 2}))
+
+    def evidence(self, *records: GroupRecord) -> tuple[str, str]:
+        row = last(*self.JOINED, *records, modern(99, 1_000, 11, {"epoch": 3}))
+        return row.cause, row.evidence
+
+    def test_partitions_of_a_share_group_that_are_initialized_step_by_step_are_said_once(self) -> None:
+        steps = share_state(3, [0, 1], {}), share_state(4, [1], {"orders": [0]}), share_state(5, [], {"orders": [0, 1]})
+        sentence = "Partitions can be assigned now that their share state is initialized: orders."
+        assert self.evidence(*steps) == ("partitions_changed", sentence)
+
+    def test_a_topic_that_left_the_share_state_is_not_called_initialized(self) -> None:
+        both, one = share_state(3, [], {"orders": [0], "gone": [0]}), share_state(5, [], {"orders": [0]})
+        row = last(*self.JOINED, both, modern(4, 500, 11, {"epoch": 3}), one, modern(99, 1_000, 11, {"epoch": 4}))
+        assert row.evidence == "Partitions are no longer initialized for the share group: gone."
+
+
 def of_simulator(name: str) -> list[Rebalance]:
     written = play(find_scenario(name), release_for()).records
     return list(rebalances(_decoded((r.record_offset, r.timestamp_ms, r.key_bytes, r.value_bytes) for r in written if r.control is None)))

@@ -181,8 +181,11 @@ class ModernLife:
         if record.value is None or record.value == before:
             return
         if "initialized_topics" in record.value:
-            if record.value["initialized_topics"] != (() if before is None else before["initialized_topics"]):
-                self._topic_changes.append("Partitions of topics got their share state, and can be given out")
+            initialized, initialized_before = _initialized(record.value), _initialized(before)
+            if changed := sorted({topic for topic, _ in initialized - initialized_before}):
+                self._topic_changes.append(f"Partitions can be assigned now that their share state is initialized: {names_of(changed)}")
+            elif changed := sorted({topic for topic, _ in initialized_before - initialized}):
+                self._topic_changes.append(f"Partitions are no longer initialized for the share group: {names_of(changed)}")
             return
         if before is None:
             return
@@ -216,7 +219,9 @@ class ModernLife:
         if self._topic_changes:
             # A partition count belongs to the topic, what an expression matches and a topology to the members' wishes.
             is_count = all(change.startswith("Partitions") for change in self._topic_changes)
-            return Finding("partitions_changed" if is_count else "subscription_changed", "certain", f"{'; '.join(self._topic_changes)}.")
+            # Several records before one epoch often tell of the same change.
+            changes = "; ".join(dict.fromkeys(self._topic_changes))
+            return Finding("partitions_changed" if is_count else "subscription_changed", "certain", f"{changes}.")
         if old_hash is not None and self._hash is not None and old_hash != self._hash:
             return Finding(
                 "partitions_changed", "certain", "Members and subscriptions are the same; the hash of their topics' metadata changed."
@@ -228,6 +233,12 @@ class ModernLife:
         if coordinator_moved(self._leader_epoch, record.leader_epoch):
             return Finding("coordinator_moved", "possible", f"Nothing else is new. {how_it_moved(self._leader_epoch, record.leader_epoch)}")
         return Finding("unknown", None, "Members, subscriptions and topics are the same as in the epoch before.")
+
+
+def _initialized(value: Value | None) -> set[tuple[str, int]]:
+    """Topic and number of each partition whose share state the record calls initialized."""
+    topics = () if value is None else value["initialized_topics"]
+    return {(topic["topic_name"], number) for topic in topics for number in topic["partitions"]}
 
 
 def _partition_changes(before: Value, after: Value) -> str:

@@ -96,8 +96,15 @@ WITH retention AS (
 commits AS (
   SELECT cluster, offsets_partition, incarnation, record_offset, record_timestamp, group_id, topic, partition, key_version, is_tombstone,
     commit_timestamp, expire_timestamp
-  FROM offset_commits_resolved
-  WHERE transaction_result IS NULL OR transaction_result <> 'aborted'
+  FROM (
+    SELECT *,
+      MIN(CASE WHEN is_tombstone THEN record_offset END) OVER (
+        PARTITION BY cluster, offsets_partition, incarnation, group_id, topic, partition ORDER BY record_offset
+        ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING
+      ) AS next_tombstone
+    FROM offset_commits_resolved
+  ) c
+  WHERE transaction_result IS NULL OR transaction_result <> 'aborted' OR marker_offset > next_tombstone
 ),
 own AS (
   SELECT cluster, offsets_partition, incarnation, record_offset, record_timestamp, group_id, key_type, is_tombstone,
@@ -193,7 +200,7 @@ topics AS (
 ),
 of_offsets AS (
   SELECT j.*, t.groups_at_once, t.offsets_spared, t.offsets_soon_after,
-    CASE WHEN j.value_offset IS NULL THEN 'unknown'
+    CASE WHEN j.value_offset IS NULL OR j.record_timestamp IS NULL OR j.due_at IS NULL THEN 'unknown'
       WHEN j.was_just_due THEN 'expiry'
       WHEN t.groups_at_once > 1 AND t.offsets_spared = 0
         AND (t.offsets_soon_after = 0 OR t.ended_at < t.began_at + INTERVAL '0.01' SECOND) THEN 'topic_deletion'
@@ -212,7 +219,7 @@ FROM of_offsets
 UNION ALL
 SELECT g.cluster, g.offsets_partition, g.incarnation, g.record_offset, g.record_timestamp, g.group_id, NULL, NULL, g.key_type,
   CASE WHEN w.group_converted THEN 'conversion'
-    WHEN BOOL_OR(o.cause = 'delete_groups') THEN 'delete_groups'
+    WHEN g.key_type = 11 OR BOOL_OR(o.cause = 'delete_groups') THEN 'delete_groups'
     WHEN BOOL_OR(o.cause = 'unknown') THEN 'unknown'
     ELSE 'expiry' END,
   NULL, NULL, NULL, NULL, NULL, TRUE, NULL, NULL, NULL

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from datetime import UTC, datetime
+from collections.abc import Iterator, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -16,14 +16,9 @@ from groupcoord_spark.errors import GroupcoordError, UsageError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from groupcoord_spark.coordinator.timeline import Event, GroupEnd, PartitionStretch, Stretch
+    from groupcoord_spark.coordinator.removal_causes import GroupRemoval, OwnRecord, Place
+    from groupcoord_spark.coordinator.timeline import Event, GroupEnd, Piece
     from groupcoord_spark.warehouse.read import Condition, Warehouse
-
-GROUP_KEYS: Final = (2, 3, 11, 17)
-"""Types of the records whose tombstone ends a group."""
-
-PAUSE_MS: Final = 3_600_000
-"""A silence after which commits count as another stretch."""
 
 _UUID: Final = re.compile(r"\b([0-9a-f]{8})-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b")
 
@@ -32,23 +27,25 @@ NAMES: Final = ("time", "until", "event", "offsets_partition", "record_offset", 
 
 @click.command(epilog="Example: groupcoord timeline --group app-range")
 @click.option("--group", "group_id", required=True, metavar="GROUP", help="The group.")
-@click.option("--from", "from_ms", type=Moment(is_border=True), help="Only records of that moment and later.")
-@click.option("--to", "to_ms", type=Moment(is_border=True), help="Only records before that moment.")
+@click.option("--from", "from_ms", type=Moment(is_border=True), help="Only events of that moment and later.")
+@click.option("--to", "to_ms", type=Moment(is_border=True), help="Only events before that moment.")
 @common_options
 def timeline(common: Common, group_id: str, from_ms: int | None, to_ms: int | None) -> None:
-    """A group's life: commits in stretches, rebalances with their causes, what was removed, what is to expire.
+    """A group's life: commits in stretches, offsets that went back, transactions that do not count, rebalances and removals with their
+    causes, and what will expire.
 
-    A stretch of commits ends with another event, or after an hour without one. What compaction took away before the first night with
-    history is in no table.
+    A stretch of commits ends with another event, or after an hour without a commit; commits in a transaction count from the end of the
+    transaction on. Causes are inferred, as in the view tombstone_causes. What compaction took away before the first night with history
+    is in no table.
     """
     from groupcoord_spark.warehouse.read import open_warehouse
 
     if from_ms is not None and to_ms is not None and to_ms <= from_ms:
-        raise UsageError("--to is not after --from: no record lies between them.")
+        raise UsageError("--to is not after --from: no event lies between them.")
     warehouse = open_warehouse(common.warehouse)
-    found = list(_Reader(warehouse, cluster_to_read(warehouse, common.cluster), group_id, from_ms, to_ms).events())
+    events = _Reader(warehouse, cluster_to_read(warehouse, common.cluster), group_id, from_ms, to_ms).events()
     if common.output == "table":
-        cells = [(_iso(event.time_ms), event.event, event.generation, _with_short_ids(event.what)) for _, event in found]
+        cells = [(_iso(event.time_ms), event.event, event.generation, _with_short_ids(event.what)) for _, event in events]
         write_lines(lines(["TIME", "EVENT", "GENERATION", "WHAT"], cells, [24, 10, 10, None]))
         return
     rows = (
@@ -56,143 +53,106 @@ def timeline(common: Common, group_id: str, from_ms: int | None, to_ms: int | No
             *(_iso(event.time_ms), _iso(event.until_ms), event.event, place, event.record_offset, event.generation, event.what),
             event.facts,
         )
-        for place, event in found
+        for place, event in events
     )
     write_records(common.output, NAMES, rows)
 
 
 class _Reader:
-    """Reads what the newest night's tables hold of one group."""
+    """Reads what the newest night's tables have of one group."""
 
     def __init__(self, warehouse: Warehouse, cluster: str, group_id: str, from_ms: int | None, to_ms: int | None) -> None:
         self._warehouse = warehouse
         self._cluster = cluster
         self._group_id = group_id
-        bounds = ((">=", from_ms), ("<", to_ms))
-        self._range: list[Condition] = [("record_timestamp", sign, _moment(at)) for sign, at in bounds if at is not None]
-        self._is_open_ended = to_ms is None
+        self._from_ms = from_ms
+        self._to_ms = to_ms
 
-    def events(self) -> Iterator[tuple[int | None, Event]]:
+    def events(self) -> list[tuple[int | None, Event]]:
         """Events with their offsets partition, in order. Raises GroupcoordError for a group that no table knows."""
+        from groupcoord_spark.coordinator.semantics import semantics_for
         from groupcoord_spark.coordinator.timeline import timeline as in_order
+        from groupcoord_spark.warehouse import offset_history as history
+        from groupcoord_spark.warehouse.removals import removals_of
 
-        commits = self._read("offset_commits", list(_COMMIT_COLUMNS), self._range)
-        rebalances = self._read("rebalances", None, self._range).to_pylist()
-        is_end: list[Condition] = [*self._range, ("key_type", "in", list(GROUP_KEYS)), ("is_tombstone", "=", True)]
-        ends = self._read("group_records", ["incarnation", "offsets_partition", "record_offset", "record_timestamp", "key_type"], is_end)
-        ends = ends.to_pylist()
-        if not (commits.num_rows or rebalances or ends):
+        run = self._warehouse.run(self._cluster)
+        semantics = semantics_for(run.fields["semantics"], run.fields["broker_version"])
+        commits = self._read("offset_commits", history.COMMIT_COLUMNS)
+        markers = history.read_markers(self._warehouse, self._cluster, commits)
+        rebalances = self._read("rebalances").to_pylist()
+        removals = removals_of(self._warehouse, self._cluster, self._group_id, commits, markers)
+        pending = {tuple(row.values()) for row in self._read("pending_offsets", history.PENDING_COLUMNS).to_pylist()}
+        if not (commits.num_rows or rebalances or removals.groups):
             self._explain_nothing()
-        keys = zip(commits["incarnation"].to_numpy().tolist(), commits["offsets_partition"].to_numpy().tolist(), strict=True)
-        places = {*keys, *((row["incarnation"], row["offsets_partition"]) for row in (*rebalances, *ends))}
-        retention_ms = self._retention_ms()
-        for incarnation, partition in sorted(places):
-            of_place = [_with_milliseconds(row) for row in rebalances if _place(row) == (incarnation, partition)]
-            ends_here = [_end(row) for row in ends if _place(row) == (incarnation, partition)]
-            borders = sorted([row["record_offset"] for row in of_place] + [end.record_offset for end in ends_here])
-            stretches = stretches_of(_of_place(commits, incarnation, partition), borders)
-            for event in in_order(stretches, of_place, ends_here, retention_ms=retention_ms):
-                yield partition, event
-        if self._is_open_ended:
-            for event in self._expiries():
-                yield None, event
+        events: list[tuple[int | None, Event]] = []
+        for place in sorted({*history.places_of(commits), *map(_place, rebalances), *(record.place for record, _ in removals.groups)}):
+            of_place, markers_of_place = history.of_place(commits, place), history.of_place(markers, place)
+            counted = history.counted_commits(of_place, markers_of_place, semantics, pending, self._to_ms)
+            rebalances_of_place = [_with_milliseconds(row) for row in rebalances if _place(row) == place]
+            ends = [_end(record, removal) for record, removal in removals.groups if record.place == place]
+            borders = {row["record_offset"] for row in rebalances_of_place} | {end.record_offset for end in ends}
+            borders |= {transaction.at for transaction in counted.transactions}
+            of_offsets = {record_offset: removal for (where, record_offset), removal in removals.offsets.items() if where == place}
+            pieces = history.pieces_of(counted.rows, borders, of_offsets, self._from_ms, self._to_ms)
+            in_place = in_order(
+                [*self._with_evidence(pieces, place), *counted.transactions],
+                rebalances_of_place,
+                ends,
+                retention_ms=run.retention_ms,
+                from_ms=self._from_ms,
+                to_ms=self._to_ms,
+            )
+            events += [(place.offsets_partition, event) for event in in_place]
+        if not events:
+            raise GroupcoordError(f"No record of group {self._group_id!r} lies between --from and --to in {self._where()}.")
+        if self._to_ms is None:
+            events += [(None, event) for event in self._expiries()]
+        return events
 
-    def _read(self, table: str, columns: list[str] | None, where: list[Condition]) -> pa.Table:
+    def _read(self, table: str, columns: Sequence[str] | None = None, where: Sequence[Condition] = ()) -> pa.Table:
         return self._warehouse.read(table, cluster=self._cluster, columns=columns, where=[("group_id", "=", self._group_id), *where])
+
+    def _with_evidence(self, pieces: Sequence[Piece], place: Place) -> list[Piece]:
+        """The pieces; commits of a lower offset with the partition's owner, and whether commits in between may be missing."""
+        from groupcoord_spark.coordinator.partition_owners import KEY_TYPES
+        from groupcoord_spark.coordinator.timeline import LowerCommit
+        from groupcoord_spark.warehouse.offset_history import with_gaps, with_owners
+
+        lower = [piece for piece in pieces if isinstance(piece, LowerCommit)]
+        if not lower:
+            return list(pieces)
+        of_place: list[Condition] = [("incarnation", "=", place.incarnation), ("offsets_partition", "=", place.offsets_partition)]
+        columns = ["run_id", "first_offset", "end_offset"]
+        ranges = self._warehouse.read("surviving_records", cluster=self._cluster, columns=columns, where=of_place).to_pylist()
+        age = {run.run_id: number for number, run in enumerate(self._warehouse.finished_runs(self._cluster))}
+        ranges.sort(key=lambda row: age.get(row["run_id"], -1))
+        lower = with_gaps(lower, [(row["run_id"], row["first_offset"], row["end_offset"]) for row in ranges])
+        columns = ["record_offset", "key_type", "member_id", "value_json"]
+        records = self._read("group_records", columns, [*of_place, ("key_type", "in", list(KEY_TYPES))])
+        with_all = iter(with_owners(lower, records))
+        return [next(with_all) if isinstance(piece, LowerCommit) else piece for piece in pieces]
 
     def _expiries(self) -> Iterator[Event]:
         from groupcoord_spark.coordinator.timeline import Expiry, expiries
 
         rows = []
-        for row in self._read("offset_expirations", ["expires_at", "rule", "topic", "partition"], []).to_pylist():
+        for row in self._read("offset_expirations", ["expires_at", "rule", "topic", "partition"]).to_pylist():
             if row["expires_at"] is not None:
                 rows.append(Expiry(_milliseconds(row["expires_at"]) or 0, row["rule"], row["topic"], row["partition"]))
-        for row in self._read("group_expirations", ["removed_at", "rule"], []).to_pylist():
+        for row in self._read("group_expirations", ["removed_at", "rule"]).to_pylist():
             if row["removed_at"] is not None:
                 rows.append(Expiry(_milliseconds(row["removed_at"]) or 0, row["rule"] or "", None, None))
         yield from expiries(rows, self._warehouse.run(self._cluster).as_of_ms)
 
-    def _retention_ms(self) -> int | None:
-        told = dict(self._warehouse.run(self._cluster).fields["settings"] or {}).get("offsets.retention.ms")
-        return None if told is None else int(told)
+    def _where(self) -> str:
+        return f"cluster {self._cluster!r} of {self._warehouse.location.uri}"
 
     def _explain_nothing(self) -> None:
-        uri = self._warehouse.location.uri
-        where = f"cluster {self._cluster!r} of {uri}"
-        if self._range:
-            raise GroupcoordError(f"No record of group {self._group_id!r} lies between --from and --to in {where}.")
-        if self._read("groups", ["group_id"], []).num_rows:
+        if self._read("groups", ["group_id"]).num_rows:
             raise GroupcoordError(
-                f"The history tables hold nothing of group {self._group_id!r} in {where}: its nights were run with --no-history."
+                f"The history tables have no record of group {self._group_id!r} in {self._where()}: its nights were run with --no-history."
             )
-        raise GroupcoordError(f"Group {self._group_id!r} is in no record of {where}. `groupcoord list` names those that exist.")
-
-
-_COMMIT_COLUMNS: Final = (
-    *("incarnation", "offsets_partition", "record_offset", "record_timestamp", "topic", "partition", "committed_offset"),
-    *("commit_timestamp", "expire_timestamp", "is_tombstone", "is_transactional"),
-)
-
-
-def stretches_of(commits: pa.Table, borders: list[int]) -> list[Stretch]:
-    """Records of offset_commits of one place, in stretches that end at the borders, at a change to tombstones or back, and at a pause."""
-    import numpy as np
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    from groupcoord_spark.coordinator.timeline import PartitionStretch, Stretch
-
-    if not commits.num_rows:
-        return []
-    commits = commits.take(pc.sort_indices(commits, sort_keys=[("record_offset", "ascending")]))
-    milliseconds = {
-        name: pc.divide(commits[name].cast(pa.int64()), 1000) for name in ("record_timestamp", "commit_timestamp", "expire_timestamp")
-    }
-    offsets = commits["record_offset"].to_numpy()
-    tombstones = commits["is_tombstone"].to_numpy()
-    times = pc.fill_null(milliseconds["record_timestamp"], -1).to_numpy()
-    between = np.searchsorted(np.array(borders, np.int64), offsets)
-    begins = np.ones(len(offsets), np.bool_)
-    begins[1:] = (np.diff(between) != 0) | (tombstones[1:] != tombstones[:-1]) | (np.diff(times) > PAUSE_MS)
-    numbered = pa.table(
-        {
-            "stretch": np.cumsum(begins) - 1,
-            "topic": commits["topic"],
-            "partition": commits["partition"],
-            "committed_offset": commits["committed_offset"],
-            "is_transactional": commits["is_transactional"].cast(pa.int8()),
-            **milliseconds,
-        }
-    )
-    # First and last are those of the log: the rows stand in its order, and one thread keeps it.
-    grouped = numbered.group_by(["stretch", "topic", "partition"], use_threads=False).aggregate(
-        [
-            *(("committed_offset", how) for how in ("count", "first", "last")),
-            *(("record_timestamp", how) for how in ("min", "max")),
-            ("is_transactional", "sum"),
-            ("commit_timestamp", "last"),
-            ("expire_timestamp", "last"),
-            ("topic", "count"),
-        ]
-    )
-    by_stretch: dict[int, list[PartitionStretch]] = {}
-    for row in sorted(grouped.to_pylist(), key=lambda each: (each["stretch"], each["topic"], each["partition"])):
-        by_stretch.setdefault(row["stretch"], []).append(
-            PartitionStretch(
-                topic=row["topic"],
-                partition=row["partition"],
-                records=row["topic_count"],
-                first_committed_offset=row["committed_offset_first"],
-                last_committed_offset=row["committed_offset_last"],
-                from_ms=row["record_timestamp_min"],
-                until_ms=row["record_timestamp_max"],
-                in_transactions=row["is_transactional_sum"],
-                last_commit_ms=row["commit_timestamp_last"],
-                expire_ms=row["expire_timestamp_last"],
-            )
-        )
-    first = np.flatnonzero(begins)
-    return [Stretch(int(offsets[at]), bool(tombstones[at]), by_stretch[number]) for number, at in enumerate(first.tolist())]
+        raise GroupcoordError(f"Group {self._group_id!r} is in no record of {self._where()}. `groupcoord list` names those that exist.")
 
 
 def _with_short_ids(text: str) -> str:
@@ -200,14 +160,10 @@ def _with_short_ids(text: str) -> str:
     return _UUID.sub(r"\1…", text)
 
 
-def _of_place(commits: pa.Table, incarnation: int, partition: int) -> pa.Table:
-    import pyarrow.compute as pc
+def _place(row: dict[str, Any]) -> Place:
+    from groupcoord_spark.coordinator.removal_causes import Place
 
-    return commits.filter(pc.and_(pc.equal(commits["incarnation"], incarnation), pc.equal(commits["offsets_partition"], partition)))
-
-
-def _place(row: dict[str, Any]) -> tuple[int, int]:
-    return row["incarnation"], row["offsets_partition"]
+    return Place(row["incarnation"], row["offsets_partition"])
 
 
 def _with_milliseconds(row: dict[str, Any]) -> dict[str, Any]:
@@ -216,14 +172,10 @@ def _with_milliseconds(row: dict[str, Any]) -> dict[str, Any]:
     return {**told, "timestamp_ms": _milliseconds(row["record_timestamp"])}
 
 
-def _end(row: dict[str, Any]) -> GroupEnd:
+def _end(record: OwnRecord, removal: GroupRemoval) -> GroupEnd:
     from groupcoord_spark.coordinator.timeline import GroupEnd
 
-    return GroupEnd(row["record_offset"], _milliseconds(row["record_timestamp"]), row["key_type"])
-
-
-def _moment(milliseconds: int) -> datetime:
-    return datetime.fromtimestamp(milliseconds / 1000, UTC)
+    return GroupEnd(record.record_offset, record.timestamp_ms, record.key_type, removal)
 
 
 def _milliseconds(moment: datetime | None) -> int | None:
@@ -231,4 +183,6 @@ def _milliseconds(moment: datetime | None) -> int | None:
 
 
 def _iso(milliseconds: int | None) -> str | None:
-    return None if milliseconds is None else f"{_moment(milliseconds):%Y-%m-%dT%H:%M:%S}.{milliseconds % 1000:03d}Z"
+    from groupcoord_spark.coordinator.timeline import iso
+
+    return None if milliseconds is None else iso(milliseconds)

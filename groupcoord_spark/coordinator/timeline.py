@@ -1,42 +1,105 @@
-"""A group's life as events in order: commits in stretches, rebalances with their causes, what was removed and why, what is to expire."""
+"""A group's life as events in order: commits, rewinds, transactions, rebalances and removals with their causes, what will expire."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, Final, Literal, NamedTuple
 
-EventKind = Literal["commits", "rebalance", "assignment", "offsets_removed", "group_removed", "expires"]
+from groupcoord_spark.coordinator.removal_causes import GroupRemoval, OffsetRemoval
+
+EventKind = Literal[
+    "commits", "rewind", "committed_again", "transaction", "rebalance", "assignment", "offsets_removed", "group_removed", "expires"
+]
 
 _NAMED: Final = 3
 _SECOND_MS: Final = 1000
 _LEAST_RATED_MS: Final = 60_000
 """A rate over less than a minute says nothing."""
+_LEAST_WAIT_MS: Final = 1_000
+"""Transactions that are open for less are not worth a word."""
 
 _UNITS: Final = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (_SECOND_MS, "s"))
 
 
 class PartitionStretch(NamedTuple):
-    """Successive records about one partition's offset: commits, or tombstones. Times in milliseconds, None where there are none."""
+    """Successive commits, or a tombstone, of one partition's offset."""
 
     topic: str
     partition: int
-    records: int
-    first_committed_offset: int | None
-    last_committed_offset: int | None
-    from_ms: int | None
-    until_ms: int | None
-    in_transactions: int
-    last_commit_ms: int | None
-    expire_ms: int | None
-    """Explicit expiry that the last commit asked for."""
+    commits: int
+    """Commits that count."""
+    replaced: int
+    """Commits in transactions that never counted: a later commit or a tombstone came before their transaction ended."""
+    lowest: int | None
+    highest: int | None
+    """Least and greatest offset of the commits that count; None: there is none."""
 
 
 class Stretch(NamedTuple):
-    """Successive records about the group's offsets, nothing else in between; all commits, or all tombstones."""
+    """Successive commits of the group, nothing else in between, and no offset goes back."""
 
+    at: int
+    """Place among the events: the record offset from which on the first commit counts."""
     record_offset: int
-    is_removal: bool
+    from_ms: int | None
+    until_ms: int | None
+    in_transactions: int
+    longest_wait_ms: int
+    """From a commit in a transaction to the end of the transaction, when it began to count."""
     partitions: Sequence[PartitionStretch]
+
+
+class LowerCommit(NamedTuple):
+    """A commit of a lower offset than the one that was committed before."""
+
+    at: int
+    record_offset: int
+    time_ms: int | None
+    topic: str
+    topic_id: str | None
+    partition: int
+    from_committed_offset: int
+    to_committed_offset: int
+    from_record_offset: int
+    producer_id: int | None
+    """Of a commit in a transaction."""
+    is_after_removal: bool
+    """The offset was removed in between."""
+    may_miss_commits: bool = False
+    """Records in between were compacted away before a night read them."""
+    owner: str | None = None
+    """The member that the partition belonged to when the commit was written."""
+
+
+class RemovedOffsets(NamedTuple):
+    """Tombstones of one write, for the same cause."""
+
+    at: int
+    record_offset: int
+    time_ms: int | None
+    partitions: Sequence[PartitionStretch]
+    removals: Sequence[OffsetRemoval]
+
+
+class Transaction(NamedTuple):
+    """Commits of one transaction that do not count."""
+
+    at: int
+    record_offset: int
+    producer_id: int
+    result: Literal["aborted", "open", "replaced", "unknown"]
+    """replaced: open, and later commits or tombstones took the commits' place. unknown: no record of its end was read, and yet the newest
+    night does not know it as open."""
+    since_ms: int | None
+    ended_ms: int | None
+    ended_later: Literal["committed", "aborted"] | None
+    """How it ended after the time that is looked at, to which it was open."""
+    partitions: Sequence[PartitionStretch]
+
+
+Piece = Stretch | LowerCommit | RemovedOffsets | Transaction
 
 
 class GroupEnd(NamedTuple):
@@ -45,6 +108,7 @@ class GroupEnd(NamedTuple):
     record_offset: int
     timestamp_ms: int | None
     key_type: int
+    removal: GroupRemoval
 
 
 class Expiry(NamedTuple):
@@ -69,35 +133,88 @@ class Event(NamedTuple):
 
 
 def timeline(
-    stretches: Iterable[Stretch], rebalances: Iterable[Mapping[str, Any]], ends: Iterable[GroupEnd], *, retention_ms: int | None
+    pieces: Iterable[Piece],
+    rebalances: Iterable[Mapping[str, Any]],
+    ends: Iterable[GroupEnd],
+    *,
+    retention_ms: int | None,
+    from_ms: int | None = None,
+    to_ms: int | None = None,
 ) -> Iterator[Event]:
-    """Events of one group in the order of its records.
+    """Events of one group in the order of its records; with from_ms or to_ms those of that time only.
 
-    rebalances: rows of that table, their time as ``timestamp_ms``. retention_ms: tells what the broker removed by its age from what
-    somebody deleted; None: not known.
+    rebalances: all rows of that table, their time as ``timestamp_ms``. retention_ms: how long offsets are kept.
     """
-    told: list[Stretch | GroupEnd | Mapping[str, Any]] = [*stretches, *rebalances, *ends]
-    told.sort(key=lambda each: each["record_offset"] if isinstance(each, Mapping) else each.record_offset)
-    converted = {each["timestamp_ms"] for each in told if isinstance(each, Mapping) and each["cause"] == "group_converted"}
-    last_commits: dict[tuple[str, int], PartitionStretch] = {}
-    empty_since_ms: int | None = None
+    steps: list[Piece | GroupEnd | Mapping[str, Any]] = [*pieces, *rebalances, *ends]
+    steps.sort(key=_position)
+    converted = {step["timestamp_ms"] for step in steps if isinstance(step, Mapping) and step["cause"] == "group_converted"}
+    members = _Members.before(next((step for step in steps if isinstance(step, Mapping)), None))
     last_commit_ms: int | None = None
-    for each in told:
-        if isinstance(each, Mapping):
-            if each["kind"] == "generation":
-                # Offsets of an Empty classic group age from there, those of the new protocols from their commit.
-                empty_since_ms = each["timestamp_ms"] if each["member_count"] == 0 else None
-            yield _rebalance(each, last_commit_ms)
-        elif isinstance(each, GroupEnd):
-            if each.timestamp_ms is None or each.timestamp_ms not in converted:
-                facts = {"key_type": each.key_type}
-                yield Event(each.timestamp_ms, None, "group_removed", each.record_offset, None, "The group was removed.", facts)
-        elif each.is_removal:
-            yield _removal(each, last_commits, empty_since_ms, retention_ms)
+    evidence = ""
+    for step in steps:
+        if isinstance(step, Mapping):
+            event = _rebalance(step, last_commit_ms, evidence if step["kind"] == "assignment" else "")
+            if step["kind"] != "assignment":
+                members, evidence = _Members.after(step), step["evidence"]
+        elif isinstance(step, GroupEnd):
+            members = _Members(0, ())
+            if step.removal.cause == "conversion" and step.timestamp_ms in converted:
+                continue
+            event = _group_removed(step)
+        elif isinstance(step, RemovedOffsets):
+            event = _offsets_removed(step, retention_ms)
+        elif isinstance(step, Transaction):
+            event = _transaction(step)
         else:
-            last_commits.update({(one.topic, one.partition): one for one in each.partitions})
-            last_commit_ms = _bounds(each)[1]
-            yield _commits(each)
+            last_commit_ms = step.until_ms if isinstance(step, Stretch) else step.time_ms
+            event = _commits(step) if isinstance(step, Stretch) else _lower_commit(step, members)
+        if _is_within(event.time_ms, from_ms, to_ms):
+            yield event
+
+
+def _position(step: Piece | GroupEnd | Mapping[str, Any]) -> int:
+    if isinstance(step, Mapping):
+        return int(step["record_offset"])
+    return step.record_offset if isinstance(step, GroupEnd) else step.at
+
+
+def _is_within(time_ms: int | None, from_ms: int | None, to_ms: int | None) -> bool:
+    if from_ms is None and to_ms is None:
+        return True
+    return time_ms is not None and (from_ms is None or time_ms >= from_ms) and (to_ms is None or time_ms < to_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class _Members:
+    """Who could commit for the group at some moment."""
+
+    count: int | None
+    """None: not known."""
+    names: Sequence[str] | None
+
+    @classmethod
+    def before(cls, first: Mapping[str, Any] | None) -> _Members:
+        """Before the first rebalance that the history has; a group without any has never had members."""
+        return cls(0, ()) if first is None or first["members_joined"] is not None else cls(None, None)
+
+    @classmethod
+    def after(cls, rebalance: Mapping[str, Any]) -> _Members:
+        joined, kept = rebalance["members_joined"], rebalance["members_kept"]
+        return cls(rebalance["member_count"], None if joined is None or kept is None else [*joined, *kept])
+
+    def sentence(self, owner: str | None) -> str:
+        """Who committed an offset outside of transactions: while a group has members, a broker takes commits of members alone."""
+        if self.count is None:
+            return "Who committed it is not known: the members of that time are in no record."
+        if self.count == 0:
+            return "The group had no members then: an admin's tool committed it, or a client that is no member."
+        if self.names is None or len(self.names) != self.count:
+            return "The group's only member then committed it." if self.count == 1 else f"One of {self.count} members committed it."
+        if self.count == 1:
+            return f"The group's only member then committed it: {self.names[0]}."
+        if owner is not None:
+            return f"One of {self.count} members committed it; the partition belonged to {owner}."
+        return f"One of {self.count} members committed it: {_names(self.names)}."
 
 
 def expiries(rows: Iterable[Expiry], as_of_ms: int) -> Iterator[Event]:
@@ -107,43 +224,124 @@ def expiries(rows: Iterable[Expiry], as_of_ms: int) -> Iterator[Event]:
         together.setdefault((row.expires_at_ms, row.rule, row.topic is None), []).append(row)
     for (moment, rule, is_group), of_moment in sorted(together.items()):
         which = "The group" if is_group else _places((row.topic or "", row.partition or 0) for row in of_moment)
-        verb = "is due to be removed" if moment <= as_of_ms else "will be removed"
-        what = f"{which}: {verb} by the rules of that night ({rule})."
+        fate = "due to be removed by the next cleanup" if moment <= as_of_ms else "will be removed, if nothing changes until then"
+        what = f"{which}: {fate} (rule {rule})."
         yield Event(moment, None, "expires", None, None, what, {"rule": rule, "offsets": 0 if is_group else len(of_moment)})
 
 
 def _commits(stretch: Stretch) -> Event:
-    records = sum(one.records for one in stretch.partitions)
-    from_ms, until_ms = _bounds(stretch)
-    in_transactions = sum(one.in_transactions for one in stretch.partitions)
-    rate = None
-    if from_ms is not None and until_ms is not None and until_ms - from_ms >= _LEAST_RATED_MS:
-        rate = records / ((until_ms - from_ms) / 60_000)
-    pace = "" if from_ms is None or until_ms is None or until_ms == from_ms else f" in {duration(until_ms - from_ms)}"
-    pace += "" if rate is None else f" ({rate:,.1f} a minute)"
-    staged = f", {in_transactions:,} of them in transactions" if in_transactions else ""
-    back = [one for one in stretch.partitions if (one.last_committed_offset or 0) < (one.first_committed_offset or 0)]
-    rewound = f"; went back: {_places((one.topic, one.partition) for one in back)}" if back else ""
-    what = f"{_count(records, 'commit')}{staged}{pace}: {_progress(stretch.partitions)}{rewound}."
+    commits = sum(one.commits for one in stretch.partitions)
+    replaced = sum(one.replaced for one in stretch.partitions)
+    elapsed_ms = None if stretch.from_ms is None or stretch.until_ms is None else stretch.until_ms - stretch.from_ms
+    rate = commits / (elapsed_ms / 60_000) if elapsed_ms is not None and elapsed_ms >= _LEAST_RATED_MS else None
+    parts = []
+    if commits:
+        pace = f" in {duration(elapsed_ms)}" if elapsed_ms else ""
+        pace += "" if rate is None else f" ({rate:,.1f} a minute)"
+        parts.append(f"{_count(commits, 'commit')}{_in_transactions(stretch, commits)}{pace}: {_progress(stretch.partitions)}.")
+    if replaced:
+        whose = _places((one.topic, one.partition) for one in stretch.partitions if one.replaced)
+        number = f"{replaced:,} more" if commits else _count(replaced, "commit")
+        reason = f"a later commit or a removal of the same offset came before the end of {'its' if replaced == 1 else 'their'} transaction"
+        parts.append(f"{number} ({whose}) never counted: {reason}.")
     facts = {
-        "commits": records,
-        "in_transactions": in_transactions,
+        "commits": commits,
+        "in_transactions": stretch.in_transactions,
+        "replaced_in_transactions": replaced,
+        "longest_wait_ms": stretch.longest_wait_ms if stretch.in_transactions else None,
         "commits_a_minute": None if rate is None else round(rate, 3),
-        "partitions": [
-            {
-                "topic": one.topic,
-                "partition": one.partition,
-                "commits": one.records,
-                "first_committed_offset": one.first_committed_offset,
-                "last_committed_offset": one.last_committed_offset,
-            }
-            for one in stretch.partitions
-        ],
+        "partitions": _partition_facts(stretch.partitions),
     }
-    return Event(from_ms, until_ms, "commits", stretch.record_offset, None, what, facts)
+    return Event(stretch.from_ms, stretch.until_ms, "commits", stretch.record_offset, None, " ".join(parts), facts)
 
 
-def _rebalance(row: Mapping[str, Any], last_commit_ms: int | None) -> Event:
+def _in_transactions(stretch: Stretch, commits: int) -> str:
+    if not stretch.in_transactions:
+        return ""
+    which = "all in transactions" if stretch.in_transactions == commits else f"{stretch.in_transactions:,} in transactions"
+    if commits == 1:
+        which = "in a transaction"
+    wait = f", open for up to {duration(stretch.longest_wait_ms)}" if stretch.longest_wait_ms >= _LEAST_WAIT_MS else ""
+    return f" ({which}{wait})"
+
+
+def _partition_facts(partitions: Iterable[PartitionStretch]) -> list[dict[str, Any]]:
+    return [
+        {
+            "topic": one.topic,
+            "partition": one.partition,
+            "commits": one.commits,
+            "first_committed_offset": one.lowest,
+            "last_committed_offset": one.highest,
+        }
+        for one in partitions
+    ]
+
+
+def _lower_commit(commit: LowerCommit, members: _Members) -> Event:
+    by = commit.from_committed_offset - commit.to_committed_offset
+    where = f"{commit.topic} {commit.partition}"
+    if commit.is_after_removal:
+        what = f"{where}: committed again at {commit.to_committed_offset}, {by} below {commit.from_committed_offset}, where it was removed."
+    else:
+        what = f"{where}: went back from {commit.from_committed_offset} to {commit.to_committed_offset}, by {by}."
+    if commit.producer_id is None:
+        what += f" {members.sentence(commit.owner)}"
+    else:
+        what += f" Producer {commit.producer_id} committed it in a transaction."
+    if commit.may_miss_commits:
+        what += " Compaction took records in between before a night read them: there may have been other commits."
+    facts = {
+        "topic": commit.topic,
+        "partition": commit.partition,
+        "from_committed_offset": commit.from_committed_offset,
+        "to_committed_offset": commit.to_committed_offset,
+        "back_by": by,
+        "from_record_offset": commit.from_record_offset,
+        "producer_id": commit.producer_id,
+        "member_count": members.count,
+        "owner": commit.owner,
+        "members": None if members.names is None else list(members.names),
+        "may_miss_commits": commit.may_miss_commits,
+    }
+    kind: EventKind = "committed_again" if commit.is_after_removal else "rewind"
+    return Event(commit.time_ms, None, kind, commit.record_offset, None, what, facts)
+
+
+def _transaction(transaction: Transaction) -> Event:
+    commits = sum(one.commits for one in transaction.partitions)
+    since_ms, ended_ms = transaction.since_ms, transaction.ended_ms
+    since = "" if since_ms is None else f" since {iso(since_ms)}"
+    was_open = "" if since_ms is None or ended_ms is None else f" after {duration(ended_ms - since_ms)}"
+    they = "it does" if commits == 1 else "they do"
+    if transaction.result == "aborted":
+        fate = f"aborted{was_open}, so {they} not count"
+    elif transaction.ended_later is not None:
+        later = "" if ended_ms is None else f" ({transaction.ended_later} at {iso(ended_ms)})"
+        fate = f"open{since} until after the last moment shown{later}, so {they} not count yet"
+    elif transaction.result == "open":
+        fate = f"still open{since}, so {they} not count yet"
+    elif transaction.result == "replaced":
+        fate = f"still open{since}, and {they} not count any more: a later commit or a removal of the same offset came first"
+    else:
+        fate = "no record of its end was read, and the newest night does not know it as open; if it was committed is not known"
+    which = f"{_count(commits, 'commit')} in a transaction of producer {transaction.producer_id} ({_progress(transaction.partitions)})"
+    what = f"{which}: {fate}."
+    is_over = transaction.result == "aborted"
+    facts = {
+        "result": transaction.result,
+        "producer_id": transaction.producer_id,
+        "open_since": None if since_ms is None else iso(since_ms),
+        "ended": None if ended_ms is None else iso(ended_ms),
+        "commits": commits,
+        "partitions": _partition_facts(transaction.partitions),
+    }
+    time_ms = ended_ms if is_over else since_ms
+    return Event(time_ms, None, "transaction", transaction.record_offset, None, what, facts)
+
+
+def _rebalance(row: Mapping[str, Any], last_commit_ms: int | None, evidence_before: str) -> Event:
+    """evidence_before: what the event before said already."""
     is_assignment = row["kind"] == "assignment"
     name = {"generation": "Generation", "group_epoch": "Group epoch", "assignment": "Target assignment"}[row["kind"]]
     parts = [f"{name} {row['to_generation']}"]
@@ -162,9 +360,10 @@ def _rebalance(row: Mapping[str, Any], last_commit_ms: int | None) -> Event:
         parts.append(f"protocol {row['protocol']}")
     sure = "" if row["confidence"] is None else f" ({row['confidence']})"
     what = f"{'; '.join(parts)}. {row['cause']}{sure}"
+    evidence = row["evidence"].removesuffix(evidence_before).strip() if evidence_before else row["evidence"]
     # That somebody joined is said; who left and why is where the evidence counts.
-    what += "." if row["cause"] == "member_joined" and row["confidence"] == "certain" else f": {row['evidence']}"
-    if row["cause"] == "member_gone" and None not in (last_commit_ms, row["timestamp_ms"]):
+    what += "." if not evidence or (row["cause"] == "member_joined" and row["confidence"] == "certain") else f": {evidence}"
+    if row["cause"] == "member_gone" and not is_assignment and None not in (last_commit_ms, row["timestamp_ms"]):
         what += f" The group's last commit was {duration(row['timestamp_ms'] - last_commit_ms)} before."
     facts = {key: value for key, value in row.items() if key not in ("record_offset", "timestamp_ms", "to_generation")}
     kind: EventKind = "assignment" if is_assignment else "rebalance"
@@ -174,51 +373,68 @@ def _rebalance(row: Mapping[str, Any], last_commit_ms: int | None) -> Event:
 _MOVES: Final = (("partitions_moved", "moved"), ("partitions_assigned", "newly assigned"), ("partitions_released", "released"))
 
 
-def _removal(
-    stretch: Stretch, last_commits: dict[tuple[str, int], PartitionStretch], empty_since_ms: int | None, retention_ms: int | None
-) -> Event:
-    from_ms, until_ms = _bounds(stretch)
-    ages: list[int] = []
-    expired: list[bool | None] = []
-    for one in stretch.partitions:
-        last = last_commits.pop((one.topic, one.partition), None)
-        if last is None or last.last_commit_ms is None or one.from_ms is None:
-            expired.append(None)
-            continue
-        base_ms = max(last.last_commit_ms, empty_since_ms or last.last_commit_ms)
-        ages.append(one.from_ms - base_ms)
-        if last.expire_ms is not None:
-            expired.append(one.from_ms >= last.expire_ms)
-        else:
-            expired.append(None if retention_ms is None else one.from_ms - base_ms >= retention_ms)
-    reason = "expired" if expired and all(expired) else "deleted" if expired and not any(each is not False for each in expired) else None
+def _offsets_removed(removed: RemovedOffsets, retention_ms: int | None) -> Event:
+    first = removed.removals[0]
+    ages = [removal.age_ms for removal in removed.removals if removal.age_ms is not None]
     age = ""
     if ages:
-        span = duration(min(ages)) if duration(min(ages)) == duration(max(ages)) else f"{duration(min(ages))} to {duration(max(ages))}"
-        age = f", {span} after the last commit or the last member"
-    why = {"expired": "expired", "deleted": "deleted before their retention was over", None: "removed"}[reason]
-    places = _places((one.topic, one.partition) for one in stretch.partitions)
+        shortest, longest = duration(min(ages)), duration(max(ages))
+        age = shortest if shortest == longest else f"{shortest} to {longest}"
+    places = _places((one.topic, one.partition) for one in removed.partitions)
     facts = {
-        "reason": reason,
-        "partitions": [{"topic": one.topic, "partition": one.partition} for one in stretch.partitions],
+        "cause": first.cause,
+        "reason": {"expiry": "expired", "unknown": None}.get(first.cause, "deleted"),
+        "partitions": [{"topic": one.topic, "partition": one.partition} for one in removed.partitions],
         "shortest_age_ms": min(ages, default=None),
+        "groups_at_once": first.groups_at_once,
+        "offsets_kept": first.offsets_kept,
     }
-    return Event(from_ms, until_ms, "offsets_removed", stretch.record_offset, None, f"{places}: {why}{age}.", facts)
+    what = f"{places}: {_why_removed(first, age, retention_ms)}."
+    return Event(removed.time_ms, None, "offsets_removed", removed.record_offset, None, what, facts)
 
 
-def _bounds(stretch: Stretch) -> tuple[int | None, int | None]:
-    begins = [one.from_ms for one in stretch.partitions if one.from_ms is not None]
-    ends = [one.until_ms for one in stretch.partitions if one.until_ms is not None]
-    return min(begins, default=None), max(ends, default=None)
+def _why_removed(removal: OffsetRemoval, age: str, retention_ms: int | None) -> str:
+    if removal.cause == "expiry":
+        if removal.due_by == "explicit":
+            return f"expired, {age} after the moment that its last commit asked for"
+        since = "the last commit" if removal.due_by == "commit" else "the group became Empty"
+        return f"expired, {age} after {since}" + ("" if retention_ms is None else f" (offsets are kept for {duration(retention_ms)})")
+    after = f", {age} after the last commit" if age else ""
+    if removal.cause == "delete_groups":
+        return f"deleted with the whole group by a request (DeleteGroups){after}"
+    if removal.cause == "topic_deletion":
+        evidence = "a request (OffsetDelete) would look the same, as no other group had offsets of the topic"
+        if removal.groups_at_once is not None and removal.groups_at_once > 1:
+            evidence = f"{removal.groups_at_once} groups lost their offsets of the topic at the same time"
+        return f"removed because the topic was deleted{after}: {evidence}"
+    if removal.cause == "offset_delete":
+        return f"deleted by a request (OffsetDelete){after}"
+    return f"removed, and why is not known{after}: the history does not go back far enough, or its records have no times"
+
+
+def _group_removed(end: GroupEnd) -> Event:
+    cause = end.removal.cause
+    if cause == "conversion":
+        what = "The group's old record was removed: the group changes its protocol."
+    elif cause == "delete_groups":
+        what = "The group was deleted by a request (DeleteGroups)."
+    elif cause == "unknown":
+        what = "The group was removed; why is not known: the history does not go back far enough, or its records have no times."
+    elif end.removal.with_offsets:
+        what = "The group was removed by the same cleanup: it had no members and no offset was left."
+    else:
+        what = "The group was removed: it had no members and no offsets. A cleanup does that, and a request (DeleteGroups) looks the same."
+    return Event(end.timestamp_ms, None, "group_removed", end.record_offset, None, what, {"key_type": end.key_type, "cause": cause})
 
 
 def _progress(partitions: Sequence[PartitionStretch]) -> str:
     by_topic: dict[str, list[PartitionStretch]] = {}
     for one in partitions:
-        by_topic.setdefault(one.topic, []).append(one)
+        if one.commits:
+            by_topic.setdefault(one.topic, []).append(one)
     told = []
     for topic, of_topic in sorted(by_topic.items())[:_NAMED]:
-        offsets = [value for one in of_topic for value in (one.first_committed_offset, one.last_committed_offset) if value is not None]
+        offsets = [value for one in of_topic for value in (one.lowest, one.highest) if value is not None]
         reach = f" {min(offsets)}" if min(offsets) == max(offsets) else f" {min(offsets)} to {max(offsets)}"
         told.append(f"{topic} {_numbers(one.partition for one in of_topic)} at{reach}")
     rest = len(by_topic) - _NAMED
@@ -252,6 +468,11 @@ def _names(names: Sequence[str]) -> str:
 
 def _count(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def iso(milliseconds: int) -> str:
+    """A time as ISO 8601 in UTC with milliseconds."""
+    return f"{datetime.fromtimestamp(milliseconds // 1000, UTC):%Y-%m-%dT%H:%M:%S}.{milliseconds % 1000:03d}Z"
 
 
 def duration(milliseconds: int) -> str:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import base64
+import csv
+import io
 import json
 from typing import Any
 
 import pytest
 
+from groupcoord_spark.protocol.consumer_protocol import Assignment, encode_assignment
 from tests.cli.warehouse import groupcoord
-from tests.warehouse.nights import AS_OF_MS, DAY_MS, commit, group, night
+from tests.warehouse.nights import AS_OF_MS, DAY_MS, commit, group, marker, night, offset
 
 HOUR_MS = 3_600_000
 
@@ -61,12 +65,13 @@ def place(tmp_path_factory):
             ],
             "offset_commits": [
                 *(at(1 + n, n * 60_000, partition=n % 3) for n in range(12)),
-                at(13, 2 * HOUR_MS, committed_offset=4, is_transactional=True, producer_id=7),
+                at(13, 2 * HOUR_MS, committed_offset=13, is_transactional=True, producer_id=7),
                 at(14, 2 * HOUR_MS, committed_offset=2, group_id="other"),
                 tombstone(40, DAY_MS, partition=0),
                 tombstone(41, 9 * DAY_MS, partition=1),
                 tombstone(42, 9 * DAY_MS, partition=2),
             ],
+            "transactions": [marker(15, 7, "committed", record_timestamp_ms=AS_OF_MS + 2 * HOUR_MS)],
             "group_records": [end(43, 9 * DAY_MS)],
             "offset_expirations": [],
         },
@@ -144,3 +149,54 @@ def events_of_sample(sample_warehouse, group_id):
 def test_a_group_without_records_is_one_sentence(place, options, sentence, code):
     result = groupcoord("timeline", "--warehouse", place, *options)
     assert result.exit_code == code and sentence in result.output
+
+
+@pytest.fixture(scope="module")
+def rewound(tmp_path_factory):
+    """Two members share a topic; one of them goes back, while another group has the same topic."""
+    where = tmp_path_factory.mktemp("rewound") / "warehouse"
+    assignments = {"a": encode_assignment(Assignment(1, {"t": (0,)}, None)), "b": encode_assignment(Assignment(1, {"t": (1,)}, None))}
+    stored = [{"memberId": name, "assignment": base64.b64encode(data).decode()} for name, data in assignments.items()]
+    value = {"value_version": 3, "value_json": json.dumps({"protocolType": "consumer", "members": stored}), "is_tombstone": False}
+    night(
+        where,
+        "prod",
+        {
+            "groups": [group("g")],
+            "rebalances": [rebalance(0, 0, members_joined=["a", "b"], members_kept=[], member_count=2)],
+            "group_records": [{**end(0, 0), **value}],
+            "offset_commits": [
+                *(at(1 + n, n * 1_000, partition=n % 2, committed_offset=100 + n) for n in range(10)),
+                at(11, 11_000, partition=1, committed_offset=7),
+                at(12, 12_000, partition=0, committed_offset=200, is_transactional=True, producer_id=5),
+                at(13, 13_000, partition=1, committed_offset=8, is_transactional=True, producer_id=6),
+                at(15, 15_000, partition=0, committed_offset=110),
+                at(16, 16_000, partition=1, committed_offset=9, group_id="other"),
+            ],
+            "transactions": [marker(14, 5, "aborted", record_timestamp_ms=AS_OF_MS + 14_000)],
+            "pending_offsets": [offset("g", "t", 1, 8, record_offset=13, producer_id=6)],
+        },
+    )
+    return str(where)
+
+
+def test_an_offset_that_went_back_is_an_event_of_its_own_with_its_partitions_owner(rewound):
+    first, _, back, pending, gone, last = events(rewound)
+    assert (first["event"], back["event"], last["event"]) == ("rebalance", "rewind", "commits")
+    assert back["what"] == "t 1: went back from 109 to 7, by 102. One of 2 members committed it; the partition belonged to b."
+    wanted = {"topic": "t", "partition": 1, "from_committed_offset": 109, "to_committed_offset": 7, "back_by": 102, "owner": "b"}
+    assert wanted.items() <= back["facts"].items()
+    assert (pending["facts"]["result"], gone["facts"]["result"]) == ("open", "aborted")
+    assert [(one["first_committed_offset"], one["last_committed_offset"]) for one in last["facts"]["partitions"]] == [(110, 110)]
+
+
+def test_csv_has_the_same_facts(rewound):
+    shown = groupcoord("timeline", "--warehouse", rewound, "--group", "g", "--output", "csv").stdout
+    rows = list(csv.DictReader(io.StringIO(shown)))
+    assert [json.loads(row["facts"]) for row in rows] == [event["facts"] for event in events(rewound)]
+    assert [row["event"] for row in rows] == ["rebalance", "commits", "rewind", "transaction", "transaction", "commits"]
+
+
+def test_a_range_that_begins_with_a_rewind_knows_the_offset_before(rewound):
+    back, *_ = events(rewound, "--from", "2026-01-01T00:00:11Z", "--to", "2026-01-01T00:00:12Z")
+    assert (back["event"], back["facts"]["from_committed_offset"]) == ("rewind", 109)

@@ -1,9 +1,11 @@
-"""The view tombstone_causes against what really happened on a broker whose every request is known."""
+"""The view tombstone_causes and `groupcoord timeline` against what really happened on a broker whose every request is known."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +13,10 @@ import duckdb
 import pytest
 
 from groupcoord_spark.warehouse import TABLES, open_warehouse
+from groupcoord_spark.warehouse.offset_history import COMMIT_COLUMNS, read_markers
+from groupcoord_spark.warehouse.removals import removals_of
 from groupcoord_spark.warehouse.views import VIEWS
+from tests.cli.warehouse import groupcoord
 from tests.conftest import GOLDEN
 from tests.running import run
 
@@ -42,19 +47,28 @@ def in_duckdb(warehouse: Path, cluster: str) -> duckdb.DuckDBPyConnection:
 
 
 @pytest.fixture(scope="module")
-def vanished(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> duckdb.DuckDBPyConnection:
-    warehouse = tmp_path_factory.mktemp("vanished") / "warehouse"
+def warehouse(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("vanished") / "warehouse"
     read_at_ms = int((VANISHED / "oracle" / "read_at_ms.txt").read_text().split()[0])
-    run(spark, warehouse, VANISHED / "logs", as_of_ms=read_at_ms, retention_ms=60_000)
+    run(spark, path, VANISHED / "logs", as_of_ms=read_at_ms, retention_ms=60_000)
+    return path
+
+
+@pytest.fixture(scope="module")
+def vanished(warehouse: Path) -> duckdb.DuckDBPyConnection:
     return in_duckdb(warehouse, "sample")
+
+
+def causes() -> list[dict[str, Any]]:
+    entries: list[dict[str, Any]] = json.loads((VANISHED / "oracle" / "causes.json").read_text(encoding="utf-8"))
+    return entries
 
 
 def told() -> dict[tuple[int, int], dict[str, Any]]:
     """Offsets partition and record offset of each tombstone of an offset or a group, and what the corpus tells of it."""
-    causes = json.loads((VANISHED / "oracle" / "causes.json").read_text(encoding="utf-8"))
     return {
         (record["partition"], record["offset"]): each
-        for each in causes
+        for each in causes()
         for record in each["records"]
         if "tombstone" in record["what"] and "member" not in record["what"]
     }
@@ -87,3 +101,86 @@ def test_what_is_there_expires_when_it_really_did(vanished: duckdb.DuckDBPyConne
     query = "SELECT MIN(record_timestamp - due_at), MAX(record_timestamp - due_at) FROM tombstone_causes WHERE cause = 'expiry'"
     least, most = vanished.execute(query).fetchall()[0]
     assert 0 <= least.total_seconds() <= most.total_seconds() <= 5.1
+
+
+def test_causes_of_one_group_are_those_of_the_view(warehouse: Path, vanished: duckdb.DuckDBPyConnection) -> None:
+    """`timeline` cannot run SQL: it has the view's rules in Python, and reads one group and the topics that matter to it."""
+    query = "SELECT offsets_partition, record_offset, cause, groups_at_once, offsets_spared FROM tombstone_causes"
+    of_view = {(partition, at): tuple(rest) for partition, at, *rest in vanished.execute(query).fetchall()}
+    opened, of_groups = open_warehouse(str(warehouse)), {}
+    for group_id in {each["group"] for each in causes()}:
+        commits = opened.read("offset_commits", cluster="sample", columns=COMMIT_COLUMNS, where=[("group_id", "=", group_id)])
+        removals = removals_of(opened, "sample", group_id, commits, read_markers(opened, "sample", commits))
+        for (place, at), removal in removals.offsets.items():
+            of_groups[place.offsets_partition, at] = (removal.cause, removal.groups_at_once, removal.offsets_kept)
+        for record, of_group in removals.groups:
+            of_groups[record.place.offsets_partition, record.record_offset] = (of_group.cause, None, None)
+    assert of_groups == of_view
+
+
+def events_of(warehouse: Path, group_id: str) -> list[dict[str, Any]]:
+    result = groupcoord("timeline", "--warehouse", str(warehouse), "--group", group_id, "--output", "json")
+    assert result.exit_code == 0, result.output
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+def happened(entry: dict[str, Any]) -> tuple[Any, ...] | None:
+    """An entry of causes.json as what ``shown`` makes of the event that must be there; None: nothing happened."""
+    group, where, cause, at_ms = entry["group"], (entry["topic"], entry["partition"]), entry["cause"], entry["at_ms"]
+    if entry["topic"] is None and "the clean-up" in entry["evidence"]:
+        return group, "group_removed", "expiry", at_ms
+    if cause in ("aborted_transaction", "open_transaction"):
+        return group, "transaction", cause.split("_")[0], where
+    if cause == "rewound":
+        before, after = re.search(r"(\d+) -> (\d+)", entry["evidence"]).groups()  # type: ignore[union-attr]
+        return group, "rewind", where, int(before), int(after), at_ms
+    if cause == "superseded_by_conversion":
+        return group, "rebalance", "group_converted", at_ms
+    if cause == "group_left_empty":
+        return group, "rebalance", "nobody is left", at_ms
+    if cause not in CAUSES:
+        return None
+    if entry["topic"] is None:
+        return group, "group_removed", CAUSES[cause], at_ms
+    return group, "offsets_removed", CAUSES[cause], where, at_ms
+
+
+def shown(group: str, event: dict[str, Any]) -> list[tuple[Any, ...]]:
+    kind, facts = event["event"], event["facts"]
+    at_ms = round(datetime.fromisoformat(event["time"]).timestamp() * 1000)
+    if kind == "transaction":
+        return [(group, kind, facts["result"], (one["topic"], one["partition"])) for one in facts["partitions"]]
+    if kind == "rewind":
+        return [(group, kind, (facts["topic"], facts["partition"]), facts["from_committed_offset"], facts["to_committed_offset"], at_ms)]
+    if kind == "offsets_removed":
+        return [(group, kind, facts["cause"], (one["topic"], one["partition"]), at_ms) for one in facts["partitions"]]
+    if kind == "group_removed":
+        return [(group, kind, facts["cause"], at_ms)]
+    if kind == "rebalance":
+        converted = [(group, kind, "group_converted", at_ms)] if facts["cause"] == "group_converted" else []
+        return converted + ([(group, kind, "nobody is left", at_ms)] if facts["member_count"] == 0 else [])
+    return []
+
+
+def test_the_timeline_tells_what_really_happened_to_every_offset_and_group(warehouse: Path) -> None:
+    entries = causes()
+    groups = sorted({each["group"] for each in entries})
+    events = {found for group in groups for event in events_of(warehouse, group) for found in shown(group, event)}
+    truth = {happening for each in entries if (happening := happened(each)) is not None}
+    assert truth <= events
+    # Groups that became Empty and vanished later are in causes.json with the later cause alone, conversions with the old group's tombstone.
+    assert {event for event in events - truth if event[1] != "rebalance"} == set()
+
+
+def test_commits_of_aborted_and_open_transactions_are_in_no_stretch(warehouse: Path) -> None:
+    """Of a commit that was aborted, and of two that are open, `timeline` said "2 commits, 2 of them in transactions"."""
+    for group, result, said in [
+        ("van-aborted-only", "aborted", "aborted after 4 ms"),
+        ("van-tx-open-only", "open", "still open since 2026-11-21T"),
+    ]:
+        events = events_of(warehouse, group)
+        (transaction,) = [event for event in events if event["event"] == "transaction"]
+        assert transaction["facts"]["result"] == result and said in transaction["what"]
+        assert sum(event["facts"]["commits"] for event in events if event["event"] == "commits") == (
+            1 if group == "van-aborted-only" else 0
+        )

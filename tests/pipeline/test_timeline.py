@@ -1,0 +1,74 @@
+"""`groupcoord timeline` over five nights of a real broker whose log was cleaned between them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.cli.warehouse import groupcoord
+from tests.conftest import GOLDEN
+from tests.running import run
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+GROUPS = [
+    *("audit-za", "basket-us", "billing-us", "brief-us", "checkout-us", "eos-za", "export-in", "loyalty", "pricing", "pulse"),
+    *("settle-us", "stuck-us"),
+]
+
+
+@pytest.fixture(scope="module")
+def warehouse(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("nights") / "warehouse"
+    for night in range(1, 6):
+        run(spark, path, GOLDEN / "nights" / str(night) / "logs")
+    return path
+
+
+def events(warehouse: Path, group_id: str, kind: str) -> list[dict[str, Any]]:
+    result = groupcoord("timeline", "--warehouse", str(warehouse), "--group", group_id, "--output", "json")
+    return [event for event in map(json.loads, result.stdout.splitlines()) if event["event"] == kind]
+
+
+def test_every_offset_that_went_back_is_an_event_of_its_own(warehouse: Path) -> None:
+    """Three groups that went back were shown as one rising stretch each."""
+    rewinds = {(group, event["what"].split(". ")[0]) for group in GROUPS for event in events(warehouse, group, "rewind")}
+    assert rewinds == {
+        ("audit-za", "orders 0: went back from 60 to 3, by 57"),
+        ("export-in", "orders 1: went back from 1021 to 5, by 1016"),
+        ("pricing", "orders 1: went back from 1801 to 7, by 1794"),
+    }
+
+
+def test_who_went_back_is_said_as_far_as_the_log_tells(warehouse: Path) -> None:
+    (of_member,), (of_admin,) = events(warehouse, "pricing", "rewind"), events(warehouse, "audit-za", "rewind")
+    assert (of_member["facts"]["member_count"], len(of_member["facts"]["members"])) == (1, 1)
+    assert "The group's only member then committed it" in of_member["what"]
+    assert of_admin["facts"]["member_count"] == 0 and "The group had no members then" in of_admin["what"]
+
+
+def test_stretches_are_told_from_their_least_to_their_greatest_offset(warehouse: Path) -> None:
+    stretches = [event["what"].split(": ")[1] for event in events(warehouse, "pricing", "commits")]
+    assert stretches == ["orders 0-3 at 100 to 1803.", "orders 0-3 at 1900 to 2103."]
+
+
+def test_an_offset_committed_again_below_where_it_was_removed_is_no_rewind(warehouse: Path) -> None:
+    assert [event["facts"]["partition"] for event in events(warehouse, "loyalty", "committed_again")] == [0, 1]
+    assert (
+        "payments 0: committed again at 10, 690 below 700, where it was removed."
+        in events(warehouse, "loyalty", "committed_again")[0]["what"]
+    )
+
+
+def test_a_transaction_counts_when_it_is_committed_and_never_before(warehouse: Path) -> None:
+    (stuck,) = events(warehouse, "stuck-us", "transaction")
+    assert "still open since 2026-11-21T03:21:48.306Z, so they do not count yet" in stuck["what"]
+    assert [event["facts"]["result"] for event in events(warehouse, "billing-us", "transaction")] == ["aborted", "open"]
+    (settled,) = events(warehouse, "settle-us", "commits")
+    assert settled["until"] == "2026-11-21T03:22:09.360Z" and "(2 in transactions, open for up to 1 min 2 s)" in settled["what"]
+    shown = groupcoord("timeline", "--warehouse", str(warehouse), "--group", "settle-us", "--to", "2026-11-21T03:22:00Z").stdout
+    assert "open since 2026-11-21T03:21:06.437Z until after the last moment shown (committed at 2026-11-21T03:22:09.360Z)" in shown

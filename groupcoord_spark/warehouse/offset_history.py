@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -152,7 +152,7 @@ def pieces_of(
     """
     at, at_ms, record_offsets = _longs(rows["at"]), _longs(rows["at_ms"]), _longs(rows["record_offset"])
     tombstones, counts = _mask(rows["is_tombstone"]), _mask(rows["counts"])
-    previous, is_lower, is_after_removal = _lower_commits(rows, tombstones, counts)
+    previous, is_lower, is_after_removal = _find_lower(rows, tombstones, counts)
     is_shown = np.ones(len(rows), np.bool_)
     if from_ms is not None:
         is_shown &= at_ms >= from_ms
@@ -180,12 +180,13 @@ def pieces_of(
     np.maximum.at(waited_ms, numbered, _longs(rows["waited_ms"])[shown])
     firsts = np.flatnonzero(begins)
     lasts = np.append(firsts[1:], len(shown)) - 1
+    lower_commits = _lower_commits(rows, np.flatnonzero(is_lower & is_shown), previous, is_after_removal)
     pieces: list[Stretch | LowerCommit | RemovedOffsets] = []
     for piece, (first, last) in enumerate(zip(firsts.tolist(), lasts.tolist(), strict=True)):
         row = int(shown[first])
         place = int(at[row]), int(record_offsets[row])
         if is_lower[row]:
-            pieces.append(_lower_commit(rows, row, int(previous[row]), bool(is_after_removal[row])))
+            pieces.append(next(lower_commits))
         elif tombstones[row]:
             of_piece = [removals[int(record_offsets[one])] for one in shown[first : last + 1]]
             pieces.append(RemovedOffsets(*place, _or_none(at_ms[row]), partitions[piece], of_piece))
@@ -359,7 +360,7 @@ def _replaced(commits: pa.Table, staged: Longs, marker_offsets: Longs, markers: 
     return np.isin(record_offsets[staged], np.array(replaced, np.int64))
 
 
-def _lower_commits(rows: pa.Table, tombstones: Mask, counts: Mask) -> tuple[Longs, Mask, Mask]:
+def _find_lower(rows: pa.Table, tombstones: Mask, counts: Mask) -> tuple[Longs, Mask, Mask]:
     """For each row the row of the commit that counted before for the same offset (-1: none), whether this row commits less than that one,
     and whether a tombstone is between the two."""
     codes = _codes(rows, ("topic", "partition"))
@@ -382,21 +383,23 @@ def _lower_commits(rows: pa.Table, tombstones: Mask, counts: Mask) -> tuple[Long
     return previous, is_lower, is_after
 
 
-def _lower_commit(rows: pa.Table, row: int, previous: int, is_after_removal: bool) -> LowerCommit:
-    before, commit = rows.slice(previous, 1).to_pylist()[0], rows.slice(row, 1).to_pylist()[0]
-    return LowerCommit(
-        at=commit["at"],
-        record_offset=commit["record_offset"],
-        time_ms=commit["at_ms"],
-        topic=commit["topic"],
-        topic_id=commit["topic_id"],
-        partition=commit["partition"],
-        from_committed_offset=before["committed_offset"],
-        to_committed_offset=commit["committed_offset"],
-        from_record_offset=before["record_offset"],
-        producer_id=commit["producer_id"] if commit["is_transactional"] else None,
-        is_after_removal=is_after_removal,
-    )
+def _lower_commits(rows: pa.Table, lower: Longs, previous: Longs, is_after_removal: Mask) -> Iterator[LowerCommit]:
+    """The commits in the rows ``lower``, each with the commit before it."""
+    commits, befores = rows.take(pa.array(lower)).to_pylist(), rows.take(pa.array(previous[lower])).to_pylist()
+    for commit, before, after_removal in zip(commits, befores, is_after_removal[lower].tolist(), strict=True):
+        yield LowerCommit(
+            at=commit["at"],
+            record_offset=commit["record_offset"],
+            time_ms=commit["at_ms"],
+            topic=commit["topic"],
+            topic_id=commit["topic_id"],
+            partition=commit["partition"],
+            from_committed_offset=before["committed_offset"],
+            to_committed_offset=commit["committed_offset"],
+            from_record_offset=before["record_offset"],
+            producer_id=commit["producer_id"] if commit["is_transactional"] else None,
+            is_after_removal=after_removal,
+        )
 
 
 def _partitions(rows: pa.Table, counts: Mask, pieces: Longs) -> list[list[PartitionStretch]]:

@@ -211,15 +211,15 @@ def with_gaps(commits: Sequence[LowerCommit], survivors: Sequence[tuple[str, int
         if first > read_until and read_until >= 0:
             holes.append((read_until, first))
         read_until = max(read_until, end)
-    told = []
+    checked = []
     for commit in commits:
         is_unread = any(begin < commit.record_offset and end > commit.from_record_offset for begin, end in holes)
         # Where one run read both records, compaction cannot have taken a commit between the two and left the one before it.
         if is_unread:
             reader = next((run for run, first, end in survivors if first <= commit.record_offset < end), None)
             is_unread = not any(run == reader and first <= commit.from_record_offset < end for run, first, end in survivors)
-        told.append(commit._replace(may_miss_commits=is_unread))
-    return told
+        checked.append(commit._replace(may_miss_commits=is_unread))
+    return checked
 
 
 def with_owners(commits: Sequence[LowerCommit], records: pa.Table) -> list[LowerCommit]:
@@ -361,8 +361,11 @@ def _replaced(commits: pa.Table, staged: Longs, marker_offsets: Longs, markers: 
 
 
 def _find_lower(rows: pa.Table, tombstones: Mask, counts: Mask) -> tuple[Longs, Mask, Mask]:
-    """For each row the row of the commit that counted before for the same offset (-1: none), whether this row commits less than that one,
-    and whether a tombstone is between the two."""
+    """The rows that commit a lower offset than before.
+
+    Returns for each row: the row of the last commit before it of the same topic and partition that counts (-1: none), whether the row
+    commits a lower offset than that, and whether a tombstone is between the two.
+    """
     codes = _codes(rows, ("topic", "partition"))
     considered = np.flatnonzero(counts)
     considered = considered[np.argsort(codes[considered], kind="stable")]

@@ -125,7 +125,7 @@ def _other_rules(run: Run, name: str | None, broker_version: str | None) -> Sema
 
     if name is None and broker_version is None:
         return rules_of(run)
-    return semantics_for(name, broker_version).with_settings(dict(run.fields["settings"]))
+    return semantics_for(name, broker_version).with_settings(run.settings)
 
 
 def _retention_of(run: Run, given_ms: int | None) -> int:

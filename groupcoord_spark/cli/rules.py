@@ -18,8 +18,7 @@ def rules_of(run: Run) -> Semantics:
     """
     from groupcoord_spark.coordinator.semantics import semantics_for
 
-    fields = run.fields
     try:
-        return semantics_for(fields["semantics"], fields["broker_version"]).with_settings(dict(fields["settings"]))
+        return semantics_for(run.semantics, run.broker_version).with_settings(run.settings)
     except UsageError as e:
         raise GroupcoordError(f"Run {run.run_id} cannot be judged: {e} Run the nightly again with a release that exists.") from e

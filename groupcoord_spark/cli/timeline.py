@@ -11,6 +11,7 @@ import click
 
 from groupcoord_spark.cli.options import Common, Moment, cluster_to_read, common_options
 from groupcoord_spark.cli.render import lines, write_lines, write_records
+from groupcoord_spark.cli.rules import rules_of
 from groupcoord_spark.errors import GroupcoordError, UsageError
 
 if TYPE_CHECKING:
@@ -70,13 +71,12 @@ class _Reader:
 
     def events(self) -> list[tuple[int | None, Event]]:
         """Events with their offsets partition, in order. Raises GroupcoordError for a group that no table knows."""
-        from groupcoord_spark.coordinator.semantics import semantics_for
         from groupcoord_spark.coordinator.timeline import timeline as in_order
         from groupcoord_spark.warehouse import offset_history as history
         from groupcoord_spark.warehouse.removals import removals_of
 
         run = self._warehouse.run(self._cluster)
-        semantics = semantics_for(run.fields["semantics"], run.fields["broker_version"])
+        semantics = rules_of(run)
         commits = self._read("offset_commits", history.COMMIT_COLUMNS)
         markers = history.read_markers(self._warehouse, self._cluster, commits)
         rebalances = self._read("rebalances").to_pylist()

@@ -24,7 +24,7 @@ SETTINGS_OF_RUNS: Final = (OFFSETS_PARTITIONS, CONSUMER_ASSIGNORS, SHARE_ASSIGNO
 _MINUTE_MS: Final = 60_000
 _INT32_MAX: Final = 2**31 - 1
 
-_OFTEN_MISTAKEN: Final = (RETENTION_MINUTES, *SETTINGS_OF_RUNS)
+_OFTEN_MISTAKEN: Final = (RETENTION_MINUTES, OFFSETS_PARTITIONS, CONSUMER_ASSIGNORS, TOPOLOGY_DESCRIPTION_PLUGIN)
 """Names that a similar unknown name is taken to mean; of all others only a slip of one letter is noticed."""
 _SIMILAR: Final = 0.8
 _PREFIX_OF_LISTENER: Final = "listener.name."

@@ -192,7 +192,7 @@ def _ends_of_nights(start: RunStart) -> dict[tuple[int, int], list[tuple[int, st
     """
     ends: dict[tuple[int, int], list[tuple[int, str]]] = {}
     for run in open_warehouse(start.location.uri).finished_runs(start.cluster) if start.last_run is not None else []:
-        settings = dict(run.fields["settings"])
+        settings = run.settings
         if settings.get(HISTORY_SETTING) != "true" or UNTIL_SETTING in settings or SURVIVORS not in run.table_versions:
             continue
         columns = ["offsets_partition", "incarnation", "first_offset", "end_offset"]

@@ -64,10 +64,26 @@ class Run:
         return dict(self.row.to_pylist()[0])
 
     @property
+    def semantics(self) -> str:
+        """The coordinator whose rules were applied: java or scala."""
+        return str(self.row["semantics"][0].as_py())
+
+    @property
+    def broker_version(self) -> str | None:
+        """The release whose rules were applied, as the user wrote it."""
+        version: str | None = self.row["broker_version"][0].as_py()
+        return version
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """The settings of the run. (``fields`` has them as well, but its datetimes cost a read command the import of pandas.)"""
+        return dict(self.row["settings"][0].as_py())
+
+    @property
     def retention_ms(self) -> int | None:
         """The retention its rules were applied with; None: the run does not tell."""
-        told = dict(self.row["settings"].to_pylist()[0]).get(RETENTION_SETTING)
-        return int(told) if told is not None else None
+        milliseconds = self.settings.get(RETENTION_SETTING)
+        return int(milliseconds) if milliseconds is not None else None
 
 
 class Warehouse:

@@ -328,6 +328,11 @@ def expected_skips(corpus: Corpus) -> set[tuple[int, int]]:
     }
 
 
+def refused_by_kafka(corpus: Corpus) -> set[tuple[int, int]]:
+    """(offsets partition, record offset) of the records over which Kafka's own loader gave up."""
+    return {(each["partition"], each["offset"]) for each in corpus.answer("hostile.json") or []}
+
+
 def tombstone_keys(case: Mapping[str, Any]) -> Counter[str]:
     """Keys of the records that a cleanup appends, as hex; some answers list those of groups alone."""
     return Counter(each["key_hex"] for each in case["tombstones"])

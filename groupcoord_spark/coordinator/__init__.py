@@ -9,7 +9,8 @@ hold is a value (``Semantics``): Kafka 4.x, or the Scala coordinators of 0.8.2 t
 from groupcoord_spark.coordinator.authors import other_coordinator
 from groupcoord_spark.coordinator.broker_settings import BrokerSettings, DefaultAssignors, read_broker_settings
 from groupcoord_spark.coordinator.expiration import Cleanup, GroupCleanup, GroupExpiry, GroupFacts, OffsetExpiry, Tombstone
-from groupcoord_spark.coordinator.replay import RULE_OF_REASON, PartitionReplay
+from groupcoord_spark.coordinator.refusals import RULE_OF_REASON
+from groupcoord_spark.coordinator.replay import PartitionReplay
 from groupcoord_spark.coordinator.retention import read_duration
 from groupcoord_spark.coordinator.semantics import JAVA, SCALA, Semantics, semantics_for
 from groupcoord_spark.coordinator.state import AssignmentRow, GroupRow, LoadWarning, MemberRow, OffsetRow, PartitionState

@@ -10,6 +10,7 @@ from typing import Any
 from groupcoord_spark.coordinator.classic import ClassicGroup, read_classic_group
 from groupcoord_spark.coordinator.consumer import ConsumerGroup
 from groupcoord_spark.coordinator.modern import ModernGroup, RefusalError
+from groupcoord_spark.coordinator.refusals import RULE_OF_REASON, refusal_of_kind
 from groupcoord_spark.coordinator.semantics import JAVA, Semantics
 from groupcoord_spark.coordinator.share import ShareGroup
 from groupcoord_spark.coordinator.state import LOAD_FAILS, Group, LoadWarning, PartitionState
@@ -28,29 +29,16 @@ _MODERN_KINDS: dict[int, type[ModernGroup]] = {
     **dict.fromkeys((17, 19, 20, 21, 22, 23), StreamsGroup),
 }
 
-RULE_OF_REASON: Mapping[str, str] = {
-    "unknown_key_type": "R-1.6",
-    "null_key": "R-1.7",
-    "key_too_short": "R-1.8",
-    "key_truncated": "R-1.8",
-    "key_malformed": "R-1.8",
-    "leaked_control_record": "R-1.8",
-    "value_too_short": "R-1.9",
-    "unknown_value_version": "R-1.9",
-    "value_truncated": "R-1.10",
-    "value_malformed": "R-1.10",
-}
-"""Rule of replay for each reason a decoder refuses a record for."""
-
-
 class PartitionReplay:
     """State of one offsets partition while its records are applied, in the order of their offsets.
 
     Gaps in the offsets are normal. Nothing is taken from other partitions, from record timestamps or from the clock.
     """
 
-    def __init__(self, semantics: Semantics = JAVA) -> None:
+    def __init__(self, semantics: Semantics = JAVA, *, notes_refused_members: bool = True) -> None:
+        """notes_refused_members: False where the caller has noted what a loader refuses in values of classic groups (R-2.1 to R-2.4)."""
         self.semantics = semantics
+        self._notes_refused_members = notes_refused_members
         self._offsets = OffsetStore(semantics)
         self._groups: dict[str, Group] = {}
         self._removed_at: dict[str, int] = {}
@@ -72,13 +60,15 @@ class PartitionReplay:
         """
         transactional = producer_id != NO_PRODUCER_ID if self._by_producer_id else is_transactional
         if value is None:
+            if self._newest_offset_value[key_type] < 0:
+                return  # 0.8.2 does not know key type 1
             self._offsets.delete(group_id, topic, partition, producer_id, transactional)
             return
         topic_id = value.topic_id
         if topic_id is not None:
             self._topic_names[topic_id] = topic
         if value.value_version > self._newest_offset_value[key_type]:
-            self._refuse_offset_value(key_type, group_id, value)
+            self._refuse_kind(value.record_offset, key_type, group_id, value.value_version)
             return
         if self._groups_from_first_commit:
             if group_id not in self._groups:
@@ -106,8 +96,7 @@ class PartitionReplay:
         group_id: str = key.get("group_id", "")
         if value is not None and key_type in (_PARTITION_METADATA_KEY_TYPE, _SHARE_STATE_KEY_TYPE):
             self._learn_topic_names(value)
-        if key_type not in self.semantics.known_key_types:
-            self._skip_key_type(record_offset, key_type, group_id)
+        if self._refuse_kind(record_offset, key_type, group_id, value_version):
             return
         if key_type != CLASSIC_GROUP_KEY_TYPE:
             try:
@@ -118,13 +107,12 @@ class PartitionReplay:
             # Removes a group of any kind, members or not; its offsets stay (R-1.26, R-1.27).
             if self._groups.pop(group_id, None) is not None or not self._groups_from_first_commit:
                 self._removed_at[group_id] = record_offset
-        elif value_version is None or value_version > self.semantics.newest_group_value:
-            detail = f"Kafka {self.semantics.broker_version} cannot load GroupMetadataValue version {value_version}."
-            self.refuse(record_offset, "R-1.9", detail, group_id)
         else:
+            assert value_version is not None, "a value has a version"
             group, remarks = read_classic_group(value_version, value, self.semantics)
-            for code, detail in remarks:
-                self.refuse(record_offset, code, detail, group_id)
+            if self._notes_refused_members:
+                for code, detail in remarks:
+                    self.refuse(record_offset, code, detail, group_id)
             self._groups[group_id] = group
             self._removed_at.pop(group_id, None)
             group.record_offset, group.record_timestamp_ms = record_offset, record_timestamp_ms
@@ -200,22 +188,13 @@ class PartitionReplay:
         if code is not None:
             raise RefusalError(code, f"Group {group_id!r} is a {group.group_type} group; a record of a {kind.group_type} group is skipped.")
 
-    def _refuse_offset_value(self, key_type: int, group_id: str, value: StoredOffset) -> None:
-        newest = self._newest_offset_value[key_type]
-        if newest < 0:
-            self._skip_key_type(value.record_offset, key_type, group_id)
-            return
-        self.refuse(
-            value.record_offset,
-            "R-1.9",
-            f"An offset of key type {key_type} has value version {value.value_version}; "
-            f"Kafka {self.semantics.broker_version} loads up to {newest} there and could not have loaded the partition.",
-            group_id,
-        )
-
-    def _skip_key_type(self, record_offset: int, key_type: int, group_id: str) -> None:
-        ending = " and could not have loaded the partition" if self.semantics.unknown_key_type_fails_load else ": it skips the record"
-        self.refuse(record_offset, "R-1.6", f"Kafka {self.semantics.broker_version} does not know key type {key_type}{ending}.", group_id)
+    def _refuse_kind(self, record_offset: int, key_type: int, group_id: str, value_version: int | None) -> bool:
+        """Whether this broker does not load records of this key type and value version; a warning then says so."""
+        refusal = refusal_of_kind(self.semantics, key_type, value_version)
+        if refusal is None:
+            return False
+        self.refuse(record_offset, *refusal, group_id)
+        return True
 
     def _as_scala_stores(self, value: StoredOffset, transactional: bool) -> StoredOffset:
         """Scala keeps no topic ids, and a producer id alone makes no transaction (D14, D22)."""

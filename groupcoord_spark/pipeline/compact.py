@@ -1,8 +1,9 @@
 """Drops, in the worker that reads, every record that a later one supersedes, so that live keys set the cost and not records written.
 
-From any state before a chunk (consecutive records of one offsets partition), replaying what is kept gives the state that replaying the
-whole chunk gives: committed, pending and orphaned offsets and groups, under both semantics. Counts, history and the topic ids that only
-dropped values name are not recoverable from what is kept: the reader takes them in the same pass.
+From any state before a chunk (consecutive records of one offsets partition), replaying what is kept gives the state and the warnings that
+replaying the whole chunk gives: committed, pending and orphaned offsets and groups, under both semantics. Counts, history, the topic ids
+that only dropped values name, and what a loader refuses because of a record alone are not recoverable from what is kept: the reader takes
+them in the same pass. A record that a loader may refuse because of the state that it meets is never dropped.
 """
 
 from __future__ import annotations
@@ -22,12 +23,8 @@ Mask = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int64]
 
 CLASSIC_GROUP_KEY = 2
-CONSUMER_GROUP_KEYS = (3, 4, 5, 6, 7, 8, 16)
-WHOLE_GROUP_KEYS = (3, 6)
 REMOVING_KEYS = (CLASSIC_GROUP_KEY, 3, 11, 17)
 """Their tombstones remove groups."""
-MEMBER_KEY, TARGET_KEY = 5, 7
-SETTING_KEYS = (3, 4, TARGET_KEY, 16)
 NO_PRODUCER_ID = -1
 
 
@@ -38,8 +35,8 @@ class ChunkKinds:
     key_code: int64, equal for records of one key, -1 where the key is null. group_code: int64, equal for keys of one group, -1 where the
     key names none. member_code: int64, equal for keys of one member id, in whatever group. key_type: int16, -1 where it cannot be read.
     producer_id: int64, -1 for none. control_type: int8, as in Records. is_control, is_tombstone: bool. is_transactional: the bit of the
-    batch (Scala goes by it, Java by the producer id). applies: bool, the record decodes and is of a kind that the coordinator takes; one
-    that does not apply changes nothing and supersedes nothing.
+    batch (Scala goes by it, Java by the producer id). applies: bool, the record decodes and is of a kind that the coordinator takes. A
+    record that does not apply is refused whatever came before it: it changes nothing and supersedes nothing.
     """
 
     key_code: Ints
@@ -84,11 +81,10 @@ def joined(chunks: Sequence[tuple[ChunkKinds, Names]]) -> tuple[ChunkKinds, Name
 def kept(kinds: ChunkKinds) -> Mask:
     """Which records of the chunk must be replayed; bool of length n.
 
-    Kept are: control records; whatever does not apply; per key of an offset the last plain value, the last plain tombstone and its last
-    record of all; of what transactions stage what _lasting_of_staged says, and all tombstones; per group the last commit before each of
-    its own records and at the end of the chunk; and the group's own records but for those of _superseded_classic and
-    _superseded_settings. Where a broker would refuse such a record, it refuses its successor as well, and the warning about that one
-    stands for both.
+    Kept are: control records; per key of an offset the last plain value, the last plain tombstone and the last record of all; of what
+    transactions stage what _lasting_of_staged says, and all tombstones; per group the last commit before each of its own records and at
+    the end of the chunk; and the group's own records but for those of _superseded_classic. Of records that do not apply only the last of
+    each key is kept, which decides whether the key is live, and the record with which an open transaction began.
     """
     is_offset = (kinds.key_type == 0) | (kinds.key_type == 1)
     is_commit = is_offset & kinds.applies & ~kinds.is_tombstone & ~kinds.is_control
@@ -96,10 +92,15 @@ def kept(kinds: ChunkKinds) -> Mask:
     plain = is_offset & kinds.applies & ~kinds.is_control & ~has_producer & ~kinds.is_transactional
     # where the two signs of a transaction disagree, the coordinators do as well: such records are all kept
     staged = is_commit & has_producer & kinds.is_transactional
-    keep: Mask = ~(plain | staged)
+    is_refused = ~kinds.applies & ~kinds.is_control
+    keep: Mask = ~(plain | staged | is_refused)
     # The last tombstone stays even when a value follows: it also ends what an open transaction staged before this chunk.
     for among in (plain & ~kinds.is_tombstone, plain & kinds.is_tombstone):
         keep[_last_of_each(kinds.key_code, among)] = True
+    if is_refused.any():
+        keep[_last_of_each(kinds.key_code, is_refused & (kinds.key_code >= 0))] = True
+    if kinds.is_transactional.any():
+        keep[_first_of_open_transactions(kinds)] = True
     if staged.any():
         keep[_lasting_of_staged(kinds, plain, staged)] = True
         keep[_last_of_each(kinds.key_code, plain | staged)] = True
@@ -109,21 +110,25 @@ def kept(kinds: ChunkKinds) -> Mask:
     if is_own_record.any():
         keep[_commits_before_own_records(kinds, is_commit, is_own_record)] = True
         own = np.flatnonzero(is_own_record & kinds.applies)
-        own = own[_stable_order(kinds.group_code[own])]
+        own = own[stable_order(kinds.group_code[own])]
         keep[_superseded_classic(kinds, own)] = False
-        keep[_superseded_settings(kinds, own)] = False
     return keep
 
 
-def _lasting_of_staged(kinds: ChunkKinds, plain: Mask, staged: Mask) -> Ints:
-    """Rows of the values staged by transactions that can be seen after the chunk, or decide what is.
+class _Transactions(NamedTuple):
+    """Rows of transactions and markers, producer by producer; ``transaction`` numbers the transactions.
 
-    Of each transaction that is one value of every key, the last, and of an open one also its first record: there it began. What ABORT
-    ends goes. What COMMIT ends goes where something after the marker surely takes its place: a plain record of the key, or, under a later
-    marker, the value with the greatest offset of all that transactions commit for the key. Markers stay: they also end what was staged
-    before the chunk, which is then in the same way overtaken.
+    marker: the row of the control record that ends the transaction, -1 where the transaction is open at the end of the chunk.
     """
-    rows = np.flatnonzero(staged | kinds.is_control)
+
+    row: Ints
+    transaction: Ints
+    marker: Ints
+
+
+def _transactions(kinds: ChunkKinds, among: Mask) -> _Transactions:
+    """The transactions of the records ``among``, none of them control records."""
+    rows = np.flatnonzero(among | kinds.is_control)
     rows = rows[np.argsort(kinds.producer_id[rows], kind="stable")]
     producer, is_control = kinds.producer_id[rows], kinds.is_control[rows]
     transaction = np.cumsum(is_control | np.r_[True, producer[1:] != producer[:-1]])
@@ -131,8 +136,24 @@ def _lasting_of_staged(kinds: ChunkKinds, plain: Mask, staged: Mask) -> Ints:
     is_ended = np.append(producer, NO_PRODUCER_ID)[next_control] == producer
     marker = np.where(is_ended, np.append(rows, -1)[next_control], -1)
     values = ~is_control
-    rows, transaction, marker = rows[values], transaction[values], marker[values]
-    begins = rows[np.r_[True, transaction[1:] != transaction[:-1]] & (marker < 0)]
+    return _Transactions(rows[values], transaction[values], marker[values])
+
+
+def _first_of_open_transactions(kinds: ChunkKinds) -> Ints:
+    """Rows with which transactions began that are open at the end of the chunk."""
+    row, transaction, marker = _transactions(kinds, kinds.is_transactional & ~kinds.is_control)
+    begins: Ints = row[np.r_[True, transaction[1:] != transaction[:-1]][: len(row)] & (marker < 0)]
+    return begins
+
+
+def _lasting_of_staged(kinds: ChunkKinds, plain: Mask, staged: Mask) -> Ints:
+    """Rows of the values staged by transactions that can be seen after the chunk, or decide what is.
+
+    Of each transaction that is one value of every key, the last. What ABORT ends goes. What COMMIT ends goes where something after the
+    marker surely takes its place: a plain record of the key, or, under a later marker, the value with the greatest offset of all that
+    transactions commit for the key. Markers stay: they also end what was staged before the chunk, which is then in the same way overtaken.
+    """
+    rows, transaction, marker = _transactions(kinds, staged)
     of_key = transaction * (int(kinds.key_code.max()) + 1) + kinds.key_code[rows]
     _, from_the_end = np.unique(of_key[::-1], return_index=True)
     last = len(rows) - 1 - from_the_end
@@ -146,7 +167,8 @@ def _lasting_of_staged(kinds: ChunkKinds, plain: Mask, staged: Mask) -> Ints:
         last_marker[key[in_order]] = marker[in_order]
         is_overtaken = (last_plain[key] > marker) | (last_marker[key] > marker)
         rows = rows[(marker < 0) | (is_committed & ~is_overtaken)]
-    return np.concatenate((begins, rows))
+    lasting: Ints = rows
+    return lasting
 
 
 def _is_ordinary(kinds: ChunkKinds, plain: Mask, staged: Mask) -> bool:
@@ -170,7 +192,7 @@ def _last_by_code(code: Ints, among: Mask) -> Ints:
     return last
 
 
-def _stable_order(code: Ints) -> Ints:
+def stable_order(code: Ints) -> Ints:
     """Rows code by code, those of one code as they were."""
     # numpy sorts two bytes by their digits, which takes a quarter of the time; -1 is then the last code instead of the first
     narrow = code.astype(np.uint16) if len(code) and int(code.max()) < (1 << 16) - 1 else code
@@ -183,7 +205,7 @@ def _commits_before_own_records(kinds: ChunkKinds, is_commit: Mask, is_own_recor
     After a value that applies the group is there, of whatever type, until a tombstone that can remove it.
     """
     own = np.flatnonzero(is_own_record)
-    own = own[_stable_order(kinds.group_code[own])]
+    own = own[stable_order(kinds.group_code[own])]
     group, is_tombstone = kinds.group_code[own], kinds.is_tombstone[own]
     makes_group = kinds.applies[own] & ~is_tombstone
     may_remove = is_tombstone & np.isin(kinds.key_type[own], REMOVING_KEYS)
@@ -210,44 +232,10 @@ def _superseded_classic(kinds: ChunkKinds, own: Ints) -> Ints:
     """Rows of classic group records that the next own record of their group replaces, that one being a classic value.
 
     own: rows of groups' own records, group by group. Only plain replacement is dropped: a record of another type between two classic ones
-    depends on the first, and a tombstone of a group that was there is told apart from one of none.
+    depends on the first, and a tombstone of a group that was there is told apart from one of none. What a loader refuses in such a value
+    (R-2.1 to R-2.4) depends on the value alone, and the reader has noted it.
     """
     group, is_classic = kinds.group_code[own], kinds.key_type[own] == CLASSIC_GROUP_KEY
     replaces = is_classic & ~kinds.is_tombstone[own]
     superseded: Ints = own[:-1][(group[:-1] == group[1:]) & is_classic[:-1] & replaces[1:]]
     return superseded
-
-
-def _superseded_settings(kinds: ChunkKinds, own: Ints) -> Ints:
-    """Rows of consumer groups' records that only set something which a later record of their key sets again.
-
-    Group epoch, partition metadata, a member's target and a resolved expression (not members and their current assignments: those move
-    the ownership of partitions, which others can collide with). Between the two nothing may come that asks whether the first is there:
-    records of another kind of group, the end of the group or of its target assignment, or of the member whose target it is. The first
-    record after such a one is kept, as it can make the group.
-    """
-    key_type, group, is_tombstone = kinds.key_type[own], kinds.group_code[own], kinds.is_tombstone[own]
-    is_consumer = np.isin(key_type, CONSUMER_GROUP_KEYS)
-    asks = ~is_consumer | (is_tombstone & np.isin(key_type, WHOLE_GROUP_KEYS))
-    run = np.cumsum(asks | np.r_[True, group[1:] != group[:-1]])
-    life = _lives_of_members(kinds, own, is_tombstone & (key_type == MEMBER_KEY))
-    is_value = is_consumer & ~is_tombstone
-    rows, key_type, run, life = own[is_value], key_type[is_value], run[is_value], life[is_value]
-    begins = np.r_[True, run[1:] != run[:-1]]
-    key = kinds.key_code[rows]
-    in_order = _stable_order(key)
-    now, following = in_order[:-1], in_order[1:]
-    is_set_again = (key[now] == key[following]) & (run[now] == run[following])
-    is_set_again &= (key_type[now] != TARGET_KEY) | (life[now] == life[following])
-    is_superseded = np.zeros(len(rows), np.bool_)
-    is_superseded[now[is_set_again]] = True
-    superseded: Ints = rows[is_superseded & np.isin(key_type, SETTING_KEYS) & ~begins]
-    return superseded
-
-
-def _lives_of_members(kinds: ChunkKinds, own: Ints, leaves: Mask) -> Ints:
-    """For each of the rows ``own`` a number that differs before and after each removal of its member from its group."""
-    order = _stable_order(kinds.member_code[own])
-    life = np.empty(len(own), np.int64)
-    life[order] = np.cumsum(leaves[order])
-    return life

@@ -5,9 +5,8 @@ These rows leave here, as Parquet, and never cross to the JVM; the driver only l
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -16,9 +15,9 @@ import pyarrow.compute as pc
 
 from groupcoord_spark.coordinator.rebalances import KEY_TYPES as REBALANCE_KEY_TYPES
 from groupcoord_spark.log import Chunk, Records
-from groupcoord_spark.log.damage import MAX_RECORD_ROWS
 from groupcoord_spark.pipeline.compact import CLASSIC_GROUP_KEY
-from groupcoord_spark.pipeline.decode import NOT_A_CONTROL_RECORD, UNKNOWN_KEY_TYPE, UNKNOWN_VALUE_VERSION, DecodedChunk, RowNote
+from groupcoord_spark.pipeline.decode import NOT_A_CONTROL_RECORD, UNKNOWN_KEY_TYPE, UNKNOWN_VALUE_VERSION, DecodedChunk
+from groupcoord_spark.pipeline.notes import RowNotes
 from groupcoord_spark.pipeline.task_files import TaskFiles
 from groupcoord_spark.protocol import decode_end_transaction_marker
 from groupcoord_spark.protocol.columnar import decode_offset_value_columns
@@ -29,6 +28,8 @@ from groupcoord_spark.protocol.slices import Mask
 from groupcoord_spark.warehouse import TABLES
 
 Rows = npt.NDArray[np.int64]
+Source: TypeAlias = str | pa.StringArray | None
+"""Where records come from: all from one file, or each from its own; None for records of the history tables."""
 
 VALUE_BYTES_AT_ONCE = 1 << 20
 """Values of group records that are made text together: they and their texts stay in a core's own memory."""
@@ -56,13 +57,14 @@ def write_chunk(
     offsets_partition: -1 for rows of which nobody knows it.
     """
     records = chunk.records
-    sources = [source] * len(records) if chunk.sources is None else chunk.sources
-    lost = [_lost_row(each) for each in chunk.lost] + _quarantined(decoded.faults, records, sources)
-    doubts = [_doubt_row(each) for each in chunk.doubts] + _noted(decoded.findings, records, sources, source, decoded)
+    lost, doubts = [_lost_row(each) for each in chunk.lost], [_doubt_row(each) for each in chunk.doubts]
     for table, rows in (("quarantined_records", lost), ("warnings", doubts)):
         if rows:
             typed = {name: pa.array([row[name] for row in rows], TABLES[table].by_name[name].arrow_type) for name in rows[0]}
-            files.write(table, typed, offsets_partition=offsets_partition if offsets_partition >= 0 else None)
+            files.write(table, typed, offsets_partition=_known(offsets_partition))
+    sources = source_of(chunk, source)
+    _write_quarantined(files, offsets_partition, decoded.faults, records, sources)
+    write_notes(files, offsets_partition, decoded.findings, records, decoded, sources)
     if held is None or not len(records):
         return
     is_new = _is_new(records, held)
@@ -146,16 +148,16 @@ def _commit_columns(rows: Rows, records: Records, decoded: DecodedChunk) -> dict
 
 
 def _repeated(of_distinct: pa.Array, code: Rows) -> pa.Array:
-    """The value of each record's key as a dictionary array, which Parquet stores as it is."""
+    """The value of each record's key (code -1: none) as a dictionary array, which Parquet stores as it is."""
     encoded = of_distinct.dictionary_encode()
-    return pa.DictionaryArray.from_arrays(encoded.indices.take(pa.array(code)), encoded.dictionary)
+    return pa.DictionaryArray.from_arrays(encoded.indices.take(pa.array(code, mask=code < 0)), encoded.dictionary)
 
 
 def _is_kept_whole(decoded: DecodedChunk) -> Mask:
     """Records of groups that decode, and those of unknown types and versions, which are kept whole."""
-    kept_whole = [note.row for note in decoded.faults if note.code in (UNKNOWN_KEY_TYPE, UNKNOWN_VALUE_VERSION)]
+    faults = decoded.faults
     shown = decoded.decodes.copy()
-    shown[kept_whole] = True
+    shown[faults.row[faults.has_code(UNKNOWN_KEY_TYPE, UNKNOWN_VALUE_VERSION)]] = True
     shown &= decoded.key_code >= 0
     return shown
 
@@ -236,23 +238,54 @@ def _lost_row(lost: Any) -> dict[str, Any]:
     }
 
 
-def _quarantined(faults: Iterable[RowNote], records: Records, sources: Sequence[str]) -> list[dict[str, Any]]:
-    """Records that do not decode; nothing is left out, however many: they are what is lost. Unknown key types lose nothing."""
-    return [
-        {
-            "record_offset": int(records.record_offset[row]),
-            "source": sources[row],
-            "position": int(records.position[row]),
-            "size": int(records.key.lengths()[row] + records.value.lengths()[row]),
-            "reason": code,
-            "detail": detail,
-            "key": records.key.row(row),
-            "value": records.value.row(row),
-            "records": 1,
+def _write_quarantined(files: TaskFiles, offsets_partition: int, faults: RowNotes, records: Records, source: Source) -> None:
+    """A row for each record that does not decode, however many: they are what is lost. Records of unknown key types lose nothing."""
+    lost = faults.where(~faults.has_code(UNKNOWN_KEY_TYPE))
+    if len(lost):
+        keys, values = records.key.take(lost.row), records.value.take(lost.row)
+        columns = {
+            **_places(lost.row, records, source),
+            "size": keys.lengths() + values.lengths(),
+            "reason": lost.code_column(),
+            "detail": lost.detail_column(),
+            "key": keys.to_arrow(),
+            "value": values.to_arrow(),
+            "records": np.ones(len(lost), np.int64),
         }
-        for row, code, detail in faults
-        if code != UNKNOWN_KEY_TYPE
-    ]
+        files.write("quarantined_records", columns, offsets_partition=_known(offsets_partition))
+
+
+def write_notes(files: TaskFiles, offsets_partition: int, notes: RowNotes, records: Records, decoded: DecodedChunk, source: Source) -> None:
+    """A row of the table ``warnings`` for each note about a record, however many."""
+    if len(notes):
+        columns = {
+            **_places(notes.row, records, source),
+            "group_id": _repeated(decoded.keys.group_id, decoded.key_code[notes.row]),
+            "code": notes.code_column(),
+            "detail": notes.detail_column(),
+        }
+        files.write("warnings", columns, offsets_partition=_known(offsets_partition))
+
+
+def source_of(chunk: Chunk, source: str) -> Source:
+    """Where the records of a chunk come from, if the chunk itself does not say."""
+    return source if chunk.sources is None else pa.array(chunk.sources, pa.string())
+
+
+def _places(rows: Rows, records: Records, source: Source) -> dict[str, Any]:
+    """Record offset, source and position of records."""
+    n = len(rows)
+    if source is None:
+        return {"record_offset": records.record_offset[rows], "source": pa.nulls(n, pa.string()), "position": pa.nulls(n, pa.int64())}
+    return {
+        "record_offset": records.record_offset[rows],
+        "source": pa.repeat(source, n) if isinstance(source, str) else source.take(pa.array(rows)),
+        "position": records.position[rows],
+    }
+
+
+def _known(offsets_partition: int) -> int | None:
+    return offsets_partition if offsets_partition >= 0 else None
 
 
 def _doubt_row(doubt: Any) -> dict[str, Any]:
@@ -264,30 +297,3 @@ def _doubt_row(doubt: Any) -> dict[str, Any]:
         "code": doubt.code,
         "detail": doubt.detail,
     }
-
-
-def _noted(
-    findings: Iterable[RowNote], records: Records, sources: Sequence[str], source: str, decoded: DecodedChunk
-) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = []
-    told: dict[str, int] = {}
-    for row, code, detail in findings:
-        told[code] = told.get(code, 0) + 1
-        if told[code] <= MAX_RECORD_ROWS:
-            of_key = int(decoded.key_code[row])
-            rows.append(
-                {
-                    "record_offset": int(records.record_offset[row]),
-                    "source": sources[row],
-                    "position": int(records.position[row]),
-                    "group_id": decoded.keys.group_id[of_key].as_py() if of_key >= 0 else None,
-                    "code": code,
-                    "detail": detail,
-                }
-            )
-    for code, count in told.items():
-        if count > MAX_RECORD_ROWS:
-            rest = count - MAX_RECORD_ROWS
-            detail = f"{rest} more records here have this code; they have no rows of their own after the first {MAX_RECORD_ROWS}."
-            rows.append({"record_offset": None, "source": source, "position": None, "group_id": None, "code": code, "detail": detail})
-    return rows

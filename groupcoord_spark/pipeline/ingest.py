@@ -16,13 +16,25 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from groupcoord_spark.coordinator.semantics import Semantics
+from groupcoord_spark.coordinator.state import LoadWarning
 from groupcoord_spark.log import Chunk, Records, Segment, read_segment
 from groupcoord_spark.pipeline import compact
 from groupcoord_spark.pipeline.compact import ChunkKinds, Names
 from groupcoord_spark.pipeline.counts import PartitionCounts
 from groupcoord_spark.pipeline.decode import UNKNOWN_KEY_TYPE, DecodedChunk, decode_chunk
-from groupcoord_spark.pipeline.history import NO_HISTORY, HistoryRange, group_changes, rows_of_tables, write_chunk, write_survivors
+from groupcoord_spark.pipeline.history import (
+    NO_HISTORY,
+    HistoryRange,
+    Source,
+    group_changes,
+    rows_of_tables,
+    source_of,
+    write_chunk,
+    write_notes,
+    write_survivors,
+)
 from groupcoord_spark.pipeline.history_records import HistoryPiece, records_in_history
+from groupcoord_spark.pipeline.notes import RowNotes
 from groupcoord_spark.pipeline.rebalances import LEADER_EPOCH, REBALANCES, PartitionRebalances, RebalanceJob
 from groupcoord_spark.pipeline.task_files import TaskFiles
 from groupcoord_spark.pipeline.until import Past, stretches
@@ -105,14 +117,16 @@ class ReadJob:
 class PieceReport:
     """What one reader has to say of one offsets partition; the files of its whole task ride with one of them.
 
-    Of a moment in the past also: refusals, arguments for PartitionReplay.refuse about records that the history does not hold; found, how
-    many records lie between known_until of the partition and its end; from_history, how many came from the history tables.
+    warnings, refusals: rows of the table warnings about records that a loader refuses because of the record alone, and how many of them
+    are refusals (LoadWarning.is_refusal). Of a moment in the past also: found, how many records lie between known_until of the partition
+    and its end; from_history, how many came from the history tables.
     """
 
     counts: PartitionCounts = field(default_factory=PartitionCounts)
     topic_names: dict[str, str] = field(default_factory=dict)
     files: dict[str, list[AddedFile]] = field(default_factory=dict)
-    refusals: list[tuple[int, str, str, str | None]] = field(default_factory=list)
+    warnings: int = 0
+    refusals: int = 0
     found: int = 0
     from_history: int = 0
 
@@ -153,13 +167,16 @@ def read_chunks(runs: Iterable[Iterable[tuple[Piece, Iterable[Chunk]]]], job: Re
 def read_history(piece: HistoryPiece, job: ReadJob) -> Iterator[pa.RecordBatch]:
     """Rows of SHUFFLED for records that the history tables hold; they were counted and written by the runs that read them first."""
     past, report = job.past[piece.offsets_partition], PieceReport()
-    for records in records_in_history(job.warehouse_uri, job.cluster, piece):
-        decoded = decode_chunk(records, job.semantics)
-        report.topic_names |= _topic_names(decoded)
-        report.from_history += len(records)
-        report.found += int(np.count_nonzero(records.record_offset >= past.known_until))
-        kept = kept_records(records, np.flatnonzero(compact.kept(decoded.kinds)), decoded.decodes)
-        yield from _packed(job.cluster, piece.offsets_partition, RECORDS, [kept])
+    with TaskFiles(job.warehouse_uri, job.cluster, job.run_id) as files:
+        for records in records_in_history(job.warehouse_uri, job.cluster, piece):
+            decoded = decode_chunk(records, job.semantics)
+            report.topic_names |= _topic_names(decoded)
+            report.from_history += len(records)
+            report.found += int(np.count_nonzero(records.record_offset >= past.known_until))
+            _warn(files, piece, records, decoded, decoded.refusals, report, source=None)
+            kept = kept_records(records, np.flatnonzero(compact.kept(decoded.kinds)), decoded.decodes)
+            yield from _packed(job.cluster, piece.offsets_partition, RECORDS, [kept])
+        report.files = files.close()
     yield _row(job.cluster, piece.offsets_partition, REPORT_ORDER, REPORT, pickle.dumps(report))
 
 
@@ -228,17 +245,13 @@ class RunReader:
                 yield from self._packed(kind, parts)
             return
         for in_history, part in stretches(chunks, past):
-            for kind, parts in self._kept(part if in_history else _counted(part, past, report), piece, report):
-                if not in_history:
-                    yield from self._packed(kind, parts)
-                elif kind == RECORDS:
-                    _take_what_history_lacks(parts, self._job.semantics, past, report)
-            # What the history holds lies between this stretch and the next: nothing waits across it.
-            rest = self._waiting.rest()
             if in_history:
-                _take_what_history_lacks(rest, self._job.semantics, past, report)
-            else:
-                yield from self._packed(RECORDS, rest)
+                self._look_beside_history(part, piece, past, report)
+                continue
+            for kind, parts in self._kept(_counted(part, past, report), piece, report):
+                yield from self._packed(kind, parts)
+            # What the history holds lies between this stretch and the next: nothing waits across it.
+            yield from self._packed(RECORDS, self._waiting.rest())
 
     def rest(self) -> Iterator[pa.RecordBatch]:
         """Rows of SHUFFLED with what is left when no piece follows."""
@@ -258,10 +271,8 @@ class RunReader:
         job, files = self._job, self._files
         held = job.held.get(piece.offsets_partition, NO_HISTORY) if job.with_history else None
         for chunk in chunks:
-            decoded = decode_chunk(chunk.records, job.semantics)
-            report.counts.bytes += chunk.bytes
-            _count(report, chunk, decoded, _is_misplaced(decoded, piece.offsets_partition, job.partition_count))
-            write_chunk(files, piece.offsets_partition, piece.source, chunk, decoded, held)
+            decoded = self._decoded(chunk, piece, report, held)
+            _warn(files, piece, chunk.records, decoded, decoded.refusals, report, source=source_of(chunk, piece.source))
             if held is not None and len(changes := group_changes(chunk, decoded, held)):
                 told = kept_records(chunk.records, changes, decoded.decodes)
                 told = told.append_column(LEADER_EPOCH, pa.array(chunk.leader_epochs(changes)))
@@ -275,24 +286,48 @@ class RunReader:
             of_chunk = kept_records(chunk.records, rows, decoded.decodes)
             yield RECORDS, self._waiting.add(of_chunk, decoded.kinds.take(rows), decoded.names)
 
+    def _look_beside_history(self, chunks: Iterable[Chunk], piece: Piece, past: Past, report: PieceReport) -> None:
+        """Count records that are replayed from the history tables, and warn of those that are refused and in no history table.
+
+        Records that do not decode are in none of them. They change nothing, so nothing is kept here.
+        """
+        for chunk in chunks:
+            decoded = self._decoded(chunk, piece, report, None)
+            lacks = ~np.logical_or.reduce(list(rows_of_tables(chunk.records, decoded).values()))
+            report.found += int(np.count_nonzero(lacks & (chunk.records.record_offset >= past.known_until)))
+            refusals = decoded.refusals.where(lacks[decoded.refusals.row])
+            _warn(self._files, piece, chunk.records, decoded, refusals, report, source=source_of(chunk, piece.source))
+
+    def _decoded(self, chunk: Chunk, piece: Piece, report: PieceReport, held: HistoryRange | None) -> DecodedChunk:
+        """The chunk decoded, counted and written: the history tables where ``held`` says what they have, and what has doubts or faults."""
+        decoded = decode_chunk(chunk.records, self._job.semantics)
+        report.counts.bytes += chunk.bytes
+        _count(report, chunk, decoded, _is_misplaced(decoded, piece.offsets_partition, self._job.partition_count))
+        write_chunk(self._files, piece.offsets_partition, piece.source, chunk, decoded, held)
+        return decoded
+
+
+def _warn(
+    files: TaskFiles,
+    piece: Piece | HistoryPiece,
+    records: Records,
+    decoded: DecodedChunk,
+    refusals: RowNotes,
+    report: PieceReport,
+    *,
+    source: Source,
+) -> None:
+    """Write and count the warnings about records that a loader refuses because of the record alone."""
+    write_notes(files, piece.offsets_partition, refusals, records, decoded, source)
+    report.warnings += len(refusals)
+    is_refusal = [LoadWarning(None, None, *note).is_refusal for note in zip(refusals.codes, refusals.details, strict=True)]
+    report.refusals += int(np.array(is_refusal, np.int64)[refusals.note].sum()) if len(refusals) else 0
+
 
 def _counted(chunks: Iterator[Chunk], past: Past, report: PieceReport) -> Iterator[Chunk]:
     for chunk in chunks:
         report.found += int(np.count_nonzero(chunk.records.record_offset >= past.known_until))
         yield chunk
-
-
-def _take_what_history_lacks(parts: list[pa.RecordBatch], semantics: Semantics, past: Past, report: PieceReport) -> None:
-    """Records that do not decode are in no history table; they change nothing, but the loader's refusal of them is to be told."""
-    for kept in parts:
-        records, decoded = decode_kept(kept, semantics)
-        lacks = ~np.logical_or.reduce(list(rows_of_tables(records, decoded).values()))
-        report.found += int(np.count_nonzero(lacks & (records.record_offset >= past.known_until)))
-        for row, code, detail in decoded.faults:
-            if lacks[row]:
-                of_key = int(decoded.key_code[row])
-                group_id = decoded.keys.group_id[of_key].as_py() if of_key >= 0 else None
-                report.refusals.append((int(records.record_offset[row]), code, detail, group_id))
 
 
 def kept_records(records: Records, rows: npt.NDArray[np.int64], decodes: Mask) -> pa.RecordBatch:
@@ -311,11 +346,10 @@ def kept_records(records: Records, rows: npt.NDArray[np.int64], decodes: Mask) -
     return pa.RecordBatch.from_arrays([pa.array(column, kind.type) for column, kind in zip(columns, KEPT, strict=True)], schema=KEPT)
 
 
-def decode_kept(batch: pa.RecordBatch, semantics: Semantics) -> tuple[Records, DecodedChunk]:
-    """Rows of KEPT as the log's own columns, and what they say; values that the reader has found to decode are not looked over again."""
+def records_of_kept(batch: pa.RecordBatch) -> tuple[Records, Mask]:
+    """Rows of KEPT as the log's own columns, and which of them the reader has found to decode."""
     records = records_of(batch, batch.column("control_type").to_numpy(), np.zeros(batch.num_rows, np.int64))
-    decodes = batch.column("decodes").to_numpy(zero_copy_only=False)
-    return records, decode_chunk(records, semantics, known_to_decode=decodes)
+    return records, batch.column("decodes").to_numpy(zero_copy_only=False)
 
 
 def records_of(batch: pa.RecordBatch, control_type: npt.NDArray[np.int8], position: npt.NDArray[np.int64]) -> Records:
@@ -387,7 +421,7 @@ def _count(report: PieceReport, chunk: Chunk, decoded: DecodedChunk, is_misplace
         counts.lost += 1 if lost.records is None else lost.records
         counts.reasons[lost.code] += 1 if lost.records is None else lost.records
     counts.doubts += len(chunk.doubts) + len(decoded.findings)
-    counts.reasons.update(note.code for note in decoded.faults if note.code != UNKNOWN_KEY_TYPE)
+    counts.reasons.update({code: count for code, count in decoded.faults.counts().items() if code != UNKNOWN_KEY_TYPE})
     if not len(records):
         return
     counts.reach(int(records.record_offset[0]), int(records.record_offset[-1]) + 1)

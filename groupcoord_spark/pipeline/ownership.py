@@ -2,8 +2,8 @@
 
 A current assignment (key type 8) is refused where it takes a partition that another member still owns (R-3.14), so each of them depends
 on all before it, and a reader may drop none. Here, where the state before the records is known, one look over their columns tells for
-nearly every group that none of them collides. Then a later assignment of a member replaces the earlier one whole, and of a member that
-came and went nothing is left.
+nearly every group that none of them collides. Then a later assignment of a member replaces the earlier one whole, of a member that
+came and went nothing is left, and what only sets something is replaced by what sets it again: a loader refuses none of these records.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy.typing as npt
 from groupcoord_spark.coordinator.consumer import ConsumerGroup
 from groupcoord_spark.coordinator.replay import PartitionReplay
 from groupcoord_spark.log import Records
-from groupcoord_spark.pipeline.compact import CLASSIC_GROUP_KEY, CONSUMER_GROUP_KEYS, MEMBER_KEY, TARGET_KEY, WHOLE_GROUP_KEYS
+from groupcoord_spark.pipeline.compact import CLASSIC_GROUP_KEY, stable_order
 from groupcoord_spark.pipeline.decode import DecodedChunk
 from groupcoord_spark.protocol import machine_code
 from groupcoord_spark.protocol.holdings import CURRENT_ASSIGNMENT_KEY, held_partitions
@@ -28,6 +28,11 @@ from groupcoord_spark.protocol.slices import Mask, Slices
 
 Ints = npt.NDArray[np.int64]
 
+CONSUMER_GROUP_KEYS = (3, 4, 5, 6, 7, 8, 16)
+WHOLE_GROUP_KEYS = (3, 6)
+MEMBER_KEY, TARGET_KEY = 5, 7
+SETTING_KEYS = (3, 4, TARGET_KEY, 16)
+"""Group epoch, partition metadata, a member's target and a resolved expression: values that only set what a later value sets again."""
 MEMBERS_OWN_KEYS = (MEMBER_KEY, TARGET_KEY, CURRENT_ASSIGNMENT_KEY)
 NEVER = np.iinfo(np.int64).max
 BEFORE = -1
@@ -99,7 +104,13 @@ def settled(records: Records, decoded: DecodedChunk, coordinator: PartitionRepla
     lives = _lives_of_members(decoded, own)
     colliding = _groups_with_collisions(records, decoded, lives, state, members)
     is_candidate[colliding] = False
-    _mark_needless(needless, lives, decoded, own, state, members)
+    makes_group = _rows_that_make_groups(decoded, own, state)
+    _mark_needless(needless, lives, decoded, state, members, makes_group)
+    needless[_superseded_settings(decoded, own)] = True
+    last_own = np.full(len(groups), -1, np.int64)
+    last_own[kinds.group_code[own]] = own
+    for stays in (makes_group, last_own):  # a group tells the place of its last record
+        needless[stays[stays >= 0]] = False
     of_group = kinds.group_code[own]
     needless[own[~is_candidate[of_group]]] = False
     without, others = (
@@ -243,14 +254,47 @@ def _held_before(
                 yield _name(high, low, np.array([code])) + held, np.full(len(held), code), np.full(len(held), until)
 
 
+def _rows_that_make_groups(decoded: DecodedChunk, own: Ints, state: dict[int, ConsumerGroup | None]) -> Ints:
+    """By group code the row of the first value of each group that is no consumer group yet; -1 for the others."""
+    kinds = decoded.kinds
+    values = own[~kinds.is_tombstone[own]][::-1]
+    makes_group = np.full(len(decoded.names.group_ids), -1, np.int64)
+    makes_group[kinds.group_code[values]] = values  # backwards, so that the first one stands
+    makes_group[[code for code, group in state.items() if group is not None]] = -1
+    return makes_group
+
+
+def _superseded_settings(decoded: DecodedChunk, own: Ints) -> Ints:
+    """Rows that only set something which a later value of their key sets again.
+
+    A member's target is told apart before and after each removal of the member, which asks whether the target is there (R-3.11).
+    """
+    kinds = decoded.kinds
+    is_removal = kinds.is_tombstone[own] & (kinds.key_type[own] == MEMBER_KEY)
+    by_member = stable_order(kinds.member_code[own])
+    removals = np.empty(len(own), np.int64)
+    removals[by_member] = np.cumsum(is_removal[by_member])
+    is_setting = ~kinds.is_tombstone[own] & np.isin(kinds.key_type[own], SETTING_KEYS)
+    rows, removals = own[is_setting], removals[is_setting]
+    key = kinds.key_code[rows]
+    by_key = stable_order(key)
+    now, following = by_key[:-1], by_key[1:]
+    superseded: Ints = rows[now[(key[now] == key[following]) & (removals[now] == removals[following])]]
+    return superseded
+
+
 def _mark_needless(
-    needless: Mask, lives: _Lives, decoded: DecodedChunk, own: Ints, state: dict[int, ConsumerGroup | None], members: list[str]
+    needless: Mask,
+    lives: _Lives,
+    decoded: DecodedChunk,
+    state: dict[int, ConsumerGroup | None],
+    members: list[str],
+    makes_group: Ints,
 ) -> None:
-    """Set ``needless`` for what leaves no trace where nothing collides.
+    """Set ``needless`` for members' records that leave no trace where nothing collides.
 
     That is all of a member's records up to a tombstone that surely removes it (of one that was there before, all but the tombstones), and
-    an assignment that another one of the member follows. The group's last record stays, as the group tells its place, and what makes the
-    group where it is not there yet.
+    an assignment that another one of the member follows. Of a member with a record in ``makes_group`` all records stay.
     """
     n = len(lives.row)
     if not n:
@@ -275,10 +319,6 @@ def _mark_needless(
     last_leave = np.maximum.accumulate(np.where(surely, place, -1))[lives.end - 1]
     has_gone = (place <= last_leave) & (last_leave >= lives.begin)
 
-    values = own[~kinds.is_tombstone[own]][::-1]
-    makes_group = np.full(int(kinds.group_code.max()) + 1, -1, np.int64)
-    makes_group[kinds.group_code[values]] = values  # backwards, so that the first one stands
-    makes_group[[code for code, group in state.items() if group is not None]] = -1
     is_sure[lives.segment[makes_group[kinds.group_code[lives.row]] == lives.row]] = False
 
     is_known = np.zeros(len(is_sure), np.bool_)
@@ -295,6 +335,3 @@ def _mark_needless(
     is_replaced = is_assignment & is_value & (following < lives.end) & is_value[np.minimum(following, n - 1)]
     drop = is_sure[lives.segment] & np.where(has_gone, is_value | ~is_known[lives.segment], is_replaced)
     needless[lives.row[drop]] = True
-    last_own = np.full(int(kinds.group_code.max()) + 1, -1, np.int64)
-    last_own[kinds.group_code[own]] = own
-    needless[last_own[last_own >= 0]] = False

@@ -22,14 +22,15 @@ from groupcoord_spark.coordinator.semantics import Semantics
 from groupcoord_spark.coordinator.transactions import OffsetKey, StoredOffset
 from groupcoord_spark.log import Records
 from groupcoord_spark.pipeline.compact import CLASSIC_GROUP_KEY
-from groupcoord_spark.pipeline.decode import NOT_A_CONTROL_RECORD, DecodedChunk
+from groupcoord_spark.pipeline.decode import NOT_A_CONTROL_RECORD, DecodedChunk, decode_again
 from groupcoord_spark.pipeline.expire import ExpirationJob, expirations_of
-from groupcoord_spark.pipeline.ingest import GROUP_CHANGES, RECORDS, PieceReport, as_one, decode_kept, unpacked
+from groupcoord_spark.pipeline.ingest import GROUP_CHANGES, RECORDS, PieceReport, as_one, records_of_kept, unpacked
 from groupcoord_spark.pipeline.ownership import settled
 from groupcoord_spark.pipeline.rebalances import REBALANCES, PartitionRebalances, RebalanceJob
 from groupcoord_spark.pipeline.state import TOPIC_NAMES, PartitionReport, packed, packed_rows, state_rows
-from groupcoord_spark.protocol.columnar import decode_offset_value_columns
+from groupcoord_spark.protocol.columnar import View, decode_offset_value_columns, leading_int16
 from groupcoord_spark.protocol.compiled import decode_key, decode_value
+from groupcoord_spark.protocol.messages import RECORD_TYPES
 from groupcoord_spark.protocol.slices import Mask
 
 if TYPE_CHECKING:
@@ -43,6 +44,8 @@ kind: a table, ``topic_names`` (which every writer gets) or ``report``.
 
 REPLAYED_AT_ONCE_BYTES = 4 << 20
 """Kept records of several small rows are replayed together: each look at a batch goes over the state of its groups."""
+
+KNOWN_KEY_TYPES = [key_type for key_type, record_type in RECORD_TYPES.items() if record_type.dialect is None]
 
 COLUMNS = ["writer", "place", "kind", "payload"]
 
@@ -99,8 +102,8 @@ def partition_replay(job: ReplayJob) -> Callable[..., Iterator[pd.DataFrame]]:
                     topic_names |= piece.topic_names
                     report.found += piece.found
                     report.from_history += piece.from_history
-                    for refusal in piece.refusals:
-                        replay.coordinator.refuse(*refusal)
+                    report.warnings += piece.warnings
+                    report.refusals += piece.refusals
         if waiting:
             replay.apply(_taken(waiting))
         for last_rows in rebalances.finish():
@@ -112,8 +115,8 @@ def partition_replay(job: ReplayJob) -> Callable[..., Iterator[pd.DataFrame]]:
         report.groups, report.offsets = len(rows["groups"]), len(rows["committed_offsets"])
         report.expired_offsets = sum(row.expired for row in expirations.offsets)
         report.removed_groups = sum(row.removed for row in expirations.groups)
-        report.warnings = len(rows["warnings"])
-        report.refusals = sum(warning.is_refusal for warning in state.warnings())
+        report.warnings += len(rows["warnings"])
+        report.refusals += sum(warning.is_refusal for warning in state.warnings())
         for kind, payload in packed_rows(report, rows, {**topic_names, **state.topic_names}):
             writers = range(job.writers) if kind == TOPIC_NAMES else [own_writer]
             place = FIRST if kind == TOPIC_NAMES else LATER
@@ -135,7 +138,7 @@ class KeptRecordsReplay:
     """One offsets partition's replay over batches of kept records, with what its log alone can tell beside the state."""
 
     def __init__(self, semantics: Semantics) -> None:
-        self.coordinator = PartitionReplay(semantics)
+        self.coordinator = PartitionReplay(semantics, notes_refused_members=False)
         self._semantics = semantics
         self._live_keys: set[bytes] = set()
         self._type_0_keys: set[bytes] = set()
@@ -143,23 +146,28 @@ class KeptRecordsReplay:
         self._next_offset = 0
 
     def apply(self, batch: pa.RecordBatch) -> None:
-        """Replay records of ingest.KEPT, all of them after those applied before."""
+        """Replay records of ingest.KEPT, all of them after those applied before. What does not apply has been warned of by its reader."""
         first, last = batch.column("record_offset")[0].as_py(), batch.column("record_offset")[-1].as_py()
         if first < self._next_offset:
             raise AssertionError(f"records from {first} on follow those up to {self._next_offset}: the shuffle lost their order")
         self._next_offset = last + 1
-        records, decoded = decode_kept(batch, self._semantics)
+        records, decodes = records_of_kept(batch)
+        key_type = leading_int16(View(records.key.data), records.key)
+        self._follow_live_keys(records, is_type_0=decodes & (key_type == 0))
+        self._follow_open_transactions(records)
+        is_read = decodes & ((records.control_type != NOT_A_CONTROL_RECORD) | np.isin(key_type, KNOWN_KEY_TYPES))
+        if not is_read.all():
+            records = records.take(is_read)
+        decoded = decode_again(records, self._semantics)
         distinct_keys = decoded.names.keys.to_pylist()
-        self._follow_live_keys(decoded, distinct_keys, records.value.is_null)
         coordinator = self.coordinator
         without_collisions, others, needless = settled(records, decoded, coordinator)
         coordinator.rule_out_collisions(without_collisions, others)
         keys = decoded.keys
         group_ids, topics, partitions = keys.group_id.to_pylist(), keys.topic.to_pylist(), keys.partition.tolist()
-        faults = {note.row: note for note in decoded.faults}
         values = self._offset_values(records, decoded.kinds.key_type, decoded.decodes)
         self._put_group_values(values, records, decoded, needless)
-        applied = np.flatnonzero(~needless)
+        applied = np.flatnonzero((decoded.kinds.applies | decoded.kinds.is_control) & ~needless)
         group_keys: dict[int, Mapping[str, Any]] = {}
         rows = zip(
             applied.tolist(),
@@ -174,10 +182,7 @@ class KeptRecordsReplay:
         )
         for row, record_offset, timestamp_ms, control_type, producer_id, is_transactional, key_type, code in rows:
             if control_type != NOT_A_CONTROL_RECORD:
-                self._open_since.pop(producer_id, None)
                 coordinator.apply_marker(producer_id, control_type)
-            elif row in faults:
-                coordinator.refuse(record_offset, faults[row].code, faults[row].detail, group_ids[code] if code >= 0 else None)
             elif key_type >= CLASSIC_GROUP_KEY:
                 key = group_keys.get(code)
                 if key is None:
@@ -186,8 +191,6 @@ class KeptRecordsReplay:
                 version, fields = (None, None) if group_value is None else (group_value.version, group_value.fields)
                 coordinator.apply_group_record(record_offset, timestamp_ms, key_type, key, version, fields)
             else:
-                if is_transactional:
-                    self._open_since.setdefault(producer_id, record_offset)
                 coordinator.apply_offset_commit(
                     producer_id, is_transactional, key_type, group_ids[code], topics[code], partitions[code], values[row]
                 )
@@ -223,19 +226,30 @@ class KeptRecordsReplay:
             values[row] = value
         return values
 
-    def _follow_live_keys(self, decoded: DecodedChunk, keys: list[bytes], is_tombstone: Mask) -> None:
-        has_key = decoded.key_code >= 0
-        # what does not decode is no offset that could come back
-        is_type_0 = has_key & (decoded.kinds.key_type == 0) & decoded.decodes
-        for live, rows in ((self._live_keys, np.flatnonzero(has_key)), (self._type_0_keys, np.flatnonzero(is_type_0))):
+    def _follow_live_keys(self, records: Records, is_type_0: Mask) -> None:
+        """is_type_0: records that decode and have a key of type 0; what does not decode is no offset that could come back."""
+        key_code, distinct = records.distinct_keys()
+        keys = distinct.to_pylist()
+        has_key = key_code >= 0
+        for live, rows in ((self._live_keys, np.flatnonzero(has_key)), (self._type_0_keys, np.flatnonzero(has_key & is_type_0))):
             newest = np.full(len(keys), -1, np.int64)
-            newest[decoded.key_code[rows]] = rows
+            newest[key_code[rows]] = rows
             seen = np.flatnonzero(newest >= 0)
-            for code, is_gone in zip(seen.tolist(), is_tombstone[newest[seen]].tolist(), strict=True):
+            for code, is_gone in zip(seen.tolist(), records.value.is_null[newest[seen]].tolist(), strict=True):
                 if is_gone:
                     live.discard(keys[code])
                 else:
                     live.add(keys[code])
+
+    def _follow_open_transactions(self, records: Records) -> None:
+        is_control = records.control_type != NOT_A_CONTROL_RECORD
+        rows = np.flatnonzero(is_control | records.is_transactional)
+        columns = (records.record_offset[rows].tolist(), records.producer_id[rows].tolist(), is_control[rows].tolist())
+        for record_offset, producer_id, ends in zip(*columns, strict=True):
+            if ends:
+                self._open_since.pop(producer_id, None)
+            else:
+                self._open_since.setdefault(producer_id, record_offset)
 
     @property
     def live_keys(self) -> int:

@@ -304,7 +304,7 @@ class _SingleRows(Generic[Decoded]):
                 self.decoded[row] = self._decode(row)
             except DecodeError as refusal:
                 self.decoded[row] = None
-                self.refused[row] = refusal
+                self.refused[row] = refusal.without_frames()
         return self.decoded[row]
 
     def refusals(self) -> list[tuple[int, DecodeError]]:

@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, Self
 
 
 class Finding(NamedTuple):
@@ -25,6 +25,10 @@ class DecodeError(ValueError):
     def __init__(self, detail: str) -> None:
         super().__init__(detail)
         self.detail = detail
+
+    def without_frames(self) -> Self:
+        """The same refusal, to be stored: as it was raised, it keeps the frames of every call that it came through."""
+        return type(self)(self.detail)
 
 
 class EncodeError(ValueError):

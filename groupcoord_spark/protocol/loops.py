@@ -13,9 +13,12 @@ from numba import njit, types
 # The same as where they are defined: a test keeps them so.
 LOG_OVERHEAD, MIN_ENTRY, MIN_RECORD = 12, 26, 7
 CURRENT_ASSIGNMENT_KEY, LAST_OFFSET_KEY = 8, 1
+NEWEST_GROUP_VALUE = 4
 AS_VARINT, VERSIONS = 0, 64
 SKIP, TEXT, NUMBERS_STEP, ELEMENTS, NEXT, IF_THERE, TAGGED, NEXT_TAG, TAG, TAG_END, NOTE, END = range(12)
 MIX_HIGH, MIX_LOW, MIX_GROUP = (np.int64(odd) for odd in (-7046029254386353131, -4417276706812531889, 1609587929392839161))
+
+CONSUMER = tuple(b"consumer")
 
 BYTES = types.Array(types.uint8, 1, "C", readonly=True)
 WORDS = types.Array(types.int64, 1, "A", readonly=True, aligned=False)
@@ -412,3 +415,124 @@ def take_partitions(
             for place in range(at, at + 4 * (length - 1), 4):
                 if _take(name + big_endian(data, place, 4), since[row], until[row], names, untils):
                     is_odd[row] = True
+
+
+@part_of_a_loop
+def _hash(data, at, end):
+    """A number for the bytes of a text. Different texts nearly always have different numbers."""
+    mixed = np.int64(end - at)
+    while at < end:
+        mixed = (mixed ^ np.int64(data[at])) * MIX_HIGH
+        at += 1
+    return mixed ^ (mixed >> 32)
+
+
+@part_of_a_loop
+def _is_new(number, seen, count):
+    """Whether none of the first ``count`` numbers is this one."""
+    place = 0
+    while place < count and seen[place] != number:
+        place += 1
+    return place == count
+
+
+@part_of_a_loop
+def _subscription_is_sure(data, at, end):
+    """Whether a broker reads this subscription without a fault that fails the load; one that ends in a fixed-size field does not."""
+    if at + 6 > end:
+        return True
+    count, at = big_endian(data, at + 2, 4), at + 6  # behind the version, which the broker does not look at
+    if count < 0 or count > end - at:
+        return False
+    for _ in range(count):
+        if at + 2 > end:
+            return True
+        length, at = big_endian(data, at, 2), at + 2
+        if length < 0 or length > end - at:
+            return False
+        at += length
+    return at + 4 > end or big_endian(data, at, 4) <= end - (at + 4)
+
+
+@part_of_a_loop
+def _text_end(data, at, end, width, is_nullable):
+    """Where the text or the bytes behind the length at ``at`` begin and end; an end of -1: unreadable, or null where that may not be."""
+    length, at = _length(data, at, end, width)
+    if at < 0 or length > end - at or (length < 0 and not is_nullable):
+        return at, -1, False
+    return at, at + max(length, 0), length < 0
+
+
+@part_of_a_loop
+def _group_is_sure(data, at, end, checks_subscriptions, member_hashes, instance_hashes):
+    """Whether a value of a classic group is whole, names no member and no instance twice, and has subscriptions that a broker reads."""
+    if at + 2 > end:
+        return False
+    version, at = big_endian(data, at, 2), at + 2
+    if version < 0 or version > NEWEST_GROUP_VALUE:
+        return False
+    is_flexible = version == NEWEST_GROUP_VALUE
+    text_width, bytes_width = (AS_VARINT, AS_VARINT) if is_flexible else (2, 4)
+    begin, at, _ = _text_end(data, at, end, text_width, False)  # protocol type
+    if at < 0:
+        return False
+    is_consumer = at - begin == len(CONSUMER)
+    for place in range(len(CONSUMER)):
+        is_consumer = is_consumer and data[begin + place] == CONSUMER[place]
+    _, at, has_no_protocol = _text_end(data, at + 4, end, text_width, True)  # behind the generation
+    if at < 0:
+        return False
+    _, at, _ = _text_end(data, at, end, text_width, True)  # leader
+    if at < 0:
+        return False
+    if version >= 2:
+        at += 8
+    count, at = _length(data, at, end, bytes_width)
+    if at < 0 or count < 0 or count > len(member_hashes):
+        return False
+    instances = 0
+    for member in range(count):
+        begin, at, _ = _text_end(data, at, end, text_width, False)
+        if at < 0:
+            return False
+        number = _hash(data, begin, at)
+        if not _is_new(number, member_hashes, member):
+            return False
+        member_hashes[member] = number
+        if version >= 3:
+            begin, at, is_dynamic = _text_end(data, at, end, text_width, True)
+            if at < 0:
+                return False
+            if not is_dynamic:
+                number = _hash(data, begin, at)
+                if not _is_new(number, instance_hashes, instances):
+                    return False
+                instance_hashes[instances] = number
+                instances += 1
+        for _ in range(2):  # client id and host
+            begin, at, _ = _text_end(data, at, end, text_width, False)
+            if at < 0:
+                return False
+        at += 8 if version >= 1 else 4  # timeouts
+        begin, at, _ = _text_end(data, at, end, bytes_width, False)
+        if at < 0:
+            return False
+        if checks_subscriptions and is_consumer and not has_no_protocol and not _subscription_is_sure(data, begin, at):
+            return False
+        begin, at, _ = _text_end(data, at, end, bytes_width, False)  # assignment
+        if at < 0:
+            return False
+        if is_flexible:
+            if at >= end or data[at] != 0:
+                return False
+            at += 1
+    if is_flexible:
+        return at == end - 1 and data[at] == 0
+    return at == end
+
+
+@compiled(types.void(BYTES, NUMBERS, NUMBERS, types.boolean, NUMBERS_OUT, NUMBERS_OUT, FLAGS_OUT))
+def classic_groups_without_refusals(data, start, end, checks_subscriptions, member_hashes, instance_hashes, is_sure):
+    """Fills ``is_sure`` as ``group_values.surely_without_refusals`` says. member_hashes, instance_hashes: to work with."""
+    for row in range(len(start)):
+        is_sure[row] = _group_is_sure(data, start[row], end[row], checks_subscriptions, member_hashes, instance_hashes)

@@ -195,7 +195,8 @@ def random_log(rng: random.Random, length: int) -> list[LogRecord]:
         elif kind < 0.48:
             record = LogRecord(record_offset, *_modern(rng, group))
         elif kind < 0.52:
-            record = LogRecord(record_offset, rng.choice((None, b"\0", b"\0\x18\0\1g", b"\0\2\0\5g")), rng.choice((None, b"\0\0")))
+            key = rng.choice((None, b"\0", b"\0\x18\0\1g", b"\0\2\0\5g"))
+            record = LogRecord(record_offset, key, rng.choice((None, b"\0\0")), *_signs(rng))
         else:
             record = _offset_record(rng, record_offset, group, producer_id, has_ordinary_transactions)
         records.append(record)
@@ -203,8 +204,53 @@ def random_log(rng: random.Random, length: int) -> list[LogRecord]:
     return records
 
 
+def _signs(rng: random.Random) -> tuple[int, bool]:
+    """Producer id and transactional bit of a record that nobody can read."""
+    return rng.choice(((-1, False), (-1, False), (7, True), (8, True), (7, False), (-1, True)))
+
+
 def _classic_or_damaged(rng: random.Random) -> bytes | None:
-    return rng.choice((None, None, b"\0\3\0", classic_value(rng.randrange(6), rng.randrange(3)), classic_value(rng.randrange(6), 1)))
+    generation = rng.randrange(6)
+    choices = (None, None, b"\0\3\0", classic_value(generation, rng.randrange(3)), classic_value(generation, 1), _refused(rng, generation))
+    return rng.choice(choices)
+
+
+MALFORMED_SUBSCRIPTIONS = (b"\0\0\xff\xff\xff\xff", b"\0\0\0\0\0\1\0\5t", b"\0\0\0\0\0\0\0\0\0\5x", b"\0\0\0\0\0\1\xff\xff")
+SUBSCRIPTION = b"\0\0\0\0\0\1\0\1t\xff\xff\xff\xff"
+
+
+def _refused(rng: random.Random, generation: int) -> bytes:
+    """A value that decodes and that a loader may refuse: members or instances named twice, subscriptions that cannot be read."""
+    subscriptions = (SUBSCRIPTION, b"", SUBSCRIPTION[:3], *MALFORMED_SUBSCRIPTIONS)
+    members = [(rng.choice("ab"), rng.choice((None, "i", "k")), rng.choice(subscriptions)) for _ in range(rng.randrange(1, 4))]
+    return classic_value_of(members, generation=generation, protocol_type=rng.choice(("consumer", "connect")), version=rng.choice((3, 4)))
+
+
+def classic_value_of(
+    members: list[tuple[str, str | None, bytes]], *, generation: int = 1, protocol_type: str = "consumer", version: int = 3
+) -> bytes:
+    """A value of key type 2 with members of these ids, instance ids and subscriptions."""
+    value = {
+        "protocol_type": protocol_type,
+        "generation": generation,
+        "protocol": "range",
+        "leader": None,
+        "current_state_timestamp_ms": 5_000,
+        "members": [
+            {
+                "member_id": member_id,
+                "group_instance_id": instance_id,
+                "client_id": "c",
+                "client_host": "/h",
+                "rebalance_timeout_ms": 100,
+                "session_timeout_ms": 10,
+                "subscription": subscription,
+                "assignment": b"",
+            }
+            for member_id, instance_id, subscription in members
+        ],
+    }
+    return encode_value(2, version, value)
 
 
 def _offset_record(rng: random.Random, record_offset: int, group: str, producer_id: int, has_ordinary_transactions: bool) -> LogRecord:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from dataclasses import fields
 from typing import Any
 from unittest.mock import patch
@@ -14,20 +15,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from groupcoord_spark.coordinator.semantics import JAVA, SCALA, Semantics
+from groupcoord_spark.coordinator.state import LoadWarning
 from groupcoord_spark.log import Records
 from groupcoord_spark.pipeline import compact
-from groupcoord_spark.pipeline.decode import decode_chunk
+from groupcoord_spark.pipeline.decode import DecodedChunk, decode_chunk
 from groupcoord_spark.pipeline.expire import ExpirationJob, expirations_of
 from groupcoord_spark.pipeline.ingest import Waiting, kept_records
 from groupcoord_spark.pipeline.ownership import Settled, settled
 from groupcoord_spark.pipeline.replay import KeptRecordsReplay
 from groupcoord_spark.pipeline.state import state_rows
 from groupcoord_spark.protocol import encode_key, encode_value
-from tests.pipeline.logs import LogRecord, classic_value, commit_value, random_log
+from tests.pipeline.logs import MALFORMED_SUBSCRIPTIONS, LogRecord, classic_value, classic_value_of, commit_value, random_log
 from tests.pipeline.logs import records_of as columns_of
-
-# A record that a later one replaces whole is dropped with the doubt or refusal it would have met; see compact.kept.
-TOLD_BY_THE_SUCCESSOR = {"R-2.1", "R-2.2", "R-2.4", "R-3.4"}
 
 
 def nothing_settled(records: Records, *_: Any) -> Settled:
@@ -41,23 +40,30 @@ def state_of(chunks: list[list[LogRecord]], semantics: Semantics, *, drop: bool)
 
 
 def _state_of(chunks: list[list[LogRecord]], semantics: Semantics, *, drop: bool) -> dict[str, Any]:
-    replay = KeptRecordsReplay(semantics)
+    replay, refused = KeptRecordsReplay(semantics), []
     for chunk in chunks:
         records = columns_of(chunk)
         decoded = decode_chunk(records, semantics)
+        refused += refused_alone(records, decoded)
         rows = compact.kept(decoded.kinds) if drop else np.ones(len(chunk), np.bool_)
         if rows.any():
             replay.apply(kept_records(records, np.flatnonzero(rows), decoded.decodes))
-    return _told_of(replay, semantics)
+    return _told_of(replay, semantics, refused)
 
 
-def _told_of(replay: KeptRecordsReplay, semantics: Semantics) -> dict[str, Any]:
+def refused_alone(records: Records, decoded: DecodedChunk) -> list[LoadWarning]:
+    """What the reader warns of."""
+    notes = decoded.refusals
+    group_ids = decoded.keys.group_id.take(pa.array(decoded.key_code[notes.row], mask=decoded.key_code[notes.row] < 0)).to_pylist()
+    columns = (records.record_offset[notes.row].tolist(), group_ids, notes.code_column().to_pylist(), notes.detail_column().to_pylist())
+    return list(map(LoadWarning, *columns))
+
+
+def _told_of(replay: KeptRecordsReplay, semantics: Semantics, refused: list[LoadWarning]) -> dict[str, Any]:
     state = replay.coordinator.finish()
     rows = state_rows(state, expirations_of(state, ExpirationJob(2_000_000, 60_000, semantics)))
-    warnings = rows.pop("warnings")
-    told = {(w.code, w.group_id) for w in warnings if w.code == "R-3.4"}
-    exact = sorted(w for w in warnings if w.code not in TOLD_BY_THE_SUCCESSOR)
-    return {**rows, "warnings": exact, "refused": told, "live_keys": replay.live_keys, "first_open_offset": replay.first_open_offset}
+    warnings = Counter([*rows.pop("warnings"), *refused])
+    return {**rows, "warnings": warnings, "live_keys": replay.live_keys, "first_open_offset": replay.first_open_offset}
 
 
 def chunks_of(log: list[LogRecord], sizes: list[int]) -> list[list[LogRecord]]:
@@ -82,16 +88,18 @@ def state_after_waiting(chunks: list[list[LogRecord]], semantics: Semantics, row
     """Chunks that wait for each other as in a reader, and are looked at again with so many rows held back."""
     replay, waiting = KeptRecordsReplay(semantics), Waiting()
     parts: list[pa.RecordBatch] = []
+    refused: list[LoadWarning] = []
     with patch("groupcoord_spark.pipeline.ingest.ROWS_TO_REDUCE_AGAIN", rows), patch("groupcoord_spark.pipeline.ingest.HELD_BYTES", 2_000):
         for chunk in chunks:
             records = columns_of(chunk)
             decoded = decode_chunk(records, semantics)
+            refused += refused_alone(records, decoded)
             kept = np.flatnonzero(compact.kept(decoded.kinds))
             parts += waiting.add(kept_records(records, kept, decoded.decodes), decoded.kinds.take(kept), decoded.names)
         parts += waiting.rest()
     for part in parts:
         replay.apply(part)
-    return _told_of(replay, semantics)
+    return _told_of(replay, semantics, refused)
 
 
 @pytest.mark.parametrize("semantics", [JAVA, SCALA], ids=["java", "scala"])
@@ -156,6 +164,30 @@ def test_a_record_that_does_not_decode_supersedes_nothing_and_is_kept() -> None:
     assert kept_offsets([LogRecord(0, OFFSET, commit_value(1)), LogRecord(1, OFFSET, b"\0\x03\0")]) == [0, 1]
 
 
+def test_of_a_thousand_records_of_one_key_that_do_not_decode_one_is_kept_for_the_live_keys() -> None:
+    undecodable = [LogRecord(i, OFFSET, b"\0\x03\0") for i in range(1000)]
+    assert kept_offsets([*undecodable, *(LogRecord(1000 + i, None, b"\0\0") for i in range(1000))]) == [999]
+
+
+def test_an_open_transaction_begins_with_a_record_that_does_not_decode() -> None:
+    log = [LogRecord(0, OFFSET, b"\0\x03\0", 7, True), LogRecord(1, OFFSET, commit_value(1), 7, True)]
+    assert kept_offsets(log) == [0, 1]
+    assert state_of([log], JAVA, drop=True)["first_open_offset"] == 0
+
+
+def test_what_a_loader_refuses_in_a_group_record_is_warned_of_though_a_later_record_replaces_it() -> None:
+    refused = classic_value_of([("a", None, MALFORMED_SUBSCRIPTIONS[0])])
+    log = [LogRecord(0, GROUP, refused), LogRecord(1, GROUP, classic_value(2, 1))]
+    assert kept_offsets(log) == [1]
+    assert [(each.record_offset, each.code) for each in state_of([log], JAVA, drop=True)["warnings"]] == [(0, "R-2.4")]
+
+
+def test_each_record_of_a_consumer_group_over_a_classic_group_is_warned_of() -> None:
+    epochs = [LogRecord(i, encode_key(3, {"group_id": "g"}), encode_value(3, 0, {"epoch": i})) for i in range(1, 5)]
+    warnings = state_of([[LogRecord(0, GROUP, classic_value(1, 1)), *epochs]], JAVA, drop=True)["warnings"]
+    assert [(each.record_offset, each.code) for each in warnings] == [(i, "R-3.4") for i in range(1, 5)]
+
+
 def test_of_classic_group_records_in_a_row_the_last_is_kept() -> None:
     log = [LogRecord(i, GROUP, classic_value(i + 1, 1)) for i in range(5)]
     assert kept_offsets(log) == [4]
@@ -207,13 +239,3 @@ def test_nothing_that_was_committed_is_dropped_where_the_coordinators_see_a_tran
     committed = [staged(0, OFFSET, 7), marker(1, 7, COMMIT), LogRecord(2, OFFSET, commit_value(2))]
     for odd in (LogRecord(3, OTHER, None, 7, True), LogRecord(3, OTHER, commit_value(3), 7, False), marker(3, 7, 5)):
         assert kept_offsets([*committed, odd]) == [0, 1, 2, 3]
-
-
-def test_a_target_is_kept_before_the_tombstone_of_its_member() -> None:
-    target = encode_key(7, {"group_id": "g", "member_id": "x"})
-    member = encode_key(5, {"group_id": "g", "member_id": "x"})
-    epoch = LogRecord(0, encode_key(3, {"group_id": "g"}), encode_value(3, 0, {"epoch": 1}))
-    nothing = encode_value(7, 0, {"topic_partitions": []})
-    targets = [LogRecord(i, target, nothing) for i in (1, 2)]
-    assert kept_offsets([epoch, *targets, LogRecord(3, member, None), LogRecord(4, target, nothing)]) == [0, 2, 3, 4]
-    assert kept_offsets([epoch, *targets, LogRecord(4, target, nothing)]) == [0, 4]

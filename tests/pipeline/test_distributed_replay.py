@@ -46,9 +46,6 @@ if TYPE_CHECKING:
 
 AS_OF_MS, RETENTION_MS = 2_000_000, 60_000
 
-# A record that a later one replaces whole is dropped with the doubt or refusal it would have met, see compact.kept.
-TOLD_BY_THE_SUCCESSOR = {"R-2.1", "R-2.2", "R-2.4", "R-3.4"}
-
 Logs = Mapping[int, Sequence[LogRecord]]
 Rows = Mapping[str, Sequence[Mapping[str, Any]]]
 
@@ -141,9 +138,7 @@ def comparable(tables: Rows) -> dict[str, Any]:
         rows = tables[table]
         if table == "warnings":
             rows = [row for row in rows if row["code"].startswith("R-")]
-            compared["refused groups"] = {(row["offsets_partition"], row["group_id"]) for row in rows if row["code"] == "R-3.4"}
-            rows = [row for row in rows if row["code"] not in TOLD_BY_THE_SUCCESSOR]
-        left_out = {"cluster", "run_id"} | ({"topic"} if table == "assignments" else set())
+        left_out = {"cluster", "run_id"} | {"assignments": {"topic"}, "warnings": {"source", "position"}}.get(table, set())
         compared[table] = Counter(repr([each for each in sorted_fields(row) if each[0] not in left_out]) for row in rows)
     return compared
 
@@ -207,9 +202,10 @@ def read_and_replay(directory: Path, semantics: Semantics, cut: Cut) -> tuple[Ro
                         for added in report.files.get(table, []):
                             file = pq.read_table(directory / "warehouse" / table / added.path, partitioning=None)
                             history += file.select(["offsets_partition", "record_offset"]).to_pylist()
-                    for added in report.files.get(REBALANCES, []):
-                        file = pq.read_table(directory / "warehouse" / REBALANCES / added.path, partitioning=None)
-                        tables[REBALANCES] += plain_rows(REBALANCES, file)
+                    for table in (REBALANCES, "warnings"):
+                        for added in report.files.get(table, []):
+                            file = pq.read_table(directory / "warehouse" / table / added.path, partitioning=None)
+                            tables[table] += plain_rows(table, file)
                 elif kind != TOPIC_NAMES:
                     tables[kind] += rows_of_partition(kind, unpacked(payload), int(offsets_partition))
     return tables, history, records

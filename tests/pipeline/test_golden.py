@@ -116,9 +116,12 @@ def test_topic_ids_are_named_where_the_log_names_them(made: Made) -> None:
     assert held == {(topic_id, names[topic_id]) for topic_id, _ in held}
 
 
-def test_nothing_is_refused_in_a_log_that_kafka_loaded(made: Made) -> None:
+def test_what_is_refused_is_what_kafka_refused(made: Made) -> None:
     corpus, warehouse = made
     warned = [row for row in rows_of(warehouse, "warnings") if row["code"].startswith("R-")]
+    refused = answers.refused_by_kafka(corpus)
+    assert refused <= {(row["offsets_partition"], row["record_offset"]) for row in warned}
+    warned = [row for row in warned if (row["offsets_partition"], row["record_offset"]) not in refused]
     assert {(row["offsets_partition"], row["record_offset"]) for row in warned if row["code"] == "R-1.6"} == answers.expected_skips(corpus)
     assert {row["code"] for row in warned} <= {"R-1.6", "R-1.26", "R-1.28", "R-2.2", "R-4.6"}
     thrown_at_the_end = {row["partition"] for row in corpus.answer("refused.json") or [] if "action" not in row}

@@ -110,6 +110,15 @@ def test_the_end_of_a_group_is_left_to_the_rule(key_type: int) -> None:
     assert needless([epoch(1), joins("a"), targets("a", 0), holds("a", 0), *leaves("a"), own(key_type, None)]) is None
 
 
+def test_of_settings_in_a_row_the_last_is_replayed() -> None:
+    assert needless([epoch(1), joins("a"), epoch(2), targets("a", 0), targets("a", 1), epoch(3), targets("a", 2)]) == [2, 3, 4]
+    assert needless([epoch(4), targets("a", 0), epoch(5), targets("a", 1)], [epoch(1), joins("a")]) == [0, 1]
+
+
+def test_a_target_stays_before_the_tombstone_of_its_member() -> None:
+    assert needless([targets("a", 0), targets("a", 1), own(5, None, "a"), targets("a", 2)], [epoch(1), joins("a")]) == [0]
+
+
 def test_what_makes_the_group_and_what_tells_its_place_stay() -> None:
     only_a = [joins("a"), targets("a", 0), holds("a", 0), *leaves("a")]
     assert needless(only_a) == []

@@ -536,3 +536,127 @@ def classic_groups_without_refusals(data, start, end, checks_subscriptions, memb
     """Fills ``is_sure`` as ``group_values.surely_without_refusals`` says. member_hashes, instance_hashes: to work with."""
     for row in range(len(start)):
         is_sure[row] = _group_is_sure(data, start[row], end[row], checks_subscriptions, member_hashes, instance_hashes)
+
+
+@part_of_a_loop
+def _is_ascii(data, at, end):
+    while at < end and data[at] < 0x80:
+        at += 1
+    return at == end
+
+
+@part_of_a_loop
+def _clear(shape, at, end):
+    while at < end:
+        shape[at] = 0
+        at += 1
+
+
+@part_of_a_loop
+def _clear_contents(data, at, end, steps, pc, keeps_texts, keeps_first, stack, shape, to_shape):
+    """Follows the steps from ``pc`` on and clears in ``shape`` what they step over. to_shape: a byte's place there less its place here.
+
+    From where the steps cannot be followed surely, all bytes are left as they are.
+    """
+    depth = 0
+    is_noted = False
+    while at <= end:
+        do, a, b, c = steps[pc, 0], steps[pc, 1], steps[pc, 2], steps[pc, 3]
+        pc += 1
+        if do == SKIP:
+            if not is_noted and not keeps_first:
+                _clear(shape, at + to_shape, min(at + a, end) + to_shape)
+            is_noted = keeps_first = False
+            at += a
+        elif do in (TEXT, NUMBERS_STEP):
+            length, at = _length(data, at, end, a)
+            if at < 0 or (length < 0 and not b):
+                return
+            if do == NUMBERS_STEP:
+                length *= c
+            elif length > c:
+                return
+            finish = min(at + max(length, 0), end)
+            if not keeps_texts and (do == NUMBERS_STEP or _is_ascii(data, at, finish)):
+                _clear(shape, at + to_shape, finish + to_shape)
+            at += max(length, 0)
+            is_noted = False
+        elif do == ELEMENTS:
+            count, at = _length(data, at, end, a)
+            if at < 0 or (count < 0 and not b) or count > end - at or depth == DEEPEST:
+                return
+            if count <= 0:
+                pc = c
+            else:
+                stack[depth] = count
+                depth += 1
+            is_noted = False
+        elif do == NEXT:
+            stack[depth - 1] -= 1
+            if stack[depth - 1]:
+                pc = a
+            else:
+                depth -= 1
+        elif do == IF_THERE:
+            mark, at = _length(data, at, end, a)
+            if at < 0:
+                return
+            if mark < 0:
+                pc = c
+        elif do == TAGGED:
+            count, at = unsigned_varint(data, at, end)
+            if at < 0 or depth + 2 > DEEPEST:
+                return
+            stack[depth] = count
+            depth += 1
+        elif do == NEXT_TAG:
+            if stack[depth - 1] == 0:
+                depth -= 1
+                pc = c
+                continue
+            stack[depth - 1] -= 1
+            tag, at = unsigned_varint(data, at, end)
+            if at < 0:
+                return
+            size, at = unsigned_varint(data, at, end)
+            if at < 0 or size > end - at:
+                return
+            known = pc
+            while known < pc + a and steps[known, 1] != tag:
+                known += 1
+            if known < pc + a:
+                stack[depth] = at + size
+                depth += 1
+                pc = steps[known, 3]
+            else:
+                _clear(shape, at + to_shape, at + size + to_shape)
+                at += size
+                pc -= 1
+        elif do == TAG_END:
+            if at != stack[depth - 1]:
+                return
+            depth -= 1
+            pc = a
+        elif do == NOTE:
+            is_noted = True
+        else:
+            _clear(shape, at + to_shape, end + to_shape)
+            return
+
+
+@compiled(types.void(BYTES, NUMBERS, NUMBERS, NUMBERS, types.boolean, types.boolean, TABLE, NUMBERS_OUT, NUMBERS_OUT, BYTES_OUT))
+def clear_contents(data, start, end, program, keeps_texts, are_offsets, steps, stack, begin, shape):
+    """Copies byte strings one behind another into ``shape``, without their contents, as ``shapes.shapes_of`` says.
+
+    program: where the steps of each begin; -1: copied as it is, -2: but for its first two bytes nothing counts. begin: where each begins
+    in ``shape``. are_offsets: the first number of each counts if it is negative.
+    """
+    for row in range(len(start)):
+        at, last, to_shape = start[row], end[row], begin[row] - start[row]
+        for place in range(at, last):
+            shape[place + to_shape] = data[place]
+        if program[row] == -2:
+            _clear(shape, (at + 2 if last - at >= 2 else at) + to_shape, last + to_shape)
+        elif program[row] >= 0:
+            keeps_first = are_offsets and at + 2 < last and data[at + 2] >= 0x80
+            _clear_contents(data, at + 2, last, steps, program[row], keeps_texts, keeps_first, stack, shape, to_shape)

@@ -18,8 +18,9 @@ from groupcoord_spark.pipeline import ownership
 from groupcoord_spark.protocol import holdings, machine_code, programs, survey
 from groupcoord_spark.protocol.group_values import surely_without_refusals
 from groupcoord_spark.protocol.messages.classic import GROUP_METADATA_VALUE
+from groupcoord_spark.protocol.shapes import shapes_of_values
 from groupcoord_spark.protocol.slices import Slices
-from tests.pipeline.logs import MALFORMED_SUBSCRIPTIONS, SUBSCRIPTION, classic_value_of
+from tests.pipeline.logs import MALFORMED_SUBSCRIPTIONS, SUBSCRIPTION, classic_value_of, commit_value
 
 
 @pytest.fixture
@@ -81,3 +82,9 @@ def test_a_subscription_is_looked_at_only_where_the_loader_reads_subscriptions()
     values = Slices.of([classic_value_of(malformed, protocol_type=kind) for kind in ("consumer", "connect")])
     assert surely_without_refusals(values, checks_subscriptions=True).tolist() == [False, True]
     assert surely_without_refusals(values, checks_subscriptions=False).tolist() == [True, True]
+
+
+def test_commits_that_differ_in_numbers_and_texts_alone_have_one_shape() -> None:
+    assert machine_code.load()
+    cut = Slices.of([commit_value(i, metadata=f"m{i:05}")[:-5] for i in range(1000)])
+    assert len(shapes_of_values(1, cut).distinct()[1]) == 1

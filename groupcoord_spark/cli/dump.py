@@ -85,7 +85,12 @@ class KeyType(click.ParamType):  # type: ignore[type-arg]
 @click.option(
     "--redact", is_flag=True, help="Replace hosts, client, member and instance ids, and metadata by names that mean nothing; no bytes."
 )
-@click.option("--bytes", "with_bytes", is_flag=True, help="Add key_base64 and value_base64 to every line: then `nightly` loses nothing.")
+@click.option(
+    "--bytes",
+    "with_bytes",
+    is_flag=True,
+    help="Add key_base64, value_base64 and the batch's leader_epoch to every line: then `nightly` loses nothing.",
+)
 @click.option(
     "--output", type=click.Choice(["json"]), default="json", show_default=True, expose_value=False, help="Lines of JSON: CSV cannot nest."
 )
@@ -125,7 +130,7 @@ def dump(
     for offsets_partition, chunks in _partitions(inputs, remarks):
         lines = JsonLines(offsets_partition, selection, counts, redaction, with_bytes=with_bytes)
         for chunk in chunks:
-            for block in lines.blocks(chunk.records):
+            for block in lines.blocks(chunk):
                 out.write(terminal_json(str(block, "utf-8")).encode("utf-8"))
             remarks.tell(chunk.lost)
             remarks.tell(chunk.doubts)

@@ -260,6 +260,8 @@ def summary_text(summary: Summary, retention_ms: int) -> str:
         lines.append("  unknown   transactions: no producers, no markers; commits of open and aborted ones count")
     if "timestamps" in summary.lacks:
         lines.append("  unknown   timestamps of records")
+    if "leader_epochs" in summary.lacks:
+        lines.append("  unknown   leader epochs of batches: no rebalance has the cause coordinator_moved")
     if summary.past is not None:
         lines += _lines_about(summary.past)
     if summary.quarantined_by_reason:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -64,6 +64,7 @@ class Chunk:
 
     batch_position, batch_leader_epoch: where the batches of its records lie, and their leader epochs; -1 before magic 2. Both are
     empty where no batches are known.
+    record_leader_epoch: the leader epoch of each record, for records that were collected from rows; None: the batches tell.
     sources: where each record is from, for records that were collected from several places; None: all are from the one file.
     """
 
@@ -73,10 +74,25 @@ class Chunk:
     bytes: int
     batch_position: Positions = field(default_factory=lambda: np.zeros(0, np.int64))
     batch_leader_epoch: npt.NDArray[np.int32] = field(default_factory=lambda: np.zeros(0, np.int32))
+    record_leader_epoch: npt.NDArray[np.int32] | None = None
     sources: Sequence[str] | None = None
+
+    def part(self, rows: npt.NDArray[np.int64], lost: list[Lost], doubts: list[Doubt], size: int) -> Chunk:
+        """Some of the records, with what was found beside these."""
+        return replace(
+            self,
+            records=self.records.take(rows),
+            lost=lost,
+            doubts=doubts,
+            bytes=size,
+            record_leader_epoch=None if self.record_leader_epoch is None else self.record_leader_epoch[rows],
+            sources=None if self.sources is None else [self.sources[row] for row in rows.tolist()],
+        )
 
     def leader_epochs(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:
         """Leader epochs of the batches that hold these of its records; -1 where that is not known."""
+        if self.record_leader_epoch is not None:
+            return self.record_leader_epoch[rows]
         if not len(self.batch_position):
             return np.full(len(rows), -1, np.int32)
         in_file = np.argsort(self.batch_position, kind="stable")

@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from groupcoord_spark.log import Records
+from groupcoord_spark.log import Chunk, Records
 from groupcoord_spark.pipeline.redaction import KINDS, Redaction
 from groupcoord_spark.protocol import DecodeError, decode_value, value_json_texts
 from groupcoord_spark.protocol.columnar import KeyColumns, OffsetValueColumns, decode_key_columns, decode_offset_value_columns
@@ -99,7 +99,7 @@ class JsonLines:
         *,
         with_bytes: bool = False,
     ) -> None:
-        """with_bytes: every line has key and value in base64 as well, for a reader that wants what JSON cannot say."""
+        """with_bytes: every line has key and value in base64 and the leader epoch of the batch as well, for a reader that wants all."""
         self._head = f'{{"offsets_partition":{offsets_partition},"record_offset":'
         self._selection = selection
         self._counts = counts
@@ -107,9 +107,9 @@ class JsonLines:
         self._with_bytes = with_bytes
         self._open_producers: set[int] = set()
 
-    def blocks(self, records: Records) -> Iterator[memoryview]:
-        """The selected records as lines, UTF-8, some thousands at a time."""
-        records = self._in_range(records)
+    def blocks(self, chunk: Chunk) -> Iterator[memoryview]:
+        """The selected records of a chunk as lines, UTF-8, some thousands at a time."""
+        records = self._in_range(chunk.records)
         if len(records) == 0:
             return
         keys = _keys_of(records, self._redaction)
@@ -117,7 +117,9 @@ class JsonLines:
         for block in _blocks(records, rows):
             part = records.take(block)
             self._counts.lines += len(part)
-            yield self._block(part, keys, keys.code[block])
+            # a chunk has each offset once
+            epochs = chunk.leader_epochs(np.searchsorted(chunk.records.record_offset, part.record_offset)) if self._with_bytes else None
+            yield self._block(part, keys, keys.code[block], epochs)
 
     def _in_range(self, records: Records) -> Records:
         wanted = self._selection
@@ -162,7 +164,8 @@ class JsonLines:
                 self._open_producers.remove(producer_id)
                 is_chosen[row] = True
 
-    def _block(self, records: Records, keys: _Keys, code: Rows) -> memoryview:
+    def _block(self, records: Records, keys: _Keys, code: Rows, leader_epochs: npt.NDArray[np.int32] | None) -> memoryview:
+        """leader_epochs: of the records' batches, where the lines are to have bytes."""
         key_type = keys.key_type(code)
         faults: dict[int, _Fault] = {}
         values = self._values(records, key_type, faults)
@@ -176,8 +179,8 @@ class JsonLines:
             values,
             _producers(records),
         ]
-        if self._with_bytes:
-            pieces.append(pa.array(_both_base64(records), pa.string()))
+        if leader_epochs is not None:
+            pieces += [',"leader_epoch":', pa.array(leader_epochs).cast(pa.string()), pa.array(_both_base64(records), pa.string())]
         if faults:
             self._counts.undecoded.update(fault.code for fault in faults.values())
             pieces.append(pa.array(self._explained(records, faults), pa.string()))

@@ -27,7 +27,7 @@ from groupcoord_spark.pipeline.ingest import CHUNK_BYTES, records_of
 from groupcoord_spark.pipeline.partition_count import best_partition_count, group_hashes
 from groupcoord_spark.sources.json_lines import LinesPiece, plan_lines, read_lines
 from groupcoord_spark.sources.live import KAFKA_CONNECTOR, LiveTopic, extent_of, live_frame
-from groupcoord_spark.sources.rows import CONTROL_TYPES, ROW_COLUMNS, ROW_SCHEMA, InputKind, RowBatch
+from groupcoord_spark.sources.rows import CONTROL_TYPES, NO_LEADER_EPOCH, ROW_COLUMNS, ROW_SCHEMA, InputKind, RowBatch
 from groupcoord_spark.sources.tables import TablePiece, plan_delta, plan_parquet, read_table
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ RowPiece = TablePiece | LinesPiece
 ORDER: Final = ("offsets_partition", "record_offset", "record_timestamp_ms DESC", "producer_id DESC", "source", "position")
 """Of rows with one offset the first is taken: the newest, and the one that knows its producer."""
 
-TRANSACTIONS, TIMESTAMPS = "transactions", "timestamps"
+TRANSACTIONS, TIMESTAMPS, LEADER_EPOCHS = "transactions", "timestamps", "leader_epochs"
 """What an input may lack, in the words of ``runs``."""
 
 TRANSACTIONS_UNKNOWN: Final = (
@@ -84,12 +84,14 @@ class Places:
     other_topics: int = 0
     without_transactions: int = 0
     without_timestamps: int = 0
+    without_leader_epochs: int = 0
 
     def look(self, batch: RowBatch) -> None:
         """Take in some rows."""
         self.other_topics += batch.other_topics
         self.without_transactions += batch.without_transactions
         self.without_timestamps += batch.without_timestamps
+        self.without_leader_epochs += batch.without_leader_epochs
         rows = batch.rows
         is_fault = rows.column("fault").is_valid()
         faults = int(pc.sum(is_fault).as_py() or 0)
@@ -125,6 +127,7 @@ class Places:
         self.other_topics += other.other_topics
         self.without_transactions += other.without_transactions
         self.without_timestamps += other.without_timestamps
+        self.without_leader_epochs += other.without_leader_epochs
 
     def clusters(self) -> list[str]:
         """The clusters that the rows name."""
@@ -269,7 +272,12 @@ def row_plan(
             others += place.rows
         else:
             of_partition.setdefault(number, PartitionPlace()).add(place)
-    lacks = tuple(word for word, rows in ((TRANSACTIONS, places.without_transactions), (TIMESTAMPS, places.without_timestamps)) if rows)
+    lacking = {
+        TRANSACTIONS: places.without_transactions,
+        TIMESTAMPS: places.without_timestamps,
+        LEADER_EPOCHS: places.without_leader_epochs,
+    }
+    lacks = tuple(word for word, rows in lacking.items() if rows)
     doubts = [
         Doubt(code, source, None, 0, 0, None, detail, count)
         for code, detail, count in (
@@ -328,7 +336,7 @@ def live_rows(spark: SparkSession, topic: LiveTopic, *, cluster: str | None) -> 
             ) from failure
         raise GroupcoordError(f"{topic.uri}: the topic cannot be read: {_said(failure)}") from failure
     rows = row_plan(InputKind.KAFKA, [topic.uri], places, frame, cluster=cluster, ends=extent.end)
-    return replace(rows, log=replace(rows.log, cluster_id=extent.cluster_id), lacks=(TRANSACTIONS,))
+    return replace(rows, log=replace(rows.log, cluster_id=extent.cluster_id), lacks=(TRANSACTIONS, LEADER_EPOCHS))
 
 
 def _said(failure: Exception) -> str:
@@ -419,7 +427,10 @@ class _Chunks:
             lost = [self._lost(row, row["fault"], row["detail"]) for row in rows.filter(is_fault).to_pylist()]
             rows = rows.filter(pc.invert(is_fault))
         rows = self._without_repeated(rows, lost)
-        return Chunk(_records(rows), lost, [], size, sources=rows.column("source").to_pylist() if rows.num_rows else None)
+        if not rows.num_rows:
+            return Chunk(Records.none(), lost, [], size)
+        epochs = rows.column("leader_epoch").fill_null(NO_LEADER_EPOCH).to_numpy(zero_copy_only=False)
+        return Chunk(_records(rows), lost, [], size, record_leader_epoch=epochs, sources=rows.column("source").to_pylist())
 
     def _lost(self, row: Mapping[str, Any], code: str, detail: str) -> Lost:
         size = len(row["key"] or b"") + len(row["value"] or b"")

@@ -125,7 +125,7 @@ def _parts(chunks: Iterable[Chunk], past: Past) -> Iterator[tuple[int, Chunk]]:
         for here, first, last in zip((_BEFORE_HISTORY, _IN_HISTORY, _AFTER_HISTORY), (0, *borders), borders, strict=False):
             if last > first:
                 place = here
-                yield place, Chunk(chunk.records.take(np.arange(first, last)), lost, doubts, size)
+                yield place, chunk.part(np.arange(first, last), lost, doubts, size)
                 lost, doubts, size = [], [], 0
         if lost or doubts:
             yield place, Chunk(Records.none(), lost, doubts, size)

@@ -32,7 +32,7 @@ from groupcoord_spark.log.directory import OFFSETS_TOPIC
 from groupcoord_spark.log.storage import Location, first_line, shown
 from groupcoord_spark.protocol import DecodeError, EncodeError, encode_key_json, encode_value_json
 from groupcoord_spark.sources.inputs import data_files, is_gzip, is_zstd
-from groupcoord_spark.sources.rows import NO_PRODUCER, NO_TIMESTAMP, ROW_SCHEMA, UNKNOWN_PARTITION, RowBatch, row_batch
+from groupcoord_spark.sources.rows import NO_LEADER_EPOCH, NO_PRODUCER, NO_TIMESTAMP, ROW_SCHEMA, UNKNOWN_PARTITION, RowBatch, row_batch
 
 PIECE_BYTES: Final = 32 << 20
 LONGEST_LINE: Final = 64 << 20
@@ -183,6 +183,7 @@ class _Rows:
     other_topics: int = 0
     without_transactions: int = 0
     without_timestamps: int = 0
+    without_leader_epochs: int = 0
 
     @property
     def is_full(self) -> bool:
@@ -191,9 +192,10 @@ class _Rows:
 
     def taken(self) -> RowBatch:
         """The rows so far; afterwards there are none."""
-        taken = RowBatch(row_batch(self.columns), self.other_topics, self.without_transactions, self.without_timestamps)
+        lacking = (self.without_transactions, self.without_timestamps, self.without_leader_epochs)
+        taken = RowBatch(row_batch(self.columns), self.other_topics, *lacking)
         self.columns = {name: [] for name in ROW_SCHEMA.names}
-        self.held_bytes = self.other_topics = self.without_transactions = self.without_timestamps = 0
+        self.held_bytes = self.other_topics = self.without_transactions = self.without_timestamps = self.without_leader_epochs = 0
         return taken
 
     def add(self, position: int, line: bytes | None) -> None:
@@ -201,6 +203,7 @@ class _Rows:
         row: dict[str, Any] = dict.fromkeys(ROW_SCHEMA.names)
         row |= {"offsets_partition": UNKNOWN_PARTITION, "record_timestamp_ms": NO_TIMESTAMP, "producer_id": NO_PRODUCER}
         row |= {"producer_epoch": NO_PRODUCER, "is_transactional": False, "source": self.source, "position": position}
+        row["leader_epoch"] = NO_LEADER_EPOCH
         try:
             if line is None:
                 raise _BadLineError("line_too_long", f"The line at byte {position} has more than {LONGEST_LINE} bytes.")
@@ -215,6 +218,7 @@ class _Rows:
         else:
             self.without_transactions += "producer_id" not in told or not any(name in told for name in _CONTROL)
             self.without_timestamps += not any(name in told for name in _TIMESTAMP)
+            self.without_leader_epochs += "leader_epoch" not in told
         for name, column in self.columns.items():
             column.append(row[name])
         self.held_bytes += len(line or b"")
@@ -256,11 +260,13 @@ def _fill_place(row: dict[str, Any], told: Mapping[str, Any]) -> None:
         )
     row["cluster"] = _of_type(told, ("cluster",), str)
     row["record_timestamp_ms"] = _milliseconds(_first(told, _TIMESTAMP))
-    for name, least, most in (("producer_id", -(2**63), 2**63 - 1), ("producer_epoch", -(2**15), 2**15 - 1)):
+    for name, bits in (("producer_id", 64), ("producer_epoch", 16), ("leader_epoch", 32)):
         number = told.get(name)
-        if number is not None and not _is_whole(number, least, most):
+        if number is None:
+            continue
+        if not _is_whole(number, -(2 ** (bits - 1)), 2 ** (bits - 1) - 1):
             raise _BadLineError("row_malformed", f"{name} is {number!r}, not a number of its size.")
-        row[name] = NO_PRODUCER if number is None else number
+        row[name] = number
     row["is_transactional"] = bool(_of_type(told, ("is_transactional",), bool))
     row["control_type"] = _of_type(told, _CONTROL, str)
 

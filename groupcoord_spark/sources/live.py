@@ -1,8 +1,9 @@
 """The topic itself, read through Spark's Kafka connector as a batch whose end is fixed before it begins.
 
-What a consumer is given has no markers, no producer ids and no transactional bits, also when it reads uncommitted records: such an input
-cannot tell open and aborted transactions from committed ones. Options of the client (authentication, TLS) come from a properties file, the
-one that Kafka's own tools take as ``--command-config``; they go to the client and nowhere else.
+What a consumer is given has no markers, no producer ids, no transactional bits and no leader epochs, also when it reads uncommitted
+records: such an input cannot tell open and aborted transactions from committed ones, nor when a coordinator moved. Options of the client
+(authentication, TLS) come from a properties file, the one that Kafka's own tools take as ``--command-config``; they go to the client and
+nowhere else.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from groupcoord_spark.errors import GroupcoordError, InputError, UsageError
 from groupcoord_spark.log.directory import OFFSETS_TOPIC
 from groupcoord_spark.sources.inputs import KAFKA_SCHEME
-from groupcoord_spark.sources.rows import NO_PRODUCER, ROW_SCHEMA
+from groupcoord_spark.sources.rows import NO_LEADER_EPOCH, NO_PRODUCER, ROW_SCHEMA
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -172,6 +173,7 @@ def live_frame(spark: SparkSession, topic: LiveTopic, extent: Extent) -> DataFra
         "control_type": absent.cast("string"),
         "source": f.lit(topic.uri),
         "position": absent.cast("bigint"),
+        "leader_epoch": f.lit(NO_LEADER_EPOCH).cast("int"),
         "fault": absent.cast("string"),
         "detail": absent.cast("string"),
     }

@@ -16,10 +16,12 @@ from groupcoord_spark.log import Code, Kind
 
 RAW_COLUMNS = (
     "cluster STRING, offsets_partition INT, record_offset BIGINT, record_timestamp_ms BIGINT, key BINARY, value BINARY, "
-    "producer_id BIGINT, producer_epoch SMALLINT, is_transactional BOOLEAN, control_type STRING, source STRING, position BIGINT"
+    "producer_id BIGINT, producer_epoch SMALLINT, is_transactional BOOLEAN, control_type STRING, source STRING, position BIGINT, "
+    "leader_epoch INT"
 )
 """One raw row for each record, whatever the input: times in epoch milliseconds (-1: none), producer_id and epoch -1 for none,
-control_type NULL, COMMIT, ABORT or the number of another type. position: where it is in its source, in a segment the byte of the record's
+control_type NULL, COMMIT, ABORT or the number of another type. leader_epoch: of the record's batch,
+-1 where it is not known. position: where it is in its source, in a segment the byte of the record's
 batch, in lines of JSON the byte of the line, in a table's file the number of the row; NULL in a topic."""
 
 RAW_SCHEMA = pa.schema(
@@ -36,6 +38,7 @@ RAW_SCHEMA = pa.schema(
         ("control_type", pa.string()),
         ("source", pa.string()),
         ("position", pa.int64()),
+        ("leader_epoch", pa.int32()),
     ]
 )
 
@@ -49,6 +52,7 @@ CONTROL_TYPES: Final = {0: "ABORT", 1: "COMMIT"}
 UNKNOWN_PARTITION: Final = -1
 NO_TIMESTAMP: Final = -1
 NO_PRODUCER: Final = -1
+NO_LEADER_EPOCH: Final = -1
 
 ROW_CODES: dict[str, Code] = {
     code.name: code
@@ -80,14 +84,15 @@ class InputKind(StrEnum):
 class RowBatch:
     """Some rows of the offsets topic, and what was beside them.
 
-    rows: of ROW_SCHEMA. other_topics: rows left out because they are of other topics. without_transactions, without_timestamps: how many
-    of the rows come without the columns that would tell.
+    rows: of ROW_SCHEMA. other_topics: rows left out because they are of other topics. without_transactions, without_timestamps,
+    without_leader_epochs: how many of the rows come without the columns that would tell.
     """
 
     rows: pa.RecordBatch
     other_topics: int = 0
     without_transactions: int = 0
     without_timestamps: int = 0
+    without_leader_epochs: int = 0
 
 
 def row_batch(columns: dict[str, Any]) -> pa.RecordBatch:

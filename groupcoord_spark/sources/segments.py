@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from groupcoord_spark.errors import UsageError
-from groupcoord_spark.log import Records, Segment, plan_logs, read_segment
+from groupcoord_spark.log import Chunk, Segment, plan_logs, read_segment
 from groupcoord_spark.sources.rows import CONTROL_TYPES, RAW_COLUMNS, RAW_SCHEMA
 
 if TYPE_CHECKING:
@@ -70,13 +70,14 @@ class ConsumerOffsetsReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, SegmentPartition)
         for chunk in read_segment(partition.segment):
-            yield from raw_batches(chunk.records, partition.segment, partition.cluster)
+            yield from raw_batches(chunk, partition.segment, partition.cluster)
 
 
-def raw_batches(records: Records, segment: Segment, cluster: str) -> Iterator[pa.RecordBatch]:
-    """Records as batches of RAW_SCHEMA."""
-    for begin in range(0, len(records), ROWS_A_BATCH):
-        part = records.take(np.arange(begin, min(begin + ROWS_A_BATCH, len(records))))
+def raw_batches(chunk: Chunk, segment: Segment, cluster: str) -> Iterator[pa.RecordBatch]:
+    """Records of a chunk as batches of RAW_SCHEMA."""
+    for begin in range(0, len(chunk.records), ROWS_A_BATCH):
+        rows = np.arange(begin, min(begin + ROWS_A_BATCH, len(chunk.records)))
+        part = chunk.records.take(rows)
         n = len(part)
         control = pa.array([None if each < 0 else CONTROL_TYPES.get(each, str(each)) for each in part.control_type.tolist()], pa.string())
         columns = (
@@ -92,6 +93,7 @@ def raw_batches(records: Records, segment: Segment, cluster: str) -> Iterator[pa
             control,
             pa.repeat(segment.source, n),
             part.position,
+            chunk.leader_epochs(rows),
         )
         yield pa.RecordBatch.from_arrays([pa.array(each, of.type) for each, of in zip(columns, RAW_SCHEMA, strict=True)], schema=RAW_SCHEMA)
 

@@ -1,9 +1,9 @@
 """Parquet files and Delta tables in the schema of Spark's Kafka source, or in our own raw schema, read file by file into raw rows.
 
 Needed are the columns ``key`` and ``value`` (BINARY), ``partition`` and ``offset``; used where they are there: ``topic``, ``timestamp``,
-``cluster``, ``producer_id``, ``producer_epoch``, ``is_transactional`` and ``control_type``. All others are left alone. The raw schema's own
-names (``offsets_partition``, ``record_offset``, ``record_timestamp_ms``) come first where both are there. No Spark: pyarrow reads what
-delta-rs and the directory name.
+``cluster``, ``producer_id``, ``producer_epoch``, ``is_transactional``, ``control_type``, ``leader_epoch`` (of the batch). All others are
+left alone. The raw schema's own names (``offsets_partition``, ``record_offset``, ``record_timestamp_ms``) come first where both are there.
+No Spark: pyarrow reads what delta-rs and the directory name.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from groupcoord_spark.errors import InputError
 from groupcoord_spark.log.directory import OFFSETS_TOPIC
 from groupcoord_spark.log.storage import Location, first_line, shown
 from groupcoord_spark.sources.inputs import below, data_files
-from groupcoord_spark.sources.rows import CONTROL_TYPES, NO_PRODUCER, NO_TIMESTAMP, UNKNOWN_PARTITION, RowBatch, row_batch
+from groupcoord_spark.sources.rows import CONTROL_TYPES, NO_LEADER_EPOCH, NO_PRODUCER, NO_TIMESTAMP, UNKNOWN_PARTITION, RowBatch, row_batch
 
 PIECE_BYTES: Final = 64 << 20
 """A file's row groups are shared out in pieces of about so many bytes."""
 ROWS_A_BATCH: Final = 65_536
 
-PARTITION, OFFSET, TIMESTAMP = "partition", "offset", "timestamp"
+PARTITION, OFFSET, TIMESTAMP, LEADER_EPOCH = "partition", "offset", "timestamp", "leader_epoch"
 ALIASES: Final[Mapping[str, tuple[str, ...]]] = {
     PARTITION: ("offsets_partition", "partition"),
     OFFSET: ("record_offset", "offset"),
     TIMESTAMP: ("record_timestamp_ms", "timestamp"),
     "control_type": ("control_type", "control"),
-    **{name: (name,) for name in ("key", "value", "topic", "cluster", "producer_id", "producer_epoch", "is_transactional")},
+    **{name: (name,) for name in ("key", "value", "topic", "cluster", "producer_id", "producer_epoch", "is_transactional", LEADER_EPOCH)},
 }
 """What is read -> the columns it may be in, the first that is there."""
 NEEDED: Final = ("key", "value", PARTITION, OFFSET)
@@ -212,6 +212,7 @@ def _rows(columns: Mapping[str, Any], source: str, first_row: int, n: int) -> Ro
             "control_type": _control_types(columns.get("control_type"), n, source),
             "source": pa.repeat(source, n),
             "position": position,
+            LEADER_EPOCH: optional(LEADER_EPOCH, pa.int32(), NO_LEADER_EPOCH),
             "fault": fault,
             "detail": detail,
         }
@@ -221,6 +222,7 @@ def _rows(columns: Mapping[str, Any], source: str, first_row: int, n: int) -> Ro
         other_topics=others,
         without_transactions=0 if all(name in columns for name in OF_TRANSACTIONS) else n,
         without_timestamps=0 if TIMESTAMP in columns else n,
+        without_leader_epochs=0 if LEADER_EPOCH in columns else n,
     )
 
 

@@ -174,7 +174,7 @@ def survive(seed: int, index: int, work: Path, tally: Tally) -> None:
         assert refused == set(np.flatnonzero(~decoded.decodes).tolist()), "what does not decode is not what is quarantined"
         if is_followed:
             check_history(segment, chunk, decoded, len(refused))
-            texts = b"".join(lines.blocks(chunk.records)).splitlines()
+            texts = b"".join(lines.blocks(chunk)).splitlines()
             assert len(texts) == len(chunk.records), "a record has no line, or several"
             for text in texts:
                 json.loads(text)

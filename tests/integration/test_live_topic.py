@@ -123,7 +123,7 @@ def test_markers_are_not_there_and_nothing_else_is_missing(nights: Nights) -> No
 def test_run_says_what_it_cannot_know(nights: Nights) -> None:
     (live,), (log,) = nights.rows("runs")
     assert (live["input_kind"], log["input_kind"]) == ("kafka", "segments")
-    assert (dict(live["settings"])["input.lacks"], dict(log["settings"])["input.lacks"]) == ("transactions", "nothing")
+    assert (dict(live["settings"])["input.lacks"], dict(log["settings"])["input.lacks"]) == ("transactions, leader_epochs", "nothing")
     assert live["records_read"] == log["records_read"] - MARKERS
     assert "  unknown   transactions: no producers, no markers; commits of open and aborted ones count" in nights.summary
     codes = [{row["code"] for row in rows} for rows in nights.rows("warnings")]

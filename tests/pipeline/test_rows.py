@@ -18,10 +18,13 @@ from groupcoord_spark.pipeline import rows as pipeline_rows
 from groupcoord_spark.pipeline.night import Night, Summary
 from groupcoord_spark.pipeline.nightly import run_night
 from groupcoord_spark.pipeline.rows import FileRows, Places, file_frame, look_at, pieces_of, plan_files, read_piece, row_plan, sorted_table
+from groupcoord_spark.protocol import encode_key
 from groupcoord_spark.sources.inputs import kind_of
 from groupcoord_spark.sources.rows import ROW_SCHEMA, InputKind, RowBatch
 from tests.cli.warehouse import groupcoord
 from tests.conftest import DAY_MS, GOLDEN
+from tests.log import log_writer
+from tests.pipeline.logs import SUBSCRIPTION, classic_value_of
 from tests.running import AS_OF_MS, rows_of, run, tables_of
 from tests.sources.exports import kcat_lines, lines, of_sparks_kafka_source, raw_rows, write_parquet
 
@@ -173,7 +176,7 @@ def test_a_dump_goes_in_as_it_came_out_and_gives_the_tables_of_its_segments(spar
     (tmp_path / "in.jsonl").write_text("".join(dumped))
     assert groupcoord("dump", str(tmp_path / "in.jsonl"), "--quiet", *options).stdout == told.stdout
     summary = night_over(spark, tmp_path / "w", tmp_path / "in.jsonl")
-    assert (summary.records_quarantined, summary.lacks) == (0, ())
+    assert (summary.records_quarantined, summary.lacks) == (0, () if options else ("leader_epochs",))
     found, expected = (without_bytes_read(tables_of(each)) for each in (tmp_path / "w", of_segments))
     if not options:
         # the one thing that JSON does not say of this log is the epoch in the values of markers
@@ -187,13 +190,35 @@ def test_the_raw_schema_in_parquet_gives_the_tables_of_its_segments(spark, tmp_p
     assert without_bytes_read(tables_of(tmp_path / "w")) == without_bytes_read(tables_of(of_segments))
 
 
+def log_of_a_coordinator_that_moved(logs: Path) -> Path:
+    """Two generations of one group with nothing new in the second, in batches of two leader epochs."""
+    key = encode_key(2, {"group_id": "g"})
+    values = [classic_value_of([("a", None, SUBSCRIPTION)], generation=generation) for generation in (2, 3)]
+    batches = [log_writer.batch(i, [log_writer.Rec(key, value)], base_timestamp=log_writer.T0 + 9_000 * i, leader_epoch=4 + i) for i, value in enumerate(values)]
+    folder = logs / "__consumer_offsets-0"
+    folder.mkdir(parents=True)
+    (folder / f"{0:020}.log").write_bytes(b"".join(batches))
+    return logs
+
+
+def test_a_coordinator_that_moved_is_seen_in_dumps_and_in_parquet_as_in_segments(spark, tmp_path):
+    logs = log_of_a_coordinator_that_moved(tmp_path / "logs")
+    (tmp_path / "in.jsonl").write_text(groupcoord("dump", str(logs), "--quiet", "--bytes").stdout)
+    run(spark, tmp_path / "segments", logs)
+    night_over(spark, tmp_path / "lines", tmp_path / "in.jsonl")
+    night_over(spark, tmp_path / "parquet", write_parquet(tmp_path / "in", raw_rows(logs)))
+    causes = {name: [row["cause"] for row in rows_of(tmp_path / name, "rebalances")] for name in ("segments", "lines", "parquet")}
+    assert causes["segments"][-1] == "coordinator_moved"
+    assert causes["lines"] == causes["parquet"] == causes["segments"]
+
+
 def test_without_transactions_every_commit_counts_and_the_run_says_so(spark, tmp_path, of_segments):
     exported = of_sparks_kafka_source(raw_rows(TRANSACTIONS))
     other_topics = exported.slice(0, 2).set_column(2, "topic", pa.array(["orders"] * 2))
     summary = night_over(spark, tmp_path / "w", write_parquet(tmp_path / "in", pa.concat_tables([exported, other_topics])))
-    assert (summary.records_read, summary.lacks) == (exported.num_rows, ("transactions",))
+    assert (summary.records_read, summary.lacks) == (exported.num_rows, ("transactions", "leader_epochs"))
     assert {each["code"] for each in rows_of(tmp_path / "w", "warnings")} >= {"transactions_unknown", "other_topic"}
-    assert dict(rows_of(tmp_path / "w", "runs")[0]["settings"])["input.lacks"] == "transactions"
+    assert dict(rows_of(tmp_path / "w", "runs")[0]["settings"])["input.lacks"] == "transactions, leader_epochs"
     assert rows_of(tmp_path / "w", "pending_offsets") == rows_of(tmp_path / "w", "transactions") == []
 
     def plain(warehouse: Path, tables: tuple[str, ...]) -> set[tuple[Any, ...]]:

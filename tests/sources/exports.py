@@ -23,7 +23,7 @@ def raw_rows(logs: Path, cluster: str = "default") -> pa.Table:
         for partition in plan_logs([str(logs)]).partitions
         for segment in partition.segments
         for chunk in read_segment(segment)
-        for batch in raw_batches(chunk.records, segment, cluster)
+        for batch in raw_batches(chunk, segment, cluster)
     ]
     return pa.Table.from_batches(batches, RAW_SCHEMA)
 

@@ -30,8 +30,9 @@ PARTITIONS = ("offsets_partition", "first_offset", "end_offset", "records", "qua
 def coverage(common: Common, by_partition: bool, at_ms: int | None) -> None:
     """Records of each key type and value version: read, decoded, quarantined, and misplaced (their group belongs to another partition).
 
-    REASONS counts the quarantined ones by their codes. COMPLETENESS of a partition is records read against the span of their offsets; a
-    line on stderr tells that of all. Compaction takes records away, so below 1 every count is a lower bound of what was once written.
+    REASONS counts the quarantined ones by their codes. COMPLETENESS of a partition is records read against the offsets from the start of
+    its log to its end (of inputs other than segments: from the first record on); a line on stderr tells that of all. Compaction takes
+    records away, so below 1 every count is a lower bound of what was once written.
     """
     from groupcoord_spark.warehouse.read import open_warehouse
 
@@ -77,21 +78,31 @@ def reasons_of(quarantined: Iterable[pa.RecordBatch]) -> dict[tuple[int, int | N
     """Why records were quarantined, by key type (-1: none that can be read) and value version (None: none), as decode_coverage has them."""
     reasons: dict[tuple[int, int | None], Counter[str]] = {}
     for batch in quarantined:
-        for row in batch.to_pylist():
+        for row in _counted_by_kind(batch):
             key, value = row["key"], row["value"]
             kind, version = -1, None
             # what a line of an export or a batch held is no key, whatever stands in its place
             if key is not None and len(key) >= 2 and row["reason"] not in ROW_CODES and row["reason"] not in CODES:
-                kind = int.from_bytes(key[:2], "big", signed=True)
+                kind = int.from_bytes(key, "big", signed=True)
                 if row["reason"] in OF_VALUES and value is not None and len(value) >= 2:
-                    version = int.from_bytes(value[:2], "big", signed=True)
-            count = 1 if row["records"] is None else row["records"]
-            reasons.setdefault((kind, None if version == -1 else version), Counter())[row["reason"]] += count
+                    version = int.from_bytes(value, "big", signed=True)
+            reasons.setdefault((kind, None if version == -1 else version), Counter())[row["reason"]] += row["records_sum"]
     return reasons
 
 
+def _counted_by_kind(quarantined: pa.RecordBatch) -> list[dict[str, Any]]:
+    """Records by their reason and by the first two bytes of their keys and values: few rows for millions of faults."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    columns = {name: pc.binary_slice(quarantined.column(name), 0, 2) for name in ("key", "value")}
+    columns |= {"reason": quarantined.column("reason"), "records": pc.fill_null(quarantined.column("records"), 1)}
+    rows: list[dict[str, Any]] = pa.table(columns).group_by(["key", "value", "reason"]).aggregate([("records", "sum")]).to_pylist()
+    return rows
+
+
 def completeness(row: dict[str, Any]) -> float | None:
-    """Records read against the span of offsets they lie in, 0 to 1; None for a partition without records."""
+    """Records read against the offsets from the start of the log to its end, 0 to 1; None for a partition without an offset."""
     if row["first_offset"] is None or row["end_offset"] <= row["first_offset"]:
         return None
     read, span = int(row["records"]), int(row["end_offset"]) - int(row["first_offset"])

@@ -43,6 +43,8 @@ class PartitionLog:
     segments: its files in the order of their offsets; those without a byte are left out. first_offset: base offset of the first entry.
     first_timestamp_ms: max timestamp of the first entry that holds records, -1 if it tells none. Both are None where there is no such
     entry; they tell a log that was begun anew from one that grew. end_offset: the offset after the last record. bytes: of all files.
+    log_start_offset: where the log begins, whether a record is left there or not: by the broker's checkpoint, else by the name of the
+    first file; None where the input has no files.
     """
 
     offsets_partition: int
@@ -52,6 +54,7 @@ class PartitionLog:
     first_timestamp_ms: int | None
     end_offset: int
     bytes: int
+    log_start_offset: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +131,7 @@ def plan_logs(inputs: Sequence[str]) -> LogPlan:
         replicas = []
         for directory in found.values():
             if directory.offsets_partition == number:
-                log_start = log_starts[directory.log_dir.path].get(number, 0) if directory.log_dir else 0
+                log_start = log_starts[directory.log_dir.path].get(number) if directory.log_dir else None
                 planned, its_topic_id = _plan_partition(directory, log_start)
                 replicas.append(planned)
                 topic_id = topic_id or its_topic_id
@@ -241,7 +244,8 @@ def _text_beside(directory: Location, name: str) -> list[str]:
     return location.read_text().splitlines() if location.info().type == pafs.FileType.File else []
 
 
-def _plan_partition(directory: _Directory, log_start: int) -> tuple[_Planned, str | None]:
+def _plan_partition(directory: _Directory, checkpoint: int | None) -> tuple[_Planned, str | None]:
+    """checkpoint: the log start offset that the broker wrote down; None where that is not known."""
     number, location = directory.offsets_partition, directory.location
     doubts: list[Doubt] = []
     files = _files_of(directory, doubts)
@@ -262,7 +266,7 @@ def _plan_partition(directory: _Directory, log_start: int) -> tuple[_Planned, st
             file.base_offset,
             following[0].base_offset if following else None,
             skip_below=reached if reached > file.base_offset else 0,
-            log_start_offset=log_start,
+            log_start_offset=checkpoint or 0,
         )
         if file.size == 0:
             continue
@@ -274,9 +278,24 @@ def _plan_partition(directory: _Directory, log_start: int) -> tuple[_Planned, st
     end_offset = max([reached, *(file.base_offset for file in files)])
     first_offset, first_timestamp_ms = _first_entry(segments, limits)
     log = PartitionLog(
-        number, location.shown, tuple(segments), first_offset, first_timestamp_ms, end_offset, sum(segment.size for segment in segments)
+        number,
+        location.shown,
+        tuple(segments),
+        first_offset,
+        first_timestamp_ms,
+        end_offset,
+        sum(segment.size for segment in segments),
+        _log_start(directory, files, checkpoint),
     )
     return _Planned(log, leader_epoch, doubts), topic_id
+
+
+def _log_start(directory: _Directory, files: Sequence[_File], checkpoint: int | None) -> int | None:
+    """Where the log begins; of single files that were named, where the first of them begins."""
+    first_file = files[0].base_offset if files else None
+    if checkpoint is None or (directory.only is not None and first_file is not None and first_file > checkpoint):
+        return first_file
+    return checkpoint
 
 
 def _files_of(directory: _Directory, doubts: list[Doubt]) -> list[_File]:

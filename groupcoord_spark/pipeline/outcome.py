@@ -9,9 +9,9 @@ from typing import Any
 
 from groupcoord_spark.coordinator.authors import other_coordinator
 from groupcoord_spark.coordinator.broker_settings import OFFSETS_PARTITIONS
-from groupcoord_spark.log import LogPlan
+from groupcoord_spark.log import LogPlan, PartitionLog
 from groupcoord_spark.log.storage import shown
-from groupcoord_spark.pipeline.counts import NO_KEY_TYPE, NO_VERSION, KindCount
+from groupcoord_spark.pipeline.counts import NO_KEY_TYPE, NO_VERSION, KindCount, PartitionCounts
 from groupcoord_spark.pipeline.earlier_runs import NO_TIMESTAMP, PartitionHistory, range_to_append_to
 from groupcoord_spark.pipeline.night import Night, PastSummary, Summary
 from groupcoord_spark.pipeline.rows import RowPlan
@@ -41,17 +41,17 @@ def driver_rows(
 ) -> dict[str, list[dict[str, Any]]]:
     """Rows of the tables whose size does not depend on the input's."""
     by_partition = {report.offsets_partition: report for report in reports}
-    ends = {partition.offsets_partition: partition.end_offset for partition in plan.partitions}
+    logs = {partition.offsets_partition: partition for partition in plan.partitions}
     # Partitions that this input does not hold stay known: what the history tables have of them must not be written again.
     partitions = [
         _offsets_partition_row(
             night,
-            ends.get(each),
+            logs.get(each),
             by_partition.get(each, PartitionReport(each)),
             histories.get(each, PartitionHistory()),
             past.get(each),
         )
-        for each in sorted({*ends, *histories})
+        for each in sorted({*logs, *histories})
     ]
     doubts = [
         {
@@ -104,14 +104,14 @@ def _missing(reports: Sequence[PartitionReport], past: Mapping[int, Past]) -> di
 
 
 def _offsets_partition_row(
-    night: Night, log_end: int | None, report: PartitionReport, before: PartitionHistory, past: Past | None
+    night: Night, log: PartitionLog | None, report: PartitionReport, before: PartitionHistory, past: Past | None
 ) -> dict[str, Any]:
-    """log_end: None where the input does not hold the partition; its row then tells what earlier runs knew, and that nothing was read."""
+    """log: None where the input does not hold the partition; its row then tells what earlier runs knew, and that nothing was read."""
     counts, held = report.counts, before.held
-    end_offset = before.end_offset if log_end is None else max(log_end, counts.end_offset or 0)
+    end_offset = before.end_offset if log is None else max(log.end_offset, counts.end_offset or 0)
     if past is not None:
         end_offset = past.end_offset
-    stable = before.last_stable_offset if log_end is None else end_offset
+    stable = before.last_stable_offset if log is None else end_offset
     first, end = (held.first_offset, held.end_offset) if held.end_offset > held.first_offset else (None, None)
     if night.with_history and counts.first_offset is not None and range_to_append_to(held, past) == held:
         first = counts.first_offset if first is None else min(first, counts.first_offset)
@@ -120,7 +120,7 @@ def _offsets_partition_row(
     return {
         "offsets_partition": report.offsets_partition,
         "incarnation": held.incarnation,
-        "first_offset": counts.first_offset,
+        "first_offset": None if log is None else _first_offset(log, counts),
         # what earlier runs read stays read, also where this one ends before
         "end_offset": end_offset if past is None else max(end_offset, before.end_offset),
         "last_stable_offset": stable if report.first_open_offset is None else report.first_open_offset,
@@ -195,7 +195,7 @@ def summary_of(
         contradiction=contradicted,
         semantics=night.semantics.name,
         broker_version=night.semantics.broker_version,
-        completeness=_completeness(reports),
+        completeness=completeness(plan, reports, past),
         input_kind=InputKind.SEGMENTS if rows is None else rows.kind,
         lacks=() if rows is None else rows.lacks,
         past=None
@@ -209,11 +209,30 @@ def summary_of(
     )
 
 
-def _completeness(reports: Sequence[PartitionReport]) -> float | None:
-    reached = [(each.counts.first_offset, each.counts.end_offset, each.counts.records) for each in reports]
-    spans = [(end - first, records) for first, end, records in reached if first is not None and end is not None]
-    span = sum(each for each, _ in spans)
-    return sum(records for _, records in spans) / span if span else None
+def completeness(plan: LogPlan, reports: Sequence[PartitionReport], past: Mapping[int, Past]) -> float | None:
+    """Records read against the offsets from the start of each log to its end, or to the moment in the past; None without an offset."""
+    counts = {report.offsets_partition: report.counts for report in reports}
+    span = records = 0
+    for log in plan.partitions:
+        of_log = counts.get(log.offsets_partition, PartitionCounts())
+        first = _first_offset(log, of_log)
+        end = past[log.offsets_partition].end_offset if log.offsets_partition in past else max(log.end_offset, of_log.end_offset or 0)
+        if first is not None and end > first:
+            span += end - first
+            records += of_log.records
+    return records / span if span else None
+
+
+def _first_offset(log: PartitionLog, counts: PartitionCounts) -> int | None:
+    """Where the partition begins: at the start of its log, although a cleaning may have left no record there.
+
+    Of inputs other than segments only the first record tells. None where there is nothing.
+    """
+    if log.log_start_offset is None:
+        return counts.first_offset
+    if counts.first_offset is None:
+        return log.log_start_offset if log.end_offset > log.log_start_offset else None
+    return min(log.log_start_offset, counts.first_offset)
 
 
 def run_row(night: Night, summary: Summary, past: Mapping[int, Past]) -> dict[str, Any]:

@@ -496,7 +496,7 @@ OFFSETS_PARTITIONS = Table(
         CLUSTER,
         OFFSETS_PARTITION,
         INCARNATION,
-        Column("first_offset", "BIGINT", "Offset of the first record; NULL: no record."),
+        Column("first_offset", "BIGINT", "Where the log begins: the log start offset of segments, else the first record; NULL: nothing."),
         Column("end_offset", "BIGINT NOT NULL", "Next offset to read."),
         Column("last_stable_offset", "BIGINT NOT NULL", "First offset of a transaction that is still open; else the end offset."),
         Column("records", "BIGINT NOT NULL", "Records read."),

@@ -210,6 +210,15 @@ class TestFacts:
         (tmp_path / "log-start-offset-checkpoint").write_text("0\n2\norders 0 9\n__consumer_offsets 0 4\n")
         assert read_logs(tmp_path).offsets == [*range(4, 10), *range(10)]
 
+    def test_a_log_begins_where_its_checkpoint_says_else_with_its_first_file(self, tmp_path: Path) -> None:
+        write_segment(tmp_path, [], base_offset=3)
+        write_segment(tmp_path, run(9, 12), base_offset=7)
+        assert plan(tmp_path).partitions[0].log_start_offset == 3
+        assert plan(tmp_path / "__consumer_offsets-0" / "00000000000000000007.log").partitions[0].log_start_offset == 7
+        (tmp_path / "log-start-offset-checkpoint").write_text("0\n1\n__consumer_offsets 0 5\n")
+        assert plan(tmp_path).partitions[0].log_start_offset == 5
+        assert plan(tmp_path / "__consumer_offsets-0" / "00000000000000000007.log").partitions[0].log_start_offset == 7
+
     def test_an_unreadable_checkpoint_is_no_reason_to_stop(self, tmp_path: Path) -> None:
         write_segment(tmp_path, run(0, 3))
         (tmp_path / "log-start-offset-checkpoint").write_bytes(b"\xff\xfe__consumer_offsets x y\n__consumer_offsets 0\n")

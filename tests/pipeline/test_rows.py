@@ -194,7 +194,8 @@ def log_of_a_coordinator_that_moved(logs: Path) -> Path:
     """Two generations of one group with nothing new in the second, in batches of two leader epochs."""
     key = encode_key(2, {"group_id": "g"})
     values = [classic_value_of([("a", None, SUBSCRIPTION)], generation=generation) for generation in (2, 3)]
-    batches = [log_writer.batch(i, [log_writer.Rec(key, value)], base_timestamp=log_writer.T0 + 9_000 * i, leader_epoch=4 + i) for i, value in enumerate(values)]
+    records = [[log_writer.Rec(key, value)] for value in values]
+    batches = [log_writer.batch(i, each, base_timestamp=log_writer.T0 + 9_000 * i, leader_epoch=4 + i) for i, each in enumerate(records)]
     folder = logs / "__consumer_offsets-0"
     folder.mkdir(parents=True)
     (folder / f"{0:020}.log").write_bytes(b"".join(batches))

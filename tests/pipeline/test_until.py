@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from unittest.mock import patch
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -42,7 +43,7 @@ from tests.pipeline.test_distributed_replay import (
     tables_by_the_rule,
 )
 from tests.pipeline.test_nightly import commit, commits
-from tests.running import rows_of, run, tables_of
+from tests.running import plain_rows, rows_of, run, tables_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -83,6 +84,9 @@ def replayed(directory: Path, past: Past, history: Sequence[LogRecord], semantic
             if kind == PARTITION_REPORT:
                 report = ingest.pickle.loads(payload)
                 found, from_history = report.found, report.from_history
+                for added in report.files.get("warnings", []):
+                    rows = pq.read_table(directory / "w" / "warnings" / added.path, partitioning=None)
+                    tables["warnings"] += plain_rows("warnings", rows)
             elif kind != TOPIC_NAMES:
                 tables[kind] += rows_of_partition(kind, unpacked(payload), 0)
     return Found(tables, found, from_history)

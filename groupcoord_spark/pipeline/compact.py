@@ -100,9 +100,9 @@ def kept(kinds: ChunkKinds) -> Mask:
     if is_refused.any():
         keep[_last_of_each(kinds.key_code, is_refused & (kinds.key_code >= 0))] = True
     if kinds.is_transactional.any():
-        keep[_first_of_open_transactions(kinds)] = True
-    if staged.any():
-        keep[_lasting_of_staged(kinds, plain, staged)] = True
+        transactions = _transactions(kinds)
+        keep[_first_of_open(transactions)] = True
+        keep[_lasting_of_staged(kinds, plain, staged, transactions)] = True
         keep[_last_of_each(kinds.key_code, plain | staged)] = True
     is_own_record = (kinds.key_type >= CLASSIC_GROUP_KEY) & (kinds.group_code >= 0) & ~kinds.is_control
     # A commit creates its group where there is none, and what the group's own next record then meets depends on that.
@@ -126,9 +126,9 @@ class _Transactions(NamedTuple):
     marker: Ints
 
 
-def _transactions(kinds: ChunkKinds, among: Mask) -> _Transactions:
-    """The transactions of the records ``among``, none of them control records."""
-    rows = np.flatnonzero(among | kinds.is_control)
+def _transactions(kinds: ChunkKinds) -> _Transactions:
+    """The records of transactions, whatever they are, without the control records that end these."""
+    rows = np.flatnonzero(kinds.is_transactional | kinds.is_control)
     rows = rows[np.argsort(kinds.producer_id[rows], kind="stable")]
     producer, is_control = kinds.producer_id[rows], kinds.is_control[rows]
     transaction = np.cumsum(is_control | np.r_[True, producer[1:] != producer[:-1]])
@@ -139,21 +139,24 @@ def _transactions(kinds: ChunkKinds, among: Mask) -> _Transactions:
     return _Transactions(rows[values], transaction[values], marker[values])
 
 
-def _first_of_open_transactions(kinds: ChunkKinds) -> Ints:
+def _first_of_open(transactions: _Transactions) -> Ints:
     """Rows with which transactions began that are open at the end of the chunk."""
-    row, transaction, marker = _transactions(kinds, kinds.is_transactional & ~kinds.is_control)
+    row, transaction, marker = transactions
     begins: Ints = row[np.r_[True, transaction[1:] != transaction[:-1]][: len(row)] & (marker < 0)]
     return begins
 
 
-def _lasting_of_staged(kinds: ChunkKinds, plain: Mask, staged: Mask) -> Ints:
+def _lasting_of_staged(kinds: ChunkKinds, plain: Mask, staged: Mask, transactions: _Transactions) -> Ints:
     """Rows of the values staged by transactions that can be seen after the chunk, or decide what is.
 
     Of each transaction that is one value of every key, the last. What ABORT ends goes. What COMMIT ends goes where something after the
     marker surely takes its place: a plain record of the key, or, under a later marker, the value with the greatest offset of all that
     transactions commit for the key. Markers stay: they also end what was staged before the chunk, which is then in the same way overtaken.
     """
-    rows, transaction, marker = _transactions(kinds, staged)
+    is_staged = staged[transactions.row]
+    rows, transaction, marker = (column[is_staged] for column in transactions)
+    if not len(rows):
+        return rows
     of_key = transaction * (int(kinds.key_code.max()) + 1) + kinds.key_code[rows]
     _, from_the_end = np.unique(of_key[::-1], return_index=True)
     last = len(rows) - 1 - from_the_end

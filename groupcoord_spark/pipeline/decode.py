@@ -73,7 +73,7 @@ class DecodedChunk:
 
 def decode_chunk(records: Records, semantics: Semantics) -> DecodedChunk:
     """Look at every record once; ``semantics`` says what its coordinator would take of what decodes."""
-    look = _Look(records, np.zeros(len(records), np.bool_))
+    look = _Look(records, np.zeros(len(records), np.bool_), records.distinct_keys())
     faults, findings = look.doubtful_values()
     faults = RowNotes.joined((look.key_refusals(), look.null_keys(), faults))
     findings = RowNotes.joined((look.key_findings(), findings, look.transaction_notes()))
@@ -83,20 +83,23 @@ def decode_chunk(records: Records, semantics: Semantics) -> DecodedChunk:
     return look.decoded(kinds, decodes, faults, findings, refusals)
 
 
-def decode_again(records: Records, semantics: Semantics) -> DecodedChunk:
-    """The same for records that ``decode_chunk`` has found to decode, their key types known; the notes about them are not made again."""
+def decode_again(records: Records, semantics: Semantics, distinct_keys: tuple[Ints, pa.BinaryArray]) -> DecodedChunk:
+    """The same for records that ``decode_chunk`` has found to decode, their key types known; the notes about them are not made again.
+
+    distinct_keys: what ``records.distinct_keys()`` gives.
+    """
     everything = np.ones(len(records), np.bool_)
-    look = _Look(records, everything)
+    look = _Look(records, everything, distinct_keys)
     return look.decoded(look.kinds(semantics), everything, *[RowNotes.none()] * 3)
 
 
 class _Look:
     """One look at the records of a chunk. known_to_decode: bool[n], values that need no look."""
 
-    def __init__(self, records: Records, known_to_decode: Mask) -> None:
+    def __init__(self, records: Records, known_to_decode: Mask, distinct_keys: tuple[Ints, pa.BinaryArray]) -> None:
         self.records = records
         self.is_control = records.control_type != NOT_A_CONTROL_RECORD
-        self.key_code, self.distinct_keys = records.distinct_keys()
+        self.key_code, self.distinct_keys = distinct_keys
         self.keys = decode_key_columns(Slices.from_arrow(self.distinct_keys))
         self.has_key = self.key_code >= 0
         self.key_is_good = self.has_key & _of_each(self.keys.ok, self.key_code, False)

@@ -45,6 +45,8 @@ kind: a table, ``topic_names`` (which every writer gets) or ``report``.
 REPLAYED_AT_ONCE_BYTES = 4 << 20
 """Kept records of several small rows are replayed together: each look at a batch goes over the state of its groups."""
 
+Ints = npt.NDArray[np.int64]
+
 KNOWN_KEY_TYPES = [key_type for key_type, record_type in RECORD_TYPES.items() if record_type.dialect is None]
 
 COLUMNS = ["writer", "place", "kind", "payload"]
@@ -153,13 +155,15 @@ class KeptRecordsReplay:
         self._next_offset = last + 1
         records, decodes = records_of_kept(batch)
         key_type = leading_int16(View(records.key.data), records.key)
-        self._follow_live_keys(records, is_type_0=decodes & (key_type == 0))
+        distinct_keys = records.distinct_keys()
+        self._follow_live_keys(records, *distinct_keys, is_type_0=decodes & (key_type == 0))
         self._follow_open_transactions(records)
         is_read = decodes & ((records.control_type != NOT_A_CONTROL_RECORD) | np.isin(key_type, KNOWN_KEY_TYPES))
         if not is_read.all():
             records = records.take(is_read)
-        decoded = decode_again(records, self._semantics)
-        distinct_keys = decoded.names.keys.to_pylist()
+            distinct_keys = records.distinct_keys()
+        decoded = decode_again(records, self._semantics, distinct_keys)
+        raw_keys = distinct_keys[1]
         coordinator = self.coordinator
         without_collisions, others, needless = settled(records, decoded, coordinator)
         coordinator.rule_out_collisions(without_collisions, others)
@@ -186,7 +190,7 @@ class KeptRecordsReplay:
             elif key_type >= CLASSIC_GROUP_KEY:
                 key = group_keys.get(code)
                 if key is None:
-                    key = group_keys[code] = decode_key(distinct_keys[code]).fields
+                    key = group_keys[code] = decode_key(raw_keys[code].as_py()).fields
                 group_value = decode_value(key_type, values[row])
                 version, fields = (None, None) if group_value is None else (group_value.version, group_value.fields)
                 coordinator.apply_group_record(record_offset, timestamp_ms, key_type, key, version, fields)
@@ -226,9 +230,8 @@ class KeptRecordsReplay:
             values[row] = value
         return values
 
-    def _follow_live_keys(self, records: Records, is_type_0: Mask) -> None:
+    def _follow_live_keys(self, records: Records, key_code: Ints, distinct: pa.BinaryArray, *, is_type_0: Mask) -> None:
         """is_type_0: records that decode and have a key of type 0; what does not decode is no offset that could come back."""
-        key_code, distinct = records.distinct_keys()
         keys = distinct.to_pylist()
         has_key = key_code >= 0
         for live, rows in ((self._live_keys, np.flatnonzero(has_key)), (self._type_0_keys, np.flatnonzero(has_key & is_type_0))):

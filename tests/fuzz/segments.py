@@ -170,7 +170,7 @@ def survive(seed: int, index: int, work: Path, tally: Tally) -> None:
     chunk_bytes = SMALL_CHUNK if rng.random() < 0.15 else 1 << 25
     for chunk in read_segment(segment, chunk_bytes=chunk_bytes, limits=LIMITS):
         decoded = decode_chunk(chunk.records, JAVA)
-        refused = {note.row for note in decoded.faults if note.code != UNKNOWN_KEY_TYPE}
+        refused = set(decoded.faults.row[~decoded.faults.has_code(UNKNOWN_KEY_TYPE)].tolist())
         assert refused == set(np.flatnonzero(~decoded.decodes).tolist()), "what does not decode is not what is quarantined"
         if is_followed:
             check_history(segment, chunk, decoded, len(refused))
@@ -187,7 +187,7 @@ def survive(seed: int, index: int, work: Path, tally: Tally) -> None:
         tally.decoded += int(decoded.decodes.sum())
         tally.quarantined += int((~decoded.decodes).sum()) + len(chunk.lost)
         tally.lost.update(lost.code for lost in chunk.lost)
-        tally.faults.update(note.code for note in decoded.faults)
+        tally.faults.update(decoded.faults.counts())
     state = replay.coordinator.finish()
     for table in (state.committed_offsets, state.pending_offsets, state.orphan_offsets, state.groups, state.members, state.warnings):
         table()
@@ -205,9 +205,8 @@ def check_history(segment: Segment, chunk: Chunk, decoded: DecodedChunk, refused
     write_chunk(rows, segment.offsets_partition, segment.source, chunk, decoded, NO_HISTORY)  # type: ignore[arg-type]
     assert rows.count["quarantined_records"] == refused + len(chunk.lost), "quarantined rows are not what was refused and lost"
     is_other_control = (chunk.records.control_type != -1) & ~np.isin(chunk.records.control_type, COMMIT_OR_ABORT)
-    kept_whole = sum(
-        note.code == UNKNOWN_VALUE_VERSION and int(decoded.kinds.key_type[note.row]) not in OFFSET_TYPES for note in decoded.faults
-    )
+    of_unknown_version = decoded.faults.row[decoded.faults.has_code(UNKNOWN_VALUE_VERSION)]
+    kept_whole = int(np.count_nonzero(~np.isin(decoded.kinds.key_type[of_unknown_version], OFFSET_TYPES)))
     in_history = sum(rows.count[table] for table in ("offset_commits", "group_records", "transactions"))
     assert in_history == int(decoded.decodes.sum()) - int(is_other_control.sum()) + kept_whole, "history lacks records, or has too many"
 

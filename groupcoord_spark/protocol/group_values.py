@@ -14,7 +14,8 @@ MOST_MEMBERS = 4096
 def surely_without_refusals(values: Slices, *, checks_subscriptions: bool) -> Mask:
     """True for each value that breaks none of the rules R-2.1 to R-2.4; False means "ask ``coordinator.refusals``", the definition.
 
-    values: of GroupMetadataValue, none of them null. checks_subscriptions: whether the loader fails over members' subscriptions that it cannot read (R-2.4).
+    values: of GroupMetadataValue, none of them null. checks_subscriptions: whether the loader fails over a member's subscription that it
+    cannot read (R-2.4).
     Without numba all is left to the definition.
     """
     is_sure = np.zeros(len(values), np.bool_)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from groupcoord_spark.warehouse.warning_codes import WARNING_CODES
 
 PACKAGE = Path(__file__).parents[2] / "groupcoord_spark"
 
-PLACE_OF_THE_CODE = {"doubt": 0, "doubt_record": 0, "Doubt": 0, "note": 0, "Finding": 0, "RowNote": 1, "refuse": 1, "LoadWarning": 2}
+PLACE_OF_THE_CODE = {"doubt": 0, "doubt_record": 0, "Doubt": 0, "note": 0, "Finding": 0, "same": 1, "refuse": 1, "LoadWarning": 2}
 """Function or class that makes a row of warnings, or something that becomes one -> which of its arguments is the code."""
 
 NEVER_WRITTEN = {"coordinator/rebalances", "protocol/consumer_protocol.py"}
@@ -43,7 +43,16 @@ def text_of(node: ast.expr) -> str | None:
     return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else None
 
 
-def is_sentence(node: ast.expr) -> bool:
+def constants_of(tree: ast.Module) -> dict[str, ast.expr]:
+    """The values that a file gives to names at its top."""
+    assigned = (node for node in tree.body if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None)
+    targets = ((node.targets[0] if isinstance(node, ast.Assign) else node.target, node.value) for node in assigned)
+    return {target.id: value for target, value in targets if isinstance(target, ast.Name) and value is not None}
+
+
+def is_sentence(node: ast.expr, constants: Mapping[str, ast.expr]) -> bool:
+    if isinstance(node, ast.Name):
+        node = constants.get(node.id, node)
     last = node.values[-1] if isinstance(node, ast.JoinedStr) and node.values else node
     return (text_of(last) or "").endswith(".")
 
@@ -54,6 +63,7 @@ def called(node: ast.Call) -> str:
 
 def codes_in(name: str, tree: ast.Module) -> Iterator[str]:
     """Codes in the arguments of calls, in rows, in tables of code and sentence, and rules of the loader wherever they stand."""
+    constants = constants_of(tree)
     for node in ast.walk(tree):
         found: list[str | None] = []
         if isinstance(node, ast.Call) and len(node.args) > PLACE_OF_THE_CODE.get(called(node), 99):
@@ -61,7 +71,7 @@ def codes_in(name: str, tree: ast.Module) -> Iterator[str]:
         elif isinstance(node, ast.Dict):
             pairs = zip(node.keys, node.values, strict=True)
             found = [text_of(value) for key, value in pairs if key is not None and text_of(key) == "code"]
-        elif isinstance(node, ast.Tuple) and any(map(is_sentence, node.elts)):
+        elif isinstance(node, ast.Tuple) and any(is_sentence(each, constants) for each in node.elts):
             found = [text_of(node.elts[0])]  # a line of a table of codes and sentences, which a loop makes rows of
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
             is_rule = RULE.fullmatch(node.value) and name.startswith("coordinator/")
@@ -104,6 +114,7 @@ def test_a_new_code_in_any_of_the_forms_is_noticed() -> None:
         "coordinator/streams.py": 'self._check_group_can_go(group_id, "R-9.9")',
         "pipeline/outcome.py": 'rows.append({"run_id": run_id, "code": "new_code", "detail": sentence})',
         "pipeline/decode.py": 'notes = (("new_code", is_known & is_new, "It is new."),)',
+        "pipeline/notes.py": 'NEW = "It is new."\nnotes = [("new_code", is_new, NEW)]',
         "pipeline/rows.py": 'doubts = [Doubt(code) for code, detail, count in (("new_code", f"{count} rows are new.", count),)]',
     }
     found = {name: set(codes_in(name, ast.parse(source))) for name, source in forms.items()}

@@ -34,7 +34,7 @@ $(VENV)/.made:
 
 $(VENV)/.runs: $(VENV)/.made pyproject.toml
 	@echo "Installing groupcoord_spark and its packages into $(VENV) (once; a few minutes)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[fast]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
 	@touch $@
 
 # What it saves can be missed: where Java cannot keep its classes, all the rest goes on as it did.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 from hypothesis import settings
 
-from groupcoord_spark.protocol import machine_code
+from groupcoord_spark.protocol import fast_path
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,15 +28,21 @@ SAMPLE_AS_OF_MS = 1_795_248_000_000
 """2026-11-21T08:00:00Z, as in the Makefile."""
 
 
-@pytest.fixture(scope="module", params=["machine code", "columns"])
-def both_ways(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Runs the tests that use it twice: with the loops that numba compiles, and with what takes their place where it is not installed."""
-    if request.param == "machine code":
-        assert machine_code.load(), "these tests need numba, the extra fast"
-        yield
-        return
-    with pytest.MonkeyPatch.context() as without:
-        without.setattr(machine_code, "is_at_hand", lambda rows: False)
+@pytest.fixture
+def with_loops(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Has the compiled loops read every input, however small."""
+    loops = fast_path.load()
+    assert loops, "numba cannot be used"
+    monkeypatch.setattr(fast_path, "loops_for", lambda rows: loops)
+
+
+@pytest.fixture(scope="module", params=["loops", "scalar"])
+def each_decoder(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Runs the tests that use it twice: the compiled loops read every input, then the scalar decoder reads every input."""
+    with pytest.MonkeyPatch.context() as patch:
+        loops = fast_path.load() if request.param == "loops" else None
+        assert loops or request.param == "scalar", "numba cannot be used"
+        patch.setattr(fast_path, "loops_for", lambda rows: loops)
         yield
 
 

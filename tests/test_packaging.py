@@ -28,14 +28,14 @@ def test_extras_were_named_of_a_package_that_is_not_on_pypi() -> None:
     commands = install_commands()
     assert len(commands) >= 6
     extras = {extra for command in commands for extra in re.findall(r"\[(\w+)\]", command)}
-    assert {"verify", "notebooks", "fast", "dev"} <= extras <= set(PROJECT["optional-dependencies"])
+    assert {"verify", "notebooks", "dev"} <= extras <= set(PROJECT["optional-dependencies"])
     assert not [path for path in SENTENCES if re.search(r"pip install\W+groupcoord", path.read_text(encoding="utf-8"))]
 
 
 def test_no_extra_replaces_the_editable_installation_by_a_copy() -> None:
     copying = {command for command in install_commands() if "--editable" not in command}
     # the one that README warns of, and an environment of its own, which is to be packed
-    assert copying == {"pip install '.[verify]'", "packed/bin/pip install '.[fast]'"}
+    assert copying == {"pip install '.[verify]'", "packed/bin/pip install ."}
 
 
 @pytest.mark.parametrize("name", ["license", "license-files", "authors", "classifiers", "readme", "keywords"])

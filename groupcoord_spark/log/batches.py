@@ -16,7 +16,7 @@ import numpy.typing as npt
 from crc32c import crc32c
 
 from groupcoord_spark.log.limits import Limits
-from groupcoord_spark.protocol import machine_code
+from groupcoord_spark.protocol import fast_path
 from groupcoord_spark.protocol.slices import Bytes, Mask, Positions
 
 LOG_OVERHEAD = 12
@@ -131,9 +131,7 @@ def follow_lengths(data: Bytes, at: int, end: int, most: int) -> tuple[Positions
 
     It ends before the first entry that does not lie whole before ``end``. Nothing else is checked.
     """
-    if machine_code.is_at_hand(0):
-        from groupcoord_spark.protocol import loops
-
+    if loops := fast_path.loops_for(0):
         places = np.empty(min(most, (end - at) // MIN_ENTRY + 1), np.int64)
         n, at = loops.follow_lengths(data, at, end, places)
         return places[:n], at

@@ -8,7 +8,7 @@ came and went nothing is left, and what only sets something is replaced by what 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -20,8 +20,7 @@ from groupcoord_spark.coordinator.replay import PartitionReplay
 from groupcoord_spark.log import Records
 from groupcoord_spark.pipeline.compact import CLASSIC_GROUP_KEY, stable_order
 from groupcoord_spark.pipeline.decode import DecodedChunk
-from groupcoord_spark.protocol import machine_code
-from groupcoord_spark.protocol.holdings import CURRENT_ASSIGNMENT_KEY, held_partitions
+from groupcoord_spark.protocol import DecodeError, decode_value, fast_path
 from groupcoord_spark.protocol.primitives import uuid_bytes
 from groupcoord_spark.protocol.programs import programs_of_values
 from groupcoord_spark.protocol.slices import Mask, Slices
@@ -33,6 +32,7 @@ WHOLE_GROUP_KEYS = (3, 6)
 MEMBER_KEY, TARGET_KEY = 5, 7
 SETTING_KEYS = (3, 4, TARGET_KEY, 16)
 """Group epoch, partition metadata, a member's target and a resolved expression: values that only set what a later value sets again."""
+CURRENT_ASSIGNMENT_KEY = 8
 MEMBERS_OWN_KEYS = (MEMBER_KEY, TARGET_KEY, CURRENT_ASSIGNMENT_KEY)
 NEVER = np.iinfo(np.int64).max
 BEFORE = -1
@@ -184,43 +184,43 @@ class _Claims(NamedTuple):
 
 
 class _Held(NamedTuple):
-    """Partitions held before the batch, by the names of _name, up to a row of it."""
+    """Partitions held before the batch, by the numbers of _names, up to a row of it."""
 
     name: Ints
-    group: Ints
     until: Ints
 
 
-_NOTHING_HELD = _Held(*[np.zeros(0, np.int64)] * 3)
+_NOTHING_HELD = _Held(*[np.zeros(0, np.int64)] * 2)
 
 
 def _clashing(claims: _Claims, held: _Held) -> Ints:
     """Codes of groups in which a partition is claimed before the claim before it has ended, or whose values look unusual."""
-    if machine_code.is_at_hand(len(claims.group)):
-        from groupcoord_spark.protocol import loops
-
+    is_odd = np.zeros(len(claims.value), np.bool_)
+    if loops := fast_path.loops_for(len(is_odd)):
         value = claims.value
         lengths = value.lengths()
         slots = 1 << (2 * (int(lengths.sum()) // LEAST_CLAIM_BYTES + len(held.name)) + 1).bit_length()
         names, untils = np.empty(slots, np.int64), np.empty(slots, np.int64)
         stack, notes = np.empty(loops.DEEPEST, np.int64), np.empty(int(lengths.max(initial=0)) // LEAST_CLAIM_BYTES, np.int64)
-        is_odd = np.zeros(len(value), np.bool_)
         loops.take_partitions(
             value.data, value.start, value.end, claims.value_version, claims.group, claims.since, claims.until, held.name, held.until,
             *programs_of_values(), stack, notes, names, untils, is_odd,
         )  # fmt: skip
-        return claims.group[is_odd]
-    holdings = held_partitions(claims.value_version, claims.value)
-    by_row = holdings.row[holdings.of_topic]
-    topics = _name(holdings.topic_high, holdings.topic_low, claims.group[holdings.row])
-    name = np.concatenate((held.name, topics[holdings.of_topic] + holdings.partition))
-    group = np.concatenate((held.group, claims.group[by_row]))
-    since = np.concatenate((np.full(len(held.name), BEFORE), claims.since[by_row]))
-    until = np.concatenate((held.until, claims.until[by_row]))
-    order = np.argsort(name, kind="stable")
-    name, group, since, until = name[order], group[order], since[order], until[order]
-    clash = (name[1:] == name[:-1]) & (since[1:] < until[:-1])
-    return np.concatenate((claims.group[~holdings.is_read], group[1:][clash], group[:-1][clash]))
+    else:
+        ends = dict(zip(held.name.tolist(), held.until.tolist(), strict=True))
+        for row, (group, since, until) in enumerate(zip(claims.group.tolist(), claims.since.tolist(), claims.until.tolist(), strict=True)):
+            try:
+                decoded = decode_value(CURRENT_ASSIGNMENT_KEY, claims.value.row(row))
+            except DecodeError:
+                decoded = None
+            if decoded is None or decoded.findings:
+                is_odd[row] = True
+                continue
+            for topic in (*decoded.fields["assigned_partitions"], *decoded.fields["partitions_pending_revocation"]):
+                for name in _names(topic["topic_id"], topic["partitions"], group).tolist():
+                    is_odd[row] |= since < ends.get(name, BEFORE)
+                    ends[name] = until
+    return claims.group[is_odd]
 
 
 def _whole_groups(group: Ints, lengths: Ints) -> Iterator[slice]:
@@ -233,11 +233,12 @@ def _whole_groups(group: Ints, lengths: Ints) -> Iterator[slice]:
     yield from (slice(begin, end) for begin, end in pairwise([*first, len(group)]))
 
 
-def _name(topic_high: Ints, topic_low: Ints, group: Ints) -> Ints:
-    """A number for a topic of a group, to which its partitions are added; two that are equal by accident only look like a collision."""
-    mixed = (topic_high * MIX_HIGH) ^ (topic_low * MIX_LOW) ^ (group * MIX_GROUP)
-    name: Ints = (mixed ^ (mixed >> 29)) * MIX_HIGH
-    return name
+def _names(topic_id: str, partitions: Sequence[int], group: int) -> Ints:
+    """A number for each of these partitions of a group's topic; two that are equal by accident only look like a collision."""
+    high, low = np.frombuffer(uuid_bytes(topic_id), ">i8").astype(np.int64)[:, np.newaxis]
+    mixed = (high * MIX_HIGH) ^ (low * MIX_LOW) ^ (np.array([group]) * MIX_GROUP)
+    names: Ints = (mixed ^ (mixed >> 29)) * MIX_HIGH + np.array(partitions, np.int64)
+    return names
 
 
 def _held_before(
@@ -249,9 +250,8 @@ def _held_before(
         for member_id, member in group.members.items() if group else ():
             until = first_row.get((code, member_id), NEVER)
             for topic_id, partitions in member.held():
-                high, low = np.frombuffer(uuid_bytes(topic_id), ">i8").astype(np.int64)[:, np.newaxis]
-                held = np.array(partitions, np.int64)
-                yield _name(high, low, np.array([code])) + held, np.full(len(held), code), np.full(len(held), until)
+                names = _names(topic_id, partitions, code)
+                yield names, np.full(len(names), until)
 
 
 def _rows_that_make_groups(decoded: DecodedChunk, own: Ints, state: dict[int, ConsumerGroup | None]) -> Ints:

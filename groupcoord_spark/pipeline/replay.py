@@ -28,7 +28,7 @@ from groupcoord_spark.pipeline.ingest import GROUP_CHANGES, RECORDS, PieceReport
 from groupcoord_spark.pipeline.ownership import settled
 from groupcoord_spark.pipeline.rebalances import REBALANCES, PartitionRebalances, RebalanceJob
 from groupcoord_spark.pipeline.state import TOPIC_NAMES, PartitionReport, packed, packed_rows, state_rows
-from groupcoord_spark.protocol.columnar import View, decode_offset_value_columns, leading_int16
+from groupcoord_spark.protocol.columnar import decode_offset_value_columns, leading_int16
 from groupcoord_spark.protocol.compiled import decode_key, decode_value
 from groupcoord_spark.protocol.messages import RECORD_TYPES
 from groupcoord_spark.protocol.slices import Mask
@@ -154,7 +154,7 @@ class KeptRecordsReplay:
             raise AssertionError(f"records from {first} on follow those up to {self._next_offset}: the shuffle lost their order")
         self._next_offset = last + 1
         records, decodes = records_of_kept(batch)
-        key_type = leading_int16(View(records.key.data), records.key)
+        key_type = leading_int16(records.key)
         distinct_keys = records.distinct_keys()
         self._follow_live_keys(records, *distinct_keys, is_type_0=decodes & (key_type == 0))
         self._follow_open_transactions(records)

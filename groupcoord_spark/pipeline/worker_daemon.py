@@ -29,9 +29,9 @@ def main() -> None:
     from pyspark.daemon import manager
 
     import groupcoord_spark.pipeline.nightly  # noqa: F401
-    from groupcoord_spark.protocol import machine_code
+    from groupcoord_spark.protocol import fast_path
 
-    machine_code.load()
+    fast_path.load()
 
     # What is loaded by now lives as long as the workers do: collecting garbage need not walk it, which would also copy its pages.
     gc.freeze()

@@ -1,10 +1,10 @@
 """Bytes of the offsets topic to values and back.
 
 Keys and values of every record type a Kafka release wrote, what members put into their groups' records, and transaction markers. What a
-message looks like is declared in ``messages``; ``scalar`` reads and writes one record by those tables and is the definition of correct;
-``compiled`` (which gives ``decode_key`` and ``decode_value`` here) and ``columnar`` (many records at once, as columns) are held equal to
-it. A record that cannot be read raises a DecodeError with a stable code; one that is accepted with a doubt carries Findings. No files, no
-Spark, no clock.
+message looks like is declared in ``messages``; ``scalar`` reads and writes one record by those tables and is the definition of correct.
+Two faster decoders say the same, which tests prove: ``compiled`` (``decode_key`` and ``decode_value`` here) gives one record as Python
+values, ``columnar`` and ``survey`` give many records as columns, by the compiled ``loops``. A record that cannot be read raises a
+DecodeError with a stable code; one that is accepted with a doubt carries Findings. No files, no Spark, no clock.
 """
 
 from .compiled import decode_key, decode_value, key_json_texts, value_json_texts

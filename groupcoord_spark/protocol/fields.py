@@ -1,7 +1,7 @@
 """The vocabulary of message tables: types, fields, messages and record types.
 
 A table says what a message looks like in every version; ``scalar.py`` walks it one record at a time, ``compiled.py`` makes functions of
-it and ``columnar.py`` reads many records by it. Nothing here reads a byte.
+it, and ``programs.py`` makes the steps of it by which compiled loops read many records. Nothing here reads a byte.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from groupcoord_spark.protocol import machine_code
+from groupcoord_spark.protocol import fast_path
 from groupcoord_spark.protocol.slices import Mask, Slices
 
 MOST_MEMBERS = 4096
@@ -16,12 +16,10 @@ def surely_without_refusals(values: Slices, *, checks_subscriptions: bool) -> Ma
 
     values: of GroupMetadataValue, none of them null. checks_subscriptions: whether the loader fails over a member's subscription that it
     cannot read (R-2.4).
-    Without numba all is left to the definition.
+    Of a small input all is left to the definition.
     """
     is_sure = np.zeros(len(values), np.bool_)
-    if len(values) and machine_code.is_at_hand(len(values)):
-        from groupcoord_spark.protocol import loops
-
+    if loops := fast_path.loops_for(len(values)):
         member_hashes, instance_hashes = np.empty(MOST_MEMBERS, np.int64), np.empty(MOST_MEMBERS, np.int64)
         loops.classic_groups_without_refusals(
             values.data, values.start, values.end, checks_subscriptions, member_hashes, instance_hashes, is_sure

@@ -1,20 +1,20 @@
-"""What other modules do column by column, in loops over bytes: machine code, made by numba where that is installed (``machine_code``).
+"""The fast path: loops over bytes that numba compiles. They fill the columns that the scalar decoders define.
 
-Each loop is compiled when this module is first loaded, and kept in a cache of numba's. What they are given is as long as they are told, and
-every place lies within ``data``: nothing here is checked as Python would.
+Every row is checked against the end of its buffer, and every read against the end of its row. A row in which the bytes end too early, or
+that is written in an unusual way, is left to the scalar decoder: the loops never say why a row is wrong.
 
-All of them are in this one file, which imports nothing of ours: numba goes on with what it has compiled until the file of a loop changes,
-whatever becomes of parts and numbers that come from other files.
+All loops are in this one file, which imports nothing of this package: numba compiles a loop again only when the loop's own file changes,
+and would not notice a change of a constant or a function that comes from another file.
 """
 
 import numpy as np
 from numba import njit, types
 
-# The same as where they are defined: a test keeps them so.
-LOG_OVERHEAD, MIN_ENTRY, MIN_RECORD = 12, 26, 7
+# The same numbers as in the modules that define them: a test compares them.
+LOG_OVERHEAD, MIN_ENTRY, MIN_RECORD, NO_TIMESTAMP = 12, 26, 7, -1
 CURRENT_ASSIGNMENT_KEY, LAST_OFFSET_KEY = 8, 1
 NEWEST_GROUP_VALUE = 4
-AS_VARINT, VERSIONS = 0, 64
+AS_VARINT, VERSIONS, UUID_BYTES = 0, 64, 16
 SKIP, TEXT, NUMBERS_STEP, ELEMENTS, NEXT, IF_THERE, TAGGED, NEXT_TAG, TAG, TAG_END, NOTE, END = range(12)
 MIX_HIGH, MIX_LOW, MIX_GROUP = (np.int64(odd) for odd in (-7046029254386353131, -4417276706812531889, 1609587929392839161))
 
@@ -27,62 +27,81 @@ NUMBERS = types.Array(types.int64, 1, "A", readonly=True)
 SHORTS = types.Array(types.int16, 1, "A", readonly=True)
 FLAGS = types.Array(types.boolean, 1, "A", readonly=True)
 TABLE = types.Array(types.int64, 2, "C", readonly=True)
+CUBE = types.Array(types.int64, 3, "C", readonly=True)
 BYTES_OUT = types.Array(types.uint8, 1, "C")
 NUMBERS_OUT = types.Array(types.int64, 1, "C")
+TABLE_OUT = types.Array(types.int64, 2, "C")
 SHORTS_OUT = types.Array(types.int16, 1, "C")
 FLAGS_OUT = types.Array(types.boolean, 1, "C")
 
 
-# Nothing here makes an array, so that no references need counting (_nrt): at each call of a part that takes longer than the part itself.
+# The loops make no array, so numba need not count references (_nrt): counting takes longer than many of the functions below.
 
 
 def compiled(signature):
-    """Decorates a loop over arrays that the caller has made."""
+    """Decorator of a loop over arrays that the caller has made."""
     return njit(signature, cache=True, _nrt=False)
 
 
 part_of_a_loop = njit(_nrt=False, forceinline=True)
 
 DEEPEST = 32
-"""Arrays and tagged sections within each other that are followed; far more than any message has."""
+"""How many arrays and tagged sections may lie within each other; no message has as many."""
+
+
+@part_of_a_loop
+def lies_in(data, start, end):
+    """Whether a row lies within its buffer."""
+    return start >= 0 and start <= end and end <= len(data)
+
+
+@part_of_a_loop
+def byte_at(data, at):
+    """The byte at ``at``. An unsigned index is never negative, which Python would count from the end: that saves a look at each read."""
+    return np.int64(data[np.uint64(at)])
 
 
 @part_of_a_loop
 def varint(data, at, end, last_shift):
-    """The bits of the varint at ``at`` and where it ends; -1 where it does not before ``end``, or has bits above its byte at last_shift."""
+    """The bits of the varint at ``at`` and the position after it; position -1: it is longer than ``end`` or last_shift allow."""
     bits, shift = np.int64(0), 0
-    while at < end and data[at] >= 0x80 and shift < last_shift:
-        bits |= (np.int64(data[at]) & 0x7F) << shift
-        shift += 7
+    while at < end and shift <= last_shift:
+        byte = byte_at(data, at)
         at += 1
-    if at >= end or data[at] >= 0x80:
-        return bits, -1
-    return bits | np.int64(data[at]) << shift, at + 1
+        if byte < 0x80:
+            return bits | byte << shift, at
+        bits |= (byte & 0x7F) << shift
+        shift += 7
+    return bits, -1
 
 
 @part_of_a_loop
 def unsigned_varint(data, at, end):
-    """The same of 31 bits at most."""
+    """An unsigned varint of at most 31 bits, and the position after it; position -1: there is none."""
     number, at = varint(data, at, end, 28)
     return number, at if number >> 31 == 0 else -1
 
 
 @part_of_a_loop
+def uint32_at(data, at):
+    """The unsigned integer of four bytes."""
+    return byte_at(data, at) << 24 | byte_at(data, at + 1) << 16 | byte_at(data, at + 2) << 8 | byte_at(data, at + 3)
+
+
+@part_of_a_loop
 def big_endian(data, at, size):
-    """The signed integer of ``size`` bytes."""
-    number = np.int64(data[at])
-    if number >= 0x80:
-        number -= 0x100
-    last = at + size - 1
-    while at < last:
-        at += 1
-        number = number << 8 | np.int64(data[at])
-    return number
+    """The signed integer of 1, 2, 4 or 8 bytes."""
+    if size == 8:
+        return uint32_at(data, at) << 32 | uint32_at(data, at + 4)
+    if size == 4:
+        return np.int64(np.int32(uint32_at(data, at)))
+    number = np.int64(np.int8(byte_at(data, at)))
+    return number if size == 1 else number << 8 | byte_at(data, at + 1)
 
 
 @part_of_a_loop
 def _length(data, at, end, width):
-    """A length or a count, -1 for null, and where it ends; -1 where it cannot be read."""
+    """A length or a count (-1: null), and the position after it; position -1: it cannot be read."""
     if width == AS_VARINT:
         number, at = unsigned_varint(data, at, end)
         return number - 1, at
@@ -93,9 +112,9 @@ def _length(data, at, end, width):
 
 @part_of_a_loop
 def follow(data, at, end, steps, pc, stack, notes):
-    """Where the value ends by the steps from ``pc`` on, -1 where it is not surely whole; and how many fields were noted.
+    """The end of the value that the steps from ``pc`` on describe (-1: the value is not surely whole), and how many fields were noted.
 
-    stack: DEEPEST numbers to work with. notes: places of the first noted fields, as many as there is room for.
+    stack: room for DEEPEST numbers. notes: is given the positions of the noted fields, as many as there is room for.
     """
     depth, noted = 0, 0
     while True:
@@ -135,7 +154,7 @@ def follow(data, at, end, steps, pc, stack, notes):
                 pc = c
         elif do == TAGGED:
             count, at = unsigned_varint(data, at, end)
-            # one place for what is left of the section, one for the end of a tag
+            # the stack holds how many tags are left, and the end of the current tag
             if at < 0 or depth + 2 > DEEPEST:
                 return -1, noted
             stack[depth] = count
@@ -163,7 +182,7 @@ def follow(data, at, end, steps, pc, stack, notes):
                 at += size
                 pc -= 1
         elif do == TAG_END:
-            # Kafka accepts a known tag of a wrong size; the scalar decoder says so
+            # Kafka accepts a known tag of a wrong size; the scalar decoder reports it
             if at != stack[depth - 1]:
                 return -1, noted
             depth -= 1
@@ -188,9 +207,9 @@ def survey_values(
     data, start, end, is_null, key_type, has_version, is_asked, steps, begin, stack, notes,
     value_version, surely_decodes, topic_high, topic_low,
 ):  # fmt: skip
-    """Fills the columns of ``survey.ValueSurvey``, which say "none" so far. stack, notes: as in ``follow``, one note."""
+    """Fills the columns of ``survey.ValueSurvey``, which say "none" before. stack, notes: as in ``follow``, room for one note."""
     for row in range(len(start)):
-        if is_null[row] or not has_version[row] or end[row] - start[row] < 2:
+        if is_null[row] or not has_version[row] or end[row] - start[row] < 2 or not lies_in(data, start[row], end[row]):
             continue
         version = big_endian(data, start[row], 2)
         value_version[row] = version
@@ -200,11 +219,47 @@ def survey_values(
         finish, noted = follow(data, start[row] + 2, end[row], steps, begin[program], stack, notes)
         if finish != end[row]:
             continue
+        if key_type[row] <= LAST_OFFSET_KEY:
+            # a topic id that comes twice counts by its last occurrence: left to the scalar decoder
+            if noted > 1:
+                continue
+            if noted:
+                topic_high[row] = big_endian(data, notes[0], 8)
+                topic_low[row] = big_endian(data, notes[0] + 8, 8)
         surely_decodes[row] = True
-        # the topic id is all that is noted of an offset
-        if key_type[row] <= LAST_OFFSET_KEY and noted:
-            topic_high[row] = big_endian(data, notes[0], 8)
-            topic_low[row] = big_endian(data, notes[0] + 8, 8)
+
+
+@compiled(
+    types.void(
+        BYTES, NUMBERS, NUMBERS, FLAGS, TABLE, NUMBERS, CUBE, NUMBERS_OUT, NUMBERS_OUT, SHORTS_OUT, TABLE_OUT, FLAGS_OUT,
+    )
+)  # fmt: skip
+def read_flat(data, start, end, is_null, steps, begin, fields, stack, notes, leading, columns, is_read):
+    """Fills ``leading``, and of every row that can surely be read the columns that ``programs.FlatPrograms`` name; then sets ``is_read``.
+
+    stack, notes: as in ``follow``, room for as many notes as a message has fields.
+    """
+    for row in range(len(start)):
+        if is_null[row] or end[row] - start[row] < 2 or not lies_in(data, start[row], end[row]):
+            continue
+        which = big_endian(data, start[row], 2)
+        leading[row] = which
+        if which < 0 or which >= len(begin) or begin[which] < 0:
+            continue
+        finish, noted = follow(data, start[row] + 2, end[row], steps, begin[which], stack, notes)
+        # more notes than fields: a tag comes twice
+        if finish != end[row] or noted > len(notes) or (noted and fields[which, noted - 1, 0] < 0):
+            continue
+        is_read[row] = True
+        for field in range(noted):
+            column, width, place = fields[which, field, 0], fields[which, field, 1], notes[field]
+            if fields[which, field, 2]:
+                length, text = _length(data, place, end[row], width)
+                columns[column, row], columns[column + 1, row] = text, text + length
+            elif width == UUID_BYTES:
+                columns[column, row], columns[column + 1, row] = big_endian(data, place, 8), big_endian(data, place + 8, 8)
+            else:
+                columns[column, row] = big_endian(data, place, width)
 
 
 @part_of_a_loop
@@ -225,10 +280,11 @@ def _last_word(data, words, start, end):
     )
 )  # fmt: skip
 def distinct(data, words, start, end, is_null, row, found, slots, code, first, hashes):
-    """Goes on at ``row``, where ``found`` strings are known, until half of the slots are taken: how far it has come, and what it has found.
+    """Numbers the distinct strings from ``row`` on, where ``found`` are known, until half of the slots are taken.
 
-    words: what lies at each place of ``data``, as eight bytes. slots: -1 in each, a power of two of them. Filled are code, the place of
-    each row's string among the distinct ones; and for each of these first, the row where it first comes, and hashes.
+    The next row (-1: a row does not lie within ``data``) and the number of distinct strings come back. words: the eight bytes at each
+    position of ``data``. slots: a power of two of them, -1 in each. Filled are ``code``, the number of each row's string (-1: null), and
+    for each distinct string ``first``, the row where it first comes, and ``hashes``.
     """
     mask = len(slots) - 1
     for known in range(found):
@@ -241,6 +297,8 @@ def distinct(data, words, start, end, is_null, row, found, slots, code, first, h
             code[row] = -1
             row += 1
             continue
+        if not lies_in(data, start[row], end[row]):
+            return -1, found
         begin, size = start[row], end[row] - start[row]
         last = _last_word(data, words, begin, end[row])
         mixed = (last ^ size) * MIX_HIGH
@@ -271,12 +329,17 @@ def distinct(data, words, start, end, is_null, row, found, slots, code, first, h
     return row, found
 
 
-@compiled(types.void(BYTES, WORDS, NUMBERS, NUMBERS, BYTES_OUT, WORDS_OUT))
+@compiled(types.boolean(BYTES, WORDS, NUMBERS, NUMBERS, BYTES_OUT, WORDS_OUT))
 def gather(data, words, start, end, gathered, gathered_words):
-    """Copies strings one behind another. words, gathered_words: what lies at each place, as eight bytes."""
+    """Copies strings one behind another; False where one does not lie within ``data`` or does not fit.
+
+    words, gathered_words: the eight bytes at each position.
+    """
     to = 0
     for row in range(len(start)):
         at, last = start[row], end[row]
+        if not lies_in(data, at, last) or last - at > len(gathered) - to:
+            return False
         while at + 8 <= last:
             gathered_words[np.uint64(to)] = words[np.uint64(at)]
             at += 8
@@ -285,17 +348,19 @@ def gather(data, words, start, end, gathered, gathered_words):
             gathered[to] = data[at]
             at += 1
             to += 1
+    return True
 
 
 @compiled(types.UniTuple(types.int64, 2)(BYTES, types.int64, types.int64, NUMBERS_OUT))
-def follow_lengths(data, at, end, found):
-    """Fills ``found`` with positions of entries, as far as there are; how many, and the end of the last."""
+def follow_lengths(data, at, end, places):
+    """Fills ``places`` with the positions of whole entries from ``at`` on, as far as there is room: how many, and the end of the last."""
+    end = min(end, len(data))
     n = 0
-    while n < len(found) and at <= end - MIN_ENTRY:
-        length = np.int64(data[at + 8]) << 24 | np.int64(data[at + 9]) << 16 | np.int64(data[at + 10]) << 8 | np.int64(data[at + 11])
+    while n < len(places) and at <= end - MIN_ENTRY:
+        length = uint32_at(data, at + 8)
         if at + LOG_OVERHEAD + length > end:
             break
-        found[n] = at
+        places[n] = at
         n += 1
         at += LOG_OVERHEAD + length
     return n, at
@@ -303,21 +368,21 @@ def follow_lengths(data, at, end, found):
 
 @part_of_a_loop
 def _varint32(data, at, end):
-    """The bits of the varint at ``at``, 32 at most, and where it ends; -1 where it has more or does not end before ``end``."""
+    """The bits of a varint of at most 32 bits, and the position after it; position -1: there is none before ``end``."""
     bits, at = varint(data, at, end, 28)
     return bits, at if bits >> 32 == 0 else -1
 
 
 @part_of_a_loop
 def _bytes_place(data, at, end):
-    """Where the byte string behind the length at ``at`` begins and ends, and whether it is null; begins at -1 if that cannot be read."""
+    """Where the byte string behind the varint length at ``at`` begins and ends, and whether it is null; begins at -1: it cannot be read."""
     bits, start = _varint32(data, at, end)
     return start, start if bits & 1 else start + (bits >> 1), bits & 1 == 1
 
 
 @part_of_a_loop
 def _read_record(data, at, end, row, offset_delta, timestamp_delta, key_start, key_end, key_is_null, value_start, value_end, value_is_null):
-    """Fills one row; where the record ends, -1 if it may not be read so."""
+    """Fills one row; the end of the record, -1 where the scalar decoder must read it."""
     bits, at = _varint32(data, at, end)
     finish = at + (bits >> 1)
     if at < 0 or bits & 1 or finish > end or finish - at < MIN_RECORD - 1:
@@ -337,7 +402,7 @@ def _read_record(data, at, end, row, offset_delta, timestamp_delta, key_start, k
     if value_start[row] < 0:
         return -1
     at = value_end[row]
-    # one that ends with a zero byte (no headers) exactly where it says can be read in no other way
+    # the last byte says that there are no headers, and it is the last one of the body: no other reading is possible
     return finish if at == finish - 1 and data[at] == 0 else -1
 
 
@@ -349,13 +414,16 @@ def _read_record(data, at, end, row, offset_delta, timestamp_delta, key_start, k
 )  # fmt: skip
 def read_rows(
     data, start, end, count, batch, offset_delta, timestamp_delta,
-    key_start, key_end, key_is_null, value_start, value_end, value_is_null, odd,
+    key_start, key_end, key_is_null, value_start, value_end, value_is_null, is_odd,
 ):  # fmt: skip
-    """Fills the columns of ``columnar.Rows``, and sets ``odd`` for each batch that must be read again, record by record."""
+    """Fills the columns of ``columnar.Rows`` batch by batch, and sets ``is_odd`` for each batch that the scalar decoder must read."""
     row = 0
     for i in range(len(start)):
         first, at = row, start[i]
         row += count[i]
+        if row > len(batch) or not lies_in(data, start[i], end[i]):
+            is_odd[i] = True
+            continue
         batch[first:row] = i
         for k in range(first, row):
             at = _read_record(
@@ -364,12 +432,48 @@ def read_rows(
             if at < 0:
                 break
         if at != end[i]:
-            odd[i] = True
+            is_odd[i] = True
+
+
+@part_of_a_loop
+def _sized_place(data, at, end):
+    """Where the byte string behind the int32 length at ``at`` begins and ends, and whether it is null; begins at -1: it cannot be read."""
+    if at + 4 > end:
+        return -1, -1, False
+    length = big_endian(data, at, 4)
+    if length < -1 or length > end - at - 4:
+        return -1, -1, False
+    return at + 4, at + 4 + max(length, 0), length < 0
+
+
+@compiled(
+    types.void(
+        BYTES, NUMBERS, NUMBERS, NUMBERS_OUT, NUMBERS_OUT, NUMBERS_OUT, NUMBERS_OUT, FLAGS_OUT,
+        NUMBERS_OUT, NUMBERS_OUT, FLAGS_OUT, FLAGS_OUT,
+    )
+)  # fmt: skip
+def read_messages(data, start, end, offset, timestamp_ms, key_start, key_end, key_is_null, value_start, value_end, value_is_null, is_odd):
+    """Fills the columns of ``columnar.Rows`` from messages of magic 0 and 1; sets ``is_odd`` where the scalar decoder must read."""
+    for i in range(len(start)):
+        is_odd[i] = True
+        at = start[i]
+        if not lies_in(data, at, end[i]) or end[i] - at < MIN_ENTRY or data[at + 16] > 1:
+            continue
+        offset[i], timestamp_ms[i] = big_endian(data, at, 8), NO_TIMESTAMP
+        at += 18
+        if data[start[i] + 16] == 1:
+            timestamp_ms[i] = big_endian(data, at, 8)
+            at += 8
+        key_start[i], key_end[i], key_is_null[i] = _sized_place(data, at, end[i])
+        if key_start[i] < 0:
+            continue
+        value_start[i], value_end[i], value_is_null[i] = _sized_place(data, key_end[i], end[i])
+        is_odd[i] = value_end[i] != end[i]
 
 
 @part_of_a_loop
 def _take(name, since, until, names, untils):
-    """Writes a claim of the partition ``name`` into the table; whether another one has not ended by then."""
+    """Writes a claim of the partition ``name`` into the table; whether an earlier claim of the partition has not ended by then."""
     mask = len(names) - 1
     slot = (name ^ (name >> 32)) & mask
     while untils[slot] and names[slot] != name:
@@ -388,17 +492,17 @@ def _take(name, since, until, names, untils):
 def take_partitions(
     data, start, end, version, group, since, until, held_name, held_until, steps, begin, stack, notes, names, untils, is_odd
 ):
-    """Lets current assignments take what they name, in their order, and sets ``is_odd`` where one may not, or cannot be read.
+    """Sets ``is_odd`` for each current assignment that claims a partition before an earlier claim of it has ended, or cannot be read.
 
-    held_name, held_until: what is held before. names, untils: a table of claims, a power of two long, twice as long as there are claims.
-    stack, notes: as in ``protocol.loops.follow``.
+    held_name, held_until: claims from before. names, untils: the table of claims, a power of two long and more than twice as long as there
+    are claims. stack, notes: as in ``follow``.
     """
     untils[:] = 0
-    for held in range(len(held_name)):
-        _take(held_name[held], -1, held_until[held], names, untils)
+    for i in range(len(held_name)):
+        _take(held_name[i], -1, held_until[i], names, untils)
     for row in range(len(start)):
         program = np.int64(-1)
-        if 0 <= version[row] < VERSIONS:
+        if 0 <= version[row] < VERSIONS and lies_in(data, start[row], end[row]):
             program = begin[CURRENT_ASSIGNMENT_KEY * VERSIONS + version[row]]
         finish, noted = np.int64(-1), 0
         if program >= 0:
@@ -406,7 +510,7 @@ def take_partitions(
         if finish != end[row] or noted > len(notes):
             is_odd[row] = True
             continue
-        # a topic id and the partitions beside it, again and again
+        # the notes are pairs: a topic id, and the partitions beside it
         for note in range(0, noted, 2):
             high, low = big_endian(data, notes[note], 8), big_endian(data, notes[note] + 8, 8)
             mixed = (high * MIX_HIGH) ^ (low * MIX_LOW) ^ (group[row] * MIX_GROUP)

@@ -1,4 +1,4 @@
-"""Tables as lists of steps: what a loop over one value's bytes has to do to find its end, and nothing about what it says."""
+"""The tables of ``messages/`` as lists of steps, by which the loops follow the bytes of a key or a value from field to field."""
 
 from __future__ import annotations
 
@@ -11,15 +11,17 @@ import numpy.typing as npt
 
 from groupcoord_spark.protocol.fields import Array, Blob, Field, Integer, Message, Struct, Text, Type, UuidBytes
 from groupcoord_spark.protocol.messages import RECORD_TYPES
-from groupcoord_spark.protocol.validity import LONGEST_TEXT
+from groupcoord_spark.protocol.messages.offsets import OFFSET_COMMIT_VALUE
+from groupcoord_spark.protocol.primitives import LONGEST_COMPACT_TEXT
 
 VERSIONS = 64
 """More than any message has."""
 
-NOTED = ("topic_id", "partitions")
-"""Fields whose places are told, in the order in which they come."""
+NOTED = frozenset({"topic_id", "partitions"})
+"""Fields of any value whose positions are noted, in the order in which they come."""
 
 AS_VARINT = 0
+UUID_BYTES = 16
 LONGEST_BLOB = 2**31 - 1
 
 
@@ -36,7 +38,7 @@ class Do(IntEnum):
     NEXT_TAG = 7  # how many tags are known, each with a TAG right behind this step, -, the step after the section
     TAG = 8  # the tag, -, the step that reads it
     TAG_END = 9  # the NEXT_TAG to go back to
-    NOTE = 10  # nothing, but where it lies is told
+    NOTE = 10  # reads nothing: the position of the field that follows is noted
     END = 11
 
 
@@ -45,6 +47,61 @@ class Programs(NamedTuple):
 
     steps: npt.NDArray[np.int64]
     begin: npt.NDArray[np.int64]
+
+
+class FlatPrograms(NamedTuple):
+    """How messages of numbers, ids and texts become columns of numbers, by the int16 that they begin with: a key's type, a value's version.
+
+    steps: int64[n, 4]. begin: int64, where the program for that int16 begins; -1: there is none. fields: int64[begin, most fields, 3], for
+    each field of a program its column, its width and whether it is a text; the column is -1 beyond the last field. A number takes one
+    column. A text takes two, its start and its end, and so does an id, for its high and its low half. columns: the first column of each
+    field. absent: int64, one for each column, what stands in it for a message without the field: 0 for an id, else -1.
+    """
+
+    steps: npt.NDArray[np.int64]
+    begin: npt.NDArray[np.int64]
+    fields: npt.NDArray[np.int64]
+    columns: dict[str, int]
+    absent: npt.NDArray[np.int64]
+
+
+@cache
+def programs_of_keys() -> FlatPrograms:
+    """The programs for the keys of all types that Kafka of today knows, by type."""
+    return _flat_programs({key_type: (each.key, 0) for key_type, each in RECORD_TYPES.items() if each.dialect is None})
+
+
+@cache
+def programs_of_offset_values() -> FlatPrograms:
+    """The programs for the values of offset commits, by version. Key types 0 and 1 have the same layouts."""
+    first, last = OFFSET_COMMIT_VALUE.versions
+    return _flat_programs({version: (OFFSET_COMMIT_VALUE, version) for version in range(first, last + 1)})
+
+
+def _flat_programs(messages: dict[int, tuple[Message, int]]) -> FlatPrograms:
+    steps: list[list[int]] = []
+    begin = np.full(max(messages) + 1, -1, np.int64)
+    most = max(len(message.fields) for message, _ in messages.values())
+    fields = np.full((len(begin), most, 3), -1, np.int64)
+    columns: dict[str, int] = {}
+    absent: list[int] = []
+    for which, (message, version) in messages.items():
+        begin[which] = len(steps)
+        # a tagged field comes last, wherever the table lists it
+        of_version = sorted(message.fields_of(version), key=lambda field: field.tag is not None)
+        _Program(steps, message, version, noted=frozenset(field.name for field in of_version)).fields(tuple(of_version))
+        steps.append([Do.END, 0, 0, 0])
+        for place, field in enumerate(of_version):
+            if field.name not in columns:
+                columns[field.name] = len(absent)
+                absent += [-1] if isinstance(field.type, Integer) else [0, 0] if isinstance(field.type, UuidBytes) else [-1, -1]
+            if isinstance(field.type, Integer | UuidBytes):
+                fields[which, place] = columns[field.name], _size(field.type), False
+            elif isinstance(field.type, Text) and not field.type.nullable:
+                fields[which, place] = columns[field.name], AS_VARINT if message.is_flexible(version) else 2, True
+            else:
+                raise TypeError(f"{message.name}: {field.name!r} is no number, id or text")
+    return FlatPrograms(np.array(steps, np.int64), begin, fields, columns, np.array(absent, np.int64))
 
 
 @cache
@@ -56,7 +113,7 @@ def programs_of_values() -> Programs:
         message = record_type.value
         for version in range(message.versions[0], message.versions[1] + 1):
             begin[key_type * VERSIONS + version] = len(steps)
-            _Program(steps, message, version).fields(message.fields_of(version))
+            _Program(steps, message, version, NOTED).fields(message.fields_of(version))
             steps.append([Do.END, 0, 0, 0])
     return Programs(np.array(steps, np.int64), begin)
 
@@ -64,8 +121,9 @@ def programs_of_values() -> Programs:
 class _Program:
     """Appends the steps of one version of a message to those there are."""
 
-    def __init__(self, steps: list[list[int]], message: Message, version: int) -> None:
+    def __init__(self, steps: list[list[int]], message: Message, version: int, noted: frozenset[str]) -> None:
         self._steps = steps
+        self._noted = noted
         self._version = version
         self._is_flexible = message.is_flexible(version)
 
@@ -83,7 +141,7 @@ class _Program:
         for field in fields:
             if field.tag is not None:
                 continue
-            if isinstance(field.type, Integer | UuidBytes) and field.name not in NOTED:
+            if isinstance(field.type, Integer | UuidBytes) and field.name not in self._noted:
                 fixed += _size(field.type)
                 continue
             # fields of one size beside each other are stepped over together
@@ -95,7 +153,7 @@ class _Program:
             self._tagged([field for field in fields if field.tag is not None])
 
     def _field(self, field: Field) -> None:
-        if field.name in NOTED:
+        if field.name in self._noted:
             self._add(Do.NOTE)
         self.value(field.type)
 
@@ -105,7 +163,7 @@ class _Program:
             case Integer() | UuidBytes():
                 self._skip(_size(kind))
             case Text(nullable=nullable):
-                self._add(Do.TEXT, width, nullable, LONGEST_TEXT)
+                self._add(Do.TEXT, width, nullable, LONGEST_COMPACT_TEXT)
             case Blob(nullable=nullable):
                 self._add(Do.TEXT, width, nullable, LONGEST_BLOB)
             case Array(element=Integer() | UuidBytes() as element, nullable=nullable):
@@ -142,4 +200,4 @@ class _Program:
 
 
 def _size(kind: Integer | UuidBytes) -> int:
-    return kind.size if isinstance(kind, Integer) else 16
+    return kind.size if isinstance(kind, Integer) else UUID_BYTES

@@ -7,10 +7,12 @@ the faults and findings of everything that has this shape, and the topic id of a
 
 from __future__ import annotations
 
+from types import ModuleType
+
 import numpy as np
 import numpy.typing as npt
 
-from groupcoord_spark.protocol import machine_code
+from groupcoord_spark.protocol import fast_path
 from groupcoord_spark.protocol.messages import RECORD_TYPES
 from groupcoord_spark.protocol.programs import VERSIONS, programs_of_values
 from groupcoord_spark.protocol.slices import Slices
@@ -20,11 +22,11 @@ OFFSET_KEYS = (0, 1)
 
 
 def shapes_of_values(key_type: int, values: Slices, *, keeps_texts: bool = False) -> Slices:
-    """The shape of each value of one key type; none of them is null. Without numba the values themselves.
+    """The shape of each value of one key type; none of them is null. Of a small input the values themselves.
 
     keeps_texts: only numbers are cleared, for who asks what members and subscriptions a group's value names.
     """
-    if not len(values) or not machine_code.is_at_hand(len(values)):
+    if not (loops := fast_path.loops_for(len(values))):
         return values
     record_type = RECORD_TYPES[key_type]
     # Under key type 0 a newer version is read as under key type 1.
@@ -39,14 +41,18 @@ def shapes_of_values(key_type: int, values: Slices, *, keeps_texts: bool = False
     program = np.full(len(values), FIRST_TWO_BYTES, np.int64)
     # an older layout need not have its lengths where today's has them
     program[is_known] = AS_IT_IS if record_type.dialects else begins[of_type * VERSIONS + version[is_known]]
-    return _without_contents(values, program, steps, keeps_texts=keeps_texts, are_offsets=key_type in OFFSET_KEYS)
+    return _without_contents(loops, values, program, steps, keeps_texts=keeps_texts, are_offsets=key_type in OFFSET_KEYS)
 
 
 def _without_contents(
-    strings: Slices, program: npt.NDArray[np.int64], steps: npt.NDArray[np.int64], *, keeps_texts: bool, are_offsets: bool
+    loops: ModuleType,
+    strings: Slices,
+    program: npt.NDArray[np.int64],
+    steps: npt.NDArray[np.int64],
+    *,
+    keeps_texts: bool,
+    are_offsets: bool,
 ) -> Slices:
-    from groupcoord_spark.protocol import loops
-
     lengths = strings.lengths()
     begin = np.cumsum(lengths) - lengths
     shape = np.empty(int(lengths.sum()), np.uint8)

@@ -9,18 +9,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from groupcoord_spark.protocol import machine_code
+from groupcoord_spark.protocol import fast_path
 
 Bytes = npt.NDArray[np.uint8]
 Positions = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
 _INT32_LIMIT = 2**31 - 1
-_BUFFER_BITS = 30
-"""A view's place is an int32: what lies further on in ``data`` is reached by a buffer that begins later."""
 _FEWEST_SLOTS = 1 << 13
-_PREFIX = 4
-_INLINE = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,27 +49,23 @@ class Slices:
 
     def to_arrow(self) -> pa.Array:
         """The same strings as one Arrow ``binary`` array (``large_binary`` above 2 GiB), which copies each byte once."""
-        if not len(self):
-            return pa.array([], pa.binary())
         size = int(self.lengths().sum())
-        if machine_code.is_at_hand(len(self)):
-            return self._gathered(size)
-        return self._views().cast(pa.binary() if size <= _INT32_LIMIT else pa.large_binary())
+        layout = pa.binary() if size <= _INT32_LIMIT else pa.large_binary()
+        if not (loops := fast_path.loops_for(len(self))):
+            return pa.array([self.row(i) for i in range(len(self))], layout)
+        offsets = np.zeros(len(self) + 1, np.int32 if size <= _INT32_LIMIT else np.int64)
+        np.cumsum(self.lengths(), out=offsets[1:])
+        gathered = np.empty(size, np.uint8)
+        if not loops.gather(self.data, _words(self.data), self.start, self.end, gathered, _words(gathered)):
+            raise IndexError("a row lies beyond the buffer of its bytes")
+        valid = pa.array(~self.is_null).buffers()[1] if self.is_null.any() else None
+        return pa.Array.from_buffers(layout, len(self), [valid, pa.py_buffer(offsets), pa.py_buffer(gathered)])
 
     def distinct(self) -> tuple[Positions, pa.BinaryArray]:
-        """For each row the place of its string among the distinct ones, int64, -1 where it is null; and these, as they first come."""
-        if not len(self):
-            return np.zeros(0, np.int64), pa.array([], pa.binary())
-        if machine_code.is_at_hand(len(self)):
-            code, first = self._codes()
-            return code, self.take(first).to_arrow().cast(pa.binary())
-        encoded = self._views().dictionary_encode()
-        return codes_of(encoded), encoded.dictionary.cast(pa.binary())
-
-    def _codes(self) -> tuple[Positions, Positions]:
-        """For each row the place of its string among the distinct ones, -1 where it is null; and the rows where these first come."""
-        from groupcoord_spark.protocol import loops
-
+        """For each row the number of its string among the distinct ones, int64, -1 for null; and these strings, as they first come."""
+        if not (loops := fast_path.loops_for(len(self))):
+            encoded = self.to_arrow().dictionary_encode()
+            return codes_of(encoded), encoded.dictionary.cast(pa.binary())
         code, first, hashes = (np.empty(len(self), np.int64) for _ in range(3))
         words = _words(self.data)
         row = found = 0
@@ -81,45 +73,10 @@ class Slices:
         while row < len(self):
             empty = np.full(slots, -1)
             row, found = loops.distinct(self.data, words, self.start, self.end, self.is_null, row, found, empty, code, first, hashes)
+            if row < 0:
+                raise IndexError("a row lies beyond the buffer of its bytes")
             slots *= 4
-        return code, first[:found]
-
-    def _gathered(self, size: int) -> pa.Array:
-        from groupcoord_spark.protocol import loops
-
-        offsets = np.zeros(len(self) + 1, np.int32 if size <= _INT32_LIMIT else np.int64)
-        np.cumsum(self.lengths(), out=offsets[1:])
-        gathered = np.empty(size, np.uint8)
-        loops.gather(self.data, _words(self.data), self.start, self.end, gathered, _words(gathered))
-        buffers = [self._valid(), pa.py_buffer(offsets), pa.py_buffer(gathered)]
-        return pa.Array.from_buffers(pa.binary() if size <= _INT32_LIMIT else pa.large_binary(), len(self), buffers)
-
-    def _valid(self) -> pa.Buffer | None:
-        return pa.array(~self.is_null).buffers()[1] if self.is_null.any() else None
-
-    def _views(self) -> pa.Array:
-        """An Arrow ``binary_view`` array of at least one row that copies nothing but short strings.
-
-        A view is four words of 32 bits: the length, the first four bytes, the number of a buffer and the place there; one of up to twelve
-        bytes holds them all itself.
-        """
-        data, start, lengths = self.data, self.start, self.lengths()
-        if len(data) < _PREFIX:
-            data = np.append(data, np.zeros(_PREFIX, np.uint8))
-        views = np.empty((len(self), 4), np.int32)
-        views[:, 0] = lengths
-        views[:, 1] = np.ndarray((len(data) - _PREFIX + 1,), "<i4", data.data, 0, (1,))[np.minimum(start, len(data) - _PREFIX)]
-        views[:, 2] = start >> _BUFFER_BITS
-        views[:, 3] = start & ((1 << _BUFFER_BITS) - 1)
-        views[lengths == 0, 1:] = 0
-        short = np.flatnonzero((lengths > 0) & (lengths <= _INLINE))
-        if len(short):
-            place = np.arange(_INLINE)
-            inline = data[np.minimum(start[short, np.newaxis] + place, len(data) - 1)]
-            inline[place >= lengths[short, np.newaxis]] = 0
-            views.view(np.uint8).reshape(len(self), 16)[short, 4:] = inline
-        buffers = [pa.py_buffer(data[at:]) for at in range(0, len(data), 1 << _BUFFER_BITS)]
-        return pa.Array.from_buffers(pa.binary_view(), len(self), [self._valid(), pa.py_buffer(views), *buffers])
+        return code, self.take(first[:found]).to_arrow().cast(pa.binary())
 
     @staticmethod
     def from_arrow(array: pa.Array) -> Slices:
@@ -147,7 +104,7 @@ class Slices:
 
 
 def _words(data: Bytes) -> npt.NDArray[np.int64]:
-    """What lies at each place, as eight bytes."""
+    """The eight bytes at each position, as numbers."""
     return np.ndarray((max(len(data) - 7, 0),), np.int64, data.data, 0, (1,))
 
 

@@ -21,10 +21,9 @@ from groupcoord_spark.log.scalar import (
     read_varint,
     read_varlong,
 )
-from groupcoord_spark.log.storage import PADDING
 from tests.log.log_writer import Rec, message, record, varint
 
-pytestmark = pytest.mark.usefixtures("both_ways")
+pytestmark = pytest.mark.usefixtures("each_decoder")
 
 Outcome = list[Record] | RecordError
 
@@ -86,7 +85,7 @@ def listed(rows: Rows) -> list[tuple[int, Record]]:
 
 
 def at_once(batches: list[tuple[bytes, int]]) -> tuple[list[tuple[int, Record]], dict[int, RecordError]]:
-    data = np.frombuffer(b"".join(body for body, _ in batches) + bytes(PADDING), np.uint8)
+    data = np.frombuffer(b"".join(body for body, _ in batches), np.uint8)
     end = np.cumsum([len(body) for body, _ in batches], dtype=np.int64)
     start = end - np.array([len(body) for body, _ in batches], np.int64)
     rows, errors = read_rows(data, start, end, np.array([count for _, count in batches], np.int64))
@@ -147,7 +146,7 @@ def test_many_old_messages_are_read_as_each_alone(drawn: list[tuple[bytes, int, 
         if at >= 18:
             changed[min(at, len(changed) - 1)] = byte
         entries.append(bytes(changed))
-    data = b"".join(entries) + bytes(PADDING)
+    data = b"".join(entries)
     end = np.cumsum([len(entry) for entry in entries], dtype=np.int64)
     start = end - np.array([len(entry) for entry in entries], np.int64)
     rows, errors = read_messages(np.frombuffer(data, np.uint8), start, end)

@@ -17,7 +17,7 @@ from groupcoord_spark.log.storage import PADDING
 from tests.log.log_writer import GZIP, Rec, batch, message, records, wrapper, write_segment
 from tests.log.reading import SMALL_CHUNK, Read, read_file
 
-pytestmark = pytest.mark.usefixtures("both_ways")
+pytestmark = pytest.mark.usefixtures("each_decoder")
 
 SOUND = [batch(i * 2, records(b"k%d" % i, b"l%d" % i)) for i in range(10)]
 

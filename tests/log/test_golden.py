@@ -26,6 +26,7 @@ def expected_rows(corpus: Path) -> list[Row]:
     return rows
 
 
+@pytest.mark.usefixtures("each_decoder")
 @pytest.mark.parametrize("corpus", CORPORA)
 @pytest.mark.parametrize("chunk_bytes", [1 << 25, SMALL_CHUNK])
 def test_every_record_is_what_kafka_reads(corpus: str, chunk_bytes: int) -> None:

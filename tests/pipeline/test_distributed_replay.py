@@ -211,7 +211,7 @@ def read_and_replay(directory: Path, semantics: Semantics, cut: Cut) -> tuple[Ro
     return tables, history, records
 
 
-@pytest.mark.usefixtures("both_ways")
+@pytest.mark.usefixtures("each_decoder")
 @pytest.mark.parametrize("semantics", [JAVA, SCALA], ids=["java", "scala"])
 @settings(max_examples=50, print_blob=True, deadline=None)
 @given(seed=st.integers(0, 2**32), length=st.integers(1, 60))

@@ -16,7 +16,7 @@ from groupcoord_spark.pipeline import decode
 from groupcoord_spark.pipeline.ingest import ReadJob, read_chunks, unpacked
 from groupcoord_spark.pipeline.rebalances import RebalanceJob
 from groupcoord_spark.pipeline.rows import Piece
-from groupcoord_spark.protocol import encode_key, machine_code
+from groupcoord_spark.protocol import encode_key, fast_path
 from tests.pipeline.logs import LogRecord, commit_value, records_of
 
 MANY = 30_000
@@ -53,7 +53,7 @@ def test_every_one_of_many_doubts_has_its_row(tmp_path: Path) -> None:
 
 
 def test_values_that_differ_in_contents_alone_are_decoded_once(tmp_path: Path) -> None:
-    assert machine_code.load()
+    assert fast_path.load()
     log = [LogRecord(i, OFFSET, commit_value(i)[:-5]) for i in range(MANY)]
     with patch.object(decode, "decode_value", wraps=decode.decode_value) as decoding:
         tables, _ = tables_of(tmp_path, log)

@@ -6,17 +6,21 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from groupcoord_spark.coordinator.semantics import JAVA, SCALA
+from groupcoord_spark.pipeline import ownership
 from groupcoord_spark.pipeline.decode import decode_chunk
 from groupcoord_spark.pipeline.ingest import kept_records
 from groupcoord_spark.pipeline.ownership import settled
 from groupcoord_spark.pipeline.replay import KeptRecordsReplay
-from groupcoord_spark.protocol import encode_key, encode_value
+from groupcoord_spark.protocol import encode_key, encode_value, fast_path
+from groupcoord_spark.protocol.slices import Slices
 from tests.pipeline.logs import TOPIC_ID, LogRecord, member_value
 from tests.pipeline.logs import records_of as columns_of
 
-pytestmark = pytest.mark.usefixtures("both_ways")
+pytestmark = pytest.mark.usefixtures("each_decoder")
 
 
 def own(key_type: int, value: dict[str, Any] | None, member_id: str | None = None, group_id: str = "g") -> tuple[bytes, bytes | None]:
@@ -129,3 +133,33 @@ def test_a_coordinator_that_does_not_know_consumer_groups_settles_none() -> None
     columns = columns_of(log_of([epoch(1), joins("a"), holds("a", 0)]))
     found = settled(columns, decode_chunk(columns, SCALA), KeptRecordsReplay(SCALA).coordinator)
     assert not found.without_collisions and not found.needless.any()
+
+
+claimed = st.lists(
+    st.fixed_dictionaries(
+        {"topic_id": st.sampled_from([TOPIC_ID, "B" * 21 + "A"]), "partitions": st.lists(st.integers(-2, 9), max_size=4)}
+    ),
+    max_size=2,
+)
+claims = st.tuples(claimed, claimed, st.integers(0, 2), st.integers(1, 5), st.sampled_from([None, None, None, *range(2, 40)]))
+
+
+@settings(max_examples=100, print_blob=True, deadline=None)
+@given(st.lists(claims, min_size=1, max_size=8), st.lists(st.tuples(st.integers(0, 2), st.integers(0, 9), st.integers(0, 5)), max_size=3))
+def test_loops_find_the_collisions_that_decoded_values_have(drawn: list[Any], before: list[tuple[int, int, int]]) -> None:
+    """Claims: what is assigned and pending, the group, for how many records the claim lasts, and where the value is cut."""
+    epochs = {"member_epoch": 1, "previous_member_epoch": 0, "state": 0}
+    values = [
+        encode_value(8, 0, epochs | {"assigned_partitions": assigned, "partitions_pending_revocation": pending})[:cut]
+        for assigned, pending, _, _, cut in drawn
+    ]
+    since, group, lasts = np.arange(len(drawn)), np.array([each[2] for each in drawn]), np.array([each[3] for each in drawn])
+    rows = ownership._Claims(np.zeros(len(drawn), np.int16), Slices.of(values), group, since, since + lasts)
+    names = [ownership._names(TOPIC_ID, [partition], code) for code, partition, _ in before]
+    held = ownership._Held(np.concatenate([np.zeros(0, np.int64), *names]), np.array([until for *_, until in before], np.int64))
+    found = []
+    for loops in (fast_path.load(), None):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(fast_path, "loops_for", lambda rows, loops=loops: loops)
+            found.append(set(ownership._clashing(rows, held).tolist()))
+    assert found[0] == found[1]

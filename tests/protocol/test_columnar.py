@@ -12,12 +12,14 @@ from .columns import check_key_columns, check_offset_value_columns
 from .from_tables import damaged_keys, damaged_offset_values, damaged_values
 
 
+@pytest.mark.usefixtures("each_decoder")
 @settings(max_examples=150, print_blob=True, deadline=None)
 @given(st.lists(st.none() | damaged_keys, max_size=12))
 def test_key_columns_are_what_the_definition_says(keys: list[bytes | None]) -> None:
     check_key_columns(keys)
 
 
+@pytest.mark.usefixtures("each_decoder")
 @settings(max_examples=200, print_blob=True, deadline=None)
 @given(st.lists(damaged_offset_values | damaged_values | st.tuples(st.sampled_from([0, 1, 9, 24, -1]), st.none()), max_size=12))
 def test_offset_value_columns_are_what_the_definition_says(typed: list[tuple[int, bytes | None]]) -> None:
@@ -30,6 +32,7 @@ COMMIT = {
 }  # fmt: skip
 
 
+@pytest.mark.usefixtures("with_loops")
 class TestWithoutLookingAtSingleRows:
     """What brokers write is never handed to the decoder of single records."""
 
@@ -63,6 +66,7 @@ class TestWithoutLookingAtSingleRows:
         assert columns.partition.tolist() == [3, -1, -1, -1] and columns.ok.all()
 
 
+@pytest.mark.usefixtures("each_decoder")
 class TestPlaces:
     @pytest.mark.parametrize("shift", range(9))
     def test_rows_may_lie_anywhere_in_the_buffer_and_in_any_order(self, shift: int) -> None:
@@ -76,7 +80,11 @@ class TestPlaces:
         assert columns.topic_id.to_pylist() == [None, None, "ASNFZ4mrze_-3LqYdlQyEA", None]
         assert columns.status.to_pylist() == [None, "value_too_short", None, None]
 
-    def test_more_rows_than_are_looked_at_together(self) -> None:
+    def test_of_a_topic_id_that_comes_twice_the_last_counts(self) -> None:
+        once = encode_value(1, 4, COMMIT)
+        check_offset_value_columns([1], [once[:-19] + bytes([2, 0, 16]) + bytes(range(16)) + once[-18:]])
+
+    def test_very_many_rows(self) -> None:
         rows = 3 * 16384 + 5
         values = Slices.of([encode_value(1, 4, COMMIT | {"committed_offset": i}) for i in range(100)]).take(np.arange(rows) % 100)
         columns = columnar.decode_offset_value_columns(np.ones(rows, np.int16), values)

@@ -44,6 +44,7 @@ class TestCorpus:
                 assert value.version == record["value"]["version"]
                 assert json.dumps(scalar.value_json(value)) == json.dumps(record["value"]["data"])
 
+    @pytest.mark.usefixtures("each_decoder")
     def test_columns_and_json_texts_say_the_same(self, corpus: Path) -> None:
         records = records_of(corpus)
         keys, values = [raw(record["key_hex"]) for record in records], [raw(record["value_hex"]) for record in records]

@@ -37,7 +37,7 @@ def random_value(rng: random.Random) -> bytes:
     return bytes(value[: rng.choice((len(value), len(value), rng.randrange(len(value))))])
 
 
-@pytest.mark.usefixtures("both_ways")
+@pytest.mark.usefixtures("each_decoder")
 @pytest.mark.parametrize("semantics", [JAVA, SCALA, OLD_SCALA], ids=lambda semantics: semantics.broker_version)
 @settings(max_examples=150, print_blob=True, deadline=None)
 @given(seed=st.integers(0, 2**32))

@@ -27,7 +27,7 @@ def told(key_type: int, value: bytes | None) -> tuple[object, ...]:
     return decoded.version, decoded.findings, decoded.fields.get("topic_id", ZERO_UUID) if key_type < 2 else None
 
 
-@pytest.mark.usefixtures("both_ways")
+@pytest.mark.usefixtures("each_decoder")
 @settings(max_examples=100, print_blob=True, deadline=None)
 @given(st.data())
 def test_a_shape_is_told_of_as_its_value_is(data: st.DataObject) -> None:
@@ -37,7 +37,7 @@ def test_a_shape_is_told_of_as_its_value_is(data: st.DataObject) -> None:
     assert [told(key_type, shapes.row(i)) for i in range(len(values))] == [told(key_type, value) for value in values]
 
 
-@pytest.mark.usefixtures("both_ways")
+@pytest.mark.usefixtures("each_decoder")
 @settings(max_examples=60, print_blob=True, deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_a_shape_that_keeps_texts_breaks_the_rules_that_its_value_breaks(seed: int) -> None:

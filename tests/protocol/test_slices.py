@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from unittest.mock import patch
-
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -9,9 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from groupcoord_spark.protocol import Slices
-from groupcoord_spark.protocol import slices as slices_module
 
-pytestmark = pytest.mark.usefixtures("both_ways")
+pytestmark = pytest.mark.usefixtures("each_decoder")
 
 ROWS = st.lists(st.none() | (st.binary(max_size=5) | st.binary(min_size=10, max_size=15)), max_size=12)
 
@@ -31,13 +28,6 @@ def test_rows_in_any_order_are_gathered(rows: list[bytes | None], data: st.DataO
     order = data.draw(st.lists(st.integers(0, len(rows) - 1), max_size=20)) if rows else []
     taken = Slices.of(rows).take(np.array(order, np.int64))
     assert taken.to_arrow().to_pylist() == [rows[i] for i in order]
-
-
-@settings(max_examples=200, print_blob=True, deadline=None)
-@given(ROWS, st.integers(3, 6))
-def test_places_beyond_the_reach_of_a_buffer_are_reached_by_the_next(rows: list[bytes | None], buffer_bits: int) -> None:
-    with patch.object(slices_module, "_BUFFER_BITS", buffer_bits):
-        assert Slices.of(rows).to_arrow().to_pylist() == rows
 
 
 @settings(max_examples=200, print_blob=True, deadline=None)

@@ -14,7 +14,7 @@ from groupcoord_spark.protocol.survey import OFFSET_KEYS, ValueSurvey, survey_va
 
 from .from_tables import KNOWN_TYPES, damaged_offset_values, damaged_values
 
-pytestmark = pytest.mark.usefixtures("both_ways")
+pytestmark = pytest.mark.usefixtures("each_decoder")
 
 READ_IN_PART = {"value_trailing_bytes", "tagged_field_size_mismatch"}
 
@@ -69,6 +69,18 @@ def test_the_topic_id_of_an_offset_is_told() -> None:
     commit = {"committed_offset": 42, "leader_epoch": 5, "metadata": "note", "commit_timestamp_ms": 7, "topic_id": "ASNFZ4mrze_-3LqYdlQyEA"}
     survey = survey_of([(1, encode_value(1, 4, commit)), (1, encode_value(1, 3, commit))])
     assert survey.topic_high.tolist() == [0x0123456789ABCDEF, 0] and survey.topic_low.tolist() == [-0x123456789ABCDF0, 0]
+
+
+def test_of_a_topic_id_that_comes_twice_the_first_is_not_taken() -> None:
+    """Kafka takes the last one: such a value is left to the scalar decoder."""
+    commit = {"committed_offset": 42, "leader_epoch": 5, "metadata": "note", "commit_timestamp_ms": 7, "topic_id": "ASNFZ4mrze_-3LqYdlQyEA"}
+    once = encode_value(1, 4, commit)
+    twice = once[:-19] + bytes([2, 0, 16]) + bytes(range(16)) + once[-18:]
+    decoded = scalar.decode_value(1, twice)
+    assert decoded is not None and decoded.fields["topic_id"] == commit["topic_id"]
+    survey = survey_of([(1, twice)])
+    named = (survey.topic_high.tolist(), survey.topic_low.tolist())
+    assert named == (([0x0123456789ABCDEF], [-0x123456789ABCDF0]) if survey.surely_decodes[0] else ([0], [0]))
 
 
 def test_a_value_of_any_size_and_number_of_members_is_followed() -> None:

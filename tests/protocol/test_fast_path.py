@@ -1,0 +1,128 @@
+"""The compiled loops are loaded where they pay, a run goes on without them, and they read nothing beyond the end of a buffer."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+import groupcoord_spark
+from groupcoord_spark.log import batches, scalar
+from groupcoord_spark.log.columnar import Rows
+from groupcoord_spark.pipeline import ownership
+from groupcoord_spark.protocol import fast_path, programs, survey
+from groupcoord_spark.protocol.slices import Slices
+
+TESTS = Path(__file__).parents[1]
+
+
+@pytest.fixture
+def nothing_loaded(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(fast_path, "_rows_so_far", 0)
+    fast_path.load.cache_clear()
+    yield
+    fast_path.load.cache_clear()
+
+
+@pytest.mark.usefixtures("nothing_loaded")
+def test_few_rows_load_nothing_but_use_what_is_loaded() -> None:
+    assert not fast_path.loops_for(fast_path.ROWS_WORTH_LOADING - 1)
+    assert fast_path.loops_for(1)
+    assert fast_path.loops_for(0)
+
+
+@pytest.mark.usefixtures("nothing_loaded")
+def test_many_small_inputs_load_the_loops_in_the_end() -> None:
+    step = fast_path.ROWS_WORTH_LOADING // 10
+    loaded = [fast_path.loops_for(step) is not None for _ in range(10)]
+    assert loaded == [False] * 9 + [True]
+
+
+@pytest.mark.usefixtures("nothing_loaded")
+def test_a_numba_that_cannot_be_imported_is_logged_once_and_done_without(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.delattr("groupcoord_spark.protocol.loops", raising=False)
+    monkeypatch.delitem(sys.modules, "groupcoord_spark.protocol.loops", raising=False)
+    monkeypatch.setitem(sys.modules, "numba", None)
+    with caplog.at_level(logging.WARNING):
+        assert fast_path.loops_for(10**9) is None and fast_path.loops_for(10**9) is None
+    (warning,) = caplog.messages
+    assert "numba cannot be used here" in warning and "NUMBA_CACHE_DIR" in warning
+
+
+def test_without_a_place_for_compiled_code_the_scalar_decoder_is_used(tmp_path: Path) -> None:
+    """As a package that Spark ships in an archive, for a user without a home."""
+    package = Path(groupcoord_spark.__file__).parent
+    archive = shutil.make_archive(str(tmp_path / "package"), "zip", package.parent, package.name)
+    no_directory = tmp_path / "file"
+    no_directory.touch()
+    environment = {**os.environ, "PYTHONPATH": archive, "HOME": str(no_directory), "XDG_CACHE_HOME": str(no_directory / "cache")}
+    environment.pop("NUMBA_CACHE_DIR", None)
+    asked = "from groupcoord_spark.protocol import fast_path; print(fast_path.__file__, fast_path.load())"
+    run = subprocess.run([sys.executable, "-c", asked], env=environment, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert run.stdout.startswith(archive) and run.stdout.endswith(" None\n"), run.stdout
+    assert "set NUMBA_CACHE_DIR to a directory that can be written" in run.stderr
+
+
+def test_the_numbers_that_loops_repeat_are_those_of_their_definitions() -> None:
+    loops = fast_path.load()
+    assert loops
+    repeated = {name: number for name, number in vars(loops).items() if isinstance(number, int | np.int64)}
+    defined = {**vars(batches), **vars(scalar), **vars(ownership), **vars(programs)}
+    defined |= {"NUMBERS_STEP" if step is programs.Do.NUMBERS else step.name: int(step) for step in programs.Do}
+    defined |= {"LAST_OFFSET_KEY": max(survey.OFFSET_KEYS), "DEEPEST": loops.DEEPEST}
+    assert repeated == {name: defined[name] for name in repeated}
+
+
+BEYOND = [(-1, 3), (0, 9), (9, 9), (5, 3)]
+"""Where rows cannot lie in a buffer of eight bytes: start and end."""
+
+
+@pytest.mark.usefixtures("with_loops")
+@pytest.mark.parametrize(("start", "end"), BEYOND)
+class TestRowsBeyondTheirBuffer:
+    def test_are_not_copied_and_not_compared(self, start: int, end: int) -> None:
+        with pytest.raises(IndexError, match="beyond the buffer"):
+            self.rows(start, end).distinct()
+        loops = fast_path.load()
+        assert loops
+        places = np.array([start]), np.array([end])
+        assert not loops.gather(np.zeros(8, np.uint8), np.zeros(1, np.int64), *places, np.zeros(64, np.uint8), np.zeros(57, np.int64))
+
+    def test_are_left_to_the_scalar_decoder(self, start: int, end: int) -> None:
+        rows, one = self.rows(start, end), np.ones(1, np.bool_)
+        values = survey.survey_values(np.ones(1, np.int16), one, one, rows)
+        assert (values.value_version.tolist(), values.surely_decodes.tolist()) == ([-1], [False])
+        loops = fast_path.load()
+        assert loops
+        for read in (lambda: self.odd(loops.read_rows, rows, np.ones(1, np.int64)), lambda: self.odd(loops.read_messages, rows)):
+            assert read().tolist() == [True]
+
+    def rows(self, start: int, end: int) -> Slices:
+        return Slices(np.zeros(8, np.uint8), np.array([start]), np.array([end]), np.zeros(1, np.bool_))
+
+    def odd(self, read: Callable[..., None], rows: Slices, *count: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        """Which of the rows the loop leaves unread."""
+        is_odd, into = np.zeros(1, np.bool_), Rows.empty(1)
+        read(rows.data, rows.start, rows.end, *count, *([into.batch] if count else []), *into.columns(), is_odd)
+        return is_odd
+
+
+def test_no_loop_reads_beyond_its_buffers(tmp_path: Path) -> None:
+    """Random and damaged bytes, read by loops that numba compiles with a check of every index."""
+    environment = {**os.environ, "NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(tmp_path)}
+    files = ("protocol/test_columnar", "protocol/test_survey", "protocol/test_slices", "log/test_columnar", "pipeline/test_ownership")
+    tests = [str(TESTS / f"{each}.py") for each in files]
+    command = [sys.executable, "-m", "pytest", "-q", "-k", "not scalar", "-p", "no:cacheprovider", *tests]
+    run = subprocess.run(command, env=environment, cwd=TESTS.parent, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert list(tmp_path.rglob("loops.read_rows*")), "the loops were compiled anew"

@@ -1,4 +1,4 @@
-"""What one look over values tells is what the definition says of each."""
+"""The survey of values says of each what the scalar decoder says."""
 
 from __future__ import annotations
 

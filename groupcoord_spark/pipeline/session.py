@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from groupcoord_spark.errors import GroupcoordError
 from groupcoord_spark.pipeline.class_archive import options_to_use
+from groupcoord_spark.protocol import fast_path
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -68,6 +69,7 @@ def session(*, with_delta: bool = False, show_output: bool = False, settings: Ma
     if "PYSPARK_GATEWAY_PORT" in os.environ:  # started by spark-submit: its settings rule
         return builder.getOrCreate()
     require_java()
+    fast_path.warn_if_missing()
     wanted = {"spark.master": os.environ.get("SPARK_MASTER", "local[*]"), "spark.driver.host": "localhost", **SETTINGS}
     wanted["spark.driver.extraJavaOptions"] += options_to_use()
     if with_delta:

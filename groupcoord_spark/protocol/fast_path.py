@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from functools import cache
+from importlib.util import find_spec
 from types import ModuleType
 
 ROWS_WORTH_LOADING = 50_000
@@ -26,13 +27,24 @@ def load() -> ModuleType | None:
     try:
         from groupcoord_spark.protocol import loops
     except (ImportError, OSError, RuntimeError) as fault:
-        _logger.warning(
-            "Records are decoded one by one, which takes about 25 times as long: numba cannot be used here (%s). "
-            "Install numba beside its numpy, or set NUMBA_CACHE_DIR to a directory that can be written.",
-            fault,
-        )
+        _warn(str(fault))
         return None
     return loops
+
+
+@cache
+def warn_if_missing() -> None:
+    """Log the warning of ``load`` where numba is not installed, without loading it: for a driver, whose user sees no log of its workers."""
+    if find_spec("numba") is None:
+        _warn("it is not installed")
+
+
+def _warn(why: str) -> None:
+    _logger.warning(
+        "Records are decoded one by one, which takes about 25 times as long: numba cannot be used here (%s). "
+        "Install numba beside its numpy, or set NUMBA_CACHE_DIR to a directory that can be written.",
+        why,
+    )
 
 
 _rows_so_far = 0

@@ -59,6 +59,20 @@ def test_a_numba_that_cannot_be_imported_is_logged_once_and_done_without(
     assert "numba cannot be used here" in warning and "NUMBA_CACHE_DIR" in warning
 
 
+def test_a_driver_warns_that_numba_is_not_installed_without_loading_anything(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    fast_path.warn_if_missing.cache_clear()
+    with caplog.at_level(logging.WARNING):
+        fast_path.warn_if_missing()
+        assert caplog.messages == []
+        fast_path.warn_if_missing.cache_clear()
+        monkeypatch.setattr(fast_path, "find_spec", lambda name: None)
+        fast_path.warn_if_missing()
+        fast_path.warn_if_missing()
+    assert len(caplog.messages) == 1 and "it is not installed" in caplog.messages[0]
+
+
 def test_without_a_place_for_compiled_code_the_scalar_decoder_is_used(tmp_path: Path) -> None:
     """As a package that Spark ships in an archive, for a user without a home."""
     package = Path(groupcoord_spark.__file__).parent

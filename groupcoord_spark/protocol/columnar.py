@@ -123,6 +123,15 @@ def decode_offset_value_columns(key_type: Int16s, values: Slices) -> OffsetValue
     )  # fmt: skip
 
 
+def leading_int16(rows: Slices) -> Int16s:
+    """The number in the first two bytes of each row; -1 where there are not two."""
+    leading = np.full(len(rows), -1, np.int16)
+    has_two = ~rows.is_null & (rows.lengths() >= 2)
+    at = rows.start[has_two]
+    leading[has_two] = rows.data[at].astype(np.int16) << 8 | rows.data[at + 1]
+    return leading
+
+
 class _FlatRows(NamedTuple):
     """leading: int16[n], -1 where there are no two bytes. columns: int64[width, n], as ``absent`` where not read. is_read: bool[n]."""
 
@@ -140,8 +149,7 @@ def _read_flat(programs: FlatPrograms, rows: Slices) -> _FlatRows:
         places = (rows.data, rows.start, rows.end, rows.is_null)
         loops.read_flat(*places, programs.steps, programs.begin, programs.fields, stack, notes, *flat)
     else:
-        for row in np.flatnonzero(~rows.is_null & (rows.lengths() >= 2)).tolist():
-            flat.leading[row] = int.from_bytes(rows.data[rows.start[row] :][:2].tobytes(), "big", signed=True)
+        flat.leading[:] = leading_int16(rows)
     return flat
 
 

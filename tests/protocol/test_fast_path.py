@@ -19,7 +19,11 @@ from groupcoord_spark.log import batches, scalar
 from groupcoord_spark.log.columnar import Rows
 from groupcoord_spark.pipeline import ownership
 from groupcoord_spark.protocol import fast_path, programs, survey
+from groupcoord_spark.protocol.group_values import surely_without_refusals
+from groupcoord_spark.protocol.messages.classic import GROUP_METADATA_VALUE
+from groupcoord_spark.protocol.shapes import shapes_of_values
 from groupcoord_spark.protocol.slices import Slices
+from tests.pipeline.logs import MALFORMED_SUBSCRIPTIONS, SUBSCRIPTION, classic_value_of, commit_value
 
 TESTS = Path(__file__).parents[1]
 
@@ -94,6 +98,8 @@ def test_the_numbers_that_loops_repeat_are_those_of_their_definitions() -> None:
     defined = {**vars(batches), **vars(scalar), **vars(ownership), **vars(programs)}
     defined |= {"NUMBERS_STEP" if step is programs.Do.NUMBERS else step.name: int(step) for step in programs.Do}
     defined |= {"LAST_OFFSET_KEY": max(survey.OFFSET_KEYS), "DEEPEST": loops.DEEPEST}
+    defined |= {"NEWEST_GROUP_VALUE": GROUP_METADATA_VALUE.versions[1]}
+    assert GROUP_METADATA_VALUE.flexible_from == loops.NEWEST_GROUP_VALUE
     assert repeated == {name: defined[name] for name in repeated}
 
 
@@ -141,3 +147,25 @@ def test_no_loop_reads_beyond_its_buffers(tmp_path: Path) -> None:
     run = subprocess.run(command, env=environment, cwd=TESTS.parent, capture_output=True, text=True, check=False)
     assert run.returncode == 0 and " passed" in run.stdout, run.stdout + run.stderr
     assert list(tmp_path.rglob("loops.read_rows*")), "the loops were compiled anew"
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_group_values_that_brokers_write_are_sure_to_be_taken(version: int) -> None:
+    assert fast_path.load()
+    members = [(f"consumer-{i}", f"instance-{i}" if i % 2 else None, SUBSCRIPTION) for i in range(300)]
+    values = [classic_value_of(members[:count], version=version) for count in (0, 1, 2, 300)]
+    assert surely_without_refusals(Slices.of(list(values)), checks_subscriptions=True).all()
+
+
+def test_a_subscription_is_looked_at_only_where_the_loader_reads_subscriptions() -> None:
+    assert fast_path.load()
+    malformed = [("a", None, MALFORMED_SUBSCRIPTIONS[0])]
+    values = Slices.of([classic_value_of(malformed, protocol_type=kind) for kind in ("consumer", "connect")])
+    assert surely_without_refusals(values, checks_subscriptions=True).tolist() == [False, True]
+    assert surely_without_refusals(values, checks_subscriptions=False).tolist() == [True, True]
+
+
+def test_commits_that_differ_in_numbers_and_texts_alone_have_one_shape() -> None:
+    assert fast_path.load()
+    cut = Slices.of([commit_value(i, metadata=f"m{i:05}")[:-5] for i in range(1000)])
+    assert len(shapes_of_values(1, cut).distinct()[1]) == 1

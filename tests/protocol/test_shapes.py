@@ -52,4 +52,4 @@ def refused(value: bytes | None) -> object:
         decoded = decode_value(2, value)
     except DecodeError as fault:
         return fault.detail
-    return None if decoded is None else refusals_of_group_value(decoded.fields, JAVA)
+    return None if decoded is None else refusals_of_group_value(decoded.version, decoded.fields, JAVA)

@@ -1,4 +1,4 @@
-"""Imports run one way: cli, jobs -> pipeline -> sources, coordinator, warehouse -> log, protocol."""
+"""Imports run one way: cli, jobs -> pipeline, answers -> sources, coordinator, warehouse -> log, protocol."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ MAY_IMPORT = {
     "warehouse": {"errors"},
     "verification": {"warehouse", "errors", "properties"},
     "sources": {"log", "protocol", "errors"},
+    "answers": {"coordinator", "warehouse", "errors"},
     "pipeline": {"sources", "coordinator", "warehouse", "log", "protocol", "errors"},
-    "cli": {"pipeline", "verification", "sources", "coordinator", "warehouse", "log", "protocol", "errors", "properties"},
+    "cli": {"pipeline", "answers", "verification", "sources", "coordinator", "warehouse", "log", "protocol", "errors", "properties"},
 }
 """Room -> other rooms and modules of ours that it may know."""
 

@@ -71,9 +71,9 @@ class _Reader:
 
     def events(self) -> list[tuple[int | None, Event]]:
         """Events with their offsets partition, in order. Raises GroupcoordError for a group that no table knows."""
+        from groupcoord_spark.answers import offset_history as history
+        from groupcoord_spark.answers.removals import removals_of
         from groupcoord_spark.coordinator.timeline import timeline as in_order
-        from groupcoord_spark.warehouse import offset_history as history
-        from groupcoord_spark.warehouse.removals import removals_of
 
         run = self._warehouse.run(self._cluster)
         semantics = rules_of(run)
@@ -114,9 +114,9 @@ class _Reader:
 
     def _with_evidence(self, pieces: Sequence[Piece], place: Place) -> list[Piece]:
         """The pieces; commits of a lower offset with the partition's owner, and whether commits in between may be missing."""
+        from groupcoord_spark.answers.offset_history import with_gaps, with_owners
         from groupcoord_spark.coordinator.partition_owners import KEY_TYPES
         from groupcoord_spark.coordinator.timeline import LowerCommit
-        from groupcoord_spark.warehouse.offset_history import with_gaps, with_owners
 
         lower = [piece for piece in pieces if isinstance(piece, LowerCommit)]
         if not lower:

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import pytest
 
+from groupcoord_spark.answers.offset_history import COMMIT_COLUMNS, read_markers
+from groupcoord_spark.answers.removals import removals_of
 from groupcoord_spark.warehouse import TABLES, open_warehouse
-from groupcoord_spark.warehouse.offset_history import COMMIT_COLUMNS, read_markers
-from groupcoord_spark.warehouse.removals import removals_of
 from groupcoord_spark.warehouse.views import VIEWS
 from tests.cli.warehouse import groupcoord
 from tests.conftest import GOLDEN

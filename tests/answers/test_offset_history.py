@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from groupcoord_spark.answers.offset_history import COMMIT_COLUMNS, counted_commits, lives_of, pieces_of, with_gaps
 from groupcoord_spark.coordinator import JAVA, SCALA, Semantics, StoredOffset
 from groupcoord_spark.coordinator.removal_causes import OffsetLife, OffsetRemoval, Place
 from groupcoord_spark.coordinator.timeline import LowerCommit, RemovedOffsets, Stretch, Transaction
 from groupcoord_spark.coordinator.transactions import ABORT_MARKER, COMMIT_MARKER, OffsetStore
 from groupcoord_spark.warehouse import TABLES
-from groupcoord_spark.warehouse.offset_history import COMMIT_COLUMNS, counted_commits, lives_of, pieces_of, with_gaps
 from tests.warehouse.nights import AS_OF_MS, commit, marker
 
 Step = tuple[str, int, int, int]

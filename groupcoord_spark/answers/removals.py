@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from groupcoord_spark.answers.offset_history import COMMIT_COLUMNS, lives_of, milliseconds, read_markers
 from groupcoord_spark.coordinator.removal_causes import (
     GroupRemoval,
     OffsetRemoval,
@@ -18,7 +19,6 @@ from groupcoord_spark.coordinator.removal_causes import (
     removals_of_offsets,
     topics_to_look_at,
 )
-from groupcoord_spark.warehouse.offset_history import COMMIT_COLUMNS, lives_of, milliseconds, read_markers
 from groupcoord_spark.warehouse.read import Warehouse
 
 GROUP_KEYS: Final = (2, 3, 11, 17)

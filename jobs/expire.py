@@ -5,4 +5,5 @@ import sys
 from groupcoord_spark.cli import main
 
 if __name__ == "__main__":
-    main(args=["expire", *sys.argv[1:]])
+    sys.argv.insert(1, "expire")
+    main()

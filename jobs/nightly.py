@@ -5,4 +5,5 @@ import sys
 from groupcoord_spark.cli import main
 
 if __name__ == "__main__":
-    main(args=["nightly", *sys.argv[1:]])
+    sys.argv.insert(1, "nightly")
+    main()

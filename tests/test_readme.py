@@ -19,7 +19,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from groupcoord_spark.cli import main
+from groupcoord_spark.cli.commands import main
 from groupcoord_spark.warehouse.tables import TABLES, reference
 
 ROOT = Path(__file__).parents[1]

@@ -4,6 +4,30 @@ Commands print data on stdout and everything else on stderr, end 0, 1 or 2, and 
 module is imported when it is called: ``list`` and ``describe`` start without Spark. No rule about groups or offsets lives here.
 """
 
-from groupcoord_spark.cli.commands import main
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import NoReturn
+
+from groupcoord_spark.cli import interruption
 
 __all__ = ["main"]
+
+
+def main(args: Sequence[str] | None = None) -> NoReturn:
+    """Runs a command and ends the process with its exit code.
+
+    args: None for those of the process, which then is the command's own: signals end it as ``interruption`` says. With args, as in a
+    program's own process, and in one that spark-submit has started, signals are left as they are.
+    """
+    if args is None and os.name == "posix" and "PYSPARK_GATEWAY_PORT" not in os.environ:
+        interruption.run_in_own_process(_run)
+    _run(args)
+
+
+def _run(args: Sequence[str] | None = None) -> NoReturn:
+    from groupcoord_spark.cli.commands import main as groupcoord
+
+    groupcoord.main(args)
+    raise AssertionError("a command leaves by SystemExit")

@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 import click
 
 from groupcoord_spark import __version__
+from groupcoord_spark.cli import interruption
 from groupcoord_spark.cli.render import prepare_streams, say
 from groupcoord_spark.errors import GroupcoordError, UsageError
 
@@ -73,12 +74,12 @@ class Commands(click.Group):
         return result
 
     def main(self, args: Sequence[str] | None = None, prog_name: str | None = None, **extra: Any) -> Any:  # type: ignore[override]
-        """Run a command and leave the process: 0 done, 1 it could not be done, 2 usage, 130 interrupted."""
+        """Run a command and leave by SystemExit: 0 done, 1 it could not be done, 2 usage, 130 interrupted."""
         given = list(sys.argv[1:] if args is None else args)
         prepare_streams()
         try:
             _refuse_what_is_no_text(given)
-            result = super().main(given, prog_name or "groupcoord", **{**extra, "standalone_mode": False})
+            result = self._result(given, prog_name or "groupcoord", extra)
             code = result if isinstance(result, int) else 0
         except (KeyboardInterrupt, click.Abort):
             say("Interrupted.")
@@ -99,6 +100,14 @@ class Commands(click.Group):
             _drop_what_is_left_on_stdout()
             code = 1
         sys.exit(code)
+
+    def _result(self, given: list[str], prog_name: str, extra: dict[str, Any]) -> Any:
+        try:
+            return super().main(given, prog_name, **{**extra, "standalone_mode": False})
+        except (Exception, KeyboardInterrupt) as failure:
+            if interruption.has_come():
+                raise interruption.Interrupted from failure
+            raise
 
 
 def _refuse_what_is_no_text(given: Sequence[str]) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from groupcoord_spark.cli import interruption
 from groupcoord_spark.cli.options import Common, Duration, Moment, common_options_of_a_writer, duration_text, force_option, written_time
 from groupcoord_spark.cli.progress import StageLines
 from groupcoord_spark.cli.render import counted, say
@@ -116,8 +117,10 @@ def nightly(
     """
     from groupcoord_spark.coordinator.broker_settings import SETTINGS_OF_RUNS, read_broker_settings, refuse_misspelled_names
     from groupcoord_spark.coordinator.semantics import semantics_for
+    from groupcoord_spark.pipeline.failures import own_errors
     from groupcoord_spark.pipeline.night import Night
     from groupcoord_spark.pipeline.nightly import run_night
+    from groupcoord_spark.pipeline.session import session_ends_with_block
     from groupcoord_spark.properties import read_properties
     from groupcoord_spark.sources.inputs import kind_of
     from groupcoord_spark.sources.rows import InputKind
@@ -145,8 +148,9 @@ def nightly(
         raise UsageError("--until reads log segments, and this INPUT is none. Give the log directory, or leave it out.")
     client = read_properties(command_config, "The command config file") if command_config is not None else {}
     can_be_written(locate(common.warehouse))  # what is wrong with the warehouse is told before Spark starts
-    with StageLines(quiet=common.quiet) as progress:
-        spark, plan, rows = _planned(kind, inputs, client, common, progress)
+    with StageLines(quiet=common.quiet) as progress, session_ends_with_block():
+        with own_errors(lambda: progress.stage):
+            spark, plan, rows = _planned(kind, inputs, client, common, progress)
         night = Night(
             inputs=inputs,
             warehouse=common.warehouse,
@@ -162,8 +166,6 @@ def nightly(
             until=until,
         )
         summary = run_night(night, plan, spark, progress, rows)
-        if rows is not None:
-            rows.frame.unpersist()
     if not common.quiet:
         say(summary_text(summary, retention_ms))
     if strict:
@@ -179,15 +181,15 @@ def _planned(
     from pyspark.errors import PySparkException
 
     from groupcoord_spark.log import plan_logs
-    from groupcoord_spark.pipeline.nightly import own_errors
     from groupcoord_spark.pipeline.rows import file_frame, live_rows, look_at, plan_files, row_plan
     from groupcoord_spark.pipeline.session import session
     from groupcoord_spark.sources.live import FALLBACK_VERSION, KAFKA_CONNECTOR, live_topic
     from groupcoord_spark.sources.rows import InputKind
 
-    def started(**settings: str) -> SparkSession:
-        progress.begin("start Spark")
+    def started(stage: str = "start Spark", **settings: str) -> SparkSession:
+        progress.begin(stage)
         spark = session(show_output=common.debug, settings=settings)
+        interruption.take_signals_back()
         progress.end()
         return spark
 
@@ -197,10 +199,7 @@ def _planned(
             return started(**{"spark.jars.packages": f"{KAFKA_CONNECTOR}:{pyspark.__version__}"})
         except (GroupcoordError, PySparkException):
             # What else keeps Spark from starting does so again, and is told then.
-            progress.begin("with an older connector")
-            spark = session(show_output=common.debug, settings={"spark.jars.packages": f"{KAFKA_CONNECTOR}:{FALLBACK_VERSION}"})
-            progress.end()
-            return spark
+            return started("with an older connector", **{"spark.jars.packages": f"{KAFKA_CONNECTOR}:{FALLBACK_VERSION}"})
 
     if kind is InputKind.KAFKA:
         topic = live_topic(inputs, client)
@@ -219,8 +218,7 @@ def _planned(
     progress.end(bytes=files.bytes)
     spark = started()
     progress.begin("look at the rows")
-    with own_errors():
-        looked = look_at(spark, files)
+    looked = look_at(spark, files)
     rows = row_plan(kind, inputs, looked, file_frame(spark, files), cluster=common.cluster)
     progress.end(rows=rows.rows)
     return spark, rows.log, rows

@@ -112,11 +112,18 @@ def _with_common(command: Callable[..., Any], options: Sequence[Callable[..., An
         if cluster == "":
             raise UsageError("--cluster is given without a name. Name the Kafka cluster, or leave the option out.")
         logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+        for handler in logging.getLogger().handlers:
+            handler.addFilter(_is_not_of_py4j)
         return command(*args, common=Common(warehouse or "", cluster, output, quiet, debug), **rest)
 
     for option in reversed(options):
         with_common = option(with_common)
     return with_common
+
+
+def _is_not_of_py4j(record: logging.LogRecord) -> bool:
+    """Whether another library logs it: for a call that fails since Java is gone, py4j logs a traceback and raises the error as well."""
+    return "py4j" not in Path(record.pathname).parts or record.levelno < logging.WARNING
 
 
 def cluster_to_read(warehouse: Warehouse, given: str | None) -> str:

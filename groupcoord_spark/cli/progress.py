@@ -22,6 +22,11 @@ class StageLines:
         self._began = 0.0
         self._live: Status | None = None
 
+    @property
+    def stage(self) -> str | None:
+        """The stage that has begun and not ended."""
+        return self._stage
+
     def begin(self, stage: str) -> None:
         """A stage has begun; a stage still open ends."""
         if self._stage is not None:

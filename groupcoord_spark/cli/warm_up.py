@@ -18,8 +18,9 @@ def warm_up(common: Common) -> int:
     an update of Java or Spark: a file that does not fit is not used.
     """
     from groupcoord_spark.pipeline.class_archive import make_archive
+    from groupcoord_spark.pipeline.session import session_ends_with_block
 
-    with StageLines(quiet=common.quiet) as progress:
+    with StageLines(quiet=common.quiet) as progress, session_ends_with_block():
         target = make_archive(progress)
     if not common.quiet:
         say(f"Later runs start from {target}.")

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from groupcoord_spark.errors import GroupcoordError
+from groupcoord_spark.pipeline.run_directory import PREFIX
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -44,6 +45,7 @@ def make_archive(progress: Progress) -> Path:
     An archive that is there already is replaced once the new one is whole. Raises GroupcoordError where it cannot be written or Java makes
     none, and as ``session`` does.
     """
+    from groupcoord_spark.pipeline.failures import own_errors
     from groupcoord_spark.pipeline.session import SETTINGS, session
 
     target = archive()
@@ -58,10 +60,11 @@ def make_archive(progress: Progress) -> Path:
     try:
         progress.begin("start Spark")
         spark = session(settings={java_options: f'{SETTINGS[java_options]} "-XX:ArchiveClassesAtExit={new}" {_QUIET}'})
+        java = spark.sparkContext._gateway.proc  # type: ignore[union-attr]
         _run_small_night(spark, progress)
         progress.begin("write the archive")
-        java = spark.sparkContext._gateway.proc  # type: ignore[union-attr]
-        spark.stop()
+        with own_errors(lambda: progress.stage):
+            spark.stop()
         java.stdin.close()  # which ends it
         with suppress(subprocess.TimeoutExpired):
             java.wait(SECONDS_TO_WRITE)
@@ -84,7 +87,7 @@ def _run_small_night(spark: SparkSession, progress: Progress) -> None:
 
     key = encode_key(1, {"group_id": "group", "topic": "topic", "partition": 0})
     value = encode_value(1, 3, {"committed_offset": 1, "leader_epoch": 0, "metadata": "", "commit_timestamp_ms": 1})
-    with tempfile.TemporaryDirectory(prefix="groupcoord-") as directory:
+    with tempfile.TemporaryDirectory(prefix=PREFIX) as directory:
         dump, warehouse = Path(directory, "logs"), Path(directory, "warehouse")
         for offsets_partition in range(2):
             write_segment(dump, offsets_partition, [Batch(0, (RecordToLog(key, value, 1),))])

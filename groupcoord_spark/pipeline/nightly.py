@@ -6,22 +6,18 @@ import gc
 import heapq
 import math
 import pickle
-import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
 
-from groupcoord_spark.errors import GroupcoordError, InputError, UsageError, WarehouseError
 from groupcoord_spark.log import LogPlan, Segment
 from groupcoord_spark.log.storage import shown
 from groupcoord_spark.pipeline.earlier_runs import histories_of, range_to_append_to, versions_at_end_of_history
 from groupcoord_spark.pipeline.expire import ExpirationJob
+from groupcoord_spark.pipeline.failures import own_errors
 from groupcoord_spark.pipeline.history_records import HistoryPiece
 from groupcoord_spark.pipeline.ingest import SHUFFLED, ReadJob, read_chunks, read_history, read_segments
 from groupcoord_spark.pipeline.night import Night, Summary
@@ -35,7 +31,7 @@ from groupcoord_spark.pipeline.state import PartitionReport
 from groupcoord_spark.pipeline.until import Past, history_pieces, past_of
 from groupcoord_spark.pipeline.writers import WRITTEN, WriteJob, state_writer
 from groupcoord_spark.sources.rows import ROW_SCHEMA
-from groupcoord_spark.warehouse import TABLES, begin_run, commit_run, write_part
+from groupcoord_spark.warehouse import TABLES, begin_run, commit_run, discarded_on_failure, write_part
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -53,6 +49,10 @@ STATE_WRITER_BYTES = 4 << 30
 class Progress(Protocol):
     """Told of each stage when it begins and when it ends."""
 
+    @property
+    def stage(self) -> str | None:
+        """The stage that has begun and not ended."""
+
     def begin(self, stage: str) -> None: ...
     def end(self, *, rows: int | None = None, bytes: int | None = None) -> None: ...
 
@@ -69,7 +69,7 @@ def run_night(night: Night, plan: LogPlan, spark: SparkSession, progress: Progre
     past: Mapping[int, Past] = {}
     progress.begin("read, replay and write")
     if night.until is not None:
-        with own_errors():
+        with own_errors(lambda: progress.stage):
             past = past_of(night.until, plan, {each: history.held for each, history in histories.items()}, start, spark)
         segments = [segment for segment in segments if segment.base_offset < past[segment.offsets_partition].end_offset]
     pieces = history_pieces(past, start)
@@ -88,7 +88,10 @@ def run_night(night: Night, plan: LogPlan, spark: SparkSession, progress: Progre
     previous_retention_ms = None if start.last_run is None else start.last_run.retention_ms
     expiration = ExpirationJob(night.as_of_ms, night.retention_ms, night.semantics, previous_retention_ms=previous_retention_ms)
     has_work = bool(segments or pieces) or rows is not None
-    reports = _run_stages(spark, segments, pieces, night, job, rows, expiration) if has_work else []
+    reports: list[PartitionReport] = []
+    if has_work:
+        with discarded_on_failure(start), own_errors(lambda: progress.stage):
+            reports = _run_stages(spark, segments, pieces, night, job, rows, expiration)
     records = sum(report.counts.records for report in reports)
     progress.end(rows=records, bytes=sum(report.counts.bytes for report in reports))
 
@@ -123,8 +126,7 @@ def _run_stages(
 ) -> list[PartitionReport]:
     """Everything that happens on the workers; what comes back is a report for each offsets partition."""
     parallelism = spark.sparkContext.defaultParallelism
-    with own_errors():
-        segments = in_ranges(segments, spark)
+    segments = in_ranges(segments, spark)
     of_segments = read_tasks(segments, parallelism) if segments else []
     tasks: list[list[list[Segment]] | HistoryPiece] = [*of_segments, *pieces]
     if job.with_history and not job.past:
@@ -158,34 +160,10 @@ def _run_stages(
     )
     replayed = in_order.groupBy("cluster", "offsets_partition").applyInPandas(partition_replay(replay_job), REPLAYED)
     written = replayed.repartition(writers, "writer").sortWithinPartitions("place").mapInArrow(state_writer(write_job), WRITTEN)
-    with own_errors():
-        return [report for row in written.collect() for report in pickle.loads(row.payload)]
-
-
-@contextmanager
-def own_errors() -> Iterator[None]:
-    """What fails on the workers, as an error of ours."""
-    try:
-        yield
-    except (PySparkException, Py4JJavaError) as failure:
-        raise _own_error(failure) from failure
-
-
-def _own_error(failure: Exception) -> GroupcoordError:
-    """What a user reads of a failed job: the sentence of a worker where it is ours (Spark hands on its text alone), else Spark's."""
-    kinds = {kind.__name__: kind for kind in (GroupcoordError, UsageError, InputError, WarehouseError)}
-    found = re.findall(r"^groupcoord_spark\.errors\.(\w+): (.+)$", str(failure), re.MULTILINE)
-    if found and found[-1][0] in kinds:
-        return kinds[found[-1][0]](found[-1][1])
-    told = [
-        line.strip() for line in str(failure).splitlines() if line.strip() and not line.lstrip().startswith(("at ", ":", "File ", "..."))
-    ]
-    said = next(
-        (line for line in reversed(told) if re.match(r"(Caused by: )?[\w.]*(Error|Exception)\b", line)), told[0] if told else repr(failure)
-    )
-    return GroupcoordError(
-        f"A Spark job of the night failed, and the tables are as they were: {said} Run it again with --debug to see all of it."
-    )
+    reports = [report for row in written.collect() for report in pickle.loads(row.payload)]
+    if rows is not None:
+        rows.frame.unpersist()
+    return reports
 
 
 def read_tasks(segments: Sequence[Segment], parallelism: int) -> list[list[list[Segment]]]:

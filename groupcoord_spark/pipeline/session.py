@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import re
 import shutil
 import subprocess
 import sys
-import tempfile
-from collections.abc import Mapping
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from groupcoord_spark.errors import GroupcoordError
 from groupcoord_spark.pipeline.class_archive import options_to_use
+from groupcoord_spark.pipeline.failures import why_not_started
+from groupcoord_spark.pipeline.run_directory import RunDirectory, changed_environment, own_directory
 from groupcoord_spark.protocol import fast_path
 
 if TYPE_CHECKING:
@@ -54,52 +58,118 @@ def session(*, with_delta: bool = False, show_output: bool = False, settings: Ma
     """The session to work in: spark-submit's or the notebook's own when there is one, else a new one on ``local[*]``.
 
     with_delta: Spark's own Delta reader is on the class path (it is fetched by its Maven coordinates unless ``spark.jars`` names it);
-    the nightly does not need it for segments. show_output: what Java itself prints goes to stderr, where it otherwise goes to a file
-    that is shown only if Spark does not start. settings: more Spark settings, for a new session only.
+    the nightly does not need it for segments. show_output: what Java itself prints goes to stdout and stderr, where it otherwise goes to a
+    file that is kept only if Java fails. settings: more Spark settings, for a new session only.
     Raises GroupcoordError when there is no Java, or one older than 17, and when Spark does not start.
     """
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
     active = SparkSession.getActiveSession()
     if active is not None:
         return active
-    # Workers start `python3` from PATH unless told otherwise; only this variable tells them.
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName("groupcoord")
-    if "PYSPARK_GATEWAY_PORT" in os.environ:  # started by spark-submit: its settings rule
-        return builder.getOrCreate()
-    require_java()
-    fast_path.warn_if_missing()
+    # Workers start `python3` from PATH unless told otherwise; only this variable tells them.
+    with changed_environment(PYSPARK_PYTHON=os.environ.get("PYSPARK_PYTHON", sys.executable)):
+        if "PYSPARK_GATEWAY_PORT" in os.environ:  # started by spark-submit: its settings rule
+            return builder.getOrCreate()
+        require_java()
+        fast_path.warn_if_missing()
+        wanted = _wanted(with_delta, settings or {})
+        if SparkContext._gateway is None:
+            return _started(builder, wanted, show_output)
+        return builder.config(map={**wanted}).getOrCreate()  # in the Java of a session that was stopped
+
+
+def _wanted(with_delta: bool, settings: Mapping[str, str]) -> dict[str, str]:
     wanted = {"spark.master": os.environ.get("SPARK_MASTER", "local[*]"), "spark.driver.host": "localhost", **SETTINGS}
+    wanted["spark.driver.memory"] = os.environ.get("SPARK_DRIVER_MEMORY", wanted["spark.driver.memory"])
     wanted["spark.driver.extraJavaOptions"] += options_to_use()
     if with_delta:
         wanted |= delta_settings()
-    wanted |= settings or {}
+    wanted |= settings
     if wanted["spark.master"].startswith("local"):  # elsewhere the package may reach the workers only after their daemon has started
         wanted.setdefault("spark.python.daemon.module", WORKER_DAEMON)
     if "delta-spark" in wanted.get("spark.jars", ""):  # asking for the coordinates too would go to the network
         wanted.pop("spark.jars.packages", None)
-    for name, value in wanted.items():
-        builder = builder.config(name, value)
-    return builder.getOrCreate() if show_output else _start_quietly(builder)
+    return wanted
 
 
-def _start_quietly(builder: SparkSession.Builder) -> SparkSession:
-    """Start Java with its stderr in a file: the launcher's and Spark's first lines say nothing that a user could act on."""
-    with tempfile.TemporaryFile(prefix="groupcoord-java-") as output:
-        ours = os.dup(2)
-        os.dup2(output.fileno(), 2)
-        try:
-            return builder.getOrCreate()
-        except Exception as failure:
-            output.seek(0)
-            told = [line for line in output.read().decode(errors="replace").strip().splitlines() if not line.lstrip().startswith("at ")]
-            raise GroupcoordError(
-                f"Spark did not start: {told[-1] if told else failure}. Run it again with --debug to see all it said."
-            ) from failure
-        finally:
-            os.dup2(ours, 2)
-            os.close(ours)
+def _started(builder: SparkSession.Builder, wanted: dict[str, str], show_output: bool) -> SparkSession:
+    """A session with a Java of its own, whose temporary files, and those of its workers, are in a directory that goes with it."""
+    from pyspark import SparkConf, SparkContext
+    from pyspark.java_gateway import launch_gateway
+
+    directory = RunDirectory()
+    atexit.register(end_session)
+    java_options = "spark.driver.extraJavaOptions"
+    # Without -UsePerfData Java keeps a file for each of its processes in /tmp, wherever its other temporary files are.
+    wanted[java_options] += f' "-Djava.io.tmpdir={directory.path}" -XX:-UsePerfData'
+    launcher_options = f"{os.environ.get('SPARK_LAUNCHER_OPTS', '')} -XX:-UsePerfData"
+    try:
+        with (
+            directory.used_for_temporary_files(),
+            changed_environment(SPARK_LAUNCHER_OPTS=launcher_options),
+            directory.java_output.open("wb") as output,
+            warnings.catch_warnings(),
+        ):
+            warnings.simplefilter("ignore", RuntimeWarning)  # pyspark warns where Java died before it could be stopped
+            output_of_java = {} if show_output else {"stdout": output, "stderr": output}
+            gateway = launch_gateway(SparkConf().setAll(list(wanted.items())), output_of_java)  # type: ignore[no-untyped-call]
+            directory.java = gateway.proc
+            SparkContext._ensure_initialized(gateway=gateway)
+            spark = builder.config(map={**wanted}).getOrCreate()
+    except Exception as failure:
+        sentence = why_not_started(directory, failure)
+        end_session()
+        raise GroupcoordError(sentence) from failure
+    except BaseException:
+        end_session()
+        raise
+    _do_not_print_the_end_of_java(spark)
+    conf = spark.sparkContext.getConf()
+    directory.has_to_stop = (
+        not wanted["spark.master"].startswith("local")
+        or conf.get("spark.eventLog.enabled") == "true"
+        # Spark's temporary files are not in our directory
+        or "SPARK_LOCAL_DIRS" in os.environ
+        or conf.contains("spark.local.dir")
+    )
+    return spark
+
+
+def _do_not_print_the_end_of_java(spark: SparkSession) -> None:
+    """The thread that takes accumulators from Java would print a traceback when Java ends; the thread that waits for Java has the error."""
+    server = getattr(spark.sparkContext, "_accumulatorServer", None)
+    if server is not None:
+        server.handle_error = lambda request, client_address: None
+
+
+def end_session() -> None:
+    """Ends the session that ``session`` has started, with its Java and its workers; another's session is left alone.
+
+    It is not stopped in Spark's way, which takes a second: whatever a run wants to keep is in its tables by now.
+    """
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    directory = own_directory()
+    if directory is None:
+        return
+    directory.end_processes()
+    directory.remove()
+    SparkContext._active_spark_context = SparkContext._gateway = SparkContext._jvm = None
+    SparkSession._instantiatedSession = None
+    atexit.unregister(end_session)
+
+
+@contextmanager
+def session_ends_with_block() -> Iterator[None]:
+    """A session that ``session`` starts in the block is ended after it."""
+    try:
+        yield
+    finally:
+        end_session()
 
 
 def delta_settings() -> dict[str, str]:

@@ -8,7 +8,7 @@ see one night or the next and never a mixture (``open_warehouse``; in Spark ``vi
 from groupcoord_spark.warehouse.parts import AddedFile, PartWriter, write_part
 from groupcoord_spark.warehouse.read import Run, Warehouse, find_warehouse, open_warehouse
 from groupcoord_spark.warehouse.tables import TABLES, Column, Table
-from groupcoord_spark.warehouse.write import RunStart, begin_run, commit_run
+from groupcoord_spark.warehouse.write import RunStart, begin_run, commit_run, discarded_on_failure
 
 __all__ = [
     "TABLES",
@@ -21,6 +21,7 @@ __all__ = [
     "Warehouse",
     "begin_run",
     "commit_run",
+    "discarded_on_failure",
     "find_warehouse",
     "open_warehouse",
     "write_part",

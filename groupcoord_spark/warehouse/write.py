@@ -10,8 +10,8 @@ import json
 import os
 import time
 import uuid
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -140,6 +140,25 @@ def _refuse_where_none_can_be_made(location: Location) -> None:
         raise WarehouseError(f"{location.uri} cannot be made: {there} is no directory. Name another with --warehouse.")
     if not os.access(there, os.W_OK | os.X_OK):
         raise WarehouseError(f"{location.uri} cannot be made: nothing may be written in {there}. Name another with --warehouse.")
+
+
+@contextmanager
+def discarded_on_failure(start: RunStart) -> Iterator[None]:
+    """Deletes the run's files when the block, which commits none of them, is left by an exception.
+
+    A worker that is still writing then, or a file that cannot be deleted, leaves what no table names: a run that comes a day later deletes
+    it.
+    """
+    try:
+        yield
+    except BaseException:
+        with suppress(OSError):
+            for table in TABLES.values():
+                directory = fs.FileSelector(start.location.path_in(table.name, directory_of(start.cluster)), allow_not_found=True)
+                for file in start.location.filesystem.get_file_info(directory):
+                    if run_of(file.base_name) == start.run_id:
+                        start.location.filesystem.delete_file(file.path)
+        raise
 
 
 def commit_run(start: RunStart, run: Mapping[str, Any], files: Mapping[str, Sequence[AddedFile]]) -> Run:

@@ -14,8 +14,7 @@ import click
 import pytest
 
 from groupcoord_spark import __version__
-from groupcoord_spark.cli import main
-from groupcoord_spark.cli.commands import COMMANDS, Commands
+from groupcoord_spark.cli.commands import COMMANDS, Commands, main
 from groupcoord_spark.cli.options import Duration, Moment
 from groupcoord_spark.cli.render import counted
 from groupcoord_spark.errors import WarehouseError

@@ -7,7 +7,7 @@ from typing import Any
 
 from click.testing import CliRunner, Result
 
-from groupcoord_spark.cli import main
+from groupcoord_spark.cli.commands import main
 from tests.warehouse.nights import AS_OF_MS, DAY_MS, assignment, group, member, night, offset
 
 PLAIN = member("plain", "app-1-aa", client_id="app-1")

@@ -1,0 +1,142 @@
+"""How Ctrl-C (SIGINT), SIGTERM and SIGHUP end a command: ``Interrupted.``, exit code 130, no process and no temporary file left.
+
+The main thread is stopped by an exception, so that open files are closed and half-written ones removed. A second thread ends Java and the
+workers at once, since the main thread may be waiting for them, and ends the process itself where the main thread does not come to an end,
+as in a library that waits for the network.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Callable
+from contextlib import suppress
+from types import FrameType
+from typing import Any, Final, NoReturn
+
+EXIT_CODE: Final = 130
+SECONDS_TO_END: Final = 5.0
+
+_SIGNALS: Final = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+
+
+class Interrupted(BaseException):
+    """Raised in the main thread, once, wherever it is when the first signal comes. Only ``run_in_own_process`` catches it."""
+
+
+class _Interruption:
+    def __init__(self) -> None:
+        self.has_come = False
+        self._is_too_late = False
+        self._decision = threading.Lock()
+        self._end_of_process = threading.Lock()
+        self._is_raised = False
+        self._processes_have_ended = threading.Event()
+        # A signal that is ignored stays so: `nohup`, and `&` in a script.
+        self._signals = [each for each in _SIGNALS if signal.getsignal(each) != signal.SIG_IGN]
+        received, sent = os.pipe()
+        os.set_blocking(sent, False)
+        signal.set_wakeup_fd(sent, warn_on_full_buffer=False)
+        threading.Thread(target=self._watch, args=(received,), daemon=True, name="interruption").start()
+        sys.unraisablehook = self._on_unraisable
+        self.take_signals()
+
+    def take_signals(self) -> None:
+        for each in _SIGNALS:
+            signal.signal(each, self._raise if each in self._signals else signal.SIG_IGN)
+
+    def leave(self, code: int) -> NoReturn:
+        """Ends the process; a signal that has come until now decides the exit code."""
+        is_interrupted, self._is_raised = self._is_raised, True  # from here on no exception comes in between
+        with self._decision:
+            self._is_too_late = not (is_interrupted or self.has_come)
+        if self._is_too_late:
+            os._exit(code)
+        self._processes_have_ended.wait(SECONDS_TO_END)
+        self._end()
+
+    def _raise(self, number: int, frame: FrameType | None) -> None:
+        if not self._is_raised:
+            self._is_raised = True
+            self._processes_have_ended.wait(SECONDS_TO_END)
+            raise Interrupted
+
+    def _watch(self, received: int) -> None:
+        while os.read(received, 1)[0] not in self._signals:
+            pass
+        with self._decision:
+            if self._is_too_late:
+                return
+            self.has_come = True
+        warnings.simplefilter("ignore")  # of what ends unfinished
+        _end_processes()
+        self._processes_have_ended.set()
+        time.sleep(SECONDS_TO_END)
+        self._end()
+
+    def _end(self) -> NoReturn:
+        self._end_of_process.acquire()  # by the first thread that gets here
+        _end_processes(and_remove_files=True)
+        with suppress(OSError):  # there is no stderr, or nobody who reads it
+            # After the ^C that a terminal shows, and where a line is shown live, its cursor is hidden.
+            os.write(2, b"\r\x1b[K\x1b[?25hInterrupted.\n" if os.isatty(2) else b"Interrupted.\n")
+        os._exit(EXIT_CODE)
+
+    def _on_unraisable(self, unraisable: Any) -> None:
+        # Where Python drops an exception, as in a destructor, the thread that watches ends the process.
+        if not self.has_come:
+            sys.__unraisablehook__(unraisable)
+
+
+def _end_processes(*, and_remove_files: bool = False) -> None:
+    """Ends Java and the workers. Only the module that starts them knows them: where nobody has imported it, there are none."""
+    run_directory = sys.modules.get("groupcoord_spark.pipeline.run_directory")
+    if run_directory is not None and hasattr(run_directory, "remove_all"):  # wholly imported
+        run_directory.interrupt_all()
+        if and_remove_files:
+            run_directory.remove_all()
+
+
+_own: _Interruption | None = None
+
+
+def run_in_own_process(command: Callable[[], NoReturn]) -> NoReturn:
+    """Runs a command that leaves by SystemExit, and ends this process with its exit code, or as interrupted."""
+    global _own
+    _own = own = _Interruption()
+    code = 1
+    try:
+        try:
+            command()
+        except SystemExit as left:
+            code = left.code if isinstance(left.code, int) else 1
+        except Interrupted:
+            code = EXIT_CODE
+        except BaseException:
+            if not own.has_come:
+                sys.excepthook(*sys.exc_info())
+        _flush()
+        own.leave(code)
+    except Interrupted:
+        own.leave(EXIT_CODE)
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            stream.flush()
+
+
+def has_come() -> bool:
+    """Whether this process is the command's own and was told to end: an exception is then the consequence, and no error to show."""
+    return _own is not None and _own.has_come
+
+
+def take_signals_back() -> None:
+    """Takes SIGINT back from pyspark, which sets a handler of its own with each new session; only in a command's own process."""
+    if _own is not None:
+        _own.take_signals()

@@ -1,0 +1,147 @@
+"""What went wrong in Spark, as one sentence: a worker's own error, or which process died, when, and what to look at."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark.errors import PySparkException
+
+from groupcoord_spark.errors import GroupcoordError, InputError, UsageError, WarehouseError
+from groupcoord_spark.pipeline.run_directory import RunDirectory, own_directory
+
+OUT_OF_MEMORY = "java.lang.OutOfMemoryError"
+EXIT_CODE_OUT_OF_MEMORY = 52
+"""Spark's own exit code for a Java whose heap is full."""
+
+SECONDS_UNTIL_JAVA_HAS_ENDED = 5.0
+
+_DEAD_WORKER = re.compile(r"Python worker (exited unexpectedly|failed)|PythonWorkerFactory|Python daemon")
+_SHUT_DOWN = re.compile(r"SparkContext (was|has been) (shut ?down|stopped)|stopped SparkContext")
+_UNCHANGED = "The tables are as they were."
+_KILLED = "Linux kills a process where memory runs out: look at `dmesg`."
+_MORE_MEMORY = "Give it more than its 1 GB, for example with SPARK_DRIVER_MEMORY=4g in the environment."
+_FEWER_WORKERS = "Fewer workers at a time need less memory, for example with SPARK_MASTER=local[1] in the environment."
+
+
+@contextmanager
+def own_errors(stage: Callable[[], str | None]) -> Iterator[None]:
+    """What fails in Spark in the block, as an error of ours: one sentence, with the stage, and with what died if something did.
+
+    stage: gives the stage that the run is in. Every sentence says that the tables are as they were: the block must not change them.
+    """
+    try:
+        yield
+    except GroupcoordError:
+        raise
+    except Exception as failure:
+        text = _text_of(failure)
+        own = _own_error(failure, text, stage())
+        if own is None:
+            raise
+        # The exception itself asks Java for its text each time it is printed, and by then Java is gone.
+        raise own from RuntimeError(text).with_traceback(failure.__traceback__)
+
+
+def why_not_started(directory: RunDirectory, failure: Exception) -> str:
+    """Why Spark did not start, from the exception that came through py4j or else from what Java printed."""
+    if _java_has_ended(failure, directory):
+        return f"{_death_of_java(directory, ' while Spark started')} {_UNCHANGED}{_kept_output(directory)}"
+    text = _text_of(failure) if isinstance(failure, Py4JJavaError | PySparkException) else ""
+    said = _line_with_the_error(directory.java_output.read_text(errors="replace")) or _line_with_the_error(text)
+    if said is None:
+        return f"Java, in which Spark runs, ended before Spark was up, and did not say why. {_UNCHANGED} {_KILLED}"
+    return f"Spark did not start: {_as_a_sentence(said)} Run it again with --debug to see all it said.{_kept_output(directory)}"
+
+
+def _own_error(failure: Exception, text: str, stage: str | None) -> GroupcoordError | None:
+    """The error for the user; None: this is no failure of Spark."""
+    directory = own_directory()
+    when = f" in the stage `{stage}`" if stage else ""
+    if _java_has_ended(failure, directory):
+        if directory is not None:  # its workers may not have noticed yet, and write files that no table will name
+            directory.end_processes()
+        return GroupcoordError(f"{_death_of_java(directory, when)} {_UNCHANGED}{_kept_output(directory)}")
+    if not isinstance(failure, PySparkException | Py4JError) and not _is_raised_in_py4j(failure):
+        return None
+    # Of a worker's error Spark hands on the text alone.
+    kinds = {kind.__name__: kind for kind in (GroupcoordError, UsageError, InputError, WarehouseError)}
+    found = re.findall(r"^groupcoord_spark\.errors\.(\w+): (.+)$", text, re.MULTILINE)
+    if found and found[-1][0] in kinds:
+        return kinds[found[-1][0]](found[-1][1])
+    if OUT_OF_MEMORY in text:
+        return GroupcoordError(f"Java, in which Spark runs, ran out of memory{when}. {_UNCHANGED} {_MORE_MEMORY}{_kept_output(directory)}")
+    if re.search(r"^([\w.]+\.)?\w*MemoryError\b", text, re.MULTILINE):
+        return GroupcoordError(f"A Python worker of Spark ran out of memory{when}. {_UNCHANGED} {_FEWER_WORKERS}")
+    if _DEAD_WORKER.search(text):
+        return GroupcoordError(f"A Python worker of Spark died{when}. {_UNCHANGED} {_KILLED} {_FEWER_WORKERS}{_kept_output(directory)}")
+    said = _line_with_the_error(text) or next((line.strip() for line in text.splitlines() if line.strip()), repr(failure))
+    return GroupcoordError(
+        f"A Spark job of the night failed{when}, and the tables are as they were: {_as_a_sentence(said)} Run it again with --debug to see"
+        " all of it."
+    )
+
+
+def _java_has_ended(failure: Exception, directory: RunDirectory | None) -> bool:
+    """Whether Java is gone, of which py4j gives notice in many ways."""
+    is_connection_lost = _is_raised_in_py4j(failure) and not isinstance(failure, Py4JJavaError | PySparkException)
+    if directory is None or directory.java is None:
+        return is_connection_lost
+    if is_connection_lost or _SHUT_DOWN.search(_text_of(failure)):
+        # The connection ends some milliseconds before the process does.
+        with suppress(subprocess.TimeoutExpired):
+            directory.java.wait(SECONDS_UNTIL_JAVA_HAS_ENDED)
+    return directory.java.poll() is not None
+
+
+def _death_of_java(directory: RunDirectory | None, when: str) -> str:
+    """What happened to Java, and what to look at."""
+    code = directory.java.poll() if directory is not None and directory.java is not None else None
+    printed = directory.java_output.read_text(errors="replace") if directory is not None else ""
+    java = "Java, in which Spark runs,"
+    if code == EXIT_CODE_OUT_OF_MEMORY or OUT_OF_MEMORY in printed:
+        return f"{java} ran out of memory{when}. {_MORE_MEMORY}"
+    if code is None:
+        return f"{java} is gone{when}. See the log of spark-submit."
+    number = -code if code < 0 else code - 128
+    if number in {each.value for each in signal.Signals}:
+        return f"{java} was killed by {signal.Signals(number).name}{when}. {_KILLED if number == signal.SIGKILL else ''}".rstrip()
+    return f"{java} ended with exit code {code}{when}."
+
+
+def _kept_output(directory: RunDirectory | None) -> str:
+    """Where what Java printed stays; empty where Java printed nothing into a file."""
+    if directory is None or not directory.java_output.stat().st_size:
+        return ""
+    directory.is_to_keep_output = True
+    return f" What Java printed is in {directory.java_output}."
+
+
+def _line_with_the_error(text: str) -> str | None:
+    """The last line that names an error: that is the cause of those before."""
+    lines = [line.strip().removeprefix("Caused by: ") for line in text.splitlines() if not line.lstrip().startswith(("at ", "..."))]
+    named = [line for line in lines if re.match(r"(: |Exception in thread \"[^\"]*\" |Error: )?[\w.$]*(Error|Exception)\b", line)]
+    return named[-1].removeprefix(": ") if named else None
+
+
+def _as_a_sentence(line: str) -> str:
+    return line if line.endswith(".") else f"{line}."
+
+
+def _text_of(failure: Exception) -> str:
+    """The exception's text. That of an exception in Java is asked of Java, which may be gone."""
+    try:
+        return str(failure)
+    except Exception:
+        return type(failure).__name__
+
+
+def _is_raised_in_py4j(failure: Exception) -> bool:
+    """Whether py4j, or what pyspark reads results with, raised it: a lost connection is an OSError like any other."""
+    modules = [frame.f_globals.get("__name__", "") for frame, _ in traceback.walk_tb(failure.__traceback__)]
+    return bool(modules) and any(module.startswith(("py4j.", "pyspark.")) for module in modules)

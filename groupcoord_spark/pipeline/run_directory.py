@@ -1,0 +1,170 @@
+"""The temporary directory of a session that this package starts, and the processes that work in it.
+
+Java, Spark and the Python workers put every temporary file below it, so that ending those processes and removing it leaves nothing behind,
+however they end.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+PREFIX = "groupcoord-run-"
+VARIABLE = "GROUPCOORD_RUN_DIRECTORY"
+"""Names the directory in the environment of Java, and so of everything that Java starts: by it those processes are known."""
+
+ABANDONED_AFTER_SECONDS = 86_400
+SECONDS_TO_STOP = 10.0
+
+_PROCESSES = Path("/proc")
+_open: list[RunDirectory] = []
+
+
+class RunDirectory:
+    """A new temporary directory, locked for as long as this process lives.
+
+    java_output: the file that Java's stdout and stderr go to.
+    java: its process, once Spark is up.
+    has_to_stop: Java has something to finish, or to remove elsewhere, and is asked to end before it is killed.
+    is_to_keep_output: what Java printed stays when the directory is removed, for the user to look at.
+    is_interrupted: the user wanted the end; whatever failed since then is not to be looked at.
+    """
+
+    def __init__(self) -> None:
+        remove_abandoned()
+        self.path = Path(tempfile.mkdtemp(prefix=PREFIX))
+        self.java_output = self.path / "java.log"
+        self.has_to_stop = False
+        self.is_to_keep_output = False
+        self.is_interrupted = False
+        self.java: subprocess.Popen[bytes] | None = None
+        self._lock = os.open(self.path / "lock", os.O_CREAT | os.O_RDWR, 0o600)
+        _try_to_lock(self._lock)
+        _open.append(self)
+
+    @contextmanager
+    def used_for_temporary_files(self) -> Iterator[None]:
+        """Makes processes that are started in the block, and this process in the block, put their temporary files here."""
+        was = tempfile.tempdir
+        tempfile.tempdir = str(self.path)
+        try:
+            with changed_environment(**{VARIABLE: str(self.path), "TMPDIR": str(self.path)}):
+                yield
+        finally:
+            tempfile.tempdir = was
+
+    def processes(self) -> list[int]:
+        """Ids of the processes that have this directory in their environment, where the system shows it (Linux); else of Java alone."""
+        if not (_PROCESSES / "self" / "environ").exists():
+            return [self.java.pid] if self.java is not None and self.java.poll() is None else []
+        entry = f"{VARIABLE}={self.path}".encode()
+        found = []
+        for each in _PROCESSES.iterdir():
+            if each.name.isdigit():
+                with suppress(OSError):  # another user's process, or one that has ended
+                    if entry in (each / "environ").read_bytes().split(b"\0"):
+                        found.append(int(each.name))
+        return found
+
+    def end_processes(self) -> None:
+        """Kills Java, the workers and whatever else they started, and waits until those processes are gone."""
+        if self.has_to_stop and self.java is not None:
+            self.java.terminate()
+            with suppress(subprocess.TimeoutExpired):
+                self.java.wait(SECONDS_TO_STOP)
+        end = time.monotonic() + SECONDS_TO_STOP
+        # Again and again: Java may have been starting a process while the processes were listed.
+        while (processes := self.processes()) and time.monotonic() < end:
+            for each in processes:
+                with suppress(ProcessLookupError, PermissionError):
+                    os.kill(each, signal.SIGKILL)
+            time.sleep(0.005)
+
+    def remove(self) -> None:
+        """Removes the directory, or all in it but what Java printed: then a session that is started a day later removes the rest."""
+        if self.is_to_keep_output and not self.is_interrupted:
+            for each in self.path.iterdir():
+                if each.is_dir() and not each.is_symlink():
+                    shutil.rmtree(each, ignore_errors=True)
+                elif each != self.java_output:
+                    each.unlink(missing_ok=True)
+        else:
+            shutil.rmtree(self.path, ignore_errors=True)
+        if self in _open:
+            _open.remove(self)
+            os.close(self._lock)
+
+
+def remove_abandoned() -> None:
+    """Removes directories of this user's runs that died: older than a day, and locked by no process."""
+    now = time.time()
+    with suppress(OSError), os.scandir(tempfile.gettempdir()) as entries:
+        for entry in entries:
+            if not entry.name.startswith(PREFIX):
+                continue
+            with suppress(OSError):  # another run is removing it
+                status = entry.stat(follow_symlinks=False)
+                is_own = entry.is_dir(follow_symlinks=False) and status.st_uid == os.getuid()
+                if is_own and now - status.st_mtime > ABANDONED_AFTER_SECONDS and not _is_locked(Path(entry.path, "lock")):
+                    shutil.rmtree(entry.path, ignore_errors=True)
+
+
+@contextmanager
+def changed_environment(**variables: str) -> Iterator[None]:
+    """``os.environ`` with these variables in the block, and as it was after it."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+def _is_locked(path: Path) -> bool:
+    if not path.exists():
+        return False
+    file = os.open(path, os.O_RDWR)
+    try:
+        return not _try_to_lock(file)
+    finally:
+        os.close(file)
+
+
+def _try_to_lock(file: int) -> bool:
+    """Whether this process has the lock now. The system takes the lock away when the process ends, however it ends."""
+    import fcntl  # there is none on Windows, where the other commands run
+
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def own_directory() -> RunDirectory | None:
+    """The directory of the session that this process has started and not ended; None: it works in another's session, or in none."""
+    return _open[-1] if _open else None
+
+
+def interrupt_all() -> None:
+    """Ends the processes of every directory that this process has made and not removed: the user wants no more of them."""
+    for each in list(_open):
+        each.is_interrupted = True
+        each.end_processes()
+
+
+def remove_all() -> None:
+    """Removes every directory that this process has made and not removed."""
+    for each in list(_open):
+        each.remove()

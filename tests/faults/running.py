@@ -1,0 +1,144 @@
+"""Runs of ``groupcoord`` in processes of their own, to which something happens at a chosen moment, and what is there afterwards."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from groupcoord_spark.warehouse import open_warehouse
+from tests.conftest import SAMPLE_LOGS
+
+PATIENCE_SECONDS = 180
+MARKER = "GROUPCOORD_FAULT_TEST"
+PROCESSES = Path("/proc")
+STAGES = ("plan", "start Spark", "read, replay and write", "commit")
+
+
+@dataclass
+class Command:
+    """A command that runs in a process group of its own, as in a terminal, with an empty directory for its temporary files."""
+
+    place: Path
+    arguments: list[str]
+    environment: dict[str, str] = field(default_factory=dict)
+    marker: str = field(default_factory=lambda: uuid.uuid4().hex)
+
+    def __post_init__(self) -> None:
+        self.temporary = self.place / f"temporary-{self.marker}"
+        self.temporary.mkdir(parents=True)
+        self._stderr = self.place / f"stderr-{self.marker}"
+        variables = {**os.environ, "TMPDIR": str(self.temporary), MARKER: self.marker, "SPARK_MASTER": "local[2]", **self.environment}
+        with self._stderr.open("wb") as stderr:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "groupcoord_spark", *self.arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=stderr,
+                env=variables,
+                start_new_session=True,
+            )
+
+    @property
+    def stderr(self) -> str:
+        return self._stderr.read_text()
+
+    @property
+    def errors(self) -> list[str]:
+        """Lines of stderr but those of stages and of the summary, which is indented."""
+        lines = self.stderr.splitlines()
+        return [line for line in lines if line.strip() and not line.startswith((*STAGES, "Cluster ", "  ", "with an older"))]
+
+    def stages(self) -> list[str]:
+        """The stages that have ended."""
+        return [stage for line in self.stderr.splitlines() for stage in STAGES if line.startswith(stage)]
+
+    def processes(self, kind: str | None = None) -> list[int]:
+        """Ids of the processes that the command has started: all of them, or java, daemon or worker."""
+        found = []
+        for each in PROCESSES.iterdir():
+            if each.name.isdigit() and int(each.name) != self.process.pid:
+                with suppress(OSError):
+                    if f"{MARKER}={self.marker}".encode() not in (each / "environ").read_bytes().split(b"\0"):
+                        continue
+                    if kind is None or kind == _kind_of(each):
+                        found.append(int(each.name))
+        return found
+
+    def wait_until(self, condition: Callable[[], object]) -> bool:
+        """Whether the condition became true before the command ended."""
+        end = time.monotonic() + PATIENCE_SECONDS
+        while not condition():
+            if self.process.poll() is not None:
+                return False
+            assert time.monotonic() < end, self.stderr
+            time.sleep(0.002)
+        return True
+
+    def send(self, number: signal.Signals, *, to_group: bool) -> None:
+        with suppress(ProcessLookupError):
+            if to_group:
+                os.killpg(self.process.pid, number)
+            else:
+                self.process.send_signal(number)
+
+    def wait(self) -> int:
+        return self.process.wait(PATIENCE_SECONDS)
+
+    def left_processes(self) -> list[str]:
+        """Command lines of what still runs now that the command has ended."""
+        left = []
+        for each in self.processes():
+            with suppress(OSError):
+                left.append((PROCESSES / str(each) / "cmdline").read_bytes().replace(b"\0", b" ").decode()[-120:])
+        return left
+
+    def left_files(self) -> list[str]:
+        """Temporary files that are still there."""
+        return sorted(str(each.relative_to(self.temporary)) for each in self.temporary.rglob("*"))
+
+
+def _kind_of(process: Path) -> str:
+    command_line = (process / "cmdline").read_bytes().split(b"\0")
+    if b"org.apache.spark.deploy.SparkSubmit" in command_line:
+        return "java"
+    if b"groupcoord_spark.pipeline.worker_daemon" not in command_line:
+        return "other"
+    parent = int((process / "stat").read_text().rsplit(")", 1)[1].split()[1])
+    with suppress(OSError):
+        if b"groupcoord_spark.pipeline.worker_daemon" in (PROCESSES / str(parent) / "cmdline").read_bytes().split(b"\0"):
+            return "worker"
+    return "daemon"
+
+
+def nightly(place: Path, warehouse: Path, *options: str, dump: Path = SAMPLE_LOGS, **environment: str) -> Command:
+    arguments = ["nightly", str(dump), "--warehouse", str(warehouse), "--cluster", "sample", "--as-of", "2026-11-21T08:00:00Z", *options]
+    return Command(place, arguments, environment)
+
+
+def newest_run(warehouse: Path) -> str | None:
+    """The newest finished run that a reader sees, every one of whose tables can be read; None: no run has finished."""
+    opened = open_warehouse(str(warehouse))
+    runs = opened.runs("sample").to_pylist()
+    if not runs:
+        return None
+    for table in ("groups", "committed_offsets", "offset_commits", "offsets_partitions"):
+        opened.read(table, cluster="sample")
+    return str(max(runs, key=lambda run: run["finished_at"])["run_id"])
+
+
+def data_files(warehouse: Path) -> set[str]:
+    """Parquet files, apart from Delta's own checkpoints."""
+    return {str(each.relative_to(warehouse)) for each in warehouse.rglob("*.parquet") if "_delta_log" not in each.parts}
+
+
+def fractions(count: int) -> Iterator[float]:
+    """``count`` moments of a run, spread evenly over it."""
+    return ((each + 0.5) / count for each in range(count))

@@ -3,24 +3,45 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, TextIO
+from typing import TYPE_CHECKING, Final, Self, TextIO
 
 if TYPE_CHECKING:
-    from rich.status import Status
+    from rich.console import Console
+    from rich.live import Live
+    from rich.text import Text
+
+    from groupcoord_spark.pipeline.headway import Headway
+
+SECONDS_BETWEEN_LOOKS: Final = 1.0
+"""A look at the headway of a Spark job takes Java some milliseconds."""
+
+FEWEST_ROWS_FOR_A_RATE: Final = 100_000
+LEAST_SECONDS_FOR_A_RATE: Final = 1.0
+"""Below either, a rate says how long Spark takes to start a job, and nothing about rows."""
+
+LEAST_SHARE_FOR_AN_ESTIMATE: Final = 0.05
+
+_FRAMES: Final = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+_ASCII_FRAMES: Final = "|/-\\"
 
 
 class StageLines:
-    """Stages of a run: name, rows, MB, seconds and rate. A context manager, so that an error does not leave a spinner turning."""
+    """Stages of a run: name, rows, MB, seconds and rate. A context manager, so that an error does not leave a live line behind."""
 
     def __init__(self, *, quiet: bool = False, stream: TextIO | None = None) -> None:
         self._quiet = quiet
         self._stream = stream if stream is not None else sys.stderr
         self._stage: str | None = None
         self._began = 0.0
-        self._live: Status | None = None
+        self._live: Live | None = None
+        self._headway: Headway | None = None
+        self._first_look: tuple[float, float] | None = None
+        self._has_ended = threading.Event()
 
     @property
     def stage(self) -> str | None:
@@ -31,12 +52,32 @@ class StageLines:
         """A stage has begun; a stage still open ends."""
         if self._stage is not None:
             self.end()
-        self._stage, self._began = stage, time.monotonic()
+        self._stage, self._began, self._headway = stage, time.monotonic(), None
+        self._first_look = None
+        self._has_ended = threading.Event()
         if not self._quiet and self._stream.isatty():
             from rich.console import Console
+            from rich.live import Live
 
-            self._live = Console(file=self._stream).status(stage)
+            console = Console(file=self._stream)
+            self._live = Live(console=console, get_renderable=lambda: self._live_line(console), transient=True, refresh_per_second=8)
             self._live.start()
+
+    def follow(self, headway: Callable[[], Headway]) -> None:
+        """The open stage takes long: on a terminal ``headway`` is asked every second how far it is, in a thread of its own."""
+        if self._live is None:
+            return
+        has_ended = self._has_ended
+
+        def look() -> None:
+            while not has_ended.wait(SECONDS_BETWEEN_LOOKS):
+                with suppress(Exception):  # what is wrong with Spark is said by the job itself
+                    self._headway = headway()
+                    # Before that the workers were being started: this says nothing of how fast they are.
+                    if self._first_look is None and self._headway.share > 0:
+                        self._first_look = time.monotonic() - self._began, self._headway.share
+
+        threading.Thread(target=look, daemon=True, name="headway").start()
 
     def end(self, *, rows: int | None = None, bytes: int | None = None) -> None:
         """The stage is done: its line is printed, with what it went through as far as that is known."""
@@ -53,19 +94,64 @@ class StageLines:
         self._stop()
 
     def _stop(self) -> None:
+        self._has_ended.set()
         if self._live is not None:
             self._live.stop()
             self._live = None
 
+    def _seconds_left(self, seconds: float) -> float | None:
+        if self._headway is None or self._first_look is None:
+            return None
+        began, share = self._first_look
+        done = self._headway.share - share
+        return (seconds - began) * (1 - self._headway.share) / done if done >= LEAST_SHARE_FOR_AN_ESTIMATE else None
+
+    def _live_line(self, console: Console) -> Text:
+        from rich.text import Text
+
+        seconds = time.monotonic() - self._began
+        frames = _ASCII_FRAMES if console.options.ascii_only else _FRAMES
+        frame = frames[int(seconds * 8) % len(frames)]
+        line = f"{frame} {live_line(self._stage or '', seconds, self._headway, self._seconds_left(seconds), console.width - 2)}"
+        return Text(line, no_wrap=True, overflow="ellipsis")
+
+
+def live_line(stage: str, seconds: float, headway: Headway | None, seconds_left: float | None, width: int) -> str:
+    """``read, replay and write  0:12  143 of 358 MB  about 0:17 left  2 of 11 tasks``, without what does not fit the width."""
+    line = f"{stage}  {_clock(seconds)}"
+    for part in _parts(headway, seconds_left) if headway is not None else []:
+        if len(line) + 2 + len(part) > width:
+            break
+        line += f"  {part}"
+    return line
+
+
+def _parts(headway: Headway, seconds_left: float | None) -> list[str]:
+    """How far the stage is, the most telling first."""
+    megabytes = f"{headway.bytes_read / 1e6:,.0f}"
+    if headway.expected is not None:
+        megabytes += f" of {headway.expected.bytes / 1e6:,.0f}"
+    parts = [f"{megabytes} MB"] if headway.bytes_read else []
+    if seconds_left is not None:
+        parts.append(f"about {_clock(seconds_left)} left")
+    return [*parts, f"{headway.tasks_done} of {headway.tasks} tasks"]
+
+
+def _clock(seconds: float) -> str:
+    """``0:07``, ``12:30``, ``1:02:03``."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
 
 def stage_line(stage: str, seconds: float, rows: int | None, bytes: int | None) -> str:
-    """``read   10,000,000 rows   1,650.0 MB   12.3 s   813,008 rows/s``, without what is not known."""
-    parts = [f"{stage:<24}"]
-    if rows is not None:
-        parts.append(f"{rows:>13,} rows")
-    if bytes is not None:
-        parts.append(f"{bytes / 1e6:>11,.1f} MB")
-    parts.append(f"{seconds:>7.1f} s")
-    if rows and seconds > 0:
-        parts.append(f"{rows / seconds:>11,.0f} rows/s")
-    return "  ".join(parts)
+    """``read   10,000,000 rows   1,650.0 MB   12.3 s   813,008 rows/s``: columns of 80 characters, empty where nothing is known."""
+    columns = [
+        f"{stage:<22}",
+        f"{f'{rows:,} rows' if rows is not None else '':>15}",
+        f"{f'{bytes / 1e6:,.1f} MB' if bytes is not None else '':>11}",
+        f"{seconds:>6.1f} s",
+    ]
+    if rows is not None and rows >= FEWEST_ROWS_FOR_A_RATE and seconds >= LEAST_SECONDS_FOR_A_RATE:
+        columns.append(f"{rows / seconds:>9,.0f} rows/s")
+    return "  ".join(columns)

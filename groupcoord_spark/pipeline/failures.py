@@ -8,6 +8,7 @@ import subprocess
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from itertools import pairwise
 
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
@@ -22,10 +23,11 @@ EXIT_CODE_OUT_OF_MEMORY = 52
 SECONDS_UNTIL_JAVA_HAS_ENDED = 5.0
 
 _DEAD_WORKER = re.compile(r"Python worker (exited unexpectedly|failed)|PythonWorkerFactory|Python daemon")
-_SHUT_DOWN = re.compile(r"SparkContext (was|has been) (shut ?down|stopped)|stopped SparkContext")
+_SHUT_DOWN = re.compile(r"SparkContext (was|has been) (shut ?down|stopped)|stopped SparkContext\b")
 _UNCHANGED = "The tables are as they were."
+_EXCEPTION = re.compile(r"(?:: |Caused by: |Exception in thread \"[^\"]*\" )?((?:[\w$]+\.)*[\w$]*(?:Error|Exception)\b(?!:? occurred).*)")
 _KILLED = "Linux kills a process where memory runs out: look at `dmesg`."
-_MORE_MEMORY = "Give it more than its 1 GB, for example with SPARK_DRIVER_MEMORY=4g in the environment."
+_MORE_MEMORY = "Give Java more memory, for example with SPARK_DRIVER_MEMORY=4g in the environment."
 _FEWER_WORKERS = "Fewer workers at a time need less memory, for example with SPARK_MASTER=local[1] in the environment."
 
 
@@ -51,9 +53,11 @@ def own_errors(stage: Callable[[], str | None]) -> Iterator[None]:
 def why_not_started(directory: RunDirectory, failure: Exception) -> str:
     """Why Spark did not start, from the exception that came through py4j or else from what Java printed."""
     if _java_has_ended(failure, directory):
-        return f"{_death_of_java(directory, ' while Spark started')} {_UNCHANGED}{_kept_output(directory)}"
+        return _death_of_java(directory, " while Spark started")
     text = _text_of(failure) if isinstance(failure, Py4JJavaError | PySparkException) else ""
     said = _line_with_the_error(directory.java_output.read_text(errors="replace")) or _line_with_the_error(text)
+    if said is not None and said.startswith(OUT_OF_MEMORY):
+        return f"Spark did not start: {said}. {_MORE_MEMORY}"
     if said is None:
         return f"Java, in which Spark runs, ended before Spark was up, and did not say why. {_UNCHANGED} {_KILLED}"
     return f"Spark did not start: {_as_a_sentence(said)} Run it again with --debug to see all it said.{_kept_output(directory)}"
@@ -66,7 +70,7 @@ def _own_error(failure: Exception, text: str, stage: str | None) -> GroupcoordEr
     if _java_has_ended(failure, directory):
         if directory is not None:  # its workers may not have noticed yet, and write files that no table will name
             directory.end_processes()
-        return GroupcoordError(f"{_death_of_java(directory, when)} {_UNCHANGED}{_kept_output(directory)}")
+        return GroupcoordError(_death_of_java(directory, when))
     if not isinstance(failure, PySparkException | Py4JError) and not _is_raised_in_py4j(failure):
         return None
     # Of a worker's error Spark hands on the text alone.
@@ -100,18 +104,21 @@ def _java_has_ended(failure: Exception, directory: RunDirectory | None) -> bool:
 
 
 def _death_of_java(directory: RunDirectory | None, when: str) -> str:
-    """What happened to Java, and what to look at."""
+    """What happened to Java, that the tables are unchanged, and what to look at."""
     code = directory.java.poll() if directory is not None and directory.java is not None else None
     printed = directory.java_output.read_text(errors="replace") if directory is not None else ""
-    java = "Java, in which Spark runs,"
+    number = 0 if code is None else -code if code < 0 else code - 128
+    advice = ""
     if code == EXIT_CODE_OUT_OF_MEMORY or OUT_OF_MEMORY in printed:
-        return f"{java} ran out of memory{when}. {_MORE_MEMORY}"
-    if code is None:
-        return f"{java} is gone{when}. See the log of spark-submit."
-    number = -code if code < 0 else code - 128
-    if number in {each.value for each in signal.Signals}:
-        return f"{java} was killed by {signal.Signals(number).name}{when}. {_KILLED if number == signal.SIGKILL else ''}".rstrip()
-    return f"{java} ended with exit code {code}{when}."
+        how, advice = "ran out of memory", f" {_MORE_MEMORY}"
+    elif number in {each.value for each in signal.Signals}:
+        how = f"was killed by {signal.Signals(number).name}"
+        advice = f" {_KILLED}" if number == signal.SIGKILL else ""
+    elif code is None:
+        how, advice = "died", f" {_KILLED}" if directory is not None else " See what spark-submit printed."
+    else:
+        how = f"ended with exit code {code}"
+    return f"Java, in which Spark runs, {how}{when}. {_UNCHANGED}{advice}{_kept_output(directory)}"
 
 
 def _kept_output(directory: RunDirectory | None) -> str:
@@ -123,10 +130,16 @@ def _kept_output(directory: RunDirectory | None) -> str:
 
 
 def _line_with_the_error(text: str) -> str | None:
-    """The last line that names an error: that is the cause of those before."""
-    lines = [line.strip().removeprefix("Caused by: ") for line in text.splitlines() if not line.lstrip().startswith(("at ", "..."))]
-    named = [line for line in lines if re.match(r"(: |Exception in thread \"[^\"]*\" |Error: )?[\w.$]*(Error|Exception)\b", line)]
-    return named[-1].removeprefix(": ") if named else None
+    """The line that names the error: Java's own where Java could not start, else the last exception, which is the cause of those before."""
+    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.lstrip().startswith(("at ", "..."))]
+    for line, next_line in pairwise(lines):
+        if line == "Error occurred during initialization of VM":
+            return next_line
+        if next_line == "Error: Could not create the Java Virtual Machine.":
+            return line
+    named = [match[1] for line in lines if (match := _EXCEPTION.match(line)) and not _SHUT_DOWN.search(line)]
+    logged = [line.split(" ERROR ", 1)[1] for line in lines if " ERROR " in line]
+    return next(iter([*reversed(named), *reversed(logged)]), None)
 
 
 def _as_a_sentence(line: str) -> str:

@@ -22,6 +22,7 @@ from groupcoord_spark.pipeline import compact
 from groupcoord_spark.pipeline.compact import ChunkKinds, Names
 from groupcoord_spark.pipeline.counts import PartitionCounts
 from groupcoord_spark.pipeline.decode import UNKNOWN_KEY_TYPE, DecodedChunk, decode_chunk
+from groupcoord_spark.pipeline.headway import noted
 from groupcoord_spark.pipeline.history import (
     NO_HISTORY,
     HistoryRange,
@@ -156,7 +157,7 @@ def read_chunks(runs: Iterable[Iterable[tuple[Piece, Iterable[Chunk]]]], job: Re
             reader = RunReader(job, task_files)
             for piece, chunks in run:
                 report = reports.setdefault(piece.offsets_partition, PieceReport())
-                yield from reader.read(piece, chunks, report)
+                yield from reader.read(piece, noted(chunks), report)
             yield from reader.rest()
         files = task_files.close()
     for offsets_partition, report in reports.items():

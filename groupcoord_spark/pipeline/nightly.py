@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import gc
 import heapq
 import math
 import pickle
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
@@ -18,6 +17,7 @@ from groupcoord_spark.log.storage import shown
 from groupcoord_spark.pipeline.earlier_runs import histories_of, range_to_append_to, versions_at_end_of_history
 from groupcoord_spark.pipeline.expire import ExpirationJob
 from groupcoord_spark.pipeline.failures import own_errors
+from groupcoord_spark.pipeline.headway import Expected, Headway, HeadwayOfJob
 from groupcoord_spark.pipeline.history_records import HistoryPiece
 from groupcoord_spark.pipeline.ingest import SHUFFLED, ReadJob, read_chunks, read_history, read_segments
 from groupcoord_spark.pipeline.night import Night, Summary
@@ -54,6 +54,9 @@ class Progress(Protocol):
         """The stage that has begun and not ended."""
 
     def begin(self, stage: str) -> None: ...
+    def follow(self, headway: Callable[[], Headway]) -> None:
+        """The stage takes long, and ``headway`` tells how far it is whenever it is called, also from another thread."""
+
     def end(self, *, rows: int | None = None, bytes: int | None = None) -> None: ...
 
 
@@ -91,7 +94,7 @@ def run_night(night: Night, plan: LogPlan, spark: SparkSession, progress: Progre
     reports: list[PartitionReport] = []
     if has_work:
         with discarded_on_failure(start), own_errors(lambda: progress.stage):
-            reports = _run_stages(spark, segments, pieces, night, job, rows, expiration)
+            reports = _run_stages(spark, segments, pieces, night, job, rows, expiration, progress)
     records = sum(report.counts.records for report in reports)
     progress.end(rows=records, bytes=sum(report.counts.bytes for report in reports))
 
@@ -123,6 +126,7 @@ def _run_stages(
     job: ReadJob,
     rows: RowPlan | None,
     expiration: ExpirationJob,
+    progress: Progress,
 ) -> list[PartitionReport]:
     """Everything that happens on the workers; what comes back is a report for each offsets partition."""
     parallelism = spark.sparkContext.defaultParallelism
@@ -139,8 +143,6 @@ def _run_stages(
     write_job = WriteJob(night.cluster, job.warehouse_uri, job.run_id, dict(night.topic_names))
 
     def read(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
-        # Spark's worker collects garbage after each task: what is loaded by now lives as long as the worker, and need not be walked.
-        gc.freeze()
         for batch in batches:
             for task in batch.column(0).to_pylist():
                 work = tasks[task]
@@ -160,6 +162,8 @@ def _run_stages(
     )
     replayed = in_order.groupBy("cluster", "offsets_partition").applyInPandas(partition_replay(replay_job), REPLAYED)
     written = replayed.repartition(writers, "writer").sortWithinPartitions("place").mapInArrow(state_writer(write_job), WRITTEN)
+    expected = None if rows is not None else Expected(_bytes(segments), len(tasks), replays + writers)
+    progress.follow(HeadwayOfJob(spark, expected))
     reports = [report for row in written.collect() for report in pickle.loads(row.payload)]
     if rows is not None:
         rows.frame.unpersist()

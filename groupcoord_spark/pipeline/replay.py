@@ -6,7 +6,6 @@ state is held.
 
 from __future__ import annotations
 
-import gc
 import pickle
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from groupcoord_spark.coordinator.replay import PartitionReplay
 from groupcoord_spark.coordinator.semantics import Semantics
 from groupcoord_spark.coordinator.transactions import OffsetKey, StoredOffset
 from groupcoord_spark.log import Records
+from groupcoord_spark.pipeline.collector import without_collector
 from groupcoord_spark.pipeline.compact import CLASSIC_GROUP_KEY
 from groupcoord_spark.pipeline.decode import NOT_A_CONTROL_RECORD, DecodedChunk, decode_again
 from groupcoord_spark.pipeline.expire import ExpirationJob, expirations_of
@@ -73,60 +73,65 @@ def partition_replay(job: ReplayJob) -> Callable[..., Iterator[pd.DataFrame]]:
     is_first = True  # of a task: each gets a function of its own
 
     def replay_partition(key: tuple[Any, ...], frames: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
-        offsets_partition = int(key[1])
-        report = PartitionReport(offsets_partition)
-        topic_names: dict[str, str] = {}
-        # State is a million small objects without cycles; the collector would walk them again and again.
-        gc.disable()
         nonlocal is_first
         if is_first:
             # What readers left free in this worker is given back: it will hardly be wanted again.
             pa.default_memory_pool().release_unused()
             is_first = False
-        replay = KeptRecordsReplay(job.semantics)
-        rebalances = PartitionRebalances(job.rebalances, offsets_partition)
-        own_writer = offsets_partition % job.writers
-        waiting: list[pa.RecordBatch] = []
-        for frame in frames:
-            for kind, payload in zip(frame["kind"], frame["payload"], strict=True):
-                if kind == RECORDS:
-                    batch = unpacked(payload)
-                    if waiting and sum(each.nbytes for each in waiting) + batch.nbytes > REPLAYED_AT_ONCE_BYTES:
-                        replay.apply(_taken(waiting))
-                    waiting.append(batch)
-                elif kind == GROUP_CHANGES:
-                    for rows_so_far in rebalances.apply(unpacked(payload)):
-                        yield pd.DataFrame([(own_writer, LATER, REBALANCES, packed(rows_so_far))], columns=COLUMNS)
-                else:
-                    piece: PieceReport = pickle.loads(payload)
-                    report.counts.add(piece.counts)
-                    report.take_files(piece.files)
-                    topic_names |= piece.topic_names
-                    report.found += piece.found
-                    report.from_history += piece.from_history
-                    report.warnings += piece.warnings
-                    report.refusals += piece.refusals
-        if waiting:
-            replay.apply(_taken(waiting))
-        for last_rows in rebalances.finish():
-            yield pd.DataFrame([(own_writer, LATER, REBALANCES, packed(last_rows))], columns=COLUMNS)
-        state = replay.coordinator.finish()
-        expirations = expirations_of(state, job.expiration, replay.type_0_offsets())
-        rows = state_rows(state, expirations, job.default_assignors)
-        report.live_keys, report.first_open_offset = replay.live_keys, replay.first_open_offset
-        report.groups, report.offsets = len(rows["groups"]), len(rows["committed_offsets"])
-        report.expired_offsets = sum(row.expired for row in expirations.offsets)
-        report.removed_groups = sum(row.removed for row in expirations.groups)
-        report.warnings += len(rows["warnings"])
-        report.refusals += sum(warning.is_refusal for warning in state.warnings())
-        for kind, payload in packed_rows(report, rows, {**topic_names, **state.topic_names}):
-            writers = range(job.writers) if kind == TOPIC_NAMES else [own_writer]
-            place = FIRST if kind == TOPIC_NAMES else LATER
-            yield pd.DataFrame([(writer, place, kind, payload) for writer in writers], columns=COLUMNS)
+        with without_collector():  # the worker may run a user's own functions afterwards
+            yield from _replayed(job, int(key[1]), frames)
 
     # applyInPandas takes the iterator form only where these are real types, not the text that annotations are in this file
     replay_partition.__annotations__ = {"key": tuple[Any, ...], "frames": Iterator[pd.DataFrame], "return": Iterator[pd.DataFrame]}
     return replay_partition
+
+
+def _replayed(job: ReplayJob, offsets_partition: int, frames: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+    """Frames of REPLAYED of one offsets partition."""
+    import pandas as pd
+
+    report = PartitionReport(offsets_partition)
+    topic_names: dict[str, str] = {}
+    replay = KeptRecordsReplay(job.semantics)
+    rebalances = PartitionRebalances(job.rebalances, offsets_partition)
+    own_writer = offsets_partition % job.writers
+    waiting: list[pa.RecordBatch] = []
+    for frame in frames:
+        for kind, payload in zip(frame["kind"], frame["payload"], strict=True):
+            if kind == RECORDS:
+                batch = unpacked(payload)
+                if waiting and sum(each.nbytes for each in waiting) + batch.nbytes > REPLAYED_AT_ONCE_BYTES:
+                    replay.apply(_taken(waiting))
+                waiting.append(batch)
+            elif kind == GROUP_CHANGES:
+                for rows_so_far in rebalances.apply(unpacked(payload)):
+                    yield pd.DataFrame([(own_writer, LATER, REBALANCES, packed(rows_so_far))], columns=COLUMNS)
+            else:
+                piece: PieceReport = pickle.loads(payload)
+                report.counts.add(piece.counts)
+                report.take_files(piece.files)
+                topic_names |= piece.topic_names
+                report.found += piece.found
+                report.from_history += piece.from_history
+                report.warnings += piece.warnings
+                report.refusals += piece.refusals
+    if waiting:
+        replay.apply(_taken(waiting))
+    for last_rows in rebalances.finish():
+        yield pd.DataFrame([(own_writer, LATER, REBALANCES, packed(last_rows))], columns=COLUMNS)
+    state = replay.coordinator.finish()
+    expirations = expirations_of(state, job.expiration, replay.type_0_offsets())
+    rows = state_rows(state, expirations, job.default_assignors)
+    report.live_keys, report.first_open_offset = replay.live_keys, replay.first_open_offset
+    report.groups, report.offsets = len(rows["groups"]), len(rows["committed_offsets"])
+    report.expired_offsets = sum(row.expired for row in expirations.offsets)
+    report.removed_groups = sum(row.removed for row in expirations.groups)
+    report.warnings += len(rows["warnings"])
+    report.refusals += sum(warning.is_refusal for warning in state.warnings())
+    for kind, payload in packed_rows(report, rows, {**topic_names, **state.topic_names}):
+        writers = range(job.writers) if kind == TOPIC_NAMES else [own_writer]
+        place = FIRST if kind == TOPIC_NAMES else LATER
+        yield pd.DataFrame([(writer, place, kind, payload) for writer in writers], columns=COLUMNS)
 
 
 def _taken(waiting: list[pa.RecordBatch]) -> pa.RecordBatch:

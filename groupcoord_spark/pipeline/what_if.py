@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -224,15 +222,3 @@ def _rules_over(job: ExpirationJob, table: str) -> Callable[[pa.Table, pa.Table]
         return TABLES[table].from_milliseconds(of_table).select([column.name for column in _columns(table)])
 
     return apply
-
-
-@contextmanager
-def without_collector() -> Iterator[None]:
-    """A million small objects without cycles: the collector would walk them again and again."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()

@@ -22,7 +22,7 @@ from tests.faults.running import Command, data_files, newest_run, nightly
 
 KINDS = ("java", "daemon", "worker")
 SENTENCE = re.compile(
-    r"Error: (Java, in which Spark runs, (was killed by SIGKILL|ended before Spark was up)|A Python worker of Spark died)"
+    r"Error: (Java, in which Spark runs, (was killed by SIGKILL|died|ended before Spark was up)|A Python worker of Spark died)"
     r".* The tables are as they were\..*"
 )
 

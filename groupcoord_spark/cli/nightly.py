@@ -186,8 +186,11 @@ def _planned(
     from groupcoord_spark.sources.live import FALLBACK_VERSION, KAFKA_CONNECTOR, live_topic
     from groupcoord_spark.sources.rows import InputKind
 
-    def started(stage: str = "start Spark", **settings: str) -> SparkSession:
-        progress.begin(stage)
+    def started(**settings: str) -> SparkSession:
+        progress.begin("start Spark")
+        return session_of(settings)
+
+    def session_of(settings: dict[str, str]) -> SparkSession:
         spark = session(show_output=common.debug, settings=settings)
         interruption.take_signals_back()
         progress.end()
@@ -199,7 +202,8 @@ def _planned(
             return started(**{"spark.jars.packages": f"{KAFKA_CONNECTOR}:{pyspark.__version__}"})
         except (GroupcoordError, PySparkException):
             # What else keeps Spark from starting does so again, and is told then.
-            return started("with an older connector", **{"spark.jars.packages": f"{KAFKA_CONNECTOR}:{FALLBACK_VERSION}"})
+            progress.begin("with an older connector")
+            return session_of({"spark.jars.packages": f"{KAFKA_CONNECTOR}:{FALLBACK_VERSION}"})
 
     if kind is InputKind.KAFKA:
         topic = live_topic(inputs, client)

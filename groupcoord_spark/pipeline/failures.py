@@ -17,8 +17,8 @@ from groupcoord_spark.errors import GroupcoordError, InputError, UsageError, War
 from groupcoord_spark.pipeline.run_directory import RunDirectory, own_directory
 
 OUT_OF_MEMORY = "java.lang.OutOfMemoryError"
-EXIT_CODE_OUT_OF_MEMORY = 52
-"""Spark's own exit code for a Java whose heap is full."""
+EXIT_CODES_OUT_OF_MEMORY = {3, 52}
+"""Of a Java whose heap is full: with -XX:+ExitOnOutOfMemoryError, and where Spark notices first."""
 
 SECONDS_UNTIL_JAVA_HAS_ENDED = 5.0
 
@@ -109,7 +109,7 @@ def _death_of_java(directory: RunDirectory | None, when: str) -> str:
     printed = directory.java_output.read_text(errors="replace") if directory is not None else ""
     number = 0 if code is None else -code if code < 0 else code - 128
     advice = ""
-    if code == EXIT_CODE_OUT_OF_MEMORY or OUT_OF_MEMORY in printed:
+    if code in EXIT_CODES_OUT_OF_MEMORY or OUT_OF_MEMORY in printed:
         how, advice = "ran out of memory", f" {_MORE_MEMORY}"
     elif number in {each.value for each in signal.Signals}:
         how = f"was killed by {signal.Signals(number).name}"

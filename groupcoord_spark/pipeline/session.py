@@ -103,8 +103,9 @@ def _started(builder: SparkSession.Builder, wanted: dict[str, str], show_output:
     directory = RunDirectory()
     atexit.register(end_session)
     java_options = "spark.driver.extraJavaOptions"
-    # Without -UsePerfData Java keeps a file for each of its processes in /tmp, wherever its other temporary files are.
-    wanted[java_options] += f' "-Djava.io.tmpdir={directory.path}" -XX:-UsePerfData'
+    # Without -UsePerfData Java keeps a file for each of its processes in /tmp, wherever its other temporary files are. A Java whose heap is
+    # full may go on without the thread that failed, and wait for it.
+    wanted[java_options] += f' "-Djava.io.tmpdir={directory.path}" -XX:-UsePerfData -XX:+ExitOnOutOfMemoryError'
     launcher_options = f"{os.environ.get('SPARK_LAUNCHER_OPTS', '')} -XX:-UsePerfData"
     try:
         with (
@@ -165,11 +166,13 @@ def end_session() -> None:
 
 @contextmanager
 def session_ends_with_block() -> Iterator[None]:
-    """A session that ``session`` starts in the block is ended after it."""
+    """A session that ``session`` starts in the block is ended after it; one that was there before stays."""
+    before = own_directory()
     try:
         yield
     finally:
-        end_session()
+        if own_directory() is not before:
+            end_session()
 
 
 def delta_settings() -> dict[str, str]:

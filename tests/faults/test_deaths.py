@@ -6,15 +6,21 @@ import os
 import re
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from groupcoord_spark.pipeline import run_directory
 from groupcoord_spark.pipeline.failures import own_errors
 from groupcoord_spark.pipeline.run_directory import RunDirectory
+from tests.cli.warehouse import groupcoord
+from tests.conftest import SAMPLE_LOGS
 from tests.faults.kill import faults_of, kill
 from tests.faults.running import PROCESSES, data_files, newest_run, nightly
 from tests.warehouse.nights import group, night
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 on_linux = pytest.mark.skipif(not (PROCESSES / "self" / "environ").exists(), reason="this system does not show processes' environments")
 DAYS = 86_400
@@ -71,6 +77,18 @@ def test_java_that_is_killed_before_it_says_anything_is_no_warning_about_a_hostn
     assert command.left_files() == []
 
 
+@on_linux
+def test_java_whose_heap_is_full_is_told_where_to_get_more(tmp_path: Path) -> None:
+    # Spark itself refuses so small a heap, unless it is told to keep none of it for itself.
+    small = {"SPARK_DRIVER_MEMORY": "32m", "PYSPARK_SUBMIT_ARGS": "--conf spark.testing.reservedMemory=1 pyspark-shell"}
+    command = nightly(tmp_path, tmp_path / "warehouse", **small)
+    assert command.wait() == 1
+    (error,) = command.errors
+    assert "OutOfMemoryError" in error or "ran out of memory" in error
+    assert "Give Java more memory, for example with SPARK_DRIVER_MEMORY=4g" in error
+    assert command.left_processes() == []
+
+
 class TestDirectoriesOfDeadRuns:
     @pytest.fixture(autouse=True)
     def _in_a_place_of_their_own(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,3 +142,7 @@ def test_environment_is_as_it_was_after_a_change() -> None:
     assert dict(os.environ) == before
 
 
+def test_a_session_that_was_there_before_a_night_is_there_after_it(spark: SparkSession, tmp_path: Path) -> None:
+    result = groupcoord("nightly", str(SAMPLE_LOGS), "--warehouse", str(tmp_path / "warehouse"), "--no-history")
+    assert result.exit_code == 0
+    assert spark.range(3).count() == 3

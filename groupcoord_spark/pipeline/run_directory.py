@@ -34,7 +34,7 @@ class RunDirectory:
     java: its process, once Spark is up.
     has_to_stop: Java has something to finish, or to remove elsewhere, and is asked to end before it is killed.
     is_to_keep_output: what Java printed stays when the directory is removed, for the user to look at.
-    is_interrupted: the user wanted the end; whatever failed since then is not to be looked at.
+    is_interrupted: the user wants the whole process to end, with its children; what failed since then is not to be looked at.
     """
 
     def __init__(self) -> None:
@@ -69,7 +69,9 @@ class RunDirectory:
         for each in _PROCESSES.iterdir():
             if each.name.isdigit():
                 with suppress(OSError):  # another user's process, or one that has ended
-                    if entry in (each / "environ").read_bytes().split(b"\0"):
+                    # Between fork and exec a new process still shows the environment of this one.
+                    is_new = self.is_interrupted and _is_child_of_this_process(each)
+                    if is_new or entry in (each / "environ").read_bytes().split(b"\0"):
                         found.append(int(each.name))
         return found
 
@@ -129,6 +131,12 @@ def changed_environment(**variables: str) -> Iterator[None]:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
+
+
+def _is_child_of_this_process(process: Path) -> bool:
+    """Whether a process that has not ended is a child of this one."""
+    state, parent = (process / "stat").read_text().rsplit(") ", 1)[1].split()[:2]
+    return int(parent) == os.getpid() and state != "Z"
 
 
 def _is_locked(path: Path) -> bool:

@@ -8,10 +8,10 @@ import argparse
 import time
 from collections.abc import Iterator
 
-from groupcoord_spark.coordinator.simulator import Settings, Simulator, release_for
-from groupcoord_spark.coordinator.simulator.answers import JoinGroupAnswer
-from groupcoord_spark.coordinator.simulator.errors import Error
-from groupcoord_spark.coordinator.simulator.requests import (
+from groupcoord_spark.simulator import Settings, Simulator, release_for
+from groupcoord_spark.simulator.answers import JoinGroupAnswer
+from groupcoord_spark.simulator.errors import Error
+from groupcoord_spark.simulator.requests import (
     Heartbeat,
     JoinGroup,
     LeaveGroup,

@@ -14,7 +14,7 @@ from groupcoord_spark.protocol import fast_path
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from groupcoord_spark.pipeline.night import Summary
+    from groupcoord_spark.pipeline.run import Summary
 
 # How long an example takes says how busy the machine is.
 settings.register_profile("groupcoord", deadline=None)
@@ -56,7 +56,7 @@ class SampleWarehouse(NamedTuple):
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """The session of all tests, without Delta's jars."""
-    from groupcoord_spark.pipeline.session import session
+    from groupcoord_spark.spark.session import session
 
     shared = session(settings={"spark.master": "local[2]"})
     yield shared
@@ -68,10 +68,10 @@ def sample_warehouse(spark: SparkSession, tmp_path_factory: pytest.TempPathFacto
     from groupcoord_spark.cli.progress import StageLines
     from groupcoord_spark.coordinator.semantics import semantics_for
     from groupcoord_spark.log import plan_logs
-    from groupcoord_spark.pipeline.night import Night
-    from groupcoord_spark.pipeline.nightly import run_night
+    from groupcoord_spark.pipeline.nightly import run_nightly
+    from groupcoord_spark.pipeline.run import RunRequest
 
     inputs = (str(SAMPLE_LOGS),)
     path = tmp_path_factory.mktemp("sample") / "warehouse"
-    night = Night(inputs, str(path), "sample", as_of_ms=SAMPLE_AS_OF_MS, retention_ms=7 * DAY_MS, semantics=semantics_for())
-    return SampleWarehouse(path, run_night(night, plan_logs(inputs), spark, StageLines(quiet=True)))
+    night = RunRequest(inputs, str(path), "sample", as_of_ms=SAMPLE_AS_OF_MS, retention_ms=7 * DAY_MS, semantics=semantics_for())
+    return SampleWarehouse(path, run_nightly(night, plan_logs(inputs), spark, StageLines(quiet=True)))

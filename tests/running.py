@@ -10,8 +10,8 @@ import pyarrow as pa
 from groupcoord_spark.cli.progress import StageLines
 from groupcoord_spark.coordinator.semantics import JAVA
 from groupcoord_spark.log import plan_logs
-from groupcoord_spark.pipeline.night import Night, Summary
-from groupcoord_spark.pipeline.nightly import run_night
+from groupcoord_spark.pipeline.nightly import run_nightly
+from groupcoord_spark.pipeline.run import RunRequest, Summary
 from groupcoord_spark.warehouse import TABLES, open_warehouse
 from tests.conftest import DAY_MS
 
@@ -23,11 +23,11 @@ AS_OF_MS = 1_795_250_000_000
 
 
 def run(spark: SparkSession, warehouse: Path, *inputs: Path, **changed: Any) -> Summary:
-    """One night over the inputs; ``changed`` are fields of Night other than their usual values."""
+    """One night over the inputs; ``changed`` are fields of RunRequest other than their usual values."""
     paths = tuple(str(each) for each in inputs)
     usual = {"cluster": "sample", "as_of_ms": AS_OF_MS, "retention_ms": 7 * DAY_MS, "semantics": JAVA}
-    night = Night(inputs=paths, warehouse=str(warehouse), **{**usual, **changed})
-    return run_night(night, plan_logs(paths), spark, StageLines(quiet=True))
+    night = RunRequest(inputs=paths, warehouse=str(warehouse), **{**usual, **changed})
+    return run_nightly(night, plan_logs(paths), spark, StageLines(quiet=True))
 
 
 def rows_of(warehouse: Path, table: str, cluster: str | None = None) -> list[dict[str, Any]]:

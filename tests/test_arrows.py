@@ -1,41 +1,21 @@
-"""Imports run one way: cli, jobs -> pipeline, answers -> sources, coordinator, warehouse -> log, protocol."""
+"""What may import what: the layers of rooms, and what has to start without Spark, pandas or numpy."""
 
 from __future__ import annotations
 
 import ast
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-import pytest
-
-from groupcoord_spark.pipeline.session import SETTINGS
+from groupcoord_spark.spark.session import SETTINGS
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "groupcoord_spark"
 
-MAY_IMPORT = {
-    "protocol": set(),
-    "log": {"protocol", "errors"},
-    "coordinator": {"protocol", "errors"},
-    "warehouse": {"errors"},
-    "verification": {"warehouse", "errors", "properties"},
-    "sources": {"log", "protocol", "errors"},
-    "answers": {"coordinator", "warehouse", "errors"},
-    "pipeline": {"sources", "coordinator", "warehouse", "log", "protocol", "errors"},
-    "cli": {"pipeline", "answers", "verification", "sources", "coordinator", "warehouse", "log", "protocol", "errors", "properties"},
-}
-"""Room -> other rooms and modules of ours that it may know."""
-
 SPARK = {"pyspark", "py4j", "delta"}
 STORAGE = {"deltalake", "duckdb"}
 NUMBERS = {"numpy", "pandas", "pyarrow"}
-MAY_NOT_IMPORT = {
-    "protocol": SPARK | STORAGE,
-    "log": SPARK | STORAGE,
-    "coordinator": SPARK | STORAGE | NUMBERS,
-}
-"""Room -> what it does without, also inside of functions."""
 
 
 class Import(NamedTuple):
@@ -89,22 +69,17 @@ def told(imports: list[Import]) -> list[str]:
     return [f"{each.file}:{each.line} imports {each.module}" for each in imports]
 
 
-def test_every_room_has_its_arrows() -> None:
+def test_arrows_run_one_way() -> None:
+    """The contracts are in pyproject.toml, [tool.importlinter]; `lint-imports` prints the same report."""
+    from importlinter.cli import lint_imports
+
+    assert lint_imports(config_filename=str(ROOT / "pyproject.toml"), no_cache=True) == 0
+
+
+def test_every_room_is_in_a_layer() -> None:
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]["contracts"]
     rooms = {path.name for path in PACKAGE.iterdir() if path.is_dir() and path.name != "__pycache__"}
-    assert rooms == set(MAY_IMPORT)
-
-
-@pytest.mark.parametrize("room", MAY_IMPORT)
-def test_room_imports_only_rooms_below_it(room: str) -> None:
-    # The package itself holds the version alone.
-    allowed = MAY_IMPORT[room] | {room, "__version__", None}
-    assert told([each for each in imports_in(room) if each.room not in allowed]) == []
-
-
-@pytest.mark.parametrize("room", MAY_NOT_IMPORT)
-def test_room_does_without_engines(room: str) -> None:
-    unwanted = MAY_NOT_IMPORT[room]
-    assert told([each for each in imports_in(room) if each.module.split(".")[0] in unwanted]) == []
+    assert rooms == {room.strip() for layer in contracts[0]["layers"] for room in layer.split("|")}
 
 
 def test_definitions_of_protocol_do_without_numpy() -> None:
@@ -143,7 +118,7 @@ def test_spark_conf_holds_the_settings_of_a_local_session() -> None:
 
 
 def test_commented_delta_lines_of_spark_conf_are_those_of_a_session_with_delta() -> None:
-    from groupcoord_spark.pipeline.session import delta_settings
+    from groupcoord_spark.spark.session import delta_settings
 
     lines = (ROOT / "conf" / "spark.conf").read_text(encoding="utf-8").splitlines()
     offered = dict(line.removeprefix("# ").split(None, 1) for line in lines if line.startswith(("# spark.jars.packages", "# spark.sql.")))

@@ -258,7 +258,7 @@ class TestWords:
         assert [link for link in re.findall(r"\]\(#([^)]+)\)", TEXT) if link not in anchors] == []
 
     def test_jars_to_fetch_by_hand_are_of_the_release_that_is_fetched_otherwise(self) -> None:
-        from groupcoord_spark.pipeline.session import DELTA_PACKAGE
+        from groupcoord_spark.spark.session import DELTA_PACKAGE
 
         _, artifact, version = DELTA_PACKAGE.split(":")
         assert f"{artifact}-{version}.jar" in TEXT

@@ -13,8 +13,8 @@ from groupcoord_spark.cli.render import lines, say, write_lines, write_records
 from groupcoord_spark.errors import GroupcoordError
 
 if TYPE_CHECKING:
-    from groupcoord_spark.coordinator.assignors.group import AssignableGroup, Proposal
-    from groupcoord_spark.coordinator.assignors.membership import Assignment, Member, TopicPartition
+    from groupcoord_spark.assignors.group import AssignableGroup, Proposal
+    from groupcoord_spark.assignors.membership import Assignment, Member, TopicPartition
     from groupcoord_spark.warehouse.read import Condition, Warehouse
 
 ASSIGNORS: Final = ("range", "roundrobin", "sticky", "cooperative-sticky", "uniform", "server-range")
@@ -69,8 +69,8 @@ def assign(
     Members, subscriptions and who holds what are those of the night. What the offsets topic does not tell is assumed, and said on
     stderr. MOVED partitions go from one member to another, ASSIGNED ones had no owner before, RELEASED ones have none afterwards.
     """
-    from groupcoord_spark.coordinator.assignors import CLIENT_ASSIGNORS, SERVER_ASSIGNORS
-    from groupcoord_spark.coordinator.assignors.group import advice, proposals, with_members
+    from groupcoord_spark.assignors import CLIENT_ASSIGNORS, SERVER_ASSIGNORS
+    from groupcoord_spark.assignors.group import advice, proposals, with_members
     from groupcoord_spark.warehouse.read import open_warehouse
 
     warehouse = open_warehouse(common.warehouse)
@@ -108,7 +108,7 @@ def _figures(one: Proposal) -> tuple[int, ...]:
 
 
 def _table(held: Assignment, group: AssignableGroup, made: Sequence[Proposal], protocol: str | None) -> list[str]:
-    from groupcoord_spark.coordinator.assignors import balance_of
+    from groupcoord_spark.assignors import balance_of
 
     now = balance_of(held)
     titles = ["ASSIGNOR", "PARTITIONS", "MIN", "MAX", "SPREAD", "MOVED", "ASSIGNED", "RELEASED", "KEPT", "REBALANCES"]
@@ -160,7 +160,7 @@ class _Reader:
 
     def group(self, group_id: str, partitions: Mapping[str, int]) -> tuple[AssignableGroup, str | None]:
         """The group and the assignor it uses. Raises GroupcoordError for one that is not there or that no assignor is for."""
-        from groupcoord_spark.coordinator.assignors.group import AssignableGroup, topics_seen
+        from groupcoord_spark.assignors.group import AssignableGroup, topics_seen
 
         of_group: Condition = ("group_id", "=", group_id)
         found = list(self._rows("groups", "group_type protocol_type protocol generation", [of_group]))
@@ -185,7 +185,7 @@ class _Reader:
         return AssignableGroup(tuple(members), topics, (*assumed, *sentences)), protocol
 
     def _members(self, group_id: str, held: Mapping[str, Sequence[TopicPartition]], generation: int) -> tuple[list[Member], list[str]]:
-        from groupcoord_spark.coordinator.assignors.membership import Member
+        from groupcoord_spark.assignors.membership import Member
 
         of_group: Condition = ("group_id", "=", group_id)
         members: list[Member] = []
@@ -210,7 +210,7 @@ class _Reader:
         return members, sentences
 
     def _held(self, group_id: str) -> dict[str, list[TopicPartition]]:
-        from groupcoord_spark.coordinator.assignors.membership import TopicPartition
+        from groupcoord_spark.assignors.membership import TopicPartition
 
         of_group: Condition = ("group_id", "=", group_id)
         by_kind: dict[str, dict[str, list[TopicPartition]]] = {}
@@ -226,7 +226,7 @@ class _Reader:
 
         Ascending where the history has no record with these partitions, as after ``nightly --no-history``.
         """
-        from groupcoord_spark.coordinator.assignors.membership import TopicPartition
+        from groupcoord_spark.assignors.membership import TopicPartition
 
         of_targets: list[Condition] = [("group_id", "=", group_id), ("key_name", "=", TARGET_KEY)]
         newest: dict[str, tuple[int, int]] = {}
@@ -253,7 +253,7 @@ class _Reader:
 
     def _topics(self, names: set[str]) -> tuple[dict[str, int], dict[str, str]]:
         """Partitions and ids of topics, by what any group of the cluster holds or has committed."""
-        from groupcoord_spark.coordinator.assignors.group import PLAUSIBLE_PARTITIONS
+        from groupcoord_spark.assignors.group import PLAUSIBLE_PARTITIONS
 
         partitions: dict[str, int] = {}
         topic_ids: dict[str, str] = {}

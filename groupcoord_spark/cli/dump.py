@@ -16,8 +16,8 @@ from groupcoord_spark.cli.render import counted, printable, say, terminal_json
 from groupcoord_spark.errors import UsageError
 
 if TYPE_CHECKING:
+    from groupcoord_spark.dump.json_lines import Counts
     from groupcoord_spark.log import Chunk, Doubt, Lost
-    from groupcoord_spark.pipeline.json_lines import Counts
 
 MOST_SORTED_BYTES: Final = 1 << 30
 """Rows of tables and lines of JSON are sorted in memory: above this dump would not be the small command that it is."""
@@ -115,8 +115,8 @@ def dump(
 
     --redact keeps groups, topics and racks. A replaced name is the same all through a dump, so that lines join; the next dump has others.
     """
-    from groupcoord_spark.pipeline.json_lines import Counts, JsonLines, Selection
-    from groupcoord_spark.pipeline.redaction import Redaction
+    from groupcoord_spark.dump.json_lines import Counts, JsonLines, Selection
+    from groupcoord_spark.dump.redaction import Redaction
 
     if redact and with_bytes:
         raise UsageError("--redact hides what the bytes hold, and --bytes shows them. Leave one of them out.")
@@ -155,7 +155,7 @@ def _partitions(inputs: tuple[str, ...], remarks: _Remarks) -> Iterator[tuple[in
             yield partition.offsets_partition, chain.from_iterable(map(read_segment, partition.segments))
         return
     from groupcoord_spark.log.storage import shown as without_secrets
-    from groupcoord_spark.pipeline.rows import CHUNK_ROWS, pieces_of, plan_files, sorted_table
+    from groupcoord_spark.pipeline.read.rows import CHUNK_ROWS, pieces_of, plan_files, sorted_table
 
     table = sorted_table(plan_files(kind, inputs), MOST_SORTED_BYTES)
     if table is None:

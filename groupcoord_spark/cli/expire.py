@@ -28,7 +28,7 @@ from groupcoord_spark.errors import GroupcoordError, UsageError
 
 if TYPE_CHECKING:
     from groupcoord_spark.coordinator.semantics import Semantics
-    from groupcoord_spark.pipeline.expire import CleanedGroup, ExpirationJob
+    from groupcoord_spark.pipeline.expiration import CleanedGroup, ExpirationJob
     from groupcoord_spark.pipeline.what_if import NightState
     from groupcoord_spark.warehouse.read import Run
 
@@ -81,9 +81,9 @@ def expire(
     A row for each group: its offsets, how many of them a cleanup at --as-of removes, when the next one goes, how many never go in their
     present state, and when the group itself goes.
     """
-    from groupcoord_spark.pipeline.collector import without_collector
-    from groupcoord_spark.pipeline.expire import ExpirationJob
+    from groupcoord_spark.pipeline.expiration import ExpirationJob
     from groupcoord_spark.pipeline.what_if import night_state
+    from groupcoord_spark.spark.collector import without_collector
     from groupcoord_spark.warehouse.read import open_warehouse
 
     if compare and by_offset:

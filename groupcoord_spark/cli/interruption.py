@@ -94,7 +94,7 @@ class _Interruption:
 
 def _end_processes(*, and_remove_files: bool = False) -> None:
     """Ends Java and the workers. Only the module that starts them knows them: where nobody has imported it, there are none."""
-    run_directory = sys.modules.get("groupcoord_spark.pipeline.run_directory")
+    run_directory = sys.modules.get("groupcoord_spark.spark.run_directory")
     if run_directory is not None and hasattr(run_directory, "remove_all"):  # wholly imported
         run_directory.interrupt_all()
         if and_remove_files:

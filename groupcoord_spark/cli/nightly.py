@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from groupcoord_spark.log import LogPlan
-    from groupcoord_spark.pipeline.night import PastSummary, Summary
-    from groupcoord_spark.pipeline.rows import RowPlan
-    from groupcoord_spark.pipeline.until import Until
+    from groupcoord_spark.pipeline.extents import Until
+    from groupcoord_spark.pipeline.plan.input_rows import RowPlan
+    from groupcoord_spark.pipeline.run import PointInTimeSummary, Summary
     from groupcoord_spark.sources.rows import InputKind
 
 DEFAULT_CLUSTER = "default"
@@ -37,7 +37,7 @@ class MomentOrOffsets(click.ParamType):  # type: ignore[type-arg]
     name = "TIME|FILE"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        from groupcoord_spark.pipeline.until import Until
+        from groupcoord_spark.pipeline.extents import Until
 
         text = str(value)
         if not Path(text).is_file():
@@ -117,13 +117,13 @@ def nightly(
     """
     from groupcoord_spark.coordinator.broker_settings import SETTINGS_OF_RUNS, read_broker_settings, refuse_misspelled_names
     from groupcoord_spark.coordinator.semantics import semantics_for
-    from groupcoord_spark.pipeline.failures import own_errors
-    from groupcoord_spark.pipeline.night import Night
-    from groupcoord_spark.pipeline.nightly import run_night
-    from groupcoord_spark.pipeline.session import session_ends_with_block
+    from groupcoord_spark.pipeline.nightly import run_nightly
+    from groupcoord_spark.pipeline.run import RunRequest
     from groupcoord_spark.properties import read_properties
     from groupcoord_spark.sources.inputs import kind_of
     from groupcoord_spark.sources.rows import InputKind
+    from groupcoord_spark.spark.failures import own_errors
+    from groupcoord_spark.spark.session import session_ends_with_block
     from groupcoord_spark.warehouse.location import locate
     from groupcoord_spark.warehouse.write import can_be_written
 
@@ -151,7 +151,7 @@ def nightly(
     with StageLines(quiet=common.quiet) as progress, session_ends_with_block():
         with own_errors(lambda: progress.stage):
             spark, plan, rows = _planned(kind, inputs, client, common, progress)
-        night = Night(
+        night = RunRequest(
             inputs=inputs,
             warehouse=common.warehouse,
             cluster=_cluster_of(plan, common),
@@ -165,7 +165,7 @@ def nightly(
             offsets_partitions=broker.offsets_partitions,
             until=until,
         )
-        summary = run_night(night, plan, spark, progress, rows)
+        summary = run_nightly(night, plan, spark, progress, rows)
     if not common.quiet:
         say(summary_text(summary, retention_ms))
     if strict:
@@ -181,10 +181,11 @@ def _planned(
     from pyspark.errors import PySparkException
 
     from groupcoord_spark.log import plan_logs
-    from groupcoord_spark.pipeline.rows import file_frame, live_rows, look_at, plan_files, row_plan
-    from groupcoord_spark.pipeline.session import session
+    from groupcoord_spark.pipeline.plan.input_rows import live_rows, look_at, row_plan
+    from groupcoord_spark.pipeline.read.rows import file_frame, plan_files
     from groupcoord_spark.sources.live import FALLBACK_VERSION, KAFKA_CONNECTOR, live_topic
     from groupcoord_spark.sources.rows import InputKind
+    from groupcoord_spark.spark.session import session
 
     def started(**settings: str) -> SparkSession:
         progress.begin("start Spark")
@@ -278,7 +279,7 @@ def summary_text(summary: Summary, retention_ms: int) -> str:
     return "\n".join(lines)
 
 
-def _lines_about(past: PastSummary) -> list[str]:
+def _lines_about(past: PointInTimeSummary) -> list[str]:
     lines = [
         f"  until     {past.text}: {counted(past.ended_early, 'offsets partition')} cut off before the end of the log;"
         f" {counted(past.from_history, 'record')} taken from the history"

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.live import Live
     from rich.text import Text
 
-    from groupcoord_spark.pipeline.headway import Headway
+    from groupcoord_spark.spark.headway import Headway
 
 SECONDS_BETWEEN_LOOKS: Final = 1.0
 """A look at the headway of a Spark job takes Java some milliseconds."""

@@ -15,9 +15,9 @@ from groupcoord_spark.cli.render import counted, lines, printable, say, shown, w
 from groupcoord_spark.errors import GroupcoordError, UsageError
 
 if TYPE_CHECKING:
-    from groupcoord_spark.coordinator.simulator import WrittenRecord
-    from groupcoord_spark.coordinator.simulator.scenario import TimelineRow
     from groupcoord_spark.log.writing import Batch
+    from groupcoord_spark.simulator import WrittenRecord
+    from groupcoord_spark.simulator.scenario import TimelineRow
 
 _NAMES = ("at_ms", "kind", "who", "what", "answer", "state", "generation", "records")
 
@@ -50,8 +50,8 @@ def simulate(
     One line for each request, with the answer if it came at once, each answer that came later, each timer, and what members'
     applications do and hear. Times are seconds since the start. STATE, GENERATION and RECORDS are what is so afterwards.
     """
-    from groupcoord_spark.coordinator.simulator import release_for
-    from groupcoord_spark.coordinator.simulator.scenario import find_scenario, play, read_scenario, shipped_scenarios
+    from groupcoord_spark.simulator import release_for
+    from groupcoord_spark.simulator.scenario import find_scenario, play, read_scenario, shipped_scenarios
 
     if lists:
         if scenario is not None or explain or segments is not None:
@@ -107,7 +107,7 @@ def _shown(value: object) -> str:
 
 
 def _record_text(records: Iterable[WrittenRecord]) -> str:
-    from groupcoord_spark.coordinator.simulator.narration import record_text
+    from groupcoord_spark.simulator.narration import record_text
 
     return "; ".join(map(record_text, records))
 

@@ -17,8 +17,8 @@ def warm_up(common: Common) -> int:
     Runs a small job and keeps the classes that Java loaded for it in a file of about 150 MB in the Python environment. Do it again after
     an update of Java or Spark: a file that does not fit is not used.
     """
-    from groupcoord_spark.pipeline.class_archive import make_archive
-    from groupcoord_spark.pipeline.session import session_ends_with_block
+    from groupcoord_spark.pipeline.warm_up import make_archive
+    from groupcoord_spark.spark.session import session_ends_with_block
 
     with StageLines(quiet=common.quiet) as progress, session_ends_with_block():
         target = make_archive(progress)

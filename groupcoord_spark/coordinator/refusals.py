@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from groupcoord_spark.coordinator.classic import read_classic_group
+from groupcoord_spark.coordinator.groups.classic import read_classic_group
 from groupcoord_spark.coordinator.semantics import Semantics
 
 GROUP_VALUE_KEY_TYPE = 2

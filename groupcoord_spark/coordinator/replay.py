@@ -7,14 +7,14 @@ broker's loader would refuse, and so lose the whole partition over, costs one re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from groupcoord_spark.coordinator.classic import ClassicGroup, read_classic_group
-from groupcoord_spark.coordinator.consumer import ConsumerGroup
-from groupcoord_spark.coordinator.modern import ModernGroup, RefusalError
+from groupcoord_spark.coordinator.groups.classic import ClassicGroup, read_classic_group
+from groupcoord_spark.coordinator.groups.consumer import ConsumerGroup
+from groupcoord_spark.coordinator.groups.modern import ModernGroup, RefusalError
+from groupcoord_spark.coordinator.groups.share import ShareGroup
+from groupcoord_spark.coordinator.groups.streams import StreamsGroup
 from groupcoord_spark.coordinator.refusals import RULE_OF_REASON, refusal_of_kind
 from groupcoord_spark.coordinator.semantics import JAVA, Semantics
-from groupcoord_spark.coordinator.share import ShareGroup
 from groupcoord_spark.coordinator.state import LOAD_FAILS, Group, LoadWarning, PartitionState
-from groupcoord_spark.coordinator.streams import StreamsGroup
 from groupcoord_spark.coordinator.transactions import NO_PRODUCER_ID, OffsetStore, StoredOffset
 
 CLASSIC_GROUP_KEY_TYPE = 2

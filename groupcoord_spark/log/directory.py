@@ -14,10 +14,10 @@ import pyarrow.fs as pafs
 from groupcoord_spark.errors import InputError
 from groupcoord_spark.log.compression import Decompressor
 from groupcoord_spark.log.damage import CODES, Doubt, Kind
-from groupcoord_spark.log.finding import Finder, ResyncAbandonedError
 from groupcoord_spark.log.limits import Limits
-from groupcoord_spark.log.order import Borders, is_in_order
 from groupcoord_spark.log.records import correct_ranges
+from groupcoord_spark.log.salvage.finding import Finder, ResyncAbandonedError
+from groupcoord_spark.log.salvage.order import Borders, is_in_order
 from groupcoord_spark.log.segment import DEFAULT_CHUNK_BYTES, Reading, Segment
 from groupcoord_spark.log.storage import Location, SegmentFile
 

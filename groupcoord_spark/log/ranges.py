@@ -14,9 +14,9 @@ from itertools import pairwise
 import numpy as np
 
 from groupcoord_spark.log.damage import CODES, Kind
-from groupcoord_spark.log.finding import Finder, ResyncAbandonedError
 from groupcoord_spark.log.limits import Limits
-from groupcoord_spark.log.order import Borders, is_in_order
+from groupcoord_spark.log.salvage.finding import Finder, ResyncAbandonedError
+from groupcoord_spark.log.salvage.order import Borders, is_in_order
 from groupcoord_spark.log.segment import DEFAULT_CHUNK_BYTES, Segment
 from groupcoord_spark.log.storage import Location, SegmentFile
 

@@ -11,11 +11,11 @@ import numpy.typing as npt
 from groupcoord_spark.log.batches import OUT_OF_RANGE, Entries, Headers, headers_at
 from groupcoord_spark.log.compression import Decompressor
 from groupcoord_spark.log.damage import CODES, Doubt, Kind, Lost, Report
-from groupcoord_spark.log.finding import DamagedRange, Finder
 from groupcoord_spark.log.limits import MIB, Limits
-from groupcoord_spark.log.order import Borders, Order, put_in_order
 from groupcoord_spark.log.page_cache import page_cache_as_found
 from groupcoord_spark.log.records import MARKER_LOST, NOT_CONTROL, Payloads, Records, correct_ranges, payloads_of, read_stored, records_of
+from groupcoord_spark.log.salvage.finding import DamagedRange, Finder
+from groupcoord_spark.log.salvage.order import Borders, Order, put_in_order
 from groupcoord_spark.log.storage import PADDING, Location, SegmentFile, shown
 from groupcoord_spark.protocol.slices import Bytes, Mask, Positions
 

@@ -14,23 +14,25 @@ import pyarrow as pa
 
 from groupcoord_spark.log import LogPlan, Segment
 from groupcoord_spark.log.storage import shown
-from groupcoord_spark.pipeline.earlier_runs import histories_of, range_to_append_to, versions_at_end_of_history
-from groupcoord_spark.pipeline.expire import ExpirationJob
-from groupcoord_spark.pipeline.failures import own_errors
-from groupcoord_spark.pipeline.headway import Expected, Headway, HeadwayOfJob
-from groupcoord_spark.pipeline.history_records import HistoryPiece
-from groupcoord_spark.pipeline.ingest import SHUFFLED, ReadJob, read_chunks, read_history, read_segments
-from groupcoord_spark.pipeline.night import Night, Summary
+from groupcoord_spark.pipeline.exchange.kept_records import SHUFFLED
+from groupcoord_spark.pipeline.exchange.state_rows import REPLAYED, WRITTEN, PartitionReport
+from groupcoord_spark.pipeline.expiration import ExpirationJob
+from groupcoord_spark.pipeline.extents import HistoryPiece, PointInTime
 from groupcoord_spark.pipeline.outcome import contradiction, driver_rows, files_of, run_row, summary_of
-from groupcoord_spark.pipeline.partition_count import likely_partition_count
-from groupcoord_spark.pipeline.ranges import in_ranges
+from groupcoord_spark.pipeline.plan.earlier_runs import histories_of, range_to_append_to, versions_at_end_of_history
+from groupcoord_spark.pipeline.plan.file_ranges import in_ranges
+from groupcoord_spark.pipeline.plan.input_rows import RowPlan
+from groupcoord_spark.pipeline.plan.partition_count import likely_partition_count
+from groupcoord_spark.pipeline.plan.point_in_time import history_pieces, points_in_time_of
+from groupcoord_spark.pipeline.read.reader import ReadJob, read_chunks, read_history, read_segments
+from groupcoord_spark.pipeline.read.rows import pieces_of, sorted_rows
 from groupcoord_spark.pipeline.rebalances import RebalanceJob
-from groupcoord_spark.pipeline.replay import REPLAYED, ReplayJob, partition_replay
-from groupcoord_spark.pipeline.rows import RowPlan, pieces_of, sorted_rows
-from groupcoord_spark.pipeline.state import PartitionReport
-from groupcoord_spark.pipeline.until import Past, history_pieces, past_of
-from groupcoord_spark.pipeline.writers import WRITTEN, WriteJob, state_writer
+from groupcoord_spark.pipeline.replay.partition import ReplayJob, partition_replay
+from groupcoord_spark.pipeline.replay.state_files import WriteJob, state_writer
+from groupcoord_spark.pipeline.run import RunRequest, Summary
 from groupcoord_spark.sources.rows import ROW_SCHEMA
+from groupcoord_spark.spark.failures import own_errors
+from groupcoord_spark.spark.headway import Expected, Headway, HeadwayOfJob
 from groupcoord_spark.warehouse import TABLES, begin_run, commit_run, discarded_on_failure, write_part
 
 if TYPE_CHECKING:
@@ -60,7 +62,7 @@ class Progress(Protocol):
     def end(self, *, rows: int | None = None, bytes: int | None = None) -> None: ...
 
 
-def run_night(night: Night, plan: LogPlan, spark: SparkSession, progress: Progress, rows: RowPlan | None = None) -> Summary:
+def run_nightly(night: RunRequest, plan: LogPlan, spark: SparkSession, progress: Progress, rows: RowPlan | None = None) -> Summary:
     """Read, decode, replay, expire and write; the tables change at the very end, all at once.
 
     plan: of segments, or with ``rows``, which are then read instead, what is known of them beforehand.
@@ -69,11 +71,11 @@ def run_night(night: Night, plan: LogPlan, spark: SparkSession, progress: Progre
     start = begin_run(night.warehouse, night.cluster)
     segments = [segment for partition in plan.partitions for segment in partition.segments]
     histories = histories_of(plan, start)
-    past: Mapping[int, Past] = {}
+    past: Mapping[int, PointInTime] = {}
     progress.begin("read, replay and write")
     if night.until is not None:
         with own_errors(lambda: progress.stage):
-            past = past_of(night.until, plan, {each: history.held for each, history in histories.items()}, start, spark)
+            past = points_in_time_of(night.until, plan, {each: history.held for each, history in histories.items()}, start, spark)
         segments = [segment for segment in segments if segment.base_offset < past[segment.offsets_partition].end_offset]
     pieces = history_pieces(past, start)
     held = {each: range_to_append_to(history.held, past.get(each)) for each, history in histories.items()}
@@ -111,7 +113,7 @@ def run_night(night: Night, plan: LogPlan, spark: SparkSession, progress: Progre
     return summary
 
 
-def _partition_count(night: Night, plan: LogPlan, rows: RowPlan | None) -> int:
+def _partition_count(night: RunRequest, plan: LogPlan, rows: RowPlan | None) -> int:
     """Partitions of ``__consumer_offsets``: as the settings say, unless the log has more, else as the groups in the log suggest."""
     if night.offsets_partitions is not None and contradiction(night, plan) is None:
         return night.offsets_partitions
@@ -122,7 +124,7 @@ def _run_stages(
     spark: SparkSession,
     segments: Sequence[Segment],
     pieces: Sequence[HistoryPiece],
-    night: Night,
+    night: RunRequest,
     job: ReadJob,
     rows: RowPlan | None,
     expiration: ExpirationJob,

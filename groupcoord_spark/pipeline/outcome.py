@@ -11,12 +11,13 @@ from groupcoord_spark.coordinator.authors import other_coordinator
 from groupcoord_spark.coordinator.broker_settings import OFFSETS_PARTITIONS
 from groupcoord_spark.log import LogPlan, PartitionLog
 from groupcoord_spark.log.storage import shown
-from groupcoord_spark.pipeline.counts import NO_KEY_TYPE, NO_VERSION, KindCount, PartitionCounts
-from groupcoord_spark.pipeline.earlier_runs import NO_TIMESTAMP, PartitionHistory, range_to_append_to
-from groupcoord_spark.pipeline.night import Night, PastSummary, Summary
-from groupcoord_spark.pipeline.rows import RowPlan
-from groupcoord_spark.pipeline.state import PartitionReport
-from groupcoord_spark.pipeline.until import HISTORY_SETTING, UNTIL_SETTING, Past
+from groupcoord_spark.pipeline.exchange.counts import NO_KEY_TYPE, NO_VERSION, KindCount, PartitionCounts
+from groupcoord_spark.pipeline.exchange.state_rows import PartitionReport
+from groupcoord_spark.pipeline.extents import PointInTime
+from groupcoord_spark.pipeline.plan.earlier_runs import NO_TIMESTAMP, PartitionHistory, range_to_append_to
+from groupcoord_spark.pipeline.plan.input_rows import RowPlan
+from groupcoord_spark.pipeline.plan.point_in_time import HISTORY_SETTING, UNTIL_SETTING
+from groupcoord_spark.pipeline.run import PointInTimeSummary, RunRequest, Summary
 from groupcoord_spark.protocol import RECORD_TYPES
 from groupcoord_spark.sources.rows import InputKind
 from groupcoord_spark.warehouse import AddedFile
@@ -32,11 +33,11 @@ def files_of(reports: Sequence[PartitionReport]) -> dict[str, list[AddedFile]]:
 
 
 def driver_rows(
-    night: Night,
+    night: RunRequest,
     plan: LogPlan,
     reports: Sequence[PartitionReport],
     histories: Mapping[int, PartitionHistory],
-    past: Mapping[int, Past],
+    past: Mapping[int, PointInTime],
     run_id: str,
 ) -> dict[str, list[dict[str, Any]]]:
     """Rows of the tables whose size does not depend on the input's."""
@@ -78,14 +79,14 @@ def driver_rows(
     return {"offsets_partitions": partitions, "decode_coverage": _coverage_rows(reports), "warnings": doubts}
 
 
-def _other_coordinator(night: Night, reports: Sequence[PartitionReport]) -> str | None:
+def _other_coordinator(night: RunRequest, reports: Sequence[PartitionReport]) -> str | None:
     records: Counter[tuple[int, int]] = Counter()
     for report in reports:
         records.update({kind: count.decoded for kind, count in report.counts.by_kind.items()})
     return other_coordinator(night.semantics, records)
 
 
-def contradiction(night: Night, plan: LogPlan) -> str | None:
+def contradiction(night: RunRequest, plan: LogPlan) -> str | None:
     """A sentence where the log has an offsets partition that the broker's settings rule out."""
     highest = max((partition.offsets_partition for partition in plan.partitions), default=0)
     if night.offsets_partitions is None or highest < night.offsets_partitions:
@@ -96,7 +97,7 @@ def contradiction(night: Night, plan: LogPlan) -> str | None:
     )
 
 
-def _missing(reports: Sequence[PartitionReport], past: Mapping[int, Past]) -> dict[int, int]:
+def _missing(reports: Sequence[PartitionReport], past: Mapping[int, PointInTime]) -> dict[int, int]:
     """Offsets partition -> offsets before the moment that have no record any more, though one may have mattered then."""
     found = {report.offsets_partition: report.found for report in reports}
     gaps = {each: place.end_offset - place.known_until - found.get(each, 0) for each, place in sorted(past.items())}
@@ -104,7 +105,7 @@ def _missing(reports: Sequence[PartitionReport], past: Mapping[int, Past]) -> di
 
 
 def _offsets_partition_row(
-    night: Night, log: PartitionLog | None, report: PartitionReport, before: PartitionHistory, past: Past | None
+    night: RunRequest, log: PartitionLog | None, report: PartitionReport, before: PartitionHistory, past: PointInTime | None
 ) -> dict[str, Any]:
     """log: None where the input does not hold the partition; its row then tells what earlier runs knew, and that nothing was read."""
     counts, held = report.counts, before.held
@@ -164,7 +165,7 @@ def _coverage_rows(reports: Sequence[PartitionReport]) -> list[dict[str, Any]]:
 
 
 def summary_of(
-    night: Night, plan: LogPlan, reports: Sequence[PartitionReport], past: Mapping[int, Past], run_id: str, rows: RowPlan | None
+    night: RunRequest, plan: LogPlan, reports: Sequence[PartitionReport], past: Mapping[int, PointInTime], run_id: str, rows: RowPlan | None
 ) -> Summary:
     reasons: Counter[str] = Counter()
     for report in reports:
@@ -200,7 +201,7 @@ def summary_of(
         lacks=() if rows is None else rows.lacks,
         past=None
         if night.until is None
-        else PastSummary(
+        else PointInTimeSummary(
             text=night.until.text,
             ended_early=sum(place.end_offset < logs[each].end_offset for each, place in past.items()),
             from_history=sum(report.from_history for report in reports),
@@ -209,7 +210,7 @@ def summary_of(
     )
 
 
-def completeness(plan: LogPlan, reports: Sequence[PartitionReport], past: Mapping[int, Past]) -> float | None:
+def completeness(plan: LogPlan, reports: Sequence[PartitionReport], past: Mapping[int, PointInTime]) -> float | None:
     """Records read against the offsets from the start of each log to its end, or to the moment in the past; None without an offset."""
     counts = {report.offsets_partition: report.counts for report in reports}
     span = records = 0
@@ -235,7 +236,7 @@ def _first_offset(log: PartitionLog, counts: PartitionCounts) -> int | None:
     return min(log.log_start_offset, counts.first_offset)
 
 
-def run_row(night: Night, summary: Summary, past: Mapping[int, Past]) -> dict[str, Any]:
+def run_row(night: RunRequest, summary: Summary, past: Mapping[int, PointInTime]) -> dict[str, Any]:
     settings = {
         **night.settings,
         RETENTION_SETTING: str(night.retention_ms),

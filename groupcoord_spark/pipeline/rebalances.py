@@ -13,9 +13,9 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from groupcoord_spark.coordinator.rebalances import CLASSIC_KEY, GroupLives, GroupRecord, Rebalance, Value, roles_of
-from groupcoord_spark.pipeline.history import HistoryRange
-from groupcoord_spark.pipeline.state import to_arrow
+from groupcoord_spark.coordinator.rebalances import CLASSIC_KEY, GroupHistories, GroupRecord, Rebalance, Value, roles_of
+from groupcoord_spark.pipeline.exchange.state_rows import to_arrow
+from groupcoord_spark.pipeline.extents import HistoryRange
 from groupcoord_spark.protocol.compiled import decode_key, decode_shared_value
 from groupcoord_spark.warehouse import TABLES
 from groupcoord_spark.warehouse.location import locate
@@ -56,7 +56,7 @@ class PartitionRebalances:
         self._job = job
         self._offsets_partition = offsets_partition
         self._held = job.held.get(offsets_partition)
-        self._lives = GroupLives()
+        self._histories = GroupHistories()
         self._is_after_held = False
         self._rows: list[Rebalance] = []
         self._remembered: dict[tuple[int, bytes], Value | None] = {}
@@ -79,7 +79,7 @@ class PartitionRebalances:
                 self._go_on_after_held()
             key_type, _, key, _ = keys[code]
             fields = None if value is None else self._fields(key_type, value)
-            row = self._lives.apply(GroupRecord(record_offset, timestamp_ms, key_type, key, fields, leader_epoch))
+            row = self._histories.apply(GroupRecord(record_offset, timestamp_ms, key_type, key, fields, leader_epoch))
             if row is not None:
                 self._rows.append(row)
 
@@ -111,9 +111,9 @@ class PartitionRebalances:
         held, versions = self._held, self._job.state_versions
         if held is None or held.end_offset == held.first_offset:
             return
-        self._lives.forget()
+        self._histories.forget()
         if versions is not None:
-            self._lives.recall(self._records_of_state(versions))
+            self._histories.recall(self._records_of_state(versions))
 
     def _records_of_state(self, versions: Mapping[str, int]) -> Iterator[GroupRecord]:
         location = locate(self._job.warehouse_uri)

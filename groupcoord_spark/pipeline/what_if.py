@@ -15,7 +15,8 @@ from groupcoord_spark.coordinator.semantics import JAVA, Semantics
 from groupcoord_spark.coordinator.transactions import OffsetKey
 from groupcoord_spark.coordinator.traps import traps_of
 from groupcoord_spark.log.writing import Batch, RecordToLog
-from groupcoord_spark.pipeline.expire import (
+from groupcoord_spark.pipeline.exchange.state_rows import WRITTEN_ROWS, to_arrow
+from groupcoord_spark.pipeline.expiration import (
     GROUP_COLUMNS,
     OFFSET_COLUMNS,
     PENDING_COLUMNS,
@@ -24,7 +25,6 @@ from groupcoord_spark.pipeline.expire import (
     cleaned_groups,
     expiration_rows,
 )
-from groupcoord_spark.pipeline.state import WRITTEN_ROWS, to_arrow
 from groupcoord_spark.warehouse import TABLES, Column
 from groupcoord_spark.warehouse.read import Condition, Warehouse
 

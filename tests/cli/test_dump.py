@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from click.testing import Result
 
-from groupcoord_spark.pipeline import json_lines
+from groupcoord_spark.dump import json_lines
 from groupcoord_spark.protocol import encode_key, encode_value
 from tests.cli import warehouse
 from tests.log.log_writer import Rec, batch, marker, message, write_segment

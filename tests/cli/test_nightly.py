@@ -357,7 +357,7 @@ class TestABadWarehouse:
         """Before and after are equal, byte for byte; also when the cluster is not named and the warehouse is asked for it."""
         before = contents(place)
         with pytest.MonkeyPatch.context() as without:
-            without.setattr("groupcoord_spark.pipeline.session.session", None)  # Spark has not been started by then
+            without.setattr("groupcoord_spark.spark.session.session", None)  # Spark has not been started by then
             sentence = sentence_of(nightly(place, SAMPLE_LOGS, "--cluster", "sample"), 1)
             assert sentence_of(nightly(place, SAMPLE_LOGS), 1) == sentence
         assert contents(place) == before
@@ -457,7 +457,7 @@ def test_connector_of_sparks_own_version_is_tried_before_the_one_that_mirrors_ha
         asked.append(settings["spark.jars.packages"])
         raise GroupcoordError(f"Spark did not start: unresolved dependency {len(asked)}.")
 
-    monkeypatch.setattr("groupcoord_spark.pipeline.session.session", without_network)
+    monkeypatch.setattr("groupcoord_spark.spark.session.session", without_network)
     result = nightly(tmp_path / "w", "kafka://localhost:9092")
     assert asked == [f"{KAFKA_CONNECTOR}:{pyspark.__version__}", f"{KAFKA_CONNECTOR}:{FALLBACK_VERSION}"]
     assert sentence_of(result, 1) == "Spark did not start: unresolved dependency 2."

@@ -9,7 +9,7 @@ import pytest
 
 from groupcoord_spark.cli import progress as progress_module
 from groupcoord_spark.cli.progress import StageLines, live_line, stage_line
-from groupcoord_spark.pipeline.headway import Expected, Headway
+from groupcoord_spark.spark.headway import Expected, Headway
 
 
 class Terminal(io.StringIO):

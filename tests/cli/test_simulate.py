@@ -9,14 +9,14 @@ import pytest
 from groupcoord_spark.cli.simulate import _write_segments
 from groupcoord_spark.coordinator.replay import PartitionReplay
 from groupcoord_spark.coordinator.semantics import JAVA
-from groupcoord_spark.coordinator.simulator import Error, release_for
-from groupcoord_spark.coordinator.simulator.commit import stored_offset
-from groupcoord_spark.coordinator.simulator.requests import GroupToFetch, OffsetFetch
-from groupcoord_spark.coordinator.simulator.scenario import find_scenario, play, read_scenario, shipped_scenarios
 from groupcoord_spark.coordinator.transactions import StoredOffset
 from groupcoord_spark.errors import UsageError
 from groupcoord_spark.log import plan_logs, read_segment
 from groupcoord_spark.protocol import decode_key, decode_value
+from groupcoord_spark.simulator import Error, release_for
+from groupcoord_spark.simulator.commit import stored_offset
+from groupcoord_spark.simulator.requests import GroupToFetch, OffsetFetch
+from groupcoord_spark.simulator.scenario import find_scenario, play, read_scenario, shipped_scenarios
 from tests.cli.warehouse import groupcoord
 
 SHIPPED = list(shipped_scenarios())

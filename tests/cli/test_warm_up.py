@@ -11,7 +11,7 @@ import pytest
 COMMAND = "from groupcoord_spark.cli import main; main()"
 SESSION = """
 from pathlib import Path
-from groupcoord_spark.pipeline.session import session
+from groupcoord_spark.spark.session import session
 java = session().sparkContext._gateway.proc.pid
 mapped = Path("/proc", str(java), "maps").read_text()
 print("rows", session().range(10).count(), "from the archive", "spark-classes.jsa" in mapped)

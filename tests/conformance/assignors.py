@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from groupcoord_spark.coordinator.assignors import (
+from groupcoord_spark.assignors import (
     CLIENT_ASSIGNORS,
     SERVER_ASSIGNORS,
     Assignment,
@@ -27,8 +27,8 @@ from groupcoord_spark.coordinator.assignors import (
     figures_of,
     uniform_from_walked_targets,
 )
-from groupcoord_spark.coordinator.assignors.topic_ids import topic_id_of
-from groupcoord_spark.coordinator.java_maps import in_hash_order, slots_after_puts
+from groupcoord_spark.assignors.java_maps import in_hash_order, slots_after_puts
+from groupcoord_spark.assignors.topic_ids import topic_id_of
 
 
 def _uniform_of_case(members: Sequence[Member], topics: Topics) -> Assignment:

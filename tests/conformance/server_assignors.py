@@ -23,8 +23,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
-from groupcoord_spark.coordinator.assignors import SERVER_ASSIGNORS, Assignment, Member, Topic, TopicPartition
-from groupcoord_spark.coordinator.assignors.membership import assignment_of
+from groupcoord_spark.assignors import SERVER_ASSIGNORS, Assignment, Member, Topic, TopicPartition
+from groupcoord_spark.assignors.membership import assignment_of
 
 Target = list[tuple[str, list[int]]]
 """Topics and partitions in the order of a ConsumerGroupTargetAssignmentMemberValue."""

@@ -14,8 +14,10 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from groupcoord_spark.coordinator.simulator import Call, Simulator, TimelineEntry, Topic, WrittenRecord, read_settings, release_for
-from groupcoord_spark.coordinator.simulator.answers import (
+from groupcoord_spark.errors import GroupcoordError
+from groupcoord_spark.protocol import decode_key, decode_value, key_json, value_json
+from groupcoord_spark.simulator import Call, Simulator, TimelineEntry, Topic, WrittenRecord, read_settings, release_for
+from groupcoord_spark.simulator.answers import (
     Answer,
     DeleteGroupsAnswer,
     DescribedGroup,
@@ -31,7 +33,7 @@ from groupcoord_spark.coordinator.simulator.answers import (
     SyncGroupAnswer,
     TransactionAnswer,
 )
-from groupcoord_spark.coordinator.simulator.requests import (
+from groupcoord_spark.simulator.requests import (
     AddOffsetsToTxn,
     DeleteGroups,
     DescribeGroups,
@@ -51,8 +53,6 @@ from groupcoord_spark.coordinator.simulator.requests import (
     SyncGroup,
     TxnOffsetCommit,
 )
-from groupcoord_spark.errors import GroupcoordError
-from groupcoord_spark.protocol import decode_key, decode_value, key_json, value_json
 
 LATEST_MS = 250
 """How late a broker may be."""

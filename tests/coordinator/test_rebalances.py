@@ -9,11 +9,11 @@ import pytest
 
 from groupcoord_spark.coordinator import JAVA, PartitionReplay, PartitionState
 from groupcoord_spark.coordinator.rebalances import KEY_TYPES, GroupRecord, Rebalance, rebalances
-from groupcoord_spark.coordinator.simulator import release_for
-from groupcoord_spark.coordinator.simulator.scenario import find_scenario, play
 from groupcoord_spark.pipeline.rebalances import records_of_state
 from groupcoord_spark.protocol import decode_key, decode_value
 from groupcoord_spark.protocol.consumer_protocol import Assignment, Subscription, encode_assignment, encode_subscription
+from groupcoord_spark.simulator import release_for
+from groupcoord_spark.simulator.scenario import find_scenario, play
 from tests.coordinator.records import GOLDEN, recorded
 
 T0 = 1_000_000

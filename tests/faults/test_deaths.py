@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from groupcoord_spark.pipeline import run_directory
-from groupcoord_spark.pipeline.failures import own_errors
-from groupcoord_spark.pipeline.run_directory import RunDirectory
+from groupcoord_spark.spark import run_directory
+from groupcoord_spark.spark.failures import own_errors
+from groupcoord_spark.spark.run_directory import RunDirectory
 from tests.cli.warehouse import groupcoord
 from tests.conftest import SAMPLE_LOGS
 from tests.faults.kill import faults_of, kill

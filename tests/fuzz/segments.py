@@ -31,13 +31,14 @@ import numpy as np
 import pyarrow as pa
 
 from groupcoord_spark.coordinator import JAVA
+from groupcoord_spark.dump.json_lines import Counts, JsonLines, Selection
 from groupcoord_spark.log import Chunk, Records, Segment, read_segment
-from groupcoord_spark.pipeline import compact
-from groupcoord_spark.pipeline.decode import UNKNOWN_KEY_TYPE, UNKNOWN_VALUE_VERSION, DecodedChunk, decode_chunk
-from groupcoord_spark.pipeline.history import NO_HISTORY, write_chunk
-from groupcoord_spark.pipeline.ingest import kept_records
-from groupcoord_spark.pipeline.json_lines import Counts, JsonLines, Selection
-from groupcoord_spark.pipeline.replay import KeptRecordsReplay
+from groupcoord_spark.pipeline.exchange.kept_records import kept_records
+from groupcoord_spark.pipeline.extents import NO_HISTORY
+from groupcoord_spark.pipeline.read import superseded
+from groupcoord_spark.pipeline.read.decode import UNKNOWN_KEY_TYPE, UNKNOWN_VALUE_VERSION, DecodedChunk, decode_chunk
+from groupcoord_spark.pipeline.read.history_files import write_chunk
+from groupcoord_spark.pipeline.replay.partition import KeptRecordsReplay
 from groupcoord_spark.warehouse import TABLES
 from tests.fuzz.mutations import HARMS, LIMITS, Mutation, mutate
 from tests.log.reading import SMALL_CHUNK
@@ -178,7 +179,7 @@ def survive(seed: int, index: int, work: Path, tally: Tally) -> None:
             assert len(texts) == len(chunk.records), "a record has no line, or several"
             for text in texts:
                 json.loads(text)
-            kept = kept_records(chunk.records, np.flatnonzero(compact.kept(decoded.kinds)), decoded.decodes)
+            kept = kept_records(chunk.records, np.flatnonzero(superseded.kept(decoded.kinds)), decoded.decodes)
             if kept.num_rows:
                 replay.apply(kept)
         found += rows_of(chunk.records)

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from groupcoord_spark.log.order import _longest_chain
+from groupcoord_spark.log.salvage.order import _longest_chain
 from tests.log.log_writer import GZIP, batch, marker, message, records, wrapper, write_segment
 from tests.log.reading import SMALL_CHUNK, Read, read_file
 

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from groupcoord_spark.log import Records
-from groupcoord_spark.pipeline.ingest import KEPT
+from groupcoord_spark.pipeline.exchange.kept_records import KEPT
 from groupcoord_spark.protocol import encode_key, encode_value
 from groupcoord_spark.protocol.slices import Slices
 

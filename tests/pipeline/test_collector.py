@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 
 from groupcoord_spark.coordinator.semantics import JAVA
-from groupcoord_spark.pipeline.expire import ExpirationJob
+from groupcoord_spark.pipeline.expiration import ExpirationJob
 from groupcoord_spark.pipeline.rebalances import RebalanceJob
-from groupcoord_spark.pipeline.replay import ReplayJob, partition_replay
+from groupcoord_spark.pipeline.replay.partition import ReplayJob, partition_replay
 
 if TYPE_CHECKING:
     from pathlib import Path

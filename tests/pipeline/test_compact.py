@@ -17,25 +17,26 @@ from hypothesis import strategies as st
 from groupcoord_spark.coordinator.semantics import JAVA, SCALA, Semantics
 from groupcoord_spark.coordinator.state import LoadWarning
 from groupcoord_spark.log import Records
-from groupcoord_spark.pipeline import compact
-from groupcoord_spark.pipeline.decode import DecodedChunk, decode_chunk
-from groupcoord_spark.pipeline.expire import ExpirationJob, expirations_of
-from groupcoord_spark.pipeline.ingest import Waiting, kept_records
-from groupcoord_spark.pipeline.ownership import Settled, settled
-from groupcoord_spark.pipeline.replay import KeptRecordsReplay
-from groupcoord_spark.pipeline.state import state_rows
+from groupcoord_spark.pipeline.exchange.kept_records import kept_records
+from groupcoord_spark.pipeline.exchange.state_rows import state_rows
+from groupcoord_spark.pipeline.expiration import ExpirationJob, expirations_of
+from groupcoord_spark.pipeline.read import superseded
+from groupcoord_spark.pipeline.read.decode import DecodedChunk, decode_chunk
+from groupcoord_spark.pipeline.read.supersede_buffer import SupersedeBuffer
+from groupcoord_spark.pipeline.replay.partition import KeptRecordsReplay
+from groupcoord_spark.pipeline.replay.redundant_assignments import RedundantRecords, find_redundant_records
 from groupcoord_spark.protocol import encode_key, encode_value
 from tests.pipeline.logs import MALFORMED_SUBSCRIPTIONS, LogRecord, classic_value, classic_value_of, commit_value, random_log
 from tests.pipeline.logs import records_of as columns_of
 
 
-def nothing_settled(records: Records, *_: Any) -> Settled:
-    return Settled(frozenset(), frozenset(), np.zeros(len(records), np.bool_))
+def nothing_redundant(records: Records, *_: Any) -> RedundantRecords:
+    return RedundantRecords(frozenset(), frozenset(), np.zeros(len(records), np.bool_))
 
 
 def state_of(chunks: list[list[LogRecord]], semantics: Semantics, *, drop: bool) -> dict[str, Any]:
     """Without ``drop`` the records are applied one by one."""
-    with patch("groupcoord_spark.pipeline.replay.settled", settled if drop else nothing_settled):
+    with patch("groupcoord_spark.pipeline.replay.partition.find_redundant_records", find_redundant_records if drop else nothing_redundant):
         return _state_of(chunks, semantics, drop=drop)
 
 
@@ -45,7 +46,7 @@ def _state_of(chunks: list[list[LogRecord]], semantics: Semantics, *, drop: bool
         records = columns_of(chunk)
         decoded = decode_chunk(records, semantics)
         refused += refused_alone(records, decoded)
-        rows = compact.kept(decoded.kinds) if drop else np.ones(len(chunk), np.bool_)
+        rows = superseded.kept(decoded.kinds) if drop else np.ones(len(chunk), np.bool_)
         if rows.any():
             replay.apply(kept_records(records, np.flatnonzero(rows), decoded.decodes))
     return _told_of(replay, semantics, refused)
@@ -86,15 +87,15 @@ def test_what_is_kept_replays_to_the_same_state(semantics: Semantics, seed: int,
 
 def state_after_waiting(chunks: list[list[LogRecord]], semantics: Semantics, rows: int) -> dict[str, Any]:
     """Chunks that wait for each other as in a reader, and are looked at again with so many rows held back."""
-    replay, waiting = KeptRecordsReplay(semantics), Waiting()
+    replay, waiting = KeptRecordsReplay(semantics), SupersedeBuffer()
     parts: list[pa.RecordBatch] = []
     refused: list[LoadWarning] = []
-    with patch("groupcoord_spark.pipeline.ingest.ROWS_TO_REDUCE_AGAIN", rows), patch("groupcoord_spark.pipeline.ingest.HELD_BYTES", 2_000):
+    with patch.multiple("groupcoord_spark.pipeline.read.supersede_buffer", ROWS_TO_REDUCE_AGAIN=rows, HELD_BYTES=2_000):
         for chunk in chunks:
             records = columns_of(chunk)
             decoded = decode_chunk(records, semantics)
             refused += refused_alone(records, decoded)
-            kept = np.flatnonzero(compact.kept(decoded.kinds))
+            kept = np.flatnonzero(superseded.kept(decoded.kinds))
             parts += waiting.add(kept_records(records, kept, decoded.decodes), decoded.kinds.take(kept), decoded.names)
         parts += waiting.rest()
     for part in parts:
@@ -122,18 +123,18 @@ def test_what_is_left_after_waiting_replays_to_the_same_state(
 def test_chunks_that_are_joined_are_what_they_are_as_one(seed: int, length: int, sizes: list[int]) -> None:
     log = random_log(random.Random(seed), length)
     parts = [decode_chunk(columns_of(chunk), JAVA) for chunk in chunks_of(log, sizes)]
-    together, names = compact.joined([(part.kinds, part.names) for part in parts])
-    again, _ = compact.joined([(together, names)])
+    together, names = superseded.joined([(part.kinds, part.names) for part in parts])
+    again, _ = superseded.joined([(together, names)])
     whole = decode_chunk(columns_of(log), JAVA)
     for kinds in (together, again):
-        for each in fields(compact.ChunkKinds):
+        for each in fields(superseded.ChunkKinds):
             assert getattr(kinds, each.name).tolist() == getattr(whole.kinds, each.name).tolist()
     assert [each.to_pylist() for each in names] == [each.to_pylist() for each in whole.names]
 
 
 def kept_offsets(log: list[LogRecord]) -> list[int]:
     records = columns_of(log)
-    return records.record_offset[compact.kept(decode_chunk(records, JAVA).kinds)].tolist()
+    return records.record_offset[superseded.kept(decode_chunk(records, JAVA).kinds)].tolist()
 
 
 OFFSET = encode_key(1, {"group_id": "g", "topic": "t", "partition": 0})

@@ -25,13 +25,14 @@ from groupcoord_spark.coordinator import PartitionReplay
 from groupcoord_spark.coordinator.rebalances import KEY_TYPES, GroupRecord, Rebalance, rebalances
 from groupcoord_spark.coordinator.semantics import JAVA, SCALA, Semantics
 from groupcoord_spark.log import plan_logs, read_segment
-from groupcoord_spark.pipeline import ingest
-from groupcoord_spark.pipeline.expire import ExpirationJob, expirations_of
-from groupcoord_spark.pipeline.ingest import ReadJob, read_segments
+from groupcoord_spark.pipeline.exchange.packing import unpack
+from groupcoord_spark.pipeline.exchange.state_rows import PARTITION_REPORT, TOPIC_NAMES, WRITTEN_ROWS, state_rows, to_arrow
+from groupcoord_spark.pipeline.expiration import ExpirationJob, expirations_of
 from groupcoord_spark.pipeline.nightly import in_one_run, read_tasks
+from groupcoord_spark.pipeline.read import reader
+from groupcoord_spark.pipeline.read.reader import ReadJob, read_segments
 from groupcoord_spark.pipeline.rebalances import REBALANCES, RebalanceJob
-from groupcoord_spark.pipeline.replay import ReplayJob, partition_replay
-from groupcoord_spark.pipeline.state import PARTITION_REPORT, TOPIC_NAMES, WRITTEN_ROWS, state_rows, to_arrow, unpacked
+from groupcoord_spark.pipeline.replay.partition import ReplayJob, partition_replay
 from groupcoord_spark.protocol import DecodeError, decode_key, decode_value, scalar
 from groupcoord_spark.warehouse import TABLES
 from tests.coordinator.records import Record
@@ -177,7 +178,7 @@ def read_and_replay(directory: Path, semantics: Semantics, cut: Cut) -> tuple[Ro
         rebalances=RebalanceJob(str(directory / "warehouse"), "c", {}, None),
     )
     small_chunks = partial(read_segment, chunk_bytes=cut.choice((1, 100, 700, 1 << 20)))
-    with patch.object(ingest, "read_segment", small_chunks), patch.object(ingest, "PACK_BYTES", cut.choice((1, 300, 2_000, 1 << 20))):
+    with patch.object(reader, "read_segment", small_chunks), patch.object(reader, "PACK_BYTES", cut.choice((1, 300, 2_000, 1 << 20))):
         segments = [part for segment in segments for part in ranges_of(segment, cut.choice((70, 300, 1 << 20)))]
         tasks = read_tasks(segments, cut.randint(1, 4))
         if cut.choice((True, False)):
@@ -207,7 +208,7 @@ def read_and_replay(directory: Path, semantics: Semantics, cut: Cut) -> tuple[Ro
                             file = pq.read_table(directory / "warehouse" / table / added.path, partitioning=None)
                             tables[table] += plain_rows(table, file)
                 elif kind != TOPIC_NAMES:
-                    tables[kind] += rows_of_partition(kind, unpacked(payload), int(offsets_partition))
+                    tables[kind] += rows_of_partition(kind, unpack(payload), int(offsets_partition))
     return tables, history, records
 
 

@@ -12,10 +12,11 @@ import pytest
 
 from groupcoord_spark.coordinator.semantics import JAVA
 from groupcoord_spark.log import Chunk
-from groupcoord_spark.pipeline import decode
-from groupcoord_spark.pipeline.ingest import ReadJob, read_chunks, unpacked
+from groupcoord_spark.pipeline.exchange.packing import unpack
+from groupcoord_spark.pipeline.read import decode
+from groupcoord_spark.pipeline.read.reader import ReadJob, read_chunks
+from groupcoord_spark.pipeline.read.rows import Piece
 from groupcoord_spark.pipeline.rebalances import RebalanceJob
-from groupcoord_spark.pipeline.rows import Piece
 from groupcoord_spark.protocol import encode_key, fast_path
 from tests.pipeline.logs import LogRecord, commit_value, records_of
 
@@ -35,7 +36,7 @@ def tables_of(warehouse: Path, log: list[LogRecord]) -> tuple[dict[str, list[dic
     job = ReadJob("c", 1, str(warehouse), "run", JAVA, True, {}, RebalanceJob(str(warehouse), "c", {}, None))
     rows = [row for batch in read_chunks([[(Piece(0, "s"), [Chunk(records_of(log), [], [], 0)])]], job) for row in batch.to_pylist()]
     written = {folder.name: pq.read_table(folder).to_pylist() for folder in warehouse.iterdir()}
-    return written, sum(unpacked(row["payload"]).num_rows for row in rows if row["kind"] == "records")
+    return written, sum(unpack(row["payload"]).num_rows for row in rows if row["kind"] == "records")
 
 
 @pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)

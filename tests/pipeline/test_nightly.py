@@ -22,10 +22,10 @@ from groupcoord_spark.cli.progress import StageLines
 from groupcoord_spark.coordinator.semantics import JAVA
 from groupcoord_spark.errors import InputError, WarehouseError
 from groupcoord_spark.log import plan_logs
-from groupcoord_spark.pipeline.night import Night
-from groupcoord_spark.pipeline.nightly import run_night
-from groupcoord_spark.pipeline.session import WORKER_DAEMON
+from groupcoord_spark.pipeline.nightly import run_nightly
+from groupcoord_spark.pipeline.run import RunRequest
 from groupcoord_spark.protocol import encode_key, encode_value
+from groupcoord_spark.spark.session import WORKER_DAEMON
 from groupcoord_spark.warehouse import TABLES, open_warehouse
 from tests.conftest import DAY_MS, GOLDEN, SAMPLE_LOGS, SampleWarehouse
 from tests.log.log_writer import T0
@@ -183,14 +183,14 @@ class TestARunThatFails:
     """A file of the log goes away between the plan and the reading: the workers fail, each in its own process."""
 
     def fail(self, spark: SparkSession, warehouse: Path, logs: Path) -> str:
-        night = Night((str(logs),), str(warehouse), "sample", AS_OF_MS, DAY_MS, JAVA)
+        night = RunRequest((str(logs),), str(warehouse), "sample", AS_OF_MS, DAY_MS, JAVA)
         plan = plan_logs(night.inputs)
         gone = Path(plan.partitions[-1].segments[-1].uri)
         kept = gone.read_bytes()
         gone.unlink()
         try:
             with pytest.raises(InputError) as failure:
-                run_night(night, plan, spark, StageLines(quiet=True))
+                run_nightly(night, plan, spark, StageLines(quiet=True))
         finally:
             gone.write_bytes(kept)
         assert str(gone) in str(failure.value)
@@ -421,7 +421,7 @@ class TestReaders:
 
 SPARK_READER = """
 import json, sys
-from groupcoord_spark.pipeline.session import session
+from groupcoord_spark.spark.session import session
 
 spark = session(with_delta=True, settings={"spark.master": "local[2]"})
 told = {}

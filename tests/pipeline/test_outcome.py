@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from groupcoord_spark.log import LogPlan, PartitionLog
-from groupcoord_spark.pipeline.counts import KindCount, PartitionCounts
-from groupcoord_spark.pipeline.history import NO_HISTORY
+from groupcoord_spark.pipeline.exchange.counts import KindCount, PartitionCounts
+from groupcoord_spark.pipeline.exchange.state_rows import PartitionReport
+from groupcoord_spark.pipeline.extents import NO_HISTORY, PointInTime
 from groupcoord_spark.pipeline.outcome import completeness
-from groupcoord_spark.pipeline.state import PartitionReport
-from groupcoord_spark.pipeline.until import Past
 
 
 def plan(*logs: PartitionLog) -> LogPlan:
@@ -38,4 +37,4 @@ def test_a_log_without_a_record_left_counts_and_an_empty_one_does_not() -> None:
 
 
 def test_up_to_a_moment_in_the_past_later_offsets_do_not_count() -> None:
-    assert completeness(plan(log(0, 100, 0)), [read(0, 20, 10)], {0: Past(20, NO_HISTORY, 20)}) == 0.5
+    assert completeness(plan(log(0, 100, 0)), [read(0, 20, 10)], {0: PointInTime(20, NO_HISTORY, 20)}) == 0.5

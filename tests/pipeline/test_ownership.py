@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from groupcoord_spark.coordinator.semantics import JAVA, SCALA
-from groupcoord_spark.pipeline import ownership
-from groupcoord_spark.pipeline.decode import decode_chunk
-from groupcoord_spark.pipeline.ingest import kept_records
-from groupcoord_spark.pipeline.ownership import settled
-from groupcoord_spark.pipeline.replay import KeptRecordsReplay
+from groupcoord_spark.pipeline.exchange.kept_records import kept_records
+from groupcoord_spark.pipeline.read.decode import decode_chunk
+from groupcoord_spark.pipeline.replay import redundant_assignments
+from groupcoord_spark.pipeline.replay.partition import KeptRecordsReplay
+from groupcoord_spark.pipeline.replay.redundant_assignments import find_redundant_records
 from groupcoord_spark.protocol import encode_key, encode_value, fast_path
 from groupcoord_spark.protocol.slices import Slices
 from tests.pipeline.logs import TOPIC_ID, LogRecord, member_value
@@ -65,7 +65,7 @@ def needless(records: list[tuple[bytes, bytes | None]], before: list[tuple[bytes
     if before:
         replay.apply(kept_records(columns_of(log_of(before)), np.arange(len(before)), np.ones(len(before), np.bool_)))
     columns = columns_of(log_of(records, 100))
-    found = settled(columns, decode_chunk(columns, JAVA), replay.coordinator)
+    found = find_redundant_records(columns, decode_chunk(columns, JAVA), replay.coordinator)
     assert found.without_collisions | found.others == {"g"}
     return np.flatnonzero(found.needless).tolist() if found.without_collisions else None
 
@@ -131,7 +131,7 @@ def test_what_makes_the_group_and_what_tells_its_place_stay() -> None:
 
 def test_a_coordinator_that_does_not_know_consumer_groups_settles_none() -> None:
     columns = columns_of(log_of([epoch(1), joins("a"), holds("a", 0)]))
-    found = settled(columns, decode_chunk(columns, SCALA), KeptRecordsReplay(SCALA).coordinator)
+    found = find_redundant_records(columns, decode_chunk(columns, SCALA), KeptRecordsReplay(SCALA).coordinator)
     assert not found.without_collisions and not found.needless.any()
 
 
@@ -154,12 +154,12 @@ def test_loops_find_the_collisions_that_decoded_values_have(drawn: list[Any], be
         for assigned, pending, _, _, cut in drawn
     ]
     since, group, lasts = np.arange(len(drawn)), np.array([each[2] for each in drawn]), np.array([each[3] for each in drawn])
-    rows = ownership._Claims(np.zeros(len(drawn), np.int16), Slices.of(values), group, since, since + lasts)
-    names = [ownership._names(TOPIC_ID, [partition], code) for code, partition, _ in before]
-    held = ownership._Held(np.concatenate([np.zeros(0, np.int64), *names]), np.array([until for *_, until in before], np.int64))
+    rows = redundant_assignments._Claims(np.zeros(len(drawn), np.int16), Slices.of(values), group, since, since + lasts)
+    names = [redundant_assignments._names(TOPIC_ID, [partition], code) for code, partition, _ in before]
+    held = redundant_assignments._Held(np.concatenate([np.zeros(0, np.int64), *names]), np.array([until for *_, until in before], np.int64))
     found = []
     for loops in (fast_path.load(), None):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(fast_path, "loops_for", lambda rows, loops=loops: loops)
-            found.append(set(ownership._clashing(rows, held).tolist()))
+            found.append(set(redundant_assignments._clashing(rows, held).tolist()))
     assert found[0] == found[1]

@@ -12,8 +12,8 @@ import pytest
 from groupcoord_spark.coordinator.semantics import JAVA
 from groupcoord_spark.log import plan_logs
 from groupcoord_spark.pipeline import nightly
-from groupcoord_spark.pipeline.ranges import in_ranges
-from groupcoord_spark.pipeline.state import WRITTEN_ROWS
+from groupcoord_spark.pipeline.exchange.state_rows import WRITTEN_ROWS
+from groupcoord_spark.pipeline.plan.file_ranges import in_ranges
 from tests.pipeline.logs import random_log
 from tests.pipeline.segment_files import random_codecs, write_log
 from tests.pipeline.test_distributed_replay import AS_OF_MS, RETENTION_MS, comparable, tables_by_the_rule

@@ -14,10 +14,11 @@ from groupcoord_spark.cli.progress import StageLines
 from groupcoord_spark.coordinator.semantics import JAVA
 from groupcoord_spark.errors import InputError, UsageError
 from groupcoord_spark.log import Chunk
-from groupcoord_spark.pipeline import rows as pipeline_rows
-from groupcoord_spark.pipeline.night import Night, Summary
-from groupcoord_spark.pipeline.nightly import run_night
-from groupcoord_spark.pipeline.rows import FileRows, Places, file_frame, look_at, pieces_of, plan_files, read_piece, row_plan, sorted_table
+from groupcoord_spark.pipeline.nightly import run_nightly
+from groupcoord_spark.pipeline.plan.input_rows import Places, look_at, row_plan
+from groupcoord_spark.pipeline.read import rows as pipeline_rows
+from groupcoord_spark.pipeline.read.rows import FileRows, file_frame, pieces_of, plan_files, read_piece, sorted_table
+from groupcoord_spark.pipeline.run import RunRequest, Summary
 from groupcoord_spark.protocol import encode_key
 from groupcoord_spark.sources.inputs import kind_of
 from groupcoord_spark.sources.rows import ROW_SCHEMA, InputKind, RowBatch
@@ -149,8 +150,8 @@ def night_over(spark: SparkSession, warehouse: Path, *inputs: Path, cluster: str
     files: FileRows = plan_files(kind_of(paths), paths)
     rows = row_plan(files.kind, paths, look_at(spark, files), file_frame(spark, files), cluster=cluster)
     usual = {"cluster": cluster or "sample", "as_of_ms": AS_OF_MS, "retention_ms": 7 * DAY_MS, "semantics": JAVA}
-    night = Night(inputs=paths, warehouse=str(warehouse), **{**usual, **changed})
-    return run_night(night, rows.log, spark, StageLines(quiet=True), rows)
+    night = RunRequest(inputs=paths, warehouse=str(warehouse), **{**usual, **changed})
+    return run_nightly(night, rows.log, spark, StageLines(quiet=True), rows)
 
 
 @pytest.fixture(scope="module")

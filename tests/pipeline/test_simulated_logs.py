@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from groupcoord_spark.coordinator.simulator import State, release_for
-from groupcoord_spark.coordinator.simulator.requests import GroupToFetch, OffsetFetch
-from groupcoord_spark.coordinator.simulator.scenario import Outcome, play, read_scenario
+from groupcoord_spark.simulator import State, release_for
+from groupcoord_spark.simulator.requests import GroupToFetch, OffsetFetch
+from groupcoord_spark.simulator.scenario import Outcome, play, read_scenario
 from tests.cli.warehouse import groupcoord
 from tests.running import rows_of, run
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from chispa import assert_df_equality
 
-from groupcoord_spark.pipeline.udfs import decode_offsets_key, decode_offsets_value, decode_offsets_value_json, register
 from groupcoord_spark.protocol import encode_key
+from groupcoord_spark.spark.udfs import decode_offsets_key, decode_offsets_value, decode_offsets_value_json, register
 from tests.conftest import SAMPLE_LOGS
 from tests.golden_answers import Corpus
 from tests.pipeline.logs import TOPIC_ID, classic_value, commit_value

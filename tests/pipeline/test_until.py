@@ -20,15 +20,15 @@ from hypothesis import strategies as st
 from groupcoord_spark.coordinator.semantics import JAVA, SCALA, Semantics
 from groupcoord_spark.errors import UsageError
 from groupcoord_spark.log import Records, plan_logs, read_segment
-from groupcoord_spark.pipeline import ingest
-from groupcoord_spark.pipeline.expire import ExpirationJob
-from groupcoord_spark.pipeline.history import NO_HISTORY, HistoryRange
-from groupcoord_spark.pipeline.history_records import HistoryPiece, records_in_history
-from groupcoord_spark.pipeline.ingest import ReadJob, read_history, read_segments
+from groupcoord_spark.pipeline.exchange.packing import unpack
+from groupcoord_spark.pipeline.exchange.state_rows import PARTITION_REPORT, TOPIC_NAMES, WRITTEN_ROWS
+from groupcoord_spark.pipeline.expiration import ExpirationJob
+from groupcoord_spark.pipeline.extents import NO_HISTORY, HistoryPiece, HistoryRange, PointInTime, Until
+from groupcoord_spark.pipeline.read import reader
+from groupcoord_spark.pipeline.read.history_records import records_in_history
+from groupcoord_spark.pipeline.read.reader import ReadJob, read_history, read_segments
 from groupcoord_spark.pipeline.rebalances import RebalanceJob
-from groupcoord_spark.pipeline.replay import ReplayJob, partition_replay
-from groupcoord_spark.pipeline.state import PARTITION_REPORT, TOPIC_NAMES, WRITTEN_ROWS, unpacked
-from groupcoord_spark.pipeline.until import Past, Until
+from groupcoord_spark.pipeline.replay.partition import ReplayJob, partition_replay
 from groupcoord_spark.warehouse import open_warehouse
 from tests.conftest import DAY_MS, GOLDEN
 from tests.log.log_writer import T0
@@ -62,7 +62,7 @@ class Found(NamedTuple):
     from_history: int
 
 
-def replayed(directory: Path, past: Past, history: Sequence[LogRecord], semantics: Semantics, window: int) -> Found:
+def replayed(directory: Path, past: PointInTime, history: Sequence[LogRecord], semantics: Semantics, window: int) -> Found:
     """The log in ``directory`` and the records of the history tables, read and replayed."""
     rebalances = RebalanceJob(str(directory / "w"), "c", {}, None)
     job = ReadJob("c", 5, str(directory / "w"), "run", semantics, with_history=False, held={}, rebalances=rebalances, past={0: past})
@@ -72,7 +72,7 @@ def replayed(directory: Path, past: Past, history: Sequence[LogRecord], semantic
             yield records_of(list(history[at : at + window]))
 
     segments = [segment for each in plan_logs([str(directory)]).partitions for segment in each.segments]
-    with patch.object(ingest, "records_in_history", windows_of_history):
+    with patch.object(reader, "records_in_history", windows_of_history):
         batches = [*read_segments([segments], job), *read_history(HistoryPiece(0, past.from_history, {}), job)]
     shuffled = pa.Table.from_batches(batches).sort_by([("first_offset", "ascending")]).to_pandas()
     expiration = ExpirationJob(AS_OF_MS, RETENTION_MS, semantics)
@@ -82,13 +82,13 @@ def replayed(directory: Path, past: Past, history: Sequence[LogRecord], semantic
     for frame in replay(("c", 0), iter([shuffled])):
         for kind, payload in zip(frame["kind"], frame["payload"], strict=True):
             if kind == PARTITION_REPORT:
-                report = ingest.pickle.loads(payload)
+                report = reader.pickle.loads(payload)
                 found, from_history = report.found, report.from_history
                 for added in report.files.get("warnings", []):
                     rows = pq.read_table(directory / "w" / "warnings" / added.path, partitioning=None)
                     tables["warnings"] += plain_rows("warnings", rows)
             elif kind != TOPIC_NAMES:
-                tables[kind] += rows_of_partition(kind, unpacked(payload), 0)
+                tables[kind] += rows_of_partition(kind, unpack(payload), 0)
     return Found(tables, found, from_history)
 
 
@@ -102,7 +102,7 @@ def test_history_and_what_is_left_of_the_log_give_the_state_of_the_whole_log_the
         return
     last = log[-1].record_offset
     end, *held = rng.randint(0, last + 2), *sorted(rng.choices(range(last + 2), k=2))
-    past = Past(end, HistoryRange(0, held[0], min(held[1], end)) if held[0] < min(held[1], end) else NO_HISTORY, rng.randint(0, end))
+    past = PointInTime(end, HistoryRange(0, held[0], min(held[1], end)) if held[0] < min(held[1], end) else NO_HISTORY, rng.randint(0, end))
 
     def is_held(record: LogRecord) -> bool:
         return past.from_history.first_offset <= record.record_offset < past.from_history.end_offset and is_in_history(record)
@@ -147,7 +147,7 @@ def test_records_of_the_history_are_those_of_the_log(spark: SparkSession, tmp_pa
     versions = open_warehouse(str(tmp_path / "w")).run("sample").table_versions
     for offsets_partition, log in logs.items():
         held = HistoryRange(0, 0, log[-1].record_offset + 1)
-        with patch("groupcoord_spark.pipeline.history_records.OFFSETS_AT_ONCE", 130):
+        with patch("groupcoord_spark.pipeline.read.history_records.OFFSETS_AT_ONCE", 130):
             parts = list(records_in_history(str(tmp_path / "w"), "sample", HistoryPiece(offsets_partition, held, versions)))
         assert len(parts) > 1
         assert [told for part in parts for told in shape(part)] == shape(records_of([each for each in log if is_in_history(each)]))

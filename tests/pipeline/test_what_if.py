@@ -14,8 +14,8 @@ from groupcoord_spark.coordinator.expiration import Cleanup
 from groupcoord_spark.coordinator.semantics import JAVA, SCALA, Semantics, semantics_for
 from groupcoord_spark.coordinator.state import PartitionState
 from groupcoord_spark.log.writing import Batch, RecordToLog, batch_bytes
-from groupcoord_spark.pipeline.expire import ExpirationJob, expiration_rows, expirations_of
-from groupcoord_spark.pipeline.state import WRITTEN_ROWS, state_rows, to_arrow
+from groupcoord_spark.pipeline.exchange.state_rows import WRITTEN_ROWS, state_rows, to_arrow
+from groupcoord_spark.pipeline.expiration import ExpirationJob, expiration_rows, expirations_of
 from groupcoord_spark.pipeline.what_if import Change, NightState, changes, cleanups, tombstone_batches
 from groupcoord_spark.warehouse import TABLES
 from tests.coordinator.records import GOLDEN, Record, recorded, replayed

@@ -9,7 +9,7 @@ import pytest
 
 from groupcoord_spark.coordinator.semantics import JAVA
 from groupcoord_spark.errors import UsageError
-from groupcoord_spark.pipeline.expire import ExpirationJob, expiration_rows
+from groupcoord_spark.pipeline.expiration import ExpirationJob, expiration_rows
 from groupcoord_spark.pipeline.what_if import WhatIf, cleanups, night_state, what_if
 from groupcoord_spark.warehouse import TABLES, open_warehouse
 from tests.conftest import DAY_MS, SAMPLE_AS_OF_MS

@@ -17,7 +17,7 @@ import pytest
 import groupcoord_spark
 from groupcoord_spark.log import batches, scalar
 from groupcoord_spark.log.columnar import Rows
-from groupcoord_spark.pipeline import ownership
+from groupcoord_spark.pipeline.replay import redundant_assignments
 from groupcoord_spark.protocol import fast_path, programs, survey
 from groupcoord_spark.protocol.group_values import surely_without_refusals
 from groupcoord_spark.protocol.messages.classic import GROUP_METADATA_VALUE
@@ -95,7 +95,7 @@ def test_the_numbers_that_loops_repeat_are_those_of_their_definitions() -> None:
     loops = fast_path.load()
     assert loops
     repeated = {name: number for name, number in vars(loops).items() if isinstance(number, int | np.int64)}
-    defined = {**vars(batches), **vars(scalar), **vars(ownership), **vars(programs)}
+    defined = {**vars(batches), **vars(scalar), **vars(redundant_assignments), **vars(programs)}
     defined |= {"NUMBERS_STEP" if step is programs.Do.NUMBERS else step.name: int(step) for step in programs.Do}
     defined |= {"LAST_OFFSET_KEY": max(survey.OFFSET_KEYS), "DEEPEST": loops.DEEPEST}
     defined |= {"NEWEST_GROUP_VALUE": GROUP_METADATA_VALUE.versions[1]}

@@ -122,7 +122,7 @@ def test_every_word_of_blocked_by_has_its_sentence():
 
 IN_SPARK = """
 import json, sys
-from groupcoord_spark.pipeline.session import session
+from groupcoord_spark.spark.session import session
 from groupcoord_spark.warehouse import open_warehouse
 from groupcoord_spark.warehouse.views import register
 

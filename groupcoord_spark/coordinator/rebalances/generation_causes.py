@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from groupcoord_spark.coordinator.classic import CONSUMER, readable
+from groupcoord_spark.coordinator.groups.classic import CONSUMER, readable
 from groupcoord_spark.coordinator.rebalances.findings import Confidence, Finding, a_group_of, coordinator_moved, how_it_moved, names_of
 from groupcoord_spark.coordinator.rebalances.generations import Generation, is_connect
 from groupcoord_spark.coordinator.rebalances.moves import Moves

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from groupcoord_spark.coordinator.classic import CONNECT, CONSUMER, connect_tasks, readable
+from groupcoord_spark.coordinator.groups.classic import CONNECT, CONSUMER, connect_tasks, readable
 from groupcoord_spark.coordinator.rebalances.moves import Holding, Moves, moves_between
 from groupcoord_spark.coordinator.rebalances.records import NOT_KNOWN, Value
 from groupcoord_spark.protocol import assigned_partitions

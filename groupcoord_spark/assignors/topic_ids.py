@@ -1,0 +1,32 @@
+"""Topic ids as the broker's assignors use them: two signed 64-bit numbers, their order and their hash."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from groupcoord_spark.assignors.membership import Topics
+from groupcoord_spark.protocol.primitives import uuid_bytes
+
+
+class TopicId(NamedTuple):
+    """A topic's id; ids sort by the higher half, then the lower one."""
+
+    high: int
+    low: int
+
+    def java_hash(self) -> int:
+        """Uuid.hashCode of Kafka's clients, as an unsigned 32-bit number."""
+        both = (self.high ^ self.low) & 0xFFFFFFFFFFFFFFFF
+        return (both >> 32) ^ (both & 0xFFFFFFFF)
+
+
+def topic_id_of(topic: str, topics: Topics) -> TopicId:
+    """The id of one of the topics.
+
+    Raises ValueError if the topic has none, or one that is not 22 characters of base64url.
+    """
+    text = topics[topic].topic_id
+    if text is None:
+        raise ValueError(f"Topic {topic!r} has no id. The broker's uniform assignor goes by topic ids: give it one.")
+    raw = uuid_bytes(text)
+    return TopicId(int.from_bytes(raw[:8], "big", signed=True), int.from_bytes(raw[8:], "big", signed=True))

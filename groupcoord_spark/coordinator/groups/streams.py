@@ -1,0 +1,195 @@
+"""Streams groups of KIP-1071: key types 17 and 19 to 23."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from groupcoord_spark.coordinator.broker_settings import DefaultAssignors
+from groupcoord_spark.coordinator.groups.modern import LEFT_EPOCH, ModernGroup, RefusalError, Value
+from groupcoord_spark.coordinator.semantics import Semantics
+from groupcoord_spark.coordinator.state import AssignmentRow, MemberRow
+from groupcoord_spark.protocol import UNKNOWN_TAGS
+
+# Not the numbers of consumer groups.
+_STATES = {1: "STABLE", 2: "UNREVOKED_TASKS", 3: "UNRELEASED_TASKS"}
+_UNKNOWN = "UNKNOWN"
+_TASK_TYPES = ("active", "standby", "warmup")
+
+_NO_DESCRIPTION = -1
+_STORED_DESCRIPTION_TAG = 2
+"""StoredDescriptionTopologyEpoch of StreamsGroupMetadataValue, an int32. Releases before 4.4 do not know the tag, whatever is in it."""
+
+
+class StreamsMember:
+    """One member. What no record has told yet is None, as in Kafka."""
+
+    __slots__ = ("current", "member_epoch", "metadata", "previous_member_epoch", "record_offset", "state")
+
+    def __init__(self) -> None:
+        self.metadata: Value | None = None
+        self.member_epoch: int | None = None
+        self.previous_member_epoch: int | None = None
+        self.state: str | None = None
+        self.current: Value = {}
+        """The value of key type 22; empty: no tasks."""
+        self.record_offset = -1
+
+
+class StreamsGroup(ModernGroup):
+    """A streams group, as Kafka's StreamsGroup after the same records."""
+
+    __slots__ = ("_stored_description_epoch", "_topology", "_validated_topology_epoch", "members")
+
+    group_type = "streams"
+    type_conflict = "R-3.5"
+
+    def __init__(self, semantics: Semantics) -> None:
+        super().__init__(semantics)
+        self.members: dict[str, StreamsMember] = {}
+        self._topology: Value | None = None
+        self._validated_topology_epoch = semantics.initial_validated_topology_epoch
+        self._stored_description_epoch = _NO_DESCRIPTION
+
+    @property
+    def member_count(self) -> int:
+        return len(self.members)
+
+    def apply(self, record_offset: int, key_type: int, key: Value, value: Value | None) -> bool:
+        group_id: str = key["group_id"]
+        if key_type == 17:
+            if value is None:
+                self._check_group_can_go(group_id, "R-3.22", None, "R-3.23")
+                return True
+            self._group_epoch = value["epoch"]
+            self._validated_topology_epoch = value["validated_topology_epoch"]
+            self._stored_description_epoch = _stored_description_epoch(value)
+        elif key_type == 19:
+            self._apply_member(record_offset, key["member_id"], value)
+        elif key_type == 20:
+            self._apply_target_metadata(group_id, value, "R-3.27")
+        elif key_type == 21:
+            self._apply_target(key["member_id"], value)
+        elif key_type == 22:
+            self._apply_current_assignment(record_offset, key["member_id"], value)
+        else:
+            self._apply_topology(group_id, value)
+        return False
+
+    def _apply_topology(self, group_id: str, value: Value | None) -> None:
+        if value is not None and value["epoch"] < 0:
+            raise RefusalError("R-3.30", f"Topology of group {group_id!r} skipped: its epoch {value['epoch']} is negative.")
+        self._topology = value
+
+    def _apply_member(self, record_offset: int, member_id: str, value: Value | None) -> None:
+        member = self.members.get(member_id)
+        if value is not None:
+            if member is None:
+                member = self.members[member_id] = StreamsMember()
+            member.metadata = value
+            member.record_offset = record_offset
+        elif member is not None:
+            if member.member_epoch is None:
+                raise RefusalError("R-3.26", f"Tombstone of member {member_id!r} skipped: the member never had a current assignment.")
+            self._check_member_can_go(member_id, member.member_epoch, "R-3.24", "R-3.25")
+            del self.members[member_id]
+
+    def _apply_current_assignment(self, record_offset: int, member_id: str, value: Value | None) -> None:
+        member = self.members.get(member_id)
+        if member is None:
+            if value is None:
+                return
+            member = self.members[member_id] = StreamsMember()
+        member.record_offset = record_offset
+        if value is None:
+            member.member_epoch = member.previous_member_epoch = LEFT_EPOCH
+            member.current = {}
+        else:
+            member.member_epoch = value["member_epoch"]
+            member.previous_member_epoch = value["previous_member_epoch"]
+            member.state = _STATES.get(value["state"], _UNKNOWN)
+            member.current = value
+
+    def members_without_timeout(self) -> Iterator[tuple[str, StreamsMember]]:
+        """Members whose rebalance timer a broker cannot start after the load (R-3.29)."""
+        for member_id, member in self.members.items():
+            if member.metadata is None and member.state == "UNREVOKED_TASKS":
+                yield member_id, member
+
+    @property
+    def state(self) -> str:
+        """R-3.28."""
+        if not self.members:
+            return "Empty"
+        if not self._semantics.validates_topology or self._topology is None or self._topology["epoch"] != self._validated_topology_epoch:
+            return "NotReady"
+        if self._group_epoch > self._assignment_epoch:
+            return "Assigning"
+        for member in self.members.values():
+            if member.state != "STABLE" or member.member_epoch != self._assignment_epoch:
+                return "Reconciling"
+        return "Stable"
+
+    @property
+    def protocol_type(self) -> str:
+        return "streams"
+
+    def protocol(self, default_assignors: DefaultAssignors) -> None:
+        return None
+
+    @property
+    def topology_epoch(self) -> int | None:
+        return None if self._topology is None else self._topology["epoch"]
+
+    @property
+    def has_stored_description(self) -> bool:
+        return self._stored_description_epoch != _NO_DESCRIPTION
+
+    @property
+    def subscribed_topics(self) -> frozenset[str]:
+        """Source topics and repartition source topics of the topology; expressions it reads by are not resolved in the log."""
+        if self._topology is None:
+            return frozenset()
+        topics: set[str] = set()
+        for subtopology in self._topology["subtopologies"]:
+            topics.update(subtopology["source_topics"])
+            topics.update(topic["name"] for topic in subtopology["repartition_source_topics"])
+        return frozenset(topics)
+
+    def member_rows(self, group_id: str) -> Iterator[MemberRow]:
+        for member_id, member in self.members.items():
+            metadata = member.metadata or {}
+            yield MemberRow(
+                group_id=group_id,
+                member_id=member_id,
+                instance_id=metadata.get("instance_id"),
+                client_id=metadata.get("client_id"),
+                client_host=metadata.get("client_host"),
+                rack_id=metadata.get("rack_id"),
+                member_state=member.state,
+                member_epoch=member.member_epoch,
+                previous_member_epoch=member.previous_member_epoch,
+                rebalance_timeout_ms=metadata.get("rebalance_timeout_ms"),
+                process_id=metadata.get("process_id"),
+                topology_epoch=metadata.get("topology_epoch"),
+                record_offset=member.record_offset,
+            )
+
+    def assignment_rows(self, group_id: str, topic_names: Mapping[str, str]) -> Iterator[AssignmentRow]:
+        for member_id, member in self.members.items():
+            for task_type in _TASK_TYPES:
+                for kind, tasks in (("current", f"{task_type}_tasks"), ("pending_revocation", f"{task_type}_tasks_pending_revocation")):
+                    yield from _task_rows(group_id, member_id, kind, task_type, member.current.get(tasks, ()))
+        for member_id, target in self.targets.items():
+            for task_type in _TASK_TYPES:
+                yield from _task_rows(group_id, member_id, "target", task_type, target[f"{task_type}_tasks"])
+
+
+def _stored_description_epoch(value: Value) -> int:
+    """Topology epoch whose description the broker's plugin holds; -1: none, -2: the plugin may hold one."""
+    tag = value.get(UNKNOWN_TAGS, {}).get(_STORED_DESCRIPTION_TAG)
+    return _NO_DESCRIPTION if tag is None else int.from_bytes(tag, "big", signed=True)
+
+
+def _task_rows(group_id: str, member_id: str, kind: str, task_type: str, tasks: Any) -> Iterator[AssignmentRow]:
+    for held in tasks:
+        for partition in held["partitions"]:
+            yield AssignmentRow(group_id, member_id, kind, None, None, held["subtopology_id"], task_type, partition)

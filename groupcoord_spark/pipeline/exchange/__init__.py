@@ -1,0 +1,1 @@
+"""The rows between the stages: each schema once, and one way to pack and unpack them."""

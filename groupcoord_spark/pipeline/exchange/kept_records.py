@@ -1,0 +1,154 @@
+"""The rows from the readers to the replay: kept records as packed Arrow batches, and a report for each offsets partition."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from groupcoord_spark.log import Records
+from groupcoord_spark.pipeline.exchange.counts import PartitionCounts
+from groupcoord_spark.pipeline.exchange.packing import pack
+from groupcoord_spark.protocol.slices import Mask, Slices
+from groupcoord_spark.warehouse import AddedFile
+
+SHUFFLED = "cluster STRING, offsets_partition INT, first_offset BIGINT, kind STRING, payload BINARY"
+"""Rows from the readers to the replay.
+
+kind ``records``: kept records as one Arrow stream; ``group_changes``: in the same way the group records that are new to the history, with
+their leader epochs, of a partition that several runs have parts of;
+``report``: a pickled PieceReport.
+"""
+
+SHUFFLED_ARROW = pa.schema(
+    [
+        ("cluster", pa.string()),
+        ("offsets_partition", pa.int32()),
+        ("first_offset", pa.int64()),
+        ("kind", pa.string()),
+        ("payload", pa.binary()),
+    ]
+)
+
+RECORDS, GROUP_CHANGES, REPORT = "records", "group_changes", "report"
+
+REPORT_ORDER = -1
+"""Reports sort before all records of their partition."""
+
+PACK_BYTES = 4 << 20
+"""A row's payload is cut at about this size, so that no row is large for the JVM."""
+
+KEPT = pa.schema(
+    [
+        ("record_offset", pa.int64()),
+        ("record_timestamp_ms", pa.int64()),
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("producer_id", pa.int64()),
+        ("producer_epoch", pa.int16()),
+        ("is_transactional", pa.bool_()),
+        ("control_type", pa.int8()),
+        ("decodes", pa.bool_()),
+    ]
+)
+"""Records on their way to the replay; control_type is -1 for records that are none. decodes: what the reader found."""
+
+
+@dataclass(slots=True)
+class PieceReport:
+    """What one reader has to say of one offsets partition; the files of its whole task ride with one of them.
+
+    warnings, refusals: rows of the table warnings about records that a loader refuses because of the record alone, and how many of them
+    are refusals (LoadWarning.is_refusal). Of a moment in the past also: found, how many records lie between known_until of the partition
+    and its end; from_history, how many came from the history tables.
+    """
+
+    counts: PartitionCounts = field(default_factory=PartitionCounts)
+    topic_names: dict[str, str] = field(default_factory=dict)
+    files: dict[str, list[AddedFile]] = field(default_factory=dict)
+    warnings: int = 0
+    refusals: int = 0
+    found: int = 0
+    from_history: int = 0
+
+
+def kept_records(records: Records, rows: npt.NDArray[np.int64], decodes: Mask) -> pa.RecordBatch:
+    """The records at ``rows`` as KEPT; decodes: bool, one for each of ``records``."""
+    columns = (
+        records.record_offset[rows],
+        records.timestamp_ms[rows],
+        records.key.take(rows).to_arrow(),
+        records.value.take(rows).to_arrow(),
+        records.producer_id[rows],
+        records.producer_epoch[rows],
+        records.is_transactional[rows],
+        records.control_type[rows],
+        decodes[rows],
+    )
+    return pa.RecordBatch.from_arrays([pa.array(column, kind.type) for column, kind in zip(columns, KEPT, strict=True)], schema=KEPT)
+
+
+def records_of_kept(batch: pa.RecordBatch) -> tuple[Records, Mask]:
+    """Rows of KEPT as the log's own columns, and which of them the reader has found to decode."""
+    records = records_of(batch, batch.column("control_type").to_numpy(), np.zeros(batch.num_rows, np.int64))
+    return records, batch.column("decodes").to_numpy(zero_copy_only=False)
+
+
+def records_of(batch: pa.RecordBatch, control_type: npt.NDArray[np.int8], position: npt.NDArray[np.int64]) -> Records:
+    """Rows of KEPT or of raw rows as the log's own columns, but for the two that each of them tells in its own way."""
+
+    def column(name: str) -> npt.NDArray[Any]:
+        values: npt.NDArray[Any] = batch.column(name).to_numpy(zero_copy_only=False)
+        return values
+
+    return Records(
+        record_offset=column("record_offset"),
+        timestamp_ms=column("record_timestamp_ms"),
+        key=Slices.from_arrow(batch.column("key")),
+        value=Slices.from_arrow(batch.column("value")),
+        producer_id=column("producer_id"),
+        producer_epoch=column("producer_epoch"),
+        is_transactional=column("is_transactional"),
+        control_type=control_type,
+        position=position,
+    )
+
+
+def shuffled_rows(cluster: str, offsets_partition: int, kind: str, parts: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Rows of SHUFFLED with the records of ``parts``, which follow each other, packed to about PACK_BYTES each."""
+    for part in _joined(parts):
+        yield shuffled_row(cluster, offsets_partition, part.column(0)[0].as_py(), kind, pack(part))
+
+
+def _joined(parts: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same records in batches of about PACK_BYTES, unless a single one is larger."""
+    gathered: list[pa.RecordBatch] = []
+    size = 0
+    for part in parts:
+        step = max(1, int(part.num_rows * PACK_BYTES / max(part.nbytes, PACK_BYTES)))
+        for begin in range(0, part.num_rows, step):
+            cut = part.slice(begin, step)
+            if gathered and size + cut.nbytes > PACK_BYTES:
+                yield as_one(gathered)
+                gathered, size = [], 0
+            gathered.append(cut)
+            size += cut.nbytes
+    if gathered:
+        yield as_one(gathered)
+
+
+def as_one(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    """The rows of all batches, of which there is one at least; a single one is not copied."""
+    return pa.concat_batches(batches) if len(batches) > 1 else batches[0]
+
+
+def shuffled_row(cluster: str, offsets_partition: int, first_offset: int, kind: str, payload: bytes) -> pa.RecordBatch:
+    """One row of SHUFFLED."""
+    values = ([cluster], [offsets_partition], [first_offset], [kind], [payload])
+    return pa.RecordBatch.from_arrays(
+        [pa.array(value, of.type) for value, of in zip(values, SHUFFLED_ARROW, strict=True)], schema=SHUFFLED_ARROW
+    )

@@ -1,0 +1,288 @@
+"""What a reader writes itself: the history tables, what could not be read, and what was read with a doubt.
+
+These rows leave here, as Parquet, and never cross to the JVM; the driver only learns which files there are.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from groupcoord_spark.coordinator.rebalances import KEY_TYPES as REBALANCE_KEY_TYPES
+from groupcoord_spark.log import Chunk, Records
+from groupcoord_spark.pipeline.exchange.task_files import TaskFiles
+from groupcoord_spark.pipeline.extents import HistoryRange
+from groupcoord_spark.pipeline.read.decode import NOT_A_CONTROL_RECORD, UNKNOWN_KEY_TYPE, UNKNOWN_VALUE_VERSION, DecodedChunk
+from groupcoord_spark.pipeline.read.notes import RowNotes
+from groupcoord_spark.pipeline.read.superseded import CLASSIC_GROUP_KEY
+from groupcoord_spark.protocol import decode_end_transaction_marker
+from groupcoord_spark.protocol.columnar import decode_offset_value_columns
+from groupcoord_spark.protocol.compiled import key_json_texts, value_json_texts
+from groupcoord_spark.protocol.errors import ControlRecordMalformed
+from groupcoord_spark.protocol.messages import RECORD_TYPES
+from groupcoord_spark.protocol.slices import Mask
+from groupcoord_spark.warehouse import TABLES
+
+Rows = npt.NDArray[np.int64]
+Source: TypeAlias = str | pa.StringArray | None
+"""Where records come from: all from one file, or each from its own; None for records of the history tables."""
+
+VALUE_BYTES_AT_ONCE = 1 << 20
+"""Values of group records that are made text together: they and their texts stay in a core's own memory."""
+
+MARKER_RESULTS = {0: "aborted", 1: "committed"}
+
+
+def write_chunk(
+    files: TaskFiles, offsets_partition: int, source: str, chunk: Chunk, decoded: DecodedChunk, held: HistoryRange | None
+) -> None:
+    """The rows of one chunk: what is lost and doubted, and, where ``held`` says what the history tables have, the history after it.
+
+    offsets_partition: -1 for rows of which nobody knows it.
+    """
+    records = chunk.records
+    lost, doubts = [_lost_row(each) for each in chunk.lost], [_doubt_row(each) for each in chunk.doubts]
+    for table, rows in (("quarantined_records", lost), ("warnings", doubts)):
+        if rows:
+            typed = {name: pa.array([row[name] for row in rows], TABLES[table].by_name[name].arrow_type) for name in rows[0]}
+            files.write(table, typed, offsets_partition=_known(offsets_partition))
+    sources = source_of(chunk, source)
+    _write_quarantined(files, offsets_partition, decoded.faults, records, sources)
+    write_notes(files, offsets_partition, decoded.findings, records, decoded, sources)
+    if held is None or not len(records):
+        return
+    is_new = _is_new(records, held)
+    columns_of = {"offset_commits": _commit_columns, "group_records": _group_columns, "transactions": _marker_columns}
+    for table, rows_of_table in rows_of_tables(records, decoded).items():
+        new = np.flatnonzero(is_new & rows_of_table)
+        if len(new):
+            columns = columns_of[table](new, records, decoded)
+            files.write(table, columns, offsets_partition=offsets_partition, incarnation=held.incarnation)
+
+
+def write_survivors(files: TaskFiles, offsets_partition: int, records: Records, incarnation: int) -> None:
+    """The chunk's part of ``surviving_records``: what the log has, and so what compaction has left of it by now."""
+    if len(records):
+        offsets = records.record_offset
+        begins = np.flatnonzero(np.r_[True, offsets[1:] > offsets[:-1] + 1])
+        ranges = {"first_offset": offsets[begins], "end_offset": offsets[np.r_[begins[1:] - 1, len(offsets) - 1]] + 1}
+        files.write("surviving_records", ranges, offsets_partition=offsets_partition, incarnation=incarnation)
+
+
+def rows_of_tables(records: Records, decoded: DecodedChunk) -> dict[str, Mask]:
+    """Which records become a row of which history table. Those that do not decode, and control records of no use, become none."""
+    is_control = records.control_type != NOT_A_CONTROL_RECORD
+    is_offset = (decoded.kinds.key_type >= 0) & (decoded.kinds.key_type < CLASSIC_GROUP_KEY)
+    return {
+        "offset_commits": is_offset & decoded.decodes & ~is_control,
+        "group_records": ~is_offset & ~is_control & _is_kept_whole(decoded),
+        "transactions": is_control & np.isin(records.control_type, list(MARKER_RESULTS)),
+    }
+
+
+def group_changes(chunk: Chunk, decoded: DecodedChunk, held: HistoryRange) -> Rows:
+    """Rows of the chunk that are new to the history and may belong to a rebalance."""
+    records = chunk.records
+    wanted = np.isin(decoded.kinds.key_type, REBALANCE_KEY_TYPES) & decoded.decodes & _is_new(records, held)
+    return np.flatnonzero(wanted & (records.control_type == NOT_A_CONTROL_RECORD))
+
+
+def _is_new(records: Records, held: HistoryRange) -> Mask:
+    is_new: Mask = (records.record_offset < held.first_offset) | (records.record_offset >= held.end_offset)
+    return is_new
+
+
+def _commit_columns(rows: Rows, records: Records, decoded: DecodedChunk) -> dict[str, Any]:
+    code = decoded.key_code[rows]
+    values = records.value.take(rows)
+    key_type = decoded.kinds.key_type[rows]
+    is_tombstone = values.is_null
+    kept = np.flatnonzero(~is_tombstone)
+    columns = decode_offset_value_columns(key_type[kept], values.take(kept))
+    # one more row, null, for tombstones to point at
+    at = np.full(len(rows), -1, np.int64)
+    at[kept] = np.arange(len(kept))
+    into = pa.array(at, mask=is_tombstone)
+
+    def of_value(column: Any) -> pa.Array:
+        array = column if isinstance(column, pa.Array) else pa.array(column)
+        return array if not is_tombstone.any() else array.take(into)
+
+    return {
+        "record_offset": records.record_offset[rows],
+        "record_timestamp_ms": records.timestamp_ms[rows],
+        "group_id": _repeated(decoded.keys.group_id, code),
+        "topic": _repeated(decoded.keys.topic, code),
+        "partition": decoded.keys.partition[code],
+        "committed_offset": of_value(columns.committed_offset),
+        "leader_epoch": of_value(columns.leader_epoch),
+        "metadata": of_value(columns.metadata),
+        "commit_timestamp_ms": of_value(columns.commit_timestamp_ms),
+        "expire_timestamp_ms": of_value(columns.expire_timestamp_ms),
+        "topic_id": of_value(columns.topic_id),
+        "key_version": key_type,
+        "value_version": of_value(columns.value_version),
+        "is_tombstone": is_tombstone,
+        "producer_id": records.producer_id[rows],
+        "producer_epoch": records.producer_epoch[rows],
+        "is_transactional": records.is_transactional[rows],
+        "key_size": records.key.lengths()[rows],
+        "value_size": pa.array(values.lengths(), mask=is_tombstone),
+    }
+
+
+def _repeated(of_distinct: pa.Array, code: Rows) -> pa.Array:
+    """The value of each record's key (code -1: none) as a dictionary array, which Parquet stores as it is."""
+    encoded = of_distinct.dictionary_encode()
+    return pa.DictionaryArray.from_arrays(encoded.indices.take(pa.array(code, mask=code < 0)), encoded.dictionary)
+
+
+def _is_kept_whole(decoded: DecodedChunk) -> Mask:
+    """Records of groups that decode, and those of unknown types and versions, which are kept whole."""
+    faults = decoded.faults
+    shown = decoded.decodes.copy()
+    shown[faults.row[faults.has_code(UNKNOWN_KEY_TYPE, UNKNOWN_VALUE_VERSION)]] = True
+    shown &= decoded.key_code >= 0
+    return shown
+
+
+def _group_columns(rows: Rows, records: Records, decoded: DecodedChunk) -> dict[str, Any]:
+    code = decoded.key_code[rows]
+    key_type = decoded.keys.key_type[code]
+    distinct, of_distinct = np.unique(code, return_inverse=True)
+    keys, values = records.key.take(rows), records.value.take(rows)
+    is_known = decoded.kinds.key_type[rows] >= 0
+    names = {kind: record_type.key.name for kind, record_type in RECORD_TYPES.items()}
+    key_names = [names.get(kind) if known else None for kind, known in zip(key_type.tolist(), is_known.tolist(), strict=True)]
+    raw_keys, raw_values = keys.to_arrow(), values.to_arrow()
+    distinct_texts = pa.array(key_json_texts(decoded.names.keys.take(pa.array(distinct)).to_pylist()), pa.string())
+    return {
+        "record_offset": records.record_offset[rows],
+        "record_timestamp_ms": records.timestamp_ms[rows],
+        "group_id": _repeated(decoded.keys.group_id, code),
+        "member_id": _repeated(decoded.keys.member_id, code),
+        "key_type": key_type,
+        "key_name": pa.array(key_names, pa.string()),
+        "key_json": distinct_texts.take(pa.array(of_distinct)),
+        "value_version": pa.array(decoded.value_version[rows], mask=values.is_null | ~is_known),
+        "value_json": _value_texts(key_type, raw_values),
+        "is_tombstone": values.is_null,
+        "producer_id": records.producer_id[rows],
+        "is_transactional": records.is_transactional[rows],
+        "value": raw_values,
+        "key": pc.if_else(pa.array(is_known), pa.scalar(None, raw_keys.type), raw_keys),
+        "key_size": keys.lengths(),
+        "value_size": pa.array(values.lengths(), mask=values.is_null),
+    }
+
+
+def _value_texts(key_type: npt.NDArray[np.int16], values: pa.Array) -> pa.ChunkedArray:
+    """Kafka's JSON of each value, a stretch after the other: all of a chunk's values and texts as objects would be its size over again."""
+    stretch = np.cumsum(pc.binary_length(values).fill_null(0).to_numpy(), dtype=np.int64) // VALUE_BYTES_AT_ONCE
+    bounds = [0, *(np.flatnonzero(np.diff(stretch)) + 1).tolist(), len(values)]
+    return pa.chunked_array(
+        [
+            pa.array(value_json_texts(key_type[begin:end].tolist(), values[begin:end].to_pylist()), pa.string())
+            for begin, end in pairwise(bounds)
+        ],
+        pa.string(),
+    )
+
+
+def _marker_columns(rows: Rows, records: Records, decoded: DecodedChunk) -> dict[str, Any]:
+    return {
+        "record_offset": records.record_offset[rows],
+        "producer_id": records.producer_id[rows],
+        "producer_epoch": records.producer_epoch[rows],
+        "result": [MARKER_RESULTS[control_type] for control_type in records.control_type[rows].tolist()],
+        "coordinator_epoch": [_coordinator_epoch(records.value.row(row)) for row in rows.tolist()],
+        "record_timestamp_ms": records.timestamp_ms[rows],
+    }
+
+
+def _coordinator_epoch(value: bytes | None) -> int | None:
+    """The marker works without its value (Kafka's loader never reads it); one that cannot be read is no fault of the record."""
+    try:
+        return decode_end_transaction_marker(value)
+    except ControlRecordMalformed:
+        return None
+
+
+def _lost_row(lost: Any) -> dict[str, Any]:
+    return {
+        "record_offset": lost.record_offset,
+        "source": lost.source,
+        "position": lost.position,
+        "size": lost.size,
+        "reason": lost.code,
+        "detail": lost.detail,
+        "key": lost.key,
+        "value": lost.value,
+        "records": lost.records,
+    }
+
+
+def _write_quarantined(files: TaskFiles, offsets_partition: int, faults: RowNotes, records: Records, source: Source) -> None:
+    """A row for each record that does not decode, however many: they are what is lost. Records of unknown key types lose nothing."""
+    lost = faults.where(~faults.has_code(UNKNOWN_KEY_TYPE))
+    if len(lost):
+        keys, values = records.key.take(lost.row), records.value.take(lost.row)
+        columns = {
+            **_places(lost.row, records, source),
+            "size": keys.lengths() + values.lengths(),
+            "reason": lost.code_column(),
+            "detail": lost.detail_column(),
+            "key": keys.to_arrow(),
+            "value": values.to_arrow(),
+            "records": np.ones(len(lost), np.int64),
+        }
+        files.write("quarantined_records", columns, offsets_partition=_known(offsets_partition))
+
+
+def write_notes(files: TaskFiles, offsets_partition: int, notes: RowNotes, records: Records, decoded: DecodedChunk, source: Source) -> None:
+    """A row of the table ``warnings`` for each note about a record, however many."""
+    if len(notes):
+        columns = {
+            **_places(notes.row, records, source),
+            "group_id": _repeated(decoded.keys.group_id, decoded.key_code[notes.row]),
+            "code": notes.code_column(),
+            "detail": notes.detail_column(),
+        }
+        files.write("warnings", columns, offsets_partition=_known(offsets_partition))
+
+
+def source_of(chunk: Chunk, source: str) -> Source:
+    """Where the records of a chunk come from, if the chunk itself does not say."""
+    return source if chunk.sources is None else pa.array(chunk.sources, pa.string())
+
+
+def _places(rows: Rows, records: Records, source: Source) -> dict[str, Any]:
+    """Record offset, source and position of records."""
+    n = len(rows)
+    if source is None:
+        return {"record_offset": records.record_offset[rows], "source": pa.nulls(n, pa.string()), "position": pa.nulls(n, pa.int64())}
+    return {
+        "record_offset": records.record_offset[rows],
+        "source": pa.repeat(source, n) if isinstance(source, str) else source.take(pa.array(rows)),
+        "position": records.position[rows],
+    }
+
+
+def _known(offsets_partition: int) -> int | None:
+    return offsets_partition if offsets_partition >= 0 else None
+
+
+def _doubt_row(doubt: Any) -> dict[str, Any]:
+    return {
+        "record_offset": doubt.record_offset,
+        "source": doubt.source,
+        "position": doubt.position,
+        "group_id": None,
+        "code": doubt.code,
+        "detail": doubt.detail,
+    }

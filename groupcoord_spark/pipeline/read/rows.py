@@ -1,0 +1,227 @@
+"""Raw rows of any input, in whatever order they come, as chunks of consecutive records: what the reader of segments gives by nature.
+
+``sorted_rows`` is the frame of all rows, each partition's together and in the order of offsets; ``pieces_of`` makes chunks of the frame
+that go the way of a segment's chunks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from groupcoord_spark.log import Chunk, Doubt, Lost, Records
+from groupcoord_spark.pipeline.exchange.kept_records import records_of
+from groupcoord_spark.pipeline.read.reader import CHUNK_BYTES
+from groupcoord_spark.sources.json_lines import LinesPiece, plan_lines, read_lines
+from groupcoord_spark.sources.rows import CONTROL_TYPES, NO_LEADER_EPOCH, ROW_COLUMNS, ROW_SCHEMA, InputKind, RowBatch
+from groupcoord_spark.sources.tables import TablePiece, plan_delta, plan_parquet, read_table
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+RowPiece = TablePiece | LinesPiece
+
+ORDER: Final = ("offsets_partition", "record_offset", "record_timestamp_ms DESC", "producer_id DESC", "source", "position")
+"""Of rows with one offset the first is taken: the newest, and the one that knows its producer."""
+
+
+CHUNK_ROWS: Final = 200_000
+_NAMED_CONTROL: Final = {name: number for number, name in CONTROL_TYPES.items()}
+_OTHER_CONTROL: Final = 127
+
+
+def position_of(source: str, position: int | None) -> str:
+    return "row" if position is None else f"row {position}" if source.endswith((".parquet", ".parq", ".pq")) else f"byte {position}"
+
+
+@dataclass(frozen=True, slots=True)
+class FileRows:
+    """Files of rows, planned: nothing of a row has been looked at."""
+
+    kind: InputKind
+    inputs: tuple[str, ...]
+    pieces: tuple[RowPiece, ...]
+
+    @property
+    def bytes(self) -> int:
+        """Of all pieces, in their files."""
+        return sum(piece.size for piece in self.pieces)
+
+
+def plan_files(kind: InputKind, inputs: Sequence[str]) -> FileRows:
+    """The pieces of work in files of rows. Raises InputError as their sources do, and where there is no file at all."""
+    plans: dict[InputKind, Callable[[Sequence[str]], Sequence[RowPiece]]]
+    plans = {InputKind.PARQUET: plan_parquet, InputKind.DELTA: plan_delta, InputKind.JSON: plan_lines}
+    return FileRows(kind, tuple(inputs), tuple(plans[kind](inputs)))
+
+
+def read_piece(piece: RowPiece, *, with_values: bool = True) -> Iterator[RowBatch]:
+    """The rows of a piece. with_values: without, a reader that can leave the values out gives NULL for them."""
+    return read_table(piece, with_values=with_values) if isinstance(piece, TablePiece) else read_lines(piece)
+
+
+def file_frame(spark: SparkSession, files: FileRows) -> DataFrame:
+    """All rows of files, of ROW_COLUMNS."""
+    pieces = files.pieces
+
+    def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for task in batch.column(0).to_pylist():
+                for rows in read_piece(pieces[task]):
+                    yield rows.rows
+
+    return spark.range(0, len(pieces), 1, max(len(pieces), 1)).mapInArrow(read, ROW_COLUMNS)
+
+
+def sorted_rows(frame: DataFrame) -> DataFrame:
+    """The rows of each offsets partition together, in the order of their offsets."""
+    from pyspark.sql import functions as f
+
+    order = [f.col(name.removesuffix(" DESC")).desc() if name.endswith(" DESC") else f.col(name) for name in ORDER]
+    return frame.repartition("offsets_partition").sortWithinPartitions(*order)
+
+
+def sorted_table(files: FileRows, most_bytes: int) -> pa.Table | None:
+    """The same as one table in memory, without Spark; None where the rows have more than ``most_bytes``."""
+    batches, held = [], 0
+    for piece in files.pieces:
+        for batch in read_piece(piece):
+            batches.append(batch.rows)
+            held += batch.rows.nbytes
+            if held > most_bytes:
+                return None
+    table = pa.Table.from_batches(batches, ROW_SCHEMA)
+    keys = [(name.removesuffix(" DESC"), "descending" if name.endswith(" DESC") else "ascending") for name in ORDER]
+    offset = ROW_SCHEMA.get_field_index("record_offset")
+    # rows without an offset come first, as Spark has them
+    by = table.set_column(offset, "record_offset", pc.fill_null(table.column(offset), -1))
+    return table.take(pc.sort_indices(by, sort_keys=keys))
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """The rows of one offsets partition; -1 for those of which nobody knows it."""
+
+    offsets_partition: int
+    source: str
+
+
+def pieces_of(batches: Iterable[pa.RecordBatch], source: str) -> Iterator[tuple[Piece, Iterator[Chunk]]]:
+    """Each partition's chunks; the batches are of ROW_SCHEMA and sorted. A partition's chunks must be taken before the next one's."""
+
+    def runs() -> Iterator[tuple[int, pa.RecordBatch]]:
+        for batch in batches:
+            numbers = batch.column("offsets_partition").to_numpy()
+            borders = np.flatnonzero(np.diff(numbers)) + 1
+            for begin, end in zip([0, *borders.tolist()], [*borders.tolist(), len(numbers)], strict=True):
+                if end > begin:
+                    yield int(numbers[begin]), batch.slice(begin, end - begin)
+
+    for number, of_partition in groupby(runs(), key=lambda run: run[0]):
+        yield Piece(number, source), _Chunks(number, source).of(rows for _, rows in of_partition)
+
+
+class _Chunks:
+    """The chunks of one offsets partition."""
+
+    def __init__(self, offsets_partition: int, source: str) -> None:
+        self._offsets_partition = offsets_partition
+        self._source = source
+        self._last: pa.RecordBatch | None = None
+        self._duplicates = 0
+
+    def of(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Chunk]:
+        """Chunks of some tens of megabytes."""
+        waiting: list[pa.RecordBatch] = []
+        rows = size = 0
+        for batch in batches:
+            waiting.append(batch)
+            rows, size = rows + batch.num_rows, size + batch.nbytes
+            if rows >= CHUNK_ROWS or size >= CHUNK_BYTES:
+                yield self._chunk(pa.concat_batches(waiting))
+                waiting, rows, size = [], 0, 0
+        if waiting:
+            yield self._chunk(pa.concat_batches(waiting))
+        if self._duplicates:
+            detail = f"{self._duplicates} rows of the partition are there more than once, byte for byte; one of each is taken."
+            doubt = Doubt("row_duplicate", self._source, self._offsets_partition, 0, 0, None, detail, self._duplicates)
+            yield Chunk(Records.none(), [], [doubt], 0)
+
+    def _chunk(self, rows: pa.RecordBatch) -> Chunk:
+        size = sum(_bytes_in(rows.column(name)) for name in ("key", "value"))
+        is_fault = rows.column("fault").is_valid()
+        lost: list[Lost] = []
+        if pc.any(is_fault).as_py():
+            lost = [self._lost(row, row["fault"], row["detail"]) for row in rows.filter(is_fault).to_pylist()]
+            rows = rows.filter(pc.invert(is_fault))
+        rows = self._without_repeated(rows, lost)
+        if not rows.num_rows:
+            return Chunk(Records.none(), lost, [], size)
+        epochs = rows.column("leader_epoch").fill_null(NO_LEADER_EPOCH).to_numpy(zero_copy_only=False)
+        return Chunk(_records(rows), lost, [], size, record_leader_epoch=epochs, sources=rows.column("source").to_pylist())
+
+    def _lost(self, row: Mapping[str, Any], code: str, detail: str) -> Lost:
+        size = len(row["key"] or b"") + len(row["value"] or b"")
+        place = (row["source"], self._offsets_partition, row["position"], size, row["record_offset"])
+        return Lost(code, *place, detail, 1, row["key"], row["value"])
+
+    def _without_repeated(self, rows: pa.RecordBatch, lost: list[Lost]) -> pa.RecordBatch:
+        """The first row of each offset; the others are the same once more, or lost."""
+        ours = 0
+        if self._last is not None:
+            rows, ours = pa.concat_batches([self._last, rows]), 1
+        if not rows.num_rows:
+            return rows
+        offsets = rows.column("record_offset").to_numpy()
+        is_first = np.r_[True, offsets[1:] != offsets[:-1]]
+        if not is_first.all():
+            again = np.flatnonzero(~is_first)
+            taken = np.maximum.accumulate(np.where(is_first, np.arange(len(offsets)), 0))[again]
+            is_same = np.ones(len(again), np.bool_)
+            for name in ("key", "value"):
+                one, other = rows.column(name).take(pa.array(again)), rows.column(name).take(pa.array(taken))
+                same = pc.if_else(pc.or_(one.is_null(), other.is_null()), pc.and_(one.is_null(), other.is_null()), pc.equal(one, other))
+                is_same &= same.to_numpy(zero_copy_only=False).astype(np.bool_)
+            self._duplicates += int(is_same.sum())
+            for row, first in zip(again[~is_same].tolist(), taken[~is_same].tolist(), strict=True):
+                where = rows.slice(first, 1).select(["source", "position"]).to_pylist()[0]
+                place = f"{where['source']}, {position_of(where['source'], where['position'])}"
+                detail = (
+                    f"Offset {offsets[row]} of partition {self._offsets_partition} is also at {place}, with other bytes; that one is taken."
+                )
+                lost.append(self._lost(rows.slice(row, 1).to_pylist()[0], "offset_conflict", detail))
+        is_first[:ours] = False
+        kept = rows.filter(pa.array(is_first))
+        if kept.num_rows:
+            self._last = kept.slice(kept.num_rows - 1, 1)
+        return kept
+
+
+def _bytes_in(column: pa.Array) -> int:
+    return int(pc.sum(pc.binary_length(column)).as_py() or 0)
+
+
+def _records(rows: pa.RecordBatch) -> Records:
+    n = rows.num_rows
+    if not n:
+        return Records.none()
+
+    control = rows.column("control_type")
+    control_type = np.full(n, -1, np.int8)
+    if control.null_count < n:
+        codes = control.dictionary_encode()
+        numbers = np.array([*map(_control_number, codes.dictionary.to_pylist()), -1], np.int8)
+        control_type = numbers[codes.indices.fill_null(-1).to_numpy(zero_copy_only=False)]
+    return records_of(rows, control_type, rows.column("position").fill_null(-1).to_numpy(zero_copy_only=False))
+
+
+def _control_number(name: str) -> int:
+    if name in _NAMED_CONTROL:
+        return _NAMED_CONTROL[name]
+    return int(name) if name.isascii() and name.isdecimal() and int(name) < _OTHER_CONTROL else _OTHER_CONTROL

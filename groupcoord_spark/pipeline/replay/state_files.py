@@ -1,0 +1,58 @@
+"""The last stage on the workers: rows of state and rules become Parquet, one file a table where they are small."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from groupcoord_spark.pipeline.exchange.packing import unpack
+from groupcoord_spark.pipeline.exchange.state_rows import PARTITION_REPORT, TOPIC_NAMES, PartitionReport
+from groupcoord_spark.pipeline.exchange.task_files import TaskFiles
+
+
+@dataclass(frozen=True, slots=True)
+class WriteJob:
+    """What every writer of a run knows. ``topic_names``: id -> name, as the user gave them; they win over what the log reveals."""
+
+    cluster: str
+    warehouse_uri: str
+    run_id: str
+    topic_names: dict[str, str]
+
+
+def state_writer(job: WriteJob) -> Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]:
+    """The function for mapInArrow: rows of REPLAYED in order of their place -> rows of WRITTEN."""
+
+    def write(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+        topic_names: dict[str, str] = {}
+        carrier = PartitionReport(offsets_partition=-1)
+        reports = [carrier]
+        with TaskFiles(job.warehouse_uri, job.cluster, job.run_id) as files:
+            for batch in batches:
+                for kind, payload in zip(batch.column("kind").to_pylist(), batch.column("payload").to_pylist(), strict=True):
+                    if kind == PARTITION_REPORT:
+                        reports.append(pickle.loads(payload))
+                    elif kind == TOPIC_NAMES:
+                        topic_names |= pickle.loads(payload)
+                    elif kind == "assignments":
+                        files.write(kind, _with_topic_names(unpack(payload), topic_names | job.topic_names))
+                    else:
+                        files.write(kind, unpack(payload))
+            carrier.take_files(files.close())
+        yield pa.RecordBatch.from_arrays([pa.array([pickle.dumps(reports)], pa.binary())], names=["payload"])
+
+    return write
+
+
+def _with_topic_names(rows: pa.Table, topic_names: dict[str, str]) -> pa.Table:
+    """Topic names for topic ids, from all partitions' records together."""
+    ids = rows["topic_id"]
+    if ids.null_count == len(ids):
+        return rows
+    named = pa.array([topic_names.get(each) for each in ids.to_pylist()], pa.string())
+    at = rows.schema.get_field_index("topic")
+    return rows.set_column(at, "topic", pc.coalesce(rows["topic"], named))

@@ -1,0 +1,78 @@
+"""A small night of its own, after which Java writes the archive of classes that later sessions start from."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from groupcoord_spark.errors import GroupcoordError
+from groupcoord_spark.spark.class_archive import QUIET, archive
+from groupcoord_spark.spark.run_directory import PREFIX
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from groupcoord_spark.pipeline.nightly import Progress
+
+SECONDS_TO_WRITE = 300
+"""It takes Java about ten to write the archive."""
+
+
+def make_archive(progress: Progress) -> Path:
+    """Run a small night of its own, let Java write down what it has loaded for it, and say where.
+
+    An archive that is there already is replaced once the new one is whole. Raises GroupcoordError where it cannot be written or Java makes
+    none, and as ``session`` does.
+    """
+    from groupcoord_spark.spark.failures import own_errors
+    from groupcoord_spark.spark.session import SETTINGS, session
+
+    target = archive()
+    new = target.with_name(f"{target.name}.{os.getpid()}")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        new.touch()
+        new.unlink()
+    except OSError as error:
+        raise GroupcoordError(f"{target.parent} cannot be written: {error.strerror}. Run this as who installed the package.") from error
+    java_options = "spark.driver.extraJavaOptions"
+    try:
+        progress.begin("start Spark")
+        spark = session(settings={java_options: f'{SETTINGS[java_options]} "-XX:ArchiveClassesAtExit={new}" {QUIET}'})
+        java = spark.sparkContext._gateway.proc  # type: ignore[union-attr]
+        _run_small_night(spark, progress)
+        progress.begin("write the archive")
+        with own_errors(lambda: progress.stage):
+            spark.stop()
+        java.stdin.close()  # which ends it
+        with suppress(subprocess.TimeoutExpired):
+            java.wait(SECONDS_TO_WRITE)
+        if not new.is_file() or java.poll() is None:
+            raise GroupcoordError("Java wrote no archive of classes: not every Java can. Runs work without it, as before.")
+        new.replace(target)
+        progress.end(bytes=target.stat().st_size)
+    finally:
+        new.unlink(missing_ok=True)
+    return target
+
+
+def _run_small_night(spark: SparkSession, progress: Progress) -> None:
+    from groupcoord_spark.coordinator.semantics import JAVA
+    from groupcoord_spark.log import plan_logs
+    from groupcoord_spark.log.writing import Batch, RecordToLog, write_segment
+    from groupcoord_spark.pipeline.nightly import run_nightly
+    from groupcoord_spark.pipeline.run import RunRequest
+    from groupcoord_spark.protocol import encode_key, encode_value
+
+    key = encode_key(1, {"group_id": "group", "topic": "topic", "partition": 0})
+    value = encode_value(1, 3, {"committed_offset": 1, "leader_epoch": 0, "metadata": "", "commit_timestamp_ms": 1})
+    with tempfile.TemporaryDirectory(prefix=PREFIX) as directory:
+        dump, warehouse = Path(directory, "logs"), Path(directory, "warehouse")
+        for offsets_partition in range(2):
+            write_segment(dump, offsets_partition, [Batch(0, (RecordToLog(key, value, 1),))])
+        night = RunRequest((str(dump),), str(warehouse), "warm-up", as_of_ms=1, retention_ms=1, semantics=JAVA)
+        run_nightly(night, plan_logs([str(dump)]), spark, progress)

@@ -1,0 +1,624 @@
+"""A consumer's side of the classic protocol: what the Java client (3.0 and later) does with the coordinator's answers.
+
+An application's thread polls all the time, except while it is busy or blocked in commitSync; heartbeats come from a thread of their
+own. What the client tells its application (rebalance listeners, commit callbacks, exceptions) is told to the ``Line`` it is given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, fields
+from enum import Enum, auto
+from typing import Any, Final, Protocol
+
+from groupcoord_spark import assignors
+from groupcoord_spark.assignors import CLIENT_ASSIGNORS, NO_GENERATION, TopicPartition
+from groupcoord_spark.errors import UsageError
+from groupcoord_spark.protocol.consumer_protocol import (
+    Assignment,
+    Partitions,
+    StickyUserData,
+    Subscription,
+    decode_assignment,
+    decode_cooperative_sticky_generation,
+    decode_sticky_user_data,
+    decode_subscription,
+    encode_assignment,
+    encode_cooperative_sticky_generation,
+    encode_sticky_user_data,
+    encode_subscription,
+)
+from groupcoord_spark.simulator.answers import (
+    FindCoordinatorAnswer,
+    HeartbeatAnswer,
+    JoinedMember,
+    JoinGroupAnswer,
+    OffsetCommitAnswer,
+    OffsetFetchAnswer,
+    SyncGroupAnswer,
+)
+from groupcoord_spark.simulator.errors import Error
+from groupcoord_spark.simulator.requests import (
+    FindCoordinator,
+    GroupToFetch,
+    Heartbeat,
+    JoinGroup,
+    LeaveGroup,
+    Leaving,
+    OffsetCommit,
+    OffsetFetch,
+    OffsetToCommit,
+    Request,
+    SyncGroup,
+)
+
+COOPERATIVE: Final = "cooperative-sticky"
+_PROTOCOL_VERSION: Final = 3  # ConsumerProtocol of clients since 3.4
+
+FIND_AGAIN: Final = frozenset({Error.NOT_COORDINATOR, Error.COORDINATOR_NOT_AVAILABLE, Error.REQUEST_TIMED_OUT})
+"""The coordinator is somewhere else now: look for it, then ask again."""
+RETRIABLE: Final = FIND_AGAIN | {Error.COORDINATOR_LOAD_IN_PROGRESS, Error.UNKNOWN_TOPIC_OR_PARTITION, Error.UNSTABLE_OFFSET_COMMIT}
+LOST_MEMBERSHIP: Final = frozenset({Error.UNKNOWN_MEMBER_ID, Error.ILLEGAL_GENERATION})
+"""The group went on without this member: join again, as a new one."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClientSettings:
+    """A consumer's settings by Kafka's names, with Kafka's defaults since 3.0."""
+
+    topics: tuple[str, ...] = ()
+    client_id: str = ""
+    group_instance_id: str | None = None
+    client_rack: str | None = None
+    partition_assignment_strategy: tuple[str, ...] = ("range", COOPERATIVE)
+    session_timeout_ms: int = 45_000
+    heartbeat_interval_ms: int = 3_000
+    max_poll_interval_ms: int = 300_000
+    retry_backoff_ms: int = 100
+    default_api_timeout_ms: int = 60_000
+    enable_auto_commit: bool = False
+
+    @property
+    def is_cooperative(self) -> bool:
+        """Partitions are kept through a rebalance only where every listed assignor knows how to (KIP-429)."""
+        return set(self.partition_assignment_strategy) == {COOPERATIVE}
+
+
+_LISTS: Final = frozenset({"topics", "partition_assignment_strategy"})
+_FLAGS: Final = frozenset({"enable_auto_commit"})
+
+
+def read_client_settings(name: str, properties: Mapping[str, Any], number: Callable[[Any, str], int]) -> ClientSettings:
+    """Settings of the member ``name``; its client id is its name unless it says otherwise.
+
+    number: reads the milliseconds of a time. Raises UsageError for a setting that no group depends on, or of the wrong kind.
+    """
+    known = {field.name.replace("_", "."): field.name for field in fields(ClientSettings)}
+    values: dict[str, Any] = {"client_id": name}
+    for key, value in properties.items():
+        if key not in known:
+            raise UsageError(f"Member {name!r} has a setting {key!r} that no group depends on. Known are {', '.join(sorted(known))}.")
+        field = known[key]
+        if field in _LISTS:
+            listed = [value] if isinstance(value, str) else value
+            if not isinstance(listed, list) or not all(isinstance(one, str) for one in listed):
+                raise UsageError(f"{key} of member {name!r} is {value!r}, not a list of names.")
+            values[field] = tuple(listed)
+        elif field in _FLAGS:
+            if not isinstance(value, bool):
+                raise UsageError(f"{key} of member {name!r} is {value!r}, not true or false.")
+            values[field] = value
+        elif field.endswith("_ms"):
+            values[field] = number(value, f"{key} of member {name!r}")
+        else:
+            values[field] = str(value)
+    settings = ClientSettings(**values)
+    unknown = [one for one in settings.partition_assignment_strategy if one not in CLIENT_ASSIGNORS]
+    if unknown:
+        raise UsageError(f"Member {name!r} lists the assignor {unknown[0]!r}. Known are {', '.join(CLIENT_ASSIGNORS)}.")
+    return settings
+
+
+class Line(Protocol):
+    """What connects a client with its broker, its clock and its application."""
+
+    def send(self, client: Consumer, request: Request, then: Callable[[Any], None], *, loses_answer: bool = False) -> None:
+        """A request goes out; ``then`` gets the answer, or None once the connection is found closed without one."""
+
+    def later(self, delay_ms: int, client: Consumer, do: Callable[[], None]) -> None:
+        """Something the client does after a while, if it lives then."""
+
+    def tell(self, client: Consumer, text: str) -> None:
+        """Something the application hears of."""
+
+    @property
+    def now_ms(self) -> int:
+        """The simulated now."""
+
+
+class Phase(Enum):
+    """Where a consumer stands (AbstractCoordinator.MemberState)."""
+
+    UNJOINED = auto()
+    JOINING = auto()
+    SYNCING = auto()
+    STABLE = auto()
+    CLOSED = auto()
+
+
+class Consumer:
+    """One process with one consumer. It dies by ``die``; what it still had to do is then not done."""
+
+    def __init__(self, name: str, group_id: str, settings: ClientSettings, topics: Mapping[str, int], line: Line) -> None:
+        """``topics``: the cluster's, with their numbers of partitions; whoever leads the group assigns those."""
+        self.name = name
+        self.settings = settings
+        self.is_alive = True
+        self.frozen_until_ms = 0
+        self.member_id = ""
+        self.generation = NO_GENERATION
+        self.phase = Phase.UNJOINED
+        self.positions: dict[TopicPartition, int] = {}
+        self._group_id = group_id
+        self._topics = topics
+        self._line = line
+        self._subscribed = settings.topics
+        self._protocol: str | None = None
+        self._owned: tuple[TopicPartition, ...] = ()
+        self._last_given: tuple[TopicPartition, ...] = ()
+        """What the assignor ``sticky`` remembers, although it was given up for the rebalance."""
+        self._owned_generation = NO_GENERATION
+        self._attempt = 0
+        self._beats = 0
+        self._needs_rejoin = False
+        self._busy = False
+        self._blocked = False
+        self._callbacks: list[Callable[[], None]] = []
+
+    # What the application does
+
+    def start(self) -> None:
+        """Subscribe and poll."""
+        self._find(self._join)
+
+    def die(self) -> None:
+        """The process ends without a word."""
+        self.is_alive = False
+
+    def close(self) -> None:
+        """close(): offsets are saved if that is automatic, and a dynamic member leaves."""
+        if self.settings.enable_auto_commit and self._owned:
+            self._commit_quietly(self._leave_and_die)
+        else:
+            self._leave_and_die()
+
+    def subscribe(self, topics: Iterable[str]) -> None:
+        """Change the subscription: the next poll joins again with it."""
+        self._subscribed = tuple(topics)
+        self._request_rejoin()
+
+    def process(self, records: int) -> None:
+        """Read this many records of each partition it holds."""
+        for partition in self.positions:
+            self.positions[partition] += records
+        self._tell(f"processes to {_offsets_text(self.positions)}" if self.positions else "holds no partition, processes nothing")
+
+    def be_busy(self, duration_ms: int) -> None:
+        """Spend a while between two polls. Past max.poll.interval.ms the heartbeat thread leaves the group (KIP-62)."""
+        self._busy = True
+        self._tell(f"does not poll for {duration_ms / 1000:g} s")
+        if duration_ms > self.settings.max_poll_interval_ms:
+            self._later(self.settings.max_poll_interval_ms, self._poll_expired)
+        self._later(duration_ms, self._end_busy)
+
+    def commit(
+        self, offsets: Mapping[TopicPartition, int] | None, *, is_sync: bool, loses_answer: bool = False, retry_after_ms: int | None = None
+    ) -> None:
+        """commitSync or commitAsync of these offsets, None: of all positions.
+
+        loses_answer: the connection closes after the broker took the request. retry_after_ms: the application commits the same offsets
+        again so long after its callback heard of a failure that may pass.
+        """
+        saved = dict(self.positions if offsets is None else offsets)
+        call = f"{'commitSync' if is_sync else 'commitAsync'}({_offsets_text(saved)})"
+        self._run_callbacks()
+        if not saved:
+            self._tell(f"{call}: nothing to commit")
+            return
+        attempt = _Commit(call, saved, is_sync, self._line.now_ms + self.settings.default_api_timeout_ms, loses_answer, retry_after_ms)
+        self._blocked = is_sync
+        self._send_commit(attempt)
+
+    def fetch(self) -> None:
+        """committed(): what the group saved for the partitions it holds."""
+        self._fetch_offsets(self._owned, is_asked=True)
+
+    # Finding the coordinator, joining, syncing
+
+    def _find(self, then: Callable[[], None]) -> None:
+        def found(answer: FindCoordinatorAnswer | None) -> None:
+            if answer is not None and answer.coordinators[0].error is Error.NONE:
+                then()
+            else:
+                self._later(self.settings.retry_backoff_ms, lambda: self._find(then))
+
+        self._line.send(self, FindCoordinator((self._group_id,)), found)
+
+    def _find_after_backoff(self, then: Callable[[], None]) -> None:
+        self._later(self.settings.retry_backoff_ms, lambda: self._find(then))
+
+    def _join(self) -> None:
+        if self.phase is Phase.CLOSED:
+            return
+        self._needs_rejoin = False
+        self.phase = Phase.JOINING
+        self._attempt += 1
+        self._beats += 1
+        attempt = self._attempt
+        request = JoinGroup(
+            self._group_id,
+            session_timeout_ms=self.settings.session_timeout_ms,
+            rebalance_timeout_ms=self.settings.max_poll_interval_ms,
+            member_id=self.member_id,
+            group_instance_id=self.settings.group_instance_id,
+            protocols=tuple((name, self._subscription(name)) for name in self.settings.partition_assignment_strategy),
+            client_id=self.settings.client_id,
+        )
+        self._line.send(self, request, lambda answer: self._on_join(answer) if attempt == self._attempt else None)
+
+    def _subscription(self, assignor: str) -> bytes:
+        user_data = None
+        if assignor == "sticky" and self._owned_generation != NO_GENERATION:
+            user_data = encode_sticky_user_data(StickyUserData(_by_topic(self._last_given), self._owned_generation))
+        elif assignor == COOPERATIVE:
+            user_data = encode_cooperative_sticky_generation(self._owned_generation)
+        owned = self._owned if self.settings.is_cooperative else ()
+        generation = self._owned_generation if self.settings.is_cooperative else NO_GENERATION
+        return encode_subscription(
+            Subscription(_PROTOCOL_VERSION, self._subscribed, user_data, _by_topic(owned), generation, self.settings.client_rack)
+        )
+
+    def _on_join(self, answer: JoinGroupAnswer | None) -> None:
+        error = Error.REQUEST_TIMED_OUT if answer is None else answer.error
+        if answer is not None and error is Error.NONE:
+            self.member_id, self.generation, self._protocol = answer.member_id, answer.generation, answer.protocol
+            self.phase = Phase.SYNCING
+            self._start_heartbeats()
+            leads = answer.leader == answer.member_id and not answer.skip_assignment
+            self._sync(self._assign(answer.members) if leads else ())
+        elif answer is not None and error is Error.MEMBER_ID_REQUIRED:
+            self.member_id = answer.member_id
+            self._join()
+        elif error is Error.UNKNOWN_MEMBER_ID:
+            self._reset(error)
+            self._join()
+        else:
+            self._join_again_or_fail(error)
+
+    def _assign(self, joined: Iterable[JoinedMember]) -> tuple[tuple[str, bytes], ...]:
+        members = [_assignable(member, self._protocol or "") for member in joined]
+        cluster = {name: assignors.Topic(partitions) for name, partitions in self._topics.items()}
+        assignment = CLIENT_ASSIGNORS[self._protocol or ""](members, cluster)
+        return tuple(
+            (member_id, encode_assignment(Assignment(_PROTOCOL_VERSION, _by_topic(held), None))) for member_id, held in assignment.items()
+        )
+
+    def _sync(self, assignments: tuple[tuple[str, bytes], ...]) -> None:
+        attempt = self._attempt
+        request = SyncGroup(
+            self._group_id,
+            self.generation,
+            self.member_id,
+            self.settings.group_instance_id,
+            protocol_type="consumer",
+            protocol=self._protocol,
+            assignments=assignments,
+        )
+        self._line.send(self, request, lambda answer: self._on_sync(answer) if attempt == self._attempt else None)
+
+    def _on_sync(self, answer: SyncGroupAnswer | None) -> None:
+        error = Error.REQUEST_TIMED_OUT if answer is None else answer.error
+        if answer is not None and error is Error.NONE:
+            self.phase = Phase.STABLE
+            given = decode_assignment(answer.assignment)
+            self._take(tuple(_partitions(given.partitions)) if given is not None else ())
+        elif error in LOST_MEMBERSHIP:
+            self._reset(error)
+            self._join()
+        else:
+            self._join_again_or_fail(error)
+
+    def _join_again_or_fail(self, error: Error) -> None:
+        """What a member does about an error of a join or a sync that leaves it its member id."""
+        if error is Error.REBALANCE_IN_PROGRESS:
+            self._join()
+        elif error in FIND_AGAIN:
+            self._find_after_backoff(self._join)
+        elif error is Error.COORDINATOR_LOAD_IN_PROGRESS:
+            self._later(self.settings.retry_backoff_ms, self._join)
+        else:
+            self._fail(error)
+
+    def _take(self, assigned: tuple[TopicPartition, ...]) -> None:
+        added = tuple(partition for partition in assigned if partition not in self._owned)
+        revoked = tuple(partition for partition in self._owned if partition not in assigned)
+        self._owned, self._last_given, self._owned_generation = assigned, assigned, self.generation
+        for partition in revoked:
+            self.positions.pop(partition, None)
+        if revoked:
+            self._tell(f"onPartitionsRevoked({partitions_text(revoked)})")
+        self._tell(f"onPartitionsAssigned({partitions_text(added)})")
+        self._fetch_offsets(added)
+        if revoked:
+            # Only now may the leader give them to somebody else: the second rebalance of KIP-429.
+            self._needs_rejoin = True
+        self._poll()
+
+    # Rebalances and the end of a membership
+
+    def _request_rejoin(self) -> None:
+        self._needs_rejoin = True
+        self._poll()
+
+    def _poll(self) -> None:
+        if self._busy or self._blocked:
+            return
+        self._run_callbacks()
+        if self._needs_rejoin and self.phase in (Phase.STABLE, Phase.UNJOINED, Phase.SYNCING):
+            self._needs_rejoin = False
+            if self.settings.enable_auto_commit and self._owned:
+                self._commit_quietly(self._revoke_and_join)
+            else:
+                self._revoke_and_join()
+
+    def _revoke_and_join(self) -> None:
+        if not self.settings.is_cooperative:
+            if self._owned:
+                self._tell(f"onPartitionsRevoked({partitions_text(self._owned)})")
+            self.positions.clear()
+            self._owned = ()
+        self._join()
+
+    def _reset(self, error: Error) -> None:
+        """The membership is gone, and with it the partitions: somebody else may have them already."""
+        if error is not Error.ILLEGAL_GENERATION:
+            self.member_id = ""
+        self.generation = self._owned_generation = NO_GENERATION
+        self.phase = Phase.UNJOINED
+        self._beats += 1
+        self._attempt += 1
+        if self._owned:
+            self._tell(f"onPartitionsLost({partitions_text(self._owned)})")
+        self._owned = ()
+        self.positions.clear()
+
+    def _fail(self, error: Error) -> None:
+        self._tell(f"fails for good: {error.name}")
+        self.phase = Phase.CLOSED
+        self._beats += 1
+
+    def _leave_and_die(self) -> None:
+        # Static members stay (KIP-345): they are expected back within their session timeout.
+        if self.member_id and self.settings.group_instance_id is None and self.phase is not Phase.CLOSED:
+            self._send_leave()
+        self.phase = Phase.CLOSED
+        self._beats += 1
+        self._later(0, self.die)
+
+    def _send_leave(self) -> None:
+        self._line.send(self, LeaveGroup(self._group_id, (Leaving(self.member_id),)), lambda answer: None)
+
+    def _poll_expired(self) -> None:
+        if not self._busy or self.phase is Phase.CLOSED:
+            return
+        self._tell("max.poll.interval.ms has passed without a poll")
+        if self.member_id and self.settings.group_instance_id is None:
+            self._send_leave()
+        self.member_id = ""
+        self.generation = NO_GENERATION
+        self.phase = Phase.UNJOINED
+        self._beats += 1
+        self._attempt += 1
+        self._needs_rejoin = True
+
+    def _end_busy(self) -> None:
+        self._busy = False
+        self._tell("polls again")
+        if self.phase is Phase.UNJOINED and self._owned:
+            self._reset(Error.NONE)
+        self._poll()
+
+    # Heartbeats
+
+    def _start_heartbeats(self) -> None:
+        self._beats += 1
+        beats = self._beats
+        self._later(self.settings.heartbeat_interval_ms, lambda: self._beat(beats))
+
+    def _beat(self, beats: int) -> None:
+        if beats != self._beats:
+            return
+        request = Heartbeat(self._group_id, self.generation, self.member_id, self.settings.group_instance_id)
+        self._line.send(self, request, lambda answer: self._on_beat(answer, beats))
+        self._later(self.settings.heartbeat_interval_ms, lambda: self._beat(beats))
+
+    def _on_beat(self, answer: HeartbeatAnswer | None, beats: int) -> None:
+        if beats != self._beats:
+            return
+        error = Error.REQUEST_TIMED_OUT if answer is None else answer.error
+        if error is Error.REBALANCE_IN_PROGRESS:
+            # In the sync phase the answer to SyncGroup tells.
+            if self.phase is Phase.STABLE:
+                self._request_rejoin()
+        elif error in LOST_MEMBERSHIP:
+            self._reset(error)
+            self._request_rejoin()
+        elif error in FIND_AGAIN:
+            self._find_after_backoff(lambda: self._beat_again(beats))
+        elif error not in (Error.NONE, Error.COORDINATOR_LOAD_IN_PROGRESS):
+            self._fail(error)
+
+    def _beat_again(self, beats: int) -> None:
+        if beats == self._beats:
+            self._start_heartbeats()
+
+    # Offsets
+
+    def _fetch_offsets(self, wanted: Iterable[TopicPartition], *, is_asked: bool = False) -> None:
+        places = tuple(wanted)
+        if not places:
+            return
+
+        def fetched(answer: OffsetFetchAnswer | None) -> None:
+            told = None if answer is None else answer.groups[0]
+            if told is None or told.error in RETRIABLE:
+                self._find_after_backoff(lambda: self._fetch_offsets(places, is_asked=is_asked))
+                return
+            if told.error is not Error.NONE:
+                self._fail(told.error)
+                return
+            committed = {place: told.topics[place.topic][place.partition].committed_offset for place in places}
+            if is_asked:
+                saved = {place: offset for place, offset in committed.items() if offset >= 0}
+                self._tell(f"committed: {_offsets_text(saved) or 'nothing'}")
+                return
+            for place, offset in committed.items():
+                if place in self._owned:
+                    self.positions.setdefault(place, max(offset, 0))  # nothing committed: auto.offset.reset to a log that begins at 0
+
+        self._line.send(self, OffsetFetch((GroupToFetch(self._group_id, _by_topic(places)),)), fetched)
+
+    def _commit_request(self, offsets: Mapping[TopicPartition, int]) -> OffsetCommit:
+        saved = tuple(OffsetToCommit(place.topic, place.partition, offset) for place, offset in offsets.items())
+        return OffsetCommit(self._group_id, saved, self.generation, self.member_id, self.settings.group_instance_id)
+
+    def _commit_quietly(self, then: Callable[[], None]) -> None:
+        """The commit before a rebalance and before the end; whatever becomes of it, the client goes on."""
+
+        def committed(answer: OffsetCommitAnswer | None) -> None:
+            self._blocked = False
+            then()
+
+        self._blocked = True
+        self._line.send(self, self._commit_request(self.positions), committed)
+
+    def _send_commit(self, commit: _Commit) -> None:
+        if self.phase is Phase.CLOSED:
+            self._end_commit(commit, "IllegalStateException: the consumer has failed or is closed")
+        elif self.phase is not Phase.STABLE:
+            # Without a generation nothing is sent (ConsumerCoordinator.sendOffsetCommitRequest).
+            rebalances = self.phase in (Phase.JOINING, Phase.SYNCING)
+            self._end_commit(commit, f"{'RebalanceInProgressException' if rebalances else 'CommitFailedException'}, nothing was sent")
+        else:
+            loses, commit.loses_answer = commit.loses_answer, False
+            self._line.send(self, self._commit_request(commit.offsets), lambda answer: self._on_commit(commit, answer), loses_answer=loses)
+
+    def _on_commit(self, commit: _Commit, answer: OffsetCommitAnswer | None) -> None:
+        errors = (Error.REQUEST_TIMED_OUT,) if answer is None else tuple(answer.errors.values())
+        error = next((one for one in errors if one is not Error.NONE), Error.NONE)
+        if error in RETRIABLE:
+            why = "the connection closed without an answer" if answer is None else error.name
+            if not commit.is_sync:
+                if error in FIND_AGAIN:
+                    self._find(lambda: None)
+                self._end_commit(commit, f"RetriableCommitFailedException ({why})", may_pass=True)
+            elif self._line.now_ms >= commit.deadline_ms:
+                self._end_commit(commit, f"TimeoutException ({why})")
+            elif error in FIND_AGAIN:
+                self._find_after_backoff(lambda: self._send_commit(commit))
+            else:
+                self._later(self.settings.retry_backoff_ms, lambda: self._send_commit(commit))
+        elif error is Error.NONE:
+            self._end_commit(commit, "done")
+        elif error in LOST_MEMBERSHIP:
+            self._end_commit(commit, f"CommitFailedException ({error.name})", then=lambda: self._rejoin_after(error))
+        elif error is Error.REBALANCE_IN_PROGRESS:
+            self._end_commit(commit, "RebalanceInProgressException", then=self._request_rejoin)
+        elif error is Error.FENCED_INSTANCE_ID:
+            self._end_commit(commit, "FencedInstanceIdException", then=lambda: self._fail(error))
+        else:
+            self._end_commit(commit, f"fails for good: {error.name}")
+
+    def _rejoin_after(self, error: Error) -> None:
+        self._reset(error)
+        self._request_rejoin()
+
+    def _end_commit(self, commit: _Commit, outcome: str, *, may_pass: bool = False, then: Callable[[], None] | None = None) -> None:
+        def callback() -> None:
+            self._tell(f"{commit.call}: {outcome}" if commit.is_sync else f"callback of {commit.call}: {outcome}")
+            if may_pass and commit.retry_after_ms is not None:
+                self._later(commit.retry_after_ms, lambda: self.commit(commit.offsets, is_sync=False))
+
+        if commit.is_sync:
+            self._blocked = False
+            self._run_callbacks()
+            callback()
+        else:
+            self._callbacks.append(callback)
+        if then is not None:
+            then()
+        self._poll()
+
+    def _run_callbacks(self) -> None:
+        """Callbacks of commitAsync, in the order in which the commits were completed: at a poll or at the next commit."""
+        waiting, self._callbacks = self._callbacks, []
+        for callback in waiting:
+            callback()
+
+    def _later(self, delay_ms: int, do: Callable[[], None]) -> None:
+        self._line.later(delay_ms, self, do)
+
+    def _tell(self, text: str) -> None:
+        self._line.tell(self, text)
+
+
+@dataclass(slots=True)
+class _Commit:
+    """A commit that the application asked for, on its way."""
+
+    call: str
+    offsets: Mapping[TopicPartition, int]
+    is_sync: bool
+    deadline_ms: int
+    loses_answer: bool
+    retry_after_ms: int | None
+
+
+def _assignable(member: JoinedMember, assignor: str) -> assignors.Member:
+    subscription = decode_subscription(member.metadata)
+    if subscription is None:
+        return assignors.Member(member.member_id, (), member.group_instance_id)
+    owned, generation = subscription.owned_partitions, subscription.generation_id
+    if assignor == "sticky":
+        held = decode_sticky_user_data(subscription.user_data)
+        owned, generation = held.previous_assignment, NO_GENERATION if held.generation is None else held.generation
+    elif assignor == COOPERATIVE and generation == NO_GENERATION:
+        generation = decode_cooperative_sticky_generation(subscription.user_data) or NO_GENERATION
+    return assignors.Member(
+        member.member_id,
+        subscription.topics,
+        instance_id=member.group_instance_id,
+        rack=subscription.rack_id,
+        owned=tuple(_partitions(owned)),
+        generation=generation,
+    )
+
+
+def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, tuple[int, ...]]:
+    numbers: dict[str, list[int]] = {}
+    for place in partitions:
+        numbers.setdefault(place.topic, []).append(place.partition)
+    return {topic: tuple(of_topic) for topic, of_topic in numbers.items()}
+
+
+def _partitions(by_topic: Partitions) -> Iterable[TopicPartition]:
+    return (TopicPartition(topic, partition) for topic, numbers in by_topic.items() for partition in numbers)
+
+
+def partitions_text(partitions: Iterable[TopicPartition]) -> str:
+    """``orders:0,1;payments:3``, as describe shows assignments; "" without a partition."""
+    return ";".join(f"{topic}:{','.join(map(str, numbers))}" for topic, numbers in _by_topic(partitions).items())
+
+
+def _offsets_text(offsets: Mapping[TopicPartition, int]) -> str:
+    return " ".join(f"{place.topic}-{place.partition}={offset}" for place, offset in offsets.items())

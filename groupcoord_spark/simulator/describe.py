@@ -1,0 +1,91 @@
+"""FindCoordinator, DescribeGroups and ListGroups: questions that change nothing."""
+
+from groupcoord_spark.simulator.admission import refusal
+from groupcoord_spark.simulator.answers import (
+    DescribedGroup,
+    DescribedMember,
+    DescribeGroupsAnswer,
+    FindCoordinatorAnswer,
+    FoundCoordinator,
+    ListedGroup,
+    ListGroupsAnswer,
+)
+from groupcoord_spark.simulator.broker import Broker
+from groupcoord_spark.simulator.calls import Call
+from groupcoord_spark.simulator.errors import Error
+from groupcoord_spark.simulator.group import Group
+from groupcoord_spark.simulator.requests import DescribeGroups, FindCoordinator, ListGroups
+from groupcoord_spark.simulator.states import State
+
+FIRST_VERSION_WITH_SEVERAL_KEYS = 4
+
+
+def find_coordinator(broker: Broker, call: Call, request: FindCoordinator) -> None:
+    """Tell the offsets partition of each group: its leader is the coordinator."""
+    version = request.version if request.version is not None else broker.release.newest_version[FindCoordinator]
+    found = []
+    for key in request.keys:
+        if not key and version >= FIRST_VERSION_WITH_SEVERAL_KEYS:
+            found.append(FoundCoordinator(key, Error.INVALID_GROUP_ID, -1))
+        else:
+            found.append(FoundCoordinator(key, Error.NONE, broker.partition_number(key)))
+    broker.answer(call, FindCoordinatorAnswer(tuple(found)))
+
+
+def describe_groups(broker: Broker, call: Call, request: DescribeGroups) -> None:
+    """Show groups as they are now."""
+    version = request.version if request.version is not None else broker.release.newest_version[DescribeGroups]
+    broker.answer(call, DescribeGroupsAnswer(tuple(describe_group(broker, group_id, version) for group_id in request.group_ids)))
+
+
+def describe_group(broker: Broker, group_id: str, version: int) -> DescribedGroup:
+    """One group as DescribeGroups of that version shows it."""
+    error = refusal(broker, DescribeGroups, group_id)
+    if error is not Error.NONE:
+        return DescribedGroup(group_id, error)
+    group = broker.group(group_id)
+    if group is None or group.state is State.DEAD:
+        since = broker.release.unknown_group_is_error_since
+        is_error = since is not None and version >= since
+        return DescribedGroup(group_id, Error.GROUP_ID_NOT_FOUND if is_error else Error.NONE, State.DEAD.value)
+    is_stable = group.state is State.STABLE
+    if is_stable and group.protocol is None:
+        # Only a record that no broker writes loads as such a group, and describing it throws IllegalStateException.
+        return DescribedGroup(group_id, Error.UNKNOWN_SERVER_ERROR)
+    members = tuple(
+        DescribedMember(
+            member.member_id,
+            member.group_instance_id,
+            member.client_id,
+            member.client_host,
+            member.metadata_for(group.protocol) if is_stable else b"",
+            member.assignment if is_stable or broker.release.shows_last_assignment else b"",
+        )
+        for member in group.members
+    )
+    protocol = (group.protocol or "") if is_stable else ""
+    return DescribedGroup(group_id, Error.NONE, state_name(broker, group), group.protocol_type or "", protocol, members)
+
+
+def list_groups(broker: Broker, call: Call, request: ListGroups) -> None:
+    """List the groups of all partitions this broker leads."""
+    if not broker.is_active:
+        broker.answer(call, ListGroupsAnswer(Error.COORDINATOR_NOT_AVAILABLE))
+        return
+    if any(partition.is_loading for partition in broker.partitions.values()):
+        broker.answer(call, ListGroupsAnswer(Error.COORDINATOR_LOAD_IN_PROGRESS))
+        return
+    ignores_case = broker.release.state_filter_ignores_case
+    wanted = {state.lower() if ignores_case else state for state in request.states}
+    listed = []
+    for partition in broker.partitions.values():
+        for group in partition.groups.values():
+            name = state_name(broker, group)
+            if not wanted or (name.lower() if ignores_case else name) in wanted:
+                listed.append(ListedGroup(group.group_id, group.protocol_type or "", name))
+    broker.answer(call, ListGroupsAnswer(Error.NONE, tuple(sorted(listed))))
+
+
+def state_name(broker: Broker, group: Group) -> str:
+    """The group's state by the name this release shows."""
+    return broker.release.completing_name if group.state is State.COMPLETING_REBALANCE else group.state.value

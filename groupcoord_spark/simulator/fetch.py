@@ -1,0 +1,44 @@
+"""OffsetFetch: what was committed, whatever state the group is in."""
+
+from groupcoord_spark.simulator.admission import refusal
+from groupcoord_spark.simulator.answers import FetchedGroup, FetchedOffset, OffsetFetchAnswer
+from groupcoord_spark.simulator.broker import Broker
+from groupcoord_spark.simulator.calls import Call
+from groupcoord_spark.simulator.errors import Error
+from groupcoord_spark.simulator.requests import GroupToFetch, OffsetFetch
+from groupcoord_spark.simulator.states import State
+
+_NOTHING = FetchedOffset()
+_UNSTABLE = FetchedOffset(error=Error.UNSTABLE_OFFSET_COMMIT)
+
+
+def offset_fetch(broker: Broker, call: Call, request: OffsetFetch) -> None:
+    """Answer each group's offsets; partitions of open transactions only if the request does not ask for stable ones."""
+    broker.answer(call, OffsetFetchAnswer(tuple(_fetch(broker, wanted, request.require_stable) for wanted in request.groups)))
+
+
+def _fetch(broker: Broker, wanted: GroupToFetch, require_stable: bool) -> FetchedGroup:
+    group_id = wanted.group_id
+    error = refusal(broker, OffsetFetch, group_id)
+    if error is not Error.NONE:
+        return FetchedGroup(group_id, error, {})
+    group = broker.group(group_id)
+    offsets = broker.partition_of(group_id).offsets
+    is_known = group is not None and group.state is not State.DEAD
+    committed = offsets.committed.get(group_id, {}) if is_known else {}
+
+    def fetched(topic: str, partition: int) -> FetchedOffset:
+        if require_stable and (group_id, topic, partition) in offsets.pending:
+            return _UNSTABLE
+        stored = committed.get((topic, partition))
+        return _NOTHING if stored is None else FetchedOffset(stored.committed_offset, stored.leader_epoch, stored.metadata)
+
+    topics: dict[str, dict[int, FetchedOffset]] = {}
+    if wanted.partitions is None:
+        for topic, partition in committed:
+            topics.setdefault(topic, {})[partition] = fetched(topic, partition)
+    else:
+        for topic, partitions in wanted.partitions.items():
+            if partitions or broker.release.fetch_shows_empty_topics:
+                topics[topic] = {partition: fetched(topic, partition) for partition in partitions}
+    return FetchedGroup(group_id, Error.NONE, topics)

@@ -1,0 +1,207 @@
+"""A classic group: its members, its state and what follows from them alone (Kafka: ``GroupMetadata``, ``ClassicGroup``)."""
+
+from collections.abc import Iterable
+
+from groupcoord_spark.errors import GroupcoordError
+from groupcoord_spark.protocol import SubscriptionMalformed, SubscriptionUnknown, subscribed_topics
+from groupcoord_spark.simulator.calls import Call
+from groupcoord_spark.simulator.clock import Timer
+from groupcoord_spark.simulator.map_order import BrokerMap, in_vote_order
+from groupcoord_spark.simulator.member import Member, Protocols
+from groupcoord_spark.simulator.states import VALID_PREVIOUS, State
+
+CONSUMER = "consumer"
+"""The protocol type whose member metadata the coordinator reads."""
+
+
+class InternalError(GroupcoordError):
+    """Raised when a coordinator would throw IllegalStateException: a transition there is not, an election without candidates."""
+
+
+class Group:
+    """State of one classic group. Timers and waiting requests hang on it; what they lead to is in rebalance.py."""
+
+    __slots__ = (
+        "_like_java",
+        "generation",
+        "group_id",
+        "in_initial_delay",
+        "join_timer",
+        "leader",
+        "members",
+        "newcomer_in_delay",
+        "pending_members",
+        "pending_sync",
+        "previous_state",
+        "protocol",
+        "protocol_type",
+        "state",
+        "state_timestamp_ms",
+        "static_members",
+        "subscribed_topics",
+        "supporters",
+        "sync_timer",
+        "waiting_joins",
+    )
+
+    def __init__(self, group_id: str, now_ms: int, *, like_java: bool) -> None:
+        self._like_java = like_java
+        self.group_id = group_id
+        self.state = State.EMPTY
+        self.previous_state: State | None = None
+        self.state_timestamp_ms: int | None = now_ms
+        self.protocol_type: str | None = None
+        self.protocol: str | None = None
+        self.generation = 0
+        self.leader: str | None = None
+        self.members: BrokerMap[Member] = BrokerMap(like_java)
+        self.static_members: dict[str, str] = {}
+        """Group instance id -> member id."""
+        self.pending_members: dict[str, Timer] = {}
+        """Member ids handed out with MEMBER_ID_REQUIRED (KIP-394)."""
+        self.pending_sync: set[str] = set()
+        """Member ids the sync timer waits for; a replaced static member's old id stays in it."""
+        self.newcomer_in_delay = False
+        self.in_initial_delay = False
+        self.supporters: dict[str, int] = {}
+        """Protocol -> number of members that list it."""
+        self.subscribed_topics: frozenset[str] | None = None
+        """Topics read by members of a "consumer" group since the last join phase; None: not known."""
+        self.waiting_joins = 0
+        self.join_timer: Timer | None = None
+        self.sync_timer: Timer | None = None
+
+    def transition_to(self, state: State, now_ms: int) -> None:
+        """Go to another state, now. Raises InternalError where there is no way."""
+        if self.state not in VALID_PREVIOUS[state]:
+            raise InternalError(f"Group {self.group_id!r} cannot go from {self.state.value} to {state.value}.")
+        self.previous_state = self.state
+        self.state = state
+        self.state_timestamp_ms = now_ms
+
+    # Members
+
+    def add(self, member: Member) -> None:
+        """Take a member in. The first one gives the group its protocol type; who finds no leader leads."""
+        if not self.members:
+            self.protocol_type = member.protocol_type
+        self.members.put(member.member_id, member)
+        if member.group_instance_id is not None:
+            self.static_members[member.group_instance_id] = member.member_id
+        if self.leader is None:
+            self.leader = member.member_id
+        self._count(member.protocols, 1)
+
+    def remove(self, member_id: str) -> None:
+        """Let a member, or a pending member id, go. Its leadership falls to the first of those that remain, in map order."""
+        pending = self.pending_members.pop(member_id, None)
+        if pending is not None:
+            pending.is_cancelled = True
+        self.pending_sync.discard(member_id)
+        member = self.members.pop(member_id)
+        if member is None:
+            return
+        self._count(member.protocols, -1)
+        if member.awaiting_join is not None:
+            self.waiting_joins -= 1
+        if member.session_timer is not None:
+            member.session_timer.is_cancelled = True
+        if member.group_instance_id is not None:
+            self.static_members.pop(member.group_instance_id, None)
+        if self.leader == member_id:
+            self.leader = next((remaining.member_id for remaining in self.members), None)
+
+    def rename(self, member: Member, new_id: str) -> None:
+        """Give a static member another member id: leadership and instance id follow, ``pending_sync`` does not."""
+        self.members.pop(member.member_id)
+        if self.leader == member.member_id:
+            self.leader = new_id
+        member.member_id = new_id
+        if member.session_timer is not None:
+            member.session_timer.member_id = new_id
+        self.members.put(new_id, member)
+        if member.group_instance_id is not None:
+            self.static_members[member.group_instance_id] = new_id
+
+    def update_protocols(self, member: Member, protocols: Protocols) -> None:
+        """A member lists other protocols from now on."""
+        self._count(member.protocols, -1)
+        member.protocols = protocols
+        self._count(protocols, 1)
+
+    def let_wait(self, member: Member, call: Call) -> None:
+        """The member's JoinGroup waits for the end of the join phase; one that waited already is never answered."""
+        if member.awaiting_join is None:
+            self.waiting_joins += 1
+        member.awaiting_join = call
+
+    def take_waiting_join(self, member: Member) -> Call | None:
+        """The member's waiting JoinGroup, which waits no more."""
+        call = member.awaiting_join
+        if call is not None:
+            self.waiting_joins -= 1
+            member.awaiting_join = None
+        return call
+
+    def _count(self, protocols: Protocols, change: int) -> None:
+        for name in dict.fromkeys(name for name, _ in protocols):
+            self.supporters[name] = self.supporters.get(name, 0) + change
+
+    # What follows from the members
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        """The longest any member allows; 0 without members."""
+        return max((member.rebalance_timeout_ms for member in self.members), default=0)
+
+    @property
+    def all_have_joined(self) -> bool:
+        """Every member waits in JoinGroup and nobody has only an id: the join phase has nothing to wait for."""
+        return self.waiting_joins == len(self.members) and not self.pending_members
+
+    def supports_any(self, protocols: Iterable[str]) -> bool:
+        """Whether all members list at least one of these protocols. Without members any protocol will do."""
+        return any(self.supporters.get(name, 0) == len(self.members) for name in protocols)
+
+    def elected_protocol(self) -> str:
+        """The protocol with most votes: each member votes for the first of its list that all members support.
+
+        Raises InternalError if the members share none, which no JoinGroup allows.
+        """
+        candidates = frozenset(name for name, count in self.supporters.items() if count == len(self.members))
+        votes: dict[str, int] = {}
+        for member in self.members:
+            vote = member.vote(candidates)
+            if vote is None:
+                raise InternalError(f"Member {member.member_id!r} of group {self.group_id!r} supports none of {sorted(candidates)}.")
+            votes[vote] = votes.get(vote, 0) + 1
+        if len(votes) == 1:
+            return next(iter(votes))
+        return max(in_vote_order(votes, self._like_java), key=lambda name: votes[name])
+
+    def start_generation(self, now_ms: int) -> None:
+        """Count on and leave the join phase: to CompletingRebalance with the elected protocol, or to Empty if nobody is left."""
+        self.generation += 1
+        self.protocol = self.elected_protocol() if self.members else None
+        self.subscribed_topics = self._topics_of_members()
+        self.pending_sync.clear()
+        self.transition_to(State.COMPLETING_REBALANCE if self.members else State.EMPTY, now_ms)
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        """Whether a member may be reading the topic. A "consumer" group whose topics are not known may read any."""
+        if self.state is State.EMPTY:
+            return False
+        if self.subscribed_topics is None:
+            return self.protocol_type == CONSUMER
+        return topic in self.subscribed_topics
+
+    def _topics_of_members(self) -> frozenset[str] | None:
+        if self.protocol_type != CONSUMER:
+            return None
+        topics: set[str] = set()
+        for member in self.members:
+            try:
+                topics |= subscribed_topics(member.metadata_for(self.protocol))
+            except (SubscriptionUnknown, SubscriptionMalformed):
+                return None
+        return frozenset(topics)

@@ -1,0 +1,257 @@
+"""JoinGroup: newcomers, members that come back, and static members that restart."""
+
+from functools import partial
+
+from groupcoord_spark.simulator.admission import refusal
+from groupcoord_spark.simulator.answers import JoinGroupAnswer, SyncGroupAnswer
+from groupcoord_spark.simulator.broker import Broker
+from groupcoord_spark.simulator.calls import Call
+from groupcoord_spark.simulator.clock import TimerKind
+from groupcoord_spark.simulator.errors import Error
+from groupcoord_spark.simulator.group import Group
+from groupcoord_spark.simulator.ladders import climb
+from groupcoord_spark.simulator.member import Member
+from groupcoord_spark.simulator.rebalance import (
+    end_join_phase_if_complete,
+    members_for_leader,
+    prepare_rebalance,
+    restart_session,
+)
+from groupcoord_spark.simulator.records import group_record, new_group_record
+from groupcoord_spark.simulator.release import SizeRule
+from groupcoord_spark.simulator.requests import JoinGroup
+from groupcoord_spark.simulator.states import CAN_REBALANCE, State
+
+FIRST_VERSION_WITH_MEMBER_IDS = 4
+FIRST_VERSION_WITH_SKIP_ASSIGNMENT = 9
+
+
+def join_group(broker: Broker, call: Call, request: JoinGroup) -> None:
+    """Let a member in, now or at the end of the join phase, or tell it why not."""
+    error = refusal(broker, JoinGroup, request.group_id, request)
+    group_id = request.group_id or ""
+    modern = broker.modern_group(group_id)
+    if error is Error.NONE and modern is not None and modern.shuts_out_classic_members:
+        error = Error.INCONSISTENT_GROUP_PROTOCOL
+    group = broker.group(group_id) if error is Error.NONE else None
+    is_new_group = group is None
+    if group is None and error is Error.NONE:
+        if request.member_id:
+            error = Error.UNKNOWN_MEMBER_ID
+        else:
+            group = broker.make_group(group_id)
+    if group is None:
+        broker.answer(call, JoinGroupAnswer(error, request.member_id))
+        return
+    has_written = len(broker.written)
+    _join(broker, group, call, request)
+    if is_new_group and broker.release.writes_new_group and len(broker.written) == has_written:
+        _write_new_group(broker, group, call, request)
+
+
+def size_allows(rule: SizeRule, limit: int, group: Group, member_id: str) -> bool:
+    """Whether one more JoinGroup of this member id is within group.max.size."""
+    member = group.members.get(member_id)
+    if rule is SizeRule.BY_MEMBERS:
+        if member is None:
+            return bool(member_id) or len(group.members) < limit
+        return len(group.members) <= limit or member.awaiting_join is not None
+    if rule is SizeRule.NONE or group.state in (State.EMPTY, State.DEAD):
+        return True
+    if group.state is State.PREPARING_REBALANCE:
+        return (member is not None and member.awaiting_join is not None) or group.waiting_joins < limit
+    return member is not None or len(group.members) < limit
+
+
+def _join(broker: Broker, group: Group, call: Call, request: JoinGroup) -> None:
+    if not size_allows(broker.release.size_rule, broker.settings.group_max_size, group, request.member_id):
+        group.remove(request.member_id)
+        broker.answer(call, JoinGroupAnswer(Error.GROUP_MAX_SIZE_REACHED, ""))
+        if broker.release.size_refusal_tests_join_phase:
+            end_join_phase_if_complete(broker, group)
+        return
+    error = climb(broker.release.join_ladder, group, request)
+    if error is not Error.NONE:
+        broker.answer(call, JoinGroupAnswer(error, request.member_id))
+        return
+    member = group.members.get(request.member_id)
+    if member is not None:
+        _rejoin(broker, group, member, call, request)
+    elif request.member_id:
+        _join_with_pending_id(broker, group, call, request)
+    elif request.group_instance_id is not None and request.group_instance_id in group.static_members:
+        _restart(broker, group, call, request, request.group_instance_id)
+    elif _needs_id_first(broker, request):
+        _hand_out_id(broker, group, call, request)
+    else:
+        name = request.group_instance_id if request.group_instance_id is not None else request.client_id
+        _add(broker, group, call, request, broker.new_member_id(name, request.client_id))
+    end_join_phase_if_complete(broker, group)
+
+
+def _needs_id_first(broker: Broker, request: JoinGroup) -> bool:
+    version = request.version if request.version is not None else broker.release.newest_version[JoinGroup]
+    return broker.release.has_member_ids_on_request and request.group_instance_id is None and version >= FIRST_VERSION_WITH_MEMBER_IDS
+
+
+def _hand_out_id(broker: Broker, group: Group, call: Call, request: JoinGroup) -> None:
+    """A newcomer is told its id and has a session timeout to come back with it, so that lost answers leave no members behind."""
+    member_id = broker.new_member_id(request.client_id, request.client_id)
+    fire = partial(_forget_pending, broker, group, member_id)
+    group.pending_members[member_id] = broker.start_timer(TimerKind.PENDING_MEMBER, request.session_timeout_ms, group, member_id, fire)
+    broker.answer(call, JoinGroupAnswer(Error.MEMBER_ID_REQUIRED, member_id))
+
+
+def _forget_pending(broker: Broker, group: Group, member_id: str) -> bool:
+    del group.pending_members[member_id]
+    end_join_phase_if_complete(broker, group, after_expiry=True)
+    return True
+
+
+def _join_with_pending_id(broker: Broker, group: Group, call: Call, request: JoinGroup) -> None:
+    if request.group_instance_id is not None:
+        # Ids are handed out to dynamic members only: the broker throws IllegalStateException here.
+        broker.answer(call, JoinGroupAnswer(Error.UNKNOWN_SERVER_ERROR, request.member_id))
+        return
+    group.pending_members.pop(request.member_id).is_cancelled = True
+    _add(broker, group, call, request, request.member_id)
+
+
+def _rebalance_timeout_of(request: JoinGroup) -> int:
+    return request.session_timeout_ms if request.rebalance_timeout_ms is None else request.rebalance_timeout_ms
+
+
+def _add(broker: Broker, group: Group, call: Call, request: JoinGroup, member_id: str) -> None:
+    deadline_ms = broker.release.new_member_deadline_ms
+    member = Member(
+        member_id=member_id,
+        group_instance_id=request.group_instance_id,
+        client_id=request.client_id,
+        client_host=request.client_host,
+        rebalance_timeout_ms=_rebalance_timeout_of(request),
+        session_timeout_ms=request.session_timeout_ms,
+        protocol_type=request.protocol_type,
+        protocols=request.protocols,
+        is_new=deadline_ms is not None,
+    )
+    group.add(member)
+    group.let_wait(member, call)
+    if group.state is State.PREPARING_REBALANCE:
+        every_time = broker.release.delays_again_after_every_empty
+        if group.previous_state is State.EMPTY if every_time else group.generation == 0:
+            group.newcomer_in_delay = True
+    if deadline_ms is not None:
+        restart_session(broker, group, member, deadline_ms)
+    if group.state in CAN_REBALANCE:
+        prepare_rebalance(broker, group)
+
+
+def _rejoin(broker: Broker, group: Group, member: Member, call: Call, request: JoinGroup) -> None:
+    """A member joins again: it waits for the join phase, starts one, or is told the present generation once more."""
+    is_leader = member.member_id == group.leader
+    is_unchanged = member.protocols == request.protocols
+    if is_unchanged and (group.state is State.COMPLETING_REBALANCE or (group.state is State.STABLE and not is_leader)):
+        _answer_present_generation(broker, group, call, member, group.leader, is_leading=is_leader)
+        return
+    _update(broker, group, member, request)
+    group.let_wait(member, call)
+    if group.state in CAN_REBALANCE:
+        prepare_rebalance(broker, group)
+
+
+def _update(broker: Broker, group: Group, member: Member, request: JoinGroup) -> None:
+    group.update_protocols(member, request.protocols)
+    if broker.release.rejoin_updates_timeouts:
+        member.rebalance_timeout_ms = _rebalance_timeout_of(request)
+        member.session_timeout_ms = request.session_timeout_ms
+
+
+def _answer_present_generation(
+    broker: Broker, group: Group, call: Call, member: Member, leader: str | None, *, is_leading: bool, skips_assignment: bool = False
+) -> None:
+    broker.answer(
+        call,
+        JoinGroupAnswer(
+            Error.NONE,
+            member.member_id,
+            group.generation,
+            group.protocol_type,
+            group.protocol,
+            leader or "",
+            skips_assignment,
+            members_for_leader(group) if is_leading else (),
+        ),
+    )
+
+
+# Static members
+
+
+def _restart(broker: Broker, group: Group, call: Call, request: JoinGroup, instance_id: str) -> None:
+    """A static member restarts: it gets a new id, the old process is fenced, and the group goes on if it can."""
+    old_id = group.static_members[instance_id]
+    member = group.members[old_id]
+    old_leader = group.leader
+    before = (member.protocols, member.rebalance_timeout_ms, member.session_timeout_ms)
+    _fence(broker, group, member)
+    group.rename(member, broker.new_member_id(instance_id, request.client_id))
+    if not broker.release.replaced_member_stays_new:
+        member.is_new = False
+    restart_session(broker, group, member)
+    _update(broker, group, member, request)
+    if group.state is State.PREPARING_REBALANCE:
+        group.let_wait(member, call)
+        return
+    if _starts_over(broker, group):
+        group.let_wait(member, call)
+        prepare_rebalance(broker, group)
+        return
+    if group.state is State.STABLE and broker.release.static_restart_is_written:
+        error, _ = broker.append(group.group_id, [group_record(group, broker.release)])
+        if error is not Error.NONE:
+            group.update_protocols(member, before[0])
+            _, member.rebalance_timeout_ms, member.session_timeout_ms = before
+            group.rename(member, old_id)
+            restart_session(broker, group, member)
+            error = broker.release.group_append_errors.get(error, error)
+            answer = JoinGroupAnswer(error, "", group.generation, group.protocol_type, group.protocol, old_leader or "")
+            broker.answer(call, answer)
+            return
+    if _skips_assignment(broker, request):
+        leads = member.member_id == group.leader
+        _answer_present_generation(broker, group, call, member, group.leader, is_leading=leads, skips_assignment=leads)
+    else:
+        # A leader is told its old id, so that it does not take itself for the leader: nobody would spread its assignment.
+        _answer_present_generation(broker, group, call, member, old_leader, is_leading=False)
+
+
+def _starts_over(broker: Broker, group: Group) -> bool:
+    """Whether a static member's restart needs a rebalance."""
+    if group.state is State.COMPLETING_REBALANCE:
+        return broker.release.static_restart_rebalances_sync_phase
+    return broker.release.static_restart_is_written and group.elected_protocol() != group.protocol
+
+
+def _skips_assignment(broker: Broker, request: JoinGroup) -> bool:
+    version = request.version if request.version is not None else broker.release.newest_version[JoinGroup]
+    return broker.release.skips_assignment and version >= FIRST_VERSION_WITH_SKIP_ASSIGNMENT
+
+
+def _fence(broker: Broker, group: Group, member: Member) -> None:
+    """Whatever the old process waits for, it is told that another one has taken over."""
+    waiting = group.take_waiting_join(member)
+    if waiting is not None:
+        broker.answer(waiting, JoinGroupAnswer(Error.FENCED_INSTANCE_ID, member.member_id))
+    if member.awaiting_sync is not None:
+        broker.answer(member.awaiting_sync, SyncGroupAnswer(Error.FENCED_INSTANCE_ID))
+        member.awaiting_sync = None
+
+
+def _write_new_group(broker: Broker, group: Group, call: Call, request: JoinGroup) -> None:
+    """4.x: the group has to come into the log somehow. If the log fails, it was never there."""
+    error, _ = broker.append(group.group_id, [new_group_record(group, broker.release)])
+    if error is Error.NONE:
+        return
+    if call.answer is None:
+        broker.answer(call, JoinGroupAnswer(broker.release.group_append_errors.get(error, error), request.member_id))
+    broker.forget_group(group)

@@ -1,0 +1,73 @@
+"""LeaveGroup: members go of their own will, or an administrator removes static ones."""
+
+from groupcoord_spark.simulator.admission import refusal
+from groupcoord_spark.simulator.answers import LeaveGroupAnswer, LeftMember
+from groupcoord_spark.simulator.broker import Broker
+from groupcoord_spark.simulator.calls import Call
+from groupcoord_spark.simulator.errors import Error
+from groupcoord_spark.simulator.group import Group
+from groupcoord_spark.simulator.ladders import DEAD_FOR_GOOD, DEAD_HERE, climb
+from groupcoord_spark.simulator.rebalance import end_join_phase_if_complete, rebalance_without, remove_member
+from groupcoord_spark.simulator.requests import LeaveGroup, Leaving
+from groupcoord_spark.simulator.states import State
+
+FIRST_VERSION_WITH_LIST = 3
+
+
+def leave_group(broker: Broker, call: Call, request: LeaveGroup) -> None:
+    """Remove the members named, each with its own answer."""
+    error = refusal(broker, LeaveGroup, request.group_id)
+    if error is not Error.NONE:
+        broker.answer(call, LeaveGroupAnswer(error))
+        return
+    group = broker.group(request.group_id or "")
+    if group is not None and group.state is State.DEAD:
+        broker.answer(call, LeaveGroupAnswer((DEAD_HERE if broker.release.has_static_members else DEAD_FOR_GOOD).answer))
+        return
+    errors = [Error.UNKNOWN_MEMBER_ID] * len(request.members) if group is None else _leave(broker, group, request.members)
+    version = request.version if request.version is not None else broker.release.newest_version[LeaveGroup]
+    if version < FIRST_VERSION_WITH_LIST:
+        broker.answer(call, LeaveGroupAnswer(errors[0] if errors else Error.NONE))
+    else:
+        left = tuple(LeftMember(*leaving, error) for leaving, error in zip(request.members, errors, strict=True))
+        broker.answer(call, LeaveGroupAnswer(Error.NONE, left))
+
+
+def _leave(broker: Broker, group: Group, members: tuple[Leaving, ...]) -> list[Error]:
+    errors = []
+    anybody_left = False
+    for leaving in members:
+        error, was_pending = _remove(broker, group, leaving)
+        errors.append(error)
+        if error is not Error.NONE:
+            continue
+        if was_pending and not broker.release.pending_leave_rebalances:
+            end_join_phase_if_complete(broker, group)
+        elif broker.release.leaves_one_by_one:
+            rebalance_without(broker, group)
+        else:
+            anybody_left = True
+    if anybody_left:
+        rebalance_without(broker, group)
+    return errors
+
+
+def _remove(broker: Broker, group: Group, leaving: Leaving) -> tuple[Error, bool]:
+    """Take one member out; the error, and whether it had only a pending id."""
+    member_id, instance_id = leaving
+    if not member_id and instance_id is not None:
+        member_id = group.static_members.get(instance_id, "")
+        if not member_id:
+            return Error.UNKNOWN_MEMBER_ID, False
+    elif member_id in group.pending_members:
+        group.remove(member_id)
+        return Error.NONE, True
+    else:
+        error = climb(broker.release.member_ladder, group, leaving)
+        if error is not Error.NONE:
+            return error, False
+    member = group.members.get(member_id)
+    if member is None:
+        return Error.UNKNOWN_MEMBER_ID, False
+    remove_member(broker, group, member)
+    return Error.NONE, False

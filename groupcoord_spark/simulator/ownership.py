@@ -1,0 +1,131 @@
+"""A partition of the offsets topic comes to this broker or leaves it, and its groups with it."""
+
+from collections.abc import Iterable
+
+from groupcoord_spark.coordinator.replay import PartitionReplay
+from groupcoord_spark.coordinator.state import GroupRow, MemberRow, PartitionState
+from groupcoord_spark.coordinator.transactions import ABORT_MARKER, COMMIT_MARKER
+from groupcoord_spark.simulator.answers import JoinGroupAnswer, SyncGroupAnswer
+from groupcoord_spark.simulator.broker import Broker, ModernGroup, OffsetsPartition
+from groupcoord_spark.simulator.commit import stored_offset
+from groupcoord_spark.simulator.errors import Error
+from groupcoord_spark.simulator.group import Group
+from groupcoord_spark.simulator.member import Member
+from groupcoord_spark.simulator.rebalance import prepare_rebalance, restart_session
+from groupcoord_spark.simulator.records import GROUP_METADATA, OFFSET_COMMIT, WrittenRecord
+from groupcoord_spark.simulator.release import SizeRule
+from groupcoord_spark.simulator.states import State
+
+_CONTROL_TYPES = {"ABORT": ABORT_MARKER, "COMMIT": COMMIT_MARKER}
+_CLASSIC = "classic"
+
+
+def begin_load(broker: Broker, number: int) -> None:
+    """The broker becomes leader of an offsets partition and starts to read it: until it has, requests for its groups are put off."""
+    partition = OffsetsPartition(number, broker.release)
+    partition.is_loading = True
+    broker.partitions[number] = partition
+
+
+def load(broker: Broker, number: int, records: Iterable[WrittenRecord]) -> None:
+    """Take over an offsets partition as its records tell: groups are Empty or Stable, and every session starts now.
+
+    Pending member ids, waiting requests and rebalances under way are not in the log: they are lost.
+    """
+    partition = broker.partitions[number] = OffsetsPartition(number, broker.release)
+    replay = PartitionReplay(broker.release.semantics)
+    member_order: dict[str, int] = {}
+    for record in records:
+        partition.next_record_offset = record.record_offset + 1
+        _apply(replay, record)
+        if record.key_type == GROUP_METADATA and record.value is not None:
+            # A map keeps keys of one slot in the order they were put in.
+            member_order |= {member["member_id"]: place for place, member in enumerate(record.value["members"])}
+    state = replay.finish()
+    _load_offsets(partition, state)
+    members: dict[str, list[MemberRow]] = {}
+    for member in state.members():
+        members.setdefault(member.group_id, []).append(member)
+    for row in state.groups():
+        if row.group_type == _CLASSIC:
+            loaded = sorted(members.get(row.group_id, ()), key=lambda member: member_order.get(member.member_id, 0))
+            partition.groups[row.group_id] = _load_group(broker, row, loaded)
+        else:
+            partition.modern_groups[row.group_id] = ModernGroup(row.group_type, row.member_count)
+    for group in list(partition.groups.values()):
+        if broker.release.size_rule is not SizeRule.NONE and len(group.members) > broker.settings.group_max_size:
+            prepare_rebalance(broker, group)
+
+
+def emigrate(broker: Broker, number: int) -> None:
+    """Another broker leads the partition from now on: its groups are Dead here, and who waits is sent to look for the new coordinator."""
+    partition = broker.partitions.get(number)
+    if partition is None:
+        return
+    for group in list(partition.groups.values()):
+        for member in group.members:
+            waiting = group.take_waiting_join(member)
+            if waiting is not None:
+                broker.answer(waiting, JoinGroupAnswer(Error.NOT_COORDINATOR, member.member_id))
+            if member.awaiting_sync is not None:
+                broker.answer(member.awaiting_sync, SyncGroupAnswer(Error.NOT_COORDINATOR))
+                member.awaiting_sync = None
+        broker.forget_group(group)
+    del broker.partitions[number]
+
+
+def _apply(replay: PartitionReplay, record: WrittenRecord) -> None:
+    if record.control is not None:
+        replay.apply_marker(record.producer_id, _CONTROL_TYPES[record.control])
+    elif record.key is not None and record.key_type is not None and record.key_type <= OFFSET_COMMIT:
+        key = record.key
+        replay.apply_offset_commit(
+            record.producer_id,
+            record.is_transactional,
+            record.key_type,
+            key["group_id"],
+            key["topic"],
+            key["partition"],
+            stored_offset(record),
+        )
+    elif record.key is not None and record.key_type is not None:
+        replay.apply_group_record(
+            record.record_offset, record.timestamp_ms, record.key_type, record.key, record.value_version, record.value
+        )
+
+
+def _load_offsets(partition: OffsetsPartition, state: PartitionState) -> None:
+    for row in (*state.committed_offsets(), *state.orphan_offsets()):
+        stored = state.offsets_of(row.group_id)[row.topic, row.partition]
+        partition.offsets.put(row.group_id, row.topic, row.partition, stored)
+    for (group_id, topic, number), by_producer in state.pending_by_partition().items():
+        for producer_id, staged in by_producer.items():
+            partition.offsets.stage(group_id, topic, number, producer_id, staged)
+            partition.unfinished.setdefault(group_id, set()).add(producer_id)
+
+
+def _load_group(broker: Broker, row: GroupRow, members: list[MemberRow]) -> Group:
+    group = Group(row.group_id, broker.now_ms, like_java=broker.release.like_java_maps)
+    group.generation = row.generation
+    group.protocol = row.protocol
+    group.leader = row.leader_id
+    for stored in members:
+        session_timeout_ms = stored.session_timeout_ms or 0
+        member = Member(
+            member_id=stored.member_id,
+            group_instance_id=stored.instance_id,
+            client_id=stored.client_id or "",
+            client_host=stored.client_host or "",
+            rebalance_timeout_ms=session_timeout_ms if stored.rebalance_timeout_ms is None else stored.rebalance_timeout_ms,
+            session_timeout_ms=session_timeout_ms,
+            protocol_type=row.protocol_type or "",
+            protocols=((row.protocol or "", stored.subscription or b""),),
+            assignment=stored.assignment or b"",
+        )
+        group.add(member)
+        restart_session(broker, group, member)
+    group.protocol_type = row.protocol_type
+    group.state = State(row.state)
+    group.state_timestamp_ms = row.state_timestamp_ms
+    group.subscribed_topics = None if row.subscribed_topics is None else frozenset(row.subscribed_topics)
+    return group

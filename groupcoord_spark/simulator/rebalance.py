@@ -1,0 +1,219 @@
+"""The life of a generation: the join phase, the sync phase, and the sessions that end in between.
+
+Kafka: ``GroupCoordinator.prepareRebalance``, ``onCompleteJoin``, ``InitialDelayedJoin``, ``DelayedSync`` and ``DelayedHeartbeat``;
+in 4.x the timers of ``GroupMetadataManager``.
+"""
+
+from functools import partial
+
+from groupcoord_spark.simulator.answers import JoinedMember, JoinGroupAnswer, SyncGroupAnswer
+from groupcoord_spark.simulator.broker import Broker
+from groupcoord_spark.simulator.clock import TimerKind
+from groupcoord_spark.simulator.errors import Error
+from groupcoord_spark.simulator.group import Group
+from groupcoord_spark.simulator.member import Member
+from groupcoord_spark.simulator.records import group_record
+from groupcoord_spark.simulator.states import State
+
+
+def prepare_rebalance(broker: Broker, group: Group) -> None:
+    """Begin a join phase. Out of Empty it lasts at least the initial delay, else until all have joined or the rebalance timeout is over."""
+    if group.state is State.COMPLETING_REBALANCE:
+        abandon_assignments(broker, group, Error.REBALANCE_IN_PROGRESS)
+    if group.sync_timer is not None:
+        group.sync_timer.is_cancelled = True
+    was_empty = group.state is State.EMPTY
+    group.transition_to(State.PREPARING_REBALANCE, broker.now_ms)
+    if was_empty and broker.release.has_initial_delay:
+        delay_ms = broker.settings.group_initial_rebalance_delay_ms
+        group.in_initial_delay = True
+        _start_delay(broker, group, delay_ms, max(group.rebalance_timeout_ms - delay_ms, 0))
+    elif group.all_have_joined:
+        _end_join_phase(broker, group)
+    else:
+        _start_join_timer(broker, group)
+
+
+def end_join_phase_if_complete(broker: Broker, group: Group, *, after_expiry: bool = False) -> None:
+    """End the join phase if it waits for nobody any more.
+
+    The initial delay goes on all the same; only 4.x cuts it short, and only when an id or a member expires.
+    """
+    if group.state is not State.PREPARING_REBALANCE or not group.all_have_joined:
+        return
+    if not group.in_initial_delay or (after_expiry and broker.release.expiry_ends_initial_delay):
+        _end_join_phase(broker, group)
+
+
+def abandon_assignments(broker: Broker, group: Group, error: Error) -> None:
+    """Drop all assignments of the sync phase; who waits for one is told why, and is alive."""
+    for member in group.members:
+        member.assignment = b""
+    answer_waiting_syncs(broker, group, error)
+
+
+def answer_waiting_syncs(broker: Broker, group: Group, error: Error = Error.NONE) -> None:
+    """Answer every waiting SyncGroup with the member's assignment, or with an error. Only their sessions start again."""
+    for member in group.members:
+        call = member.awaiting_sync
+        if call is None:
+            continue
+        member.awaiting_sync = None
+        if error is Error.NONE:
+            broker.answer(call, SyncGroupAnswer(Error.NONE, group.protocol_type, group.protocol, member.assignment))
+        else:
+            broker.answer(call, SyncGroupAnswer(error))
+        restart_session(broker, group, member)
+
+
+def members_for_leader(group: Group) -> tuple[JoinedMember, ...]:
+    """All members, with their metadata for the elected protocol, in map order."""
+    return tuple(JoinedMember(member.member_id, member.group_instance_id, member.metadata_for(group.protocol)) for member in group.members)
+
+
+# Sessions
+
+
+def restart_session(broker: Broker, group: Group, member: Member, after_ms: int | None = None) -> None:
+    """The member was seen: it lives for its session timeout from now (or for ``after_ms``)."""
+    member.deadline_ms = broker.now_ms + (member.session_timeout_ms if after_ms is None else after_ms)
+    timer = member.session_timer
+    if timer is not None:
+        # A timer that is due earlier finds the later deadline when it fires: cheaper than a new one for every heartbeat.
+        if timer.due_ms <= member.deadline_ms:
+            return
+        timer.is_cancelled = True
+    _start_session_timer(broker, group, member)
+
+
+def _start_session_timer(broker: Broker, group: Group, member: Member) -> None:
+    delay_ms = member.deadline_ms - broker.now_ms
+    fire = partial(_end_session, broker, group, member)
+    member.session_timer = broker.start_timer(TimerKind.SESSION, delay_ms, group, member.member_id, fire)
+
+
+def _end_session(broker: Broker, group: Group, member: Member) -> bool:
+    member.session_timer = None
+    if member.deadline_ms > broker.now_ms:
+        _start_session_timer(broker, group, member)
+        return False
+    # Who waits for an answer cannot send a heartbeat. A newcomer is not spared: it may have gone without anybody noticing.
+    if not member.is_new and (member.awaiting_join is not None or member.awaiting_sync is not None):
+        return False
+    remove_member(broker, group, member)
+    rebalance_without(broker, group, after_expiry=True)
+    return True
+
+
+def remove_member(broker: Broker, group: Group, member: Member) -> None:
+    """Take a member out. Its waiting JoinGroup is answered UNKNOWN_MEMBER_ID since 2.2, its waiting SyncGroup never."""
+    call = group.take_waiting_join(member)
+    if call is not None and broker.release.removal_answers_waiting_join:
+        broker.answer(call, JoinGroupAnswer(Error.UNKNOWN_MEMBER_ID, ""))
+    group.remove(member.member_id)
+
+
+def rebalance_without(broker: Broker, group: Group, *, after_expiry: bool = False) -> None:
+    """What follows once a member is gone: a rebalance, or perhaps the end of the join phase that waited for it."""
+    if group.state in (State.STABLE, State.COMPLETING_REBALANCE):
+        prepare_rebalance(broker, group)
+    elif group.state is State.PREPARING_REBALANCE:
+        end_join_phase_if_complete(broker, group, after_expiry=after_expiry)
+
+
+# The join phase
+
+
+def _start_delay(broker: Broker, group: Group, delay_ms: int, remaining_ms: int) -> None:
+    """Wait ``delay_ms``; newcomers may extend that by ``remaining_ms`` in all (KIP-134)."""
+    fire = partial(_end_delay, broker, group, delay_ms, remaining_ms)
+    group.join_timer = broker.start_timer(TimerKind.INITIAL_DELAY, delay_ms, group, "", fire)
+
+
+def _end_delay(broker: Broker, group: Group, last_delay_ms: int, remaining_ms: int) -> bool:
+    if group.newcomer_in_delay and remaining_ms != 0:
+        group.newcomer_in_delay = False
+        delay_ms = min(broker.settings.group_initial_rebalance_delay_ms, remaining_ms)
+        _start_delay(broker, group, delay_ms, max(remaining_ms - last_delay_ms, 0))
+    else:
+        _end_join_phase(broker, group)
+    return True
+
+
+def _start_join_timer(broker: Broker, group: Group, *, at_least_ms: int = 0) -> None:
+    fire = partial(_end_join_timer, broker, group)
+    group.join_timer = broker.start_timer(TimerKind.JOIN_PHASE, max(group.rebalance_timeout_ms, at_least_ms), group, "", fire)
+
+
+def _end_join_timer(broker: Broker, group: Group) -> bool:
+    _end_join_phase(broker, group)
+    return group.state is not State.PREPARING_REBALANCE
+
+
+def _end_join_phase(broker: Broker, group: Group) -> None:
+    """Start the next generation with those that have joined; static members keep their place unheard until their session ends."""
+    if group.join_timer is not None:
+        group.join_timer.is_cancelled = True
+        group.join_timer = None
+    group.in_initial_delay = False
+    has_static_members = broker.release.has_static_members
+    for member in list(group.members):
+        if member.awaiting_join is None and not (has_static_members and member.is_static):
+            group.remove(member.member_id)
+    if has_static_members and group.members and not _elect_leader_that_joined(group):
+        # With a rebalance timeout of 0 a broker asks over and over; here time has to pass for anything to change.
+        _start_join_timer(broker, group, at_least_ms=1)
+        return
+    group.start_generation(broker.now_ms)
+    if group.state is State.EMPTY:
+        # A failure of this append is only logged by the broker: the next record of the group makes up for it.
+        broker.append(group.group_id, [group_record(group, broker.release)])
+        return
+    members = members_for_leader(group)
+    for member in group.members:
+        call = group.take_waiting_join(member)
+        if call is not None:
+            is_leader = member.member_id == group.leader
+            broker.answer(
+                call,
+                JoinGroupAnswer(
+                    Error.NONE,
+                    member.member_id,
+                    group.generation,
+                    group.protocol_type,
+                    group.protocol,
+                    group.leader or "",
+                    members=members if is_leader else (),
+                ),
+            )
+        restart_session(broker, group, member)
+        member.is_new = False
+    if broker.release.has_sync_timer:
+        group.pending_sync = {member.member_id for member in group.members}
+        fire = partial(_end_sync_phase, broker, group)
+        group.sync_timer = broker.start_timer(TimerKind.SYNC_PHASE, group.rebalance_timeout_ms, group, "", fire)
+
+
+def _elect_leader_that_joined(group: Group) -> bool:
+    """Keep the leader if it waits, else take the first that does; whether there is one."""
+    leader = group.members.get(group.leader) if group.leader is not None else None
+    if leader is not None and leader.awaiting_join is not None:
+        return True
+    for member in group.members:
+        if member.awaiting_join is not None:
+            group.leader = member.member_id
+            return True
+    return False
+
+
+# The sync phase
+
+
+def _end_sync_phase(broker: Broker, group: Group) -> bool:
+    """Members that never asked for their assignment are gone (KAFKA-12362: since 2.8)."""
+    if group.state not in (State.COMPLETING_REBALANCE, State.STABLE) or not group.pending_sync:
+        return False
+    for member_id in sorted(group.pending_sync):
+        group.remove(member_id)
+    prepare_rebalance(broker, group)
+    return True

@@ -1,0 +1,141 @@
+"""What the coordinator decides to write to ``__consumer_offsets``, in decoded form; the bytes are the protocol's."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from groupcoord_spark.coordinator.transactions import NO_PRODUCER_ID
+from groupcoord_spark.protocol import encode_key, encode_value
+from groupcoord_spark.simulator.group import Group
+from groupcoord_spark.simulator.release import Release
+from groupcoord_spark.simulator.requests import OffsetToCommit
+from groupcoord_spark.simulator.settings import NO_TOPIC_ID, Settings
+
+OFFSET_COMMIT = 1
+GROUP_METADATA = 2
+NO_EXPIRY = -1
+NOT_ASKED = -1
+
+
+@dataclass(frozen=True, slots=True)
+class RecordToWrite:
+    """A key and a value, both decoded; without a value it is a tombstone."""
+
+    key_type: int
+    key: dict[str, Any]
+    value_version: int | None = None
+    value: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenRecord:
+    """A record in the log. Records of one append have the same ``batch``. A transaction marker has only ``control`` (COMMIT, ABORT)."""
+
+    offsets_partition: int
+    record_offset: int
+    batch: int
+    timestamp_ms: int
+    key_type: int | None
+    key: dict[str, Any] | None
+    value_version: int | None
+    value: dict[str, Any] | None
+    producer_id: int = NO_PRODUCER_ID
+    producer_epoch: int = -1
+    is_transactional: bool = False
+    control: str | None = None
+
+    @property
+    def key_bytes(self) -> bytes | None:
+        """The key as the broker writes it; None: a marker."""
+        return None if self.key_type is None or self.key is None else encode_key(self.key_type, self.key)
+
+    @property
+    def value_bytes(self) -> bytes | None:
+        """The value as the broker writes it; None: a tombstone, or a marker."""
+        if self.key_type is None or self.value_version is None or self.value is None:
+            return None
+        return encode_value(self.key_type, self.value_version, self.value)
+
+
+def offset_tombstone(group_id: str, topic: str, partition: int) -> RecordToWrite:
+    """The end of one committed offset."""
+    return RecordToWrite(OFFSET_COMMIT, {"group_id": group_id, "topic": topic, "partition": partition})
+
+
+def group_tombstone(group_id: str) -> RecordToWrite:
+    """The end of a group."""
+    return RecordToWrite(GROUP_METADATA, {"group_id": group_id})
+
+
+def group_record(group: Group, release: Release) -> RecordToWrite:
+    """The group as it stands: members in map order, with the metadata of the elected protocol and their assignments."""
+    version = release.group_value_version
+    value: dict[str, Any] = {
+        "protocol_type": group.protocol_type or "",
+        "generation": group.generation,
+        "protocol": group.protocol,
+        "leader": group.leader,
+    }
+    if version >= 2:
+        value["current_state_timestamp_ms"] = -1 if group.state_timestamp_ms is None else group.state_timestamp_ms
+    value["members"] = members = []
+    for member in group.members:
+        stored: dict[str, Any] = {"member_id": member.member_id}
+        if version >= 3:
+            stored["group_instance_id"] = member.group_instance_id
+        stored |= {"client_id": member.client_id, "client_host": member.client_host}
+        if version >= 1:
+            stored["rebalance_timeout_ms"] = member.rebalance_timeout_ms
+        stored["session_timeout_ms"] = member.session_timeout_ms
+        stored["subscription"] = member.metadata_for(group.protocol)
+        stored["assignment"] = member.assignment
+        members.append(stored)
+    return RecordToWrite(GROUP_METADATA, {"group_id": group.group_id}, version, value)
+
+
+def new_group_record(group: Group, release: Release) -> RecordToWrite:
+    """The record of a group that was only just made: no members, generation 0, no protocol type."""
+    value = {
+        "protocol_type": "",
+        "generation": 0,
+        "protocol": None,
+        "leader": None,
+        "current_state_timestamp_ms": -1 if group.state_timestamp_ms is None else group.state_timestamp_ms,
+        "members": [],
+    }
+    return RecordToWrite(GROUP_METADATA, {"group_id": group.group_id}, release.group_value_version, value)
+
+
+def offset_record(
+    group_id: str,
+    offset: OffsetToCommit,
+    asked_retention_ms: int,
+    is_transactional: bool,
+    release: Release,
+    settings: Settings,
+    now_ms: int,
+) -> RecordToWrite:
+    """One committed offset. An expiry is written where the request asks for a retention (X-B5), before 2.1 always (X-A2)."""
+    commit_timestamp_ms, expire_timestamp_ms = now_ms, NO_EXPIRY
+    asked_timestamp_ms = offset.commit_timestamp_ms
+    if release.always_expires_explicitly:
+        kept_ms = settings.offsets_retention_ms
+        retention_ms = release.semantics.default_retention_ms if kept_ms is None else kept_ms
+        if asked_retention_ms != NOT_ASKED:
+            expire_timestamp_ms = now_ms + asked_retention_ms
+        else:
+            expire_timestamp_ms = (now_ms if asked_timestamp_ms == NOT_ASKED else asked_timestamp_ms) + retention_ms
+    else:
+        if release.takes_commit_timestamps and asked_timestamp_ms != NOT_ASKED:
+            commit_timestamp_ms = asked_timestamp_ms
+        if asked_retention_ms != NOT_ASKED:
+            expire_timestamp_ms = now_ms + asked_retention_ms
+    version = release.offset_value_version if expire_timestamp_ms == NO_EXPIRY else 1
+    value: dict[str, Any] = {"committed_offset": offset.committed_offset}
+    if version >= 3:
+        value["leader_epoch"] = offset.leader_epoch
+    value |= {"metadata": offset.metadata or "", "commit_timestamp_ms": commit_timestamp_ms}
+    if version == 1:
+        value["expire_timestamp_ms"] = expire_timestamp_ms
+    if version >= 4:
+        value["topic_id"] = settings.topic_id(offset.topic) if not is_transactional and release.commits_carry_topic_id else NO_TOPIC_ID
+    return RecordToWrite(OFFSET_COMMIT, {"group_id": group_id, "topic": offset.topic, "partition": offset.partition}, version, value)

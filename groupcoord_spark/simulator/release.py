@@ -1,0 +1,315 @@
+"""What differs between releases on the request side, as values: one table of changes, newest wins.
+
+Brokers 2.8.2, 3.9.1 and 4.3.1 were compared request by request, 0.10.2.2, 2.0.1, 2.4.1 and 2.7.2 rule by rule. A change between two of
+them stands at the release of the improvement or ticket that made it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from groupcoord_spark.coordinator.semantics import Semantics, semantics_for
+from groupcoord_spark.errors import UsageError
+from groupcoord_spark.simulator import ladders
+from groupcoord_spark.simulator.errors import Error
+from groupcoord_spark.simulator.ladders import HeartbeatTable, Ladder
+from groupcoord_spark.simulator.requests import (
+    AddOffsetsToTxn,
+    DeleteGroups,
+    DescribeGroups,
+    EndTxn,
+    FindCoordinator,
+    Heartbeat,
+    JoinGroup,
+    LeaveGroup,
+    OffsetCommit,
+    OffsetDelete,
+    Request,
+    SyncGroup,
+    TxnOffsetCommit,
+)
+
+
+class Gate(Enum):
+    """A check that comes before any group is looked at."""
+
+    ACTIVE = "coordinator is not active: COORDINATOR_NOT_AVAILABLE"
+    GROUP_ID = "group id is not valid: INVALID_GROUP_ID"
+    SESSION_TIMEOUT = "JoinGroup: session timeout outside the broker's limits: INVALID_SESSION_TIMEOUT"
+    LOADING = "offsets partition is being loaded: COORDINATOR_LOAD_IN_PROGRESS"
+    OWNED = "offsets partition is led by another broker: NOT_COORDINATOR"
+
+
+class SizeRule(Enum):
+    """Who is too many under group.max.size."""
+
+    NONE = "no limit"
+    BY_MEMBERS = "a newcomer beyond the limit; a member of an overfull group that does not wait"
+    BY_WAITING = "in PreparingRebalance who waits counts, else who is a member (KAFKA-9885)"
+
+
+AppendErrors = Mapping[Error, Error]
+
+_APPEND_FAILURE: AppendErrors = {
+    Error.UNKNOWN_TOPIC_OR_PARTITION: Error.COORDINATOR_NOT_AVAILABLE,
+    Error.NOT_ENOUGH_REPLICAS: Error.COORDINATOR_NOT_AVAILABLE,
+    Error.NOT_LEADER_OR_FOLLOWER: Error.NOT_COORDINATOR,
+    Error.KAFKA_STORAGE_ERROR: Error.NOT_COORDINATOR,
+}
+_GROUP_TOO_LARGE: AppendErrors = dict.fromkeys(
+    (Error.MESSAGE_TOO_LARGE, Error.RECORD_LIST_TOO_LARGE, Error.INVALID_FETCH_SIZE), Error.UNKNOWN_SERVER_ERROR
+)
+_COMMIT_TOO_LARGE: AppendErrors = dict.fromkeys(_GROUP_TOO_LARGE, Error.INVALID_COMMIT_OFFSET_SIZE)
+_AFTER_APPEND: AppendErrors = {Error.NOT_ENOUGH_REPLICAS_AFTER_APPEND: Error.COORDINATOR_NOT_AVAILABLE}
+_GROUP_APPEND_ERRORS: AppendErrors = {
+    **_APPEND_FAILURE,
+    **_GROUP_TOO_LARGE,
+    **_AFTER_APPEND,
+    Error.REQUEST_TIMED_OUT: Error.REBALANCE_IN_PROGRESS,
+}
+_COMMIT_APPEND_ERRORS: AppendErrors = {**_APPEND_FAILURE, **_COMMIT_TOO_LARGE, **_AFTER_APPEND}
+
+NEVER_EMPTY_IDS = frozenset({JoinGroup, SyncGroup, Heartbeat, LeaveGroup, OffsetDelete})
+"""Requests that refuse the group id ""; the others take it for the sake of old clients."""
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """How one release answers requests. Made by ``release_for``; the defaults are those of 0.10.
+
+    Whatever depends on the loader or on expiration is in ``semantics``.
+    """
+
+    semantics: Semantics
+    like_java_maps: bool = False
+
+    # Before any group is looked at
+    gates: tuple[Gate, ...] = (Gate.ACTIVE, Gate.GROUP_ID, Gate.OWNED, Gate.LOADING, Gate.SESSION_TIMEOUT)
+    empty_group_id_refused: frozenset[type] = frozenset({JoinGroup})
+    null_group_id_refused: bool = False
+    sync_while_loading: Error | None = None
+    """What SyncGroup gets while its partition loads; None: it is not checked."""
+
+    # Ladders
+    join_ladder: Ladder = ladders.JOIN_0_10
+    sync_ladder: Ladder = ladders.SYNC_0_10
+    heartbeats: HeartbeatTable = field(default_factory=lambda: ladders.HEARTBEAT_0_10)
+    member_ladder: Ladder = ladders.MEMBER_0_10
+    commit_ladder: Ladder = ladders.COMMIT_0_10
+    txn_commit_ladder: Ladder = ladders.TXN_COMMIT_0_11
+
+    # Joining
+    has_member_ids_on_request: bool = False
+    """Newcomers without an instance id get MEMBER_ID_REQUIRED and come back with an id (JoinGroup 4, KIP-394)."""
+    new_member_deadline_ms: int | None = None
+    """How long a newcomer may wait for its first join phase; None: for ever."""
+    removal_answers_waiting_join: bool = False
+    size_rule: SizeRule = SizeRule.NONE
+    size_refusal_tests_join_phase: bool = True
+    has_static_members: bool = False
+    static_restart_rebalances_sync_phase: bool = False
+    """In CompletingRebalance the restart of a static member starts over (KAFKA-9801); before, it is answered the present generation."""
+    static_restart_is_written: bool = False
+    """In Stable it is written, or a rebalance if it changes the elected protocol (KAFKA-10284); before, it is only answered."""
+    skips_assignment: bool = False
+    """A restarted static leader is told that it leads and has nothing to assign (JoinGroup 9, KIP-814)."""
+    replaced_member_stays_new: bool = True
+    rejoin_updates_timeouts: bool = False
+    writes_new_group: bool = False
+    """JoinGroup that made the group and wrote nothing else writes an empty group record."""
+
+    # Rebalance
+    has_initial_delay: bool = False
+    delays_again_after_every_empty: bool = False
+    """A newcomer extends the initial delay whenever the group was Empty before, else only in generation 0."""
+    expiry_ends_initial_delay: bool = False
+    has_sync_timer: bool = False
+    repeated_sync_is_seen: bool = True
+    """SyncGroup in Stable puts the session off."""
+
+    # Leaving
+    leaves_one_by_one: bool = True
+    """Each removal of a LeaveGroup request takes effect before the next one."""
+    pending_leave_rebalances: bool = False
+
+    # Offsets
+    group_not_found_since: int | None = None
+    """OffsetCommit version from which a generation in an unknown group is GROUP_ID_NOT_FOUND; before: ILLEGAL_GENERATION."""
+    txn_commit_makes_group: bool = True
+    """TxnOffsetCommit with a generation makes an unknown group first and is refused then."""
+    offset_value_version: int = 1
+    commits_carry_topic_id: bool = False
+    always_expires_explicitly: bool = True
+    """Every commit is written with its expire timestamp (X-A2)."""
+    takes_commit_timestamps: bool = False
+    """A timestamp of OffsetCommit version 1 becomes the commit's, instead of moving its expiry."""
+    expires_while_rebalancing: bool = False
+    """The cleanup takes unread topics' offsets also during a rebalance (2.4 to 2.7)."""
+    fetch_shows_empty_topics: bool = False
+    offset_delete_may_remove_group: bool = True
+
+    # Groups
+    group_value_version: int = 0
+    deletion_always_writes_group: bool = False
+    """A removed group gets its tombstone whatever its generation."""
+    deletion_writes_pending: bool = False
+    shows_last_assignment: bool = False
+    unknown_group_is_error_since: int | None = None
+    """DescribeGroups version from which an unknown group is GROUP_ID_NOT_FOUND."""
+    state_filter_ignores_case: bool = False
+    completing_name: str = "AwaitingSync"
+
+    group_append_errors: AppendErrors = field(default_factory=lambda: _GROUP_APPEND_ERRORS)
+    """What a member is told when the log refuses the group's record; what is not listed is told as it is."""
+    commit_append_errors: AppendErrors = field(default_factory=lambda: _COMMIT_APPEND_ERRORS)
+    max_session_timeout_ms: int = 300_000
+    """Default of group.max.session.timeout.ms."""
+    newest_version: Mapping[type, int] = field(default_factory=dict)
+    """Of the requests whose version matters to an answer: the newest this release knows."""
+
+
+_SINCE: dict[type, tuple[int, ...]] = {
+    DeleteGroups: (1, 1),
+    OffsetDelete: (2, 4),
+    TxnOffsetCommit: (0, 11),
+    AddOffsetsToTxn: (0, 11),
+    EndTxn: (0, 11),
+}
+"""First release of requests that not all of them know."""
+
+_CHANGES: tuple[tuple[tuple[int, ...], dict[str, Any]], ...] = (
+    ((0, 10, 1), {"group_value_version": 1}),  # KIP-62
+    ((0, 11), {"has_initial_delay": True, "completing_name": "CompletingRebalance"}),  # KIP-134
+    ((1, 0), {"join_ladder": ladders.JOIN_1_0}),
+    (
+        (2, 0),
+        {
+            "gates": (Gate.GROUP_ID, Gate.ACTIVE, Gate.LOADING, Gate.OWNED, Gate.SESSION_TIMEOUT),
+            "empty_group_id_refused": NEVER_EMPTY_IDS,
+            "null_group_id_refused": True,
+            "sync_while_loading": Error.REBALANCE_IN_PROGRESS,
+        },
+    ),
+    (
+        (2, 1),  # KIP-211, KIP-320
+        {"offset_value_version": 3, "always_expires_explicitly": False, "takes_commit_timestamps": True, "group_value_version": 2},
+    ),
+    (
+        (2, 2),  # KIP-389, KIP-394
+        {
+            "join_ladder": ladders.JOIN_2_2,
+            "has_member_ids_on_request": True,
+            "new_member_deadline_ms": 300_000,
+            "removal_answers_waiting_join": True,
+            "size_rule": SizeRule.BY_MEMBERS,
+        },
+    ),
+    (
+        (2, 3),  # KIP-345
+        {
+            "has_static_members": True,
+            "join_ladder": ladders.JOIN_2_3,
+            "sync_ladder": ladders.SYNC_2_3,
+            "heartbeats": ladders.HEARTBEAT_2_3,
+            "member_ladder": ladders.MEMBER_2_3,
+            "commit_ladder": ladders.COMMIT_2_3,
+            "txn_commit_ladder": ladders.TXN_COMMIT_2_3,
+            "group_value_version": 3,
+            "max_session_timeout_ms": 1_800_000,
+        },
+    ),
+    ((2, 4), {"expires_while_rebalancing": True}),
+    ((2, 5), {"sync_ladder": ladders.SYNC_2_5, "txn_commit_ladder": ladders.TXN_COMMIT_2_5}),  # KIP-559, KIP-447
+    (
+        (2, 6),  # KAFKA-9801, KAFKA-9885
+        {
+            "heartbeats": ladders.HEARTBEAT_2_6,
+            "size_rule": SizeRule.BY_WAITING,
+            "static_restart_rebalances_sync_phase": True,
+        },
+    ),
+    ((2, 6, 1), {"static_restart_is_written": True}),  # KAFKA-10284
+    ((2, 8), {"has_sync_timer": True, "commit_ladder": ladders.COMMIT_2_8, "expires_while_rebalancing": False}),  # KAFKA-12362
+    (
+        (3, 0),
+        {
+            "sync_ladder": ladders.SYNC_3_0,
+            "heartbeats": ladders.HEARTBEAT_3_0,
+            "member_ladder": ladders.MEMBER_3_0,
+            "commit_ladder": ladders.COMMIT_3_0,
+            "txn_commit_ladder": ladders.TXN_COMMIT_3_0,
+            "state_filter_ignores_case": True,
+        },
+    ),
+    ((3, 2), {"skips_assignment": True}),  # KIP-814
+    ((3, 3), {"rejoin_updates_timeouts": True}),  # KAFKA-14009
+    (
+        (4, 0),  # the coordinator in Java
+        {
+            "like_java_maps": True,
+            "gates": (Gate.ACTIVE, Gate.GROUP_ID, Gate.SESSION_TIMEOUT, Gate.LOADING, Gate.OWNED),
+            "size_refusal_tests_join_phase": False,
+            "replaced_member_stays_new": False,
+            "writes_new_group": True,
+            "delays_again_after_every_empty": True,
+            "expiry_ends_initial_delay": True,
+            "repeated_sync_is_seen": False,
+            "leaves_one_by_one": False,
+            "pending_leave_rebalances": True,
+            "group_not_found_since": 9,
+            "txn_commit_makes_group": False,
+            "fetch_shows_empty_topics": True,
+            "offset_delete_may_remove_group": False,
+            "deletion_always_writes_group": True,
+            "deletion_writes_pending": True,
+            "shows_last_assignment": True,
+            "unknown_group_is_error_since": 6,
+            "group_append_errors": {
+                **_APPEND_FAILURE,
+                **_GROUP_TOO_LARGE,
+                Error.REQUEST_TIMED_OUT: Error.COORDINATOR_NOT_AVAILABLE,
+            },
+        },
+    ),
+    ((4, 1), {"offset_value_version": 4, "commits_carry_topic_id": True}),
+)
+
+_NEWEST: dict[type, tuple[tuple[tuple[int, ...], int], ...]] = {
+    JoinGroup: (((0, 10), 1), ((0, 11), 2), ((2, 0), 3), ((2, 2), 4), ((2, 3), 5), ((2, 4), 6), ((2, 5), 7), ((3, 2), 9)),
+    SyncGroup: (((0, 10), 0), ((0, 11), 1), ((2, 0), 2), ((2, 3), 3), ((2, 4), 4), ((2, 5), 5)),
+    LeaveGroup: (((0, 10), 0), ((0, 11), 1), ((2, 0), 2), ((2, 4), 4), ((3, 2), 5)),
+    OffsetCommit: (((0, 10), 2), ((0, 11), 3), ((2, 0), 4), ((2, 1), 6), ((2, 3), 7), ((2, 4), 8), ((3, 6), 9)),
+    FindCoordinator: (((0, 10), 0), ((0, 11), 1), ((2, 0), 2), ((2, 4), 3), ((3, 0), 4)),
+    DescribeGroups: (((0, 10), 0), ((0, 11), 1), ((2, 0), 2), ((2, 3), 3), ((2, 4), 5), ((4, 0), 6)),
+}
+"""Request versions by the release that brought them."""
+
+_OLDEST = (0, 10, 1)
+
+
+def release_for(semantics: str | None = None, broker_version: str | None = None) -> Release:
+    """The release to simulate: ``java`` (4.3), ``scala`` (3.9) or a version such as ``2.8.2``; with neither, Java 4.3.
+
+    Raises UsageError for what is no release, or one before 0.10.1 (whose groups had no state Empty).
+    """
+    rules = semantics_for(semantics, broker_version)
+    version = rules.release
+    if version < _OLDEST:
+        raise UsageError(f"broker version {rules.broker_version!r} cannot be simulated: the simulated states of groups came with 0.10.1.")
+    values: dict[str, Any] = {}
+    for since, change in _CHANGES:
+        if version >= since:
+            values |= change
+    newest = {kind: max(number for since, number in steps if version >= since) for kind, steps in _NEWEST.items()}
+    return Release(semantics=rules, newest_version=newest, **values)
+
+
+def refuse_unknown_request(release: Release, request: Request) -> None:
+    """Raises UsageError if the release does not know the request, or not the instance id in it."""
+    version = release.semantics.broker_version
+    since = _SINCE.get(type(request))
+    if since is not None and release.semantics.release < since:
+        raise UsageError(f"Kafka {version} does not know {type(request).__name__}: it came with {'.'.join(map(str, since))}.")
+    if not release.has_static_members and getattr(request, "group_instance_id", None) is not None:
+        raise UsageError(f"Kafka {version} does not know static members: leave group_instance_id out, or simulate 2.3 or later.")

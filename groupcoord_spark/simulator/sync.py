@@ -1,0 +1,72 @@
+"""SyncGroup: the leader brings the assignment, the others wait for it."""
+
+from groupcoord_spark.simulator.admission import refusal
+from groupcoord_spark.simulator.answers import SyncGroupAnswer
+from groupcoord_spark.simulator.broker import Broker
+from groupcoord_spark.simulator.calls import Call
+from groupcoord_spark.simulator.errors import Error
+from groupcoord_spark.simulator.group import Group
+from groupcoord_spark.simulator.ladders import climb
+from groupcoord_spark.simulator.member import Member
+from groupcoord_spark.simulator.rebalance import (
+    abandon_assignments,
+    answer_waiting_syncs,
+    prepare_rebalance,
+    restart_session,
+)
+from groupcoord_spark.simulator.records import group_record
+from groupcoord_spark.simulator.requests import SyncGroup
+from groupcoord_spark.simulator.states import State
+
+FIRST_VERSION_WITH_PROTOCOL = 5
+
+
+def sync_group(broker: Broker, call: Call, request: SyncGroup) -> None:
+    """Give a member its assignment, let it wait for the leader's, or tell it why not."""
+    error = _refusal(broker, request)
+    group = broker.group(request.group_id or "") if error is Error.NONE else None
+    if group is None:
+        broker.answer(call, SyncGroupAnswer(error if error is not Error.NONE else Error.UNKNOWN_MEMBER_ID))
+        return
+    error = climb(broker.release.sync_ladder, group, request)
+    member = group.members.get(request.member_id)
+    if error is Error.NONE and member is None:
+        error = Error.UNKNOWN_MEMBER_ID
+    if error is Error.NONE and group.state is State.PREPARING_REBALANCE:
+        error = Error.REBALANCE_IN_PROGRESS
+    if error is not Error.NONE or member is None:
+        broker.answer(call, SyncGroupAnswer(error))
+        return
+    group.pending_sync.discard(member.member_id)
+    if group.state is State.STABLE:
+        broker.answer(call, SyncGroupAnswer(Error.NONE, group.protocol_type, group.protocol, member.assignment))
+        if broker.release.repeated_sync_is_seen:
+            restart_session(broker, group, member)
+        return
+    member.awaiting_sync = call
+    if member.member_id == group.leader:
+        _take_assignments(broker, group, dict(request.assignments))
+
+
+def _refusal(broker: Broker, request: SyncGroup) -> Error:
+    names_protocol = request.protocol_type is not None and request.protocol is not None
+    if request.version is not None and request.version >= FIRST_VERSION_WITH_PROTOCOL and not names_protocol:
+        return Error.INCONSISTENT_GROUP_PROTOCOL
+    error = refusal(broker, SyncGroup, request.group_id)
+    if error is Error.COORDINATOR_LOAD_IN_PROGRESS:
+        return broker.release.sync_while_loading or Error.NONE
+    return error
+
+
+def _take_assignments(broker: Broker, group: Group, assignments: dict[str, bytes]) -> None:
+    """Store what the leader decided, strangers left out. Once it is in the log the group is Stable and all who wait are answered."""
+    members: list[Member] = list(group.members)
+    for member in members:
+        member.assignment = assignments.get(member.member_id, b"")
+    error, _ = broker.append(group.group_id, [group_record(group, broker.release)])
+    if error is Error.NONE:
+        answer_waiting_syncs(broker, group)
+        group.transition_to(State.STABLE, broker.now_ms)
+    else:
+        abandon_assignments(broker, group, broker.release.group_append_errors.get(error, error))
+        prepare_rebalance(broker, group)

@@ -1,0 +1,160 @@
+"""What went wrong in Spark, as one sentence: a worker's own error, or which process died, when, and what to look at."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from itertools import pairwise
+
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark.errors import PySparkException
+
+from groupcoord_spark.errors import GroupcoordError, InputError, UsageError, WarehouseError
+from groupcoord_spark.spark.run_directory import RunDirectory, own_directory
+
+OUT_OF_MEMORY = "java.lang.OutOfMemoryError"
+EXIT_CODES_OUT_OF_MEMORY = {3, 52}
+"""Of a Java whose heap is full: with -XX:+ExitOnOutOfMemoryError, and where Spark notices first."""
+
+SECONDS_UNTIL_JAVA_HAS_ENDED = 5.0
+
+_DEAD_WORKER = re.compile(r"Python worker (exited unexpectedly|failed)|PythonWorkerFactory|Python daemon")
+_SHUT_DOWN = re.compile(r"SparkContext (was|has been) (shut ?down|stopped)|stopped SparkContext\b")
+_UNCHANGED = "The tables are as they were."
+_EXCEPTION = re.compile(r"(?:: |Caused by: |Exception in thread \"[^\"]*\" )?((?:[\w$]+\.)*[\w$]*(?:Error|Exception)\b(?!:? occurred).*)")
+_KILLED = "Linux kills a process where memory runs out: look at `dmesg`."
+_MORE_MEMORY = "Give Java more memory, for example with SPARK_DRIVER_MEMORY=4g in the environment."
+_FEWER_WORKERS = "Fewer workers at a time need less memory, for example with SPARK_MASTER=local[1] in the environment."
+
+
+@contextmanager
+def own_errors(stage: Callable[[], str | None]) -> Iterator[None]:
+    """What fails in Spark in the block, as an error of ours: one sentence, with the stage, and with what died if something did.
+
+    stage: gives the stage that the run is in. Every sentence says that the tables are as they were: the block must not change them.
+    """
+    try:
+        yield
+    except GroupcoordError:
+        raise
+    except Exception as failure:
+        text = _text_of(failure)
+        own = _own_error(failure, text, stage())
+        if own is None:
+            raise
+        # The exception itself asks Java for its text each time it is printed, and by then Java is gone.
+        raise own from RuntimeError(text).with_traceback(failure.__traceback__)
+
+
+def why_not_started(directory: RunDirectory, failure: Exception) -> str:
+    """Why Spark did not start, from the exception that came through py4j or else from what Java printed."""
+    if _java_has_ended(failure, directory):
+        return _death_of_java(directory, " while Spark started")
+    text = _text_of(failure) if isinstance(failure, Py4JJavaError | PySparkException) else ""
+    said = _line_with_the_error(directory.java_output.read_text(errors="replace")) or _line_with_the_error(text)
+    if said is not None and said.startswith(OUT_OF_MEMORY):
+        return f"Spark did not start: {said}. {_MORE_MEMORY}"
+    if said is None:
+        return f"Java, in which Spark runs, ended before Spark was up, and did not say why. {_UNCHANGED} {_KILLED}"
+    return f"Spark did not start: {_as_a_sentence(said)} Run it again with --debug to see all it said.{_kept_output(directory)}"
+
+
+def _own_error(failure: Exception, text: str, stage: str | None) -> GroupcoordError | None:
+    """The error for the user; None: this is no failure of Spark."""
+    directory = own_directory()
+    when = f" in the stage `{stage}`" if stage else ""
+    if _java_has_ended(failure, directory):
+        if directory is not None:  # its workers may not have noticed yet, and write files that no table will name
+            directory.end_processes()
+        return GroupcoordError(_death_of_java(directory, when))
+    if not isinstance(failure, PySparkException | Py4JError) and not _is_raised_in_py4j(failure):
+        return None
+    # Of a worker's error Spark hands on the text alone.
+    kinds = {kind.__name__: kind for kind in (GroupcoordError, UsageError, InputError, WarehouseError)}
+    found = re.findall(r"^groupcoord_spark\.errors\.(\w+): (.+)$", text, re.MULTILINE)
+    if found and found[-1][0] in kinds:
+        return kinds[found[-1][0]](found[-1][1])
+    if OUT_OF_MEMORY in text:
+        return GroupcoordError(f"Java, in which Spark runs, ran out of memory{when}. {_UNCHANGED} {_MORE_MEMORY}{_kept_output(directory)}")
+    if re.search(r"^([\w.]+\.)?\w*MemoryError\b", text, re.MULTILINE):
+        return GroupcoordError(f"A Python worker of Spark ran out of memory{when}. {_UNCHANGED} {_FEWER_WORKERS}")
+    if _DEAD_WORKER.search(text):
+        return GroupcoordError(f"A Python worker of Spark died{when}. {_UNCHANGED} {_KILLED} {_FEWER_WORKERS}{_kept_output(directory)}")
+    said = _line_with_the_error(text) or next((line.strip() for line in text.splitlines() if line.strip()), repr(failure))
+    return GroupcoordError(
+        f"A Spark job of the night failed{when}, and the tables are as they were: {_as_a_sentence(said)} Run it again with --debug to see"
+        " all of it."
+    )
+
+
+def _java_has_ended(failure: Exception, directory: RunDirectory | None) -> bool:
+    """Whether Java is gone, of which py4j gives notice in many ways."""
+    is_connection_lost = _is_raised_in_py4j(failure) and not isinstance(failure, Py4JJavaError | PySparkException)
+    if directory is None or directory.java is None:
+        return is_connection_lost
+    if is_connection_lost or _SHUT_DOWN.search(_text_of(failure)):
+        # The connection ends some milliseconds before the process does.
+        with suppress(subprocess.TimeoutExpired):
+            directory.java.wait(SECONDS_UNTIL_JAVA_HAS_ENDED)
+    return directory.java.poll() is not None
+
+
+def _death_of_java(directory: RunDirectory | None, when: str) -> str:
+    """What happened to Java, that the tables are unchanged, and what to look at."""
+    code = directory.java.poll() if directory is not None and directory.java is not None else None
+    printed = directory.java_output.read_text(errors="replace") if directory is not None else ""
+    number = 0 if code is None else -code if code < 0 else code - 128
+    advice = ""
+    if code in EXIT_CODES_OUT_OF_MEMORY or OUT_OF_MEMORY in printed:
+        how, advice = "ran out of memory", f" {_MORE_MEMORY}"
+    elif number in {each.value for each in signal.Signals}:
+        how = f"was killed by {signal.Signals(number).name}"
+        advice = f" {_KILLED}" if number == signal.SIGKILL else ""
+    elif code is None:
+        how, advice = "died", f" {_KILLED}" if directory is not None else " See what spark-submit printed."
+    else:
+        how = f"ended with exit code {code}"
+    return f"Java, in which Spark runs, {how}{when}. {_UNCHANGED}{advice}{_kept_output(directory)}"
+
+
+def _kept_output(directory: RunDirectory | None) -> str:
+    """Where what Java printed stays; empty where Java printed nothing into a file."""
+    if directory is None or not directory.java_output.stat().st_size:
+        return ""
+    directory.is_to_keep_output = True
+    return f" What Java printed is in {directory.java_output}."
+
+
+def _line_with_the_error(text: str) -> str | None:
+    """The line that names the error: Java's own where Java could not start, else the last exception, which is the cause of those before."""
+    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.lstrip().startswith(("at ", "..."))]
+    for line, next_line in pairwise(lines):
+        if line == "Error occurred during initialization of VM":
+            return next_line
+        if next_line == "Error: Could not create the Java Virtual Machine.":
+            return line
+    named = [match[1] for line in lines if (match := _EXCEPTION.match(line)) and not _SHUT_DOWN.search(line)]
+    logged = [line.split(" ERROR ", 1)[1] for line in lines if " ERROR " in line]
+    return next(iter([*reversed(named), *reversed(logged)]), None)
+
+
+def _as_a_sentence(line: str) -> str:
+    return line if line.endswith(".") else f"{line}."
+
+
+def _text_of(failure: Exception) -> str:
+    """The exception's text. That of an exception in Java is asked of Java, which may be gone."""
+    try:
+        return str(failure)
+    except Exception:
+        return type(failure).__name__
+
+
+def _is_raised_in_py4j(failure: Exception) -> bool:
+    """Whether py4j, or what pyspark reads results with, raised it: a lost connection is an OSError like any other."""
+    modules = [frame.f_globals.get("__name__", "") for frame, _ in traceback.walk_tb(failure.__traceback__)]
+    return bool(modules) and any(module.startswith(("py4j.", "pyspark.")) for module in modules)

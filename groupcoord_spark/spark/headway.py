@@ -1,0 +1,94 @@
+"""How far the workers of a run have come: bytes read, which every worker notes in the run's directory, and tasks done, which Spark counts.
+
+Only workers of a session that this package has started know that directory; of others the tasks alone are known.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from groupcoord_spark.log import Chunk
+from groupcoord_spark.spark.run_directory import VARIABLE, own_directory
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_NOTES = "bytes-read-"
+_BYTES_OF_A_NOTE = 8
+
+SHARE_OF_READING = 0.75
+"""Of a run's time, about: the rest is replay and writing. Measured with 2 to 10 million records on 2 cores."""
+
+_read_by_this_process = 0
+
+
+class Expected(NamedTuple):
+    """What a run has to do, where that is known beforehand: of files it is, of rows in tables it is not."""
+
+    bytes: int
+    reading_tasks: int
+    later_tasks: int
+
+
+class Headway(NamedTuple):
+    """How far a run has come. tasks: all of them, or, where nothing is known beforehand, those that Spark knows by now."""
+
+    bytes_read: int
+    tasks_done: int
+    tasks: int
+    expected: Expected | None
+
+    @property
+    def share(self) -> float:
+        """The share of the work that is done, 0 to 1, about; 0 where nobody knows."""
+        if self.expected is None or not self.expected.bytes:
+            return 0.0
+        read = min(1.0, self.bytes_read / self.expected.bytes)
+        later = max(0, self.tasks_done - self.expected.reading_tasks) / max(1, self.expected.later_tasks)
+        return SHARE_OF_READING * read + (1 - SHARE_OF_READING) * min(1.0, later)
+
+
+def noted(chunks: Iterable[Chunk]) -> Iterator[Chunk]:
+    """The chunks as they are; a worker notes the bytes of each one that is done with, which takes some microseconds a chunk."""
+    directory = os.environ.get(VARIABLE)
+    if directory is None:
+        yield from chunks
+        return
+    global _read_by_this_process
+    note = os.open(Path(directory, f"{_NOTES}{os.getpid()}"), os.O_CREAT | os.O_WRONLY, 0o600)
+    try:
+        for chunk in chunks:
+            yield chunk
+            _read_by_this_process += chunk.bytes
+            os.pwrite(note, _read_by_this_process.to_bytes(_BYTES_OF_A_NOTE, "little"), 0)
+    finally:
+        os.close(note)
+
+
+class HeadwayOfJob:
+    """Asks how far the Spark job that is started next has come. To be called from any thread, some times a second at most."""
+
+    def __init__(self, spark: SparkSession, expected: Expected | None) -> None:
+        self._expected = expected
+        self._tracker = spark.sparkContext.statusTracker()
+        self._earlier_jobs = set(self._tracker.getJobIdsForGroup())
+        self._earlier_bytes = _bytes_noted()
+
+    def __call__(self) -> Headway:
+        jobs = [self._tracker.getJobInfo(job) for job in set(self._tracker.getJobIdsForGroup()) - self._earlier_jobs]
+        stages = [self._tracker.getStageInfo(stage) for job in jobs if job is not None for stage in job.stageIds]
+        done = sum(stage.numCompletedTasks for stage in stages if stage is not None)
+        # A later job names the stages of an earlier one again, and skips their tasks.
+        tasks = sum(stage.numTasks for stage in stages if stage is not None and stage.numActiveTasks + stage.numCompletedTasks)
+        if self._expected is not None:
+            tasks = self._expected.reading_tasks + self._expected.later_tasks
+        return Headway(_bytes_noted() - self._earlier_bytes, min(done, tasks), tasks, self._expected)
+
+
+def _bytes_noted() -> int:
+    directory = own_directory()
+    notes = directory.path.glob(f"{_NOTES}*") if directory is not None else []
+    return sum(int.from_bytes(note.read_bytes(), "little") for note in notes)

@@ -1,0 +1,214 @@
+"""The Spark session of a run: the one that is there, or a local one with settings that fit this job."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import re
+import shutil
+import subprocess
+import sys
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from groupcoord_spark.errors import GroupcoordError
+from groupcoord_spark.protocol import fast_path
+from groupcoord_spark.spark.class_archive import options_to_use
+from groupcoord_spark.spark.failures import why_not_started
+from groupcoord_spark.spark.run_directory import RunDirectory, changed_environment, own_directory
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+DELTA_PACKAGE = "io.delta:delta-spark_4.1_2.13:4.4.0"
+OLDEST_JAVA = 17
+
+WORKER_DAEMON = "groupcoord_spark.pipeline.worker_daemon"
+
+# The same lines as conf/spark.conf, which spark-submit reads (a test holds them equal).
+SETTINGS = {
+    # Driver heap: the job's rows never pass through it, only a line for each file and each offsets partition.
+    "spark.driver.memory": "1g",
+    # A nightly lives for seconds: the second compiler never pays for itself. Nor does a large young generation, which is all filled once
+    # before it is first collected.
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xmn64m",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.shuffle.partitions": "8",
+    "spark.sql.session.timeZone": "UTC",
+    # One row is a packed chunk of up to some megabytes: a batch is bounded by its bytes.
+    "spark.sql.execution.arrow.maxBytesPerBatch": "4m",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
+    "spark.python.worker.reuse": "true",
+    # A worker's columns are arrays of some megabytes, made and dropped by the hundred. One allocator for all of them, which keeps what was
+    # freed until the replay begins: less memory, and less of the kernel's time for pages that come and go. (glibc's names; others ignore
+    # them.)
+    "spark.executorEnv.ARROW_DEFAULT_MEMORY_POOL": "system",
+    "spark.executorEnv.MALLOC_ARENA_MAX": "1",
+    "spark.executorEnv.MALLOC_MMAP_THRESHOLD_": "33554432",
+    "spark.executorEnv.MALLOC_TRIM_THRESHOLD_": "268435456",
+    "spark.log.level": "ERROR",
+}
+
+
+def session(*, with_delta: bool = False, show_output: bool = False, settings: Mapping[str, str] | None = None) -> SparkSession:
+    """The session to work in: spark-submit's or the notebook's own when there is one, else a new one on ``local[*]``.
+
+    with_delta: Spark's own Delta reader is on the class path (it is fetched by its Maven coordinates unless ``spark.jars`` names it);
+    the nightly does not need it for segments. show_output: what Java itself prints goes to stdout and stderr, where it otherwise goes to a
+    file that is kept only if Java fails. settings: more Spark settings, for a new session only.
+    Raises GroupcoordError when there is no Java, or one older than 17, and when Spark does not start.
+    """
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        return active
+    builder = SparkSession.builder.appName("groupcoord")
+    # Workers start `python3` from PATH unless told otherwise; only this variable tells them.
+    with changed_environment(PYSPARK_PYTHON=os.environ.get("PYSPARK_PYTHON", sys.executable)):
+        if "PYSPARK_GATEWAY_PORT" in os.environ:  # started by spark-submit: its settings rule
+            return builder.getOrCreate()
+        require_java()
+        fast_path.warn_if_missing()
+        wanted = _wanted(with_delta, settings or {})
+        if SparkContext._gateway is None:
+            return _started(builder, wanted, show_output)
+        return builder.config(map={**wanted}).getOrCreate()  # in the Java of a session that was stopped
+
+
+def _wanted(with_delta: bool, settings: Mapping[str, str]) -> dict[str, str]:
+    wanted = {"spark.master": os.environ.get("SPARK_MASTER", "local[*]"), "spark.driver.host": "localhost", **SETTINGS}
+    wanted["spark.driver.memory"] = os.environ.get("SPARK_DRIVER_MEMORY", wanted["spark.driver.memory"])
+    wanted["spark.driver.extraJavaOptions"] += options_to_use()
+    if with_delta:
+        wanted |= delta_settings()
+    wanted |= settings
+    if wanted["spark.master"].startswith("local"):  # elsewhere the package may reach the workers only after their daemon has started
+        wanted.setdefault("spark.python.daemon.module", WORKER_DAEMON)
+    if "delta-spark" in wanted.get("spark.jars", ""):  # asking for the coordinates too would go to the network
+        wanted.pop("spark.jars.packages", None)
+    return wanted
+
+
+def _started(builder: SparkSession.Builder, wanted: dict[str, str], show_output: bool) -> SparkSession:
+    """A session with a Java of its own, whose temporary files, and those of its workers, are in a directory that goes with it."""
+    from pyspark import SparkConf, SparkContext
+    from pyspark.java_gateway import launch_gateway
+
+    directory = RunDirectory()
+    atexit.register(end_session)
+    java_options = "spark.driver.extraJavaOptions"
+    # Without -UsePerfData Java keeps a file for each of its processes in /tmp, wherever its other temporary files are. A Java whose heap is
+    # full may go on without the thread that failed, and wait for it.
+    wanted[java_options] += f' "-Djava.io.tmpdir={directory.path}" -XX:-UsePerfData -XX:+ExitOnOutOfMemoryError'
+    launcher_options = f"{os.environ.get('SPARK_LAUNCHER_OPTS', '')} -XX:-UsePerfData"
+    try:
+        with (
+            directory.used_for_temporary_files(),
+            changed_environment(SPARK_LAUNCHER_OPTS=launcher_options),
+            directory.java_output.open("wb") as output,
+            warnings.catch_warnings(),
+        ):
+            warnings.simplefilter("ignore", RuntimeWarning)  # pyspark warns where Java died before it could be stopped
+            output_of_java = {} if show_output else {"stdout": output, "stderr": output}
+            gateway = launch_gateway(SparkConf().setAll(list(wanted.items())), output_of_java)  # type: ignore[no-untyped-call]
+            directory.java = gateway.proc
+            SparkContext._ensure_initialized(gateway=gateway)
+            spark = builder.config(map={**wanted}).getOrCreate()
+    except Exception as failure:
+        sentence = why_not_started(directory, failure)
+        end_session()
+        raise GroupcoordError(sentence) from failure
+    except BaseException:
+        end_session()
+        raise
+    _do_not_print_the_end_of_java(spark)
+    conf = spark.sparkContext.getConf()
+    directory.has_to_stop = (
+        not wanted["spark.master"].startswith("local")
+        or conf.get("spark.eventLog.enabled") == "true"
+        # Spark's temporary files are not in our directory
+        or "SPARK_LOCAL_DIRS" in os.environ
+        or conf.contains("spark.local.dir")
+    )
+    return spark
+
+
+def _do_not_print_the_end_of_java(spark: SparkSession) -> None:
+    """The thread that takes accumulators from Java would print a traceback when Java ends; the thread that waits for Java has the error."""
+    server = getattr(spark.sparkContext, "_accumulatorServer", None)
+    if server is not None:
+        server.handle_error = lambda request, client_address: None
+
+
+def end_session() -> None:
+    """Ends the session that ``session`` has started, with its Java and its workers; another's session is left alone.
+
+    It is not stopped in Spark's way, which takes a second: whatever a run wants to keep is in its tables by now.
+    """
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    directory = own_directory()
+    if directory is None:
+        return
+    directory.end_processes()
+    directory.remove()
+    SparkContext._active_spark_context = SparkContext._gateway = SparkContext._jvm = None
+    SparkSession._instantiatedSession = None
+    atexit.unregister(end_session)
+
+
+@contextmanager
+def session_ends_with_block() -> Iterator[None]:
+    """A session that ``session`` starts in the block is ended after it; one that was there before stays."""
+    before = own_directory()
+    try:
+        yield
+    finally:
+        if own_directory() is not before:
+            end_session()
+
+
+def delta_settings() -> dict[str, str]:
+    """What a session needs to read and query Delta tables with Spark's own reader."""
+    return {
+        "spark.jars.packages": DELTA_PACKAGE,
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        "spark.databricks.delta.snapshotPartitions": "1",
+    }
+
+
+def require_java() -> None:
+    """Raises GroupcoordError where no Java 17 or newer is found as Spark would look for it (JAVA_HOME, then PATH)."""
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    way_out = (
+        f"Spark needs Java {OLDEST_JAVA} or newer: install it (for example `apt-get install openjdk-17-jre-headless`) or set JAVA_HOME."
+    )
+    if java is None:
+        raise GroupcoordError(f"No `java` on PATH and JAVA_HOME is not set. {way_out}")
+    if not os.access(java, os.X_OK):
+        raise GroupcoordError(f"JAVA_HOME is {home!r}, but there is no executable {java!r}. {way_out}")
+    found = _java_version(Path(java))
+    if found is not None and found < OLDEST_JAVA:
+        raise GroupcoordError(f"{java} is Java {found}. {way_out}")
+
+
+def _java_version(java: Path) -> int | None:
+    release = java.resolve().parent.parent / "release"
+    text = release.read_text(errors="replace") if release.is_file() else ""
+    stated = re.search(r'JAVA_VERSION="(\d+)(?:\.(\d+))?', text)
+    if stated is None:
+        told = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
+        stated = re.search(r'version "(\d+)(?:\.(\d+))?', told)
+    if stated is None:
+        return None
+    major = int(stated[1])
+    return int(stated[2] or 0) if major == 1 else major

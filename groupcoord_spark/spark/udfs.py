@@ -1,0 +1,146 @@
+"""Decoding for notebooks and SQL: pandas UDFs over any DataFrame that has Kafka's ``key`` and ``value`` columns.
+
+from groupcoord_spark.spark.udfs import decode_offsets_key, decode_offsets_value, register
+register(spark)                      # the same names in spark.sql
+raw.select(decode_offsets_key("key").alias("k"), decode_offsets_value("key", "value").alias("v"))
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+from pyspark.sql.pandas.functions import pandas_udf
+from pyspark.sql.types import IntegerType, LongType, ShortType, StringType, StructField, StructType
+
+from groupcoord_spark.protocol import RECORD_TYPES, DecodeError, decode_key
+from groupcoord_spark.protocol.columnar import decode_key_columns, decode_offset_value_columns
+from groupcoord_spark.protocol.compiled import key_json_texts, value_json_texts
+from groupcoord_spark.protocol.slices import Slices
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# Types, not DDL: a text is parsed by the JVM of a session, which neither a worker nor a notebook's first import has.
+KEY = StructType(
+    [
+        StructField("key_type", ShortType()),
+        StructField("key_name", StringType()),
+        StructField("group_id", StringType()),
+        StructField("topic", StringType()),
+        StructField("partition", IntegerType()),
+        StructField("member_id", StringType()),
+        StructField("key_json", StringType()),
+        StructField("error", StringType()),
+    ]
+)
+VALUE = StructType(
+    [
+        StructField("value_version", ShortType()),
+        StructField("committed_offset", LongType()),
+        StructField("leader_epoch", IntegerType()),
+        StructField("metadata", StringType()),
+        StructField("commit_timestamp_ms", LongType()),
+        StructField("expire_timestamp_ms", LongType()),
+        StructField("topic_id", StringType()),
+        StructField("error", StringType()),
+    ]
+)
+
+OFFSET_KEY_TYPES = (0, 1)
+
+
+def _slices(column: pd.Series) -> Slices:
+    return Slices.from_arrow(pa.array(column, pa.binary(), from_pandas=True))
+
+
+def _nullable(values: Any, of: str, is_null: Any) -> Any:
+    # pandas' own nullable integers: as floats, offsets beyond 2^53 would change
+    return pd.arrays.IntegerArray(np.asarray(values).astype(of), np.asarray(is_null, np.bool_))
+
+
+@pandas_udf(KEY)  # type: ignore[untyped-decorator, call-overload]
+def decode_offsets_key(key: pd.Series) -> pd.DataFrame:
+    """What a record's key says; ``error`` is the reason code where it cannot be read, or its type is not known."""
+    slices = _slices(key)
+    columns = decode_key_columns(slices)
+    refused = ~columns.ok
+    has_type = columns.key_type >= 0
+    has_partition = columns.ok & np.isin(columns.key_type, OFFSET_KEY_TYPES)
+    texts = pa.array(key_json_texts(slices.to_arrow().to_pylist()), pa.string())
+    return pd.DataFrame(
+        {
+            "key_type": _nullable(columns.key_type, "int16", ~has_type),
+            "key_name": [
+                RECORD_TYPES[kind].key.name if good else None
+                for kind, good in zip(columns.key_type.tolist(), columns.ok.tolist(), strict=True)
+            ],
+            "group_id": columns.group_id.to_pandas(),
+            "topic": columns.topic.to_pandas(),
+            "partition": _nullable(columns.partition, "int32", ~has_partition),
+            "member_id": columns.member_id.to_pandas(),
+            "key_json": pa.compute.if_else(pa.array(refused), None, texts).to_pandas(),
+            "error": columns.status.cast(pa.string()).to_pandas(),
+        }
+    )
+
+
+@pandas_udf(VALUE)  # type: ignore[untyped-decorator, call-overload]
+def decode_offsets_value(key: pd.Series, value: pd.Series) -> pd.DataFrame:
+    """What an offset commit's value says, by its key (types 0 and 1); all NULL for tombstones and other types.
+
+    NULL also stands for Kafka's -1 in leader_epoch and expire_timestamp_ms ("none").
+    """
+    keys, values = _slices(key), _slices(value)
+    key_type = decode_key_columns(keys).key_type
+    is_offset = np.isin(key_type, OFFSET_KEY_TYPES) & ~values.is_null
+    rows = np.flatnonzero(is_offset)
+    columns = decode_offset_value_columns(key_type[rows], values.take(rows))
+    status = columns.status.cast(pa.string())
+    refused = np.asarray(status.is_valid().to_numpy(zero_copy_only=False), np.bool_)
+    at = np.full(len(key), -1, np.int64)
+    at[rows] = np.arange(len(rows))
+    into = pa.array(at, mask=~is_offset)
+
+    def spread(column: Any, is_null: Any, of: str | None = None) -> Any:
+        array = column if isinstance(column, pa.Array) else pa.array(column, mask=is_null)
+        array = array.take(into)
+        if of is None:
+            return array.to_pandas()
+        return _nullable(array.fill_null(0).to_numpy(zero_copy_only=False), of, array.is_null().to_numpy(zero_copy_only=False))
+
+    return pd.DataFrame(
+        {
+            "value_version": spread(columns.value_version, columns.value_version < 0, "int16"),
+            "committed_offset": spread(columns.committed_offset, refused, "int64"),
+            "leader_epoch": spread(columns.leader_epoch, refused | (columns.leader_epoch == -1), "int32"),
+            "metadata": spread(columns.metadata, refused),
+            "commit_timestamp_ms": spread(columns.commit_timestamp_ms, refused, "int64"),
+            "expire_timestamp_ms": spread(columns.expire_timestamp_ms, refused | (columns.expire_timestamp_ms == -1), "int64"),
+            "topic_id": spread(columns.topic_id, refused),
+            "error": spread(status, refused),
+        }
+    )
+
+
+@pandas_udf(StringType())  # type: ignore[untyped-decorator, call-overload]
+def decode_offsets_value_json(key: pd.Series, value: pd.Series) -> pd.Series:
+    """A value of any record type in Kafka's own JSON; NULL for tombstones and for what does not decode."""
+    types = [_key_type(each) for each in key]
+    values = [None if each is None else bytes(each) for each in value]
+    return pd.Series(value_json_texts(types, values), dtype=object)
+
+
+def _key_type(key: bytes | None) -> int:
+    try:
+        return decode_key(key).key_type
+    except DecodeError:
+        return -1
+
+
+def register(spark: SparkSession) -> None:
+    """Make the functions known to ``spark.sql`` under their own names."""
+    for function in (decode_offsets_key, decode_offsets_value, decode_offsets_value_json):
+        spark.udf.register(function.__name__, function)

@@ -1,0 +1,199 @@
+"""Commits, fetches, transactions: what is stored, what is shown, what is written."""
+
+import pytest
+
+from groupcoord_spark.protocol import decode_key, decode_value
+from groupcoord_spark.simulator import Error, FailAppends, Topic
+from groupcoord_spark.simulator.answers import FetchedOffset
+from groupcoord_spark.simulator.requests import (
+    EndTxn,
+    GroupToFetch,
+    OffsetCommit,
+    OffsetFetch,
+    OffsetToCommit,
+    TxnOffsetCommit,
+)
+from groupcoord_spark.simulator.settings import NO_TOPIC_ID
+from tests.simulator.decision_table import by_release, case_id
+from tests.simulator.scene import GROUP, Scene
+
+JAVA_AND_SCALA = pytest.mark.parametrize("version", ["4.3.1", "3.9.1", "2.8.2"])
+TOPIC_ID = "AQEBAQEBAQEBAQEBAQEBAQ"
+TOPICS = {"t": Topic(2, TOPIC_ID), "u": Topic(1)}
+
+
+def fetch(scene, partitions=None, *, require_stable=False, group_id=GROUP):
+    """topic -> partition -> what is shown."""
+    return scene.ask(OffsetFetch((GroupToFetch(group_id, partitions),), require_stable)).groups[0].topics
+
+
+def txn_commit(scene, offset, topic="t", partition=0, producer_id=7):
+    return scene.ask(TxnOffsetCommit(GROUP, producer_id, (OffsetToCommit(topic, partition, offset),))).errors[topic, partition]
+
+
+def end(scene, producer_id=7, *, committed):
+    scene.ask(EndTxn(producer_id, committed))
+
+
+def test_a_commit_is_shown_with_its_epoch_and_note():
+    scene = Scene()
+    scene.ask(OffsetCommit(GROUP, (OffsetToCommit("t", 0, 42, 3, "note"), OffsetToCommit("t", 1, 0, metadata=None))))
+    shown = {0: FetchedOffset(42, 3, "note"), 1: FetchedOffset(0, -1, ""), 2: FetchedOffset()}
+    assert fetch(scene, {"t": (0, 1, 2)}) == {"t": shown}
+    assert fetch(scene) == {"t": {0: shown[0], 1: shown[1]}}
+
+
+def test_an_unknown_group_has_no_offsets_and_that_is_no_error():
+    scene = Scene()
+    assert fetch(scene, {"t": (0,)}) == {"t": {0: FetchedOffset()}}
+    assert fetch(scene) == {}
+
+
+@pytest.mark.parametrize(("version", "shown"), [("3.9.1", {}), ("4.3.1", {"t": {}})])
+def test_a_topic_asked_for_without_partitions(version, shown):
+    scene = Scene(version)
+    scene.commit(1)
+    assert fetch(scene, {"t": ()}) == shown
+
+
+def test_what_the_broker_does_not_have_never_reaches_the_group():
+    scene = Scene(topics=TOPICS)
+    assert scene.commit(1, "nosuch") is Error.UNKNOWN_TOPIC_OR_PARTITION
+    assert scene.commit(1, "t", 2) is Error.UNKNOWN_TOPIC_OR_PARTITION
+    assert scene.state is None
+    request = OffsetCommit(GROUP, (OffsetToCommit("t", 0, 1), OffsetToCommit("t", 2, 1)), generation=5)
+    assert scene.ask(request).errors == {("t", 0): Error.GROUP_ID_NOT_FOUND, ("t", 2): Error.UNKNOWN_TOPIC_OR_PARTITION}
+
+
+@pytest.mark.parametrize(
+    ("note", "is_too_long"), [("x" * 10, False), ("x" * 11, True), ("é" * 10, False), ("😀" * 5, False), ("😀" * 6, True)]
+)
+def test_a_note_is_measured_as_java_counts_characters(note, is_too_long):
+    scene = Scene(offset_metadata_max_bytes=10)
+    request = OffsetCommit(GROUP, (OffsetToCommit("t", 0, 1, metadata=note), OffsetToCommit("t", 1, 1)))
+    expected = Error.OFFSET_METADATA_TOO_LARGE if is_too_long else Error.NONE
+    assert scene.ask(request).errors == {("t", 0): expected, ("t", 1): Error.NONE}
+    assert len(scene.records) == (1 if is_too_long else 2)
+
+
+# What each release writes for a commit at 5000: "now" is 5000, "+r" adds the retention asked for (1000), "+d" the broker's own (70000).
+VALUES = by_release("""
+    asked               | 0.10.2.2           | 2.0.1 | 2.1.0           | 2.8.2 | 3.9.1 | 4.0.0 | 4.1.0 | 4.3.1
+    nothing             | 1, now, now +d     | "     | 3, now, -       | "     | "     | "     | 4, now, - | "
+    retention           | 1, now, now +r     | "     | 1, now, now +r  | "     | "     | "     | "     | "
+    timestamp 4000      | 1, now, 4000 +d    | "     | 3, 4000, -      | "     | "     | "     | 4, 4000, - | "
+""")
+
+
+@pytest.mark.parametrize(("version", "row", "expected"), VALUES, ids=case_id)
+def test_the_value_of_a_commit(version, row, expected):
+    scene = Scene(version, offsets_retention_ms=70_000, topics=TOPICS)
+    scene.pass_time(5_000)
+    offset = OffsetToCommit("t", 0, 42, 3, "note", 4_000 if "4000" in row["asked"] else -1)
+    scene.ask(OffsetCommit(GROUP, (offset,), retention_ms=1_000 if row["asked"] == "retention" else -1))
+    (record,) = scene.records
+    numbers = {"now": 5_000, "now +d": 75_000, "now +r": 6_000, "4000": 4_000, "4000 +d": 74_000}
+    value_version, committed, expires = (cell.strip() for cell in expected.split(","))
+    value = {"committed_offset": 42, "metadata": "note", "commit_timestamp_ms": numbers[committed]}
+    if expires != "-":
+        value["expire_timestamp_ms"] = numbers[expires]
+    if value_version in ("3", "4"):
+        value["leader_epoch"] = 3
+    if value_version == "4":
+        value["topic_id"] = TOPIC_ID
+    assert (record.key_type, record.value_version, record.value) == (1, int(value_version), value)
+    assert decode_key(record.key_bytes).fields == {"group_id": GROUP, "topic": "t", "partition": 0}
+    assert decode_value(1, record.value_bytes).fields == value
+
+
+COMMIT_ERRORS = by_release("""
+    log                              | 3.9.1                      | 4.3.1
+    UNKNOWN_TOPIC_OR_PARTITION       | COORDINATOR_NOT_AVAILABLE  | "
+    NOT_ENOUGH_REPLICAS              | COORDINATOR_NOT_AVAILABLE  | "
+    NOT_ENOUGH_REPLICAS_AFTER_APPEND | COORDINATOR_NOT_AVAILABLE  | "
+    NOT_LEADER_OR_FOLLOWER           | NOT_COORDINATOR            | "
+    KAFKA_STORAGE_ERROR              | NOT_COORDINATOR            | "
+    MESSAGE_TOO_LARGE                | INVALID_COMMIT_OFFSET_SIZE | "
+    RECORD_LIST_TOO_LARGE            | INVALID_COMMIT_OFFSET_SIZE | "
+    INVALID_FETCH_SIZE               | INVALID_COMMIT_OFFSET_SIZE | "
+    REQUEST_TIMED_OUT                | REQUEST_TIMED_OUT          | "
+""")
+
+
+@pytest.mark.parametrize(("version", "row", "expected"), COMMIT_ERRORS, ids=case_id)
+def test_a_commit_that_cannot_be_written_changes_nothing(version, row, expected):
+    scene = Scene(version)
+    scene.commit(1)
+    scene.simulator.act(FailAppends(Error[row["log"]]))
+    assert scene.commit(2) is Error[expected]
+    assert txn_commit(scene, 3) is Error[expected]
+    assert fetch(scene, {"t": (0,)}, require_stable=True) == {"t": {0: FetchedOffset(1)}}
+
+
+# Transactions
+
+
+@JAVA_AND_SCALA
+def test_offsets_of_an_open_transaction_are_neither_shown_nor_stable(version):
+    scene = Scene(version)
+    scene.commit(1)
+    txn_commit(scene, 10)
+    txn_commit(scene, 11, "u")
+    unstable = FetchedOffset(error=Error.UNSTABLE_OFFSET_COMMIT)
+    assert fetch(scene, {"t": (0, 1)}) == {"t": {0: FetchedOffset(1), 1: FetchedOffset()}}
+    assert fetch(scene, {"t": (0, 1)}, require_stable=True) == {"t": {0: unstable, 1: FetchedOffset()}}
+    assert fetch(scene, require_stable=True) == {"t": {0: unstable}}  # u has nothing but what is pending
+
+
+@JAVA_AND_SCALA
+@pytest.mark.parametrize(("committed", "shown"), [(True, 10), (False, 1)])
+def test_the_marker_shows_or_drops_them(version, committed, shown):
+    scene = Scene(version)
+    scene.commit(1)
+    txn_commit(scene, 10)
+    end(scene, committed=committed)
+    assert fetch(scene, require_stable=True) == {"t": {0: FetchedOffset(shown)}}
+    marker = scene.records[-1]
+    assert (marker.control, marker.producer_id, marker.key, marker.key_bytes, marker.value_bytes) == (
+        "COMMIT" if committed else "ABORT",
+        7,
+        None,
+        None,
+        None,
+    )
+
+
+@JAVA_AND_SCALA
+def test_a_plain_commit_between_record_and_marker_stays(version):
+    scene = Scene(version)
+    txn_commit(scene, 10)
+    scene.commit(20)
+    end(scene, committed=True)
+    assert fetch(scene) == {"t": {0: FetchedOffset(20)}}
+
+
+@JAVA_AND_SCALA
+def test_the_later_record_wins_not_the_later_marker(version):
+    scene = Scene(version)
+    txn_commit(scene, 10, producer_id=7)
+    txn_commit(scene, 11, producer_id=8)
+    end(scene, 8, committed=True)
+    end(scene, 7, committed=True)
+    assert fetch(scene) == {"t": {0: FetchedOffset(11)}}
+
+
+def test_transactional_values_name_no_topic_id():
+    scene = Scene(topics=TOPICS)
+    txn_commit(scene, 10)
+    (record,) = scene.records
+    assert record.value["topic_id"] == NO_TOPIC_ID
+    assert (record.is_transactional, record.producer_id) == (True, 7)
+
+
+def test_a_transactional_commit_does_not_keep_a_member_alive():
+    scene = Scene()
+    scene.settle("a", session_timeout_ms=2_000)
+    scene.pass_time(1_000)
+    scene.ask(TxnOffsetCommit(GROUP, 7, (OffsetToCommit("t", 0, 1),), 0, scene.group.generation, scene.ids["a"]))
+    scene.pass_time(1_000)
+    assert scene.members == []

@@ -1,0 +1,32 @@
+import pytest
+
+from groupcoord_spark.simulator import State
+from groupcoord_spark.simulator.group import Group, InternalError
+from groupcoord_spark.simulator.states import CAN_REBALANCE, VALID_PREVIOUS
+from tests.simulator.decision_table import case_id, table
+
+TRANSITIONS = table("""
+    from                | to Empty | to PreparingRebalance | to CompletingRebalance | to Stable | to Dead
+    Empty               | no       | yes                   | no                     | no        | yes
+    PreparingRebalance  | yes      | no                    | yes                    | no        | yes
+    CompletingRebalance | no       | yes                   | no                     | yes       | yes
+    Stable              | no       | yes                   | no                     | no        | yes
+    Dead                | no       | no                    | no                     | no        | yes
+""")
+
+
+@pytest.mark.parametrize("row", TRANSITIONS, ids=case_id)
+def test_a_group_goes_only_where_there_is_a_way(row):
+    for target in State:
+        group = Group("g", 0, like_java=True)
+        group.state = State(row["from"])
+        if row[f"to {target.value}"] == "yes":
+            group.transition_to(target, 7)
+            assert (group.state, group.previous_state, group.state_timestamp_ms) == (target, State(row["from"]), 7)
+        else:
+            with pytest.raises(InternalError, match=row["from"]):
+                group.transition_to(target, 7)
+
+
+def test_a_rebalance_starts_from_every_state_with_a_way_to_it():
+    assert {State.STABLE, State.COMPLETING_REBALANCE, State.EMPTY} == CAN_REBALANCE == VALID_PREVIOUS[State.PREPARING_REBALANCE]

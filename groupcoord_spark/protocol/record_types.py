@@ -1,0 +1,75 @@
+"""The numbers of Kafka that name things in the offsets topic: types of keys, types of markers, and the values that mean "none"."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Final
+
+
+class KeyType(IntEnum):
+    """The first two bytes of a key: which record it is. 18 was never given out.
+
+    Source: the files CoordinatorRecordType and ``*Key.json`` of Kafka's group coordinator.
+    """
+
+    LEGACY_OFFSET_COMMIT = 0
+    OFFSET_COMMIT = 1
+    GROUP_METADATA = 2
+    CONSUMER_GROUP_METADATA = 3
+    CONSUMER_GROUP_PARTITION_METADATA = 4
+    CONSUMER_GROUP_MEMBER_METADATA = 5
+    CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA = 6
+    CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER = 7
+    CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT = 8
+    SHARE_GROUP_PARTITION_METADATA = 9
+    SHARE_GROUP_MEMBER_METADATA = 10
+    SHARE_GROUP_METADATA = 11
+    SHARE_GROUP_TARGET_ASSIGNMENT_METADATA = 12
+    SHARE_GROUP_TARGET_ASSIGNMENT_MEMBER = 13
+    SHARE_GROUP_CURRENT_MEMBER_ASSIGNMENT = 14
+    SHARE_GROUP_STATE_PARTITION_METADATA = 15
+    CONSUMER_GROUP_REGULAR_EXPRESSION = 16
+    STREAMS_GROUP_METADATA = 17
+    STREAMS_GROUP_MEMBER_METADATA = 19
+    STREAMS_GROUP_TARGET_ASSIGNMENT_METADATA = 20
+    STREAMS_GROUP_TARGET_ASSIGNMENT_MEMBER = 21
+    STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT = 22
+    STREAMS_GROUP_TOPOLOGY = 23
+
+
+def _types_named(beginning: str) -> frozenset[KeyType]:
+    return frozenset(each for each in KeyType if each.name.startswith(beginning))
+
+
+OFFSET_KEY_TYPES: Final = frozenset({KeyType.LEGACY_OFFSET_COMMIT, KeyType.OFFSET_COMMIT})
+CLASSIC_KEY_TYPES: Final = OFFSET_KEY_TYPES | {KeyType.GROUP_METADATA}
+"""All types before Kafka 4.0."""
+CONSUMER_GROUP_KEY_TYPES: Final = _types_named("CONSUMER_GROUP")
+"""Groups of KIP-848."""
+SHARE_GROUP_KEY_TYPES: Final = _types_named("SHARE_GROUP")
+"""Groups of KIP-932."""
+STREAMS_GROUP_KEY_TYPES: Final = _types_named("STREAMS_GROUP")
+"""Groups of KIP-1071."""
+MODERN_KEY_TYPES: Final = CONSUMER_GROUP_KEY_TYPES | SHARE_GROUP_KEY_TYPES | STREAMS_GROUP_KEY_TYPES
+"""Groups whose assignment the broker computes."""
+GROUP_KEY_TYPES: Final = frozenset(
+    {KeyType.GROUP_METADATA, KeyType.CONSUMER_GROUP_METADATA, KeyType.SHARE_GROUP_METADATA, KeyType.STREAMS_GROUP_METADATA}
+)
+"""The record that a group of each type begins with; its tombstone removes the group."""
+
+
+class MarkerType(IntEnum):
+    """The type in the key of a control record: how a transaction ended."""
+
+    ABORT = 0
+    COMMIT = 1
+
+
+NOT_A_CONTROL_RECORD: Final = -1
+"""In columns of marker types: the record is no control record."""
+
+NO_PRODUCER_ID: Final = -1
+"""The batch was written by no idempotent or transactional producer."""
+NO_PRODUCER_EPOCH: Final = -1
+NO_TIMESTAMP: Final = -1
+NO_LEADER_EPOCH: Final = -1

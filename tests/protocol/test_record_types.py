@@ -9,8 +9,8 @@ from groupcoord_spark.protocol.record_types import GROUP_KEY_TYPES, MODERN_KEY_T
 
 
 def test_every_declared_record_has_its_name() -> None:
-    named = {number: re.sub(r"(?<=[a-z])(?=[A-Z])", "_", each.key.name.removesuffix("Key")).upper() for number, each in RECORD_TYPES.items()}
-    assert named == {each.value: each.name for each in KeyType}
+    words = {number: re.sub(r"(?<=[a-z])(?=[A-Z])", "_", each.key.name.removesuffix("Key")) for number, each in RECORD_TYPES.items()}
+    assert {number: text.upper() for number, text in words.items()} == {each.value: each.name for each in KeyType}
 
 
 def test_every_type_is_of_one_family() -> None:

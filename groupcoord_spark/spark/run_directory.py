@@ -82,12 +82,17 @@ class RunDirectory:
             with suppress(subprocess.TimeoutExpired):
                 self.java.wait(SECONDS_TO_STOP)
         end = time.monotonic() + SECONDS_TO_STOP
+        killed: set[int] = set()
         # Again and again: Java may have been starting a process while the processes were listed.
-        while (processes := self.processes()) and time.monotonic() < end:
+        while ((processes := self.processes()) or any(map(_is_running, killed))) and time.monotonic() < end:
             for each in processes:
                 with suppress(ProcessLookupError, PermissionError):
                     os.kill(each, signal.SIGKILL)
+            killed.update(processes)
             time.sleep(0.005)
+        for each in killed:  # children of this process would be zombies until somebody asks how they ended
+            with suppress(ChildProcessError):
+                os.waitpid(each, os.WNOHANG)
 
     def remove(self) -> None:
         """Removes the directory, or all in it but what Java printed: then a session that is started a day later removes the rest."""
@@ -131,6 +136,18 @@ def changed_environment(**variables: str) -> Iterator[None]:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
+
+
+def _is_running(process: int) -> bool:
+    """False once the process has ended, also where its parent has not asked for its exit code yet.
+
+    A process that is ending has lost its environment and still holds its memory, ports and files for some hundredths of a second.
+    """
+    try:
+        state = (_PROCESSES / str(process) / "stat").read_bytes().rpartition(b")")[2].split()[0]
+    except OSError:
+        return False
+    return state not in (b"Z", b"X")
 
 
 def _is_child_of_this_process(process: Path) -> bool:

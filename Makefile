@@ -1,11 +1,11 @@
-# Two commands do everything: `make nightly` and `make test`. The README gives the plain lines behind both.
+# Two commands do everything: `make nightly` and `make test`. docs/tutorial.md gives the plain lines behind both.
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
 SAMPLE := tests/golden/classic-modern/logs
 WAREHOUSE ?= ./warehouse
 
-.PHONY: nightly test lint bench clean
+.PHONY: nightly test bench reference docs clean
 
 nightly: $(VENV)/.warm
 	@bash .ci/ensure-java
@@ -26,6 +26,13 @@ bench: $(VENV)/.tests
 	@bash .ci/ensure-java
 	@test -n "$(PEERS)" || { echo "Say where the script is that makes dumps and times Kafka's own readers: make bench PEERS=/path/to/peers.sh"; exit 2; }
 	$(BIN)/python benchmarks/nightly.py --peers $(PEERS)
+
+# The generated parts of docs/reference.
+reference: $(VENV)/.runs
+	$(BIN)/python docs/generate.py
+
+docs: $(VENV)/.docs
+	$(BIN)/mkdocs build --strict
 
 $(VENV)/.made:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "groupcoord_spark needs Python 3.11 or newer; $(PYTHON) is older. Run: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)"; exit 1; }
@@ -49,5 +56,10 @@ $(VENV)/.tests: $(VENV)/.made pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@ $(VENV)/.runs
 
+$(VENV)/.docs: $(VENV)/.made pyproject.toml
+	@echo "Installing groupcoord_spark with mkdocs-material into $(VENV) (once)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
+	@touch $@ $(VENV)/.runs
+
 clean:
-	rm -rf $(VENV) warehouse .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) warehouse build/site .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,142 @@
+"""Writes the generated parts of the reference pages: `make reference`, or `python docs/generate.py`.
+
+A generated part stands between the lines ``<!-- generated: NAME -->`` and ``<!-- end of NAME -->``. All text outside of such a part is
+written by hand and stays as it is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from groupcoord_spark.cli.commands import COMMANDS
+from groupcoord_spark.cli.reference import command_reference, common_options_reference
+from groupcoord_spark.log.damage import CODES
+from groupcoord_spark.protocol import errors
+from groupcoord_spark.sources.rows import ROW_CODES
+from groupcoord_spark.warehouse.tables import TABLES, reference
+from groupcoord_spark.warehouse.warning_codes import WARNING_CODES
+
+REFERENCE = Path(__file__).parent / "reference"
+GENERATED_PAGES = tuple(REFERENCE / name for name in ("cli.md", "tables.md", "warning-codes.md"))
+
+GENERATED_PART = re.compile(r"(<!-- generated: (.+?) -->\n).*?(^<!-- end of \2 -->)", re.MULTILINE | re.DOTALL)
+
+RELATIONS = (
+    ("groups", "||--o{", "members", "has", ("group_id",)),
+    ("members", "||--o{", "assignments", "holds", ("group_id", "member_id")),
+    ("groups", "||--o{", "committed_offsets", "committed", ("group_id",)),
+    ("groups", "|o--o{", "pending_offsets", "may commit", ("group_id",)),
+    ("groups", "||--||", "group_expirations", "expires by", ("group_id",)),
+    ("committed_offsets", "||--||", "offset_expirations", "expires by", ("group_id", "topic", "partition")),
+    ("groups", "|o--o{", "rebalances", "went through", ("group_id",)),
+    ("groups", "|o--o{", "offset_commits", "wrote", ("group_id",)),
+    ("groups", "|o--o{", "group_records", "wrote", ("group_id",)),
+    ("groups", "|o--o{", "tombstones", "would get", ("group_id",)),
+    ("transactions", "|o--o{", "offset_commits", "ended", ("offsets_partition", "incarnation", "producer_id")),
+    ("offsets_partitions", "||--o{", "groups", "keeps", ("offsets_partition",)),
+    ("offsets_partitions", "||--o{", "orphan_offsets", "keeps", ("offsets_partition",)),
+    ("offsets_partitions", "||--o{", "surviving_records", "had", ("offsets_partition", "incarnation")),
+    ("offsets_partitions", "|o--o{", "transactions", "keeps", ("offsets_partition", "incarnation")),
+    ("runs", "||--o{", "quarantined_records", "found", ("run_id",)),
+    ("runs", "||--o{", "warnings", "found", ("run_id",)),
+    ("runs", "||--o{", "surviving_records", "found", ("run_id",)),
+)
+"""Left table, how many rows belong to how many (mermaid's sign), right table, verb, and the columns besides cluster that join the two."""
+
+_OTHER_INPUTS = "[Other inputs](../how-to/other-inputs.md#rows-and-lines-that-are-not-used)"
+PLACES_OF_INPUT_CODES: Mapping[str, str] = {
+    **dict.fromkeys(ROW_CODES, _OTHER_INPUTS),
+    "transactions_unknown": "[What a dump can know](../explanation/what-a-dump-can-know.md#what-each-kind-of-input-knows)",
+    "other_coordinator": "[How to choose a release](semantics-by-release.md#how-to-choose-a-release)",
+    "compacted_before_until": "[An earlier moment](../explanation/what-a-dump-can-know.md#the-state-at-an-earlier-moment)",
+    "settings_contradicted": "[The partition of a group](records.md#10-the-partition-of-a-group)",
+}
+"""Code about an input -> the link to the page that explains the code."""
+
+
+def entity_diagram() -> str:
+    """The tables with their key columns, and which table is joined to which by what, as a mermaid diagram."""
+    lines = ["```mermaid", "erDiagram"]
+    for left, sign, right, verb, columns in RELATIONS:
+        lines.append(f'    {left} {sign} {right} : "{verb} ({", ".join(columns)})"')
+    for table in TABLES.values():
+        names = [name for name in table.primary_key if name != "cluster"]
+        lines += [f"    {table.name} {{", *(f"        {_type_of(table.by_name[name].sql_type)} {name} PK" for name in names), "    }"]
+    return "\n".join([*lines, "```"])
+
+
+def tables() -> str:
+    """Every table with its columns. What the codes of warnings mean stands on their own page."""
+    without_meanings = (replace(t, columns=tuple(replace(column, meanings={}) for column in t.columns)) for t in TABLES.values())
+    return reference(without_meanings)
+
+
+def warning_codes() -> str:
+    """A row for each code of the table warnings."""
+    return _codes(WARNING_CODES)
+
+
+def quarantine_reasons() -> str:
+    """A row for each reason of the table quarantined_records."""
+    of_decoders = {error.code: _condition(error) for error in _decode_errors(errors.DecodeError)}
+    of_files = {name: code.sentence for name, code in {**CODES, **ROW_CODES}.items()}
+    meanings = {**of_decoders, **of_files}
+    return _codes({reason: meanings[reason] for reason in TABLES["quarantined_records"].by_name["reason"].words})
+
+
+def parts() -> dict[str, Callable[[], str]]:
+    """Name of every generated part -> the function that makes its text."""
+    return {
+        "common options": common_options_reference,
+        **{f"command {name}": partial(command_reference, name) for name in COMMANDS},
+        "entity diagram": entity_diagram,
+        "tables": tables,
+        "warning codes": warning_codes,
+        "quarantine reasons": quarantine_reasons,
+    }
+
+
+def with_generated_parts(page: str) -> str:
+    """The text of a page with every generated part made anew."""
+    makers = parts()
+    return GENERATED_PART.sub(lambda part: f"{part[1]}\n{makers[part[2]]().strip()}\n\n{part[3]}", page)
+
+
+def _codes(meanings: Mapping[str, str]) -> str:
+    rows = [f'| <a id="{code.lower()}"></a>`{code}` | {meaning} | {_place(code)} |' for code, meaning in meanings.items()]
+    return "\n".join(["| Code | Meaning | Rule |", "|---|---|---|", *rows])
+
+
+def _place(code: str) -> str:
+    if code.startswith("R-"):
+        return f"[{code}](replay-rules.md#{code.lower()})"
+    if code in PLACES_OF_INPUT_CODES:
+        return PLACES_OF_INPUT_CODES[code]
+    if code in CODES:
+        return "[Damaged files](record-batches.md#74-codes)"
+    return "[Bad input](records.md#9-bad-input)"
+
+
+def _decode_errors(base: type[errors.DecodeError]) -> Iterator[type[errors.DecodeError]]:
+    for error in base.__subclasses__():
+        yield error
+        yield from _decode_errors(error)
+
+
+def _condition(error: type[errors.DecodeError]) -> str:
+    sentence = " ".join((error.__doc__ or "").split()).removeprefix("Raised when ")
+    return sentence[:1].upper() + sentence[1:]
+
+
+def _type_of(sql_type: str) -> str:
+    return sql_type.partition("<")[0].lower()
+
+
+if __name__ == "__main__":
+    for path in GENERATED_PAGES:
+        path.write_text(with_generated_parts(path.read_text(encoding="utf-8")), encoding="utf-8")
+        print(f"written: {path}")

@@ -1,4 +1,5 @@
-"""What the README says is so: its commands and options exist, its output is what comes out, its blocks run, its reference is the tables'.
+"""What README and docs/ say is true: commands and options exist, blocks run and print what is shown, and generated parts are up to date.
+Links lead to files and anchors, and every rule and code that the package names can be looked up.
 
 ``console`` blocks are compared with what the commands print on the sample, ``python`` and ``sql`` blocks are run on it, and what ``bash``
 blocks and tables name is looked up.
@@ -6,13 +7,17 @@ blocks and tables name is looked up.
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 import shlex
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import click
@@ -20,20 +25,73 @@ import pytest
 from click.testing import CliRunner
 
 from groupcoord_spark.cli.commands import main
-from groupcoord_spark.warehouse.tables import TABLES, reference
+from groupcoord_spark.warehouse.tables import TABLES
+from groupcoord_spark.warehouse.views import VIEWS
 
 ROOT = Path(__file__).parents[1]
-README = (ROOT / "README.md").read_text(encoding="utf-8")
-TEXT, _, REFERENCE = README.partition("<!-- tables:begin -->\n")
+PACKAGE = ROOT / "groupcoord_spark"
+DOCS = ROOT / "docs"
+README = ROOT / "README.md"
+PAGES = (README, *sorted(DOCS.rglob("*.md")))
+CLI = DOCS / "reference" / "cli.md"
+TABLE_PAGE = DOCS / "reference" / "tables.md"
+WARNING_CODE_PAGE = DOCS / "reference" / "warning-codes.md"
+
+README_LINES = 150
 
 OF_OTHER_INPUTS = {"look at the rows", "with an older connector", "read the topic"}
 """Stages that a run over segments does not have."""
 
+OPTIONS_OF_OTHER_PROGRAMS = {
+    *("--editable", "--list", "--describe", "--to", "--master", "--archives", "--properties-file", "--py-files"),
+    *("--reset-offsets", "--from-file", "--bootstrap-server", "--execute", "--offsets-decoder", "--formatter"),
+    *("--mutations", "--seed", "--packages", "--repositories", "--inplace", "--prefix", "--help"),
+}
+
 NO_DELTA = "Spark's Delta reader is not here and cannot be fetched"
 
+RULE_ID = re.compile(r"\b(R-\d+\.\d+|X-[A-Z]\d*)\b")
+CODE_BLOCK = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+INLINE_CODE = re.compile(r"`[^`\n]*`")
+HEADING = re.compile(r"^#{1,6} +(.+?) *$", re.MULTILINE)
+EXPLICIT_ANCHOR = re.compile(r'<a id="([^"]+)">')
+LINK = re.compile(r"\]\(([^()\s]+)\)")
+LINK_AS_TEXT = re.compile(r"\[([^\]]*)\]\([^)]*\)")
 
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
+each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+
+
+def load_generator() -> ModuleType:
+    """docs/generate.py, which belongs to no package."""
+    spec = importlib.util.spec_from_file_location("generate", DOCS / "generate.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+GENERATOR = load_generator()
+
+
+@cache
+def text_of(page: Path) -> str:
+    return page.read_text(encoding="utf-8")
+
+
+def written_by_hand(page: Path) -> str:
+    """The page without its generated parts."""
+    text: str = GENERATOR.GENERATED_PART.sub("", text_of(page))
+    return text
+
+
+ALL_TEXT = "\n".join(written_by_hand(page) for page in PAGES)
+
+
+def blocks(language: str, page: Path | None = None) -> list[str]:
+    """The code blocks of a language, of one page or of all; a block that several pages show is there once."""
+    text = ALL_TEXT if page is None else written_by_hand(page)
+    return list(dict.fromkeys(re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)))
 
 
 def commands_named() -> Iterator[tuple[str, list[str]]]:
@@ -55,24 +113,62 @@ def command(name: str) -> click.Command:
     return found
 
 
+def command_names() -> list[str]:
+    assert isinstance(main, click.Group)
+    return main.list_commands(click.Context(main))
+
+
 def options_of(name: str) -> set[str]:
     return {option for parameter in command(name).params for option in parameter.opts if option.startswith("--")}
 
 
-def common_options() -> set[str]:
-    return options_of("list") & options_of("timeline")
+def section(page: Path, title: str) -> str:
+    """The text below a heading of the second level, up to the next one."""
+    return re.split(r"^## ", text_of(page).partition(f"\n## {title}\n")[2], maxsplit=1, flags=re.MULTILINE)[0]
 
 
-def section(title: str) -> str:
-    return re.split(r"^## ", TEXT.partition(f"\n## {title}\n")[2], maxsplit=1, flags=re.MULTILINE)[0]
-
-
-def table_of_commands() -> list[str]:
-    return re.findall(r"^\| `groupcoord ([\w-]+)", section("Commands"), re.MULTILINE)
+def words_in_first_column(text: str) -> list[str]:
+    return re.findall(r"^\| `(\w+)`[^|]*\|", text, re.MULTILINE)
 
 
 def without_trailing_spaces(text: str) -> str:
     return "\n".join(line.rstrip() for line in text.splitlines()).strip()
+
+
+@cache
+def anchors_of(page: Path) -> frozenset[str]:
+    """What a link to the page may name after ``#``: explicit anchors, and headings as GitHub turns them into anchors."""
+    text = CODE_BLOCK.sub("", text_of(page))
+    anchors = set(EXPLICIT_ANCHOR.findall(text))
+    for heading in HEADING.findall(text):
+        words = LINK_AS_TEXT.sub(r"\1", heading).replace("`", "").lower()
+        slug = re.sub(r"[^\w\- ]", "", words).replace(" ", "-")
+        repetition = 0
+        while (anchor := f"{slug}-{repetition}" if repetition else slug) in anchors:
+            repetition += 1
+        anchors.add(anchor)
+    return frozenset(anchors)
+
+
+def broken_links(page: Path) -> Iterator[str]:
+    """The relative links of the page that lead to no file, or to no anchor of that file."""
+    text = INLINE_CODE.sub("", CODE_BLOCK.sub("", text_of(page)))
+    for link in LINK.findall(text):
+        if re.match(r"[a-z]+:", link):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        if not target.exists():
+            yield f"{link}: there is no such file"
+        elif page != README and not target.is_relative_to(DOCS):
+            yield f"{link}: the site has no such page"
+        elif anchor and anchor not in anchors_of(target):
+            yield f"{link}: the page has no such anchor"
+
+
+def rule_anchors() -> set[str]:
+    """Anchors of the pages that explain rules. The list of warning codes only leads to them."""
+    return {anchor for page in (DOCS / "reference").glob("*.md") if page != WARNING_CODE_PAGE for anchor in anchors_of(page)}
 
 
 @pytest.fixture
@@ -82,46 +178,90 @@ def in_sample(sample_warehouse: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     return sample_warehouse
 
 
+class TestPages:
+    def test_readme_is_short(self) -> None:
+        assert len(text_of(README).splitlines()) <= README_LINES
+
+    @each_page
+    def test_no_page_has_an_explicit_anchor_twice(self, page: Path) -> None:
+        anchors = EXPLICIT_ANCHOR.findall(text_of(page))
+        assert [anchor for anchor, count in Counter(anchors).items() if count > 1] == []
+
+    @each_page
+    def test_every_relative_link_leads_to_a_file_and_an_anchor(self, page: Path) -> None:
+        assert list(broken_links(page)) == []
+
+    def test_every_page_can_be_reached_from_the_readme(self) -> None:
+        reached, to_follow = {README}, [README]
+        while to_follow:
+            page = to_follow.pop()
+            targets = {(page.parent / link.partition("#")[0]).resolve() for link in LINK.findall(text_of(page)) if ".md" in link}
+            to_follow += targets - reached
+            reached |= targets
+        assert {page for page in PAGES if page.name != "index.md"} <= reached
+
+    def test_menu_of_the_site_has_every_page(self) -> None:
+        menu = text_of(ROOT / "mkdocs.yml").partition("\nnav:\n")[2]
+        in_menu = re.findall(r"([\w./-]+\.md)$", menu, re.MULTILINE)
+        assert sorted(in_menu) == sorted(str(page.relative_to(DOCS)) for page in PAGES if page != README)
+
+
+class TestGeneratedParts:
+    @pytest.mark.parametrize("page", GENERATOR.GENERATED_PAGES, ids=lambda page: page.name)
+    def test_page_is_what_make_reference_writes(self, page: Path) -> None:
+        assert text_of(page) == GENERATOR.with_generated_parts(text_of(page))
+
+    def test_every_part_stands_on_one_page(self) -> None:
+        parts = [part[1] for page in PAGES for part in GENERATOR.GENERATED_PART.findall(text_of(page))]
+        assert sorted(parts) == sorted(GENERATOR.parts())
+
+    def test_every_option_of_every_command_is_in_the_reference(self) -> None:
+        common = section(CLI, "Common options")
+        for name in command_names():
+            in_reference = set(re.findall(r"^\| `(--[a-z-]+)", common + section(CLI, name), re.MULTILINE))
+            assert options_of(name) <= in_reference, name
+
+    def test_columns_by_which_the_diagram_joins_tables_exist(self) -> None:
+        for left, _, right, _, columns in GENERATOR.RELATIONS:
+            assert set(columns) <= set(TABLES[left].by_name) & set(TABLES[right].by_name), (left, right)
+
+    def test_diagram_has_every_table(self) -> None:
+        assert {each for left, _, right, _, _ in GENERATOR.RELATIONS for each in (left, right)} >= set(TABLES) - {"decode_coverage"}
+
+    def test_every_code_and_reason_has_an_anchor(self) -> None:
+        codes = {*TABLES["warnings"].by_name["code"].words, *TABLES["quarantined_records"].by_name["reason"].words}
+        assert {"tail_truncated", "R-2.4", "null_key"} <= codes
+        assert sorted(code for code in codes if code.lower() not in anchors_of(WARNING_CODE_PAGE)) == []
+
+
 class TestCommands:
     def test_commands_in_shell_blocks_take_the_options_they_are_given(self) -> None:
         named = list(commands_named())
-        assert {"nightly", "list", "describe"} <= {name for name, _ in named}
+        assert {"nightly", "list", "describe", "expire", "verify"} <= {name for name, _ in named}
         for name, words in named:
             command(name).make_context(name, words)
 
     def test_table_of_commands_lists_every_command(self) -> None:
-        assert sorted(table_of_commands()) == sorted(main.list_commands(click.Context(main)))  # type: ignore[attr-defined]
+        in_table = re.findall(r"^\| `groupcoord ([\w-]+)", section(README, "Commands"), re.MULTILINE)
+        assert sorted(in_table) == sorted(command_names())
 
-    def test_options_of_nightly_are_all_there_and_no_others(self) -> None:
-        named = set(re.findall(r"^\| `(--[a-z-]+)", section("Commands"), re.MULTILINE))
-        assert named == options_of("nightly") - common_options()
-
-    @pytest.mark.parametrize("name", [name for name in table_of_commands() if name != "nightly"])
-    def test_options_of_other_commands_are_all_there_and_no_others(self, name: str) -> None:
-        paragraph = section("Commands").partition(f"**{name}**")[2].partition("\n\n")[0]
-        assert set(re.findall(r"`(--[a-z-]+)", paragraph)) == options_of(name) - common_options()
-
-    def test_common_options_are_all_there_and_no_others(self) -> None:
-        paragraph = section("Commands").partition("All commands but simulate take")[2]
-        assert set(re.findall(r"`(--[a-z-]+)", paragraph)) == common_options()
+    @pytest.mark.parametrize("name", command_names())
+    def test_remarks_on_a_command_name_its_options_only(self, name: str) -> None:
+        remarks = GENERATOR.GENERATED_PART.sub("", section(CLI, name))
+        assert set(re.findall(r"`(--[a-z-]+)", remarks)) - options_of(name) == set()
 
     def test_no_option_is_named_anywhere_that_does_not_exist(self) -> None:
-        of_others = {"--editable", "--list", "--describe", "--to", "--master", "--archives", "--properties-file", "--py-files"}
-        of_others |= {"--reset-offsets", "--from-file", "--bootstrap-server", "--execute", "--offsets-decoder"}
-        of_others |= {"--mutations", "--seed"}
-        of_others |= {"--packages", "--repositories"}
-        of_others |= {"--inplace", "--prefix"}
-        known = set.union(*map(options_of, table_of_commands())) | of_others
-        assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", TEXT)) - known == set()
+        known = set.union(*map(options_of, command_names())) | OPTIONS_OF_OTHER_PROGRAMS
+        assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", ALL_TEXT)) - known == set()
 
     def test_make_targets_exist(self) -> None:
-        makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-        targets = set(re.findall(r"^([a-z]+):", makefile, re.MULTILINE))
-        assert {"nightly", "test"} <= set(re.findall(r"\bmake ([a-z]+)$", "\n".join(blocks("bash")), re.MULTILINE)) <= targets
+        targets = set(re.findall(r"^([a-z]+):", text_of(ROOT / "Makefile"), re.MULTILINE))
+        named = set(re.findall(r"`make ([a-z]+)", ALL_TEXT)) | set(re.findall(r"^make ([a-z]+)$", "\n".join(blocks("bash")), re.MULTILINE))
+        assert {"nightly", "test", "reference", "docs"} <= named <= targets
 
     def test_make_nightly_is_the_plain_line(self) -> None:
         plain = next(line for block in blocks("bash") for line in block.splitlines() if line.startswith(".venv/bin/groupcoord nightly"))
-        makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+        makefile = text_of(ROOT / "Makefile")
         of_make = next(line for line in makefile.splitlines() if "groupcoord nightly $(SAMPLE)" in line).strip()
         sample = re.search(r"^SAMPLE := (.*)$", makefile, re.MULTILINE)
         assert sample is not None
@@ -141,6 +281,10 @@ class TestOutput:
             assert printed.exit_code == 0
             assert without_trailing_spaces(printed.output) == without_trailing_spaces(expected)
 
+    def test_no_console_block_is_left_out(self) -> None:
+        compared = r"\$ (groupcoord (list|describe|expire|export-offsets|timeline|verify|nightly|dump) |make nightly\n)"
+        assert [block for block in blocks("console") if not re.match(compared, block)] == []
+
     def test_verify_says_of_the_sample_what_is_shown(self, in_sample: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         line, _, expected = next(block for block in blocks("console") if "groupcoord verify" in block).removeprefix("$ ").partition("\n")
         warehouse = str(in_sample.path)
@@ -151,7 +295,9 @@ class TestOutput:
     def test_parts_of_a_file_of_answers_are_all_there(self) -> None:
         from groupcoord_spark.verification.answers import FORM
 
-        rows = "\n".join(line for line in section("Is it so?").splitlines() if line.startswith("| `"))
+        rows = "\n".join(
+            line for line in section(DOCS / "how-to" / "verify.md", "A file of answers").splitlines() if line.startswith("| `")
+        )
         assert set(FORM) <= set(re.findall(r"`([a-z_]+)`", rows))
 
     def test_summary_of_nightly_is_the_one_shown(self, in_sample: Any) -> None:
@@ -165,7 +311,7 @@ class TestOutput:
 
     def test_stages_shown_are_those_of_a_run(self) -> None:
         shown = next(block for block in blocks("console") if "make nightly" in block)
-        sources = [ROOT / "groupcoord_spark" / room / "nightly.py" for room in ("cli", "pipeline")]
+        sources = [PACKAGE / room / "nightly.py" for room in ("cli", "pipeline")]
         named = re.findall(r'\.begin\("(.+?)"\)', "".join(source.read_text() for source in sources))
         assert [line[:24].rstrip() for line in shown.splitlines()[1:5]] == [
             stage for stage in dict.fromkeys(["plan", *named]) if stage not in OF_OTHER_INPUTS
@@ -177,27 +323,27 @@ class TestOutput:
 class TestBlocks:
     @pytest.mark.parametrize("block", [block for block in blocks("python") if "spark" not in block.replace("groupcoord_spark", "")])
     def test_python_without_spark_runs(self, in_sample: Any, block: str) -> None:
-        exec(compile(block, "README.md", "exec"), {"__name__": "readme"})
+        exec(compile(block, "docs", "exec"), {"__name__": "docs"})
 
     @pytest.mark.parametrize("block", [block for block in blocks("python") if "spark = session()" in block])
     def test_python_with_spark_runs(self, spark: Any, block: str, capsys: pytest.CaptureFixture[str]) -> None:
         # The JVM does not follow when a test changes its directory.
         block = block.replace('"tests/golden/', f'"{ROOT}/tests/golden/')
-        exec(compile(block, "README.md", "exec"), {"__name__": "readme"})
+        exec(compile(block, "docs", "exec"), {"__name__": "docs"})
         assert "app-nocommit" in capsys.readouterr().out
 
     @pytest.mark.parametrize("query", blocks("sql"))
     def test_sql_runs_in_duckdb(self, in_sample: Any, query: str) -> None:
         setup = next(block for block in blocks("python") if "import duckdb" in block)
-        namespace: dict[str, Any] = {"__name__": "readme"}
-        exec(compile(setup, "README.md", "exec"), namespace)
+        namespace: dict[str, Any] = {"__name__": "docs"}
+        exec(compile(setup, "docs", "exec"), namespace)
         assert namespace["night"].sql(query).to_arrow_table().num_rows > 0
 
     def test_three_ways_of_asking_give_one_answer(self, in_sample: Any) -> None:
         duckdb_block = next(block for block in blocks("python") if "import duckdb" in block)
         pandas_block = next(block for block in blocks("python") if "import pandas" in block)
-        namespace: dict[str, Any] = {"__name__": "readme"}
-        exec(compile(duckdb_block + pandas_block, "README.md", "exec"), namespace)
+        namespace: dict[str, Any] = {"__name__": "docs"}
+        exec(compile(duckdb_block + pandas_block, "docs", "exec"), namespace)
         query = re.search(r'"""(.*?)"""', duckdb_block, re.DOTALL)
         assert query is not None
         answer = namespace["night"].sql(query[1]).to_arrow_table().to_pylist()
@@ -222,43 +368,63 @@ class TestBlocks:
 
 
 class TestWords:
-    def test_reference_is_what_the_tables_say(self) -> None:
-        assert REFERENCE.partition("<!-- tables:end -->")[0] == reference(TABLES.values())
+    def test_every_rule_that_the_code_names_can_be_looked_up(self) -> None:
+        rules = {rule for path in PACKAGE.rglob("*.py") for rule in RULE_ID.findall(path.read_text(encoding="utf-8"))}
+        assert len(rules) > 60
+        assert sorted(rule for rule in rules if rule.lower() not in rule_anchors()) == []
+
+    def test_every_rule_that_a_page_names_can_be_looked_up(self) -> None:
+        rules = {rule for page in PAGES for rule in RULE_ID.findall(text_of(page))}
+        assert sorted(rule for rule in rules if rule.lower() not in rule_anchors()) == []
 
     def test_overview_names_every_table_once(self) -> None:
-        overview = section("The tables").partition("The column `rule`")[0]
-        rows = [line.split("|")[2] for line in overview.splitlines() if line.startswith("| ") and "`" in line]
+        rows = [line.split("|")[2] for line in section(TABLE_PAGE, "Kinds of tables").splitlines() if line.startswith("| ") and "`" in line]
         assert sorted(re.findall(r"`(\w+)`", "".join(rows))) == sorted(TABLES)
 
+    def test_every_table_and_view_answers_a_question(self) -> None:
+        answers = section(TABLE_PAGE, "Which table answers what?")
+        assert {*TABLES, *VIEWS} <= set(re.findall(r"`(\w+)`", answers))
+
+    def test_table_of_views_lists_every_view(self) -> None:
+        assert words_in_first_column(section(TABLE_PAGE, "Views")) == list(VIEWS)
+
     def test_rules_explained_are_those_of_the_tables(self) -> None:
-        explained = set(re.findall(r"`(X-[A-Z]\d)`", section("The tables")))
+        explained = set(re.findall(r"`(X-[A-Z]\d)`", section(TABLE_PAGE, "Rules of expiration in the tables")))
         words = {*TABLES["offset_expirations"].by_name["rule"].words, *TABLES["group_expirations"].by_name["rule"].words}
         assert explained == words
 
     def test_causes_explained_are_those_of_the_table(self) -> None:
-        explained = re.findall(r"^\| `(\w+)` \|", section("Rebalances"), re.MULTILINE)
+        explained = words_in_first_column(section(DOCS / "reference" / "rebalances.md", "Rebalances"))
         assert explained == list(TABLES["rebalances"].by_name["cause"].words)
 
-    def test_codes_and_columns_named_exist(self) -> None:
-        codes = {*TABLES["warnings"].by_name["code"].words, *TABLES["quarantined_records"].by_name["reason"].words}
-        assert {"tail_truncated", "R-2.4"} <= codes
+    def test_causes_of_tombstones_explained_are_those_of_the_view(self) -> None:
+        explained = words_in_first_column(section(DOCS / "reference" / "rebalances.md", "Causes of tombstones"))
+        assert set(explained) == set(re.findall(r"(?:THEN|ELSE) '(\w+)'", VIEWS["tombstone_causes"]))
+
+    def test_traps_explained_are_columns(self) -> None:
+        explained = words_in_first_column(section(DOCS / "how-to" / "what-if-retention.md", "Traps"))
+        traps = [column.name for column in TABLES["offset_expirations"].columns if column.sentence.startswith("Trap:")]
+        assert explained == traps
 
     def test_files_named_are_there(self) -> None:
-        named = set(re.findall(r"(?:tests|conf|jobs|notebooks|benchmarks)/[\w./-]*\w", TEXT))
+        named = set(re.findall(r"(?<![\w/.])(?:tests|conf|jobs|notebooks|benchmarks)/[\w./-]*\w", ALL_TEXT))
         assert {"conf/spark.conf", "jobs/nightly.py", "notebooks/01_tour.py"} <= named
         assert [name for name in sorted(named) if not (ROOT / name).exists()] == []
 
-    def test_golden_folders_named_are_there(self) -> None:
-        paragraph = section("The sample").partition("Other folders")[2].partition("notebooks/")[0]
-        assert [name for name in re.findall(r"`([a-z0-9.-]+)`", paragraph) if not (ROOT / "tests/golden" / name / "logs").is_dir()] == []
+    def test_files_of_the_package_named_are_there(self) -> None:
+        named = set(re.findall(r"`([a-z_]+(?:/[a-z_]+)*/[\w.-]*)`", ALL_TEXT))
+        files = {name for name in named if name.endswith((".py", ".md", ".yaml"))}
+        assert "protocol/scalar.py" in files
+        assert [name for name in sorted(files) if not (ROOT / name).exists() and not (PACKAGE / name).exists()] == []
 
-    def test_links_lead_to_headings_of_this_file(self) -> None:
-        headings = re.findall(r"^#+ (.+)$", README, re.MULTILINE)
-        anchors = {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
-        assert [link for link in re.findall(r"\]\(#([^)]+)\)", TEXT) if link not in anchors] == []
+    def test_golden_folders_named_are_there(self) -> None:
+        paragraph = section(DOCS / "tutorial.md", "6. Go on").partition("dumps, too:")[2].partition("Read one")[0]
+        folders = re.findall(r"`([a-z0-9.-]+)`", paragraph)
+        assert {"kip848", "streams"} <= set(folders)
+        assert [name for name in folders if not (ROOT / "tests/golden" / name / "logs").is_dir()] == []
 
     def test_jars_to_fetch_by_hand_are_of_the_release_that_is_fetched_otherwise(self) -> None:
         from groupcoord_spark.spark.session import DELTA_PACKAGE
 
         _, artifact, version = DELTA_PACKAGE.split(":")
-        assert f"{artifact}-{version}.jar" in TEXT
+        assert f"{artifact}-{version}.jar" in ALL_TEXT

@@ -12,6 +12,7 @@ ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 SENTENCES = [
     ROOT / "README.md",
+    *sorted((ROOT / "docs").rglob("*.md")),
     ROOT / "Makefile",
     *sorted((ROOT / "groupcoord_spark").rglob("*.py")),
     *sorted((ROOT / "notebooks").glob("*.py")),
@@ -34,7 +35,7 @@ def test_extras_were_named_of_a_package_that_is_not_on_pypi() -> None:
 
 def test_no_extra_replaces_the_editable_installation_by_a_copy() -> None:
     copying = {command for command in install_commands() if "--editable" not in command}
-    # the one that README warns of, and an environment of its own, which is to be packed
+    # the one that the tutorial warns of, and an environment of its own, which is to be packed
     assert copying == {"pip install '.[verify]'", "packed/bin/pip install ."}
 
 

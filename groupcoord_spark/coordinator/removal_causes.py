@@ -1,7 +1,7 @@
 """Why tombstones of offsets and groups were written, inferred as the view ``tombstone_causes`` infers it.
 
 The view answers for a whole warehouse in SQL, and needs Spark, DuckDB or Trino; these functions answer for one group within a second.
-A test compares the two. No record names a cause, so both can be wrong in the same cases, which README lists.
+A test compares the two. No record names a cause, so both can be wrong in the same cases, which docs/reference/rebalances.md lists.
 """
 
 from __future__ import annotations

@@ -121,7 +121,7 @@ class Broker:
         return f"kafka://{self.servers}"
 
     def copy_offsets_log(self, to: Path) -> Path:
-        """The part of the log directory that a nightly needs, copied as the README says, while the broker works."""
+        """The part of the log directory that a nightly needs, copied as docs/how-to/copy-a-dump.md says, while the broker works."""
         to.mkdir(parents=True)
         for name in ("meta.properties", "log-start-offset-checkpoint"):
             if (self.log_dir / name).exists():

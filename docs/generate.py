@@ -17,6 +17,7 @@ from groupcoord_spark.cli.reference import command_reference, common_options_ref
 from groupcoord_spark.log.damage import CODES
 from groupcoord_spark.protocol import errors
 from groupcoord_spark.sources.rows import ROW_CODES
+from groupcoord_spark.warehouse.declaration import Column
 from groupcoord_spark.warehouse.tables import TABLES, reference
 from groupcoord_spark.warehouse.warning_codes import WARNING_CODES
 
@@ -47,6 +48,15 @@ RELATIONS = (
 )
 """Left table, how many rows belong to how many (mermaid's sign), right table, verb, and the columns besides cluster that join the two."""
 
+PAGES_OF_WORDS: Mapping[tuple[str, str], str] = {
+    ("warnings", "code"): "warning-codes.md#codes-of-warnings",
+    ("quarantined_records", "reason"): "warning-codes.md#reasons-of-the-quarantine",
+    ("rebalances", "cause"): "rebalances.md#rebalances",
+    ("offset_expirations", "rule"): "#rules-of-expiration-in-the-tables",
+    ("group_expirations", "rule"): "#rules-of-expiration-in-the-tables",
+}
+"""Table and column -> the page that explains every word of the column."""
+
 _OTHER_INPUTS = "[Other inputs](../how-to/other-inputs.md#rows-and-lines-that-are-not-used)"
 PLACES_OF_INPUT_CODES: Mapping[str, str] = {
     **dict.fromkeys(ROW_CODES, _OTHER_INPUTS),
@@ -70,9 +80,9 @@ def entity_diagram() -> str:
 
 
 def tables() -> str:
-    """Every table with its columns. What the codes of warnings mean stands on their own page."""
-    without_meanings = (replace(t, columns=tuple(replace(column, meanings={}) for column in t.columns)) for t in TABLES.values())
-    return reference(without_meanings)
+    """Every table with its columns. Words that a page of their own explains are not listed again."""
+    text = reference(replace(table, columns=tuple(_column(table.name, c) for c in table.columns)) for table in TABLES.values())
+    return re.sub(r"(?<![`\w])__\w+", lambda name: f"`{name[0]}`", text)
 
 
 def warning_codes() -> str:
@@ -104,6 +114,11 @@ def with_generated_parts(page: str) -> str:
     """The text of a page with every generated part made anew."""
     makers = parts()
     return GENERATED_PART.sub(lambda part: f"{part[1]}\n{makers[part[2]]().strip()}\n\n{part[3]}", page)
+
+
+def _column(table: str, column: Column) -> Column:
+    page = PAGES_OF_WORDS.get((table, column.name))
+    return column if page is None else replace(column, sentence=f"{column.sentence} [All of them]({page}).", words=(), meanings={})
 
 
 def _codes(meanings: Mapping[str, str]) -> str:

@@ -44,6 +44,11 @@ def test_the_package_says_whose_it_is_and_what_for(name: str) -> None:
     assert PROJECT[name]
 
 
+def test_the_source_distribution_has_the_documentation() -> None:
+    build = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["hatch"]["build"]
+    assert {"docs", "mkdocs.yml", "README.md"} <= set(build["targets"]["sdist"]["include"])
+
+
 def test_the_licence_lies_beside_the_package() -> None:
     assert PROJECT["license"] == "Apache-2.0"
     assert "Apache License" in (ROOT / "LICENSE").read_text(encoding="utf-8").splitlines()[1]

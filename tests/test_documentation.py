@@ -379,7 +379,7 @@ class TestScenarioLanguage:
         assert "JoinGroup" in played.output
 
     def test_keys_and_verbs_explained_are_those_that_are_read(self) -> None:
-        from groupcoord_spark.coordinator.simulator import scenario
+        from groupcoord_spark.simulator import scenario
 
         assert set(words_in_first_column(section(self.PAGE, "The file"))) == scenario._KEYS
         assert set(words_in_first_column(section(self.PAGE, "Steps"))) == set(scenario._OPTIONS)
@@ -388,7 +388,7 @@ class TestScenarioLanguage:
             assert set(re.findall(r"`(\w+)`", row.split("|")[2])) == options, verb
 
     def test_settings_and_requests_explained_are_those_that_are_read(self) -> None:
-        from groupcoord_spark.coordinator.simulator import client, scenario, settings
+        from groupcoord_spark.simulator import client, scenario, settings
 
         of_clients = {field.name.replace("_", ".") for field in dataclasses.fields(client.ClientSettings)}
         assert set(re.findall(r"`([a-z]+(?:\.[a-z]+)*)`", section(self.PAGE, "Settings of a member"))) == of_clients

@@ -6,7 +6,7 @@ from groupcoord_spark.simulator import Error, FailAppends, State
 from groupcoord_spark.simulator.clock import TimerKind
 from groupcoord_spark.simulator.join import size_allows
 from groupcoord_spark.simulator.release import SizeRule
-from groupcoord_spark.simulator.requests import LeaveGroup, Leaving
+from groupcoord_spark.simulator.requests import JoinGroup, LeaveGroup, Leaving
 from tests.simulator.decision_table import by_release, case_id, table
 from tests.simulator.scene import GROUP, READS_T, Scene, error_of
 
@@ -152,6 +152,22 @@ def test_a_leader_that_is_silent_is_replaced_by_one_that_joined(version):
     scene.pass_time(1_000)
     waiting = [scene.ids[name] for name in (*others, "d")]
     assert scene.group.leader == next(key for key in scene.group.members.keys() if key in waiting)  # noqa: SIM118
+
+
+@JAVA_AND_SCALA
+def test_member_ids_taken_by_another_group_may_make_another_member_the_next_leader(version):
+    # Kafka's ids are random, so there it is chance; here the ids count on over all groups, and the map's order follows from them.
+    leaders = set()
+    for taken_ids in range(32):
+        scene = Scene(version)
+        for _ in range(taken_ids):
+            scene.simulator.send(JoinGroup("another group", protocols=(("range", READS_T),)))
+        scene.form("a", "b", "c")
+        scene.share_out("a", "b", "c")
+        scene.leave(scene.leader)
+        leaders.add(scene.leader)
+        assert scene.group.leader == scene.group.members.keys()[0]
+    assert len(leaders) > 1
 
 
 def test_0_10_lets_the_first_of_those_that_remain_lead():

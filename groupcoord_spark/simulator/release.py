@@ -180,8 +180,9 @@ _SINCE: dict[type, tuple[int, ...]] = {
 
 _CHANGES: tuple[tuple[tuple[int, ...], dict[str, Any]], ...] = (
     ((0, 10, 1), {"group_value_version": 1}),  # KIP-62
-    ((0, 11), {"has_initial_delay": True, "completing_name": "CompletingRebalance"}),  # KIP-134
+    ((0, 11), {"has_initial_delay": True}),  # KIP-134
     ((1, 0), {"join_ladder": ladders.JOIN_1_0}),
+    ((1, 1), {"completing_name": "CompletingRebalance"}),
     (
         (2, 0),
         {

@@ -4,7 +4,7 @@ from enum import Enum
 
 
 class State(Enum):
-    """State of a classic group, by the name DescribeGroups shows. CompletingRebalance was called AwaitingSync up to 0.10."""
+    """State of a classic group, by the name DescribeGroups shows. CompletingRebalance was called AwaitingSync up to 1.0."""
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"

@@ -32,6 +32,18 @@ def test_metadata_and_protocol_are_shown_only_while_the_group_is_stable(version,
     assert group.error is Error.NONE
 
 
+@pytest.mark.parametrize(
+    ("version", "name"),
+    [("0.11.0.3", "AwaitingSync"), ("1.0.2", "AwaitingSync"), ("1.1.0", "CompletingRebalance"), ("2.0.1", "CompletingRebalance")],
+)
+def test_completing_rebalance_is_called_awaiting_sync_up_to_1_0(version, name):
+    scene = Scene(version)
+    scene.play("CompletingRebalance")
+    assert scene.ask(DescribeGroups((GROUP,))).groups[0].state == name
+    assert [group.state for group in scene.ask(ListGroups()).groups] == [name]
+    assert name in {entry.state for entry in scene.entries}
+
+
 def test_an_unknown_group_is_an_error_from_version_6_on():
     scene = Scene("4.3.1")
     shown = [scene.ask(DescribeGroups((GROUP,), version=version)).groups[0] for version in (5, 6, None)]

@@ -6,8 +6,7 @@ each member is to hold. Where Kafka's answer hangs on the order of its hash maps
 
 from __future__ import annotations
 
-from groupcoord_spark.assignors.comparison import Change, Comparison, MemberChange, comparison
-from groupcoord_spark.assignors.figures import Balance, Figures, balance_of, figures_of
+from groupcoord_spark.assignors.comparison import Comparison, MemberChange, OwnerChange, compare_assignments
 from groupcoord_spark.assignors.membership import (
     NO_GENERATION,
     Assignment,
@@ -17,12 +16,13 @@ from groupcoord_spark.assignors.membership import (
     TopicPartition,
     Topics,
 )
+from groupcoord_spark.assignors.quality import AssignmentQuality, Balance, balance_of, quality_of
 from groupcoord_spark.assignors.range import range_assignment
-from groupcoord_spark.assignors.rebalances import Rebalances, rebalances
+from groupcoord_spark.assignors.rebalances import RebalanceSequence, rebalances_until_stable
 from groupcoord_spark.assignors.roundrobin import roundrobin_assignment
 from groupcoord_spark.assignors.server_range import server_range_assignment
 from groupcoord_spark.assignors.sticky import cooperative_sticky_assignment, sticky_assignment
-from groupcoord_spark.assignors.uniform import uniform_assignment, uniform_from_walked_targets
+from groupcoord_spark.assignors.uniform import uniform_assignment, uniform_from_ordered_targets
 
 CLIENT_ASSIGNORS: dict[str, Assignor] = {
     "range": range_assignment,
@@ -40,26 +40,26 @@ __all__ = [
     "NO_GENERATION",
     "SERVER_ASSIGNORS",
     "Assignment",
+    "AssignmentQuality",
     "Assignor",
     "Balance",
-    "Change",
     "Comparison",
-    "Figures",
     "Member",
     "MemberChange",
-    "Rebalances",
+    "OwnerChange",
+    "RebalanceSequence",
     "Topic",
     "TopicPartition",
     "Topics",
     "balance_of",
-    "comparison",
+    "compare_assignments",
     "cooperative_sticky_assignment",
-    "figures_of",
+    "quality_of",
     "range_assignment",
-    "rebalances",
+    "rebalances_until_stable",
     "roundrobin_assignment",
     "server_range_assignment",
     "sticky_assignment",
     "uniform_assignment",
-    "uniform_from_walked_targets",
+    "uniform_from_ordered_targets",
 ]

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from groupcoord_spark.assignors.figures import Balance, balance_of
 from groupcoord_spark.assignors.membership import Assignment, TopicPartition, java_order
+from groupcoord_spark.assignors.quality import Balance, balance_of
 
 
-class Change(NamedTuple):
+class OwnerChange(NamedTuple):
     """A partition and who holds it, before and after; None: nobody."""
 
     partition: TopicPartition
@@ -43,18 +43,18 @@ class Comparison:
 
     before: Balance
     after: Balance
-    moved: tuple[Change, ...]
-    assigned: tuple[Change, ...]
-    released: tuple[Change, ...]
+    moved: tuple[OwnerChange, ...]
+    assigned: tuple[OwnerChange, ...]
+    released: tuple[OwnerChange, ...]
     kept: int
     members: tuple[MemberChange, ...]
 
 
-def comparison(before: Assignment, after: Assignment) -> Comparison:
+def compare_assignments(before: Assignment, after: Assignment) -> Comparison:
     """What changes from one assignment to another; a member that left or joined is in one of them only."""
     held_before, held_after = _holders(before), _holders(after)
     changes = [
-        Change(partition, held_before.get(partition), held_after.get(partition))
+        OwnerChange(partition, held_before.get(partition), held_after.get(partition))
         for partition in sorted(held_before.keys() | held_after.keys(), key=lambda p: (java_order(p.topic), p.partition))
     ]
     return Comparison(

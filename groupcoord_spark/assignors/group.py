@@ -8,9 +8,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from groupcoord_spark.assignors.comparison import Comparison, comparison
+from groupcoord_spark.assignors.comparison import Comparison, compare_assignments
 from groupcoord_spark.assignors.membership import Assignment, Assignor, Member, Topic, assignment_of
-from groupcoord_spark.assignors.rebalances import rebalances
+from groupcoord_spark.assignors.rebalances import rebalances_until_stable
 from groupcoord_spark.errors import UsageError
 
 PLAUSIBLE_PARTITIONS = 10_000
@@ -35,14 +35,14 @@ class AssignableGroup:
 class Proposal:
     """What one assignor would give in the end.
 
-    change: from what members hold now. rebalances: how many it takes to get there. settles: False if the group would rebalance for ever.
+    change: from what members hold now. rebalances: how many it takes to get there. converges: False if the group would rebalance for ever.
     """
 
     assignor: str
     assignment: Assignment
     change: Comparison
     rebalances: int
-    settles: bool
+    converges: bool
 
     @property
     def idle(self) -> int:
@@ -50,7 +50,7 @@ class Proposal:
         return sum(not held for held in self.assignment.values())
 
 
-def topics_seen(
+def observed_topics(
     subscribed: Iterable[str], partitions_seen: Mapping[str, int], topic_ids: Mapping[str, str], wanted: Mapping[str, int]
 ) -> tuple[dict[str, Topic], list[str]]:
     """The topics of a group, and what is assumed of them.
@@ -89,7 +89,7 @@ def topics_seen(
     return topics, assumptions
 
 
-def with_members(group: AssignableGroup, change: int) -> AssignableGroup:
+def with_changed_member_count(group: AssignableGroup, change: int) -> AssignableGroup:
     """The group with so many members more, or fewer.
 
     Who comes subscribes to what most members subscribe to; who goes are the last ones by member id. Raises UsageError if nobody is left.
@@ -114,9 +114,9 @@ def proposals(before: Assignment, group: AssignableGroup, chosen: Mapping[str, A
     """What each of the assignors would give the group, against who held what before."""
     made = []
     for name, assignor in chosen.items():
-        course = rebalances(assignor, group.members, group.topics)
+        course = rebalances_until_stable(assignor, group.members, group.topics)
         last = course.assignments[-1]
-        made.append(Proposal(name, last, comparison(before, last), len(course.assignments), course.settles))
+        made.append(Proposal(name, last, compare_assignments(before, last), len(course.assignments), course.converges))
     return made
 
 
@@ -131,7 +131,7 @@ def advice(made: Sequence[Proposal]) -> list[str]:
     still = [one.assignor for one in even if len(one.change.moved) == fewest]
     if len(made) > 1 and len(still) < len(even):
         told.append(f"Of the most even, fewest partitions are moved by {', '.join(still)}: {fewest}.")
-    told += [f"With {one.assignor} the group would never come to rest." for one in made if not one.settles]
+    told += [f"With {one.assignor} the group would never come to rest." for one in made if not one.converges]
     idle = min(one.idle for one in made)
     if idle:
         told.append(f"{idle} member{'s have' if idle > 1 else ' has'} nothing to read whichever of them assigns.")

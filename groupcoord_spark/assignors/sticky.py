@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from groupcoord_spark.assignors.claims import claims_of, previous_claimants
 from groupcoord_spark.assignors.java_maps import hash_of_text, in_hash_order
 from groupcoord_spark.assignors.membership import (
     Assignment,
@@ -14,6 +13,7 @@ from groupcoord_spark.assignors.membership import (
     assignment_of,
     subscribers_by_topic,
 )
+from groupcoord_spark.assignors.ownership_claims import previous_owners, resolve_claims
 from groupcoord_spark.assignors.racks import group_racks
 from groupcoord_spark.assignors.sticky_constrained import ConstrainedSticky
 from groupcoord_spark.assignors.sticky_general import GeneralSticky
@@ -47,12 +47,12 @@ def _balanced(members: Sequence[Member], topics: Topics) -> tuple[Mapping[str, S
     in_map_order = [by_id[member_id] for member_id in in_hash_order(by_id, hash_of_text)]
     subscribers = subscribers_by_topic(in_map_order, topics)
     partitions = [TopicPartition(topic, number) for topic in subscribers for number in range(topics[topic].partitions)]
-    claims = claims_of(in_map_order, subscribers)
+    claims = resolve_claims(in_map_order, subscribers)
     racks = group_racks(in_map_order, subscribers, topics)
     if _is_constrained(in_map_order):
         constrained = ConstrainedSticky(in_map_order, partitions, claims, racks)
         return constrained.held, constrained.changing_hands
-    general = GeneralSticky(in_map_order, partitions, claims, previous_claimants(in_map_order), racks)
+    general = GeneralSticky(in_map_order, partitions, claims, previous_owners(in_map_order), racks)
     held = general.held()
     return held, _given_before_revoked(in_map_order, held)
 

@@ -24,10 +24,10 @@ def uniform_assignment(members: Sequence[Member], topics: Topics) -> Assignment:
     It does not look at racks. Names the cluster lacks are left out; the others need their topic id.
     members: in the order in which they joined, with topics and target as their records list them.
     """
-    return uniform_from_walked_targets([_as_the_broker_walks_it(member, topics) for member in members], topics)
+    return uniform_from_ordered_targets([_as_the_broker_walks_it(member, topics) for member in members], topics)
 
 
-def uniform_from_walked_targets(members: Sequence[Member], topics: Topics) -> Assignment:
+def uniform_from_ordered_targets(members: Sequence[Member], topics: Topics) -> Assignment:
     """The uniform assignment of members whose topics and targets stand in the order in which the assignor walks them.
 
     That order decides which partitions a member keeps of a target that is too large.

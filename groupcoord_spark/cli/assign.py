@@ -24,7 +24,7 @@ NOW: Final = "(now)"
 TARGET_KEY: Final = "ConsumerGroupTargetAssignmentMemberKey"
 _NAMES: Final = (
     *("group", "assignor", "members", "partitions", "least", "most", "spread", "moved", "assigned", "released", "kept"),
-    *("rebalances", "settles", "partitions_by_member", "topics", "assignment"),
+    *("rebalances_until_stable", "settles", "partitions_by_member", "topics", "assignment"),
 )
 
 
@@ -70,14 +70,14 @@ def assign(
     stderr. MOVED partitions go from one member to another, ASSIGNED ones had no owner before, RELEASED ones have none afterwards.
     """
     from groupcoord_spark.assignors import CLIENT_ASSIGNORS, SERVER_ASSIGNORS
-    from groupcoord_spark.assignors.group import advice, proposals, with_members
+    from groupcoord_spark.assignors.group import advice, proposals, with_changed_member_count
     from groupcoord_spark.warehouse.read import open_warehouse
 
     warehouse = open_warehouse(common.warehouse)
     reader = _Reader(warehouse, cluster_to_read(warehouse, common.cluster), at_ms)
     group, protocol = reader.group(group_id, dict(partitions))
     held = group.held
-    group = with_members(group, change)
+    group = with_changed_member_count(group, change)
     known = {**CLIENT_ASSIGNORS, "uniform": SERVER_ASSIGNORS["uniform"], "server-range": SERVER_ASSIGNORS["range"]}
     made = proposals(held, group, {name: known[name] for name in names or ASSIGNORS})
     if not common.quiet:
@@ -97,7 +97,7 @@ def _rows(group_id: str, group: AssignableGroup, made: Sequence[Proposal]) -> It
     for one in made:
         balance = dict(one.change.after.partitions_by_member)
         assignment = {member_id: _by_topic(partitions) for member_id, partitions in one.assignment.items()}
-        yield (group_id, one.assignor, len(group.members), *_figures(one), one.settles, balance, topics, assignment)
+        yield (group_id, one.assignor, len(group.members), *_figures(one), one.converges, balance, topics, assignment)
 
 
 def _figures(one: Proposal) -> tuple[int, ...]:
@@ -160,7 +160,7 @@ class _Reader:
 
     def group(self, group_id: str, partitions: Mapping[str, int]) -> tuple[AssignableGroup, str | None]:
         """The group and the assignor it uses. Raises GroupcoordError for one that is not there or that no assignor is for."""
-        from groupcoord_spark.assignors.group import AssignableGroup, topics_seen
+        from groupcoord_spark.assignors.group import AssignableGroup, observed_topics
 
         of_group: Condition = ("group_id", "=", group_id)
         found = list(self._rows("groups", "group_type protocol_type protocol generation", [of_group]))
@@ -181,7 +181,7 @@ class _Reader:
             raise GroupcoordError(f"Group {group_id!r} has no members to assign partitions to.")
         names = {topic for member in members for topic in member.topics}
         seen, topic_ids = self._topics(names)
-        topics, assumed = topics_seen(names, seen, topic_ids, partitions)
+        topics, assumed = observed_topics(names, seen, topic_ids, partitions)
         return AssignableGroup(tuple(members), topics, (*assumed, *sentences)), protocol
 
     def _members(self, group_id: str, held: Mapping[str, Sequence[TopicPartition]], generation: int) -> tuple[list[Member], list[str]]:

@@ -107,7 +107,7 @@ def _shown(value: object) -> str:
 
 
 def _record_text(records: Iterable[WrittenRecord]) -> str:
-    from groupcoord_spark.simulator.narration import record_text
+    from groupcoord_spark.simulator.timeline_text import record_text
 
     return "; ".join(map(record_text, records))
 

@@ -32,7 +32,7 @@ class ModernGroup(NamedTuple):
 class OffsetsPartition:
     """One partition of ``__consumer_offsets`` that this broker leads: the groups in it and their offsets."""
 
-    __slots__ = ("groups", "is_loading", "modern_groups", "next_record_offset", "number", "offsets", "unfinished")
+    __slots__ = ("groups", "is_loading", "modern_groups", "next_record_offset", "number", "offsets", "producers_with_open_transaction")
 
     def __init__(self, number: int, release: Release) -> None:
         self.number = number
@@ -41,11 +41,11 @@ class OffsetsPartition:
         self.modern_groups: dict[str, ModernGroup] = {}
         """Groups that are not classic, by id. They are loaded and kept, and only turn away; what they take in is not simulated."""
         self.offsets = OffsetStore(release.semantics)
-        self.unfinished: dict[str, set[int]] = {}
+        self.producers_with_open_transaction: dict[str, set[int]] = {}
         """Scala: producers that staged offsets of a group and have not ended their transaction, even if nothing of it is left."""
         self.next_record_offset = 0
 
-    def pending_of(self, group_id: str) -> list[tuple[str, int]]:
+    def pending_partitions(self, group_id: str) -> list[tuple[str, int]]:
         """(topic, partition) of the group's offsets in open transactions."""
         return [(topic, partition) for pending_group, topic, partition in self.offsets.pending if pending_group == group_id]
 
@@ -66,11 +66,11 @@ class Broker:
         """The offsets partitions this broker leads, by number; at the start all."""
         self.transactions: dict[int, set[int]] = {}
         """Producer id -> offsets partitions its open transaction has reached."""
-        self.answered: list[Call] = []
+        self.answered_calls: list[Call] = []
         """Calls answered by the present event."""
-        self.written: list[WrittenRecord] = []
+        self.written_records: list[WrittenRecord] = []
         """Records written by the present event."""
-        self.handed_out: dict[str, list[str]] = {}
+        self.member_ids_by_client_id: dict[str, list[str]] = {}
         """Client id -> member ids it was given, in order."""
         self._new_member_id = new_member_id
         self._batch = 0
@@ -118,13 +118,13 @@ class Broker:
         partition = self.partitions.get(self.partition_number(group_id))
         return None if partition is None else partition.modern_groups.get(group_id)
 
-    def make_group(self, group_id: str) -> Group:
+    def create_group(self, group_id: str) -> Group:
         """A new group: Empty, generation 0."""
         group = Group(group_id, self.now_ms, like_java=self.release.like_java_maps)
         self.partition_of(group_id).groups[group_id] = group
         return group
 
-    def forget_group(self, group: Group) -> None:
+    def remove_group(self, group: Group) -> None:
         """The group is Dead and gone; nothing is written."""
         group.transition_to(State.DEAD, self.now_ms)
         timers = [group.join_timer, group.sync_timer, *group.pending_members.values(), *(member.session_timer for member in group.members)]
@@ -136,7 +136,7 @@ class Broker:
     def new_member_id(self, name: str, client_id: str) -> str:
         """A new member id for a client; ``name`` is its client id or its instance id."""
         member_id = self._new_member_id(name)
-        self.handed_out.setdefault(client_id, []).append(member_id)
+        self.member_ids_by_client_id.setdefault(client_id, []).append(member_id)
         return member_id
 
     # Time, answers, log
@@ -149,7 +149,7 @@ class Broker:
         """Answer a request, now."""
         call.answer = answer
         call.answered_at_ms = self.clock.now_ms
-        self.answered.append(call)
+        self.answered_calls.append(call)
 
     def append(
         self, group_id: str, records: Iterable[RecordToWrite], producer_id: int = NO_PRODUCER_ID, producer_epoch: int = -1
@@ -177,13 +177,13 @@ class Broker:
                 )
             )
             partition.next_record_offset += 1
-        self.written.extend(written)
+        self.written_records.extend(written)
         return Error.NONE, written
 
     def append_marker(self, partition: OffsetsPartition, producer_id: int, producer_epoch: int, control: str) -> None:
         """Write a transaction marker; those of other brokers' transactions do not fail here."""
         self._batch += 1
-        self.written.append(
+        self.written_records.append(
             WrittenRecord(
                 offsets_partition=partition.number,
                 record_offset=partition.next_record_offset,

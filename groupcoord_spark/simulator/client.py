@@ -1,7 +1,7 @@
 """A consumer's side of the classic protocol: what the Java client (3.0 and later) does with the coordinator's answers.
 
-An application's thread polls all the time, except while it is busy or blocked in commitSync; heartbeats come from a thread of their
-own. What the client tells its application (rebalance listeners, commit callbacks, exceptions) is told to the ``Line`` it is given.
+An application's thread polls all the time, except while it is busy or blocked in commitSync; heartbeat_rules come from a thread of their
+own. What the client tells its application (rebalance listeners, commit callbacks, exceptions) is told to the ``Environment`` it is given.
 """
 
 from __future__ import annotations
@@ -55,10 +55,14 @@ from groupcoord_spark.simulator.requests import (
 COOPERATIVE: Final = "cooperative-sticky"
 _PROTOCOL_VERSION: Final = 3  # ConsumerProtocol of clients since 3.4
 
-FIND_AGAIN: Final = frozenset({Error.NOT_COORDINATOR, Error.COORDINATOR_NOT_AVAILABLE, Error.REQUEST_TIMED_OUT})
+COORDINATOR_LOST_ERRORS: Final = frozenset({Error.NOT_COORDINATOR, Error.COORDINATOR_NOT_AVAILABLE, Error.REQUEST_TIMED_OUT})
 """The coordinator is somewhere else now: look for it, then ask again."""
-RETRIABLE: Final = FIND_AGAIN | {Error.COORDINATOR_LOAD_IN_PROGRESS, Error.UNKNOWN_TOPIC_OR_PARTITION, Error.UNSTABLE_OFFSET_COMMIT}
-LOST_MEMBERSHIP: Final = frozenset({Error.UNKNOWN_MEMBER_ID, Error.ILLEGAL_GENERATION})
+RETRIABLE_ERRORS: Final = COORDINATOR_LOST_ERRORS | {
+    Error.COORDINATOR_LOAD_IN_PROGRESS,
+    Error.UNKNOWN_TOPIC_OR_PARTITION,
+    Error.UNSTABLE_OFFSET_COMMIT,
+}
+MEMBERSHIP_LOST_ERRORS: Final = frozenset({Error.UNKNOWN_MEMBER_ID, Error.ILLEGAL_GENERATION})
 """The group went on without this member: join again, as a new one."""
 
 
@@ -119,16 +123,16 @@ def read_client_settings(name: str, properties: Mapping[str, Any], number: Calla
     return settings
 
 
-class Line(Protocol):
+class Environment(Protocol):
     """What connects a client with its broker, its clock and its application."""
 
     def send(self, client: Consumer, request: Request, then: Callable[[Any], None], *, loses_answer: bool = False) -> None:
         """A request goes out; ``then`` gets the answer, or None once the connection is found closed without one."""
 
-    def later(self, delay_ms: int, client: Consumer, do: Callable[[], None]) -> None:
+    def schedule(self, delay_ms: int, client: Consumer, do: Callable[[], None]) -> None:
         """Something the client does after a while, if it lives then."""
 
-    def tell(self, client: Consumer, text: str) -> None:
+    def notify_application(self, client: Consumer, text: str) -> None:
         """Something the application hears of."""
 
     @property
@@ -149,7 +153,7 @@ class Phase(Enum):
 class Consumer:
     """One process with one consumer. It dies by ``die``; what it still had to do is then not done."""
 
-    def __init__(self, name: str, group_id: str, settings: ClientSettings, topics: Mapping[str, int], line: Line) -> None:
+    def __init__(self, name: str, group_id: str, settings: ClientSettings, topics: Mapping[str, int], environment: Environment) -> None:
         """``topics``: the cluster's, with their numbers of partitions; whoever leads the group assigns those."""
         self.name = name
         self.settings = settings
@@ -161,25 +165,25 @@ class Consumer:
         self.positions: dict[TopicPartition, int] = {}
         self._group_id = group_id
         self._topics = topics
-        self._line = line
-        self._subscribed = settings.topics
+        self._environment = environment
+        self._subscribed_topics = settings.topics
         self._protocol: str | None = None
-        self._owned: tuple[TopicPartition, ...] = ()
-        self._last_given: tuple[TopicPartition, ...] = ()
+        self._owned_partitions: tuple[TopicPartition, ...] = ()
+        self._last_assignment: tuple[TopicPartition, ...] = ()
         """What the assignor ``sticky`` remembers, although it was given up for the rebalance."""
         self._owned_generation = NO_GENERATION
-        self._attempt = 0
-        self._beats = 0
+        self._join_attempt = 0
+        self._heartbeat_epoch = 0
         self._needs_rejoin = False
-        self._busy = False
-        self._blocked = False
+        self._is_busy = False
+        self._is_blocked = False
         self._callbacks: list[Callable[[], None]] = []
 
     # What the application does
 
     def start(self) -> None:
         """Subscribe and poll."""
-        self._find(self._join)
+        self._find_coordinator(self._join)
 
     def die(self) -> None:
         """The process ends without a word."""
@@ -187,29 +191,31 @@ class Consumer:
 
     def close(self) -> None:
         """close(): offsets are saved if that is automatic, and a dynamic member leaves."""
-        if self.settings.enable_auto_commit and self._owned:
-            self._commit_quietly(self._leave_and_die)
+        if self.settings.enable_auto_commit and self._owned_partitions:
+            self._commit_ignoring_errors(self._leave_and_stop)
         else:
-            self._leave_and_die()
+            self._leave_and_stop()
 
     def subscribe(self, topics: Iterable[str]) -> None:
         """Change the subscription: the next poll joins again with it."""
-        self._subscribed = tuple(topics)
+        self._subscribed_topics = tuple(topics)
         self._request_rejoin()
 
     def process(self, records: int) -> None:
         """Read this many records of each partition it holds."""
         for partition in self.positions:
             self.positions[partition] += records
-        self._tell(f"processes to {_offsets_text(self.positions)}" if self.positions else "holds no partition, processes nothing")
+        self._notify_application(
+            f"processes to {_offsets_text(self.positions)}" if self.positions else "holds no partition, processes nothing"
+        )
 
-    def be_busy(self, duration_ms: int) -> None:
+    def stop_polling(self, duration_ms: int) -> None:
         """Spend a while between two polls. Past max.poll.interval.ms the heartbeat thread leaves the group (KIP-62)."""
-        self._busy = True
-        self._tell(f"does not poll for {duration_ms / 1000:g} s")
+        self._is_busy = True
+        self._notify_application(f"does not poll for {duration_ms / 1000:g} s")
         if duration_ms > self.settings.max_poll_interval_ms:
-            self._later(self.settings.max_poll_interval_ms, self._poll_expired)
-        self._later(duration_ms, self._end_busy)
+            self._schedule(self.settings.max_poll_interval_ms, self._poll_expired)
+        self._schedule(duration_ms, self._resume_polling)
 
     def commit(
         self, offsets: Mapping[TopicPartition, int] | None, *, is_sync: bool, loses_answer: bool = False, retry_after_ms: int | None = None
@@ -223,38 +229,40 @@ class Consumer:
         call = f"{'commitSync' if is_sync else 'commitAsync'}({_offsets_text(saved)})"
         self._run_callbacks()
         if not saved:
-            self._tell(f"{call}: nothing to commit")
+            self._notify_application(f"{call}: nothing to commit")
             return
-        attempt = _Commit(call, saved, is_sync, self._line.now_ms + self.settings.default_api_timeout_ms, loses_answer, retry_after_ms)
-        self._blocked = is_sync
+        attempt = _PendingCommit(
+            call, saved, is_sync, self._environment.now_ms + self.settings.default_api_timeout_ms, loses_answer, retry_after_ms
+        )
+        self._is_blocked = is_sync
         self._send_commit(attempt)
 
     def fetch(self) -> None:
         """committed(): what the group saved for the partitions it holds."""
-        self._fetch_offsets(self._owned, is_asked=True)
+        self._fetch_offsets(self._owned_partitions, is_asked=True)
 
     # Finding the coordinator, joining, syncing
 
-    def _find(self, then: Callable[[], None]) -> None:
+    def _find_coordinator(self, then: Callable[[], None]) -> None:
         def found(answer: FindCoordinatorAnswer | None) -> None:
             if answer is not None and answer.coordinators[0].error is Error.NONE:
                 then()
             else:
-                self._later(self.settings.retry_backoff_ms, lambda: self._find(then))
+                self._schedule(self.settings.retry_backoff_ms, lambda: self._find_coordinator(then))
 
-        self._line.send(self, FindCoordinator((self._group_id,)), found)
+        self._environment.send(self, FindCoordinator((self._group_id,)), found)
 
-    def _find_after_backoff(self, then: Callable[[], None]) -> None:
-        self._later(self.settings.retry_backoff_ms, lambda: self._find(then))
+    def _find_coordinator_after_backoff(self, then: Callable[[], None]) -> None:
+        self._schedule(self.settings.retry_backoff_ms, lambda: self._find_coordinator(then))
 
     def _join(self) -> None:
         if self.phase is Phase.CLOSED:
             return
         self._needs_rejoin = False
         self.phase = Phase.JOINING
-        self._attempt += 1
-        self._beats += 1
-        attempt = self._attempt
+        self._join_attempt += 1
+        self._heartbeat_epoch += 1
+        attempt = self._join_attempt
         request = JoinGroup(
             self._group_id,
             session_timeout_ms=self.settings.session_timeout_ms,
@@ -264,18 +272,18 @@ class Consumer:
             protocols=tuple((name, self._subscription(name)) for name in self.settings.partition_assignment_strategy),
             client_id=self.settings.client_id,
         )
-        self._line.send(self, request, lambda answer: self._on_join(answer) if attempt == self._attempt else None)
+        self._environment.send(self, request, lambda answer: self._on_join(answer) if attempt == self._join_attempt else None)
 
     def _subscription(self, assignor: str) -> bytes:
         user_data = None
         if assignor == "sticky" and self._owned_generation != NO_GENERATION:
-            user_data = encode_sticky_user_data(StickyUserData(_by_topic(self._last_given), self._owned_generation))
+            user_data = encode_sticky_user_data(StickyUserData(_by_topic(self._last_assignment), self._owned_generation))
         elif assignor == COOPERATIVE:
             user_data = encode_cooperative_sticky_generation(self._owned_generation)
-        owned = self._owned if self.settings.is_cooperative else ()
+        owned = self._owned_partitions if self.settings.is_cooperative else ()
         generation = self._owned_generation if self.settings.is_cooperative else NO_GENERATION
         return encode_subscription(
-            Subscription(_PROTOCOL_VERSION, self._subscribed, user_data, _by_topic(owned), generation, self.settings.client_rack)
+            Subscription(_PROTOCOL_VERSION, self._subscribed_topics, user_data, _by_topic(owned), generation, self.settings.client_rack)
         )
 
     def _on_join(self, answer: JoinGroupAnswer | None) -> None:
@@ -290,13 +298,13 @@ class Consumer:
             self.member_id = answer.member_id
             self._join()
         elif error is Error.UNKNOWN_MEMBER_ID:
-            self._reset(error)
+            self._reset_membership(error)
             self._join()
         else:
             self._join_again_or_fail(error)
 
     def _assign(self, joined: Iterable[JoinedMember]) -> tuple[tuple[str, bytes], ...]:
-        members = [_assignable(member, self._protocol or "") for member in joined]
+        members = [_assignor_member(member, self._protocol or "") for member in joined]
         cluster = {name: assignors.Topic(partitions) for name, partitions in self._topics.items()}
         assignment = CLIENT_ASSIGNORS[self._protocol or ""](members, cluster)
         return tuple(
@@ -304,7 +312,7 @@ class Consumer:
         )
 
     def _sync(self, assignments: tuple[tuple[str, bytes], ...]) -> None:
-        attempt = self._attempt
+        attempt = self._join_attempt
         request = SyncGroup(
             self._group_id,
             self.generation,
@@ -314,16 +322,16 @@ class Consumer:
             protocol=self._protocol,
             assignments=assignments,
         )
-        self._line.send(self, request, lambda answer: self._on_sync(answer) if attempt == self._attempt else None)
+        self._environment.send(self, request, lambda answer: self._on_sync(answer) if attempt == self._join_attempt else None)
 
     def _on_sync(self, answer: SyncGroupAnswer | None) -> None:
         error = Error.REQUEST_TIMED_OUT if answer is None else answer.error
         if answer is not None and error is Error.NONE:
             self.phase = Phase.STABLE
             given = decode_assignment(answer.assignment)
-            self._take(tuple(_partitions(given.partitions)) if given is not None else ())
-        elif error in LOST_MEMBERSHIP:
-            self._reset(error)
+            self._apply_assignment(tuple(_topic_partitions(given.partitions)) if given is not None else ())
+        elif error in MEMBERSHIP_LOST_ERRORS:
+            self._reset_membership(error)
             self._join()
         else:
             self._join_again_or_fail(error)
@@ -332,22 +340,22 @@ class Consumer:
         """What a member does about an error of a join or a sync that leaves it its member id."""
         if error is Error.REBALANCE_IN_PROGRESS:
             self._join()
-        elif error in FIND_AGAIN:
-            self._find_after_backoff(self._join)
+        elif error in COORDINATOR_LOST_ERRORS:
+            self._find_coordinator_after_backoff(self._join)
         elif error is Error.COORDINATOR_LOAD_IN_PROGRESS:
-            self._later(self.settings.retry_backoff_ms, self._join)
+            self._schedule(self.settings.retry_backoff_ms, self._join)
         else:
-            self._fail(error)
+            self._fail_for_good(error)
 
-    def _take(self, assigned: tuple[TopicPartition, ...]) -> None:
-        added = tuple(partition for partition in assigned if partition not in self._owned)
-        revoked = tuple(partition for partition in self._owned if partition not in assigned)
-        self._owned, self._last_given, self._owned_generation = assigned, assigned, self.generation
+    def _apply_assignment(self, assigned: tuple[TopicPartition, ...]) -> None:
+        added = tuple(partition for partition in assigned if partition not in self._owned_partitions)
+        revoked = tuple(partition for partition in self._owned_partitions if partition not in assigned)
+        self._owned_partitions, self._last_assignment, self._owned_generation = assigned, assigned, self.generation
         for partition in revoked:
             self.positions.pop(partition, None)
         if revoked:
-            self._tell(f"onPartitionsRevoked({partitions_text(revoked)})")
-        self._tell(f"onPartitionsAssigned({partitions_text(added)})")
+            self._notify_application(f"onPartitionsRevoked({partitions_text(revoked)})")
+        self._notify_application(f"onPartitionsAssigned({partitions_text(added)})")
         self._fetch_offsets(added)
         if revoked:
             # Only now may the leader give them to somebody else: the second rebalance of KIP-429.
@@ -361,105 +369,105 @@ class Consumer:
         self._poll()
 
     def _poll(self) -> None:
-        if self._busy or self._blocked:
+        if self._is_busy or self._is_blocked:
             return
         self._run_callbacks()
         if self._needs_rejoin and self.phase in (Phase.STABLE, Phase.UNJOINED, Phase.SYNCING):
             self._needs_rejoin = False
-            if self.settings.enable_auto_commit and self._owned:
-                self._commit_quietly(self._revoke_and_join)
+            if self.settings.enable_auto_commit and self._owned_partitions:
+                self._commit_ignoring_errors(self._revoke_and_join)
             else:
                 self._revoke_and_join()
 
     def _revoke_and_join(self) -> None:
         if not self.settings.is_cooperative:
-            if self._owned:
-                self._tell(f"onPartitionsRevoked({partitions_text(self._owned)})")
+            if self._owned_partitions:
+                self._notify_application(f"onPartitionsRevoked({partitions_text(self._owned_partitions)})")
             self.positions.clear()
-            self._owned = ()
+            self._owned_partitions = ()
         self._join()
 
-    def _reset(self, error: Error) -> None:
+    def _reset_membership(self, error: Error) -> None:
         """The membership is gone, and with it the partitions: somebody else may have them already."""
         if error is not Error.ILLEGAL_GENERATION:
             self.member_id = ""
         self.generation = self._owned_generation = NO_GENERATION
         self.phase = Phase.UNJOINED
-        self._beats += 1
-        self._attempt += 1
-        if self._owned:
-            self._tell(f"onPartitionsLost({partitions_text(self._owned)})")
-        self._owned = ()
+        self._heartbeat_epoch += 1
+        self._join_attempt += 1
+        if self._owned_partitions:
+            self._notify_application(f"onPartitionsLost({partitions_text(self._owned_partitions)})")
+        self._owned_partitions = ()
         self.positions.clear()
 
-    def _fail(self, error: Error) -> None:
-        self._tell(f"fails for good: {error.name}")
+    def _fail_for_good(self, error: Error) -> None:
+        self._notify_application(f"fails for good: {error.name}")
         self.phase = Phase.CLOSED
-        self._beats += 1
+        self._heartbeat_epoch += 1
 
-    def _leave_and_die(self) -> None:
+    def _leave_and_stop(self) -> None:
         # Static members stay (KIP-345): they are expected back within their session timeout.
         if self.member_id and self.settings.group_instance_id is None and self.phase is not Phase.CLOSED:
-            self._send_leave()
+            self._send_leave_group()
         self.phase = Phase.CLOSED
-        self._beats += 1
-        self._later(0, self.die)
+        self._heartbeat_epoch += 1
+        self._schedule(0, self.die)
 
-    def _send_leave(self) -> None:
-        self._line.send(self, LeaveGroup(self._group_id, (Leaving(self.member_id),)), lambda answer: None)
+    def _send_leave_group(self) -> None:
+        self._environment.send(self, LeaveGroup(self._group_id, (Leaving(self.member_id),)), lambda answer: None)
 
     def _poll_expired(self) -> None:
-        if not self._busy or self.phase is Phase.CLOSED:
+        if not self._is_busy or self.phase is Phase.CLOSED:
             return
-        self._tell("max.poll.interval.ms has passed without a poll")
+        self._notify_application("max.poll.interval.ms has passed without a poll")
         if self.member_id and self.settings.group_instance_id is None:
-            self._send_leave()
+            self._send_leave_group()
         self.member_id = ""
         self.generation = NO_GENERATION
         self.phase = Phase.UNJOINED
-        self._beats += 1
-        self._attempt += 1
+        self._heartbeat_epoch += 1
+        self._join_attempt += 1
         self._needs_rejoin = True
 
-    def _end_busy(self) -> None:
-        self._busy = False
-        self._tell("polls again")
-        if self.phase is Phase.UNJOINED and self._owned:
-            self._reset(Error.NONE)
+    def _resume_polling(self) -> None:
+        self._is_busy = False
+        self._notify_application("polls again")
+        if self.phase is Phase.UNJOINED and self._owned_partitions:
+            self._reset_membership(Error.NONE)
         self._poll()
 
     # Heartbeats
 
     def _start_heartbeats(self) -> None:
-        self._beats += 1
-        beats = self._beats
-        self._later(self.settings.heartbeat_interval_ms, lambda: self._beat(beats))
+        self._heartbeat_epoch += 1
+        heartbeat_epoch = self._heartbeat_epoch
+        self._schedule(self.settings.heartbeat_interval_ms, lambda: self._send_heartbeat(heartbeat_epoch))
 
-    def _beat(self, beats: int) -> None:
-        if beats != self._beats:
+    def _send_heartbeat(self, heartbeat_epoch: int) -> None:
+        if heartbeat_epoch != self._heartbeat_epoch:
             return
         request = Heartbeat(self._group_id, self.generation, self.member_id, self.settings.group_instance_id)
-        self._line.send(self, request, lambda answer: self._on_beat(answer, beats))
-        self._later(self.settings.heartbeat_interval_ms, lambda: self._beat(beats))
+        self._environment.send(self, request, lambda answer: self._on_heartbeat_answer(answer, heartbeat_epoch))
+        self._schedule(self.settings.heartbeat_interval_ms, lambda: self._send_heartbeat(heartbeat_epoch))
 
-    def _on_beat(self, answer: HeartbeatAnswer | None, beats: int) -> None:
-        if beats != self._beats:
+    def _on_heartbeat_answer(self, answer: HeartbeatAnswer | None, heartbeat_epoch: int) -> None:
+        if heartbeat_epoch != self._heartbeat_epoch:
             return
         error = Error.REQUEST_TIMED_OUT if answer is None else answer.error
         if error is Error.REBALANCE_IN_PROGRESS:
             # In the sync phase the answer to SyncGroup tells.
             if self.phase is Phase.STABLE:
                 self._request_rejoin()
-        elif error in LOST_MEMBERSHIP:
-            self._reset(error)
+        elif error in MEMBERSHIP_LOST_ERRORS:
+            self._reset_membership(error)
             self._request_rejoin()
-        elif error in FIND_AGAIN:
-            self._find_after_backoff(lambda: self._beat_again(beats))
+        elif error in COORDINATOR_LOST_ERRORS:
+            self._find_coordinator_after_backoff(lambda: self._resume_heartbeats(heartbeat_epoch))
         elif error not in (Error.NONE, Error.COORDINATOR_LOAD_IN_PROGRESS):
-            self._fail(error)
+            self._fail_for_good(error)
 
-    def _beat_again(self, beats: int) -> None:
-        if beats == self._beats:
+    def _resume_heartbeats(self, heartbeat_epoch: int) -> None:
+        if heartbeat_epoch == self._heartbeat_epoch:
             self._start_heartbeats()
 
     # Offsets
@@ -471,38 +479,38 @@ class Consumer:
 
         def fetched(answer: OffsetFetchAnswer | None) -> None:
             told = None if answer is None else answer.groups[0]
-            if told is None or told.error in RETRIABLE:
-                self._find_after_backoff(lambda: self._fetch_offsets(places, is_asked=is_asked))
+            if told is None or told.error in RETRIABLE_ERRORS:
+                self._find_coordinator_after_backoff(lambda: self._fetch_offsets(places, is_asked=is_asked))
                 return
             if told.error is not Error.NONE:
-                self._fail(told.error)
+                self._fail_for_good(told.error)
                 return
             committed = {place: told.topics[place.topic][place.partition].committed_offset for place in places}
             if is_asked:
                 saved = {place: offset for place, offset in committed.items() if offset >= 0}
-                self._tell(f"committed: {_offsets_text(saved) or 'nothing'}")
+                self._notify_application(f"committed: {_offsets_text(saved) or 'nothing'}")
                 return
             for place, offset in committed.items():
-                if place in self._owned:
+                if place in self._owned_partitions:
                     self.positions.setdefault(place, max(offset, 0))  # nothing committed: auto.offset.reset to a log that begins at 0
 
-        self._line.send(self, OffsetFetch((GroupToFetch(self._group_id, _by_topic(places)),)), fetched)
+        self._environment.send(self, OffsetFetch((GroupToFetch(self._group_id, _by_topic(places)),)), fetched)
 
     def _commit_request(self, offsets: Mapping[TopicPartition, int]) -> OffsetCommit:
         saved = tuple(OffsetToCommit(place.topic, place.partition, offset) for place, offset in offsets.items())
         return OffsetCommit(self._group_id, saved, self.generation, self.member_id, self.settings.group_instance_id)
 
-    def _commit_quietly(self, then: Callable[[], None]) -> None:
+    def _commit_ignoring_errors(self, then: Callable[[], None]) -> None:
         """The commit before a rebalance and before the end; whatever becomes of it, the client goes on."""
 
         def committed(answer: OffsetCommitAnswer | None) -> None:
-            self._blocked = False
+            self._is_blocked = False
             then()
 
-        self._blocked = True
-        self._line.send(self, self._commit_request(self.positions), committed)
+        self._is_blocked = True
+        self._environment.send(self, self._commit_request(self.positions), committed)
 
-    def _send_commit(self, commit: _Commit) -> None:
+    def _send_commit(self, commit: _PendingCommit) -> None:
         if self.phase is Phase.CLOSED:
             self._end_commit(commit, "IllegalStateException: the consumer has failed or is closed")
         elif self.phase is not Phase.STABLE:
@@ -511,46 +519,48 @@ class Consumer:
             self._end_commit(commit, f"{'RebalanceInProgressException' if rebalances else 'CommitFailedException'}, nothing was sent")
         else:
             loses, commit.loses_answer = commit.loses_answer, False
-            self._line.send(self, self._commit_request(commit.offsets), lambda answer: self._on_commit(commit, answer), loses_answer=loses)
+            self._environment.send(
+                self, self._commit_request(commit.offsets), lambda answer: self._on_commit(commit, answer), loses_answer=loses
+            )
 
-    def _on_commit(self, commit: _Commit, answer: OffsetCommitAnswer | None) -> None:
+    def _on_commit(self, commit: _PendingCommit, answer: OffsetCommitAnswer | None) -> None:
         errors = (Error.REQUEST_TIMED_OUT,) if answer is None else tuple(answer.errors.values())
         error = next((one for one in errors if one is not Error.NONE), Error.NONE)
-        if error in RETRIABLE:
+        if error in RETRIABLE_ERRORS:
             why = "the connection closed without an answer" if answer is None else error.name
             if not commit.is_sync:
-                if error in FIND_AGAIN:
-                    self._find(lambda: None)
+                if error in COORDINATOR_LOST_ERRORS:
+                    self._find_coordinator(lambda: None)
                 self._end_commit(commit, f"RetriableCommitFailedException ({why})", may_pass=True)
-            elif self._line.now_ms >= commit.deadline_ms:
+            elif self._environment.now_ms >= commit.deadline_ms:
                 self._end_commit(commit, f"TimeoutException ({why})")
-            elif error in FIND_AGAIN:
-                self._find_after_backoff(lambda: self._send_commit(commit))
+            elif error in COORDINATOR_LOST_ERRORS:
+                self._find_coordinator_after_backoff(lambda: self._send_commit(commit))
             else:
-                self._later(self.settings.retry_backoff_ms, lambda: self._send_commit(commit))
+                self._schedule(self.settings.retry_backoff_ms, lambda: self._send_commit(commit))
         elif error is Error.NONE:
             self._end_commit(commit, "done")
-        elif error in LOST_MEMBERSHIP:
+        elif error in MEMBERSHIP_LOST_ERRORS:
             self._end_commit(commit, f"CommitFailedException ({error.name})", then=lambda: self._rejoin_after(error))
         elif error is Error.REBALANCE_IN_PROGRESS:
             self._end_commit(commit, "RebalanceInProgressException", then=self._request_rejoin)
         elif error is Error.FENCED_INSTANCE_ID:
-            self._end_commit(commit, "FencedInstanceIdException", then=lambda: self._fail(error))
+            self._end_commit(commit, "FencedInstanceIdException", then=lambda: self._fail_for_good(error))
         else:
             self._end_commit(commit, f"fails for good: {error.name}")
 
     def _rejoin_after(self, error: Error) -> None:
-        self._reset(error)
+        self._reset_membership(error)
         self._request_rejoin()
 
-    def _end_commit(self, commit: _Commit, outcome: str, *, may_pass: bool = False, then: Callable[[], None] | None = None) -> None:
+    def _end_commit(self, commit: _PendingCommit, outcome: str, *, may_pass: bool = False, then: Callable[[], None] | None = None) -> None:
         def callback() -> None:
-            self._tell(f"{commit.call}: {outcome}" if commit.is_sync else f"callback of {commit.call}: {outcome}")
+            self._notify_application(f"{commit.call}: {outcome}" if commit.is_sync else f"callback of {commit.call}: {outcome}")
             if may_pass and commit.retry_after_ms is not None:
-                self._later(commit.retry_after_ms, lambda: self.commit(commit.offsets, is_sync=False))
+                self._schedule(commit.retry_after_ms, lambda: self.commit(commit.offsets, is_sync=False))
 
         if commit.is_sync:
-            self._blocked = False
+            self._is_blocked = False
             self._run_callbacks()
             callback()
         else:
@@ -565,15 +575,15 @@ class Consumer:
         for callback in waiting:
             callback()
 
-    def _later(self, delay_ms: int, do: Callable[[], None]) -> None:
-        self._line.later(delay_ms, self, do)
+    def _schedule(self, delay_ms: int, do: Callable[[], None]) -> None:
+        self._environment.schedule(delay_ms, self, do)
 
-    def _tell(self, text: str) -> None:
-        self._line.tell(self, text)
+    def _notify_application(self, text: str) -> None:
+        self._environment.notify_application(self, text)
 
 
 @dataclass(slots=True)
-class _Commit:
+class _PendingCommit:
     """A commit that the application asked for, on its way."""
 
     call: str
@@ -584,7 +594,7 @@ class _Commit:
     retry_after_ms: int | None
 
 
-def _assignable(member: JoinedMember, assignor: str) -> assignors.Member:
+def _assignor_member(member: JoinedMember, assignor: str) -> assignors.Member:
     subscription = decode_subscription(member.metadata)
     if subscription is None:
         return assignors.Member(member.member_id, (), member.group_instance_id)
@@ -599,7 +609,7 @@ def _assignable(member: JoinedMember, assignor: str) -> assignors.Member:
         subscription.topics,
         instance_id=member.group_instance_id,
         rack=subscription.rack_id,
-        owned=tuple(_partitions(owned)),
+        owned=tuple(_topic_partitions(owned)),
         generation=generation,
     )
 
@@ -611,7 +621,7 @@ def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, tuple[int, ...]
     return {topic: tuple(of_topic) for topic, of_topic in numbers.items()}
 
 
-def _partitions(by_topic: Partitions) -> Iterable[TopicPartition]:
+def _topic_partitions(by_topic: Partitions) -> Iterable[TopicPartition]:
     return (TopicPartition(topic, partition) for topic, numbers in by_topic.items() for partition in numbers)
 
 

@@ -6,12 +6,12 @@ Appends take no time here, so there are no commits in flight (X-A3, X-S1): an of
 from collections.abc import Sequence
 
 from groupcoord_spark.coordinator.transactions import NO_PRODUCER_ID, StoredOffset
-from groupcoord_spark.simulator.admission import refusal
 from groupcoord_spark.simulator.answers import OffsetCommitAnswer
 from groupcoord_spark.simulator.broker import Broker
 from groupcoord_spark.simulator.calls import Call
+from groupcoord_spark.simulator.coordinator_checks import coordinator_error
 from groupcoord_spark.simulator.errors import Error
-from groupcoord_spark.simulator.ladders import climb
+from groupcoord_spark.simulator.group_checks import first_error
 from groupcoord_spark.simulator.rebalance import restart_session
 from groupcoord_spark.simulator.records import NO_EXPIRY, WrittenRecord, offset_record
 from groupcoord_spark.simulator.requests import OffsetCommit, OffsetToCommit, TxnOffsetCommit
@@ -23,7 +23,7 @@ def offset_commit(broker: Broker, call: Call, request: OffsetCommit) -> None:
     """Store the offsets of one request, or refuse them all or one by one."""
     errors, known = _unknown_partitions(broker, request.offsets)
     if known:
-        error = refusal(broker, OffsetCommit, request.group_id)
+        error = coordinator_error(broker, OffsetCommit, request.group_id)
         if error is Error.NONE:
             error = _admit(broker, request)
         if error is Error.NONE:
@@ -37,7 +37,7 @@ def txn_offset_commit(broker: Broker, call: Call, request: TxnOffsetCommit) -> N
     """Stage the offsets of one request until the producer's transaction ends."""
     errors, known = _unknown_partitions(broker, request.offsets)
     if known:
-        error = refusal(broker, TxnOffsetCommit, request.group_id)
+        error = coordinator_error(broker, TxnOffsetCommit, request.group_id)
         if error is Error.NONE:
             error = _admit_transactional(broker, request)
         if error is Error.NONE:
@@ -47,9 +47,7 @@ def txn_offset_commit(broker: Broker, call: Call, request: TxnOffsetCommit) -> N
     broker.answer(call, OffsetCommitAnswer(errors))
 
 
-def _unknown_partitions(
-    broker: Broker, offsets: Sequence[OffsetToCommit]
-) -> tuple[dict[tuple[str, int], Error], Sequence[OffsetToCommit]]:
+def _unknown_partitions(broker: Broker, offsets: Sequence[OffsetToCommit]) -> tuple[dict[tuple[str, int], Error], Sequence[OffsetToCommit]]:
     """Partitions the broker does not have never reach the coordinator."""
     if broker.settings.topics is None:
         return {}, offsets
@@ -70,12 +68,12 @@ def _admit(broker: Broker, request: OffsetCommit) -> Error:
     group = broker.group(request.group_id or "")
     if group is None:
         if request.generation < 0:
-            broker.make_group(request.group_id or "")
+            broker.create_group(request.group_id or "")
             return Error.NONE
         since = broker.release.group_not_found_since
-        version = request.version if request.version is not None else broker.release.newest_version[OffsetCommit]
+        version = request.version if request.version is not None else broker.release.newest_request_versions[OffsetCommit]
         return Error.GROUP_ID_NOT_FOUND if since is not None and version >= since else Error.ILLEGAL_GENERATION
-    error = climb(broker.release.commit_ladder, group, request)
+    error = first_error(broker.release.commit_checks, group, request)
     if error is Error.NONE and group.state in (State.STABLE, State.PREPARING_REBALANCE):
         member = group.members.get(request.member_id)
         if member is not None:
@@ -86,10 +84,10 @@ def _admit(broker: Broker, request: OffsetCommit) -> Error:
 def _admit_transactional(broker: Broker, request: TxnOffsetCommit) -> Error:
     group = broker.group(request.group_id or "")
     if group is None:
-        if request.generation >= 0 and not broker.release.txn_commit_makes_group:
+        if request.generation >= 0 and not broker.release.txn_commit_creates_group:
             return Error.ILLEGAL_GENERATION
-        group = broker.make_group(request.group_id or "")
-    return climb(broker.release.txn_commit_ladder, group, request)
+        group = broker.create_group(request.group_id or "")
+    return first_error(broker.release.txn_commit_checks, group, request)
 
 
 def _store(
@@ -124,7 +122,7 @@ def _store(
             partition.offsets.put(group_id, offset.topic, offset.partition, entry)
     if is_transactional:
         broker.transactions.setdefault(producer_id, set()).add(partition.number)
-        partition.unfinished.setdefault(group_id, set()).add(producer_id)
+        partition.producers_with_open_transaction.setdefault(group_id, set()).add(producer_id)
     return errors
 
 

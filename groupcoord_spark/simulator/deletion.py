@@ -5,10 +5,10 @@ from collections.abc import Collection
 from groupcoord_spark.coordinator.expiration import GROUP_REMOVED, Cleanup
 from groupcoord_spark.coordinator.state import GroupRow
 from groupcoord_spark.coordinator.transactions import NO_PRODUCER_ID, TopicPartition
-from groupcoord_spark.simulator.admission import refusal
 from groupcoord_spark.simulator.answers import DeleteGroupsAnswer, OffsetDeleteAnswer
 from groupcoord_spark.simulator.broker import Broker, OffsetsPartition
 from groupcoord_spark.simulator.calls import Call
+from groupcoord_spark.simulator.coordinator_checks import coordinator_error
 from groupcoord_spark.simulator.errors import Error
 from groupcoord_spark.simulator.group import CONSUMER, Group
 from groupcoord_spark.simulator.records import RecordToWrite, group_tombstone, offset_tombstone
@@ -25,7 +25,7 @@ def delete_groups(broker: Broker, call: Call, request: DeleteGroups) -> None:
 
 
 def _delete_group(broker: Broker, group_id: str) -> Error:
-    error = refusal(broker, DeleteGroups, group_id)
+    error = coordinator_error(broker, DeleteGroups, group_id)
     if error is not Error.NONE:
         return error
     group = broker.group(group_id)
@@ -36,13 +36,13 @@ def _delete_group(broker: Broker, group_id: str) -> Error:
     partition = broker.partition_of(group_id)
     gone = list(partition.offsets.committed.get(group_id, ()))
     if broker.release.deletion_writes_pending:
-        gone += [place for place in partition.pending_of(group_id) if place not in gone]
-    return _take_away(broker, partition, group, gone, with_group=True)
+        gone += [place for place in partition.pending_partitions(group_id) if place not in gone]
+    return _delete_offsets_and_group(broker, partition, group, gone, with_group=True)
 
 
 def offset_delete(broker: Broker, call: Call, request: OffsetDelete) -> None:
     """Remove offsets that no member is reading."""
-    error = refusal(broker, OffsetDelete, request.group_id)
+    error = coordinator_error(broker, OffsetDelete, request.group_id)
     group_id = request.group_id or ""
     group = broker.group(group_id) if error is Error.NONE else None
     if error is Error.NONE and (group is None or group.state is State.DEAD):
@@ -72,7 +72,7 @@ def offset_delete(broker: Broker, call: Call, request: OffsetDelete) -> None:
                     gone.append(place)
                 elif is_pending:
                     dropped.append(place)
-    error = _take_away(broker, partition, group, gone, with_group=_is_used_up(broker, partition, group, gone))
+    error = _delete_offsets_and_group(broker, partition, group, gone, with_group=_would_have_no_offsets(broker, partition, group, gone))
     if error is Error.NONE:
         for topic, number in (*gone, *dropped):
             partition.offsets.pending.pop((group_id, topic, number), None)
@@ -91,9 +91,9 @@ def delete_topic(broker: Broker, topic: str) -> None:
                 if place[0] == topic and (stored.topic_id is None or topic_id == NO_TOPIC_ID or stored.topic_id == topic_id)
             ]
             if broker.release.deletion_writes_pending:
-                gone += [place for place in partition.pending_of(group_id) if place[0] == topic]
+                gone += [place for place in partition.pending_partitions(group_id) if place[0] == topic]
             if gone:
-                _take_away(broker, partition, group, gone, with_group=_is_used_up(broker, partition, group, gone))
+                _delete_offsets_and_group(broker, partition, group, gone, with_group=_would_have_no_offsets(broker, partition, group, gone))
 
 
 def clean_up(broker: Broker) -> bool:
@@ -108,18 +108,18 @@ def clean_up(broker: Broker) -> bool:
             pending.setdefault(group_id, set()).add((topic, number))
         for group_id, group in sorted(partition.groups.items()):
             committed = partition.offsets.committed.get(group_id, {})
-            result = cleanup.of_group(_row_of(broker, group), committed, pending.get(group_id, ()))
+            result = cleanup.of_group(_group_row(broker, group), committed, pending.get(group_id, ()))
             gone = [(expiry.topic, expiry.partition) for expiry in result.offsets if expiry.expired]
-            is_removed = result.group.removed and not partition.unfinished.get(group_id)
+            is_removed = result.group.removed and not partition.producers_with_open_transaction.get(group_id)
             if not gone and not is_removed:
                 continue
             writes_group = any(tombstone.reason == GROUP_REMOVED for tombstone in result.tombstones)
-            _take_away(broker, partition, group, gone, with_group=is_removed, writes_group=writes_group)
+            _delete_offsets_and_group(broker, partition, group, gone, with_group=is_removed, writes_group=writes_group)
             has_removed = True
     return has_removed
 
 
-def _row_of(broker: Broker, group: Group) -> GroupRow:
+def _group_row(broker: Broker, group: Group) -> GroupRow:
     """The group as expiration reads it. What live groups have and loaded ones have not is a rebalance: then nothing expires (X-B4).
 
     2.4 to 2.7 did not ask for that (X-B3).
@@ -153,15 +153,15 @@ def _row_of(broker: Broker, group: Group) -> GroupRow:
     )
 
 
-def _is_used_up(broker: Broker, partition: OffsetsPartition, group: Group, gone: Collection[TopicPartition]) -> bool:
+def _would_have_no_offsets(broker: Broker, partition: OffsetsPartition, group: Group, gone: Collection[TopicPartition]) -> bool:
     """Scala: an Empty group that nothing is left of goes with its last offset (X-G1)."""
     if not broker.release.offset_delete_may_remove_group or group.state is not State.EMPTY:
         return False
     committed = partition.offsets.committed.get(group.group_id, {})
-    return all(place in gone for place in committed) and not partition.unfinished.get(group.group_id)
+    return all(place in gone for place in committed) and not partition.producers_with_open_transaction.get(group.group_id)
 
 
-def _take_away(
+def _delete_offsets_and_group(
     broker: Broker,
     partition: OffsetsPartition,
     group: Group,
@@ -185,8 +185,8 @@ def _take_away(
         partition.offsets.delete(group_id, topic, number, NO_PRODUCER_ID, is_transactional=False)
     if with_group:
         partition.offsets.committed.pop(group_id, None)
-        for topic, number in partition.pending_of(group_id):
+        for topic, number in partition.pending_partitions(group_id):
             partition.offsets.pending.pop((group_id, topic, number))
-        partition.unfinished.pop(group_id, None)
-        broker.forget_group(group)
+        partition.producers_with_open_transaction.pop(group_id, None)
+        broker.remove_group(group)
     return Error.NONE

@@ -1,6 +1,5 @@
 """FindCoordinator, DescribeGroups and ListGroups: questions that change nothing."""
 
-from groupcoord_spark.simulator.admission import refusal
 from groupcoord_spark.simulator.answers import (
     DescribedGroup,
     DescribedMember,
@@ -12,6 +11,7 @@ from groupcoord_spark.simulator.answers import (
 )
 from groupcoord_spark.simulator.broker import Broker
 from groupcoord_spark.simulator.calls import Call
+from groupcoord_spark.simulator.coordinator_checks import coordinator_error
 from groupcoord_spark.simulator.errors import Error
 from groupcoord_spark.simulator.group import Group
 from groupcoord_spark.simulator.requests import DescribeGroups, FindCoordinator, ListGroups
@@ -22,7 +22,7 @@ FIRST_VERSION_WITH_SEVERAL_KEYS = 4
 
 def find_coordinator(broker: Broker, call: Call, request: FindCoordinator) -> None:
     """Tell the offsets partition of each group: its leader is the coordinator."""
-    version = request.version if request.version is not None else broker.release.newest_version[FindCoordinator]
+    version = request.version if request.version is not None else broker.release.newest_request_versions[FindCoordinator]
     found = []
     for key in request.keys:
         if not key and version >= FIRST_VERSION_WITH_SEVERAL_KEYS:
@@ -34,13 +34,13 @@ def find_coordinator(broker: Broker, call: Call, request: FindCoordinator) -> No
 
 def describe_groups(broker: Broker, call: Call, request: DescribeGroups) -> None:
     """Show groups as they are now."""
-    version = request.version if request.version is not None else broker.release.newest_version[DescribeGroups]
+    version = request.version if request.version is not None else broker.release.newest_request_versions[DescribeGroups]
     broker.answer(call, DescribeGroupsAnswer(tuple(describe_group(broker, group_id, version) for group_id in request.group_ids)))
 
 
 def describe_group(broker: Broker, group_id: str, version: int) -> DescribedGroup:
     """One group as DescribeGroups of that version shows it."""
-    error = refusal(broker, DescribeGroups, group_id)
+    error = coordinator_error(broker, DescribeGroups, group_id)
     if error is not Error.NONE:
         return DescribedGroup(group_id, error)
     group = broker.group(group_id)
@@ -88,4 +88,4 @@ def list_groups(broker: Broker, call: Call, request: ListGroups) -> None:
 
 def state_name(broker: Broker, group: Group) -> str:
     """The group's state by the name this release shows."""
-    return broker.release.completing_name if group.state is State.COMPLETING_REBALANCE else group.state.value
+    return broker.release.completing_rebalance_name if group.state is State.COMPLETING_REBALANCE else group.state.value

@@ -1,9 +1,9 @@
 """OffsetFetch: what was committed, whatever state the group is in."""
 
-from groupcoord_spark.simulator.admission import refusal
 from groupcoord_spark.simulator.answers import FetchedGroup, FetchedOffset, OffsetFetchAnswer
 from groupcoord_spark.simulator.broker import Broker
 from groupcoord_spark.simulator.calls import Call
+from groupcoord_spark.simulator.coordinator_checks import coordinator_error
 from groupcoord_spark.simulator.errors import Error
 from groupcoord_spark.simulator.requests import GroupToFetch, OffsetFetch
 from groupcoord_spark.simulator.states import State
@@ -19,7 +19,7 @@ def offset_fetch(broker: Broker, call: Call, request: OffsetFetch) -> None:
 
 def _fetch(broker: Broker, wanted: GroupToFetch, require_stable: bool) -> FetchedGroup:
     group_id = wanted.group_id
-    error = refusal(broker, OffsetFetch, group_id)
+    error = coordinator_error(broker, OffsetFetch, group_id)
     if error is not Error.NONE:
         return FetchedGroup(group_id, error, {})
     group = broker.group(group_id)

@@ -129,13 +129,13 @@ class Group:
         member.protocols = protocols
         self._count(protocols, 1)
 
-    def let_wait(self, member: Member, call: Call) -> None:
+    def wait_for_join_phase(self, member: Member, call: Call) -> None:
         """The member's JoinGroup waits for the end of the join phase; one that waited already is never answered."""
         if member.awaiting_join is None:
             self.waiting_joins += 1
         member.awaiting_join = call
 
-    def take_waiting_join(self, member: Member) -> Call | None:
+    def take_awaiting_join(self, member: Member) -> Call | None:
         """The member's waiting JoinGroup, which waits no more."""
         call = member.awaiting_join
         if call is not None:

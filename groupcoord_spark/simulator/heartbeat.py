@@ -1,22 +1,22 @@
 """Heartbeat: a member says that it is alive."""
 
-from groupcoord_spark.simulator.admission import refusal
 from groupcoord_spark.simulator.answers import HeartbeatAnswer
 from groupcoord_spark.simulator.broker import Broker
 from groupcoord_spark.simulator.calls import Call
+from groupcoord_spark.simulator.coordinator_checks import coordinator_error
 from groupcoord_spark.simulator.errors import Error
-from groupcoord_spark.simulator.ladders import climb
+from groupcoord_spark.simulator.group_checks import first_error
 from groupcoord_spark.simulator.rebalance import restart_session
 from groupcoord_spark.simulator.requests import Heartbeat
 
 
 def heartbeat(broker: Broker, call: Call, request: Heartbeat) -> None:
     """Put the member's session off and tell it whether to join again."""
-    broker.answer(call, HeartbeatAnswer(_beat(broker, request)))
+    broker.answer(call, HeartbeatAnswer(_heartbeat_error(broker, request)))
 
 
-def _beat(broker: Broker, request: Heartbeat) -> Error:
-    error = refusal(broker, Heartbeat, request.group_id)
+def _heartbeat_error(broker: Broker, request: Heartbeat) -> Error:
+    error = coordinator_error(broker, Heartbeat, request.group_id)
     if error is Error.COORDINATOR_LOAD_IN_PROGRESS:
         return Error.NONE  # a guess, so that members of a group that is just moving do not start over
     if error is not Error.NONE:
@@ -24,11 +24,11 @@ def _beat(broker: Broker, request: Heartbeat) -> Error:
     group = broker.group(request.group_id or "")
     if group is None:
         return Error.UNKNOWN_MEMBER_ID
-    row = broker.release.heartbeats[group.state]
-    error = climb(row.ladder, group, request)
+    row = broker.release.heartbeat_rules[group.state]
+    error = first_error(row.ladder, group, request)
     if error is not Error.NONE:
         return error
     member = group.members.get(request.member_id)
-    if row.is_seen and member is not None:
+    if row.restarts_session and member is not None:
         restart_session(broker, group, member)
     return row.answer

@@ -2,14 +2,14 @@
 
 from functools import partial
 
-from groupcoord_spark.simulator.admission import refusal
 from groupcoord_spark.simulator.answers import JoinGroupAnswer, SyncGroupAnswer
 from groupcoord_spark.simulator.broker import Broker
 from groupcoord_spark.simulator.calls import Call
 from groupcoord_spark.simulator.clock import TimerKind
+from groupcoord_spark.simulator.coordinator_checks import coordinator_error
 from groupcoord_spark.simulator.errors import Error
 from groupcoord_spark.simulator.group import Group
-from groupcoord_spark.simulator.ladders import climb
+from groupcoord_spark.simulator.group_checks import first_error
 from groupcoord_spark.simulator.member import Member
 from groupcoord_spark.simulator.rebalance import (
     end_join_phase_if_complete,
@@ -28,7 +28,7 @@ FIRST_VERSION_WITH_SKIP_ASSIGNMENT = 9
 
 def join_group(broker: Broker, call: Call, request: JoinGroup) -> None:
     """Let a member in, now or at the end of the join phase, or tell it why not."""
-    error = refusal(broker, JoinGroup, request.group_id, request)
+    error = coordinator_error(broker, JoinGroup, request.group_id, request)
     group_id = request.group_id or ""
     modern = broker.modern_group(group_id)
     if error is Error.NONE and modern is not None and modern.shuts_out_classic_members:
@@ -39,13 +39,13 @@ def join_group(broker: Broker, call: Call, request: JoinGroup) -> None:
         if request.member_id:
             error = Error.UNKNOWN_MEMBER_ID
         else:
-            group = broker.make_group(group_id)
+            group = broker.create_group(group_id)
     if group is None:
         broker.answer(call, JoinGroupAnswer(error, request.member_id))
         return
-    has_written = len(broker.written)
+    has_written = len(broker.written_records)
     _join(broker, group, call, request)
-    if is_new_group and broker.release.writes_new_group and len(broker.written) == has_written:
+    if is_new_group and broker.release.writes_new_group and len(broker.written_records) == has_written:
         _write_new_group(broker, group, call, request)
 
 
@@ -70,7 +70,7 @@ def _join(broker: Broker, group: Group, call: Call, request: JoinGroup) -> None:
         if broker.release.size_refusal_tests_join_phase:
             end_join_phase_if_complete(broker, group)
         return
-    error = climb(broker.release.join_ladder, group, request)
+    error = first_error(broker.release.join_checks, group, request)
     if error is not Error.NONE:
         broker.answer(call, JoinGroupAnswer(error, request.member_id))
         return
@@ -81,28 +81,28 @@ def _join(broker: Broker, group: Group, call: Call, request: JoinGroup) -> None:
         _join_with_pending_id(broker, group, call, request)
     elif request.group_instance_id is not None and request.group_instance_id in group.static_members:
         _restart(broker, group, call, request, request.group_instance_id)
-    elif _needs_id_first(broker, request):
-        _hand_out_id(broker, group, call, request)
+    elif _needs_member_id_first(broker, request):
+        _assign_pending_member_id(broker, group, call, request)
     else:
         name = request.group_instance_id if request.group_instance_id is not None else request.client_id
         _add(broker, group, call, request, broker.new_member_id(name, request.client_id))
     end_join_phase_if_complete(broker, group)
 
 
-def _needs_id_first(broker: Broker, request: JoinGroup) -> bool:
-    version = request.version if request.version is not None else broker.release.newest_version[JoinGroup]
+def _needs_member_id_first(broker: Broker, request: JoinGroup) -> bool:
+    version = request.version if request.version is not None else broker.release.newest_request_versions[JoinGroup]
     return broker.release.has_member_ids_on_request and request.group_instance_id is None and version >= FIRST_VERSION_WITH_MEMBER_IDS
 
 
-def _hand_out_id(broker: Broker, group: Group, call: Call, request: JoinGroup) -> None:
+def _assign_pending_member_id(broker: Broker, group: Group, call: Call, request: JoinGroup) -> None:
     """A newcomer is told its id and has a session timeout to come back with it, so that lost answers leave no members behind."""
     member_id = broker.new_member_id(request.client_id, request.client_id)
-    fire = partial(_forget_pending, broker, group, member_id)
+    fire = partial(_expire_pending_member_id, broker, group, member_id)
     group.pending_members[member_id] = broker.start_timer(TimerKind.PENDING_MEMBER, request.session_timeout_ms, group, member_id, fire)
     broker.answer(call, JoinGroupAnswer(Error.MEMBER_ID_REQUIRED, member_id))
 
 
-def _forget_pending(broker: Broker, group: Group, member_id: str) -> bool:
+def _expire_pending_member_id(broker: Broker, group: Group, member_id: str) -> bool:
     del group.pending_members[member_id]
     end_join_phase_if_complete(broker, group, after_expiry=True)
     return True
@@ -135,7 +135,7 @@ def _add(broker: Broker, group: Group, call: Call, request: JoinGroup, member_id
         is_new=deadline_ms is not None,
     )
     group.add(member)
-    group.let_wait(member, call)
+    group.wait_for_join_phase(member, call)
     if group.state is State.PREPARING_REBALANCE:
         every_time = broker.release.delays_again_after_every_empty
         if group.previous_state is State.EMPTY if every_time else group.generation == 0:
@@ -154,7 +154,7 @@ def _rejoin(broker: Broker, group: Group, member: Member, call: Call, request: J
         _answer_present_generation(broker, group, call, member, group.leader, is_leading=is_leader)
         return
     _update(broker, group, member, request)
-    group.let_wait(member, call)
+    group.wait_for_join_phase(member, call)
     if group.state in CAN_REBALANCE:
         prepare_rebalance(broker, group)
 
@@ -200,10 +200,10 @@ def _restart(broker: Broker, group: Group, call: Call, request: JoinGroup, insta
     restart_session(broker, group, member)
     _update(broker, group, member, request)
     if group.state is State.PREPARING_REBALANCE:
-        group.let_wait(member, call)
+        group.wait_for_join_phase(member, call)
         return
-    if _starts_over(broker, group):
-        group.let_wait(member, call)
+    if _restart_needs_rebalance(broker, group):
+        group.wait_for_join_phase(member, call)
         prepare_rebalance(broker, group)
         return
     if group.state is State.STABLE and broker.release.static_restart_is_written:
@@ -225,7 +225,7 @@ def _restart(broker: Broker, group: Group, call: Call, request: JoinGroup, insta
         _answer_present_generation(broker, group, call, member, old_leader, is_leading=False)
 
 
-def _starts_over(broker: Broker, group: Group) -> bool:
+def _restart_needs_rebalance(broker: Broker, group: Group) -> bool:
     """Whether a static member's restart needs a rebalance."""
     if group.state is State.COMPLETING_REBALANCE:
         return broker.release.static_restart_rebalances_sync_phase
@@ -233,13 +233,13 @@ def _starts_over(broker: Broker, group: Group) -> bool:
 
 
 def _skips_assignment(broker: Broker, request: JoinGroup) -> bool:
-    version = request.version if request.version is not None else broker.release.newest_version[JoinGroup]
+    version = request.version if request.version is not None else broker.release.newest_request_versions[JoinGroup]
     return broker.release.skips_assignment and version >= FIRST_VERSION_WITH_SKIP_ASSIGNMENT
 
 
 def _fence(broker: Broker, group: Group, member: Member) -> None:
     """Whatever the old process waits for, it is told that another one has taken over."""
-    waiting = group.take_waiting_join(member)
+    waiting = group.take_awaiting_join(member)
     if waiting is not None:
         broker.answer(waiting, JoinGroupAnswer(Error.FENCED_INSTANCE_ID, member.member_id))
     if member.awaiting_sync is not None:
@@ -254,4 +254,4 @@ def _write_new_group(broker: Broker, group: Group, call: Call, request: JoinGrou
         return
     if call.answer is None:
         broker.answer(call, JoinGroupAnswer(broker.release.group_append_errors.get(error, error), request.member_id))
-    broker.forget_group(group)
+    broker.remove_group(group)

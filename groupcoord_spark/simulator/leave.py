@@ -1,13 +1,13 @@
 """LeaveGroup: members go of their own will, or an administrator removes static ones."""
 
-from groupcoord_spark.simulator.admission import refusal
 from groupcoord_spark.simulator.answers import LeaveGroupAnswer, LeftMember
 from groupcoord_spark.simulator.broker import Broker
 from groupcoord_spark.simulator.calls import Call
+from groupcoord_spark.simulator.coordinator_checks import coordinator_error
 from groupcoord_spark.simulator.errors import Error
 from groupcoord_spark.simulator.group import Group
-from groupcoord_spark.simulator.ladders import DEAD_FOR_GOOD, DEAD_HERE, climb
-from groupcoord_spark.simulator.rebalance import end_join_phase_if_complete, rebalance_without, remove_member
+from groupcoord_spark.simulator.group_checks import DEAD_IS_NOT_AVAILABLE, DEAD_IS_UNKNOWN_MEMBER, first_error
+from groupcoord_spark.simulator.rebalance import end_join_phase_if_complete, rebalance_after_removal, remove_member
 from groupcoord_spark.simulator.requests import LeaveGroup, Leaving
 from groupcoord_spark.simulator.states import State
 
@@ -16,16 +16,18 @@ FIRST_VERSION_WITH_LIST = 3
 
 def leave_group(broker: Broker, call: Call, request: LeaveGroup) -> None:
     """Remove the members named, each with its own answer."""
-    error = refusal(broker, LeaveGroup, request.group_id)
+    error = coordinator_error(broker, LeaveGroup, request.group_id)
     if error is not Error.NONE:
         broker.answer(call, LeaveGroupAnswer(error))
         return
     group = broker.group(request.group_id or "")
     if group is not None and group.state is State.DEAD:
-        broker.answer(call, LeaveGroupAnswer((DEAD_HERE if broker.release.has_static_members else DEAD_FOR_GOOD).answer))
+        broker.answer(
+            call, LeaveGroupAnswer((DEAD_IS_NOT_AVAILABLE if broker.release.has_static_members else DEAD_IS_UNKNOWN_MEMBER).answer)
+        )
         return
     errors = [Error.UNKNOWN_MEMBER_ID] * len(request.members) if group is None else _leave(broker, group, request.members)
-    version = request.version if request.version is not None else broker.release.newest_version[LeaveGroup]
+    version = request.version if request.version is not None else broker.release.newest_request_versions[LeaveGroup]
     if version < FIRST_VERSION_WITH_LIST:
         broker.answer(call, LeaveGroupAnswer(errors[0] if errors else Error.NONE))
     else:
@@ -43,12 +45,12 @@ def _leave(broker: Broker, group: Group, members: tuple[Leaving, ...]) -> list[E
             continue
         if was_pending and not broker.release.pending_leave_rebalances:
             end_join_phase_if_complete(broker, group)
-        elif broker.release.leaves_one_by_one:
-            rebalance_without(broker, group)
+        elif broker.release.rebalances_after_each_leave:
+            rebalance_after_removal(broker, group)
         else:
             anybody_left = True
     if anybody_left:
-        rebalance_without(broker, group)
+        rebalance_after_removal(broker, group)
     return errors
 
 
@@ -63,7 +65,7 @@ def _remove(broker: Broker, group: Group, leaving: Leaving) -> tuple[Error, bool
         group.remove(member_id)
         return Error.NONE, True
     else:
-        error = climb(broker.release.member_ladder, group, leaving)
+        error = first_error(broker.release.member_checks, group, leaving)
         if error is not Error.NONE:
             return error, False
     member = group.members.get(member_id)

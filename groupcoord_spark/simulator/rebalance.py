@@ -19,7 +19,7 @@ from groupcoord_spark.simulator.states import State
 def prepare_rebalance(broker: Broker, group: Group) -> None:
     """Begin a join phase. Out of Empty it lasts at least the initial delay, else until all have joined or the rebalance timeout is over."""
     if group.state is State.COMPLETING_REBALANCE:
-        abandon_assignments(broker, group, Error.REBALANCE_IN_PROGRESS)
+        propagate_assignment_error(broker, group, Error.REBALANCE_IN_PROGRESS)
     if group.sync_timer is not None:
         group.sync_timer.is_cancelled = True
     was_empty = group.state is State.EMPTY
@@ -45,7 +45,7 @@ def end_join_phase_if_complete(broker: Broker, group: Group, *, after_expiry: bo
         _end_join_phase(broker, group)
 
 
-def abandon_assignments(broker: Broker, group: Group, error: Error) -> None:
+def propagate_assignment_error(broker: Broker, group: Group, error: Error) -> None:
     """Drop all assignments of the sync phase; who waits for one is told why, and is alive."""
     for member in group.members:
         member.assignment = b""
@@ -101,19 +101,19 @@ def _end_session(broker: Broker, group: Group, member: Member) -> bool:
     if not member.is_new and (member.awaiting_join is not None or member.awaiting_sync is not None):
         return False
     remove_member(broker, group, member)
-    rebalance_without(broker, group, after_expiry=True)
+    rebalance_after_removal(broker, group, after_expiry=True)
     return True
 
 
 def remove_member(broker: Broker, group: Group, member: Member) -> None:
     """Take a member out. Its waiting JoinGroup is answered UNKNOWN_MEMBER_ID since 2.2, its waiting SyncGroup never."""
-    call = group.take_waiting_join(member)
+    call = group.take_awaiting_join(member)
     if call is not None and broker.release.removal_answers_waiting_join:
         broker.answer(call, JoinGroupAnswer(Error.UNKNOWN_MEMBER_ID, ""))
     group.remove(member.member_id)
 
 
-def rebalance_without(broker: Broker, group: Group, *, after_expiry: bool = False) -> None:
+def rebalance_after_removal(broker: Broker, group: Group, *, after_expiry: bool = False) -> None:
     """What follows once a member is gone: a rebalance, or perhaps the end of the join phase that waited for it."""
     if group.state in (State.STABLE, State.COMPLETING_REBALANCE):
         prepare_rebalance(broker, group)
@@ -171,7 +171,7 @@ def _end_join_phase(broker: Broker, group: Group) -> None:
         return
     members = members_for_leader(group)
     for member in group.members:
-        call = group.take_waiting_join(member)
+        call = group.take_awaiting_join(member)
         if call is not None:
             is_leader = member.member_id == group.leader
             broker.answer(

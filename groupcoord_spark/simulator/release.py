@@ -11,9 +11,9 @@ from typing import Any
 
 from groupcoord_spark.coordinator.semantics import Semantics, semantics_for
 from groupcoord_spark.errors import UsageError
-from groupcoord_spark.simulator import ladders
+from groupcoord_spark.simulator import group_checks
 from groupcoord_spark.simulator.errors import Error
-from groupcoord_spark.simulator.ladders import HeartbeatTable, Ladder
+from groupcoord_spark.simulator.group_checks import GroupChecks, HeartbeatRules
 from groupcoord_spark.simulator.requests import (
     AddOffsetsToTxn,
     DeleteGroups,
@@ -31,7 +31,7 @@ from groupcoord_spark.simulator.requests import (
 )
 
 
-class Gate(Enum):
+class CoordinatorCheck(Enum):
     """A check that comes before any group is looked at."""
 
     ACTIVE = "coordinator is not active: COORDINATOR_NOT_AVAILABLE"
@@ -85,19 +85,25 @@ class Release:
     like_java_maps: bool = False
 
     # Before any group is looked at
-    gates: tuple[Gate, ...] = (Gate.ACTIVE, Gate.GROUP_ID, Gate.OWNED, Gate.LOADING, Gate.SESSION_TIMEOUT)
+    coordinator_checks: tuple[CoordinatorCheck, ...] = (
+        CoordinatorCheck.ACTIVE,
+        CoordinatorCheck.GROUP_ID,
+        CoordinatorCheck.OWNED,
+        CoordinatorCheck.LOADING,
+        CoordinatorCheck.SESSION_TIMEOUT,
+    )
     empty_group_id_refused: frozenset[type] = frozenset({JoinGroup})
     null_group_id_refused: bool = False
     sync_while_loading: Error | None = None
     """What SyncGroup gets while its partition loads; None: it is not checked."""
 
     # Ladders
-    join_ladder: Ladder = ladders.JOIN_0_10
-    sync_ladder: Ladder = ladders.SYNC_0_10
-    heartbeats: HeartbeatTable = field(default_factory=lambda: ladders.HEARTBEAT_0_10)
-    member_ladder: Ladder = ladders.MEMBER_0_10
-    commit_ladder: Ladder = ladders.COMMIT_0_10
-    txn_commit_ladder: Ladder = ladders.TXN_COMMIT_0_11
+    join_checks: GroupChecks = group_checks.JOIN_CHECKS_0_10
+    sync_checks: GroupChecks = group_checks.SYNC_CHECKS_0_10
+    heartbeat_rules: HeartbeatRules = field(default_factory=lambda: group_checks.HEARTBEAT_RULES_0_10)
+    member_checks: GroupChecks = group_checks.MEMBER_CHECKS_0_10
+    commit_checks: GroupChecks = group_checks.COMMIT_CHECKS_0_10
+    txn_commit_checks: GroupChecks = group_checks.TXN_COMMIT_CHECKS_0_11
 
     # Joining
     has_member_ids_on_request: bool = False
@@ -125,18 +131,18 @@ class Release:
     """A newcomer extends the initial delay whenever the group was Empty before, else only in generation 0."""
     expiry_ends_initial_delay: bool = False
     has_sync_timer: bool = False
-    repeated_sync_is_seen: bool = True
+    repeated_sync_restarts_session: bool = True
     """SyncGroup in Stable puts the session off."""
 
     # Leaving
-    leaves_one_by_one: bool = True
+    rebalances_after_each_leave: bool = True
     """Each removal of a LeaveGroup request takes effect before the next one."""
     pending_leave_rebalances: bool = False
 
     # Offsets
     group_not_found_since: int | None = None
     """OffsetCommit version from which a generation in an unknown group is GROUP_ID_NOT_FOUND; before: ILLEGAL_GENERATION."""
-    txn_commit_makes_group: bool = True
+    txn_commit_creates_group: bool = True
     """TxnOffsetCommit with a generation makes an unknown group first and is refused then."""
     offset_value_version: int = 1
     commits_carry_topic_id: bool = False
@@ -158,14 +164,14 @@ class Release:
     unknown_group_is_error_since: int | None = None
     """DescribeGroups version from which an unknown group is GROUP_ID_NOT_FOUND."""
     state_filter_ignores_case: bool = False
-    completing_name: str = "AwaitingSync"
+    completing_rebalance_name: str = "AwaitingSync"
 
     group_append_errors: AppendErrors = field(default_factory=lambda: _GROUP_APPEND_ERRORS)
     """What a member is told when the log refuses the group's record; what is not listed is told as it is."""
     commit_append_errors: AppendErrors = field(default_factory=lambda: _COMMIT_APPEND_ERRORS)
     max_session_timeout_ms: int = 300_000
     """Default of group.max.session.timeout.ms."""
-    newest_version: Mapping[type, int] = field(default_factory=dict)
+    newest_request_versions: Mapping[type, int] = field(default_factory=dict)
     """Of the requests whose version matters to an answer: the newest this release knows."""
 
 
@@ -181,12 +187,18 @@ _SINCE: dict[type, tuple[int, ...]] = {
 _CHANGES: tuple[tuple[tuple[int, ...], dict[str, Any]], ...] = (
     ((0, 10, 1), {"group_value_version": 1}),  # KIP-62
     ((0, 11), {"has_initial_delay": True}),  # KIP-134
-    ((1, 0), {"join_ladder": ladders.JOIN_1_0}),
-    ((1, 1), {"completing_name": "CompletingRebalance"}),
+    ((1, 0), {"join_checks": group_checks.JOIN_CHECKS_1_0}),
+    ((1, 1), {"completing_rebalance_name": "CompletingRebalance"}),
     (
         (2, 0),
         {
-            "gates": (Gate.GROUP_ID, Gate.ACTIVE, Gate.LOADING, Gate.OWNED, Gate.SESSION_TIMEOUT),
+            "coordinator_checks": (
+                CoordinatorCheck.GROUP_ID,
+                CoordinatorCheck.ACTIVE,
+                CoordinatorCheck.LOADING,
+                CoordinatorCheck.OWNED,
+                CoordinatorCheck.SESSION_TIMEOUT,
+            ),
             "empty_group_id_refused": NEVER_EMPTY_IDS,
             "null_group_id_refused": True,
             "sync_while_loading": Error.REBALANCE_IN_PROGRESS,
@@ -199,7 +211,7 @@ _CHANGES: tuple[tuple[tuple[int, ...], dict[str, Any]], ...] = (
     (
         (2, 2),  # KIP-389, KIP-394
         {
-            "join_ladder": ladders.JOIN_2_2,
+            "join_checks": group_checks.JOIN_CHECKS_2_2,
             "has_member_ids_on_request": True,
             "new_member_deadline_ms": 300_000,
             "removal_answers_waiting_join": True,
@@ -210,36 +222,36 @@ _CHANGES: tuple[tuple[tuple[int, ...], dict[str, Any]], ...] = (
         (2, 3),  # KIP-345
         {
             "has_static_members": True,
-            "join_ladder": ladders.JOIN_2_3,
-            "sync_ladder": ladders.SYNC_2_3,
-            "heartbeats": ladders.HEARTBEAT_2_3,
-            "member_ladder": ladders.MEMBER_2_3,
-            "commit_ladder": ladders.COMMIT_2_3,
-            "txn_commit_ladder": ladders.TXN_COMMIT_2_3,
+            "join_checks": group_checks.JOIN_CHECKS_2_3,
+            "sync_checks": group_checks.SYNC_CHECKS_2_3,
+            "heartbeat_rules": group_checks.HEARTBEAT_RULES_2_3,
+            "member_checks": group_checks.MEMBER_CHECKS_2_3,
+            "commit_checks": group_checks.COMMIT_CHECKS_2_3,
+            "txn_commit_checks": group_checks.TXN_COMMIT_CHECKS_2_3,
             "group_value_version": 3,
             "max_session_timeout_ms": 1_800_000,
         },
     ),
     ((2, 4), {"expires_while_rebalancing": True}),
-    ((2, 5), {"sync_ladder": ladders.SYNC_2_5, "txn_commit_ladder": ladders.TXN_COMMIT_2_5}),  # KIP-559, KIP-447
+    ((2, 5), {"sync_checks": group_checks.SYNC_CHECKS_2_5, "txn_commit_checks": group_checks.TXN_COMMIT_CHECKS_2_5}),  # KIP-559, KIP-447
     (
         (2, 6),  # KAFKA-9801, KAFKA-9885
         {
-            "heartbeats": ladders.HEARTBEAT_2_6,
+            "heartbeat_rules": group_checks.HEARTBEAT_RULES_2_6,
             "size_rule": SizeRule.BY_WAITING,
             "static_restart_rebalances_sync_phase": True,
         },
     ),
     ((2, 6, 1), {"static_restart_is_written": True}),  # KAFKA-10284
-    ((2, 8), {"has_sync_timer": True, "commit_ladder": ladders.COMMIT_2_8, "expires_while_rebalancing": False}),  # KAFKA-12362
+    ((2, 8), {"has_sync_timer": True, "commit_checks": group_checks.COMMIT_CHECKS_2_8, "expires_while_rebalancing": False}),  # KAFKA-12362
     (
         (3, 0),
         {
-            "sync_ladder": ladders.SYNC_3_0,
-            "heartbeats": ladders.HEARTBEAT_3_0,
-            "member_ladder": ladders.MEMBER_3_0,
-            "commit_ladder": ladders.COMMIT_3_0,
-            "txn_commit_ladder": ladders.TXN_COMMIT_3_0,
+            "sync_checks": group_checks.SYNC_CHECKS_3_0,
+            "heartbeat_rules": group_checks.HEARTBEAT_RULES_3_0,
+            "member_checks": group_checks.MEMBER_CHECKS_3_0,
+            "commit_checks": group_checks.COMMIT_CHECKS_3_0,
+            "txn_commit_checks": group_checks.TXN_COMMIT_CHECKS_3_0,
             "state_filter_ignores_case": True,
         },
     ),
@@ -249,17 +261,23 @@ _CHANGES: tuple[tuple[tuple[int, ...], dict[str, Any]], ...] = (
         (4, 0),  # the coordinator in Java
         {
             "like_java_maps": True,
-            "gates": (Gate.ACTIVE, Gate.GROUP_ID, Gate.SESSION_TIMEOUT, Gate.LOADING, Gate.OWNED),
+            "coordinator_checks": (
+                CoordinatorCheck.ACTIVE,
+                CoordinatorCheck.GROUP_ID,
+                CoordinatorCheck.SESSION_TIMEOUT,
+                CoordinatorCheck.LOADING,
+                CoordinatorCheck.OWNED,
+            ),
             "size_refusal_tests_join_phase": False,
             "replaced_member_stays_new": False,
             "writes_new_group": True,
             "delays_again_after_every_empty": True,
             "expiry_ends_initial_delay": True,
-            "repeated_sync_is_seen": False,
-            "leaves_one_by_one": False,
+            "repeated_sync_restarts_session": False,
+            "rebalances_after_each_leave": False,
             "pending_leave_rebalances": True,
             "group_not_found_since": 9,
-            "txn_commit_makes_group": False,
+            "txn_commit_creates_group": False,
             "fetch_shows_empty_topics": True,
             "offset_delete_may_remove_group": False,
             "deletion_always_writes_group": True,
@@ -303,7 +321,7 @@ def release_for(semantics: str | None = None, broker_version: str | None = None)
         if version >= since:
             values |= change
     newest = {kind: max(number for since, number in steps if version >= since) for kind, steps in _NEWEST.items()}
-    return Release(semantics=rules, newest_version=newest, **values)
+    return Release(semantics=rules, newest_request_versions=newest, **values)
 
 
 def refuse_unknown_request(release: Release, request: Request) -> None:

@@ -33,7 +33,6 @@ from groupcoord_spark.simulator.answers import JoinGroupAnswer
 from groupcoord_spark.simulator.calls import Call
 from groupcoord_spark.simulator.client import ClientSettings, Consumer, read_client_settings
 from groupcoord_spark.simulator.errors import Error
-from groupcoord_spark.simulator.narration import answer_text, request_text
 from groupcoord_spark.simulator.records import WrittenRecord
 from groupcoord_spark.simulator.release import Release
 from groupcoord_spark.simulator.requests import (
@@ -54,6 +53,7 @@ from groupcoord_spark.simulator.requests import (
 )
 from groupcoord_spark.simulator.settings import Settings, Topic, read_settings
 from groupcoord_spark.simulator.simulator import Simulator, TimelineEntry
+from groupcoord_spark.simulator.timeline_text import answer_text, request_text
 
 BROKER, ADMIN = "broker", "admin"
 NETWORK_MS: Final = 5
@@ -120,7 +120,7 @@ class Outcome:
 # Reading
 
 _KEYS: Final = frozenset({"title", "group", "topics", "members", "client", "broker", "start", "steps", "until"})
-_OPTIONS: Final[Mapping[str, frozenset[str]]] = {
+_OPTIONS_BY_VERB: Final[Mapping[str, frozenset[str]]] = {
     "start": frozenset(),
     "close": frozenset(),
     "crash": frozenset(),
@@ -136,7 +136,7 @@ _OPTIONS: Final[Mapping[str, frozenset[str]]] = {
     "delete_topic": frozenset(),
     "clean_up": frozenset(),
 }
-_OF_MEMBERS: Final = frozenset({"start", "close", "crash", "freeze", "busy", "subscribe", "process", "commit", "fetch"})
+_MEMBER_VERBS: Final = frozenset({"start", "close", "crash", "freeze", "busy", "subscribe", "process", "commit", "fetch"})
 
 
 def shipped_scenarios() -> dict[str, str]:
@@ -209,17 +209,17 @@ def _read(content: Any) -> Scenario:
 
 def _read_step(step: Mapping[str, Any], number: int, members: Mapping[str, ClientSettings]) -> Step:
     where = f"step {number}"
-    verbs = [key for key in step if key in _OPTIONS]
+    verbs = [key for key in step if key in _OPTIONS_BY_VERB]
     if "at" not in step or len(verbs) != 1:
-        raise UsageError(f"{where} needs `at` and exactly one of {', '.join(_OPTIONS)}.")
+        raise UsageError(f"{where} needs `at` and exactly one of {', '.join(_OPTIONS_BY_VERB)}.")
     verb = verbs[0]
-    _refuse_unknown(step, _OPTIONS[verb] | {"at", verb}, f"{where} ({verb})")
+    _refuse_unknown(step, _OPTIONS_BY_VERB[verb] | {"at", verb}, f"{where} ({verb})")
     options = {key: value for key, value in step.items() if key not in ("at", verb)}
     for key in ("for", "retry_after"):
         if key in options:
             options[key] = _milliseconds(options[key], f"`{key}` of {where}")
     who = step[verb]
-    if verb in _OF_MEMBERS:
+    if verb in _MEMBER_VERBS:
         who = [who] if isinstance(who, str) else who
         if not isinstance(who, list) or not all(isinstance(name, str) for name in who):
             raise UsageError(f"{where}: {verb} wants the name of a member, or a list of names.")
@@ -301,7 +301,7 @@ def _offsets(value: Any, where: str) -> dict[TopicPartition, int]:
 _Fields = Mapping[str, Any]
 
 
-def _ids(group_id: str, member: Consumer | None, fields: _Fields) -> tuple[str, int, str, str | None]:
+def _member_fields(group_id: str, member: Consumer | None, fields: _Fields) -> tuple[str, int, str, str | None]:
     """Group, generation, member id and instance id: what the member would send, unless the step says otherwise."""
     return (
         str(fields.get("group_id", group_id)),
@@ -312,7 +312,7 @@ def _ids(group_id: str, member: Consumer | None, fields: _Fields) -> tuple[str, 
 
 
 def _join(group_id: str, member: Consumer | None, fields: _Fields) -> Request:
-    group, _, member_id, instance = _ids(group_id, member, fields)
+    group, _, member_id, instance = _member_fields(group_id, member, fields)
     topics = tuple(fields.get("topics", member.settings.topics if member else ()))
     metadata = encode_subscription(Subscription(0, topics, None, {}, -1, None))
     return JoinGroup(
@@ -328,7 +328,7 @@ def _join(group_id: str, member: Consumer | None, fields: _Fields) -> Request:
 
 
 def _sync(group_id: str, member: Consumer | None, fields: _Fields) -> Request:
-    group, generation, member_id, instance = _ids(group_id, member, fields)
+    group, generation, member_id, instance = _member_fields(group_id, member, fields)
     given = fields.get("assignments", {})
     assignments = tuple((name, encode_assignment(Assignment(0, held, None))) for name, held in given.items())
     return SyncGroup(group, generation, member_id, instance, assignments=assignments)
@@ -337,19 +337,19 @@ def _sync(group_id: str, member: Consumer | None, fields: _Fields) -> Request:
 def _commit(group_id: str, member: Consumer | None, fields: _Fields) -> Request:
     given = _offsets(fields.get("offsets", {}), "send")
     offsets = tuple(OffsetToCommit(place.topic, place.partition, offset) for place, offset in given.items())
-    group, generation, member_id, instance = _ids(group_id, member, fields)
+    group, generation, member_id, instance = _member_fields(group_id, member, fields)
     return OffsetCommit(group, offsets, generation, member_id, instance)
 
 
 def _leave(group_id: str, member: Consumer | None, fields: _Fields) -> Request:
-    group, _, member_id, instance = _ids(group_id, member, fields)
+    group, _, member_id, instance = _member_fields(group_id, member, fields)
     return LeaveGroup(group, (Leaving(member_id, instance),))
 
 
 _REQUESTS: Final[Mapping[str, Callable[[str, Consumer | None, _Fields], Request]]] = {
     "JoinGroup": _join,
     "SyncGroup": _sync,
-    "Heartbeat": lambda group_id, member, fields: Heartbeat(*_ids(group_id, member, fields)),
+    "Heartbeat": lambda group_id, member, fields: Heartbeat(*_member_fields(group_id, member, fields)),
     "LeaveGroup": _leave,
     "OffsetCommit": _commit,
     "OffsetFetch": lambda group_id, member, fields: OffsetFetch((GroupToFetch(fields.get("group_id", group_id)),)),
@@ -367,13 +367,13 @@ _REQUESTS: Final[Mapping[str, Callable[[str, Consumer | None, _Fields], Request]
 
 def play(scenario: Scenario, release: Release) -> Outcome:
     """Play a scenario from start to end. The same scenario has the same outcome, always. Raises UsageError as ``Simulator.send`` does."""
-    stage = _Stage(scenario, release)
-    stage.run()
-    return Outcome(tuple(stage.rows), tuple(stage.log), stage.simulator)
+    scenario_run = _ScenarioRun(scenario, release)
+    scenario_run.run()
+    return Outcome(tuple(scenario_run.rows), tuple(scenario_run.log), scenario_run.simulator)
 
 
 @dataclass(order=True, slots=True)
-class _Due:
+class _ScheduledAction:
     at_ms: int
     number: int
     actor: Consumer | None = field(compare=False)
@@ -381,7 +381,7 @@ class _Due:
 
 
 @dataclass(frozen=True, slots=True)
-class _Pending:
+class _PendingRequest:
     """A request on its way: who waits for its answer, and whether it will ever arrive."""
 
     sender: Consumer | None
@@ -389,24 +389,24 @@ class _Pending:
     loses_answer: bool
 
 
-class _Stage:
+class _ScenarioRun:
     """The line between clients and broker: one queue of what clients do next, beside the broker's own timers."""
 
     def __init__(self, scenario: Scenario, release: Release) -> None:
         self.rows: list[TimelineRow] = []
         self.log: list[WrittenRecord] = []
-        self.simulator = Simulator(release, scenario.settings, start_ms=scenario.start_ms, on_entry=self._note)
+        self.simulator = Simulator(release, scenario.settings, start_ms=scenario.start_ms, on_entry=self._add_timeline_entry)
         self._scenario = scenario
         self._clients: dict[str, Consumer] = {}
-        self._queue: list[_Due] = []
+        self._queue: list[_ScheduledAction] = []
         self._count = 0
-        self._pending: dict[int, _Pending] = {}
+        self._pending: dict[int, _PendingRequest] = {}
         self._answered: list[Call] = []
         self._names: dict[str, str] = {}
         self._sender_of: dict[int, str] = {}
         self._sender = BROKER
-        self._is_losing_answer = False
-        self._last_beat: dict[str, tuple[str | None, int | None]] = {}
+        self._answer_is_lost = False
+        self._last_heartbeat: dict[str, tuple[str | None, int | None]] = {}
 
     @property
     def now_ms(self) -> int:
@@ -415,13 +415,13 @@ class _Stage:
     # What clients ask for
 
     def send(self, client: Consumer, request: Request, then: Callable[[Any], None], *, loses_answer: bool = False) -> None:
-        self._put(client.name, request, _Pending(client, then, loses_answer))
+        self._send_request(client.name, request, _PendingRequest(client, then, loses_answer))
 
-    def later(self, delay_ms: int, client: Consumer, do: Callable[[], None]) -> None:
+    def schedule(self, delay_ms: int, client: Consumer, do: Callable[[], None]) -> None:
         self._schedule(self.now_ms + delay_ms, client, do)
 
-    def tell(self, client: Consumer, text: str) -> None:
-        self._add("application", client.name, text)
+    def notify_application(self, client: Consumer, text: str) -> None:
+        self._add_row("application", client.name, text)
 
     # The run
 
@@ -429,7 +429,7 @@ class _Stage:
         scenario = self._scenario
         for step in scenario.steps:
             for name in step.who or (None,):
-                self._schedule(scenario.start_ms + step.at_ms, None, self._doing(step, name))
+                self._schedule(scenario.start_ms + step.at_ms, None, self._action_of_step(step, name))
         end_ms = scenario.start_ms + scenario.until_ms
         while True:
             timer_ms = self.simulator.next_due_ms()
@@ -439,11 +439,11 @@ class _Stage:
             if timer_ms is not None and timer_ms <= next_ms:
                 self.simulator.advance_to(timer_ms)
             else:
-                self._take(heapq.heappop(self._queue))
-            self._deliver()
+                self._run_scheduled_action(heapq.heappop(self._queue))
+            self._schedule_answers()
         self.simulator.advance_to(end_ms)
 
-    def _take(self, due: _Due) -> None:
+    def _run_scheduled_action(self, due: _ScheduledAction) -> None:
         actor = due.actor
         if actor is not None and not actor.is_alive:
             return
@@ -455,31 +455,31 @@ class _Stage:
 
     def _schedule(self, at_ms: int, actor: Consumer | None, do: Callable[[], None]) -> None:
         self._count += 1
-        heapq.heappush(self._queue, _Due(at_ms, self._count, actor, do))
+        heapq.heappush(self._queue, _ScheduledAction(at_ms, self._count, actor, do))
 
-    def _put(self, name: str, request: Request, pending: _Pending) -> None:
-        self._sender, self._is_losing_answer = name, pending.loses_answer
+    def _send_request(self, name: str, request: Request, pending: _PendingRequest) -> None:
+        self._sender, self._answer_is_lost = name, pending.loses_answer
         call = self.simulator.send(request)
         self._pending[call.number] = pending
 
-    def _deliver(self) -> None:
+    def _schedule_answers(self) -> None:
         while self._answered:
             answered, self._answered = self._answered, []
             for call in answered:
                 pending = self._pending.pop(call.number, None)
                 if pending is not None and pending.sender is not None:
                     answer = None if pending.loses_answer else call.answer
-                    self._schedule(self.now_ms + NETWORK_MS, pending.sender, _handing(pending.then, answer))
+                    self._schedule(self.now_ms + NETWORK_MS, pending.sender, _hand_over(pending.then, answer))
 
     # Steps
 
-    def _doing(self, step: Step, name: str | None) -> Callable[[], None]:
-        return lambda: self._do_by_member(step, name) if name is not None else self._do(step)
+    def _action_of_step(self, step: Step, name: str | None) -> Callable[[], None]:
+        return lambda: self._perform_member_step(step, name) if name is not None else self._perform_broker_step(step)
 
-    def _do_by_member(self, step: Step, name: str) -> None:
+    def _perform_member_step(self, step: Step, name: str) -> None:
         options, client = step.options, self._clients.get(name)
         if step.verb == "start":
-            self._add("application", name, "starts")
+            self._add_row("application", name, "starts")
             client = Consumer(name, self._scenario.group_id, self._scenario.members[name], self._scenario.topics, self)
             self._clients[name] = client
             client.start()
@@ -487,20 +487,20 @@ class _Stage:
         if client is None or not client.is_alive:
             raise UsageError(f"{step.verb} at {step.at_ms} ms: member {name!r} is not running then.")
         if step.verb == "crash":
-            self._add("application", name, "crashes")
+            self._add_row("application", name, "crashes")
             client.die()
         elif step.verb == "close":
-            self._add("application", name, "close()")
+            self._add_row("application", name, "close()")
             client.close()
         elif step.verb == "freeze":
-            self._add("application", name, f"freezes for {options['for'] / 1000:g} s, heartbeats too")
+            self._add_row("application", name, f"freezes for {options['for'] / 1000:g} s, heartbeat_rules too")
             client.frozen_until_ms = self.now_ms + options["for"]
         elif client.frozen_until_ms > self.now_ms:
-            self._schedule(client.frozen_until_ms, client, lambda: self._do_by_member(step, name))
+            self._schedule(client.frozen_until_ms, client, lambda: self._perform_member_step(step, name))
         elif step.verb == "busy":
-            client.be_busy(options["for"])
+            client.stop_polling(options["for"])
         elif step.verb == "subscribe":
-            self._add("application", name, f"subscribe({', '.join(options['topics'])})")
+            self._add_row("application", name, f"subscribe({', '.join(options['topics'])})")
             client.subscribe(options["topics"])
         elif step.verb == "process":
             client.process(options["records"])
@@ -514,7 +514,7 @@ class _Stage:
         else:
             client.fetch()
 
-    def _do(self, step: Step) -> None:
+    def _perform_broker_step(self, step: Step) -> None:
         options, what = step.options, step.options["what"]
         if step.verb == "send":
             name = options.get("as")
@@ -522,7 +522,7 @@ class _Stage:
                 request = _REQUESTS[what](self._scenario.group_id, self._clients.get(name) if name else None, options.get("with", {}))
             except (TypeError, ValueError, AttributeError) as e:
                 raise UsageError(f"{what} at {step.at_ms} ms cannot be made from {options.get('with')!r}: {e}.") from e
-            self._put(name or ADMIN, request, _Pending(None, lambda answer: None, False))
+            self._send_request(name or ADMIN, request, _PendingRequest(None, lambda answer: None, False))
         elif step.verb == "move_coordinator":
             number = self.simulator.offsets_partition_of(self._scenario.group_id)
             self.simulator.act(LosePartition(number))
@@ -541,7 +541,7 @@ class _Stage:
 
     # Lines
 
-    def _note(self, entry: TimelineEntry) -> None:
+    def _add_timeline_entry(self, entry: TimelineEntry) -> None:
         self.log += entry.records
         self._answered += entry.answered
         if entry.call is not None:
@@ -553,7 +553,7 @@ class _Stage:
         if entry.call is not None:
             kind, who, what = "request", self._sender, request_text(entry.call.request, self._names)
             answer = answer_text(entry.call, self._names) if entry.call in entry.answered else "(waits)"
-            if self._is_losing_answer:
+            if self._answer_is_lost:
                 answer = f"{answer} (lost on the way)"
         elif entry.action is not None:
             kind, who, what, answer = "action", BROKER, _action_text(entry.action), None
@@ -564,17 +564,17 @@ class _Stage:
             what = f"{what} of {whose}" if whose else what
         if entry.call is not None and isinstance(entry.call.request, Heartbeat):
             told = (answer, generation)
-            is_routine = answer == "NONE" or self._last_beat.get(who) == told
-            self._last_beat[who] = told
+            is_routine = answer == "NONE" or self._last_heartbeat.get(who) == told
+            self._last_heartbeat[who] = told
         else:
             is_routine = kind == "timer" and entry.group_id == "" and not entry.records
-        self._add(kind, who, what, answer, state, generation, entry.records, is_routine)
+        self._add_row(kind, who, what, answer, state, generation, entry.records, is_routine)
         for call in entry.answered:
             if call is not entry.call:
                 what = f"{type(call.request).__name__} of {(call.sent_at_ms - self._scenario.start_ms) / 1000:.3f}"
-                self._add("answer", self._sender_of[call.number], what, answer_text(call, self._names), state, generation)
+                self._add_row("answer", self._sender_of[call.number], what, answer_text(call, self._names), state, generation)
 
-    def _add(
+    def _add_row(
         self,
         kind: str,
         who: str,
@@ -589,7 +589,7 @@ class _Stage:
         self.rows.append(TimelineRow(at_ms, kind, who, what, answer, state, generation, records, is_routine))
 
 
-def _handing(then: Callable[[Any], None], answer: Any) -> Callable[[], None]:
+def _hand_over(then: Callable[[Any], None], answer: Any) -> Callable[[], None]:
     return lambda: then(answer)
 
 

@@ -26,8 +26,8 @@ from groupcoord_spark.simulator.fetch import offset_fetch
 from groupcoord_spark.simulator.group import Group
 from groupcoord_spark.simulator.heartbeat import heartbeat
 from groupcoord_spark.simulator.join import join_group
+from groupcoord_spark.simulator.leadership import begin_loading, load_partition, unload_partition
 from groupcoord_spark.simulator.leave import leave_group
-from groupcoord_spark.simulator.ownership import begin_load, emigrate, load
 from groupcoord_spark.simulator.records import WrittenRecord
 from groupcoord_spark.simulator.release import Release, refuse_unknown_request, release_for
 from groupcoord_spark.simulator.requests import (
@@ -150,11 +150,11 @@ class Simulator:
         broker = self._broker
         match action:
             case BeginLoad(number):
-                begin_load(broker, number)
+                begin_loading(broker, number)
             case LoadPartition(number, records):
-                load(broker, number, records)
+                load_partition(broker, number, records)
             case LosePartition(number):
-                emigrate(broker, number)
+                unload_partition(broker, number)
             case SetActive(is_active):
                 broker.is_active = is_active
             case FailAppends(error):
@@ -189,7 +189,7 @@ class Simulator:
 
     def member_ids_of(self, client_id: str) -> tuple[str, ...]:
         """The member ids a client was given so far, in order."""
-        return tuple(self._broker.handed_out.get(client_id, ()))
+        return tuple(self._broker.member_ids_by_client_id.get(client_id, ()))
 
     def offsets_partition_of(self, group_id: str) -> int:
         """The partition of ``__consumer_offsets`` that the group belongs to."""
@@ -217,14 +217,14 @@ class Simulator:
                     timer=timer.kind if timer is not None else None,
                     group_id=group_id,
                     member_id=timer.member_id if timer is not None else None,
-                    answered=tuple(broker.answered),
-                    records=tuple(broker.written),
+                    answered=tuple(broker.answered_calls),
+                    records=tuple(broker.written_records),
                     state=state_name(broker, group) if group is not None else None,
                     generation=group.generation if group is not None else None,
                 )
             )
-        broker.answered.clear()
-        broker.written.clear()
+        broker.answered_calls.clear()
+        broker.written_records.clear()
 
 
 def simulate(

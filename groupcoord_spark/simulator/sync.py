@@ -1,17 +1,17 @@
 """SyncGroup: the leader brings the assignment, the others wait for it."""
 
-from groupcoord_spark.simulator.admission import refusal
 from groupcoord_spark.simulator.answers import SyncGroupAnswer
 from groupcoord_spark.simulator.broker import Broker
 from groupcoord_spark.simulator.calls import Call
+from groupcoord_spark.simulator.coordinator_checks import coordinator_error
 from groupcoord_spark.simulator.errors import Error
 from groupcoord_spark.simulator.group import Group
-from groupcoord_spark.simulator.ladders import climb
+from groupcoord_spark.simulator.group_checks import first_error
 from groupcoord_spark.simulator.member import Member
 from groupcoord_spark.simulator.rebalance import (
-    abandon_assignments,
     answer_waiting_syncs,
     prepare_rebalance,
+    propagate_assignment_error,
     restart_session,
 )
 from groupcoord_spark.simulator.records import group_record
@@ -23,12 +23,12 @@ FIRST_VERSION_WITH_PROTOCOL = 5
 
 def sync_group(broker: Broker, call: Call, request: SyncGroup) -> None:
     """Give a member its assignment, let it wait for the leader's, or tell it why not."""
-    error = _refusal(broker, request)
+    error = _coordinator_error(broker, request)
     group = broker.group(request.group_id or "") if error is Error.NONE else None
     if group is None:
         broker.answer(call, SyncGroupAnswer(error if error is not Error.NONE else Error.UNKNOWN_MEMBER_ID))
         return
-    error = climb(broker.release.sync_ladder, group, request)
+    error = first_error(broker.release.sync_checks, group, request)
     member = group.members.get(request.member_id)
     if error is Error.NONE and member is None:
         error = Error.UNKNOWN_MEMBER_ID
@@ -40,7 +40,7 @@ def sync_group(broker: Broker, call: Call, request: SyncGroup) -> None:
     group.pending_sync.discard(member.member_id)
     if group.state is State.STABLE:
         broker.answer(call, SyncGroupAnswer(Error.NONE, group.protocol_type, group.protocol, member.assignment))
-        if broker.release.repeated_sync_is_seen:
+        if broker.release.repeated_sync_restarts_session:
             restart_session(broker, group, member)
         return
     member.awaiting_sync = call
@@ -48,11 +48,11 @@ def sync_group(broker: Broker, call: Call, request: SyncGroup) -> None:
         _take_assignments(broker, group, dict(request.assignments))
 
 
-def _refusal(broker: Broker, request: SyncGroup) -> Error:
+def _coordinator_error(broker: Broker, request: SyncGroup) -> Error:
     names_protocol = request.protocol_type is not None and request.protocol is not None
     if request.version is not None and request.version >= FIRST_VERSION_WITH_PROTOCOL and not names_protocol:
         return Error.INCONSISTENT_GROUP_PROTOCOL
-    error = refusal(broker, SyncGroup, request.group_id)
+    error = coordinator_error(broker, SyncGroup, request.group_id)
     if error is Error.COORDINATOR_LOAD_IN_PROGRESS:
         return broker.release.sync_while_loading or Error.NONE
     return error
@@ -68,5 +68,5 @@ def _take_assignments(broker: Broker, group: Group, assignments: dict[str, bytes
         answer_waiting_syncs(broker, group)
         group.transition_to(State.STABLE, broker.now_ms)
     else:
-        abandon_assignments(broker, group, broker.release.group_append_errors.get(error, error))
+        propagate_assignment_error(broker, group, broker.release.group_append_errors.get(error, error))
         prepare_rebalance(broker, group)

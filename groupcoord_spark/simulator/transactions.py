@@ -26,5 +26,5 @@ def end_txn(broker: Broker, call: Call, request: EndTxn) -> None:
             continue
         broker.append_marker(partition, request.producer_id, request.producer_epoch, "COMMIT" if request.committed else "ABORT")
         partition.offsets.end_transaction(request.producer_id, COMMIT_MARKER if request.committed else ABORT_MARKER)
-        for producers in partition.unfinished.values():
+        for producers in partition.producers_with_open_transaction.values():
             producers.discard(request.producer_id)

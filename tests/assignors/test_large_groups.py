@@ -15,7 +15,7 @@ from groupcoord_spark.assignors import (
     Member,
     Topic,
     balance_of,
-    figures_of,
+    quality_of,
     sticky_assignment,
     uniform_assignment,
 )
@@ -44,4 +44,4 @@ def test_a_thousand_members_share_ten_thousand_partitions_in_seconds(assignor: A
     assert sum(balance_of(before).partitions_by_member.values()) == 10_000
     if assignor in (sticky_assignment, uniform_assignment):
         assert balance_of(after).spread <= 1
-        assert figures_of(stayed, topics, after).unassigned == 0
+        assert quality_of(stayed, topics, after).unassigned == 0

@@ -18,11 +18,11 @@ from groupcoord_spark.assignors import (
     Topic,
     TopicPartition,
     balance_of,
-    comparison,
+    compare_assignments,
     cooperative_sticky_assignment,
-    figures_of,
+    quality_of,
     range_assignment,
-    rebalances,
+    rebalances_until_stable,
     roundrobin_assignment,
     server_range_assignment,
     sticky_assignment,
@@ -80,7 +80,7 @@ def test_members_hold_only_topics_they_name(assignor: Assignor, data: st.DataObj
     members, topics = data.draw(groups(same_topics=data.draw(st.booleans()), with_racks=True))
     # claims of one generation: an older one can bring back a topic that its member no longer names
     assignment = assignor(next_round(members, assignor(members, topics), 7), topics)
-    assert figures_of(members, topics, assignment).not_subscribed == 0
+    assert quality_of(members, topics, assignment).not_subscribed == 0
 
 
 @pytest.mark.parametrize("assignor", EVENLY_OVER_ALL)
@@ -140,7 +140,7 @@ def test_who_stays_keeps_everything_when_members_leave(assignor: Assignor, data:
     before = assignor(members, topics)
     staying = data.draw(st.lists(st.sampled_from(members), min_size=1, unique_by=lambda member: member.member_id))
     after = assignor(next_round(staying, before, 1), topics)
-    assert figures_of(next_round(staying, before, 1), topics, after).moved == 0
+    assert quality_of(next_round(staying, before, 1), topics, after).moved == 0
 
 
 @quick
@@ -150,7 +150,7 @@ def test_only_what_new_members_get_moves_when_members_join(data: st.DataObject) 
     before = sticky_assignment(members, topics)
     joining = [replace(members[0], member_id=f"new-{i}", instance_id=None) for i in range(data.draw(st.integers(1, 4)))]
     after = sticky_assignment([*next_round(members, before, 1), *joining], topics)
-    assert len(comparison(before, after).moved) == sum(len(after[member.member_id]) for member in joining)
+    assert len(compare_assignments(before, after).moved) == sum(len(after[member.member_id]) for member in joining)
 
 
 @quick
@@ -158,7 +158,7 @@ def test_only_what_new_members_get_moves_when_members_join(data: st.DataObject) 
 def test_sticky_moves_no_more_than_a_fresh_start_would(data: st.DataObject) -> None:
     members, topics = data.draw(groups(same_topics=True, with_claims=True))
     fresh = sticky_assignment([replace(member, owned=(), generation=-1) for member in members], topics)
-    assert figures_of(members, topics, sticky_assignment(members, topics)).moved <= figures_of(members, topics, fresh).moved
+    assert quality_of(members, topics, sticky_assignment(members, topics)).moved <= quality_of(members, topics, fresh).moved
 
 
 @quick
@@ -177,10 +177,10 @@ def test_cooperative_members_get_no_partition_that_another_member_says_it_has(da
 @given(data=st.data())
 def test_a_cooperative_partition_moves_only_after_its_owner_has_revoked_it(data: st.DataObject) -> None:
     members, topics = data.draw(groups(same_topics=data.draw(st.booleans()), with_claims=True))
-    done = rebalances(cooperative_sticky_assignment, members, topics)
+    done = rebalances_until_stable(cooperative_sticky_assignment, members, topics)
     for before, after in zip(done.assignments, done.assignments[1:], strict=False):
-        assert comparison(before, after).moved == ()
-    if done.settles:
+        assert compare_assignments(before, after).moved == ()
+    if done.converges:
         assert held_times(done.assignments[-1]) == Counter(subscribed_partitions(members, topics))
 
 
@@ -188,8 +188,8 @@ def test_a_cooperative_partition_moves_only_after_its_owner_has_revoked_it(data:
 @given(group=groups(same_topics=True, with_claims=True))
 def test_a_cooperative_group_of_the_same_topics_settles_in_two_rebalances(group: Group) -> None:
     members, topics = group
-    done = rebalances(cooperative_sticky_assignment, members, topics)
-    assert done.settles
+    done = rebalances_until_stable(cooperative_sticky_assignment, members, topics)
+    assert done.converges
     assert len(done.assignments) <= 2
     assert balance_of(done.assignments[-1]).spread <= 1
 

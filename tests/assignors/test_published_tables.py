@@ -11,7 +11,7 @@ from groupcoord_spark.assignors import (
     TopicPartition,
     cooperative_sticky_assignment,
     range_assignment,
-    rebalances,
+    rebalances_until_stable,
     roundrobin_assignment,
     server_range_assignment,
     sticky_assignment,
@@ -104,13 +104,13 @@ class TestCooperativeSticky:
             Member("b", ("t",), owned=partitions_of("t", 3, 4, 5), generation=5),
             Member("c", ("t",)),
         ]
-        first, second = rebalances(cooperative_sticky_assignment, members, topics_of(t=6)).assignments
+        first, second = rebalances_until_stable(cooperative_sticky_assignment, members, topics_of(t=6)).assignments
         assert told(first) == {"a": {"t": [0, 1]}, "b": {"t": [3, 4]}, "c": {}}
         assert told(second) == {"a": {"t": [0, 1]}, "b": {"t": [3, 4]}, "c": {"t": [2, 5]}}
 
     def test_half_of_what_one_member_had_moves_to_the_second(self) -> None:
         members = [Member("a", ("t",), owned=partitions_of("t", 0, 1, 2, 3, 4), generation=5), Member("b", ("t",))]
-        first, second = rebalances(cooperative_sticky_assignment, members, topics_of(t=5)).assignments
+        first, second = rebalances_until_stable(cooperative_sticky_assignment, members, topics_of(t=5)).assignments
         assert told(first) == {"a": {"t": [0, 1, 2]}, "b": {}}
         assert told(second) == {"a": {"t": [0, 1, 2]}, "b": {"t": [3, 4]}}
 
@@ -133,7 +133,7 @@ class TestCooperativeSticky:
             Member("a", ("t1",), owned=partitions_of("t1", 0), generation=5),
             Member("b", ("t1", "t2"), owned=partitions_of("t1", 1, 2) + partitions_of("t2", 0, 1, 2), generation=5),
         ]
-        first, second = rebalances(cooperative_sticky_assignment, members, topics_of(t1=3, t2=3)).assignments
+        first, second = rebalances_until_stable(cooperative_sticky_assignment, members, topics_of(t1=3, t2=3)).assignments
         assert told(first) == {"a": {"t1": [0]}, "b": {"t2": [0, 1, 2]}}
         assert told(second) == {"a": {"t1": [0, 1, 2]}, "b": {"t2": [0, 1, 2]}}
 

@@ -7,9 +7,9 @@ from groupcoord_spark.assignors import (
     Topic,
     balance_of,
     cooperative_sticky_assignment,
-    figures_of,
+    quality_of,
     range_assignment,
-    rebalances,
+    rebalances_until_stable,
     sticky_assignment,
 )
 
@@ -22,8 +22,8 @@ def racks(*of_partitions: str) -> tuple[frozenset[str], ...]:
 
 
 def test_one_rebalance_is_enough_for_assignors_that_revoke_everything() -> None:
-    done = rebalances(range_assignment, [Member("a", ("t",)), Member("b", ("t",))], topics_of(t=3))
-    assert done.settles
+    done = rebalances_until_stable(range_assignment, [Member("a", ("t",)), Member("b", ("t",))], topics_of(t=3))
+    assert done.converges
     assert len(done.assignments) == 1
 
 
@@ -36,10 +36,10 @@ def test_a_cooperative_group_that_goes_round_for_ever_is_told() -> None:
         Member("d", ("t", "u")),
         Member("b", ("u", "t"), rack="c"),
     ]
-    done = rebalances(cooperative_sticky_assignment, members, topics)
-    assert not done.settles
+    done = rebalances_until_stable(cooperative_sticky_assignment, members, topics)
+    assert not done.converges
     assert done.assignments[-1] == done.assignments[0]
-    assert [figures_of(members, topics, assignment).unassigned for assignment in done.assignments] == [1, 3, 1]
+    assert [quality_of(members, topics, assignment).unassigned for assignment in done.assignments] == [1, 3, 1]
 
 
 def test_an_exchange_of_partitions_without_end_is_broken_off() -> None:
@@ -52,7 +52,7 @@ def test_an_exchange_of_partitions_without_end_is_broken_off() -> None:
     ]
     assignment = sticky_assignment(members, topics)
     assert balance_of(assignment).partitions_by_member == {"a": 5, "b": 3, "c": 3, "d": 5}
-    assert figures_of(members, topics, assignment).unassigned == 0
+    assert quality_of(members, topics, assignment).unassigned == 0
 
 
 def test_a_claim_of_an_older_generation_can_bring_back_a_topic_that_is_no_longer_named() -> None:
@@ -63,7 +63,7 @@ def test_a_claim_of_an_older_generation_can_bring_back_a_topic_that_is_no_longer
     ]
     assignment = sticky_assignment(members, topics_of(t=1, u=1))
     assert told(assignment) == {"a": {"u": [0]}, "b": {"t": [0]}, "c": {}}
-    assert figures_of(members, topics_of(t=1, u=1), assignment).not_subscribed == 1
+    assert quality_of(members, topics_of(t=1, u=1), assignment).not_subscribed == 1
 
 
 def test_such_a_claim_counts_for_nothing_once_the_subscribers_are_balanced() -> None:

@@ -24,8 +24,8 @@ from groupcoord_spark.assignors import (
     Topic,
     TopicPartition,
     Topics,
-    figures_of,
-    uniform_from_walked_targets,
+    quality_of,
+    uniform_from_ordered_targets,
 )
 from groupcoord_spark.assignors.java_maps import in_hash_order, slots_after_puts
 from groupcoord_spark.assignors.topic_ids import topic_id_of
@@ -37,7 +37,7 @@ def _uniform_of_case(members: Sequence[Member], topics: Topics) -> Assignment:
     They were filled by computeIfAbsent and add, the broker's are made otherwise (``uniform_assignment``). Such a map takes a new topic in
     front of those in the same slot and grows one topic later; such a set has as many slots as single additions need.
     """
-    return uniform_from_walked_targets([replace(member, owned=_in_order_of_case(member, topics)) for member in members], topics)
+    return uniform_from_ordered_targets([replace(member, owned=_in_order_of_case(member, topics)) for member in members], topics)
 
 
 def _in_order_of_case(member: Member, topics: Topics) -> tuple[TopicPartition, ...]:
@@ -96,7 +96,7 @@ def partitions_of(by_topic: Iterable[tuple[str, Sequence[int]]]) -> tuple[TopicP
 
 def measures_of(members: Sequence[Member], topics: Topics, assignment: Assignment) -> dict[str, int]:
     """The figures of an assignment by the names that a line gives them."""
-    figures = figures_of(members, topics, assignment)
+    figures = quality_of(members, topics, assignment)
     return {
         "max-min": figures.balance.spread,
         "moved": figures.moved,

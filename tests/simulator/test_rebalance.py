@@ -393,9 +393,7 @@ def test_a_newcomer_waits_at_most_five_minutes(version, is_member_after):
 # Leaving
 
 
-@pytest.mark.parametrize(
-    ("version", "generations", "answer_of_a"), [("3.9.1", 2, Error.NONE), ("4.3.1", 1, Error.UNKNOWN_MEMBER_ID)]
-)
+@pytest.mark.parametrize(("version", "generations", "answer_of_a"), [("3.9.1", 2, Error.NONE), ("4.3.1", 1, Error.UNKNOWN_MEMBER_ID)])
 def test_scala_acts_after_each_member_that_leaves_and_4_x_after_the_last(version, generations, answer_of_a):
     """PreparingRebalance, a waits, b does not: leave [b, a]."""
     scene = Scene(version)
@@ -482,7 +480,7 @@ def test_who_is_within_a_group_max_size_of_two(row):
     waiting = [name for name in scene.ids if name != "m0" or row["member"] != "known" or row["waits"] == "yes"][: int(row["waiting"])]
     for member in group.members:
         if member.client_id not in waiting:
-            group.take_waiting_join(member)
+            group.take_awaiting_join(member)
     member_id = {"newcomer": "", "pending": "p-1", "known": scene.ids.get("m0", "")}[row["member"]]
     assert size_allows(SizeRule[row["rule"]], 2, group, member_id) == (row["allowed"] == "yes")
 

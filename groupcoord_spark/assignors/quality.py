@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from groupcoord_spark.assignors.claims import claims_of
 from groupcoord_spark.assignors.membership import Assignment, Member, TopicPartition, Topics, subscribers_by_topic
+from groupcoord_spark.assignors.ownership_claims import resolve_claims
 from groupcoord_spark.assignors.racks import matches
 
 
@@ -33,7 +33,7 @@ class Balance:
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class AssignmentQuality:
     """An assignment measured against the group it was made for.
 
     moved: partitions that are not with their rightful owner, the uncontested claimant of the highest generation, if it is there still
@@ -53,11 +53,11 @@ def balance_of(assignment: Assignment) -> Balance:
     return Balance({member_id: len(partitions) for member_id, partitions in assignment.items()})
 
 
-def figures_of(members: Sequence[Member], topics: Topics, assignment: Assignment) -> Figures:
+def quality_of(members: Sequence[Member], topics: Topics, assignment: Assignment) -> AssignmentQuality:
     """The figures of an assignment of these members and topics."""
     subscribed = subscribers_by_topic(members, topics)
     held_by = {partition: member_id for member_id, partitions in assignment.items() for partition in partitions}
-    return Figures(
+    return AssignmentQuality(
         balance=balance_of(assignment),
         moved=sum(held_by.get(partition) != owner for partition, owner in _rightful_owners(members, topics).items()),
         unassigned=sum(
@@ -74,7 +74,7 @@ def figures_of(members: Sequence[Member], topics: Topics, assignment: Assignment
 
 
 def _rightful_owners(members: Sequence[Member], topics: Topics) -> dict[TopicPartition, str]:
-    owned = claims_of(members, topics).owned
+    owned = resolve_claims(members, topics).owned
     return {
         partition: member.member_id
         for member in members

@@ -9,7 +9,7 @@ from groupcoord_spark.assignors.membership import NO_GENERATION, Member, TopicPa
 
 
 @dataclass(frozen=True, slots=True)
-class Claims:
+class ResolvedClaims:
     """What the claims of all members come to.
 
     owned: by member id, the partitions that are its own, in the order in which it named them.
@@ -20,7 +20,7 @@ class Claims:
     contested: frozenset[TopicPartition]
 
 
-def claims_of(members: Iterable[Member], topics: Container[str]) -> Claims:
+def resolve_claims(members: Iterable[Member], topics: Container[str]) -> ResolvedClaims:
     """Settle the members' claims to partitions of these topics, as AbstractStickyAssignor does since 3.4.
 
     The higher generation wins over a lower one. Two claims of one generation cancel each other: nobody owns the partition.
@@ -44,10 +44,10 @@ def claims_of(members: Iterable[Member], topics: Container[str]) -> Claims:
                 contested.add(partition)
             else:
                 own[partition] = None
-    return Claims({member_id: tuple(own) for member_id, own in owned.items()}, frozenset(contested))
+    return ResolvedClaims({member_id: tuple(own) for member_id, own in owned.items()}, frozenset(contested))
 
 
-def previous_claimants(members: Sequence[Member]) -> dict[TopicPartition, str]:
+def previous_owners(members: Sequence[Member]) -> dict[TopicPartition, str]:
     """For each partition claimed by members behind the group's newest generation, who of them held it last.
 
     The first in the given order wins among claims of one generation.

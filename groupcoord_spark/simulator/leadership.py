@@ -16,18 +16,18 @@ from groupcoord_spark.simulator.records import GROUP_METADATA, OFFSET_COMMIT, Wr
 from groupcoord_spark.simulator.release import SizeRule
 from groupcoord_spark.simulator.states import State
 
-_CONTROL_TYPES = {"ABORT": ABORT_MARKER, "COMMIT": COMMIT_MARKER}
+_MARKER_TYPES = {"ABORT": ABORT_MARKER, "COMMIT": COMMIT_MARKER}
 _CLASSIC = "classic"
 
 
-def begin_load(broker: Broker, number: int) -> None:
+def begin_loading(broker: Broker, number: int) -> None:
     """The broker becomes leader of an offsets partition and starts to read it: until it has, requests for its groups are put off."""
     partition = OffsetsPartition(number, broker.release)
     partition.is_loading = True
     broker.partitions[number] = partition
 
 
-def load(broker: Broker, number: int, records: Iterable[WrittenRecord]) -> None:
+def load_partition(broker: Broker, number: int, records: Iterable[WrittenRecord]) -> None:
     """Take over an offsets partition as its records tell: groups are Empty or Stable, and every session starts now.
 
     Pending member ids, waiting requests and rebalances under way are not in the log: they are lost.
@@ -57,26 +57,26 @@ def load(broker: Broker, number: int, records: Iterable[WrittenRecord]) -> None:
             prepare_rebalance(broker, group)
 
 
-def emigrate(broker: Broker, number: int) -> None:
+def unload_partition(broker: Broker, number: int) -> None:
     """Another broker leads the partition from now on: its groups are Dead here, and who waits is sent to look for the new coordinator."""
     partition = broker.partitions.get(number)
     if partition is None:
         return
     for group in list(partition.groups.values()):
         for member in group.members:
-            waiting = group.take_waiting_join(member)
+            waiting = group.take_awaiting_join(member)
             if waiting is not None:
                 broker.answer(waiting, JoinGroupAnswer(Error.NOT_COORDINATOR, member.member_id))
             if member.awaiting_sync is not None:
                 broker.answer(member.awaiting_sync, SyncGroupAnswer(Error.NOT_COORDINATOR))
                 member.awaiting_sync = None
-        broker.forget_group(group)
+        broker.remove_group(group)
     del broker.partitions[number]
 
 
 def _apply(replay: PartitionReplay, record: WrittenRecord) -> None:
     if record.control is not None:
-        replay.apply_marker(record.producer_id, _CONTROL_TYPES[record.control])
+        replay.apply_marker(record.producer_id, _MARKER_TYPES[record.control])
     elif record.key is not None and record.key_type is not None and record.key_type <= OFFSET_COMMIT:
         key = record.key
         replay.apply_offset_commit(
@@ -101,7 +101,7 @@ def _load_offsets(partition: OffsetsPartition, state: PartitionState) -> None:
     for (group_id, topic, number), by_producer in state.pending_by_partition().items():
         for producer_id, staged in by_producer.items():
             partition.offsets.stage(group_id, topic, number, producer_id, staged)
-            partition.unfinished.setdefault(group_id, set()).add(producer_id)
+            partition.producers_with_open_transaction.setdefault(group_id, set()).add(producer_id)
 
 
 def _load_group(broker: Broker, row: GroupRow, members: list[MemberRow]) -> Group:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from groupcoord_spark.assignors import (
-    Change,
     Member,
     MemberChange,
+    OwnerChange,
     Topic,
     TopicPartition,
     balance_of,
-    comparison,
-    figures_of,
+    compare_assignments,
+    quality_of,
     sticky_assignment,
 )
 
@@ -37,7 +37,7 @@ def test_a_partition_has_moved_if_its_rightful_owner_lost_it() -> None:
         Member("d", ("t",), owned=partitions_of("t", 2), generation=3),
     ]
     assignment = {"a": partitions_of("t", 1), "b": partitions_of("t", 0), "c": partitions_of("t", 2), "d": ()}
-    figures = figures_of(members, topics_of(t=4), assignment)
+    figures = quality_of(members, topics_of(t=4), assignment)
     assert figures.moved == 2  # 0 and 1; 2 was contested, it had no owner
     assert figures.unassigned == 1
 
@@ -46,21 +46,21 @@ def test_a_rack_miss_needs_a_rack_on_both_sides() -> None:
     topics = {"racked": Topic(2, racks=(frozenset("a"), frozenset())), "bare": Topic(1)}
     members = [Member("m", ("racked", "bare"), rack="b"), Member("n", ("racked",))]
     held = {"m": partitions_of("racked", 0, 1) + partitions_of("bare", 0), "n": ()}
-    assert figures_of(members, topics, held).rack_misses == 2
-    assert figures_of(members, topics, {"m": (), "n": partitions_of("racked", 0, 1)}).rack_misses == 0
+    assert quality_of(members, topics, held).rack_misses == 2
+    assert quality_of(members, topics, {"m": (), "n": partitions_of("racked", 0, 1)}).rack_misses == 0
 
 
 def test_partitions_of_topics_the_holder_does_not_name_are_counted() -> None:
-    assert figures_of([Member("a", ())], topics_of(t=1), {"a": partitions_of("t", 0)}).not_subscribed == 1
+    assert quality_of([Member("a", ())], topics_of(t=1), {"a": partitions_of("t", 0)}).not_subscribed == 1
 
 
 def test_a_comparison_tells_moves_from_new_and_lost_partitions() -> None:
     before = {"a": partitions_of("t", 0, 1), "gone": partitions_of("t", 2) + partitions_of("u", 0)}
     after = {"a": partitions_of("t", 0), "new": partitions_of("t", 1, 2, 3)}
-    changes = comparison(before, after)
-    assert changes.moved == (Change(TopicPartition("t", 1), "a", "new"), Change(TopicPartition("t", 2), "gone", "new"))
-    assert changes.assigned == (Change(TopicPartition("t", 3), None, "new"),)
-    assert changes.released == (Change(TopicPartition("u", 0), "gone", None),)
+    changes = compare_assignments(before, after)
+    assert changes.moved == (OwnerChange(TopicPartition("t", 1), "a", "new"), OwnerChange(TopicPartition("t", 2), "gone", "new"))
+    assert changes.assigned == (OwnerChange(TopicPartition("t", 3), None, "new"),)
+    assert changes.released == (OwnerChange(TopicPartition("u", 0), "gone", None),)
     assert changes.kept == 1
     assert changes.members == (
         MemberChange("a", before=2, after=1, gained=0, lost=1),
@@ -75,6 +75,6 @@ def test_two_more_members_and_more_partitions_as_a_command_would_ask() -> None:
     before = sticky_assignment(members, topics_of(t=24))
     owners = [replace(member, owned=before[member.member_id], generation=1) for member in members]
     after = sticky_assignment([*owners, Member("new-0", ("t",)), Member("new-1", ("t",))], topics_of(t=48))
-    changes = comparison(before, after)
+    changes = compare_assignments(before, after)
     assert (changes.after.least, changes.after.most) == (8, 8)
     assert (len(changes.moved), len(changes.assigned), changes.kept) == (0, 24, 24)

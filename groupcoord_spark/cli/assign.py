@@ -24,7 +24,7 @@ NOW: Final = "(now)"
 TARGET_KEY: Final = "ConsumerGroupTargetAssignmentMemberKey"
 _NAMES: Final = (
     *("group", "assignor", "members", "partitions", "least", "most", "spread", "moved", "assigned", "released", "kept"),
-    *("rebalances_until_stable", "settles", "partitions_by_member", "topics", "assignment"),
+    *("rebalances", "settles", "partitions_by_member", "topics", "assignment"),
 )
 
 

@@ -1,11 +1,12 @@
-"""What all requests share: the broker's clock and settings, the offsets partitions it leads with their groups and offsets, its log."""
+"""The state of the simulated broker, which all requests share: clock, settings, log, and offsets partitions with groups and offsets."""
 
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from groupcoord_spark.coordinator.transactions import NO_PRODUCER_ID, OffsetStore
+from groupcoord_spark.coordinator.transactions import OffsetStore
 from groupcoord_spark.errors import UsageError
 from groupcoord_spark.protocol import offsets_partition_for
+from groupcoord_spark.protocol.record_types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from groupcoord_spark.simulator.answers import Answer
 from groupcoord_spark.simulator.calls import Call
 from groupcoord_spark.simulator.clock import Clock, Timer, TimerKind
@@ -18,19 +19,19 @@ from groupcoord_spark.simulator.states import State
 
 
 class ModernGroup(NamedTuple):
-    """What is kept of a group that is not classic."""
+    """A group that is not classic. Its own requests are not simulated."""
 
     group_type: str
     member_count: int
 
     @property
-    def shuts_out_classic_members(self) -> bool:
-        """Share groups always, streams groups with members; consumer groups take them in."""
+    def refuses_classic_members(self) -> bool:
+        """Whether a classic JoinGroup is refused: by every share group and by streams groups with members, never by consumer groups."""
         return self.group_type == "share" or (self.group_type == "streams" and self.member_count > 0)
 
 
 class OffsetsPartition:
-    """One partition of ``__consumer_offsets`` that this broker leads: the groups in it and their offsets."""
+    """One partition of ``__consumer_offsets`` that the broker leads, with its groups and their offsets."""
 
     __slots__ = ("groups", "is_loading", "modern_groups", "next_record_offset", "number", "offsets", "producers_with_open_transaction")
 
@@ -39,19 +40,23 @@ class OffsetsPartition:
         self.is_loading = False
         self.groups: dict[str, Group] = {}
         self.modern_groups: dict[str, ModernGroup] = {}
-        """Groups that are not classic, by id. They are loaded and kept, and only turn away; what they take in is not simulated."""
+        """Group id -> group that is not classic. Such a group only refuses requests."""
         self.offsets = OffsetStore(release.semantics)
         self.producers_with_open_transaction: dict[str, set[int]] = {}
-        """Scala: producers that staged offsets of a group and have not ended their transaction, even if nothing of it is left."""
+        """Group id -> producer ids whose open transaction has staged offsets of the group, even if all of these offsets were deleted since.
+        Only the rules of Scala brokers ask for it."""
         self.next_record_offset = 0
 
     def pending_partitions(self, group_id: str) -> list[tuple[str, int]]:
-        """(topic, partition) of the group's offsets in open transactions."""
+        """(topic, partition) of the group's pending offsets."""
         return [(topic, partition) for pending_group, topic, partition in self.offsets.pending if pending_group == group_id]
 
 
 class Broker:
-    """State of one simulated broker. It answers, writes and keeps time; the rules are in the files named for the requests."""
+    """The state of one simulated broker: it answers requests, writes records and keeps the time.
+
+    The rules are in the files that are named after the requests.
+    """
 
     def __init__(self, release: Release, settings: Settings, new_member_id: MemberIds, start_ms: int) -> None:
         self.release = release
@@ -59,51 +64,51 @@ class Broker:
         self.clock = Clock(start_ms)
         self.is_active = True
         self.append_error = Error.NONE
-        """What every append to the log fails with, until it is set back to NONE."""
+        """The error of every append to the log; NONE while appends succeed."""
         self.partitions: dict[int, OffsetsPartition] = {
             number: OffsetsPartition(number, release) for number in range(settings.offsets_topic_num_partitions)
         }
-        """The offsets partitions this broker leads, by number; at the start all."""
+        """Number -> offsets partition, for the partitions that the broker leads: at the start all of them."""
         self.transactions: dict[int, set[int]] = {}
-        """Producer id -> offsets partitions its open transaction has reached."""
+        """Producer id -> numbers of the offsets partitions that take part in its open transaction."""
         self.answered_calls: list[Call] = []
-        """Calls answered by the present event."""
+        """Calls that the current event has answered."""
         self.written_records: list[WrittenRecord] = []
-        """Records written by the present event."""
+        """Records that the current event has written."""
         self.member_ids_by_client_id: dict[str, list[str]] = {}
-        """Client id -> member ids it was given, in order."""
+        """Client id -> member ids that the broker has made for it, oldest first."""
         self._new_member_id = new_member_id
         self._batch = 0
 
     @property
     def now_ms(self) -> int:
-        """The simulated now."""
+        """The simulated time, in milliseconds since the epoch."""
         return self.clock.now_ms
 
     @property
     def max_session_timeout_ms(self) -> int:
-        """group.max.session.timeout.ms, that of the release if it is not set."""
+        """group.max.session.timeout.ms; the default of the release if it is not set."""
         limit = self.settings.group_max_session_timeout_ms
         return limit if limit is not None else self.release.max_session_timeout_ms
 
     @property
     def retention_ms(self) -> int:
-        """offsets.retention.minutes in milliseconds, that of the release if it is not set."""
-        kept = self.settings.offsets_retention_ms
-        return kept if kept is not None else self.release.semantics.default_retention_ms
+        """offsets.retention.minutes in milliseconds; the default of the release if it is not set."""
+        retention_ms = self.settings.offsets_retention_ms
+        return retention_ms if retention_ms is not None else self.release.semantics.default_retention_ms
 
     # Groups
 
     def partition_number(self, group_id: str) -> int:
-        """The offsets partition a group belongs to."""
+        """The number of the offsets partition that the group belongs to."""
         return offsets_partition_for(group_id, self.settings.offsets_topic_num_partitions)
 
     def partition_of(self, group_id: str) -> OffsetsPartition:
-        """The group's offsets partition, which this broker leads: admission has asked before."""
+        """The group's offsets partition. The broker has to lead it, which coordinator_checks.py makes sure of."""
         return self.partitions[self.partition_number(group_id)]
 
     def group(self, group_id: str) -> Group | None:
-        """The group, or None if there is none. Raises UsageError for a group that is not classic."""
+        """The classic group, or None if it does not exist. Raises UsageError for a group that is not classic."""
         partition = self.partitions.get(self.partition_number(group_id))
         if partition is None:
             return None
@@ -114,18 +119,18 @@ class Broker:
         return group
 
     def modern_group(self, group_id: str) -> ModernGroup | None:
-        """The group, if it is one of the new protocols."""
+        """The group if it is a consumer, share or streams group, else None."""
         partition = self.partitions.get(self.partition_number(group_id))
         return None if partition is None else partition.modern_groups.get(group_id)
 
     def create_group(self, group_id: str) -> Group:
-        """A new group: Empty, generation 0."""
+        """Create a group: Empty, generation 0."""
         group = Group(group_id, self.now_ms, like_java=self.release.like_java_maps)
         self.partition_of(group_id).groups[group_id] = group
         return group
 
     def remove_group(self, group: Group) -> None:
-        """The group is Dead and gone; nothing is written."""
+        """Remove a group from the broker's memory: it becomes Dead and its timers are cancelled. Writes no record."""
         group.transition_to(State.DEAD, self.now_ms)
         timers = [group.join_timer, group.sync_timer, *group.pending_members.values(), *(member.session_timer for member in group.members)]
         for timer in timers:
@@ -134,7 +139,7 @@ class Broker:
         self.partition_of(group.group_id).groups.pop(group.group_id, None)
 
     def new_member_id(self, name: str, client_id: str) -> str:
-        """A new member id for a client; ``name`` is its client id or its instance id."""
+        """Make a member id for a client. ``name``: the client id of a dynamic member, the instance id of a static member."""
         member_id = self._new_member_id(name)
         self.member_ids_by_client_id.setdefault(client_id, []).append(member_id)
         return member_id
@@ -142,19 +147,19 @@ class Broker:
     # Time, answers, log
 
     def start_timer(self, kind: TimerKind, delay_ms: int, group: Group, member_id: str, fire: Callable[[], bool]) -> Timer:
-        """A timer of a group or of one of its members."""
+        """Start a timer of a group, or of one of its members (``member_id`` "" means none)."""
         return self.clock.start(kind, delay_ms, group.group_id, member_id, fire)
 
     def answer(self, call: Call, answer: Answer) -> None:
-        """Answer a request, now."""
+        """Answer a request at the current time."""
         call.answer = answer
         call.answered_at_ms = self.clock.now_ms
         self.answered_calls.append(call)
 
     def append(
-        self, group_id: str, records: Iterable[RecordToWrite], producer_id: int = NO_PRODUCER_ID, producer_epoch: int = -1
+        self, group_id: str, records: Iterable[RecordToWrite], producer_id: int = NO_PRODUCER_ID, producer_epoch: int = NO_PRODUCER_EPOCH
     ) -> tuple[Error, list[WrittenRecord]]:
-        """Write records of one group as one batch. What was written, or the error the log gave and nothing written."""
+        """Write records of one group as one batch. Returns (NONE, the written records), or (the error of the log, no records)."""
         if self.append_error is not Error.NONE:
             return self.append_error, []
         partition = self.partition_of(group_id)
@@ -181,7 +186,7 @@ class Broker:
         return Error.NONE, written
 
     def append_marker(self, partition: OffsetsPartition, producer_id: int, producer_epoch: int, control: str) -> None:
-        """Write a transaction marker; those of other brokers' transactions do not fail here."""
+        """Write a transaction marker. ``append_error`` does not apply to markers."""
         self._batch += 1
         self.written_records.append(
             WrittenRecord(

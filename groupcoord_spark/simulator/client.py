@@ -1,6 +1,6 @@
 """A consumer's side of the classic protocol: what the Java client (3.0 and later) does with the coordinator's answers.
 
-An application's thread polls all the time, except while it is busy or blocked in commitSync; heartbeat_rules come from a thread of their
+An application's thread polls all the time, except while it is busy or blocked in commitSync; heartbeats come from a thread of their
 own. What the client tells its application (rebalance listeners, commit callbacks, exceptions) is told to the ``Environment`` it is given.
 """
 

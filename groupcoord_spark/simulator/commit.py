@@ -1,11 +1,13 @@
-"""OffsetCommit and TxnOffsetCommit: who may save positions, and what is written for them.
+"""OffsetCommit and TxnOffsetCommit (docs/reference/coordinator.md, chapter 9.1).
 
-Appends take no time here, so there are no commits in flight (X-A3, X-S1): an offset is stored when its request is answered.
+An append takes no time in the simulator. So no commit is ever waiting for its append (docs/reference/expiration-rules.md, X-A3 and X-S1):
+an offset is stored at the moment in which its request is answered.
 """
 
 from collections.abc import Sequence
 
-from groupcoord_spark.coordinator.transactions import NO_PRODUCER_ID, StoredOffset
+from groupcoord_spark.coordinator.transactions import StoredOffset
+from groupcoord_spark.protocol.record_types import NO_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP
 from groupcoord_spark.simulator.answers import OffsetCommitAnswer
 from groupcoord_spark.simulator.broker import Broker
 from groupcoord_spark.simulator.calls import Call
@@ -13,55 +15,55 @@ from groupcoord_spark.simulator.coordinator_checks import coordinator_error
 from groupcoord_spark.simulator.errors import Error
 from groupcoord_spark.simulator.group_checks import first_error
 from groupcoord_spark.simulator.rebalance import restart_session
-from groupcoord_spark.simulator.records import NO_EXPIRY, WrittenRecord, offset_record
+from groupcoord_spark.simulator.records import BROKER_RETENTION, WrittenRecord, offset_record
 from groupcoord_spark.simulator.requests import OffsetCommit, OffsetToCommit, TxnOffsetCommit
 from groupcoord_spark.simulator.settings import NO_TOPIC_ID
 from groupcoord_spark.simulator.states import State
 
 
 def offset_commit(broker: Broker, call: Call, request: OffsetCommit) -> None:
-    """Store the offsets of one request, or refuse them all or one by one."""
-    errors, known = _unknown_partitions(broker, request.offsets)
-    if known:
+    """Store the offsets of one request, and answer with one error for each partition."""
+    errors, existing = _unknown_partitions(broker, request.offsets)
+    if existing:
         error = coordinator_error(broker, OffsetCommit, request.group_id)
         if error is Error.NONE:
-            error = _admit(broker, request)
+            error = _check_commit(broker, request)
         if error is Error.NONE:
-            errors |= _store(broker, request.group_id or "", known, request.retention_ms, NO_PRODUCER_ID, -1)
+            errors |= _store(broker, request.group_id or "", existing, request.retention_ms, NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
         else:
-            errors |= {(offset.topic, offset.partition): error for offset in known}
+            errors |= {(offset.topic, offset.partition): error for offset in existing}
     broker.answer(call, OffsetCommitAnswer(errors))
 
 
 def txn_offset_commit(broker: Broker, call: Call, request: TxnOffsetCommit) -> None:
-    """Stage the offsets of one request until the producer's transaction ends."""
-    errors, known = _unknown_partitions(broker, request.offsets)
-    if known:
+    """Stage the offsets of one request until the transaction of the producer ends, and answer with one error for each partition."""
+    errors, existing = _unknown_partitions(broker, request.offsets)
+    if existing:
         error = coordinator_error(broker, TxnOffsetCommit, request.group_id)
         if error is Error.NONE:
-            error = _admit_transactional(broker, request)
+            error = _check_transactional_commit(broker, request)
         if error is Error.NONE:
-            errors |= _store(broker, request.group_id or "", known, -1, request.producer_id, request.producer_epoch)
+            errors |= _store(broker, request.group_id or "", existing, BROKER_RETENTION, request.producer_id, request.producer_epoch)
         else:
-            errors |= {(offset.topic, offset.partition): error for offset in known}
+            errors |= {(offset.topic, offset.partition): error for offset in existing}
     broker.answer(call, OffsetCommitAnswer(errors))
 
 
 def _unknown_partitions(broker: Broker, offsets: Sequence[OffsetToCommit]) -> tuple[dict[tuple[str, int], Error], Sequence[OffsetToCommit]]:
-    """Partitions the broker does not have never reach the coordinator."""
+    """Errors of the partitions that do not exist, and the offsets of those that do: only these reach the coordinator."""
     if broker.settings.topics is None:
         return {}, offsets
     errors: dict[tuple[str, int], Error] = {}
-    known = []
+    existing = []
     for offset in offsets:
-        if broker.settings.knows(offset.topic, offset.partition):
-            known.append(offset)
+        if broker.settings.has_partition(offset.topic, offset.partition):
+            existing.append(offset)
         else:
             errors[offset.topic, offset.partition] = Error.UNKNOWN_TOPIC_OR_PARTITION
-    return errors, known
+    return errors, existing
 
 
-def _admit(broker: Broker, request: OffsetCommit) -> Error:
+def _check_commit(broker: Broker, request: OffsetCommit) -> Error:
     modern = broker.modern_group(request.group_id or "")
     if modern is not None and modern.group_type == "share":
         return Error.GROUP_ID_NOT_FOUND
@@ -81,7 +83,7 @@ def _admit(broker: Broker, request: OffsetCommit) -> Error:
     return error
 
 
-def _admit_transactional(broker: Broker, request: TxnOffsetCommit) -> Error:
+def _check_transactional_commit(broker: Broker, request: TxnOffsetCommit) -> Error:
     group = broker.group(request.group_id or "")
     if group is None:
         if request.generation >= 0 and not broker.release.txn_commit_creates_group:
@@ -94,32 +96,33 @@ def _store(
     broker: Broker, group_id: str, offsets: Sequence[OffsetToCommit], retention_ms: int, producer_id: int, producer_epoch: int
 ) -> dict[tuple[str, int], Error]:
     errors = {}
-    stored = []
+    accepted = []
     is_transactional = producer_id != NO_PRODUCER_ID
     for offset in offsets:
         if offset.metadata is not None and _utf16_length(offset.metadata) > broker.settings.offset_metadata_max_bytes:
             errors[offset.topic, offset.partition] = Error.OFFSET_METADATA_TOO_LARGE
             continue
         errors[offset.topic, offset.partition] = Error.NONE
-        stored.append(offset)
-    if not stored:
+        accepted.append(offset)
+    if not accepted:
         return errors
     records = [
-        offset_record(group_id, offset, retention_ms, is_transactional, broker.release, broker.settings, broker.now_ms) for offset in stored
+        offset_record(group_id, offset, retention_ms, is_transactional, broker.release, broker.settings, broker.now_ms)
+        for offset in accepted
     ]
     error, written = broker.append(group_id, records, producer_id, producer_epoch)
     if error is not Error.NONE:
         mapped = broker.release.commit_append_errors.get(error, error)
-        return {place: mapped if found is Error.NONE else found for place, found in errors.items()}
+        return {partition: mapped if answer is Error.NONE else answer for partition, answer in errors.items()}
     partition = broker.partition_of(group_id)
-    for record, offset in zip(written, stored, strict=True):
-        entry = stored_offset(record)
-        if entry is None:
+    for record, offset in zip(written, accepted, strict=True):
+        stored = stored_offset(record)
+        if stored is None:
             continue
         if is_transactional:
-            partition.offsets.stage(group_id, offset.topic, offset.partition, producer_id, entry)
+            partition.offsets.stage(group_id, offset.topic, offset.partition, producer_id, stored)
         else:
-            partition.offsets.put(group_id, offset.topic, offset.partition, entry)
+            partition.offsets.put(group_id, offset.topic, offset.partition, stored)
     if is_transactional:
         broker.transactions.setdefault(producer_id, set()).add(partition.number)
         partition.producers_with_open_transaction.setdefault(group_id, set()).add(producer_id)
@@ -127,17 +130,17 @@ def _store(
 
 
 def stored_offset(record: WrittenRecord) -> StoredOffset | None:
-    """The entry an offset record makes; None for a tombstone."""
+    """The stored offset that an offset record makes; None for a tombstone."""
     value = record.value
     if value is None or record.value_version is None:
         return None
     topic_id = value.get("topic_id", NO_TOPIC_ID)
     return StoredOffset(
         committed_offset=value["committed_offset"],
-        leader_epoch=value.get("leader_epoch", -1),
+        leader_epoch=value.get("leader_epoch", NO_LEADER_EPOCH),
         metadata=value["metadata"],
         commit_timestamp_ms=value["commit_timestamp_ms"],
-        expire_timestamp_ms=value.get("expire_timestamp_ms", NO_EXPIRY),
+        expire_timestamp_ms=value.get("expire_timestamp_ms", NO_TIMESTAMP),
         topic_id=None if topic_id == NO_TOPIC_ID else topic_id,
         value_version=record.value_version,
         producer_id=record.producer_id,
@@ -148,5 +151,5 @@ def stored_offset(record: WrittenRecord) -> StoredOffset | None:
 
 
 def _utf16_length(text: str) -> int:
-    """Length as Java counts it: characters beyond the first 65536 count twice."""
+    """The length of a text in UTF-16 code units, as Java counts it: a character above U+FFFF counts twice."""
     return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2

@@ -1,4 +1,7 @@
-"""The checks that come before any group is looked at, in each release's order (its ``coordinator_checks``)."""
+"""The checks that all requests have in common, which come before the group is looked up (docs/reference/coordinator.md, chapter 3).
+
+Each release makes them in its own order: ``Release.coordinator_checks``.
+"""
 
 from groupcoord_spark.simulator.broker import Broker
 from groupcoord_spark.simulator.errors import Error
@@ -14,26 +17,31 @@ _ERRORS = {
 }
 
 
-def coordinator_error(broker: Broker, request_type: type, group_id: str | None, joining: JoinGroup | None = None) -> Error:
-    """The error of the first gate that stays shut, or NONE. ``joining``: the request itself, if it is a JoinGroup."""
-    for gate in broker.release.coordinator_checks:
-        if not _is_open(gate, broker, request_type, group_id, joining):
-            return _ERRORS[gate]
+def coordinator_error(broker: Broker, request_type: type, group_id: str | None, join_request: JoinGroup | None = None) -> Error:
+    """The error of the first check that the request fails; NONE if the request passes all checks.
+
+    Args:
+        request_type: class of the request; some requests refuse the empty group id.
+        join_request: the request itself if it is a JoinGroup, whose session timeout is checked too.
+    """
+    for check in broker.release.coordinator_checks:
+        if not _passes(check, broker, request_type, group_id, join_request):
+            return _ERRORS[check]
     return Error.NONE
 
 
-def _is_open(gate: CoordinatorCheck, broker: Broker, request_type: type, group_id: str | None, joining: JoinGroup | None) -> bool:
-    if gate is CoordinatorCheck.ACTIVE:
+def _passes(check: CoordinatorCheck, broker: Broker, request_type: type, group_id: str | None, join_request: JoinGroup | None) -> bool:
+    if check is CoordinatorCheck.ACTIVE:
         return broker.is_active
-    if gate is CoordinatorCheck.GROUP_ID:
+    if check is CoordinatorCheck.GROUP_ID:
         if not group_id and request_type in broker.release.empty_group_id_refused:
             return False
         return group_id is not None or not broker.release.null_group_id_refused
-    if gate is CoordinatorCheck.SESSION_TIMEOUT:
-        if joining is None:
+    if check is CoordinatorCheck.SESSION_TIMEOUT:
+        if join_request is None:
             return True
-        return broker.settings.group_min_session_timeout_ms <= joining.session_timeout_ms <= broker.max_session_timeout_ms
+        return broker.settings.group_min_session_timeout_ms <= join_request.session_timeout_ms <= broker.max_session_timeout_ms
     partition = broker.partitions.get(broker.partition_number(group_id or ""))
-    if gate is CoordinatorCheck.LOADING:
+    if check is CoordinatorCheck.LOADING:
         return partition is None or not partition.is_loading
     return partition is not None

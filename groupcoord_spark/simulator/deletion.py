@@ -1,10 +1,14 @@
-"""What takes offsets and groups away: DeleteGroups, OffsetDelete, the end of a topic, and the cleanup by age (expiration 3 and 4)."""
+"""Deletion of offsets and groups: DeleteGroups, OffsetDelete, the deletion of a topic, and the cleanup of expired offsets.
+
+Rules: docs/reference/coordinator.md, chapter 9.6, and docs/reference/expiration-rules.md, chapters 3 and 4.
+"""
 
 from collections.abc import Collection
 
 from groupcoord_spark.coordinator.expiration import GROUP_REMOVED, Cleanup
 from groupcoord_spark.coordinator.state import GroupRow
-from groupcoord_spark.coordinator.transactions import NO_PRODUCER_ID, TopicPartition
+from groupcoord_spark.coordinator.transactions import TopicPartition
+from groupcoord_spark.protocol.record_types import NO_PRODUCER_ID
 from groupcoord_spark.simulator.answers import DeleteGroupsAnswer, OffsetDeleteAnswer
 from groupcoord_spark.simulator.broker import Broker, OffsetsPartition
 from groupcoord_spark.simulator.calls import Call
@@ -20,7 +24,7 @@ _REBALANCING = (State.PREPARING_REBALANCE, State.COMPLETING_REBALANCE)
 
 
 def delete_groups(broker: Broker, call: Call, request: DeleteGroups) -> None:
-    """Remove Empty groups with their offsets."""
+    """Delete groups with their offsets. Only Empty groups may be deleted."""
     broker.answer(call, DeleteGroupsAnswer({group_id: _delete_group(broker, group_id) for group_id in request.group_ids}))
 
 
@@ -34,14 +38,14 @@ def _delete_group(broker: Broker, group_id: str) -> Error:
     if group.state is not State.EMPTY:
         return Error.NON_EMPTY_GROUP
     partition = broker.partition_of(group_id)
-    gone = list(partition.offsets.committed.get(group_id, ()))
+    deleted = list(partition.offsets.committed.get(group_id, ()))
     if broker.release.deletion_writes_pending:
-        gone += [place for place in partition.pending_partitions(group_id) if place not in gone]
-    return _delete_offsets_and_group(broker, partition, group, gone, with_group=True)
+        deleted += [pending for pending in partition.pending_partitions(group_id) if pending not in deleted]
+    return _delete_offsets_and_group(broker, partition, group, deleted, with_group=True)
 
 
 def offset_delete(broker: Broker, call: Call, request: OffsetDelete) -> None:
-    """Remove offsets that no member is reading."""
+    """Delete offsets of topics to which no member subscribes."""
     error = coordinator_error(broker, OffsetDelete, request.group_id)
     group_id = request.group_id or ""
     group = broker.group(group_id) if error is Error.NONE else None
@@ -56,48 +60,52 @@ def offset_delete(broker: Broker, call: Call, request: OffsetDelete) -> None:
     partition = broker.partition_of(group_id)
     committed = partition.offsets.committed.get(group_id, {})
     errors: dict[TopicPartition, Error] = {}
-    gone = []
-    dropped = []
+    deleted = []
+    dropped_pending = []
     for topic, numbers in request.partitions.items():
         for number in numbers:
-            place = (topic, number)
-            if not broker.settings.knows(topic, number):
-                errors[place] = Error.UNKNOWN_TOPIC_OR_PARTITION
+            topic_partition = (topic, number)
+            if not broker.settings.has_partition(topic, number):
+                errors[topic_partition] = Error.UNKNOWN_TOPIC_OR_PARTITION
             elif group.is_subscribed_to(topic):
-                errors[place] = Error.GROUP_SUBSCRIBED_TO_TOPIC
+                errors[topic_partition] = Error.GROUP_SUBSCRIBED_TO_TOPIC
             else:
-                errors[place] = Error.NONE
-                is_pending = (group_id, *place) in partition.offsets.pending
-                if place in committed or (is_pending and broker.release.deletion_writes_pending):
-                    gone.append(place)
+                errors[topic_partition] = Error.NONE
+                is_pending = (group_id, *topic_partition) in partition.offsets.pending
+                if topic_partition in committed or (is_pending and broker.release.deletion_writes_pending):
+                    deleted.append(topic_partition)
                 elif is_pending:
-                    dropped.append(place)
-    error = _delete_offsets_and_group(broker, partition, group, gone, with_group=_would_have_no_offsets(broker, partition, group, gone))
+                    dropped_pending.append(topic_partition)
+    error = _delete_offsets_and_group(
+        broker, partition, group, deleted, with_group=_would_have_no_offsets(broker, partition, group, deleted)
+    )
     if error is Error.NONE:
-        for topic, number in (*gone, *dropped):
+        for topic, number in (*deleted, *dropped_pending):
             partition.offsets.pending.pop((group_id, topic, number), None)
     broker.answer(call, OffsetDeleteAnswer(error, {} if error is not Error.NONE else errors))
 
 
 def delete_topic(broker: Broker, topic: str) -> None:
-    """The topic is gone: so are its offsets, of all groups (Scala: and groups that had no others)."""
+    """Delete the offsets of a deleted topic in all groups. Scala brokers also delete Empty groups that have no other offsets."""
     topic_id = broker.settings.topic_id(topic)
     for partition in broker.partitions.values():
         for group_id, group in sorted(partition.groups.items()):
             committed = partition.offsets.committed.get(group_id, {})
-            gone = [
-                place
-                for place, stored in committed.items()
-                if place[0] == topic and (stored.topic_id is None or topic_id == NO_TOPIC_ID or stored.topic_id == topic_id)
+            deleted = [
+                topic_partition
+                for topic_partition, stored in committed.items()
+                if topic_partition[0] == topic and (stored.topic_id is None or topic_id == NO_TOPIC_ID or stored.topic_id == topic_id)
             ]
             if broker.release.deletion_writes_pending:
-                gone += [place for place in partition.pending_partitions(group_id) if place[0] == topic]
-            if gone:
-                _delete_offsets_and_group(broker, partition, group, gone, with_group=_would_have_no_offsets(broker, partition, group, gone))
+                deleted += [pending for pending in partition.pending_partitions(group_id) if pending[0] == topic]
+            if deleted:
+                _delete_offsets_and_group(
+                    broker, partition, group, deleted, with_group=_would_have_no_offsets(broker, partition, group, deleted)
+                )
 
 
 def clean_up(broker: Broker) -> bool:
-    """Remove what has expired now, group by group; whether anything was written or removed."""
+    """Delete the expired offsets and groups. Returns whether any offset or group was deleted."""
     cleanup = Cleanup(broker.now_ms, broker.retention_ms, broker.release.semantics)
     has_removed = False
     for partition in broker.partitions.values():
@@ -109,20 +117,21 @@ def clean_up(broker: Broker) -> bool:
         for group_id, group in sorted(partition.groups.items()):
             committed = partition.offsets.committed.get(group_id, {})
             result = cleanup.of_group(_group_row(broker, group), committed, pending.get(group_id, ()))
-            gone = [(expiry.topic, expiry.partition) for expiry in result.offsets if expiry.expired]
+            deleted = [(expiry.topic, expiry.partition) for expiry in result.offsets if expiry.expired]
             is_removed = result.group.removed and not partition.producers_with_open_transaction.get(group_id)
-            if not gone and not is_removed:
+            if not deleted and not is_removed:
                 continue
             writes_group = any(tombstone.reason == GROUP_REMOVED for tombstone in result.tombstones)
-            _delete_offsets_and_group(broker, partition, group, gone, with_group=is_removed, writes_group=writes_group)
+            _delete_offsets_and_group(broker, partition, group, deleted, with_group=is_removed, writes_group=writes_group)
             has_removed = True
     return has_removed
 
 
 def _group_row(broker: Broker, group: Group) -> GroupRow:
-    """The group as expiration reads it. What live groups have and loaded ones have not is a rebalance: then nothing expires (X-B4).
+    """The group in the form that the expiration rules read.
 
-    2.4 to 2.7 did not ask for that (X-B3).
+    During a rebalance the topics are not known, so that no offset expires (X-B4). A group that was loaded from the log is never in a
+    rebalance. Brokers 2.4 to 2.7 did not make this exception (X-B3).
     """
     topics = group.subscribed_topics
     if group.state is State.EMPTY:
@@ -153,35 +162,45 @@ def _group_row(broker: Broker, group: Group) -> GroupRow:
     )
 
 
-def _would_have_no_offsets(broker: Broker, partition: OffsetsPartition, group: Group, gone: Collection[TopicPartition]) -> bool:
-    """Scala: an Empty group that nothing is left of goes with its last offset (X-G1)."""
+def _would_have_no_offsets(broker: Broker, partition: OffsetsPartition, group: Group, deleted: Collection[TopicPartition]) -> bool:
+    """Whether the group is deleted with these offsets, because a Scala broker deletes an Empty group with its last offset (X-G1)."""
     if not broker.release.offset_delete_may_remove_group or group.state is not State.EMPTY:
         return False
     committed = partition.offsets.committed.get(group.group_id, {})
-    return all(place in gone for place in committed) and not partition.producers_with_open_transaction.get(group.group_id)
+    return all(topic_partition in deleted for topic_partition in committed) and not partition.producers_with_open_transaction.get(
+        group.group_id
+    )
 
 
 def _delete_offsets_and_group(
     broker: Broker,
     partition: OffsetsPartition,
     group: Group,
-    gone: Collection[TopicPartition],
+    deleted: Collection[TopicPartition],
     *,
     with_group: bool,
     writes_group: bool | None = None,
 ) -> Error:
-    """Write the tombstones in one batch, offsets first, and forget what they are for."""
+    """Write the tombstones of offsets and, if asked, of their group in one batch, offsets first. Then delete both from memory.
+
+    Args:
+        with_group: delete the group too.
+        writes_group: whether the group gets a tombstone; None: by the rule of the release for requests.
+
+    Returns:
+        The error of a failed append, after which nothing is deleted; else NONE.
+    """
     group_id = group.group_id
     if writes_group is None:
         writes_group = broker.release.deletion_always_writes_group or group.generation > 0
-    records: list[RecordToWrite] = [offset_tombstone(group_id, topic, number) for topic, number in gone]
+    records: list[RecordToWrite] = [offset_tombstone(group_id, topic, number) for topic, number in deleted]
     if with_group and writes_group:
         records.append(group_tombstone(group_id))
     if records:
         error, _ = broker.append(group_id, records)
         if error is not Error.NONE:
             return broker.release.group_append_errors.get(error, error)
-    for topic, number in gone:
+    for topic, number in deleted:
         partition.offsets.delete(group_id, topic, number, NO_PRODUCER_ID, is_transactional=False)
     if with_group:
         partition.offsets.committed.pop(group_id, None)

@@ -1,4 +1,4 @@
-"""FindCoordinator, DescribeGroups and ListGroups: questions that change nothing."""
+"""FindCoordinator, DescribeGroups and ListGroups: requests that change nothing (docs/reference/coordinator.md, chapters 3.1 and 9.6)."""
 
 from groupcoord_spark.simulator.answers import (
     DescribedGroup,
@@ -21,25 +21,25 @@ FIRST_VERSION_WITH_SEVERAL_KEYS = 4
 
 
 def find_coordinator(broker: Broker, call: Call, request: FindCoordinator) -> None:
-    """Tell the offsets partition of each group: its leader is the coordinator."""
+    """Answer with the offsets partition of each group, whose leader is the group's coordinator."""
     version = request.version if request.version is not None else broker.release.newest_request_versions[FindCoordinator]
-    found = []
+    coordinators = []
     for key in request.keys:
         if not key and version >= FIRST_VERSION_WITH_SEVERAL_KEYS:
-            found.append(FoundCoordinator(key, Error.INVALID_GROUP_ID, -1))
+            coordinators.append(FoundCoordinator(key, Error.INVALID_GROUP_ID, -1))
         else:
-            found.append(FoundCoordinator(key, Error.NONE, broker.partition_number(key)))
-    broker.answer(call, FindCoordinatorAnswer(tuple(found)))
+            coordinators.append(FoundCoordinator(key, Error.NONE, broker.partition_number(key)))
+    broker.answer(call, FindCoordinatorAnswer(tuple(coordinators)))
 
 
 def describe_groups(broker: Broker, call: Call, request: DescribeGroups) -> None:
-    """Show groups as they are now."""
+    """Answer with the current state and members of each group."""
     version = request.version if request.version is not None else broker.release.newest_request_versions[DescribeGroups]
     broker.answer(call, DescribeGroupsAnswer(tuple(describe_group(broker, group_id, version) for group_id in request.group_ids)))
 
 
 def describe_group(broker: Broker, group_id: str, version: int) -> DescribedGroup:
-    """One group as DescribeGroups of that version shows it."""
+    """The current state and members of a group, as that version of DescribeGroups shows them."""
     error = coordinator_error(broker, DescribeGroups, group_id)
     if error is not Error.NONE:
         return DescribedGroup(group_id, error)
@@ -50,7 +50,7 @@ def describe_group(broker: Broker, group_id: str, version: int) -> DescribedGrou
         return DescribedGroup(group_id, Error.GROUP_ID_NOT_FOUND if is_error else Error.NONE, State.DEAD.value)
     is_stable = group.state is State.STABLE
     if is_stable and group.protocol is None:
-        # Only a record that no broker writes loads as such a group, and describing it throws IllegalStateException.
+        # A Stable group without a protocol comes only from a record that no broker writes; the broker throws IllegalStateException.
         return DescribedGroup(group_id, Error.UNKNOWN_SERVER_ERROR)
     members = tuple(
         DescribedMember(
@@ -68,7 +68,7 @@ def describe_group(broker: Broker, group_id: str, version: int) -> DescribedGrou
 
 
 def list_groups(broker: Broker, call: Call, request: ListGroups) -> None:
-    """List the groups of all partitions this broker leads."""
+    """Answer with the groups of all offsets partitions that the broker leads."""
     if not broker.is_active:
         broker.answer(call, ListGroupsAnswer(Error.COORDINATOR_NOT_AVAILABLE))
         return
@@ -76,16 +76,16 @@ def list_groups(broker: Broker, call: Call, request: ListGroups) -> None:
         broker.answer(call, ListGroupsAnswer(Error.COORDINATOR_LOAD_IN_PROGRESS))
         return
     ignores_case = broker.release.state_filter_ignores_case
-    wanted = {state.lower() if ignores_case else state for state in request.states}
+    wanted_states = {state.lower() if ignores_case else state for state in request.states}
     listed = []
     for partition in broker.partitions.values():
         for group in partition.groups.values():
             name = state_name(broker, group)
-            if not wanted or (name.lower() if ignores_case else name) in wanted:
+            if not wanted_states or (name.lower() if ignores_case else name) in wanted_states:
                 listed.append(ListedGroup(group.group_id, group.protocol_type or "", name))
     broker.answer(call, ListGroupsAnswer(Error.NONE, tuple(sorted(listed))))
 
 
 def state_name(broker: Broker, group: Group) -> str:
-    """The group's state by the name this release shows."""
+    """The name of the group's state in this release."""
     return broker.release.completing_rebalance_name if group.state is State.COMPLETING_REBALANCE else group.state.value

@@ -1,4 +1,4 @@
-"""OffsetFetch: what was committed, whatever state the group is in."""
+"""OffsetFetch: the committed offsets of groups in any state (docs/reference/coordinator.md, chapter 9.2)."""
 
 from groupcoord_spark.simulator.answers import FetchedGroup, FetchedOffset, OffsetFetchAnswer
 from groupcoord_spark.simulator.broker import Broker
@@ -8,17 +8,17 @@ from groupcoord_spark.simulator.errors import Error
 from groupcoord_spark.simulator.requests import GroupToFetch, OffsetFetch
 from groupcoord_spark.simulator.states import State
 
-_NOTHING = FetchedOffset()
+_NO_OFFSET = FetchedOffset()
 _UNSTABLE = FetchedOffset(error=Error.UNSTABLE_OFFSET_COMMIT)
 
 
 def offset_fetch(broker: Broker, call: Call, request: OffsetFetch) -> None:
-    """Answer each group's offsets; partitions of open transactions only if the request does not ask for stable ones."""
-    broker.answer(call, OffsetFetchAnswer(tuple(_fetch(broker, wanted, request.require_stable) for wanted in request.groups)))
+    """Answer with the committed offsets of each group. With ``require_stable`` a partition with a pending offset gets an error instead."""
+    broker.answer(call, OffsetFetchAnswer(tuple(_fetch(broker, group, request.require_stable) for group in request.groups)))
 
 
-def _fetch(broker: Broker, wanted: GroupToFetch, require_stable: bool) -> FetchedGroup:
-    group_id = wanted.group_id
+def _fetch(broker: Broker, requested: GroupToFetch, require_stable: bool) -> FetchedGroup:
+    group_id = requested.group_id
     error = coordinator_error(broker, OffsetFetch, group_id)
     if error is not Error.NONE:
         return FetchedGroup(group_id, error, {})
@@ -31,14 +31,14 @@ def _fetch(broker: Broker, wanted: GroupToFetch, require_stable: bool) -> Fetche
         if require_stable and (group_id, topic, partition) in offsets.pending:
             return _UNSTABLE
         stored = committed.get((topic, partition))
-        return _NOTHING if stored is None else FetchedOffset(stored.committed_offset, stored.leader_epoch, stored.metadata)
+        return _NO_OFFSET if stored is None else FetchedOffset(stored.committed_offset, stored.leader_epoch, stored.metadata)
 
     topics: dict[str, dict[int, FetchedOffset]] = {}
-    if wanted.partitions is None:
+    if requested.partitions is None:
         for topic, partition in committed:
             topics.setdefault(topic, {})[partition] = fetched(topic, partition)
     else:
-        for topic, partitions in wanted.partitions.items():
+        for topic, partitions in requested.partitions.items():
             if partitions or broker.release.fetch_shows_empty_topics:
                 topics[topic] = {partition: fetched(topic, partition) for partition in partitions}
     return FetchedGroup(group_id, Error.NONE, topics)

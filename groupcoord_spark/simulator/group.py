@@ -1,4 +1,4 @@
-"""A classic group: its members, its state and what follows from them alone (Kafka: ``GroupMetadata``, ``ClassicGroup``)."""
+"""A classic group: its state, its members and what follows from them (Kafka: ``GroupMetadata``, ``ClassicGroup``)."""
 
 from collections.abc import Iterable
 
@@ -8,18 +8,18 @@ from groupcoord_spark.simulator.calls import Call
 from groupcoord_spark.simulator.clock import Timer
 from groupcoord_spark.simulator.map_order import BrokerMap, in_vote_order
 from groupcoord_spark.simulator.member import Member, Protocols
-from groupcoord_spark.simulator.states import VALID_PREVIOUS, State
+from groupcoord_spark.simulator.states import VALID_PREVIOUS_STATES, State
 
 CONSUMER = "consumer"
-"""The protocol type whose member metadata the coordinator reads."""
+"""The only protocol type whose member metadata the coordinator decodes."""
 
 
 class InternalError(GroupcoordError):
-    """Raised when a coordinator would throw IllegalStateException: a transition there is not, an election without candidates."""
+    """Raised when the coordinator would throw IllegalStateException: for a transition that is not valid, or a vote without candidates."""
 
 
 class Group:
-    """State of one classic group. Timers and waiting requests hang on it; what they lead to is in rebalance.py."""
+    """The state of one classic group, with its timers and waiting requests. The rules of its rebalances are in rebalance.py."""
 
     __slots__ = (
         "_like_java",
@@ -29,7 +29,7 @@ class Group:
         "join_timer",
         "leader",
         "members",
-        "newcomer_in_delay",
+        "new_member_in_delay",
         "pending_members",
         "pending_sync",
         "previous_state",
@@ -58,22 +58,23 @@ class Group:
         self.static_members: dict[str, str] = {}
         """Group instance id -> member id."""
         self.pending_members: dict[str, Timer] = {}
-        """Member ids handed out with MEMBER_ID_REQUIRED (KIP-394)."""
+        """Member id of a MEMBER_ID_REQUIRED answer -> timer after which the id is forgotten (KIP-394)."""
         self.pending_sync: set[str] = set()
-        """Member ids the sync timer waits for; a replaced static member's old id stays in it."""
-        self.newcomer_in_delay = False
+        """Member ids from which the sync timer expects a SyncGroup. The old id of a replaced static member stays in the set."""
+        self.new_member_in_delay = False
+        """A new member joined during the current initial delay, which is extended for it."""
         self.in_initial_delay = False
         self.supporters: dict[str, int] = {}
-        """Protocol -> number of members that list it."""
+        """Protocol -> number of members that list the protocol."""
         self.subscribed_topics: frozenset[str] | None = None
-        """Topics read by members of a "consumer" group since the last join phase; None: not known."""
+        """Topics that the members of a "consumer" group subscribed to in the last join phase; None: not known."""
         self.waiting_joins = 0
         self.join_timer: Timer | None = None
         self.sync_timer: Timer | None = None
 
     def transition_to(self, state: State, now_ms: int) -> None:
-        """Go to another state, now. Raises InternalError where there is no way."""
-        if self.state not in VALID_PREVIOUS[state]:
+        """Change the state and its timestamp. Raises InternalError if the transition is not valid."""
+        if self.state not in VALID_PREVIOUS_STATES[state]:
             raise InternalError(f"Group {self.group_id!r} cannot go from {self.state.value} to {state.value}.")
         self.previous_state = self.state
         self.state = state
@@ -82,7 +83,7 @@ class Group:
     # Members
 
     def add(self, member: Member) -> None:
-        """Take a member in. The first one gives the group its protocol type; who finds no leader leads."""
+        """Add a member. The first member sets the protocol type; a member that is added while there is no leader becomes the leader."""
         if not self.members:
             self.protocol_type = member.protocol_type
         self.members.put(member.member_id, member)
@@ -93,7 +94,7 @@ class Group:
         self._count(member.protocols, 1)
 
     def remove(self, member_id: str) -> None:
-        """Let a member, or a pending member id, go. Its leadership falls to the first of those that remain, in map order."""
+        """Remove a member or a pending member id. If it was the leader, the first remaining member in map order becomes the leader."""
         pending = self.pending_members.pop(member_id, None)
         if pending is not None:
             pending.is_cancelled = True
@@ -112,7 +113,7 @@ class Group:
             self.leader = next((remaining.member_id for remaining in self.members), None)
 
     def rename(self, member: Member, new_id: str) -> None:
-        """Give a static member another member id: leadership and instance id follow, ``pending_sync`` does not."""
+        """Give a static member a new member id. The leader and ``static_members`` change to it, ``pending_sync`` does not."""
         self.members.pop(member.member_id)
         if self.leader == member.member_id:
             self.leader = new_id
@@ -124,19 +125,19 @@ class Group:
             self.static_members[member.group_instance_id] = new_id
 
     def update_protocols(self, member: Member, protocols: Protocols) -> None:
-        """A member lists other protocols from now on."""
+        """Replace the protocols that a member lists."""
         self._count(member.protocols, -1)
         member.protocols = protocols
         self._count(protocols, 1)
 
     def wait_for_join_phase(self, member: Member, call: Call) -> None:
-        """The member's JoinGroup waits for the end of the join phase; one that waited already is never answered."""
+        """Keep the member's JoinGroup until the join phase ends. An earlier JoinGroup of the member that waits is never answered."""
         if member.awaiting_join is None:
             self.waiting_joins += 1
         member.awaiting_join = call
 
     def take_awaiting_join(self, member: Member) -> Call | None:
-        """The member's waiting JoinGroup, which waits no more."""
+        """Take the member's waiting JoinGroup to answer it; None if no JoinGroup waits."""
         call = member.awaiting_join
         if call is not None:
             self.waiting_joins -= 1
@@ -151,22 +152,23 @@ class Group:
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """The longest any member allows; 0 without members."""
+        """The longest rebalance timeout of all members; 0 without members."""
         return max((member.rebalance_timeout_ms for member in self.members), default=0)
 
     @property
     def all_have_joined(self) -> bool:
-        """Every member waits in JoinGroup and nobody has only an id: the join phase has nothing to wait for."""
+        """Whether a JoinGroup of every member waits and there are no pending member ids."""
         return self.waiting_joins == len(self.members) and not self.pending_members
 
     def supports_any(self, protocols: Iterable[str]) -> bool:
-        """Whether all members list at least one of these protocols. Without members any protocol will do."""
+        """Whether all members list one of these protocols. True without members."""
         return any(self.supporters.get(name, 0) == len(self.members) for name in protocols)
 
     def elected_protocol(self) -> str:
-        """The protocol with most votes: each member votes for the first of its list that all members support.
+        """The protocol with the most votes: each member votes for the first protocol of its list that all members list.
 
-        Raises InternalError if the members share none, which no JoinGroup allows.
+        Raises:
+            InternalError: the members have no protocol in common. JoinGroup does not let that happen.
         """
         candidates = frozenset(name for name, count in self.supporters.items() if count == len(self.members))
         votes: dict[str, int] = {}
@@ -180,7 +182,7 @@ class Group:
         return max(in_vote_order(votes, self._like_java), key=lambda name: votes[name])
 
     def start_generation(self, now_ms: int) -> None:
-        """Count on and leave the join phase: to CompletingRebalance with the elected protocol, or to Empty if nobody is left."""
+        """Begin the next generation: CompletingRebalance with the elected protocol, or Empty if there are no members."""
         self.generation += 1
         self.protocol = self.elected_protocol() if self.members else None
         self.subscribed_topics = self._topics_of_members()
@@ -188,7 +190,7 @@ class Group:
         self.transition_to(State.COMPLETING_REBALANCE if self.members else State.EMPTY, now_ms)
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether a member may be reading the topic. A "consumer" group whose topics are not known may read any."""
+        """Whether a member may be reading the topic. True for every topic if the subscriptions of a "consumer" group are not known."""
         if self.state is State.EMPTY:
             return False
         if self.subscribed_topics is None:

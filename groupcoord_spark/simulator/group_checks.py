@@ -1,7 +1,9 @@
-"""The validation ladders: what a request is asked, in which order, and what it is answered. The first row that holds answers.
+"""The checks of a request against its group, in the order in which each release makes them.
 
-A row is a condition of (group, request) and an error; NONE accepts the request there and then. A ladder nothing of which holds accepts
-too. Which release climbs which ladder is told in release.py.
+A check is a condition on (group, request) and the error that answers the request if the condition is true. The first true condition
+decides; the error NONE accepts the request without the checks that follow. A request for which no condition is true is accepted.
+The constants are named after the first release with these checks; release.py says which release uses which.
+Rules: docs/reference/coordinator.md, chapters 4.1 (JoinGroup), 6 (SyncGroup), 7 (Heartbeat), 8 (LeaveGroup) and 9.1 (OffsetCommit).
 """
 
 from collections.abc import Callable
@@ -13,20 +15,20 @@ from groupcoord_spark.simulator.states import State
 
 
 class GroupCheck(NamedTuple):
-    """One rung: if the condition holds, the answer is given."""
+    """A condition on (group, request), and the error that answers the request if the condition is true."""
 
     condition: Callable[[Group, Any], bool]
-    answer: Error
+    error: Error
 
 
 GroupChecks = tuple[GroupCheck, ...]
 
 
-def first_error(ladder: GroupChecks, group: Group, request: Any) -> Error:
-    """The answer of the first row that holds; NONE if none does."""
-    for condition, answer in ladder:
+def first_error(checks: GroupChecks, group: Group, request: Any) -> Error:
+    """The error of the first check whose condition is true; NONE if no condition is true."""
+    for condition, error in checks:
         if condition(group, request):
-            return answer
+            return error
     return Error.NONE
 
 
@@ -34,7 +36,7 @@ def first_error(ladder: GroupChecks, group: Group, request: Any) -> Error:
 
 
 def is_dead(group: Group, request: Any) -> bool:
-    """The group is gone, or went to another broker, while the request was on its way."""
+    """The group was removed, or its partition moved to another broker, after the request had looked the group up."""
     return group.state is State.DEAD
 
 
@@ -44,17 +46,17 @@ def is_empty(group: Group, request: Any) -> bool:
 
 
 def is_completing(group: Group, request: Any) -> bool:
-    """The group waits for its leader's SyncGroup."""
+    """The group waits for the SyncGroup of its leader."""
     return group.state is State.COMPLETING_REBALANCE
 
 
 def instance_is_unknown(group: Group, request: Any) -> bool:
-    """An instance id is given that no member has."""
+    """The request names an instance id that no member has."""
     return request.group_instance_id is not None and request.group_instance_id not in group.static_members
 
 
 def is_fenced(group: Group, request: Any) -> bool:
-    """The instance id belongs to another member id: a second process has taken over."""
+    """The instance id belongs to another member id, because a newer process joined with the same instance id."""
     return (
         request.group_instance_id is not None
         and group.static_members.get(request.group_instance_id, request.member_id) != request.member_id
@@ -62,12 +64,12 @@ def is_fenced(group: Group, request: Any) -> bool:
 
 
 def is_not_a_member(group: Group, request: Any) -> bool:
-    """The member id is not one of the group's members. A pending id is none."""
+    """The group has no member with this member id. A pending member id is not a member."""
     return request.member_id not in group.members
 
 
 def generation_differs(group: Group, request: Any) -> bool:
-    """The request is of another generation than the group."""
+    """The request names another generation than that of the group."""
     return bool(request.generation != group.generation)
 
 
@@ -75,7 +77,7 @@ def generation_differs(group: Group, request: Any) -> bool:
 
 
 def protocol_differs(group: Group, request: Any) -> bool:
-    """Protocol type or name are given and not those of the group (KIP-559)."""
+    """The request names a protocol type or a protocol other than that of the group (KIP-559)."""
     return (request.protocol_type is not None and request.protocol_type != group.protocol_type) or (
         request.protocol is not None and request.protocol != group.protocol
     )
@@ -85,7 +87,11 @@ def protocol_differs(group: Group, request: Any) -> bool:
 
 
 def protocols_do_not_fit(group: Group, request: Any) -> bool:
-    """An Empty group wants a protocol type and a protocol; any other the same type and a protocol that all its members list."""
+    """The protocols of the request do not suit the group.
+
+    An Empty group accepts any protocol type that is not empty, with at least one protocol. Any other group accepts its own protocol type,
+    with a protocol that all its members list.
+    """
     names = [name for name, _ in request.protocols]
     if group.state is State.EMPTY:
         return not (request.protocol_type and names)
@@ -93,32 +99,32 @@ def protocols_do_not_fit(group: Group, request: Any) -> bool:
 
 
 def protocols_differ_from_members(group: Group, request: Any) -> bool:
-    """As protocols_do_not_fit, but an Empty group takes anything."""
+    """The same as protocols_do_not_fit, except that an Empty group accepts everything."""
     return group.state is not State.EMPTY and protocols_do_not_fit(group, request)
 
 
 def protocols_are_missing(group: Group, request: Any) -> bool:
-    """No protocol is listed. Where nothing refuses that, the election throws IllegalArgumentException."""
+    """The request lists no protocol. A broker without this check fails in the vote with IllegalArgumentException."""
     return not request.protocols
 
 
 def member_id_is_pending(group: Group, request: Any) -> bool:
-    """The member comes back with the id it was told to use."""
+    """The member id is one that MEMBER_ID_REQUIRED gave to a new member."""
     return request.member_id in group.pending_members
 
 
 def member_id_is_unknown(group: Group, request: Any) -> bool:
-    """A member id is given that is not one of the group's members."""
+    """The request names a member id that no member of the group has."""
     return bool(request.member_id) and request.member_id not in group.members
 
 
 def member_id_is_fenced(group: Group, request: Any) -> bool:
-    """A member id is given, and the instance id belongs to another one."""
+    """The request names a member id, and its instance id belongs to another member id."""
     return bool(request.member_id) and is_fenced(group, request)
 
 
 def member_id_has_unknown_instance(group: Group, request: Any) -> bool:
-    """A member id is given with an instance id that no member has."""
+    """The request names a member id, and an instance id that no member has."""
     return bool(request.member_id) and instance_is_unknown(group, request)
 
 
@@ -126,21 +132,21 @@ def member_id_has_unknown_instance(group: Group, request: Any) -> bool:
 
 
 def has_no_generation_and_group_is_empty(group: Group, request: Any) -> bool:
-    """Sent without a generation while nobody is a member: a consumer that assigns its own partitions, or an administrator."""
+    """The request names no generation and the group has no members: a consumer that uses assign(), or an administrator."""
     return request.generation < 0 and group.state is State.EMPTY
 
 
 def has_no_member_fields(group: Group, request: Any) -> bool:
-    """Neither generation nor member id nor instance id is given."""
+    """The request names no generation, no member id and no instance id."""
     return request.generation < 0 and not request.member_id and request.group_instance_id is None
 
 
 def generation_is_given_and_differs(group: Group, request: Any) -> bool:
-    """A generation is given, and it is not the group's."""
+    """The request names a generation other than that of the group."""
     return bool(request.generation >= 0 and request.generation != group.generation)
 
 
-# Rows that several ladders share
+# Checks that several requests have in common
 
 NOT_A_MEMBER = GroupCheck(is_not_a_member, Error.UNKNOWN_MEMBER_ID)
 FENCED = GroupCheck(is_fenced, Error.FENCED_INSTANCE_ID)
@@ -151,7 +157,7 @@ DEAD_IS_NOT_AVAILABLE = GroupCheck(is_dead, Error.COORDINATOR_NOT_AVAILABLE)
 ACCEPTED_WITHOUT_MEMBERS = GroupCheck(has_no_generation_and_group_is_empty, Error.NONE)
 REBALANCING = GroupCheck(is_completing, Error.REBALANCE_IN_PROGRESS)
 
-# Who may speak for a member: LeaveGroup climbs these alone
+# Is the sender a member? LeaveGroup makes only these checks
 
 MEMBER_CHECKS_0_10: GroupChecks = (NOT_A_MEMBER,)
 MEMBER_CHECKS_2_3: GroupChecks = (FENCED, NOT_A_MEMBER)
@@ -217,9 +223,14 @@ TXN_COMMIT_CHECKS_3_0: GroupChecks = (
 
 
 class HeartbeatRule(NamedTuple):
-    """What a heartbeat gets in one state: the ladder first, then the answer; ``restarts_session`` puts the session off."""
+    """The answer to a heartbeat in one state.
 
-    ladder: GroupChecks
+    checks: made first; the error of a check is the answer.
+    answer: the error if all checks pass; NONE and REBALANCE_IN_PROGRESS are both answers to a member in good standing.
+    restarts_session: True if a heartbeat that passes the checks restarts the member's session timeout.
+    """
+
+    checks: GroupChecks
     answer: Error
     restarts_session: bool
 
@@ -227,29 +238,29 @@ class HeartbeatRule(NamedTuple):
 HeartbeatRules = dict[State, HeartbeatRule]
 
 
-def _heartbeats(dead: GroupCheck, member: GroupChecks, completing: HeartbeatRule) -> HeartbeatRules:
-    of_this_generation = (*member, OTHER_GENERATION)
+def _heartbeat_rules(dead: GroupCheck, member: GroupChecks, completing: HeartbeatRule) -> HeartbeatRules:
+    member_and_generation = (*member, OTHER_GENERATION)
     return {
         State.DEAD: HeartbeatRule((dead,), Error.UNKNOWN_MEMBER_ID, restarts_session=False),
         State.EMPTY: HeartbeatRule(member, Error.UNKNOWN_MEMBER_ID, restarts_session=False),
         State.COMPLETING_REBALANCE: completing,
-        State.PREPARING_REBALANCE: HeartbeatRule(of_this_generation, Error.REBALANCE_IN_PROGRESS, restarts_session=True),
-        State.STABLE: HeartbeatRule(of_this_generation, Error.NONE, restarts_session=True),
+        State.PREPARING_REBALANCE: HeartbeatRule(member_and_generation, Error.REBALANCE_IN_PROGRESS, restarts_session=True),
+        State.STABLE: HeartbeatRule(member_and_generation, Error.NONE, restarts_session=True),
     }
 
 
 _MEMBER_AND_GENERATION_2_3 = (*MEMBER_CHECKS_2_3, OTHER_GENERATION)
 _MEMBER_AND_GENERATION_3_0 = (*MEMBER_CHECKS_3_0, OTHER_GENERATION)
 
-HEARTBEAT_RULES_0_10 = _heartbeats(
+HEARTBEAT_RULES_0_10 = _heartbeat_rules(
     DEAD_IS_UNKNOWN_MEMBER, MEMBER_CHECKS_0_10, HeartbeatRule(MEMBER_CHECKS_0_10, Error.REBALANCE_IN_PROGRESS, restarts_session=False)
 )
-HEARTBEAT_RULES_2_3 = _heartbeats(
+HEARTBEAT_RULES_2_3 = _heartbeat_rules(
     DEAD_IS_NOT_AVAILABLE, MEMBER_CHECKS_2_3, HeartbeatRule(_MEMBER_AND_GENERATION_2_3, Error.REBALANCE_IN_PROGRESS, restarts_session=False)
 )
-HEARTBEAT_RULES_2_6 = _heartbeats(
+HEARTBEAT_RULES_2_6 = _heartbeat_rules(
     DEAD_IS_NOT_AVAILABLE, MEMBER_CHECKS_2_3, HeartbeatRule(_MEMBER_AND_GENERATION_2_3, Error.NONE, restarts_session=True)
 )
-HEARTBEAT_RULES_3_0 = _heartbeats(
+HEARTBEAT_RULES_3_0 = _heartbeat_rules(
     DEAD_IS_NOT_AVAILABLE, MEMBER_CHECKS_3_0, HeartbeatRule(_MEMBER_AND_GENERATION_3_0, Error.NONE, restarts_session=True)
 )

@@ -1,4 +1,4 @@
-"""Heartbeat: a member says that it is alive."""
+"""Heartbeat: restarts the session timeout of a member (docs/reference/coordinator.md, chapter 7)."""
 
 from groupcoord_spark.simulator.answers import HeartbeatAnswer
 from groupcoord_spark.simulator.broker import Broker
@@ -11,24 +11,24 @@ from groupcoord_spark.simulator.requests import Heartbeat
 
 
 def heartbeat(broker: Broker, call: Call, request: Heartbeat) -> None:
-    """Put the member's session off and tell it whether to join again."""
+    """Restart the member's session timeout, and answer whether the member has to join again."""
     broker.answer(call, HeartbeatAnswer(_heartbeat_error(broker, request)))
 
 
 def _heartbeat_error(broker: Broker, request: Heartbeat) -> Error:
     error = coordinator_error(broker, Heartbeat, request.group_id)
     if error is Error.COORDINATOR_LOAD_IN_PROGRESS:
-        return Error.NONE  # a guess, so that members of a group that is just moving do not start over
+        return Error.NONE  # the broker cannot check the member yet, and answers so that the member does not join again
     if error is not Error.NONE:
         return error
     group = broker.group(request.group_id or "")
     if group is None:
         return Error.UNKNOWN_MEMBER_ID
-    row = broker.release.heartbeat_rules[group.state]
-    error = first_error(row.ladder, group, request)
+    rule = broker.release.heartbeat_rules[group.state]
+    error = first_error(rule.checks, group, request)
     if error is not Error.NONE:
         return error
     member = group.members.get(request.member_id)
-    if row.restarts_session and member is not None:
+    if rule.restarts_session and member is not None:
         restart_session(broker, group, member)
-    return row.answer
+    return rule.answer

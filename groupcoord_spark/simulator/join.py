@@ -1,4 +1,4 @@
-"""JoinGroup: newcomers, members that come back, and static members that restart."""
+"""JoinGroup: new members, members that join again, and static members that restart (docs/reference/coordinator.md, chapter 4)."""
 
 from functools import partial
 
@@ -27,11 +27,11 @@ FIRST_VERSION_WITH_SKIP_ASSIGNMENT = 9
 
 
 def join_group(broker: Broker, call: Call, request: JoinGroup) -> None:
-    """Let a member in, now or at the end of the join phase, or tell it why not."""
+    """Add or keep the member. The answer comes now (an error, or the current generation) or at the end of the join phase."""
     error = coordinator_error(broker, JoinGroup, request.group_id, request)
     group_id = request.group_id or ""
     modern = broker.modern_group(group_id)
-    if error is Error.NONE and modern is not None and modern.shuts_out_classic_members:
+    if error is Error.NONE and modern is not None and modern.refuses_classic_members:
         error = Error.INCONSISTENT_GROUP_PROTOCOL
     group = broker.group(group_id) if error is Error.NONE else None
     is_new_group = group is None
@@ -43,14 +43,14 @@ def join_group(broker: Broker, call: Call, request: JoinGroup) -> None:
     if group is None:
         broker.answer(call, JoinGroupAnswer(error, request.member_id))
         return
-    has_written = len(broker.written_records)
+    record_count = len(broker.written_records)
     _join(broker, group, call, request)
-    if is_new_group and broker.release.writes_new_group and len(broker.written_records) == has_written:
+    if is_new_group and broker.release.writes_new_group and len(broker.written_records) == record_count:
         _write_new_group(broker, group, call, request)
 
 
 def size_allows(rule: SizeRule, limit: int, group: Group, member_id: str) -> bool:
-    """Whether one more JoinGroup of this member id is within group.max.size."""
+    """Whether group.max.size allows another JoinGroup of this member id. ``limit``: the value of group.max.size."""
     member = group.members.get(member_id)
     if rule is SizeRule.BY_MEMBERS:
         if member is None:
@@ -95,7 +95,10 @@ def _needs_member_id_first(broker: Broker, request: JoinGroup) -> bool:
 
 
 def _assign_pending_member_id(broker: Broker, group: Group, call: Call, request: JoinGroup) -> None:
-    """A newcomer is told its id and has a session timeout to come back with it, so that lost answers leave no members behind."""
+    """Answer MEMBER_ID_REQUIRED with a new member id, which is forgotten after the session timeout (KIP-394).
+
+    Without this step every lost answer to a JoinGroup would leave a member without a client in the group.
+    """
     member_id = broker.new_member_id(request.client_id, request.client_id)
     fire = partial(_expire_pending_member_id, broker, group, member_id)
     group.pending_members[member_id] = broker.start_timer(TimerKind.PENDING_MEMBER, request.session_timeout_ms, group, member_id, fire)
@@ -110,7 +113,7 @@ def _expire_pending_member_id(broker: Broker, group: Group, member_id: str) -> b
 
 def _join_with_pending_id(broker: Broker, group: Group, call: Call, request: JoinGroup) -> None:
     if request.group_instance_id is not None:
-        # Ids are handed out to dynamic members only: the broker throws IllegalStateException here.
+        # Only dynamic members get pending member ids: the broker throws IllegalStateException here.
         broker.answer(call, JoinGroupAnswer(Error.UNKNOWN_SERVER_ERROR, request.member_id))
         return
     group.pending_members.pop(request.member_id).is_cancelled = True
@@ -137,9 +140,9 @@ def _add(broker: Broker, group: Group, call: Call, request: JoinGroup, member_id
     group.add(member)
     group.wait_for_join_phase(member, call)
     if group.state is State.PREPARING_REBALANCE:
-        every_time = broker.release.delays_again_after_every_empty
-        if group.previous_state is State.EMPTY if every_time else group.generation == 0:
-            group.newcomer_in_delay = True
+        after_every_empty = broker.release.delays_again_after_every_empty
+        if group.previous_state is State.EMPTY if after_every_empty else group.generation == 0:
+            group.new_member_in_delay = True
     if deadline_ms is not None:
         restart_session(broker, group, member, deadline_ms)
     if group.state in CAN_REBALANCE:
@@ -147,11 +150,11 @@ def _add(broker: Broker, group: Group, call: Call, request: JoinGroup, member_id
 
 
 def _rejoin(broker: Broker, group: Group, member: Member, call: Call, request: JoinGroup) -> None:
-    """A member joins again: it waits for the join phase, starts one, or is told the present generation once more."""
+    """A member joins again: its request waits for the end of a join phase, starts one, or is answered with the current generation."""
     is_leader = member.member_id == group.leader
     is_unchanged = member.protocols == request.protocols
     if is_unchanged and (group.state is State.COMPLETING_REBALANCE or (group.state is State.STABLE and not is_leader)):
-        _answer_present_generation(broker, group, call, member, group.leader, is_leading=is_leader)
+        _answer_current_generation(broker, group, call, member, group.leader, is_leader=is_leader)
         return
     _update(broker, group, member, request)
     group.wait_for_join_phase(member, call)
@@ -166,8 +169,8 @@ def _update(broker: Broker, group: Group, member: Member, request: JoinGroup) ->
         member.session_timeout_ms = request.session_timeout_ms
 
 
-def _answer_present_generation(
-    broker: Broker, group: Group, call: Call, member: Member, leader: str | None, *, is_leading: bool, skips_assignment: bool = False
+def _answer_current_generation(
+    broker: Broker, group: Group, call: Call, member: Member, leader: str | None, *, is_leader: bool, skips_assignment: bool = False
 ) -> None:
     broker.answer(
         call,
@@ -179,7 +182,7 @@ def _answer_present_generation(
             group.protocol,
             leader or "",
             skips_assignment,
-            members_for_leader(group) if is_leading else (),
+            members_for_leader(group) if is_leader else (),
         ),
     )
 
@@ -188,11 +191,11 @@ def _answer_present_generation(
 
 
 def _restart(broker: Broker, group: Group, call: Call, request: JoinGroup, instance_id: str) -> None:
-    """A static member restarts: it gets a new id, the old process is fenced, and the group goes on if it can."""
+    """A static member restarts: it gets a new member id and its old process is fenced (docs/reference/coordinator.md, chapter 4.5)."""
     old_id = group.static_members[instance_id]
     member = group.members[old_id]
     old_leader = group.leader
-    before = (member.protocols, member.rebalance_timeout_ms, member.session_timeout_ms)
+    old_protocols, old_timeouts_ms = member.protocols, (member.rebalance_timeout_ms, member.session_timeout_ms)
     _fence(broker, group, member)
     group.rename(member, broker.new_member_id(instance_id, request.client_id))
     if not broker.release.replaced_member_stays_new:
@@ -209,8 +212,8 @@ def _restart(broker: Broker, group: Group, call: Call, request: JoinGroup, insta
     if group.state is State.STABLE and broker.release.static_restart_is_written:
         error, _ = broker.append(group.group_id, [group_record(group, broker.release)])
         if error is not Error.NONE:
-            group.update_protocols(member, before[0])
-            _, member.rebalance_timeout_ms, member.session_timeout_ms = before
+            group.update_protocols(member, old_protocols)
+            member.rebalance_timeout_ms, member.session_timeout_ms = old_timeouts_ms
             group.rename(member, old_id)
             restart_session(broker, group, member)
             error = broker.release.group_append_errors.get(error, error)
@@ -218,15 +221,15 @@ def _restart(broker: Broker, group: Group, call: Call, request: JoinGroup, insta
             broker.answer(call, answer)
             return
     if _skips_assignment(broker, request):
-        leads = member.member_id == group.leader
-        _answer_present_generation(broker, group, call, member, group.leader, is_leading=leads, skips_assignment=leads)
+        is_leader = member.member_id == group.leader
+        _answer_current_generation(broker, group, call, member, group.leader, is_leader=is_leader, skips_assignment=is_leader)
     else:
-        # A leader is told its old id, so that it does not take itself for the leader: nobody would spread its assignment.
-        _answer_present_generation(broker, group, call, member, old_leader, is_leading=False)
+        # The answer names the old id as leader, so that a restarted leader computes no assignment: a Stable group expects none.
+        _answer_current_generation(broker, group, call, member, old_leader, is_leader=False)
 
 
 def _restart_needs_rebalance(broker: Broker, group: Group) -> bool:
-    """Whether a static member's restart needs a rebalance."""
+    """Whether the restart of a static member starts a rebalance."""
     if group.state is State.COMPLETING_REBALANCE:
         return broker.release.static_restart_rebalances_sync_phase
     return broker.release.static_restart_is_written and group.elected_protocol() != group.protocol
@@ -238,7 +241,7 @@ def _skips_assignment(broker: Broker, request: JoinGroup) -> bool:
 
 
 def _fence(broker: Broker, group: Group, member: Member) -> None:
-    """Whatever the old process waits for, it is told that another one has taken over."""
+    """Answer the waiting requests of the member's old process with FENCED_INSTANCE_ID."""
     waiting = group.take_awaiting_join(member)
     if waiting is not None:
         broker.answer(waiting, JoinGroupAnswer(Error.FENCED_INSTANCE_ID, member.member_id))
@@ -248,7 +251,7 @@ def _fence(broker: Broker, group: Group, member: Member) -> None:
 
 
 def _write_new_group(broker: Broker, group: Group, call: Call, request: JoinGroup) -> None:
-    """4.x: the group has to come into the log somehow. If the log fails, it was never there."""
+    """Write the empty record of a new group (4.x). If the append fails, the group is removed."""
     error, _ = broker.append(group.group_id, [new_group_record(group, broker.release)])
     if error is Error.NONE:
         return

@@ -1,10 +1,10 @@
-"""A partition of the offsets topic comes to this broker or leaves it, and its groups with it."""
+"""The broker becomes leader of an offsets partition, or loses it (docs/reference/coordinator.md, chapter 10)."""
 
 from collections.abc import Iterable
 
 from groupcoord_spark.coordinator.replay import PartitionReplay
 from groupcoord_spark.coordinator.state import GroupRow, MemberRow, PartitionState
-from groupcoord_spark.coordinator.transactions import ABORT_MARKER, COMMIT_MARKER
+from groupcoord_spark.protocol.record_types import OFFSET_KEY_TYPES, KeyType, MarkerType
 from groupcoord_spark.simulator.answers import JoinGroupAnswer, SyncGroupAnswer
 from groupcoord_spark.simulator.broker import Broker, ModernGroup, OffsetsPartition
 from groupcoord_spark.simulator.commit import stored_offset
@@ -12,35 +12,34 @@ from groupcoord_spark.simulator.errors import Error
 from groupcoord_spark.simulator.group import Group
 from groupcoord_spark.simulator.member import Member
 from groupcoord_spark.simulator.rebalance import prepare_rebalance, restart_session
-from groupcoord_spark.simulator.records import GROUP_METADATA, OFFSET_COMMIT, WrittenRecord
+from groupcoord_spark.simulator.records import WrittenRecord
 from groupcoord_spark.simulator.release import SizeRule
 from groupcoord_spark.simulator.states import State
 
-_MARKER_TYPES = {"ABORT": ABORT_MARKER, "COMMIT": COMMIT_MARKER}
 _CLASSIC = "classic"
 
 
 def begin_loading(broker: Broker, number: int) -> None:
-    """The broker becomes leader of an offsets partition and starts to read it: until it has, requests for its groups are put off."""
+    """The broker becomes leader of an offsets partition and starts to load it. Requests for its groups fail until the load is complete."""
     partition = OffsetsPartition(number, broker.release)
     partition.is_loading = True
     broker.partitions[number] = partition
 
 
 def load_partition(broker: Broker, number: int, records: Iterable[WrittenRecord]) -> None:
-    """Take over an offsets partition as its records tell: groups are Empty or Stable, and every session starts now.
+    """Build the groups of an offsets partition from its records: each group is Empty or Stable, and every session starts now.
 
-    Pending member ids, waiting requests and rebalances under way are not in the log: they are lost.
+    The log has no pending member ids, no waiting requests and no rebalances that are not complete: they are lost.
     """
     partition = broker.partitions[number] = OffsetsPartition(number, broker.release)
     replay = PartitionReplay(broker.release.semantics)
     member_order: dict[str, int] = {}
     for record in records:
         partition.next_record_offset = record.record_offset + 1
-        _apply(replay, record)
-        if record.key_type == GROUP_METADATA and record.value is not None:
-            # A map keeps keys of one slot in the order they were put in.
-            member_order |= {member["member_id"]: place for place, member in enumerate(record.value["members"])}
+        _apply_record(replay, record)
+        if record.key_type == KeyType.GROUP_METADATA and record.value is not None:
+            # Within one slot a map has its keys in the order of their insertion, which is the order of the record.
+            member_order |= {member["member_id"]: index for index, member in enumerate(record.value["members"])}
     state = replay.finish()
     _load_offsets(partition, state)
     members: dict[str, list[MemberRow]] = {}
@@ -58,7 +57,7 @@ def load_partition(broker: Broker, number: int, records: Iterable[WrittenRecord]
 
 
 def unload_partition(broker: Broker, number: int) -> None:
-    """Another broker leads the partition from now on: its groups are Dead here, and who waits is sent to look for the new coordinator."""
+    """The broker loses an offsets partition: its groups become Dead, and waiting requests are answered NOT_COORDINATOR."""
     partition = broker.partitions.get(number)
     if partition is None:
         return
@@ -74,10 +73,10 @@ def unload_partition(broker: Broker, number: int) -> None:
     del broker.partitions[number]
 
 
-def _apply(replay: PartitionReplay, record: WrittenRecord) -> None:
+def _apply_record(replay: PartitionReplay, record: WrittenRecord) -> None:
     if record.control is not None:
-        replay.apply_marker(record.producer_id, _MARKER_TYPES[record.control])
-    elif record.key is not None and record.key_type is not None and record.key_type <= OFFSET_COMMIT:
+        replay.apply_marker(record.producer_id, MarkerType[record.control])
+    elif record.key is not None and record.key_type is not None and record.key_type in OFFSET_KEY_TYPES:
         key = record.key
         replay.apply_offset_commit(
             record.producer_id,

@@ -1,4 +1,4 @@
-"""LeaveGroup: members go of their own will, or an administrator removes static ones."""
+"""LeaveGroup: members leave the group, or an administrator removes static members (docs/reference/coordinator.md, chapter 8)."""
 
 from groupcoord_spark.simulator.answers import LeaveGroupAnswer, LeftMember
 from groupcoord_spark.simulator.broker import Broker
@@ -15,7 +15,7 @@ FIRST_VERSION_WITH_LIST = 3
 
 
 def leave_group(broker: Broker, call: Call, request: LeaveGroup) -> None:
-    """Remove the members named, each with its own answer."""
+    """Remove the members that the request names, and answer with one error for each of them."""
     error = coordinator_error(broker, LeaveGroup, request.group_id)
     if error is not Error.NONE:
         broker.answer(call, LeaveGroupAnswer(error))
@@ -23,7 +23,7 @@ def leave_group(broker: Broker, call: Call, request: LeaveGroup) -> None:
     group = broker.group(request.group_id or "")
     if group is not None and group.state is State.DEAD:
         broker.answer(
-            call, LeaveGroupAnswer((DEAD_IS_NOT_AVAILABLE if broker.release.has_static_members else DEAD_IS_UNKNOWN_MEMBER).answer)
+            call, LeaveGroupAnswer((DEAD_IS_NOT_AVAILABLE if broker.release.has_static_members else DEAD_IS_UNKNOWN_MEMBER).error)
         )
         return
     errors = [Error.UNKNOWN_MEMBER_ID] * len(request.members) if group is None else _leave(broker, group, request.members)
@@ -37,7 +37,7 @@ def leave_group(broker: Broker, call: Call, request: LeaveGroup) -> None:
 
 def _leave(broker: Broker, group: Group, members: tuple[Leaving, ...]) -> list[Error]:
     errors = []
-    anybody_left = False
+    has_removed_member = False
     for leaving in members:
         error, was_pending = _remove(broker, group, leaving)
         errors.append(error)
@@ -48,14 +48,14 @@ def _leave(broker: Broker, group: Group, members: tuple[Leaving, ...]) -> list[E
         elif broker.release.rebalances_after_each_leave:
             rebalance_after_removal(broker, group)
         else:
-            anybody_left = True
-    if anybody_left:
+            has_removed_member = True
+    if has_removed_member:
         rebalance_after_removal(broker, group)
     return errors
 
 
 def _remove(broker: Broker, group: Group, leaving: Leaving) -> tuple[Error, bool]:
-    """Take one member out; the error, and whether it had only a pending id."""
+    """Remove one member. Returns the error, and whether the member had only a pending member id."""
     member_id, instance_id = leaving
     if not member_id and instance_id is not None:
         member_id = group.static_members.get(instance_id, "")

@@ -1,8 +1,9 @@
-"""Hash maps that a broker keeps and changes, Java's or Scala's: their order names the next leader and breaks ties between protocols.
+"""The iteration order of the broker's hash maps, which decides who becomes the next leader and which protocol wins a tied vote.
 
-Kafka keeps members in a ``java.util.HashMap`` (4.x) or Scala's ``mutable.HashMap`` (before). Both walk their slots upwards and never
-shrink, so the order follows from the keys and the largest size the map has had. Java bins of nine keys and more (trees) and the maps
-of Scala 2.11 and 2.12 (builds of 0.8 to 2.x) are not modelled: there the order is that of Scala 2.13.
+Kafka keeps members in a ``java.util.HashMap`` (4.x) or in Scala's ``mutable.HashMap`` (before). Both iterate their slots upwards and never
+shrink, so the order follows from the keys and the largest size that the map has had. Two things are not modelled: Java slots with nine
+keys and more (trees), and the maps of Scala 2.11 and 2.12 (builds of 0.8 to 2.x), for which the order of Scala 2.13 is used.
+Rules: docs/reference/coordinator.md, chapter 1.1.
 """
 
 from collections.abc import Iterable, Iterator
@@ -18,7 +19,7 @@ def _signed(number: int) -> int:
 
 
 class BrokerMap(Generic[V]):
-    """Values by string key, iterated in the order of the broker's own map (``like_java``: java.util.HashMap, else Scala 2.13)."""
+    """Values by string key, iterated in the order of ``java.util.HashMap`` (``like_java``) or of Scala 2.13's ``mutable.HashMap``."""
 
     __slots__ = ("_items", "_like_java", "_ordered", "_size")
 
@@ -51,11 +52,11 @@ class BrokerMap(Generic[V]):
         return sorted(self._items, key=lambda key: (spread_hash(key) & mask, _signed(spread_hash(key))))
 
     def get(self, key: str) -> V | None:
-        """The value under the key, or None."""
+        """The value of the key, or None."""
         return self._items.get(key)
 
     def put(self, key: str, value: V) -> None:
-        """Store a value; the table doubles when the broker's would."""
+        """Store a value. The table doubles at the same size as the broker's."""
         if not self._like_java and len(self._items) + 1 >= self._size * 3 // 4:
             self._size *= 2
         self._items[key] = value
@@ -64,7 +65,7 @@ class BrokerMap(Generic[V]):
         self._ordered = None
 
     def pop(self, key: str) -> V | None:
-        """Take a value out; None if there was none. The table keeps its size."""
+        """Remove a key and return its value; None if the key is not in the map. The table keeps its size."""
         self._ordered = None
         return self._items.pop(key, None)
 
@@ -91,10 +92,10 @@ def _in_trie_order(keys: list[str], shift: int) -> Iterator[str]:
 
 
 def in_vote_order(names: Iterable[str], like_java: bool) -> list[str]:
-    """Distinct names in the order in which the broker counts their votes: the first of the most voted wins.
+    """Distinct names in the order in which the broker compares their votes: of two with equal votes the first wins.
 
-    Java counts in a HashMap filled in the order of the votes, Scala in an ``immutable.HashMap`` (a trie of 32-way nodes whose
-    single keys come before its subtrees).
+    Java counts in a HashMap that is filled in the order of the votes. Scala counts in an ``immutable.HashMap``: a trie of 32-way nodes,
+    in which the single keys of a node come before its subtrees.
     """
     if like_java:
         return in_hash_order(names, hash_of_text)

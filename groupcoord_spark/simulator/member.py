@@ -6,12 +6,16 @@ from groupcoord_spark.simulator.calls import Call
 from groupcoord_spark.simulator.clock import Timer
 
 Protocols = tuple[tuple[str, bytes], ...]
-"""What a member can do, the one it likes best first: (name, metadata)."""
+"""(name, metadata) of each protocol that a member lists, in the order of its preference."""
 
 
 @dataclass(slots=True, eq=False)
 class Member:
-    """One member: what it said in JoinGroup, what it was assigned, what it waits for, and when it will be thought dead."""
+    """One member: the fields of its JoinGroup, its assignment, its waiting requests and the end of its session.
+
+    awaiting_join, awaiting_sync: the request that waits for the end of the join or sync phase; None: no request waits.
+    deadline_ms: when the session ends if no request of the member restarts it.
+    """
 
     member_id: str
     group_instance_id: str | None
@@ -24,24 +28,24 @@ class Member:
     assignment: bytes = b""
     awaiting_join: Call | None = None
     awaiting_sync: Call | None = None
-    is_new: bool = False  # has not had an answer to a JoinGroup yet
+    is_new: bool = False  # no JoinGroup of the member was answered yet
     deadline_ms: int = 0
     session_timer: Timer | None = field(default=None, repr=False)
 
     @property
     def is_static(self) -> bool:
-        """It has a group instance id (KIP-345): it may restart without a rebalance."""
+        """Whether the member has a group instance id and may restart without a rebalance (KIP-345)."""
         return self.group_instance_id is not None
 
     def metadata_for(self, protocol: str | None) -> bytes:
-        """The member's metadata for one protocol; empty bytes if it does not list it."""
+        """The member's metadata for one protocol; empty bytes if the member does not list the protocol."""
         for name, metadata in self.protocols:
             if name == protocol:
                 return metadata
         return b""
 
     def vote(self, candidates: frozenset[str]) -> str | None:
-        """The first protocol of the member's own list that all members support; None: it supports none of them."""
+        """The first protocol of the member's list that is a candidate; None if no candidate is in the list."""
         for name, _ in self.protocols:
             if name in candidates:
                 return name

@@ -1,4 +1,4 @@
-"""The life of a generation: the join phase, the sync phase, and the sessions that end in between.
+"""Rebalances: the join phase, the sync phase, and the ends of sessions (docs/reference/coordinator.md, chapters 5 to 7.1).
 
 Kafka: ``GroupCoordinator.prepareRebalance``, ``onCompleteJoin``, ``InitialDelayedJoin``, ``DelayedSync`` and ``DelayedHeartbeat``;
 in 4.x the timers of ``GroupMetadataManager``.
@@ -17,7 +17,11 @@ from groupcoord_spark.simulator.states import State
 
 
 def prepare_rebalance(broker: Broker, group: Group) -> None:
-    """Begin a join phase. Out of Empty it lasts at least the initial delay, else until all have joined or the rebalance timeout is over."""
+    """Start a join phase.
+
+    From Empty it lasts at least the initial rebalance delay. From other states it lasts until all members have joined, and at most for the
+    rebalance timeout.
+    """
     if group.state is State.COMPLETING_REBALANCE:
         propagate_assignment_error(broker, group, Error.REBALANCE_IN_PROGRESS)
     if group.sync_timer is not None:
@@ -35,9 +39,9 @@ def prepare_rebalance(broker: Broker, group: Group) -> None:
 
 
 def end_join_phase_if_complete(broker: Broker, group: Group, *, after_expiry: bool = False) -> None:
-    """End the join phase if it waits for nobody any more.
+    """End the join phase if all members have joined.
 
-    The initial delay goes on all the same; only 4.x cuts it short, and only when an id or a member expires.
+    The join phase continues during the initial delay. Only 4.x ends the delay early, when a pending member id or a session has expired.
     """
     if group.state is not State.PREPARING_REBALANCE or not group.all_have_joined:
         return
@@ -46,14 +50,14 @@ def end_join_phase_if_complete(broker: Broker, group: Group, *, after_expiry: bo
 
 
 def propagate_assignment_error(broker: Broker, group: Group, error: Error) -> None:
-    """Drop all assignments of the sync phase; who waits for one is told why, and is alive."""
+    """Clear all assignments, and answer the waiting SyncGroups with the error (Kafka: ``resetAndPropagateAssignmentError``)."""
     for member in group.members:
         member.assignment = b""
     answer_waiting_syncs(broker, group, error)
 
 
 def answer_waiting_syncs(broker: Broker, group: Group, error: Error = Error.NONE) -> None:
-    """Answer every waiting SyncGroup with the member's assignment, or with an error. Only their sessions start again."""
+    """Answer every waiting SyncGroup with the member's assignment, or with an error. Restarts the sessions of the answered members only."""
     for member in group.members:
         call = member.awaiting_sync
         if call is None:
@@ -67,7 +71,7 @@ def answer_waiting_syncs(broker: Broker, group: Group, error: Error = Error.NONE
 
 
 def members_for_leader(group: Group) -> tuple[JoinedMember, ...]:
-    """All members, with their metadata for the elected protocol, in map order."""
+    """All members in map order, with their metadata for the elected protocol."""
     return tuple(JoinedMember(member.member_id, member.group_instance_id, member.metadata_for(group.protocol)) for member in group.members)
 
 
@@ -75,11 +79,11 @@ def members_for_leader(group: Group) -> tuple[JoinedMember, ...]:
 
 
 def restart_session(broker: Broker, group: Group, member: Member, after_ms: int | None = None) -> None:
-    """The member was seen: it lives for its session timeout from now (or for ``after_ms``)."""
+    """Restart the member's session: it ends after the session timeout, or after ``after_ms`` milliseconds."""
     member.deadline_ms = broker.now_ms + (member.session_timeout_ms if after_ms is None else after_ms)
     timer = member.session_timer
     if timer is not None:
-        # A timer that is due earlier finds the later deadline when it fires: cheaper than a new one for every heartbeat.
+        # A timer that is due earlier stays, and starts again for the rest of the time when it fires: cheaper than a timer per heartbeat.
         if timer.due_ms <= member.deadline_ms:
             return
         timer.is_cancelled = True
@@ -97,7 +101,7 @@ def _end_session(broker: Broker, group: Group, member: Member) -> bool:
     if member.deadline_ms > broker.now_ms:
         _start_session_timer(broker, group, member)
         return False
-    # Who waits for an answer cannot send a heartbeat. A newcomer is not spared: it may have gone without anybody noticing.
+    # A member that waits for an answer sends no heartbeats, so its session does not end. A new member's does: its client may be gone.
     if not member.is_new and (member.awaiting_join is not None or member.awaiting_sync is not None):
         return False
     remove_member(broker, group, member)
@@ -106,7 +110,7 @@ def _end_session(broker: Broker, group: Group, member: Member) -> bool:
 
 
 def remove_member(broker: Broker, group: Group, member: Member) -> None:
-    """Take a member out. Its waiting JoinGroup is answered UNKNOWN_MEMBER_ID since 2.2, its waiting SyncGroup never."""
+    """Remove a member. Its waiting JoinGroup is answered UNKNOWN_MEMBER_ID since 2.2; its waiting SyncGroup is never answered."""
     call = group.take_awaiting_join(member)
     if call is not None and broker.release.removal_answers_waiting_join:
         broker.answer(call, JoinGroupAnswer(Error.UNKNOWN_MEMBER_ID, ""))
@@ -114,7 +118,7 @@ def remove_member(broker: Broker, group: Group, member: Member) -> None:
 
 
 def rebalance_after_removal(broker: Broker, group: Group, *, after_expiry: bool = False) -> None:
-    """What follows once a member is gone: a rebalance, or perhaps the end of the join phase that waited for it."""
+    """Start a rebalance after a member was removed, or end the join phase if only that member was missing."""
     if group.state in (State.STABLE, State.COMPLETING_REBALANCE):
         prepare_rebalance(broker, group)
     elif group.state is State.PREPARING_REBALANCE:
@@ -125,14 +129,14 @@ def rebalance_after_removal(broker: Broker, group: Group, *, after_expiry: bool 
 
 
 def _start_delay(broker: Broker, group: Group, delay_ms: int, remaining_ms: int) -> None:
-    """Wait ``delay_ms``; newcomers may extend that by ``remaining_ms`` in all (KIP-134)."""
+    """Start the initial rebalance delay. New members may extend it by ``remaining_ms`` in total (KIP-134)."""
     fire = partial(_end_delay, broker, group, delay_ms, remaining_ms)
     group.join_timer = broker.start_timer(TimerKind.INITIAL_DELAY, delay_ms, group, "", fire)
 
 
 def _end_delay(broker: Broker, group: Group, last_delay_ms: int, remaining_ms: int) -> bool:
-    if group.newcomer_in_delay and remaining_ms != 0:
-        group.newcomer_in_delay = False
+    if group.new_member_in_delay and remaining_ms != 0:
+        group.new_member_in_delay = False
         delay_ms = min(broker.settings.group_initial_rebalance_delay_ms, remaining_ms)
         _start_delay(broker, group, delay_ms, max(remaining_ms - last_delay_ms, 0))
     else:
@@ -151,7 +155,7 @@ def _end_join_timer(broker: Broker, group: Group) -> bool:
 
 
 def _end_join_phase(broker: Broker, group: Group) -> None:
-    """Start the next generation with those that have joined; static members keep their place unheard until their session ends."""
+    """Start the next generation with the members that have joined, and with all static members until their sessions end."""
     if group.join_timer is not None:
         group.join_timer.is_cancelled = True
         group.join_timer = None
@@ -161,12 +165,12 @@ def _end_join_phase(broker: Broker, group: Group) -> None:
         if member.awaiting_join is None and not (has_static_members and member.is_static):
             group.remove(member.member_id)
     if has_static_members and group.members and not _elect_leader_that_joined(group):
-        # With a rebalance timeout of 0 a broker asks over and over; here time has to pass for anything to change.
+        # With a rebalance timeout of 0 the broker starts this timer again and again; here the simulated time has to move on.
         _start_join_timer(broker, group, at_least_ms=1)
         return
     group.start_generation(broker.now_ms)
     if group.state is State.EMPTY:
-        # A failure of this append is only logged by the broker: the next record of the group makes up for it.
+        # The broker only logs a failure of this append. The next record of the group has the full state again.
         broker.append(group.group_id, [group_record(group, broker.release)])
         return
     members = members_for_leader(group)
@@ -195,7 +199,7 @@ def _end_join_phase(broker: Broker, group: Group) -> None:
 
 
 def _elect_leader_that_joined(group: Group) -> bool:
-    """Keep the leader if it waits, else take the first that does; whether there is one."""
+    """Keep the leader if it has joined, else make the first member that has joined the leader. False if no member has joined."""
     leader = group.members.get(group.leader) if group.leader is not None else None
     if leader is not None and leader.awaiting_join is not None:
         return True
@@ -210,7 +214,7 @@ def _elect_leader_that_joined(group: Group) -> bool:
 
 
 def _end_sync_phase(broker: Broker, group: Group) -> bool:
-    """Members that never asked for their assignment are gone (KAFKA-12362: since 2.8)."""
+    """Remove the members that sent no SyncGroup, and start a rebalance (since 2.8, KAFKA-12362). False if all members sent one."""
     if group.state not in (State.COMPLETING_REBALANCE, State.STABLE) or not group.pending_sync:
         return False
     for member_id in sorted(group.pending_sync):

@@ -1,24 +1,22 @@
-"""What the coordinator decides to write to ``__consumer_offsets``, in decoded form; the bytes are the protocol's."""
+"""The records that the coordinator writes to ``__consumer_offsets``, decoded. ``protocol`` turns them into bytes."""
 
 from dataclasses import dataclass
 from typing import Any
 
-from groupcoord_spark.coordinator.transactions import NO_PRODUCER_ID
 from groupcoord_spark.protocol import encode_key, encode_value
+from groupcoord_spark.protocol.record_types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP, KeyType
 from groupcoord_spark.simulator.group import Group
 from groupcoord_spark.simulator.release import Release
 from groupcoord_spark.simulator.requests import OffsetToCommit
 from groupcoord_spark.simulator.settings import NO_TOPIC_ID, Settings
 
-OFFSET_COMMIT = 1
-GROUP_METADATA = 2
-NO_EXPIRY = -1
-NOT_ASKED = -1
+BROKER_RETENTION = -1
+"""``retention_ms`` of an OffsetCommit that asks for no retention of its own."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordToWrite:
-    """A key and a value, both decoded; without a value it is a tombstone."""
+    """A decoded key and a decoded value. Without a value the record is a tombstone."""
 
     key_type: int
     key: dict[str, Any]
@@ -28,7 +26,11 @@ class RecordToWrite:
 
 @dataclass(frozen=True, slots=True)
 class WrittenRecord:
-    """A record in the log. Records of one append have the same ``batch``. A transaction marker has only ``control`` (COMMIT, ABORT)."""
+    """A record in the log.
+
+    batch: the same number for all records of one append.
+    control: COMMIT or ABORT for a transaction marker, which has no key and no value here; None for other records.
+    """
 
     offsets_partition: int
     record_offset: int
@@ -39,35 +41,35 @@ class WrittenRecord:
     value_version: int | None
     value: dict[str, Any] | None
     producer_id: int = NO_PRODUCER_ID
-    producer_epoch: int = -1
+    producer_epoch: int = NO_PRODUCER_EPOCH
     is_transactional: bool = False
     control: str | None = None
 
     @property
     def key_bytes(self) -> bytes | None:
-        """The key as the broker writes it; None: a marker."""
+        """The bytes of the key; None for a marker."""
         return None if self.key_type is None or self.key is None else encode_key(self.key_type, self.key)
 
     @property
     def value_bytes(self) -> bytes | None:
-        """The value as the broker writes it; None: a tombstone, or a marker."""
+        """The bytes of the value; None for a tombstone and for a marker."""
         if self.key_type is None or self.value_version is None or self.value is None:
             return None
         return encode_value(self.key_type, self.value_version, self.value)
 
 
 def offset_tombstone(group_id: str, topic: str, partition: int) -> RecordToWrite:
-    """The end of one committed offset."""
-    return RecordToWrite(OFFSET_COMMIT, {"group_id": group_id, "topic": topic, "partition": partition})
+    """The record that deletes one committed offset."""
+    return RecordToWrite(KeyType.OFFSET_COMMIT, {"group_id": group_id, "topic": topic, "partition": partition})
 
 
 def group_tombstone(group_id: str) -> RecordToWrite:
-    """The end of a group."""
-    return RecordToWrite(GROUP_METADATA, {"group_id": group_id})
+    """The record that deletes a group."""
+    return RecordToWrite(KeyType.GROUP_METADATA, {"group_id": group_id})
 
 
 def group_record(group: Group, release: Release) -> RecordToWrite:
-    """The group as it stands: members in map order, with the metadata of the elected protocol and their assignments."""
+    """The record of the group's current state: members in map order, with their metadata of the elected protocol and their assignments."""
     version = release.group_value_version
     value: dict[str, Any] = {
         "protocol_type": group.protocol_type or "",
@@ -76,7 +78,7 @@ def group_record(group: Group, release: Release) -> RecordToWrite:
         "leader": group.leader,
     }
     if version >= 2:
-        value["current_state_timestamp_ms"] = -1 if group.state_timestamp_ms is None else group.state_timestamp_ms
+        value["current_state_timestamp_ms"] = NO_TIMESTAMP if group.state_timestamp_ms is None else group.state_timestamp_ms
     value["members"] = members = []
     for member in group.members:
         stored: dict[str, Any] = {"member_id": member.member_id}
@@ -89,47 +91,52 @@ def group_record(group: Group, release: Release) -> RecordToWrite:
         stored["subscription"] = member.metadata_for(group.protocol)
         stored["assignment"] = member.assignment
         members.append(stored)
-    return RecordToWrite(GROUP_METADATA, {"group_id": group.group_id}, version, value)
+    return RecordToWrite(KeyType.GROUP_METADATA, {"group_id": group.group_id}, version, value)
 
 
 def new_group_record(group: Group, release: Release) -> RecordToWrite:
-    """The record of a group that was only just made: no members, generation 0, no protocol type."""
+    """The record of a group that was just created: no members, generation 0, no protocol type."""
     value = {
         "protocol_type": "",
         "generation": 0,
         "protocol": None,
         "leader": None,
-        "current_state_timestamp_ms": -1 if group.state_timestamp_ms is None else group.state_timestamp_ms,
+        "current_state_timestamp_ms": NO_TIMESTAMP if group.state_timestamp_ms is None else group.state_timestamp_ms,
         "members": [],
     }
-    return RecordToWrite(GROUP_METADATA, {"group_id": group.group_id}, release.group_value_version, value)
+    return RecordToWrite(KeyType.GROUP_METADATA, {"group_id": group.group_id}, release.group_value_version, value)
 
 
 def offset_record(
     group_id: str,
     offset: OffsetToCommit,
-    asked_retention_ms: int,
+    requested_retention_ms: int,
     is_transactional: bool,
     release: Release,
     settings: Settings,
     now_ms: int,
 ) -> RecordToWrite:
-    """One committed offset. An expiry is written where the request asks for a retention (X-B5), before 2.1 always (X-A2)."""
-    commit_timestamp_ms, expire_timestamp_ms = now_ms, NO_EXPIRY
-    asked_timestamp_ms = offset.commit_timestamp_ms
+    """The record of one committed offset.
+
+    An expire timestamp is written if the request asks for a retention (X-B5), and by brokers before 2.1 always (X-A2):
+    docs/reference/expiration-rules.md.
+    """
+    commit_timestamp_ms, expire_timestamp_ms = now_ms, NO_TIMESTAMP
+    requested_timestamp_ms = offset.commit_timestamp_ms
     if release.always_expires_explicitly:
-        kept_ms = settings.offsets_retention_ms
-        retention_ms = release.semantics.default_retention_ms if kept_ms is None else kept_ms
-        if asked_retention_ms != NOT_ASKED:
-            expire_timestamp_ms = now_ms + asked_retention_ms
+        retention_ms = settings.offsets_retention_ms
+        if retention_ms is None:
+            retention_ms = release.semantics.default_retention_ms
+        if requested_retention_ms != BROKER_RETENTION:
+            expire_timestamp_ms = now_ms + requested_retention_ms
         else:
-            expire_timestamp_ms = (now_ms if asked_timestamp_ms == NOT_ASKED else asked_timestamp_ms) + retention_ms
+            expire_timestamp_ms = (now_ms if requested_timestamp_ms == NO_TIMESTAMP else requested_timestamp_ms) + retention_ms
     else:
-        if release.takes_commit_timestamps and asked_timestamp_ms != NOT_ASKED:
-            commit_timestamp_ms = asked_timestamp_ms
-        if asked_retention_ms != NOT_ASKED:
-            expire_timestamp_ms = now_ms + asked_retention_ms
-    version = release.offset_value_version if expire_timestamp_ms == NO_EXPIRY else 1
+        if release.takes_commit_timestamps and requested_timestamp_ms != NO_TIMESTAMP:
+            commit_timestamp_ms = requested_timestamp_ms
+        if requested_retention_ms != BROKER_RETENTION:
+            expire_timestamp_ms = now_ms + requested_retention_ms
+    version = release.offset_value_version if expire_timestamp_ms == NO_TIMESTAMP else 1
     value: dict[str, Any] = {"committed_offset": offset.committed_offset}
     if version >= 3:
         value["leader_epoch"] = offset.leader_epoch
@@ -138,4 +145,6 @@ def offset_record(
         value["expire_timestamp_ms"] = expire_timestamp_ms
     if version >= 4:
         value["topic_id"] = settings.topic_id(offset.topic) if not is_transactional and release.commits_carry_topic_id else NO_TOPIC_ID
-    return RecordToWrite(OFFSET_COMMIT, {"group_id": group_id, "topic": offset.topic, "partition": offset.partition}, version, value)
+    return RecordToWrite(
+        KeyType.OFFSET_COMMIT, {"group_id": group_id, "topic": offset.topic, "partition": offset.partition}, version, value
+    )

@@ -1,7 +1,8 @@
-"""What differs between releases on the request side, as values: one table of changes, newest wins.
+"""How each release answers requests: one table of changes, each with the first release that has it.
 
 Brokers 2.8.2, 3.9.1 and 4.3.1 were compared request by request, 0.10.2.2, 2.0.1, 2.4.1 and 2.7.2 rule by rule. A change between two of
-them stands at the release of the improvement or ticket that made it.
+these releases stands at the release of the improvement (KIP) or ticket (KAFKA) that made the change.
+Rules: docs/reference/coordinator.md and docs/reference/semantics-by-release.md.
 """
 
 from collections.abc import Mapping
@@ -32,7 +33,7 @@ from groupcoord_spark.simulator.requests import (
 
 
 class CoordinatorCheck(Enum):
-    """A check that comes before any group is looked at."""
+    """A check that comes before the group is looked up."""
 
     ACTIVE = "coordinator is not active: COORDINATOR_NOT_AVAILABLE"
     GROUP_ID = "group id is not valid: INVALID_GROUP_ID"
@@ -42,11 +43,11 @@ class CoordinatorCheck(Enum):
 
 
 class SizeRule(Enum):
-    """Who is too many under group.max.size."""
+    """Which JoinGroup exceeds group.max.size (docs/reference/coordinator.md, chapter 4.4)."""
 
     NONE = "no limit"
-    BY_MEMBERS = "a newcomer beyond the limit; a member of an overfull group that does not wait"
-    BY_WAITING = "in PreparingRebalance who waits counts, else who is a member (KAFKA-9885)"
+    BY_MEMBERS = "by the number of members: a new member beyond the limit, or a member that does not wait while the group exceeds it"
+    BY_WAITING = "in PreparingRebalance by the number of waiting members, else by the number of members (KAFKA-9885)"
 
 
 AppendErrors = Mapping[Error, Error]
@@ -71,20 +72,20 @@ _GROUP_APPEND_ERRORS: AppendErrors = {
 _COMMIT_APPEND_ERRORS: AppendErrors = {**_APPEND_FAILURE, **_COMMIT_TOO_LARGE, **_AFTER_APPEND}
 
 NEVER_EMPTY_IDS = frozenset({JoinGroup, SyncGroup, Heartbeat, LeaveGroup, OffsetDelete})
-"""Requests that refuse the group id ""; the others take it for the sake of old clients."""
+"""Requests that refuse the group id "". The others accept it, because old clients send it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """How one release answers requests. Made by ``release_for``; the defaults are those of 0.10.
+    """How one release answers requests. ``release_for`` makes it; the defaults of the fields are the rules of 0.10.
 
-    Whatever depends on the loader or on expiration is in ``semantics``.
+    What differs between releases in loading and in expiration is in ``semantics``.
     """
 
     semantics: Semantics
     like_java_maps: bool = False
 
-    # Before any group is looked at
+    # Before the group is looked up
     coordinator_checks: tuple[CoordinatorCheck, ...] = (
         CoordinatorCheck.ACTIVE,
         CoordinatorCheck.GROUP_ID,
@@ -95,9 +96,9 @@ class Release:
     empty_group_id_refused: frozenset[type] = frozenset({JoinGroup})
     null_group_id_refused: bool = False
     sync_while_loading: Error | None = None
-    """What SyncGroup gets while its partition loads; None: it is not checked."""
+    """The answer to SyncGroup while its offsets partition is being loaded; None: SyncGroup does not check that."""
 
-    # Ladders
+    # Checks against the group
     join_checks: GroupChecks = group_checks.JOIN_CHECKS_0_10
     sync_checks: GroupChecks = group_checks.SYNC_CHECKS_0_10
     heartbeat_rules: HeartbeatRules = field(default_factory=lambda: group_checks.HEARTBEAT_RULES_0_10)
@@ -107,82 +108,85 @@ class Release:
 
     # Joining
     has_member_ids_on_request: bool = False
-    """Newcomers without an instance id get MEMBER_ID_REQUIRED and come back with an id (JoinGroup 4, KIP-394)."""
+    """A new member without an instance id is answered MEMBER_ID_REQUIRED, and joins again with its member id (JoinGroup 4, KIP-394)."""
     new_member_deadline_ms: int | None = None
-    """How long a newcomer may wait for its first join phase; None: for ever."""
+    """How long a new member may wait for the end of its first join phase; None: without limit."""
     removal_answers_waiting_join: bool = False
     size_rule: SizeRule = SizeRule.NONE
     size_refusal_tests_join_phase: bool = True
     has_static_members: bool = False
     static_restart_rebalances_sync_phase: bool = False
-    """In CompletingRebalance the restart of a static member starts over (KAFKA-9801); before, it is answered the present generation."""
+    """In CompletingRebalance the restart of a static member starts a new rebalance (KAFKA-9801). Before, it is answered with the current
+    generation."""
     static_restart_is_written: bool = False
-    """In Stable it is written, or a rebalance if it changes the elected protocol (KAFKA-10284); before, it is only answered."""
+    """In Stable the restart of a static member is written to the log, or starts a rebalance if it changes the elected protocol
+    (KAFKA-10284). Before, it is only answered."""
     skips_assignment: bool = False
-    """A restarted static leader is told that it leads and has nothing to assign (JoinGroup 9, KIP-814)."""
+    """The answer to a restarted static leader has ``skip_assignment``: it leads, and computes no assignment (JoinGroup 9, KIP-814)."""
     replaced_member_stays_new: bool = True
     rejoin_updates_timeouts: bool = False
     writes_new_group: bool = False
-    """JoinGroup that made the group and wrote nothing else writes an empty group record."""
+    """A JoinGroup that created the group and wrote no other record writes an empty group record."""
 
     # Rebalance
     has_initial_delay: bool = False
     delays_again_after_every_empty: bool = False
-    """A newcomer extends the initial delay whenever the group was Empty before, else only in generation 0."""
+    """True: a new member extends the initial delay whenever the group was Empty before. False: only in generation 0."""
     expiry_ends_initial_delay: bool = False
     has_sync_timer: bool = False
     repeated_sync_restarts_session: bool = True
-    """SyncGroup in Stable puts the session off."""
+    """A SyncGroup in Stable restarts the session timeout of its member."""
 
     # Leaving
     rebalances_after_each_leave: bool = True
-    """Each removal of a LeaveGroup request takes effect before the next one."""
+    """The rebalance for one member of a LeaveGroup request starts before the next member is removed."""
     pending_leave_rebalances: bool = False
 
     # Offsets
     group_not_found_since: int | None = None
-    """OffsetCommit version from which a generation in an unknown group is GROUP_ID_NOT_FOUND; before: ILLEGAL_GENERATION."""
+    """First version of OffsetCommit whose error for a generation in an unknown group is GROUP_ID_NOT_FOUND. Before: ILLEGAL_GENERATION."""
     txn_commit_creates_group: bool = True
-    """TxnOffsetCommit with a generation makes an unknown group first and is refused then."""
+    """A TxnOffsetCommit with a generation for an unknown group first creates the group, and is then refused."""
     offset_value_version: int = 1
     commits_carry_topic_id: bool = False
     always_expires_explicitly: bool = True
-    """Every commit is written with its expire timestamp (X-A2)."""
+    """Every commit is written with an expire timestamp (docs/reference/expiration-rules.md, X-A2)."""
     takes_commit_timestamps: bool = False
-    """A timestamp of OffsetCommit version 1 becomes the commit's, instead of moving its expiry."""
+    """True: the timestamp in OffsetCommit version 1 is stored as the commit timestamp. False: the expire timestamp counts from it."""
     expires_while_rebalancing: bool = False
-    """The cleanup takes unread topics' offsets also during a rebalance (2.4 to 2.7)."""
+    """The cleanup removes offsets of topics without a subscriber also during a rebalance (2.4 to 2.7)."""
     fetch_shows_empty_topics: bool = False
     offset_delete_may_remove_group: bool = True
 
     # Groups
     group_value_version: int = 0
     deletion_always_writes_group: bool = False
-    """A removed group gets its tombstone whatever its generation."""
+    """A removed group gets a tombstone for every generation. False: only for generations above 0."""
     deletion_writes_pending: bool = False
     shows_last_assignment: bool = False
     unknown_group_is_error_since: int | None = None
-    """DescribeGroups version from which an unknown group is GROUP_ID_NOT_FOUND."""
+    """First version of DescribeGroups that is answered GROUP_ID_NOT_FOUND for an unknown group; None: no version."""
     state_filter_ignores_case: bool = False
     completing_rebalance_name: str = "AwaitingSync"
 
     group_append_errors: AppendErrors = field(default_factory=lambda: _GROUP_APPEND_ERRORS)
-    """What a member is told when the log refuses the group's record; what is not listed is told as it is."""
+    """Error of a failed append of a group record -> error in the answer. An error that is not listed is answered unchanged."""
     commit_append_errors: AppendErrors = field(default_factory=lambda: _COMMIT_APPEND_ERRORS)
+    """The same for a failed append of offset records."""
     max_session_timeout_ms: int = 300_000
     """Default of group.max.session.timeout.ms."""
     newest_request_versions: Mapping[type, int] = field(default_factory=dict)
-    """Of the requests whose version matters to an answer: the newest this release knows."""
+    """Request -> newest version that this release knows, for requests whose answer depends on the version."""
 
 
-_SINCE: dict[type, tuple[int, ...]] = {
+_FIRST_RELEASE_OF_REQUEST: dict[type, tuple[int, ...]] = {
     DeleteGroups: (1, 1),
     OffsetDelete: (2, 4),
     TxnOffsetCommit: (0, 11),
     AddOffsetsToTxn: (0, 11),
     EndTxn: (0, 11),
 }
-"""First release of requests that not all of them know."""
+"""First release that knows the request, for requests that not every release knows."""
 
 _CHANGES: tuple[tuple[tuple[int, ...], dict[str, Any]], ...] = (
     ((0, 10, 1), {"group_value_version": 1}),  # KIP-62
@@ -294,7 +298,7 @@ _CHANGES: tuple[tuple[tuple[int, ...], dict[str, Any]], ...] = (
     ((4, 1), {"offset_value_version": 4, "commits_carry_topic_id": True}),
 )
 
-_NEWEST: dict[type, tuple[tuple[tuple[int, ...], int], ...]] = {
+_REQUEST_VERSIONS: dict[type, tuple[tuple[tuple[int, ...], int], ...]] = {
     JoinGroup: (((0, 10), 1), ((0, 11), 2), ((2, 0), 3), ((2, 2), 4), ((2, 3), 5), ((2, 4), 6), ((2, 5), 7), ((3, 2), 9)),
     SyncGroup: (((0, 10), 0), ((0, 11), 1), ((2, 0), 2), ((2, 3), 3), ((2, 4), 4), ((2, 5), 5)),
     LeaveGroup: (((0, 10), 0), ((0, 11), 1), ((2, 0), 2), ((2, 4), 4), ((3, 2), 5)),
@@ -302,32 +306,39 @@ _NEWEST: dict[type, tuple[tuple[tuple[int, ...], int], ...]] = {
     FindCoordinator: (((0, 10), 0), ((0, 11), 1), ((2, 0), 2), ((2, 4), 3), ((3, 0), 4)),
     DescribeGroups: (((0, 10), 0), ((0, 11), 1), ((2, 0), 2), ((2, 3), 3), ((2, 4), 5), ((4, 0), 6)),
 }
-"""Request versions by the release that brought them."""
+"""Request -> (first release, newest version since that release)."""
 
 _OLDEST = (0, 10, 1)
 
 
 def release_for(semantics: str | None = None, broker_version: str | None = None) -> Release:
-    """The release to simulate: ``java`` (4.3), ``scala`` (3.9) or a version such as ``2.8.2``; with neither, Java 4.3.
+    """The rules of one release.
 
-    Raises UsageError for what is no release, or one before 0.10.1 (whose groups had no state Empty).
+    Args:
+        semantics: ``java`` (4.3) or ``scala`` (3.9).
+        broker_version: a release such as ``2.8.2``. Without either argument the release is 4.3.
+
+    Raises:
+        UsageError: the version is not a release, or is older than 0.10.1, whose groups had no state Empty.
     """
-    rules = semantics_for(semantics, broker_version)
-    version = rules.release
+    loader_rules = semantics_for(semantics, broker_version)
+    version = loader_rules.release
     if version < _OLDEST:
-        raise UsageError(f"broker version {rules.broker_version!r} cannot be simulated: the simulated states of groups came with 0.10.1.")
-    values: dict[str, Any] = {}
+        raise UsageError(
+            f"broker version {loader_rules.broker_version!r} cannot be simulated: the simulated states of groups came with 0.10.1."
+        )
+    rules: dict[str, Any] = {}
     for since, change in _CHANGES:
         if version >= since:
-            values |= change
-    newest = {kind: max(number for since, number in steps if version >= since) for kind, steps in _NEWEST.items()}
-    return Release(semantics=rules, newest_request_versions=newest, **values)
+            rules |= change
+    newest = {kind: max(number for since, number in steps if version >= since) for kind, steps in _REQUEST_VERSIONS.items()}
+    return Release(semantics=loader_rules, newest_request_versions=newest, **rules)
 
 
 def refuse_unknown_request(release: Release, request: Request) -> None:
-    """Raises UsageError if the release does not know the request, or not the instance id in it."""
+    """Raise UsageError if the release does not know the request, or does not know static members and the request has an instance id."""
     version = release.semantics.broker_version
-    since = _SINCE.get(type(request))
+    since = _FIRST_RELEASE_OF_REQUEST.get(type(request))
     if since is not None and release.semantics.release < since:
         raise UsageError(f"Kafka {version} does not know {type(request).__name__}: it came with {'.'.join(map(str, since))}.")
     if not release.has_static_members and getattr(request, "group_instance_id", None) is not None:

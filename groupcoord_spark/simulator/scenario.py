@@ -493,7 +493,7 @@ class _ScenarioRun:
             self._add_row("application", name, "close()")
             client.close()
         elif step.verb == "freeze":
-            self._add_row("application", name, f"freezes for {options['for'] / 1000:g} s, heartbeat_rules too")
+            self._add_row("application", name, f"freezes for {options['for'] / 1000:g} s, heartbeats too")
             client.frozen_until_ms = self.now_ms + options["for"]
         elif client.frozen_until_ms > self.now_ms:
             self._schedule(client.frozen_until_ms, client, lambda: self._perform_member_step(step, name))

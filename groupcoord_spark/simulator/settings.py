@@ -1,4 +1,4 @@
-"""The broker's settings a group depends on, and the topics it knows."""
+"""The broker settings that groups depend on, and the topics that exist."""
 
 import uuid
 from collections.abc import Callable, Iterator, Mapping
@@ -8,12 +8,12 @@ from typing import Any
 from groupcoord_spark.errors import UsageError
 
 NO_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"
-"""The zero uuid, as Kafka writes it: no topic id."""
+"""The zero uuid in Kafka's text form: no topic id."""
 
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic the broker knows: its partitions, and its id (base64url, 22 characters) since it has one."""
+    """A topic of the cluster: its number of partitions, and its topic id (base64url, 22 characters)."""
 
     partitions: int
     topic_id: str = NO_TOPIC_ID
@@ -21,7 +21,7 @@ class Topic:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Broker settings by Kafka's names, with Kafka's defaults. None: the default of the simulated release."""
+    """Broker settings with Kafka's names and defaults. None: the default of the simulated release."""
 
     group_min_session_timeout_ms: int = 6_000
     group_max_session_timeout_ms: int | None = None
@@ -32,17 +32,17 @@ class Settings:
     offsets_retention_check_interval_ms: int = 600_000
     offsets_topic_num_partitions: int = 50
     topics: Mapping[str, Topic] | None = None
-    """Topics that exist; None: any topic and partition does, and none has an id."""
+    """Name -> topic, for the topics that exist. None: every topic and partition exists, and no topic has an id."""
 
-    def knows(self, topic: str, partition: int) -> bool:
-        """Whether commits to this partition are let through."""
+    def has_partition(self, topic: str, partition: int) -> bool:
+        """Whether the partition exists, so that the broker passes commits for it to the coordinator."""
         if self.topics is None:
             return True
         known = self.topics.get(topic)
         return known is not None and 0 <= partition < known.partitions
 
     def topic_id(self, topic: str) -> str:
-        """The topic's id, the zero id if it is not known."""
+        """The topic's id; the zero id if the topic is unknown."""
         known = self.topics.get(topic) if self.topics is not None else None
         return known.topic_id if known is not None else NO_TOPIC_ID
 
@@ -61,9 +61,10 @@ _PROPERTIES = {
 
 
 def read_settings(properties: Mapping[str, str | int], topics: Mapping[str, Topic] | None = None) -> Settings:
-    """Settings from a broker's properties by Kafka's names; what is missing takes its default.
+    """Settings from broker properties with Kafka's names; a property that is missing has its default.
 
-    Raises UsageError for a property no group depends on, and for a value that is no whole number.
+    Raises:
+        UsageError: groups do not depend on the property, or the value is not a whole number.
     """
     values: dict[str, Any] = {}
     for name, value in properties.items():
@@ -78,11 +79,15 @@ def read_settings(properties: Mapping[str, str | int], topics: Mapping[str, Topi
 
 
 MemberIds = Callable[[str], str]
-"""Makes a new member id of a client id (dynamic members) or an instance id (static ones)."""
+"""Makes a new member id from the client id (dynamic member) or from the instance id (static member)."""
 
 
 def numbered_member_ids() -> MemberIds:
-    """Member ids in the broker's own shape, ``name-UUID``, whose UUID only counts: the same run gives the same ids."""
+    """A maker of member ids in the broker's form, ``name-UUID``, with a counter instead of a random UUID.
+
+    The same requests get the same member ids. The counter is common to all groups, and member ids decide the order of the broker's map of
+    members: a request of one group can change which member of another group becomes the next leader. In Kafka that is random.
+    """
 
     def count() -> Iterator[int]:
         number = 0

@@ -1,10 +1,10 @@
-"""The five states of a classic group and the ways between them (Kafka: ``ClassicGroupState``, ``GroupState``)."""
+"""The five states of a classic group and the valid transitions (Kafka: ``ClassicGroupState``, ``GroupState``)."""
 
 from enum import Enum
 
 
 class State(Enum):
-    """State of a classic group, by the name DescribeGroups shows. CompletingRebalance was called AwaitingSync up to 1.0."""
+    """The state of a classic group, by the name that DescribeGroups shows. CompletingRebalance was called AwaitingSync up to 1.0."""
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
@@ -13,7 +13,7 @@ class State(Enum):
     DEAD = "Dead"
 
 
-VALID_PREVIOUS: dict[State, frozenset[State]] = {
+VALID_PREVIOUS_STATES: dict[State, frozenset[State]] = {
     State.EMPTY: frozenset({State.PREPARING_REBALANCE}),
     State.PREPARING_REBALANCE: frozenset({State.STABLE, State.COMPLETING_REBALANCE, State.EMPTY}),
     State.COMPLETING_REBALANCE: frozenset({State.PREPARING_REBALANCE}),
@@ -21,4 +21,5 @@ VALID_PREVIOUS: dict[State, frozenset[State]] = {
     State.DEAD: frozenset(State),
 }
 
-CAN_REBALANCE = VALID_PREVIOUS[State.PREPARING_REBALANCE]
+CAN_REBALANCE = VALID_PREVIOUS_STATES[State.PREPARING_REBALANCE]
+"""States from which a join phase may start."""

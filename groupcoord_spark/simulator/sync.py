@@ -1,4 +1,4 @@
-"""SyncGroup: the leader brings the assignment, the others wait for it."""
+"""SyncGroup: the leader sends the assignment, and all members receive theirs (docs/reference/coordinator.md, chapter 6)."""
 
 from groupcoord_spark.simulator.answers import SyncGroupAnswer
 from groupcoord_spark.simulator.broker import Broker
@@ -22,7 +22,7 @@ FIRST_VERSION_WITH_PROTOCOL = 5
 
 
 def sync_group(broker: Broker, call: Call, request: SyncGroup) -> None:
-    """Give a member its assignment, let it wait for the leader's, or tell it why not."""
+    """Answer with the member's assignment or an error, or keep the request until the leader sends the assignment."""
     error = _coordinator_error(broker, request)
     group = broker.group(request.group_id or "") if error is Error.NONE else None
     if group is None:
@@ -45,7 +45,7 @@ def sync_group(broker: Broker, call: Call, request: SyncGroup) -> None:
         return
     member.awaiting_sync = call
     if member.member_id == group.leader:
-        _take_assignments(broker, group, dict(request.assignments))
+        _store_assignments(broker, group, dict(request.assignments))
 
 
 def _coordinator_error(broker: Broker, request: SyncGroup) -> Error:
@@ -58,8 +58,12 @@ def _coordinator_error(broker: Broker, request: SyncGroup) -> Error:
     return error
 
 
-def _take_assignments(broker: Broker, group: Group, assignments: dict[str, bytes]) -> None:
-    """Store what the leader decided, strangers left out. Once it is in the log the group is Stable and all who wait are answered."""
+def _store_assignments(broker: Broker, group: Group, assignments: dict[str, bytes]) -> None:
+    """Store the assignments that the leader sent, except for ids that are not members.
+
+    If the append of the group record succeeds, the group becomes Stable and the waiting SyncGroups are answered. If not, the group starts
+    a rebalance.
+    """
     members: list[Member] = list(group.members)
     for member in members:
         member.assignment = assignments.get(member.member_id, b"")

@@ -18,8 +18,8 @@ def test_a_setting_that_makes_no_sense_is_named(properties):
 
 
 def test_a_broker_without_a_list_of_topics_knows_them_all():
-    assert Settings().knows("any", 99)
+    assert Settings().has_partition("any", 99)
     assert Settings().topic_id("any") == NO_TOPIC_ID
     known = Settings(topics={"t": Topic(3, "x" * 22)})
-    assert [known.knows("t", partition) for partition in (-1, 0, 2, 3)] == [False, True, True, False]
-    assert (known.knows("u", 0), known.topic_id("t"), known.topic_id("u")) == (False, "x" * 22, NO_TOPIC_ID)
+    assert [known.has_partition("t", partition) for partition in (-1, 0, 2, 3)] == [False, True, True, False]
+    assert (known.has_partition("u", 0), known.topic_id("t"), known.topic_id("u")) == (False, "x" * 22, NO_TOPIC_ID)

@@ -2,7 +2,7 @@ import pytest
 
 from groupcoord_spark.simulator import State
 from groupcoord_spark.simulator.group import Group, InternalError
-from groupcoord_spark.simulator.states import CAN_REBALANCE, VALID_PREVIOUS
+from groupcoord_spark.simulator.states import CAN_REBALANCE, VALID_PREVIOUS_STATES
 from tests.simulator.decision_table import case_id, table
 
 TRANSITIONS = table("""
@@ -29,4 +29,4 @@ def test_a_group_goes_only_where_there_is_a_way(row):
 
 
 def test_a_rebalance_starts_from_every_state_with_a_way_to_it():
-    assert {State.STABLE, State.COMPLETING_REBALANCE, State.EMPTY} == CAN_REBALANCE == VALID_PREVIOUS[State.PREPARING_REBALANCE]
+    assert {State.STABLE, State.COMPLETING_REBALANCE, State.EMPTY} == CAN_REBALANCE == VALID_PREVIOUS_STATES[State.PREPARING_REBALANCE]

@@ -1,7 +1,8 @@
-"""Who reads which partition: Kafka's assignors as functions of a group's members and topics.
+"""Kafka's assignors, as functions from the members and topics of a group to an assignment.
 
-An assignor takes the members, in the order in which the coordinator's map took them, and the topics the cluster has, and gives what
-each member is to hold. Where Kafka's answer hangs on the order of its hash maps, so does this one. The rules are those of 4.x.
+An assignor takes the members, in the order in which they were put into the coordinator's map, and the topics of the cluster, and returns
+the partitions of each member. Ties between equal members are broken by the order of Kafka's hash maps, as in Kafka. The rules are those of
+4.x: docs/reference/coordinator.md, chapters 12 (client) and 13 (server).
 """
 
 from __future__ import annotations
@@ -30,10 +31,10 @@ CLIENT_ASSIGNORS: dict[str, Assignor] = {
     "sticky": sticky_assignment,
     "cooperative-sticky": cooperative_sticky_assignment,
 }
-"""By the name a classic group votes for (its protocol)."""
+"""Protocol name of a classic group -> assignor."""
 
 SERVER_ASSIGNORS: dict[str, Assignor] = {"uniform": uniform_assignment, "range": server_range_assignment}
-"""By the name a consumer group asks for (group.remote.assignor)."""
+"""Name in group.remote.assignor of a consumer group's members -> assignor."""
 
 __all__ = [
     "CLIENT_ASSIGNORS",

@@ -1,4 +1,4 @@
-"""Two assignments side by side: what a change of members or partitions would do to a group."""
+"""Comparison of two assignments: the effect of a change of members or partitions on a group."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from groupcoord_spark.assignors.quality import Balance, balance_of
 
 
 class OwnerChange(NamedTuple):
-    """A partition and who holds it, before and after; None: nobody."""
+    """A partition with the member id of its owner before and after; None: no owner."""
 
     partition: TopicPartition
     before: str | None
@@ -20,9 +20,9 @@ class OwnerChange(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class MemberChange:
-    """A member's number of partitions, before and after; None: it is not in the group then.
+    """The number of partitions of a member before and after; None: the member is not in the group.
 
-    gained and lost: partitions that it has only after, only before.
+    gained, lost: number of partitions that the member has only after, only before.
     """
 
     member_id: str
@@ -34,11 +34,13 @@ class MemberChange:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What changes between two assignments.
+    """The differences between two assignments. Partitions are ascending by topic and number.
 
-    moved: partitions that go from one member to another. assigned: partitions that only then have an owner. released: partitions that
-    then have none. All ascending by topic and partition. kept: how many stay where they are.
-    members: everybody of before and after, by member id.
+    moved: partitions whose owner changes from one member to another.
+    assigned: partitions that have an owner only after.
+    released: partitions that have an owner only before.
+    kept: number of partitions that keep their owner.
+    members: all members of before and after, ascending by member id.
     """
 
     before: Balance
@@ -51,11 +53,11 @@ class Comparison:
 
 
 def compare_assignments(before: Assignment, after: Assignment) -> Comparison:
-    """What changes from one assignment to another; a member that left or joined is in one of them only."""
-    held_before, held_after = _holders(before), _holders(after)
+    """The differences between two assignments. A member that joins or leaves is in only one of them."""
+    owners_before, owners_after = _owners(before), _owners(after)
     changes = [
-        OwnerChange(partition, held_before.get(partition), held_after.get(partition))
-        for partition in sorted(held_before.keys() | held_after.keys(), key=lambda p: (java_order(p.topic), p.partition))
+        OwnerChange(partition, owners_before.get(partition), owners_after.get(partition))
+        for partition in sorted(owners_before.keys() | owners_after.keys(), key=lambda p: (java_order(p.topic), p.partition))
     ]
     return Comparison(
         before=balance_of(before),
@@ -71,16 +73,16 @@ def compare_assignments(before: Assignment, after: Assignment) -> Comparison:
     )
 
 
-def _holders(assignment: Assignment) -> dict[TopicPartition, str]:
+def _owners(assignment: Assignment) -> dict[TopicPartition, str]:
     return {partition: member_id for member_id, partitions in assignment.items() for partition in partitions}
 
 
 def _member_change(member_id: str, before: Sequence[TopicPartition] | None, after: Sequence[TopicPartition] | None) -> MemberChange:
-    had, has = set(before or ()), set(after or ())
+    partitions_before, partitions_after = set(before or ()), set(after or ())
     return MemberChange(
         member_id,
-        before=None if before is None else len(had),
-        after=None if after is None else len(has),
-        gained=len(has - had),
-        lost=len(had - has),
+        before=None if before is None else len(partitions_before),
+        after=None if after is None else len(partitions_after),
+        gained=len(partitions_after - partitions_before),
+        lost=len(partitions_before - partitions_after),
     )

@@ -1,4 +1,7 @@
-"""A real group as the assignors take it, from the little that the offsets topic tells of it; whatever had to be assumed is said."""
+"""A real group as input of the assignors, and what each assignor would assign to it.
+
+The offsets topic lacks some of that input. What is assumed instead is listed in sentences for the user.
+"""
 
 from __future__ import annotations
 
@@ -14,28 +17,33 @@ from groupcoord_spark.assignors.rebalances import rebalances_until_stable
 from groupcoord_spark.errors import UsageError
 
 PLAUSIBLE_PARTITIONS = 10_000
-"""Clients may commit any partition number; a higher one is taken for a slip, not for a topic of that size."""
+"""A committed partition number from here on is taken for a mistake of the client, and not as evidence for the size of a topic."""
 
 
 @dataclass(frozen=True, slots=True)
 class AssignableGroup:
-    """Members with what they hold, and topics. ``assumptions``: sentences, each about something the log does not tell."""
+    """The members of a group with their owned partitions, and its topics.
+
+    assumptions: sentences, each about an input that is not in the log.
+    """
 
     members: tuple[Member, ...]
     topics: Mapping[str, Topic]
     assumptions: tuple[str, ...] = ()
 
     @property
-    def held(self) -> Assignment:
-        """Who holds what now."""
+    def current_assignment(self) -> Assignment:
+        """The partitions that each member owns now."""
         return assignment_of({member.member_id: member.owned for member in self.members})
 
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """What one assignor would give in the end.
+    """The assignment that one assignor would reach.
 
-    change: from what members hold now. rebalances: how many it takes to get there. converges: False if the group would rebalance for ever.
+    change: the differences from the current assignment.
+    rebalances: number of rebalances until the assignment is reached.
+    converges: False if the group would rebalance without end.
     """
 
     assignor: str
@@ -46,43 +54,46 @@ class Proposal:
 
     @property
     def idle(self) -> int:
-        """Members that would have nothing to read."""
-        return sum(not held for held in self.assignment.values())
+        """The number of members without partitions."""
+        return sum(not partitions for partitions in self.assignment.values())
 
 
 def observed_topics(
-    subscribed: Iterable[str], partitions_seen: Mapping[str, int], topic_ids: Mapping[str, str], wanted: Mapping[str, int]
+    subscribed: Iterable[str], observed: Mapping[str, int], topic_ids: Mapping[str, str], requested: Mapping[str, int]
 ) -> tuple[dict[str, Topic], list[str]]:
-    """The topics of a group, and what is assumed of them.
+    """The topics of a group with their number of partitions, and the assumptions about them.
 
-    partitions_seen: one more than the highest partition below PLAUSIBLE_PARTITIONS that anybody holds or has committed. wanted: numbers
-    that are to hold instead. A topic of which nothing was seen is left out.
-    Raises UsageError for a wanted topic that no member subscribes to.
+    Args:
+        observed: topic -> highest partition number below PLAUSIBLE_PARTITIONS that a member owns or a group has committed, plus one.
+        requested: topic -> number of partitions that the user chose instead. A topic that is in neither mapping is left out.
+
+    Raises:
+        UsageError: no member subscribes to a requested topic.
     """
     names = sorted(set(subscribed))
-    strangers = sorted(set(wanted) - set(names))
-    if strangers:
-        raise UsageError(f"No member subscribes to {strangers[0]!r}. Topics of the group: {', '.join(names) or 'none'}.")
+    unsubscribed = sorted(set(requested) - set(names))
+    if unsubscribed:
+        raise UsageError(f"No member subscribes to {unsubscribed[0]!r}. Topics of the group: {', '.join(names) or 'none'}.")
     topics: dict[str, Topic] = {}
-    unseen, without_id, counted = [], [], []
+    unobserved, without_id, from_observation = [], [], []
     for name in names:
-        partitions = wanted.get(name, partitions_seen.get(name))
+        partitions = requested.get(name, observed.get(name))
         if partitions is None:
-            unseen.append(name)
+            unobserved.append(name)
             continue
-        if name not in wanted:
-            counted.append(f"{name} {partitions}")
+        if name not in requested:
+            from_observation.append(f"{name} {partitions}")
         if name not in topic_ids:
             without_id.append(name)
         topics[name] = Topic(partitions, topic_id=topic_ids.get(name) or _stand_in_id(name))
     assumptions = []
-    if counted:
+    if from_observation:
         assumptions.append(
-            f"Partitions of topics, by the highest that is assigned or committed in the cluster: {', '.join(counted)}."
+            f"Partitions of topics, by the highest that is assigned or committed in the cluster: {', '.join(from_observation)}."
             " If a topic has more, say so with --partitions."
         )
-    if unseen:
-        left_out = ", ".join(unseen)
+    if unobserved:
+        left_out = ", ".join(unobserved)
         assumptions.append(f"Left out, since no partition of it (below {PLAUSIBLE_PARTITIONS}) was ever assigned or committed: {left_out}.")
     if without_id and len(topics) > 1:
         assumptions.append(f"Topic ids are not in the log and made up, which may turn ties of uniform: {', '.join(without_id)}.")
@@ -90,9 +101,12 @@ def observed_topics(
 
 
 def with_changed_member_count(group: AssignableGroup, change: int) -> AssignableGroup:
-    """The group with so many members more, or fewer.
+    """The group with ``change`` members more (or fewer, if negative).
 
-    Who comes subscribes to what most members subscribe to; who goes are the last ones by member id. Raises UsageError if nobody is left.
+    New members have the most frequent subscription of the group. The members with the last member ids leave.
+
+    Raises:
+        UsageError: no member would be left.
     """
     if change >= 0:
         if not change:
@@ -104,38 +118,40 @@ def with_changed_member_count(group: AssignableGroup, change: int) -> Assignable
     if -change >= len(group.members):
         raise UsageError(f"The group has {len(group.members)} members: {-change} fewer leaves nobody.")
     by_id = sorted(group.members, key=lambda member: member.member_id)
-    gone = [member.member_id for member in by_id[change:]]
-    sentence = f"Who leaves is assumed: {', '.join(gone)}."
-    stay = tuple(member for member in group.members if member.member_id not in gone)
-    return replace(group, members=stay, assumptions=(*group.assumptions, sentence))
+    leaving = [member.member_id for member in by_id[change:]]
+    sentence = f"Who leaves is assumed: {', '.join(leaving)}."
+    staying = tuple(member for member in group.members if member.member_id not in leaving)
+    return replace(group, members=staying, assumptions=(*group.assumptions, sentence))
 
 
 def proposals(before: Assignment, group: AssignableGroup, chosen: Mapping[str, Assignor]) -> list[Proposal]:
-    """What each of the assignors would give the group, against who held what before."""
+    """The proposal of each assignor, compared with the assignment before."""
     made = []
     for name, assignor in chosen.items():
-        course = rebalances_until_stable(assignor, group.members, group.topics)
-        last = course.assignments[-1]
-        made.append(Proposal(name, last, compare_assignments(before, last), len(course.assignments), course.converges))
+        sequence = rebalances_until_stable(assignor, group.members, group.topics)
+        last = sequence.assignments[-1]
+        made.append(Proposal(name, last, compare_assignments(before, last), len(sequence.assignments), sequence.converges))
     return made
 
 
-def advice(made: Sequence[Proposal]) -> list[str]:
-    """What the figures say, and no more: which are most even, which of these move least, who stays without work."""
-    told = []
-    least = min(one.change.after.spread for one in made)
-    even = [one for one in made if one.change.after.spread == least]
-    if len(made) > 1 and len(even) < len(made):
-        told.append(f"Most even: {', '.join(one.assignor for one in even)} (most and least loaded member differ by {least}).")
-    fewest = min(len(one.change.moved) for one in even)
-    still = [one.assignor for one in even if len(one.change.moved) == fewest]
-    if len(made) > 1 and len(still) < len(even):
-        told.append(f"Of the most even, fewest partitions are moved by {', '.join(still)}: {fewest}.")
-    told += [f"With {one.assignor} the group would never come to rest." for one in made if not one.converges]
-    idle = min(one.idle for one in made)
+def advice(candidates: Sequence[Proposal]) -> list[str]:
+    """Sentences about the proposals: the most even ones, those of them that move the fewest partitions, and members without partitions."""
+    sentences = []
+    smallest_spread = min(proposal.change.after.spread for proposal in candidates)
+    most_even = [proposal for proposal in candidates if proposal.change.after.spread == smallest_spread]
+    if len(candidates) > 1 and len(most_even) < len(candidates):
+        sentences.append(
+            f"Most even: {', '.join(proposal.assignor for proposal in most_even)} (most and least loaded member differ by {smallest_spread})."
+        )
+    fewest_moved = min(len(proposal.change.moved) for proposal in most_even)
+    moving_fewest = [proposal.assignor for proposal in most_even if len(proposal.change.moved) == fewest_moved]
+    if len(candidates) > 1 and len(moving_fewest) < len(most_even):
+        sentences.append(f"Of the most even, fewest partitions are moved by {', '.join(moving_fewest)}: {fewest_moved}.")
+    sentences += [f"With {proposal.assignor} the group would never come to rest." for proposal in candidates if not proposal.converges]
+    idle = min(proposal.idle for proposal in candidates)
     if idle:
-        told.append(f"{idle} member{'s have' if idle > 1 else ' has'} nothing to read whichever of them assigns.")
-    return told
+        sentences.append(f"{idle} member{'s have' if idle > 1 else ' has'} nothing to read whichever of them assigns.")
+    return sentences
 
 
 def _stand_in_id(topic: str) -> str:

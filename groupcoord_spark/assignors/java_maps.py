@@ -1,9 +1,8 @@
-"""The order of keys put into Java's HashMap, as functions of their hashes: Kafka's assignors break ties between equal members by it.
+"""The iteration order of Java's HashMap, which Kafka's assignors rely on to break ties between equal members.
 
-A table has a power of two of slots, 16 at first, doubles when it holds more than three quarters of that, and never shrinks.
-Keys come by slot and, within one, in the order in which they were put. Slots of nine and more keys
-in tables of 64 slots and more (trees) are not modelled.
-The broker's maps, which live on and lose keys, and Scala's before 4.x, are in simulator/map_order.py.
+A table has a power of two of slots: 16 at first, doubled when more than three quarters of them are used, never fewer again.
+The iterator goes by slot and, within a slot, by order of insertion. Slots with nine and more keys in tables of 64 slots and more (trees)
+are not modelled. Maps from which keys are removed, and Scala's maps before 4.x, are in simulator/map_order.py.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ def hash_of_text(text: str) -> int:
 
 
 def spread(java_hash: int) -> int:
-    """``h ^ (h >>> 16)``: the upper half of a hash folded into the lower, from which the slot is taken."""
+    """``h ^ (h >>> 16)``: the hash with its upper half folded into the lower half, whose lowest bits are the slot."""
     return java_hash ^ (java_hash >> 16)
 
 
@@ -45,7 +44,7 @@ def slot_of(java_hash: int, slots: int) -> int:
 
 
 def slots_after_puts(keys: int) -> int:
-    """The slots of a table into which so many keys were put one by one."""
+    """The number of slots of a table into which ``keys`` keys were put one by one."""
     slots = FIRST_SIZE
     while keys > slots * 3 // 4:
         slots *= 2
@@ -53,7 +52,7 @@ def slots_after_puts(keys: int) -> int:
 
 
 def slots_of_copy(keys: int) -> int:
-    """The slots of a HashSet that was made as a copy of so many keys, which asks for keys / 0.75 + 1 at once."""
+    """The number of slots of a HashSet that was made as a copy of ``keys`` keys: it asks for keys / 0.75 + 1 slots at once."""
     slots = FIRST_SIZE
     while slots < keys * 4 // 3 + 1:
         slots *= 2
@@ -61,14 +60,15 @@ def slots_of_copy(keys: int) -> int:
 
 
 def in_hash_order(keys: Iterable[K], hash_of: Callable[[K], int], slots: int | None = None) -> list[K]:
-    """The distinct keys in the order a HashMap gives them that took them in the given order.
+    """The distinct keys in the iteration order of a HashMap into which they were put in the given order.
 
-    slots: the size of the table, where it did not grow by single puts.
+    Args:
+        slots: number of slots with which the table was made; None: 16, grown by single puts.
     """
     distinct = list(dict.fromkeys(keys))
     table = slots_after_puts(len(distinct)) if slots is None else slots
     if table < _FIRST_SIZE_WITH_TREES and len(distinct) > _MOST_KEYS_OF_SLOT:
-        table = max(table, _slots_after_crowds([hash_of(key) for key in distinct], slots))
+        table = max(table, _slots_after_full_slots([hash_of(key) for key in distinct], slots))
     return sorted(distinct, key=lambda key: slot_of(hash_of(key), table))
 
 
@@ -82,10 +82,11 @@ def in_order_of_copy(numbers: Iterable[int]) -> list[int]:
     return in_hash_order(distinct, int, slots_of_copy(len(distinct)))
 
 
-def _slots_after_crowds(hashes: Sequence[int], fixed_slots: int | None) -> int:
-    """The slots of a small table that took these keys one by one: the ninth key of a slot doubles it, instead of making a tree.
+def _slots_after_full_slots(hashes: Sequence[int], fixed_slots: int | None) -> int:
+    """The number of slots of a small table into which these keys were put one by one.
 
-    fixed_slots: the size that the table was made with, large enough for all keys; None: it began with 16 slots and grew.
+    Below 64 slots the ninth key of a slot doubles the table, instead of making a tree.
+    fixed_slots: number of slots that the table was made with, enough for all keys; None: 16, grown by single puts.
     """
     slots = FIRST_SIZE if fixed_slots is None else fixed_slots
     for count, java_hash in enumerate(hashes, 1):

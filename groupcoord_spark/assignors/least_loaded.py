@@ -1,4 +1,4 @@
-"""Who has the fewest partitions, asked again and again of many overlapping sets of members while partitions move."""
+"""The member with the fewest partitions, in many overlapping sets of members, while partitions move."""
 
 from __future__ import annotations
 
@@ -10,36 +10,39 @@ K = TypeVar("K", bound=Hashable)
 
 
 class LeastLoaded(Generic[K]):
-    """Tells who of a named set has the fewest partitions, the first by rank among equals.
+    """Finds the member with the fewest partitions in a named set of members; of equal members the one with the lowest rank.
 
-    counts: partitions by rank, the member's place by id; shared with the caller, who changes it and says so when one has fallen.
-    A set's heap holds (count, rank) as count * members + rank. What has risen is corrected when it comes up, what has fallen is
-    pushed at once: so of each member there is always an entry that is not above the truth. Equal sets share a heap.
+    A member is known by its rank, its index in the order of member ids. ``counts`` has the number of partitions by rank. The caller changes
+    ``counts`` itself, and calls ``has_fallen`` after it has lowered a count.
+
+    Each set has a heap of (count, rank), packed as count * number of members + rank; equal sets share a heap. An entry whose count has
+    risen is corrected when it reaches the top. For a count that has fallen a new entry is pushed. So every member always has an entry that
+    is not above its count, and the first correct entry at the top is the minimum.
     """
 
-    __slots__ = ("_counts", "_heaps", "_heaps_of")
+    __slots__ = ("_counts", "_heaps", "_heaps_by_rank")
 
     def __init__(self, counts: Sequence[int], sets: Mapping[K, frozenset[int]]) -> None:
         self._counts = counts
         self._heaps: dict[K, list[int]] = {}
-        self._heaps_of: list[list[list[int]]] = [[] for _ in counts]
-        of_set: dict[frozenset[int], list[int]] = {}
+        self._heaps_by_rank: list[list[list[int]]] = [[] for _ in counts]
+        heap_by_set: dict[frozenset[int], list[int]] = {}
         for name, ranks in sets.items():
-            if ranks not in of_set:
-                heap = of_set[ranks] = [counts[rank] * len(counts) + rank for rank in ranks]
+            if ranks not in heap_by_set:
+                heap = heap_by_set[ranks] = [counts[rank] * len(counts) + rank for rank in ranks]
                 heapify(heap)
                 for rank in ranks:
-                    self._heaps_of[rank].append(heap)
-            self._heaps[name] = of_set[ranks]
+                    self._heaps_by_rank[rank].append(heap)
+            self._heaps[name] = heap_by_set[ranks]
 
     def first(self, *names: K) -> int | None:
-        """The rank of the least loaded member of these sets together; None if nobody is in any, or no set has such a name."""
+        """The rank of the member with the fewest partitions in the union of these sets; None if the sets are empty or unknown."""
         entries = [self._lowest(heap) for name in names if (heap := self._heaps.get(name))]
         return min(entries) % len(self._counts) if entries else None
 
     def has_fallen(self, rank: int) -> None:
-        """Take note that a member's count is lower than it was."""
-        for heap in self._heaps_of[rank]:
+        """Push a new entry for a member whose count has fallen."""
+        for heap in self._heaps_by_rank[rank]:
             heappush(heap, self._counts[rank] * len(self._counts) + rank)
 
     def _lowest(self, heap: list[int]) -> int:

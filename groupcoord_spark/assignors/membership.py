@@ -1,4 +1,4 @@
-"""What an assignor is given, a group's members and the topics they name, and what it gives back."""
+"""The input of an assignor (members and topics) and its output (an assignment)."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ class TopicPartition(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One member as its subscription describes it.
+    """One member, as its subscription describes it.
 
-    topics: names it subscribes to, in the order of the wire; the cluster may lack some. rack: None or "" is no rack.
-    owned: what it says it holds, in the order it says so; for the server's assignors its current target.
-    generation: the generation in which it held that, NO_GENERATION where it names none.
+    topics: names of the topics it subscribes to, in the order of the subscription; some may not exist.
+    rack: None or "": no rack.
+    owned: the partitions that it lists as owned, in that order; for the server's assignors its current target assignment.
+    generation: the generation in which it owned them; NO_GENERATION if it names none.
     """
 
     member_id: str
@@ -35,9 +36,10 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic the cluster has: its number of partitions, and where it matters, its id and racks.
+    """A topic of the cluster.
 
-    racks: for each partition the racks of its replicas, None where the cluster tells none.
+    partitions: their number.
+    racks: for each partition the racks of its replicas; None: not known.
     topic_id: base64url of 16 bytes, 22 characters; only the server's assignors need it.
     """
 
@@ -46,24 +48,24 @@ class Topic:
     topic_id: str | None = None
 
     def racks_of(self, partition: int) -> frozenset[str]:
-        """The racks of one partition's replicas; empty where none is known."""
+        """The racks of the replicas of one partition; empty if they are not known."""
         return self.racks[partition] if self.racks is not None and partition < len(self.racks) else frozenset()
 
 
 Topics = Mapping[str, Topic]
 Assignment = dict[str, tuple[TopicPartition, ...]]
-"""By member id, every member present: what it holds, ascending by topic (java_order) and partition."""
+"""Member id -> partitions of the member, ascending by topic (java_order) and number. Every member is a key."""
 Assignor = Callable[[Sequence[Member], Topics], Assignment]
-"""Takes the members in the order in which they were put into the coordinator's map."""
+"""A function of (members in the order in which they were put into the coordinator's map, topics)."""
 
 
 def java_order(text: str) -> bytes:
-    """A sort key that orders strings as Java does, by UTF-16 code unit."""
+    """A sort key for the order of Java strings, which is by UTF-16 code unit."""
     return text.encode("utf-16-be", "surrogatepass")
 
 
 def static_first(members: Iterable[Member]) -> list[Member]:
-    """The members with an instance id, by instance id, then the others by member id (AbstractPartitionAssignor.MemberInfo)."""
+    """Static members by instance id, then dynamic members by member id (AbstractPartitionAssignor.MemberInfo)."""
     return sorted(
         members,
         key=lambda member: (1, java_order(member.member_id)) if member.instance_id is None else (0, java_order(member.instance_id)),
@@ -71,9 +73,9 @@ def static_first(members: Iterable[Member]) -> list[Member]:
 
 
 def subscribers_by_topic(members: Iterable[Member], topics: Topics) -> dict[str, list[Member]]:
-    """Each topic that somebody names and the cluster has, ascending by name, with its subscribers in the given order.
+    """Topic -> its subscribers in the given order, for topics that exist and have a subscriber, ascending by name.
 
-    A topic without partitions is as good as absent.
+    A topic without partitions counts as a topic that does not exist.
     """
     subscribers: dict[str, list[Member]] = {}
     for member in members:
@@ -83,9 +85,9 @@ def subscribers_by_topic(members: Iterable[Member], topics: Topics) -> dict[str,
     return {topic: subscribers[topic] for topic in sorted(subscribers, key=java_order)}
 
 
-def assignment_of(held: Mapping[str, Iterable[TopicPartition]]) -> Assignment:
-    """The assignment in which each member holds these partitions, in any order."""
+def assignment_of(partitions_by_member: Mapping[str, Iterable[TopicPartition]]) -> Assignment:
+    """The assignment with these partitions for each member, which may be in any order."""
     return {
-        member_id: tuple(sorted(partitions, key=lambda held_one: (java_order(held_one.topic), held_one.partition)))
-        for member_id, partitions in held.items()
+        member_id: tuple(sorted(partitions, key=lambda p: (java_order(p.topic), p.partition)))
+        for member_id, partitions in partitions_by_member.items()
     }

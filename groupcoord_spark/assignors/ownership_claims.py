@@ -1,4 +1,7 @@
-"""Who holds which partition before a sticky rebalance, when members of several generations all claim some (KAFKA-12984, KAFKA-13715)."""
+"""The owner of each partition before a sticky rebalance, from the claims of the members (KAFKA-12984, KAFKA-13715).
+
+A member claims the partitions that its subscription lists as owned. Members of different generations may claim the same partition.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +13,10 @@ from groupcoord_spark.assignors.membership import NO_GENERATION, Member, TopicPa
 
 @dataclass(frozen=True, slots=True)
 class ResolvedClaims:
-    """What the claims of all members come to.
+    """The owners of partitions according to the claims of all members.
 
-    owned: by member id, the partitions that are its own, in the order in which it named them.
-    contested: partitions that were named twice in one generation at some moment of the reading.
+    owned: member id -> partitions that the member owns, in the order in which it lists them.
+    contested: partitions that were claimed twice in one generation.
     """
 
     owned: dict[str, tuple[TopicPartition, ...]]
@@ -21,16 +24,18 @@ class ResolvedClaims:
 
 
 def resolve_claims(members: Iterable[Member], topics: Container[str]) -> ResolvedClaims:
-    """Settle the members' claims to partitions of these topics, as AbstractStickyAssignor does since 3.4.
+    """The owners of the partitions of these topics, by the rules of AbstractStickyAssignor since 3.4.
 
-    The higher generation wins over a lower one. Two claims of one generation cancel each other: nobody owns the partition.
-    members: in map order.
+    The claim of a higher generation wins. After two claims of one generation the partition has no owner.
+
+    Args:
+        members: in map order.
     """
     owned: dict[str, dict[TopicPartition, None]] = {}
     contested: set[TopicPartition] = set()
     last_claim: dict[TopicPartition, Member] = {}
     for member in members:
-        own = owned[member.member_id] = {}
+        owned_by_member = owned[member.member_id] = {}
         for partition in member.owned:
             if partition.topic not in topics:
                 continue
@@ -43,14 +48,14 @@ def resolve_claims(members: Iterable[Member], topics: Container[str]) -> Resolve
             if rival is not None and rival.generation == member.generation:
                 contested.add(partition)
             else:
-                own[partition] = None
-    return ResolvedClaims({member_id: tuple(own) for member_id, own in owned.items()}, frozenset(contested))
+                owned_by_member[partition] = None
+    return ResolvedClaims({member_id: tuple(partitions) for member_id, partitions in owned.items()}, frozenset(contested))
 
 
 def previous_owners(members: Sequence[Member]) -> dict[TopicPartition, str]:
-    """For each partition claimed by members behind the group's newest generation, who of them held it last.
+    """Partition -> the last owner among the members that are behind the newest generation of the group.
 
-    The first in the given order wins among claims of one generation.
+    Of two claims of one generation the first in the order of ``members`` wins.
     """
     newest = max((member.generation for member in members), default=NO_GENERATION)
     last: dict[TopicPartition, Member] = {}

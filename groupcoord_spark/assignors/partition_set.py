@@ -1,4 +1,4 @@
-"""Java's HashSet of partitions, as the sticky assignor walks it."""
+"""A Java HashSet of partitions with its iteration order, which the sticky assignor relies on."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def hash_of_partition(partition: TopicPartition) -> int:
 
 
 class PartitionHashSet:
-    """A HashSet of partitions that can tell which one its iterator gives first."""
+    """A HashSet of partitions that knows which partition its iterator returns first."""
 
     __slots__ = ("_hashes", "_slots")
 
@@ -31,9 +31,9 @@ class PartitionHashSet:
         del self._hashes[partition]
 
     def state(self) -> tuple[int, tuple[TopicPartition, ...]]:
-        """All that decides which partition comes first, now and after any further steps: the slots and the order of the puts."""
+        """The full state of the set, comparable: its number of slots, and its partitions in the order of insertion."""
         return self._slots, tuple(self._hashes)
 
     def first(self) -> TopicPartition:
-        """The partition in the lowest slot, the one put first among those of one slot."""
+        """The partition in the lowest slot; of several in one slot the one that was added first."""
         return min(self._hashes, key=lambda partition: slot_of(self._hashes[partition], self._slots))

@@ -1,4 +1,4 @@
-"""What an assignment is worth: how even it is, how many partitions it moves, leaves alone or puts out of reach of a rack."""
+"""The quality of an assignment: its balance, and its partitions that move, have no owner or are in another rack than their owner."""
 
 from __future__ import annotations
 
@@ -12,33 +12,34 @@ from groupcoord_spark.assignors.racks import matches
 
 @dataclass(frozen=True, slots=True)
 class Balance:
-    """How many partitions each member has; least, most and spread count all members, also those with few topics."""
+    """The number of partitions of each member. ``least``, ``most`` and ``spread`` count all members, whatever their subscriptions."""
 
     partitions_by_member: Mapping[str, int]
 
     @property
     def least(self) -> int:
-        """The fewest partitions of a member; 0 without members."""
+        """The smallest number of partitions of a member; 0 without members."""
         return min(self.partitions_by_member.values(), default=0)
 
     @property
     def most(self) -> int:
-        """The most partitions of a member; 0 without members."""
+        """The largest number of partitions of a member; 0 without members."""
         return max(self.partitions_by_member.values(), default=0)
 
     @property
     def spread(self) -> int:
-        """How many partitions more the most loaded member has than the least loaded one."""
+        """The difference between ``most`` and ``least``."""
         return self.most - self.least
 
 
 @dataclass(frozen=True, slots=True)
 class AssignmentQuality:
-    """An assignment measured against the group it was made for.
+    """Counts of partitions in an assignment, compared with the subscriptions and the owners before.
 
-    moved: partitions that are not with their rightful owner, the uncontested claimant of the highest generation, if it is there still
-    and subscribes to the topic. unassigned: partitions of subscribed topics that nobody has (cooperative-sticky: to be revoked first).
-    rack_misses: partitions with known racks whose holder has another one. not_subscribed: partitions of topics their holder does not name.
+    moved: partitions that an owner before (see ownership_claims.py), still a member and still subscribed to the topic, does not keep.
+    unassigned: partitions of subscribed topics without an owner (cooperative-sticky: another member has to revoke them first).
+    rack_misses: partitions with known racks whose owner is in another rack.
+    not_subscribed: partitions whose owner does not subscribe to the topic.
     """
 
     balance: Balance
@@ -49,19 +50,19 @@ class AssignmentQuality:
 
 
 def balance_of(assignment: Assignment) -> Balance:
-    """How even an assignment is."""
+    """The number of partitions of each member."""
     return Balance({member_id: len(partitions) for member_id, partitions in assignment.items()})
 
 
 def quality_of(members: Sequence[Member], topics: Topics, assignment: Assignment) -> AssignmentQuality:
-    """The figures of an assignment of these members and topics."""
+    """The quality of an assignment of these topics to these members."""
     subscribed = subscribers_by_topic(members, topics)
-    held_by = {partition: member_id for member_id, partitions in assignment.items() for partition in partitions}
+    owners = {partition: member_id for member_id, partitions in assignment.items() for partition in partitions}
     return AssignmentQuality(
         balance=balance_of(assignment),
-        moved=sum(held_by.get(partition) != owner for partition, owner in _rightful_owners(members, topics).items()),
+        moved=sum(owners.get(partition) != owner for partition, owner in _owners_before(members, topics).items()),
         unassigned=sum(
-            TopicPartition(topic, partition) not in held_by for topic in subscribed for partition in range(topics[topic].partitions)
+            TopicPartition(topic, partition) not in owners for topic in subscribed for partition in range(topics[topic].partitions)
         ),
         rack_misses=sum(
             topics[topic].racks is not None and not matches(member, topics[topic].racks_of(partition))
@@ -73,7 +74,7 @@ def quality_of(members: Sequence[Member], topics: Topics, assignment: Assignment
     )
 
 
-def _rightful_owners(members: Sequence[Member], topics: Topics) -> dict[TopicPartition, str]:
+def _owners_before(members: Sequence[Member], topics: Topics) -> dict[TopicPartition, str]:
     owned = resolve_claims(members, topics).owned
     return {
         partition: member.member_id

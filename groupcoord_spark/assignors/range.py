@@ -1,4 +1,7 @@
-"""The client's range assignor: consecutive partitions, topic by topic (RangeAssignor; racks since 3.5, KIP-881)."""
+"""The client's range assignor: consecutive partitions, topic by topic (RangeAssignor; racks since 3.5, KIP-881).
+
+Rules: docs/reference/coordinator.md, chapter 12.1.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +20,11 @@ from groupcoord_spark.assignors.membership import (
 from groupcoord_spark.assignors.racks import matches, racks_matter
 
 
-class _Shares:
-    """One topic being shared out: which partitions are free, and how many each subscriber may still take."""
+class _TopicState:
+    """One topic during the assignment (Kafka: TopicAssignmentState): its free partitions, and those that each subscriber has.
+
+    quota: partitions for each subscriber. extra: how many subscribers may still take one more than ``quota``.
+    """
 
     def __init__(self, topic: Topic, subscribers: list[Member]) -> None:
         self.topic = topic
@@ -32,7 +38,7 @@ class _Shares:
         )
 
     def room(self, member: Member) -> int:
-        """How many partitions the member may still take; the first ones to come get one more while there are extra ones."""
+        """How many partitions the member may still take. It may take one more than the quota while ``extra`` is above 0."""
         return max(0, self.quota + (1 if self.extra > 0 else 0) - len(self.taken[member.member_id]))
 
     def take(self, member: Member, partitions: Iterable[int]) -> None:
@@ -44,7 +50,7 @@ class _Shares:
             self.extra -= 1
 
     def take_first(self, member: Member, *, in_its_rack: bool) -> None:
-        """Give the member the first free partitions, as many as it has room for."""
+        """Assign the first free partitions to the member, as many as it may still take."""
         room = self.room(member)
         first: list[int] = []
         for partition in self.free:
@@ -57,44 +63,45 @@ class _Shares:
 
 
 def range_assignment(members: Sequence[Member], topics: Topics) -> Assignment:
-    """Consecutive partitions of each topic for its subscribers, static members first; the first ones get one more.
+    """Consecutive partitions of each topic for its subscribers, static members first. The first subscribers get one partition more.
 
-    Where racks matter to a topic, partitions go first to members of their replicas' racks, the same number of topics that are
-    partitioned and subscribed alike to the same member, and what is left as above.
+    If racks matter to a topic, its partitions are first assigned to members in a rack of their replicas. Topics with the same number of
+    partitions and the same subscribers are then assigned together, so that one member gets the same partition numbers of all of them.
+    The remaining partitions are assigned without racks.
     """
-    shares = {
-        topic: _Shares(topics[topic], subscribers) for topic, subscribers in subscribers_by_topic(static_first(members), topics).items()
+    states = {
+        topic: _TopicState(topics[topic], subscribers) for topic, subscribers in subscribers_by_topic(static_first(members), topics).items()
     }
-    if any(share.is_rack_aware for share in shares.values()):
-        for alike in _partitioned_alike(shares.values()):
-            _share_by_rack(alike)
-    held: dict[str, list[TopicPartition]] = {member.member_id: [] for member in members}
-    for topic, share in shares.items():
-        for member in share.subscribers:
-            share.take_first(member, in_its_rack=False)
-            held[member.member_id] += (TopicPartition(topic, partition) for partition in share.taken[member.member_id])
-    return assignment_of(held)
+    if any(state.is_rack_aware for state in states.values()):
+        for copartitioned in _copartitioned_topics(states.values()):
+            _assign_by_rack(copartitioned)
+    partitions_by_member: dict[str, list[TopicPartition]] = {member.member_id: [] for member in members}
+    for topic, state in states.items():
+        for member in state.subscribers:
+            state.take_first(member, in_its_rack=False)
+            partitions_by_member[member.member_id] += (TopicPartition(topic, partition) for partition in state.taken[member.member_id])
+    return assignment_of(partitions_by_member)
 
 
-def _partitioned_alike(shares: Iterable[_Shares]) -> list[list[_Shares]]:
-    """The topics that have the same subscribers and number of partitions, each with its like; those without member racks left out."""
-    alike: dict[tuple[frozenset[str], int], list[_Shares]] = {}
-    for share in shares:
-        if share.has_member_racks:
-            alike.setdefault((frozenset(share.taken), share.topic.partitions), []).append(share)
-    return list(alike.values())
+def _copartitioned_topics(states: Iterable[_TopicState]) -> list[list[_TopicState]]:
+    """Lists of topics with the same subscribers and the same number of partitions. Topics whose subscribers have no racks are left out."""
+    copartitioned: dict[tuple[frozenset[str], int], list[_TopicState]] = {}
+    for state in states:
+        if state.has_member_racks:
+            copartitioned.setdefault((frozenset(state.taken), state.topic.partitions), []).append(state)
+    return list(copartitioned.values())
 
 
-def _share_by_rack(alike: list[_Shares]) -> None:
-    first = alike[0]
-    if len(alike) == 1:
+def _assign_by_rack(copartitioned: list[_TopicState]) -> None:
+    first = copartitioned[0]
+    if len(copartitioned) == 1:
         if first.is_rack_aware:
             for member in first.subscribers:
                 first.take_first(member, in_its_rack=True)
         return
     for partition in range(first.topic.partitions):
         for member in first.subscribers:
-            if all(share.room(member) > 0 and matches(member, share.topic.racks_of(partition)) for share in alike):
-                for share in alike:
-                    share.take(member, [partition])
+            if all(state.room(member) > 0 and matches(member, state.topic.racks_of(partition)) for state in copartitioned):
+                for state in copartitioned:
+                    state.take(member, [partition])
                 break

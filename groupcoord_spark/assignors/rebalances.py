@@ -1,4 +1,4 @@
-"""The rebalances that a group goes through until every partition has an owner again."""
+"""The rebalances of a group until every partition has an owner again."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from groupcoord_spark.assignors.quality import quality_of
 
 @dataclass(frozen=True, slots=True)
 class RebalanceSequence:
-    """One assignment a rebalance, in order; the last one stays if the group converges.
+    """The assignments of consecutive rebalances.
 
-    converges: False if the last assignment was one of the earlier ones already: the group would go round for ever. Partitions then lack an
-    owner in each of them.
+    converges: True if the last assignment is final. False if the last assignment is equal to an earlier one, so that the group would
+    rebalance without end; then each of the assignments leaves partitions without an owner.
     """
 
     assignments: tuple[Assignment, ...]
@@ -22,10 +22,10 @@ class RebalanceSequence:
 
 
 def rebalances_until_stable(assignor: Assignor, members: Sequence[Member], topics: Topics) -> RebalanceSequence:
-    """What the group gets from rebalance to rebalance until nothing waits for its owner to give it up.
+    """The assignments of the rebalances until every partition of a subscribed topic has an owner.
 
-    Only cooperative-sticky needs more than one: what one rebalance takes from its owner, the next one hands out. After each, the members
-    join again with what they then own, in a new generation.
+    Only cooperative-sticky needs more than one rebalance: a partition that its owner revokes in one rebalance is assigned in the next.
+    After each rebalance the members join again with the partitions that they own then, in a new generation.
     """
     generation = max((member.generation for member in members), default=0)
     assignments = [assignor(members, topics)]

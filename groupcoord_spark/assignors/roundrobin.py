@@ -1,4 +1,4 @@
-"""The client's round robin assignor (RoundRobinAssignor)."""
+"""The client's round robin assignor (RoundRobinAssignor; docs/reference/coordinator.md, chapter 12.2)."""
 
 from __future__ import annotations
 
@@ -16,18 +16,19 @@ from groupcoord_spark.assignors.membership import (
 
 
 def roundrobin_assignment(members: Sequence[Member], topics: Topics) -> Assignment:
-    """All partitions of all topics by name, one each to the members in turn, static members first.
+    """The partitions of all topics, by topic name and number, one by one for the members in turn, static members first.
 
-    Members that do not subscribe to a topic are passed over. A new topic goes on where the one before it stopped.
+    A member that does not subscribe to a topic is skipped. The first partition of a topic goes to the member after the one that got the
+    last partition of the topic before.
     """
     in_turn = static_first(members)
-    held: dict[str, list[TopicPartition]] = {member.member_id: [] for member in members}
+    partitions_by_member: dict[str, list[TopicPartition]] = {member.member_id: [] for member in members}
     subscribed = [frozenset(member.topics) for member in in_turn]
     turn = 0
     for topic in subscribers_by_topic(members, topics):
         for partition in range(topics[topic].partitions):
             while topic not in subscribed[turn]:
                 turn = (turn + 1) % len(in_turn)
-            held[in_turn[turn].member_id].append(TopicPartition(topic, partition))
+            partitions_by_member[in_turn[turn].member_id].append(TopicPartition(topic, partition))
             turn = (turn + 1) % len(in_turn)
-    return assignment_of(held)
+    return assignment_of(partitions_by_member)

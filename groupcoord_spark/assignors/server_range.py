@@ -1,4 +1,7 @@
-"""The broker's range assignor for consumer groups (KIP-848, group-coordinator's RangeAssignor)."""
+"""The broker's range assignor for consumer groups (KIP-848, group-coordinator's RangeAssignor).
+
+Rules: docs/reference/coordinator.md, chapter 13.1.
+"""
 
 from __future__ import annotations
 
@@ -16,16 +19,16 @@ from groupcoord_spark.assignors.membership import (
 
 
 def server_range_assignment(members: Sequence[Member], topics: Topics) -> Assignment:
-    """Consecutive partitions of each topic for its subscribers, static members first; the first ones get one more.
+    """Consecutive partitions of each topic for its subscribers, static members first. The first subscribers get one partition more.
 
-    It looks neither at racks nor at the target so far. Names the cluster lacks are left out.
+    Racks and the current target assignment are not considered. Topics that do not exist are left out.
     """
-    held: dict[str, list[TopicPartition]] = {member.member_id: [] for member in members}
+    partitions_by_member: dict[str, list[TopicPartition]] = {member.member_id: [] for member in members}
     for topic, subscribers in subscribers_by_topic(static_first(members), topics).items():
         quota, extra = divmod(topics[topic].partitions, len(subscribers))
         start = 0
         for i, member in enumerate(subscribers):
             end = start + quota + (1 if i < extra else 0)
-            held[member.member_id] += (TopicPartition(topic, partition) for partition in range(start, end))
+            partitions_by_member[member.member_id] += (TopicPartition(topic, partition) for partition in range(start, end))
             start = end
-    return assignment_of(held)
+    return assignment_of(partitions_by_member)

@@ -1,4 +1,8 @@
-"""The client's two sticky assignors, which differ in when a partition moves (KIP-54 StickyAssignor, KIP-429 CooperativeStickyAssignor)."""
+"""The client's two sticky assignors (KIP-54 StickyAssignor, KIP-429 CooperativeStickyAssignor).
+
+They compute the same assignment. The cooperative one moves a partition only after its owner has revoked it.
+Rules: docs/reference/coordinator.md, chapter 12.3.
+"""
 
 from __future__ import annotations
 
@@ -20,27 +24,33 @@ from groupcoord_spark.assignors.sticky_general import GeneralSticky
 
 
 def sticky_assignment(members: Sequence[Member], topics: Topics) -> Assignment:
-    """As balanced as the subscriptions allow, and as near to what the members own as balance allows.
+    """The assignment that is as balanced as the subscriptions allow, and then keeps as many owners as possible.
 
-    Rules of 3.4 and later (racks: 3.5): a member's claim counts unless one of a higher generation stands against it.
-    members: in the order of the JoinGroup answer; what each owns is what its user data says.
+    The rules are those of 3.4 and later (racks: 3.5): a member owns the partitions that it claims, unless a member of a higher generation
+    claims them.
+
+    Args:
+        members: in the order of the answer to JoinGroup, with the owned partitions of their user data.
     """
     return assignment_of(_balanced(members, topics)[0])
 
 
 def cooperative_sticky_assignment(members: Sequence[Member], topics: Topics) -> Assignment:
-    """The sticky assignment without the partitions that another member has still to give up.
+    """The sticky assignment without the partitions that another member has to revoke first.
 
-    Those go to nobody in this rebalance; their owners revoke them and join again, and the next rebalance hands them out.
+    Such a partition has no owner after this rebalance. Its owner before revokes it and joins again, and the next rebalance assigns it.
     """
-    held, changing_hands = _balanced(members, topics)
+    partitions_by_member, moving = _balanced(members, topics)
     return assignment_of(
-        {member_id: [partition for partition in partitions if partition not in changing_hands] for member_id, partitions in held.items()}
+        {
+            member_id: [partition for partition in partitions if partition not in moving]
+            for member_id, partitions in partitions_by_member.items()
+        }
     )
 
 
 def _balanced(members: Sequence[Member], topics: Topics) -> tuple[Mapping[str, Sequence[TopicPartition]], set[TopicPartition]]:
-    """What each member is to hold in the end, and the partitions among it that change hands from one member to another."""
+    """The balanced assignment, and the partitions in it that move from one member to another."""
     if not members:
         return {}, set()
     by_id = {member.member_id: member for member in members}
@@ -49,33 +59,33 @@ def _balanced(members: Sequence[Member], topics: Topics) -> tuple[Mapping[str, S
     partitions = [TopicPartition(topic, number) for topic in subscribers for number in range(topics[topic].partitions)]
     claims = resolve_claims(in_map_order, subscribers)
     racks = group_racks(in_map_order, subscribers, topics)
-    if _is_constrained(in_map_order):
+    if _has_equal_subscriptions(in_map_order):
         constrained = ConstrainedSticky(in_map_order, partitions, claims, racks)
-        return constrained.held, constrained.changing_hands
+        return constrained.partitions_by_member, constrained.moving
     general = GeneralSticky(in_map_order, partitions, claims, previous_owners(in_map_order), racks)
-    held = general.held()
-    return held, _given_before_revoked(in_map_order, held)
+    partitions_by_member = general.partitions_by_member()
+    return partitions_by_member, _moving_partitions(in_map_order, partitions_by_member)
 
 
-def _is_constrained(members: Sequence[Member]) -> bool:
-    """Whether all name the same topics, as the assignor sees it: it passes over members without topics until one has some.
+def _has_equal_subscriptions(members: Sequence[Member]) -> bool:
+    """Whether all members subscribe to the same topics, by the assignor's own test.
 
-    So a group whose first members name nothing counts as uniform, and they get partitions of topics they never named.
+    The test skips the members without topics at the beginning. Such members get partitions of topics to which they do not subscribe.
     """
-    named: frozenset[str] = frozenset()
+    topics: frozenset[str] = frozenset()
     for member in members:
-        if not named:
-            named = frozenset(member.topics)
-        elif named != frozenset(member.topics):
+        if not topics:
+            topics = frozenset(member.topics)
+        elif topics != frozenset(member.topics):
             return False
     return True
 
 
-def _given_before_revoked(members: Sequence[Member], held: Mapping[str, Sequence[TopicPartition]]) -> set[TopicPartition]:
-    """Partitions given to a member that does not say it has them, while another one says so and does not get them."""
+def _moving_partitions(members: Sequence[Member], partitions_by_member: Mapping[str, Sequence[TopicPartition]]) -> set[TopicPartition]:
+    """Partitions that a member gets without having claimed them, while another member has claimed them and does not get them."""
     added: set[TopicPartition] = set()
     lost: set[TopicPartition] = set()
     for member in members:
-        added.update(set(held[member.member_id]).difference(member.owned))
-        lost.update(set(member.owned).difference(held[member.member_id]))
+        added.update(set(partitions_by_member[member.member_id]).difference(member.owned))
+        lost.update(set(member.owned).difference(partitions_by_member[member.member_id]))
     return added & lost

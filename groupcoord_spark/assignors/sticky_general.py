@@ -1,4 +1,4 @@
-"""Sticky assignment of a group whose members name different topics (AbstractStickyAssignor, GeneralAssignmentBuilder)."""
+"""Sticky assignment of a group whose members subscribe to different topics (AbstractStickyAssignor, GeneralAssignmentBuilder)."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ from groupcoord_spark.assignors.racks import GroupRacks
 
 
 class GeneralSticky:
-    """Hands out what nobody owns to the least loaded, then moves partitions one by one until no move betters the balance.
+    """Assigns free partitions to the members with the fewest, then moves single partitions until no move improves the balance.
 
-    partitions: all of the subscribed topics. previous: for those claimed of older generations, by whom.
-    Members are known by their rank, the place by member id. Counts and holders change together.
+    partitions: all partitions of the subscribed topics.
+    previous: partition -> last owner in an older generation.
+    A member is known by its rank, its index in the order of member ids. ``_counts`` (partitions by rank) and ``_owner_by_partition`` (rank)
+    always change together.
     """
 
     def __init__(
@@ -44,14 +46,14 @@ class GeneralSticky:
         has_revoked = self._keep_owned(claims)
         is_new = not self._owner_by_partition
         free = [partition for partition in self._partitions if partition not in self._owner_by_partition]
-        self._hand_out(free)
+        self._assign_free(free)
 
         self._movable_partitions = [partition for partition in self._partitions if len(self._subscribers[partition.topic]) > 1]
         of_topic = Counter(partition.topic for partition in self._partitions)
         self._assignable_counts = [sum(of_topic[topic] for topic in topics) for topics in self._subscribed]
         self._balancing = self._balancing_members()
         self._least_loaded = LeastLoaded(self._counts, self._subscribers)
-        # Kafka's assignor fails where such a claim is that of a member that takes no part; here the claim counts for nothing
+        # Kafka's assignor throws an exception if the last owner does not take part in balancing. Here such a claim is ignored.
         self._previous_owners = {
             partition: ranks[member_id]
             for partition, member_id in previous.items()
@@ -63,15 +65,15 @@ class GeneralSticky:
         self._last_unbalanced: TopicPartition | None = None
         self._balance([] if has_revoked else free, is_new=is_new)
 
-    def held(self) -> dict[str, list[TopicPartition]]:
-        """By member id, what it gets."""
-        held: dict[str, list[TopicPartition]] = {member.member_id: [] for member in self._members}
+    def partitions_by_member(self) -> dict[str, list[TopicPartition]]:
+        """Member id -> assigned partitions."""
+        partitions_by_member: dict[str, list[TopicPartition]] = {member.member_id: [] for member in self._members}
         for partition, rank in self._owner_by_partition.items():
-            held[self._members[rank].member_id].append(partition)
-        return held
+            partitions_by_member[self._members[rank].member_id].append(partition)
+        return partitions_by_member
 
     def _keep_owned(self, claims: ResolvedClaims) -> bool:
-        """Let members keep what they own and may have; whether somebody had to give up something."""
+        """Let members keep the owned partitions that they may have. Returns whether a member lost an owned partition."""
         has_revoked = False
         for rank, member in enumerate(self._members):
             for partition in claims.owned[member.member_id]:
@@ -81,17 +83,17 @@ class GeneralSticky:
                     self._assign(partition, rank)
         return has_revoked
 
-    def _hand_out(self, free: list[TopicPartition]) -> None:
-        """Give each free partition to the least loaded subscriber; where racks matter, first to those in its racks."""
+    def _assign_free(self, free: list[TopicPartition]) -> None:
+        """Assign each free partition to the subscriber with the fewest partitions; if racks matter, first to subscribers in its racks."""
         if self._racks.matter:
-            free = self._hand_out_by_rack(free)
+            free = self._assign_by_rack(free)
         least_loaded = LeastLoaded(self._counts, self._subscribers)
         for partition in free:
             if (rank := least_loaded.first(partition.topic)) is not None:
                 self._assign(partition, rank)
 
-    def _hand_out_by_rack(self, free: list[TopicPartition]) -> list[TopicPartition]:
-        """Give the partitions that some subscriber can read nearby to the least loaded of these; the partitions that are left."""
+    def _assign_by_rack(self, free: list[TopicPartition]) -> list[TopicPartition]:
+        """Assign each partition to the subscriber in its racks with the fewest partitions. Returns those without a subscriber there."""
         in_rack: dict[str, set[int]] = {}
         for rank, member in enumerate(self._members):
             in_rack.setdefault(member.rack or "", set()).add(rank)
@@ -99,8 +101,8 @@ class GeneralSticky:
         least_loaded = LeastLoaded(self._counts, nearby)
         left: list[TopicPartition] = []
         for partition in free:
-            # "": a member without a rack is at home everywhere
-            racks = ("", *self._racks.of_partitions[partition])
+            # A member without a rack ("") matches every rack.
+            racks = ("", *self._racks.racks_by_partition[partition])
             if (to := least_loaded.first(*((partition.topic, rack) for rack in racks))) is None:
                 left.append(partition)
             else:
@@ -112,30 +114,37 @@ class GeneralSticky:
         self._counts[rank] += 1
 
     def _balancing_members(self) -> frozenset[int]:
-        """The members whose load can change: all but those that hold every partition they may, none of it shared."""
+        """The members whose count can change.
+
+        A member that owns all partitions of its topics, of which no other member may take one, is left out.
+        """
         has_shared = {self._owner_by_partition[partition] for partition in self._movable_partitions}
         return frozenset(rank for rank, count in enumerate(self._counts) if count < self._assignable_counts[rank] or rank in has_shared)
 
     def _balance(self, first: Iterable[TopicPartition], *, is_new: bool) -> None:
-        """Pass over the partitions handed out just now, then over all; all is undone if it helped nothing and cost moves."""
+        """Balance the partitions that were just assigned, then all partitions.
+
+        Both steps are undone if the second step moved partitions without improving the balance, unless the group is new.
+        """
         owner_by_partition_before, imbalance_before = dict(self._owner_by_partition), self._imbalance()
-        self._pass_over([partition for partition in first if len(self._subscribers[partition.topic]) > 1])
-        has_moved = self._pass_over(self._movable_partitions)
+        self._move_until_stable([partition for partition in first if len(self._subscribers[partition.topic]) > 1])
+        has_moved = self._move_until_stable(self._movable_partitions)
         if not is_new and has_moved and self._imbalance() >= imbalance_before:
             self._owner_by_partition = owner_by_partition_before
 
-    def _pass_over(self, movable: Sequence[TopicPartition]) -> bool:
-        """Move partitions until a pass over them moves none; whether any moved.
+    def _move_until_stable(self, movable: Sequence[TopicPartition]) -> bool:
+        """Try to move each partition, in passes until a pass moves none. Returns whether a partition moved.
 
-        A partition that moves instead of another one can undo what an earlier pass did. With claims of older generations that may go
-        round for ever, in Kafka's assignor too, which then never answers. Here the passes end where one begins as an earlier one did.
+        A partition that moves instead of another one can undo a move of an earlier pass. With claims of older generations that can repeat
+        without end, in Kafka's assignor too, which then never returns. Here the passes end when a pass starts in the same state as an
+        earlier pass.
         """
         has_moved = False
-        begun: set[Hashable] = set()
+        earlier_states: set[Hashable] = set()
         while (
             state := (tuple(self._owner_by_partition[partition] for partition in self._movable_partitions), self._movements.state())
-        ) not in begun:
-            begun.add(state)
+        ) not in earlier_states:
+            earlier_states.add(state)
             moved = 0
             for partition in movable:
                 if self._has_unsubscribed_previous_owners and self._is_balanced():
@@ -149,22 +158,22 @@ class GeneralSticky:
         return has_moved
 
     def _better_owner(self, partition: TopicPartition) -> int | None:
-        """Who should have the partition rather than its owner: who held it in an older generation, else the least loaded subscriber.
+        """The rank of a better owner: the last owner of an older generation, else the subscriber with the fewest partitions.
 
-        None if that one would then have more than the owner has left.
+        None if that member would then have more partitions than the present owner has left.
         """
         count = self._counts[self._owner_by_partition[partition]]
-        before = self._previous_owners.get(partition)
-        if before is not None and count > self._counts[before] + 1:
-            return before
+        previous_owner = self._previous_owners.get(partition)
+        if previous_owner is not None and count > self._counts[previous_owner] + 1:
+            return previous_owner
         least = self._least_loaded.first(partition.topic)
         return least if least is not None and count > self._counts[least] + 1 else None
 
     def _is_balanced(self) -> bool:
-        """Whether no subscriber could take a partition from a member that would still have no fewer.
+        """Whether no partition could move to a subscriber with at least two partitions fewer than its owner.
 
-        The assignor asks it before each partition. That matters only where somebody may get back a partition of a topic it no longer
-        names: otherwise a balanced group has no move left. The partition that told last is asked first.
+        The assignor tests it before each partition. The test matters only if a member may get back a partition of a topic to which it no
+        longer subscribes: without that a balanced group has no moves left. ``_last_unbalanced`` is tested first, since it often decides.
         """
         if self._last_unbalanced is None or not self._is_unbalanced(self._last_unbalanced):
             self._last_unbalanced = next(filter(self._is_unbalanced, self._movable_partitions), None)
@@ -175,7 +184,7 @@ class GeneralSticky:
         least = self._least_loaded.first(partition.topic)
         if least is None or count <= counts[least] + 1:
             return False
-        # who has as many partitions as its topics have wants none, whichever they are
+        # A member that has as many partitions as its topics together takes no more.
         return any(
             count > counts[rank] + 1 and counts[rank] != self._assignable_counts[rank] for rank in self._subscribers[partition.topic]
         )
@@ -190,30 +199,33 @@ class GeneralSticky:
         self._least_loaded.has_fallen(owner)
 
     def _imbalance(self) -> int:
-        """The sum of the differences between the counts of all pairs of balancing members."""
+        """The sum of the differences of counts over all pairs of members that take part in balancing."""
         ascending = sorted(self._counts[rank] for rank in self._balancing)
         return sum(count * (2 * i - len(ascending) + 1) for i, count in enumerate(ascending))
 
 
 class _Movements:
-    """Which partitions have moved between which members since balancing began, by topic and (original, present) member."""
+    """The partitions that have moved since balancing began, by topic, original owner and present owner (Kafka: PartitionMovements)."""
 
     def __init__(self) -> None:
         self._pair_of: dict[TopicPartition, tuple[int, int]] = {}
         self._moved: dict[tuple[str, int, int], PartitionHashSet] = {}
 
     def state(self) -> Hashable:
-        """All that decides what ``instead_of`` will answer."""
+        """The full state of the movements, comparable."""
         return frozenset((moved_between, moved.state()) for moved_between, moved in self._moved.items())
 
     def instead_of(self, partition: TopicPartition, owner: int, to: int) -> TopicPartition:
-        """The partition to move to a member: rather than this one, one of its topic that came from there to where this one began."""
+        """The partition that should move to the member ``to`` instead of this one.
+
+        If another partition of the topic has moved from ``to`` to the original owner of this one, that partition moves back. Else this one.
+        """
         origin = self._pair_of[partition][0] if partition in self._pair_of else owner
-        came_from_there = self._moved.get((partition.topic, to, origin))
-        return partition if came_from_there is None else came_from_there.first()
+        moved_the_other_way = self._moved.get((partition.topic, to, origin))
+        return partition if moved_the_other_way is None else moved_the_other_way.first()
 
     def record(self, partition: TopicPartition, owner: int, to: int) -> None:
-        """Note that a partition goes from one member to another; back where it began, it has not moved."""
+        """Record a move. A partition that is back at its original owner counts as not moved."""
         origin = owner
         if partition in self._pair_of:
             origin, present = self._pair_of.pop(partition)

@@ -1,4 +1,4 @@
-"""Topic ids as the broker's assignors use them: two signed 64-bit numbers, their order and their hash."""
+"""Topic ids with their order and hash in Java, which the broker's assignors use."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from groupcoord_spark.protocol.primitives import uuid_bytes
 
 
 class TopicId(NamedTuple):
-    """A topic's id; ids sort by the higher half, then the lower one."""
+    """A topic id as two signed 64-bit numbers. Ids are ordered by the higher half, then by the lower half."""
 
     high: int
     low: int
@@ -23,7 +23,8 @@ class TopicId(NamedTuple):
 def topic_id_of(topic: str, topics: Topics) -> TopicId:
     """The id of one of the topics.
 
-    Raises ValueError if the topic has none, or one that is not 22 characters of base64url.
+    Raises:
+        ValueError: the topic has no id, or its id is not 22 characters of base64url.
     """
     text = topics[topic].topic_id
     if text is None:

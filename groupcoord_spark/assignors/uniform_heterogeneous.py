@@ -1,4 +1,4 @@
-"""Uniform assignment of a group whose members name different topics (UniformHeterogeneousAssignmentBuilder)."""
+"""Uniform assignment of a group whose members subscribe to different topics (UniformHeterogeneousAssignmentBuilder)."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ _MOST_PASSES = 16
 
 
 class HeterogeneousUniform:
-    """Keeps the target so far, hands out what is free, then moves partitions topic by topic until each topic is level.
+    """Keeps the current target, assigns the free partitions, then moves partitions topic by topic until each topic is balanced.
 
-    members: in map order, in which they are numbered; sizes and owners change together.
+    members: in map order. A member is known by its number, its index in that order. ``_sizes`` (partitions by number) and ``_owners``
+    (topic -> number of the owner by partition) always change together.
     """
 
     def __init__(self, members: Sequence[Member], topics: Topics) -> None:
@@ -22,7 +23,7 @@ class HeterogeneousUniform:
         subscribers = {
             topic: [numbers[member.member_id] for member in naming] for topic, naming in subscribers_by_topic(members, topics).items()
         }
-        # the topics that weigh most on their subscribers come first
+        # Topics with the most partitions per subscriber come first.
         in_order = sorted(
             subscribers,
             key=lambda topic: (-topics[topic].partitions / len(subscribers[topic]), len(subscribers[topic]), topic_id_of(topic, topics)),
@@ -32,17 +33,17 @@ class HeterogeneousUniform:
         self._owners: dict[str, list[int | None]] = {topic: [None] * topics[topic].partitions for topic in self._subscribers}
         self._keep_targets()
         for topic in self._subscribers:
-            self._hand_out_free(topic)
-        self._level_all()
+            self._assign_free(topic)
+        self._balance_all()
 
-    def held(self) -> dict[str, list[TopicPartition]]:
-        """By member id, what it gets."""
-        held: dict[str, list[TopicPartition]] = {member.member_id: [] for member in self._members}
+    def assignment(self) -> dict[str, list[TopicPartition]]:
+        """Member id -> assigned partitions."""
+        partitions_by_member: dict[str, list[TopicPartition]] = {member.member_id: [] for member in self._members}
         for topic, owners in self._owners.items():
             for partition, owner in enumerate(owners):
                 if owner is not None:
-                    held[self._members[owner].member_id].append(TopicPartition(topic, partition))
-        return held
+                    partitions_by_member[self._members[owner].member_id].append(TopicPartition(topic, partition))
+        return partitions_by_member
 
     def _keep_targets(self) -> None:
         for number, member in enumerate(self._members):
@@ -52,7 +53,7 @@ class HeterogeneousUniform:
                     self._owners[topic][partition] = number
                     self._sizes[number] += 1
 
-    def _hand_out_free(self, topic: str) -> None:
+    def _assign_free(self, topic: str) -> None:
         owners = self._owners[topic]
         free = [partition for partition, owner in enumerate(owners) if owner is None]
         if free:
@@ -65,19 +66,19 @@ class HeterogeneousUniform:
     def _by_size(self, topic: str) -> list[int]:
         return sorted(self._subscribers[topic], key=lambda number: (self._sizes[number], number))
 
-    def _level_all(self) -> None:
-        """Level the topics with several subscribers in turn, until a whole turn moves nothing, or 16 turns are over."""
+    def _balance_all(self) -> None:
+        """Balance the topics with several subscribers in turn, until a whole pass moves nothing, and at most in 16 passes."""
         shared = [topic for topic, subscribers in self._subscribers.items() if len(subscribers) > 1]
         last_moved = None
         for _ in range(_MOST_PASSES):
             for topic in shared:
                 if topic == last_moved:
                     return
-                if self._level(topic) or last_moved is None:
+                if self._balance(topic) or last_moved is None:
                     last_moved = topic
 
-    def _level(self, topic: str) -> bool:
-        """Move partitions of the topic from its most to its least loaded subscribers; whether any moved."""
+    def _balance(self, topic: str) -> bool:
+        """Move partitions of the topic from the subscribers with the most to those with the fewest. Returns whether a partition moved."""
         by_size = self._by_size(topic)
         if self._sizes[by_size[-1]] - self._sizes[by_size[0]] <= 1:
             return False
@@ -102,10 +103,10 @@ class HeterogeneousUniform:
 
 
 class _LeastLoaded:
-    """Names the least loaded members again and again, each supposed to grow by one when it is named.
+    """Returns the member with the fewest partitions, again and again. The caller gives each returned member one partition more.
 
-    by_size: members ascending by size, not empty. Those named so far lie in front of ``_end`` and are all of one level when ``_next``
-    comes round.
+    by_size: members ascending by size, not empty. Members before ``_end`` have the size ``_level``, or one more if they are also before
+    ``_next``.
     """
 
     def __init__(self, by_size: list[int], sizes: list[int]) -> None:
@@ -115,7 +116,7 @@ class _LeastLoaded:
         self._end = self._next = 0
 
     def take(self) -> tuple[int, int]:
-        """The next member and the size it has."""
+        """The next member, and its size before the caller adds a partition."""
         if self._next == self._end:
             self._level += 1
             while self._end < len(self._by_size) and self._sizes[self._by_size[self._end]] == self._level:
@@ -126,10 +127,11 @@ class _LeastLoaded:
 
 
 class _MostLoaded:
-    """Names the most loaded members that have something to offer, each supposed to shrink by one when it is named.
+    """Returns the member with the most partitions among those that own a partition of the topic, again and again.
 
-    by_size: members ascending by size, not empty. Those that may be named lie from ``_start`` to ``_end``; who has nothing to offer
-    changes place with the last of them and is out.
+    The caller takes one partition from each returned member.
+    by_size: members ascending by size, not empty. The candidates are from ``_start`` to ``_end``; a member without a partition of the topic
+    is swapped with the last candidate, and is no candidate any more.
     """
 
     def __init__(self, by_size: list[int], sizes: list[int], offers: dict[int, list[int]]) -> None:
@@ -141,7 +143,7 @@ class _MostLoaded:
         self._level = 0
 
     def take(self) -> tuple[int, int] | None:
-        """The next member and the size it has; None if nobody has anything to offer."""
+        """The next member, and its size before the caller takes a partition; None if no member owns a partition of the topic."""
         by_size = self._by_size
         while self._next >= self._start or self._go_down():
             member = by_size[self._next]
@@ -154,7 +156,7 @@ class _MostLoaded:
         return None
 
     def _go_down(self) -> bool:
-        """Begin with the next level from its right end; False if nobody is left."""
+        """Go to the next lower size, from its last member. False if there are no members left."""
         if self._start < self._end:
             self._level -= 1
         elif self._start > 0:

@@ -76,7 +76,7 @@ def assign(
     warehouse = open_warehouse(common.warehouse)
     reader = _Reader(warehouse, cluster_to_read(warehouse, common.cluster), at_ms)
     group, protocol = reader.group(group_id, dict(partitions))
-    held = group.held
+    held = group.current_assignment
     group = with_changed_member_count(group, change)
     known = {**CLIENT_ASSIGNORS, "uniform": SERVER_ASSIGNORS["uniform"], "server-range": SERVER_ASSIGNORS["range"]}
     made = proposals(held, group, {name: known[name] for name in names or ASSIGNORS})

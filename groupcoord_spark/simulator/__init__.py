@@ -1,8 +1,8 @@
-"""The request side of the classic group coordinator, as a machine with a clock of its own.
+"""A simulated group coordinator for classic groups, with simulated time.
 
-It promises that the same requests at the same moments get the answers a broker of the chosen release gives, in the same order, and
-that the records it writes are that broker's: ``Simulator`` is driven request by request, ``simulate`` turns a list of events into a
-timeline. No thread, no network and no wall clock is involved; a run is a function of its input.
+The same requests at the same times get the answers that a broker of the chosen release gives, in the same order, and write the same
+records to ``__consumer_offsets``. ``Simulator`` takes one request after the other; ``simulate`` turns a list of events into a timeline.
+There are no threads, no network and no system clock: the same input always gives the same output.
 """
 
 from groupcoord_spark.simulator.actions import (

@@ -1,4 +1,4 @@
-"""What happens to a broker besides requests."""
+"""Events of a broker that are not requests."""
 
 from dataclasses import dataclass
 
@@ -8,14 +8,14 @@ from groupcoord_spark.simulator.records import WrittenRecord
 
 @dataclass(frozen=True, slots=True)
 class BeginLoad:
-    """The broker becomes leader of an offsets partition; until LoadPartition it is still reading it."""
+    """The broker becomes leader of an offsets partition, and loads the partition until LoadPartition."""
 
     offsets_partition: int
 
 
 @dataclass(frozen=True, slots=True)
 class LoadPartition:
-    """The broker has read an offsets partition: its groups are what these records say."""
+    """The broker has loaded an offsets partition, whose log has these records."""
 
     offsets_partition: int
     records: tuple[WrittenRecord, ...] = ()
@@ -30,14 +30,14 @@ class LosePartition:
 
 @dataclass(frozen=True, slots=True)
 class SetActive:
-    """The coordinator starts or stops working altogether."""
+    """The coordinator becomes active, or stops: then all requests are answered COORDINATOR_NOT_AVAILABLE."""
 
     is_active: bool
 
 
 @dataclass(frozen=True, slots=True)
 class FailAppends:
-    """Every append to the log fails with this error from now on; NONE: they work again."""
+    """From now on every append to the log fails with this error; with NONE appends succeed again."""
 
     error: Error
 
@@ -51,7 +51,7 @@ class DeleteTopic:
 
 @dataclass(frozen=True, slots=True)
 class CleanUp:
-    """The offsets retention check runs now, besides its own interval."""
+    """The offsets retention check runs now, in addition to its regular interval."""
 
 
 Action = BeginLoad | LoadPartition | LosePartition | SetActive | FailAppends | DeleteTopic | CleanUp

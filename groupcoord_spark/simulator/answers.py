@@ -1,9 +1,11 @@
-"""The coordinator's answers. Field names are Kafka's in snake_case; what a version of the wire format leaves out is here all the same."""
+"""The coordinator's answers, with Kafka's field names in snake_case. They have the fields of the newest version of each answer."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from groupcoord_spark.assignors import NO_GENERATION
+from groupcoord_spark.protocol.record_types import NO_LEADER_EPOCH
 from groupcoord_spark.simulator.errors import Error
 
 
@@ -17,11 +19,15 @@ class JoinedMember(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class JoinGroupAnswer:
-    """What JoinGroup gets. Only the leader is told the members; ``skip_assignment``: it leads, but has nothing to assign (KIP-814)."""
+    """The answer to JoinGroup.
+
+    skip_assignment: the member is the leader, and computes no assignment (KIP-814).
+    members: all members in the answer to the leader, empty for the others.
+    """
 
     error: Error
     member_id: str
-    generation: int = -1
+    generation: int = NO_GENERATION
     protocol_type: str | None = None
     protocol: str | None = None
     leader: str = ""
@@ -31,7 +37,7 @@ class JoinGroupAnswer:
 
 @dataclass(frozen=True, slots=True)
 class SyncGroupAnswer:
-    """What SyncGroup gets."""
+    """The answer to SyncGroup."""
 
     error: Error
     protocol_type: str | None = None
@@ -41,13 +47,13 @@ class SyncGroupAnswer:
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatAnswer:
-    """What Heartbeat gets."""
+    """The answer to Heartbeat."""
 
     error: Error
 
 
 class LeftMember(NamedTuple):
-    """How one member of a LeaveGroup request fared; the ids are those of the request."""
+    """The result for one member of a LeaveGroup request, with the ids of the request."""
 
     member_id: str
     group_instance_id: str | None
@@ -56,7 +62,7 @@ class LeftMember(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LeaveGroupAnswer:
-    """What LeaveGroup gets; up to version 2 ``error`` is that of the only member."""
+    """The answer to LeaveGroup. Up to version 2 ``error`` is the error of the only member."""
 
     error: Error
     members: tuple[LeftMember, ...] = ()
@@ -64,22 +70,22 @@ class LeaveGroupAnswer:
 
 @dataclass(frozen=True, slots=True)
 class OffsetCommitAnswer:
-    """What OffsetCommit and TxnOffsetCommit get: (topic, partition) -> error."""
+    """The answer to OffsetCommit and TxnOffsetCommit: (topic, partition) -> error."""
 
     errors: Mapping[tuple[str, int], Error]
 
 
 class FetchedOffset(NamedTuple):
-    """One partition of OffsetFetch; -1, -1 and "" where there is nothing or where it may not be told."""
+    """One partition in the answer to OffsetFetch; -1, -1 and "" if there is no committed offset or if there is an error."""
 
     committed_offset: int = -1
-    leader_epoch: int = -1
+    leader_epoch: int = NO_LEADER_EPOCH
     metadata: str = ""
     error: Error = Error.NONE
 
 
 class FetchedGroup(NamedTuple):
-    """One group of OffsetFetch: topic -> partition -> offset."""
+    """One group in the answer to OffsetFetch: topic -> partition -> offset."""
 
     group_id: str
     error: Error
@@ -88,20 +94,20 @@ class FetchedGroup(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class OffsetFetchAnswer:
-    """What OffsetFetch gets, group by group."""
+    """The answer to OffsetFetch, group by group."""
 
     groups: tuple[FetchedGroup, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class TransactionAnswer:
-    """What AddOffsetsToTxn and EndTxn get."""
+    """The answer to AddOffsetsToTxn and EndTxn."""
 
     error: Error
 
 
 class FoundCoordinator(NamedTuple):
-    """Where one key belongs: ``offsets_partition`` is the partition whose leader coordinates the group, -1 if the key is refused."""
+    """The coordinator of one key: the leader of ``offsets_partition``, which is -1 if the key is refused."""
 
     key: str
     error: Error
@@ -110,7 +116,7 @@ class FoundCoordinator(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FindCoordinatorAnswer:
-    """What FindCoordinator gets, key by key."""
+    """The answer to FindCoordinator, key by key."""
 
     coordinators: tuple[FoundCoordinator, ...]
 
@@ -140,13 +146,13 @@ class DescribedGroup:
 
 @dataclass(frozen=True, slots=True)
 class DescribeGroupsAnswer:
-    """What DescribeGroups gets, group by group."""
+    """The answer to DescribeGroups, group by group."""
 
     groups: tuple[DescribedGroup, ...]
 
 
 class ListedGroup(NamedTuple):
-    """A line of ListGroups."""
+    """One group in the answer to ListGroups."""
 
     group_id: str
     protocol_type: str
@@ -155,7 +161,7 @@ class ListedGroup(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ListGroupsAnswer:
-    """What ListGroups gets."""
+    """The answer to ListGroups."""
 
     error: Error
     groups: tuple[ListedGroup, ...] = ()
@@ -163,14 +169,14 @@ class ListGroupsAnswer:
 
 @dataclass(frozen=True, slots=True)
 class DeleteGroupsAnswer:
-    """What DeleteGroups gets: group id -> error."""
+    """The answer to DeleteGroups: group id -> error."""
 
     errors: Mapping[str, Error]
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetDeleteAnswer:
-    """What OffsetDelete gets: an error for the whole request, or (topic, partition) -> error."""
+    """The answer to OffsetDelete: an error for the whole request, or (topic, partition) -> error."""
 
     error: Error
     errors: Mapping[tuple[str, int], Error] = field(default_factory=dict)

@@ -1,11 +1,14 @@
-"""A request on its way: sent at one moment, answered then, later or never."""
+"""A request together with its answer, which may come at once, later or never."""
 
 from groupcoord_spark.simulator.answers import Answer
 from groupcoord_spark.simulator.requests import Request
 
 
 class Call:
-    """A request with its number, the moment it was sent and, once there is one, its answer (None: still waiting, or never answered)."""
+    """A request with its number, and its answer with the time of both.
+
+    answer and answered_at_ms: None while the request waits; some requests are never answered.
+    """
 
     __slots__ = ("answer", "answered_at_ms", "number", "request", "sent_at_ms")
 

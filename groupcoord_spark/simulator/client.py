@@ -1,7 +1,8 @@
-"""A consumer's side of the classic protocol: what the Java client (3.0 and later) does with the coordinator's answers.
+"""A simulated consumer of the classic protocol: what the Java client (3.0 and later) sends, and does with the coordinator's answers.
 
-An application's thread polls all the time, except while it is busy or blocked in commitSync; heartbeats come from a thread of their
-own. What the client tells its application (rebalance listeners, commit callbacks, exceptions) is told to the ``Environment`` it is given.
+The thread of the application polls all the time, except while it is busy or blocked in commitSync. Heartbeats come from a thread of their
+own. The client reports calls of rebalance listeners and commit callbacks, and exceptions, to its ``Environment``.
+Rules: docs/reference/coordinator.md, chapters 9.5 and 14.
 """
 
 from __future__ import annotations
@@ -56,19 +57,19 @@ COOPERATIVE: Final = "cooperative-sticky"
 _PROTOCOL_VERSION: Final = 3  # ConsumerProtocol of clients since 3.4
 
 COORDINATOR_LOST_ERRORS: Final = frozenset({Error.NOT_COORDINATOR, Error.COORDINATOR_NOT_AVAILABLE, Error.REQUEST_TIMED_OUT})
-"""The coordinator is somewhere else now: look for it, then ask again."""
+"""Errors after which the client looks for the coordinator again, then repeats the request."""
 RETRIABLE_ERRORS: Final = COORDINATOR_LOST_ERRORS | {
     Error.COORDINATOR_LOAD_IN_PROGRESS,
     Error.UNKNOWN_TOPIC_OR_PARTITION,
     Error.UNSTABLE_OFFSET_COMMIT,
 }
 MEMBERSHIP_LOST_ERRORS: Final = frozenset({Error.UNKNOWN_MEMBER_ID, Error.ILLEGAL_GENERATION})
-"""The group went on without this member: join again, as a new one."""
+"""Errors after which the client is no longer a member and joins again."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClientSettings:
-    """A consumer's settings by Kafka's names, with Kafka's defaults since 3.0."""
+    """The settings of a consumer, with Kafka's names and the defaults since 3.0."""
 
     topics: tuple[str, ...] = ()
     client_id: str = ""
@@ -84,7 +85,7 @@ class ClientSettings:
 
     @property
     def is_cooperative(self) -> bool:
-        """Partitions are kept through a rebalance only where every listed assignor knows how to (KIP-429)."""
+        """Whether the consumer keeps its partitions during a rebalance: if all its assignors are cooperative (KIP-429)."""
         return set(self.partition_assignment_strategy) == {COOPERATIVE}
 
 
@@ -92,10 +93,14 @@ _LISTS: Final = frozenset({"topics", "partition_assignment_strategy"})
 _FLAGS: Final = frozenset({"enable_auto_commit"})
 
 
-def read_client_settings(name: str, properties: Mapping[str, Any], number: Callable[[Any, str], int]) -> ClientSettings:
-    """Settings of the member ``name``; its client id is its name unless it says otherwise.
+def read_client_settings(name: str, properties: Mapping[str, Any], read_milliseconds: Callable[[Any, str], int]) -> ClientSettings:
+    """The settings of the member ``name``. Its client id is its name unless ``client.id`` is set.
 
-    number: reads the milliseconds of a time. Raises UsageError for a setting that no group depends on, or of the wrong kind.
+    Args:
+        read_milliseconds: turns the value of a time, with its description for errors, into milliseconds.
+
+    Raises:
+        UsageError: groups do not depend on a setting, or its value is of the wrong kind.
     """
     known = {field.name.replace("_", "."): field.name for field in fields(ClientSettings)}
     values: dict[str, Any] = {"client_id": name}
@@ -113,35 +118,35 @@ def read_client_settings(name: str, properties: Mapping[str, Any], number: Calla
                 raise UsageError(f"{key} of member {name!r} is {value!r}, not true or false.")
             values[field] = value
         elif field.endswith("_ms"):
-            values[field] = number(value, f"{key} of member {name!r}")
+            values[field] = read_milliseconds(value, f"{key} of member {name!r}")
         else:
             values[field] = str(value)
     settings = ClientSettings(**values)
-    unknown = [one for one in settings.partition_assignment_strategy if one not in CLIENT_ASSIGNORS]
+    unknown = [assignor for assignor in settings.partition_assignment_strategy if assignor not in CLIENT_ASSIGNORS]
     if unknown:
         raise UsageError(f"Member {name!r} lists the assignor {unknown[0]!r}. Known are {', '.join(CLIENT_ASSIGNORS)}.")
     return settings
 
 
 class Environment(Protocol):
-    """What connects a client with its broker, its clock and its application."""
+    """What a client needs from outside: a connection to the broker, a clock with timers, and an application."""
 
     def send(self, client: Consumer, request: Request, then: Callable[[Any], None], *, loses_answer: bool = False) -> None:
-        """A request goes out; ``then`` gets the answer, or None once the connection is found closed without one."""
+        """Send a request. ``then`` is called with the answer, or with None if the connection closes without an answer."""
 
     def schedule(self, delay_ms: int, client: Consumer, do: Callable[[], None]) -> None:
-        """Something the client does after a while, if it lives then."""
+        """Call ``do`` after ``delay_ms`` milliseconds if the client is alive then."""
 
     def notify_application(self, client: Consumer, text: str) -> None:
-        """Something the application hears of."""
+        """Report a call of the client to its application, or of the application to the client."""
 
     @property
     def now_ms(self) -> int:
-        """The simulated now."""
+        """The simulated time, in milliseconds since the epoch."""
 
 
 class Phase(Enum):
-    """Where a consumer stands (AbstractCoordinator.MemberState)."""
+    """The state of a consumer's membership (AbstractCoordinator.MemberState)."""
 
     UNJOINED = auto()
     JOINING = auto()
@@ -151,10 +156,10 @@ class Phase(Enum):
 
 
 class Consumer:
-    """One process with one consumer. It dies by ``die``; what it still had to do is then not done."""
+    """One process with one consumer. After ``die`` the environment makes none of its scheduled calls."""
 
     def __init__(self, name: str, group_id: str, settings: ClientSettings, topics: Mapping[str, int], environment: Environment) -> None:
-        """``topics``: the cluster's, with their numbers of partitions; whoever leads the group assigns those."""
+        """A consumer that has not started. ``topics``: topic -> number of partitions in the cluster, which the leader assigns."""
         self.name = name
         self.settings = settings
         self.is_alive = True
@@ -170,10 +175,12 @@ class Consumer:
         self._protocol: str | None = None
         self._owned_partitions: tuple[TopicPartition, ...] = ()
         self._last_assignment: tuple[TopicPartition, ...] = ()
-        """What the assignor ``sticky`` remembers, although it was given up for the rebalance."""
+        """The partitions of the last assignment. The assignor ``sticky`` sends them although the consumer has revoked them."""
         self._owned_generation = NO_GENERATION
         self._join_attempt = 0
+        """Goes up with each JoinGroup, so that answers to earlier attempts are ignored."""
         self._heartbeat_epoch = 0
+        """Goes up when heartbeats stop or start again, so that scheduled heartbeats of an earlier membership are not sent."""
         self._needs_rejoin = False
         self._is_busy = False
         self._is_blocked = False
@@ -186,23 +193,23 @@ class Consumer:
         self._find_coordinator(self._join)
 
     def die(self) -> None:
-        """The process ends without a word."""
+        """End the process. Nothing is sent."""
         self.is_alive = False
 
     def close(self) -> None:
-        """close(): offsets are saved if that is automatic, and a dynamic member leaves."""
+        """close(): commit the positions if enable.auto.commit is set, and leave the group if the member is dynamic."""
         if self.settings.enable_auto_commit and self._owned_partitions:
             self._commit_ignoring_errors(self._leave_and_stop)
         else:
             self._leave_and_stop()
 
     def subscribe(self, topics: Iterable[str]) -> None:
-        """Change the subscription: the next poll joins again with it."""
+        """Change the subscription. The next poll joins the group again with it."""
         self._subscribed_topics = tuple(topics)
         self._request_rejoin()
 
     def process(self, records: int) -> None:
-        """Read this many records of each partition it holds."""
+        """Advance the position of each owned partition by this many records."""
         for partition in self.positions:
             self.positions[partition] += records
         self._notify_application(
@@ -210,7 +217,7 @@ class Consumer:
         )
 
     def stop_polling(self, duration_ms: int) -> None:
-        """Spend a while between two polls. Past max.poll.interval.ms the heartbeat thread leaves the group (KIP-62)."""
+        """Do not poll for ``duration_ms``. After max.poll.interval.ms the heartbeat thread leaves the group (KIP-62)."""
         self._is_busy = True
         self._notify_application(f"does not poll for {duration_ms / 1000:g} s")
         if duration_ms > self.settings.max_poll_interval_ms:
@@ -220,37 +227,39 @@ class Consumer:
     def commit(
         self, offsets: Mapping[TopicPartition, int] | None, *, is_sync: bool, loses_answer: bool = False, retry_after_ms: int | None = None
     ) -> None:
-        """commitSync or commitAsync of these offsets, None: of all positions.
+        """commitSync or commitAsync.
 
-        loses_answer: the connection closes after the broker took the request. retry_after_ms: the application commits the same offsets
-        again so long after its callback heard of a failure that may pass.
+        Args:
+            offsets: None: the positions of all owned partitions.
+            loses_answer: the connection closes after the broker has received the request.
+            retry_after_ms: how long after a callback with a retriable error the application commits the same offsets again; None: never.
         """
-        saved = dict(self.positions if offsets is None else offsets)
-        call = f"{'commitSync' if is_sync else 'commitAsync'}({_offsets_text(saved)})"
+        to_commit = dict(self.positions if offsets is None else offsets)
+        call = f"{'commitSync' if is_sync else 'commitAsync'}({_offsets_text(to_commit)})"
         self._run_callbacks()
-        if not saved:
+        if not to_commit:
             self._notify_application(f"{call}: nothing to commit")
             return
-        attempt = _PendingCommit(
-            call, saved, is_sync, self._environment.now_ms + self.settings.default_api_timeout_ms, loses_answer, retry_after_ms
+        commit = _PendingCommit(
+            call, to_commit, is_sync, self._environment.now_ms + self.settings.default_api_timeout_ms, loses_answer, retry_after_ms
         )
         self._is_blocked = is_sync
-        self._send_commit(attempt)
+        self._send_commit(commit)
 
     def fetch(self) -> None:
-        """committed(): what the group saved for the partitions it holds."""
-        self._fetch_offsets(self._owned_partitions, is_asked=True)
+        """committed(): get the committed offsets of the owned partitions."""
+        self._fetch_offsets(self._owned_partitions, is_committed_call=True)
 
     # Finding the coordinator, joining, syncing
 
     def _find_coordinator(self, then: Callable[[], None]) -> None:
-        def found(answer: FindCoordinatorAnswer | None) -> None:
+        def on_answer(answer: FindCoordinatorAnswer | None) -> None:
             if answer is not None and answer.coordinators[0].error is Error.NONE:
                 then()
             else:
                 self._schedule(self.settings.retry_backoff_ms, lambda: self._find_coordinator(then))
 
-        self._environment.send(self, FindCoordinator((self._group_id,)), found)
+        self._environment.send(self, FindCoordinator((self._group_id,)), on_answer)
 
     def _find_coordinator_after_backoff(self, then: Callable[[], None]) -> None:
         self._schedule(self.settings.retry_backoff_ms, lambda: self._find_coordinator(then))
@@ -308,7 +317,8 @@ class Consumer:
         cluster = {name: assignors.Topic(partitions) for name, partitions in self._topics.items()}
         assignment = CLIENT_ASSIGNORS[self._protocol or ""](members, cluster)
         return tuple(
-            (member_id, encode_assignment(Assignment(_PROTOCOL_VERSION, _by_topic(held), None))) for member_id, held in assignment.items()
+            (member_id, encode_assignment(Assignment(_PROTOCOL_VERSION, _by_topic(partitions), None)))
+            for member_id, partitions in assignment.items()
         )
 
     def _sync(self, assignments: tuple[tuple[str, bytes], ...]) -> None:
@@ -328,8 +338,8 @@ class Consumer:
         error = Error.REQUEST_TIMED_OUT if answer is None else answer.error
         if answer is not None and error is Error.NONE:
             self.phase = Phase.STABLE
-            given = decode_assignment(answer.assignment)
-            self._apply_assignment(tuple(_topic_partitions(given.partitions)) if given is not None else ())
+            assignment = decode_assignment(answer.assignment)
+            self._apply_assignment(tuple(_topic_partitions(assignment.partitions)) if assignment is not None else ())
         elif error in MEMBERSHIP_LOST_ERRORS:
             self._reset_membership(error)
             self._join()
@@ -337,7 +347,7 @@ class Consumer:
             self._join_again_or_fail(error)
 
     def _join_again_or_fail(self, error: Error) -> None:
-        """What a member does about an error of a join or a sync that leaves it its member id."""
+        """Handle an error of JoinGroup or SyncGroup after which the member keeps its member id."""
         if error is Error.REBALANCE_IN_PROGRESS:
             self._join()
         elif error in COORDINATOR_LOST_ERRORS:
@@ -358,7 +368,7 @@ class Consumer:
         self._notify_application(f"onPartitionsAssigned({partitions_text(added)})")
         self._fetch_offsets(added)
         if revoked:
-            # Only now may the leader give them to somebody else: the second rebalance of KIP-429.
+            # The leader may assign a revoked partition only after its owner has joined again: the second rebalance of KIP-429.
             self._needs_rejoin = True
         self._poll()
 
@@ -388,7 +398,7 @@ class Consumer:
         self._join()
 
     def _reset_membership(self, error: Error) -> None:
-        """The membership is gone, and with it the partitions: somebody else may have them already."""
+        """Forget the membership and its partitions, which other members may own already."""
         if error is not Error.ILLEGAL_GENERATION:
             self.member_id = ""
         self.generation = self._owned_generation = NO_GENERATION
@@ -406,7 +416,7 @@ class Consumer:
         self._heartbeat_epoch += 1
 
     def _leave_and_stop(self) -> None:
-        # Static members stay (KIP-345): they are expected back within their session timeout.
+        # A static member sends no LeaveGroup (KIP-345): it may come back within its session timeout.
         if self.member_id and self.settings.group_instance_id is None and self.phase is not Phase.CLOSED:
             self._send_leave_group()
         self.phase = Phase.CLOSED
@@ -455,7 +465,7 @@ class Consumer:
             return
         error = Error.REQUEST_TIMED_OUT if answer is None else answer.error
         if error is Error.REBALANCE_IN_PROGRESS:
-            # In the sync phase the answer to SyncGroup tells.
+            # In the sync phase the client waits for the answer to SyncGroup, which has the same error.
             if self.phase is Phase.STABLE:
                 self._request_rejoin()
         elif error in MEMBERSHIP_LOST_ERRORS:
@@ -472,68 +482,70 @@ class Consumer:
 
     # Offsets
 
-    def _fetch_offsets(self, wanted: Iterable[TopicPartition], *, is_asked: bool = False) -> None:
-        places = tuple(wanted)
-        if not places:
+    def _fetch_offsets(self, partitions: Iterable[TopicPartition], *, is_committed_call: bool = False) -> None:
+        """Send OffsetFetch. Its answer goes to the application after committed(), else sets the positions of new partitions."""
+        requested = tuple(partitions)
+        if not requested:
             return
 
-        def fetched(answer: OffsetFetchAnswer | None) -> None:
-            told = None if answer is None else answer.groups[0]
-            if told is None or told.error in RETRIABLE_ERRORS:
-                self._find_coordinator_after_backoff(lambda: self._fetch_offsets(places, is_asked=is_asked))
+        def on_answer(answer: OffsetFetchAnswer | None) -> None:
+            group = None if answer is None else answer.groups[0]
+            if group is None or group.error in RETRIABLE_ERRORS:
+                self._find_coordinator_after_backoff(lambda: self._fetch_offsets(requested, is_committed_call=is_committed_call))
                 return
-            if told.error is not Error.NONE:
-                self._fail_for_good(told.error)
+            if group.error is not Error.NONE:
+                self._fail_for_good(group.error)
                 return
-            committed = {place: told.topics[place.topic][place.partition].committed_offset for place in places}
-            if is_asked:
-                saved = {place: offset for place, offset in committed.items() if offset >= 0}
-                self._notify_application(f"committed: {_offsets_text(saved) or 'nothing'}")
+            committed = {partition: group.topics[partition.topic][partition.partition].committed_offset for partition in requested}
+            if is_committed_call:
+                existing = {partition: offset for partition, offset in committed.items() if offset >= 0}
+                self._notify_application(f"committed: {_offsets_text(existing) or 'nothing'}")
                 return
-            for place, offset in committed.items():
-                if place in self._owned_partitions:
-                    self.positions.setdefault(place, max(offset, 0))  # nothing committed: auto.offset.reset to a log that begins at 0
+            for partition, offset in committed.items():
+                if partition in self._owned_partitions:
+                    # Without a committed offset auto.offset.reset decides, and the log of a simulated topic begins at 0.
+                    self.positions.setdefault(partition, max(offset, 0))
 
-        self._environment.send(self, OffsetFetch((GroupToFetch(self._group_id, _by_topic(places)),)), fetched)
+        self._environment.send(self, OffsetFetch((GroupToFetch(self._group_id, _by_topic(requested)),)), on_answer)
 
     def _commit_request(self, offsets: Mapping[TopicPartition, int]) -> OffsetCommit:
-        saved = tuple(OffsetToCommit(place.topic, place.partition, offset) for place, offset in offsets.items())
-        return OffsetCommit(self._group_id, saved, self.generation, self.member_id, self.settings.group_instance_id)
+        to_commit = tuple(OffsetToCommit(topic, number, offset) for (topic, number), offset in offsets.items())
+        return OffsetCommit(self._group_id, to_commit, self.generation, self.member_id, self.settings.group_instance_id)
 
     def _commit_ignoring_errors(self, then: Callable[[], None]) -> None:
-        """The commit before a rebalance and before the end; whatever becomes of it, the client goes on."""
+        """Commit the positions before a rebalance or before close(), and call ``then`` whether the commit succeeds or fails."""
 
-        def committed(answer: OffsetCommitAnswer | None) -> None:
+        def on_answer(answer: OffsetCommitAnswer | None) -> None:
             self._is_blocked = False
             then()
 
         self._is_blocked = True
-        self._environment.send(self, self._commit_request(self.positions), committed)
+        self._environment.send(self, self._commit_request(self.positions), on_answer)
 
     def _send_commit(self, commit: _PendingCommit) -> None:
         if self.phase is Phase.CLOSED:
             self._end_commit(commit, "IllegalStateException: the consumer has failed or is closed")
         elif self.phase is not Phase.STABLE:
-            # Without a generation nothing is sent (ConsumerCoordinator.sendOffsetCommitRequest).
-            rebalances = self.phase in (Phase.JOINING, Phase.SYNCING)
-            self._end_commit(commit, f"{'RebalanceInProgressException' if rebalances else 'CommitFailedException'}, nothing was sent")
+            # Without a generation no request is sent (ConsumerCoordinator.sendOffsetCommitRequest).
+            is_rebalancing = self.phase in (Phase.JOINING, Phase.SYNCING)
+            self._end_commit(commit, f"{'RebalanceInProgressException' if is_rebalancing else 'CommitFailedException'}, nothing was sent")
         else:
-            loses, commit.loses_answer = commit.loses_answer, False
+            loses_answer, commit.loses_answer = commit.loses_answer, False
             self._environment.send(
-                self, self._commit_request(commit.offsets), lambda answer: self._on_commit(commit, answer), loses_answer=loses
+                self, self._commit_request(commit.offsets), lambda answer: self._on_commit(commit, answer), loses_answer=loses_answer
             )
 
     def _on_commit(self, commit: _PendingCommit, answer: OffsetCommitAnswer | None) -> None:
         errors = (Error.REQUEST_TIMED_OUT,) if answer is None else tuple(answer.errors.values())
-        error = next((one for one in errors if one is not Error.NONE), Error.NONE)
+        error = next((answer_error for answer_error in errors if answer_error is not Error.NONE), Error.NONE)
         if error in RETRIABLE_ERRORS:
-            why = "the connection closed without an answer" if answer is None else error.name
+            reason = "the connection closed without an answer" if answer is None else error.name
             if not commit.is_sync:
                 if error in COORDINATOR_LOST_ERRORS:
                     self._find_coordinator(lambda: None)
-                self._end_commit(commit, f"RetriableCommitFailedException ({why})", may_pass=True)
+                self._end_commit(commit, f"RetriableCommitFailedException ({reason})", is_retriable=True)
             elif self._environment.now_ms >= commit.deadline_ms:
-                self._end_commit(commit, f"TimeoutException ({why})")
+                self._end_commit(commit, f"TimeoutException ({reason})")
             elif error in COORDINATOR_LOST_ERRORS:
                 self._find_coordinator_after_backoff(lambda: self._send_commit(commit))
             else:
@@ -553,10 +565,12 @@ class Consumer:
         self._reset_membership(error)
         self._request_rejoin()
 
-    def _end_commit(self, commit: _PendingCommit, outcome: str, *, may_pass: bool = False, then: Callable[[], None] | None = None) -> None:
+    def _end_commit(
+        self, commit: _PendingCommit, outcome: str, *, is_retriable: bool = False, then: Callable[[], None] | None = None
+    ) -> None:
         def callback() -> None:
             self._notify_application(f"{commit.call}: {outcome}" if commit.is_sync else f"callback of {commit.call}: {outcome}")
-            if may_pass and commit.retry_after_ms is not None:
+            if is_retriable and commit.retry_after_ms is not None:
                 self._schedule(commit.retry_after_ms, lambda: self.commit(commit.offsets, is_sync=False))
 
         if commit.is_sync:
@@ -570,9 +584,9 @@ class Consumer:
         self._poll()
 
     def _run_callbacks(self) -> None:
-        """Callbacks of commitAsync, in the order in which the commits were completed: at a poll or at the next commit."""
-        waiting, self._callbacks = self._callbacks, []
-        for callback in waiting:
+        """Call the callbacks of commitAsync in the order in which the commits were completed. Done at a poll and at the next commit."""
+        callbacks, self._callbacks = self._callbacks, []
+        for callback in callbacks:
             callback()
 
     def _schedule(self, delay_ms: int, do: Callable[[], None]) -> None:
@@ -584,7 +598,7 @@ class Consumer:
 
 @dataclass(slots=True)
 class _PendingCommit:
-    """A commit that the application asked for, on its way."""
+    """A commit of the application that is not completed."""
 
     call: str
     offsets: Mapping[TopicPartition, int]
@@ -600,8 +614,8 @@ def _assignor_member(member: JoinedMember, assignor: str) -> assignors.Member:
         return assignors.Member(member.member_id, (), member.group_instance_id)
     owned, generation = subscription.owned_partitions, subscription.generation_id
     if assignor == "sticky":
-        held = decode_sticky_user_data(subscription.user_data)
-        owned, generation = held.previous_assignment, NO_GENERATION if held.generation is None else held.generation
+        user_data = decode_sticky_user_data(subscription.user_data)
+        owned, generation = user_data.previous_assignment, NO_GENERATION if user_data.generation is None else user_data.generation
     elif assignor == COOPERATIVE and generation == NO_GENERATION:
         generation = decode_cooperative_sticky_generation(subscription.user_data) or NO_GENERATION
     return assignors.Member(
@@ -616,9 +630,9 @@ def _assignor_member(member: JoinedMember, assignor: str) -> assignors.Member:
 
 def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, tuple[int, ...]]:
     numbers: dict[str, list[int]] = {}
-    for place in partitions:
-        numbers.setdefault(place.topic, []).append(place.partition)
-    return {topic: tuple(of_topic) for topic, of_topic in numbers.items()}
+    for topic, number in partitions:
+        numbers.setdefault(topic, []).append(number)
+    return {topic: tuple(listed) for topic, listed in numbers.items()}
 
 
 def _topic_partitions(by_topic: Partitions) -> Iterable[TopicPartition]:
@@ -626,9 +640,9 @@ def _topic_partitions(by_topic: Partitions) -> Iterable[TopicPartition]:
 
 
 def partitions_text(partitions: Iterable[TopicPartition]) -> str:
-    """``orders:0,1;payments:3``, as describe shows assignments; "" without a partition."""
+    """The partitions as ``orders:0,1;payments:3``, the form of the describe command; "" without partitions."""
     return ";".join(f"{topic}:{','.join(map(str, numbers))}" for topic, numbers in _by_topic(partitions).items())
 
 
 def _offsets_text(offsets: Mapping[TopicPartition, int]) -> str:
-    return " ".join(f"{place.topic}-{place.partition}={offset}" for place, offset in offsets.items())
+    return " ".join(f"{topic}-{number}={offset}" for (topic, number), offset in offsets.items())

@@ -1,4 +1,4 @@
-"""Virtual time: nothing happens between two events, and timers fire in the order they fall due."""
+"""Simulated time, and the timers that fire as it passes, in the order of their due times."""
 
 import heapq
 from collections.abc import Callable
@@ -6,7 +6,7 @@ from enum import Enum
 
 
 class TimerKind(Enum):
-    """What a timer was waiting for."""
+    """What a timer ends."""
 
     INITIAL_DELAY = "initial rebalance delay"
     JOIN_PHASE = "rebalance timeout of the join phase"
@@ -17,7 +17,7 @@ class TimerKind(Enum):
 
 
 class Timer:
-    """One thing due at a moment. ``fire`` tells whether it did anything: a deadline that was put off meanwhile did not."""
+    """A timer. ``fire`` returns False if it changed nothing, because the deadline behind the timer has moved."""
 
     __slots__ = ("due_ms", "fire", "group_id", "is_cancelled", "kind", "member_id")
 
@@ -31,7 +31,7 @@ class Timer:
 
 
 class Clock:
-    """The simulated now, in milliseconds, and the timers still to come."""
+    """The simulated time in milliseconds since the epoch, and the timers that have not fired."""
 
     __slots__ = ("_queue", "_sequence", "now_ms")
 
@@ -41,21 +41,24 @@ class Clock:
         self._sequence = 0
 
     def start(self, kind: TimerKind, delay_ms: int, group_id: str, member_id: str, fire: Callable[[], bool]) -> Timer:
-        """A timer that falls due ``delay_ms`` from now; a delay of zero or less falls due at once, after the present event."""
+        """Start a timer that is due in ``delay_ms`` milliseconds; with zero or less it is due now, and fires after the current event."""
         timer = Timer(kind, self.now_ms + max(delay_ms, 0), group_id, member_id, fire)
         self._sequence += 1
         heapq.heappush(self._queue, (timer.due_ms, self._sequence, timer))
         return timer
 
     def next_due_ms(self) -> int | None:
-        """When the next timer falls due; None: there is none."""
+        """The due time of the next timer; None if there are no timers."""
         queue = self._queue
         while queue and queue[0][2].is_cancelled:
             heapq.heappop(queue)
         return queue[0][0] if queue else None
 
-    def next_due(self, until_ms: int) -> Timer | None:
-        """Takes out the next timer due at or before ``until_ms`` and sets the clock to it; None: there is no more, the clock stands."""
+    def take_next_due(self, until_ms: int) -> Timer | None:
+        """Remove the next timer that is due at or before ``until_ms`` and set the clock to its due time.
+
+        Returns None if no timer is due; then the clock is not changed.
+        """
         queue = self._queue
         while queue and queue[0][0] <= until_ms:
             timer = heapq.heappop(queue)[2]

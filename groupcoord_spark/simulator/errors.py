@@ -1,10 +1,10 @@
-"""The codes a coordinator answers with, by the names of Kafka's ``Errors``."""
+"""The error codes of a coordinator, with the names of Kafka's ``Errors``."""
 
 from enum import IntEnum
 
 
 class Error(IntEnum):
-    """An answer's error code. Only codes that the requests simulated here can meet; the names of 0.10 are their later ones."""
+    """The error code of an answer. Only errors that the simulated requests can get; codes that 0.10 named otherwise have later names."""
 
     NONE = 0
     UNKNOWN_SERVER_ERROR = -1

@@ -1,20 +1,21 @@
-"""The requests of group members, producers and administrators, as the coordinator reads them.
+"""The requests of group members, producers and administrators, with Kafka's field names in snake_case.
 
-Fields are Kafka's, in snake_case; ``version`` is the request's own (None: the newest of the simulated release) and matters only where
-an answer depends on it. ``client_id`` and ``client_host`` come from the request's header and connection.
+``version`` is the version of the request (None: the newest that the simulated release knows); only requests whose answer depends on the
+version have it. ``client_id`` and ``client_host`` come from the request's header and connection.
+A request that is sent outside of any membership has the generation ``NO_GENERATION``.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-ANY_GENERATION = -1
-"""Generation of a request that is sent outside any membership."""
+from groupcoord_spark.assignors import NO_GENERATION
+from groupcoord_spark.protocol.record_types import NO_LEADER_EPOCH, NO_TIMESTAMP
 
 
 @dataclass(frozen=True, slots=True)
 class JoinGroup:
-    """Ask to be a member. ``member_id`` "" is a newcomer; ``rebalance_timeout_ms`` None (version 0) means the session timeout."""
+    """Join the group. ``member_id`` is "" for a new member; ``rebalance_timeout_ms`` None (version 0) means the session timeout."""
 
     group_id: str | None
     session_timeout_ms: int = 45_000
@@ -30,7 +31,7 @@ class JoinGroup:
 
 @dataclass(frozen=True, slots=True)
 class SyncGroup:
-    """Ask for one's assignment; the leader brings everybody's. ``protocol_type`` and ``protocol`` are sent since version 5."""
+    """Get the member's assignment. The leader sends those of all members; ``protocol_type`` and ``protocol`` exist since version 5."""
 
     group_id: str | None
     generation: int
@@ -44,7 +45,7 @@ class SyncGroup:
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """Say that one is alive, and ask whether the group rebalances."""
+    """Keep the member's session, and ask whether the group rebalances."""
 
     group_id: str | None
     generation: int
@@ -53,7 +54,7 @@ class Heartbeat:
 
 
 class Leaving(NamedTuple):
-    """Who leaves: a member id, or "" and an instance id."""
+    """The member that leaves: its member id, or "" and its instance id."""
 
     member_id: str
     group_instance_id: str | None = None
@@ -74,18 +75,18 @@ class OffsetToCommit(NamedTuple):
     topic: str
     partition: int
     committed_offset: int
-    leader_epoch: int = -1
+    leader_epoch: int = NO_LEADER_EPOCH
     metadata: str | None = ""
-    commit_timestamp_ms: int = -1
+    commit_timestamp_ms: int = NO_TIMESTAMP
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetCommit:
-    """Save positions. ``retention_ms`` -1: the broker's own (versions 2 to 4 may ask for another)."""
+    """Commit offsets. ``retention_ms`` -1: the retention of the broker (versions 2 to 4 may ask for another)."""
 
     group_id: str | None
     offsets: tuple[OffsetToCommit, ...]
-    generation: int = ANY_GENERATION
+    generation: int = NO_GENERATION
     member_id: str = ""
     group_instance_id: str | None = None
     retention_ms: int = -1
@@ -94,19 +95,19 @@ class OffsetCommit:
 
 @dataclass(frozen=True, slots=True)
 class TxnOffsetCommit:
-    """Save positions as part of a producer's transaction."""
+    """Commit offsets as part of a producer's transaction."""
 
     group_id: str | None
     producer_id: int
     offsets: tuple[OffsetToCommit, ...]
     producer_epoch: int = 0
-    generation: int = ANY_GENERATION
+    generation: int = NO_GENERATION
     member_id: str = ""
     group_instance_id: str | None = None
 
 
 class GroupToFetch(NamedTuple):
-    """A group and the partitions wanted; ``partitions`` None: all it has."""
+    """A group, and the partitions whose offsets are requested; ``partitions`` None: all partitions with a committed offset."""
 
     group_id: str
     partitions: Mapping[str, tuple[int, ...]] | None = None
@@ -114,7 +115,7 @@ class GroupToFetch(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class OffsetFetch:
-    """Read positions; with ``require_stable`` partitions of open transactions are refused."""
+    """Get committed offsets. With ``require_stable`` the answer for a partition with a pending offset is UNSTABLE_OFFSET_COMMIT."""
 
     groups: tuple[GroupToFetch, ...]
     require_stable: bool = False
@@ -122,7 +123,7 @@ class OffsetFetch:
 
 @dataclass(frozen=True, slots=True)
 class AddOffsetsToTxn:
-    """Make a group part of a producer's transaction (answered by the transaction coordinator; always granted here)."""
+    """Make a group part of a producer's transaction. The transaction coordinator answers it; the simulator always accepts it."""
 
     group_id: str
     producer_id: int
@@ -131,7 +132,7 @@ class AddOffsetsToTxn:
 
 @dataclass(frozen=True, slots=True)
 class EndTxn:
-    """End a producer's transaction: its marker reaches every offsets partition whose groups it named."""
+    """End a producer's transaction: every offsets partition that takes part in it gets a marker."""
 
     producer_id: int
     committed: bool
@@ -140,7 +141,7 @@ class EndTxn:
 
 @dataclass(frozen=True, slots=True)
 class FindCoordinator:
-    """Ask which broker coordinates the groups."""
+    """Get the coordinators of groups."""
 
     keys: tuple[str, ...]
     version: int | None = None
@@ -148,7 +149,7 @@ class FindCoordinator:
 
 @dataclass(frozen=True, slots=True)
 class DescribeGroups:
-    """Ask for everything about some groups."""
+    """Get the state and the members of groups."""
 
     group_ids: tuple[str, ...]
     version: int | None = None
@@ -156,21 +157,21 @@ class DescribeGroups:
 
 @dataclass(frozen=True, slots=True)
 class ListGroups:
-    """Ask for the names of groups, all or those in some states."""
+    """Get the names of all groups, or of the groups in some states."""
 
     states: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteGroups:
-    """Remove groups with all their offsets."""
+    """Delete groups with all their offsets."""
 
     group_ids: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetDelete:
-    """Remove some offsets of one group."""
+    """Delete some offsets of one group."""
 
     group_id: str | None
     partitions: Mapping[str, tuple[int, ...]]

@@ -1,7 +1,7 @@
-"""Scenarios: who does what when, written in a readable file, and what becomes of it line by line.
+"""Scenario files: reads a scenario from YAML and plays it against the simulated broker, which gives a timeline.
 
-A scenario names one group, its members with their client settings, and steps. Members act as ``client.Consumer`` does; ``send`` puts a
-single request of any kind on the wire, as an administrator or a client of another make would.
+A scenario has one group, its members with their client settings, and steps. A member is a ``client.Consumer``; the step ``send`` sends a
+single request of any kind, as an administrator or another client would.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import yaml
 
-from groupcoord_spark.assignors import TopicPartition
+from groupcoord_spark.assignors import NO_GENERATION, TopicPartition
 from groupcoord_spark.coordinator.retention import read_duration
 from groupcoord_spark.errors import InputError, UsageError
 from groupcoord_spark.protocol.consumer_protocol import Assignment, Subscription, encode_assignment, encode_subscription
@@ -57,7 +57,7 @@ from groupcoord_spark.simulator.timeline_text import answer_text, request_text
 
 BROKER, ADMIN = "broker", "admin"
 NETWORK_MS: Final = 5
-"""How long an answer travels; requests are shown when they reach the broker."""
+"""Time from the broker's answer to its receipt by the client. A timeline row of a request has the time at which the broker gets it."""
 _DEFAULT_START_MS: Final = 1_767_225_600_000  # 2026-01-01T00:00:00Z
 _AFTER_LAST_STEP_MS: Final = 60_000
 _MOVE_MS: Final = 5_000
@@ -65,7 +65,7 @@ _MOVE_MS: Final = 5_000
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One thing that happens: ``verb`` to or by each of ``who``, with options."""
+    """One step: each member in ``who``, or the broker if it is empty, performs ``verb`` with the options."""
 
     at_ms: int
     verb: str
@@ -75,7 +75,10 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """A scenario as it is written: times count from its start. ``broker_version`` None: the command's choice."""
+    """A scenario as its file has it. Times of steps and ``until_ms`` are milliseconds since its start, ``start_ms`` since the epoch.
+
+    broker_version: None if the file does not name one.
+    """
 
     title: str
     group_id: str
@@ -90,10 +93,12 @@ class Scenario:
 
 @dataclass(frozen=True, slots=True)
 class TimelineRow:
-    """One line of a timeline. ``at_ms`` counts from the scenario's start.
+    """One row of a timeline.
 
-    kind: request (what reached the broker, with its answer if that came at once), answer (to an earlier request), timer, action, or
-    application (what a member's application does or hears of). state and generation are the group's afterwards; None: no single group.
+    at_ms: milliseconds since the start of the scenario.
+    kind: request (with its answer if the broker answered at once), answer (to an earlier request), timer, action, or application (a call
+        of a member's application, or of a client to its application).
+    state, generation: of the group after the row; None if the row is not about one group.
     """
 
     at_ms: int
@@ -105,12 +110,12 @@ class TimelineRow:
     generation: int | None = None
     records: tuple[WrittenRecord, ...] = ()
     is_routine: bool = False
-    """A heartbeat that is answered NONE or as the one before, or a retention check that finds nothing."""
+    """The row is a heartbeat with the answer NONE or the same answer as before, or a retention check that deletes nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A scenario that was played: its lines, everything in the log, and the broker as it is at the end."""
+    """The result of a scenario: its timeline, all records in the log, and the broker at the end."""
 
     rows: tuple[TimelineRow, ...]
     records: tuple[WrittenRecord, ...]
@@ -142,12 +147,17 @@ _MEMBER_VERBS: Final = frozenset({"start", "close", "crash", "freeze", "busy", "
 def shipped_scenarios() -> dict[str, str]:
     """The scenarios that come with this release: name -> text."""
     folder = files("groupcoord_spark.simulator") / "scenarios"
-    found = sorted((each for each in folder.iterdir() if each.name.endswith(".yaml")), key=lambda each: each.name)
-    return {each.name.removesuffix(".yaml"): each.read_text("utf-8") for each in found}
+    scenario_files = sorted((file for file in folder.iterdir() if file.name.endswith(".yaml")), key=lambda file: file.name)
+    return {file.name.removesuffix(".yaml"): file.read_text("utf-8") for file in scenario_files}
 
 
 def find_scenario(name: str) -> Scenario:
-    """The scenario in a file, or the shipped one of that name. Raises InputError when there is neither, UsageError for its faults."""
+    """The scenario in a file, or the shipped scenario of that name.
+
+    Raises:
+        InputError: there is no such file and no shipped scenario of that name, or the file cannot be read.
+        UsageError: the scenario has a mistake.
+    """
     path = Path(name)
     if path.is_file():
         try:
@@ -162,7 +172,7 @@ def find_scenario(name: str) -> Scenario:
 
 
 def read_scenario(text: str, source: str) -> Scenario:
-    """A scenario from its YAML. Raises UsageError, naming ``source`` and what is wrong there."""
+    """The scenario in a YAML text. Raises UsageError, which names ``source`` and the mistake."""
     try:
         return _read(yaml.safe_load(text))
     except yaml.YAMLError as e:
@@ -172,17 +182,17 @@ def read_scenario(text: str, source: str) -> Scenario:
 
 
 def _read(content: Any) -> Scenario:
-    given = _mapping(content, "the file")
-    _refuse_unknown(given, _KEYS, "the file")
-    broker = _mapping(given.get("broker", {}), "broker")
+    fields = _mapping(content, "the file")
+    _refuse_unknown(fields, _KEYS, "the file")
+    broker = _mapping(fields.get("broker", {}), "broker")
     _refuse_unknown(broker, frozenset({"version", "settings"}), "broker")
-    topics = {str(name): _whole(partitions, f"topic {name!r}") for name, partitions in _mapping(given.get("topics", {}), "topics").items()}
-    common = _mapping(given.get("client", {}), "client")
+    topics = {str(name): _whole(partitions, f"topic {name!r}") for name, partitions in _mapping(fields.get("topics", {}), "topics").items()}
+    common = _mapping(fields.get("client", {}), "client")
     members = {
         str(name): read_client_settings(str(name), {**common, **_mapping(own or {}, f"member {name!r}")}, _milliseconds)
-        for name, own in _mapping(given.get("members", {}), "members").items()
+        for name, own in _mapping(fields.get("members", {}), "members").items()
     }
-    listed = given.get("steps")
+    listed = fields.get("steps")
     if not isinstance(listed, list) or not listed:
         raise UsageError("steps are missing: a list such as [{at: 0s, start: a}].")
     steps: list[Step] = []
@@ -190,19 +200,19 @@ def _read(content: Any) -> Scenario:
         steps.append(_read_step(_mapping(step, f"step {number}"), number, members))
         if len(steps) > 1 and steps[-1].at_ms < steps[-2].at_ms:
             raise UsageError(f"step {number} is at {step['at']}, before the one above it: put them in the order of their time.")
-    until_ms = _milliseconds(given["until"], "until") if "until" in given else steps[-1].at_ms + _AFTER_LAST_STEP_MS
+    until_ms = _milliseconds(fields["until"], "until") if "until" in fields else steps[-1].at_ms + _AFTER_LAST_STEP_MS
     if until_ms < steps[-1].at_ms:
         raise UsageError("until is before the last step.")
     properties = _mapping(broker.get("settings", {}), "broker settings")
     return Scenario(
-        title=str(given.get("title", "")),
-        group_id=str(given.get("group", "group")),
+        title=str(fields.get("title", "")),
+        group_id=str(fields.get("group", "group")),
         topics=topics,
         members=members,
         steps=tuple(steps),
         settings=read_settings(properties, {name: Topic(partitions) for name, partitions in topics.items()} if topics else None),
         broker_version=str(broker["version"]) if "version" in broker else None,
-        start_ms=_start(given["start"]) if "start" in given else _DEFAULT_START_MS,
+        start_ms=_start(fields["start"]) if "start" in fields else _DEFAULT_START_MS,
         until_ms=until_ms,
     )
 
@@ -288,10 +298,10 @@ def _start(value: Any) -> int:
 
 def _offsets(value: Any, where: str) -> dict[TopicPartition, int]:
     offsets: dict[TopicPartition, int] = {}
-    for place, offset in _mapping(value, f"offsets of {where}").items():
-        topic, _, partition = str(place).rpartition("-")
+    for name, offset in _mapping(value, f"offsets of {where}").items():
+        topic, _, partition = str(name).rpartition("-")
         if not topic or not partition.isdecimal() or isinstance(offset, bool) or not isinstance(offset, int):
-            raise UsageError(f"offsets of {where}: write for example {{orders-0: 42}}, not {{{place}: {offset}}}.")
+            raise UsageError(f"offsets of {where}: write for example {{orders-0: 42}}, not {{{name}: {offset}}}.")
         offsets[TopicPartition(topic, int(partition))] = offset
     return offsets
 
@@ -302,10 +312,10 @@ _Fields = Mapping[str, Any]
 
 
 def _member_fields(group_id: str, member: Consumer | None, fields: _Fields) -> tuple[str, int, str, str | None]:
-    """Group, generation, member id and instance id: what the member would send, unless the step says otherwise."""
+    """Group id, generation, member id and instance id of a request: the fields of the step, else those that the member would send."""
     return (
         str(fields.get("group_id", group_id)),
-        int(fields.get("generation", member.generation if member else -1)),
+        int(fields.get("generation", member.generation if member else NO_GENERATION)),
         str(fields.get("member_id", member.member_id if member else "")),
         fields.get("group_instance_id", member.settings.group_instance_id if member else None),
     )
@@ -314,7 +324,7 @@ def _member_fields(group_id: str, member: Consumer | None, fields: _Fields) -> t
 def _join(group_id: str, member: Consumer | None, fields: _Fields) -> Request:
     group, _, member_id, instance = _member_fields(group_id, member, fields)
     topics = tuple(fields.get("topics", member.settings.topics if member else ()))
-    metadata = encode_subscription(Subscription(0, topics, None, {}, -1, None))
+    metadata = encode_subscription(Subscription(0, topics, None, {}, NO_GENERATION, None))
     return JoinGroup(
         group,
         fields.get("session_timeout_ms", 45_000),
@@ -329,14 +339,16 @@ def _join(group_id: str, member: Consumer | None, fields: _Fields) -> Request:
 
 def _sync(group_id: str, member: Consumer | None, fields: _Fields) -> Request:
     group, generation, member_id, instance = _member_fields(group_id, member, fields)
-    given = fields.get("assignments", {})
-    assignments = tuple((name, encode_assignment(Assignment(0, held, None))) for name, held in given.items())
+    assignments = tuple(
+        (member_id, encode_assignment(Assignment(0, partitions, None))) for member_id, partitions in fields.get("assignments", {}).items()
+    )
     return SyncGroup(group, generation, member_id, instance, assignments=assignments)
 
 
 def _commit(group_id: str, member: Consumer | None, fields: _Fields) -> Request:
-    given = _offsets(fields.get("offsets", {}), "send")
-    offsets = tuple(OffsetToCommit(place.topic, place.partition, offset) for place, offset in given.items())
+    offsets = tuple(
+        OffsetToCommit(topic, number, offset) for (topic, number), offset in _offsets(fields.get("offsets", {}), "send").items()
+    )
     group, generation, member_id, instance = _member_fields(group_id, member, fields)
     return OffsetCommit(group, offsets, generation, member_id, instance)
 
@@ -366,7 +378,11 @@ _REQUESTS: Final[Mapping[str, Callable[[str, Consumer | None, _Fields], Request]
 
 
 def play(scenario: Scenario, release: Release) -> Outcome:
-    """Play a scenario from start to end. The same scenario has the same outcome, always. Raises UsageError as ``Simulator.send`` does."""
+    """Play a scenario from start to end. The same scenario and release always have the same outcome.
+
+    Raises:
+        UsageError: for the reasons of ``Simulator.send``, or a step needs a member that is not running.
+    """
     scenario_run = _ScenarioRun(scenario, release)
     scenario_run.run()
     return Outcome(tuple(scenario_run.rows), tuple(scenario_run.log), scenario_run.simulator)
@@ -382,7 +398,7 @@ class _ScheduledAction:
 
 @dataclass(frozen=True, slots=True)
 class _PendingRequest:
-    """A request on its way: who waits for its answer, and whether it will ever arrive."""
+    """A request without an answer. ``sender`` None: no client waits for it. ``loses_answer``: the client gets None instead."""
 
     sender: Consumer | None
     then: Callable[[Any], None]
@@ -390,7 +406,7 @@ class _PendingRequest:
 
 
 class _ScenarioRun:
-    """The line between clients and broker: one queue of what clients do next, beside the broker's own timers."""
+    """One play of a scenario. It is the environment of the clients: their next actions are in one queue, beside the broker's timers."""
 
     def __init__(self, scenario: Scenario, release: Release) -> None:
         self.rows: list[TimelineRow] = []
@@ -412,7 +428,7 @@ class _ScenarioRun:
     def now_ms(self) -> int:
         return self.simulator.now_ms
 
-    # What clients ask for
+    # The environment of the clients
 
     def send(self, client: Consumer, request: Request, then: Callable[[Any], None], *, loses_answer: bool = False) -> None:
         self._send_request(client.name, request, _PendingRequest(client, then, loses_answer))
@@ -539,7 +555,7 @@ class _ScenarioRun:
     def _log_of(self, number: int) -> tuple[WrittenRecord, ...]:
         return tuple(record for record in self.log if record.offsets_partition == number)
 
-    # Lines
+    # Rows of the timeline
 
     def _add_timeline_entry(self, entry: TimelineEntry) -> None:
         self.log += entry.records
@@ -558,14 +574,14 @@ class _ScenarioRun:
         elif entry.action is not None:
             kind, who, what, answer = "action", BROKER, _action_text(entry.action), None
         else:
-            whose = self._names.get(entry.member_id or "", entry.member_id)
+            member_name = self._names.get(entry.member_id or "", entry.member_id)
             kind, who, answer = "timer", BROKER, None
             what = "" if entry.timer is None else entry.timer.value
-            what = f"{what} of {whose}" if whose else what
+            what = f"{what} of {member_name}" if member_name else what
         if entry.call is not None and isinstance(entry.call.request, Heartbeat):
-            told = (answer, generation)
-            is_routine = answer == "NONE" or self._last_heartbeat.get(who) == told
-            self._last_heartbeat[who] = told
+            result = (answer, generation)
+            is_routine = answer == "NONE" or self._last_heartbeat.get(who) == result
+            self._last_heartbeat[who] = result
         else:
             is_routine = kind == "timer" and entry.group_id == "" and not entry.records
         self._add_row(kind, who, what, answer, state, generation, entry.records, is_routine)

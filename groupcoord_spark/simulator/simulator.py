@@ -1,4 +1,4 @@
-"""The simulated broker as a whole: requests and actions in, in the order of their time; answers, records and a timeline out."""
+"""The simulated broker: takes requests and actions in the order of their time, gives answers, records and a timeline."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -71,10 +71,12 @@ _HANDLERS: dict[type, Callable[[Broker, Call, Any], None]] = {
 
 @dataclass(frozen=True, slots=True)
 class TimelineEntry:
-    """One event and all it led to. Its cause is a request, an action or a timer (``timer``; then ``member_id`` tells whose it was).
+    """One event and its effects. The event is a request (``call``), an action or a timer: one of the three is not None.
 
-    ``answered``: the calls answered by it, earlier ones that waited included. ``state`` and ``generation`` are those of the event's group
-    afterwards; None where the event concerns no single group, or the group is gone.
+    member_id: the member of the timer; "" or None if it has none.
+    answered: the calls that the event answered, including earlier calls that waited.
+    records: what the event wrote to the log.
+    state, generation: of the event's group after the event; None if the event is not about one group, or the group does not exist.
     """
 
     at_ms: int
@@ -90,16 +92,16 @@ class TimelineEntry:
 
 
 class Event(NamedTuple):
-    """A request or an action, and when it reaches the broker."""
+    """A request or an action, and the time at which it reaches the broker."""
 
     at_ms: int
     what: Request | Action
 
 
 class Simulator:
-    """One broker that leads every offsets partition, driven by hand: ``send`` requests, ``act``, let time pass.
+    """One simulated broker, which leads all offsets partitions at the start.
 
-    Time only goes forward. Timers that fall due until an event's moment, that moment included, fire before it.
+    Time only goes forward. Timers that are due before or at the time of an event fire before the event.
     """
 
     def __init__(
@@ -111,7 +113,13 @@ class Simulator:
         new_member_id: MemberIds | None = None,
         on_entry: Callable[[TimelineEntry], None] | None = None,
     ) -> None:
-        """``release`` None: Kafka 4.3. ``on_entry`` is told of every event once it is done; without it no timeline is made."""
+        """A broker at the time ``start_ms``.
+
+        Args:
+            release: the rules; None: Kafka 4.3.
+            new_member_id: makes member ids; None: ``numbered_member_ids``.
+            on_entry: called with the timeline entry of each event; None: no timeline is made.
+        """
         self.release = release if release is not None else release_for()
         self.settings = settings if settings is not None else Settings()
         ids = new_member_id if new_member_id is not None else numbered_member_ids()
@@ -123,13 +131,14 @@ class Simulator:
 
     @property
     def now_ms(self) -> int:
-        """The simulated now."""
+        """The simulated time, in milliseconds since the epoch."""
         return self._broker.now_ms
 
     def send(self, request: Request, at_ms: int | None = None) -> Call:
-        """A request reaches the broker (None: now). Its answer is in the call, now or once a later event has set it free.
+        """Send a request to the broker at a time (None: now). The returned call has the answer, or gets it in a later event.
 
-        Raises UsageError for a time that is past, for a request this release does not know, and for a group that is not classic.
+        Raises:
+            UsageError: the time is in the past, the release does not know the request, or the group is not classic.
         """
         if at_ms is not None:
             self.advance_to(at_ms)
@@ -144,7 +153,7 @@ class Simulator:
         return call
 
     def act(self, action: Action, at_ms: int | None = None) -> None:
-        """Something other than a request happens to the broker (None: now). Raises UsageError for a time that is past."""
+        """Perform an action at a time (None: now). Raises UsageError if the time is in the past."""
         if at_ms is not None:
             self.advance_to(at_ms)
         broker = self._broker
@@ -166,33 +175,33 @@ class Simulator:
         self._close_event(None, action, None)
 
     def advance_to(self, at_ms: int) -> None:
-        """Let time pass: every timer due until then fires. Raises UsageError for a time that is past."""
+        """Let time pass until ``at_ms``: every timer that is due fires. Raises UsageError if the time is in the past."""
         clock = self._broker.clock
         if at_ms < clock.now_ms:
             raise UsageError(f"An event at {at_ms} ms comes after one at {clock.now_ms} ms: put them in the order of their time.")
-        while (timer := clock.next_due(at_ms)) is not None:
+        while (timer := clock.take_next_due(at_ms)) is not None:
             if timer.fire():
                 self._close_event(None, None, timer)
         clock.now_ms = at_ms
 
     def next_due_ms(self) -> int | None:
-        """The moment up to which nothing happens by itself, since the next timer falls due then. It may turn out to have been put off."""
+        """The due time of the next timer; None if there are no timers. A session timer may find then that the session was extended."""
         return self._broker.clock.next_due_ms()
 
     def group(self, group_id: str) -> Group | None:
-        """The group as it is now, or None. Look, do not touch."""
+        """The group in its current state, or None if it does not exist. The caller must not change it."""
         return self._broker.group(group_id)
 
     def describe(self, group_id: str, version: int = 5) -> DescribedGroup:
-        """The group as DescribeGroups shows it now, without sending a request."""
+        """The group as DescribeGroups shows it, without a request in the timeline."""
         return describe_group(self._broker, group_id, version)
 
     def member_ids_of(self, client_id: str) -> tuple[str, ...]:
-        """The member ids a client was given so far, in order."""
+        """The member ids that the broker has made for a client id, oldest first."""
         return tuple(self._broker.member_ids_by_client_id.get(client_id, ()))
 
     def offsets_partition_of(self, group_id: str) -> int:
-        """The partition of ``__consumer_offsets`` that the group belongs to."""
+        """The number of the partition of ``__consumer_offsets`` that the group belongs to."""
         return self._broker.partition_number(group_id)
 
     def _start_cleanup_timer(self) -> None:
@@ -236,10 +245,12 @@ def simulate(
     until_ms: int | None = None,
     new_member_id: MemberIds | None = None,
 ) -> Iterator[TimelineEntry]:
-    """The timeline of a scenario: one entry for each event and each timer that did something, in the order they happen.
+    """The timeline of the events: one entry for each event and for each timer that changed something, in the order of time.
 
-    Events come in the order of their time; an event may be made from what earlier entries told, since each is taken only when the
-    entries before it have been given out. ``until_ms``: let time pass until then after the last event.
+    Args:
+        events: in the order of their time. An event is taken after the entries of the event before it were yielded, so a generator can
+            make the next event from the answers so far.
+        until_ms: let time pass until then after the last event; None: stop with the last event.
     """
     entries: list[TimelineEntry] = []
     simulator = Simulator(release, settings, start_ms=start_ms, new_member_id=new_member_id, on_entry=entries.append)

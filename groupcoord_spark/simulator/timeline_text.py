@@ -47,13 +47,15 @@ def request_text(request: Request, names: Names) -> str:
         case Heartbeat(generation=generation):
             return f"{name} generation {generation}"
         case LeaveGroup(members=members):
-            return f"{name} {', '.join(names.get(one.member_id, one.member_id or str(one.group_instance_id)) for one in members)}"
+            return (
+                f"{name} {', '.join(names.get(member.member_id, member.member_id or str(member.group_instance_id)) for member in members)}"
+            )
         case OffsetCommit(offsets=offsets, generation=generation):
-            saved = " ".join(f"{one.topic}-{one.partition}={one.committed_offset}" for one in offsets)
-            return f"{name} generation {generation}, {saved}"
+            commits = " ".join(f"{offset.topic}-{offset.partition}={offset.committed_offset}" for offset in offsets)
+            return f"{name} generation {generation}, {commits}"
         case OffsetFetch(groups=groups):
-            wanted = [_partitions_text(one.partitions) for one in groups if one.partitions is not None]
-            return f"{name} {';'.join(wanted)}".rstrip()
+            requested = [_partitions_text(group.partitions) for group in groups if group.partitions is not None]
+            return f"{name} {';'.join(requested)}".rstrip()
         case OffsetDelete(partitions=partitions):
             return f"{name} {_partitions_text(partitions)}"
         case _:
@@ -72,24 +74,24 @@ def answer_text(call: Call, names: Names) -> str:
             return _errors_text(errors)
         case OffsetFetchAnswer(groups=groups):
             offsets = [
-                one.error.name if one.error is not Error.NONE else f"{topic}-{partition}={one.committed_offset}"
+                offset.error.name if offset.error is not Error.NONE else f"{topic}-{partition}={offset.committed_offset}"
                 for group in groups
                 for topic, partitions in group.topics.items()
-                for partition, one in partitions.items()
+                for partition, offset in partitions.items()
             ]
             failed = [group.error.name for group in groups if group.error is not Error.NONE]
             return " ".join(failed or ["NONE", *offsets])
         case FindCoordinatorAnswer(coordinators=coordinators):
-            return " ".join(f"{one.error.name} __consumer_offsets-{one.offsets_partition}" for one in coordinators)
+            return " ".join(f"{coordinator.error.name} __consumer_offsets-{coordinator.offsets_partition}" for coordinator in coordinators)
         case DescribeGroupsAnswer(groups=described):
-            return " ".join(f"{one.error.name} {one.state}, {len(one.members)} members" for one in described)
+            return " ".join(f"{group.error.name} {group.state}, {len(group.members)} members" for group in described)
         case ListGroupsAnswer(error=error, groups=listed):
-            return f"{error.name} {' '.join(one.group_id for one in listed)}".rstrip()
+            return f"{error.name} {' '.join(group.group_id for group in listed)}".rstrip()
         case None:
             return ""
         case other:
             errors_by_key: Mapping[Any, Error] | None = getattr(other, "errors", None)
-            member_errors = [one.error.name for one in getattr(other, "members", ()) if one.error is not Error.NONE]
+            member_errors = [member.error.name for member in getattr(other, "members", ()) if member.error is not Error.NONE]
             error = getattr(other, "error", Error.NONE)
             if errors_by_key and error is Error.NONE:
                 return _errors_text(errors_by_key)

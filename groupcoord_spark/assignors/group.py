@@ -140,9 +140,8 @@ def advice(candidates: Sequence[Proposal]) -> list[str]:
     smallest_spread = min(proposal.change.after.spread for proposal in candidates)
     most_even = [proposal for proposal in candidates if proposal.change.after.spread == smallest_spread]
     if len(candidates) > 1 and len(most_even) < len(candidates):
-        sentences.append(
-            f"Most even: {', '.join(proposal.assignor for proposal in most_even)} (most and least loaded member differ by {smallest_spread})."
-        )
+        names = ", ".join(proposal.assignor for proposal in most_even)
+        sentences.append(f"Most even: {names} (most and least loaded member differ by {smallest_spread}).")
     fewest_moved = min(len(proposal.change.moved) for proposal in most_even)
     moving_fewest = [proposal.assignor for proposal in most_even if len(proposal.change.moved) == fewest_moved]
     if len(candidates) > 1 and len(moving_fewest) < len(most_even):

@@ -25,13 +25,13 @@ def partitions_of(topic: str, *partitions: int) -> tuple[TopicPartition, ...]:
     return tuple(TopicPartition(topic, partition) for partition in partitions)
 
 
-def told(assignment: Assignment) -> dict[str, dict[str, list[int]]]:
+def by_topic(assignment: Assignment) -> dict[str, dict[str, list[int]]]:
     """An assignment as member -> topic -> partitions."""
     by_member: dict[str, dict[str, list[int]]] = {}
     for member_id, partitions in assignment.items():
-        by_topic = by_member[member_id] = {}
+        partitions_by_topic = by_member[member_id] = {}
         for topic, partition in partitions:
-            by_topic.setdefault(topic, []).append(partition)
+            partitions_by_topic.setdefault(topic, []).append(partition)
     return by_member
 
 

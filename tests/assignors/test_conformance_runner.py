@@ -28,8 +28,11 @@ def written(path: Path, *lines: dict[str, Any]) -> str:
 
 def with_owners_swapped(line: dict[str, Any]) -> dict[str, Any]:
     one, other, *rest = line["assignment"]
-    held = line["assignment"]
-    return {**line, "assignment": {one: held[other], other: held[one], **{member_id: held[member_id] for member_id in rest}}}
+    assigned = line["assignment"]
+    return {
+        **line,
+        "assignment": {one: assigned[other], other: assigned[one], **{member_id: assigned[member_id] for member_id in rest}},
+    }
 
 
 def test_equal_lines_are_counted_by_assignor_and_give_exit_code_0(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -41,9 +44,9 @@ def test_equal_lines_are_counted_by_assignor_and_give_exit_code_0(tmp_path: Path
 def test_a_difference_is_named_and_gives_exit_code_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     line = line_where("range", deterministic=True)
     assert main([written(tmp_path / "cases.jsonl", line, with_owners_swapped(line))]) == 1
-    told = capsys.readouterr().out
-    assert told.startswith(f"range: 1 of 2 equal, 1 different; first: {line['case']} round {line['round']}: ")
-    assert "expected [" in told
+    output = capsys.readouterr().out
+    assert output.startswith(f"range: 1 of 2 equal, 1 different; first: {line['case']} round {line['round']}: ")
+    assert "expected [" in output
 
 
 def test_a_wrong_figure_of_an_equal_assignment_is_a_difference() -> None:

@@ -21,6 +21,6 @@ def test_what_a_sticky_member_owned_stands_in_its_user_data() -> None:
     for line in lines_of(CASES):
         for member in line["members"]:
             if member.get("user_data") is not None:
-                held = decode_sticky_user_data(base64.b64decode(member["user_data"]))
-                assert held.generation == member["generation"]
-                assert partitions_of(held.previous_assignment.items()) == partitions_of(member["owned"])
+                user_data = decode_sticky_user_data(base64.b64decode(member["user_data"]))
+                assert user_data.generation == member["generation"]
+                assert partitions_of(user_data.previous_assignment.items()) == partitions_of(member["owned"])

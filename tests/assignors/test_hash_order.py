@@ -51,17 +51,17 @@ def test_topic_ids_sort_as_signed_numbers() -> None:
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 60)), max_size=80))
 def test_a_set_gives_first_what_its_order_gives_first(steps: list[tuple[bool, int]]) -> None:
     partitions = PartitionHashSet()
-    held: dict[TopicPartition, None] = {}
+    model: dict[TopicPartition, None] = {}
     largest = 0
     for is_added, number in steps:
         partition = TopicPartition("topic", number)
         if is_added:
             partitions.add(partition)
-            held[partition] = None
-            largest = max(largest, len(held))
-        elif partition in held:
+            model[partition] = None
+            largest = max(largest, len(model))
+        elif partition in model:
             partitions.remove(partition)
-            del held[partition]
-        assert len(partitions) == len(held)
-        if held:
-            assert partitions.first() == in_hash_order(held, hash_of_partition, slots_after_puts(largest))[0]
+            del model[partition]
+        assert len(partitions) == len(model)
+        if model:
+            assert partitions.first() == in_hash_order(model, hash_of_partition, slots_after_puts(largest))[0]

@@ -37,16 +37,16 @@ def test_a_partition_has_moved_if_its_rightful_owner_lost_it() -> None:
         Member("d", ("t",), owned=partitions_of("t", 2), generation=3),
     ]
     assignment = {"a": partitions_of("t", 1), "b": partitions_of("t", 0), "c": partitions_of("t", 2), "d": ()}
-    figures = quality_of(members, topics_of(t=4), assignment)
-    assert figures.moved == 2  # 0 and 1; 2 was contested, it had no owner
-    assert figures.unassigned == 1
+    quality = quality_of(members, topics_of(t=4), assignment)
+    assert quality.moved == 2  # 0 and 1; 2 was contested, it had no owner
+    assert quality.unassigned == 1
 
 
 def test_a_rack_miss_needs_a_rack_on_both_sides() -> None:
     topics = {"racked": Topic(2, racks=(frozenset("a"), frozenset())), "bare": Topic(1)}
     members = [Member("m", ("racked", "bare"), rack="b"), Member("n", ("racked",))]
-    held = {"m": partitions_of("racked", 0, 1) + partitions_of("bare", 0), "n": ()}
-    assert quality_of(members, topics, held).rack_misses == 2
+    assignment = {"m": partitions_of("racked", 0, 1) + partitions_of("bare", 0), "n": ()}
+    assert quality_of(members, topics, assignment).rack_misses == 2
     assert quality_of(members, topics, {"m": (), "n": partitions_of("racked", 0, 1)}).rack_misses == 0
 
 

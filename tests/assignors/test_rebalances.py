@@ -13,7 +13,7 @@ from groupcoord_spark.assignors import (
     sticky_assignment,
 )
 
-from .groups import partitions_of, told, topics_of
+from .groups import by_topic, partitions_of, topics_of
 
 
 def racks(*of_partitions: str) -> tuple[frozenset[str], ...]:
@@ -62,7 +62,7 @@ def test_a_claim_of_an_older_generation_can_bring_back_a_topic_that_is_no_longer
         Member("b", ("u",), owned=partitions_of("t", 0), generation=3),
     ]
     assignment = sticky_assignment(members, topics_of(t=1, u=1))
-    assert told(assignment) == {"a": {"u": [0]}, "b": {"t": [0]}, "c": {}}
+    assert by_topic(assignment) == {"a": {"u": [0]}, "b": {"t": [0]}, "c": {}}
     assert quality_of(members, topics_of(t=1, u=1), assignment).not_subscribed == 1
 
 
@@ -73,4 +73,4 @@ def test_such_a_claim_counts_for_nothing_once_the_subscribers_are_balanced() -> 
         Member("c", ("u", "t"), generation=5),
     ]
     assignment = sticky_assignment(members, topics_of(t=5, u=1))
-    assert told(assignment) == {"a": {"t": [0, 2, 4]}, "b": {"u": [0]}, "c": {"t": [1, 3]}}
+    assert by_topic(assignment) == {"a": {"t": [0, 2, 4]}, "b": {"u": [0]}, "c": {"t": [1, 3]}}

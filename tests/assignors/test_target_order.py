@@ -30,10 +30,10 @@ def recorded_targets(first_offset: int, last_offset: int) -> dict[str, list[int]
 def test_uniform_sorted_targets_of_16_and_more_partitions_and_kept_other_ones_than_the_broker() -> None:
     topics = {"t": Topic(18, topic_id=TOPIC_ID)}
     before = recorded_targets(8, 9)
-    held = {member_id: tuple(TopicPartition("t", number) for number in before.get(member_id, ())) for member_id in (A, B, C)}
-    members = [Member(member_id, ("t",), owned=owned) for member_id, owned in held.items()]
+    targets = {member_id: tuple(TopicPartition("t", number) for number in before.get(member_id, ())) for member_id in (A, B, C)}
+    members = [Member(member_id, ("t",), owned=owned) for member_id, owned in targets.items()]
     assignment = uniform_assignment(members, topics)
-    assert {member_id: [number for _, number in held] for member_id, held in assignment.items()} == {
+    assert {member_id: [number for _, number in targets] for member_id, targets in assignment.items()} == {
         member_id: sorted(numbers) for member_id, numbers in recorded_targets(16, 18).items()
     }
     assert [number for _, number in assignment[B]] == [9, 10, 11, 12, 16, 17]

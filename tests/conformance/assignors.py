@@ -1,6 +1,6 @@
 """Holds the assignors against answers of Kafka's own classes: ``python -m tests.conformance.assignors FILE...``
 
-A file has one JSON line a case (``.gz`` or plain): the group, the assignment and its figures. Prints one line an assignor, with counts
+A file has one JSON line a case (``.gz`` or plain): the group, the assignment and its quality. Prints one line an assignor, with counts
 and the first difference, and exits 1 on any. A line's assignment and figures have to be equal. Where the line says that Kafka's answer
 depends on hash order, one that is valid and whose figures lie in the range of Kafka's answers would do, and is counted apart.
 """
@@ -95,14 +95,14 @@ def partitions_of(by_topic: Iterable[tuple[str, Sequence[int]]]) -> tuple[TopicP
 
 
 def measures_of(members: Sequence[Member], topics: Topics, assignment: Assignment) -> dict[str, int]:
-    """The figures of an assignment by the names that a line gives them."""
-    figures = quality_of(members, topics, assignment)
+    """The quality of an assignment, by the names in a line."""
+    quality = quality_of(members, topics, assignment)
     return {
-        "max-min": figures.balance.spread,
-        "moved": figures.moved,
-        "unassigned": figures.unassigned,
-        "rack_misses": figures.rack_misses,
-        "not_subscribed": figures.not_subscribed,
+        "max-min": quality.balance.spread,
+        "moved": quality.moved,
+        "unassigned": quality.unassigned,
+        "rack_misses": quality.rack_misses,
+        "not_subscribed": quality.not_subscribed,
     }
 
 
@@ -131,8 +131,8 @@ def verdict_on(line: Mapping[str, Any]) -> str:
 
 
 def _flaw_in(assignment: Assignment, topics: Topics) -> str | None:
-    held = Counter(partition for partitions in assignment.values() for partition in partitions)
-    for (topic, partition), times in held.items():
+    assigned = Counter(partition for partitions in assignment.values() for partition in partitions)
+    for (topic, partition), times in assigned.items():
         if topic not in topics or partition >= topics[topic].partitions:
             return f"{topic}-{partition} does not exist"
         if times > 1:
@@ -162,12 +162,12 @@ def main(paths: Sequence[str]) -> int:
             verdicts[name, verdict] += 1
     for name in lines:
         equal, as_good = verdicts[name, EQUAL], verdicts[name, AS_GOOD]
-        told = f"{name}: {equal} of {lines[name]} equal"
+        summary = f"{name}: {equal} of {lines[name]} equal"
         if as_good:
-            told += f", {as_good} as good"
+            summary += f", {as_good} as good"
         if name in first:
-            told += f", {lines[name] - equal - as_good} different; first: {first[name]}"
-        print(told)
+            summary += f", {lines[name] - equal - as_good} different; first: {first[name]}"
+        print(summary)
     return 1 if first else 0
 
 

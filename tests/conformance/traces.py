@@ -1,10 +1,10 @@
-"""Replays recorded requests of real brokers against the simulator: ``python -m tests.conformance.traces FILE_OR_DIR...``
+"""Compares the simulator with recorded requests of real brokers: ``python -m tests.conformance.traces FILE_OR_DIR...``
 
-Prints one line a scenario, ``equal`` or the first difference, and exits 1 if there is any. The simulator sends each request at the
-moment the script did; answers, states and records have to be the broker's, answers also to the step that set them free.
+Prints one line for each trace, ``equal`` or the first difference, and exits 1 if a trace differs. Each request reaches the simulator at its
+recorded time. Answers, states and records have to be equal to the broker's, and a late answer has to come in the same step.
 
-Brokers are late and never early: times are compared with 0 to 250 ms. Topics and partitions stand in the order of hash maps of keys
-that a trace does not show: they are compared as sets, and so are the records of one commit (Scala) and of one deletion.
+A broker may be up to 250 ms late, and is never early. Topics and partitions are in the order of hash maps whose keys a trace does not show:
+they are compared as sets, and so are the records of one commit (Scala) and of one deletion.
 """
 
 import base64
@@ -16,6 +16,7 @@ from typing import Any
 
 from groupcoord_spark.errors import GroupcoordError
 from groupcoord_spark.protocol import decode_key, decode_value, key_json, value_json
+from groupcoord_spark.protocol.record_types import NO_TIMESTAMP, KeyType
 from groupcoord_spark.simulator import Call, Simulator, TimelineEntry, Topic, WrittenRecord, read_settings, release_for
 from groupcoord_spark.simulator.answers import (
     Answer,
@@ -55,7 +56,7 @@ from groupcoord_spark.simulator.requests import (
 )
 
 LATEST_MS = 250
-"""How late a broker may be."""
+"""How late an event of a real broker may be."""
 
 TOPICS = {"t": 6, "u": 3}
 """Topics of the recorded brokers and their partitions; any other name is unknown to them."""
@@ -209,12 +210,12 @@ def _fetched(answer: OffsetFetchAnswer) -> Json:
                     "partitions": [
                         {
                             "partitionIndex": partition,
-                            "committedOffset": found.committed_offset,
-                            "committedLeaderEpoch": found.leader_epoch,
-                            "metadata": found.metadata,
-                            "errorCode": int(found.error),
+                            "committedOffset": offset.committed_offset,
+                            "committedLeaderEpoch": offset.leader_epoch,
+                            "metadata": offset.metadata,
+                            "errorCode": int(offset.error),
                         }
-                        for partition, found in partitions.items()
+                        for partition, offset in partitions.items()
                     ],
                 }
                 for topic, partitions in group.topics.items()
@@ -227,7 +228,7 @@ def _fetched(answer: OffsetFetchAnswer) -> Json:
 
 
 def show(answer: Answer, version: int) -> Json:
-    """The answer in Kafka's JSON; fields that its version lacks are there too."""
+    """The answer in Kafka's JSON, with the fields of all versions."""
     match answer:
         case JoinGroupAnswer():
             return {
@@ -280,44 +281,44 @@ def show(answer: Answer, version: int) -> Json:
             return {"results": [{"groupId": group_id, "errorCode": int(error)} for group_id, error in answer.errors.items()]}
 
 
-# Where the broker is and who else asks it is not the group coordinator's.
-UNTOLD = frozenset({"throttleTimeMs", "nodeId", "host", "port", "errorMessage"})
-# The order of these is a hash map's.
+# These fields do not come from the group coordinator.
+NOT_COMPARED = frozenset({"throttleTimeMs", "nodeId", "host", "port", "errorMessage"})
+# Lists in the order of a hash map, with the field by which they are sorted before the comparison.
 SETS = {"topics": "name", "partitions": "partitionIndex", "results": "groupId"}
 
 
-def difference(expected: Any, found: Any, at: str = "") -> str | None:
-    """The first place where two JSON values differ, in words; fields that only ``found`` has do not count."""
-    if isinstance(expected, dict) and isinstance(found, dict):
+def difference(expected: Any, actual: Any, at: str = "") -> str | None:
+    """A sentence about the first difference of two JSON values; None: no difference. Fields that only ``actual`` has are ignored."""
+    if isinstance(expected, dict) and isinstance(actual, dict):
         for name, value in expected.items():
-            if name in UNTOLD:
+            if name in NOT_COMPARED:
                 continue
-            place = f"{at}.{name}" if at else name
-            if name not in found:
-                return f"{place} is missing"
-            ours = found[name]
+            path = f"{at}.{name}" if at else name
+            if name not in actual:
+                return f"{path} is missing"
+            ours = actual[name]
             if name in SETS and isinstance(value, list):
                 value, ours = (sorted(side, key=lambda one, by=SETS[name]: one[by]) for side in (value, ours))
-            told = difference(value, ours, place)
-            if told is not None:
-                return told
+            first_difference = difference(value, ours, path)
+            if first_difference is not None:
+                return first_difference
         return None
-    if isinstance(expected, list) and isinstance(found, list):
-        if len(expected) != len(found):
-            return f"{at} has {len(found)} entries, the broker's {len(expected)}"
-        for number, (theirs, ours) in enumerate(zip(expected, found, strict=True)):
-            told = difference(theirs, ours, f"{at}[{number}]")
-            if told is not None:
-                return told
+    if isinstance(expected, list) and isinstance(actual, list):
+        if len(expected) != len(actual):
+            return f"{at} has {len(actual)} entries, the broker's {len(expected)}"
+        for number, (theirs, ours) in enumerate(zip(expected, actual, strict=True)):
+            first_difference = difference(theirs, ours, f"{at}[{number}]")
+            if first_difference is not None:
+                return first_difference
         return None
-    return None if expected == found else f"{at} is {found!r}, the broker's {expected!r}"
+    return None if expected == actual else f"{at} is {actual!r}, the broker's {expected!r}"
 
 
 # Replaying
 
 
 class _Names:
-    """Puts real ids where a trace has placeholders, and hands out member ids as the broker did."""
+    """Replaces the placeholders of a trace by ids, and makes the member ids that the broker made."""
 
     def __init__(self, trace: Json) -> None:
         self._ids: dict[str, str] = trace["member_ids"]
@@ -338,11 +339,11 @@ class _Names:
         return value
 
     def sending(self, step: Json) -> None:
-        """Ids asked for from now on are for this step."""
+        """Set the step for which new member ids are made from now on."""
         self._step = step
 
     def new_member_id(self, name: str) -> str:
-        """The id the broker gave: told by its answer, else the next one of that member which no other answer names."""
+        """The member id that the broker made: the one in its answer, else the next id of the member that is in no other answer."""
         response = self._step["response"]
         if response is not None and self._is_new(self.real(response["memberId"]), name):
             member_id: str = self.real(response["memberId"])
@@ -364,7 +365,7 @@ class _Names:
 
 
 class Replay:
-    """One trace, sent to the simulator step by step; then ``difference`` tells the first thing that is not as recorded."""
+    """One trace, sent to the simulator step by step. ``difference`` gives the first difference from the recording."""
 
     def __init__(self, trace: Json) -> None:
         self.trace = trace
@@ -419,9 +420,9 @@ class Replay:
     def difference(self) -> str | None:
         """The first step, else the first record, that differs; None: the broker did the same."""
         for index, step in enumerate(self.steps):
-            told = self._answer_difference(index, step) or self._state_difference(index, step)
-            if told is not None:
-                return f"step {step['n']} ({step['api']} of {step['member']}): {told}"
+            first_difference = self._answer_difference(index, step) or self._state_difference(index, step)
+            if first_difference is not None:
+                return f"step {step['n']} ({step['api']} of {step['member']}): {first_difference}"
         return self._record_difference()
 
     def _answer_difference(self, index: int, step: Json) -> str | None:
@@ -430,9 +431,9 @@ class Replay:
             return None if step["response"] is None else "never answered, by the broker it was"
         if step["response"] is None:
             return "answered, by the broker never"
-        told = difference(self._names.real(step["response"]), show(call.answer, step["version"]))
-        if told is not None:
-            return told
+        first_difference = difference(self._names.real(step["response"]), show(call.answer, step["version"]))
+        if first_difference is not None:
+            return first_difference
         freed, by_timer = self._freed[call.number]
         answered_ms = call.answered_at_ms - self._start_ms
         late_ms = step["answered_at_ms"] - answered_ms
@@ -450,8 +451,8 @@ class Replay:
     def _state_difference(self, index: int, step: Json) -> str | None:
         expected = self._names.real(step["group_after"])
         seen = self._states[index]
-        told = [difference(expected, state, "group") for state in seen]
-        return None if None in told else told[-1]
+        differences = [difference(expected, state, "group") for state in seen]
+        return None if None in differences else differences[-1]
 
     def _record_difference(self) -> str | None:
         expected = self._names.real(self.trace["records"])
@@ -459,12 +460,12 @@ class Replay:
         for batch in _batches(self._records):
             theirs = expected[number : number + len(batch)]
             ours = [_shown(record) for record in batch]
-            if batch[0].key_type == 1 and (self.trace["coordinator"] == "scala" or batch[0].value is None):
+            if batch[0].key_type == KeyType.OFFSET_COMMIT and (self.trace["coordinator"] == "scala" or batch[0].value is None):
                 theirs, ours = (sorted(side, key=lambda one: json.dumps(one["key"])) for side in (theirs, ours))
-            for place, (broker, simulated) in enumerate(zip(theirs, ours, strict=False)):
-                told = self._one_record_difference(broker, simulated)
-                if told is not None:
-                    return f"record {number + place + 1}: {told}"
+            for index, (broker, simulated) in enumerate(zip(theirs, ours, strict=False)):
+                first_difference = self._one_record_difference(broker, simulated)
+                if first_difference is not None:
+                    return f"record {number + index + 1}: {first_difference}"
             number += len(batch)
         if number != len(expected):
             return f"{number} records written, by the broker {len(expected)}"
@@ -494,7 +495,7 @@ class Replay:
         A broker counts the retention from the clock from which it takes the commit timestamp. Where a request names the moment itself, the
         expiry stays as it is.
         """
-        values = [value for value in (broker, simulated) if value.get("expireTimestamp", -1) != -1]
+        values = [value for value in (broker, simulated) if value.get("expireTimestamp", NO_TIMESTAMP) != NO_TIMESTAMP]
         if len(values) == 2 and simulated["expireTimestamp"] - simulated["commitTimestamp"] in self._retentions_ms:
             for value in values:
                 value["expireTimestamp"] -= value["commitTimestamp"]
@@ -546,9 +547,9 @@ def main(arguments: list[str]) -> int:
         return 2
     has_difference = False
     for path in paths:
-        told = compare(path)
-        has_difference |= told is not None
-        print(f"{path.parent.name}/{path.stem}: {told or 'equal'}")
+        first_difference = compare(path)
+        has_difference |= first_difference is not None
+        print(f"{path.parent.name}/{path.stem}: {first_difference or 'equal'}")
     return int(has_difference)
 
 

@@ -7,9 +7,9 @@ def table(text: str) -> list[dict[str, str]]:
     rows = []
     for cells in lines:
         assert len(cells) == len(names), f"{len(cells)} cells under {len(names)} names: {cells}"
-        for place, cell in enumerate(cells):
+        for index, cell in enumerate(cells):
             if cell == '"':
-                cells[place] = cells[place - 1]
+                cells[index] = cells[index - 1]
         rows.append(dict(zip(names, cells, strict=True)))
     return rows
 
@@ -18,8 +18,8 @@ def by_release(text: str) -> list[tuple[str, dict[str, str], str]]:
     """(release, the row's other cells, the release's cell) for every column whose name is a release; a cell ``-`` is left out."""
     cases = []
     for row in table(text):
-        given = {name: cell for name, cell in row.items() if not name[:1].isdigit()}
-        cases += [(name, given, cell) for name, cell in row.items() if name[:1].isdigit() and cell != "-"]
+        conditions = {name: cell for name, cell in row.items() if not name[:1].isdigit()}
+        cases += [(name, conditions, cell) for name, cell in row.items() if name[:1].isdigit() and cell != "-"]
     return cases
 
 

@@ -1,4 +1,4 @@
-"""Clients for tests: they know their ids and the generation they were told, and play a group into a state."""
+"""A simulator with one group and named clients, for tests: the clients keep their member ids and bring the group into a state."""
 
 import struct
 from typing import Any
@@ -30,7 +30,7 @@ READS_T = subscription("t")
 
 
 class Scene:
-    """A simulator of one release with one group, and the clients that are in it. Time is in milliseconds from 0."""
+    """A simulator of one release with one group and its clients. Time is in milliseconds from 0."""
 
     def __init__(self, version: str = "4.3.1", **settings: Any) -> None:
         settings = {"group_initial_rebalance_delay_ms": 0, "group_min_session_timeout_ms": 1, **settings}
@@ -43,20 +43,20 @@ class Scene:
 
     @property
     def group(self) -> Group:
-        """The group, which has to be there."""
+        """The group, which has to exist."""
         group = self.simulator.group(GROUP)
         assert group is not None
         return group
 
     @property
     def state(self) -> State | None:
-        """The group's state; None: there is no group."""
+        """The state of the group; None: the group does not exist."""
         group = self.simulator.group(GROUP)
         return None if group is None else group.state
 
     @property
     def records(self) -> list[WrittenRecord]:
-        """Everything written so far."""
+        """All records written so far."""
         return [record for entry in self.entries for record in entry.records]
 
     @property
@@ -74,36 +74,36 @@ class Scene:
         self.simulator.advance_to(self.simulator.now_ms + ms)
 
     def ask(self, request: Request) -> Any:
-        """The immediate answer to a request; None: it waits."""
+        """The immediate answer to a request; None: the request waits."""
         return self.simulator.send(request).answer
 
     def error(self, request: Request) -> Error | None:
-        """The error of an immediate answer; None: it waits."""
+        """The error of the immediate answer to a request; None: the request waits."""
         return getattr(self.ask(request), "error", None)
 
     # Clients
 
     def join(self, name: str, **fields: Any) -> Call:
-        """The client's JoinGroup, with the id it has; what is due at once happens."""
+        """Send the client's JoinGroup with its present member id, and let timers that are due fire."""
         request = {"protocols": (("range", READS_T),), "session_timeout_ms": 10_000, "rebalance_timeout_ms": 60_000, **fields}
         request.setdefault("member_id", self.ids.get(name, ""))
         call = self.simulator.send(JoinGroup(GROUP, client_id=name, **request))
         self.pass_time(0)
-        given = self.simulator.member_ids_of(name)
-        if given:
-            self.ids[name] = given[-1]
+        member_ids = self.simulator.member_ids_of(name)
+        if member_ids:
+            self.ids[name] = member_ids[-1]
         self.calls[name] = call
         return call
 
     def enter(self, name: str, **fields: Any) -> Call:
-        """Join, and join again with the id if there is one to be fetched first."""
+        """Join, and join again after the answer MEMBER_ID_REQUIRED."""
         call = self.join(name, **fields)
         if error_of(call) is Error.MEMBER_ID_REQUIRED:
             call = self.join(name, **fields)
         return call
 
     def form(self, *names: str, **fields: Any) -> None:
-        """All clients join until they are in one generation: CompletingRebalance."""
+        """Let all clients join until they are in one generation. The group is in CompletingRebalance then."""
         for name in names:
             self.enter(name, **fields)
         while self.state is not State.COMPLETING_REBALANCE or not all(self._is_up_to_date(name) for name in names):
@@ -118,34 +118,34 @@ class Scene:
         return answer.generation == self.group.generation
 
     def sync(self, name: str, assignments: dict[str, bytes] | None = None, **fields: Any) -> Call:
-        """The client's SyncGroup for the present generation."""
+        """Send the client's SyncGroup for the current generation."""
         assigned = tuple((self.ids[one], data) for one, data in (assignments or {}).items())
         request = {"generation": self.group.generation, "member_id": self.ids[name], "assignments": assigned, **fields}
         return self.simulator.send(SyncGroup(GROUP, **request))
 
-    def settle(self, *names: str, **fields: Any) -> None:
-        """All clients join and sync: Stable. Each is assigned its own name."""
+    def stabilize(self, *names: str, **fields: Any) -> None:
+        """Let all clients join and sync. The group is Stable then, and each client's assignment is its name."""
         self.form(*names, **fields)
-        self.share_out(*names)
+        self.sync_all(*names)
 
-    def share_out(self, *names: str) -> None:
-        """All clients sync, the leader last."""
+    def sync_all(self, *names: str) -> None:
+        """Let all clients sync, the leader last."""
         leader = self.leader
         for name in sorted(names, key=lambda one: one == leader):
             self.sync(name, {one: one.encode() for one in names} if name == leader else None)
 
-    def beat(self, name: str, **fields: Any) -> Error:
-        """The error of the client's heartbeat."""
+    def heartbeat(self, name: str, **fields: Any) -> Error:
+        """Send the client's Heartbeat. Returns the error of the answer."""
         request = {"generation": self.group.generation, "member_id": self.ids[name], **fields}
         answer: Error = self.ask(Heartbeat(GROUP, **request)).error
         return answer
 
     def leave(self, *names: str) -> Call:
-        """The clients leave in one request."""
+        """Let the clients leave in one request."""
         return self.simulator.send(LeaveGroup(GROUP, tuple(Leaving(self.ids[name]) for name in names)))
 
     def commit(self, offset: int, topic: str = "t", partition: int = 0, **fields: Any) -> Error:
-        """The error of a commit of one partition; without a name in ``fields`` it is sent from outside."""
+        """Commit one offset. Returns the error. ``name`` in ``fields``: the committing client; without it the commit names no member."""
         name = fields.pop("name", None)
         request = fields if name is None else {"generation": self.group.generation, "member_id": self.ids[name], **fields}
         return self.ask(OffsetCommit(GROUP, (OffsetToCommit(topic, partition, offset),), **request)).errors[topic, partition]
@@ -153,33 +153,33 @@ class Scene:
     # States
 
     def play(self, state: str) -> None:
-        """Bring the group into a state with members a and b, a leading: absent, Empty, Dead, or one of the other three by Kafka's name.
+        """Bring the group with the members a (leader) and b into a state, by Kafka's name; "absent": the group does not exist.
 
-        In PreparingRebalance a third member c waits and a and b have yet to join.
+        In PreparingRebalance a third member c has joined, and a and b have not.
         """
         if state == "absent":
             self.ids |= {"a": "a-1", "b": "b-1"}
             return
         self.form("a", "b")
         if state in ("Stable", "PreparingRebalance", "Empty", "Dead"):
-            self.share_out("a", "b")
+            self.sync_all("a", "b")
         if state == "PreparingRebalance":
             self.enter("c")
         if state == "Empty":
             for name in ("a", "b"):
                 self.leave(name)
         if state == "Dead":
-            # Only a race shows a Dead group to a request: it took hold of the group before another one removed it.
+            # A request meets a Dead group only if the group is removed between the look-up of the group and the checks.
             self.group.transition_to(State.DEAD, self.simulator.now_ms)
         assert self.group.state.value == state
 
 
 def error_of(call: Call) -> Error | None:
-    """The error of a call's answer; None: it waits."""
+    """The error of a call's answer; None: the call waits."""
     return getattr(call.answer, "error", None)
 
 
 def answer_of(call: Call) -> Answer:
-    """A call's answer, which has to be there."""
+    """The answer of a call, which has to exist."""
     assert call.answer is not None
     return call.answer

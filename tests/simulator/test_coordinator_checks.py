@@ -1,4 +1,4 @@
-"""Checks before any group is looked at, in each release's order."""
+"""The checks before the group is looked up, in the order of each release."""
 
 import pytest
 
@@ -130,9 +130,9 @@ def test_what_a_release_does_not_know_cannot_be_asked_of_it(version, request_):
 
 def test_the_coordinator_of_a_group_leads_the_partition_of_its_hash():
     scene = Scene()
-    found = scene.ask(FindCoordinator(("g", "", "polygenelubricants"))).coordinators
+    coordinators = scene.ask(FindCoordinator(("g", "", "polygenelubricants"))).coordinators
     # The last name's hash is the one number without a positive counterpart.
-    assert [(one.key, one.error, one.offsets_partition) for one in found] == [
+    assert [(coordinator.key, coordinator.error, coordinator.offsets_partition) for coordinator in coordinators] == [
         ("g", Error.NONE, 103 % 50),
         ("", Error.INVALID_GROUP_ID, -1),
         ("polygenelubricants", Error.NONE, 0),

@@ -2,6 +2,7 @@
 
 import pytest
 
+from groupcoord_spark.protocol.record_types import KeyType
 from groupcoord_spark.simulator import CleanUp, DeleteTopic, Error, FailAppends, State, Topic
 from groupcoord_spark.simulator.clock import TimerKind
 from groupcoord_spark.simulator.requests import (
@@ -33,10 +34,10 @@ def stage(scene, topic="t", partition=0):
 
 
 def tombstones(scene, since):
-    """What was written from a place in the log on, shortly: t/0 for an offset, 2T for the group."""
+    """The records from a position of the log on: t/0 for an offset, 2T for the group."""
     written = scene.records[since:]
     assert all(record.value is None for record in written)
-    return ["2T" if record.key_type == 2 else f"{record.key['topic']}/{record.key['partition']}" for record in written]
+    return ["2T" if record.key_type == KeyType.GROUP_METADATA else f"{record.key['topic']}/{record.key['partition']}" for record in written]
 
 
 def committed(scene):
@@ -124,7 +125,7 @@ def test_offsets_that_somebody_reads_are_not_deleted(version, row):
 
 def test_a_subscription_that_cannot_be_read_may_be_to_anything():
     scene = Scene()
-    scene.settle("a", protocols=(("range", b"\x00"),))
+    scene.stabilize("a", protocols=(("range", b"\x00"),))
     assert delete_offset(scene, "anything") is Error.GROUP_SUBSCRIBED_TO_TOPIC
 
 
@@ -220,22 +221,22 @@ def test_what_a_cleanup_removes(version, column, row):
     if kind.startswith("left"):
         left_ms = int(kind.split()[2].rstrip(","))
         if moments and moments[0] < left_ms:
-            scene.settle("a", **forever)
+            scene.stabilize("a", **forever)
             commit()
             scene.simulator.advance_to(left_ms)
             scene.leave("a")
         else:
             scene.simulator.advance_to(left_ms)
-            scene.settle("a", **forever)
+            scene.stabilize("a", **forever)
             scene.leave("a")
             commit()
     elif kind.startswith("Stable connect"):
-        scene.settle("a", protocol_type="connect", protocols=(("compatible", subscription("u")),), **forever)
+        scene.stabilize("a", protocol_type="connect", protocols=(("compatible", subscription("u")),), **forever)
         commit()
     elif kind.startswith("plain"):
         commit()
     else:
-        scene.settle("a", **forever)
+        scene.stabilize("a", **forever)
         commit()
         if kind == "CompletingRebalance":
             scene.join("a", protocols=(("range", subscription("t", "v")),), **forever)
@@ -253,7 +254,7 @@ def test_what_a_cleanup_removes(version, column, row):
 def test_unread_offsets_go_during_a_rebalance_only_from_2_4_to_2_7():
     for version, expected in (("2.3.1", []), ("2.4.1", ["u/0"]), ("2.7.2", ["u/0"]), ("2.8.2", [])):
         scene = Scene(version, offsets_retention_ms=MINUTE_MS)
-        scene.settle("a", session_timeout_ms=300_000, rebalance_timeout_ms=300_000)
+        scene.stabilize("a", session_timeout_ms=300_000, rebalance_timeout_ms=300_000)
         scene.commit(1, "u", name="a")
         scene.enter("b", session_timeout_ms=300_000, rebalance_timeout_ms=300_000)
         scene.pass_time(MINUTE_MS)

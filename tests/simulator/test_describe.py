@@ -54,7 +54,7 @@ def test_an_unknown_group_is_an_error_from_version_6_on():
 
 def test_pending_members_are_not_shown():
     scene = Scene()
-    scene.settle("a")
+    scene.stabilize("a")
     scene.join("p")
     assert [member.client_id for member in scene.simulator.describe(GROUP).members] == ["a"]
 

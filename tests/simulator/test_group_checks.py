@@ -1,4 +1,4 @@
-"""What requests are asked, in which order, and what they are answered: one table for each request."""
+"""The checks of a request against its group, in the order of each release: one table for each request."""
 
 import pytest
 
@@ -145,8 +145,8 @@ def test_join_is_answered_by_state_member_and_protocol(version, row, expected):
     member_id = {**IDS, "b": lambda scene: scene.ids["b"]}[row["member"]](scene)
     call = scene.simulator.send(JoinGroup(GROUP, 10_000, 60_000, member_id, client_id="d", **OFFERS[row["protocol"]]))
     scene.pass_time(0)
-    found = "waits" if call.answer is None else call.answer.error.name
-    assert found == expected
+    actual = "waits" if call.answer is None else call.answer.error.name
+    assert actual == expected
 
 
 @pytest.mark.parametrize("version", ["2.2.0", "2.8.2", "4.3.1"])
@@ -187,18 +187,18 @@ def test_an_instance_id_has_to_be_the_members_own(version, row, expected):
     scene.enter("b", group_instance_id="i-b")
     scene.enter("a", group_instance_id="i-a")
     scene.join("b", group_instance_id="i-b")
-    scene.share_out("a", "b")
+    scene.sync_all("a", "b")
     instance = {"own": "i-a", "other": "i-b", "nobody's": "i-x"}[row["instance"]]
     member_id, generation = IDS[row["member"]](scene), scene.group.generation
     if row["request"] == "Join":
-        found = scene.join("a", member_id=member_id, group_instance_id=instance).answer.error
+        actual = scene.join("a", member_id=member_id, group_instance_id=instance).answer.error
     elif row["request"] == "OffsetCommit":
-        found = scene.commit(1, generation=generation, member_id=member_id, group_instance_id=instance)
+        actual = scene.commit(1, generation=generation, member_id=member_id, group_instance_id=instance)
     elif row["request"] == "LeaveGroup":
-        found = scene.ask(LeaveGroup(GROUP, (Leaving(member_id, instance),))).members[0].error
+        actual = scene.ask(LeaveGroup(GROUP, (Leaving(member_id, instance),))).members[0].error
     else:
-        found = scene.error({"Sync": SyncGroup, "Heartbeat": Heartbeat}[row["request"]](GROUP, generation, member_id, instance))
-    assert found is Error[expected]
+        actual = scene.error({"Sync": SyncGroup, "Heartbeat": Heartbeat}[row["request"]](GROUP, generation, member_id, instance))
+    assert actual is Error[expected]
 
 
 COMMITS = by_release("""

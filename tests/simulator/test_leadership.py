@@ -31,12 +31,12 @@ def move(scene, **settings):
 @JAVA_AND_SCALA
 def test_a_stable_group_goes_on_elsewhere_and_its_sessions_start_anew(version):
     scene = Scene(version)
-    scene.settle("a", "b", session_timeout_ms=10_000)
+    scene.stabilize("a", "b", session_timeout_ms=10_000)
     scene.commit(5, name="a")
     other = move(scene)
     assert (other.state, other.group.generation, other.group.leader) == (State.STABLE, scene.group.generation, scene.group.leader)
     assert other.simulator.describe(GROUP) == scene.simulator.describe(GROUP)
-    assert other.beat("a") is Error.NONE
+    assert other.heartbeat("a") is Error.NONE
     assert {member.deadline_ms for member in other.group.members} == {1_010_000}
     other.pass_time(10_000)
     assert other.members == []
@@ -45,15 +45,15 @@ def test_a_stable_group_goes_on_elsewhere_and_its_sessions_start_anew(version):
 @JAVA_AND_SCALA
 def test_a_rebalance_under_way_is_forgotten(version):
     scene = Scene(version)
-    scene.settle("a")
+    scene.stabilize("a")
     generation = scene.group.generation
     scene.enter("b")
     scene.join("a")
     scene.join("p")
     other = move(scene)
     assert (other.state, other.group.generation, other.members) == (State.STABLE, generation, ["a"])
-    assert other.beat("b") is Error.UNKNOWN_MEMBER_ID
-    assert other.beat("a", generation=generation + 1) is Error.ILLEGAL_GENERATION
+    assert other.heartbeat("b") is Error.UNKNOWN_MEMBER_ID
+    assert other.heartbeat("a", generation=generation + 1) is Error.ILLEGAL_GENERATION
 
 
 @JAVA_AND_SCALA
@@ -77,7 +77,7 @@ def test_offsets_come_along_and_so_do_open_transactions(version):
 )
 def test_a_group_over_its_size_rebalances_when_it_is_loaded(version, state):
     scene = Scene(version)
-    scene.settle("a", "b")
+    scene.stabilize("a", "b")
     assert move(scene, group_max_size=1).state is state
 
 

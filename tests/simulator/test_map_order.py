@@ -40,10 +40,10 @@ class TableModel:
             chain.append(key)
             return
         signed = (spread_hash(key) ^ (1 << 31)) - (1 << 31)
-        place = 0
-        while place < len(chain) and (spread_hash(chain[place]) ^ (1 << 31)) - (1 << 31) <= signed:
-            place += 1
-        chain.insert(place, key)
+        index = 0
+        while index < len(chain) and (spread_hash(chain[index]) ^ (1 << 31)) - (1 << 31) <= signed:
+            index += 1
+        chain.insert(index, key)
 
     def _double(self) -> None:
         old = [key for chain in self.table for key in chain]
@@ -77,23 +77,23 @@ IDS = [f"m-{uuid.UUID(int=number * 0x9E3779B97F4A7C15F39CC0605CEDC835 % 2**128)}
 @settings(max_examples=60, print_blob=True, deadline=None)
 @given(st.booleans(), st.lists(st.tuples(st.integers(0, 3), st.integers(0, 119)), max_size=200))
 def test_walking_a_map_gives_the_order_of_a_real_table(like_java, steps):
-    model, found = TableModel(like_java), BrokerMap(like_java)
+    model, actual = TableModel(like_java), BrokerMap(like_java)
     for kind, number in steps:
         if kind:
             model.put(IDS[number])
-            found.put(IDS[number], number)
+            actual.put(IDS[number], number)
         else:
             model.remove(IDS[number])
-            found.pop(IDS[number])
-    assert found.keys() == model.keys()
-    assert list(found) == [IDS.index(key) for key in model.keys()]  # noqa: SIM118
+            actual.pop(IDS[number])
+    assert actual.keys() == model.keys()
+    assert list(actual) == [IDS.index(key) for key in model.keys()]  # noqa: SIM118
 
 
 def test_a_map_does_not_shrink():
-    found = BrokerMap(like_java=True)
+    members = BrokerMap(like_java=True)
     for number, key in enumerate(IDS):
-        found.put(key, number)
+        members.put(key, number)
     for key in IDS[2:]:
-        found.pop(key)
-    grown = found.keys()
+        members.pop(key)
+    grown = members.keys()
     assert sorted(grown, key=lambda key: spread_hash(key) & 255) == grown

@@ -192,7 +192,7 @@ def test_transactional_values_name_no_topic_id():
 
 def test_a_transactional_commit_does_not_keep_a_member_alive():
     scene = Scene()
-    scene.settle("a", session_timeout_ms=2_000)
+    scene.stabilize("a", session_timeout_ms=2_000)
     scene.pass_time(1_000)
     scene.ask(TxnOffsetCommit(GROUP, 7, (OffsetToCommit("t", 0, 1),), 0, scene.group.generation, scene.ids["a"]))
     scene.pass_time(1_000)

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from groupcoord_spark.coordinator.replay import PartitionReplay
 from groupcoord_spark.protocol import decode_key, decode_value
+from groupcoord_spark.protocol.record_types import KeyType
 from groupcoord_spark.simulator import (
     CleanUp,
     Error,
@@ -70,7 +71,7 @@ STEPS = st.lists(
 
 
 class Crowd:
-    """Clients of one group that do as the steps say, each with the id and the generation it was last told."""
+    """Clients of one group that perform the steps, each with the member id and the generation of its last JoinGroup answer."""
 
     def __init__(self, simulator: Simulator, group_id: str) -> None:
         self.simulator, self.group_id = simulator, group_id
@@ -165,7 +166,7 @@ def member_ids_counted_per_name():
 
 
 def check_group(group: Group, release: Release) -> None:
-    """What is always so."""
+    """Check what is true of a group in every state."""
     members = list(group.members)
     assert group.waiting_joins == sum(member.awaiting_join is not None for member in members)
     assert (group.leader is None) == (not members) or group.leader in group.members
@@ -177,7 +178,7 @@ def check_group(group: Group, release: Release) -> None:
         assert not members and group.protocol is None and group.join_timer is None
     if group.state in (State.STABLE, State.COMPLETING_REBALANCE):
         assert members and group.waiting_joins == 0
-        # From 2.3 to 2.6 a static member may restart with other protocols and nobody minds.
+        # From 2.3 to 2.6 a static member may restart with other protocols without a rebalance.
         if release.static_restart_is_written or not release.has_static_members:
             assert all(group.protocol in dict(member.protocols) for member in members)
     if group.state is not State.COMPLETING_REBALANCE:
@@ -185,7 +186,7 @@ def check_group(group: Group, release: Release) -> None:
     if group.state is State.PREPARING_REBALANCE:
         assert not group.join_timer.is_cancelled
     for member in members:
-        # Nobody is forgotten: who does not wait has a session that ends.
+        # Every member has a running session or a waiting request, so that no member stays for ever.
         assert member.session_timer is not None or member.awaiting_join is not None or member.awaiting_sync is not None
 
 
@@ -209,7 +210,7 @@ def test_a_group_is_never_in_a_state_that_makes_no_sense(version, delay_ms, step
             generation = group.generation
     answered = [call.number for entry in entries for call in entry.answered]
     assert len(answered) == len(set(answered))
-    # In the end everybody's session is over and all timers have gone by.
+    # After long enough all sessions have ended and all timers have fired.
     simulator.advance_to(simulator.now_ms + 10**6)
     group = simulator.group("g")
     assert group is None or group.state is State.EMPTY
@@ -222,7 +223,7 @@ def test_the_log_tells_another_broker_what_this_one_knows(version, steps):
     simulator = simulator_of(version, 0, entries)
     crowd = Crowd(simulator, "g")
     if not simulator.release.deletion_writes_pending:
-        # Scala writes no tombstone for what it drops from an open transaction, so a reload brings it back.
+        # Scala writes no tombstone for a pending offset that it drops, so a load brings the offset back.
         steps = [step for step in steps if step[0] != "txn commit"]
     for step in steps:
         crowd.take(step)
@@ -235,20 +236,20 @@ def test_the_log_tells_another_broker_what_this_one_knows(version, steps):
     fetch = OffsetFetch((GroupToFetch("g"),))
     assert there.send(fetch).answer == simulator.send(fetch).answer
     moved = there.group("g")
-    # From 2.3 to 2.6 the restart of a static member never came to the log (KAFKA-10284).
+    # From 2.3 to 2.6 the restart of a static member was not written to the log (KAFKA-10284).
     is_written = simulator.release.static_restart_is_written or not simulator.release.has_static_members
     if is_written and here is not None and here.state in (State.STABLE, State.EMPTY) and here.generation > 0:
         assert moved.state is here.state
         assert (moved.generation, moved.protocol, moved.leader) == (here.generation, here.protocol, here.leader)
-        held = [{member.member_id: member.assignment for member in group.members} for group in (here, moved)]
-        assert held[0] == held[1]
-    # Losing the partition and reading it again is the same thing.
+        assignments = [{member.member_id: member.assignment for member in group.members} for group in (here, moved)]
+        assert assignments[0] == assignments[1]
+    # To lose the partition and load it again changes nothing.
     simulator.act(LosePartition(number))
     simulator.act(LoadPartition(number, records))
     assert simulator.describe("g") == there.describe("g")
 
 
-# The leader does not join again, so the first in map order of the two members that did becomes the leader.
+# The leader does not join again, so the first in map order of the two members that have joined becomes the leader.
 NEW_LEADER_BY_MAP_ORDER = [
     *[("join", "a", 0, 0)] * 8,
     ("join", "i-d", 0, 0),
@@ -305,9 +306,9 @@ def test_every_record_reads_back_from_its_bytes(version, steps):
             assert value is None and record.value_bytes is None
         else:
             assert (value.version, value.fields, value.findings) == (record.value_version, record.value, ())
-        if record.key_type == 1:
+        if record.key_type == KeyType.OFFSET_COMMIT:
             assert (stored_offset(record) is None) == (record.value is None)
         else:
-            replay.apply_group_record(record.record_offset, 0, 2, record.key, record.value_version, record.value)
-    # A broker of the same release loads all of it; a subscription nobody can read is remarked on.
+            replay.apply_group_record(record.record_offset, 0, KeyType.GROUP_METADATA, record.key, record.value_version, record.value)
+    # A broker of the same release loads all of it; R-2.4 warns of a subscription that cannot be decoded.
     assert {warning.code for warning in replay.finish().warnings()} <= {"R-2.4"}

@@ -102,7 +102,7 @@ def test_0_10_has_no_delay():
 @JAVA_AND_SCALA
 def test_the_join_phase_waits_for_all_members(version):
     scene = Scene(version)
-    scene.settle("a", "b")
+    scene.stabilize("a", "b")
     generation = scene.group.generation
     scene.enter("c")
     scene.join("a")
@@ -116,7 +116,7 @@ def test_the_join_phase_waits_for_all_members(version):
 @JAVA_AND_SCALA
 def test_who_misses_the_rebalance_timeout_is_out(version):
     scene = Scene(version)
-    scene.settle("a", "b", rebalance_timeout_ms=2_000)
+    scene.stabilize("a", "b", rebalance_timeout_ms=2_000)
     began_ms = scene.simulator.now_ms
     scene.enter("c", rebalance_timeout_ms=1_500)
     scene.join("b", rebalance_timeout_ms=2_000)
@@ -130,7 +130,7 @@ def test_who_misses_the_rebalance_timeout_is_out(version):
 @JAVA_AND_SCALA
 def test_a_pending_id_holds_the_join_phase_up(version):
     scene = Scene(version)
-    scene.settle("a")
+    scene.stabilize("a")
     scene.join("p", session_timeout_ms=1_000)
     scene.join("a")
     assert scene.calls["a"].answer is None
@@ -143,7 +143,7 @@ def test_a_pending_id_holds_the_join_phase_up(version):
 def test_a_leader_that_is_silent_is_replaced_by_one_that_joined(version):
     scene = Scene(version)
     scene.form("a", "b", "c", rebalance_timeout_ms=1_000)
-    scene.share_out("a", "b", "c")
+    scene.sync_all("a", "b", "c")
     leader = scene.leader
     others = [name for name in "abc" if name != leader]
     scene.enter("d", rebalance_timeout_ms=1_000)
@@ -163,7 +163,7 @@ def test_member_ids_taken_by_another_group_may_make_another_member_the_next_lead
         for _ in range(taken_ids):
             scene.simulator.send(JoinGroup("another group", protocols=(("range", READS_T),)))
         scene.form("a", "b", "c")
-        scene.share_out("a", "b", "c")
+        scene.sync_all("a", "b", "c")
         scene.leave(scene.leader)
         leaders.add(scene.leader)
         assert scene.group.leader == scene.group.members.keys()[0]
@@ -172,7 +172,7 @@ def test_member_ids_taken_by_another_group_may_make_another_member_the_next_lead
 
 def test_0_10_lets_the_first_of_those_that_remain_lead():
     scene = Scene("0.10.2.2")
-    scene.settle("a", "b", "c")
+    scene.stabilize("a", "b", "c")
     scene.leave(scene.leader)
     assert scene.group.leader == scene.group.members.keys()[0]
 
@@ -180,7 +180,7 @@ def test_0_10_lets_the_first_of_those_that_remain_lead():
 @JAVA_AND_SCALA
 def test_a_newer_join_takes_the_place_of_the_one_that_waits(version):
     scene = Scene(version)
-    scene.settle("a", "b")
+    scene.stabilize("a", "b")
     first = scene.join("a", protocols=(("range", READS_T + b"1"),))
     second = scene.join("a", protocols=(("range", READS_T + b"2"),))
     scene.join("b")
@@ -193,7 +193,7 @@ def test_static_members_keep_their_place_unheard():
     for name in "ab":
         scene.enter(name, group_instance_id=f"i-{name}", rebalance_timeout_ms=1_000)
     scene.join("a", group_instance_id="i-a", rebalance_timeout_ms=1_000)
-    scene.share_out("a", "b")
+    scene.sync_all("a", "b")
     scene.join("a", group_instance_id="i-a", protocols=(("range", READS_T + b"!"),), rebalance_timeout_ms=1_000)
     scene.pass_time(1_000)
     assert scene.members == ["a", "b"]
@@ -343,7 +343,7 @@ def test_a_member_that_is_seen_lives_on(version, row):
     deadline_ms = scene.group.members[scene.ids["b"]].deadline_ms
     scene.pass_time(100)
     if row["request"] == "Heartbeat":
-        scene.beat("b")
+        scene.heartbeat("b")
     elif row["request"] == "SyncGroup":
         scene.sync("b")
     elif row["request"] == "JoinGroup":
@@ -356,32 +356,32 @@ def test_a_member_that_is_seen_lives_on(version, row):
 @JAVA_AND_SCALA
 def test_a_silent_member_is_removed_at_its_deadline_and_the_group_rebalances(version):
     scene = Scene(version)
-    scene.settle("a", "b", session_timeout_ms=10_000)
+    scene.stabilize("a", "b", session_timeout_ms=10_000)
     for _ in range(4):
         scene.pass_time(2_499)
-        scene.beat("a")
+        scene.heartbeat("a")
     assert scene.members == ["a", "b"]
     scene.pass_time(4)
     assert scene.members == ["a"]
     assert scene.entries[-1].timer is TimerKind.SESSION
     assert scene.entries[-1].state == "PreparingRebalance"
-    assert scene.beat("a") is Error.REBALANCE_IN_PROGRESS
+    assert scene.heartbeat("a") is Error.REBALANCE_IN_PROGRESS
 
 
 def test_who_waits_for_an_answer_does_not_expire():
     scene = Scene()
-    scene.settle("a", "b", session_timeout_ms=1_000)
+    scene.stabilize("a", "b", session_timeout_ms=1_000)
     scene.join("a", protocols=(("range", READS_T + b"!"),), session_timeout_ms=1_000)
     for _ in range(4):
         scene.pass_time(500)
-        scene.beat("b")
+        scene.heartbeat("b")
     assert scene.members == ["a", "b"]
 
 
 @pytest.mark.parametrize(("version", "is_member_after"), [("2.0.1", True), ("2.8.2", False), ("4.3.1", False)])
 def test_a_newcomer_waits_at_most_five_minutes(version, is_member_after):
     scene = Scene(version, group_max_session_timeout_ms=1_000_000)
-    scene.settle("a", session_timeout_ms=1_000_000, rebalance_timeout_ms=900_000)
+    scene.stabilize("a", session_timeout_ms=1_000_000, rebalance_timeout_ms=900_000)
     scene.enter("b", rebalance_timeout_ms=900_000)
     scene.pass_time(299_999)
     assert len(scene.group.members) == 2
@@ -397,7 +397,7 @@ def test_a_newcomer_waits_at_most_five_minutes(version, is_member_after):
 def test_scala_acts_after_each_member_that_leaves_and_4_x_after_the_last(version, generations, answer_of_a):
     """PreparingRebalance, a waits, b does not: leave [b, a]."""
     scene = Scene(version)
-    scene.settle("a", "b")
+    scene.stabilize("a", "b")
     generation = scene.group.generation
     waiting = scene.join("a", protocols=(("range", READS_T + b"!"),))
     scene.leave("b", "a")
@@ -420,7 +420,7 @@ def test_a_waiting_sync_of_one_that_leaves_too(version, answer_of_b):
 @pytest.mark.parametrize(("version", "state"), [("3.9.1", State.STABLE), ("4.3.1", State.PREPARING_REBALANCE)])
 def test_a_pending_id_that_leaves_a_stable_group(version, state):
     scene = Scene(version)
-    scene.settle("a")
+    scene.stabilize("a")
     scene.join("p")
     assert scene.ask(LeaveGroup(GROUP, (Leaving(scene.ids["p"]),))).members[0].error is Error.NONE
     assert scene.state is state
@@ -429,7 +429,7 @@ def test_a_pending_id_that_leaves_a_stable_group(version, state):
 
 def test_the_last_leave_passes_through_a_rebalance_and_writes_an_empty_group():
     scene = Scene()
-    scene.settle("a")
+    scene.stabilize("a")
     scene.pass_time(500)
     scene.leave("a")
     assert (scene.state, scene.group.generation) == (State.EMPTY, 2)
@@ -488,7 +488,7 @@ def test_who_is_within_a_group_max_size_of_two(row):
 @pytest.mark.parametrize(("version", "others_go_on"), [("3.9.1", True), ("4.3.1", False)])
 def test_a_member_refused_for_size_is_out_and_scala_goes_on_at_once(version, others_go_on):
     scene = Scene(version, group_max_size=2)
-    scene.settle("a", "b")
+    scene.stabilize("a", "b")
     scene.leave("b")
     assert scene.state is State.PREPARING_REBALANCE
     scene.enter("c")

@@ -7,8 +7,8 @@ from groupcoord_spark.simulator.settings import NO_TOPIC_ID
 
 def test_settings_are_read_by_kafkas_names():
     topics = {"t": Topic(3)}
-    found = read_settings({"group.max.size": "2", "group.initial.rebalance.delay.ms": 0, "offsets.retention.minutes": 3}, topics)
-    assert found == Settings(group_max_size=2, group_initial_rebalance_delay_ms=0, offsets_retention_ms=180_000, topics=topics)
+    actual = read_settings({"group.max.size": "2", "group.initial.rebalance.delay.ms": 0, "offsets.retention.minutes": 3}, topics)
+    assert actual == Settings(group_max_size=2, group_initial_rebalance_delay_ms=0, offsets_retention_ms=180_000, topics=topics)
 
 
 @pytest.mark.parametrize("properties", [{"group.max.sise": 2}, {"group.max.size": "two"}])

@@ -42,7 +42,7 @@ RESTARTS = by_release("""
 def test_the_restart_of_a_static_member(version, row, expected):
     scene = static_scene(version, BOTH)
     if row["state"] != "CompletingRebalance":
-        scene.share_out("a", "b")
+        scene.sync_all("a", "b")
     if row["state"] == "PreparingRebalance":
         scene.enter("c", protocols=BOTH)
     old_id, generation, written = scene.ids["b"], scene.group.generation, len(scene.records)
@@ -56,17 +56,17 @@ def test_the_restart_of_a_static_member(version, row, expected):
     assert scene.ids["b"] != old_id
     assert old_id not in scene.group.members and scene.group.static_members["i-b"] == scene.ids["b"]
     has_rebalance = scene.state is State.PREPARING_REBALANCE
-    found = (
+    actual = (
         "waits" if row["state"] == "PreparingRebalance" and call.answer is None
         else "rebalance" if has_rebalance
         else "written" if len(scene.records) > written
         else "answered"
     )  # fmt: skip
-    assert found == expected
-    if found in ("answered", "written"):
+    assert actual == expected
+    if actual in ("answered", "written"):
         assert (call.answer.error, call.answer.generation, call.answer.member_id) == (Error.NONE, generation, scene.ids["b"])
         assert scene.state.value == row["state"]
-    if found == "written":
+    if actual == "written":
         record = scene.records[-1]
         assert record.value["generation"] == generation
         (stored,) = (member for member in record.value["members"] if member["group_instance_id"] == "i-b")
@@ -83,7 +83,7 @@ LEADERS = by_release("""
 @pytest.mark.parametrize(("version", "row", "expected"), LEADERS, ids=case_id)
 def test_a_restarted_leader_is_told_its_old_id_or_to_skip_the_assignment(version, row, expected):
     scene = static_scene(version)
-    scene.share_out("a", "b")
+    scene.sync_all("a", "b")
     assert scene.leader == "a"
     old_id = scene.ids["a"]
     answer = restart(scene, "a", version=None if row["version"] == "newest" else int(row["version"])).answer
@@ -107,7 +107,7 @@ def test_whatever_the_old_process_waits_for_is_fenced(version):
 
 def test_the_new_process_inherits_where_the_old_one_ran():
     scene = static_scene("4.3.1")
-    scene.share_out("a", "b")
+    scene.sync_all("a", "b")
     scene.simulator.send(JoinGroup(GROUP, 10_000, 60_000, "", "i-b", "consumer", RANGE, "another", "/10.0.0.9"))
     described = next(member for member in scene.simulator.describe(GROUP).members if member.group_instance_id == "i-b")
     assert (described.client_id, described.client_host) == ("b", "/127.0.0.1")
@@ -118,7 +118,7 @@ def test_the_new_process_inherits_where_the_old_one_ran():
 )
 def test_a_restart_changes_the_timeouts_since_3_3(version, session_ms, rebalance_ms):
     scene = static_scene(version)
-    scene.share_out("a", "b")
+    scene.sync_all("a", "b")
     scene.pass_time(1_000)
     restart(scene, "b", session_timeout_ms=20_000, rebalance_timeout_ms=30_000)
     member = scene.group.members[scene.ids["b"]]
@@ -128,7 +128,7 @@ def test_a_restart_changes_the_timeouts_since_3_3(version, session_ms, rebalance
 
 def test_a_restart_that_cannot_be_written_is_taken_back():
     scene = static_scene("4.3.1", BOTH)
-    scene.share_out("a", "b")
+    scene.sync_all("a", "b")
     old_id = scene.ids["b"]
     scene.simulator.act(FailAppends(Error.NOT_ENOUGH_REPLICAS))
     answer = restart(scene, "b", (*RANGE,), session_timeout_ms=9_000).answer
@@ -141,7 +141,7 @@ def test_a_restart_that_cannot_be_written_is_taken_back():
 @pytest.mark.parametrize(("version", "is_spared"), [("3.9.1", False), ("4.3.1", True)])
 def test_a_newcomer_replaced_while_it_waits_may_expire_in_scala(version, is_spared):
     scene = Scene(version)
-    scene.settle("a", session_timeout_ms=500_000, rebalance_timeout_ms=500_000)
+    scene.stabilize("a", session_timeout_ms=500_000, rebalance_timeout_ms=500_000)
     scene.join("b", group_instance_id="i-b", session_timeout_ms=2_000)
     restart(scene, "b", session_timeout_ms=2_000)
     scene.pass_time(2_000)

@@ -78,7 +78,7 @@ def _number(cell):
 
 
 def test_the_example_run_takes_the_course_it_should():
-    found = [
+    actual = [
         {
             "at": str(entry.at_ms),
             "cause": type(entry.call.request).__name__ if entry.call is not None else entry.timer.value,
@@ -89,7 +89,7 @@ def test_the_example_run_takes_the_course_it_should():
         }
         for entry in simulate(example_run(), settings=SETTINGS, until_ms=100_000)
     ]
-    assert found == TIMELINE
+    assert actual == TIMELINE
 
 
 def test_a_timer_says_whose_it_was():

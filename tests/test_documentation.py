@@ -382,8 +382,8 @@ class TestScenarioLanguage:
         from groupcoord_spark.simulator import scenario
 
         assert set(words_in_first_column(section(self.PAGE, "The file"))) == scenario._KEYS
-        assert set(words_in_first_column(section(self.PAGE, "Steps"))) == set(scenario._OPTIONS)
-        for verb, options in scenario._OPTIONS.items():
+        assert set(words_in_first_column(section(self.PAGE, "Steps"))) == set(scenario._OPTIONS_BY_VERB)
+        for verb, options in scenario._OPTIONS_BY_VERB.items():
             row = next(line for line in section(self.PAGE, "Steps").splitlines() if line.startswith(f"| `{verb}` |"))
             assert set(re.findall(r"`(\w+)`", row.split("|")[2])) == options, verb
 

@@ -26,6 +26,7 @@ from groupcoord_spark.protocol.errors import NullKey
 from groupcoord_spark.protocol.fields import Field, Integer, Text
 from groupcoord_spark.protocol.messages import RECORD_TYPES
 from groupcoord_spark.protocol.messages.offsets import OFFSET_COMMIT_VALUE
+from groupcoord_spark.protocol.record_types import NOT_A_CONTROL_RECORD, KeyType, MarkerType
 from groupcoord_spark.protocol.slices import Mask, Slices
 
 Rows = npt.NDArray[np.intp]
@@ -35,7 +36,7 @@ BLOCK_ROWS: Final = 8192
 BLOCK_BYTES: Final = 16 << 20
 """A block of lines is made of at most so many records, and about so many bytes of keys and values: texts can be six times as long."""
 
-CONTROL: Final = {0: '"ABORT"', 1: '"COMMIT"', -1: "null"}
+CONTROL_TYPE_JSON: Final = {MarkerType.ABORT: '"ABORT"', MarkerType.COMMIT: '"COMMIT"', NOT_A_CONTROL_RECORD: "null"}
 NULL_KEY: Final = "The record has no key; every record of a group or an offset has one."
 
 
@@ -188,12 +189,12 @@ class JsonLines:
 
     def _values(self, records: Records, key_type: Int16s, faults: dict[int, _Fault]) -> pa.StringArray:
         """Each value as JSON; what does not decode has no data, and a fault."""
-        is_told = ~records.value.is_null & (records.control_type < 0)
+        is_told = ~records.value.is_null & (records.control_type == NOT_A_CONTROL_RECORD)
         texts = _Merged(len(records), "null")
         unread = np.flatnonzero(is_told & (key_type < 0))
         texts.put(unread, pa.array([_without_data(records.value.row(row)) for row in unread.tolist()], pa.string()))
-        self._put_commits(records, np.flatnonzero(is_told & (key_type >= 0) & (key_type <= 1)), key_type, texts, faults)
-        self._put_others(records, np.flatnonzero(is_told & (key_type > 1)), key_type, texts, faults)
+        self._put_commits(records, np.flatnonzero(is_told & (key_type >= 0) & (key_type < KeyType.GROUP_METADATA)), key_type, texts, faults)
+        self._put_others(records, np.flatnonzero(is_told & (key_type >= KeyType.GROUP_METADATA)), key_type, texts, faults)
         return texts.merged()
 
     def _put_commits(self, records: Records, rows: Rows, key_type: Int16s, texts: _Merged, faults: dict[int, _Fault]) -> None:
@@ -232,7 +233,7 @@ class JsonLines:
         faults[row] = _Fault(refusal.code, refusal.detail)
 
     def _note_refused_keys(self, records: Records, keys: _Keys, code: Rows, key_type: Int16s, faults: dict[int, _Fault]) -> None:
-        for row in np.flatnonzero((key_type < 0) & (records.control_type < 0)).tolist():
+        for row in np.flatnonzero((key_type < 0) & (records.control_type == NOT_A_CONTROL_RECORD)).tolist():
             refusal = keys.refusals.get(int(code[row]))
             faults[row] = _Fault(NullKey.code, NULL_KEY) if refusal is None else _Fault(refusal.code, refusal.detail)
 
@@ -347,7 +348,7 @@ def _producers(records: Records) -> pa.StringArray:
     for column in columns:
         begins[1:] |= column[1:] != column[:-1]
     runs = zip(*(column[begins].tolist() for column in columns), strict=True)
-    named = {control: CONTROL.get(control, f'"{control}"') for control in set(records.control_type.tolist())}
+    named = {control: CONTROL_TYPE_JSON.get(control, f'"{control}"') for control in set(records.control_type.tolist())}
     texts = [
         f',"producer_id":{producer_id},"producer_epoch":{epoch},"is_transactional":{"true" if is_transactional else "false"}'
         f',"control":{named[control]}'

@@ -14,10 +14,8 @@ from groupcoord_spark.coordinator.semantics import Semantics
 from groupcoord_spark.coordinator.state import PartitionState
 from groupcoord_spark.coordinator.transactions import OffsetKey, TopicPartition
 from groupcoord_spark.coordinator.traps import traps_of
+from groupcoord_spark.protocol.record_types import NO_TIMESTAMP, KeyType
 from groupcoord_spark.warehouse.declaration import exact_milliseconds
-
-_NO_TIMESTAMP = -1
-_TYPE_0 = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +38,7 @@ class ExpirationJob:
 
     def returning(self, type_0_offsets: Collection[OffsetKey]) -> Collection[OffsetKey]:
         """Those offsets that come back after their tombstone: before 0.9 it has type 0 too, and takes the record away for good."""
-        return frozenset(type_0_offsets) if self.semantics.offset_tombstone_key_type != _TYPE_0 else frozenset()
+        return frozenset(type_0_offsets) if self.semantics.offset_tombstone_key_type != KeyType.LEGACY_OFFSET_COMMIT else frozenset()
 
 
 class OffsetExpirationRow(NamedTuple):
@@ -180,7 +178,7 @@ def cleaned_groups(
     """
     offsets: dict[str, dict[TopicPartition, CommitTimes]] = {}
     columns = [committed[name].to_pylist() for name in ("group_id", "topic", "partition")]
-    times = [pc.fill_null(exact_milliseconds(committed, f"{of}_timestamp"), _NO_TIMESTAMP).to_pylist() for of in ("commit", "expire")]
+    times = [pc.fill_null(exact_milliseconds(committed, f"{of}_timestamp"), NO_TIMESTAMP).to_pylist() for of in ("commit", "expire")]
     for group_id, topic, partition, commit_ms, expire_ms in zip(*columns, *times, strict=True):
         of_group = offsets.get(group_id)
         if of_group is None:

@@ -14,11 +14,12 @@ from groupcoord_spark.log.storage import shown
 from groupcoord_spark.pipeline.exchange.counts import NO_KEY_TYPE, NO_VERSION, KindCount, PartitionCounts
 from groupcoord_spark.pipeline.exchange.state_rows import PartitionReport
 from groupcoord_spark.pipeline.extents import PointInTime
-from groupcoord_spark.pipeline.plan.earlier_runs import NO_TIMESTAMP, PartitionHistory, range_to_append_to
+from groupcoord_spark.pipeline.plan.earlier_runs import PartitionHistory, range_to_append_to
 from groupcoord_spark.pipeline.plan.input_rows import RowPlan
 from groupcoord_spark.pipeline.plan.point_in_time import HISTORY_SETTING, UNTIL_SETTING
 from groupcoord_spark.pipeline.run import PointInTimeSummary, RunRequest, Summary
 from groupcoord_spark.protocol import RECORD_TYPES
+from groupcoord_spark.protocol.record_types import NO_TIMESTAMP
 from groupcoord_spark.sources.rows import InputKind
 from groupcoord_spark.warehouse import AddedFile
 from groupcoord_spark.warehouse.read import RETENTION_SETTING

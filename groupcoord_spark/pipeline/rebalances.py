@@ -13,10 +13,11 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from groupcoord_spark.coordinator.rebalances import CLASSIC_KEY, GroupHistories, GroupRecord, Rebalance, Value, roles_of
+from groupcoord_spark.coordinator.rebalances import GroupHistories, GroupRecord, Rebalance, Value, roles_of
 from groupcoord_spark.pipeline.exchange.state_rows import to_arrow
 from groupcoord_spark.pipeline.extents import HistoryRange
 from groupcoord_spark.protocol.compiled import decode_key, decode_shared_value
+from groupcoord_spark.protocol.record_types import NO_TIMESTAMP, KeyType
 from groupcoord_spark.warehouse import TABLES
 from groupcoord_spark.warehouse.location import locate
 from groupcoord_spark.warehouse.read import rows_at
@@ -85,7 +86,7 @@ class PartitionRebalances:
 
     def _fields(self, key_type: int, value: bytes) -> Value | None:
         """The decoded value, the same object where a short one comes again: those of members and their targets mostly do."""
-        if key_type == CLASSIC_KEY or len(value) > LONGEST_REMEMBERED:
+        if key_type == KeyType.GROUP_METADATA or len(value) > LONGEST_REMEMBERED:
             return _decoded(key_type, value)
         which = key_type, value
         fields = self._remembered.get(which)
@@ -174,7 +175,7 @@ def _classic_record(group: Mapping[str, Any], members: Iterable[Mapping[str, Any
         "members": [{**member, "group_instance_id": member["instance_id"]} for member in members],
     }
     key = {"group_id": group["group_id"]}
-    return GroupRecord(group["record_offset"], _milliseconds(group["record_timestamp"]), CLASSIC_KEY, key, value)
+    return GroupRecord(group["record_offset"], _milliseconds(group["record_timestamp"]), KeyType.GROUP_METADATA, key, value)
 
 
 def _modern_records(
@@ -200,4 +201,4 @@ def _modern_records(
 
 def _milliseconds(moment: datetime | None) -> int:
     """-1 where the tables have none."""
-    return -1 if moment is None else round(moment.timestamp() * 1000)
+    return NO_TIMESTAMP if moment is None else round(moment.timestamp() * 1000)

@@ -67,9 +67,10 @@ def _run_small_night(spark: SparkSession, progress: Progress) -> None:
     from groupcoord_spark.pipeline.nightly import run_nightly
     from groupcoord_spark.pipeline.run import RunRequest
     from groupcoord_spark.protocol import encode_key, encode_value
+    from groupcoord_spark.protocol.record_types import KeyType
 
-    key = encode_key(1, {"group_id": "group", "topic": "topic", "partition": 0})
-    value = encode_value(1, 3, {"committed_offset": 1, "leader_epoch": 0, "metadata": "", "commit_timestamp_ms": 1})
+    key = encode_key(KeyType.OFFSET_COMMIT, {"group_id": "group", "topic": "topic", "partition": 0})
+    value = encode_value(KeyType.OFFSET_COMMIT, 3, {"committed_offset": 1, "leader_epoch": 0, "metadata": "", "commit_timestamp_ms": 1})
     with tempfile.TemporaryDirectory(prefix=PREFIX) as directory:
         dump, warehouse = Path(directory, "logs"), Path(directory, "warehouse")
         for offsets_partition in range(2):

@@ -31,8 +31,9 @@ from groupcoord_spark.errors import InputError
 from groupcoord_spark.log.directory import OFFSETS_TOPIC
 from groupcoord_spark.log.storage import Location, first_line, shown
 from groupcoord_spark.protocol import DecodeError, EncodeError, encode_key_json, encode_value_json
+from groupcoord_spark.protocol.record_types import NO_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP
 from groupcoord_spark.sources.inputs import data_files, is_gzip, is_zstd
-from groupcoord_spark.sources.rows import NO_LEADER_EPOCH, NO_PRODUCER, NO_TIMESTAMP, ROW_SCHEMA, UNKNOWN_PARTITION, RowBatch, row_batch
+from groupcoord_spark.sources.rows import ROW_SCHEMA, UNKNOWN_PARTITION, RowBatch, row_batch
 
 PIECE_BYTES: Final = 32 << 20
 LONGEST_LINE: Final = 64 << 20
@@ -201,8 +202,8 @@ class _Rows:
     def add(self, position: int, line: bytes | None) -> None:
         """One line as a row; without a place it is a row all the same, with a fault."""
         row: dict[str, Any] = dict.fromkeys(ROW_SCHEMA.names)
-        row |= {"offsets_partition": UNKNOWN_PARTITION, "record_timestamp_ms": NO_TIMESTAMP, "producer_id": NO_PRODUCER}
-        row |= {"producer_epoch": NO_PRODUCER, "is_transactional": False, "source": self.source, "position": position}
+        row |= {"offsets_partition": UNKNOWN_PARTITION, "record_timestamp_ms": NO_TIMESTAMP, "producer_id": NO_PRODUCER_ID}
+        row |= {"producer_epoch": NO_PRODUCER_EPOCH, "is_transactional": False, "source": self.source, "position": position}
         row["leader_epoch"] = NO_LEADER_EPOCH
         try:
             if line is None:

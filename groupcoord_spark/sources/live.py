@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from groupcoord_spark.errors import GroupcoordError, InputError, UsageError
 from groupcoord_spark.log.directory import OFFSETS_TOPIC
+from groupcoord_spark.protocol.record_types import NO_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from groupcoord_spark.sources.inputs import KAFKA_SCHEME
-from groupcoord_spark.sources.rows import NO_LEADER_EPOCH, NO_PRODUCER, ROW_SCHEMA
+from groupcoord_spark.sources.rows import ROW_SCHEMA
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -167,8 +168,8 @@ def live_frame(spark: SparkSession, topic: LiveTopic, extent: Extent) -> DataFra
         "record_timestamp_ms": f.unix_millis("timestamp"),
         "key": f.col("key"),
         "value": f.col("value"),
-        "producer_id": f.lit(NO_PRODUCER).cast("bigint"),
-        "producer_epoch": f.lit(NO_PRODUCER).cast("smallint"),
+        "producer_id": f.lit(NO_PRODUCER_ID).cast("bigint"),
+        "producer_epoch": f.lit(NO_PRODUCER_EPOCH).cast("smallint"),
         "is_transactional": f.lit(False),
         "control_type": absent.cast("string"),
         "source": f.lit(topic.uri),

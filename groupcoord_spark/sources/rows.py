@@ -13,6 +13,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from groupcoord_spark.log import Code, Kind
+from groupcoord_spark.protocol.record_types import MarkerType
 
 RAW_COLUMNS = (
     "cluster STRING, offsets_partition INT, record_offset BIGINT, record_timestamp_ms BIGINT, key BINARY, value BINARY, "
@@ -48,11 +49,10 @@ known of its place (offsets_partition -1 where that is not), key and value, or t
 
 ROW_SCHEMA = pa.schema([*RAW_SCHEMA, ("fault", pa.string()), ("detail", pa.string())])
 
-CONTROL_TYPES: Final = {0: "ABORT", 1: "COMMIT"}
+_MARKER_NAMES: Final = {marker.value: marker.name for marker in MarkerType}
+
 UNKNOWN_PARTITION: Final = -1
-NO_TIMESTAMP: Final = -1
-NO_PRODUCER: Final = -1
-NO_LEADER_EPOCH: Final = -1
+"""The offsets partition of rows that do not say theirs."""
 
 ROW_CODES: dict[str, Code] = {
     code.name: code
@@ -98,3 +98,8 @@ class RowBatch:
 def row_batch(columns: dict[str, Any]) -> pa.RecordBatch:
     """Columns of ROW_SCHEMA as a batch."""
     return pa.RecordBatch.from_arrays([pa.array(columns[field.name], field.type) for field in ROW_SCHEMA], schema=ROW_SCHEMA)
+
+
+def control_type_name(control_type: int) -> str | None:
+    """COMMIT, ABORT, or the number of another control type; None for data records, whose control type is negative."""
+    return None if control_type < 0 else _MARKER_NAMES.get(control_type, str(control_type))

@@ -15,7 +15,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from groupcoord_spark.errors import UsageError
 from groupcoord_spark.log import Chunk, Segment, plan_logs, read_segment
-from groupcoord_spark.sources.rows import CONTROL_TYPES, RAW_COLUMNS, RAW_SCHEMA
+from groupcoord_spark.sources.rows import RAW_COLUMNS, RAW_SCHEMA, control_type_name
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -79,7 +79,7 @@ def raw_batches(chunk: Chunk, segment: Segment, cluster: str) -> Iterator[pa.Rec
         rows = np.arange(begin, min(begin + ROWS_A_BATCH, len(chunk.records)))
         part = chunk.records.take(rows)
         n = len(part)
-        control = pa.array([None if each < 0 else CONTROL_TYPES.get(each, str(each)) for each in part.control_type.tolist()], pa.string())
+        control = pa.array([control_type_name(number) for number in part.control_type.tolist()], pa.string())
         columns = (
             pa.repeat(cluster, n),
             np.full(n, segment.offsets_partition, np.int32),

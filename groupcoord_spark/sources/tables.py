@@ -21,8 +21,9 @@ import pyarrow.parquet as pq
 from groupcoord_spark.errors import InputError
 from groupcoord_spark.log.directory import OFFSETS_TOPIC
 from groupcoord_spark.log.storage import Location, first_line, shown
+from groupcoord_spark.protocol.record_types import NO_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP
 from groupcoord_spark.sources.inputs import below, data_files
-from groupcoord_spark.sources.rows import CONTROL_TYPES, NO_LEADER_EPOCH, NO_PRODUCER, NO_TIMESTAMP, UNKNOWN_PARTITION, RowBatch, row_batch
+from groupcoord_spark.sources.rows import UNKNOWN_PARTITION, RowBatch, control_type_name, row_batch
 
 PIECE_BYTES: Final = 64 << 20
 """A file's row groups are shared out in pieces of about so many bytes."""
@@ -206,8 +207,8 @@ def _rows(columns: Mapping[str, Any], source: str, first_row: int, n: int) -> Ro
             "record_timestamp_ms": _milliseconds(columns.get(TIMESTAMP), n, source),
             "key": _bytes(columns["key"], "key", source),
             "value": _bytes(columns["value"], "value", source) if "value" in columns else pa.nulls(n, pa.binary()),
-            "producer_id": optional("producer_id", pa.int64(), NO_PRODUCER),
-            "producer_epoch": optional("producer_epoch", pa.int16(), NO_PRODUCER),
+            "producer_id": optional("producer_id", pa.int64(), NO_PRODUCER_ID),
+            "producer_epoch": optional("producer_epoch", pa.int16(), NO_PRODUCER_EPOCH),
             "is_transactional": optional("is_transactional", pa.bool_(), False),
             "control_type": _control_types(columns.get("control_type"), n, source),
             "source": pa.repeat(source, n),
@@ -258,6 +259,6 @@ def _control_types(column: Any, n: int, source: str) -> Any:
     if column is None or pa.types.is_null(column.type):
         return pa.nulls(n, pa.string())
     if pa.types.is_integer(column.type):
-        texts = [None if each is None or each < 0 else CONTROL_TYPES.get(each, str(each)) for each in column.to_pylist()]
+        texts = [None if number is None else control_type_name(number) for number in column.to_pylist()]
         return pa.array(texts, pa.string())
     return _typed(column, pa.string(), "control_type", source)

@@ -18,6 +18,7 @@ from pyspark.sql.types import IntegerType, LongType, ShortType, StringType, Stru
 from groupcoord_spark.protocol import RECORD_TYPES, DecodeError, decode_key
 from groupcoord_spark.protocol.columnar import decode_key_columns, decode_offset_value_columns
 from groupcoord_spark.protocol.compiled import key_json_texts, value_json_texts
+from groupcoord_spark.protocol.record_types import NO_LEADER_EPOCH, NO_TIMESTAMP, OFFSET_KEY_TYPES
 from groupcoord_spark.protocol.slices import Slices
 
 if TYPE_CHECKING:
@@ -49,8 +50,6 @@ VALUE = StructType(
     ]
 )
 
-OFFSET_KEY_TYPES = (0, 1)
-
 
 def _slices(column: pd.Series) -> Slices:
     return Slices.from_arrow(pa.array(column, pa.binary(), from_pandas=True))
@@ -68,7 +67,7 @@ def decode_offsets_key(key: pd.Series) -> pd.DataFrame:
     columns = decode_key_columns(slices)
     refused = ~columns.ok
     has_type = columns.key_type >= 0
-    has_partition = columns.ok & np.isin(columns.key_type, OFFSET_KEY_TYPES)
+    has_partition = columns.ok & np.isin(columns.key_type, list(OFFSET_KEY_TYPES))
     texts = pa.array(key_json_texts(slices.to_arrow().to_pylist()), pa.string())
     return pd.DataFrame(
         {
@@ -95,7 +94,7 @@ def decode_offsets_value(key: pd.Series, value: pd.Series) -> pd.DataFrame:
     """
     keys, values = _slices(key), _slices(value)
     key_type = decode_key_columns(keys).key_type
-    is_offset = np.isin(key_type, OFFSET_KEY_TYPES) & ~values.is_null
+    is_offset = np.isin(key_type, list(OFFSET_KEY_TYPES)) & ~values.is_null
     rows = np.flatnonzero(is_offset)
     columns = decode_offset_value_columns(key_type[rows], values.take(rows))
     status = columns.status.cast(pa.string())
@@ -115,10 +114,10 @@ def decode_offsets_value(key: pd.Series, value: pd.Series) -> pd.DataFrame:
         {
             "value_version": spread(columns.value_version, columns.value_version < 0, "int16"),
             "committed_offset": spread(columns.committed_offset, refused, "int64"),
-            "leader_epoch": spread(columns.leader_epoch, refused | (columns.leader_epoch == -1), "int32"),
+            "leader_epoch": spread(columns.leader_epoch, refused | (columns.leader_epoch == NO_LEADER_EPOCH), "int32"),
             "metadata": spread(columns.metadata, refused),
             "commit_timestamp_ms": spread(columns.commit_timestamp_ms, refused, "int64"),
-            "expire_timestamp_ms": spread(columns.expire_timestamp_ms, refused | (columns.expire_timestamp_ms == -1), "int64"),
+            "expire_timestamp_ms": spread(columns.expire_timestamp_ms, refused | (columns.expire_timestamp_ms == NO_TIMESTAMP), "int64"),
             "topic_id": spread(columns.topic_id, refused),
             "error": spread(status, refused),
         }

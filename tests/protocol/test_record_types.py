@@ -9,8 +9,9 @@ from groupcoord_spark.protocol.record_types import GROUP_KEY_TYPES, MODERN_KEY_T
 
 
 def test_every_declared_record_has_its_name() -> None:
-    words = {number: re.sub(r"(?<=[a-z])(?=[A-Z])", "_", each.key.name.removesuffix("Key")) for number, each in RECORD_TYPES.items()}
-    assert {number: text.upper() for number, text in words.items()} == {each.value: each.name for each in KeyType}
+    names = {number: record_type.key.name.removesuffix("Key") for number, record_type in RECORD_TYPES.items()}
+    declared = {number: re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).upper() for number, name in names.items()}
+    assert declared == {key_type.value: key_type.name for key_type in KeyType}
 
 
 def test_every_type_is_of_one_family() -> None:

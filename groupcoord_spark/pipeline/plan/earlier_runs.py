@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from groupcoord_spark.log import LogPlan
 from groupcoord_spark.pipeline.extents import NO_HISTORY, HistoryRange, PointInTime
 from groupcoord_spark.pipeline.plan.point_in_time import HISTORY_SETTING, UNTIL_SETTING
+from groupcoord_spark.protocol.record_types import NO_TIMESTAMP
 from groupcoord_spark.warehouse import RunStart
-
-NO_TIMESTAMP = -1
 
 
 @dataclass(frozen=True, slots=True)

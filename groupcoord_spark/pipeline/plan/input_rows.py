@@ -22,6 +22,7 @@ from groupcoord_spark.log import Doubt, LogPlan, PartitionLog
 from groupcoord_spark.log.storage import shown
 from groupcoord_spark.pipeline.plan.partition_count import best_partition_count, group_hashes
 from groupcoord_spark.pipeline.read.rows import FileRows, position_of, read_piece
+from groupcoord_spark.protocol.record_types import NO_TIMESTAMP
 from groupcoord_spark.sources.live import KAFKA_CONNECTOR, LiveTopic, extent_of, live_frame
 from groupcoord_spark.sources.rows import ROW_SCHEMA, InputKind, RowBatch
 
@@ -45,7 +46,7 @@ class PartitionPlace:
 
     rows: int = 0
     first_offset: int | None = None
-    first_timestamp_ms: int = -1
+    first_timestamp_ms: int = NO_TIMESTAMP
     end_offset: int = 0
     hashes: set[int] = field(default_factory=set)
 

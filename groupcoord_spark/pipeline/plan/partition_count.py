@@ -9,6 +9,7 @@ import numpy as np
 
 from groupcoord_spark.log import LogPlan, read_segment
 from groupcoord_spark.protocol import DecodeError, decode_key, java_string_hash
+from groupcoord_spark.protocol.record_types import NOT_A_CONTROL_RECORD
 
 KAFKAS_DEFAULT = 50
 MOST_PARTITIONS = 1_000
@@ -22,7 +23,7 @@ def likely_partition_count(plan: LogPlan) -> int:
     for partition in [each for each in plan.partitions if each.segments][:SAMPLED_PARTITIONS]:
         beginning = replace(partition.segments[0], size=min(partition.segments[0].size, SAMPLE_BYTES))
         for chunk in read_segment(beginning):
-            keys = set(chunk.records.key.take(chunk.records.control_type < 0).to_arrow().to_pylist())
+            keys = set(chunk.records.key.take(chunk.records.control_type == NOT_A_CONTROL_RECORD).to_arrow().to_pylist())
             found += [(group_hash, partition.offsets_partition) for group_hash in group_hashes(keys)]
     least = max((partition.offsets_partition for partition in plan.partitions), default=0) + 1
     return best_partition_count(found, least)

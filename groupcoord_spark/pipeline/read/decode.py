@@ -15,21 +15,21 @@ from groupcoord_spark.coordinator.refusals import RULE_OF_REASON, refusal_of_kin
 from groupcoord_spark.coordinator.semantics import Semantics
 from groupcoord_spark.log import Records
 from groupcoord_spark.pipeline.read.notes import RowNotes
-from groupcoord_spark.pipeline.read.superseded import CLASSIC_GROUP_KEY, NO_PRODUCER_ID, ChunkKinds, Names
+from groupcoord_spark.pipeline.read.superseded import ChunkKinds, Names
 from groupcoord_spark.protocol import ZERO_UUID, DecodeError, decode_value
 from groupcoord_spark.protocol.columnar import KeyColumns, decode_key_columns
 from groupcoord_spark.protocol.errors import Finding, NullKey, UnknownKeyType, UnknownValueVersion
 from groupcoord_spark.protocol.group_values import surely_without_refusals
 from groupcoord_spark.protocol.primitives import uuid_bytes
 from groupcoord_spark.protocol.programs import VERSIONS
+from groupcoord_spark.protocol.record_types import CLASSIC_KEY_TYPES, NO_PRODUCER_ID, NOT_A_CONTROL_RECORD, OFFSET_KEY_TYPES, KeyType
 from groupcoord_spark.protocol.shapes import shapes_of_values
 from groupcoord_spark.protocol.slices import Mask, Slices, codes_of
-from groupcoord_spark.protocol.survey import OFFSET_KEYS, survey_values
+from groupcoord_spark.protocol.survey import survey_values
 
 Ints = npt.NDArray[np.int64]
 Int16s = npt.NDArray[np.int16]
 
-NOT_A_CONTROL_RECORD = -1
 UNKNOWN_KEY_TYPE = UnknownKeyType.code
 UNKNOWN_VALUE_VERSION = UnknownValueVersion.code
 NULL_KEY = "The record has no key; every record of a group or an offset has one."
@@ -122,7 +122,7 @@ class _Look:
             code, distinct = shapes_of_values(key_type, self.records.value.take(rows)).distinct()
             faults_of, findings_of, is_good, topic_ids = _decode_distinct(key_type, distinct)
             self.value_is_good[rows] = is_good[code]
-            if key_type in OFFSET_KEYS:
+            if key_type in OFFSET_KEY_TYPES:
                 self.survey.topic_high[rows], self.survey.topic_low[rows] = topic_ids[code].T
             faults.append(RowNotes.of_things(code, faults_of).of_rows(rows))
             findings.append(RowNotes.of_things(code, findings_of).of_rows(rows))
@@ -150,7 +150,7 @@ class _Look:
         has_producer = records.producer_id != NO_PRODUCER_ID
         is_staged = has_producer | records.is_transactional
         is_data = self.key_is_good & ~self.is_control
-        is_offset = self.key_type < CLASSIC_GROUP_KEY
+        is_offset = self.key_type < KeyType.GROUP_METADATA
         notes = (
             ("transactional_mismatch", is_offset & (has_producer != records.is_transactional), MISMATCH),
             ("transactional_tombstone", is_offset & is_staged & self.is_tombstone, TRANSACTIONAL_TOMBSTONE),
@@ -198,7 +198,7 @@ def _decode_distinct(key_type: int, values: pa.BinaryArray) -> tuple[list[tuple[
             continue
         if decoded is not None:
             findings.extend((place, finding) for finding in decoded.findings)
-            if key_type in OFFSET_KEYS:
+            if key_type in OFFSET_KEY_TYPES:
                 topic_ids[place] = np.frombuffer(uuid_bytes(decoded.fields.get("topic_id", ZERO_UUID)), ">i8")
     return faults, findings, is_good, topic_ids
 
@@ -217,11 +217,11 @@ def _refusals_of_what_decodes(records: Records, kinds: ChunkKinds, look: _Look, 
         versions = [(key_type, None if version < 0 else version) for key_type, version in pairs.T.tolist()]
         refusals = [(place, refusal_of_kind(semantics, *version)) for place, version in enumerate(versions)]
         yield RowNotes.of_things(kind, [(place, refusal) for place, refusal in refusals if refusal is not None]).of_rows(refused)
-    classic = np.flatnonzero(is_data & kinds.coordinator_accepts & ~kinds.is_tombstone & (kinds.key_type == CLASSIC_GROUP_KEY))
+    classic = np.flatnonzero(is_data & kinds.coordinator_accepts & ~kinds.is_tombstone & (kinds.key_type == KeyType.GROUP_METADATA))
     doubtful = classic[~surely_without_refusals(records.value.take(classic), checks_subscriptions=semantics.fails_over_subscriptions)]
     if len(doubtful):
-        code, distinct = shapes_of_values(CLASSIC_GROUP_KEY, records.value.take(doubtful), keeps_texts=True).distinct()
-        decoded = (decode_value(CLASSIC_GROUP_KEY, value) for value in distinct.to_pylist())
+        code, distinct = shapes_of_values(KeyType.GROUP_METADATA, records.value.take(doubtful), keeps_texts=True).distinct()
+        decoded = (decode_value(KeyType.GROUP_METADATA, value) for value in distinct.to_pylist())
         of_values = [() if each is None else refusals_of_group_value(each.version, each.fields, semantics) for each in decoded]
         yield RowNotes.of_things(code, [(place, refusal) for place, each in enumerate(of_values) for refusal in each]).of_rows(doubtful)
 
@@ -243,6 +243,6 @@ def _accepted_kinds(semantics: Semantics) -> Mask:
     """By key type and value version; -1, for none, comes last in both."""
     kinds = np.zeros((max(semantics.known_key_types) + 3, VERSIONS + 1), np.bool_)
     kinds[list(semantics.known_key_types)] = True
-    for key_type in semantics.known_key_types.intersection((*OFFSET_KEYS, CLASSIC_GROUP_KEY)):
+    for key_type in semantics.known_key_types.intersection(CLASSIC_KEY_TYPES):
         kinds[key_type, :VERSIONS] = [semantics.accepts_value(key_type, version) for version in range(VERSIONS)]
     return kinds

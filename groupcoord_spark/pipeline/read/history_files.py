@@ -17,14 +17,14 @@ from groupcoord_spark.coordinator.rebalances import KEY_TYPES as REBALANCE_KEY_T
 from groupcoord_spark.log import Chunk, Records
 from groupcoord_spark.pipeline.exchange.task_files import TaskFiles
 from groupcoord_spark.pipeline.extents import HistoryRange
-from groupcoord_spark.pipeline.read.decode import NOT_A_CONTROL_RECORD, UNKNOWN_KEY_TYPE, UNKNOWN_VALUE_VERSION, DecodedChunk
+from groupcoord_spark.pipeline.read.decode import UNKNOWN_KEY_TYPE, UNKNOWN_VALUE_VERSION, DecodedChunk
 from groupcoord_spark.pipeline.read.notes import RowNotes
-from groupcoord_spark.pipeline.read.superseded import CLASSIC_GROUP_KEY
 from groupcoord_spark.protocol import decode_end_transaction_marker
 from groupcoord_spark.protocol.columnar import decode_offset_value_columns
 from groupcoord_spark.protocol.compiled import key_json_texts, value_json_texts
 from groupcoord_spark.protocol.errors import ControlRecordMalformed
 from groupcoord_spark.protocol.messages import RECORD_TYPES
+from groupcoord_spark.protocol.record_types import NOT_A_CONTROL_RECORD, KeyType, MarkerType
 from groupcoord_spark.protocol.slices import Mask
 from groupcoord_spark.warehouse import TABLES
 
@@ -35,7 +35,7 @@ Source: TypeAlias = str | pa.StringArray | None
 VALUE_BYTES_AT_ONCE = 1 << 20
 """Values of group records that are made text together: they and their texts stay in a core's own memory."""
 
-MARKER_RESULTS = {0: "aborted", 1: "committed"}
+MARKER_RESULTS = {MarkerType.ABORT: "aborted", MarkerType.COMMIT: "committed"}
 
 
 def write_chunk(
@@ -77,7 +77,7 @@ def write_survivors(files: TaskFiles, offsets_partition: int, records: Records, 
 def rows_of_tables(records: Records, decoded: DecodedChunk) -> dict[str, Mask]:
     """Which records become a row of which history table. Those that do not decode, and control records of no use, become none."""
     is_control = records.control_type != NOT_A_CONTROL_RECORD
-    is_offset = (decoded.kinds.key_type >= 0) & (decoded.kinds.key_type < CLASSIC_GROUP_KEY)
+    is_offset = (decoded.kinds.key_type >= 0) & (decoded.kinds.key_type < KeyType.GROUP_METADATA)
     return {
         "offset_commits": is_offset & decoded.decodes & ~is_control,
         "group_records": ~is_offset & ~is_control & _is_kept_whole(decoded),

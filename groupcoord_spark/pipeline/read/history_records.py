@@ -13,11 +13,10 @@ import pyarrow as pa
 
 from groupcoord_spark.log import Records
 from groupcoord_spark.pipeline.extents import HistoryPiece, HistoryRange
-from groupcoord_spark.pipeline.read.decode import NOT_A_CONTROL_RECORD
 from groupcoord_spark.pipeline.read.history_files import MARKER_RESULTS
-from groupcoord_spark.pipeline.read.superseded import NO_PRODUCER_ID
 from groupcoord_spark.protocol import encode_key, encode_value
 from groupcoord_spark.protocol.messages import RECORD_TYPES
+from groupcoord_spark.protocol.record_types import NO_PRODUCER_EPOCH, NOT_A_CONTROL_RECORD, KeyType
 from groupcoord_spark.protocol.slices import Mask, Slices
 from groupcoord_spark.warehouse import TABLES
 from groupcoord_spark.warehouse.location import locate
@@ -26,7 +25,6 @@ from groupcoord_spark.warehouse.read import rows_at
 OFFSETS_AT_ONCE: Final = 500_000
 """Record offsets looked at in one go: so many rows are in memory at most."""
 
-_OFFSET_KEY: Final = 1
 _OF_ALL: Final = ("record_offset", "record_timestamp", "producer_id", "timestamps_out_of_range")
 _COMMIT_COLUMNS: Final = (
     *(*_OF_ALL, "group_id", "topic", "partition", "committed_offset", "leader_epoch", "metadata", "commit_timestamp", "expire_timestamp"),
@@ -166,7 +164,7 @@ def _offset_values(rows: pa.Table) -> Iterator[bytes | None]:
     names = ("committed_offset", "leader_epoch", "metadata", "commit_timestamp_ms", "expire_timestamp_ms", "topic_id")
     fields = zip(*(rows[name].to_pylist() for name in names), strict=True)
     for version, values in zip(rows["value_version"].to_pylist(), fields, strict=True):
-        yield None if version is None else encode_value(_OFFSET_KEY, version, dict(zip(names, values, strict=True)))
+        yield None if version is None else encode_value(KeyType.OFFSET_COMMIT, version, dict(zip(names, values, strict=True)))
 
 
 def _group_records(rows: pa.Table) -> dict[str, Any]:
@@ -177,7 +175,7 @@ def _group_records(rows: pa.Table) -> dict[str, Any]:
     return {
         **_places(rows),
         # of groups' own records nobody asks for the epoch
-        "producer_epoch": np.full(rows.num_rows, NO_PRODUCER_ID, np.int16),
+        "producer_epoch": np.full(rows.num_rows, NO_PRODUCER_EPOCH, np.int16),
         "is_transactional": rows["is_transactional"].to_numpy(),
         "control_type": np.full(rows.num_rows, NOT_A_CONTROL_RECORD, np.int8),
         "key": keys,

@@ -18,8 +18,9 @@ import pyarrow.compute as pc
 from groupcoord_spark.log import Chunk, Doubt, Lost, Records
 from groupcoord_spark.pipeline.exchange.kept_records import records_of
 from groupcoord_spark.pipeline.read.reader import CHUNK_BYTES
+from groupcoord_spark.protocol.record_types import NO_LEADER_EPOCH, NOT_A_CONTROL_RECORD, MarkerType
 from groupcoord_spark.sources.json_lines import LinesPiece, plan_lines, read_lines
-from groupcoord_spark.sources.rows import CONTROL_TYPES, NO_LEADER_EPOCH, ROW_COLUMNS, ROW_SCHEMA, InputKind, RowBatch
+from groupcoord_spark.sources.rows import ROW_COLUMNS, ROW_SCHEMA, InputKind, RowBatch
 from groupcoord_spark.sources.tables import TablePiece, plan_delta, plan_parquet, read_table
 
 if TYPE_CHECKING:
@@ -32,8 +33,8 @@ ORDER: Final = ("offsets_partition", "record_offset", "record_timestamp_ms DESC"
 
 
 CHUNK_ROWS: Final = 200_000
-_NAMED_CONTROL: Final = {name: number for number, name in CONTROL_TYPES.items()}
-_OTHER_CONTROL: Final = 127
+_OTHER_CONTROL_TYPE: Final = 127
+"""Stands for a control type that is neither COMMIT nor ABORT nor a number that fits a byte."""
 
 
 def position_of(source: str, position: int | None) -> str:
@@ -213,15 +214,15 @@ def _records(rows: pa.RecordBatch) -> Records:
         return Records.none()
 
     control = rows.column("control_type")
-    control_type = np.full(n, -1, np.int8)
+    control_type = np.full(n, NOT_A_CONTROL_RECORD, np.int8)
     if control.null_count < n:
         codes = control.dictionary_encode()
-        numbers = np.array([*map(_control_number, codes.dictionary.to_pylist()), -1], np.int8)
+        numbers = np.array([*map(_control_number, codes.dictionary.to_pylist()), NOT_A_CONTROL_RECORD], np.int8)
         control_type = numbers[codes.indices.fill_null(-1).to_numpy(zero_copy_only=False)]
     return records_of(rows, control_type, rows.column("position").fill_null(-1).to_numpy(zero_copy_only=False))
 
 
 def _control_number(name: str) -> int:
-    if name in _NAMED_CONTROL:
-        return _NAMED_CONTROL[name]
-    return int(name) if name.isascii() and name.isdecimal() and int(name) < _OTHER_CONTROL else _OTHER_CONTROL
+    if name in MarkerType.__members__:
+        return MarkerType[name]
+    return int(name) if name.isascii() and name.isdecimal() and int(name) < _OTHER_CONTROL_TYPE else _OTHER_CONTROL_TYPE

@@ -16,16 +16,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from groupcoord_spark.coordinator.transactions import ABORT_MARKER, COMMIT_MARKER
+from groupcoord_spark.protocol.record_types import GROUP_KEY_TYPES, NO_PRODUCER_ID, KeyType, MarkerType
 from groupcoord_spark.protocol.slices import codes_of
 
 Mask = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int64]
-
-CLASSIC_GROUP_KEY = 2
-REMOVING_KEYS = (CLASSIC_GROUP_KEY, 3, 11, 17)
-"""Their tombstones remove groups."""
-NO_PRODUCER_ID = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +81,7 @@ def kept(kinds: ChunkKinds) -> Mask:
     the end of the chunk; and the group's own records but for those of _superseded_classic. Of records that do not apply only the last of
     each key is kept, which decides whether the key is live, and the record with which an open transaction began.
     """
-    is_offset = (kinds.key_type == 0) | (kinds.key_type == 1)
+    is_offset = (kinds.key_type == KeyType.LEGACY_OFFSET_COMMIT) | (kinds.key_type == KeyType.OFFSET_COMMIT)
     is_commit = is_offset & kinds.coordinator_accepts & ~kinds.is_tombstone & ~kinds.is_control
     has_producer = kinds.producer_id != NO_PRODUCER_ID
     plain = is_offset & kinds.coordinator_accepts & ~kinds.is_control & ~has_producer & ~kinds.is_transactional
@@ -104,7 +99,7 @@ def kept(kinds: ChunkKinds) -> Mask:
         keep[_first_of_open(transactions)] = True
         keep[_lasting_of_staged(kinds, plain, staged, transactions)] = True
         keep[_last_of_each(kinds.key_code, plain | staged)] = True
-    is_own_record = (kinds.key_type >= CLASSIC_GROUP_KEY) & (kinds.group_code >= 0) & ~kinds.is_control
+    is_own_record = (kinds.key_type >= KeyType.GROUP_METADATA) & (kinds.group_code >= 0) & ~kinds.is_control
     # A commit creates its group where there is none, and what the group's own next record then meets depends on that.
     keep[_last_of_each(kinds.group_code, is_commit)] = True
     if is_own_record.any():
@@ -162,7 +157,7 @@ def _lasting_of_staged(kinds: ChunkKinds, plain: Mask, staged: Mask, transaction
     last = len(rows) - 1 - from_the_end
     rows, marker = rows[last], marker[last]
     if _is_ordinary(kinds, plain, staged):
-        is_committed = (marker >= 0) & (kinds.control_type[marker] == COMMIT_MARKER)
+        is_committed = (marker >= 0) & (kinds.control_type[marker] == MarkerType.COMMIT)
         key = kinds.key_code[rows]
         last_plain = _last_by_code(kinds.key_code, plain)
         last_marker = np.full(len(last_plain), -1, np.int64)
@@ -176,9 +171,9 @@ def _lasting_of_staged(kinds: ChunkKinds, plain: Mask, staged: Mask, transaction
 
 def _is_ordinary(kinds: ChunkKinds, plain: Mask, staged: Mask) -> bool:
     """Whether offsets are committed, inside of transactions and out of them, only in ways in which both coordinators see the same."""
-    is_offset = (kinds.key_type == 0) | (kinds.key_type == 1)
+    is_offset = (kinds.key_type == KeyType.LEGACY_OFFSET_COMMIT) | (kinds.key_type == KeyType.OFFSET_COMMIT)
     odd = is_offset & kinds.coordinator_accepts & ~kinds.is_control & ~plain & ~staged
-    return not odd.any() and bool(np.isin(kinds.control_type[kinds.is_control], (ABORT_MARKER, COMMIT_MARKER)).all())
+    return not odd.any() and bool(np.isin(kinds.control_type[kinds.is_control], (MarkerType.ABORT, MarkerType.COMMIT)).all())
 
 
 def _last_of_each(code: Ints, among: Mask) -> Ints:
@@ -211,7 +206,7 @@ def _commits_before_own_records(kinds: ChunkKinds, is_commit: Mask, is_own_recor
     own = own[stable_order(kinds.group_code[own])]
     group, is_tombstone = kinds.group_code[own], kinds.is_tombstone[own]
     makes_group = kinds.coordinator_accepts[own] & ~is_tombstone
-    may_remove = is_tombstone & np.isin(kinds.key_type[own], REMOVING_KEYS)
+    may_remove = is_tombstone & np.isin(kinds.key_type[own], list(GROUP_KEY_TYPES))
     place = np.arange(len(own))
     begin = np.maximum.accumulate(np.where(np.r_[True, group[1:] != group[:-1]], place, 0))
     change = np.maximum.accumulate(np.where(makes_group | may_remove, place, -1))
@@ -238,7 +233,7 @@ def _superseded_classic(kinds: ChunkKinds, own: Ints) -> Ints:
     depends on the first, and a tombstone of a group that was there is told apart from one of none. What a loader refuses in such a value
     (R-2.1 to R-2.4) depends on the value alone, and the reader has noted it.
     """
-    group, is_classic = kinds.group_code[own], kinds.key_type[own] == CLASSIC_GROUP_KEY
+    group, is_classic = kinds.group_code[own], kinds.key_type[own] == KeyType.GROUP_METADATA
     replaces = is_classic & ~kinds.is_tombstone[own]
     superseded: Ints = own[:-1][(group[:-1] == group[1:]) & is_classic[:-1] & replaces[1:]]
     return superseded

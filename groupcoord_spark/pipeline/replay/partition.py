@@ -32,13 +32,13 @@ from groupcoord_spark.pipeline.exchange.state_rows import (
     state_rows,
 )
 from groupcoord_spark.pipeline.expiration import ExpirationJob, expirations_of
-from groupcoord_spark.pipeline.read.decode import NOT_A_CONTROL_RECORD, DecodedChunk, decode_again
-from groupcoord_spark.pipeline.read.superseded import CLASSIC_GROUP_KEY
+from groupcoord_spark.pipeline.read.decode import DecodedChunk, decode_again
 from groupcoord_spark.pipeline.rebalances import REBALANCES, PartitionRebalances, RebalanceJob
 from groupcoord_spark.pipeline.replay.redundant_assignments import find_redundant_records
 from groupcoord_spark.protocol.columnar import decode_offset_value_columns, leading_int16
 from groupcoord_spark.protocol.compiled import decode_key, decode_value
 from groupcoord_spark.protocol.messages import RECORD_TYPES
+from groupcoord_spark.protocol.record_types import NOT_A_CONTROL_RECORD, KeyType
 from groupcoord_spark.protocol.slices import Mask
 from groupcoord_spark.spark.collector import without_collector
 
@@ -160,7 +160,7 @@ class KeptRecordsReplay:
         records, decodes = records_of_kept(batch)
         key_type = leading_int16(records.key)
         distinct_keys = records.distinct_keys()
-        self._follow_live_keys(records, *distinct_keys, is_type_0=decodes & (key_type == 0))
+        self._follow_live_keys(records, *distinct_keys, is_type_0=decodes & (key_type == KeyType.LEGACY_OFFSET_COMMIT))
         self._follow_open_transactions(records)
         is_read = decodes & ((records.control_type != NOT_A_CONTROL_RECORD) | np.isin(key_type, KNOWN_KEY_TYPES))
         if not is_read.all():
@@ -191,7 +191,7 @@ class KeptRecordsReplay:
         for row, record_offset, timestamp_ms, control_type, producer_id, is_transactional, key_type, code in rows:
             if control_type != NOT_A_CONTROL_RECORD:
                 coordinator.apply_marker(producer_id, control_type)
-            elif key_type >= CLASSIC_GROUP_KEY:
+            elif key_type >= KeyType.GROUP_METADATA:
                 key = group_keys.get(code)
                 if key is None:
                     key = group_keys[code] = decode_key(raw_keys[code].as_py()).fields
@@ -205,14 +205,14 @@ class KeptRecordsReplay:
 
     def _put_group_values(self, values: list[Any], records: Records, decoded: DecodedChunk, needless: Mask) -> None:
         """The values of groups' own records into the list, as bytes: they are decoded once their turn comes."""
-        is_own_record = (decoded.kinds.key_type >= CLASSIC_GROUP_KEY) & (records.control_type == NOT_A_CONTROL_RECORD)
+        is_own_record = (decoded.kinds.key_type >= KeyType.GROUP_METADATA) & (records.control_type == NOT_A_CONTROL_RECORD)
         rows = np.flatnonzero(is_own_record & ~needless)
         for row, value in zip(rows.tolist(), records.value.take(rows).to_arrow().to_pylist(), strict=True):
             values[row] = value
 
     def _offset_values(self, records: Records, key_type: npt.NDArray[np.int16], decodes: Mask) -> list[Any]:
         """For each record the offset it stores; None for tombstones and for records that store none."""
-        is_offset = (key_type >= 0) & (key_type < CLASSIC_GROUP_KEY) & decodes & ~records.value.is_null
+        is_offset = (key_type >= 0) & (key_type < KeyType.GROUP_METADATA) & decodes & ~records.value.is_null
         rows = np.flatnonzero(is_offset & (records.control_type == NOT_A_CONTROL_RECORD))
         columns = decode_offset_value_columns(key_type[rows], records.value.take(rows))
         stored = map(

@@ -19,21 +19,28 @@ from groupcoord_spark.coordinator.groups.consumer import ConsumerGroup
 from groupcoord_spark.coordinator.replay import PartitionReplay
 from groupcoord_spark.log import Records
 from groupcoord_spark.pipeline.read.decode import DecodedChunk
-from groupcoord_spark.pipeline.read.superseded import CLASSIC_GROUP_KEY, stable_order
+from groupcoord_spark.pipeline.read.superseded import stable_order
 from groupcoord_spark.protocol import DecodeError, decode_value, fast_path
 from groupcoord_spark.protocol.primitives import uuid_bytes
 from groupcoord_spark.protocol.programs import programs_of_values
+from groupcoord_spark.protocol.record_types import CONSUMER_GROUP_KEY_TYPES, KeyType
 from groupcoord_spark.protocol.slices import Mask, Slices
 
 Ints = npt.NDArray[np.int64]
 
-CONSUMER_GROUP_KEYS = (3, 4, 5, 6, 7, 8, 16)
-WHOLE_GROUP_KEYS = (3, 6)
-MEMBER_KEY, TARGET_KEY = 5, 7
-SETTING_KEYS = (3, 4, TARGET_KEY, 16)
+WHOLE_GROUP_KEY_TYPES = (KeyType.CONSUMER_GROUP_METADATA, KeyType.CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA)
+SETTING_KEY_TYPES = (
+    KeyType.CONSUMER_GROUP_METADATA,
+    KeyType.CONSUMER_GROUP_PARTITION_METADATA,
+    KeyType.CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER,
+    KeyType.CONSUMER_GROUP_REGULAR_EXPRESSION,
+)
 """Group epoch, partition metadata, a member's target and a resolved expression: values that only set what a later value sets again."""
-CURRENT_ASSIGNMENT_KEY = 8
-MEMBERS_OWN_KEYS = (MEMBER_KEY, TARGET_KEY, CURRENT_ASSIGNMENT_KEY)
+MEMBER_KEY_TYPES = (
+    KeyType.CONSUMER_GROUP_MEMBER_METADATA,
+    KeyType.CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER,
+    KeyType.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT,
+)
 NEVER = np.iinfo(np.int64).max
 BEFORE = -1
 BYTES_AT_ONCE = 256 << 10
@@ -78,8 +85,8 @@ def find_redundant_records(records: Records, decoded: DecodedChunk, coordinator:
     """
     kinds = decoded.kinds
     needless = np.zeros(len(kinds.key_type), np.bool_)
-    every = np.flatnonzero((kinds.key_type >= CLASSIC_GROUP_KEY) & (kinds.group_code >= 0) & ~kinds.is_control)
-    own = every[np.isin(kinds.key_type[every], CONSUMER_GROUP_KEYS)]
+    every = np.flatnonzero((kinds.key_type >= KeyType.GROUP_METADATA) & (kinds.group_code >= 0) & ~kinds.is_control)
+    own = every[np.isin(kinds.key_type[every], list(CONSUMER_GROUP_KEY_TYPES))]
     if not len(own):
         return RedundantRecords(frozenset(), frozenset(), needless)
     groups = decoded.names.group_ids.to_pylist()
@@ -87,8 +94,8 @@ def find_redundant_records(records: Records, decoded: DecodedChunk, coordinator:
     is_touched = np.zeros(len(groups), np.bool_)
     is_touched[kinds.group_code[own]] = True
     is_candidate = is_touched.copy()
-    is_odd = ~kinds.coordinator_accepts[every] | ~np.isin(kinds.key_type[every], CONSUMER_GROUP_KEYS)
-    is_odd |= kinds.is_tombstone[every] & np.isin(kinds.key_type[every], WHOLE_GROUP_KEYS)
+    is_odd = ~kinds.coordinator_accepts[every] | ~np.isin(kinds.key_type[every], list(CONSUMER_GROUP_KEY_TYPES))
+    is_odd |= kinds.is_tombstone[every] & np.isin(kinds.key_type[every], WHOLE_GROUP_KEY_TYPES)
     is_candidate[kinds.group_code[every[is_odd]]] = False
     state: dict[int, ConsumerGroup | None] = {}
     for code in np.flatnonzero(is_candidate).tolist():
@@ -121,7 +128,7 @@ def find_redundant_records(records: Records, decoded: DecodedChunk, coordinator:
 
 def _lives_of_members(decoded: DecodedChunk, own: Ints) -> _Lives:
     kinds = decoded.kinds
-    rows = own[np.isin(kinds.key_type[own], MEMBERS_OWN_KEYS)]
+    rows = own[np.isin(kinds.key_type[own], MEMBER_KEY_TYPES)]
     of_member = _member_of(decoded, rows)
     order = np.argsort(of_member, kind="stable")
     rows, of_member = rows[order], of_member[order]
@@ -146,7 +153,7 @@ def _groups_with_collisions(
     What a value names is held from its record to the member's next one; what the member held before these records, up to its first.
     """
     kinds = decoded.kinds
-    is_assignment = lives.key_type == CURRENT_ASSIGNMENT_KEY
+    is_assignment = lives.key_type == KeyType.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT
     rows, segment, is_value = lives.row[is_assignment], lives.segment[is_assignment], ~lives.is_tombstone[is_assignment]
     is_followed = segment[1:] == segment[:-1]
     until = np.full(len(rows), NEVER)
@@ -210,7 +217,7 @@ def _clashing(claims: _Claims, held: _Held) -> Ints:
         ends = dict(zip(held.name.tolist(), held.until.tolist(), strict=True))
         for row, (group, since, until) in enumerate(zip(claims.group.tolist(), claims.since.tolist(), claims.until.tolist(), strict=True)):
             try:
-                decoded = decode_value(CURRENT_ASSIGNMENT_KEY, claims.value.row(row))
+                decoded = decode_value(KeyType.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT, claims.value.row(row))
             except DecodeError:
                 decoded = None
             if decoded is None or decoded.findings:
@@ -270,11 +277,11 @@ def _superseded_settings(decoded: DecodedChunk, own: Ints) -> Ints:
     A member's target is told apart before and after each removal of the member, which asks whether the target is there (R-3.11).
     """
     kinds = decoded.kinds
-    is_removal = kinds.is_tombstone[own] & (kinds.key_type[own] == MEMBER_KEY)
+    is_removal = kinds.is_tombstone[own] & (kinds.key_type[own] == KeyType.CONSUMER_GROUP_MEMBER_METADATA)
     by_member = stable_order(kinds.member_code[own])
     removals = np.empty(len(own), np.int64)
     removals[by_member] = np.cumsum(is_removal[by_member])
-    is_setting = ~kinds.is_tombstone[own] & np.isin(kinds.key_type[own], SETTING_KEYS)
+    is_setting = ~kinds.is_tombstone[own] & np.isin(kinds.key_type[own], SETTING_KEY_TYPES)
     rows, removals = own[is_setting], removals[is_setting]
     key = kinds.key_code[rows]
     by_key = stable_order(key)
@@ -301,7 +308,7 @@ def _mark_needless(
         return
     kinds = decoded.kinds
     place = np.arange(n)
-    is_assignment = lives.key_type == CURRENT_ASSIGNMENT_KEY
+    is_assignment = lives.key_type == KeyType.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT
 
     def last_before(chosen: Mask) -> Ints:
         """Place of the last chosen row before each row, of the same member; -1 for none."""
@@ -310,9 +317,9 @@ def _mark_needless(
 
     # A member can go when nothing came after the tombstone of its assignment, and its target has gone as well (R-3.10, R-3.11).
     is_value = ~lives.is_tombstone
-    last_sign = last_before(is_assignment | ((lives.key_type == MEMBER_KEY) & is_value))
-    last_target = last_before(lives.key_type == TARGET_KEY)
-    leaves = (lives.key_type == MEMBER_KEY) & lives.is_tombstone
+    last_sign = last_before(is_assignment | ((lives.key_type == KeyType.CONSUMER_GROUP_MEMBER_METADATA) & is_value))
+    last_target = last_before(lives.key_type == KeyType.CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER)
+    leaves = (lives.key_type == KeyType.CONSUMER_GROUP_MEMBER_METADATA) & lives.is_tombstone
     surely = leaves & (last_sign >= 0) & ~is_value[last_sign] & (last_target >= 0) & ~is_value[last_target]
     is_sure = np.ones(int(lives.segment[-1]) + 1, np.bool_)
     is_sure[lives.segment[leaves & ~surely]] = False

@@ -25,6 +25,7 @@ from groupcoord_spark.coordinator import PartitionReplay
 from groupcoord_spark.coordinator.rebalances import KEY_TYPES, GroupRecord, Rebalance, rebalances
 from groupcoord_spark.coordinator.semantics import JAVA, SCALA, Semantics
 from groupcoord_spark.log import plan_logs, read_segment
+from groupcoord_spark.pipeline.exchange import kept_records
 from groupcoord_spark.pipeline.exchange.packing import unpack
 from groupcoord_spark.pipeline.exchange.state_rows import PARTITION_REPORT, TOPIC_NAMES, WRITTEN_ROWS, state_rows, to_arrow
 from groupcoord_spark.pipeline.expiration import ExpirationJob, expirations_of
@@ -178,7 +179,7 @@ def read_and_replay(directory: Path, semantics: Semantics, cut: Cut) -> tuple[Ro
         rebalances=RebalanceJob(str(directory / "warehouse"), "c", {}, None),
     )
     small_chunks = partial(read_segment, chunk_bytes=cut.choice((1, 100, 700, 1 << 20)))
-    with patch.object(reader, "read_segment", small_chunks), patch.object(reader, "PACK_BYTES", cut.choice((1, 300, 2_000, 1 << 20))):
+    with patch.object(reader, "read_segment", small_chunks), patch.object(kept_records, "PACK_BYTES", cut.choice((1, 300, 2_000, 1 << 20))):
         segments = [part for segment in segments for part in ranges_of(segment, cut.choice((70, 300, 1 << 20)))]
         tasks = read_tasks(segments, cut.randint(1, 4))
         if cut.choice((True, False)):

@@ -145,10 +145,9 @@ def _write_segments(directory: Path, records: Iterable[WrittenRecord]) -> int:
 
 
 def _batches(records: Iterable[WrittenRecord]) -> Iterator[Batch]:
-    from groupcoord_spark.coordinator.transactions import ABORT_MARKER, COMMIT_MARKER
     from groupcoord_spark.log.writing import Batch, RecordToLog, marker
+    from groupcoord_spark.protocol.record_types import MarkerType
 
-    markers = {"ABORT": ABORT_MARKER, "COMMIT": COMMIT_MARKER}
     for _, together in groupby(records, key=attrgetter("batch")):
         of_batch = list(together)
         first = of_batch[0]
@@ -157,7 +156,7 @@ def _batches(records: Iterable[WrittenRecord]) -> Iterator[Batch]:
             tuple(
                 RecordToLog(one.key_bytes, one.value_bytes, one.timestamp_ms)
                 if one.control is None
-                else marker(markers[one.control], one.timestamp_ms)
+                else marker(MarkerType[one.control], one.timestamp_ms)
                 for one in of_batch
             ),
             first.producer_id,

@@ -1,4 +1,4 @@
-"""What became of commits made in transactions: whether a commit counts, and from which record on."""
+"""The result of each transactional commit: committed, aborted, open or replaced, and the marker that decided it."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from collections.abc import Iterable
 from typing import Final, Literal, NamedTuple
 
 from groupcoord_spark.coordinator.semantics import Semantics
-from groupcoord_spark.coordinator.transactions import ABORT_MARKER, COMMIT_MARKER, NO_PRODUCER_ID, OffsetStore, StoredOffset
+from groupcoord_spark.coordinator.transactions import OffsetStore, StoredOffset
+from groupcoord_spark.protocol.record_types import NO_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP, MarkerType
 
 Result = Literal["committed", "aborted", "open", "replaced"]
 
-_GROUP: Final = ""
-"""The store keeps offsets by group; one group's records need no name."""
+_ONE_GROUP: Final = ""
+"""Group id for the store: all records here are of one group."""
 
 
 class OffsetRecord(NamedTuple):
@@ -22,12 +23,12 @@ class OffsetRecord(NamedTuple):
     partition: int
     is_tombstone: bool
     producer_id: int
-    """-1: the record's batch has no producer."""
+    """-1: the record's batch has no producer id."""
     is_transactional: bool
 
 
 class Marker(NamedTuple):
-    """The end of a producer's transaction."""
+    """The control record that ends a producer's transaction."""
 
     record_offset: int
     producer_id: int
@@ -35,61 +36,75 @@ class Marker(NamedTuple):
 
 
 class CommitResult(NamedTuple):
-    """What became of a commit made in a transaction."""
+    """The result of a transactional commit."""
 
     result: Result
-    """replaced: the transaction was committed or is open, but a later commit or a tombstone of the same offset came first."""
+    """replaced: a later commit or a tombstone of the same offset came before the end of the transaction, so the commit never counts."""
     marker_offset: int | None
-    """Where the transaction ended; None: it is open."""
+    """Record offset of the marker that ended the transaction; None: the transaction is open."""
 
 
 def results_of(records: Iterable[OffsetRecord], markers: Iterable[Marker], semantics: Semantics) -> dict[int, CommitResult]:
-    """The result of every commit made in a transaction, by the commit's record offset.
+    """The result of every transactional commit, by the commit's record offset.
 
-    records: all offset records of the partitions of which a transactional commit is among them, markers: of the producers of those
-    commits; both from one partition of __consumer_offsets, in any order.
+    Args:
+        records: All offset records of one group for each topic partition that has a transactional commit, in any order.
+        markers: All markers of the producers of these commits, from the same offsets partition, in any order.
+        semantics: Of the broker that loads the records.
     """
-    store = _CountingStore(semantics)
-    waiting: dict[int, list[OffsetRecord]] = {}
+    store = _ObservedStore(semantics)
+    commits_of_producer: dict[int, list[OffsetRecord]] = {}
     results: dict[int, CommitResult] = {}
     steps: list[OffsetRecord | Marker] = [*records, *markers]
-    for step in sorted(steps, key=lambda one: one.record_offset):
+    for step in sorted(steps, key=lambda step: step.record_offset):
         if isinstance(step, Marker):
-            store.counted.clear()
-            store.end_transaction(step.producer_id, COMMIT_MARKER if step.is_commit else ABORT_MARKER)
-            for commit in waiting.pop(step.producer_id, ()):
-                counts: Result = "committed" if commit.record_offset in store.counted else "replaced"
-                results[commit.record_offset] = CommitResult(counts if step.is_commit else "aborted", step.record_offset)
+            store.committed_record_offsets.clear()
+            store.end_transaction(step.producer_id, MarkerType.COMMIT if step.is_commit else MarkerType.ABORT)
+            for commit in commits_of_producer.pop(step.producer_id, ()):
+                result: Result = "committed" if commit.record_offset in store.committed_record_offsets else "replaced"
+                results[commit.record_offset] = CommitResult(result if step.is_commit else "aborted", step.record_offset)
             continue
         transactional = step.producer_id != NO_PRODUCER_ID if semantics.producer_id_means_transaction else step.is_transactional
         if step.is_tombstone:
-            store.delete(_GROUP, step.topic, step.partition, step.producer_id, transactional)
+            store.delete(_ONE_GROUP, step.topic, step.partition, step.producer_id, transactional)
         elif transactional:
-            store.stage(_GROUP, step.topic, step.partition, step.producer_id, _stored(step))
-            waiting.setdefault(step.producer_id, []).append(step)
+            store.stage(_ONE_GROUP, step.topic, step.partition, step.producer_id, _stored(step))
+            commits_of_producer.setdefault(step.producer_id, []).append(step)
         else:
-            store.put(_GROUP, step.topic, step.partition, _stored(step))
+            store.put(_ONE_GROUP, step.topic, step.partition, _stored(step))
     pending = {stored.record_offset for by_producer in store.pending.values() for stored in by_producer.values()}
-    for commits in waiting.values():
+    for commits in commits_of_producer.values():
         for commit in commits:
             results[commit.record_offset] = CommitResult("open" if commit.record_offset in pending else "replaced", None)
     return results
 
 
-class _CountingStore(OffsetStore):
-    """The coordinator's own store, which also notes the commits that it puts among the committed offsets."""
+class _ObservedStore(OffsetStore):
+    """The coordinator's store, with the record offsets of the commits that it made committed offsets."""
 
-    __slots__ = ("counted",)
+    __slots__ = ("committed_record_offsets",)
 
     def __init__(self, semantics: Semantics) -> None:
         super().__init__(semantics)
-        self.counted: set[int] = set()
+        self.committed_record_offsets: set[int] = set()
 
     def put(self, group_id: str, topic: str, partition: int, stored: StoredOffset) -> None:
-        self.counted.add(stored.record_offset)
+        self.committed_record_offsets.add(stored.record_offset)
         super().put(group_id, topic, partition, stored)
 
 
 def _stored(commit: OffsetRecord) -> StoredOffset:
-    """The commit as the store keeps it; of its fields the store reads the producer's epoch and the record offset alone."""
-    return StoredOffset(0, -1, "", -1, -1, None, 0, commit.producer_id, -1, commit.record_offset, -1)
+    """The commit for the store, which reads only the producer epoch and the record offset of a commit."""
+    return StoredOffset(
+        committed_offset=0,
+        leader_epoch=NO_LEADER_EPOCH,
+        metadata="",
+        commit_timestamp_ms=NO_TIMESTAMP,
+        expire_timestamp_ms=NO_TIMESTAMP,
+        topic_id=None,
+        value_version=0,
+        producer_id=commit.producer_id,
+        producer_epoch=NO_PRODUCER_EPOCH,
+        record_offset=commit.record_offset,
+        record_timestamp_ms=NO_TIMESTAMP,
+    )

@@ -1,12 +1,12 @@
-"""What a broker's loader refuses or skips because of one record's own bytes, whatever came before the record."""
+"""Records that a broker's loader refuses or skips for what is in the record itself, whatever records came before it."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from groupcoord_spark.coordinator.groups.classic import read_classic_group
 from groupcoord_spark.coordinator.semantics import Semantics
+from groupcoord_spark.protocol.record_types import KeyType
 
-GROUP_VALUE_KEY_TYPE = 2
 RULE_OF_REASON: Mapping[str, str] = {
     "unknown_key_type": "R-1.6",
     "null_key": "R-1.7",
@@ -19,28 +19,34 @@ RULE_OF_REASON: Mapping[str, str] = {
     "value_truncated": "R-1.10",
     "value_malformed": "R-1.10",
 }
-"""Rule of replay for each reason a decoder refuses a record for."""
+"""Reason of a decoder -> rule of docs/reference/replay-rules.md."""
 
 
 class Refusal(NamedTuple):
-    """Why a record is refused, skipped or taken with a doubt. code: a rule of replay; detail: the sentence of the warning."""
+    """Why a record is refused, skipped or accepted with a doubt.
+
+    code: The rule, R-1.x or R-2.x of docs/reference/replay-rules.md. detail: The sentence of the warning.
+    """
 
     code: str
     detail: str
 
 
-def refusal_of_kind(semantics: Semantics, key_type: int, value_version: int | None) -> Refusal | None:
-    """Why this broker does not load records of a key type and value version that decode (R-1.6, R-1.9); None: the broker loads them.
+def refusal_of_type_or_version(semantics: Semantics, key_type: int, value_version: int | None) -> Refusal | None:
+    """Why this broker does not load records of a key type and value version (R-1.6, R-1.9); None: the broker loads them.
 
-    value_version: None for a tombstone.
+    Args:
+        semantics: Of the broker.
+        key_type: Of a record that can be decoded.
+        value_version: None for a tombstone.
     """
     if key_type not in semantics.known_key_types:
         ending = " and could not have loaded the partition" if semantics.unknown_key_type_fails_load else ": it skips the record"
         return Refusal("R-1.6", f"Kafka {semantics.broker_version} does not know key type {key_type}{ending}.")
-    if value_version is None or key_type > GROUP_VALUE_KEY_TYPE or semantics.accepts_value(key_type, value_version):
+    if value_version is None or key_type > KeyType.GROUP_METADATA or semantics.accepts_value(key_type, value_version):
         return None
     broker = f"Kafka {semantics.broker_version}"
-    if key_type == GROUP_VALUE_KEY_TYPE:
+    if key_type == KeyType.GROUP_METADATA:
         return Refusal("R-1.9", f"{broker} cannot load GroupMetadataValue version {value_version}.")
     newest = semantics.newest_offset_value[key_type]
     return Refusal(
@@ -51,6 +57,6 @@ def refusal_of_kind(semantics: Semantics, key_type: int, value_version: int | No
 
 
 def refusals_of_group_value(value_version: int, value: Mapping[str, Any], semantics: Semantics) -> list[Refusal]:
-    """What a loader refuses in a decoded value of a classic group (R-2.1 to R-2.4)."""
-    _, remarks = read_classic_group(value_version, value, semantics)
-    return [Refusal(code, detail) for code, detail in remarks]
+    """Everything that a loader refuses in the decoded value of a classic group (R-2.1 to R-2.4)."""
+    _, doubts = read_classic_group(value_version, value, semantics)
+    return [Refusal(code, detail) for code, detail in doubts]

@@ -1,4 +1,4 @@
-"""The releases of Kafka that have a __consumer_offsets topic, and which of them a user means."""
+"""The releases of Kafka that have a ``__consumer_offsets`` topic, and the release that a version text means."""
 
 import re
 from collections.abc import Mapping
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from groupcoord_spark.errors import UsageError
 
 Release = tuple[int, ...]
-"""The numbers of a whole version: (4, 2, 1), and with four of them up to 0.11: (0, 10, 2, 2)."""
+"""The numbers of a whole version: (4, 2, 1), or four numbers up to 0.11: (0, 10, 2, 2)."""
 
 LAST_PATCHES: Mapping[Release, int] = {
     (0, 8, 2): 2, (0, 9, 0): 1, (0, 10, 0): 1, (0, 10, 1): 1, (0, 10, 2): 2, (0, 11, 0): 3,
@@ -15,15 +15,18 @@ LAST_PATCHES: Mapping[Release, int] = {
     (3, 0): 2, (3, 1): 2, (3, 2): 3, (3, 3): 2, (3, 4): 1, (3, 5): 2, (3, 6): 2, (3, 7): 2, (3, 8): 1, (3, 9): 2,
     (4, 0): 2, (4, 1): 2, (4, 2): 2, (4, 3): 1, (4, 4): 0,
 }  # fmt: skip
-"""Number of the newest patch of each line, as Maven Central has them (org.apache.kafka:kafka-clients, November 2026). None was left out."""
+"""Line of releases -> number of its newest patch release. Each line has all patch releases from 0 to that number.
+
+Source: Maven Central (org.apache.kafka:kafka-clients, November 2026)."""
 
 _FIRST = (0, 8, 2)
 
 
 def release_named(text: str) -> Release:
-    """The release of a version such as ``4.2.1``. A shorter one (``4.2``, ``0.10``) means the newest release that begins with it.
+    """The release of a version such as ``4.2.1``; for a shorter text (``4.2``, ``0.10``) the newest release that begins with it.
 
-    Raises UsageError, naming the releases there are, for a version that is none of them.
+    Raises:
+        UsageError: There is no such release. The sentence names the releases that exist.
     """
     text = text.strip()
     if not re.fullmatch(r"\d+(\.\d+){1,3}", text):
@@ -46,5 +49,5 @@ def release_named(text: str) -> Release:
 
 
 def version_text(release: Release) -> str:
-    """``4.2.1``."""
+    """The release as text: ``4.2.1``."""
     return ".".join(map(str, release))

@@ -1,10 +1,10 @@
-"""One offsets partition, record by record: the definition of what its coordinator knows after each.
+"""State of one offsets partition after each of its records: the definition that every faster path must equal.
 
-The rules are those of Kafka's OffsetMetadataManager and GroupMetadataManager (java) and of its former Scala GroupMetadataManager. What a
-broker's loader would refuse, and so lose the whole partition over, costs one record here: it is skipped, and a warning says so.
+The rules are those of Kafka's OffsetMetadataManager and GroupMetadataManager (java), and of the former Scala GroupMetadataManager. A record
+that makes a broker's loader fail, so that the broker loses the whole partition, is skipped here, and a warning names the record.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from groupcoord_spark.coordinator.groups.classic import ClassicGroup, read_classic_group
@@ -12,41 +12,45 @@ from groupcoord_spark.coordinator.groups.consumer import ConsumerGroup
 from groupcoord_spark.coordinator.groups.modern import ModernGroup, RefusalError
 from groupcoord_spark.coordinator.groups.share import ShareGroup
 from groupcoord_spark.coordinator.groups.streams import StreamsGroup
-from groupcoord_spark.coordinator.refusals import RULE_OF_REASON, refusal_of_kind
+from groupcoord_spark.coordinator.refusals import RULE_OF_REASON, refusal_of_type_or_version
 from groupcoord_spark.coordinator.semantics import JAVA, Semantics
-from groupcoord_spark.coordinator.state import LOAD_FAILS, Group, LoadWarning, PartitionState
-from groupcoord_spark.coordinator.transactions import NO_PRODUCER_ID, OffsetStore, StoredOffset
+from groupcoord_spark.coordinator.state import LOAD_FAILS, Doubt, Group, LoadWarning, PartitionState
+from groupcoord_spark.coordinator.transactions import OffsetStore, StoredOffset
+from groupcoord_spark.protocol.record_types import (
+    CONSUMER_GROUP_KEY_TYPES,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    SHARE_GROUP_KEY_TYPES,
+    STREAMS_GROUP_KEY_TYPES,
+    KeyType,
+)
 
-CLASSIC_GROUP_KEY_TYPE = 2
-_PARTITION_METADATA_KEY_TYPE = 4
-_SHARE_STATE_KEY_TYPE = 15
-# Kafka writes this where it has no name for a topic any more.
-_NO_TOPIC_NAME = "<UNKNOWN>"
+_TYPES_WITH_TOPIC_NAMES = (KeyType.CONSUMER_GROUP_PARTITION_METADATA, KeyType.SHARE_GROUP_STATE_PARTITION_METADATA)
+_UNKNOWN_TOPIC_NAME = "<UNKNOWN>"
+"""Kafka writes this text in place of the name of a topic that was deleted."""
 
-_MODERN_KINDS: dict[int, type[ModernGroup]] = {
-    **dict.fromkeys((3, 4, 5, 6, 7, 8, 16), ConsumerGroup),
-    **dict.fromkeys((10, 11, 12, 13, 14, 15), ShareGroup),
-    **dict.fromkeys((17, 19, 20, 21, 22, 23), StreamsGroup),
+_MODERN_GROUP_TYPES: dict[int, type[ModernGroup]] = {
+    **dict.fromkeys(CONSUMER_GROUP_KEY_TYPES, ConsumerGroup),
+    **dict.fromkeys(SHARE_GROUP_KEY_TYPES, ShareGroup),
+    **dict.fromkeys(STREAMS_GROUP_KEY_TYPES, StreamsGroup),
 }
 
-class PartitionReplay:
-    """State of one offsets partition while its records are applied, in the order of their offsets.
 
-    Gaps in the offsets are normal. Nothing is taken from other partitions, from record timestamps or from the clock.
+class PartitionReplay:
+    """State of one offsets partition. Apply its records in the order of their offsets, then ask ``finish``.
+
+    Gaps in the offsets are normal. The state depends on these records alone, not on other partitions, record timestamps or the clock.
     """
 
-    def __init__(self, semantics: Semantics = JAVA, *, notes_refused_members: bool = True) -> None:
-        """notes_refused_members: False where the caller has noted what a loader refuses in values of classic groups (R-2.1 to R-2.4)."""
+    def __init__(self, semantics: Semantics = JAVA) -> None:
         self.semantics = semantics
-        self._notes_refused_members = notes_refused_members
         self._offsets = OffsetStore(semantics)
         self._groups: dict[str, Group] = {}
         self._removed_at: dict[str, int] = {}
-        """Record offset of the tombstone that removed a group; Scala: of those that no later record brought back."""
+        """Group id -> record offset of the tombstone that removed the group. Scala: only while no later group record follows."""
         self._warnings: list[LoadWarning] = []
         self._topic_names: dict[str, str] = {}
-        self._without_collisions: frozenset[str] = frozenset()
-        # Read for every commit: kept at hand.
+        # apply_offset_commit reads these for every commit: an attribute of self is faster than one of the semantics.
         self._newest_offset_value = semantics.newest_offset_value
         self._by_producer_id = semantics.producer_id_means_transaction
         self._groups_from_first_commit = semantics.groups_live_from_first_commit
@@ -54,22 +58,31 @@ class PartitionReplay:
     def apply_offset_commit(
         self, producer_id: int, is_transactional: bool, key_type: int, group_id: str, topic: str, partition: int, value: StoredOffset | None
     ) -> None:
-        """Store, stage or delete one offset (key types 0 and 1); ``value`` None is a tombstone.
+        """Store, stage or delete one committed offset, as OffsetMetadataManager.replay does.
 
-        producer_id (-1: none) and is_transactional are those of the record's batch.
+        Args:
+            producer_id: Of the record's batch; -1: the batch has no producer id.
+            is_transactional: The transactional bit of the record's batch.
+            key_type: 0 or 1.
+            group_id: Group of the key.
+            topic: Topic of the key.
+            partition: Partition of the key.
+            value: The commit; None: a tombstone.
         """
         transactional = producer_id != NO_PRODUCER_ID if self._by_producer_id else is_transactional
         if value is None:
             if self._newest_offset_value[key_type] < 0:
-                return  # 0.8.2 does not know key type 1
+                return  # Kafka 0.8.2 does not know key type 1.
             self._offsets.delete(group_id, topic, partition, producer_id, transactional)
             return
         topic_id = value.topic_id
         if topic_id is not None:
             self._topic_names[topic_id] = topic
+        # Dropped records rely on this: pipeline/read/superseded.py (a record that is not accepted changes nothing)
         if value.value_version > self._newest_offset_value[key_type]:
-            self._refuse_kind(value.record_offset, key_type, group_id, value.value_version)
+            self._refuse_type_or_version(value.record_offset, key_type, group_id, value.value_version)
             return
+        # Dropped records rely on this: pipeline/read/superseded.py (any commit of a group creates the group, R-1.25)
         if self._groups_from_first_commit:
             if group_id not in self._groups:
                 self._groups[group_id] = ClassicGroup()
@@ -89,63 +102,65 @@ class PartitionReplay:
         value_version: int | None,
         value: Mapping[str, Any] | None,
     ) -> None:
-        """Apply a record of key type 2 or higher; ``key`` and ``value`` are its decoded fields, None is a tombstone.
+        """Apply a group record (key type 2 or higher). Such a record counts at once, even inside a transaction (R-1.24).
 
-        Such records count at once, also inside a transaction (R-1.24).
+        Args:
+            record_offset: Offset of the record in the offsets partition.
+            record_timestamp_ms: Timestamp of the record.
+            key_type: 2 or higher.
+            key: Decoded fields of the key.
+            value_version: Version of the value; None: a tombstone.
+            value: Decoded fields of the value; None: a tombstone.
         """
         group_id: str = key.get("group_id", "")
-        if value is not None and key_type in (_PARTITION_METADATA_KEY_TYPE, _SHARE_STATE_KEY_TYPE):
+        if value is not None and key_type in _TYPES_WITH_TOPIC_NAMES:
             self._learn_topic_names(value)
-        if self._refuse_kind(record_offset, key_type, group_id, value_version):
+        if self._refuse_type_or_version(record_offset, key_type, group_id, value_version):
             return
-        if key_type != CLASSIC_GROUP_KEY_TYPE:
+        if key_type != KeyType.GROUP_METADATA:
             try:
                 self._apply_modern(record_offset, record_timestamp_ms, key_type, key, value)
             except RefusalError as refusal:
                 self.refuse(record_offset, refusal.code, f"{refusal.detail} {LOAD_FAILS}", group_id)
         elif value is None:
-            # Removes a group of any kind, members or not; its offsets stay (R-1.26, R-1.27).
+            # The tombstone removes a group of any type, with or without members; the group's offsets stay (R-1.26, R-1.27).
             if self._groups.pop(group_id, None) is not None or not self._groups_from_first_commit:
                 self._removed_at[group_id] = record_offset
         else:
             assert value_version is not None, "a value has a version"
-            group, remarks = read_classic_group(value_version, value, self.semantics)
-            if self._notes_refused_members:
-                for code, detail in remarks:
-                    self.refuse(record_offset, code, detail, group_id)
+            group, doubts = read_classic_group(value_version, value, self.semantics)
+            self._warn_of_members(record_offset, group_id, doubts)
+            # Dropped records rely on this: pipeline/read/superseded.py (a value replaces the classic group of the value before)
             self._groups[group_id] = group
             self._removed_at.pop(group_id, None)
             group.record_offset, group.record_timestamp_ms = record_offset, record_timestamp_ms
 
     def group(self, group_id: str) -> Group | None:
-        """The group as it is now."""
+        """The group in its present state; None: there is no group with this id."""
         return self._groups.get(group_id)
 
-    def rule_out_collisions(self, group_ids: frozenset[str], others: frozenset[str]) -> None:
-        """From now on R-3.14 refuses nothing of ``group_ids``: the caller has looked at the records to come; of ``others`` it may again.
-
-        Each of ``group_ids`` is absent, simple or an orderly consumer group; the owners of its partitions are not followed.
-        """
-        for group_id in others & self._without_collisions:
-            group = self._groups.get(group_id)
-            if isinstance(group, ConsumerGroup):
-                group.follow_ownership()
-        for group_id in group_ids - self._without_collisions:
-            group = self._groups.get(group_id)
-            if isinstance(group, ConsumerGroup):
-                group.leave_ownership()
-        self._without_collisions = self._without_collisions - others | group_ids
-
     def apply_marker(self, producer_id: int, control_type: int) -> None:
-        """End the open transaction of a producer: 1 commits, 0 aborts, any other type is left to the semantics (R-1.18)."""
+        """End the open transaction of a producer (R-1.18).
+
+        Args:
+            producer_id: Of the batch of the control record.
+            control_type: MarkerType.COMMIT or ABORT; what another number means depends on the semantics.
+        """
         self._offsets.end_transaction(producer_id, control_type)
 
     def refuse(self, record_offset: int | None, code: str, detail: str, group_id: str | None = None) -> None:
-        """Note a record that was skipped or accepted with a doubt. ``code``: a rule (R-1.8), or a decoder's reason (key_truncated)."""
+        """Add a warning for a record that was skipped, or accepted with a doubt.
+
+        Args:
+            record_offset: Offset of the record; None: the warning is about no single record.
+            code: A rule (R-1.8), or the reason of a decoder (key_truncated).
+            detail: The sentence of the warning.
+            group_id: None where the record names no group.
+        """
         self._warnings.append(LoadWarning(record_offset, group_id, RULE_OF_REASON.get(code, code), detail))
 
     def finish(self) -> PartitionState:
-        """What the coordinator knows now. More records may be applied afterwards; the state is a view until then."""
+        """The state after the last record. It is a view: read it before more records are applied."""
         groups = dict(self._groups)
         if not self._groups_from_first_commit:
             for group_id in (*self._offsets.committed, *(group_id for group_id, _, _ in self._offsets.pending)):
@@ -161,54 +176,65 @@ class PartitionReplay:
     def _apply_modern(
         self, record_offset: int, record_timestamp_ms: int, key_type: int, key: Mapping[str, Any], value: Mapping[str, Any] | None
     ) -> None:
+        """Apply a record of key type 3 or higher. Raises RefusalError."""
         group_id: str = key["group_id"]
-        kind = _MODERN_KINDS[key_type]
+        group_type = _MODERN_GROUP_TYPES[key_type]
         group = self._groups.get(group_id)
-        if not isinstance(group, kind):
+        if not isinstance(group, group_type):
             if group is None:
                 if value is None:
                     return
             else:
-                self._check_kind(group_id, group, kind)
-            group = self._groups[group_id] = kind(self.semantics)
-            if group_id in self._without_collisions and isinstance(group, ConsumerGroup):
-                group.leave_ownership()
+                self._check_group_type(group_id, group, group_type)
+            group = self._groups[group_id] = self._new_group(group_id, group_type)
         if group.apply(record_offset, key_type, key, value):
             del self._groups[group_id]
             self._removed_at[group_id] = record_offset
         group.record_offset, group.record_timestamp_ms = record_offset, record_timestamp_ms
 
-    def _check_kind(self, group_id: str, group: Group, kind: type[ModernGroup]) -> None:
-        """A simple group has no record that says what it is, so consumer and streams records replace it (R-3.1 to R-3.6)."""
-        code: str | None = kind.type_conflict
-        if group.is_simple:
-            code = kind.simple_conflict
-            if kind is StreamsGroup and not self.semantics.streams_group_may_replace_simple:
-                code = kind.type_conflict
-        if code is not None:
-            raise RefusalError(code, f"Group {group_id!r} is a {group.group_type} group; a record of a {kind.group_type} group is skipped.")
+    def _new_group(self, group_id: str, group_type: type[ModernGroup]) -> ModernGroup:
+        """An empty group of this type."""
+        return group_type(self.semantics)
 
-    def _refuse_kind(self, record_offset: int, key_type: int, group_id: str, value_version: int | None) -> bool:
-        """Whether this broker does not load records of this key type and value version; a warning then says so."""
-        refusal = refusal_of_kind(self.semantics, key_type, value_version)
+    def _warn_of_members(self, record_offset: int, group_id: str, doubts: Iterable[Doubt]) -> None:
+        """Add the warnings about members in the value of a classic group (R-2.1 to R-2.4)."""
+        for code, detail in doubts:
+            self.refuse(record_offset, code, detail, group_id)
+
+    def _check_group_type(self, group_id: str, group: Group, group_type: type[ModernGroup]) -> None:
+        """Raises RefusalError unless a group of this type may replace the group (R-3.1 to R-3.6): only a simple group can be replaced."""
+        code: str | None = group_type.type_conflict
+        if group.is_simple:
+            code = group_type.simple_conflict
+            if group_type is StreamsGroup and not self.semantics.streams_group_may_replace_simple:
+                code = group_type.type_conflict
+        if code is not None:
+            detail = f"Group {group_id!r} is a {group.group_type} group; a record of a {group_type.group_type} group is skipped."
+            raise RefusalError(code, detail)
+
+    def _refuse_type_or_version(self, record_offset: int, key_type: int, group_id: str, value_version: int | None) -> bool:
+        """True where this broker does not load records of the key type and value version (R-1.6, R-1.9); adds the warning."""
+        refusal = refusal_of_type_or_version(self.semantics, key_type, value_version)
         if refusal is None:
             return False
         self.refuse(record_offset, *refusal, group_id)
         return True
 
     def _as_scala_stores(self, value: StoredOffset, transactional: bool) -> StoredOffset:
-        """Scala keeps no topic ids, and a producer id alone makes no transaction (D14, D22)."""
+        """The commit as the Scala coordinator stores it: without topic id, and without producer id outside of a transaction (D14, D22)."""
         if not transactional:
-            value = value._replace(producer_id=NO_PRODUCER_ID, producer_epoch=NO_PRODUCER_ID)
+            value = value._replace(producer_id=NO_PRODUCER_ID, producer_epoch=NO_PRODUCER_EPOCH)
         return value if self.semantics.keeps_topic_ids else value._replace(topic_id=None)
 
     def _learn_topic_names(self, value: Mapping[str, Any]) -> None:
+        """Store the topic ids and names of a value of key type 4 or 15."""
         for topics in ("topics", "initializing_topics", "initialized_topics", "deleting_topics"):
             for topic in value.get(topics, ()):
-                if topic["topic_name"] != _NO_TOPIC_NAME:
+                if topic["topic_name"] != _UNKNOWN_TOPIC_NAME:
                     self._topic_names[topic["topic_id"]] = topic["topic_name"]
 
     def _orphan_warnings(self) -> Iterator[LoadWarning]:
+        """A warning for each deleted group that still has offsets (R-1.26)."""
         counts: dict[str, int] = {}
         for group_id, offsets in self._offsets.committed.items():
             if group_id not in self._groups:
@@ -221,12 +247,14 @@ class PartitionReplay:
             yield LoadWarning(self._removed_at.get(group_id), group_id, "R-1.26", detail)
 
     def _unload_warnings(self, groups: Mapping[str, Group]) -> Iterator[LoadWarning]:
+        """A warning for each deleted group of which only pending offsets followed the tombstone (R-1.28, Scala)."""
         detail = "Deleted, and since then only pending offsets: the broker logs an error at the end of the load and serves the group."
         for group_id, record_offset in self._removed_at.items():
             if group_id in groups and group_id not in self._offsets.committed:
                 yield LoadWarning(record_offset, group_id, "R-1.28", detail)
 
     def _missing_timeout_warnings(self) -> Iterator[LoadWarning]:
+        """A warning for each streams member whose rebalance timer a broker cannot start after the load (R-3.29)."""
         for group_id, group in self._groups.items():
             if isinstance(group, StreamsGroup):
                 for member_id, member in group.members_without_timeout():
@@ -234,7 +262,8 @@ class PartitionReplay:
                     yield LoadWarning(member.record_offset, group_id, "R-3.29", detail)
 
     def _missing_marker_warnings(self) -> Iterator[LoadWarning]:
-        for (group_id, topic, partition), producer_id, staged in self._offsets.overtaken():
+        """A warning for each pending offset whose marker is missing from the log (R-4.6)."""
+        for (group_id, topic, partition), producer_id, staged in self._offsets.without_marker():
             detail = (
                 f"The transaction of producer {producer_id} (epoch {staged.producer_epoch}) over {topic!r} partition {partition} has no "
                 "marker in this log, although the producer went on with a higher epoch: the offset is kept pending."

@@ -1,6 +1,6 @@
-"""How brokers differ in what they load and expire, as values.
+"""The differences between brokers in what they load and expire, as fields of ``Semantics``.
 
-Nothing else in the coordinator asks for a release: whatever depends on one is a field here, with the rule it belongs to.
+No other module of the coordinator asks for a release: each difference is a field here, with its rule of docs/reference.
 """
 
 from collections.abc import Mapping
@@ -9,92 +9,98 @@ from typing import Literal
 
 from groupcoord_spark.coordinator.releases import Release, release_named
 from groupcoord_spark.errors import UsageError
+from groupcoord_spark.protocol.record_types import CLASSIC_KEY_TYPES, STREAMS_GROUP_KEY_TYPES, KeyType
 
 DAY_MS = 24 * 60 * 60 * 1000
 
-_CLASSIC_KEY_TYPES = frozenset({0, 1, 2})
-_KEY_TYPES_4_0 = _CLASSIC_KEY_TYPES | frozenset(range(3, 9)) | frozenset(range(10, 15)) | {16}
-_KEY_TYPES_4_1 = _KEY_TYPES_4_0 | {15, 17} | frozenset(range(19, 24))
+# SHARE_GROUP_PARTITION_METADATA is skipped (R-1.6): only the early access of share groups in 4.0 wrote it.
+_KEY_TYPES_4_1: frozenset[int] = frozenset(KeyType) - {KeyType.SHARE_GROUP_PARTITION_METADATA}
+_KEY_TYPES_4_0: frozenset[int] = _KEY_TYPES_4_1 - STREAMS_GROUP_KEY_TYPES - {KeyType.SHARE_GROUP_STATE_PARTITION_METADATA}
 
 OffsetRules = Literal["X-A0", "X-A1", "X-B"]
 GroupRule = Literal["X-G0", "X-G1", "X-G2"]
 
 TOPOLOGY_DESCRIPTION_PLUGIN = "group.streams.topology.description.plugin.class"
-"""Setting of brokers since 4.4 (KIP-1331): the class that stores descriptions of topologies; without it they store none."""
+"""Setting of brokers since 4.4 (KIP-1331): the class that stores descriptions of topologies. Brokers without it store none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Semantics:
-    """What one kind of broker makes of the records. Made by ``semantics_for``, not by hand."""
+    """The rules of one broker release. Call ``semantics_for`` to get one."""
 
     name: Literal["java", "scala"]
     broker_version: str
-    """The version as the user wrote it, for people to read."""
+    """The version as the user wrote it, for messages."""
     release: Release
-    """The release that it stands for: 4.2 stands for (4, 2, 2)."""
+    """The release that the version means: 4.2 means (4, 2, 2)."""
 
-    # What its loader reads (R-1.6, R-1.9).
+    # Records that the loader accepts (R-1.6, R-1.9).
     known_key_types: frozenset[int] = _KEY_TYPES_4_1
     unknown_key_type_fails_load: bool = False
     newest_offset_value: tuple[int, int] = (0, 4)
-    """Highest value version accepted under key type 0 and under key type 1; -1: the key type is not known."""
+    """Highest value version that the broker accepts for key type 0 and for key type 1; -1: the broker does not know the key type."""
     newest_group_value: int = 4
     written_offset_value: int = 4
-    """Version of the values it writes for commits that ask for no expiry of their own."""
+    """Version of the values that the broker writes for commits without an explicit expiry."""
 
     # Offsets and transactions (R-1.14 to R-1.18).
     producer_id_means_transaction: bool = True
-    """Java takes any batch with a producer id as transactional, Scala goes by the transactional bit."""
+    """True (Java): a batch with a producer id is transactional. False (Scala): a batch with the transactional bit is transactional."""
     tombstone_drops_pending: bool = True
-    """A tombstone reaches the committed offset and every pending one; Scala's stays inside or outside of the transaction."""
+    """True (Java): a tombstone removes the committed offset and every pending offset. False (Scala): a tombstone in a transaction removes
+    the pending offset, a tombstone outside of transactions the committed offset (R-1.15)."""
     unknown_marker_aborts: bool = False
     keeps_topic_ids: bool = True
 
-    # Groups (R-1.3, R-1.25, replay.md 2).
+    # Groups (R-1.3, R-1.25, docs/reference/replay-rules.md 2).
     groups_live_from_first_commit: bool = True
-    """Java makes a simple group at the first commit; Scala builds groups after the last record."""
+    """True (Java): the first commit creates a simple group. False (Scala): groups are built after the last record."""
     stored_minus_one_means_session_timeout: bool = True
     state_without_members: Literal["Empty", "Stable"] = "Empty"
     fails_over_subscriptions: bool = True
-    """Whether a member's subscription that cannot be parsed fails the load (R-2.4). Before 2.4 none is parsed; 4.2.2 and 4.4 go on."""
+    """Whether a member's subscription that cannot be parsed makes the load fail (R-2.4). Releases before 2.4 parse no subscription;
+    4.2.2 and 4.4 go on with the load."""
     takes_state_timestamp_of_value_3: bool = True
-    """2.3.0 to 2.6.0 take the state timestamp from GroupMetadataValue version 2 alone, although they write version 3."""
+    """False (2.3.0 to 2.6.0): the broker reads the state timestamp of GroupMetadataValue version 2 only, although it writes version 3."""
 
     # Groups of the new protocols (R-3.x).
     initial_epoch: int = 1
     initial_validated_topology_epoch: int = 0
     streams_group_may_replace_simple: bool = True
     newer_epoch_takes_partitions_over: bool = True
-    """A member with a higher epoch takes a partition from its owner, who may then give it up without owning it. False: both are refused
-    (R-3.14 before KAFKA-19862)."""
+    """True: a member with a higher epoch may take a partition that another member still owns, and the former owner may release the
+    partition later. False: the loader refuses both records (R-3.14, before KAFKA-19862)."""
     checks_target_assignment_epoch: bool = True
-    """Whether the epoch and the timestamp of a target assignment must make sense (R-3.12)."""
+    """Whether the loader refuses a target assignment with a negative epoch or timestamp (R-3.12)."""
     validates_topology: bool = True
-    """Whether the group record says which topology was found ready; before 4.2 no streams group with members is ready after a load."""
+    """Whether the group record has the validated topology epoch. Before 4.2 every streams group with members is NotReady after a load."""
     describes_pending_revocation: bool = True
-    """Whether ConsumerGroupDescribe counts partitions that a member has yet to give up as assigned to the member."""
+    """Whether ConsumerGroupDescribe shows partitions that a member must still give up as assigned to the member."""
 
     # Expiration.
     offset_rules: OffsetRules = "X-B"
     expires_unsubscribed: bool = True
     pending_protects: bool = True
     pending_offsets_alone_keep_group: bool = True
-    """Whether a group whose only offsets are in open transactions stays (KAFKA-19163)."""
+    """Whether the cleanup keeps a group whose only offsets are in open transactions (KAFKA-19163)."""
     stored_description_keeps_group: bool = False
-    """Whether a streams group stays while the broker's plugin holds a description of its topology (KIP-1331)."""
+    """Whether the cleanup keeps a streams group while the broker's plugin has a description of the group's topology (KIP-1331)."""
     group_rule: GroupRule | None = "X-G2"
-    offset_tombstone_key_type: int = 1
+    offset_tombstone_key_type: int = KeyType.OFFSET_COMMIT
     default_retention_ms: int = 7 * DAY_MS
 
     def accepts_value(self, key_type: int, value_version: int) -> bool:
-        """Whether this broker loads an offset or a classic group (key types 0 to 2) of that value version (R-1.9).
+        """Whether this broker loads this value version of an offset or a classic group (R-1.9).
 
-        What it does not accept changes nothing when replayed, so it must not supersede an earlier record either.
+        Args:
+            key_type: 0, 1 or 2.
+            value_version: Version of the value.
         """
+        # Dropped records rely on this: pipeline/read/superseded.py (a record that is not accepted supersedes no earlier record)
         return 0 <= value_version <= (*self.newest_offset_value, self.newest_group_value)[key_type]
 
     def with_settings(self, properties: Mapping[str, str]) -> "Semantics":
-        """The semantics of a broker with these settings; most settings change no rule."""
+        """The semantics of a broker of this release with these settings. Most settings change no rule."""
         has_plugin = self.release >= (4, 4) and bool(properties.get(TOPOLOGY_DESCRIPTION_PLUGIN, "").strip())
         return replace(self, stored_description_keeps_group=has_plugin)
 
@@ -123,7 +129,7 @@ def _java(release: Release, text: str) -> Semantics:
 
 
 def _scala(release: Release, text: str) -> Semantics:
-    known = _CLASSIC_KEY_TYPES
+    known: frozenset[int] = CLASSIC_KEY_TYPES
     rules: OffsetRules = "X-B"
     group_rule: GroupRule | None = "X-G1"
     newest_offset = (4, 4) if release >= (3, 4, 1) else (3, 3)
@@ -133,8 +139,8 @@ def _scala(release: Release, text: str) -> Semantics:
     if not has_state_empty:
         group_rule = "X-G0"
     if release < (0, 9):
-        known, rules, newest_offset, group_rule = frozenset({0}), "X-A0", (0, -1), None
-    # First release that reads each version of GroupMetadataValue.
+        known, rules, newest_offset, group_rule = frozenset({KeyType.LEGACY_OFFSET_COMMIT}), "X-A0", (0, -1), None
+    # The first releases that read versions 1, 2, 3 and 4 of GroupMetadataValue.
     newest_group = sum(release >= first for first in ((0, 10, 1), (2, 1), (2, 3), (3, 4, 1)))
     return Semantics(
         name="scala",
@@ -158,16 +164,19 @@ def _scala(release: Release, text: str) -> Semantics:
         expires_unsubscribed=release >= (2, 4),
         pending_protects=False,
         group_rule=group_rule,
-        offset_tombstone_key_type=0 if release < (0, 9) else 1,
+        offset_tombstone_key_type=KeyType.LEGACY_OFFSET_COMMIT if release < (0, 9) else KeyType.OFFSET_COMMIT,
         default_retention_ms=DAY_MS if release < (2, 0) else 7 * DAY_MS,
     )
 
 
 def semantics_for(name: str | None = None, broker_version: str | None = None) -> Semantics:
-    """The semantics of a coordinator (``java``, ``scala``) or of a release such as ``2.8.2``; with neither: Java 4.3.
+    """The semantics of a coordinator or of a broker release; without arguments those of Kafka 4.3.
 
-    A name alone means 4.3 (java) or 3.9 (scala), and a line of releases (4.2) its newest patch release. Raises UsageError for a name or a
-    release that does not exist, and where the two contradict each other.
+    Args:
+        name: ``java`` (alone: Kafka 4.3) or ``scala`` (alone: Kafka 3.9).
+        broker_version: A release such as ``2.8.2``, or a line of releases such as ``4.2``, which means its newest patch release.
+    Raises:
+        UsageError: The name or the release does not exist, or the release does not have the named coordinator.
     """
     if name not in (None, "java", "scala"):
         raise UsageError(f"semantics {name!r} is not known. Write java (the coordinator of Kafka 4.x) or scala (0.8.2 to 3.9).")

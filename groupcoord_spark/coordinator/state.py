@@ -1,7 +1,7 @@
-"""What one offsets partition holds after its last record, as rows in the columns of the state tables.
+"""State of one offsets partition after its last record, as rows with the columns of the state tables.
 
-Times are integers in milliseconds. In offsets Kafka's own -1 for "none" is kept; in groups, members and assignments None says that the kind
-of group has no such thing, or that nothing was stored.
+Times are integers in milliseconds. Rows of offsets have Kafka's -1 for "none". In rows of groups, members and assignments None means that
+this type of group has no such field, or that no record has set the field.
 """
 
 from abc import ABC, abstractmethod
@@ -13,7 +13,7 @@ from groupcoord_spark.coordinator.transactions import OffsetKey, OffsetStore, St
 
 
 class OffsetRow(NamedTuple):
-    """A committed, orphan or pending offset; producer_id is -1 unless it came in a transaction."""
+    """A committed, orphan or pending offset. producer_id is -1 for a commit outside of transactions."""
 
     group_id: str
     topic: str
@@ -32,7 +32,7 @@ class OffsetRow(NamedTuple):
 
 
 class GroupRow(NamedTuple):
-    """A group the coordinator would list. ``has_stored_description`` is no column: the cleanup needs it."""
+    """A group that the coordinator would list. ``has_stored_description`` is no column of the table: only the cleanup reads it."""
 
     group_id: str
     group_type: str
@@ -45,25 +45,25 @@ class GroupRow(NamedTuple):
     leader_id: str | None
     member_count: int
     subscribed_topics: tuple[str, ...] | None
-    """None: cannot be known (R-2.4, or a protocol type other than consumer)."""
+    """None: not known (R-2.4, or a protocol type other than consumer)."""
     topic_count: int
     """Topics with a committed offset."""
     offset_count: int
     pending_offset_count: int
     assigned_partition_count: int
-    """What members hold now, what they have yet to give up included; of streams groups the active tasks."""
+    """Partitions in the current assignments, with those that members must still give up; for a streams group active tasks only."""
     topology_epoch: int | None
     state_timestamp_ms: int | None
     record_offset: int | None
-    """Of the newest record of the group itself (key type 2 and up) that was not refused."""
+    """Offset of the newest group record (key type 2 and higher) that was not refused."""
     record_timestamp_ms: int | None
     regular_expressions: tuple[str, ...]
     has_stored_description: bool = False
-    """Streams groups: the broker's plugin holds, or may hold, a description of the topology."""
+    """Streams groups: the broker's plugin has, or may have, a description of the topology."""
 
 
 class MemberRow(NamedTuple):
-    """A member as stored; what its kind of group does not have is None."""
+    """A member of a group. Fields that this type of group does not have are None."""
 
     group_id: str
     member_id: str
@@ -90,7 +90,7 @@ class MemberRow(NamedTuple):
 
 
 class AssignmentRow(NamedTuple):
-    """One partition or task of a member. kind: current, target, pending_revocation, owned."""
+    """One partition or task of a member. kind is current, target, pending_revocation or owned."""
 
     group_id: str
     member_id: str
@@ -104,13 +104,16 @@ class AssignmentRow(NamedTuple):
 
 LOAD_FAILS = "A broker could not have loaded the partition."
 
+Doubt = tuple[str, str]
+"""(rule, sentence) about something that a broker's loader would refuse in a record that the replay accepts."""
+
 _MEMBER_TWICE = "R-2.2"
-_REMARKS = frozenset({"R-1.26", "R-1.28", "R-4.6"})
-"""Rules about what is left at the end of the log; no record is refused or skipped by them."""
+_RULES_WITHOUT_REFUSAL = frozenset({"R-1.26", "R-1.28", "R-4.6"})
+"""Rules about the state at the end of the log: they refuse and skip no record."""
 
 
 class LoadWarning(NamedTuple):
-    """What a broker's loader would refuse, skip or remark on; ``code`` is a rule of replay, ``detail`` a sentence."""
+    """Something that a broker's loader would refuse, skip or log. ``code`` is a rule id of replay-rules.md, ``detail`` a sentence."""
 
     record_offset: int | None
     group_id: str | None
@@ -119,13 +122,13 @@ class LoadWarning(NamedTuple):
 
     @property
     def is_refusal(self) -> bool:
-        """Whether a broker's loader refuses the record, or skips it, and so does not know what it says."""
-        # A member that is in a group's record twice is a refusal only where another member follows.
-        return self.code not in _REMARKS and (self.code != _MEMBER_TWICE or self.detail.endswith(LOAD_FAILS))
+        """Whether a broker's loader refuses or skips the record."""
+        # A loader refuses a record with a member twice only where another member follows.
+        return self.code not in _RULES_WITHOUT_REFUSAL and (self.code != _MEMBER_TWICE or self.detail.endswith(LOAD_FAILS))
 
 
 class Group(ABC):
-    """What every kind of group can tell; kept under its id by the replay."""
+    """The state of a group of any type. The replay keeps it by group id."""
 
     __slots__ = ("record_offset", "record_timestamp_ms")
 
@@ -152,7 +155,7 @@ class Group(ABC):
     @property
     @abstractmethod
     def generation(self) -> int:
-        """Generation of a classic group, group epoch of the others."""
+        """Generation of a classic group, group epoch of a modern group."""
 
     @property
     @abstractmethod
@@ -161,18 +164,18 @@ class Group(ABC):
     @property
     @abstractmethod
     def subscribed_topics(self) -> frozenset[str] | None:
-        """Topics whose offsets a live group protects; None: cannot be known."""
+        """Topics that members subscribe to: their offsets do not expire while the group has members. None: not known."""
 
     @abstractmethod
     def protocol(self, default_assignors: DefaultAssignors) -> str | None:
-        """Name of the assignor; ``default_assignors`` are the broker's, for groups whose members name none."""
+        """Name of the assignor. ``default_assignors``: the broker's assignors, for a group whose members name none."""
 
     @abstractmethod
     def member_rows(self, group_id: str) -> Iterator[MemberRow]: ...
 
     @abstractmethod
     def assignment_rows(self, group_id: str, topic_names: Mapping[str, str]) -> Iterator[AssignmentRow]:
-        """In no order, and with repeats where the stored assignment repeats itself."""
+        """Rows in no order. A partition that a stored assignment names twice has two rows."""
 
     @property
     def leader_id(self) -> str | None:
@@ -200,21 +203,21 @@ class Group(ABC):
 
 
 def _row_order(row: tuple[object, ...]) -> tuple[tuple[bool, object], ...]:
-    """Sorts rows whose columns may be None, None first."""
+    """A sort key for rows whose columns may be None: None comes first."""
     return tuple((column is not None, column) for column in row)
 
 
 class PartitionState:
-    """State of one offsets partition: groups, their offsets, what is pending, and the warnings of the load.
+    """State of one offsets partition: groups, committed and pending offsets, and the warnings of the load.
 
-    A view of the replay it came from, not a copy: ask it before more records are applied. All rows come sorted by their primary key.
+    It is a view of the replay, not a copy: read it before more records are applied. All lists of rows are sorted by the primary key.
     """
 
     def __init__(
         self, groups: Mapping[str, Group], offsets: OffsetStore, warnings: list[LoadWarning], topic_names: Mapping[str, str]
     ) -> None:
         self.topic_names = topic_names
-        """Topic id -> name, as far as the records read here tell (also overwritten, aborted and refused ones)."""
+        """Topic id -> name, from all records of the partition, even overwritten, aborted and refused records."""
         self._groups = groups
         self._offsets = offsets
         self._warnings = warnings
@@ -229,7 +232,7 @@ class PartitionState:
         return [row for group_id in sorted(self._offsets.committed) if group_id not in self._groups for row in self._offset_rows(group_id)]
 
     def pending_offsets(self) -> list[OffsetRow]:
-        """Offsets of transactions still open, one row for each producer; also those of groups that do not exist."""
+        """Offsets in open transactions, one row for each producer, even for groups that do not exist."""
         return [
             OffsetRow._make((*key, *staged._replace(producer_id=producer_id)))
             for key, by_producer in sorted(self._offsets.pending.items())
@@ -237,7 +240,7 @@ class PartitionState:
         ]
 
     def groups(self, *, default_assignors: DefaultAssignors = KAFKAS_ASSIGNORS) -> list[GroupRow]:
-        """Groups the coordinator lists. ``default_assignors``: those of the broker's settings."""
+        """Groups that the coordinator lists. ``default_assignors``: the first assignors in the broker's settings."""
         if default_assignors not in self._group_rows:
             self._group_rows[default_assignors] = self._rows_of_groups(default_assignors)
         return self._group_rows[default_assignors]
@@ -260,7 +263,7 @@ class PartitionState:
         ]
 
     def assignments(self, topic_names: Mapping[str, str] | None = None) -> list[AssignmentRow]:
-        """Partitions and tasks of members. ``topic_names`` (id -> name) fills names; without it, what these records told."""
+        """Partitions and tasks of members. ``topic_names``: topic id -> name; None: the names in the records of this partition."""
         names = self.topic_names if topic_names is None else topic_names
         return [
             row
@@ -269,8 +272,17 @@ class PartitionState:
         ]
 
     def warnings(self) -> list[LoadWarning]:
-        """Warnings in the order of their records; those without a record come last."""
-        return sorted(self._warnings, key=lambda w: (w.record_offset is None, w.record_offset or 0, w.code, w.group_id or "", w.detail))
+        """Warnings in the order of their records; warnings without a record come last."""
+        return sorted(
+            self._warnings,
+            key=lambda warning: (
+                warning.record_offset is None,
+                warning.record_offset or 0,
+                warning.code,
+                warning.group_id or "",
+                warning.detail,
+            ),
+        )
 
     def offsets_of(self, group_id: str) -> Mapping[TopicPartition, StoredOffset]:
         """Committed offsets stored under a group id, whether the group exists or not."""
@@ -287,7 +299,7 @@ class PartitionState:
     def _group_row(self, group_id: str, group: Group, pending_count: int, default_assignors: DefaultAssignors) -> GroupRow:
         offsets = self.offsets_of(group_id)
         subscribed = group.subscribed_topics
-        held = {
+        assigned_partitions = {
             (row.member_id, row.topic, row.topic_id, row.subtopology, row.task_type, row.partition)
             for row in group.assignment_rows(group_id, {})
             if row.kind in ("current", "pending_revocation") and row.task_type not in ("standby", "warmup")
@@ -307,7 +319,7 @@ class PartitionState:
             topic_count=len({topic for topic, _ in offsets}),
             offset_count=len(offsets),
             pending_offset_count=pending_count,
-            assigned_partition_count=len(held),
+            assigned_partition_count=len(assigned_partitions),
             topology_epoch=group.topology_epoch,
             state_timestamp_ms=group.state_timestamp_ms,
             record_offset=group.record_offset,

@@ -1,28 +1,27 @@
-"""Committed and pending offsets of one offsets partition: what a commit, a tombstone and a marker do to them."""
+"""Committed and pending offsets of one offsets partition, and how commits, tombstones and markers change them."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from groupcoord_spark.coordinator.semantics import Semantics
+from groupcoord_spark.protocol.record_types import NO_PRODUCER_EPOCH, MarkerType
 
-NO_PRODUCER_ID = -1
-ABORT_MARKER = 0
-COMMIT_MARKER = 1
+_MARKER_TYPES = tuple(MarkerType)
 
 TopicPartition = tuple[str, int]
 OffsetKey = tuple[str, str, int]
-"""(group_id, topic, partition): keys of type 0 and of type 1 address the same entry (R-1.13)."""
+"""(group_id, topic, partition). A key of type 0 and a key of type 1 mean the same offset (R-1.13)."""
 
 
 class StoredOffset(NamedTuple):
-    """One commit as the coordinator keeps it. Kafka's -1 stands for "none" throughout; only topic_id has None."""
+    """One commit in the coordinator's memory. -1 means "none", as in Kafka; only topic_id has None."""
 
     committed_offset: int
     leader_epoch: int
     metadata: str
     commit_timestamp_ms: int
     expire_timestamp_ms: int
-    """Explicit expiry (value version 1); -1: none. Any other value counts, 0 and -2 too."""
+    """Explicit expiry (value version 1); -1: none. Every other number is a time, even 0 and -2."""
     topic_id: str | None
     value_version: int
     producer_id: int
@@ -32,17 +31,17 @@ class StoredOffset(NamedTuple):
 
 
 class _OpenTransaction:
-    """Keys one producer has staged since its last marker; some may have been deleted or replaced meanwhile."""
+    """Keys of the commits of one producer since its last marker. Some of these commits may be deleted or replaced by now."""
 
     __slots__ = ("highest_epoch", "keys")
 
     def __init__(self) -> None:
         self.keys: set[OffsetKey] = set()
-        self.highest_epoch = NO_PRODUCER_ID
+        self.highest_epoch = NO_PRODUCER_EPOCH
 
 
 class OffsetStore:
-    """Offsets of all groups, with or without a group that owns them (Kafka keeps the two apart as well, R-1.26)."""
+    """Offsets by group id, whether the group exists or not: Kafka too keeps offsets and groups apart (R-1.26)."""
 
     __slots__ = ("_open", "_tombstone_drops_pending", "_unknown_marker_aborts", "committed", "pending")
 
@@ -50,20 +49,23 @@ class OffsetStore:
         self._tombstone_drops_pending = semantics.tombstone_drops_pending
         self._unknown_marker_aborts = semantics.unknown_marker_aborts
         self.committed: dict[str, dict[TopicPartition, StoredOffset]] = {}
-        """By group; a group without entries is absent."""
+        """Group id -> (topic, partition) -> commit. A group without offsets is not in the dict."""
         self.pending: dict[OffsetKey, dict[int, StoredOffset]] = {}
-        """By partition, then by producer id; a partition without entries is absent."""
+        """Key -> producer id -> commit. A key without pending offsets is not in the dict."""
         self._open: dict[int, _OpenTransaction] = {}
+        """Producer id -> its open transaction."""
 
     def put(self, group_id: str, topic: str, partition: int, stored: StoredOffset) -> None:
-        """A commit outside of transactions: the last record wins (R-1.12)."""
+        """Store a commit that is not in a transaction: the last record wins (R-1.12)."""
+        # Dropped records rely on this: pipeline/read/superseded.py
         offsets = self.committed.get(group_id)
         if offsets is None:
             offsets = self.committed[group_id] = {}
         offsets[topic, partition] = stored
 
     def stage(self, group_id: str, topic: str, partition: int, producer_id: int, stored: StoredOffset) -> None:
-        """A commit inside a transaction waits for the marker of its producer id, whatever the epoch (R-1.17)."""
+        """Store a transactional commit until the marker of its producer id, whatever the producer epoch (R-1.17)."""
+        # Dropped records rely on this: pipeline/read/superseded.py (of one producer and key the last commit replaces those before)
         key = (group_id, topic, partition)
         self.pending.setdefault(key, {})[producer_id] = stored
         transaction = self._open.get(producer_id)
@@ -74,7 +76,12 @@ class OffsetStore:
             transaction.highest_epoch = stored.producer_epoch
 
     def delete(self, group_id: str, topic: str, partition: int, producer_id: int, is_transactional: bool) -> None:
-        """A tombstone. Java: the committed offset and all pending ones go, at once and for good. Scala: one or the other (R-1.15)."""
+        """Apply a tombstone of an offset (R-1.15).
+
+        Java: removes the committed offset and the pending offsets of all producers. Scala: in a transaction removes the producer's pending
+        offset, outside of a transaction the committed offset.
+        """
+        # Dropped records rely on this: pipeline/read/superseded.py
         if self._tombstone_drops_pending:
             self.pending.pop((group_id, topic, partition), None)
         elif is_transactional:
@@ -85,30 +92,37 @@ class OffsetStore:
             del self.committed[group_id]
 
     def end_transaction(self, producer_id: int, control_type: int) -> None:
-        """A marker: COMMIT moves what the producer staged to the committed offsets, ABORT drops it (R-1.18 to R-1.22)."""
-        if control_type not in (ABORT_MARKER, COMMIT_MARKER) and not self._unknown_marker_aborts:
+        """Apply a marker (R-1.18 to R-1.22): COMMIT makes the producer's pending offsets committed offsets, ABORT removes them.
+
+        Args:
+            producer_id: Of the batch of the control record.
+            control_type: The type in the key of the control record. A type that is no MarkerType is ignored by Java and aborts in Scala.
+        """
+        # Dropped records rely on this: pipeline/read/superseded.py
+        if control_type not in _MARKER_TYPES and not self._unknown_marker_aborts:
             return
         transaction = self._open.pop(producer_id, None)
         if transaction is None:
             return
         for key in transaction.keys:
             staged = self._unstage(key, producer_id)
-            if staged is None or control_type != COMMIT_MARKER:
+            if staged is None or control_type != MarkerType.COMMIT:
                 continue
             group_id, topic, partition = key
             existing = self.committed.get(group_id, {}).get((topic, partition))
-            # Order of the records, not of the markers: a plain commit written between record and marker stays (R-1.19).
+            # The order of the commits counts, not of the markers: a later commit outside of the transaction stays (R-1.19).
             if existing is None or staged.record_offset > existing.record_offset:
                 self.put(group_id, topic, partition, staged)
 
-    def overtaken(self) -> Iterator[tuple[OffsetKey, int, StoredOffset]]:
-        """Pending entries of producers that have gone on with a higher epoch: their marker is missing from the log (R-4.6)."""
+    def without_marker(self) -> Iterator[tuple[OffsetKey, int, StoredOffset]]:
+        """(key, producer id, commit) of pending offsets whose producer has gone on with a higher epoch: no marker is in the log (R-4.6)."""
         for key, by_producer in self.pending.items():
             for producer_id, staged in by_producer.items():
                 if staged.producer_epoch < self._open[producer_id].highest_epoch:
                     yield key, producer_id, staged
 
     def _unstage(self, key: OffsetKey, producer_id: int) -> StoredOffset | None:
+        """Remove a pending offset, and return it; None: there is none."""
         by_producer = self.pending.get(key)
         if by_producer is None:
             return None

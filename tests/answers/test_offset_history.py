@@ -15,7 +15,8 @@ from groupcoord_spark.answers.offset_history import COMMIT_COLUMNS, counted_comm
 from groupcoord_spark.coordinator import JAVA, SCALA, Semantics, StoredOffset
 from groupcoord_spark.coordinator.removal_causes import OffsetLife, OffsetRemoval, Place
 from groupcoord_spark.coordinator.timeline import LowerCommit, RemovedOffsets, Stretch, Transaction
-from groupcoord_spark.coordinator.transactions import ABORT_MARKER, COMMIT_MARKER, OffsetStore
+from groupcoord_spark.coordinator.transactions import OffsetStore
+from groupcoord_spark.protocol.record_types import MarkerType
 from groupcoord_spark.warehouse import TABLES
 from tests.warehouse.nights import AS_OF_MS, commit, marker
 
@@ -91,7 +92,7 @@ def truth_of(steps: Sequence[Step], semantics: Semantics) -> Truth:
         stored = StoredOffset(committed_offset, -1, "", AS_OF_MS, -1, None, 3, producer, 0, store.at, AS_OF_MS)
         if what in "CA":
             store.truth.aborted += waiting.pop(producer, 0) if what == "A" else 0 * waiting.pop(producer, 0)
-            store.end_transaction(producer, COMMIT_MARKER if what == "C" else ABORT_MARKER)
+            store.end_transaction(producer, MarkerType.COMMIT if what == "C" else MarkerType.ABORT)
         elif what == "tombstone":
             store.delete("g", "t", partition, producer, producer >= 0)
         elif producer >= 0:

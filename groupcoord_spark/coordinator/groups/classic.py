@@ -1,4 +1,4 @@
-"""Classic groups: what a value of key type 2 makes of a group, and groups known by their commits alone."""
+"""Classic groups: from a value of key type 2, or without one for a group that only has offsets."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from groupcoord_spark.coordinator.broker_settings import DefaultAssignors
 from groupcoord_spark.coordinator.semantics import Semantics
-from groupcoord_spark.coordinator.state import LOAD_FAILS, AssignmentRow, Group, MemberRow
+from groupcoord_spark.coordinator.state import LOAD_FAILS, AssignmentRow, Doubt, Group, MemberRow
 from groupcoord_spark.protocol import (
     DecodeError,
     SubscriptionMalformed,
@@ -18,6 +18,7 @@ from groupcoord_spark.protocol import (
     decode_subscription,
     subscribed_topics,
 )
+from groupcoord_spark.protocol.record_types import NO_TIMESTAMP
 
 CONSUMER = "consumer"
 CONNECT = "connect"
@@ -39,7 +40,7 @@ class ClassicMember:
 
 
 class ClassicGroup(Group):
-    """A classic group as loaded: Empty or Stable, never in a rebalance (that is not stored)."""
+    """A classic group in the state after a load: Empty or Stable, never in a rebalance, because rebalances are not stored."""
 
     __slots__ = (
         "_generation",
@@ -66,7 +67,7 @@ class ClassicGroup(Group):
         members: Mapping[str, ClassicMember] | None = None,
         subscribed_topics: frozenset[str] | None = None,
     ) -> None:
-        """Without arguments: the simple group that holds offsets of a group id without any record of its own (R-1.25)."""
+        """Without arguments: the simple group of a group id that has offsets and no group record (R-1.25)."""
         super().__init__()
         self._state = state
         self._protocol_type = protocol_type
@@ -79,7 +80,7 @@ class ClassicGroup(Group):
 
     @property
     def is_simple(self) -> bool:
-        """Kafka's own test: no protocol type and Empty. A record written before the first join passes it too."""
+        """Whether the group is Empty and has no protocol type, as Kafka tests it. A record from before the first join is simple too."""
         return self._protocol_type is None and self._state == "Empty"
 
     @property
@@ -116,7 +117,7 @@ class ClassicGroup(Group):
     def member_rows(self, group_id: str) -> Iterator[MemberRow]:
         for member in self.members.values():
             is_consumer = self._protocol_type == CONSUMER
-            subscription = readable(decode_subscription, member.subscription) if is_consumer else None
+            subscription = decoded_or_none(decode_subscription, member.subscription) if is_consumer else None
             yield MemberRow(
                 group_id=group_id,
                 member_id=member.member_id,
@@ -136,7 +137,7 @@ class ClassicGroup(Group):
             )
 
     def assignment_rows(self, group_id: str, topic_names: Mapping[str, str]) -> Iterator[AssignmentRow]:
-        """Reads the members' own bytes. What does not parse has no rows: the broker never looks at it."""
+        """Rows from the members' assignments and subscriptions. Bytes that cannot be decoded give no rows: no broker reads these bytes."""
         for member in self.members.values():
             if self._protocol_type == CONSUMER:
                 yield from _consumer_rows(group_id, member)
@@ -147,28 +148,29 @@ class ClassicGroup(Group):
 _Decoded = TypeVar("_Decoded")
 
 
-def readable(decode: Callable[[bytes], _Decoded | None], blob: bytes) -> _Decoded | None:
-    """The decoded blob; None where it is empty or does not parse."""
+def decoded_or_none(decode: Callable[[bytes], _Decoded | None], encoded: bytes) -> _Decoded | None:
+    """The decoded bytes; None where they are empty or cannot be decoded."""
     try:
-        return decode(blob)
+        return decode(encoded)
     except DecodeError:
         return None
 
 
 def _consumer_rows(group_id: str, member: ClassicMember) -> Iterator[AssignmentRow]:
-    assignment = readable(decode_assignment, member.assignment)
-    subscription = readable(decode_subscription, member.subscription)
-    for kind, holdings in (
+    """One row for each partition that the member is assigned, or that the member named as owned when it joined."""
+    assignment = decoded_or_none(decode_assignment, member.assignment)
+    subscription = decoded_or_none(decode_subscription, member.subscription)
+    for kind, topics in (
         ("current", {} if assignment is None else assignment.partitions),
         ("owned", {} if subscription is None else subscription.owned_partitions),
     ):
-        for topic, partitions in holdings.items():
+        for topic, partitions in topics.items():
             for partition in partitions:
                 yield AssignmentRow(group_id, member.member_id, kind, topic, None, None, None, partition)
 
 
 class ConnectTasks(NamedTuple):
-    """(connector, task) of a Connect worker; task -1 is the connector itself."""
+    """Sets of (connector, task) of a Connect worker; task -1 is the connector itself."""
 
     current: frozenset[tuple[str, int]]
     revoked: frozenset[tuple[str, int]]
@@ -176,20 +178,27 @@ class ConnectTasks(NamedTuple):
 
 
 def connect_tasks(subscription: bytes, assignment: bytes, protocol: str | None) -> ConnectTasks:
-    """What a worker's two blobs say that it runs, must stop and ran before; nothing where they do not parse."""
-    given = readable(partial(decode_connect_assignment, protocol=protocol), assignment)
-    metadata = readable(partial(decode_connect_metadata, protocol=protocol), subscription)
+    """The tasks that a worker runs, must stop and ran before; empty sets where the bytes cannot be decoded.
+
+    Args:
+        subscription: Metadata that the worker sent with JoinGroup.
+        assignment: Assignment that the leader gave the worker.
+        protocol: Protocol of the group (eager, compatible, sessioned).
+    """
+    given = decoded_or_none(partial(decode_connect_assignment, protocol=protocol), assignment)
+    metadata = decoded_or_none(partial(decode_connect_metadata, protocol=protocol), subscription)
     owned = _tasks(metadata.allocation.assignment) if metadata is not None and metadata.allocation is not None else frozenset()
     revoked = _tasks(given.revoked) if given is not None else frozenset()
-    # Since KIP-415 the leader tells a worker what is new and what to stop; what it ran before and keeps is in the worker's own words.
+    # Since KIP-415 an assignment names only new and revoked tasks. The tasks that the worker keeps are in its subscription.
     current = _tasks(given.assignment) | (owned - revoked) if given is not None else frozenset()
     return ConnectTasks(current, revoked, owned)
 
 
 def _connect_rows(group_id: str, member: ClassicMember, protocol: str | None) -> Iterator[AssignmentRow]:
+    """One row for each connector and task of a Connect worker."""
     tasks = connect_tasks(member.subscription, member.assignment, protocol)
-    for kind, holdings in (("current", tasks.current), ("pending_revocation", tasks.revoked), ("owned", tasks.owned)):
-        for connector, task in holdings:
+    for kind, tasks_of_kind in (("current", tasks.current), ("pending_revocation", tasks.revoked), ("owned", tasks.owned)):
+        for connector, task in tasks_of_kind:
             task_type, number = ("connector", None) if task == _CONNECTOR_ITSELF else ("task", task)
             yield AssignmentRow(group_id, member.member_id, kind, None, None, connector, task_type, number)
 
@@ -198,31 +207,27 @@ def _tasks(by_connector: Mapping[str, tuple[int, ...]]) -> frozenset[tuple[str, 
     return frozenset((connector, task) for connector, tasks in by_connector.items() for task in tasks)
 
 
-Remark = tuple[str, str]
-"""Rule and sentence of something a broker's loader would have refused in a record that is kept."""
-
-
-def read_classic_group(value_version: int, value: Mapping[str, Any], semantics: Semantics) -> tuple[ClassicGroup, list[Remark]]:
-    """The group that a value of key type 2 makes, and what a loader would have refused in it (R-2.1 to R-2.4)."""
-    remarks: list[Remark] = []
+def read_classic_group(value_version: int, value: Mapping[str, Any], semantics: Semantics) -> tuple[ClassicGroup, list[Doubt]]:
+    """The group of a value of key type 2, and a doubt for each thing that a loader would refuse in the value (R-2.1 to R-2.4)."""
+    doubts: list[Doubt] = []
     members: dict[str, ClassicMember] = {}
     by_instance: dict[str, str] = {}
     entries = value["members"]
     for position, entry in enumerate(entries):
         member = _read_member(entry, semantics)
-        holder = by_instance.get(member.instance_id) if member.instance_id is not None else None
-        if holder is not None:
-            remarks.append(
+        earlier_member_id = by_instance.get(member.instance_id) if member.instance_id is not None else None
+        if earlier_member_id is not None:
+            doubts.append(
                 (
                     "R-2.1",
-                    f"Instance id {member.instance_id!r} belongs to members {holder!r} and {member.member_id!r}: "
+                    f"Instance id {member.instance_id!r} belongs to members {earlier_member_id!r} and {member.member_id!r}: "
                     f"the last one is kept. {LOAD_FAILS}",
                 )
             )
-            members.pop(holder, None)
+            members.pop(earlier_member_id, None)
         elif member.member_id in members:
             ending = "" if position + 1 == len(entries) else f" Another member follows. {LOAD_FAILS}"
-            remarks.append(("R-2.2", f"Member id {member.member_id!r} is in the record twice: the last entry is kept.{ending}"))
+            doubts.append(("R-2.2", f"Member id {member.member_id!r} is in the record twice: the last entry is kept.{ending}"))
         if member.instance_id is not None:
             by_instance[member.instance_id] = member.member_id
         members[member.member_id] = member
@@ -232,21 +237,21 @@ def read_classic_group(value_version: int, value: Mapping[str, Any], semantics: 
     leader_id = value["leader"]
     if leader_id is None and entries:
         leader_id = entries[0]["member_id"]
-    state_timestamp_ms = value.get("current_state_timestamp_ms", -1)
+    state_timestamp_ms = value.get("current_state_timestamp_ms", NO_TIMESTAMP)
     if value_version == 3 and not semantics.takes_state_timestamp_of_value_3:
-        state_timestamp_ms = -1
-    topics = _topics_of_group(protocol_type, value["protocol"], members, semantics, remarks)
+        state_timestamp_ms = NO_TIMESTAMP
+    topics = _topics_of_group(protocol_type, value["protocol"], members, semantics, doubts)
     group = ClassicGroup(
         state="Stable" if members else semantics.state_without_members,
         protocol_type=protocol_type,
         protocol=value["protocol"],
         generation=value["generation"],
         leader_id=leader_id,
-        state_timestamp_ms=None if state_timestamp_ms == -1 else state_timestamp_ms,
+        state_timestamp_ms=None if state_timestamp_ms == NO_TIMESTAMP else state_timestamp_ms,
         members=members,
         subscribed_topics=topics,
     )
-    return group, remarks
+    return group, doubts
 
 
 def _read_member(entry: Mapping[str, Any], semantics: Semantics) -> ClassicMember:
@@ -266,9 +271,9 @@ def _read_member(entry: Mapping[str, Any], semantics: Semantics) -> ClassicMembe
 
 
 def _topics_of_group(
-    protocol_type: str | None, protocol: str | None, members: Mapping[str, ClassicMember], semantics: Semantics, remarks: list[Remark]
+    protocol_type: str | None, protocol: str | None, members: Mapping[str, ClassicMember], semantics: Semantics, doubts: list[Doubt]
 ) -> frozenset[str] | None:
-    """Union of the members' topics as the broker reads them; None where it could not say (replay.md 2.3)."""
+    """All topics that members subscribe to, as the broker reads the subscriptions; None: not known (docs/reference/replay-rules.md 2.3)."""
     if protocol_type != CONSUMER:
         return None
     if not members:
@@ -285,7 +290,7 @@ def _topics_of_group(
         except SubscriptionMalformed as error:
             is_known = False
             if semantics.fails_over_subscriptions:
-                remarks.append(
+                doubts.append(
                     (
                         "R-2.4",
                         f"The subscription of member {member.member_id!r} cannot be read: {error} "

@@ -1,4 +1,4 @@
-"""Consumer groups of KIP-848: key types 3 to 8 and 16."""
+"""Consumer groups of KIP-848: key types 3 to 8 and 16, rules R-3.7 to R-3.15 of docs/reference/replay-rules.md."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
@@ -8,22 +8,25 @@ from groupcoord_spark.coordinator.broker_settings import DefaultAssignors
 from groupcoord_spark.coordinator.groups.modern import LEFT_EPOCH, ModernGroup, RefusalError, Value, partition_rows
 from groupcoord_spark.coordinator.semantics import Semantics
 from groupcoord_spark.coordinator.state import AssignmentRow, MemberRow
+from groupcoord_spark.protocol.record_types import KeyType
 
-Owners = defaultdict[str, dict[int, int]]
+OwnerEpochs = defaultdict[str, dict[int, int]]
+"""Topic id -> partition -> member epoch of the partition's owner."""
 
-_STATES = {0: "STABLE", 1: "UNREVOKED_PARTITIONS", 2: "UNRELEASED_PARTITIONS"}
+_MEMBER_STATES = {0: "STABLE", 1: "UNREVOKED_PARTITIONS", 2: "UNRELEASED_PARTITIONS"}
 _UNKNOWN = "UNKNOWN"
-# Where members name several assignors equally often Kafka's answer follows its hash table: of the built-in names, uniform comes first.
+# Where several assignors have the same number of votes, Kafka takes the first one of its hash map. Of the built-in names that is uniform.
 _BUILT_IN_ASSIGNORS = ("uniform", "range")
 
 
 class ConsumerMember:
-    """One member; what no record has told yet keeps Kafka's default."""
+    """One member of a consumer group. Fields that no record has set have Kafka's defaults."""
 
     __slots__ = ("assigned", "member_epoch", "metadata", "pending_revocation", "previous_member_epoch", "record_offset", "state")
 
     def __init__(self) -> None:
         self.metadata: Value | None = None
+        """The value of key type 5; None: no record of this type was read."""
         self.member_epoch = 0
         self.previous_member_epoch = -1
         self.state = "STABLE"
@@ -31,30 +34,31 @@ class ConsumerMember:
         self.pending_revocation: list[dict[str, Any]] = []
         self.record_offset = -1
 
-    def held(self) -> Iterator[tuple[str, list[int]]]:
-        """(topic id, partitions) of all it holds, what it has to give back included."""
-        for holding in (*self.assigned, *self.pending_revocation):
-            yield holding["topic_id"], holding["partitions"]
+    def owned_partitions(self) -> Iterator[tuple[str, list[int]]]:
+        """(topic id, partitions) of every topic in the current assignment, with the partitions that the member must still give up."""
+        for topic in (*self.assigned, *self.pending_revocation):
+            yield topic["topic_id"], topic["partitions"]
 
     def copy(self) -> "ConsumerMember":
-        """The same member, to be changed."""
-        other = ConsumerMember.__new__(ConsumerMember)
-        other.metadata = self.metadata
-        other.member_epoch, other.previous_member_epoch, other.state = self.member_epoch, self.previous_member_epoch, self.state
-        other.assigned, other.pending_revocation = self.assigned, self.pending_revocation
-        other.record_offset = self.record_offset
-        return other
+        """A member with the same fields. The lists of partitions are shared: no code changes such a list in place."""
+        copied = ConsumerMember.__new__(ConsumerMember)
+        copied.metadata = self.metadata
+        copied.member_epoch, copied.previous_member_epoch, copied.state = self.member_epoch, self.previous_member_epoch, self.state
+        copied.assigned, copied.pending_revocation = self.assigned, self.pending_revocation
+        copied.record_offset = self.record_offset
+        return copied
 
-    def hold_nothing(self) -> None:
+    def clear_assignment(self) -> None:
+        """Set the fields as after a tombstone of the current assignment."""
         self.member_epoch = self.previous_member_epoch = LEFT_EPOCH
         self.assigned = []
         self.pending_revocation = []
 
 
 class ConsumerGroup(ModernGroup):
-    """A consumer group, as Kafka's ConsumerGroup after the same records."""
+    """A consumer group in the state of Kafka's ConsumerGroup after the same records."""
 
-    __slots__ = ("_owner_epochs", "_stale_state", "is_orderly", "members", "resolved_regexes")
+    __slots__ = ("_owner_epochs", "_stale_state", "members", "resolved_regexes")
 
     group_type = "consumer"
     type_conflict = "R-3.4"
@@ -63,49 +67,36 @@ class ConsumerGroup(ModernGroup):
         super().__init__(semantics)
         self.members: dict[str, ConsumerMember] = {}
         self.resolved_regexes: dict[str, list[str]] = {}
-        self._owner_epochs: Owners | None = defaultdict(dict)
-        """Topic id -> partition -> member epoch of its owner; None while somebody else has ruled out that two own the same."""
-        self.is_orderly = True
-        """No partition has ever been taken or given up against R-3.14: what the members hold tells the owners."""
+        """Regular expression -> names of the topics that match it."""
+        self._owner_epochs: OwnerEpochs = defaultdict(dict)
         self._stale_state: str | None = None
-        """State from before a refused change: Kafka does not get as far as computing the new one (R-3.14)."""
+        """The group's state from before a refused change: Kafka then does not compute the new state (R-3.14). None: not stale."""
 
     @property
     def member_count(self) -> int:
         return len(self.members)
 
-    def leave_ownership(self) -> None:
-        """Follow the owners of partitions no longer: the caller knows that R-3.14 refuses none of the records to come."""
-        self._owner_epochs = None
-
-    def follow_ownership(self) -> None:
-        """Follow the owners again. Only for an orderly group."""
-        if self._owner_epochs is None:
-            self._owner_epochs = defaultdict(dict)
-            for member in self.members.values():
-                for topic_id, partitions in member.held():
-                    self._owner_epochs[topic_id].update(dict.fromkeys(partitions, member.member_epoch))
-
     def apply(self, record_offset: int, key_type: int, key: Value, value: Value | None) -> bool:
         group_id: str = key["group_id"]
-        if key_type == 3:
+        if key_type == KeyType.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT:
+            self._apply_current_assignment(record_offset, key["member_id"], value)
+        elif key_type == KeyType.CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER:
+            self._apply_target(key["member_id"], value)
+        elif key_type == KeyType.CONSUMER_GROUP_MEMBER_METADATA:
+            self._apply_member(record_offset, key["member_id"], value)
+        elif key_type == KeyType.CONSUMER_GROUP_METADATA:
             if value is None:
-                self._check_group_can_go(group_id, "R-3.7", "R-3.8", "R-3.9")
+                self._check_group_can_be_removed(group_id, "R-3.7", "R-3.8", "R-3.9")
                 return True
             self._group_epoch = value["epoch"]
             self._stale_state = None
-        elif key_type == 5:
-            self._apply_member(record_offset, key["member_id"], value)
-        elif key_type == 6:
+        elif key_type == KeyType.CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA:
             self._apply_target_metadata(group_id, value, "R-3.13")
             self._stale_state = None
-        elif key_type == 7:
-            self._apply_target(key["member_id"], value)
-        elif key_type == 8:
-            self._apply_current_assignment(record_offset, key["member_id"], value)
-        elif key_type == 16:
+        elif key_type == KeyType.CONSUMER_GROUP_REGULAR_EXPRESSION:
+            # Dropped records rely on this: pipeline/replay/redundant_assignments.py (the last value of an expression replaces those before)
             self._apply_regex(key["regular_expression"], value)
-        # Key type 4, partition metadata of early releases, changes nothing that can be seen.
+        # CONSUMER_GROUP_PARTITION_METADATA of early releases creates the group (R-3.1) and changes no field.
         return False
 
     def _apply_member(self, record_offset: int, member_id: str, value: Value | None) -> None:
@@ -113,81 +104,94 @@ class ConsumerGroup(ModernGroup):
         if value is not None:
             changed = ConsumerMember() if member is None else member.copy()
             changed.metadata = value
-            self._change(record_offset, member_id, member, changed)
+            self._replace_member(record_offset, member_id, member, changed)
         elif member is not None:
-            self._check_member_can_go(member_id, member.member_epoch, "R-3.10", "R-3.11")
+            # Dropped records rely on this: pipeline/replay/redundant_assignments.py (R-3.10, R-3.11: when a member can be removed)
+            self._check_member_can_be_removed(member_id, member.member_epoch, "R-3.10", "R-3.11")
             del self.members[member_id]
-            if self._owner_epochs is not None:
-                self._give_up(self._owner_epochs, member_id, member)
+            self._release_partitions(member_id, member)
             self._stale_state = None
 
     def _apply_current_assignment(self, record_offset: int, member_id: str, value: Value | None) -> None:
+        # Dropped records rely on this: pipeline/replay/redundant_assignments.py (a value sets every field but the metadata)
         member = self.members.get(member_id)
         if member is None and value is None:
             return
         changed = ConsumerMember() if member is None else member.copy()
         if value is None:
-            changed.hold_nothing()
+            changed.clear_assignment()
         else:
             changed.member_epoch = value["member_epoch"]
             changed.previous_member_epoch = value["previous_member_epoch"]
-            changed.state = _state_of(value)
+            changed.state = _member_state(value)
             changed.assigned = value["assigned_partitions"]
             changed.pending_revocation = value["partitions_pending_revocation"]
-        self._change(record_offset, member_id, member, changed)
+        self._replace_member(record_offset, member_id, member, changed)
 
-    def _change(self, record_offset: int, member_id: str, old: ConsumerMember | None, new: ConsumerMember) -> None:
-        """Replace a member. Every change moves the ownership of its partitions anew, so every one of them can collide (R-3.14)."""
+    def _replace_member(self, record_offset: int, member_id: str, old: ConsumerMember | None, new: ConsumerMember) -> None:
+        """Store a member, as ConsumerGroup.updateMember does: every change releases and takes all partitions of the member (R-3.14).
+
+        Raises:
+            RefusalError: a partition does not belong to the member, or another member still owns a partition.
+        """
         state_before: str | None = None
         new.record_offset = record_offset
         try:
-            if self._owner_epochs is not None:
-                if old is not None:
-                    self._give_up(self._owner_epochs, member_id, old)
-                self._take(self._owner_epochs, member_id, new)
+            if old is not None:
+                self._release_partitions(member_id, old)
+            self._take_partitions(member_id, new)
         except RefusalError:
             state_before = self.state
             raise
         finally:
-            # Kafka keeps the new member even then, but does not get as far as computing the group's state.
+            # Kafka stores the new member before it looks at the partitions, and computes the group's state after that.
             self.members[member_id] = new
             self._stale_state = state_before
 
-    def _give_up(self, owners: Owners, member_id: str, member: ConsumerMember) -> None:
-        for topic_id, partitions in member.held():
-            owner_epochs = owners[topic_id]
-            # Nearly always all of them are its own; either way each is looked at, but not each in Python.
-            if set(map(owner_epochs.get, partitions)) == {member.member_epoch} and len(set(partitions)) == len(partitions):
+    def _release_partitions(self, member_id: str, member: ConsumerMember) -> None:
+        """Remove the member as owner of its partitions. Raises RefusalError (R-3.14)."""
+        for topic_id, partitions in member.owned_partitions():
+            owner_epochs = self._owner_epochs[topic_id]
+            # In nearly every record the member owns all of its partitions: one set is faster than a look at each partition.
+            if set(map(owner_epochs.get, partitions)) <= {member.member_epoch} and len(set(partitions)) == len(partitions):
                 for partition in partitions:
                     del owner_epochs[partition]
-                continue
-            for partition in partitions:
-                if owner_epochs.get(partition) == member.member_epoch:
-                    del owner_epochs[partition]
-                    continue
-                self.is_orderly = False
-                if not self._semantics.newer_epoch_takes_partitions_over:
-                    detail = f"Member {member_id!r} gives up partition {partition} of {topic_id}, not its at epoch {member.member_epoch}."
-                    raise RefusalError("R-3.14", detail)
+            else:
+                self._release_disputed(member_id, member.member_epoch, topic_id, partitions)
 
-    def _take(self, owners: Owners, member_id: str, member: ConsumerMember) -> None:
-        takes_over = self._semantics.newer_epoch_takes_partitions_over
-        for topic_id, partitions in member.held():
-            owner_epochs = owners[topic_id]
+    def _release_disputed(self, member_id: str, member_epoch: int, topic_id: str, partitions: list[int]) -> None:
+        """Release partitions of which the member does not own all. Raises RefusalError (R-3.14)."""
+        owner_epochs = self._owner_epochs[topic_id]
+        for partition in partitions:
+            if owner_epochs.get(partition) == member_epoch:
+                del owner_epochs[partition]
+            elif not self._semantics.newer_epoch_takes_partitions_over:
+                detail = f"Member {member_id!r} gives up partition {partition} of {topic_id}, not its at epoch {member_epoch}."
+                raise RefusalError("R-3.14", detail)
+
+    def _take_partitions(self, member_id: str, member: ConsumerMember) -> None:
+        """Make the member the owner of its partitions. Raises RefusalError (R-3.14)."""
+        for topic_id, partitions in member.owned_partitions():
+            owner_epochs = self._owner_epochs[topic_id]
             taken = dict.fromkeys(partitions, member.member_epoch)
-            # Nearly always nobody owns any of them, and this runs for every assignment ever written.
+            # In nearly every record none of the partitions has an owner: one set operation is faster than a look at each partition.
             if len(taken) == len(partitions) and owner_epochs.keys().isdisjoint(taken):
                 owner_epochs.update(taken)
-                continue
-            for partition in partitions:
-                owner_epoch = owner_epochs.get(partition)
-                self.is_orderly = self.is_orderly and owner_epoch is None
-                if owner_epoch is not None and (owner_epoch >= member.member_epoch or not takes_over):
-                    if not takes_over:
-                        owner_epochs[partition] = member.member_epoch  # these releases look only after they have stored the new owner
-                    detail = f"Member {member_id!r} takes partition {partition} of topic {topic_id} at epoch {member.member_epoch}"
-                    raise RefusalError("R-3.14", f"{detail}, while it is still owned at epoch {owner_epoch}.")
-                owner_epochs[partition] = member.member_epoch
+            else:
+                self._take_disputed(member_id, member.member_epoch, topic_id, partitions)
+
+    def _take_disputed(self, member_id: str, member_epoch: int, topic_id: str, partitions: list[int]) -> None:
+        """Take partitions of which some have an owner already. Raises RefusalError (R-3.14)."""
+        owner_epochs = self._owner_epochs[topic_id]
+        takes_over = self._semantics.newer_epoch_takes_partitions_over
+        for partition in partitions:
+            owner_epoch = owner_epochs.get(partition)
+            if owner_epoch is not None and (owner_epoch >= member_epoch or not takes_over):
+                if not takes_over:
+                    owner_epochs[partition] = member_epoch  # these releases store the new owner before they check the old one
+                detail = f"Member {member_id!r} takes partition {partition} of topic {topic_id} at epoch {member_epoch}"
+                raise RefusalError("R-3.14", f"{detail}, while it is still owned at epoch {owner_epoch}.")
+            owner_epochs[partition] = member_epoch
 
     def _apply_regex(self, regular_expression: str, value: Value | None) -> None:
         if value is None:
@@ -197,7 +201,7 @@ class ConsumerGroup(ModernGroup):
 
     @property
     def state(self) -> str:
-        """R-3.15."""
+        """The first state of R-3.15 that fits: Empty, Assigning, Reconciling, Stable."""
         if self._stale_state is not None:
             return self._stale_state
         if not self.members:
@@ -214,18 +218,18 @@ class ConsumerGroup(ModernGroup):
         return "consumer"
 
     def protocol(self, default_assignors: DefaultAssignors) -> str:
-        """The server assignor that most members name."""
+        """The server assignor that most members name; the broker's default where no member names one."""
         votes = Counter(member.metadata["server_assignor"] for member in self.members.values() if member.metadata is not None)
         del votes[None]
         if not votes:
             return default_assignors.consumer
-        most = max(votes.values())
-        winners = sorted(name for name, count in votes.items() if count == most)
+        highest_count = max(votes.values())
+        winners = sorted(name for name, count in votes.items() if count == highest_count)
         return next((name for name in _BUILT_IN_ASSIGNORS if name in winners), winners[0])
 
     @property
     def subscribed_topics(self) -> frozenset[str]:
-        """Names of all members, and topics of every stored expression, also of one that no member uses any more."""
+        """Topics that members name, and topics that match a stored regular expression, even one that no member uses any more."""
         topics = {topic for member in self.members.values() if member.metadata for topic in member.metadata["subscribed_topic_names"]}
         return frozenset(topics.union(*self.resolved_regexes.values()))
 
@@ -264,10 +268,10 @@ class ConsumerGroup(ModernGroup):
             yield from partition_rows(group_id, member_id, "target", target["topic_partitions"], topic_names)
 
 
-def _state_of(value: Value) -> str:
-    """The stored member state. Release 3.7 stored none: there it shows in what the member has yet to give back or to get."""
+def _member_state(value: Value) -> str:
+    """The member state in a current assignment. Kafka 3.7 stored no state: there the lists of partitions show it."""
     if "state" in value:
-        return _STATES.get(value["state"], _UNKNOWN)
+        return _MEMBER_STATES.get(value["state"], _UNKNOWN)
     if value["partitions_pending_revocation"]:
-        return _STATES[1]
-    return _STATES[2] if value["partitions_pending_assignment"] else _STATES[0]
+        return "UNREVOKED_PARTITIONS"
+    return "UNRELEASED_PARTITIONS" if value["partitions_pending_assignment"] else "STABLE"

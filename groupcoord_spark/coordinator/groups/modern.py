@@ -1,4 +1,4 @@
-"""What the groups of the new protocols have in common: epochs, members kept by id, target assignments, and records that are refused."""
+"""The common part of consumer, share and streams groups: epochs, target assignments, and the error for a record that is refused."""
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
@@ -8,13 +8,18 @@ from groupcoord_spark.coordinator.semantics import Semantics
 from groupcoord_spark.coordinator.state import AssignmentRow, Group
 
 LEFT_EPOCH = -1
-"""Member epoch after a tombstone of the current assignment; also the assignment epoch of a group about to be deleted."""
+"""Member epoch after a tombstone of the current assignment; assignment epoch after a tombstone of the target assignment."""
 
 Value = Mapping[str, Any]
 
 
 class RefusalError(Exception):
-    """Raised when Kafka's loader would refuse a record: it is skipped with a warning under ``code`` (R-3.x)."""
+    """Raised when Kafka's loader would refuse a record. The replay skips the record and writes a warning.
+
+    Args:
+        code: The rule, R-3.x of docs/reference/replay-rules.md.
+        detail: The sentence of the warning.
+    """
 
     def __init__(self, code: str, detail: str) -> None:
         super().__init__(detail)
@@ -23,14 +28,14 @@ class RefusalError(Exception):
 
 
 class ModernGroup(Group):
-    """A consumer, share or streams group while its records are replayed."""
+    """A group whose assignment the broker computes: a consumer, share or streams group."""
 
     __slots__ = ("_assignment_epoch", "_group_epoch", "_semantics", "targets")
 
     type_conflict: ClassVar[str]
-    """Rule that refuses a record of this kind under the id of a group of another kind."""
+    """Rule that refuses a record of this group type where the group has another type."""
     simple_conflict: ClassVar[str | None] = None
-    """The same for a simple group; None: it is replaced (R-3.1, R-3.2)."""
+    """Rule that refuses a record of this group type where the group is simple; None: the record replaces the group (R-3.1, R-3.2)."""
 
     def __init__(self, semantics: Semantics) -> None:
         super().__init__()
@@ -38,10 +43,20 @@ class ModernGroup(Group):
         self._group_epoch = semantics.initial_epoch
         self._assignment_epoch = semantics.initial_epoch
         self.targets: dict[str, Value] = {}
+        """Member id -> value of the member's target assignment."""
 
     @abstractmethod
     def apply(self, record_offset: int, key_type: int, key: Value, value: Value | None) -> bool:
-        """Apply one record of the group's own key types, and say whether the group is gone with it. Raises RefusalError."""
+        """True where the record removes the group.
+
+        Args:
+            record_offset: Offset of the record in the offsets partition.
+            key_type: One of the key types of this group type.
+            key: Decoded fields of the key.
+            value: Decoded fields of the value; None: a tombstone.
+        Raises:
+            RefusalError: A broker's loader refuses the record.
+        """
 
     @property
     def generation(self) -> int:
@@ -51,8 +66,8 @@ class ModernGroup(Group):
     def assignment_epoch(self) -> int:
         return self._assignment_epoch
 
-    def _check_group_can_go(self, group_id: str, members_code: str, targets_code: str | None, epoch_code: str) -> None:
-        """For the tombstone of the group: everything it consists of has to be gone before."""
+    def _check_group_can_be_removed(self, group_id: str, members_code: str, targets_code: str | None, epoch_code: str) -> None:
+        """Raises RefusalError for a tombstone of the group while the group has members, target assignments or an assignment epoch."""
         if self.member_count:
             raise RefusalError(members_code, f"Tombstone of group {group_id!r} skipped: {self.member_count} members remain.")
         if targets_code is not None and self.targets:
@@ -61,6 +76,8 @@ class ModernGroup(Group):
             raise RefusalError(epoch_code, f"Tombstone of group {group_id!r} skipped: its target assignment has no tombstone yet.")
 
     def _apply_target_metadata(self, group_id: str, value: Value | None, remaining_code: str) -> None:
+        """Set the assignment epoch. Raises RefusalError (R-3.12, or ``remaining_code`` for a tombstone while members have targets)."""
+        # Dropped records rely on this: pipeline/replay/redundant_assignments.py (the last value replaces those before)
         if value is None:
             if self.targets:
                 detail = f"Tombstone of the target assignment of group {group_id!r} skipped: targets of {len(self.targets)} members remain."
@@ -73,13 +90,15 @@ class ModernGroup(Group):
         self._assignment_epoch = epoch
 
     def _apply_target(self, member_id: str, value: Value | None) -> None:
-        """The member need not exist."""
+        """Store or remove the target assignment of a member. The member need not exist."""
+        # Dropped records rely on this: pipeline/replay/redundant_assignments.py (the last value replaces those before)
         if value is None:
             self.targets.pop(member_id, None)
         else:
             self.targets[member_id] = value
 
-    def _check_member_can_go(self, member_id: str, member_epoch: int | None, live_code: str, target_code: str) -> None:
+    def _check_member_can_be_removed(self, member_id: str, member_epoch: int | None, live_code: str, target_code: str) -> None:
+        """Raises RefusalError for a tombstone of a member that still has a current or a target assignment."""
         if member_epoch != LEFT_EPOCH:
             detail = f"Tombstone of member {member_id!r} (epoch {member_epoch}) skipped: its current assignment has no tombstone yet."
             raise RefusalError(live_code, detail)
@@ -90,8 +109,8 @@ class ModernGroup(Group):
 def partition_rows(
     group_id: str, member_id: str, kind: str, topic_partitions: list[dict[str, Any]], topic_names: Mapping[str, str]
 ) -> Iterator[AssignmentRow]:
-    """Rows of a list of {topic_id, partitions}."""
-    for holding in topic_partitions:
-        topic_id = holding["topic_id"]
-        for partition in holding["partitions"]:
+    """One row for each partition in a list of {topic_id, partitions}."""
+    for topic in topic_partitions:
+        topic_id = topic["topic_id"]
+        for partition in topic["partitions"]:
             yield AssignmentRow(group_id, member_id, kind, topic_names.get(topic_id), topic_id, None, None, partition)

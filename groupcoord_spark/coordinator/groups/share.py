@@ -1,4 +1,4 @@
-"""Share groups of KIP-932: key types 10 to 15."""
+"""Share groups of KIP-932: key types 10 to 15, rules R-3.16 to R-3.21 of docs/reference/replay-rules.md."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -7,18 +7,20 @@ from groupcoord_spark.coordinator.broker_settings import DefaultAssignors
 from groupcoord_spark.coordinator.groups.modern import LEFT_EPOCH, ModernGroup, Value, partition_rows
 from groupcoord_spark.coordinator.semantics import Semantics
 from groupcoord_spark.coordinator.state import AssignmentRow, MemberRow
+from groupcoord_spark.protocol.record_types import KeyType
 
-_STATES = {0: "STABLE", 1: "UNREVOKED_PARTITIONS", 2: "UNRELEASED_PARTITIONS"}
+_MEMBER_STATES = {0: "STABLE", 1: "UNREVOKED_PARTITIONS", 2: "UNRELEASED_PARTITIONS"}
 _UNKNOWN = "UNKNOWN"
 
 
 class ShareMember:
-    """One member; what no record has told yet keeps Kafka's default."""
+    """One member of a share group. Fields that no record has set have Kafka's defaults."""
 
     __slots__ = ("assigned", "member_epoch", "metadata", "previous_member_epoch", "record_offset", "state")
 
     def __init__(self) -> None:
         self.metadata: Value | None = None
+        """The value of key type 10; None: no record of this type was read."""
         self.member_epoch = 0
         self.previous_member_epoch = -1
         self.state = "STABLE"
@@ -27,7 +29,7 @@ class ShareMember:
 
 
 class ShareGroup(ModernGroup):
-    """A share group. Its positions live in another topic; a partition may belong to many members."""
+    """A share group. Several members may have the same partition, and the group's positions are in the topic ``__share_group_state``."""
 
     __slots__ = ("members",)
 
@@ -45,20 +47,20 @@ class ShareGroup(ModernGroup):
 
     def apply(self, record_offset: int, key_type: int, key: Value, value: Value | None) -> bool:
         group_id: str = key["group_id"]
-        if key_type == 10:
+        if key_type == KeyType.SHARE_GROUP_MEMBER_METADATA:
             self._apply_member(record_offset, key["member_id"], value)
-        elif key_type == 11:
+        elif key_type == KeyType.SHARE_GROUP_METADATA:
             if value is None:
-                self._check_group_can_go(group_id, "R-3.18", "R-3.19", "R-3.20")
+                self._check_group_can_be_removed(group_id, "R-3.18", "R-3.19", "R-3.20")
                 return True
             self._group_epoch = value["epoch"]
-        elif key_type == 12:
+        elif key_type == KeyType.SHARE_GROUP_TARGET_ASSIGNMENT_METADATA:
             self._apply_target_metadata(group_id, value, "R-3.21")
-        elif key_type == 13:
+        elif key_type == KeyType.SHARE_GROUP_TARGET_ASSIGNMENT_MEMBER:
             self._apply_target(key["member_id"], value)
-        elif key_type == 14:
+        elif key_type == KeyType.SHARE_GROUP_CURRENT_MEMBER_ASSIGNMENT:
             self._apply_current_assignment(record_offset, key["member_id"], value)
-        # Key type 15 (partitions whose share state is made or deleted) makes the group, and changes nothing else that can be seen.
+        # SHARE_GROUP_STATE_PARTITION_METADATA (the state of the share group's partitions) creates the group and changes no field.
         return False
 
     def _apply_member(self, record_offset: int, member_id: str, value: Value | None) -> None:
@@ -69,7 +71,7 @@ class ShareGroup(ModernGroup):
             member.metadata = value
             member.record_offset = record_offset
         elif member is not None:
-            self._check_member_can_go(member_id, member.member_epoch, "R-3.16", "R-3.17")
+            self._check_member_can_be_removed(member_id, member.member_epoch, "R-3.16", "R-3.17")
             del self.members[member_id]
 
     def _apply_current_assignment(self, record_offset: int, member_id: str, value: Value | None) -> None:
@@ -85,7 +87,7 @@ class ShareGroup(ModernGroup):
         else:
             member.member_epoch = value["member_epoch"]
             member.previous_member_epoch = value["previous_member_epoch"]
-            member.state = _STATES.get(value["state"], _UNKNOWN)
+            member.state = _MEMBER_STATES.get(value["state"], _UNKNOWN)
             member.assigned = value["assigned_partitions"]
 
     @property
@@ -101,8 +103,8 @@ class ShareGroup(ModernGroup):
 
     @property
     def subscribed_topics(self) -> frozenset[str]:
-        known = (member.metadata for member in self.members.values() if member.metadata is not None)
-        return frozenset(topic for metadata in known for topic in metadata["subscribed_topic_names"])
+        subscriptions = (member.metadata for member in self.members.values() if member.metadata is not None)
+        return frozenset(topic for subscription in subscriptions for topic in subscription["subscribed_topic_names"])
 
     def member_rows(self, group_id: str) -> Iterator[MemberRow]:
         for member_id, member in self.members.items():

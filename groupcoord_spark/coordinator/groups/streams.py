@@ -1,4 +1,4 @@
-"""Streams groups of KIP-1071: key types 17 and 19 to 23."""
+"""Streams groups of KIP-1071: key types 17 and 19 to 23, rules R-3.22 to R-3.30 of docs/reference/replay-rules.md."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -8,24 +8,26 @@ from groupcoord_spark.coordinator.groups.modern import LEFT_EPOCH, ModernGroup, 
 from groupcoord_spark.coordinator.semantics import Semantics
 from groupcoord_spark.coordinator.state import AssignmentRow, MemberRow
 from groupcoord_spark.protocol import UNKNOWN_TAGS
+from groupcoord_spark.protocol.record_types import KeyType
 
-# Not the numbers of consumer groups.
-_STATES = {1: "STABLE", 2: "UNREVOKED_TASKS", 3: "UNRELEASED_TASKS"}
+# Consumer and share groups have other numbers for their member states.
+_MEMBER_STATES = {1: "STABLE", 2: "UNREVOKED_TASKS", 3: "UNRELEASED_TASKS"}
 _UNKNOWN = "UNKNOWN"
 _TASK_TYPES = ("active", "standby", "warmup")
 
 _NO_DESCRIPTION = -1
 _STORED_DESCRIPTION_TAG = 2
-"""StoredDescriptionTopologyEpoch of StreamsGroupMetadataValue, an int32. Releases before 4.4 do not know the tag, whatever is in it."""
+"""Number of the tagged field StoredDescriptionTopologyEpoch of StreamsGroupMetadataValue, an int32. Releases before 4.4 ignore the tag."""
 
 
 class StreamsMember:
-    """One member. What no record has told yet is None, as in Kafka."""
+    """One member of a streams group. Fields that no record has set are None, as in Kafka."""
 
     __slots__ = ("current", "member_epoch", "metadata", "previous_member_epoch", "record_offset", "state")
 
     def __init__(self) -> None:
         self.metadata: Value | None = None
+        """The value of key type 19."""
         self.member_epoch: int | None = None
         self.previous_member_epoch: int | None = None
         self.state: str | None = None
@@ -35,7 +37,7 @@ class StreamsMember:
 
 
 class StreamsGroup(ModernGroup):
-    """A streams group, as Kafka's StreamsGroup after the same records."""
+    """A streams group in the state of Kafka's StreamsGroup after the same records."""
 
     __slots__ = ("_stored_description_epoch", "_topology", "_validated_topology_epoch", "members")
 
@@ -55,20 +57,20 @@ class StreamsGroup(ModernGroup):
 
     def apply(self, record_offset: int, key_type: int, key: Value, value: Value | None) -> bool:
         group_id: str = key["group_id"]
-        if key_type == 17:
+        if key_type == KeyType.STREAMS_GROUP_METADATA:
             if value is None:
-                self._check_group_can_go(group_id, "R-3.22", None, "R-3.23")
+                self._check_group_can_be_removed(group_id, "R-3.22", None, "R-3.23")
                 return True
             self._group_epoch = value["epoch"]
             self._validated_topology_epoch = value["validated_topology_epoch"]
             self._stored_description_epoch = _stored_description_epoch(value)
-        elif key_type == 19:
+        elif key_type == KeyType.STREAMS_GROUP_MEMBER_METADATA:
             self._apply_member(record_offset, key["member_id"], value)
-        elif key_type == 20:
+        elif key_type == KeyType.STREAMS_GROUP_TARGET_ASSIGNMENT_METADATA:
             self._apply_target_metadata(group_id, value, "R-3.27")
-        elif key_type == 21:
+        elif key_type == KeyType.STREAMS_GROUP_TARGET_ASSIGNMENT_MEMBER:
             self._apply_target(key["member_id"], value)
-        elif key_type == 22:
+        elif key_type == KeyType.STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT:
             self._apply_current_assignment(record_offset, key["member_id"], value)
         else:
             self._apply_topology(group_id, value)
@@ -89,7 +91,7 @@ class StreamsGroup(ModernGroup):
         elif member is not None:
             if member.member_epoch is None:
                 raise RefusalError("R-3.26", f"Tombstone of member {member_id!r} skipped: the member never had a current assignment.")
-            self._check_member_can_go(member_id, member.member_epoch, "R-3.24", "R-3.25")
+            self._check_member_can_be_removed(member_id, member.member_epoch, "R-3.24", "R-3.25")
             del self.members[member_id]
 
     def _apply_current_assignment(self, record_offset: int, member_id: str, value: Value | None) -> None:
@@ -105,18 +107,18 @@ class StreamsGroup(ModernGroup):
         else:
             member.member_epoch = value["member_epoch"]
             member.previous_member_epoch = value["previous_member_epoch"]
-            member.state = _STATES.get(value["state"], _UNKNOWN)
+            member.state = _MEMBER_STATES.get(value["state"], _UNKNOWN)
             member.current = value
 
     def members_without_timeout(self) -> Iterator[tuple[str, StreamsMember]]:
-        """Members whose rebalance timer a broker cannot start after the load (R-3.29)."""
+        """(member id, member) of the members whose rebalance timer a broker cannot start after the load (R-3.29)."""
         for member_id, member in self.members.items():
             if member.metadata is None and member.state == "UNREVOKED_TASKS":
                 yield member_id, member
 
     @property
     def state(self) -> str:
-        """R-3.28."""
+        """The first state of R-3.28 that fits: Empty, NotReady, Assigning, Reconciling, Stable."""
         if not self.members:
             return "Empty"
         if not self._semantics.validates_topology or self._topology is None or self._topology["epoch"] != self._validated_topology_epoch:
@@ -145,7 +147,7 @@ class StreamsGroup(ModernGroup):
 
     @property
     def subscribed_topics(self) -> frozenset[str]:
-        """Source topics and repartition source topics of the topology; expressions it reads by are not resolved in the log."""
+        """Source topics and repartition source topics of the topology. Topics of a regular expression are not in the log."""
         if self._topology is None:
             return frozenset()
         topics: set[str] = set()
@@ -184,12 +186,13 @@ class StreamsGroup(ModernGroup):
 
 
 def _stored_description_epoch(value: Value) -> int:
-    """Topology epoch whose description the broker's plugin holds; -1: none, -2: the plugin may hold one."""
+    """Topology epoch of the description that the broker's plugin has stored; -1: no description, -2: there may be a description."""
     tag = value.get(UNKNOWN_TAGS, {}).get(_STORED_DESCRIPTION_TAG)
     return _NO_DESCRIPTION if tag is None else int.from_bytes(tag, "big", signed=True)
 
 
 def _task_rows(group_id: str, member_id: str, kind: str, task_type: str, tasks: Any) -> Iterator[AssignmentRow]:
-    for held in tasks:
-        for partition in held["partitions"]:
-            yield AssignmentRow(group_id, member_id, kind, None, None, held["subtopology_id"], task_type, partition)
+    """One row for each partition in a list of {subtopology_id, partitions}."""
+    for subtopology in tasks:
+        for partition in subtopology["partitions"]:
+            yield AssignmentRow(group_id, member_id, kind, None, None, subtopology["subtopology_id"], task_type, partition)

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from groupcoord_spark.coordinator.groups.classic import CONSUMER, readable
+from groupcoord_spark.coordinator.groups.classic import CONSUMER, decoded_or_none
 from groupcoord_spark.coordinator.rebalances.findings import Confidence, Finding, a_group_of, coordinator_moved, how_it_moved, names_of
 from groupcoord_spark.coordinator.rebalances.generations import Generation, is_connect
 from groupcoord_spark.coordinator.rebalances.moves import Moves
@@ -170,7 +170,7 @@ def _asks_otherwise(before: bytes, after: bytes, new: Generation) -> bool:
 
 
 def _topics(subscription: bytes) -> frozenset[str] | None:
-    decoded = readable(decode_subscription, subscription)
+    decoded = decoded_or_none(decode_subscription, subscription)
     return None if decoded is None else frozenset(decoded.topics)
 
 

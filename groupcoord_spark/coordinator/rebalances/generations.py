@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from groupcoord_spark.coordinator.groups.classic import CONNECT, CONSUMER, connect_tasks, readable
+from groupcoord_spark.coordinator.groups.classic import CONNECT, CONSUMER, connect_tasks, decoded_or_none
 from groupcoord_spark.coordinator.rebalances.moves import Holding, Moves, moves_between
 from groupcoord_spark.coordinator.rebalances.records import NOT_KNOWN, Value
 from groupcoord_spark.protocol import assigned_partitions
@@ -92,7 +92,7 @@ def _lasting_id(member: Value) -> tuple[str, str]:
 def _held(value: Value, member: Value) -> Holding:
     """What the member has in this generation; nothing where its bytes do not parse."""
     if value["protocol_type"] == CONSUMER:
-        return readable(assigned_partitions, member["assignment"]) or frozenset()
+        return decoded_or_none(assigned_partitions, member["assignment"]) or frozenset()
     if value["protocol_type"] == CONNECT:
         return frozenset(connect_tasks(member["subscription"], member["assignment"], value["protocol"]).current)
     return frozenset()

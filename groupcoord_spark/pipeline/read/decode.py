@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from groupcoord_spark.coordinator.refusals import RULE_OF_REASON, refusal_of_kind, refusals_of_group_value
+from groupcoord_spark.coordinator.refusals import RULE_OF_REASON, refusal_of_type_or_version, refusals_of_group_value
 from groupcoord_spark.coordinator.semantics import Semantics
 from groupcoord_spark.log import Records
 from groupcoord_spark.pipeline.read.notes import RowNotes
@@ -215,7 +215,7 @@ def _refusals_of_what_decodes(records: Records, kinds: ChunkKinds, look: _Look, 
     if len(refused):
         pairs, kind = np.unique(np.stack((look.key_type[refused], look.survey.value_version[refused])), axis=1, return_inverse=True)
         versions = [(key_type, None if version < 0 else version) for key_type, version in pairs.T.tolist()]
-        refusals = [(place, refusal_of_kind(semantics, *version)) for place, version in enumerate(versions)]
+        refusals = [(place, refusal_of_type_or_version(semantics, *version)) for place, version in enumerate(versions)]
         yield RowNotes.of_things(kind, [(place, refusal) for place, refusal in refusals if refusal is not None]).of_rows(refused)
     classic = np.flatnonzero(is_data & kinds.coordinator_accepts & ~kinds.is_tombstone & (kinds.key_type == KeyType.GROUP_METADATA))
     doubtful = classic[~surely_without_refusals(records.value.take(classic), checks_subscriptions=semantics.fails_over_subscriptions)]

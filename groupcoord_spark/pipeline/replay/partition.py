@@ -16,7 +16,6 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from groupcoord_spark.coordinator.broker_settings import KAFKAS_ASSIGNORS, DefaultAssignors
-from groupcoord_spark.coordinator.replay import PartitionReplay
 from groupcoord_spark.coordinator.semantics import Semantics
 from groupcoord_spark.coordinator.transactions import OffsetKey, StoredOffset
 from groupcoord_spark.log import Records
@@ -35,6 +34,7 @@ from groupcoord_spark.pipeline.expiration import ExpirationJob, expirations_of
 from groupcoord_spark.pipeline.read.decode import DecodedChunk, decode_again
 from groupcoord_spark.pipeline.rebalances import REBALANCES, PartitionRebalances, RebalanceJob
 from groupcoord_spark.pipeline.replay.redundant_assignments import find_redundant_records
+from groupcoord_spark.pipeline.replay.unchecked_ownership import KeptRecordsCoordinator
 from groupcoord_spark.protocol.columnar import decode_offset_value_columns, leading_int16
 from groupcoord_spark.protocol.compiled import decode_key, decode_value
 from groupcoord_spark.protocol.messages import RECORD_TYPES
@@ -144,7 +144,7 @@ class KeptRecordsReplay:
     """One offsets partition's replay over batches of kept records, with what its log alone can tell beside the state."""
 
     def __init__(self, semantics: Semantics) -> None:
-        self.coordinator = PartitionReplay(semantics, notes_refused_members=False)
+        self.coordinator = KeptRecordsCoordinator(semantics)
         self._semantics = semantics
         self._live_keys: set[bytes] = set()
         self._type_0_keys: set[bytes] = set()

@@ -20,6 +20,7 @@ from groupcoord_spark.coordinator.replay import PartitionReplay
 from groupcoord_spark.log import Records
 from groupcoord_spark.pipeline.read.decode import DecodedChunk
 from groupcoord_spark.pipeline.read.superseded import stable_order
+from groupcoord_spark.pipeline.replay.unchecked_ownership import UncheckedConsumerGroup
 from groupcoord_spark.protocol import DecodeError, decode_value, fast_path
 from groupcoord_spark.protocol.primitives import uuid_bytes
 from groupcoord_spark.protocol.programs import programs_of_values
@@ -100,7 +101,7 @@ def find_redundant_records(records: Records, decoded: DecodedChunk, coordinator:
     state: dict[int, ConsumerGroup | None] = {}
     for code in np.flatnonzero(is_candidate).tolist():
         group = coordinator.group(groups[code])
-        if isinstance(group, ConsumerGroup) and group.is_orderly:
+        if isinstance(group, UncheckedConsumerGroup) and group.is_orderly:
             state[code] = group
         elif group is None or group.is_simple:
             state[code] = None
@@ -256,7 +257,7 @@ def _held_before(
         group = state.get(code)
         for member_id, member in group.members.items() if group else ():
             until = first_row.get((code, member_id), NEVER)
-            for topic_id, partitions in member.held():
+            for topic_id, partitions in member.owned_partitions():
                 names = _names(topic_id, partitions, code)
                 yield names, np.full(len(names), until)
 

@@ -1,0 +1,89 @@
+"""A coordinator that leaves out the checks of R-3.14 for consumer groups in which no partition can have two owners.
+
+``redundant_assignments`` looks at a whole batch of records at once and finds these groups. Their records may then be dropped or replayed
+without the owner of each partition: on a log of consumer groups that takes most of the time of a replay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from groupcoord_spark.coordinator.groups.consumer import ConsumerGroup, ConsumerMember
+from groupcoord_spark.coordinator.groups.modern import ModernGroup
+from groupcoord_spark.coordinator.replay import PartitionReplay
+from groupcoord_spark.coordinator.semantics import Semantics
+from groupcoord_spark.coordinator.state import Doubt
+
+
+class UncheckedConsumerGroup(ConsumerGroup):
+    """A consumer group that can stop to follow the owners of its partitions, and can follow them again."""
+
+    __slots__ = ("_checks_owners", "is_orderly")
+
+    def __init__(self, semantics: Semantics, *, checks_owners: bool = True) -> None:
+        super().__init__(semantics)
+        self._checks_owners = checks_owners
+        self.is_orderly = True
+        """No partition was ever taken or released against R-3.14: the current assignments of the members say who owns each partition."""
+
+    def stop_checks(self) -> None:
+        """Follow the owners no longer. The caller knows that R-3.14 refuses none of the records to come."""
+        self._checks_owners = False
+        self._owner_epochs.clear()
+
+    def resume_checks(self) -> None:
+        """Follow the owners again, from the current assignments of the members. The group must be orderly."""
+        if not self._checks_owners:
+            self._checks_owners = True
+            for member in self.members.values():
+                for topic_id, partitions in member.owned_partitions():
+                    self._owner_epochs[topic_id].update(dict.fromkeys(partitions, member.member_epoch))
+
+    def _release_partitions(self, member_id: str, member: ConsumerMember) -> None:
+        if self._checks_owners:
+            super()._release_partitions(member_id, member)
+
+    def _take_partitions(self, member_id: str, member: ConsumerMember) -> None:
+        if self._checks_owners:
+            super()._take_partitions(member_id, member)
+
+    def _release_disputed(self, member_id: str, member_epoch: int, topic_id: str, partitions: list[int]) -> None:
+        self.is_orderly = False
+        super()._release_disputed(member_id, member_epoch, topic_id, partitions)
+
+    def _take_disputed(self, member_id: str, member_epoch: int, topic_id: str, partitions: list[int]) -> None:
+        self.is_orderly = False
+        super()._take_disputed(member_id, member_epoch, topic_id, partitions)
+
+
+class KeptRecordsCoordinator(PartitionReplay):
+    """The state of one offsets partition, from records of which a reader has dropped some and has written warnings for others."""
+
+    def __init__(self, semantics: Semantics) -> None:
+        super().__init__(semantics)
+        self._unchecked_groups: frozenset[str] = frozenset()
+
+    def rule_out_collisions(self, without_collisions: frozenset[str], with_collisions: frozenset[str]) -> None:
+        """Choose the groups whose records are applied without the checks of R-3.14, from the next record on.
+
+        Args:
+            without_collisions: Groups in which no partition can have two owners. Each one is absent, simple or an orderly consumer group.
+            with_collisions: Groups whose records are checked.
+        """
+        for group_id in with_collisions & self._unchecked_groups:
+            group = self.group(group_id)
+            if isinstance(group, UncheckedConsumerGroup):
+                group.resume_checks()
+        for group_id in without_collisions - self._unchecked_groups:
+            group = self.group(group_id)
+            if isinstance(group, UncheckedConsumerGroup):
+                group.stop_checks()
+        self._unchecked_groups = self._unchecked_groups - with_collisions | without_collisions
+
+    def _new_group(self, group_id: str, group_type: type[ModernGroup]) -> ModernGroup:
+        if group_type is ConsumerGroup:
+            return UncheckedConsumerGroup(self.semantics, checks_owners=group_id not in self._unchecked_groups)
+        return super()._new_group(group_id, group_type)
+
+    def _warn_of_members(self, record_offset: int, group_id: str, doubts: Iterable[Doubt]) -> None:
+        """No warnings: the reader of the records has written them, even for records that it dropped."""

@@ -1,9 +1,9 @@
-"""What the group coordinator knows after each record, what it would expire and why.
+"""The rules of Kafka's group coordinator in plain Python: state after each record, and what expires when and why.
 
-The room takes decoded records of one offsets partition in offset order (``PartitionReplay``) and answers with the rows of the state tables
-(``PartitionState``): offsets committed, pending and orphaned, groups of every kind with members and assignments, and a warning for each
-record that a broker's loader would have refused. ``Cleanup`` says what a cleanup of offsets does at a given moment. Which broker's rules
-hold is a value (``Semantics``): Kafka 4.x, or the Scala coordinators of 0.8.2 to 3.9. No bytes of batches, no clock, no files.
+``PartitionReplay`` takes the decoded records of one offsets partition in the order of their offsets. ``PartitionState`` has the rows of the
+state tables: committed, pending and orphan offsets, groups of every type with members and assignments, and a warning for each record that a
+broker's loader would refuse. ``Cleanup`` computes what the coordinator's cleanup removes at a given time. ``Semantics`` has the differences
+between broker releases: Kafka 4.x, and the Scala coordinators of 0.8.2 to 3.9. Nothing here reads bytes of batches, files or the clock.
 """
 
 from groupcoord_spark.coordinator.authors import other_coordinator

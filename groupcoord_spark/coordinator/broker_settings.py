@@ -1,4 +1,4 @@
-"""The settings of a broker that the coordinator's rules depend on, read from its server.properties."""
+"""The broker settings on which the coordinator's rules depend, from a server.properties file."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ CONSUMER_ASSIGNORS: Final = "group.consumer.assignors"
 SHARE_ASSIGNORS: Final = "group.share.assignors"
 
 SETTINGS_OF_RUNS: Final = (OFFSETS_PARTITIONS, CONSUMER_ASSIGNORS, SHARE_ASSIGNORS, TOPOLOGY_DESCRIPTION_PLUGIN)
-"""Settings that a run's row keeps as they were given; the retention is there as that of the run."""
+"""Settings that the table ``runs`` keeps as the user gave them. The retention has a column of its own."""
 
 _MINUTE_MS: Final = 60_000
 _INT32_MAX: Final = 2**31 - 1
 
 _OFTEN_MISTAKEN: Final = (RETENTION_MINUTES, OFFSETS_PARTITIONS, CONSUMER_ASSIGNORS, TOPOLOGY_DESCRIPTION_PLUGIN)
-"""Names that a similar unknown name is taken to mean; of all others only a slip of one letter is noticed."""
+"""Settings for which a similar unknown name counts as a misspelling. For all other settings only one wrong letter does."""
 _SIMILAR: Final = 0.8
 _PREFIX_OF_LISTENER: Final = "listener.name."
 
 
 class DefaultAssignors(NamedTuple):
-    """Assignors of groups whose members name none: the first of the broker's lists."""
+    """The assignors for groups whose members name none: the first assignors in the broker's lists."""
 
     consumer: str = "uniform"
     share: str = "simple"
@@ -42,9 +42,9 @@ KAFKAS_ASSIGNORS: Final = DefaultAssignors()
 
 @dataclass(frozen=True, slots=True)
 class BrokerSettings:
-    """What the rules need of a broker's configuration.
+    """The broker settings that the rules need.
 
-    offsets_partitions: how many partitions ``__consumer_offsets`` was made with; None: the broker's file does not say.
+    offsets_partitions: Number of partitions of ``__consumer_offsets``; None: the file does not have the setting.
     """
 
     retention_ms: int
@@ -53,9 +53,10 @@ class BrokerSettings:
 
 
 def read_broker_settings(properties: Mapping[str, str], semantics: Semantics) -> BrokerSettings:
-    """Settings from a broker's properties; what is missing takes that release's default, what no rule needs is left alone.
+    """The settings in a broker's properties. A missing setting has the default of the release; settings that no rule needs are ignored.
 
-    Raises UsageError where a value is not one that Kafka takes.
+    Raises:
+        UsageError: Kafka would not accept a value.
     """
     return BrokerSettings(
         retention_ms=(_number(properties, RETENTION_MINUTES) or semantics.default_retention_ms // _MINUTE_MS) * _MINUTE_MS,
@@ -68,9 +69,9 @@ def read_broker_settings(properties: Mapping[str, str], semantics: Semantics) ->
 
 
 def refuse_misspelled_names(properties: Mapping[str, str]) -> None:
-    """Raises UsageError for a name that is almost one of Kafka's, and where no name at all is one of Kafka's.
+    """Raises UsageError for a misspelled name of a Kafka setting, and for properties without any Kafka setting.
 
-    Other unknown names are fine: plugins of a broker have settings of their own.
+    Other unknown names are accepted, because plugins of a broker have settings of their own.
     """
     known = kafka_setting_names()
     for name in properties:
@@ -84,15 +85,15 @@ def refuse_misspelled_names(properties: Mapping[str, str]) -> None:
 
 @cache
 def kafka_setting_names() -> frozenset[str]:
-    """Every setting that some broker from 0.8.2 to 4.4 knows."""
+    """The names of all broker settings of the releases 0.8.2 to 4.4."""
     return frozenset((files(__package__) / "broker_setting_names.txt").read_text(encoding="utf-8").split())
 
 
 def _meant_name(name: str) -> str | None:
-    """The known name of which this one looks like a misspelling; None: it looks like none."""
-    of_same_length = (known for known in sorted(kafka_setting_names()) if known.count(".") == name.count("."))
+    """The Kafka setting of which the name is probably a misspelling; None: it is like no setting."""
+    candidates = (known for known in sorted(kafka_setting_names()) if known.count(".") == name.count("."))
     nearest, similarity = max(
-        ((known, SequenceMatcher(None, name.lower(), known).ratio()) for known in of_same_length),
+        ((known, SequenceMatcher(None, name.lower(), known).ratio()) for known in candidates),
         key=lambda pair: pair[1],
         default=("", 0.0),
     )
@@ -102,7 +103,7 @@ def _meant_name(name: str) -> str | None:
 
 
 def _is_one_letter_off(one: str, other: str) -> bool:
-    """Whether one letter was left out, added or replaced, or two neighbours were exchanged."""
+    """Whether the names differ by one missing, added or replaced letter, or by two exchanged neighbours."""
     start = next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
     rest, other_rest = one[start:], other[start:]
     is_exchange = rest[:2] == other_rest[1::-1] and rest[2:] == other_rest[2:]
@@ -119,9 +120,12 @@ def _number(properties: Mapping[str, str], name: str) -> int | None:
 
 
 def _first_assignor(properties: Mapping[str, str], setting: str, names_of_classes: Mapping[str, str]) -> str:
-    """Name of the first assignor of a list, in which Kafka's own may stand by name or by class, and others by class.
+    """Name of the first assignor in a broker's list. For an assignor that is not Kafka's own, the class name is returned.
 
-    names_of_classes: Kafka's own, the default first. Another's name is known to its class alone: the class stands for it.
+    Args:
+        properties: Of the broker.
+        setting: Name of the setting with the list. Kafka's own assignors are listed by name or by class, others by class.
+        names_of_classes: Class -> name of Kafka's own assignors. The first one is the default.
     """
     first = properties.get(setting, "").split(",")[0].strip()
     names = list(names_of_classes.values())

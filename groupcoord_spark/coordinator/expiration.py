@@ -1,7 +1,7 @@
-"""What a cleanup of offsets removes, when, and why not: every rule of every era, over state that has been replayed.
+"""The offsets and groups that the coordinator's cleanup removes, when, and by which rule of docs/reference/expiration-rules.md.
 
-Times are integers in milliseconds. Kafka computes ages in 64 bits that wrap; so does this. Commits that a live broker has in flight are not
-in the log, so the rules about them (X-A3, X-S1) never apply here.
+Times are integers in milliseconds. Kafka computes ages in 64 bits, so a very large age becomes negative, here as well. Commits that a live
+broker has not yet written are not in the log, so the rules about these commits (X-A3, X-S1) never apply here.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -12,6 +12,7 @@ from groupcoord_spark.coordinator.semantics import JAVA, Semantics
 from groupcoord_spark.coordinator.state import GroupRow, PartitionState
 from groupcoord_spark.coordinator.transactions import TopicPartition
 from groupcoord_spark.protocol import encode_key
+from groupcoord_spark.protocol.record_types import NO_TIMESTAMP, KeyType
 
 OFFSET_EXPIRED = "offset_expired"
 GROUP_REMOVED = "group_removed"
@@ -26,22 +27,21 @@ MEMBERS = "members"
 OFFSETS = "offsets"
 
 _INT64_MAX = 2**63 - 1
-_NO_TIMESTAMP = -1
 
 
 class CommitTimes(Protocol):
-    """What expiration asks of a committed offset; a StoredOffset has it."""
+    """The fields of a committed offset that decide when the offset expires. A StoredOffset has these fields."""
 
     @property
     def commit_timestamp_ms(self) -> int: ...
 
     @property
     def expire_timestamp_ms(self) -> int:
-        """-1: none asked for."""
+        """Explicit expiry; -1: none."""
 
 
 class GroupFacts(NamedTuple):
-    """What expiration asks of a group."""
+    """The fields of a group that decide when the group and its offsets expire."""
 
     group_id: str
     group_type: str
@@ -51,14 +51,15 @@ class GroupFacts(NamedTuple):
     member_count: int
     state_timestamp_ms: int | None
     subscribed_topics: frozenset[str] | None
-    """None: cannot be known. Streams groups: source and repartition topics of the topology, members or not."""
+    """None: not known. Streams groups: source and repartition topics of the topology, with or without members."""
     regular_expressions: tuple[str, ...] = ()
-    """Every stored one, used or not: each has a record, so each needs a tombstone."""
+    """Every regular expression that has a record, even one that no member uses: each record needs a tombstone."""
     has_stored_description: bool = False
-    """Streams groups: the broker's plugin holds, or may hold, a description of the topology."""
+    """Streams groups: the broker's plugin has, or may have, a description of the topology."""
 
     @staticmethod
     def of_row(row: GroupRow) -> "GroupFacts":
+        """The facts in a row of the table ``groups``."""
         return GroupFacts(
             group_id=row.group_id,
             group_type=row.group_type,
@@ -80,31 +81,31 @@ class OffsetExpiry(NamedTuple):
     topic: str
     partition: int
     base_timestamp_ms: int | None
-    """What its age counts from; None: it has no age (an explicit expiry, or nothing expires it)."""
+    """The time from which the offset's age counts; None: an explicit expiry decides, or the offset does not expire."""
     expires_at_ms: int | None
-    """First moment at which a cleanup removes it; None: never in its present state."""
+    """First time at which a cleanup removes the offset; None: never in the group's present state."""
     expired: bool
     rule: str
     blocked_by: str | None
 
 
 class GroupExpiry(NamedTuple):
-    """Whether a cleanup removes the group."""
+    """Whether and when a cleanup removes one group, and by which rule."""
 
     group_id: str
     removed: bool
     removed_at_ms: int | None
-    """First cleanup that removes it; None: never in its present state. A group that holds nothing goes with any cleanup: then it is now."""
+    """First time at which a cleanup removes the group: now for a group without offsets. None: never in the group's present state."""
     rule: str | None
-    """None: that broker removes no group."""
+    """None: the cleanup of this broker removes no group."""
     blocked_by: str | None
-    """What keeps it for now; ``offsets`` also where they are only not yet due."""
+    """The reason why the group stays for now; ``offsets`` also where offsets will expire later."""
     tombstone_count: int
-    """Records this cleanup appends for the group, those of offsets included."""
+    """Records that this cleanup appends for the group and its offsets."""
 
 
 class Tombstone(NamedTuple):
-    """A record without value that a cleanup appends; topic and partition only for offsets."""
+    """A record without value that a cleanup appends. topic and partition are None for a tombstone of the group."""
 
     group_id: str
     key_type: int
@@ -115,7 +116,10 @@ class Tombstone(NamedTuple):
 
 
 class GroupCleanup(NamedTuple):
-    """Everything a cleanup does to one group: its offsets by (topic, partition), itself, and the records in the order they are appended."""
+    """Everything that a cleanup does to one group.
+
+    offsets: Sorted by topic and partition. tombstones: In the order in which the broker appends them.
+    """
 
     offsets: list[OffsetExpiry]
     group: GroupExpiry
@@ -124,18 +128,18 @@ class GroupCleanup(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Cleanup:
-    """One run of the cleanup: its clock, the retention and the broker."""
+    """One execution of the coordinator's cleanup: its time, the retention and the broker's rules."""
 
     now_ms: int
     retention_ms: int
     semantics: Semantics = JAVA
     assume_members_gone: bool = False
-    """Judge live groups as if their last member had been fenced at now: the log cannot tell a dead member from a quiet one (R-4.3)."""
+    """Treat groups with members as if the last member had been fenced at now_ms: the log cannot show that a member is dead (R-4.3)."""
     with_tombstones: bool = True
-    """False: tombstones of offsets are counted and not made, which is half of the work where many expire."""
+    """False: tombstones of offsets are counted only, which saves half of the time where many offsets expire."""
 
     def of_partition(self, state: PartitionState) -> Iterator[GroupCleanup]:
-        """The cleanup of every group of an offsets partition, by group id. Orphan offsets are not seen (X-G5)."""
+        """The cleanup of every group of an offsets partition, sorted by group id. A cleanup ignores orphan offsets (X-G5)."""
         pending: dict[str, set[TopicPartition]] = {}
         for group_id, topic, partition in state.pending_by_partition():
             pending.setdefault(group_id, set()).add((topic, partition))
@@ -145,9 +149,12 @@ class Cleanup:
     def of_group(
         self, group: GroupFacts | GroupRow, offsets: Mapping[TopicPartition, CommitTimes], pending: Collection[TopicPartition]
     ) -> GroupCleanup:
-        """The cleanup of one group, from its row or the few facts of it that matter.
+        """The cleanup of one group.
 
-        ``pending``: (topic, partition) of its offsets in open transactions, of any producer.
+        Args:
+            group: The group.
+            offsets: (topic, partition) -> committed offset.
+            pending: (topic, partition) of the group's offsets in open transactions, of any producer.
         """
         group = self.facts_of(group)
         expiries = [
@@ -155,17 +162,17 @@ class Cleanup:
             for (topic, partition), stored in sorted(offsets.items(), key=lambda item: item[0])
         ]
         expired = [expiry for expiry in expiries if expiry.expired]
-        removal = self._removal_of(group, expiries, bool(pending))
-        of_group = list(self._group_tombstones(group)) if removal.removed else []
-        removal = removal._replace(tombstone_count=len(expired) + len(of_group))
+        group_expiry = self._group_expiry(group, expiries, bool(pending))
+        group_tombstones = list(self._group_tombstones(group)) if group_expiry.removed else []
+        group_expiry = group_expiry._replace(tombstone_count=len(expired) + len(group_tombstones))
         if not self.with_tombstones:
-            return GroupCleanup(expiries, removal, of_group)
-        return GroupCleanup(expiries, removal, [*map(self._offset_tombstone, expired), *of_group])
+            return GroupCleanup(expiries, group_expiry, group_tombstones)
+        return GroupCleanup(expiries, group_expiry, [*map(self._offset_tombstone, expired), *group_tombstones])
 
     def facts_of(self, group: GroupFacts | GroupRow) -> GroupFacts:
-        """The group as this cleanup judges it: as stored, or as the coordinator leaves it when the last member is gone.
+        """The group as this cleanup sees it.
 
-        Then it is Empty since now, and subscribed to nothing.
+        With ``assume_members_gone`` a group with members is Empty since now_ms and subscribes to no topic, as after its last member left.
         """
         if isinstance(group, GroupRow):
             group = GroupFacts.of_row(group)
@@ -187,12 +194,12 @@ class Cleanup:
             if rule == "X-A0":
                 expires_at_ms = self._due(base_ms, self.retention_ms + 1)
             elif rule == "X-A1":
-                # Brokers of that time fixed the moment when they loaded the partition; it has to be past, not reached.
-                if stored.expire_timestamp_ms != _NO_TIMESTAMP:
+                # Brokers up to 2.0 expire an offset only after its expire time, hence 1 ms more.
+                if stored.expire_timestamp_ms != NO_TIMESTAMP:
                     base_ms, expires_at_ms = None, _sum(stored.expire_timestamp_ms, 1)
                 else:
                     expires_at_ms = _sum(stored.commit_timestamp_ms, self.retention_ms + 1)
-            elif stored.expire_timestamp_ms != _NO_TIMESTAMP:
+            elif stored.expire_timestamp_ms != NO_TIMESTAMP:
                 rule, base_ms, expires_at_ms = "X-B0", None, stored.expire_timestamp_ms
             else:
                 expires_at_ms = self._due(base_ms, self.retention_ms)
@@ -202,7 +209,7 @@ class Cleanup:
         return OffsetExpiry(group.group_id, topic, partition, base_ms, expires_at_ms, expired, rule, blocked_by)
 
     def _rule_for(self, group: GroupFacts, topic: str, stored: CommitTimes) -> tuple[str, str | None, int | None]:
-        """Rule, what keeps the offset from it, and what the age counts from."""
+        """(rule, blocked_by, base_timestamp_ms) of an offset, before explicit expiry and pending transactions are looked at."""
         commit_ms = stored.commit_timestamp_ms
         if self.semantics.offset_rules != "X-B":
             return self.semantics.offset_rules, None, commit_ms
@@ -223,21 +230,21 @@ class Cleanup:
         return _unless_subscribed("X-B3", group, topic, commit_ms)
 
     def _due(self, base_ms: int | None, after_ms: int) -> int | None:
-        """Moment from which ``now - base`` reaches ``after_ms``; None where the subtraction wraps, or the moment is beyond 64 bits."""
+        """First time at which ``now - base_ms`` is ``after_ms``; None: the subtraction overflows 64 bits, or the time does."""
         if base_ms is None or self.now_ms - base_ms > _INT64_MAX:
             return None
         return _sum(base_ms, after_ms)
 
-    def _removal_of(self, group: GroupFacts, expiries: list[OffsetExpiry], has_pending: bool) -> GroupExpiry:
+    def _group_expiry(self, group: GroupFacts, expiries: list[OffsetExpiry], has_pending: bool) -> GroupExpiry:
         kept = GroupExpiry(group.group_id, False, None, self.semantics.group_rule, None, 0)
         if self.semantics.group_rule is None or self.semantics.group_rule == "X-G0":
-            # 0.9 writes the tombstone when the last member leaves; its cleanups look at offsets alone.
+            # Kafka 0.9 writes the tombstone when the last member leaves, and its cleanup looks at offsets only.
             return kept._replace(blocked_by=MEMBERS if group.member_count else None)
         if group.group_type == "share":
             return kept._replace(rule="X-C3", blocked_by=SHARE_GROUP)
         if group.has_stored_description and self.semantics.stored_description_keeps_group:
-            # The broker has the description deleted first, and then writes that it is. Members or not: the state of a night tells by this
-            # word alone that there is a description.
+            # The broker first has the plugin delete the description. This reason comes before MEMBERS, because it is the only sign of the
+            # description in the state tables.
             return kept._replace(blocked_by=TOPOLOGY_DESCRIPTION)
         if group.state != "Empty":
             return kept._replace(blocked_by=MEMBERS)
@@ -256,26 +263,42 @@ class Cleanup:
         return Tombstone(expiry.group_id, key_type, expiry.topic, expiry.partition, OFFSET_EXPIRED, key)
 
     def _group_tombstones(self, group: GroupFacts) -> Iterator[Tombstone]:
-        """X-G3, for a group without members. Scala writes one only where a generation was ever completed."""
+        """Tombstones of a group without members (X-G3). Scala writes a tombstone only where the group has completed a generation."""
         if self.semantics.group_rule == "X-G1" and group.generation <= 0:
             return
-        for key_type in _GROUP_KEY_TYPES[group.group_type]:
-            for own in [{"regular_expression": regex} for regex in group.regular_expressions] if key_type == _REGEX_KEY_TYPE else [{}]:
-                key = encode_key(key_type, {"group_id": group.group_id, **own})
-                yield Tombstone(group.group_id, key_type, None, None, GROUP_REMOVED, key)
+        for key_type in _TOMBSTONES_OF_GROUP[group.group_type]:
+            keys = [{"group_id": group.group_id}]
+            if key_type == KeyType.CONSUMER_GROUP_REGULAR_EXPRESSION:
+                keys = [{"group_id": group.group_id, "regular_expression": regex} for regex in group.regular_expressions]
+            for key in keys:
+                yield Tombstone(group.group_id, key_type, None, None, GROUP_REMOVED, encode_key(key_type, key))
 
 
-_REGEX_KEY_TYPE = 16
-_GROUP_KEY_TYPES = {"classic": (2,), "consumer": (6, _REGEX_KEY_TYPE, 4, 3), "streams": (20, 17, 23)}
+_TOMBSTONES_OF_GROUP = {
+    "classic": (KeyType.GROUP_METADATA,),
+    "consumer": (
+        KeyType.CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA,
+        KeyType.CONSUMER_GROUP_REGULAR_EXPRESSION,
+        KeyType.CONSUMER_GROUP_PARTITION_METADATA,
+        KeyType.CONSUMER_GROUP_METADATA,
+    ),
+    "streams": (
+        KeyType.STREAMS_GROUP_TARGET_ASSIGNMENT_METADATA,
+        KeyType.STREAMS_GROUP_METADATA,
+        KeyType.STREAMS_GROUP_TOPOLOGY,
+    ),
+}
+"""Group type -> key types of the tombstones, in the order in which the broker appends them."""
 
 
 def _unless_subscribed(rule: str, group: GroupFacts, topic: str, commit_ms: int) -> tuple[str, str | None, int | None]:
+    """(rule, blocked_by, base_timestamp_ms): blocked by ``subscribed`` where a member subscribes to the topic."""
     if group.subscribed_topics is not None and topic in group.subscribed_topics:
         return rule, SUBSCRIBED, None
     return rule, None, commit_ms
 
 
 def _sum(moment_ms: int, more_ms: int) -> int | None:
-    """A moment later than 64 bits can say never comes."""
+    """The sum of two times; None: it is greater than 64 bits can hold, so this time never comes."""
     total = moment_ms + more_ms
     return total if total <= _INT64_MAX else None

@@ -1,4 +1,4 @@
-"""Why tombstones of offsets and groups were written, inferred as the view ``tombstone_causes`` infers it.
+"""The probable cause of each tombstone of an offset or a group, by the same rules as the view ``tombstone_causes``.
 
 The view answers for a whole warehouse in SQL, and needs Spark, DuckDB or Trino; these functions answer for one group within a second.
 A test compares the two. No record names a cause, so both can be wrong in the same cases, which docs/reference/rebalances.md lists.
@@ -10,26 +10,26 @@ from bisect import bisect_left
 from collections.abc import Collection, Iterable, Sequence
 from typing import Final, Literal, NamedTuple
 
+from groupcoord_spark.protocol.record_types import KeyType
+
 Cause = Literal["expiry", "delete_groups", "topic_deletion", "offset_delete", "conversion", "unknown"]
 
 _HOUR_MS: Final = 3_600_000
 _EPISODE_GAP_MS: Final = 1_000
-"""Tombstones of one topic that are further apart than this are not of one topic deletion."""
+"""The deletion of a topic writes its tombstones with no longer pause than this."""
 _AT_ONCE_MS: Final = 10
-_CLASSIC_KEY: Final = 2
-_SHARE_KEY: Final = 11
 _FIRST_VERSION_WITH_STATE_TIME: Final = 2
 
 
 class Place(NamedTuple):
-    """Where a record is: incarnation and number of a partition of __consumer_offsets."""
+    """An offsets partition of one incarnation of ``__consumer_offsets``."""
 
     incarnation: int
     offsets_partition: int
 
 
 class OwnRecord(NamedTuple):
-    """A record of a group itself: of key type 2, 3, 11 or 17."""
+    """The record of a group as a whole, whose tombstone removes the group: of one of the GROUP_KEY_TYPES."""
 
     place: Place
     record_offset: int
@@ -38,49 +38,52 @@ class OwnRecord(NamedTuple):
     key_type: int
     is_tombstone: bool
     is_empty: bool
-    """A classic group without members, whose record says since when: see ``is_empty_group``."""
+    """Whether the record says since when a classic group has no members: see ``is_empty_group``."""
 
 
 class OffsetLife(NamedTuple):
-    """One committed offset from its first commit, or the first after a tombstone, to the next tombstone. Aborted commits are not in it."""
+    """A committed offset between two tombstones of the same offset. Aborted commits are left out."""
 
     place: Place
     group_id: str
     topic: str
     partition: int
     born_ms: int | None
-    """Time of its first commit; None: it has none, two tombstones follow each other."""
+    """Time of the first commit after the tombstone before; None: there is no commit between the two tombstones."""
     value_offset: int | None
-    """Record offset of the last commit before the tombstone, of an earlier life if this one has none; None: no commit is known."""
+    """Record offset of the last commit before the closing tombstone, even from before the earlier tombstone; None: no commit is known."""
     commit_ms: int | None
     expire_ms: int | None
     tombstone_offset: int | None
-    """None: the offset is still there."""
+    """Record offset of the closing tombstone; None: the offset still exists."""
     gone_ms: int | None
 
 
 class OffsetRemoval(NamedTuple):
-    """Why an offset was removed, and from what that is inferred."""
+    """The probable cause of a tombstone of an offset, with the facts behind it."""
 
     cause: Cause
     life: OffsetLife
     base_ms: int | None
-    """What the offset's age counted from: its last commit, or when the group became Empty."""
+    """The time from which the offset's age counted: its last commit, or the time at which the group became Empty."""
     groups_at_once: int | None
-    """Groups that lost offsets of the topic within the same second or so; None: the cause does not depend on it."""
+    """Number of groups that lost offsets of the topic at the same time; None: the cause does not depend on other groups."""
     offsets_kept: int | None
-    """Offsets of the topic, of any group, that were there before and afterwards; None as above."""
+    """Number of offsets of the topic, of any group, that existed before and afterwards; None: the cause does not depend on other groups."""
 
     @property
     def due_by(self) -> Literal["commit", "empty", "explicit"]:
-        """What an expired offset outlived: its last commit, the group's last member, or a moment that the commit itself asked for."""
+        """The start of an expired offset's age: its last commit, or the group became empty; or an explicit expiry decided."""
         if self.life.expire_ms is not None:
             return "explicit"
         return "commit" if self.base_ms == self.life.commit_ms else "empty"
 
     @property
     def age_ms(self) -> int | None:
-        """An expired offset's: since what made it due. Any other's: since its last commit. None: not known."""
+        """Time from the start of the age (of an explicit expiry: from that time) to the tombstone; for other causes from the last commit.
+
+        None: not known.
+        """
         since_ms = self.life.commit_ms
         if self.cause == "expiry":
             since_ms = self.base_ms if self.life.expire_ms is None else self.life.expire_ms
@@ -88,99 +91,122 @@ class OffsetRemoval(NamedTuple):
 
 
 class GroupRemoval(NamedTuple):
-    """Why a group was removed, and whether offsets of the group were removed by the same write."""
+    """The probable cause of a tombstone of a group, and whether the same write removed offsets of the group."""
 
     cause: Cause
     with_offsets: bool
 
 
-class _Judged(NamedTuple):
+class _RemovedLife(NamedTuple):
+    """The closing tombstone of a life, with all that is known without the other offsets of its topic."""
+
     life: OffsetLife
     base_ms: int | None
     late_ms: int | None
-    """How long the offset had been due; negative: it was not. None: the records do not say."""
+    """Time between the expiry and the tombstone; negative: the offset had not expired. None: not known."""
     group_removed: bool
+    """Whether the same write removed the group."""
 
     @property
-    def was_due(self) -> bool:
+    def had_expired(self) -> bool:
         return self.late_ms is not None and self.late_ms >= 0
 
     @property
-    def was_just_due(self) -> bool:
+    def had_just_expired(self) -> bool:
         return self.late_ms is not None and 0 <= self.late_ms < _HOUR_MS
 
     @property
     def needs_its_topic(self) -> bool:
-        """Whether the cause depends on what happened to the topic's other offsets."""
-        is_clear = self.was_just_due or (self.group_removed and not self.was_due)
+        """Whether the cause depends on the other offsets of the topic."""
+        is_clear = self.had_just_expired or (self.group_removed and not self.had_expired)
         return self.life.value_offset is not None and self.late_ms is not None and not is_clear
 
 
 class _Episode(NamedTuple):
+    """A series of tombstones of one topic without long pauses, and the other offsets of the topic at that time."""
+
     began_ms: int
     ended_ms: int
     groups: int
+    """Number of groups that lost an offset."""
     kept: int
+    """Number of offsets that existed before and after the series."""
     soon_after: int
+    """Number of offsets that were committed anew within an hour after the series."""
 
 
 def is_empty_group(key_type: int, value_version: int | None, value_json: str | None) -> bool:
-    """Whether a group's own record starts the age of its offsets: that of a classic group without members, from value version 2 on."""
-    if key_type != _CLASSIC_KEY or value_version is None or value_version < _FIRST_VERSION_WITH_STATE_TIME or value_json is None:
+    """Whether a record says since when a classic group has no members, so that the age of the group's offsets counts from that time.
+
+    Args:
+        key_type: Of the record.
+        value_version: None for a tombstone. The time is there from version 2 on.
+        value_json: The value as in Kafka's JSON; None for a tombstone.
+    """
+    if key_type != KeyType.GROUP_METADATA or value_version is None or value_version < _FIRST_VERSION_WITH_STATE_TIME or value_json is None:
         return False
     return '"members":[]' in value_json and '"protocolType":""' not in value_json
 
 
 def topics_to_look_at(lives: Iterable[OffsetLife], own: Sequence[OwnRecord], retention_ms: int | None) -> set[str]:
-    """Topics of which every group's lives are needed to tell why offsets of these lives were removed."""
-    return {judged.life.topic for judged in _judged(lives, own, retention_ms) if judged.needs_its_topic}
+    """Topics for which the cause of a tombstone depends on the offsets of all groups."""
+    return {removed.life.topic for removed in _removed_lives(lives, own, retention_ms) if removed.needs_its_topic}
 
 
 def removals_of_offsets(
     lives: Sequence[OffsetLife], own: Sequence[OwnRecord], retention_ms: int | None, topic_lives: Sequence[OffsetLife] = ()
 ) -> dict[tuple[Place, int], OffsetRemoval]:
-    """The removal behind each tombstone of ``lives``, by the tombstone's place and record offset.
+    """(place, record offset) of each tombstone -> cause of the tombstone.
 
-    own: all records of the groups themselves, of every group in both. topic_lives: all lives of ``topics_to_look_at``.
+    Args:
+        lives: Of the offsets that are asked about.
+        own: All records of GROUP_KEY_TYPES, of every group in ``lives`` and ``topic_lives``.
+        retention_ms: ``offsets.retention.minutes`` in milliseconds; None: not known.
+        topic_lives: Lives of all offsets of all groups in the topics of ``topics_to_look_at``.
     """
-    of_topics = _judged(topic_lives, own, retention_ms)
+    removed_of_topics = _removed_lives(topic_lives, own, retention_ms)
     episodes = {
-        topic: _episodes([judged for judged in of_topics if judged.life.topic == topic], [one for one in topic_lives if one.topic == topic])
+        topic: _episodes(
+            [removed for removed in removed_of_topics if removed.life.topic == topic], [life for life in topic_lives if life.topic == topic]
+        )
         for topic in {life.topic for life in topic_lives}
     }
     removals = {}
-    for judged in _judged(lives, own, retention_ms):
-        life = judged.life
+    for removed in _removed_lives(lives, own, retention_ms):
+        life = removed.life
         if life.tombstone_offset is None:
             continue
         episode = None
-        if life.gone_ms is not None and not judged.was_just_due:
-            among = episodes.get(life.topic, ())
-            episode = next((one for one in among if one.began_ms <= life.gone_ms <= one.ended_ms), None)
-        seen = (None, None) if episode is None else (episode.groups, episode.kept)
-        removals[life.place, life.tombstone_offset] = OffsetRemoval(_cause(judged, episode), life, judged.base_ms, *seen)
+        if life.gone_ms is not None and not removed.had_just_expired:
+            topic_episodes = episodes.get(life.topic, ())
+            episode = next((episode for episode in topic_episodes if episode.began_ms <= life.gone_ms <= episode.ended_ms), None)
+        groups_at_once, offsets_kept = (None, None) if episode is None else (episode.groups, episode.kept)
+        cause = _cause_of_offset(removed, episode)
+        removals[life.place, life.tombstone_offset] = OffsetRemoval(cause, life, removed.base_ms, groups_at_once, offsets_kept)
     return removals
 
 
 def removals_of_groups(own: Iterable[OwnRecord], of_offsets: Iterable[OffsetRemoval]) -> dict[tuple[Place, int], GroupRemoval]:
-    """The removal behind each tombstone of a group itself, by its place and record offset.
+    """(place, record offset) of each tombstone of a group -> cause of the tombstone.
 
-    own: all records of the groups themselves, of_offsets: all removals of their offsets.
+    Args:
+        own: All records of GROUP_KEY_TYPES of these groups.
+        of_offsets: All removals of offsets of these groups.
     """
     causes: dict[tuple[Place, str, int | None], set[Cause]] = {}
     for removal in of_offsets:
         causes.setdefault((removal.life.place, removal.life.group_id, removal.life.gone_ms), set()).add(removal.cause)
-    together: dict[tuple[Place, str, int | None], list[OwnRecord]] = {}
+    records_of_write: dict[tuple[Place, str, int | None], list[OwnRecord]] = {}
     for record in own:
-        together.setdefault((record.place, record.group_id, record.timestamp_ms), []).append(record)
+        records_of_write.setdefault((record.place, record.group_id, record.timestamp_ms), []).append(record)
     removals = {}
-    for write, records in together.items():
-        with_offsets = causes.get(write, set())
+    for write, records in records_of_write.items():
+        causes_of_offsets = causes.get(write, set())
         for record in records:
             if record.is_tombstone:
                 is_conversion = any(not other.is_tombstone for other in records)
-                cause = _cause_of_group(record, with_offsets, is_conversion)
-                removals[record.place, record.record_offset] = GroupRemoval(cause, bool(with_offsets))
+                cause = _cause_of_group(record, causes_of_offsets, is_conversion)
+                removals[record.place, record.record_offset] = GroupRemoval(cause, bool(causes_of_offsets))
     return removals
 
 
@@ -189,67 +215,76 @@ def _cause_of_group(record: OwnRecord, causes_of_offsets: Collection[Cause], is_
         return "unknown"
     if is_conversion:
         return "conversion"
-    # A cleanup leaves share groups alone (X-C3): only a request removes them.
-    if "delete_groups" in causes_of_offsets or record.key_type == _SHARE_KEY:
+    # A cleanup removes no share groups (X-C3): only a request does.
+    if "delete_groups" in causes_of_offsets or record.key_type == KeyType.SHARE_GROUP_METADATA:
         return "delete_groups"
     return "unknown" if "unknown" in causes_of_offsets else "expiry"
 
 
-def _cause(judged: _Judged, episode: _Episode | None) -> Cause:
-    if judged.life.value_offset is None or judged.late_ms is None:
+def _cause_of_offset(removed: _RemovedLife, episode: _Episode | None) -> Cause:
+    if removed.life.value_offset is None or removed.late_ms is None:
         return "unknown"
-    if judged.was_just_due:
+    if removed.had_just_expired:
         return "expiry"
     nobody_kept = episode is not None and episode.kept == 0
     if episode is not None and nobody_kept and episode.groups > 1:
         at_once = episode.ended_ms < episode.began_ms + _AT_ONCE_MS
         if episode.soon_after == 0 or at_once:
             return "topic_deletion"
-    if judged.was_due:
+    if removed.had_expired:
         return "expiry"
-    if judged.group_removed:
+    if removed.group_removed:
         return "delete_groups"
     return "topic_deletion" if episode is not None and nobody_kept and episode.soon_after == 0 else "offset_delete"
 
 
-def _judged(lives: Iterable[OffsetLife], own: Iterable[OwnRecord], retention_ms: int | None) -> list[_Judged]:
-    """What is known of each removed life without looking at its topic."""
-    of_group: dict[tuple[Place, str], list[OwnRecord]] = {}
-    for record in sorted(own, key=lambda one: one.record_offset):
-        of_group.setdefault((record.place, record.group_id), []).append(record)
-    offsets = {group: [record.record_offset for record in records] for group, records in of_group.items()}
-    removed_at = {group: {record.timestamp_ms for record in records if record.is_tombstone} for group, records in of_group.items()}
-    judged = []
+def _removed_lives(lives: Iterable[OffsetLife], own: Iterable[OwnRecord], retention_ms: int | None) -> list[_RemovedLife]:
+    """Each life that has a closing tombstone."""
+    group_records: dict[tuple[Place, str], list[OwnRecord]] = {}
+    for record in sorted(own, key=lambda record: record.record_offset):
+        group_records.setdefault((record.place, record.group_id), []).append(record)
+    record_offsets = {group: [record.record_offset for record in records] for group, records in group_records.items()}
+    removed_at = {group: {record.timestamp_ms for record in records if record.is_tombstone} for group, records in group_records.items()}
+    removed_lives = []
     for life in lives:
         if life.tombstone_offset is None:
             continue
         group, base_ms, due_ms = (life.place, life.group_id), life.commit_ms, life.expire_ms
-        records_before = bisect_left(offsets.get(group, []), life.tombstone_offset)
-        if records_before and (state := of_group[group][records_before - 1]).is_empty:
+        records_before = bisect_left(record_offsets.get(group, []), life.tombstone_offset)
+        if records_before and (state := group_records[group][records_before - 1]).is_empty:
             base_ms = state.timestamp_ms
         if due_ms is None and base_ms is not None and retention_ms is not None:
-            # Whole seconds of retention, as the view counts.
+            # The view counts the retention in whole seconds.
             due_ms = base_ms + retention_ms // 1000 * 1000
         late_ms = None if life.gone_ms is None or due_ms is None else life.gone_ms - due_ms
         group_removed = life.gone_ms is not None and life.gone_ms in removed_at.get(group, ())
-        judged.append(_Judged(life, base_ms, late_ms, group_removed))
-    return judged
+        removed_lives.append(_RemovedLife(life, base_ms, late_ms, group_removed))
+    return removed_lives
 
 
-def _episodes(judged: Iterable[_Judged], lives: Iterable[OffsetLife]) -> list[_Episode]:
-    """Times at which offsets of one topic were removed for no reason of their own, and what became of the topic's other offsets then."""
-    removed = sorted((one.life.gone_ms, one.life.group_id) for one in judged if one.needs_its_topic and one.life.gone_ms is not None)
-    runs: list[list[tuple[int, str]]] = []
-    for gone_ms, group_id in removed:
-        if runs and gone_ms <= runs[-1][-1][0] + _EPISODE_GAP_MS:
-            runs[-1].append((gone_ms, group_id))
+def _episodes(removed_lives: Iterable[_RemovedLife], lives: Iterable[OffsetLife]) -> list[_Episode]:
+    """Each series of tombstones of one topic whose cause depends on the topic.
+
+    Args:
+        removed_lives: Of the topic.
+        lives: All lives of the topic.
+    """
+    tombstones = sorted(
+        (removed.life.gone_ms, removed.life.group_id)
+        for removed in removed_lives
+        if removed.needs_its_topic and removed.life.gone_ms is not None
+    )
+    series: list[list[tuple[int, str]]] = []
+    for gone_ms, group_id in tombstones:
+        if series and gone_ms <= series[-1][-1][0] + _EPISODE_GAP_MS:
+            series[-1].append((gone_ms, group_id))
         else:
-            runs.append([(gone_ms, group_id)])
+            series.append([(gone_ms, group_id)])
     spans = [(life.born_ms, life.gone_ms) for life in lives if life.born_ms is not None]
     episodes = []
-    for run in runs:
-        (began_ms, _), (ended_ms, _) = run[0], run[-1]
+    for one_series in series:
+        (began_ms, _), (ended_ms, _) = one_series[0], one_series[-1]
         kept = len([1 for born_ms, gone_ms in spans if born_ms < began_ms and (gone_ms is None or gone_ms > ended_ms)])
         soon_after = len([1 for born_ms, _ in spans if ended_ms < born_ms < ended_ms + _HOUR_MS])
-        episodes.append(_Episode(began_ms, ended_ms, len({group_id for _, group_id in run}), kept, soon_after))
+        episodes.append(_Episode(began_ms, ended_ms, len({group_id for _, group_id in one_series}), kept, soon_after))
     return episodes

@@ -1,4 +1,4 @@
-"""How long offsets are kept, as a word such as ``7d``."""
+"""Durations that users write, such as ``7d``."""
 
 import re
 
@@ -10,11 +10,11 @@ _INT32_MAX = 2**31 - 1
 
 
 def read_duration(text: str) -> int:
-    """Milliseconds of ``7d``, ``36h``, ``90m``, ``30s`` or ``60000ms``. Raises UsageError."""
-    found = re.fullmatch(r"\s*(\d+)\s*(ms|s|m|h|d)\s*", text)
-    if found is None:
+    """The milliseconds of a text such as ``7d``, ``36h``, ``90m``, ``30s`` or ``60000ms``. Raises UsageError for any other text."""
+    duration = re.fullmatch(r"\s*(\d+)\s*(ms|s|m|h|d)\s*", text)
+    if duration is None:
         raise UsageError(f"retention {text!r} is not a duration. Write for example 10d, 240h or 14400m.")
-    milliseconds = int(found[1]) * _UNITS_MS[found[2]]
+    milliseconds = int(duration[1]) * _UNITS_MS[duration[2]]
     if milliseconds > _INT32_MAX * _MINUTE_MS:
         raise UsageError(f"retention {text!r} is longer than the longest that Kafka takes, {_INT32_MAX} minutes. Write for example 3650d.")
     return milliseconds

@@ -1,42 +1,41 @@
-"""What makes people lose offsets sooner than they expect, told of each offset: traps in the rules, not rules."""
+"""The reasons why an offset expires sooner than people expect: consequences of the rules, no rules of their own."""
 
 from typing import NamedTuple
 
 from groupcoord_spark.coordinator.expiration import CommitTimes, GroupFacts, OffsetExpiry
-
-_NO_TIMESTAMP = -1
+from groupcoord_spark.protocol.record_types import NO_TIMESTAMP
 
 
 class Traps(NamedTuple):
-    """Which traps an offset is in."""
+    """The traps of one offset."""
 
     inherits_empty_time: bool
-    """Committed while the group was Empty already: it ages from the moment the group became Empty (a restore lives short)."""
+    """The offset was committed while the group was Empty: its age counts from the earlier time at which the group became Empty."""
     topic_is_unsubscribed: bool
-    """The group lives and no member subscribes to the topic: the offset expires under it."""
+    """The group has members, and no member subscribes to the topic: the offset expires although the group is in use."""
     is_simple_group: bool
-    """No membership keeps it, only the next commit does, whether a reader is at work or not."""
+    """The group has no members: the offset expires without another commit, even while a client reads the partition."""
     has_explicit_expiry: bool
-    """A moment stored with the commit decides, whatever the retention is."""
+    """A time that was stored with the commit decides, whatever the retention is."""
 
     def names(self) -> list[str]:
-        """Those it is in."""
-        return [name for name, caught in zip(self._fields, self, strict=True) if caught]
+        """Names of the traps that are true."""
+        return [name for name, is_true in zip(self._fields, self, strict=True) if is_true]
 
 
 NO_TRAPS = Traps(False, False, False, False)
 
 
 def traps_of(group: GroupFacts, stored: CommitTimes, expiry: OffsetExpiry) -> Traps:
-    """The traps of one committed offset. ``group`` as the cleanup judged it (``Cleanup.facts_of``)."""
+    """The traps of one committed offset. ``group``: the facts that the cleanup used (``Cleanup.facts_of``)."""
     if expiry.blocked_by is not None:
         return NO_TRAPS
     rule = expiry.rule
-    is_explicit = rule == "X-B0" or (rule == "X-A1" and stored.expire_timestamp_ms != _NO_TIMESTAMP)
+    is_explicit = rule == "X-B0" or (rule == "X-A1" and stored.expire_timestamp_ms != NO_TIMESTAMP)
     base_ms = expiry.base_timestamp_ms
     return Traps(
         inherits_empty_time=rule == "X-B1" and base_ms is not None and base_ms < stored.commit_timestamp_ms,
-        # Before 2.1 nobody asks for subscriptions: there it is no trap of this offset but the rule for all.
+        # Before 2.1 no offset is protected by a subscription, so a missing subscription is no trap.
         topic_is_unsubscribed=group.member_count > 0 and rule not in ("X-A0", "X-A1"),
         is_simple_group=group.group_type == "classic" and group.protocol_type is None,
         has_explicit_expiry=is_explicit,

@@ -5,8 +5,9 @@ from __future__ import annotations
 import base64
 from typing import Any
 
-from groupcoord_spark.coordinator.partition_owners import CLASSIC_KEY, CURRENT_ASSIGNMENT_KEY, PartitionOwners
+from groupcoord_spark.coordinator.partition_owners import PartitionOwners
 from groupcoord_spark.protocol.consumer_protocol import Assignment, encode_assignment
+from groupcoord_spark.protocol.record_types import KeyType
 
 
 def generation(protocol_type: str = "consumer", **partitions: tuple[int, ...]) -> dict[str, Any]:
@@ -26,26 +27,26 @@ def current(*partitions: int, revoking: tuple[int, ...] = ()) -> dict[str, Any]:
 
 def test_the_newest_generation_of_a_classic_group_says_who_owns_a_partition() -> None:
     owners = PartitionOwners()
-    owners.apply(CLASSIC_KEY, None, generation(a=(0, 1), b=(2,)))
+    owners.apply(KeyType.GROUP_METADATA, None, generation(a=(0, 1), b=(2,)))
     assert [owners.owner_of("t", None, number) for number in range(4)] == ["a", "a", "b", None]
-    owners.apply(CLASSIC_KEY, None, generation(b=(0, 1, 2)))
+    owners.apply(KeyType.GROUP_METADATA, None, generation(b=(0, 1, 2)))
     assert owners.owner_of("t", None, 0) == "b"
-    owners.apply(CLASSIC_KEY, None, None)
+    owners.apply(KeyType.GROUP_METADATA, None, None)
     assert owners.owner_of("t", None, 0) is None
 
 
 def test_a_member_of_a_consumer_group_owns_what_it_is_about_to_give_up() -> None:
     owners = PartitionOwners()
-    owners.apply(CURRENT_ASSIGNMENT_KEY, "a", current(0, revoking=(1,)))
+    owners.apply(KeyType.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT, "a", current(0, revoking=(1,)))
     assert [owners.owner_of("t", "T", number) for number in (0, 1, 2)] == ["a", "a", None]
     assert owners.owner_of("t", "another id", 0) is None
-    owners.apply(CURRENT_ASSIGNMENT_KEY, "a", None)
+    owners.apply(KeyType.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT, "a", None)
     assert owners.owner_of("t", "T", 0) is None
 
 
 def test_bytes_that_are_no_assignment_and_those_of_connect_name_no_owner() -> None:
     owners = PartitionOwners()
-    owners.apply(CLASSIC_KEY, None, {"protocolType": "consumer", "members": [{"memberId": "a", "assignment": "AAAA"}]})
+    owners.apply(KeyType.GROUP_METADATA, None, {"protocolType": "consumer", "members": [{"memberId": "a", "assignment": "AAAA"}]})
     assert owners.owner_of("t", None, 0) is None
-    owners.apply(CLASSIC_KEY, None, generation("connect", a=(0,)))
+    owners.apply(KeyType.GROUP_METADATA, None, generation("connect", a=(0,)))
     assert owners.owner_of("t", None, 0) is None

@@ -1,1 +1,1 @@
-"""The groups of one offsets partition, by type: what each record of a group changes, and which records the broker refuses."""
+"""One class for each group type: the state of a group, how each record changes the state, and which records the broker refuses."""

@@ -1,4 +1,4 @@
-"""Groups that go on as groups of another type."""
+"""Groups that become groups of another type (KIP-848)."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from groupcoord_spark.coordinator.rebalances.records import Value
 
 
 @dataclass(slots=True)
-class Converted:
-    """What is left of a group that became one of another type under the same id."""
+class ConvertedGroup:
+    """The last state of a group before a group of another type replaced it under the same id."""
 
     group_type: str
     generation: int

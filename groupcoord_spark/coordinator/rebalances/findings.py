@@ -1,4 +1,4 @@
-"""Why a group rebalanced: the causes, how sure one is, and the words in which its evidence is given."""
+"""The causes of a rebalance, the confidence in a cause, and parts of the sentences for the evidence."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ Cause = Literal[
     "unknown",
 ]
 Confidence = Literal["certain", "likely", "possible"]
-_NAMED: Final = 3
-"""So many members are named in a sentence; the row lists all of them."""
+_MAX_NAMES: Final = 3
+"""A sentence names this many members; the row lists all members."""
 
 
 class Finding(NamedTuple):
-    """A cause, how sure it is (None where it is unknown), and a sentence that says from what."""
+    """A cause, the confidence in it (None: the cause is unknown), and the sentence with the evidence."""
 
     cause: Cause
     confidence: Confidence | None
@@ -35,21 +35,21 @@ class Finding(NamedTuple):
 
 
 def coordinator_moved(epoch_before: int, epoch: int) -> bool:
-    """Whether the leader epochs of two batches differ, where both are known."""
+    """Whether two batches have different leader epochs, which are both known."""
     return NOT_KNOWN not in (epoch_before, epoch) and epoch_before != epoch
 
 
-def how_it_moved(epoch_before: int, epoch: int) -> str:
-    """The sentence for two leader epochs that differ."""
+def move_sentence(epoch_before: int, epoch: int) -> str:
+    """The sentence for two different leader epochs."""
     return f"In between the partition's leader epoch went from {epoch_before} to {epoch}: the coordinator moved or was restarted."
 
 
 def names_of(names: Collection[str]) -> str:
-    """The first names in order, and how many more there are."""
-    first = ", ".join(sorted(names)[:_NAMED])
-    return first if len(names) <= _NAMED else f"{first} and {len(names) - _NAMED} more"
+    """The first names in alphabetical order, and the number of the others."""
+    first = ", ".join(sorted(names)[:_MAX_NAMES])
+    return first if len(names) <= _MAX_NAMES else f"{first} and {len(names) - _MAX_NAMES} more"
 
 
-def a_group_of(members: int) -> str:
-    """The group that newcomers met."""
+def group_of_size(members: int) -> str:
+    """Words for the group that new members joined: ``a group of 3``, ``an empty group``."""
     return f"a group of {members}" if members else "an empty group"

@@ -1,7 +1,7 @@
-"""Why a generation of a classic group came about: inferred from its record and the one before.
+"""The probable cause of a generation of a classic group, from its record and the record before.
 
-No record of a classic group tells a cause. Who came and who went is certain; whether a member left or was expelled follows from the times
-of the two records and from the members' timeouts, as far as it does.
+No record of a classic group has a cause. The members that joined and left are certain. Whether a member left by itself or was expelled is
+inferred from the times of the two records and the members' timeouts.
 """
 
 from __future__ import annotations
@@ -11,7 +11,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from groupcoord_spark.coordinator.groups.classic import CONSUMER, decoded_or_none
-from groupcoord_spark.coordinator.rebalances.findings import Confidence, Finding, a_group_of, coordinator_moved, how_it_moved, names_of
+from groupcoord_spark.coordinator.rebalances.findings import (
+    Confidence,
+    Finding,
+    coordinator_moved,
+    group_of_size,
+    move_sentence,
+    names_of,
+)
 from groupcoord_spark.coordinator.rebalances.generations import Generation, is_connect
 from groupcoord_spark.coordinator.rebalances.moves import Moves
 from groupcoord_spark.coordinator.rebalances.records import NOT_KNOWN, Value
@@ -20,8 +27,16 @@ from groupcoord_spark.protocol import decode_subscription
 _STREAMS_CLIENT: Final = re.compile(r"-StreamThread-\d+(-consumer)?$")
 
 
-def cause_of_generation(old: Generation, new: Generation, moves: Moves, new_places: Sequence[str], *, was_converted: bool) -> Finding:
-    """The first of these that the two records bear out; what is seen beside it stands in the evidence."""
+def cause_of_generation(old: Generation, new: Generation, moves: Moves, new_partitions: Sequence[str], *, was_converted: bool) -> Finding:
+    """The first cause that the two records support, with its evidence.
+
+    Args:
+        old: The generation before.
+        new: The new generation.
+        moves: Moves of partitions between the two.
+        new_partitions: Texts for partitions that no member ever had before.
+        was_converted: Whether ``old`` is the first generation after the group was a group of another type.
+    """
     before, after = old.value["generation"], new.value["generation"]
     if after <= before:
         return Finding(
@@ -37,18 +52,18 @@ def cause_of_generation(old: Generation, new: Generation, moves: Moves, new_plac
     if joined and gone:
         return _cause_of_exchange(old, new, joined, gone)
     if joined:
-        return Finding("member_joined", "certain", f"{names_of(_ids(joined))} joined {a_group_of(len(old.members))}.")
+        return Finding("member_joined", "certain", f"{names_of(_ids(joined))} joined {group_of_size(len(old.members))}.")
     if gone:
         return _cause_of_leaving(old, new, gone)
     if not new.members:
         return Finding("member_gone", "likely", "Nobody was left when the join phase ended: who had joined went again before it did.")
-    return _cause_without_newcomers(old, new, moves, new_places, was_converted=was_converted)
+    return _cause_without_newcomers(old, new, moves, new_partitions, was_converted=was_converted)
 
 
 def with_circumstances(finding: Finding, old: Generation, new: Generation) -> Finding:
-    """What the two records tell beside the cause, and what it takes from its certainty."""
+    """The finding with more evidence: a coordinator that moved, and generations without a record, which lower the confidence."""
     if finding.cause != "coordinator_moved" and coordinator_moved(old.leader_epoch, new.leader_epoch):
-        finding = finding._replace(evidence=f"{finding.evidence} {how_it_moved(old.leader_epoch, new.leader_epoch)}")
+        finding = finding._replace(evidence=f"{finding.evidence} {move_sentence(old.leader_epoch, new.leader_epoch)}")
     first, last = old.value["generation"] + 1, new.value["generation"] - 1
     if first > last:
         return finding
@@ -57,10 +72,15 @@ def with_circumstances(finding: Finding, old: Generation, new: Generation) -> Fi
     return finding._replace(confidence="likely" if finding.confidence == "certain" else finding.confidence, evidence=evidence)
 
 
-def never_had(held: Iterable[tuple[str, int]], partition_counts: Mapping[str, int]) -> list[str]:
-    """Of these partitions those beyond what the topic is known to have, as words: a topic and its first and last of them."""
+def ranges_of_new(partitions: Iterable[tuple[str, int]], partition_counts: Mapping[str, int]) -> list[str]:
+    """Texts such as ``orders 3 to 5`` for the partitions that are higher than all partitions known so far.
+
+    Args:
+        partitions: (topic, partition).
+        partition_counts: Topic -> one more than the highest partition known so far.
+    """
     first_and_last: dict[str, tuple[int, int]] = {}
-    for topic, partition in held:
+    for topic, partition in partitions:
         if partition >= partition_counts.get(topic, NOT_KNOWN):
             first, last = first_and_last.get(topic, (partition, partition))
             first_and_last[topic] = min(first, partition), max(last, partition)
@@ -94,7 +114,7 @@ def _how_gone(old: Generation, new: Generation, gone: Sequence[Value]) -> Findin
         which = "session" if limit_ms == session_ms else "rebalance"
         return Finding(
             "member_left",
-            "certain" if old.tells_join_end and new.tells_join_end else "likely",
+            "certain" if old.has_join_end and new.has_join_end else "likely",
             f"{_seconds(since_ms)} after its last join, before its {which} timeout of {_seconds(limit_ms)} could pass:"
             " it left, or the group was full.",
         )
@@ -103,36 +123,41 @@ def _how_gone(old: Generation, new: Generation, gone: Sequence[Value]) -> Findin
         return Finding("member_expelled", "likely", f"Static members do not leave when they close; {passed}.")
     if all(_STREAMS_CLIENT.search(member["client_id"]) for member in gone):
         return Finding("member_expelled", "likely", f"Members of Kafka Streams do not leave when they close; {passed}.")
-    # Where others remain one of them may have started it, and the member only missed it.
+    # Where other members remain, one of them may have started the rebalance, and this member did not join in time.
     confidence: Confidence = "likely" if new.members else "certain"
     return Finding("member_gone", confidence, f"{passed}: whether it left or was expelled is not recorded.")
 
 
 def _least_rebalance_timeout_ms(old: Generation, new: Generation) -> int:
-    """What the group waited at least: the longest of its members', each of which may have changed its own as it joined again (3.x)."""
+    """The least time that the join phase lasted: the longest rebalance timeout of the members.
+
+    A member may change its timeout when it joins again (3.x): then the shorter of its two timeouts counts.
+    """
     timeouts = []
     for member_id, member in old.members.items():
-        told = [_rebalance_timeout_ms(each) for each in (member, new.members.get(member_id)) if each is not None]
-        timeouts.append(min(told))
+        records_of_member = [record for record in (member, new.members.get(member_id)) if record is not None]
+        timeouts.append(min(map(_rebalance_timeout_ms, records_of_member)))
     return max(timeouts)
 
 
-def _cause_without_newcomers(old: Generation, new: Generation, moves: Moves, new_places: Sequence[str], *, was_converted: bool) -> Finding:
+def _cause_without_newcomers(
+    old: Generation, new: Generation, moves: Moves, new_partitions: Sequence[str], *, was_converted: bool
+) -> Finding:
     if old.value["protocol"] != new.value["protocol"] or old.value["protocol_type"] != new.value["protocol_type"]:
         return Finding(
             "subscription_changed",
             "certain",
             f"The same members joined with other protocols: {old.value['protocol']} became {new.value['protocol']}.",
         )
-    changed = [] if new.members is old.members else _asking_otherwise(old, new)
+    changed = [] if new.members is old.members else _members_with_other_topics(old, new)
     if changed:
         return Finding("subscription_changed", "certain", f"{names_of(changed)} joined again with another subscription.")
     if was_converted:
         return Finding(
             "group_converted", "likely", "The first generation of the classic group that the group became: its members join again."
         )
-    if new_places:
-        return Finding("partitions_changed", "likely", f"Nobody ever had before: {names_of(new_places)}.")
+    if new_partitions:
+        return Finding("partitions_changed", "likely", f"Nobody ever had before: {names_of(new_partitions)}.")
     if moves.assigned:
         return Finding(
             "follow_up",
@@ -141,7 +166,9 @@ def _cause_without_newcomers(old: Generation, new: Generation, moves: Moves, new
         )
     if coordinator_moved(old.leader_epoch, new.leader_epoch):
         return Finding(
-            "coordinator_moved", "likely", f"Same members, subscriptions and partitions. {how_it_moved(old.leader_epoch, new.leader_epoch)}"
+            "coordinator_moved",
+            "likely",
+            f"Same members, subscriptions and partitions. {move_sentence(old.leader_epoch, new.leader_epoch)}",
         )
     return Finding(
         "leader_rejoined",
@@ -151,20 +178,20 @@ def _cause_without_newcomers(old: Generation, new: Generation, moves: Moves, new
     )
 
 
-def _asking_otherwise(old: Generation, new: Generation) -> list[str]:
+def _members_with_other_topics(old: Generation, new: Generation) -> list[str]:
     return [
         member_id
         for member_id, member in new.members.items()
-        if (before := old.members[member_id]["subscription"]) != (after := member["subscription"]) and _asks_otherwise(before, after, new)
+        if (before := old.members[member_id]["subscription"]) != (after := member["subscription"]) and _has_other_topics(before, after, new)
     ]
 
 
-def _asks_otherwise(before: bytes, after: bytes, new: Generation) -> bool:
-    """Whether two subscriptions that differ differ in what they ask for."""
+def _has_other_topics(before: bytes, after: bytes, new: Generation) -> bool:
+    """Whether two different subscriptions ask for different topics."""
     if new.value["protocol_type"] != CONSUMER:
-        # A Connect worker tells in every join what it runs: only what it was given tells whether anything else changed.
+        # The subscription of a Connect worker changes with the tasks that it runs, so a difference means nothing.
         return not is_connect(new.value)
-    # What it owns and the assignor's own data change from one generation to the next; the topics are what it asks for.
+    # The owned partitions and the assignor's user data in a subscription change with each generation; only the topics count.
     topics_before, topics_after = _topics(before), _topics(after)
     return topics_before is not None and topics_after is not None and topics_before != topics_after
 
@@ -175,8 +202,8 @@ def _topics(subscription: bytes) -> frozenset[str] | None:
 
 
 def _rebalance_timeout_ms(member: Value) -> int:
-    told = member.get("rebalance_timeout_ms", NOT_KNOWN)
-    return int(member["session_timeout_ms"] if told in (NOT_KNOWN, None) else told)
+    timeout_ms = member.get("rebalance_timeout_ms", NOT_KNOWN)
+    return int(member["session_timeout_ms"] if timeout_ms in (NOT_KNOWN, None) else timeout_ms)
 
 
 def _client(member: Value) -> tuple[str, str]:

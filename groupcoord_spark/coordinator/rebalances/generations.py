@@ -1,78 +1,82 @@
-"""One generation of a classic group as its record tells it, and what two of them in succession have in common."""
+"""One generation of a classic group from its record, and the differences between two generations."""
 
 from __future__ import annotations
 
 from groupcoord_spark.coordinator.groups.classic import CONNECT, CONSUMER, connect_tasks, decoded_or_none
-from groupcoord_spark.coordinator.rebalances.moves import Holding, Moves, moves_between
+from groupcoord_spark.coordinator.rebalances.moves import Moves, Partitions, moves_between
 from groupcoord_spark.coordinator.rebalances.records import NOT_KNOWN, Value
 from groupcoord_spark.protocol import assigned_partitions
 
 
 class Generation:
-    """What the record of one generation says, and what was read out of it so far."""
+    """The record of one generation, with the assignments that were decoded so far."""
 
-    __slots__ = ("held", "join_ended_ms", "leader_epoch", "members", "tells_join_end", "timestamp_ms", "value")
+    __slots__ = ("has_join_end", "join_ended_ms", "leader_epoch", "members", "partitions", "timestamp_ms", "value")
 
     members: dict[str, Value]
-    held: dict[str, Holding]
+    """Member id -> member."""
+    partitions: dict[str, Partitions]
+    """Member id -> partitions of the member, as far as they were asked for."""
 
     def __init__(self, value: Value, timestamp_ms: int, leader_epoch: int, before: Generation | None = None) -> None:
         self.value = value
         self.timestamp_ms = timestamp_ms
         self.leader_epoch = leader_epoch
-        if before is not None and _tell_the_same_members(before.value, value):
-            self.members, self.held = before.members, before.held
+        if before is not None and _have_same_members(before.value, value):
+            self.members, self.partitions = before.members, before.partitions
         else:
-            self.members, self.held = {member["member_id"]: member for member in value["members"]}, {}
-        told = value.get("current_state_timestamp_ms")
-        self.tells_join_end = told is not None and told != NOT_KNOWN
-        self.join_ended_ms: int = told if told is not None and told != NOT_KNOWN else timestamp_ms
-        """When all session timers began anew; until 2.1 no record tells it."""
+            self.members, self.partitions = {member["member_id"]: member for member in value["members"]}, {}
+        state_timestamp_ms = value.get("current_state_timestamp_ms")
+        self.has_join_end = state_timestamp_ms is not None and state_timestamp_ms != NOT_KNOWN
+        self.join_ended_ms: int = state_timestamp_ms if state_timestamp_ms is not None and self.has_join_end else timestamp_ms
+        """End of the join phase, when all session timers started again. Records up to 2.1 do not have it: then the record's timestamp."""
 
-    def holding(self, member_id: str) -> Holding:
-        held = self.held.get(member_id)
-        if held is None:
-            held = self.held[member_id] = _held(self.value, self.members[member_id])
-        return held
+    def partitions_of(self, member_id: str) -> Partitions:
+        """The partitions or tasks that the member has in this generation."""
+        partitions = self.partitions.get(member_id)
+        if partitions is None:
+            partitions = self.partitions[member_id] = _decoded_partitions(self.value, self.members[member_id])
+        return partitions
 
 
 def is_same_membership(old: Generation, new: Generation) -> bool:
-    """Whether the members are the same but for static ones under new ids."""
+    """Whether the members are the same, where a static member may have a new member id."""
     if old.members.keys() == new.members.keys():
         return True
-    return len(old.members) == len(new.members) and {_lasting_id(member) for member in old.members.values()} == {
-        _lasting_id(member) for member in new.members.values()
+    return len(old.members) == len(new.members) and {_identity(member) for member in old.members.values()} == {
+        _identity(member) for member in new.members.values()
     }
 
 
-def holdings_that_changed(old: Generation, new: Generation) -> tuple[dict[str, Holding], dict[str, Holding]]:
-    """What members had and what they have, of those whose assignment is another: the others keep what they have."""
-    before: dict[str, Holding] = {}
-    after: dict[str, Holding] = {}
+def partitions_that_changed(old: Generation, new: Generation) -> tuple[dict[str, Partitions], dict[str, Partitions]]:
+    """Member id -> partitions in the old generation, and in the new one. Members whose assignment is the same are in neither."""
+    before: dict[str, Partitions] = {}
+    after: dict[str, Partitions] = {}
     if new.members is old.members:
         return before, after
-    assignment_tells_all = not is_connect(new.value)
+    # Partitions of a Connect worker depend on its subscription as well.
+    assignment_has_all = not is_connect(new.value)
     for member_id, member in new.members.items():
         earlier = old.members.get(member_id)
-        if assignment_tells_all and earlier is not None and earlier["assignment"] == member["assignment"]:
-            if member_id in old.held:
-                new.held[member_id] = old.held[member_id]
+        if assignment_has_all and earlier is not None and earlier["assignment"] == member["assignment"]:
+            if member_id in old.partitions:
+                new.partitions[member_id] = old.partitions[member_id]
             continue
         if earlier is not None:
-            before[member_id] = old.holding(member_id)
-        after[member_id] = new.holding(member_id)
+            before[member_id] = old.partitions_of(member_id)
+        after[member_id] = new.partitions_of(member_id)
     for member_id in old.members.keys() - new.members.keys():
-        before[member_id] = old.holding(member_id)
+        before[member_id] = old.partitions_of(member_id)
     return before, after
 
 
 def moves_from_nothing(new: Generation) -> Moves:
-    """Of a group's first generation: all partitions had no owner before."""
-    return moves_between({}, {member_id: new.holding(member_id) for member_id in new.members})
+    """The moves of a group's first generation: no partition had an owner before."""
+    return moves_between({}, {member_id: new.partitions_of(member_id) for member_id in new.members})
 
 
-def _tell_the_same_members(before: Value, now: Value) -> bool:
-    """Whether all members are as they were, and their bytes mean the same."""
+def _have_same_members(before: Value, now: Value) -> bool:
+    """Whether all members have the same fields, and the same protocol decodes their bytes."""
     same: bool = (
         now["members"] == before["members"] and now["protocol"] == before["protocol"] and now["protocol_type"] == before["protocol_type"]
     )
@@ -84,13 +88,14 @@ def is_connect(value: Value) -> bool:
     return bool(value["protocol_type"] == CONNECT)
 
 
-def _lasting_id(member: Value) -> tuple[str, str]:
+def _identity(member: Value) -> tuple[str, str]:
+    """The instance id of a static member, the member id of another member."""
     instance_id = member.get("group_instance_id")
     return ("member", member["member_id"]) if instance_id is None else ("instance", instance_id)
 
 
-def _held(value: Value, member: Value) -> Holding:
-    """What the member has in this generation; nothing where its bytes do not parse."""
+def _decoded_partitions(value: Value, member: Value) -> Partitions:
+    """The partitions or tasks of a member; empty where its bytes cannot be decoded."""
     if value["protocol_type"] == CONSUMER:
         return decoded_or_none(assigned_partitions, member["assignment"]) or frozenset()
     if value["protocol_type"] == CONNECT:

@@ -1,18 +1,24 @@
-"""All groups of an offsets partition while their records pass by: which record is whose, and where one group ends and the next begins."""
+"""The rebalances of all groups of one offsets partition: finds the group of each record, and where a group ends and a new one begins."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from groupcoord_spark.coordinator.rebalances.classic import ClassicLife
-from groupcoord_spark.coordinator.rebalances.converted import Converted
-from groupcoord_spark.coordinator.rebalances.modern import ModernLife
-from groupcoord_spark.coordinator.rebalances.records import CLASSIC_KEY, ROLES_BY_KEY, GroupRecord
+from groupcoord_spark.coordinator.rebalances.classic import ClassicGenerations
+from groupcoord_spark.coordinator.rebalances.converted import ConvertedGroup
+from groupcoord_spark.coordinator.rebalances.modern import ModernEpochs
+from groupcoord_spark.coordinator.rebalances.records import ROLES_BY_KEY, GroupRecord
 from groupcoord_spark.coordinator.rebalances.rows import Rebalance
+from groupcoord_spark.protocol.record_types import KeyType
 
 
 def rebalances(records: Iterable[GroupRecord], before: Iterable[GroupRecord] = ()) -> Iterator[Rebalance]:
-    """Rows of successive records of any groups, in offset order. ``before``: records that lead to the state that they meet."""
+    """The rebalances in a sequence of records.
+
+    Args:
+        records: Of any groups of one offsets partition, in the order of their offsets.
+        before: Records before these, from which the state of the groups is built.
+    """
     groups = GroupHistories()
     groups.recall(before)
     for record in records:
@@ -22,45 +28,45 @@ def rebalances(records: Iterable[GroupRecord], before: Iterable[GroupRecord] = (
 
 
 class GroupHistories:
-    """The groups of one offsets partition while their records pass by."""
+    """The present generation of each group of one offsets partition. Apply the records in the order of their offsets."""
 
     def __init__(self) -> None:
-        self._groups: dict[str, ClassicLife | ModernLife] = {}
+        self._groups: dict[str, ClassicGenerations | ModernEpochs] = {}
 
     def recall(self, records: Iterable[GroupRecord]) -> None:
-        """Take up the state that these records make, as known from before."""
+        """Build the state of the groups from records whose rebalances are already known."""
         for record in records:
             self.apply(record)
-        for life in self._groups.values():
-            if isinstance(life, ModernLife):
-                life.forget_what_moves()
+        for group in self._groups.values():
+            if isinstance(group, ModernEpochs):
+                group.forget_targets()
 
     def forget(self) -> None:
-        """Nothing is known any more: the records that follow do not continue those before."""
+        """Remove the state of all groups: the next record does not follow the last one."""
         self._groups.clear()
 
     def apply(self, record: GroupRecord) -> Rebalance | None:
-        """The row that the record brings, if it brings one. Records of types that are not in KEY_TYPES bring none."""
+        """The rebalance that the record begins; None: the record begins none, or its type is not in KEY_TYPES."""
         group_id = record.key["group_id"]
         roles = ROLES_BY_KEY.get(record.key_type)
-        if roles is None and record.key_type != CLASSIC_KEY:
+        if roles is None and record.key_type != KeyType.GROUP_METADATA:
             return None
-        life = self._groups.get(group_id)
-        wanted = "classic" if roles is None else roles.group_type
-        if life is None or life.group_type != wanted:
+        group = self._groups.get(group_id)
+        group_type = "classic" if roles is None else roles.group_type
+        if group is None or group.group_type != group_type:
             if record.value is None:
                 return None
-            before = _converted(life, record) if life is not None else None
-            life = ClassicLife(before) if roles is None else ModernLife(roles, before)
-            self._groups[group_id] = life
-        elif life.is_gone and record.value is not None:
-            life = ClassicLife(None) if roles is None else ModernLife(roles, None)
-            self._groups[group_id] = life
-        return life.apply(record)
+            before = _converted_group(group, record) if group is not None else None
+            group = ClassicGenerations(before) if roles is None else ModernEpochs(roles, before)
+            self._groups[group_id] = group
+        elif group.is_removed and record.value is not None:
+            group = ClassicGenerations(None) if roles is None else ModernEpochs(roles, None)
+            self._groups[group_id] = group
+        return group.apply(record)
 
 
-def _converted(life: ClassicLife | ModernLife, record: GroupRecord) -> Converted | None:
-    """What the group was before this record. None: it was gone before, and this one has only its name."""
-    if life.generation is None or (life.is_gone and life.gone_at_ms != record.timestamp_ms):
+def _converted_group(group: ClassicGenerations | ModernEpochs, record: GroupRecord) -> ConvertedGroup | None:
+    """The group of another type that becomes a new group with this record; None: the old group was removed before."""
+    if group.generation is None or (group.is_removed and group.removed_at_ms != record.timestamp_ms):
         return None
-    return Converted(life.group_type, life.generation, life.timestamp_ms, life.members_at_change)
+    return ConvertedGroup(group.group_type, group.generation, group.timestamp_ms, group.members_of_generation)

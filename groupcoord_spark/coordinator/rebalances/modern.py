@@ -1,6 +1,7 @@
-"""Consumer, share and streams groups, epoch after epoch.
+"""Rebalances of a consumer, share or streams group: one row for each new group epoch and each new target assignment.
 
-They write what changed right before the epoch that it brought about: that is its cause, and the target assignment that follows has it too.
+The broker writes the records of a change right before the record of the new epoch, so the change is the cause of the epoch. The target
+assignment that follows has the same cause.
 """
 
 from __future__ import annotations
@@ -8,58 +9,61 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from groupcoord_spark.coordinator.rebalances.converted import Converted
-from groupcoord_spark.coordinator.rebalances.findings import Finding, a_group_of, coordinator_moved, how_it_moved, names_of
+from groupcoord_spark.coordinator.rebalances.converted import ConvertedGroup
+from groupcoord_spark.coordinator.rebalances.findings import Finding, coordinator_moved, group_of_size, move_sentence, names_of
 from groupcoord_spark.coordinator.rebalances.moves import Moves, moves_between
 from groupcoord_spark.coordinator.rebalances.records import NOT_KNOWN, GroupRecord, Roles, Value
 from groupcoord_spark.coordinator.rebalances.rows import Rebalance, elapsed_ms, row_of
 
-_NONE_TOLD = (None, None)
-"""A leader or a protocol before and now: the new protocols have none."""
-_LAST_FIRST_EPOCH: Final = 2
-_MOST_TARGETS_REMEMBERED: Final = 500
-_NOTHING: Final = frozenset[int]()
+_NO_LEADER_OR_PROTOCOL = (None, None)
+"""The leader, or the protocol, before and now: modern groups have neither."""
+_HIGHEST_FIRST_EPOCH: Final = 2
+_MOST_CACHED_TARGETS: Final = 500
+_NO_PARTITIONS: Final = frozenset[int]()
 
 
-class ModernLife:
-    """A group of the new protocols, epoch after epoch."""
+class ModernEpochs:
+    """The present group epoch and target assignment of a modern group. Apply the group's records in order."""
 
-    def __init__(self, roles: Roles, before: Converted | None) -> None:
+    def __init__(self, roles: Roles, before: ConvertedGroup | None) -> None:
         self.group_type = roles.group_type
         self._roles = roles
         self._before = before
         self._members: dict[str, Value] = {}
-        self._told_at_ms: dict[str, int] = {}
-        """When each member's newest record was written."""
+        self._member_record_ms: dict[str, int] = {}
+        """Member id -> timestamp of the member's newest record."""
         self._targets: dict[str, Value] = {}
         self._targets_before: dict[str, Value | None] = {}
-        """Of the members whose target changed since the last assignment."""
+        """Member id -> target before the last assignment, for members whose target changed since then."""
         self._knows_targets_before = True
-        self._numbers: dict[str, int] = {}
-        """Of topic ids, or of subtopologies."""
-        self._partitions_of: dict[int, tuple[Value, frozenset[int]]] = {}
-        """By the identity of a target's value, which lives as long as it stands here: who decodes gives the same one again and again."""
-        self._hash: int | None = None
-        self._topics_told: dict[str, Value | None] = {}
+        self._topic_numbers: dict[str, int] = {}
+        """Topic id or subtopology -> a small number for it."""
+        self._partitions_of_target: dict[int, tuple[Value, frozenset[int]]] = {}
+        """id() of a target's value -> the value and its partitions. The decoder returns the same object for equal bytes. The value
+        is stored too, so that its id cannot be given to another object."""
+        self._metadata_hash: int | None = None
+        self._topic_values: dict[str, Value | None] = {}
+        """Regular expression or key type -> its newest value."""
         self._topic_changes: list[str] = []
         self._finding = Finding("unknown", None, "The records tell of no new group epoch before it.")
         self._epochs_since_assignment = 0
         self._assignment_epoch: int | None = None
         self._assignment_ms = NOT_KNOWN
         self._leader_epoch = NOT_KNOWN
-        self._began = False
-        """Whether the records go back to the group's first epoch."""
+        self._has_first_epoch = False
+        """Whether the first epoch of the group is in the records."""
         self.generation: int | None = None
         self.timestamp_ms = NOT_KNOWN
-        self.members_at_change: Mapping[str, Value] = {} if before is None else before.members
-        self.is_gone = False
-        self.gone_at_ms = NOT_KNOWN
+        self.members_of_generation: Mapping[str, Value] = {} if before is None else before.members
+        self.is_removed = False
+        self.removed_at_ms = NOT_KNOWN
 
     def apply(self, record: GroupRecord) -> Rebalance | None:
+        """The rebalance that the record begins; None: the record begins no epoch and no target assignment."""
         roles, key_type, value = self._roles, record.key_type, record.value
         if key_type == roles.epoch:
             if value is None:
-                self.is_gone, self.gone_at_ms = True, record.timestamp_ms
+                self.is_removed, self.removed_at_ms = True, record.timestamp_ms
                 return None
             return self._new_epoch(record, value)
         if key_type == roles.assignment:
@@ -70,25 +74,25 @@ class ModernLife:
             self._learn_topics(record)
         elif value is not None:
             self._members[record.key["member_id"]] = value
-            self._told_at_ms[record.key["member_id"]] = record.timestamp_ms
+            self._member_record_ms[record.key["member_id"]] = record.timestamp_ms
         else:
             self._members.pop(record.key["member_id"], None)
-            self._told_at_ms.pop(record.key["member_id"], None)
+            self._member_record_ms.pop(record.key["member_id"], None)
         return None
 
-    def forget_what_moves(self) -> None:
-        """Where the target assignment of the epoch is yet to come: what members that are gone had is not known any more."""
+    def forget_targets(self) -> None:
+        """Count no moves for the next target assignment if it belongs to the present epoch: targets of removed members are not known."""
         self._knows_targets_before = self.generation == self._assignment_epoch
 
     def _new_epoch(self, record: GroupRecord, value: Value) -> Rebalance | None:
         epoch, old_epoch = value["epoch"], self.generation
-        old_hash, self._hash = self._hash, value.get("metadata_hash")
+        old_hash, self._metadata_hash = self._metadata_hash, value.get("metadata_hash")
         if epoch == old_epoch:
             return None
         before = self._before
-        members_before: Mapping[str, Value] | None = self.members_at_change
-        self._began = self._began or (old_epoch is None and self._is_first_epoch(record, epoch))
-        if old_epoch is None and before is None and not self._began:
+        members_before: Mapping[str, Value] | None = self.members_of_generation
+        self._has_first_epoch = self._has_first_epoch or (old_epoch is None and self._is_first_epoch(record, epoch))
+        if old_epoch is None and before is None and not self._has_first_epoch:
             members_before = None
         if before is not None:
             self._finding = Finding(
@@ -101,32 +105,32 @@ class ModernLife:
             self._finding = self._cause_of_epoch(record, members_before, old_hash)
         since_ms = elapsed_ms(self.timestamp_ms, record.timestamp_ms)
         row = self._row(record, "group_epoch", old_epoch, epoch, since_ms, members_before, None)
-        self.generation, self.timestamp_ms, self.members_at_change = epoch, record.timestamp_ms, dict(self._members)
+        self.generation, self.timestamp_ms, self.members_of_generation = epoch, record.timestamp_ms, dict(self._members)
         self._leader_epoch = record.leader_epoch
         self._topic_changes = []
         self._epochs_since_assignment += 1
         return row
 
     def _is_first_epoch(self, record: GroupRecord, epoch: int) -> bool:
-        """Groups begin at epoch 1, since 4.2 at 2, with the records of their first member in the same batch."""
-        return epoch <= _LAST_FIRST_EPOCH and all(self._told_at_ms.get(member) == record.timestamp_ms for member in self._members)
+        """Whether this epoch created the group: 1, since 4.2 also 2, with the records of the first member at the same time."""
+        return epoch <= _HIGHEST_FIRST_EPOCH and all(self._member_record_ms.get(member) == record.timestamp_ms for member in self._members)
 
     def _new_assignment(self, record: GroupRecord, value: Value) -> Rebalance | None:
         epoch, old_epoch = value["assignment_epoch"], self._assignment_epoch
         if epoch == old_epoch:
             return None
         moves = None
-        if (old_epoch is not None or self._began) and self._knows_targets_before and self.group_type != "share":
+        if (old_epoch is not None or self._has_first_epoch) and self._knows_targets_before and self.group_type != "share":
             before, after = {}, {}
             for member_id, target_before in self._targets_before.items():
-                before[member_id] = self._target(target_before)
-                after[member_id] = self._target(self._targets.get(member_id))
+                before[member_id] = self._target_partitions(target_before)
+                after[member_id] = self._target_partitions(self._targets.get(member_id))
             moves = moves_between(before, after)
         if self._epochs_since_assignment > 1:
-            counted = f"It answers {self._epochs_since_assignment} group epochs; the cause is that of the last. "
-            self._finding = self._finding._replace(evidence=counted + self._finding.evidence)
+            epochs = f"It answers {self._epochs_since_assignment} group epochs; the cause is that of the last. "
+            self._finding = self._finding._replace(evidence=epochs + self._finding.evidence)
         since_ms = elapsed_ms(self._assignment_ms, record.timestamp_ms)
-        row = self._row(record, "assignment", old_epoch, epoch, since_ms, self.members_at_change, moves)
+        row = self._row(record, "assignment", old_epoch, epoch, since_ms, self.members_of_generation, moves)
         self._assignment_epoch, self._assignment_ms, self._epochs_since_assignment = epoch, record.timestamp_ms, 0
         self._targets_before, self._knows_targets_before = {}, True
         return row
@@ -143,12 +147,12 @@ class ModernLife:
     ) -> Rebalance:
         return row_of(
             record, self.group_type, kind, self.group_type, old, new, since_ms,
-            members_before, self._members, _NONE_TOLD, _NONE_TOLD, moves, self._finding,
+            members_before, self._members, _NO_LEADER_OR_PROTOCOL, _NO_LEADER_OR_PROTOCOL, moves, self._finding,
         )  # fmt: skip
 
     def _new_target(self, member_id: str, value: Value | None) -> None:
         before = self._targets.get(member_id)
-        if before is value:  # an epoch writes the targets of all members again
+        if before is value:  # Each epoch writes the targets of all members, even of members whose target is the same.
             return
         self._targets_before.setdefault(member_id, before)
         if value is None:
@@ -156,28 +160,28 @@ class ModernLife:
         else:
             self._targets[member_id] = value
 
-    def _target(self, value: Value | None) -> frozenset[int]:
-        """A number for each partition: sets of numbers are made in half the time that sets of pairs take, and there are many."""
+    def _target_partitions(self, value: Value | None) -> frozenset[int]:
+        """One number for each partition of a target: sets of numbers take half the time of sets of pairs."""
         if value is None:
-            return _NOTHING
-        seen = self._partitions_of.get(id(value))
-        if seen is not None:
-            return seen[1]
-        name, held = ("topic_id", "topic_partitions") if "topic_partitions" in value else ("subtopology_id", "active_tasks")
-        numbers, partitions = self._numbers, _NOTHING
-        for each in value[held]:
-            first = numbers.setdefault(each[name], len(numbers)) << 32
-            partitions = partitions.union(map(first.__add__, each["partitions"]))
-        if len(self._partitions_of) >= _MOST_TARGETS_REMEMBERED:
-            self._partitions_of.clear()
-        self._partitions_of[id(value)] = value, partitions
+            return _NO_PARTITIONS
+        cached = self._partitions_of_target.get(id(value))
+        if cached is not None:
+            return cached[1]
+        name, topics = ("topic_id", "topic_partitions") if "topic_partitions" in value else ("subtopology_id", "active_tasks")
+        numbers, partitions = self._topic_numbers, _NO_PARTITIONS
+        for topic in value[topics]:
+            first = numbers.setdefault(topic[name], len(numbers)) << 32
+            partitions = partitions.union(map(first.__add__, topic["partitions"]))
+        if len(self._partitions_of_target) >= _MOST_CACHED_TARGETS:
+            self._partitions_of_target.clear()
+        self._partitions_of_target[id(value)] = value, partitions
         return partitions
 
     def _learn_topics(self, record: GroupRecord) -> None:
-        """Partitions of topics (until 4.0), matches of an expression, or a topology: what is new in them since the last epoch."""
-        about = str(record.key.get("regular_expression", record.key_type))
-        before = self._topics_told.get(about)
-        self._topics_told[about] = record.value
+        """Add a text for each change of partitions, of topics that match a regular expression, or of the topology."""
+        subject = str(record.key.get("regular_expression", record.key_type))
+        before = self._topic_values.get(subject)
+        self._topic_values[subject] = record.value
         if record.value is None or record.value == before:
             return
         if "initialized_topics" in record.value:
@@ -191,7 +195,7 @@ class ModernLife:
             return
         if "regular_expression" in record.key:
             if sorted(before["topics"]) != sorted(record.value["topics"]):
-                self._topic_changes.append(f"Expression {about!r} matches other topics than before")
+                self._topic_changes.append(f"Expression {subject!r} matches other topics than before")
         elif "subtopologies" in record.value:
             self._topic_changes.append("The topology is another one")
         else:
@@ -208,40 +212,43 @@ class ModernLife:
                 return Finding("member_restarted", "certain", f"{both}, with the same group.instance.id.")
             return Finding("member_joined", "possible", f"{both}; which of it came first is not recorded.")
         if joined:
-            return Finding("member_joined", "certain", f"{names_of(joined)} joined {a_group_of(len(before))}.")
+            return Finding("member_joined", "certain", f"{names_of(joined)} joined {group_of_size(len(before))}.")
         if gone:
             if all(member.get("instance_id") is not None for member in gone.values()):
                 return Finding("member_expelled", "likely", f"{names_of(gone)} went: a static member is taken out when it stays away.")
             return Finding("member_gone", "certain", f"{names_of(gone)} went: whether it left or was expelled is not recorded.")
-        changed = [member_id for member_id, member in after.items() if _wishes(member) != _wishes(before[member_id])]
+        changed = [member_id for member_id, member in after.items() if _subscription(member) != _subscription(before[member_id])]
         if changed:
             return Finding("subscription_changed", "certain", f"{names_of(changed)} asked for other topics, another assignor or topology.")
         if self._topic_changes:
-            # A partition count belongs to the topic, what an expression matches and a topology to the members' wishes.
+            # Matches of a regular expression and the topology count as a change of the subscription.
             is_count = all(change.startswith("Partitions") for change in self._topic_changes)
-            # Several records before one epoch often tell of the same change.
+            # Several records before one epoch often have the same change.
             changes = "; ".join(dict.fromkeys(self._topic_changes))
             return Finding("partitions_changed" if is_count else "subscription_changed", "certain", f"{changes}.")
-        if old_hash is not None and self._hash is not None and old_hash != self._hash:
+        if old_hash is not None and self._metadata_hash is not None and old_hash != self._metadata_hash:
             return Finding(
                 "partitions_changed", "certain", "Members and subscriptions are the same; the hash of their topics' metadata changed."
             )
-        if old_hash is None and self._hash:
+        if old_hash is None and self._metadata_hash:
             return Finding(
                 "partitions_changed", "possible", "Members and subscriptions are the same; the hash of their topics before is not known."
             )
         if coordinator_moved(self._leader_epoch, record.leader_epoch):
-            return Finding("coordinator_moved", "possible", f"Nothing else is new. {how_it_moved(self._leader_epoch, record.leader_epoch)}")
+            return Finding(
+                "coordinator_moved", "possible", f"Nothing else is new. {move_sentence(self._leader_epoch, record.leader_epoch)}"
+            )
         return Finding("unknown", None, "Members, subscriptions and topics are the same as in the epoch before.")
 
 
 def _initialized(value: Value | None) -> set[tuple[str, int]]:
-    """Topic and number of each partition whose share state the record calls initialized."""
+    """(topic, partition) of the initialized partitions in a share group's value."""
     topics = () if value is None else value["initialized_topics"]
     return {(topic["topic_name"], number) for topic in topics for number in topic["partitions"]}
 
 
 def _partition_changes(before: Value, after: Value) -> str:
+    """The text for a change of the numbers of partitions, or of their racks."""
     counts_before = {topic["topic_name"]: topic["num_partitions"] for topic in before["topics"]}
     counts = {topic["topic_name"]: topic["num_partitions"] for topic in after["topics"]}
     changed = [
@@ -252,6 +259,7 @@ def _partition_changes(before: Value, after: Value) -> str:
     return f"Partitions of topics changed: {names_of(changed)}" if changed else "Partitions of topics moved to other racks"
 
 
-def _wishes(member: Value) -> tuple[Any, ...]:
+def _subscription(member: Value) -> tuple[Any, ...]:
+    """The fields of a member that can begin a new epoch: topics, regular expression, assignor, topology epoch."""
     topics = tuple(sorted(set(member.get("subscribed_topic_names") or ())))
     return (topics, member.get("subscribed_topic_regex") or None, member.get("server_assignor"), member.get("topology_epoch"))

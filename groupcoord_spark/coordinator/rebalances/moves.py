@@ -1,4 +1,4 @@
-"""How many partitions went from one member to another, to somebody at last, or to nobody."""
+"""The numbers of partitions that moved between members, got their first owner, or lost their owner."""
 
 from __future__ import annotations
 
@@ -6,52 +6,64 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-Holding = frozenset[tuple[str, int]]
-"""(topic or connector, partition or task)."""
+Partitions = frozenset[tuple[str, int]]
+"""Set of (topic, partition), for Connect of (connector, task)."""
 
 
 @lru_cache(maxsize=4096)
-def partition_counts(held: Holding) -> tuple[tuple[str, int], ...]:
-    """Each topic in it with one more than the last of its partitions: 0 for a connector alone, whose own task is -1."""
+def partition_counts(partitions: Partitions) -> tuple[tuple[str, int], ...]:
+    """(topic, one more than its highest partition) for each topic. A connector without tasks has 0, because the connector is task -1."""
     counts: dict[str, int] = {}
-    for topic, partition in held:
+    for topic, partition in partitions:
         if partition >= counts.get(topic, -1):
             counts[topic] = partition + 1
     return tuple(counts.items())
 
 
 class Moves(NamedTuple):
-    """Partitions that went from one member to another, that had no owner before, that have none any more."""
+    """Numbers of partitions whose owner changed."""
 
     moved: int
+    """Another member has the partition now."""
     assigned: int
+    """The partition had no owner before."""
     released: int
+    """The partition has no owner any more."""
 
 
 def moves_between(before: Mapping[str, frozenset[Any]], after: Mapping[str, frozenset[Any]]) -> Moves:
-    """From what members had and have; those that have what they had may be left out of both."""
-    same = {member for member, held in after.items() if before.get(member) == held}
+    """The moves between two assignments.
+
+    Args:
+        before: Member id -> its partitions before. Members whose partitions did not change may be missing from both arguments.
+        after: Member id -> its partitions now.
+    """
+    same = {member for member, partitions in after.items() if before.get(member) == partitions}
     if same:
-        before, after = ({member: held for member, held in of.items() if member not in same} for of in (before, after))
-    had, has = all_of(before.values()), all_of(after.values())
-    if not had or not has:  # most generations: a leader joined again, one member came or went
-        return Moves(0, len(has), len(had))
-    in_both = len(had & has)
-    if len(had) == sum(map(len, before.values())) and len(has) == sum(map(len, after.values())):
-        staying = sum(len(held & before[member]) for member, held in after.items() if member in before)
-    else:  # some partition has two owners, of whom the last counts
-        owner_before, owner_after = ({each: member for member, held in of.items() for each in held} for of in (before, after))
-        staying = len(owner_before.items() & owner_after.items())
-    return Moves(in_both - staying, len(has) - in_both, len(had) - in_both)
+        before, after = (
+            {member: partitions for member, partitions in assignment.items() if member not in same} for assignment in (before, after)
+        )
+    all_before, all_after = union_of(before.values()), union_of(after.values())
+    if not all_before or not all_after:  # In most generations a leader joined again, or one member joined or left.
+        return Moves(0, len(all_after), len(all_before))
+    in_both = len(all_before & all_after)
+    if len(all_before) == sum(map(len, before.values())) and len(all_after) == sum(map(len, after.values())):
+        unmoved = sum(len(partitions & before[member]) for member, partitions in after.items() if member in before)
+    else:  # A partition has two owners: the last one counts.
+        owner_before, owner_after = (
+            {partition: member for member, partitions in assignment.items() for partition in partitions} for assignment in (before, after)
+        )
+        unmoved = len(owner_before.items() & owner_after.items())
+    return Moves(in_both - unmoved, len(all_after) - in_both, len(all_before) - in_both)
 
 
-def all_of(holdings: Iterable[frozenset[Any]]) -> frozenset[Any]:
-    """What is in any of them."""
-    several = frozenset(holdings)
-    return _union(several) if len(several) > 1 else next(iter(several), frozenset())
+def union_of(sets: Iterable[frozenset[Any]]) -> frozenset[Any]:
+    """Everything that is in at least one of the sets."""
+    distinct = frozenset(sets)
+    return _cached_union(distinct) if len(distinct) > 1 else next(iter(distinct), frozenset())
 
 
 @lru_cache(maxsize=32)
-def _union(holdings: frozenset[frozenset[Any]]) -> frozenset[Any]:
-    """Remembered, as the members that come all at once or go all at once are mostly those that did so before."""
-    return frozenset[Any]().union(*holdings)
+def _cached_union(sets: frozenset[frozenset[Any]]) -> frozenset[Any]:
+    """The union of several sets. It is cached, because the same members often join together or leave together again."""
+    return frozenset[Any]().union(*sets)

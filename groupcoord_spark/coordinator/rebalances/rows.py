@@ -1,4 +1,4 @@
-"""The row of a rebalance, and its columns that groups of every type fill alike."""
+"""The row of a rebalance, and the function that fills it for groups of every type."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _NOT_COUNTED = (None, None, None)
 
 
 class Rebalance(NamedTuple):
-    """One new generation of a classic group (``kind`` generation), one new group epoch or target assignment of the others.
+    """A new generation of a classic group, or a new group epoch or target assignment of a modern group (``kind``).
 
-    Counts and lists are None where the records before are not known; those of partitions also for share groups, whose members share them.
-    ``from_generation``, ``to_generation``: of an assignment its epochs.
+    Counts and lists are None where the records before are not known. Counts of partitions are None for share groups, because several
+    members may have the same partition. For a target assignment ``from_generation`` and ``to_generation`` are assignment epochs.
     """
 
     record_offset: int
@@ -40,11 +40,11 @@ class Rebalance(NamedTuple):
     previous_protocol: str | None
     protocol: str | None
     partitions_moved: int | None
-    """From one member to another."""
+    """Another member has the partition now."""
     partitions_assigned: int | None
-    """That had no owner before."""
+    """The partition had no owner before."""
     partitions_released: int | None
-    """That have no owner any more."""
+    """The partition has no owner any more."""
     cause: Cause
     confidence: Confidence | None
     evidence: str
@@ -65,19 +65,26 @@ def row_of(
     moves: Moves | None,
     finding: Finding,
 ) -> Rebalance:
-    """The row of one record. members_before: None where it is not known who was there; leaders, protocols: before and now."""
+    """The row of one record.
+
+    Args:
+        members_before: Member ids of the generation before; None: not known.
+        leaders: Before and now.
+        protocols: Before and now.
+        moves: Moves of partitions; None: not known.
+    """
     joined_left_kept: tuple[Sequence[str] | None, ...] = _NOT_COUNTED
     counts: tuple[int | None, ...] = _NOT_COUNTED
     if members_before is not None:
         if members_before is members:
             joined, left, kept = [], [], sorted(members)
         else:
-            joined = sorted([each for each in members if each not in members_before])
-            left = sorted([each for each in members_before if each not in members])
-            kept = sorted([each for each in members if each in members_before] if joined else members)
+            joined = sorted([member_id for member_id in members if member_id not in members_before])
+            left = sorted([member_id for member_id in members_before if member_id not in members])
+            kept = sorted([member_id for member_id in members if member_id in members_before] if joined else members)
         joined_left_kept = joined, left, kept
         counts = len(joined), len(left), len(kept)
-    # by position: this is done for every generation, and names would take twice the time
+    # Arguments by position: this runs for every generation, and keyword arguments would take twice the time.
     return Rebalance._make((
         record.record_offset, record.timestamp_ms, record.key["group_id"], group_type, kind, protocol_type,
         from_generation, to_generation, since_ms,
@@ -87,5 +94,5 @@ def row_of(
 
 
 def elapsed_ms(before_ms: int, now_ms: int) -> int | None:
-    """Between two records; None where the time of one is not known."""
+    """Time between two records; None: the time of one record is not known."""
     return None if NOT_KNOWN in (before_ms, now_ms) else now_ms - before_ms

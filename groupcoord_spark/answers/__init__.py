@@ -1,3 +1,4 @@
-"""What the tables of a warehouse answer when the coordinator's rules are applied to them once more: which commits counted, who owned a
-partition then, why an offset was removed. No Spark: the commands that ask start in a second.
+"""Answers from the history tables by the coordinator's rules: which commits counted, who owned a partition, why an offset was removed.
+
+The room reads tables without Spark, so that the commands that ask these questions start in a second.
 """

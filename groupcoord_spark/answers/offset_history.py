@@ -1,4 +1,4 @@
-"""A group's commits as the history tables keep them, in the order in which the coordinator let them count."""
+"""The commits of a group from the history tables, in the order in which they counted for the coordinator."""
 
 from __future__ import annotations
 
@@ -19,65 +19,69 @@ from groupcoord_spark.coordinator.timeline import LowerCommit, PartitionStretch,
 from groupcoord_spark.warehouse.read import Condition, Warehouse
 
 PAUSE_MS: Final = 3_600_000
-"""A silence after which commits count as another stretch."""
+"""After a longer pause than this, commits belong to another stretch."""
 
 COMMIT_COLUMNS: Final = (
     *("incarnation", "offsets_partition", "record_offset", "record_timestamp", "group_id", "topic", "topic_id", "partition"),
     *("committed_offset", "commit_timestamp", "expire_timestamp", "key_version", "value_version", "is_tombstone", "producer_id"),
     "is_transactional",
 )
-"""Columns of offset_commits that the functions of this module read."""
+"""Columns of offset_commits that these functions read."""
 
 PENDING_COLUMNS: Final = ("record_offset", "topic", "partition", "producer_id")
 """Columns of pending_offsets, in the order of a ``PendingKey``."""
 
 _MARKER_COLUMNS: Final = ("incarnation", "offsets_partition", "record_offset", "record_timestamp", "producer_id", "result")
 _NONE: Final = -1
-"""In arrays of record offsets, producer ids and milliseconds: there is none."""
+"""Stands for NULL in arrays of record offsets, producer ids and milliseconds."""
 _FAR: Final = np.iinfo(np.int64).max
-_MOST_PRODUCERS_LOOKED_UP: Final = 1_000
-"""With more producers it is faster to read every marker than to look for those of each producer."""
+_MAX_PRODUCERS_IN_FILTER: Final = 1_000
+"""With more producers it is faster to read all markers than to filter by producer id."""
 
 Longs = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
 PendingKey = tuple[int, str, int, int]
-"""Record offset, topic, partition and producer id of a commit whose transaction the newest night knows as open."""
+"""(record offset, topic, partition, producer id) of a pending offset in the newest run."""
 
 
 class CountedCommits(NamedTuple):
-    """Offset records of one group and one place."""
+    """The offset records of one group in one place, in the order in which they count."""
 
     rows: pa.Table
-    """Commits and tombstones in the order in which they count. Columns: at (the record offset from which on the commit counts: its own, or
-    that of the marker of its transaction), at_ms (the time of that record), record_offset, topic, topic_id, partition, committed_offset
-    (NULL: a tombstone), producer_id, is_tombstone, is_transactional, waited_ms (from the commit to the marker), counts. A commit
-    does not count if a later commit or a tombstone of the offset came before the marker."""
+    """Commits and tombstones with these columns: at (record offset from which the commit counts: its own, or that of the marker of its
+    transaction), at_ms (time of that record), record_offset, topic, topic_id, partition, committed_offset (NULL: a tombstone), producer_id,
+    is_tombstone, is_transactional, waited_ms (time from the commit to the marker), counts (False: a later commit or a tombstone of the
+    offset came before the marker)."""
     transactions: list[Transaction]
-    """Transactions whose commits do not count, or not yet: these commits are not in the rows."""
+    """Transactions whose commits do not count, or do not count yet. Their commits are not in ``rows``."""
 
 
 def read_markers(warehouse: Warehouse, cluster: str, commits: pa.Table) -> pa.Table:
-    """The markers of every producer that wrote one of the commits."""
+    """Rows of ``transactions``: the markers of every producer of these commits."""
     producers = pc.unique(commits["producer_id"]).drop_null().to_pylist()
     where: list[Condition] = [("offsets_partition", "in", pc.unique(commits["offsets_partition"]).to_pylist())]
-    if len(producers) <= _MOST_PRODUCERS_LOOKED_UP:
+    if len(producers) <= _MAX_PRODUCERS_IN_FILTER:
         where.append(("producer_id", "in", producers))
     return warehouse.read("transactions", cluster=cluster, columns=_MARKER_COLUMNS, where=where)
 
 
 def of_place(rows: pa.Table, place: Place) -> pa.Table:
-    """The rows of one incarnation of one offsets partition."""
+    """The rows of one place."""
     return rows.filter(pa.array(_is_at(rows, place)))
 
 
 def counted_commits(
     commits: pa.Table, markers: pa.Table, semantics: Semantics, pending: Collection[PendingKey], to_ms: int | None = None
 ) -> CountedCommits:
-    """The offset records of one group in one place, and what became of those in transactions.
+    """The offset records of one group in one place, with the results of their transactions.
 
-    commits: rows of offset_commits (``COMMIT_COLUMNS``). markers: of ``read_markers``, of the same place. to_ms: a transaction that ended
-    at that moment or later is open in the answer.
+    Args:
+        commits: Rows of offset_commits (``COMMIT_COLUMNS``) of one group and place.
+        markers: From ``read_markers``, of the same place.
+        semantics: Of the broker that loads the records.
+        pending: Pending offsets of the newest run.
+        to_ms: A transaction that ended at this time or later counts as open; None: no limit.
     """
     commits = commits.filter(pa.array(_accepted(commits, semantics)))
     commits = commits.take(pc.sort_indices(commits, sort_keys=[("record_offset", "ascending")]))
@@ -90,7 +94,7 @@ def counted_commits(
     if transactional.any():
         staged = np.flatnonzero(transactional & ~tombstones)
         if not semantics.tombstone_drops_pending:
-            # A transactional tombstone takes back a commit of its own transaction, and no committed offset.
+            # A transactional tombstone removes a commit of its own transaction and no committed offset (R-1.15).
             kept = ~(transactional & tombstones)
         marker_at, marker_ms, is_commit = _ends(record_offsets[staged], producers[staged], markers)
         is_replaced = _replaced(commits, staged, marker_at, markers, semantics)
@@ -144,11 +148,16 @@ def counted_commits(
 def pieces_of(
     rows: pa.Table, borders: Collection[int], removals: Mapping[int, OffsetRemoval], from_ms: int | None = None, to_ms: int | None = None
 ) -> list[Stretch | LowerCommit | RemovedOffsets]:
-    """The rows of ``counted_commits`` in pieces: stretches of commits, each commit of a lower offset than before, and removals.
+    """Stretches of commits, commits of lower offsets, and removals, in order.
 
-    A stretch ends at a border (the record offset of anything else that happened to the group), at a commit of a lower offset, at a
-    removal and at a pause of an hour. removals: why, by the tombstone's record offset. from_ms, to_ms: rows that count before the one, or
-    not before the other, are left out; what an offset was before still decides whether it went back.
+    A stretch ends at a border, at a commit of a lower offset, at a removal and at a pause of an hour.
+
+    Args:
+        rows: From ``counted_commits``.
+        borders: Record offsets of all other events of the group.
+        removals: Record offset of a tombstone -> cause of the tombstone.
+        from_ms: First time of the rows. Rows before it still decide whether a commit has a lower offset. None: all rows.
+        to_ms: End of the time of the rows; None: all rows.
     """
     at, at_ms, record_offsets = _longs(rows["at"]), _longs(rows["at_ms"]), _longs(rows["record_offset"])
     tombstones, counts = _mask(rows["is_tombstone"]), _mask(rows["counts"])
@@ -161,16 +170,16 @@ def pieces_of(
     shown = np.flatnonzero(is_shown)
     if not len(shown):
         return []
-    # One number for each way of being removed, 0 for commits: a change of it begins another piece.
-    ways = np.zeros(len(rows), np.int64)
+    # A number for each cause of removal, 0 for commits: where the number changes, another piece begins.
+    cause_numbers = np.zeros(len(rows), np.int64)
     numbers: dict[object, int] = {}
     for row in np.flatnonzero(tombstones & is_shown).tolist():
         removal = removals[int(record_offsets[row])]
         topic = removal.life.topic if removal.cause == "topic_deletion" else None
-        ways[row] = numbers.setdefault((removal.cause, removal.due_by, topic, int(at_ms[row])), len(numbers) + 1)
+        cause_numbers[row] = numbers.setdefault((removal.cause, removal.due_by, topic, int(at_ms[row])), len(numbers) + 1)
     sides = np.searchsorted(np.array(sorted(borders), np.int64), at[shown])
     begins = np.ones(len(shown), np.bool_)
-    begins[1:] = (np.diff(sides) != 0) | (np.diff(ways[shown]) != 0) | (np.diff(at_ms[shown]) > PAUSE_MS)
+    begins[1:] = (np.diff(sides) != 0) | (np.diff(cause_numbers[shown]) != 0) | (np.diff(at_ms[shown]) > PAUSE_MS)
     begins |= is_lower[shown]
     begins[1:] |= is_lower[shown][:-1]
     numbered = np.cumsum(begins) - 1
@@ -188,8 +197,8 @@ def pieces_of(
         if is_lower[row]:
             pieces.append(next(lower_commits))
         elif tombstones[row]:
-            of_piece = [removals[int(record_offsets[one])] for one in shown[first : last + 1]]
-            pieces.append(RemovedOffsets(*place, _or_none(at_ms[row]), partitions[piece], of_piece))
+            removals_of_piece = [removals[int(record_offsets[row_of_piece])] for row_of_piece in shown[first : last + 1]]
+            pieces.append(RemovedOffsets(*place, _or_none(at_ms[row]), partitions[piece], removals_of_piece))
         else:
             times = at_ms[shown[first : last + 1]]
             counted = times[counts[shown[first : last + 1]]]
@@ -201,20 +210,22 @@ def pieces_of(
 
 
 def with_gaps(commits: Sequence[LowerCommit], survivors: Sequence[tuple[str, int, int]]) -> list[LowerCommit]:
-    """The commits, with ``may_miss_commits`` where records between the commit and the one before were compacted away unread.
+    """The commits, with ``may_miss_commits`` where records since the commit before were compacted away before a run read them.
 
-    survivors: name of the run, first and end offset of each range of records that the log still had when that run read it; oldest run
-    first, one place.
+    Args:
+        commits: Of one place.
+        survivors: (run id, first record offset, end offset) of each range of records that the log still had when the run read the log, of
+            the same place, oldest run first.
     """
-    read_until, holes = -1, []
-    for _, first, end in sorted(survivors, key=lambda one: one[1:]):
+    read_until, gaps = -1, []
+    for _, first, end in sorted(survivors, key=lambda survivor: survivor[1:]):
         if first > read_until and read_until >= 0:
-            holes.append((read_until, first))
+            gaps.append((read_until, first))
         read_until = max(read_until, end)
     checked = []
     for commit in commits:
-        is_unread = any(begin < commit.record_offset and end > commit.from_record_offset for begin, end in holes)
-        # Where one run read both records, compaction cannot have taken a commit between the two and left the one before it.
+        is_unread = any(begin < commit.record_offset and end > commit.from_record_offset for begin, end in gaps)
+        # One run read both commits: a compaction that removed a commit between them would have removed the older commit too.
         if is_unread:
             reader = next((run for run, first, end in survivors if first <= commit.record_offset < end), None)
             is_unread = not any(run == reader and first <= commit.from_record_offset < end for run, first, end in survivors)
@@ -223,9 +234,12 @@ def with_gaps(commits: Sequence[LowerCommit], survivors: Sequence[tuple[str, int
 
 
 def with_owners(commits: Sequence[LowerCommit], records: pa.Table) -> list[LowerCommit]:
-    """The commits, with the member that the partition belonged to.
+    """The commits, with the member that had the partition at that time.
 
-    records: record_offset, key_type, member_id and value_json of the group's records of ``KEY_TYPES``, of the commits' place.
+    Args:
+        commits: Of one place.
+        records: record_offset, key_type, member_id and value_json of the group's records of ``partition_owners.KEY_TYPES``, of the same
+            place.
     """
     owners = PartitionOwners()
     rows = iter(records.take(pc.sort_indices(records, sort_keys=[("record_offset", "ascending")])).to_pylist())
@@ -246,9 +260,13 @@ def milliseconds(times: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def lives_of(commits: pa.Table, markers: pa.Table) -> list[OffsetLife]:
-    """The lives of all offsets in rows of offset_commits (``COMMIT_COLUMNS``), of any groups and places.
+    """The lives of all offsets in rows of offset_commits.
 
-    markers: of ``read_markers``. A commit whose transaction was aborted is left out, unless the tombstone came before the abort.
+    A commit of an aborted transaction is left out, unless a tombstone came before the ABORT marker.
+
+    Args:
+        commits: Rows of offset_commits (``COMMIT_COLUMNS``), of any groups and places.
+        markers: From ``read_markers``.
     """
     if not len(commits):
         return []
@@ -261,8 +279,10 @@ def lives_of(commits: pa.Table, markers: pa.Table) -> list[OffsetLife]:
         staged = commits.take(pa.array(has_producer))
         for place in places_of(staged):
             there = np.flatnonzero(_is_at(staged, place))
-            of_there = staged.take(pa.array(there))
-            marker_at, _, is_commit = _ends(_longs(of_there["record_offset"]), _longs(of_there["producer_id"]), of_place(markers, place))
+            staged_there = staged.take(pa.array(there))
+            marker_at, _, is_commit = _ends(
+                _longs(staged_there["record_offset"]), _longs(staged_there["producer_id"]), of_place(markers, place)
+            )
             is_aborted[has_producer[there]] = (marker_at != _NONE) & ~is_commit & (marker_at < next_tombstone[has_producer[there]])
         if is_aborted.all():
             return []
@@ -296,7 +316,7 @@ def lives_of(commits: pa.Table, markers: pa.Table) -> list[OffsetLife]:
 
 
 def _next_tombstones(commits: pa.Table, codes: Longs) -> Longs:
-    """Record offset of the first tombstone of the same offset at or after each row. The rows are sorted by code and record offset."""
+    """For each row the record offset of the first tombstone of its offset from there on. Rows: sorted by code and record offset."""
     last_of_code = np.searchsorted(codes, codes, "right") - 1
     rows = np.arange(len(commits))
     following = np.minimum.accumulate(np.where(_mask(commits["is_tombstone"]), rows, len(rows))[::-1])[::-1]
@@ -306,16 +326,16 @@ def _next_tombstones(commits: pa.Table, codes: Longs) -> Longs:
 
 
 class _Ends(NamedTuple):
-    """Where the transaction of each commit ended."""
+    """For each commit the marker that ended its transaction."""
 
     offsets: Longs
-    """Record offset of the marker; -1: none."""
+    """Record offset of the marker; -1: the transaction has no marker."""
     times_ms: Longs
     is_commit: Mask
 
 
 def _ends(record_offsets: Longs, producers: Longs, markers: pa.Table) -> _Ends:
-    """The first marker after each commit by the commit's producer, whatever the producer's epoch (R-1.17). All are of one place."""
+    """The first marker after each commit with the commit's producer id, whatever the producer epoch (R-1.17). All are of one place."""
     offsets, times_ms = np.full(len(record_offsets), _NONE, np.int64), np.full(len(record_offsets), _NONE, np.int64)
     is_commit = np.zeros(len(record_offsets), np.bool_)
     markers = markers.take(pc.sort_indices(markers, sort_keys=[("producer_id", "ascending"), ("record_offset", "ascending")]))
@@ -327,17 +347,17 @@ def _ends(record_offsets: Longs, producers: Longs, markers: pa.Table) -> _Ends:
         if not len(of_producer):
             continue
         begin, end = (np.searchsorted(marker_producers, producers[of_producer[0]], side) for side in ("left", "right"))
-        found = begin + np.searchsorted(marker_offsets[begin:end], record_offsets[of_producer])
-        has_end = found < end
-        found, of_producer = found[has_end], of_producer[has_end]
-        offsets[of_producer], times_ms[of_producer], is_commit[of_producer] = marker_offsets[found], marker_ms[found], committed[found]
+        marker = begin + np.searchsorted(marker_offsets[begin:end], record_offsets[of_producer])
+        has_end = marker < end
+        marker, of_producer = marker[has_end], of_producer[has_end]
+        offsets[of_producer], times_ms[of_producer], is_commit[of_producer] = marker_offsets[marker], marker_ms[marker], committed[marker]
     return _Ends(offsets, times_ms, is_commit)
 
 
 def _replaced(commits: pa.Table, staged: Longs, marker_offsets: Longs, markers: pa.Table, semantics: Semantics) -> Mask:
-    """Which of the staged commits never count, or would not, though their transaction was not aborted.
+    """For each staged commit whether a later commit or a tombstone replaced it before the end of its transaction.
 
-    A commit with no other record of the same offset between itself and its marker needs no replay. commits: sorted by record offset.
+    Only offsets that have another record between a commit and its marker are replayed. commits: sorted by record offset.
     """
     codes, record_offsets = _codes(commits, ("topic", "partition")), _longs(commits["record_offset"])
     order = np.argsort(codes, kind="stable")
@@ -361,10 +381,11 @@ def _replaced(commits: pa.Table, staged: Longs, marker_offsets: Longs, markers: 
 
 
 def _find_lower(rows: pa.Table, tombstones: Mask, counts: Mask) -> tuple[Longs, Mask, Mask]:
-    """The rows that commit a lower offset than before.
+    """The commits of lower offsets.
 
-    Returns for each row: the row of the last commit before it of the same topic and partition that counts (-1: none), whether the row
-    commits a lower offset than that, and whether a tombstone is between the two.
+    Returns:
+        For each row: the row of the last commit before it of the same topic partition that counts (-1: none), whether the row commits a
+        lower offset than that commit, and whether a tombstone is between the two.
     """
     codes = _codes(rows, ("topic", "partition"))
     considered = np.flatnonzero(counts)
@@ -387,7 +408,7 @@ def _find_lower(rows: pa.Table, tombstones: Mask, counts: Mask) -> tuple[Longs, 
 
 
 def _lower_commits(rows: pa.Table, lower: Longs, previous: Longs, is_after_removal: Mask) -> Iterator[LowerCommit]:
-    """The commits in the rows ``lower``, each with the commit before it."""
+    """One LowerCommit for each row in ``lower``."""
     commits, befores = rows.take(pa.array(lower)).to_pylist(), rows.take(pa.array(previous[lower])).to_pylist()
     for commit, before, after_removal in zip(commits, befores, is_after_removal[lower].tolist(), strict=True):
         yield LowerCommit(
@@ -406,7 +427,7 @@ def _lower_commits(rows: pa.Table, lower: Longs, previous: Longs, is_after_remov
 
 
 def _partitions(rows: pa.Table, counts: Mask, pieces: Longs) -> list[list[PartitionStretch]]:
-    """The rows summed up by topic and partition, for each piece. ``pieces``: each row's number of its piece."""
+    """For each piece the sums of its rows by topic and partition. ``pieces``: for each row the number of its piece."""
     columns = {
         "piece": pieces,
         "topic": rows["topic"],
@@ -432,7 +453,7 @@ def _partitions(rows: pa.Table, counts: Mask, pieces: Longs) -> list[list[Partit
 
 
 def _accepted(commits: pa.Table, semantics: Semantics) -> Mask:
-    """Which records that broker's loader accepts: the others change nothing (R-1.9)."""
+    """For each record whether the broker's loader accepts its value version (R-1.9)."""
     versions = _longs(commits["value_version"])
     key_versions = _longs(commits["key_version"])
     accepted = np.ones(len(commits), np.bool_)
@@ -443,7 +464,7 @@ def _accepted(commits: pa.Table, semantics: Semantics) -> Mask:
 
 
 def _codes(rows: pa.Table, names: Iterable[str]) -> Longs:
-    """A number for each row, the same where all of the columns are the same."""
+    """For each row a number: rows with equal values in all of these columns have the same number."""
     codes = np.zeros(len(rows), np.int64)
     for name in names:
         encoded = rows[name].combine_chunks().dictionary_encode()

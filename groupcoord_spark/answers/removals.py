@@ -1,4 +1,4 @@
-"""Why one group's offsets and the group itself were removed, read from the history tables."""
+"""The probable causes of the removals of one group and its offsets, from the history tables."""
 
 from __future__ import annotations
 
@@ -19,10 +19,8 @@ from groupcoord_spark.coordinator.removal_causes import (
     removals_of_offsets,
     topics_to_look_at,
 )
+from groupcoord_spark.protocol.record_types import GROUP_KEY_TYPES
 from groupcoord_spark.warehouse.read import Warehouse
-
-GROUP_KEYS: Final = (2, 3, 11, 17)
-"""Types of the records that are about a group itself: its tombstone is the end of the group."""
 
 _OWN_COLUMNS: Final = (
     *("incarnation", "offsets_partition", "record_offset", "record_timestamp", "group_id", "key_type", "is_tombstone"),
@@ -31,42 +29,49 @@ _OWN_COLUMNS: Final = (
 
 
 class Removals(NamedTuple):
-    """Every removal that the history has of one group."""
+    """All removals of one group and its offsets in the history tables."""
 
     offsets: Mapping[tuple[Place, int], OffsetRemoval]
-    """By place and record offset of the tombstone."""
+    """(place, record offset) of the tombstone -> cause."""
     groups: Sequence[tuple[OwnRecord, GroupRemoval]]
-    """Tombstones of the group itself."""
+    """Tombstones of the group, with their causes."""
 
 
 def removals_of(warehouse: Warehouse, cluster: str, group_id: str, commits: pa.Table, markers: pa.Table) -> Removals:
-    """Why the group's offsets and the group were removed.
+    """The causes of all removals of one group and its offsets.
 
-    commits: the group's rows of offset_commits (``COMMIT_COLUMNS``), markers: of ``read_markers``. Other groups are read only where the
-    cause depends on what happened to their offsets of the same topic.
+    Records of other groups are read only where a cause depends on their offsets of the same topic.
+
+    Args:
+        warehouse: The warehouse.
+        cluster: Name of the cluster.
+        group_id: Of the group.
+        commits: The group's rows of offset_commits (``COMMIT_COLUMNS``).
+        markers: From ``read_markers``.
     """
     retention_ms = warehouse.run(cluster).retention_ms
     own = _own_records(warehouse, cluster, [group_id])
     lives = lives_of(commits, markers)
     topics = sorted(topics_to_look_at(lives, own, retention_ms))
     if topics:
-        of_topics = warehouse.read("offset_commits", cluster=cluster, columns=COMMIT_COLUMNS, where=[("topic", "in", topics)])
-        topic_lives = lives_of(of_topics, read_markers(warehouse, cluster, of_topics))
+        topic_commits = warehouse.read("offset_commits", cluster=cluster, columns=COMMIT_COLUMNS, where=[("topic", "in", topics)])
+        topic_lives = lives_of(topic_commits, read_markers(warehouse, cluster, topic_commits))
         groups = {life.group_id for life in topic_lives if life.tombstone_offset is not None}
-        of_offsets = removals_of_offsets(lives, _own_records(warehouse, cluster, sorted(groups)), retention_ms, topic_lives)
+        offset_removals = removals_of_offsets(lives, _own_records(warehouse, cluster, sorted(groups)), retention_ms, topic_lives)
     else:
-        of_offsets = removals_of_offsets(lives, own, retention_ms)
-    of_group = removals_of_groups(own, of_offsets.values())
+        offset_removals = removals_of_offsets(lives, own, retention_ms)
+    group_removals = removals_of_groups(own, offset_removals.values())
     tombstones = {(record.place, record.record_offset): record for record in own}
-    return Removals(of_offsets, [(tombstones[key], removal) for key, removal in of_group.items()])
+    return Removals(offset_removals, [(tombstones[key], removal) for key, removal in group_removals.items()])
 
 
 def _own_records(warehouse: Warehouse, cluster: str, group_ids: Sequence[str]) -> list[OwnRecord]:
+    """All records of GROUP_KEY_TYPES of these groups."""
     rows = warehouse.read(
         "group_records",
         cluster=cluster,
         columns=_OWN_COLUMNS,
-        where=[("group_id", "in", list(group_ids)), ("key_type", "in", list(GROUP_KEYS))],
+        where=[("group_id", "in", list(group_ids)), ("key_type", "in", sorted(GROUP_KEY_TYPES))],
     )
     times = pc.fill_null(milliseconds(rows["record_timestamp"]), -1).to_pylist()
     return [

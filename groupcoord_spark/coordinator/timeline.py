@@ -1,4 +1,4 @@
-"""A group's life as events in order: commits, rewinds, transactions, rebalances and removals with their causes, what will expire."""
+"""The events of one group in order: commits, rewinds, transactions, rebalances, removals with their causes, and what will expire."""
 
 from __future__ import annotations
 
@@ -13,46 +13,47 @@ EventKind = Literal[
     "commits", "rewind", "committed_again", "transaction", "rebalance", "assignment", "offsets_removed", "group_removed", "expires"
 ]
 
-_NAMED: Final = 3
+_MAX_NAMES: Final = 3
+"""A sentence names this many members or topics."""
 _SECOND_MS: Final = 1000
-_LEAST_RATED_MS: Final = 60_000
-"""A rate over less than a minute says nothing."""
-_LEAST_WAIT_MS: Final = 1_000
-"""Transactions that are open for less are not worth a word."""
+_MIN_RATE_PERIOD_MS: Final = 60_000
+"""No rate is given for less than a minute of commits."""
+_MIN_REPORTED_WAIT_MS: Final = 1_000
+"""The time that a transaction was open is given from one second on."""
 
 _UNITS: Final = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (_SECOND_MS, "s"))
 
 
 class PartitionStretch(NamedTuple):
-    """Successive commits, or a tombstone, of one partition's offset."""
+    """Successive commits of one topic partition, or one tombstone."""
 
     topic: str
     partition: int
     commits: int
-    """Commits that count."""
+    """Number of commits that count."""
     replaced: int
-    """Commits in transactions that never counted: a later commit or a tombstone came before their transaction ended."""
+    """Number of transactional commits that never counted: a later commit or a tombstone came before the end of the transaction."""
     lowest: int | None
     highest: int | None
-    """Least and greatest offset of the commits that count; None: there is none."""
+    """Lowest and highest committed offset of the commits that count; None: no commit counts."""
 
 
 class Stretch(NamedTuple):
-    """Successive commits of the group, nothing else in between, and no offset goes back."""
+    """Successive commits of the group without another event in between, and without a lower offset."""
 
     at: int
-    """Place among the events: the record offset from which on the first commit counts."""
+    """Position among the events: the record offset from which the first commit counts."""
     record_offset: int
     from_ms: int | None
     until_ms: int | None
     in_transactions: int
     longest_wait_ms: int
-    """From a commit in a transaction to the end of the transaction, when it began to count."""
+    """Longest time from a transactional commit to the marker with which it began to count."""
     partitions: Sequence[PartitionStretch]
 
 
 class LowerCommit(NamedTuple):
-    """A commit of a lower offset than the one that was committed before."""
+    """A commit of a lower offset than the commit before it."""
 
     at: int
     record_offset: int
@@ -64,17 +65,17 @@ class LowerCommit(NamedTuple):
     to_committed_offset: int
     from_record_offset: int
     producer_id: int | None
-    """Of a commit in a transaction."""
+    """Of a transactional commit; None: the commit was not in a transaction."""
     is_after_removal: bool
-    """The offset was removed in between."""
+    """A tombstone removed the offset between the two commits."""
     may_miss_commits: bool = False
-    """Records in between were compacted away before a night read them."""
+    """The log cleaner removed records between the two commits before a run read them."""
     owner: str | None = None
-    """The member that the partition belonged to when the commit was written."""
+    """Id of the member that had the partition when the commit was written; None: not known."""
 
 
 class RemovedOffsets(NamedTuple):
-    """Tombstones of one write, for the same cause."""
+    """Tombstones of offsets from one write, with the same cause."""
 
     at: int
     record_offset: int
@@ -84,18 +85,18 @@ class RemovedOffsets(NamedTuple):
 
 
 class Transaction(NamedTuple):
-    """Commits of one transaction that do not count."""
+    """A transaction whose commits do not count, or do not count yet."""
 
     at: int
     record_offset: int
     producer_id: int
     result: Literal["aborted", "open", "replaced", "unknown"]
-    """replaced: open, and later commits or tombstones took the commits' place. unknown: no record of its end was read, and yet the newest
-    night does not know it as open."""
+    """replaced: still open, and later commits or tombstones replaced its commits. unknown: no marker was read, and in the newest run the
+    transaction is not open."""
     since_ms: int | None
     ended_ms: int | None
     ended_later: Literal["committed", "aborted"] | None
-    """How it ended after the time that is looked at, to which it was open."""
+    """How the transaction ended after the last moment that is shown; None: it ended before, or has not ended."""
     partitions: Sequence[PartitionStretch]
 
 
@@ -112,7 +113,7 @@ class GroupEnd(NamedTuple):
 
 
 class Expiry(NamedTuple):
-    """What the rules say of one committed offset, or (without a topic) of the group."""
+    """When one committed offset expires, or (topic None) when the group is removed, and by which rule."""
 
     expires_at_ms: int
     rule: str
@@ -121,7 +122,10 @@ class Expiry(NamedTuple):
 
 
 class Event(NamedTuple):
-    """One thing that happened to the group. ``time_ms`` None: the records have no timestamps. ``facts``: the same for programs."""
+    """One event of the group.
+
+    time_ms: None where the records have no timestamps. what: The event as a sentence. facts: The same facts for programs.
+    """
 
     time_ms: int | None
     until_ms: int | None
@@ -141,9 +145,15 @@ def timeline(
     from_ms: int | None = None,
     to_ms: int | None = None,
 ) -> Iterator[Event]:
-    """Events of one group in the order of its records; with from_ms or to_ms those of that time only.
+    """The events of one group in the order of its records.
 
-    rebalances: all rows of that table, their time as ``timestamp_ms``. retention_ms: how long offsets are kept.
+    Args:
+        pieces: Commits, removals and transactions, from ``answers.offset_history``.
+        rebalances: All rows of the group in the table ``rebalances``, with their time as ``timestamp_ms``.
+        ends: Tombstones of the group.
+        retention_ms: Retention of offsets; None: not known.
+        from_ms: First time of the events; None: all events.
+        to_ms: End of the time of the events; None: all events.
     """
     steps: list[Piece | GroupEnd | Mapping[str, Any]] = [*pieces, *rebalances, *ends]
     steps.sort(key=_position)
@@ -186,7 +196,7 @@ def _is_within(time_ms: int | None, from_ms: int | None, to_ms: int | None) -> b
 
 @dataclass(frozen=True, slots=True)
 class _Members:
-    """Who could commit for the group at some moment."""
+    """The members of the group at one moment."""
 
     count: int | None
     """None: not known."""
@@ -194,7 +204,7 @@ class _Members:
 
     @classmethod
     def before(cls, first: Mapping[str, Any] | None) -> _Members:
-        """Before the first rebalance that the history has; a group without any has never had members."""
+        """Members before the first rebalance in the history. A group without rebalances never had members."""
         return cls(0, ()) if first is None or first["members_joined"] is not None else cls(None, None)
 
     @classmethod
@@ -203,7 +213,10 @@ class _Members:
         return cls(rebalance["member_count"], None if joined is None or kept is None else [*joined, *kept])
 
     def sentence(self, owner: str | None) -> str:
-        """Who committed an offset outside of transactions: while a group has members, a broker takes commits of members alone."""
+        """A sentence that says who committed an offset outside of transactions.
+
+        While a group has members, a broker accepts commits of members only.
+        """
         if self.count is None:
             return "Who committed it is not known: the members of that time are in no record."
         if self.count == 0:
@@ -218,22 +231,22 @@ class _Members:
 
 
 def expiries(rows: Iterable[Expiry], as_of_ms: int) -> Iterator[Event]:
-    """What the rules say will go, or would have gone at ``as_of_ms``, the earliest first; offsets that go together are one event."""
-    together: dict[tuple[int, str, bool], list[Expiry]] = {}
+    """Events for what has expired at ``as_of_ms`` or will expire later, the earliest first. Offsets that expire together are one event."""
+    simultaneous: dict[tuple[int, str, bool], list[Expiry]] = {}
     for row in rows:
-        together.setdefault((row.expires_at_ms, row.rule, row.topic is None), []).append(row)
-    for (moment, rule, is_group), of_moment in sorted(together.items()):
-        which = "The group" if is_group else _places((row.topic or "", row.partition or 0) for row in of_moment)
+        simultaneous.setdefault((row.expires_at_ms, row.rule, row.topic is None), []).append(row)
+    for (moment, rule, is_group), expiries_of_moment in sorted(simultaneous.items()):
+        which = "The group" if is_group else _places((row.topic or "", row.partition or 0) for row in expiries_of_moment)
         fate = "due to be removed by the next cleanup" if moment <= as_of_ms else "will be removed, if nothing changes until then"
         what = f"{which}: {fate} (rule {rule})."
-        yield Event(moment, None, "expires", None, None, what, {"rule": rule, "offsets": 0 if is_group else len(of_moment)})
+        yield Event(moment, None, "expires", None, None, what, {"rule": rule, "offsets": 0 if is_group else len(expiries_of_moment)})
 
 
 def _commits(stretch: Stretch) -> Event:
     commits = sum(one.commits for one in stretch.partitions)
     replaced = sum(one.replaced for one in stretch.partitions)
     elapsed_ms = None if stretch.from_ms is None or stretch.until_ms is None else stretch.until_ms - stretch.from_ms
-    rate = commits / (elapsed_ms / 60_000) if elapsed_ms is not None and elapsed_ms >= _LEAST_RATED_MS else None
+    rate = commits / (elapsed_ms / 60_000) if elapsed_ms is not None and elapsed_ms >= _MIN_RATE_PERIOD_MS else None
     parts = []
     if commits:
         pace = f" in {duration(elapsed_ms)}" if elapsed_ms else ""
@@ -261,7 +274,7 @@ def _in_transactions(stretch: Stretch, commits: int) -> str:
     which = "all in transactions" if stretch.in_transactions == commits else f"{stretch.in_transactions:,} in transactions"
     if commits == 1:
         which = "in a transaction"
-    wait = f", open for up to {duration(stretch.longest_wait_ms)}" if stretch.longest_wait_ms >= _LEAST_WAIT_MS else ""
+    wait = f", open for up to {duration(stretch.longest_wait_ms)}" if stretch.longest_wait_ms >= _MIN_REPORTED_WAIT_MS else ""
     return f" ({which}{wait})"
 
 
@@ -341,7 +354,7 @@ def _transaction(transaction: Transaction) -> Event:
 
 
 def _rebalance(row: Mapping[str, Any], last_commit_ms: int | None, evidence_before: str) -> Event:
-    """evidence_before: what the event before said already."""
+    """The event of one row of ``rebalances``. evidence_before: evidence of the event before, which is not repeated."""
     is_assignment = row["kind"] == "assignment"
     name = {"generation": "Generation", "group_epoch": "Group epoch", "assignment": "Target assignment"}[row["kind"]]
     parts = [f"{name} {row['to_generation']}"]
@@ -361,7 +374,7 @@ def _rebalance(row: Mapping[str, Any], last_commit_ms: int | None, evidence_befo
     sure = "" if row["confidence"] is None else f" ({row['confidence']})"
     what = f"{'; '.join(parts)}. {row['cause']}{sure}"
     evidence = row["evidence"].removesuffix(evidence_before).strip() if evidence_before else row["evidence"]
-    # That somebody joined is said; who left and why is where the evidence counts.
+    # Names of members that joined are in the sentence already, so the evidence of a certain join adds nothing.
     what += "." if not evidence or (row["cause"] == "member_joined" and row["confidence"] == "certain") else f": {evidence}"
     if row["cause"] == "member_gone" and not is_assignment and None not in (last_commit_ms, row["timestamp_ms"]):
         what += f" The group's last commit was {duration(row['timestamp_ms'] - last_commit_ms)} before."
@@ -432,38 +445,38 @@ def _progress(partitions: Sequence[PartitionStretch]) -> str:
     for one in partitions:
         if one.commits:
             by_topic.setdefault(one.topic, []).append(one)
-    told = []
-    for topic, of_topic in sorted(by_topic.items())[:_NAMED]:
-        offsets = [value for one in of_topic for value in (one.lowest, one.highest) if value is not None]
+    texts = []
+    for topic, stretches in sorted(by_topic.items())[:_MAX_NAMES]:
+        offsets = [value for one in stretches for value in (one.lowest, one.highest) if value is not None]
         reach = f" {min(offsets)}" if min(offsets) == max(offsets) else f" {min(offsets)} to {max(offsets)}"
-        told.append(f"{topic} {_numbers(one.partition for one in of_topic)} at{reach}")
-    rest = len(by_topic) - _NAMED
-    return ", ".join(told) + (f" and {rest} more topics" if rest > 0 else "")
+        texts.append(f"{topic} {_numbers(one.partition for one in stretches)} at{reach}")
+    rest = len(by_topic) - _MAX_NAMES
+    return ", ".join(texts) + (f" and {rest} more topics" if rest > 0 else "")
 
 
 def _places(places: Iterable[tuple[str, int]]) -> str:
     by_topic: dict[str, list[int]] = {}
     for topic, partition in places:
         by_topic.setdefault(topic, []).append(partition)
-    told = [f"{topic} {_numbers(numbers)}" for topic, numbers in sorted(by_topic.items())[:_NAMED]]
-    rest = len(by_topic) - _NAMED
-    return ", ".join(told) + (f" and {rest} more topics" if rest > 0 else "")
+    texts = [f"{topic} {_numbers(numbers)}" for topic, numbers in sorted(by_topic.items())[:_MAX_NAMES]]
+    rest = len(by_topic) - _MAX_NAMES
+    return ", ".join(texts) + (f" and {rest} more topics" if rest > 0 else "")
 
 
 def _numbers(numbers: Iterable[int]) -> str:
-    """0-2,5: runs of partitions."""
-    runs: list[list[int]] = []
+    """Partitions as text, with ranges: ``0-2,5``."""
+    ranges: list[list[int]] = []
     for number in sorted(set(numbers)):
-        if runs and number == runs[-1][1] + 1:
-            runs[-1][1] = number
+        if ranges and number == ranges[-1][1] + 1:
+            ranges[-1][1] = number
         else:
-            runs.append([number, number])
-    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
+            ranges.append([number, number])
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in ranges)
 
 
 def _names(names: Sequence[str]) -> str:
-    first = ", ".join(names[:_NAMED])
-    return first if len(names) <= _NAMED else f"{first} and {len(names) - _NAMED} more"
+    first = ", ".join(names[:_MAX_NAMES])
+    return first if len(names) <= _MAX_NAMES else f"{first} and {len(names) - _MAX_NAMES} more"
 
 
 def _count(number: int, noun: str) -> str:
@@ -471,22 +484,22 @@ def _count(number: int, noun: str) -> str:
 
 
 def iso(milliseconds: int) -> str:
-    """A time as ISO 8601 in UTC with milliseconds."""
+    """A time in ISO 8601, in UTC, with milliseconds."""
     return f"{datetime.fromtimestamp(milliseconds // 1000, UTC):%Y-%m-%dT%H:%M:%S}.{milliseconds % 1000:03d}Z"
 
 
 def duration(milliseconds: int) -> str:
-    """A span for people, in its two greatest units: 7 d 3 h, 2.5 s, 40 ms."""
+    """A length of time as text, in its two greatest units: ``7 d 3 h``, ``2.5 s``, ``40 ms``."""
     if abs(milliseconds) < _SECOND_MS:
         return f"{milliseconds} ms"
     if abs(milliseconds) < 60 * _SECOND_MS:
         return f"{milliseconds / _SECOND_MS:.3g} s"
     sign, left = ("-" if milliseconds < 0 else ""), abs(milliseconds)
-    told: list[str] = []
+    parts: list[str] = []
     for size, unit in _UNITS:
-        if left >= size or told:
-            told.append(f"{left // size} {unit}")
+        if left >= size or parts:
+            parts.append(f"{left // size} {unit}")
             left %= size
-        if len(told) == 2:
+        if len(parts) == 2:
             break
-    return sign + " ".join(part for part in told if not part.startswith("0 "))
+    return sign + " ".join(part for part in parts if not part.startswith("0 "))

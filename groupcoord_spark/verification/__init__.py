@@ -1,8 +1,8 @@
-"""What a broker answers about its groups, and where a warehouse says otherwise.
+"""The answers of a broker about its groups, and the differences between them and a warehouse.
 
-``ask`` takes the answers from a running cluster, through the Admin API of the package confluent-kafka. ``read_answers`` and
-``write_answers`` keep them in a file of JSON, so that a night can be held against what was answered when its log was copied.
-``compare`` gives every difference. No Spark is needed here.
+``broker.ask`` gets the answers from a running cluster, through the Admin API of the package confluent-kafka. ``write_answers`` and
+``read_answers`` keep the answers in a JSON file, so that a run can be compared with the answers of the time at which its log was copied.
+``compare`` returns every difference. Nothing here needs Spark.
 """
 
 from groupcoord_spark.verification.answers import Answers, read_answers, write_answers

@@ -40,7 +40,7 @@ FORM: Final[Mapping[str, str]] = {
     "pending_topics": "group -> topics of which that was asked; absent: of every one",
     "topic_ids": "topic -> id of the topics that exist; partitions of others are left out of assignments",
 }
-"""Part of the object -> what it holds."""
+"""Part of the object -> description of the part."""
 
 _TEXT, _NUMBER, _TEXTS, _PARTITIONS = "a text", "a whole number", "a list of texts", "a list of [name, [numbers]]"
 
@@ -74,7 +74,7 @@ _OFFSET: Final = {**_PLACE, "offset": _NUMBER, "leader_epoch": _NUMBER, "metadat
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """What was answered, in the shape of the file; None: not asked, or not told. source: where the answers are from, for sentences."""
+    """The answers of a broker, with the parts of the file. None: not asked, or not answered. source: Their origin, for messages."""
 
     source: str
     asked_at_ms: tuple[int, int] | None = None
@@ -87,7 +87,7 @@ class Answers:
 
 
 def write_answers(path: str, answers: Answers) -> None:
-    """Write the answers as a file that ``read_answers`` takes. Raises GroupcoordError where that cannot be done."""
+    """Write the answers to a file for ``read_answers``. Raises GroupcoordError where the file cannot be written."""
     parts: dict[str, Any] = {
         "asked_at_ms": answers.asked_at_ms,
         "protocol_types": None if answers.protocol_types is None else sorted(answers.protocol_types),
@@ -97,22 +97,22 @@ def write_answers(path: str, answers: Answers) -> None:
         "pending_topics": answers.pending_topics,
         "topic_ids": answers.topic_ids or None,
     }
-    told = [f"{json.dumps(name)}: {_lines(value)}" for name, value in parts.items() if value is not None]
+    lines = [f"{json.dumps(name)}: {_lines(value)}" for name, value in parts.items() if value is not None]
     try:
-        Path(path).write_text("{" + ",\n ".join(told) + "}\n", encoding="utf-8")
+        Path(path).write_text("{" + ",\n ".join(lines) + "}\n", encoding="utf-8")
     except OSError as e:
         raise GroupcoordError(f"The answers cannot be written to {path}: {e.strerror}.") from e
 
 
 def _lines(value: Any) -> str:
-    """A value as JSON; of a list of objects each on its own line."""
-    if isinstance(value, Sequence) and any(isinstance(each, Mapping) for each in value):
-        return "[\n  " + ",\n  ".join(json.dumps(each, ensure_ascii=False) for each in value) + "]"
+    """A value as JSON. Each object of a list has a line of its own."""
+    if isinstance(value, Sequence) and any(isinstance(row, Mapping) for row in value):
+        return "[\n  " + ",\n  ".join(json.dumps(row, ensure_ascii=False) for row in value) + "]"
     return json.dumps(value, ensure_ascii=False)
 
 
 def read_answers(path: str) -> Answers:
-    """The answers in a file. Raises UsageError naming the place where it is not as ``FORM`` says."""
+    """The answers in a file. Raises UsageError with the place in the file that does not follow ``FORM``."""
     try:
         read = json.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as e:
@@ -153,7 +153,7 @@ def read_answers(path: str) -> Answers:
 
 @dataclass(frozen=True, slots=True)
 class _Check:
-    """Says in one sentence where a file is not as it should be."""
+    """Checks of one file. Each raises UsageError with the place in the file."""
 
     path: str
 
@@ -161,20 +161,20 @@ class _Check:
         if not is_right:
             raise UsageError(f"{self.path}: {place} is not {expected}.")
 
-    def rows(self, of: Row, name: str, fields: Mapping[str, str], needed: Iterable[str], prefix: str = "") -> list[Row] | None:
-        """The list of objects called ``name``, each of its known fields of its kind or null."""
-        found = of.get(name)
-        if found is None:
+    def rows(self, parent: Row, name: str, fields: Mapping[str, str], needed: Iterable[str], prefix: str = "") -> list[Row] | None:
+        """The list of objects ``parent[name]``, whose known fields have the right type or null; None: there is no such list."""
+        rows = parent.get(name)
+        if rows is None:
             return None
         place = f"{prefix}{name}"
-        self.that(isinstance(found, list) and all(isinstance(row, dict) for row in found), place, "a list of objects")
-        for at, row in enumerate(found):
+        self.that(isinstance(rows, list) and all(isinstance(row, dict) for row in rows), place, "a list of objects")
+        for at, row in enumerate(rows):
             for field_name, kind in fields.items():
                 value = row.get(field_name)
                 self.that(value is None or _IS[kind](value), f"{place}[{at}].{field_name}", kind)
             for field_name in needed:
                 self.that(row.get(field_name) is not None, f"{place}[{at}].{field_name}", "there; it is needed")
-        return list(found)
+        return list(rows)
 
 
 def _is_number(value: Any) -> bool:
@@ -186,13 +186,13 @@ def _is_text(value: Any) -> bool:
 
 
 def _are_texts(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(each, str) for each in value)
+    return isinstance(value, list) and all(isinstance(text, str) for text in value)
 
 
 def _are_partitions(value: Any) -> bool:
     return isinstance(value, list) and all(
-        isinstance(each, list) and len(each) == 2 and _is_text(each[0]) and isinstance(each[1], list) and all(map(_is_number, each[1]))
-        for each in value
+        isinstance(entry, list) and len(entry) == 2 and _is_text(entry[0]) and isinstance(entry[1], list) and all(map(_is_number, entry[1]))
+        for entry in value
     )
 
 

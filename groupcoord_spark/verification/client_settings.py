@@ -1,4 +1,4 @@
-"""Settings of a Kafka client from a properties file, as Kafka's own tools take with --command-config, in librdkafka's names."""
+"""The settings of a Kafka client from a properties file for Kafka's tools (--command-config), with librdkafka's names."""
 
 from __future__ import annotations
 
@@ -8,28 +8,31 @@ from typing import Final
 from groupcoord_spark.errors import UsageError
 from groupcoord_spark.properties import read_properties
 
-_OF_JAVA_ALONE: Final = ("key.", "value.", "interceptor.classes", "metric.reporters", "auto.include.jmx.reporter", "request.timeout.ms")
-"""Beginnings of settings that concern Java's clients only, or producers and consumers."""
+_ONLY_JAVA: Final = ("key.", "value.", "interceptor.classes", "metric.reporters", "auto.include.jmx.reporter", "request.timeout.ms")
+"""Beginnings of the names of settings for Java clients only, or for producers and consumers only."""
 
 _JAAS: Final = "sasl.jaas.config"
 
 
 def read_client_settings(path: str) -> dict[str, str]:
-    """The settings in a properties file.
+    """The settings in a properties file, with librdkafka's names.
 
-    ``sasl.jaas.config`` with user and password becomes ``sasl.username`` and ``sasl.password``, a truststore of type PEM
-    ``ssl.ca.location``. Raises UsageError where a setting has no counterpart; its value is never part of the sentence.
+    ``sasl.jaas.config`` with user name and password becomes ``sasl.username`` and ``sasl.password``. A truststore of type PEM becomes
+    ``ssl.ca.location``.
+
+    Raises:
+        UsageError: librdkafka has no such setting. The sentence never contains the value.
     """
-    given = read_properties(path, "The client's properties file")
-    settings = {name: value for name, value in given.items() if not name.startswith(_OF_JAVA_ALONE)}
+    properties = read_properties(path, "The client's properties file")
+    settings = {name: value for name, value in properties.items() if not name.startswith(_ONLY_JAVA)}
     jaas = settings.pop(_JAAS, None)
     if jaas is not None:
-        settings |= _user_of(jaas, path)
+        settings |= _username_and_password(jaas, path)
     _rename_truststore(settings, path)
     return settings
 
 
-def _user_of(jaas: str, path: str) -> dict[str, str]:
+def _username_and_password(jaas: str, path: str) -> dict[str, str]:
     options = {name: value.strip('"') for name, value in re.findall(r'\b(username|password)\s*=\s*("[^"]*"|[^\s;]+)', jaas)}
     if options.keys() != {"username", "password"}:
         raise UsageError(

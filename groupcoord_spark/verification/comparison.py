@@ -1,7 +1,7 @@
-"""State of a warehouse against answers of a broker: every difference, one by one.
+"""The differences between the state in a warehouse and the answers of a broker.
 
-Only what was told is compared. What a broker answers about a group is in its coordinator's memory; the answer and the log agree where the
-coordinator has written down what it knows, which a group between two generations has not.
+Only fields that the broker answered are compared. A broker answers from its memory. During a rebalance the coordinator's memory has newer
+facts than the log, so a group in a rebalance can differ although both sides are right.
 """
 
 from __future__ import annotations
@@ -11,18 +11,19 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
+from groupcoord_spark.protocol.record_types import NO_LEADER_EPOCH
 from groupcoord_spark.verification.answers import Answers, Row
 from groupcoord_spark.warehouse import Warehouse
 
 Place = tuple[str, str, int]
-"""Group, topic, partition."""
+"""(group id, topic, partition)."""
 
-Holding = tuple[str, int]
-"""Topic and partition, or subtopology and task."""
+Assigned = tuple[str, int]
+"""(topic, partition) or (subtopology, task)."""
 
 
 class Difference(NamedTuple):
-    """One thing that a warehouse and a broker say differently; None: that side does not have it."""
+    """One difference between a warehouse (ours) and a broker (theirs). None: this side does not have it."""
 
     group: str
     what: str
@@ -32,7 +33,7 @@ class Difference(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """The rows of one night that brokers answer about: tables of the warehouse by their keys."""
+    """The rows of one run that a broker can be asked about, by their keys."""
 
     groups: Mapping[str, Row]
     members: Mapping[str, Mapping[str, Row]]
@@ -43,7 +44,7 @@ class State:
 
 @dataclass(slots=True)
 class Comparison:
-    """Every difference by group, and how much was compared; unasked: groups of ours that the answers are not about."""
+    """The differences, sorted by group, and the numbers of what was compared. unasked: Number of our groups that were not asked about."""
 
     differences: list[Difference] = field(default_factory=list)
     groups: int = 0
@@ -70,22 +71,22 @@ _MEMBER_FIELDS: Final = {
     "epoch": "member_epoch",
     "subscribed_regex": "subscribed_topic_regex",
 }
-_NULL_SAYS_NONE: Final = frozenset({"instance_id", "rack_id", "subscribed_regex"})
+_NULL_MEANS_NONE: Final = frozenset({"instance_id", "rack_id", "subscribed_regex"})
 
-_HOLDINGS: Final[Mapping[str, tuple[str, tuple[str | None, ...]]]] = {
+_ASSIGNMENTS: Final[Mapping[str, tuple[str, tuple[str | None, ...]]]] = {
     "assignment": ("current", (None, "active")),
     "target_assignment": ("target", (None, "active")),
     "standby_tasks": ("current", ("standby",)),
     "warmup_tasks": ("current", ("warmup",)),
 }
-"""What a broker tells of a member's partitions or tasks -> kind and task types of its rows in assignments."""
+"""Field of a broker's answer about a member -> kind and task types of the member's rows in the table ``assignments``."""
 
-_NOTHING: Final = ""
-"""Group, member and protocol: Kafka answers with the empty text where there is none."""
+_EMPTY: Final = ""
+"""Kafka answers with the empty text where there is no protocol, client or other text."""
 
 
 def state_of(warehouse: Warehouse, cluster: str, *, at_ms: int | None = None) -> State:
-    """The state of a cluster's newest night, or of that of ``at_ms``."""
+    """The state after a cluster's newest run, or after the newest run as of ``at_ms``."""
 
     def rows(table: str, *columns: str) -> list[dict[str, Any]]:
         return list(warehouse.read(table, cluster=cluster, columns=columns, at_ms=at_ms).to_pylist())
@@ -108,66 +109,71 @@ def state_of(warehouse: Warehouse, cluster: str, *, at_ms: int | None = None) ->
 
 
 def compare(ours: State, theirs: Answers, *, pending_revocation_is_assigned: bool = True) -> Comparison:
-    """Every difference between a night's state and a broker's answers, by group; a group that one side lacks is one difference.
+    """Every difference between the state of a run and a broker's answers, sorted by group.
 
-    pending_revocation_is_assigned: whether the broker's release answers partitions that a member of a consumer group has yet to give up as
-    assigned to the member (``Semantics.describes_pending_revocation``: since 4.3).
+    A group that only one side has is one difference.
+
+    Args:
+        ours: The state in the warehouse.
+        theirs: The broker's answers.
+        pending_revocation_is_assigned: Whether the broker describes partitions that a member of a consumer group must still give up as
+            assigned to the member (``Semantics.describes_pending_revocation``).
     """
-    comparison = _Comparing(ours, theirs, pending_revocation_is_assigned)
+    comparer = _Comparer(ours, theirs, pending_revocation_is_assigned)
     if theirs.groups is not None:
-        comparison.groups({row["group"]: row for row in theirs.groups})
+        comparer.groups({row["group"]: row for row in theirs.groups})
     if theirs.offsets is not None:
-        comparison.offsets({_place(row): row for row in theirs.offsets})
+        comparer.offsets({_place(row): row for row in theirs.offsets})
     if theirs.pending is not None:
-        comparison.pending({_place(row) for row in theirs.pending})
-    # sorting keeps the order of what was found within a group
-    comparison.found.differences.sort(key=lambda difference: difference.group)
-    return comparison.found
+        comparer.pending({_place(row) for row in theirs.pending})
+    # A stable sort keeps the order of the differences of one group.
+    comparer.result.differences.sort(key=lambda difference: difference.group)
+    return comparer.result
 
 
-class _Comparing:
-    """Two sides, and what was found so far."""
+class _Comparer:
+    """Compares the two sides, and collects the differences in ``result``."""
 
     def __init__(self, ours: State, theirs: Answers, pending_revocation_is_assigned: bool) -> None:
-        self.found = Comparison()
+        self.result = Comparison()
         self._ours = ours
         self._theirs = theirs
         self._pending_revocation_is_assigned = pending_revocation_is_assigned
         self._topic_of_id = {topic_id: topic for topic, topic_id in theirs.topic_ids.items()}
         self._on_one_side: set[str] = set()
         self._unasked = self._unasked_groups()
-        self.found.unasked = len(self._unasked)
+        self.result.unasked = len(self._unasked)
 
     def _unasked_groups(self) -> set[str]:
         asked = self._theirs.protocol_types
         if asked is None:
             return set()
-        told = {row["group"] for row in self._theirs.groups or ()}
+        answered = {row["group"] for row in self._theirs.groups or ()}
         return {
             group_id
             for group_id, row in self._ours.groups.items()
-            if (row["protocol_type"] or _NOTHING) not in asked and group_id not in told
+            if (row["protocol_type"] or _EMPTY) not in asked and group_id not in answered
         }
 
     def _differ(self, group_id: str, what: str, ours: Any, theirs: Any) -> None:
-        self.found.differences.append(Difference(group_id, what, ours, theirs))
+        self.result.differences.append(Difference(group_id, what, ours, theirs))
 
     def groups(self, theirs: Mapping[str, Row]) -> None:
         ours = self._ours.groups
-        for group_id in [*ours, *(each for each in theirs if each not in ours)]:
+        for group_id in [*ours, *(group_id for group_id in theirs if group_id not in ours)]:
             if group_id in self._unasked:
                 continue
-            self.found.groups += 1
+            self.result.groups += 1
             if group_id not in theirs or group_id not in ours:
                 self._on_one_side.add(group_id)
                 state_there = (theirs[group_id].get("state") or "listed") if group_id in theirs else None
                 self._differ(group_id, "group", ours[group_id]["state"] if group_id in ours else None, state_there)
                 continue
-            for told, column in _GROUP_FIELDS.items():
-                value = theirs[group_id].get(told)
+            for name, column in _GROUP_FIELDS.items():
+                value = theirs[group_id].get(name)
                 here = ours[group_id][column]
-                if value is not None and (here or _NOTHING if isinstance(value, str) else here) != value:
-                    self._differ(group_id, told.replace("_", " "), here, value)
+                if value is not None and (here or _EMPTY if isinstance(value, str) else here) != value:
+                    self._differ(group_id, name.replace("_", " "), here, value)
             if theirs[group_id].get("members") is not None:
                 self._members(group_id, theirs[group_id])
 
@@ -175,7 +181,7 @@ class _Comparing:
         ours = self._ours.members.get(group_id, {})
         theirs = {row["member_id"]: row for row in group["members"]}
         for member_id in [*ours, *(each for each in theirs if each not in ours)]:
-            self.found.members += 1
+            self.result.members += 1
             if member_id not in theirs or member_id not in ours:
                 here, there = ((side[member_id].get("client_id") or "there") if member_id in side else None for side in (ours, theirs))
                 self._differ(group_id, f"member {member_id}", here, there)
@@ -185,29 +191,30 @@ class _Comparing:
     def _member(self, group_id: str, group_type: str | None, ours: Row, theirs: Row) -> None:
         member_id = ours["member_id"]
         topics = theirs.get("subscribed_topics")
-        for told, column in _MEMBER_FIELDS.items():
-            value = theirs.get(told)
-            is_told = value is not None or (told in theirs and told in _NULL_SAYS_NONE)
-            if told == "rack_id" and value is None and topics is None:
-                # a classic member's rack is inside of its subscription: not told where that was not read
-                is_told = False
-            if is_told and _or_none(ours[column]) != _or_none(value):
-                self._differ(group_id, f"{told.replace('_', ' ')} of {member_id}", ours[column], value)
+        for name, column in _MEMBER_FIELDS.items():
+            value = theirs.get(name)
+            is_answered = value is not None or (name in theirs and name in _NULL_MEANS_NONE)
+            if name == "rack_id" and value is None and topics is None:
+                # The rack of a classic member is in its subscription: without subscribed topics the subscription was not read.
+                is_answered = False
+            if is_answered and _or_none(ours[column]) != _or_none(value):
+                self._differ(group_id, f"{name.replace('_', ' ')} of {member_id}", ours[column], value)
         if topics is not None and set(topics) != set(ours["subscribed_topics"] or ()):
             here, there = (", ".join(sorted(set(side or ()))) or None for side in (ours["subscribed_topics"], topics))
             self._differ(group_id, f"subscribed topics of {member_id}", here, there)
-        for holding in _HOLDINGS:
-            if theirs.get(holding) is not None:
-                there_held = {(name, number) for name, numbers in theirs[holding] for number in numbers}
-                here_held = self._held(group_id, member_id, group_type, holding)
-                if here_held != there_held:
-                    what = f"{holding.replace('_', ' ')} of {member_id}"
-                    self._differ(group_id, what, _listed(here_held - there_held), _listed(there_held - here_held))
+        for field_name in _ASSIGNMENTS:
+            if theirs.get(field_name) is not None:
+                assigned_there = {(name, number) for name, numbers in theirs[field_name] for number in numbers}
+                assigned_here = self._assigned(group_id, member_id, group_type, field_name)
+                if assigned_here != assigned_there:
+                    what = f"{field_name.replace('_', ' ')} of {member_id}"
+                    self._differ(group_id, what, _listed(assigned_here - assigned_there), _listed(assigned_there - assigned_here))
 
-    def _held(self, group_id: str, member_id: str, group_type: str | None, holding: str) -> set[Holding]:
-        kind, task_types = _HOLDINGS[holding]
+    def _assigned(self, group_id: str, member_id: str, group_type: str | None, field_name: str) -> set[Assigned]:
+        """The partitions or tasks of our rows for a field of the broker's answer."""
+        kind, task_types = _ASSIGNMENTS[field_name]
         kinds = {kind}
-        if holding == "assignment" and group_type == "consumer" and self._pending_revocation_is_assigned:
+        if field_name == "assignment" and group_type == "consumer" and self._pending_revocation_is_assigned:
             kinds.add("pending_revocation")
         return {
             (self._name(row), row["partition"])
@@ -216,23 +223,23 @@ class _Comparing:
         }
 
     def _name(self, row: Row) -> str:
-        return row["subtopology"] or row["topic"] or self._topic_of_id.get(row["topic_id"]) or row["topic_id"] or _NOTHING
+        return row["subtopology"] or row["topic"] or self._topic_of_id.get(row["topic_id"]) or row["topic_id"] or _EMPTY
 
     def _exists(self, row: Row) -> bool:
-        """Topics that are gone are not described; another of their name, made later, has another id."""
+        """Whether the topic of a row exists: brokers describe no deleted topics, and a new topic of the same name has another id."""
         return not self._topic_of_id or row["topic_id"] is None or row["topic_id"] in self._topic_of_id
 
     def _is_compared(self, group_id: str) -> bool:
-        """Whether offsets of a group may be held against each other: a group that one side lacks has its difference already."""
+        """Whether offsets of the group are compared: a group that only one side has is a difference already."""
         return group_id not in self._on_one_side and group_id not in self._unasked
 
     def offsets(self, theirs: Mapping[Place, Row]) -> None:
         ours = self._ours.offsets
-        for place in [*ours, *(each for each in theirs if each not in ours)]:
+        for place in [*ours, *(place for place in theirs if place not in ours)]:
             group_id, topic, partition = place
             if not self._is_compared(group_id):
                 continue
-            self.found.offsets += 1
+            self.result.offsets += 1
             here, there = ours.get(place), theirs.get(place)
             committed = None if here is None else here["committed_offset"]
             answered = None if there is None else there["offset"]
@@ -241,10 +248,12 @@ class _Comparing:
             if here is None or there is None:
                 continue
             epoch = there.get("leader_epoch")
-            if epoch is not None and epoch != (-1 if here["leader_epoch"] is None else here["leader_epoch"]):
-                self._differ(group_id, f"leader epoch of {topic}-{partition}", here["leader_epoch"], None if epoch == -1 else epoch)
+            if epoch is not None and epoch != (NO_LEADER_EPOCH if here["leader_epoch"] is None else here["leader_epoch"]):
+                self._differ(
+                    group_id, f"leader epoch of {topic}-{partition}", here["leader_epoch"], None if epoch == NO_LEADER_EPOCH else epoch
+                )
             metadata = there.get("metadata")
-            if metadata is not None and not _is_same_note(here["metadata"] or _NOTHING, metadata):
+            if metadata is not None and not _is_same_metadata(here["metadata"] or _EMPTY, metadata):
                 self._differ(group_id, f"metadata of {topic}-{partition}", here["metadata"], metadata)
 
     def pending(self, theirs: set[Place]) -> None:
@@ -253,29 +262,29 @@ class _Comparing:
         for place in sorted(ours | theirs):
             if not self._is_compared(place[0]):
                 continue
-            self.found.pending += 1
+            self.result.pending += 1
             if (place in ours) != (place in theirs):
                 here, there = ("open" if place in side else None for side in (ours, theirs))
                 self._differ(place[0], f"transaction of {place[1]}-{place[2]}", here, there)
 
 
-def _is_same_note(ours: str, theirs: str) -> bool:
-    """Clients in C (librdkafka's) hand metadata on up to its first NUL, and some of them write one at its end."""
+def _is_same_metadata(ours: str, theirs: str) -> bool:
+    """Whether the metadata is equal, at least up to the first NUL: clients of librdkafka return the text only up to there."""
     return theirs in (ours, ours.partition("\0")[0])
 
 
 def _or_none(value: Any) -> Any:
-    """The empty text is none, as old clients have it; the number 0 is not."""
-    return None if value == _NOTHING else value
+    """The value; None for the empty text, which old clients use for none."""
+    return None if value == _EMPTY else value
 
 
 def _place(row: Row) -> Place:
     return row["group"], row["topic"], row["partition"]
 
 
-def _listed(holdings: Iterable[Holding]) -> str | None:
-    """``orders:0,1;payments:3``, as Kafka's own tool writes assignments."""
+def _listed(assigned: Iterable[Assigned]) -> str | None:
+    """Partitions as text, as Kafka's own tool writes them: ``orders:0,1;payments:3``."""
     numbers: dict[str, list[int]] = {}
-    for name, number in sorted(holdings):
+    for name, number in sorted(assigned):
         numbers.setdefault(name, []).append(number)
-    return ";".join(f"{name}:{','.join(map(str, of))}" for name, of in numbers.items()) or None
+    return ";".join(f"{name}:{','.join(map(str, numbers_of_name))}" for name, numbers_of_name in numbers.items()) or None

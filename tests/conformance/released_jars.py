@@ -22,30 +22,30 @@ import pytest
 from groupcoord_spark.coordinator import Cleanup, PartitionReplay, Semantics, semantics_for
 from groupcoord_spark.coordinator.releases import LAST_PATCHES, Release, version_text
 from groupcoord_spark.coordinator.semantics import TOPOLOGY_DESCRIPTION_PLUGIN
+from groupcoord_spark.protocol.record_types import KeyType, MarkerType
 from tests.coordinator import test_consumer_groups, test_loader_cases, test_share_and_streams_groups
 from tests.coordinator.records import (
-    COMMIT,
     GOLDEN,
     Record,
+    classic_group,
     committed,
-    gone,
-    k2,
-    k3,
-    k5,
-    k7,
-    k8,
-    k16,
-    k17,
-    k19,
-    k21,
-    k22,
-    k23,
+    consumer_member,
+    current_assignment,
+    group_epoch,
     member,
-    off,
+    offset_commit,
     recorded,
-    stable,
+    resolved_regex,
+    stable_classic_group,
+    streams_assignment,
+    streams_group_epoch,
+    streams_member,
+    streams_target,
+    target,
     target_metadata,
-    toff,
+    tombstone,
+    topology,
+    transactional_commit,
 )
 from tests.coordinator.test_releases import described
 from tests.integration.kafka import fetched_jars, java
@@ -64,45 +64,104 @@ AT_THE_END = -1
 """Record offset of what is thrown at the end of the load."""
 
 
-MEMBER_LEAVES = [gone(22, member_id="m"), gone(21, member_id="m"), gone(19, member_id="m")]
+MEMBER_LEAVES = [
+    tombstone(KeyType.STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT, member_id="m"),
+    tombstone(KeyType.STREAMS_GROUP_TARGET_ASSIGNMENT_MEMBER, member_id="m"),
+    tombstone(KeyType.STREAMS_GROUP_MEMBER_METADATA, member_id="m"),
+]
 CASES: Mapping[str, list[Record]] = {
-    "streams group replaces a simple group": [off("t0", 5), k17()],
-    "tombstone of a streams record replaces a simple group": [off("t0", 5), gone(23)],
-    "member with a newer epoch takes a partition over, whose owner then has less": [k8("m", 5, 0), k8("n", 6, 0), k8("m", 6)],
-    "member with a newer epoch takes a partition over, whose owner then leaves": [k8("m", 5, 0), k8("n", 6, 0), gone(8, member_id="m")],
-    "partition taken at the same epoch and then at a newer one": [k8("m", 5, 0), k8("n", 5, 0), k8("o", 6, 0), k8("n", 6, 1)],
-    "partition taken at an older epoch, then by a third member": [k8("m", 5, 0), k8("n", 4, 0), k8("o", 5, 0), k8("m", 7, 0)],
-    "simple group of pending offsets alone": [toff(7, "t0", 5)],
-    "classic group of pending offsets alone": [k2(), toff(7, "t0", 5)],
-    "consumer group of pending offsets alone": [k3(), toff(7, "t0", 5)],
-    "pending offset beside an expired one": [off("t0", 5), toff(7, "t1", 5)],
-    "pending offset over an expired one": [off("t0", 5), toff(7, "t0", 6)],
-    "offset committed by a transaction expires": [toff(7, "t0", 5), committed(7)],
-    "topology with a negative epoch makes the group": [k23("t", epoch=-1)],
-    "topology with a negative epoch beside a member": [k19(), k23("t", epoch=-1)],
-    "topology with a negative epoch over an older topology": [k23("t"), k19(), k23("u", epoch=-2), k22("m", 1)],
-    "streams group without members": [k17(), k23("t")],
-    "description of a streams group's topology is stored": [described(0), k23("t"), off("t0", 5)],
-    "description of a streams group's topology may be stored": [described(-2), k23("t"), off("t0", 5)],
-    "description of a streams group's topology is gone": [described(0), described(-1), k23("t"), off("t0", 5)],
-    "streams group is ready": [k19("m"), k23("t"), k17(2, 0), k21("m", 0), target_metadata(20, 2), k22("m", 2, 0)],
-    "streams group is left": [k19("m"), k23("t"), k17(2, 0), target_metadata(20, 2), k22("m", 2, 0), *MEMBER_LEAVES],
-    "consumer group of a target alone": [k7("m", 0)],
-    "consumer group of a member alone": [k5("m")],
-    "consumer group of an assignment alone": [k8("m", 1, 0)],
-    "consumer group keeps what it is subscribed to": [k5("m", "t"), k3(1), target_metadata(6), k8("m", 1, 0), off("t0", 5), off("u0", 5)],
-    "consumer group keeps what its expressions found": [k3(), k16("t.*", "t"), off("t0", 5), off("u0", 5)],
-    "target assignment of a consumer group with a bad epoch": [k3(), target_metadata(6, -2)],
-    "target assignment of a consumer group with a bad timestamp": [k3(), target_metadata(6, 1, -1)],
-    "classic group without members": [k2(state_ms=NOW_MS - RETENTION_MS), off("t0", 5)],
-    "classic group that became Empty lately": [k2(state_ms=NOW_MS), off("t0", 5)],
-    "classic group with members": [stable("t"), off("t0", 5), off("u0", 5)],
-    "classic group with a subscription that cannot be read": [
-        k2(members=[member(subscription=b"\0\0\xff\xff\xff\xff")], protocol="range", leader="m"),
-        off("t0", 5),
+    "streams group replaces a simple group": [offset_commit("t0", 5), streams_group_epoch()],
+    "tombstone of a streams record replaces a simple group": [offset_commit("t0", 5), tombstone(KeyType.STREAMS_GROUP_TOPOLOGY)],
+    "member with a newer epoch takes a partition over, whose owner then has less": [
+        current_assignment("m", 5, 0),
+        current_assignment("n", 6, 0),
+        current_assignment("m", 6),
     ],
-    "streams group without a record of its own": [k19(), k23("t"), k22("m", 1, 0)],
-    "offsets of a group that was deleted": [off("t0", 5), k2(), gone(2)],
+    "member with a newer epoch takes a partition over, whose owner then leaves": [
+        current_assignment("m", 5, 0),
+        current_assignment("n", 6, 0),
+        tombstone(KeyType.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT, member_id="m"),
+    ],
+    "partition taken at the same epoch and then at a newer one": [
+        current_assignment("m", 5, 0),
+        current_assignment("n", 5, 0),
+        current_assignment("o", 6, 0),
+        current_assignment("n", 6, 1),
+    ],
+    "partition taken at an older epoch, then by a third member": [
+        current_assignment("m", 5, 0),
+        current_assignment("n", 4, 0),
+        current_assignment("o", 5, 0),
+        current_assignment("m", 7, 0),
+    ],
+    "simple group of pending offsets alone": [transactional_commit(7, "t0", 5)],
+    "classic group of pending offsets alone": [classic_group(), transactional_commit(7, "t0", 5)],
+    "consumer group of pending offsets alone": [group_epoch(), transactional_commit(7, "t0", 5)],
+    "pending offset beside an expired one": [offset_commit("t0", 5), transactional_commit(7, "t1", 5)],
+    "pending offset over an expired one": [offset_commit("t0", 5), transactional_commit(7, "t0", 6)],
+    "offset committed by a transaction expires": [transactional_commit(7, "t0", 5), committed(7)],
+    "topology with a negative epoch makes the group": [topology("t", epoch=-1)],
+    "topology with a negative epoch beside a member": [streams_member(), topology("t", epoch=-1)],
+    "topology with a negative epoch over an older topology": [
+        topology("t"),
+        streams_member(),
+        topology("u", epoch=-2),
+        streams_assignment("m", 1),
+    ],
+    "streams group without members": [streams_group_epoch(), topology("t")],
+    "description of a streams group's topology is stored": [described(0), topology("t"), offset_commit("t0", 5)],
+    "description of a streams group's topology may be stored": [described(-2), topology("t"), offset_commit("t0", 5)],
+    "description of a streams group's topology is gone": [described(0), described(-1), topology("t"), offset_commit("t0", 5)],
+    "streams group is ready": [
+        streams_member("m"),
+        topology("t"),
+        streams_group_epoch(2, 0),
+        streams_target("m", 0),
+        target_metadata(KeyType.STREAMS_GROUP_TARGET_ASSIGNMENT_METADATA, 2),
+        streams_assignment("m", 2, 0),
+    ],
+    "streams group is left": [
+        streams_member("m"),
+        topology("t"),
+        streams_group_epoch(2, 0),
+        target_metadata(KeyType.STREAMS_GROUP_TARGET_ASSIGNMENT_METADATA, 2),
+        streams_assignment("m", 2, 0),
+        *MEMBER_LEAVES,
+    ],
+    "consumer group of a target alone": [target("m", 0)],
+    "consumer group of a member alone": [consumer_member("m")],
+    "consumer group of an assignment alone": [current_assignment("m", 1, 0)],
+    "consumer group keeps what it is subscribed to": [
+        consumer_member("m", "t"),
+        group_epoch(1),
+        target_metadata(KeyType.CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA),
+        current_assignment("m", 1, 0),
+        offset_commit("t0", 5),
+        offset_commit("u0", 5),
+    ],
+    "consumer group keeps what its expressions found": [
+        group_epoch(),
+        resolved_regex("t.*", "t"),
+        offset_commit("t0", 5),
+        offset_commit("u0", 5),
+    ],
+    "target assignment of a consumer group with a bad epoch": [
+        group_epoch(),
+        target_metadata(KeyType.CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA, -2),
+    ],
+    "target assignment of a consumer group with a bad timestamp": [
+        group_epoch(),
+        target_metadata(KeyType.CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA, 1, -1),
+    ],
+    "classic group without members": [classic_group(state_ms=NOW_MS - RETENTION_MS), offset_commit("t0", 5)],
+    "classic group that became Empty lately": [classic_group(state_ms=NOW_MS), offset_commit("t0", 5)],
+    "classic group with members": [stable_classic_group("t"), offset_commit("t0", 5), offset_commit("u0", 5)],
+    "classic group with a subscription that cannot be read": [
+        classic_group(members=[member(subscription=b"\0\0\xff\xff\xff\xff")], protocol="range", leader="m"),
+        offset_commit("t0", 5),
+    ],
+    "streams group without a record of its own": [streams_member(), topology("t"), streams_assignment("m", 1, 0)],
+    "offsets of a group that was deleted": [offset_commit("t0", 5), classic_group(), tombstone(KeyType.GROUP_METADATA)],
     **{name: records for name, (records, _) in test_share_and_streams_groups.REFUSED.items()},
     **{name: records for name, (records, _) in test_consumer_groups.REFUSED.items()},
     **{case["case"]: [test_loader_cases._record(record) for record in case["records"]] for case in test_loader_cases._cases()},
@@ -176,7 +235,7 @@ def script_of(records: Iterable[Record], now_ms: int) -> Iterable[str]:
     for position, record in enumerate(records):
         batch = f"{record.producer_id} {max(record.producer_epoch, 0)}"
         if record.control_type is not None:
-            yield f"marker {batch} {'COMMIT' if record.control_type == COMMIT else 'ABORT'}"
+            yield f"marker {batch} {'COMMIT' if record.control_type == MarkerType.COMMIT else 'ABORT'}"
         else:
             offset = position if record.offset is None else record.offset
             yield f"record {offset} {batch} {hexadecimal(record.key)} {hexadecimal(record.value)}"

@@ -1,6 +1,6 @@
-"""Records of one offsets partition, written down as in a table of sequences, and what the replay makes of them.
+"""Builders of the records of one offsets partition, and the state that the replay computes from a list of records.
 
-Offsets count from 0, in the order in which the records are given; markers take one too.
+The record offset of a record is its place in the list, from 0. A marker has a record offset too.
 """
 
 import gzip
@@ -12,21 +12,21 @@ from typing import Any
 
 from groupcoord_spark.coordinator import JAVA, PartitionReplay, PartitionState, Semantics, StoredOffset
 from groupcoord_spark.protocol import ZERO_UUID, DecodeError, decode_key, decode_value, encode_key, encode_value
+from groupcoord_spark.protocol.record_types import NO_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP, KeyType, MarkerType
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 GROUP = "g"
 TOPIC_ID = "AAAAAAAAAAEAAAAAAAAAAg"
-ABORT, COMMIT = 0, 1
 
 
 @dataclass(frozen=True)
 class Record:
-    """One record with the facts of its batch; a marker has a control type and no key."""
+    """One record with the fields of its batch. A marker has a control type and no key."""
 
     key: bytes | None = None
     value: bytes | None = None
-    producer_id: int = -1
-    producer_epoch: int = -1
+    producer_id: int = NO_PRODUCER_ID
+    producer_epoch: int = NO_PRODUCER_EPOCH
     is_transactional: bool = False
     control_type: int | None = None
     timestamp_ms: int = 1_000
@@ -42,7 +42,7 @@ class Record:
         except DecodeError as error:
             replay.refuse(record_offset, error.code, error.detail)
             return
-        if key.key_type > 1:
+        if key.key_type >= KeyType.GROUP_METADATA:
             version, fields = (None, None) if value is None else (value.version, value.fields)
             replay.apply_group_record(record_offset, self.timestamp_ms, key.key_type, key.fields, version, fields)
             return
@@ -51,10 +51,10 @@ class Record:
             topic_id = value.fields.get("topic_id", ZERO_UUID)
             stored = StoredOffset(
                 committed_offset=value.fields["committed_offset"],
-                leader_epoch=value.fields.get("leader_epoch", -1),
+                leader_epoch=value.fields.get("leader_epoch", NO_LEADER_EPOCH),
                 metadata=value.fields["metadata"],
                 commit_timestamp_ms=value.fields["commit_timestamp_ms"],
-                expire_timestamp_ms=value.fields.get("expire_timestamp_ms", -1),
+                expire_timestamp_ms=value.fields.get("expire_timestamp_ms", NO_TIMESTAMP),
                 topic_id=None if topic_id == ZERO_UUID else topic_id,
                 value_version=value.version,
                 producer_id=self.producer_id,
@@ -77,7 +77,7 @@ def replay_of(records: Iterable[Record], semantics: Semantics = JAVA) -> Partiti
     return replay
 
 
-def off(
+def offset_commit(
     place: str,
     committed_offset: int | None,
     *,
@@ -85,35 +85,35 @@ def off(
     commit_ms: int = 1_000,
     expire_ms: int | None = None,
     topic_id: str = ZERO_UUID,
-    key_type: int = 1,
+    key_type: int = KeyType.OFFSET_COMMIT,
     version: int | None = None,
-    producer: int = -1,
+    producer: int = NO_PRODUCER_ID,
     epoch: int = 0,
     transactional: bool | None = None,
 ) -> Record:
-    """A commit of topic and partition ("t0"); without an offset its tombstone, with a producer inside of a transaction."""
+    """A commit for a place such as ``t0`` (topic t, partition 0). committed_offset None: a tombstone; producer: in a transaction."""
     if version is None:
-        version = 0 if key_type == 0 else 1 if expire_ms is not None else 4 if topic_id != ZERO_UUID else 3
+        version = 0 if key_type == KeyType.LEGACY_OFFSET_COMMIT else 1 if expire_ms is not None else 4 if topic_id != ZERO_UUID else 3
     fields = {
         "committed_offset": committed_offset,
-        "leader_epoch": -1,
+        "leader_epoch": NO_LEADER_EPOCH,
         "metadata": "",
         "commit_timestamp_ms": commit_ms,
-        "expire_timestamp_ms": -1 if expire_ms is None else expire_ms,
+        "expire_timestamp_ms": NO_TIMESTAMP if expire_ms is None else expire_ms,
         "topic_id": topic_id,
     }
     return Record(
         key=encode_key(key_type, {"group_id": group, "topic": place[:-1], "partition": int(place[-1])}),
         # Values of version 0 are the same under both key types.
-        value=None if committed_offset is None else encode_value(1, version, fields),
+        value=None if committed_offset is None else encode_value(KeyType.OFFSET_COMMIT, version, fields),
         producer_id=producer,
-        producer_epoch=epoch if producer != -1 else -1,
-        is_transactional=producer != -1 if transactional is None else transactional,
+        producer_epoch=epoch if producer != NO_PRODUCER_ID else NO_PRODUCER_EPOCH,
+        is_transactional=producer != NO_PRODUCER_ID if transactional is None else transactional,
     )
 
 
-def toff(producer: int, place: str, committed_offset: int | None, **more: Any) -> Record:
-    return off(place, committed_offset, producer=producer, **more)
+def transactional_commit(producer: int, place: str, committed_offset: int | None, **more: Any) -> Record:
+    return offset_commit(place, committed_offset, producer=producer, **more)
 
 
 def marker(producer: int, control_type: int) -> Record:
@@ -121,23 +121,23 @@ def marker(producer: int, control_type: int) -> Record:
 
 
 def committed(producer: int) -> Record:
-    return marker(producer, COMMIT)
+    return marker(producer, MarkerType.COMMIT)
 
 
 def aborted(producer: int) -> Record:
-    return marker(producer, ABORT)
+    return marker(producer, MarkerType.ABORT)
 
 
-def gone(key_type: int, *, group: str = GROUP, **key: Any) -> Record:
-    """A tombstone of a group's own record."""
+def tombstone(key_type: int, *, group: str = GROUP, **key: Any) -> Record:
+    """A tombstone of a group record."""
     return Record(key=encode_key(key_type, {"group_id": group, **key}))
 
 
-def k2(
+def classic_group(
     protocol_type: str = "consumer",
     generation: int = 3,
     *,
-    state_ms: int = -1,
+    state_ms: int = NO_TIMESTAMP,
     members: Iterable[Mapping[str, Any]] = (),
     protocol: str | None = None,
     leader: str | None = None,
@@ -152,7 +152,7 @@ def k2(
         "current_state_timestamp_ms": state_ms,
         "members": list(members),
     }
-    return Record(key=encode_key(2, {"group_id": group}), value=encode_value(2, version, fields))
+    return Record(key=encode_key(KeyType.GROUP_METADATA, {"group_id": group}), value=encode_value(KeyType.GROUP_METADATA, version, fields))
 
 
 def member(member_id: str = "m", subscription: bytes = b"", **more: Any) -> dict[str, Any]:
@@ -176,21 +176,21 @@ def subscription(*topics: str) -> bytes:
     return b"\0\0" + len(topics).to_bytes(4, "big") + names + b"\xff\xff\xff\xff"
 
 
-def stable(*topics: str, protocol_type: str = "consumer", **more: Any) -> Record:
+def stable_classic_group(*topics: str, protocol_type: str = "consumer", **more: Any) -> Record:
     """A Stable classic group of one member."""
-    return k2(protocol_type, members=[member(subscription=subscription(*topics))], protocol="range", leader="m", **more)
+    return classic_group(protocol_type, members=[member(subscription=subscription(*topics))], protocol="range", leader="m", **more)
 
 
 def own(key_type: int, value: Mapping[str, Any], *, group: str = GROUP, **key: Any) -> Record:
-    """A record of a group of the new protocols."""
+    """A record of a modern group."""
     return Record(key=encode_key(key_type, {"group_id": group, **key}), value=encode_value(key_type, 0, value))
 
 
-def k3(epoch: int = 1) -> Record:
-    return own(3, {"epoch": epoch, "metadata_hash": 0})
+def group_epoch(epoch: int = 1) -> Record:
+    return own(KeyType.CONSUMER_GROUP_METADATA, {"epoch": epoch, "metadata_hash": 0})
 
 
-def k5(member_id: str = "m", *topics: str, **more: Any) -> Record:
+def consumer_member(member_id: str = "m", *topics: str, **more: Any) -> Record:
     value = {
         "instance_id": None,
         "rack_id": None,
@@ -203,62 +203,74 @@ def k5(member_id: str = "m", *topics: str, **more: Any) -> Record:
         "classic_member_metadata": None,
         **more,
     }
-    return own(5, value, member_id=member_id)
+    return own(KeyType.CONSUMER_GROUP_MEMBER_METADATA, value, member_id=member_id)
 
 
 def target_metadata(key_type: int, epoch: int = 1, timestamp_ms: int = 0) -> Record:
     return own(key_type, {"assignment_epoch": epoch, "assignment_timestamp_ms": timestamp_ms})
 
 
-def k7(member_id: str = "m", *partitions: int) -> Record:
-    return own(7, {"topic_partitions": [{"topic_id": TOPIC_ID, "partitions": list(partitions)}]}, member_id=member_id)
+def target(member_id: str = "m", *partitions: int) -> Record:
+    return own(
+        KeyType.CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER,
+        {"topic_partitions": [{"topic_id": TOPIC_ID, "partitions": list(partitions)}]},
+        member_id=member_id,
+    )
 
 
-def k8(member_id: str, epoch: int, *partitions: int, state: int = 0, revoking: Iterable[int] = ()) -> Record:
+def current_assignment(member_id: str, epoch: int, *partitions: int, state: int = 0, revoking: Iterable[int] = ()) -> Record:
     value = {
         "member_epoch": epoch,
         "previous_member_epoch": epoch - 1,
         "state": state,
-        "assigned_partitions": _held(partitions),
-        "partitions_pending_revocation": _held(revoking),
+        "assigned_partitions": _topic_partitions(partitions),
+        "partitions_pending_revocation": _topic_partitions(revoking),
     }
-    return own(8, value, member_id=member_id)
+    return own(KeyType.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT, value, member_id=member_id)
 
 
-def _held(partitions: Iterable[int]) -> list[dict[str, Any]]:
+def _topic_partitions(partitions: Iterable[int]) -> list[dict[str, Any]]:
     numbers = list(partitions)
     return [{"topic_id": TOPIC_ID, "partitions": numbers, "assignment_epochs": []}] if numbers else []
 
 
-def k16(regular_expression: str, *topics: str) -> Record:
-    return own(16, {"topics": list(topics), "version": 1, "timestamp_ms": 1}, regular_expression=regular_expression)
+def resolved_regex(regular_expression: str, *topics: str) -> Record:
+    return own(
+        KeyType.CONSUMER_GROUP_REGULAR_EXPRESSION,
+        {"topics": list(topics), "version": 1, "timestamp_ms": 1},
+        regular_expression=regular_expression,
+    )
 
 
-def k10(member_id: str = "m", *topics: str) -> Record:
+def share_member(member_id: str = "m", *topics: str) -> Record:
     value = {"rack_id": None, "client_id": "c", "client_host": "/127.0.0.1", "subscribed_topic_names": list(topics)}
-    return own(10, value, member_id=member_id)
+    return own(KeyType.SHARE_GROUP_MEMBER_METADATA, value, member_id=member_id)
 
 
-def k11(epoch: int = 1) -> Record:
-    return own(11, {"epoch": epoch, "metadata_hash": 0})
+def share_group_epoch(epoch: int = 1) -> Record:
+    return own(KeyType.SHARE_GROUP_METADATA, {"epoch": epoch, "metadata_hash": 0})
 
 
-def k13(member_id: str = "m", *partitions: int) -> Record:
-    return own(13, {"topic_partitions": [{"topic_id": TOPIC_ID, "partitions": list(partitions)}]}, member_id=member_id)
+def share_target(member_id: str = "m", *partitions: int) -> Record:
+    return own(
+        KeyType.SHARE_GROUP_TARGET_ASSIGNMENT_MEMBER,
+        {"topic_partitions": [{"topic_id": TOPIC_ID, "partitions": list(partitions)}]},
+        member_id=member_id,
+    )
 
 
-def k14(member_id: str, epoch: int, *partitions: int) -> Record:
-    held = [{"topic_id": TOPIC_ID, "partitions": list(partitions)}]
-    value = {"member_epoch": epoch, "previous_member_epoch": epoch - 1, "state": 0, "assigned_partitions": held}
-    return own(14, value, member_id=member_id)
+def share_assignment(member_id: str, epoch: int, *partitions: int) -> Record:
+    assigned = [{"topic_id": TOPIC_ID, "partitions": list(partitions)}]
+    value = {"member_epoch": epoch, "previous_member_epoch": epoch - 1, "state": 0, "assigned_partitions": assigned}
+    return own(KeyType.SHARE_GROUP_CURRENT_MEMBER_ASSIGNMENT, value, member_id=member_id)
 
 
-def k17(epoch: int = 1, validated_topology_epoch: int = -1) -> Record:
+def streams_group_epoch(epoch: int = 1, validated_topology_epoch: int = -1) -> Record:
     value = {"epoch": epoch, "metadata_hash": 0, "validated_topology_epoch": validated_topology_epoch, "last_assignment_configs": []}
-    return own(17, value)
+    return own(KeyType.STREAMS_GROUP_METADATA, value)
 
 
-def k19(member_id: str = "m") -> Record:
+def streams_member(member_id: str = "m") -> Record:
     value = {
         "instance_id": None,
         "rack_id": None,
@@ -270,14 +282,20 @@ def k19(member_id: str = "m") -> Record:
         "user_endpoint": None,
         "client_tags": [],
     }
-    return own(19, value, member_id=member_id)
+    return own(KeyType.STREAMS_GROUP_MEMBER_METADATA, value, member_id=member_id)
 
 
-def k21(member_id: str = "m", *active: int) -> Record:
-    return own(21, {"active_tasks": _tasks(active), "standby_tasks": [], "warmup_tasks": []}, member_id=member_id)
+def streams_target(member_id: str = "m", *active: int) -> Record:
+    return own(
+        KeyType.STREAMS_GROUP_TARGET_ASSIGNMENT_MEMBER,
+        {"active_tasks": _tasks(active), "standby_tasks": [], "warmup_tasks": []},
+        member_id=member_id,
+    )
 
 
-def k22(member_id: str, epoch: int, *active: int, state: int = 1, revoking: Iterable[int] = (), standby: Iterable[int] = ()) -> Record:
+def streams_assignment(
+    member_id: str, epoch: int, *active: int, state: int = 1, revoking: Iterable[int] = (), standby: Iterable[int] = ()
+) -> Record:
     value = {
         "member_epoch": epoch,
         "previous_member_epoch": epoch - 1,
@@ -289,7 +307,7 @@ def k22(member_id: str, epoch: int, *active: int, state: int = 1, revoking: Iter
         "standby_tasks_pending_revocation": [],
         "warmup_tasks_pending_revocation": [],
     }
-    return own(22, value, member_id=member_id)
+    return own(KeyType.STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT, value, member_id=member_id)
 
 
 def _tasks(partitions: Iterable[int]) -> list[dict[str, Any]]:
@@ -297,7 +315,7 @@ def _tasks(partitions: Iterable[int]) -> list[dict[str, Any]]:
     return [{"subtopology_id": "0", "partitions": numbers}] if numbers else []
 
 
-def k23(*sources: str, epoch: int = 0, repartition: Iterable[str] = ()) -> Record:
+def topology(*sources: str, epoch: int = 0, repartition: Iterable[str] = ()) -> Record:
     topics = [{"name": name, "partitions": 0, "replication_factor": -1, "topic_configs": []} for name in repartition]
     subtopology = {
         "subtopology_id": "0",
@@ -308,7 +326,7 @@ def k23(*sources: str, epoch: int = 0, repartition: Iterable[str] = ()) -> Recor
         "repartition_source_topics": topics,
         "copartition_groups": [],
     }
-    return own(23, {"epoch": epoch, "subtopologies": [subtopology]})
+    return own(KeyType.STREAMS_GROUP_TOPOLOGY, {"epoch": epoch, "subtopologies": [subtopology]})
 
 
 def offsets_of(state: PartitionState) -> dict[str, int]:
@@ -369,7 +387,7 @@ def _record(line: Mapping[str, Any]) -> Record:
         producer_id=line["producer_id"],
         producer_epoch=line["producer_epoch"],
         is_transactional=line["transactional"],
-        control_type={None: None, "COMMIT": COMMIT, "ABORT": ABORT}[line["control"]],
+        control_type=None if line["control"] is None else MarkerType[line["control"]],
         timestamp_ms=line["timestamp"],
         offset=line["offset"],
     )

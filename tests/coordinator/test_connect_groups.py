@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.coordinator.records import GOLDEN, k2, member, recorded, replayed
+from tests.coordinator.records import GOLDEN, classic_group, member, recorded, replayed
 
 
 def _connectors(name: bytes, *tasks: int) -> bytes:
@@ -20,7 +20,7 @@ def _metadata(owned: bytes) -> bytes:
 
 
 def _rows(worker: dict[str, Any], protocol: str) -> list[tuple[str, str | None, str | None, int | None]]:
-    state = replayed([k2("connect", members=[worker], protocol=protocol)])
+    state = replayed([classic_group("connect", members=[worker], protocol=protocol)])
     assert state.groups()[0].subscribed_topics is None
     return [(row.kind, row.subtopology, row.task_type, row.partition) for row in state.assignments()]
 
@@ -43,7 +43,7 @@ def test_eager_worker_runs_what_it_was_given() -> None:
 
 
 def test_home_made_protocol_keeps_its_bytes() -> None:
-    state = replayed([k2("mine", members=[member("w", b"?", assignment=b"!")], protocol="p")])
+    state = replayed([classic_group("mine", members=[member("w", b"?", assignment=b"!")], protocol="p")])
     assert (state.assignments(), state.members()[0].subscription, state.members()[0].assignment) == ([], b"?", b"!")
 
 

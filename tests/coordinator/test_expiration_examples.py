@@ -9,30 +9,31 @@ from dataclasses import dataclass, field
 import pytest
 
 from groupcoord_spark.coordinator import JAVA, SCALA, Cleanup, GroupCleanup, PartitionState, Semantics, semantics_for
+from groupcoord_spark.protocol.record_types import KeyType
 from tests.coordinator.records import (
     Record,
     aborted,
+    classic_group,
     codes_of,
-    gone,
+    consumer_member,
+    current_assignment,
+    group_epoch,
     group_of,
-    k2,
-    k3,
-    k5,
-    k8,
-    k11,
-    k16,
-    k17,
-    k19,
-    k22,
-    k23,
     member,
-    off,
+    offset_commit,
     orphans_of,
     pending_of,
     replayed,
-    stable,
+    resolved_regex,
+    share_group_epoch,
+    stable_classic_group,
+    streams_assignment,
+    streams_group_epoch,
+    streams_member,
     target_metadata,
-    toff,
+    tombstone,
+    topology,
+    transactional_commit,
 )
 
 NOW, RETENTION = 1_000_000, 60_000
@@ -41,14 +42,14 @@ KAFKA_2_0 = semantics_for(broker_version="2.0.1")
 
 def empty(protocol_type: str, generation: int, state_ms: int | None) -> Record:
     """An Empty classic group; without a state timestamp its value is one of version 1."""
-    return k2(protocol_type, generation, state_ms=-1 if state_ms is None else state_ms, version=1 if state_ms is None else 3)
+    return classic_group(protocol_type, generation, state_ms=-1 if state_ms is None else state_ms, version=1 if state_ms is None else 3)
 
 
 def old(place: str, commit_ms: int, expire_ms: int | None = None) -> Record:
-    return off(place, 1, commit_ms=commit_ms, expire_ms=expire_ms)
+    return offset_commit(place, 1, commit_ms=commit_ms, expire_ms=expire_ms)
 
 
-STREAMS_MEMBER = [k19("m"), k22("m", 1)]
+STREAMS_MEMBER = [streams_member("m"), streams_assignment("m", 1)]
 
 
 @dataclass(frozen=True)
@@ -85,52 +86,68 @@ ROWS = [
     ),
     Row(
         6,
-        [stable("t"), old("t0", 400_000), old("u0", 940_000), old("u1", 940_001)],
+        [stable_classic_group("t"), old("t0", 400_000), old("u0", 940_000), old("u1", 940_001)],
         {"t0": "X-B3", "u0": "X-B3", "u1": "X-B3"},
         {"u0"},
         False,
         "1",
         era_a_expired=T0,
     ),
-    Row(7, [stable(protocol_type="connect"), old("t0", 400_000)], {"t0": "X-B4"}, era_a_expired=T0),
+    Row(7, [stable_classic_group(protocol_type="connect"), old("t0", 400_000)], {"t0": "X-B4"}, era_a_expired=T0),
     Row(8, [old("t0", 999_999, 1_000_000)], {"t0": "X-B0"}, T0, True, "1 2", scala_writes="1", era_a_expired=set()),
     Row(9, [old("t0", -5_000_000, 1_000_001)], {"t0": "X-B0"}, era_a_expired=set()),
     Row(10, [empty("consumer", 4, 999_999), old("t0", 999_999, 999_999)], {"t0": "X-B0"}, T0, True, "1 2", era_a_expired=T0),
-    Row(11, [stable("t"), old("t0", 999_991, 999_999)], {"t0": "X-B3"}, era_a_expired=T0),
-    Row(12, [old("t0", 940_000), toff(7, "t0", 2)], {"t0": "X-J1"}, scala_expired=T0, scala_writes="1", era_a_expired=set()),
-    Row(13, [old("t0", 940_000), toff(7, "t1", 2)], {"t0": "X-B2"}, T0, False, "1"),
-    Row(14, [toff(7, "t0", 2)], {}),
-    Row(15, [toff(7, "t0", 2), aborted(7)], {}, set(), True, "2", is_known_to_scala=False),
-    Row(16, [old("t0", 1), off("t0", None)], {}, set(), True, "2", is_known_to_scala=False),
+    Row(11, [stable_classic_group("t"), old("t0", 999_991, 999_999)], {"t0": "X-B3"}, era_a_expired=T0),
+    Row(
+        12, [old("t0", 940_000), transactional_commit(7, "t0", 2)], {"t0": "X-J1"}, scala_expired=T0, scala_writes="1", era_a_expired=set()
+    ),
+    Row(13, [old("t0", 940_000), transactional_commit(7, "t1", 2)], {"t0": "X-B2"}, T0, False, "1"),
+    Row(14, [transactional_commit(7, "t0", 2)], {}),
+    Row(15, [transactional_commit(7, "t0", 2), aborted(7)], {}, set(), True, "2", is_known_to_scala=False),
+    Row(16, [old("t0", 1), offset_commit("t0", None)], {}, set(), True, "2", is_known_to_scala=False),
     Row(17, [empty("consumer", 3, 1_000_000)], {}, set(), True, "2"),
-    Row(18, [stable("t")], {}),
-    Row(19, [k3(), old("t0", 940_000)], {"t0": "X-C1"}, T0, True, "1 6 4 3"),
-    Row(20, [k3(), old("t0", 940_001), old("t1", 940_000)], {"t0": "X-C1", "t1": "X-C1"}, {"t1"}, False, "1"),
+    Row(18, [stable_classic_group("t")], {}),
+    Row(19, [group_epoch(), old("t0", 940_000)], {"t0": "X-C1"}, T0, True, "1 6 4 3"),
+    Row(20, [group_epoch(), old("t0", 940_001), old("t1", 940_000)], {"t0": "X-C1", "t1": "X-C1"}, {"t1"}, False, "1"),
     Row(
         21,
-        [k5("m", "t"), k3(), target_metadata(6), k8("m", 1), old("t0", 460_000), old("u0", 940_000)],
+        [
+            consumer_member("m", "t"),
+            group_epoch(),
+            target_metadata(KeyType.CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA),
+            current_assignment("m", 1),
+            old("t0", 460_000),
+            old("u0", 940_000),
+        ],
         {"t0": "X-C1", "u0": "X-C1"},
         {"u0"},
         False,
         "1",
     ),
-    Row(22, [k3()], {}, set(), True, "6 4 3"),
-    Row(23, [k11()], {}),
-    Row(24, [k17(), k23("t"), old("t0", 940_000)], {"t0": "X-C2"}, T0, True, "1 20 17 23"),
-    Row(25, [k17(), k23("t"), *STREAMS_MEMBER, old("t0", 460_000), old("u0", 940_000)], {"t0": "X-C2", "u0": "X-C2"}, {"u0"}, False, "1"),
-    Row(26, [k2("", 0), old("t0", 940_000)], {"t0": "X-B2"}, T0, True, "1 2", scala_writes="1", era_a_expired=set()),
+    Row(22, [group_epoch()], {}, set(), True, "6 4 3"),
+    Row(23, [share_group_epoch()], {}),
+    Row(24, [streams_group_epoch(), topology("t"), old("t0", 940_000)], {"t0": "X-C2"}, T0, True, "1 20 17 23"),
+    Row(
+        25,
+        [streams_group_epoch(), topology("t"), *STREAMS_MEMBER, old("t0", 460_000), old("u0", 940_000)],
+        {"t0": "X-C2", "u0": "X-C2"},
+        {"u0"},
+        False,
+        "1",
+    ),
+    Row(26, [classic_group("", 0), old("t0", 940_000)], {"t0": "X-B2"}, T0, True, "1 2", scala_writes="1", era_a_expired=set()),
     Row(27, [old("t0", 1_300_000)], {"t0": "X-B2"}, era_a_expired=set()),
     Row(28, [old("t0", -1)], {"t0": "X-B2"}, T0, True, "1 2", scala_writes="1", era_a_expired=T0),
     Row(
         29,
-        [old("t0", 460_000), k2(), gone(2)],
+        [old("t0", 460_000), classic_group(), tombstone(KeyType.GROUP_METADATA)],
         {},
         scala_expired=T0,
         scala_removed=True,
         scala_writes="1",
         era_a_expired=T0,
     ),
-    Row(30, [k2(members=UNKNOWN, protocol="range"), old("t0", 460_000)], {"t0": "X-B4"}, era_a_expired=T0),
+    Row(30, [classic_group(members=UNKNOWN, protocol="range"), old("t0", 460_000)], {"t0": "X-B4"}, era_a_expired=T0),
     Row(
         31,
         [empty("consumer", 4, None), old("a0", 940_000), old("b0", 1_000_000)],
@@ -142,7 +159,7 @@ ROWS = [
     ),
     Row(
         32,
-        [off("t0", 1, commit_ms=940_000, key_type=0)],
+        [offset_commit("t0", 1, commit_ms=940_000, key_type=0)],
         {"t0": "X-B2"},
         T0,
         True,
@@ -153,7 +170,7 @@ ROWS = [
     Row(33, [old("t0", 1_000_000, 0)], {"t0": "X-B0"}, T0, True, "1 2", scala_writes="1", era_a_expired=T0),
     Row(
         34,
-        [k2("consumer", 9, state_ms=940_000, version=2), old("t0", 1_000_000), old("u0", 1_000_000)],
+        [classic_group("consumer", 9, state_ms=940_000, version=2), old("t0", 1_000_000), old("u0", 1_000_000)],
         {"t0": "X-B1", "u0": "X-B1"},
         {"t0", "u0"},
         True,
@@ -161,9 +178,9 @@ ROWS = [
         era_a_expired=set(),
     ),
     Row(35, [old("t0", 1, -2)], {"t0": "X-B0"}, T0, True, "1 2", scala_writes="1", era_a_expired=T0),
-    Row(36, [k3(), k16("t.*", "t"), old("t0", 460_000)], {"t0": "X-C1"}),
-    Row(37, [k17(), old("t0", 940_000)], {"t0": "X-C2"}, T0, True, "1 20 17 23"),
-    Row(38, [k2("", 7, state_ms=460_000), old("t0", 999_999)], {"t0": "X-B2"}, era_a_expired=set()),
+    Row(36, [group_epoch(), resolved_regex("t.*", "t"), old("t0", 460_000)], {"t0": "X-C1"}),
+    Row(37, [streams_group_epoch(), old("t0", 940_000)], {"t0": "X-C2"}, T0, True, "1 20 17 23"),
+    Row(38, [classic_group("", 7, state_ms=460_000), old("t0", 999_999)], {"t0": "X-B2"}, era_a_expired=set()),
     Row(39, [empty("connect", 7, 940_000), old("t0", 999_999)], {"t0": "X-B1"}, T0, True, "1 2", era_a_expired=set()),
 ]
 # Groups of the new protocols are not known to Scala brokers.
@@ -272,14 +289,14 @@ class TestBlockedBy:
         assert (cleanup.group.blocked_by, cleanup.group.removed_at_ms) == (word, removed_at_ms)
 
     def test_offsets_of_a_share_group_are_never_looked_at(self) -> None:
-        cleanup = cleanup_of(replayed([k11(), old("t0", 1)]))
+        cleanup = cleanup_of(replayed([share_group_epoch(), old("t0", 1)]))
         assert cleanup is not None
         assert [(row.rule, row.blocked_by) for row in cleanup.offsets] == [("X-C3", "share_group")]
         assert (cleanup.group.rule, cleanup.group.blocked_by) == ("X-C3", "share_group")
 
     def test_scala_before_2_4_expires_nothing_of_a_live_group(self) -> None:
         semantics = semantics_for(broker_version="2.3.1")
-        cleanup = cleanup_of(replayed([stable("t"), old("u0", 1)], semantics), semantics)
+        cleanup = cleanup_of(replayed([stable_classic_group("t"), old("u0", 1)], semantics), semantics)
         assert cleanup is not None
         assert [(row.rule, row.blocked_by) for row in cleanup.offsets] == [("X-B4", "live_group")]
 
@@ -290,10 +307,10 @@ class TestEraA:
     @pytest.mark.parametrize(
         ("name", "records", "expires_at_ms", "expired"),
         [
-            ("A1", [off("t0", 1, version=0, commit_ms=940_000)], 1_000_001, False),
-            ("A2", [off("t0", 1, version=0, commit_ms=939_999)], 1_000_000, True),
-            ("A3", [stable("t", version=1), old("t0", 999_000, 999_999)], 1_000_000, True),
-            ("A4", [off("t0", 1, version=1, commit_ms=999_000)], 1_059_001, False),
+            ("A1", [offset_commit("t0", 1, version=0, commit_ms=940_000)], 1_000_001, False),
+            ("A2", [offset_commit("t0", 1, version=0, commit_ms=939_999)], 1_000_000, True),
+            ("A3", [stable_classic_group("t", version=1), old("t0", 999_000, 999_999)], 1_000_000, True),
+            ("A4", [offset_commit("t0", 1, version=1, commit_ms=999_000)], 1_059_001, False),
             ("A5", [old("t0", 0, 1_000_000)], 1_000_001, False),
         ],
     )
@@ -303,29 +320,29 @@ class TestEraA:
         assert [(row.expires_at_ms, row.expired, row.rule) for row in cleanup.offsets] == [(expires_at_ms, expired, "X-A1")], name
 
     def test_a6_retention_is_the_one_of_the_load(self) -> None:
-        state = replayed([off("t0", 1, version=0, commit_ms=939_999)], KAFKA_2_0)
+        state = replayed([offset_commit("t0", 1, version=0, commit_ms=939_999)], KAFKA_2_0)
         (cleanup,) = Cleanup(NOW, 120_000, KAFKA_2_0).of_partition(state)
         assert (cleanup.offsets[0].expires_at_ms, cleanup.offsets[0].expired) == (1_060_000, False)
 
     @pytest.mark.parametrize(("commit_ms", "expired"), [(940_000, False), (939_999, True)])
     def test_a7_kafka_0_8_2_wants_more_than_the_retention(self, commit_ms: int, expired: bool) -> None:
         semantics = semantics_for(broker_version="0.8.2.2")
-        cleanup = cleanup_of(replayed([off("t0", 1, key_type=0, commit_ms=commit_ms)], semantics), semantics)
+        cleanup = cleanup_of(replayed([offset_commit("t0", 1, key_type=0, commit_ms=commit_ms)], semantics), semantics)
         assert cleanup is not None
         assert [(row.rule, row.expired) for row in cleanup.offsets] == [("X-A0", expired)]
         assert writes_of(cleanup) == ("0" if expired else "")
         assert (cleanup.group.removed, cleanup.group.rule) == (False, None)
 
     def test_group_of_a_completed_generation_gets_a_tombstone(self) -> None:
-        commit = off("t0", 1, version=0, commit_ms=939_999)
-        assert writes_of(cleanup_of(replayed([k2(generation=3, version=1), commit], KAFKA_2_0), KAFKA_2_0)) == "1 2"
+        commit = offset_commit("t0", 1, version=0, commit_ms=939_999)
+        assert writes_of(cleanup_of(replayed([classic_group(generation=3, version=1), commit], KAFKA_2_0), KAFKA_2_0)) == "1 2"
         simple = cleanup_of(replayed([commit], KAFKA_2_0), KAFKA_2_0)
         assert simple is not None
         assert (writes_of(simple), simple.group.removed) == ("1", True)
 
     def test_cleanup_of_0_9_removes_no_group(self) -> None:
         semantics = semantics_for(broker_version="0.9.0.1")
-        cleanup = cleanup_of(replayed([off("t0", 1, version=0, commit_ms=1)], semantics), semantics)
+        cleanup = cleanup_of(replayed([offset_commit("t0", 1, version=0, commit_ms=1)], semantics), semantics)
         assert cleanup is not None
         assert (writes_of(cleanup), cleanup.group.removed, cleanup.group.rule) == ("1", False, "X-G0")
 
@@ -334,20 +351,48 @@ class TestDeletions:
     """What a deletion leaves behind, once the records it writes are replayed."""
 
     def test_d1_deleted_simple_group_is_gone(self) -> None:
-        state = replayed([off("t0", 1), off("t0", None), gone(2)])
+        state = replayed([offset_commit("t0", 1), offset_commit("t0", None), tombstone(KeyType.GROUP_METADATA)])
         assert (group_of(state), orphans_of(state), codes_of(state)) == (None, {}, [])
 
     def test_d2_pending_offsets_die_with_the_tombstones(self) -> None:
-        before = [empty("consumer", 3, 1), off("t0", 1), toff(7, "t0", 2), toff(7, "t1", 3)]
-        state = replayed([*before, off("t0", None), off("t1", None), gone(2)])
+        before = [empty("consumer", 3, 1), offset_commit("t0", 1), transactional_commit(7, "t0", 2), transactional_commit(7, "t1", 3)]
+        state = replayed([*before, offset_commit("t0", None), offset_commit("t1", None), tombstone(KeyType.GROUP_METADATA)])
         assert (group_of(state), pending_of(state), codes_of(state)) == (None, {}, [])
 
     @pytest.mark.parametrize(
         ("name", "records"),
         [
-            ("D4", [k3(), off("t0", 1), off("t0", None), gone(6), gone(4), gone(3)]),
-            ("D5", [k11(), gone(12), gone(15), gone(11)]),
-            ("D6", [k17(), off("t0", 1), off("t0", None), gone(20), gone(17), gone(23)]),
+            (
+                "D4",
+                [
+                    group_epoch(),
+                    offset_commit("t0", 1),
+                    offset_commit("t0", None),
+                    tombstone(KeyType.CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA),
+                    tombstone(KeyType.CONSUMER_GROUP_PARTITION_METADATA),
+                    tombstone(KeyType.CONSUMER_GROUP_METADATA),
+                ],
+            ),
+            (
+                "D5",
+                [
+                    share_group_epoch(),
+                    tombstone(KeyType.SHARE_GROUP_TARGET_ASSIGNMENT_METADATA),
+                    tombstone(KeyType.SHARE_GROUP_STATE_PARTITION_METADATA),
+                    tombstone(KeyType.SHARE_GROUP_METADATA),
+                ],
+            ),
+            (
+                "D6",
+                [
+                    streams_group_epoch(),
+                    offset_commit("t0", 1),
+                    offset_commit("t0", None),
+                    tombstone(KeyType.STREAMS_GROUP_TARGET_ASSIGNMENT_METADATA),
+                    tombstone(KeyType.STREAMS_GROUP_METADATA),
+                    tombstone(KeyType.STREAMS_GROUP_TOPOLOGY),
+                ],
+            ),
         ],
     )
     def test_modern_group_is_gone_without_a_warning(self, name: str, records: list[Record]) -> None:
@@ -355,17 +400,17 @@ class TestDeletions:
         assert (group_of(state), orphans_of(state), codes_of(state)) == (None, {}, []), name
 
     def test_d3_d7_d8_live_group_knows_its_topics(self) -> None:
-        row = replayed([stable("t"), off("t0", 1), off("u0", 1)]).groups()[0]
+        row = replayed([stable_classic_group("t"), offset_commit("t0", 1), offset_commit("u0", 1)]).groups()[0]
         assert (row.state, row.subscribed_topics) == ("Stable", ("t",))
 
     def test_d9_connect_group_does_not(self) -> None:
-        assert replayed([stable(protocol_type="connect"), off("u0", 1)]).groups()[0].subscribed_topics is None
+        assert replayed([stable_classic_group(protocol_type="connect"), offset_commit("u0", 1)]).groups()[0].subscribed_topics is None
 
     def test_d10_deleted_pending_offset_does_not_come_back(self) -> None:
-        assert pending_of(replayed([toff(7, "t1", 1), off("t1", None)])) == {}
+        assert pending_of(replayed([transactional_commit(7, "t1", 1), offset_commit("t1", None)])) == {}
 
     def test_d11_offset_that_was_never_there_needs_nothing(self) -> None:
-        state = replayed([off("t0", 1), off("t3", None)])
+        state = replayed([offset_commit("t0", 1), offset_commit("t3", None)])
         assert (len(state.committed_offsets()), codes_of(state)) == (1, [])
 
 
@@ -377,20 +422,20 @@ class TestMembersGone:
         return cleanup
 
     def test_classic_group_counts_from_now(self) -> None:
-        cleanup = self.cleanup(stable("t"), old("t0", 1), old("u0", 1))
+        cleanup = self.cleanup(stable_classic_group("t"), old("t0", 1), old("u0", 1))
         assert [(row.rule, row.base_timestamp_ms, row.expires_at_ms) for row in cleanup.offsets] == [("X-B1", NOW, NOW + RETENTION)] * 2
         assert (cleanup.group.removed, cleanup.group.removed_at_ms) == (False, NOW + RETENTION)
 
     def test_explicit_expiry_counts_at_once(self) -> None:
-        cleanup = self.cleanup(stable(protocol_type="connect"), old("t0", 1, 5))
+        cleanup = self.cleanup(stable_classic_group(protocol_type="connect"), old("t0", 1, 5))
         assert (expired_of(cleanup), writes_of(cleanup)) == (T0, "1 2")
 
     def test_consumer_group_counts_from_the_commit(self) -> None:
-        cleanup = self.cleanup(k5("m", "t"), k16("x", "x"), old("t0", 940_000), old("u0", 940_000))
+        cleanup = self.cleanup(consumer_member("m", "t"), resolved_regex("x", "x"), old("t0", 940_000), old("u0", 940_000))
         assert (expired_of(cleanup), writes_of(cleanup)) == ({"t0", "u0"}, "1 1 6 4 3")
 
     def test_streams_group_counts_from_the_commit(self) -> None:
-        assert expired_of(self.cleanup(k17(), k23("t"), *STREAMS_MEMBER, old("t0", 940_000))) == T0
+        assert expired_of(self.cleanup(streams_group_epoch(), topology("t"), *STREAMS_MEMBER, old("t0", 940_000))) == T0
 
     def test_group_without_members_is_judged_as_it_is(self) -> None:
         assert expired_of(self.cleanup(empty("consumer", 4, 940_000), old("t0", 1))) == T0
@@ -401,7 +446,7 @@ class TestSixtyFourBits:
 
     def at(self, commit_ms: int, semantics: Semantics = JAVA, expire_ms: int | None = None) -> tuple[int | None, bool]:
         version = 1 if semantics.offset_rules == "X-A1" else None
-        records = [off("t0", 1, commit_ms=commit_ms, expire_ms=expire_ms, version=version)]
+        records = [offset_commit("t0", 1, commit_ms=commit_ms, expire_ms=expire_ms, version=version)]
         (cleanup,) = Cleanup(NOW, RETENTION, semantics).of_partition(replayed(records, semantics))
         return cleanup.offsets[0].expires_at_ms, cleanup.offsets[0].expired
 

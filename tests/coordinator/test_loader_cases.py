@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from groupcoord_spark.coordinator import JAVA, SCALA, PartitionState, Semantics
-from tests.coordinator.records import ABORT, COMMIT, GOLDEN, Record, replayed
+from groupcoord_spark.protocol.record_types import MarkerType
+from tests.coordinator.records import GOLDEN, Record, replayed
 
 # in its milder form are skips and remarks; all others mean that the load would have failed (R-1.28: was logged).
 REMARKS = {"R-1.6", "R-1.26", "R-2.2", "R-4.6"}
@@ -23,7 +24,7 @@ def _record(record: dict[str, Any]) -> Record:
     producer_id = record.get("producer_id")
     batch = {"producer_id": -1 if producer_id is None else producer_id, "producer_epoch": 0, "is_transactional": producer_id is not None}
     if record.get("control"):
-        return Record(control_type=COMMIT if record["control"] == "COMMIT" else ABORT, **batch)
+        return Record(control_type=MarkerType[record["control"]], **batch)
     key, value = record["key_hex"], record["value_hex"]
     return Record(None if key is None else bytes.fromhex(key), None if value is None else bytes.fromhex(value), **batch)
 

@@ -11,30 +11,30 @@ from groupcoord_spark.coordinator import JAVA, SCALA, Cleanup, PartitionReplay, 
 from groupcoord_spark.protocol import decode_key, encode_key
 from tests.coordinator.records import (
     Record,
+    classic_group,
+    consumer_member,
+    current_assignment,
     everything,
-    gone,
-    k2,
-    k3,
-    k5,
-    k7,
-    k8,
-    k10,
-    k11,
-    k13,
-    k14,
-    k16,
-    k17,
-    k19,
-    k21,
-    k22,
-    k23,
+    group_epoch,
     marker,
     member,
-    off,
+    offset_commit,
     replay_of,
+    resolved_regex,
+    share_assignment,
+    share_group_epoch,
+    share_member,
+    share_target,
+    streams_assignment,
+    streams_group_epoch,
+    streams_member,
+    streams_target,
     subscription,
+    target,
     target_metadata,
-    toff,
+    tombstone,
+    topology,
+    transactional_commit,
 )
 
 RETENTION = 60_000
@@ -49,7 +49,9 @@ COMMITTED = st.none() | st.integers(0, 9)
 EXPIRES = st.none() | st.sampled_from([0, 999_999, 1_000_001])
 
 commits = st.builds(
-    lambda place, value, commit_ms, expire_ms, key_type: off(place, value, commit_ms=commit_ms, expire_ms=expire_ms, key_type=key_type),
+    lambda place, value, commit_ms, expire_ms, key_type: offset_commit(
+        place, value, commit_ms=commit_ms, expire_ms=expire_ms, key_type=key_type
+    ),
     PLACES,
     COMMITTED,
     TIMES,
@@ -57,7 +59,7 @@ commits = st.builds(
     st.sampled_from([1, 1, 1, 0]),
 )
 staged = st.builds(
-    lambda producer, place, value, epoch, commit_ms: toff(producer, place, value, epoch=epoch, commit_ms=commit_ms),
+    lambda producer, place, value, epoch, commit_ms: transactional_commit(producer, place, value, epoch=epoch, commit_ms=commit_ms),
     st.sampled_from([7, 8]),
     PLACES,
     COMMITTED,
@@ -74,7 +76,7 @@ odd_batches = st.builds(
 subscriptions = st.sampled_from([b"", subscription("t"), subscription("t", "u"), b"\0\0\xff\xff\xff\xff"])
 members = st.lists(st.builds(member, MEMBERS, subscriptions), max_size=2)
 classic = st.builds(
-    lambda kind, generation, state_ms, entries, version: k2(
+    lambda kind, generation, state_ms, entries, version: classic_group(
         kind, generation, state_ms=state_ms, members=entries, protocol="range" if entries else None, version=version
     ),
     st.sampled_from(["", "consumer", "consumer", "connect"]),
@@ -83,36 +85,44 @@ classic = st.builds(
     members,
     st.sampled_from([0, 1, 2, 3]),
 )
-classic_tombstones = st.builds(gone, st.just(2))
+classic_tombstones = st.builds(tombstone, st.just(2))
 modern = st.one_of(
-    st.builds(k3, EPOCHS),
-    st.builds(lambda name, topics: k5(name, *topics), MEMBERS, st.lists(st.sampled_from("tu"), max_size=2)),
+    st.builds(group_epoch, EPOCHS),
+    st.builds(lambda name, topics: consumer_member(name, *topics), MEMBERS, st.lists(st.sampled_from("tu"), max_size=2)),
     st.builds(target_metadata, st.sampled_from([6, 12, 20]), EPOCHS),
-    st.builds(lambda name, numbers: k7(name, *numbers), MEMBERS, PARTITIONS),
+    st.builds(lambda name, numbers: target(name, *numbers), MEMBERS, PARTITIONS),
     st.builds(
-        lambda name, epoch, numbers, revoking, state: k8(name, epoch, *numbers, revoking=revoking, state=state),
+        lambda name, epoch, numbers, revoking, state: current_assignment(name, epoch, *numbers, revoking=revoking, state=state),
         MEMBERS,
         EPOCHS,
         PARTITIONS,
         PARTITIONS,
         st.integers(0, 3),
     ),
-    st.builds(k16, st.sampled_from(["t.*", "u.*"]), st.sampled_from("tu")),
-    st.builds(lambda name, topic: k10(name, topic), MEMBERS, st.sampled_from("tu")),
-    st.builds(k11, EPOCHS),
-    st.builds(lambda name, numbers: k13(name, *numbers), MEMBERS, PARTITIONS),
-    st.builds(lambda name, epoch, numbers: k14(name, epoch, *numbers), MEMBERS, EPOCHS, PARTITIONS),
-    st.builds(k17, EPOCHS, st.integers(-1, 1)),
-    st.builds(k19, MEMBERS),
-    st.builds(lambda name, numbers: k21(name, *numbers), MEMBERS, PARTITIONS),
-    st.builds(lambda name, epoch, numbers, state: k22(name, epoch, *numbers, state=state), MEMBERS, EPOCHS, PARTITIONS, st.integers(0, 3)),
-    st.builds(lambda topic, epoch: k23(topic, epoch=epoch), st.sampled_from("tu"), st.integers(0, 1)),
+    st.builds(resolved_regex, st.sampled_from(["t.*", "u.*"]), st.sampled_from("tu")),
+    st.builds(lambda name, topic: share_member(name, topic), MEMBERS, st.sampled_from("tu")),
+    st.builds(share_group_epoch, EPOCHS),
+    st.builds(lambda name, numbers: share_target(name, *numbers), MEMBERS, PARTITIONS),
+    st.builds(lambda name, epoch, numbers: share_assignment(name, epoch, *numbers), MEMBERS, EPOCHS, PARTITIONS),
+    st.builds(streams_group_epoch, EPOCHS, st.integers(-1, 1)),
+    st.builds(streams_member, MEMBERS),
+    st.builds(lambda name, numbers: streams_target(name, *numbers), MEMBERS, PARTITIONS),
+    st.builds(
+        lambda name, epoch, numbers, state: streams_assignment(name, epoch, *numbers, state=state),
+        MEMBERS,
+        EPOCHS,
+        PARTITIONS,
+        st.integers(0, 3),
+    ),
+    st.builds(lambda topic, epoch: topology(topic, epoch=epoch), st.sampled_from("tu"), st.integers(0, 1)),
 )
-group_tombstones = st.builds(gone, st.sampled_from([3, 4, 6, 11, 12, 15, 17, 20, 23]))
+group_tombstones = st.builds(tombstone, st.sampled_from([3, 4, 6, 11, 12, 15, 17, 20, 23]))
 member_tombstones = st.builds(
-    lambda key_type, name: gone(key_type, member_id=name), st.sampled_from([5, 7, 8, 10, 13, 14, 19, 21, 22]), MEMBERS
+    lambda key_type, name: tombstone(key_type, member_id=name), st.sampled_from([5, 7, 8, 10, 13, 14, 19, 21, 22]), MEMBERS
 )
-broken = st.sampled_from([Record(key=b"\0"), Record(key=None), Record(key=b"\0\x18\0\1g"), Record(key=off("t0", 1).key, value=b"\0\3")])
+broken = st.sampled_from(
+    [Record(key=b"\0"), Record(key=None), Record(key=b"\0\x18\0\1g"), Record(key=offset_commit("t0", 1).key, value=b"\0\3")]
+)
 tombstones = group_tombstones | member_tombstones
 # Kinds of groups mixed, and one kind at a time: only then groups get far enough to be whole.
 any_record = st.one_of(commits, commits, staged, markers, odd_batches, classic, classic_tombstones, modern, modern, tombstones, broken)
@@ -177,8 +187,8 @@ def test_second_cleanup_at_the_same_time_writes_nothing(log: Sequence[Record], b
     replay = replay_of(log, broker)
     cleanup = Cleanup(1_000_000, RETENTION, broker)
     written = [tombstone for group in cleanup.of_partition(replay.finish()) for tombstone in group.tombstones]
-    for position, tombstone in enumerate(written):
-        Record(key=tombstone.key).apply_to(replay, len(log) + position)
+    for position, written_tombstone in enumerate(written):
+        Record(key=written_tombstone.key).apply_to(replay, len(log) + position)
     state = replay.finish()
     # A target assignment of a member that does not exist would keep the group: brokers never leave one behind.
     assume(not {"R-3.13", "R-3.27"} & {warning.code for warning in state.warnings() if (warning.record_offset or 0) >= len(log)})

@@ -7,7 +7,23 @@ from groupcoord_spark.coordinator.releases import LAST_PATCHES, release_named, v
 from groupcoord_spark.coordinator.semantics import TOPOLOGY_DESCRIPTION_PLUGIN
 from groupcoord_spark.errors import UsageError
 from groupcoord_spark.protocol import UNKNOWN_TAGS
-from tests.coordinator.records import Record, codes_of, k2, k3, k5, k19, k22, k23, member, off, own, replayed, target_metadata, toff
+from groupcoord_spark.protocol.record_types import KeyType
+from tests.coordinator.records import (
+    Record,
+    classic_group,
+    codes_of,
+    consumer_member,
+    group_epoch,
+    member,
+    offset_commit,
+    own,
+    replayed,
+    streams_assignment,
+    streams_member,
+    target_metadata,
+    topology,
+    transactional_commit,
+)
 
 NOW_MS = 1_000_000
 RETENTION_MS = 60_000
@@ -65,23 +81,26 @@ def test_version_that_does_not_exist_is_refused_with_those_that_do(text: str, se
         release_named(text)
 
 
-@pytest.mark.parametrize("kind", [[], [k2()], [k3()]])
+@pytest.mark.parametrize("kind", [[], [classic_group()], [group_epoch()]])
 def test_4_0_0_removes_a_group_of_pending_offsets_alone_and_4_0_1_keeps_it(kind: list[Record]) -> None:
-    records = [*kind, toff(7, "t0", 5)]
+    records = [*kind, transactional_commit(7, "t0", 5)]
     assert cleaned(records, semantics_for(broker_version="4.0.0")).group.removed
     kept = cleaned(records, semantics_for(broker_version="4.0.1")).group
     assert (kept.removed, kept.blocked_by) == (False, "pending_transaction")
 
 
 def test_4_0_0_keeps_a_group_with_a_pending_and_a_committed_offset_as_all_releases_do() -> None:
-    group = cleaned([off("t0", 5), toff(7, "t1", 5)], semantics_for(broker_version="4.0.0")).group
+    group = cleaned([offset_commit("t0", 5), transactional_commit(7, "t1", 5)], semantics_for(broker_version="4.0.0")).group
     assert (group.removed, group.blocked_by) == (False, "pending_transaction")
 
 
 def described(epoch: int) -> Record:
     """A streams group's record whose tag 2, known since 4.4, names the topology whose description is stored."""
     tags = {2: epoch.to_bytes(4, "big", signed=True)}
-    return own(17, {"epoch": 2, "metadata_hash": 0, "validated_topology_epoch": 0, "last_assignment_configs": [], UNKNOWN_TAGS: tags})
+    return own(
+        KeyType.STREAMS_GROUP_METADATA,
+        {"epoch": 2, "metadata_hash": 0, "validated_topology_epoch": 0, "last_assignment_configs": [], UNKNOWN_TAGS: tags},
+    )
 
 
 PLUGIN = {TOPOLOGY_DESCRIPTION_PLUGIN: "org.example.Plugin"}
@@ -91,28 +110,31 @@ class TestStoredDescription:
     @pytest.mark.parametrize("epoch", [0, 3, -2])
     def test_streams_group_stays_until_its_description_is_deleted(self, epoch: int) -> None:
         semantics = semantics_for(broker_version="4.4.0").with_settings(PLUGIN)
-        cleanup = cleaned([described(epoch), k23("t"), off("t0", 5)], semantics)
+        cleanup = cleaned([described(epoch), topology("t"), offset_commit("t0", 5)], semantics)
         assert [offset.expired for offset in cleanup.offsets] == [True]
         assert (cleanup.group.removed, cleanup.group.removed_at_ms, cleanup.group.blocked_by) == (False, None, "topology_description")
         assert [tombstone.key_type for tombstone in cleanup.tombstones] == [1]
 
     def test_streams_group_goes_when_the_description_is_gone(self) -> None:
         semantics = semantics_for(broker_version="4.4.0").with_settings(PLUGIN)
-        assert cleaned([described(0), described(-1), k23("t"), off("t0", 5)], semantics).group.removed
+        assert cleaned([described(0), described(-1), topology("t"), offset_commit("t0", 5)], semantics).group.removed
 
     @pytest.mark.parametrize(
         ("release", "settings"), [("4.4.0", {}), ("4.4.0", {TOPOLOGY_DESCRIPTION_PLUGIN: " "}), ("4.3.1", PLUGIN), ("4.2.0", PLUGIN)]
     )
     def test_broker_without_a_plugin_or_of_an_older_release_looks_at_no_description(self, release: str, settings: dict[str, str]) -> None:
         semantics = semantics_for(broker_version=release).with_settings(settings)
-        assert cleaned([described(0), k23("t"), off("t0", 5)], semantics).group.removed
+        assert cleaned([described(0), topology("t"), offset_commit("t0", 5)], semantics).group.removed
 
     def test_what_is_asked_about_a_group_without_members_is_asked_about_a_live_one(self) -> None:
         semantics = semantics_for(broker_version="4.4.0").with_settings(PLUGIN)
-        assert cleaned([described(0), k19(), k23("t"), k22("m", 1)], semantics).group.blocked_by == "topology_description"
+        assert (
+            cleaned([described(0), streams_member(), topology("t"), streams_assignment("m", 1)], semantics).group.blocked_by
+            == "topology_description"
+        )
 
 
-MALFORMED = [k2(members=[member(subscription=b"\0\0\xff\xff\xff\xff")], protocol="range", leader="m"), off("t0", 5)]
+MALFORMED = [classic_group(members=[member(subscription=b"\0\0\xff\xff\xff\xff")], protocol="range", leader="m"), offset_commit("t0", 5)]
 
 
 @pytest.mark.parametrize(("release", "codes"), [("4.2.1", [(0, "R-2.4")]), ("4.2.2", []), ("4.3.1", [(0, "R-2.4")]), ("4.4.0", [])])
@@ -125,9 +147,9 @@ def test_4_2_2_and_4_4_go_on_over_a_subscription_that_cannot_be_parsed(release: 
 @pytest.mark.parametrize("release", ["2.3.0", "2.3.1", "2.4.1", "2.5.1", "2.6.0"])
 def test_offsets_of_an_empty_group_aged_from_its_state_where_the_loader_forgets_that_time(release: str) -> None:
     semantics = semantics_for(broker_version=release)
-    (offset,) = cleaned([k2(state_ms=NOW_MS), off("t0", 5)], semantics).offsets
+    (offset,) = cleaned([classic_group(state_ms=NOW_MS), offset_commit("t0", 5)], semantics).offsets
     assert (offset.rule, offset.base_timestamp_ms, offset.expired) == ("X-B1", 1_000, True)
-    (offset,) = cleaned([k2(state_ms=NOW_MS, version=2), off("t0", 5)], semantics).offsets
+    (offset,) = cleaned([classic_group(state_ms=NOW_MS, version=2), offset_commit("t0", 5)], semantics).offsets
     assert (offset.base_timestamp_ms, offset.expired) == (NOW_MS, False)
 
 
@@ -135,24 +157,32 @@ def test_offsets_of_an_empty_group_aged_from_its_state_where_the_loader_forgets_
 def test_other_releases_take_the_state_timestamp(release: str) -> None:
     semantics = semantics_for(broker_version=release)
     version = 2 if release == "2.2.2" else 3
-    (offset,) = cleaned([k2(state_ms=NOW_MS, version=version), off("t0", 5)], semantics).offsets
+    (offset,) = cleaned([classic_group(state_ms=NOW_MS, version=version), offset_commit("t0", 5)], semantics).offsets
     assert (offset.base_timestamp_ms, offset.expired) == (NOW_MS, False)
 
 
 @pytest.mark.parametrize("release", ["0.9.0.1", "0.10.0.0", "0.10.0.1"])
 def test_0_10_0_was_judged_like_0_10_1_although_it_has_no_state_empty(release: str) -> None:
     semantics = semantics_for(broker_version=release)
-    state = replayed([k2(version=0)], semantics)
+    state = replayed([classic_group(version=0)], semantics)
     assert [row.state for row in state.groups()] == ["Stable"]
-    assert cleaned([k2(version=0)], semantics).tombstones == []
-    assert [row.state for row in replayed([k2(version=1)], semantics_for(broker_version="0.10.1")).groups()] == ["Empty"]
+    assert cleaned([classic_group(version=0)], semantics).tombstones == []
+    assert [row.state for row in replayed([classic_group(version=1)], semantics_for(broker_version="0.10.1")).groups()] == ["Empty"]
 
 
 @pytest.mark.parametrize(("release", "codes"), [("4.0.2", []), ("4.2.2", []), ("4.3.0", [(1, "R-3.12")])])
 def test_target_assignments_are_checked_since_4_3(release: str, codes: list[tuple[int, str]]) -> None:
-    assert codes_of(replayed([k3(), target_metadata(6, -2)], semantics_for(broker_version=release))) == codes
+    assert (
+        codes_of(
+            replayed(
+                [group_epoch(), target_metadata(KeyType.CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA, -2)],
+                semantics_for(broker_version=release),
+            )
+        )
+        == codes
+    )
 
 
 @pytest.mark.parametrize(("release", "state"), [("4.2.2", "Stable"), ("4.3.0", "Reconciling")])
 def test_groups_of_the_new_protocols_begin_with_epoch_1_since_4_3(release: str, state: str) -> None:
-    assert [row.state for row in replayed([k5("m")], semantics_for(broker_version=release)).groups()] == [state]
+    assert [row.state for row in replayed([consumer_member("m")], semantics_for(broker_version=release)).groups()] == [state]

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from groupcoord_spark.coordinator.commit_results import Marker, OffsetRecord, results_of
 from groupcoord_spark.coordinator.partition_owners import PartitionOwners
-from groupcoord_spark.coordinator.removal_causes import OffsetLife, OffsetRemoval, Place
+from groupcoord_spark.coordinator.removal_causes import OffsetLifetime, OffsetRemoval, Place
 from groupcoord_spark.coordinator.semantics import Semantics
 from groupcoord_spark.coordinator.timeline import LowerCommit, PartitionStretch, RemovedOffsets, Stretch, Transaction
 from groupcoord_spark.warehouse.read import Condition, Warehouse
@@ -175,7 +175,7 @@ def pieces_of(
     numbers: dict[object, int] = {}
     for row in np.flatnonzero(tombstones & is_shown).tolist():
         removal = removals[int(record_offsets[row])]
-        topic = removal.life.topic if removal.cause == "topic_deletion" else None
+        topic = removal.lifetime.topic if removal.cause == "topic_deletion" else None
         cause_numbers[row] = numbers.setdefault((removal.cause, removal.due_by, topic, int(at_ms[row])), len(numbers) + 1)
     sides = np.searchsorted(np.array(sorted(borders), np.int64), at[shown])
     begins = np.ones(len(shown), np.bool_)
@@ -259,8 +259,8 @@ def milliseconds(times: pa.ChunkedArray) -> pa.ChunkedArray:
     return pc.divide(times.cast(pa.int64()), 1000)
 
 
-def lives_of(commits: pa.Table, markers: pa.Table) -> list[OffsetLife]:
-    """The lives of all offsets in rows of offset_commits.
+def lifetimes_of(commits: pa.Table, markers: pa.Table) -> list[OffsetLifetime]:
+    """The lifetimes of all offsets in rows of offset_commits.
 
     A commit of an aborted transaction is left out, unless a tombstone came before the ABORT marker.
 
@@ -299,7 +299,7 @@ def lives_of(commits: pa.Table, markers: pa.Table) -> list[OffsetLife]:
     record_offsets = _longs(commits["record_offset"])
     commit_ms, expire_ms = (_longs(milliseconds(commits[name]), _FAR) for name in ("commit_timestamp", "expire_timestamp"))
     return [
-        OffsetLife(
+        OffsetLifetime(
             Place(name["incarnation"], name["offsets_partition"]),
             name["group_id"],
             name["topic"],

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from groupcoord_spark.answers.offset_history import COMMIT_COLUMNS, lives_of, milliseconds, read_markers
+from groupcoord_spark.answers.offset_history import COMMIT_COLUMNS, lifetimes_of, milliseconds, read_markers
 from groupcoord_spark.coordinator.removal_causes import (
     GroupRemoval,
     OffsetRemoval,
@@ -51,15 +51,15 @@ def removals_of(warehouse: Warehouse, cluster: str, group_id: str, commits: pa.T
     """
     retention_ms = warehouse.run(cluster).retention_ms
     own = _own_records(warehouse, cluster, [group_id])
-    lives = lives_of(commits, markers)
-    topics = sorted(topics_to_look_at(lives, own, retention_ms))
+    lifetimes = lifetimes_of(commits, markers)
+    topics = sorted(topics_to_look_at(lifetimes, own, retention_ms))
     if topics:
         topic_commits = warehouse.read("offset_commits", cluster=cluster, columns=COMMIT_COLUMNS, where=[("topic", "in", topics)])
-        topic_lives = lives_of(topic_commits, read_markers(warehouse, cluster, topic_commits))
-        groups = {life.group_id for life in topic_lives if life.tombstone_offset is not None}
-        offset_removals = removals_of_offsets(lives, _own_records(warehouse, cluster, sorted(groups)), retention_ms, topic_lives)
+        topic_lifetimes = lifetimes_of(topic_commits, read_markers(warehouse, cluster, topic_commits))
+        groups = {lifetime.group_id for lifetime in topic_lifetimes if lifetime.tombstone_offset is not None}
+        offset_removals = removals_of_offsets(lifetimes, _own_records(warehouse, cluster, sorted(groups)), retention_ms, topic_lifetimes)
     else:
-        offset_removals = removals_of_offsets(lives, own, retention_ms)
+        offset_removals = removals_of_offsets(lifetimes, own, retention_ms)
     group_removals = removals_of_groups(own, offset_removals.values())
     tombstones = {(record.place, record.record_offset): record for record in own}
     return Removals(offset_removals, [(tombstones[key], removal) for key, removal in group_removals.items()])

@@ -41,7 +41,7 @@ class OwnRecord(NamedTuple):
     """Whether the record says since when a classic group has no members: see ``is_empty_group``."""
 
 
-class OffsetLife(NamedTuple):
+class OffsetLifetime(NamedTuple):
     """A committed offset between two tombstones of the same offset. Aborted commits are left out."""
 
     place: Place
@@ -63,7 +63,7 @@ class OffsetRemoval(NamedTuple):
     """The probable cause of a tombstone of an offset, with the facts behind it."""
 
     cause: Cause
-    life: OffsetLife
+    lifetime: OffsetLifetime
     base_ms: int | None
     """The time from which the offset's age counted: its last commit, or the time at which the group became Empty."""
     groups_at_once: int | None
@@ -74,9 +74,9 @@ class OffsetRemoval(NamedTuple):
     @property
     def due_by(self) -> Literal["commit", "empty", "explicit"]:
         """The start of an expired offset's age: its last commit, or the group became empty; or an explicit expiry decided."""
-        if self.life.expire_ms is not None:
+        if self.lifetime.expire_ms is not None:
             return "explicit"
-        return "commit" if self.base_ms == self.life.commit_ms else "empty"
+        return "commit" if self.base_ms == self.lifetime.commit_ms else "empty"
 
     @property
     def age_ms(self) -> int | None:
@@ -84,10 +84,10 @@ class OffsetRemoval(NamedTuple):
 
         None: not known.
         """
-        since_ms = self.life.commit_ms
+        since_ms = self.lifetime.commit_ms
         if self.cause == "expiry":
-            since_ms = self.base_ms if self.life.expire_ms is None else self.life.expire_ms
-        return None if since_ms is None or self.life.gone_ms is None else self.life.gone_ms - since_ms
+            since_ms = self.base_ms if self.lifetime.expire_ms is None else self.lifetime.expire_ms
+        return None if since_ms is None or self.lifetime.gone_ms is None else self.lifetime.gone_ms - since_ms
 
 
 class GroupRemoval(NamedTuple):
@@ -97,10 +97,10 @@ class GroupRemoval(NamedTuple):
     with_offsets: bool
 
 
-class _RemovedLife(NamedTuple):
-    """The closing tombstone of a life, with all that is known without the other offsets of its topic."""
+class _RemovedLifetime(NamedTuple):
+    """The closing tombstone of a lifetime, with all that is known without the other offsets of its topic."""
 
-    life: OffsetLife
+    lifetime: OffsetLifetime
     base_ms: int | None
     late_ms: int | None
     """Time between the expiry and the tombstone; negative: the offset had not expired. None: not known."""
@@ -119,7 +119,7 @@ class _RemovedLife(NamedTuple):
     def needs_its_topic(self) -> bool:
         """Whether the cause depends on the other offsets of the topic."""
         is_clear = self.had_just_expired or (self.group_removed and not self.had_expired)
-        return self.life.value_offset is not None and self.late_ms is not None and not is_clear
+        return self.lifetime.value_offset is not None and self.late_ms is not None and not is_clear
 
 
 class _Episode(NamedTuple):
@@ -148,41 +148,42 @@ def is_empty_group(key_type: int, value_version: int | None, value_json: str | N
     return '"members":[]' in value_json and '"protocolType":""' not in value_json
 
 
-def topics_to_look_at(lives: Iterable[OffsetLife], own: Sequence[OwnRecord], retention_ms: int | None) -> set[str]:
+def topics_to_look_at(lifetimes: Iterable[OffsetLifetime], own: Sequence[OwnRecord], retention_ms: int | None) -> set[str]:
     """Topics for which the cause of a tombstone depends on the offsets of all groups."""
-    return {removed.life.topic for removed in _removed_lives(lives, own, retention_ms) if removed.needs_its_topic}
+    return {removed.lifetime.topic for removed in _removed_lifetimes(lifetimes, own, retention_ms) if removed.needs_its_topic}
 
 
 def removals_of_offsets(
-    lives: Sequence[OffsetLife], own: Sequence[OwnRecord], retention_ms: int | None, topic_lives: Sequence[OffsetLife] = ()
+    lifetimes: Sequence[OffsetLifetime], own: Sequence[OwnRecord], retention_ms: int | None, topic_lifetimes: Sequence[OffsetLifetime] = ()
 ) -> dict[tuple[Place, int], OffsetRemoval]:
     """(place, record offset) of each tombstone -> cause of the tombstone.
 
     Args:
-        lives: Of the offsets that are asked about.
-        own: All records of GROUP_KEY_TYPES, of every group in ``lives`` and ``topic_lives``.
+        lifetimes: Of the offsets that are asked about.
+        own: All records of GROUP_KEY_TYPES, of every group in ``lifetimes`` and ``topic_lifetimes``.
         retention_ms: ``offsets.retention.minutes`` in milliseconds; None: not known.
-        topic_lives: Lives of all offsets of all groups in the topics of ``topics_to_look_at``.
+        topic_lifetimes: Lifetimes of all offsets of all groups in the topics of ``topics_to_look_at``.
     """
-    removed_of_topics = _removed_lives(topic_lives, own, retention_ms)
+    removed_of_topics = _removed_lifetimes(topic_lifetimes, own, retention_ms)
     episodes = {
         topic: _episodes(
-            [removed for removed in removed_of_topics if removed.life.topic == topic], [life for life in topic_lives if life.topic == topic]
+            [removed for removed in removed_of_topics if removed.lifetime.topic == topic],
+            [lifetime for lifetime in topic_lifetimes if lifetime.topic == topic],
         )
-        for topic in {life.topic for life in topic_lives}
+        for topic in {lifetime.topic for lifetime in topic_lifetimes}
     }
     removals = {}
-    for removed in _removed_lives(lives, own, retention_ms):
-        life = removed.life
-        if life.tombstone_offset is None:
+    for removed in _removed_lifetimes(lifetimes, own, retention_ms):
+        lifetime = removed.lifetime
+        if lifetime.tombstone_offset is None:
             continue
         episode = None
-        if life.gone_ms is not None and not removed.had_just_expired:
-            topic_episodes = episodes.get(life.topic, ())
-            episode = next((episode for episode in topic_episodes if episode.began_ms <= life.gone_ms <= episode.ended_ms), None)
+        if lifetime.gone_ms is not None and not removed.had_just_expired:
+            topic_episodes = episodes.get(lifetime.topic, ())
+            episode = next((episode for episode in topic_episodes if episode.began_ms <= lifetime.gone_ms <= episode.ended_ms), None)
         groups_at_once, offsets_kept = (None, None) if episode is None else (episode.groups, episode.kept)
         cause = _cause_of_offset(removed, episode)
-        removals[life.place, life.tombstone_offset] = OffsetRemoval(cause, life, removed.base_ms, groups_at_once, offsets_kept)
+        removals[lifetime.place, lifetime.tombstone_offset] = OffsetRemoval(cause, lifetime, removed.base_ms, groups_at_once, offsets_kept)
     return removals
 
 
@@ -195,7 +196,7 @@ def removals_of_groups(own: Iterable[OwnRecord], of_offsets: Iterable[OffsetRemo
     """
     causes: dict[tuple[Place, str, int | None], set[Cause]] = {}
     for removal in of_offsets:
-        causes.setdefault((removal.life.place, removal.life.group_id, removal.life.gone_ms), set()).add(removal.cause)
+        causes.setdefault((removal.lifetime.place, removal.lifetime.group_id, removal.lifetime.gone_ms), set()).add(removal.cause)
     records_of_write: dict[tuple[Place, str, int | None], list[OwnRecord]] = {}
     for record in own:
         records_of_write.setdefault((record.place, record.group_id, record.timestamp_ms), []).append(record)
@@ -221,8 +222,8 @@ def _cause_of_group(record: OwnRecord, causes_of_offsets: Collection[Cause], is_
     return "unknown" if "unknown" in causes_of_offsets else "expiry"
 
 
-def _cause_of_offset(removed: _RemovedLife, episode: _Episode | None) -> Cause:
-    if removed.life.value_offset is None or removed.late_ms is None:
+def _cause_of_offset(removed: _RemovedLifetime, episode: _Episode | None) -> Cause:
+    if removed.lifetime.value_offset is None or removed.late_ms is None:
         return "unknown"
     if removed.had_just_expired:
         return "expiry"
@@ -238,41 +239,41 @@ def _cause_of_offset(removed: _RemovedLife, episode: _Episode | None) -> Cause:
     return "topic_deletion" if episode is not None and nobody_kept and episode.soon_after == 0 else "offset_delete"
 
 
-def _removed_lives(lives: Iterable[OffsetLife], own: Iterable[OwnRecord], retention_ms: int | None) -> list[_RemovedLife]:
-    """Each life that has a closing tombstone."""
+def _removed_lifetimes(lifetimes: Iterable[OffsetLifetime], own: Iterable[OwnRecord], retention_ms: int | None) -> list[_RemovedLifetime]:
+    """Each lifetime that has a closing tombstone."""
     group_records: dict[tuple[Place, str], list[OwnRecord]] = {}
     for record in sorted(own, key=lambda record: record.record_offset):
         group_records.setdefault((record.place, record.group_id), []).append(record)
     record_offsets = {group: [record.record_offset for record in records] for group, records in group_records.items()}
     removed_at = {group: {record.timestamp_ms for record in records if record.is_tombstone} for group, records in group_records.items()}
-    removed_lives = []
-    for life in lives:
-        if life.tombstone_offset is None:
+    removed_lifetimes = []
+    for lifetime in lifetimes:
+        if lifetime.tombstone_offset is None:
             continue
-        group, base_ms, due_ms = (life.place, life.group_id), life.commit_ms, life.expire_ms
-        records_before = bisect_left(record_offsets.get(group, []), life.tombstone_offset)
+        group, base_ms, due_ms = (lifetime.place, lifetime.group_id), lifetime.commit_ms, lifetime.expire_ms
+        records_before = bisect_left(record_offsets.get(group, []), lifetime.tombstone_offset)
         if records_before and (state := group_records[group][records_before - 1]).is_empty:
             base_ms = state.timestamp_ms
         if due_ms is None and base_ms is not None and retention_ms is not None:
             # The view counts the retention in whole seconds.
             due_ms = base_ms + retention_ms // 1000 * 1000
-        late_ms = None if life.gone_ms is None or due_ms is None else life.gone_ms - due_ms
-        group_removed = life.gone_ms is not None and life.gone_ms in removed_at.get(group, ())
-        removed_lives.append(_RemovedLife(life, base_ms, late_ms, group_removed))
-    return removed_lives
+        late_ms = None if lifetime.gone_ms is None or due_ms is None else lifetime.gone_ms - due_ms
+        group_removed = lifetime.gone_ms is not None and lifetime.gone_ms in removed_at.get(group, ())
+        removed_lifetimes.append(_RemovedLifetime(lifetime, base_ms, late_ms, group_removed))
+    return removed_lifetimes
 
 
-def _episodes(removed_lives: Iterable[_RemovedLife], lives: Iterable[OffsetLife]) -> list[_Episode]:
+def _episodes(removed_lifetimes: Iterable[_RemovedLifetime], lifetimes: Iterable[OffsetLifetime]) -> list[_Episode]:
     """Each series of tombstones of one topic whose cause depends on the topic.
 
     Args:
-        removed_lives: Of the topic.
-        lives: All lives of the topic.
+        removed_lifetimes: Of the topic.
+        lifetimes: All lifetimes of the topic.
     """
     tombstones = sorted(
-        (removed.life.gone_ms, removed.life.group_id)
-        for removed in removed_lives
-        if removed.needs_its_topic and removed.life.gone_ms is not None
+        (removed.lifetime.gone_ms, removed.lifetime.group_id)
+        for removed in removed_lifetimes
+        if removed.needs_its_topic and removed.lifetime.gone_ms is not None
     )
     series: list[list[tuple[int, str]]] = []
     for gone_ms, group_id in tombstones:
@@ -280,7 +281,7 @@ def _episodes(removed_lives: Iterable[_RemovedLife], lives: Iterable[OffsetLife]
             series[-1].append((gone_ms, group_id))
         else:
             series.append([(gone_ms, group_id)])
-    spans = [(life.born_ms, life.gone_ms) for life in lives if life.born_ms is not None]
+    spans = [(lifetime.born_ms, lifetime.gone_ms) for lifetime in lifetimes if lifetime.born_ms is not None]
     episodes = []
     for one_series in series:
         (began_ms, _), (ended_ms, _) = one_series[0], one_series[-1]

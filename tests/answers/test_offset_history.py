@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from groupcoord_spark.answers.offset_history import COMMIT_COLUMNS, counted_commits, lives_of, pieces_of, with_gaps
+from groupcoord_spark.answers.offset_history import COMMIT_COLUMNS, counted_commits, lifetimes_of, pieces_of, with_gaps
 from groupcoord_spark.coordinator import JAVA, SCALA, Semantics, StoredOffset
-from groupcoord_spark.coordinator.removal_causes import OffsetLife, OffsetRemoval, Place
+from groupcoord_spark.coordinator.removal_causes import OffsetLifetime, OffsetRemoval, Place
 from groupcoord_spark.coordinator.timeline import LowerCommit, RemovedOffsets, Stretch, Transaction
 from groupcoord_spark.coordinator.transactions import OffsetStore
 from groupcoord_spark.protocol.record_types import MarkerType
@@ -29,7 +29,7 @@ STEPS = st.lists(
     ),
     max_size=14,
 )
-LIFE = OffsetLife(Place(0, 0), "g", "t", 0, None, None, None, None, 0, None)
+LIFETIME = OffsetLifetime(Place(0, 0), "g", "t", 0, None, None, None, None, 0, None)
 
 
 def tables(steps: Sequence[Step], step_ms: int = 1_000) -> tuple[pa.Table, pa.Table]:
@@ -54,7 +54,7 @@ def pieces(steps: Sequence[Step], semantics: Semantics = JAVA, step_ms: int = 1_
     commits, markers = tables(steps, step_ms)
     open_ones = {(row["record_offset"], row["topic"], row["partition"], row["producer_id"]) for row in commits.to_pylist()}
     counted = counted_commits(commits, markers, semantics, open_ones, limits.get("to_ms"))
-    removals = {at: OffsetRemoval("expiry", LIFE, None, None, None) for at in range(len(steps))}
+    removals = {at: OffsetRemoval("expiry", LIFETIME, None, None, None) for at in range(len(steps))}
     return pieces_of(counted.rows, {one.at for one in counted.transactions}, removals, **limits), counted.transactions
 
 
@@ -209,12 +209,12 @@ def test_what_compaction_took_unread_before_a_rewind_is_said() -> None:
 
 def test_a_life_ends_with_its_tombstone_and_an_aborted_commit_begins_none() -> None:
     steps: list[Step] = [("commit", 0, 1, -1), ("commit", 0, 2, 7), ("A", 0, 0, 7), ("tombstone", 0, 0, -1), ("tombstone", 0, 0, -1)]
-    lives = lives_of(*tables([*steps, ("commit", 0, 3, -1), ("commit", 1, 1, 7), ("A", 0, 0, 7)]))
-    assert [(life.value_offset, life.tombstone_offset, life.born_ms) for life in lives] == [
+    lifetimes = lifetimes_of(*tables([*steps, ("commit", 0, 3, -1), ("commit", 1, 1, 7), ("A", 0, 0, 7)]))
+    assert [(lifetime.value_offset, lifetime.tombstone_offset, lifetime.born_ms) for lifetime in lifetimes] == [
         (0, 3, AS_OF_MS),
         (0, 4, None),
         (5, None, AS_OF_MS + 5_000),
     ]
     # At the tombstone's time the commit was pending, not aborted.
-    (life,) = lives_of(*tables([("commit", 0, 2, 7), ("tombstone", 0, 0, -1), ("A", 0, 0, 7)]))
-    assert (life.value_offset, life.tombstone_offset) == (0, 1)
+    (lifetime,) = lifetimes_of(*tables([("commit", 0, 2, 7), ("tombstone", 0, 0, -1), ("A", 0, 0, 7)]))
+    assert (lifetime.value_offset, lifetime.tombstone_offset) == (0, 1)

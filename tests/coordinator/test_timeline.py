@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from groupcoord_spark.coordinator.removal_causes import GroupRemoval, OffsetLife, OffsetRemoval, Place
+from groupcoord_spark.coordinator.removal_causes import GroupRemoval, OffsetLifetime, OffsetRemoval, Place
 from groupcoord_spark.coordinator.timeline import (
     Event,
     Expiry,
@@ -22,7 +22,9 @@ from groupcoord_spark.coordinator.timeline import (
 )
 
 MINUTE_MS = 60_000
-LIFE = OffsetLife(Place(0, 0), "g", "t", 0, born_ms=0, value_offset=1, commit_ms=1_000, expire_ms=None, tombstone_offset=9, gone_ms=62_000)
+LIFETIME = OffsetLifetime(
+    Place(0, 0), "g", "t", 0, born_ms=0, value_offset=1, commit_ms=1_000, expire_ms=None, tombstone_offset=9, gone_ms=62_000
+)
 ONE = PartitionStretch("t", 0, commits=1, replaced=0, lowest=5, highest=5)
 
 
@@ -139,28 +141,28 @@ def test_a_transaction_whose_commits_do_not_count_says_so(result: Any, fields: d
 @pytest.mark.parametrize(
     ("removal", "sentence"),
     [
-        (OffsetRemoval("expiry", LIFE, 1_000, None, None), "expired, 1 min 1 s after the last commit (offsets are kept for 1 min)."),
-        (OffsetRemoval("expiry", LIFE, 2_000, None, None), "expired, 1 min after the group became Empty (offsets are kept for 1 min)."),
+        (OffsetRemoval("expiry", LIFETIME, 1_000, None, None), "expired, 1 min 1 s after the last commit (offsets are kept for 1 min)."),
+        (OffsetRemoval("expiry", LIFETIME, 2_000, None, None), "expired, 1 min after the group became Empty (offsets are kept for 1 min)."),
         (
-            OffsetRemoval("expiry", LIFE._replace(expire_ms=60_000), 1_000, None, None),
+            OffsetRemoval("expiry", LIFETIME._replace(expire_ms=60_000), 1_000, None, None),
             "expired, 2 s after the moment that its last commit asked for.",
         ),
         (
-            OffsetRemoval("delete_groups", LIFE, 1_000, None, None),
+            OffsetRemoval("delete_groups", LIFETIME, 1_000, None, None),
             "deleted with the whole group by a request (DeleteGroups), 1 min 1 s after the last commit.",
         ),
-        (OffsetRemoval("offset_delete", LIFE, 1_000, 1, 4), "deleted by a request (OffsetDelete), 1 min 1 s after the last commit."),
+        (OffsetRemoval("offset_delete", LIFETIME, 1_000, 1, 4), "deleted by a request (OffsetDelete), 1 min 1 s after the last commit."),
         (
-            OffsetRemoval("topic_deletion", LIFE._replace(commit_ms=None), None, 3, 0),
+            OffsetRemoval("topic_deletion", LIFETIME._replace(commit_ms=None), None, 3, 0),
             "removed because the topic was deleted: 3 groups lost their offsets of the topic at the same time.",
         ),
         (
-            OffsetRemoval("topic_deletion", LIFE._replace(commit_ms=None), None, 1, 0),
+            OffsetRemoval("topic_deletion", LIFETIME._replace(commit_ms=None), None, 1, 0),
             "removed because the topic was deleted: a request (OffsetDelete) would look the same,"
             " as no other group had offsets of the topic.",
         ),
         (
-            OffsetRemoval("unknown", LIFE._replace(commit_ms=None), None, None, None),
+            OffsetRemoval("unknown", LIFETIME._replace(commit_ms=None), None, None, None),
             "removed, and why is not known: the history does not go back far enough, or its records have no times.",
         ),
     ],

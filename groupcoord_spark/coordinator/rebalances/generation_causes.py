@@ -45,16 +45,16 @@ def cause_of_generation(old: Generation, new: Generation, moves: Moves, new_part
             f"The generation went from {before} to {after}, which no coordinator does: another one took over that lacked the last records.",
         )
     joined: list[Value] = []
-    gone: list[Value] = []
+    left: list[Value] = []
     if new.members is not old.members:
         joined = [member for member_id, member in new.members.items() if member_id not in old.members]
-        gone = [member for member_id, member in old.members.items() if member_id not in new.members]
-    if joined and gone:
-        return _cause_of_exchange(old, new, joined, gone)
+        left = [member for member_id, member in old.members.items() if member_id not in new.members]
+    if joined and left:
+        return _cause_of_exchange(old, new, joined, left)
     if joined:
         return Finding("member_joined", "certain", f"{names_of(_ids(joined))} joined {group_of_size(len(old.members))}.")
-    if gone:
-        return _cause_of_leaving(old, new, gone)
+    if left:
+        return _cause_of_leaving(old, new, left)
     if not new.members:
         return Finding("member_gone", "likely", "Nobody was left when the join phase ended: who had joined went again before it did.")
     return _cause_without_newcomers(old, new, moves, new_partitions, was_converted=was_converted)
@@ -89,26 +89,28 @@ def ranges_of_new(partitions: Iterable[tuple[str, int]], partition_counts: Mappi
     ]
 
 
-def _cause_of_exchange(old: Generation, new: Generation, joined: Sequence[Value], gone: Sequence[Value]) -> Finding:
-    both = f"{names_of(_ids(joined))} joined and {names_of(_ids(gone))} went in the same generation"
+def _cause_of_exchange(old: Generation, new: Generation, joined: Sequence[Value], left: Sequence[Value]) -> Finding:
+    both = f"{names_of(_ids(joined))} joined and {names_of(_ids(left))} went in the same generation"
     instances = {member.get("group_instance_id") for member in joined} - {None}
-    if all(member.get("group_instance_id") in instances for member in gone):
+    if all(member.get("group_instance_id") in instances for member in left):
         return Finding("member_restarted", "certain", f"{both}, with the same group.instance.id: static members came back under new ids.")
     clients = [_client(member) for member in joined]
-    if len(joined) == len(gone) and sorted(clients) == sorted(_client(member) for member in gone):
+    if len(joined) == len(left) and sorted(clients) == sorted(_client(member) for member in left):
         return Finding("member_restarted", "likely", f"{both}, of the same client ids and hosts.")
-    return Finding("member_joined", "possible", f"{both}; which of it came first is not recorded. {_how_gone(old, new, gone).evidence}")
+    return Finding(
+        "member_joined", "possible", f"{both}; which of it came first is not recorded. {_left_or_expelled(old, new, left).evidence}"
+    )
 
 
-def _cause_of_leaving(old: Generation, new: Generation, gone: Sequence[Value]) -> Finding:
-    finding = _how_gone(old, new, gone)
-    return finding._replace(evidence=f"{names_of(_ids(gone))} went. {finding.evidence}")
+def _cause_of_leaving(old: Generation, new: Generation, left: Sequence[Value]) -> Finding:
+    finding = _left_or_expelled(old, new, left)
+    return finding._replace(evidence=f"{names_of(_ids(left))} went. {finding.evidence}")
 
 
-def _how_gone(old: Generation, new: Generation, gone: Sequence[Value]) -> Finding:
+def _left_or_expelled(old: Generation, new: Generation, left: Sequence[Value]) -> Finding:
     """Left or expelled: the time since all timers began anew can rule the second out; nothing in a record rules the first out."""
     since_ms = new.join_ended_ms - old.join_ended_ms
-    session_ms = min(int(member["session_timeout_ms"]) for member in gone)
+    session_ms = min(int(member["session_timeout_ms"]) for member in left)
     limit_ms = min(session_ms, _least_rebalance_timeout_ms(old, new))
     if 0 <= since_ms < limit_ms:
         which = "session" if limit_ms == session_ms else "rebalance"
@@ -119,9 +121,9 @@ def _how_gone(old: Generation, new: Generation, gone: Sequence[Value]) -> Findin
             " it left, or the group was full.",
         )
     passed = f"{_seconds(since_ms)} passed since its last join, its session timeout is {_seconds(session_ms)}"
-    if all(member.get("group_instance_id") is not None for member in gone):
+    if all(member.get("group_instance_id") is not None for member in left):
         return Finding("member_expelled", "likely", f"Static members do not leave when they close; {passed}.")
-    if all(_STREAMS_CLIENT.search(member["client_id"]) for member in gone):
+    if all(_STREAMS_CLIENT.search(member["client_id"]) for member in left):
         return Finding("member_expelled", "likely", f"Members of Kafka Streams do not leave when they close; {passed}.")
     # Where other members remain, one of them may have started the rebalance, and this member did not join in time.
     confidence: Confidence = "likely" if new.members else "certain"

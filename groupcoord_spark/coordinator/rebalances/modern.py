@@ -204,19 +204,19 @@ class ModernEpochs:
     def _cause_of_epoch(self, record: GroupRecord, before: Mapping[str, Value], old_hash: int | None) -> Finding:
         after = self._members
         joined = {member_id: member for member_id, member in after.items() if member_id not in before}
-        gone = {member_id: member for member_id, member in before.items() if member_id not in after}
-        if joined and gone:
+        left = {member_id: member for member_id, member in before.items() if member_id not in after}
+        if joined and left:
             instances = {member.get("instance_id") for member in joined.values()} - {None}
-            both = f"{names_of(joined)} joined and {names_of(gone)} went in the same epoch"
-            if all(member.get("instance_id") in instances for member in gone.values()):
+            both = f"{names_of(joined)} joined and {names_of(left)} went in the same epoch"
+            if all(member.get("instance_id") in instances for member in left.values()):
                 return Finding("member_restarted", "certain", f"{both}, with the same group.instance.id.")
             return Finding("member_joined", "possible", f"{both}; which of it came first is not recorded.")
         if joined:
             return Finding("member_joined", "certain", f"{names_of(joined)} joined {group_of_size(len(before))}.")
-        if gone:
-            if all(member.get("instance_id") is not None for member in gone.values()):
-                return Finding("member_expelled", "likely", f"{names_of(gone)} went: a static member is taken out when it stays away.")
-            return Finding("member_gone", "certain", f"{names_of(gone)} went: whether it left or was expelled is not recorded.")
+        if left:
+            if all(member.get("instance_id") is not None for member in left.values()):
+                return Finding("member_expelled", "likely", f"{names_of(left)} went: a static member is taken out when it stays away.")
+            return Finding("member_gone", "certain", f"{names_of(left)} went: whether it left or was expelled is not recorded.")
         changed = [member_id for member_id, member in after.items() if _subscription(member) != _subscription(before[member_id])]
         if changed:
             return Finding("subscription_changed", "certain", f"{names_of(changed)} asked for other topics, another assignor or topology.")

@@ -155,7 +155,7 @@ def _partitions(inputs: tuple[str, ...], remarks: _Remarks) -> Iterator[tuple[in
             yield partition.offsets_partition, chain.from_iterable(map(read_segment, partition.segments))
         return
     from groupcoord_spark.log.storage import shown as without_secrets
-    from groupcoord_spark.pipeline.read.rows import CHUNK_ROWS, pieces_of, plan_files, sorted_table
+    from groupcoord_spark.pipeline.read.rows import CHUNK_ROWS, chunks_by_partition, plan_files, sorted_table
 
     table = sorted_table(plan_files(kind, inputs), MOST_SORTED_BYTES)
     if table is None:
@@ -163,7 +163,7 @@ def _partitions(inputs: tuple[str, ...], remarks: _Remarks) -> Iterator[tuple[in
             f"{', '.join(map(without_secrets, inputs))}: rows have to be put in order first, and these have more than"
             f" {MOST_SORTED_BYTES >> 20} MB. Read them with `groupcoord nightly`: its tables offset_commits and group_records hold them."
         )
-    for piece, chunks in pieces_of(table.to_batches(max_chunksize=CHUNK_ROWS), ", ".join(map(without_secrets, inputs))):
+    for piece, chunks in chunks_by_partition(table.to_batches(max_chunksize=CHUNK_ROWS), ", ".join(map(without_secrets, inputs))):
         yield piece.offsets_partition, chunks
 
 

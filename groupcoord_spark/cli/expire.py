@@ -29,7 +29,7 @@ from groupcoord_spark.errors import GroupcoordError, UsageError
 if TYPE_CHECKING:
     from groupcoord_spark.coordinator.semantics import Semantics
     from groupcoord_spark.pipeline.expiration import CleanedGroup, ExpirationJob
-    from groupcoord_spark.pipeline.what_if import NightState
+    from groupcoord_spark.pipeline.what_if import StateTables
     from groupcoord_spark.warehouse.read import Run
 
 GROUP_NAMES: Final = ("group", "state", "offsets", "expired", "next_expiry", "never", "removed", "removed_at", "stays_because", "traps")
@@ -82,7 +82,7 @@ def expire(
     present state, and when the group itself goes.
     """
     from groupcoord_spark.pipeline.expiration import ExpirationJob
-    from groupcoord_spark.pipeline.what_if import night_state
+    from groupcoord_spark.pipeline.what_if import read_state_tables
     from groupcoord_spark.spark.collector import without_collector
     from groupcoord_spark.warehouse.read import open_warehouse
 
@@ -103,7 +103,7 @@ def expire(
     )
     totals: Counter[str] = Counter()
     with without_collector():
-        state = night_state(warehouse, cluster, at_ms=at_ms, groups=groups)
+        state = read_state_tables(warehouse, cluster, at_ms=at_ms, groups=groups)
         _refuse_unknown(groups, state, cluster)
         if compare:
             _write(common, CHANGE_NAMES, _change_rows(state, present, job, totals))
@@ -136,13 +136,13 @@ def _retention_of(run: Run, given_ms: int | None) -> int:
     return retention_ms
 
 
-def _refuse_unknown(groups: Sequence[str], state: NightState, cluster: str) -> None:
+def _refuse_unknown(groups: Sequence[str], state: StateTables, cluster: str) -> None:
     unknown = sorted(set(groups) - set(state.groups["group_id"].to_pylist()))
     if unknown:
         raise GroupcoordError(f"Cluster {cluster!r} has no group {', '.join(map(repr, unknown))} in that night. See `groupcoord list`.")
 
 
-def _group_rows(state: NightState, job: ExpirationJob, totals: Counter[str]) -> Iterator[tuple[Any, ...]]:
+def _group_rows(state: StateTables, job: ExpirationJob, totals: Counter[str]) -> Iterator[tuple[Any, ...]]:
     from groupcoord_spark.pipeline.what_if import cleanups, traps_in
 
     returning = job.returning(state.type_0_offsets)
@@ -175,7 +175,7 @@ def _why_group_stays(cleaned: CleanedGroup) -> str | None:
     return NO_GROUP_IS_REMOVED if group.blocked_by is None else GROUP_STAYS_BECAUSE[group.blocked_by]
 
 
-def _offset_rows(state: NightState, job: ExpirationJob, totals: Counter[str]) -> Iterator[tuple[Any, ...]]:
+def _offset_rows(state: StateTables, job: ExpirationJob, totals: Counter[str]) -> Iterator[tuple[Any, ...]]:
     from groupcoord_spark.pipeline.what_if import cleanups, traps_in
     from groupcoord_spark.warehouse.reasons import NEVER_OLD_ENOUGH, OFFSET_STAYS_BECAUSE
 
@@ -193,7 +193,7 @@ def _offset_rows(state: NightState, job: ExpirationJob, totals: Counter[str]) ->
             )
 
 
-def _change_rows(state: NightState, present: ExpirationJob, job: ExpirationJob, totals: Counter[str]) -> Iterator[tuple[Any, ...]]:
+def _change_rows(state: StateTables, present: ExpirationJob, job: ExpirationJob, totals: Counter[str]) -> Iterator[tuple[Any, ...]]:
     from groupcoord_spark.pipeline.what_if import changes
 
     for change in changes(state, present, job):
@@ -225,7 +225,7 @@ def _remark(run: Run, present: ExpirationJob, job: ExpirationJob, totals: Counte
         )
 
 
-def _write_tombstones(directory: Path, state: NightState, job: ExpirationJob, end_offsets: dict[int, int], codec: str) -> str:
+def _write_tombstones(directory: Path, state: StateTables, job: ExpirationJob, end_offsets: dict[int, int], codec: str) -> str:
     """Writes the segments; what was written, as a sentence."""
     from groupcoord_spark.log import compression
     from groupcoord_spark.log.writing import write_segment

@@ -181,7 +181,7 @@ def _planned(
     from pyspark.errors import PySparkException
 
     from groupcoord_spark.log import plan_logs
-    from groupcoord_spark.pipeline.plan.input_rows import live_rows, look_at, row_plan
+    from groupcoord_spark.pipeline.plan.input_rows import live_rows, overview_of_files, row_plan
     from groupcoord_spark.pipeline.read.rows import file_frame, plan_files
     from groupcoord_spark.sources.live import FALLBACK_VERSION, KAFKA_CONNECTOR, live_topic
     from groupcoord_spark.sources.rows import InputKind
@@ -223,7 +223,7 @@ def _planned(
     progress.end(bytes=files.bytes)
     spark = started()
     progress.begin("look at the rows")
-    looked = look_at(spark, files)
+    looked = overview_of_files(spark, files)
     rows = row_plan(kind, inputs, looked, file_frame(spark, files), cluster=common.cluster)
     progress.end(rows=rows.rows)
     return spark, rows.log, rows
@@ -265,8 +265,8 @@ def summary_text(summary: Summary, retention_ms: int) -> str:
         lines.append("  unknown   timestamps of records")
     if "leader_epochs" in summary.lacks:
         lines.append("  unknown   leader epochs of batches: no rebalance has the cause coordinator_moved")
-    if summary.past is not None:
-        lines += _lines_about(summary.past)
+    if summary.point_in_time is not None:
+        lines += _lines_about(summary.point_in_time)
     if summary.quarantined_by_reason:
         reasons = ", ".join(f"{reason} {count:,}" for reason, count in summary.quarantined_by_reason.items())
         lines.append(f"  lost      {reasons}: see quarantined_records")
@@ -282,7 +282,7 @@ def summary_text(summary: Summary, retention_ms: int) -> str:
 def _lines_about(past: PointInTimeSummary) -> list[str]:
     lines = [
         f"  until     {past.text}: {counted(past.ended_early, 'offsets partition')} cut off before the end of the log;"
-        f" {counted(past.from_history, 'record')} taken from the history"
+        f" {counted(past.records_from_history, 'record')} taken from the history"
     ]
     if past.missing:
         numbers, records = ", ".join(map(str, past.missing)), sum(past.missing.values())

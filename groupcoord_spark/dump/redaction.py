@@ -109,8 +109,6 @@ def _hides(kind: Type) -> bool:
 
 
 _HIDING: Final = {
-    number
-    for number, each in RECORD_TYPES.items()
-    if any(_hides(Struct(message.fields)) for message in (each.value, *each.dialects))
+    number for number, each in RECORD_TYPES.items() if any(_hides(Struct(message.fields)) for message in (each.value, *each.dialects))
 }
 """The record types whose values have something to hide."""

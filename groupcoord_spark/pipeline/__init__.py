@@ -1,3 +1,6 @@
-"""How many records go through Spark, stage by stage: ``plan`` what to read and who reads it, ``read`` a worker's pass over its files,
-``replay`` one offsets partition, ``exchange`` the rows between these stages. ``nightly.run_nightly`` puts the stages in order.
+"""The stages of a nightly run, and how they go through Spark.
+
+``plan`` decides which records are read, and by which task. ``read`` is one worker's pass over its files: decode, drop what later records
+supersede, count, write the history files. ``replay`` turns the records of one offsets partition into rows of the state tables. ``exchange``
+has the rows that travel between these stages. ``nightly.run_nightly`` runs the stages in order and commits the result.
 """

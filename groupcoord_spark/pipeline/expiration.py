@@ -1,4 +1,4 @@
-"""What a cleanup at ``as_of`` would remove: from the state of one offsets partition, or from the tables of state."""
+"""The offsets and groups that a cleanup at ``as_of`` removes, from the state of one offsets partition or from the state tables."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ from groupcoord_spark.warehouse.declaration import exact_milliseconds
 
 @dataclass(frozen=True, slots=True)
 class ExpirationJob:
-    """The clock of the rules and the broker they belong to; milliseconds."""
+    """The moment of the cleanup, and the settings of the broker. Times are in milliseconds."""
 
     as_of_ms: int
     retention_ms: int
     semantics: Semantics
     assume_members_gone: bool = False
-    """Judge live groups as if their last member had left at as_of."""
+    """Treat groups with members as if their last member had left at as_of."""
     previous_retention_ms: int | None = None
-    """That of the cluster's run before; None: there is none, or it does not tell."""
+    """The retention of the previous run of the cluster; None: there is no such run, or it did not store its retention."""
     with_tombstones: bool = True
-    """False: tombstones of offsets are only counted."""
+    """False: tombstones of offsets are counted, not made."""
 
     @property
     def cleanup(self) -> Cleanup:
         return Cleanup(self.as_of_ms, self.retention_ms, self.semantics, self.assume_members_gone, self.with_tombstones)
 
     def returning(self, type_0_offsets: Collection[OffsetKey]) -> Collection[OffsetKey]:
-        """Those offsets that come back after their tombstone: before 0.9 it has type 0 too, and takes the record away for good."""
+        """The offsets that come back after their tombstone: the record has key type 0, the tombstone type 1. Before 0.9 both have 0."""
         return frozenset(type_0_offsets) if self.semantics.offset_tombstone_key_type != KeyType.LEGACY_OFFSET_COMMIT else frozenset()
 
 
@@ -88,7 +88,7 @@ class TombstoneRow(NamedTuple):
 
 
 class Expirations(NamedTuple):
-    """All that a cleanup does to one offsets partition."""
+    """The rows about one offsets partition after a cleanup."""
 
     offsets: list[OffsetExpirationRow]
     groups: list[GroupExpirationRow]
@@ -99,15 +99,15 @@ class CleanedGroup(NamedTuple):
     """A group, its committed offsets, and what a cleanup does to them."""
 
     group: GroupFacts
-    """As the cleanup judged it."""
+    """The group as the cleanup sees it."""
     committed: Mapping[TopicPartition, CommitTimes]
     cleanup: GroupCleanup
 
 
 def expirations_of(state: PartitionState, job: ExpirationJob, type_0_offsets: Collection[OffsetKey] = ()) -> Expirations:
-    """The rules of ``coordinator.expiration`` over one offsets partition; tombstones are numbered in the order they are appended.
+    """The rows of a cleanup of one offsets partition, by the rules of ``coordinator.expiration``. Tombstones are in append order.
 
-    type_0_offsets: (group_id, topic, partition) that the log still holds a value for under a key of type 0.
+    type_0_offsets: (group_id, topic, partition) of the commits that are live in the log under a key of type 0.
     """
     cleanup, groups = job.cleanup, state.groups()
     cleaned = (
@@ -118,15 +118,15 @@ def expirations_of(state: PartitionState, job: ExpirationJob, type_0_offsets: Co
 
 
 def expiration_rows(cleaned: Iterable[CleanedGroup], job: ExpirationJob, type_0_offsets: Collection[OffsetKey] = ()) -> Expirations:
-    """Rows of the groups of one offsets partition, in the order they are given."""
-    found = Expirations([], [], [])
+    """The rows of a cleanup, for groups of one offsets partition, in the given order."""
+    expirations = Expirations([], [], [])
     as_of_ms, retention_ms = job.as_of_ms, job.retention_ms
     retention_changed = job.previous_retention_ms is not None and job.previous_retention_ms != retention_ms
     returning = job.returning(type_0_offsets)
     for facts, committed, (offsets, group, tombstones) in cleaned:
         for offset in offsets:
             group_id, topic, partition, base_ms, expires_at_ms, expired, rule, blocked_by = offset
-            found.offsets.append(
+            expirations.offsets.append(
                 OffsetExpirationRow(
                     *(group_id, topic, partition, as_of_ms, retention_ms, base_ms, expires_at_ms, expired, rule, blocked_by),
                     *traps_of(facts, committed[topic, partition], offset),
@@ -134,7 +134,7 @@ def expiration_rows(cleaned: Iterable[CleanedGroup], job: ExpirationJob, type_0_
                     retention_changed=retention_changed,
                 )
             )
-        found.groups.append(
+        expirations.groups.append(
             GroupExpirationRow(
                 group_id=group.group_id,
                 as_of_ms=as_of_ms,
@@ -146,12 +146,12 @@ def expiration_rows(cleaned: Iterable[CleanedGroup], job: ExpirationJob, type_0_
             )
         )
         for tombstone in tombstones:
-            found.tombstones.append(TombstoneRow(as_of_ms, len(found.tombstones), *tombstone))
-    return found
+            expirations.tombstones.append(TombstoneRow(as_of_ms, len(expirations.tombstones), *tombstone))
+    return expirations
 
 
 class StoredTimes(NamedTuple):
-    """Of a committed offset, what expiration asks."""
+    """The two times of a committed offset that the expiration rules need; -1: none."""
 
     commit_timestamp_ms: int
     expire_timestamp_ms: int
@@ -171,7 +171,7 @@ GROUP_COLUMNS = (
 def cleaned_groups(
     committed: pa.Table, pending: pa.Table, groups: pa.Table, job: ExpirationJob, described_groups: Collection[str] = ()
 ) -> Iterator[tuple[int, CleanedGroup]]:
-    """The cleanup of every group of the state tables of one cluster: (offsets_partition, what becomes of the group), by group id.
+    """(offsets_partition, group after the cleanup) for every group in the state tables of one cluster, sorted by group id.
 
     In: rows of the tables of these names, at least with OFFSET_COLUMNS, PENDING_COLUMNS and GROUP_COLUMNS; described_groups: ids of the
     streams groups whose topology description the broker's plugin holds, which no column tells.
@@ -188,7 +188,7 @@ def cleaned_groups(
     for group_id, topic, partition in zip(*(pending[name].to_pylist() for name in PENDING_COLUMNS), strict=True):
         staged.setdefault(group_id, set()).add((topic, partition))
     cleanup = job.cleanup
-    for offsets_partition, stored in sorted(_facts(groups), key=lambda each: each[1].group_id):
+    for offsets_partition, stored in sorted(_facts(groups), key=lambda stored: stored[1].group_id):
         if stored.group_id in described_groups:
             stored = stored._replace(has_stored_description=True)
         facts = cleanup.facts_of(stored)
@@ -199,8 +199,8 @@ def cleaned_groups(
 def _facts(groups: pa.Table) -> Iterator[tuple[int, GroupFacts]]:
     """offsets_partition and facts of each group."""
     state_times = exact_milliseconds(groups, "state_timestamp").to_pylist()
-    held = groups.select([name for name in GROUP_COLUMNS if not name.endswith(("timestamp", "range"))]).to_pylist()
-    for row, state_timestamp_ms in zip(held, state_times, strict=True):
+    plain_rows = groups.select([name for name in GROUP_COLUMNS if not name.endswith(("timestamp", "range"))]).to_pylist()
+    for row, state_timestamp_ms in zip(plain_rows, state_times, strict=True):
         topics = row["subscribed_topics"]
         yield (
             row["offsets_partition"],

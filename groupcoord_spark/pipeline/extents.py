@@ -1,4 +1,4 @@
-"""Which records of an offsets partition a run reads, and from where: its log, the history tables, up to which moment."""
+"""Which records of an offsets partition a run reads: from its log, from the history tables, and up to which record offset."""
 
 from __future__ import annotations
 
@@ -8,37 +8,46 @@ from typing import NamedTuple
 
 
 class HistoryRange(NamedTuple):
-    """Record offsets of one offsets partition that the history tables hold: first up to and without end, of one incarnation."""
+    """The record offsets of one offsets partition that the history tables have, from ``first_offset`` up to, not including, ``end_offset``.
+
+    incarnation: the life of the offsets topic to which the record offsets belong (docs/glossary.md#incarnation).
+    """
 
     incarnation: int
     first_offset: int
     end_offset: int
 
+    @property
+    def is_empty(self) -> bool:
+        """The range has no record offset."""
+        return self.end_offset <= self.first_offset
+
 
 NO_HISTORY = HistoryRange(0, 0, 0)
-"""The history tables hold nothing of the partition yet."""
+"""The history tables have no record of the partition."""
 
 
 @dataclass(frozen=True, slots=True)
 class HistoryPiece:
-    """Records of one offsets partition in the history tables; table_versions says as of which versions these are read.
+    """Records of one offsets partition that are read from the history tables.
 
-    night: a run that read the log to its end when that was ``night_end``; None: no run is known to have.
+    table_versions: table -> the Delta version that is read. run_id: the run that read the whole log when the log ended at
+    ``run_end_offset``; None where no run did.
     """
 
     offsets_partition: int
-    held: HistoryRange
+    history_range: HistoryRange
     table_versions: Mapping[str, int]
-    night: str | None = None
-    night_end: int = 0
+    run_id: str | None = None
+    run_end_offset: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Until:
-    """What --until asks for: the state before the first record later than ``time_ms``, or that at the given end offsets.
+    """The moment that --until names: before the first record later than ``time_ms``, or an end offset for each offsets partition.
 
-    text: as it was typed. end_offsets: offsets partition -> offset of the first record that is left out; those not named are read to
-    their end.
+    text: the moment as the user typed it. end_offsets: offsets partition -> record offset of the first record that is not replayed. An
+    offsets partition that is missing here is replayed to the end of its log.
     """
 
     text: str
@@ -50,12 +59,13 @@ class Until:
 class PointInTime:
     """One offsets partition at an earlier moment.
 
-    end_offset: of the first record that is left out. from_history: the records that the history tables give instead of the log.
-    known_until: up to there gaps between the offsets mean nothing: the log was read when it ended there, and what compaction had taken
-    by then had been replaced by what was read. night: the run that did, None where it is this one, or none has.
+    end_offset: record offset of the first record that is not replayed.
+    history_range: the records that are read from the history tables instead of the log.
+    complete_until: below this record offset a missing record was superseded before an earlier run read the log; from it on, a missing
+    record may be lost state. run_id: that earlier run; None where this run reads the whole log, or where no earlier run did.
     """
 
     end_offset: int
-    from_history: HistoryRange
-    known_until: int
-    night: str | None = None
+    history_range: HistoryRange
+    complete_until: int
+    run_id: str | None = None

@@ -1,4 +1,4 @@
-"""One night: the order of the stages, from the inputs to the commit of the run."""
+"""One nightly run: the order of the stages, from the inputs to the commit of the tables."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from groupcoord_spark.pipeline.exchange.kept_records import SHUFFLED
 from groupcoord_spark.pipeline.exchange.state_rows import REPLAYED, WRITTEN, PartitionReport
 from groupcoord_spark.pipeline.expiration import ExpirationJob
 from groupcoord_spark.pipeline.extents import HistoryPiece, PointInTime
-from groupcoord_spark.pipeline.outcome import contradiction, driver_rows, files_of, run_row, summary_of
-from groupcoord_spark.pipeline.plan.earlier_runs import histories_of, range_to_append_to, versions_at_end_of_history
-from groupcoord_spark.pipeline.plan.file_ranges import in_ranges
+from groupcoord_spark.pipeline.outcome import contradiction, driver_rows, files_by_table, run_row, summary_of
+from groupcoord_spark.pipeline.plan.earlier_runs import appendable_range, partition_histories, state_versions_at_history_end
+from groupcoord_spark.pipeline.plan.file_ranges import split_large_segments
 from groupcoord_spark.pipeline.plan.input_rows import RowPlan
 from groupcoord_spark.pipeline.plan.partition_count import likely_partition_count
-from groupcoord_spark.pipeline.plan.point_in_time import history_pieces, points_in_time_of
+from groupcoord_spark.pipeline.plan.point_in_time import find_points_in_time, history_pieces
 from groupcoord_spark.pipeline.read.reader import ReadJob, read_chunks, read_history, read_segments
-from groupcoord_spark.pipeline.read.rows import pieces_of, sorted_rows
+from groupcoord_spark.pipeline.read.rows import chunks_by_partition, sorted_rows
 from groupcoord_spark.pipeline.rebalances import RebalanceJob
 from groupcoord_spark.pipeline.replay.partition import ReplayJob, partition_replay
 from groupcoord_spark.pipeline.replay.state_files import WriteJob, state_writer
@@ -39,84 +39,93 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 READ_TASK_BYTES = 512 << 20
-"""A reading task's share where the input is large: long enough for records to supersede others, short enough to even out."""
+"""Most bytes of segments for one reading task. A longer task drops more superseded records, shorter tasks balance the cores better."""
 
-RUNS_FOR_A_CORE = 4
-"""At least, where a partition has several files: so that its share evens out."""
+SEQUENCES_PER_CORE = 4
+"""Sequences of segments for each core, at least, where an offsets partition has several segments: so that the cores end together."""
 
 STATE_WRITER_BYTES = 4 << 30
-"""Input for which one more task writes the state tables; below it each table is one file."""
+"""Bytes of input for which one more task writes the state tables. Below this size each state table is one file."""
 
 
 class Progress(Protocol):
-    """Told of each stage when it begins and when it ends."""
+    """The listener that hears when each stage begins and ends, and prints it for example."""
 
     @property
     def stage(self) -> str | None:
-        """The stage that has begun and not ended."""
+        """The stage that runs now; None between stages."""
 
-    def begin(self, stage: str) -> None: ...
+    def begin(self, stage: str) -> None:
+        """The stage begins."""
+
     def follow(self, headway: Callable[[], Headway]) -> None:
-        """The stage takes long, and ``headway`` tells how far it is whenever it is called, also from another thread."""
+        """The stage may take long: ``headway`` returns how far it is. Any thread may call ``headway`` at any time."""
 
-    def end(self, *, rows: int | None = None, bytes: int | None = None) -> None: ...
+    def end(self, *, rows: int | None = None, bytes: int | None = None) -> None:
+        """The stage is done, with so many rows and bytes."""
 
 
-def run_nightly(night: RunRequest, plan: LogPlan, spark: SparkSession, progress: Progress, rows: RowPlan | None = None) -> Summary:
-    """Read, decode, replay, expire and write; the tables change at the very end, all at once.
+def run_nightly(request: RunRequest, plan: LogPlan, spark: SparkSession, progress: Progress, rows: RowPlan | None = None) -> Summary:
+    """Summary of a run that reads, decodes, replays, expires and writes. All tables change at once, in the commit at the end.
 
-    plan: of segments, or with ``rows``, which are then read instead, what is known of them beforehand.
-    Raises InputError and WarehouseError as planning, reading and writing do; the tables are then as they were.
+    Args:
+        request: what the user asked for.
+        plan: the segments to read; with ``rows``, what is known of the rows before they are read.
+        rows: rows of an input other than segments, which are then read instead of segments.
+    Raises:
+        InputError, WarehouseError: an input or the warehouse cannot be used; the tables are as they were.
     """
-    start = begin_run(night.warehouse, night.cluster)
+    start = begin_run(request.warehouse, request.cluster)
     segments = [segment for partition in plan.partitions for segment in partition.segments]
-    histories = histories_of(plan, start)
-    past: Mapping[int, PointInTime] = {}
+    histories = partition_histories(plan, start)
+    points_in_time: Mapping[int, PointInTime] = {}
     progress.begin("read, replay and write")
-    if night.until is not None:
+    if request.until is not None:
         with own_errors(lambda: progress.stage):
-            past = points_in_time_of(night.until, plan, {each: history.held for each, history in histories.items()}, start, spark)
-        segments = [segment for segment in segments if segment.base_offset < past[segment.offsets_partition].end_offset]
-    pieces = history_pieces(past, start)
-    held = {each: range_to_append_to(history.held, past.get(each)) for each, history in histories.items()}
+            points_in_time = find_points_in_time(
+                request.until, plan, {number: history.history_range for number, history in histories.items()}, start, spark
+            )
+        segments = [segment for segment in segments if segment.base_offset < points_in_time[segment.offsets_partition].end_offset]
+    pieces = history_pieces(points_in_time, start)
+    history_ranges = {number: appendable_range(history.history_range, points_in_time.get(number)) for number, history in histories.items()}
     job = ReadJob(
-        cluster=night.cluster,
-        partition_count=_partition_count(night, plan, rows),
+        cluster=request.cluster,
+        partition_count=_partition_count(request, plan, rows),
         warehouse_uri=start.location.uri,
         run_id=start.run_id,
-        semantics=night.semantics,
-        with_history=night.with_history,
-        held=held,
-        rebalances=RebalanceJob(start.location.uri, night.cluster, held, versions_at_end_of_history(start)),
-        past=past,
+        semantics=request.semantics,
+        with_history=request.with_history,
+        history_ranges=history_ranges,
+        rebalances=RebalanceJob(start.location.uri, request.cluster, history_ranges, state_versions_at_history_end(start)),
+        points_in_time=points_in_time,
     )
     previous_retention_ms = None if start.last_run is None else start.last_run.retention_ms
-    expiration = ExpirationJob(night.as_of_ms, night.retention_ms, night.semantics, previous_retention_ms=previous_retention_ms)
+    expiration = ExpirationJob(request.as_of_ms, request.retention_ms, request.semantics, previous_retention_ms=previous_retention_ms)
     has_work = bool(segments or pieces) or rows is not None
     reports: list[PartitionReport] = []
     if has_work:
         with discarded_on_failure(start), own_errors(lambda: progress.stage):
-            reports = _run_stages(spark, segments, pieces, night, job, rows, expiration, progress)
+            reports = _run_stages(spark, segments, pieces, request, job, rows, expiration, progress)
     records = sum(report.counts.records for report in reports)
     progress.end(rows=records, bytes=sum(report.counts.bytes for report in reports))
 
     progress.begin("commit")
-    files = files_of(reports)
-    for table, own in driver_rows(night, plan, reports, histories, past, start.run_id).items():
-        if own:
+    files = files_by_table(reports)
+    for table, table_rows in driver_rows(request, plan, reports, histories, points_in_time, start.run_id).items():
+        if table_rows:
             files.setdefault(table, []).extend(
-                write_part(start.location.uri, TABLES[table], TABLES[table].from_rows(own), night.cluster, start.run_id)
+                write_part(start.location.uri, TABLES[table], TABLES[table].from_rows(table_rows), request.cluster, start.run_id)
             )
-    summary = summary_of(night, plan, reports, past, start.run_id, rows)
-    commit_run(start, run_row(night, summary, past), files)
-    progress.end(rows=sum(added.records for every in files.values() for added in every))
+    summary = summary_of(request, plan, reports, points_in_time, start.run_id, rows)
+    commit_run(start, run_row(request, summary, points_in_time), files)
+    progress.end(rows=sum(added.records for files_of_table in files.values() for added in files_of_table))
     return summary
 
 
-def _partition_count(night: RunRequest, plan: LogPlan, rows: RowPlan | None) -> int:
-    """Partitions of ``__consumer_offsets``: as the settings say, unless the log has more, else as the groups in the log suggest."""
-    if night.offsets_partitions is not None and contradiction(night, plan) is None:
-        return night.offsets_partitions
+def _partition_count(request: RunRequest, plan: LogPlan, rows: RowPlan | None) -> int:
+    """Number of partitions of ``__consumer_offsets``: the setting, unless the log has more; else the number that fits the groups."""
+    if request.offsets_partitions is not None and contradiction(request, plan) is None:
+        return request.offsets_partitions
     return rows.partition_count if rows is not None else likely_partition_count(plan)
 
 
@@ -124,25 +133,25 @@ def _run_stages(
     spark: SparkSession,
     segments: Sequence[Segment],
     pieces: Sequence[HistoryPiece],
-    night: RunRequest,
+    request: RunRequest,
     job: ReadJob,
     rows: RowPlan | None,
     expiration: ExpirationJob,
     progress: Progress,
 ) -> list[PartitionReport]:
-    """Everything that happens on the workers; what comes back is a report for each offsets partition."""
+    """A report for each offsets partition, after the workers have read, replayed and written everything."""
     parallelism = spark.sparkContext.defaultParallelism
-    segments = in_ranges(segments, spark)
-    of_segments = read_tasks(segments, parallelism) if segments else []
-    tasks: list[list[list[Segment]] | HistoryPiece] = [*of_segments, *pieces]
-    if job.with_history and not job.past:
-        job = replace(job, whole=in_one_run(of_segments))
+    segments = split_large_segments(segments, spark)
+    segment_tasks = read_tasks(segments, parallelism) if segments else []
+    tasks: list[list[list[Segment]] | HistoryPiece] = [*segment_tasks, *pieces]
+    if job.with_history and not job.points_in_time:
+        job = replace(job, whole_partitions=partitions_in_one_sequence(segment_tasks))
     writers = 1 + min(parallelism - 1, sum(segment.bytes for segment in segments) // STATE_WRITER_BYTES)
     read_partitions = {segment.offsets_partition for segment in segments} | {piece.offsets_partition for piece in pieces}
     offsets_partitions = len(read_partitions) if rows is None else len(rows.log.partitions) + 1
     replays = min(offsets_partitions, int(spark.conf.get("spark.sql.shuffle.partitions") or parallelism))
-    replay_job = ReplayJob(night.semantics, expiration, writers, job.rebalances, night.default_assignors)
-    write_job = WriteJob(night.cluster, job.warehouse_uri, job.run_id, dict(night.topic_names))
+    replay_job = ReplayJob(request.semantics, expiration, writers, job.rebalances, request.default_assignors)
+    write_job = WriteJob(request.cluster, job.warehouse_uri, job.run_id, dict(request.topic_names))
 
     def read(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
         for batch in batches:
@@ -151,18 +160,19 @@ def _run_stages(
                 yield from read_history(work, job) if isinstance(work, HistoryPiece) else read_segments(work, job)
 
     def read_rows(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
-        return read_chunks(([piece] for piece in pieces_of((batch.cast(ROW_SCHEMA) for batch in batches), source)), job)
+        return read_chunks(([piece] for piece in chunks_by_partition((batch.cast(ROW_SCHEMA) for batch in batches), source)), job)
 
-    source = ", ".join(map(shown, night.inputs))
+    source = ", ".join(map(shown, request.inputs))
     if rows is None:
         kept = spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(read, SHUFFLED)
     else:
         kept = sorted_rows(rows.frame).mapInArrow(read_rows, SHUFFLED)
-    # Rows of one partition reach its replay in the order of their offsets: the grouping keeps this sorting, as it needs a prefix of it.
-    in_order = kept.repartition(replays, "cluster", "offsets_partition").sortWithinPartitions(
+    # Rows of one offsets partition must reach the replay in the order of their record offsets. groupBy sorts by a prefix of these columns,
+    # so Spark keeps this order and does not sort again.
+    sorted_rows_to_replay = kept.repartition(replays, "cluster", "offsets_partition").sortWithinPartitions(
         "cluster", "offsets_partition", "first_offset"
     )
-    replayed = in_order.groupBy("cluster", "offsets_partition").applyInPandas(partition_replay(replay_job), REPLAYED)
+    replayed = sorted_rows_to_replay.groupBy("cluster", "offsets_partition").applyInPandas(partition_replay(replay_job), REPLAYED)
     written = replayed.repartition(writers, "writer").sortWithinPartitions("place").mapInArrow(state_writer(write_job), WRITTEN)
     expected = None if rows is not None else Expected(_bytes(segments), len(tasks), replays + writers)
     progress.follow(HeadwayOfJob(spark, expected))
@@ -173,46 +183,49 @@ def _run_stages(
 
 
 def read_tasks(segments: Sequence[Segment], parallelism: int) -> list[list[list[Segment]]]:
-    """Runs of consecutive files of one partition, shared out evenly, the largest first.
+    """For each reading task its sequences of consecutive segments of one offsets partition; tasks are about equal, the largest first.
 
-    A run is as long as evenness allows: what a file's records supersede in the one before is dropped in the worker.
+    A sequence is as long as equal tasks allow, because a reader drops a record only if its successor is in the same sequence.
     """
     total = _bytes(segments)
-    most_bytes = min(READ_TASK_BYTES, total / (RUNS_FOR_A_CORE * parallelism))
-    rounds = max(1, -(-total // (READ_TASK_BYTES * parallelism)))  # whole rounds: no core waits for another's last task
+    most_bytes = min(READ_TASK_BYTES, total / (SEQUENCES_PER_CORE * parallelism))
+    rounds = max(
+        1, -(-total // (READ_TASK_BYTES * parallelism))
+    )  # a multiple of the cores, so that no core is idle while another does a last task
     count = rounds * parallelism
-    runs = [run for of_partition in _by_partition(segments) for run in _runs(of_partition, most_bytes)]
-    shares: list[tuple[int, int, list[list[Segment]]]] = [(0, task, []) for task in range(min(len(runs), count))]
-    for run in sorted(runs, key=lambda run: -_bytes(run)):
+    sequences = [sequence for log in _by_partition(segments) for sequence in _sequences(log, most_bytes)]
+    shares: list[tuple[int, int, list[list[Segment]]]] = [(0, task, []) for task in range(min(len(sequences), count))]
+    for sequence in sorted(sequences, key=lambda sequence: -_bytes(sequence)):
         size, task, share = heapq.heappop(shares)
-        share.append(run)
-        heapq.heappush(shares, (size + _bytes(run), task, share))
-    largest_first = sorted(shares, key=lambda each: -each[0])
-    return [sorted(share, key=lambda run: (run[0].offsets_partition, run[0].base_offset)) for _, _, share in largest_first]
+        share.append(sequence)
+        heapq.heappush(shares, (size + _bytes(sequence), task, share))
+    largest_first = sorted(shares, key=lambda share: -share[0])
+    return [sorted(share, key=lambda sequence: (sequence[0].offsets_partition, sequence[0].base_offset)) for _, _, share in largest_first]
 
 
-def in_one_run(tasks: Iterable[Iterable[Sequence[Segment]]]) -> frozenset[int]:
-    """Offsets partitions of which one run has all files."""
-    runs = Counter(run[0].offsets_partition for task in tasks for run in task)
-    return frozenset(offsets_partition for offsets_partition, count in runs.items() if count == 1)
+def partitions_in_one_sequence(tasks: Iterable[Iterable[Sequence[Segment]]]) -> frozenset[int]:
+    """Offsets partitions whose segments are all in one sequence."""
+    sequences = Counter(sequence[0].offsets_partition for task in tasks for sequence in task)
+    return frozenset(offsets_partition for offsets_partition, count in sequences.items() if count == 1)
 
 
 def _by_partition(segments: Sequence[Segment]) -> list[list[Segment]]:
+    """The segments of each offsets partition, by base offset."""
     partitions: dict[int, list[Segment]] = {}
-    for segment in sorted(segments, key=lambda each: (each.offsets_partition, each.base_offset)):
+    for segment in sorted(segments, key=lambda segment: (segment.offsets_partition, segment.base_offset)):
         partitions.setdefault(segment.offsets_partition, []).append(segment)
     return list(partitions.values())
 
 
-def _runs(segments: Sequence[Segment], most_bytes: float) -> list[list[Segment]]:
-    """The files of one partition, in their order, in runs of about equal size and of about ``most_bytes`` at most."""
+def _sequences(segments: Sequence[Segment], most_bytes: float) -> list[list[Segment]]:
+    """The segments of one offsets partition in sequences of about equal size, of about ``most_bytes`` at most."""
     wanted = _bytes(segments) / max(1, math.ceil(_bytes(segments) / max(most_bytes, 1)))
-    runs: list[list[Segment]] = [[]]
+    sequences: list[list[Segment]] = [[]]
     for segment in segments:
-        if _bytes(runs[-1]) + segment.bytes / 2 > wanted and runs[-1]:
-            runs.append([])
-        runs[-1].append(segment)
-    return runs
+        if _bytes(sequences[-1]) + segment.bytes / 2 > wanted and sequences[-1]:
+            sequences.append([])
+        sequences[-1].append(segment)
+    return sequences
 
 
 def _bytes(segments: Iterable[Segment]) -> int:

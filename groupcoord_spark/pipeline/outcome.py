@@ -1,4 +1,4 @@
-"""What a run writes and says after its workers are done: rows whose number does not depend on the input's, and the summary."""
+"""Rows that the driver writes after the workers are done, a few for each offsets partition, and the summary of the run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from groupcoord_spark.log.storage import shown
 from groupcoord_spark.pipeline.exchange.counts import NO_KEY_TYPE, NO_VERSION, KindCount, PartitionCounts
 from groupcoord_spark.pipeline.exchange.state_rows import PartitionReport
 from groupcoord_spark.pipeline.extents import PointInTime
-from groupcoord_spark.pipeline.plan.earlier_runs import PartitionHistory, range_to_append_to
+from groupcoord_spark.pipeline.plan.earlier_runs import PartitionHistory, appendable_range
 from groupcoord_spark.pipeline.plan.input_rows import RowPlan
 from groupcoord_spark.pipeline.plan.point_in_time import HISTORY_SETTING, UNTIL_SETTING
 from groupcoord_spark.pipeline.run import PointInTimeSummary, RunRequest, Summary
@@ -25,7 +25,8 @@ from groupcoord_spark.warehouse import AddedFile
 from groupcoord_spark.warehouse.read import RETENTION_SETTING
 
 
-def files_of(reports: Sequence[PartitionReport]) -> dict[str, list[AddedFile]]:
+def files_by_table(reports: Sequence[PartitionReport]) -> dict[str, list[AddedFile]]:
+    """The files that the workers wrote, by table."""
     files: dict[str, list[AddedFile]] = {}
     for report in reports:
         for table, added in report.files.items():
@@ -34,26 +35,26 @@ def files_of(reports: Sequence[PartitionReport]) -> dict[str, list[AddedFile]]:
 
 
 def driver_rows(
-    night: RunRequest,
+    request: RunRequest,
     plan: LogPlan,
     reports: Sequence[PartitionReport],
     histories: Mapping[int, PartitionHistory],
-    past: Mapping[int, PointInTime],
+    points_in_time: Mapping[int, PointInTime],
     run_id: str,
 ) -> dict[str, list[dict[str, Any]]]:
-    """Rows of the tables whose size does not depend on the input's."""
+    """Rows of offsets_partitions, decode_coverage and warnings that the driver writes, by table. Times are in milliseconds."""
     by_partition = {report.offsets_partition: report for report in reports}
     logs = {partition.offsets_partition: partition for partition in plan.partitions}
-    # Partitions that this input does not hold stay known: what the history tables have of them must not be written again.
+    # Partitions that this input lacks keep their row: a later run must know what the history tables already have of them.
     partitions = [
         _offsets_partition_row(
-            night,
-            logs.get(each),
-            by_partition.get(each, PartitionReport(each)),
-            histories.get(each, PartitionHistory()),
-            past.get(each),
+            request,
+            logs.get(number),
+            by_partition.get(number, PartitionReport(number)),
+            histories.get(number, PartitionHistory()),
+            points_in_time.get(number),
         )
-        for each in sorted({*logs, *histories})
+        for number in sorted({*logs, *histories})
     ]
     doubts = [
         {
@@ -67,64 +68,69 @@ def driver_rows(
         }
         for doubt in plan.doubts
     ]
-    for each, count in _missing(reports, past).items():
+    for number, count in _missing_records(reports, points_in_time).items():
+        end, complete_until = points_in_time[number].end_offset, points_in_time[number].complete_until
         detail = (
-            f"State up to offset {past[each].end_offset} may not be exact: of the {past[each].end_offset - past[each].known_until} offsets"
-            f" from {past[each].known_until} on, {count} have no record any more, neither in the log nor in the history."
+            f"State up to offset {end} may not be exact: of the {end - complete_until} offsets"
+            f" from {complete_until} on, {count} have no record any more, neither in the log nor in the history."
         )
-        doubts.append({"run_id": run_id, "offsets_partition": each, "code": "compacted_before_until", "detail": detail})
-    if sentence := _other_coordinator(night, reports):
+        doubts.append({"run_id": run_id, "offsets_partition": number, "code": "compacted_before_until", "detail": detail})
+    if sentence := _other_coordinator(request, reports):
         doubts.append({"run_id": run_id, "code": "other_coordinator", "detail": sentence})
-    if sentence := contradiction(night, plan):
+    if sentence := contradiction(request, plan):
         doubts.append({"run_id": run_id, "code": "settings_contradicted", "detail": sentence})
     return {"offsets_partitions": partitions, "decode_coverage": _coverage_rows(reports), "warnings": doubts}
 
 
-def _other_coordinator(night: RunRequest, reports: Sequence[PartitionReport]) -> str | None:
+def _other_coordinator(request: RunRequest, reports: Sequence[PartitionReport]) -> str | None:
+    """A sentence, if the records show that the coordinator with the other semantics wrote them."""
     records: Counter[tuple[int, int]] = Counter()
     for report in reports:
         records.update({kind: count.decoded for kind, count in report.counts.by_kind.items()})
-    return other_coordinator(night.semantics, records)
+    return other_coordinator(request.semantics, records)
 
 
-def contradiction(night: RunRequest, plan: LogPlan) -> str | None:
+def contradiction(request: RunRequest, plan: LogPlan) -> str | None:
     """A sentence where the log has an offsets partition that the broker's settings rule out."""
     highest = max((partition.offsets_partition for partition in plan.partitions), default=0)
-    if night.offsets_partitions is None or highest < night.offsets_partitions:
+    if request.offsets_partitions is None or highest < request.offsets_partitions:
         return None
     return (
-        f"{OFFSETS_PARTITIONS} is {night.offsets_partitions} in the settings file, but the log has __consumer_offsets-{highest}: the number"
-        " is taken from where the groups lie instead. Make sure that the settings are those of this cluster."
+        f"{OFFSETS_PARTITIONS} is {request.offsets_partitions} in the settings file, but the log has __consumer_offsets-{highest}: the"
+        " number is taken from where the groups lie instead. Make sure that the settings are those of this cluster."
     )
 
 
-def _missing(reports: Sequence[PartitionReport], past: Mapping[int, PointInTime]) -> dict[int, int]:
-    """Offsets partition -> offsets before the moment that have no record any more, though one may have mattered then."""
-    found = {report.offsets_partition: report.found for report in reports}
-    gaps = {each: place.end_offset - place.known_until - found.get(each, 0) for each, place in sorted(past.items())}
-    return {each: count for each, count in gaps.items() if count > 0}
+def _missing_records(reports: Sequence[PartitionReport], points_in_time: Mapping[int, PointInTime]) -> dict[int, int]:
+    """Offsets partition -> number of record offsets whose record is in neither log nor history and may have had an effect at the moment."""
+    records = {report.offsets_partition: report.records_after_complete for report in reports}
+    gaps = {
+        number: point_in_time.end_offset - point_in_time.complete_until - records.get(number, 0)
+        for number, point_in_time in sorted(points_in_time.items())
+    }
+    return {number: count for number, count in gaps.items() if count > 0}
 
 
 def _offsets_partition_row(
-    night: RunRequest, log: PartitionLog | None, report: PartitionReport, before: PartitionHistory, past: PointInTime | None
+    request: RunRequest, log: PartitionLog | None, report: PartitionReport, before: PartitionHistory, point_in_time: PointInTime | None
 ) -> dict[str, Any]:
-    """log: None where the input does not hold the partition; its row then tells what earlier runs knew, and that nothing was read."""
-    counts, held = report.counts, before.held
+    """A row of offsets_partitions. log: None where the input lacks the partition; the row then repeats what earlier runs know."""
+    counts, history_range = report.counts, before.history_range
     end_offset = before.end_offset if log is None else max(log.end_offset, counts.end_offset or 0)
-    if past is not None:
-        end_offset = past.end_offset
+    if point_in_time is not None:
+        end_offset = point_in_time.end_offset
     stable = before.last_stable_offset if log is None else end_offset
-    first, end = (held.first_offset, held.end_offset) if held.end_offset > held.first_offset else (None, None)
-    if night.with_history and counts.first_offset is not None and range_to_append_to(held, past) == held:
+    first, end = (history_range.first_offset, history_range.end_offset) if not history_range.is_empty else (None, None)
+    if request.with_history and counts.first_offset is not None and appendable_range(history_range, point_in_time) == history_range:
         first = counts.first_offset if first is None else min(first, counts.first_offset)
         end = end_offset if end is None else max(end, end_offset)
     newest = NO_TIMESTAMP if counts.newest_timestamp_ms is None else counts.newest_timestamp_ms
     return {
         "offsets_partition": report.offsets_partition,
-        "incarnation": held.incarnation,
+        "incarnation": history_range.incarnation,
         "first_offset": None if log is None else _first_offset(log, counts),
-        # what earlier runs read stays read, also where this one ends before
-        "end_offset": end_offset if past is None else max(end_offset, before.end_offset),
+        # An earlier run may have read further than a run with --until.
+        "end_offset": end_offset if point_in_time is None else max(end_offset, before.end_offset),
         "last_stable_offset": stable if report.first_open_offset is None else report.first_open_offset,
         "records": counts.records,
         "decoded": counts.decoded,
@@ -139,6 +145,7 @@ def _offsets_partition_row(
 
 
 def _coverage_rows(reports: Sequence[PartitionReport]) -> list[dict[str, Any]]:
+    """Rows of decode_coverage: the counts of all offsets partitions by key type and value version."""
     total: dict[tuple[int, int], KindCount] = {}
     for report in reports:
         for kind, count in report.counts.by_kind.items():
@@ -148,7 +155,7 @@ def _coverage_rows(reports: Sequence[PartitionReport]) -> list[dict[str, Any]]:
             sums.decoded += count.decoded
             sums.misplaced += count.misplaced
         if report.counts.lost:
-            # nobody can say what keys a damaged batch held
+            # The keys of a damaged batch are not known.
             total.setdefault((NO_KEY_TYPE, NO_VERSION), KindCount()).records += report.counts.lost
     return [
         {
@@ -166,20 +173,26 @@ def _coverage_rows(reports: Sequence[PartitionReport]) -> list[dict[str, Any]]:
 
 
 def summary_of(
-    night: RunRequest, plan: LogPlan, reports: Sequence[PartitionReport], past: Mapping[int, PointInTime], run_id: str, rows: RowPlan | None
+    request: RunRequest,
+    plan: LogPlan,
+    reports: Sequence[PartitionReport],
+    points_in_time: Mapping[int, PointInTime],
+    run_id: str,
+    rows: RowPlan | None,
 ) -> Summary:
+    """The summary of the run, from the reports of all offsets partitions."""
     reasons: Counter[str] = Counter()
     for report in reports:
         reasons.update(report.counts.reasons)
-    hint = _other_coordinator(night, reports)
-    contradicted = contradiction(night, plan)
-    missing = _missing(reports, past)
-    logs = {each.offsets_partition: each for each in plan.partitions}
+    coordinator_hint = _other_coordinator(request, reports)
+    contradicted = contradiction(request, plan)
+    missing = _missing_records(reports, points_in_time)
+    logs = {log.offsets_partition: log for log in plan.partitions}
     return Summary(
         run_id=run_id,
-        cluster=night.cluster,
-        warehouse=night.warehouse,
-        as_of_ms=night.as_of_ms,
+        cluster=request.cluster,
+        warehouse=request.warehouse,
+        as_of_ms=request.as_of_ms,
         offsets_partitions=len(plan.partitions),
         records_read=sum(report.counts.records for report in reports),
         records_decoded=sum(report.counts.decoded for report in reports),
@@ -191,44 +204,48 @@ def summary_of(
         expired_offsets=sum(report.expired_offsets for report in reports),
         removed_groups=sum(report.removed_groups for report in reports),
         warnings=sum(report.warnings + report.counts.doubts for report in reports)
-        + len([*plan.doubts, *missing, *filter(None, [hint, contradicted])]),
+        + len([*plan.doubts, *missing, *filter(None, [coordinator_hint, contradicted])]),
         refusals=sum(report.refusals for report in reports),
-        other_coordinator=hint,
+        other_coordinator=coordinator_hint,
         contradiction=contradicted,
-        semantics=night.semantics.name,
-        broker_version=night.semantics.broker_version,
-        completeness=completeness(plan, reports, past),
+        semantics=request.semantics.name,
+        broker_version=request.semantics.broker_version,
+        completeness=completeness(plan, reports, points_in_time),
         input_kind=InputKind.SEGMENTS if rows is None else rows.kind,
         lacks=() if rows is None else rows.lacks,
-        past=None
-        if night.until is None
+        point_in_time=None
+        if request.until is None
         else PointInTimeSummary(
-            text=night.until.text,
-            ended_early=sum(place.end_offset < logs[each].end_offset for each, place in past.items()),
-            from_history=sum(report.from_history for report in reports),
+            text=request.until.text,
+            ended_early=sum(point_in_time.end_offset < logs[number].end_offset for number, point_in_time in points_in_time.items()),
+            records_from_history=sum(report.records_from_history for report in reports),
             missing=missing,
         ),
     )
 
 
-def completeness(plan: LogPlan, reports: Sequence[PartitionReport], past: Mapping[int, PointInTime]) -> float | None:
-    """Records read against the offsets from the start of each log to its end, or to the moment in the past; None without an offset."""
+def completeness(plan: LogPlan, reports: Sequence[PartitionReport], points_in_time: Mapping[int, PointInTime]) -> float | None:
+    """Records read, divided by the record offsets from the start of each log to its end or point in time; None for empty logs."""
     counts = {report.offsets_partition: report.counts for report in reports}
     span = records = 0
     for log in plan.partitions:
-        of_log = counts.get(log.offsets_partition, PartitionCounts())
-        first = _first_offset(log, of_log)
-        end = past[log.offsets_partition].end_offset if log.offsets_partition in past else max(log.end_offset, of_log.end_offset or 0)
+        log_counts = counts.get(log.offsets_partition, PartitionCounts())
+        first = _first_offset(log, log_counts)
+        end = (
+            points_in_time[log.offsets_partition].end_offset
+            if log.offsets_partition in points_in_time
+            else max(log.end_offset, log_counts.end_offset or 0)
+        )
         if first is not None and end > first:
             span += end - first
-            records += of_log.records
+            records += log_counts.records
     return records / span if span else None
 
 
 def _first_offset(log: PartitionLog, counts: PartitionCounts) -> int | None:
-    """Where the partition begins: at the start of its log, although a cleaning may have left no record there.
+    """The first record offset of the partition: the log start offset, even if compaction removed the record there; None for an empty log.
 
-    Of inputs other than segments only the first record tells. None where there is nothing.
+    Inputs other than segments have no log start offset; there it is the first record.
     """
     if log.log_start_offset is None:
         return counts.first_offset
@@ -237,22 +254,25 @@ def _first_offset(log: PartitionLog, counts: PartitionCounts) -> int | None:
     return min(log.log_start_offset, counts.first_offset)
 
 
-def run_row(night: RunRequest, summary: Summary, past: Mapping[int, PointInTime]) -> dict[str, Any]:
+def run_row(request: RunRequest, summary: Summary, points_in_time: Mapping[int, PointInTime]) -> dict[str, Any]:
+    """The row of ``runs``; the commit adds the columns that only the commit knows."""
     settings = {
-        **night.settings,
-        RETENTION_SETTING: str(night.retention_ms),
-        HISTORY_SETTING: str(night.with_history).lower(),
+        **request.settings,
+        RETENTION_SETTING: str(request.retention_ms),
+        HISTORY_SETTING: str(request.with_history).lower(),
         "input.lacks": ", ".join(summary.lacks) or "nothing",
     }
-    if night.until is not None:
-        settings[UNTIL_SETTING] = night.until.text
-        settings[f"{UNTIL_SETTING}.end.offsets"] = json.dumps({str(each): place.end_offset for each, place in sorted(past.items())})
+    if request.until is not None:
+        settings[UNTIL_SETTING] = request.until.text
+        settings[f"{UNTIL_SETTING}.end.offsets"] = json.dumps(
+            {str(number): point_in_time.end_offset for number, point_in_time in sorted(points_in_time.items())}
+        )
     return {
-        "as_of_ms": night.as_of_ms,
+        "as_of_ms": request.as_of_ms,
         "semantics": summary.semantics,
         "broker_version": summary.broker_version,
         "input_kind": summary.input_kind.value,
-        "inputs": [shown(each) for each in night.inputs],
+        "inputs": [shown(given) for given in request.inputs],
         "settings": settings,
         "records_read": summary.records_read,
         "records_decoded": summary.records_decoded,

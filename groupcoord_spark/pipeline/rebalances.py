@@ -1,7 +1,7 @@
-"""Rows of the table ``rebalances``, made of the group records that are new to the history tables, in nights with history.
+"""Rows of the table ``rebalances``, from the group records that are new to the history tables.
 
-Most of these are superseded and never reach the replay. Where one run of a reader has all of a partition its rows are made there; the
-records of the others go along with what the replay needs, and their rows are made where the partition is replayed.
+Most of these records are superseded and not kept for the replay. A reader that has all records of an offsets partition makes the rows
+itself. For other partitions the readers send the new group records to the replay, which makes the rows.
 """
 
 from __future__ import annotations
@@ -24,46 +24,46 @@ from groupcoord_spark.warehouse.read import rows_at
 
 REBALANCES: Final = "rebalances"
 LEADER_EPOCH: Final = "leader_epoch"
-"""Of a record's batch: the column that records have here beside those of ingest.KEPT."""
+"""A column that new group records have in addition to KEPT: the leader epoch of the record's batch."""
 RECORDS_AT_ONCE: Final = 1_000
-"""So many records are Python objects at a time."""
+"""Number of records that are Python objects at a time."""
 ROWS_AT_ONCE: Final = 5_000
-"""So many rows are held before they leave for the writer."""
+"""Number of rows in memory after which they go to the writer."""
 
-LONGEST_REMEMBERED: Final = 1024
-MOST_REMEMBERED: Final = 10_000
+LONGEST_CACHED_VALUE: Final = 1024
+MOST_CACHED_VALUES: Final = 10_000
 
 STATE_TABLES: Final = ("groups", "members", "assignments")
 
 
 @dataclass(frozen=True, slots=True)
 class RebalanceJob:
-    """What is known of the history before wherever rebalances are made.
+    """What the makers of rebalances need to know of the history.
 
-    held: what the history tables hold, by offsets partition. state_versions: versions of STATE_TABLES after the run that wrote its end;
-    None where there is none.
+    history_ranges: offsets partition -> record offsets that the history tables have. state_versions: table -> Delta version after the run
+    that wrote the end of the history, of STATE_TABLES; None: there is no such run.
     """
 
     warehouse_uri: str
     cluster: str
-    held: Mapping[int, HistoryRange]
+    history_ranges: Mapping[int, HistoryRange]
     state_versions: Mapping[str, int] | None
 
 
 class PartitionRebalances:
-    """The groups of one offsets partition while their new records pass by in offset order."""
+    """The rebalances of one offsets partition. Its new group records are applied in the order of their record offsets."""
 
     def __init__(self, job: RebalanceJob, offsets_partition: int) -> None:
         self._job = job
         self._offsets_partition = offsets_partition
-        self._held = job.held.get(offsets_partition)
+        self._history_range = job.history_ranges.get(offsets_partition)
         self._histories = GroupHistories()
-        self._is_after_held = False
+        self._is_after_history = False
         self._rows: list[Rebalance] = []
-        self._remembered: dict[tuple[int, bytes], Value | None] = {}
+        self._cached_values: dict[tuple[int, bytes], Value | None] = {}
 
     def apply(self, batch: pa.RecordBatch) -> Iterator[pa.Table]:
-        """Follow records of kind ingest.GROUP_CHANGES; rows of the table as soon as there are many."""
+        """Apply a batch of new group records. Gives rows of the table once there are ROWS_AT_ONCE."""
         for begin in range(0, batch.num_rows, RECORDS_AT_ONCE):
             self._follow(batch.slice(begin, RECORDS_AT_ONCE))
             if len(self._rows) >= ROWS_AT_ONCE:
@@ -76,8 +76,8 @@ class PartitionRebalances:
         numbers = (batch.column(name).to_numpy().tolist() for name in columns)
         rows = zip(encoded.indices.to_numpy().tolist(), batch.column("value").to_pylist(), *numbers, strict=True)
         for code, value, record_offset, timestamp_ms, leader_epoch in rows:
-            if not self._is_after_held and self._held is not None and record_offset >= self._held.end_offset:
-                self._go_on_after_held()
+            if not self._is_after_history and self._history_range is not None and record_offset >= self._history_range.end_offset:
+                self._continue_after_history()
             key_type, _, key, _ = keys[code]
             fields = None if value is None else self._fields(key_type, value)
             row = self._histories.apply(GroupRecord(record_offset, timestamp_ms, key_type, key, fields, leader_epoch))
@@ -85,32 +85,32 @@ class PartitionRebalances:
                 self._rows.append(row)
 
     def _fields(self, key_type: int, value: bytes) -> Value | None:
-        """The decoded value, the same object where a short one comes again: those of members and their targets mostly do."""
-        if key_type == KeyType.GROUP_METADATA or len(value) > LONGEST_REMEMBERED:
+        """The decoded value. Short values of members and targets mostly repeat, so equal bytes give the same object."""
+        if key_type == KeyType.GROUP_METADATA or len(value) > LONGEST_CACHED_VALUE:
             return _decoded(key_type, value)
-        which = key_type, value
-        fields = self._remembered.get(which)
+        cache_key = key_type, value
+        fields = self._cached_values.get(cache_key)
         if fields is None:
-            if len(self._remembered) >= MOST_REMEMBERED:
-                self._remembered.clear()
-            fields = self._remembered[which] = _decoded(key_type, value)
+            if len(self._cached_values) >= MOST_CACHED_VALUES:
+                self._cached_values.clear()
+            fields = self._cached_values[cache_key] = _decoded(key_type, value)
         return fields
 
     def finish(self) -> Iterator[pa.Table]:
-        """The rows that are left."""
+        """The rows that are still in memory."""
         if self._rows:
             rows = to_arrow(TABLES[REBALANCES], Rebalance, self._rows)
-            incarnation = 0 if self._held is None else self._held.incarnation
+            incarnation = 0 if self._history_range is None else self._history_range.incarnation
             for name, number in (("offsets_partition", self._offsets_partition), ("incarnation", incarnation)):
                 rows = rows.append_column(name, pa.repeat(pa.scalar(number, pa.int32()), rows.num_rows))
             self._rows = []
             yield rows
 
-    def _go_on_after_held(self) -> None:
-        """What follows continues what the history holds, which need not be in this log any more: take up the state that it ended with."""
-        self._is_after_held = True
-        held, versions = self._held, self._job.state_versions
-        if held is None or held.end_offset == held.first_offset:
+    def _continue_after_history(self) -> None:
+        """Continue from the state at the end of the history: the log may have lost the records that led to it."""
+        self._is_after_history = True
+        history_range, versions = self._history_range, self._job.state_versions
+        if history_range is None or history_range.is_empty:
             return
         self._histories.forget()
         if versions is not None:
@@ -147,7 +147,7 @@ def _decoded(key_type: int, value: bytes) -> Value | None:
 def records_of_state(
     groups: Iterable[Mapping[str, Any]], members: Iterable[Mapping[str, Any]], assignments: Iterable[Mapping[str, Any]]
 ) -> Iterator[GroupRecord]:
-    """Rows of the state tables as records that would lead to that state, as far as rebalances ask for it."""
+    """Group records that lead to the state in the rows of the state tables, as far as rebalances depend on it."""
     members_of: dict[str, list[Mapping[str, Any]]] = {}
     for member in members:
         members_of.setdefault(member["group_id"], []).append(member)
@@ -157,7 +157,7 @@ def records_of_state(
             targets_of.setdefault(row["group_id"], {}).setdefault(row["member_id"], []).append(row)
     for group in groups:
         if group["record_offset"] is None:
-            continue  # known by its commits alone: no record of its own
+            continue  # the group exists only by its commits, without a group record
         of_group = members_of.get(group["group_id"], ())
         if group["group_type"] == "classic":
             yield _classic_record(group, of_group)
@@ -190,15 +190,18 @@ def _modern_records(
     for member in members:
         yield record(roles.member, {**member, "subscribed_topic_names": member["subscribed_topics"]}, member_id=member["member_id"])
     yield record(roles.epoch, {"epoch": group["generation"]})
-    for member_id, held in targets.items():
-        tasks = [{"topic_id": each["topic_id"], "subtopology_id": each["subtopology"], "partitions": [each["partition"]]} for each in held]
+    for member_id, targets_of_member in targets.items():
+        tasks = [
+            {"topic_id": row["topic_id"], "subtopology_id": row["subtopology"], "partitions": [row["partition"]]}
+            for row in targets_of_member
+        ]
         target = {"active_tasks": tasks} if group["group_type"] == "streams" else {"topic_partitions": tasks}
         yield record(roles.target, target, member_id=member_id)
-    # Before its first target assignment a group counts as at the epoch it begins with.
+    # A group without a target assignment begins with assignment epoch 1, without a record of it.
     if targets or (group["assignment_epoch"] is not None and group["assignment_epoch"] > 1):
         yield record(roles.assignment, {"assignment_epoch": group["assignment_epoch"]})
 
 
 def _milliseconds(moment: datetime | None) -> int:
-    """-1 where the tables have none."""
+    """Epoch milliseconds; NO_TIMESTAMP for None."""
     return NO_TIMESTAMP if moment is None else round(moment.timestamp() * 1000)

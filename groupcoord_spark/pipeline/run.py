@@ -1,4 +1,4 @@
-"""What a run is asked to do, and what it found, for the person who started it."""
+"""The request for a nightly run, and the summary that the person who started the run gets."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from groupcoord_spark.sources.rows import InputKind
 
 @dataclass(frozen=True, slots=True)
 class RunRequest:
-    """What a run is asked to do. Times and durations in milliseconds."""
+    """What the user asks of a run. Times and durations are in milliseconds."""
 
     inputs: tuple[str, ...]
     warehouse: str
@@ -23,33 +23,34 @@ class RunRequest:
     semantics: Semantics
     with_history: bool = True
     topic_names: Mapping[str, str] = field(default_factory=dict)
-    """Topic id -> name, as the user knows them."""
+    """Topic id -> topic name, from the user."""
     settings: Mapping[str, str] = field(default_factory=dict)
-    """Settings of the broker's file, by Kafka's names, that decided something; they are kept in ``runs``."""
+    """Settings from the broker's file that had an effect, by Kafka's names. The run stores them in ``runs``."""
     default_assignors: DefaultAssignors = KAFKAS_ASSIGNORS
     offsets_partitions: int | None = None
-    """offsets.topic.num.partitions of the broker's file."""
+    """offsets.topic.num.partitions of the broker's file; None: not set."""
     until: Until | None = None
-    """The moment to replay to; None: the end of the log."""
+    """The moment up to which records are replayed; None: the end of the log."""
 
 
 @dataclass(frozen=True, slots=True)
 class PointInTimeSummary:
-    """What a run with --until replayed. text: the moment as it was typed.
+    """What a run with --until replayed.
 
-    ended_early: partitions that end before their log does. from_history: records that came from the history tables. missing: offsets
-    partition -> how many records that nobody has any more may have mattered then; its state may not be exact.
+    text: the moment as the user typed it. ended_early: number of offsets partitions that end before their log does.
+    records_from_history: number of records that were read from the history tables. missing: offsets partition -> number of record offsets
+    without a record that may have had an effect at that moment; the state of such a partition may not be exact.
     """
 
     text: str
     ended_early: int
-    from_history: int
+    records_from_history: int
     missing: Mapping[int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What a run found, for the person who started it."""
+    """The figures of a run, for the person who started it."""
 
     run_id: str
     cluster: str
@@ -67,16 +68,16 @@ class Summary:
     removed_groups: int
     warnings: int
     refusals: int
-    """Warnings about records that a broker's loader would refuse or skip."""
+    """Number of warnings about records that a broker's loader would refuse or skip."""
     other_coordinator: str | None
-    """A sentence where the records say that the other coordinator wrote them."""
+    """A sentence, if the records show that the coordinator with the other semantics wrote them."""
     semantics: str
     broker_version: str
     contradiction: str | None = None
-    """A sentence where the log shows that a setting of the broker's file is not this cluster's."""
+    """A sentence, if the log shows that the broker's settings file belongs to another cluster."""
     completeness: float | None = None
-    """Records read against the span of offsets that they lie in; None where there is no record."""
+    """Records read, divided by the number of record offsets of the logs (0 to 1); None where there is no record."""
     input_kind: InputKind = InputKind.SEGMENTS
     lacks: tuple[str, ...] = ()
-    """What the input cannot tell, in the words of ``runs``."""
-    past: PointInTimeSummary | None = None
+    """What the input does not contain, in the words of ``input.lacks`` in ``runs``."""
+    point_in_time: PointInTimeSummary | None = None

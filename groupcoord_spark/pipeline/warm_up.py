@@ -75,5 +75,5 @@ def _run_small_night(spark: SparkSession, progress: Progress) -> None:
         dump, warehouse = Path(directory, "logs"), Path(directory, "warehouse")
         for offsets_partition in range(2):
             write_segment(dump, offsets_partition, [Batch(0, (RecordToLog(key, value, 1),))])
-        night = RunRequest((str(dump),), str(warehouse), "warm-up", as_of_ms=1, retention_ms=1, semantics=JAVA)
-        run_nightly(night, plan_logs([str(dump)]), spark, progress)
+        request = RunRequest((str(dump),), str(warehouse), "warm-up", as_of_ms=1, retention_ms=1, semantics=JAVA)
+        run_nightly(request, plan_logs([str(dump)]), spark, progress)

@@ -44,7 +44,7 @@ _JAVA_BASE_SEQUENCE = 0
 """What the Java coordinator's batches carry, although they have no producer."""
 
 
-class NightState(NamedTuple):
+class StateTables(NamedTuple):
     """What of a night's state the rules ask for."""
 
     committed: pa.Table
@@ -56,7 +56,7 @@ class NightState(NamedTuple):
     """Streams groups whose topology description the broker's plugin holds."""
 
 
-def night_state(warehouse: Warehouse, cluster: str, *, at_ms: int | None = None, groups: Sequence[str] = ()) -> NightState:
+def read_state_tables(warehouse: Warehouse, cluster: str, *, at_ms: int | None = None, groups: Sequence[str] = ()) -> StateTables:
     """The state of a night: of all groups, or of those named."""
     of_groups: list[Condition] = [("group_id", "in", list(groups))] if groups else []
 
@@ -65,7 +65,7 @@ def night_state(warehouse: Warehouse, cluster: str, *, at_ms: int | None = None,
 
     returning = rows("offset_expirations", PENDING_COLUMNS, [("may_come_back", "=", True)])
     described = rows("group_expirations", ["group_id"], [("blocked_by", "=", TOPOLOGY_DESCRIPTION)])
-    return NightState(
+    return StateTables(
         committed=rows("committed_offsets", OFFSET_COLUMNS),
         pending=rows("pending_offsets", PENDING_COLUMNS),
         groups=rows("groups", GROUP_COLUMNS),
@@ -74,7 +74,7 @@ def night_state(warehouse: Warehouse, cluster: str, *, at_ms: int | None = None,
     )
 
 
-def cleanups(state: NightState, job: ExpirationJob) -> Iterator[tuple[int, CleanedGroup]]:
+def cleanups(state: StateTables, job: ExpirationJob) -> Iterator[tuple[int, CleanedGroup]]:
     """(offsets_partition, what a cleanup makes of the group) for each group, by group id."""
     return cleaned_groups(state.committed, state.pending, state.groups, job, state.described_groups)
 
@@ -101,7 +101,7 @@ class Change(NamedTuple):
     group_gained: bool
 
 
-def changes(state: NightState, present: ExpirationJob, other: ExpirationJob) -> list[Change]:
+def changes(state: StateTables, present: ExpirationJob, other: ExpirationJob) -> list[Change]:
     """What ``other`` loses and gains against ``present``, by day and group; what both remove by ``other``'s as_of is no change."""
     sums: dict[tuple[int, str], list[int]] = {}
 
@@ -127,7 +127,7 @@ def changes(state: NightState, present: ExpirationJob, other: ExpirationJob) -> 
 
 
 def tombstone_batches(
-    state: NightState, job: ExpirationJob, end_offsets: Mapping[int, int], *, codec: int = 0
+    state: StateTables, job: ExpirationJob, end_offsets: Mapping[int, int], *, codec: int = 0
 ) -> Iterator[tuple[int, list[Batch]]]:
     """What the cleanup appends to each offsets partition, from its end offset on; partitions that get nothing are left out.
 
@@ -213,9 +213,9 @@ def _rules_over(job: ExpirationJob, table: str) -> Callable[[pa.Table, pa.Table]
 
     def apply(offsets: pa.Table, groups: pa.Table) -> pa.Table:
         is_pending = offsets["is_pending"]
-        state = NightState(offsets.filter(pc.invert(is_pending)), offsets.filter(is_pending), groups, frozenset())
-        found = expiration_rows((cleaned for _, cleaned in cleanups(state, job)), job)
-        rows = found.offsets if table == "offset_expirations" else found.groups
+        state = StateTables(offsets.filter(pc.invert(is_pending)), offsets.filter(is_pending), groups, frozenset())
+        expirations = expiration_rows((cleaned for _, cleaned in cleanups(state, job)), job)
+        rows = expirations.offsets if table == "offset_expirations" else expirations.groups
         of_table = to_arrow(TABLES[table], WRITTEN_ROWS[table], rows)
         cluster = groups["cluster"][0].as_py() if groups.num_rows else ""
         of_table = of_table.append_column("cluster", pa.array([cluster] * len(rows), pa.string()))

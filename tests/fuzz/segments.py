@@ -179,7 +179,7 @@ def survive(seed: int, index: int, work: Path, tally: Tally) -> None:
             assert len(texts) == len(chunk.records), "a record has no line, or several"
             for text in texts:
                 json.loads(text)
-            kept = kept_records(chunk.records, np.flatnonzero(superseded.kept(decoded.kinds)), decoded.decodes)
+            kept = kept_records(chunk.records, np.flatnonzero(superseded.needed_for_replay(decoded.kinds)), decoded.decodes)
             if kept.num_rows:
                 replay.apply(kept)
         found += rows_of(chunk.records)

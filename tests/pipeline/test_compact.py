@@ -46,7 +46,7 @@ def _state_of(chunks: list[list[LogRecord]], semantics: Semantics, *, drop: bool
         records = columns_of(chunk)
         decoded = decode_chunk(records, semantics)
         refused += refused_alone(records, decoded)
-        rows = superseded.kept(decoded.kinds) if drop else np.ones(len(chunk), np.bool_)
+        rows = superseded.needed_for_replay(decoded.kinds) if drop else np.ones(len(chunk), np.bool_)
         if rows.any():
             replay.apply(kept_records(records, np.flatnonzero(rows), decoded.decodes))
     return _told_of(replay, semantics, refused)
@@ -90,14 +90,14 @@ def state_after_waiting(chunks: list[list[LogRecord]], semantics: Semantics, row
     replay, waiting = KeptRecordsReplay(semantics), SupersedeBuffer()
     parts: list[pa.RecordBatch] = []
     refused: list[LoadWarning] = []
-    with patch.multiple("groupcoord_spark.pipeline.read.supersede_buffer", ROWS_TO_REDUCE_AGAIN=rows, HELD_BYTES=2_000):
+    with patch.multiple("groupcoord_spark.pipeline.read.supersede_buffer", LEAST_ROWS_TO_FILTER=rows, BUFFER_BYTES=2_000):
         for chunk in chunks:
             records = columns_of(chunk)
             decoded = decode_chunk(records, semantics)
             refused += refused_alone(records, decoded)
-            kept = np.flatnonzero(superseded.kept(decoded.kinds))
+            kept = np.flatnonzero(superseded.needed_for_replay(decoded.kinds))
             parts += waiting.add(kept_records(records, kept, decoded.decodes), decoded.kinds.take(kept), decoded.names)
-        parts += waiting.rest()
+        parts += waiting.flush()
     for part in parts:
         replay.apply(part)
     return _told_of(replay, semantics, refused)
@@ -123,8 +123,8 @@ def test_what_is_left_after_waiting_replays_to_the_same_state(
 def test_chunks_that_are_joined_are_what_they_are_as_one(seed: int, length: int, sizes: list[int]) -> None:
     log = random_log(random.Random(seed), length)
     parts = [decode_chunk(columns_of(chunk), JAVA) for chunk in chunks_of(log, sizes)]
-    together, names = superseded.joined([(part.kinds, part.names) for part in parts])
-    again, _ = superseded.joined([(together, names)])
+    together, names = superseded.concatenated([(part.kinds, part.names) for part in parts])
+    again, _ = superseded.concatenated([(together, names)])
     whole = decode_chunk(columns_of(log), JAVA)
     for kinds in (together, again):
         for each in fields(superseded.ChunkKinds):
@@ -134,7 +134,7 @@ def test_chunks_that_are_joined_are_what_they_are_as_one(seed: int, length: int,
 
 def kept_offsets(log: list[LogRecord]) -> list[int]:
     records = columns_of(log)
-    return records.record_offset[superseded.kept(decode_chunk(records, JAVA).kinds)].tolist()
+    return records.record_offset[superseded.needed_for_replay(decode_chunk(records, JAVA).kinds)].tolist()
 
 
 OFFSET = encode_key(1, {"group_id": "g", "topic": "t", "partition": 0})

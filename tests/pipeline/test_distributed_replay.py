@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import random
 import shutil
 import tempfile
@@ -10,13 +9,10 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from unittest.mock import patch
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -24,21 +20,19 @@ from hypothesis import strategies as st
 from groupcoord_spark.coordinator import PartitionReplay
 from groupcoord_spark.coordinator.rebalances import KEY_TYPES, GroupRecord, Rebalance, rebalances
 from groupcoord_spark.coordinator.semantics import JAVA, SCALA, Semantics
-from groupcoord_spark.log import plan_logs, read_segment
-from groupcoord_spark.pipeline.exchange import kept_records
-from groupcoord_spark.pipeline.exchange.packing import unpack
-from groupcoord_spark.pipeline.exchange.state_rows import PARTITION_REPORT, TOPIC_NAMES, WRITTEN_ROWS, state_rows, to_arrow
+from groupcoord_spark.log import plan_logs
+from groupcoord_spark.pipeline.exchange.state_rows import WRITTEN_ROWS, state_rows, to_arrow
 from groupcoord_spark.pipeline.expiration import ExpirationJob, expirations_of
-from groupcoord_spark.pipeline.nightly import in_one_run, read_tasks
-from groupcoord_spark.pipeline.read import reader
-from groupcoord_spark.pipeline.read.reader import ReadJob, read_segments
+from groupcoord_spark.pipeline.nightly import partitions_in_one_sequence, read_tasks
+from groupcoord_spark.pipeline.read.reader import ReadJob
 from groupcoord_spark.pipeline.rebalances import REBALANCES, RebalanceJob
-from groupcoord_spark.pipeline.replay.partition import ReplayJob, partition_replay
+from groupcoord_spark.pipeline.replay.partition import ReplayJob
 from groupcoord_spark.protocol import DecodeError, decode_key, decode_value, scalar
 from groupcoord_spark.warehouse import TABLES
 from tests.coordinator.records import Record
 from tests.log.log_writer import T0
 from tests.log.test_ranges import ranges_of
+from tests.pipeline.local_run import rows_of_reports, run_locally
 from tests.pipeline.logs import LogRecord, random_log
 from tests.pipeline.segment_files import random_codecs, write_log
 from tests.running import plain_rows, rows_of, run
@@ -47,6 +41,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 AS_OF_MS, RETENTION_MS = 2_000_000, 60_000
+HISTORY_TABLES = ("offset_commits", "group_records", "transactions")
 
 Logs = Mapping[int, Sequence[LogRecord]]
 Rows = Mapping[str, Sequence[Mapping[str, Any]]]
@@ -104,9 +99,9 @@ def rebalances_by_the_rule(logs: Logs) -> list[dict[str, Any]]:
     """Each record decoded alone by the definition: no part of one is the same object as a part of another."""
     rows = []
     for offsets_partition, log in logs.items():
-        found = to_arrow(TABLES[REBALANCES], Rebalance, list(rebalances(group_records(log))))
-        found = found.append_column("incarnation", pa.array([0] * found.num_rows, pa.int32()))
-        rows += rows_of_partition(REBALANCES, found, offsets_partition)
+        arrow = to_arrow(TABLES[REBALANCES], Rebalance, list(rebalances(group_records(log))))
+        arrow = arrow.append_column("incarnation", pa.array([0] * arrow.num_rows, pa.int32()))
+        rows += rows_of_partition(REBALANCES, arrow, offsets_partition)
     return rows
 
 
@@ -165,7 +160,7 @@ def random_logs(rng: random.Random, length: int) -> Logs:
 
 
 def read_and_replay(directory: Path, semantics: Semantics, cut: Cut) -> tuple[Rows, list[dict[str, Any]], int]:
-    """The stages of a night by hand, every border somewhere else: (tables, rows of history, records read)."""
+    """(tables, rows of history, records read) of a run without Spark, with every border somewhere else."""
     plan = plan_logs([str(directory)])
     segments = [segment for each in plan.partitions for segment in each.segments]
     job = ReadJob(
@@ -175,42 +170,21 @@ def read_and_replay(directory: Path, semantics: Semantics, cut: Cut) -> tuple[Ro
         run_id="run",
         semantics=semantics,
         with_history=True,
-        held={},
+        history_ranges={},
         rebalances=RebalanceJob(str(directory / "warehouse"), "c", {}, None),
+        chunk_bytes=cut.choice((1, 100, 700, 1 << 20)),
+        row_bytes=cut.choice((1, 300, 2_000, 1 << 20)),
     )
-    small_chunks = partial(read_segment, chunk_bytes=cut.choice((1, 100, 700, 1 << 20)))
-    with patch.object(reader, "read_segment", small_chunks), patch.object(kept_records, "PACK_BYTES", cut.choice((1, 300, 2_000, 1 << 20))):
-        segments = [part for segment in segments for part in ranges_of(segment, cut.choice((70, 300, 1 << 20)))]
-        tasks = read_tasks(segments, cut.randint(1, 4))
-        if cut.choice((True, False)):
-            job = replace(job, whole=in_one_run(tasks))
-        shuffled = pa.Table.from_batches([batch for task in tasks for batch in read_segments(task, job)])
-    in_order = shuffled.sort_by([("offsets_partition", "ascending"), ("first_offset", "ascending")]).to_pandas()
-    expiration = ExpirationJob(AS_OF_MS, RETENTION_MS, semantics)
-    replay = partition_replay(ReplayJob(semantics, expiration, cut.randint(1, 2), job.rebalances))
-    tables: dict[str, list[dict[str, Any]]] = {table: [] for table in (*WRITTEN_ROWS, REBALANCES)}
-    history: list[dict[str, Any]] = []
-    records = 0
-    for offsets_partition, rows in in_order.groupby("offsets_partition"):
-        step = cut.choice((1, 2, 7, 1000))
-        frames = (rows.iloc[at : at + step] for at in range(0, len(rows), step))
-        for frame in replay(("c", offsets_partition), frames):
-            for kind, payload in zip(frame["kind"], frame["payload"], strict=True):
-                if kind == PARTITION_REPORT:
-                    report = pickle.loads(payload)
-                    records += report.counts.records
-                    assert report.counts.records == report.counts.decoded + report.counts.quarantined
-                    for table in ("offset_commits", "group_records", "transactions"):
-                        for added in report.files.get(table, []):
-                            file = pq.read_table(directory / "warehouse" / table / added.path, partitioning=None)
-                            history += file.select(["offsets_partition", "record_offset"]).to_pylist()
-                    for table in (REBALANCES, "warnings"):
-                        for added in report.files.get(table, []):
-                            file = pq.read_table(directory / "warehouse" / table / added.path, partitioning=None)
-                            tables[table] += plain_rows(table, file)
-                elif kind != TOPIC_NAMES:
-                    tables[kind] += rows_of_partition(kind, unpack(payload), int(offsets_partition))
-    return tables, history, records
+    segments = [part for segment in segments for part in ranges_of(segment, cut.choice((70, 300, 1 << 20)))]
+    tasks = read_tasks(segments, cut.randint(1, 4))
+    if cut.choice((True, False)):
+        job = replace(job, whole_partitions=partitions_in_one_sequence(tasks))
+    replay_job = ReplayJob(semantics, ExpirationJob(AS_OF_MS, RETENTION_MS, semantics), cut.randint(1, 2), job.rebalances)
+    reports = run_locally(tasks, job, replay_job, rows_per_frame=cut.choice((1, 2, 7, 1000)))
+    assert all(report.counts.records == report.counts.decoded + report.counts.quarantined for report in reports)
+    tables = rows_of_reports(job.warehouse_uri, reports)
+    history = [row for table in HISTORY_TABLES for row in tables[table]]
+    return tables, history, sum(report.counts.records for report in reports)
 
 
 @pytest.mark.usefixtures("each_decoder")
@@ -251,10 +225,10 @@ def is_in_history(record: LogRecord) -> bool:
 
 @pytest.mark.parametrize("semantics", [JAVA, SCALA], ids=["java", "scala"])
 @pytest.mark.parametrize("seed", [3, 77])
-def test_a_night_of_spark_gives_the_state_of_the_rule(spark: SparkSession, tmp_path: Path, seed: int, semantics: Semantics) -> None:
+def test_a_run_of_spark_gives_the_state_of_the_rule(spark: SparkSession, tmp_path: Path, seed: int, semantics: Semantics) -> None:
     cut = Cut(seed)
     logs = {offsets_partition: random_log(cut, 120) for offsets_partition in range(5)}
     cut.write(tmp_path / "logs", logs)
     run(spark, tmp_path / "w", tmp_path / "logs", as_of_ms=AS_OF_MS, retention_ms=RETENTION_MS, semantics=semantics)
-    found = {table: rows_of(tmp_path / "w", table) for table in WRITTEN_ROWS}
-    assert comparable(found) == comparable(tables_by_the_rule(logs, semantics))
+    tables = {table: rows_of(tmp_path / "w", table) for table in WRITTEN_ROWS}
+    assert comparable(tables) == comparable(tables_by_the_rule(logs, semantics))

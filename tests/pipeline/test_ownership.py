@@ -59,80 +59,80 @@ def log_of(records: list[tuple[bytes, bytes | None]], begin: int = 0) -> list[Lo
     return [LogRecord(begin + i, *record) for i, record in enumerate(records)]
 
 
-def needless(records: list[tuple[bytes, bytes | None]], before: list[tuple[bytes, bytes | None]] | None = None) -> list[int] | None:
+def redundant_rows(records: list[tuple[bytes, bytes | None]], before: list[tuple[bytes, bytes | None]] | None = None) -> list[int] | None:
     """Which of the records need no replay; None where the group is left to the rule."""
     replay = KeptRecordsReplay(JAVA)
     if before:
         replay.apply(kept_records(columns_of(log_of(before)), np.arange(len(before)), np.ones(len(before), np.bool_)))
     columns = columns_of(log_of(records, 100))
-    found = find_redundant_records(columns, decode_chunk(columns, JAVA), replay.coordinator)
-    assert found.without_collisions | found.others == {"g"}
-    return np.flatnonzero(found.needless).tolist() if found.without_collisions else None
+    redundant = find_redundant_records(columns, decode_chunk(columns, JAVA), replay.coordinator)
+    assert redundant.without_collisions | redundant.others == {"g"}
+    return np.flatnonzero(redundant.is_redundant).tolist() if redundant.without_collisions else None
 
 
 def test_of_a_member_that_came_and_went_nothing_is_replayed() -> None:
-    assert needless([epoch(1), joins("a"), targets("a", 0), holds("a", 0), *leaves("a"), epoch(2)]) == [1, 2, 3, 4, 5, 6]
+    assert redundant_rows([epoch(1), joins("a"), targets("a", 0), holds("a", 0), *leaves("a"), epoch(2)]) == [1, 2, 3, 4, 5, 6]
 
 
 def test_of_assignments_in_a_row_the_last_is_replayed() -> None:
-    assert needless([epoch(1), joins("a"), holds("a", 0), holds("a", 0, 1), holds("a", 1)]) == [2, 3]
+    assert redundant_rows([epoch(1), joins("a"), holds("a", 0), holds("a", 0, 1), holds("a", 1)]) == [2, 3]
 
 
 def test_a_partition_may_go_from_hand_to_hand() -> None:
-    assert needless([epoch(1), joins("a"), joins("b"), holds("a", 0, 1), holds("a", 1), holds("b", 0), holds("b", 0, 2)]) == [3, 5]
+    assert redundant_rows([epoch(1), joins("a"), joins("b"), holds("a", 0, 1), holds("a", 1), holds("b", 0), holds("b", 0, 2)]) == [3, 5]
 
 
 def test_two_owners_of_a_partition_leave_the_group_to_the_rule() -> None:
-    assert needless([epoch(1), joins("a"), joins("b"), holds("a", 0), holds("b", 0), holds("a", 1)]) is None
+    assert redundant_rows([epoch(1), joins("a"), joins("b"), holds("a", 0), holds("b", 0), holds("a", 1)]) is None
 
 
 def test_a_partition_named_twice_leaves_the_group_to_the_rule() -> None:
-    assert needless([epoch(1), joins("a"), holds("a", 0, 0)]) is None
+    assert redundant_rows([epoch(1), joins("a"), holds("a", 0, 0)]) is None
 
 
 def test_what_members_held_before_counts() -> None:
     before = [epoch(1), joins("a"), holds("a", 0)]
-    assert needless([joins("b"), holds("b", 0), epoch(2)], before) is None
-    assert needless([joins("b"), holds("a", 1), holds("b", 0), holds("b", 0), epoch(2)], before) == [2]
+    assert redundant_rows([joins("b"), holds("b", 0), epoch(2)], before) is None
+    assert redundant_rows([joins("b"), holds("a", 1), holds("b", 0), holds("b", 0), epoch(2)], before) == [2]
 
 
 def test_a_group_with_a_collision_behind_it_stays_with_the_rule() -> None:
     before = [epoch(1), joins("a"), joins("b"), holds("a", 0), holds("b", 0)]
-    assert needless([holds("a", 1), holds("a", 2)], before) is None
+    assert redundant_rows([holds("a", 1), holds("a", 2)], before) is None
 
 
 def test_of_a_member_that_was_there_before_the_tombstones_stay() -> None:
-    assert needless([joins("a"), targets("a", 0), holds("a", 0), *leaves("a"), epoch(2)], [epoch(1), joins("a")]) == [0, 1, 2]
+    assert redundant_rows([joins("a"), targets("a", 0), holds("a", 0), *leaves("a"), epoch(2)], [epoch(1), joins("a")]) == [0, 1, 2]
 
 
 def test_a_member_whose_tombstone_may_be_refused_is_replayed_whole() -> None:
-    assert needless([epoch(1), joins("a"), targets("a", 0), holds("a", 0), own(8, None, "a"), own(5, None, "a"), epoch(2)]) == []
+    assert redundant_rows([epoch(1), joins("a"), targets("a", 0), holds("a", 0), own(8, None, "a"), own(5, None, "a"), epoch(2)]) == []
 
 
 @pytest.mark.parametrize("key_type", [3, 6])
 def test_the_end_of_a_group_is_left_to_the_rule(key_type: int) -> None:
-    assert needless([epoch(1), joins("a"), targets("a", 0), holds("a", 0), *leaves("a"), own(key_type, None)]) is None
+    assert redundant_rows([epoch(1), joins("a"), targets("a", 0), holds("a", 0), *leaves("a"), own(key_type, None)]) is None
 
 
 def test_of_settings_in_a_row_the_last_is_replayed() -> None:
-    assert needless([epoch(1), joins("a"), epoch(2), targets("a", 0), targets("a", 1), epoch(3), targets("a", 2)]) == [2, 3, 4]
-    assert needless([epoch(4), targets("a", 0), epoch(5), targets("a", 1)], [epoch(1), joins("a")]) == [0, 1]
+    assert redundant_rows([epoch(1), joins("a"), epoch(2), targets("a", 0), targets("a", 1), epoch(3), targets("a", 2)]) == [2, 3, 4]
+    assert redundant_rows([epoch(4), targets("a", 0), epoch(5), targets("a", 1)], [epoch(1), joins("a")]) == [0, 1]
 
 
 def test_a_target_stays_before_the_tombstone_of_its_member() -> None:
-    assert needless([targets("a", 0), targets("a", 1), own(5, None, "a"), targets("a", 2)], [epoch(1), joins("a")]) == [0]
+    assert redundant_rows([targets("a", 0), targets("a", 1), own(5, None, "a"), targets("a", 2)], [epoch(1), joins("a")]) == [0]
 
 
 def test_what_makes_the_group_and_what_tells_its_place_stay() -> None:
     only_a = [joins("a"), targets("a", 0), holds("a", 0), *leaves("a")]
-    assert needless(only_a) == []
-    assert needless([*only_a, joins("b"), targets("b", 0), holds("b", 0), *leaves("b")]) == [6, 7, 8, 9, 10]
+    assert redundant_rows(only_a) == []
+    assert redundant_rows([*only_a, joins("b"), targets("b", 0), holds("b", 0), *leaves("b")]) == [6, 7, 8, 9, 10]
 
 
 def test_a_coordinator_that_does_not_know_consumer_groups_settles_none() -> None:
     columns = columns_of(log_of([epoch(1), joins("a"), holds("a", 0)]))
-    found = find_redundant_records(columns, decode_chunk(columns, SCALA), KeptRecordsReplay(SCALA).coordinator)
-    assert not found.without_collisions and not found.needless.any()
+    redundant = find_redundant_records(columns, decode_chunk(columns, SCALA), KeptRecordsReplay(SCALA).coordinator)
+    assert not redundant.without_collisions and not redundant.is_redundant.any()
 
 
 claimed = st.lists(
@@ -153,13 +153,19 @@ def test_loops_find_the_collisions_that_decoded_values_have(drawn: list[Any], be
         encode_value(8, 0, epochs | {"assigned_partitions": assigned, "partitions_pending_revocation": pending})[:cut]
         for assigned, pending, _, _, cut in drawn
     ]
-    since, group, lasts = np.arange(len(drawn)), np.array([each[2] for each in drawn]), np.array([each[3] for each in drawn])
-    rows = redundant_assignments._Claims(np.zeros(len(drawn), np.int16), Slices.of(values), group, since, since + lasts)
-    names = [redundant_assignments._names(TOPIC_ID, [partition], code) for code, partition, _ in before]
-    held = redundant_assignments._Held(np.concatenate([np.zeros(0, np.int64), *names]), np.array([until for *_, until in before], np.int64))
-    found = []
+    since, group, lasts = (
+        np.arange(len(drawn)),
+        np.array([group for _, _, group, _, _ in drawn]),
+        np.array([rows for _, _, _, rows, _ in drawn]),
+    )
+    rows = redundant_assignments._Assignments(np.zeros(len(drawn), np.int16), Slices.of(values), group, since, since + lasts)
+    names = [redundant_assignments._partition_numbers(TOPIC_ID, [partition], code) for code, partition, _ in before]
+    owned_before = redundant_assignments._OwnedPartitions(
+        np.concatenate([np.zeros(0, np.int64), *names]), np.array([until for *_, until in before], np.int64)
+    )
+    groups = []
     for loops in (fast_path.load(), None):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(fast_path, "loops_for", lambda rows, loops=loops: loops)
-            found.append(set(redundant_assignments._clashing(rows, held).tolist()))
-    assert found[0] == found[1]
+            groups.append(set(redundant_assignments._groups_with_two_owners(rows, owned_before).tolist()))
+    assert groups[0] == groups[1]

@@ -15,9 +15,9 @@ from groupcoord_spark.coordinator.semantics import JAVA
 from groupcoord_spark.errors import InputError, UsageError
 from groupcoord_spark.log import Chunk
 from groupcoord_spark.pipeline.nightly import run_nightly
-from groupcoord_spark.pipeline.plan.input_rows import Places, look_at, row_plan
+from groupcoord_spark.pipeline.plan.input_rows import RowOverview, overview_of_files, row_plan
 from groupcoord_spark.pipeline.read import rows as pipeline_rows
-from groupcoord_spark.pipeline.read.rows import FileRows, file_frame, pieces_of, plan_files, read_piece, sorted_table
+from groupcoord_spark.pipeline.read.rows import FileRows, chunks_by_partition, file_frame, plan_files, read_piece, sorted_table
 from groupcoord_spark.pipeline.run import RunRequest, Summary
 from groupcoord_spark.protocol import encode_key
 from groupcoord_spark.sources.inputs import kind_of
@@ -45,7 +45,7 @@ def table(*rows: dict[str, Any]) -> pa.Table:
 
 
 def chunks_of(rows: pa.Table, batch_rows: int) -> dict[int, list[Chunk]]:
-    return {piece.offsets_partition: list(chunks) for piece, chunks in pieces_of(rows.to_batches(max_chunksize=batch_rows), "in")}
+    return {piece.offsets_partition: list(chunks) for piece, chunks in chunks_by_partition(rows.to_batches(max_chunksize=batch_rows), "in")}
 
 
 def in_order(directory: Path) -> pa.Table:
@@ -111,13 +111,13 @@ def test_of_rows_with_one_offset_the_newest_is_taken_and_then_the_one_that_knows
 
 
 class TestPlaces:
-    def looked(self, *rows: dict[str, Any]) -> Places:
-        places = Places()
+    def looked(self, *rows: dict[str, Any]) -> RowOverview:
+        places = RowOverview()
         for batch in table(*rows).to_batches(max_chunksize=2):
             places.look(RowBatch(batch, without_transactions=batch.num_rows))
         return places
 
-    def planned(self, places: Places, cluster: str | None = None) -> Any:
+    def planned(self, places: RowOverview, cluster: str | None = None) -> Any:
         return row_plan(InputKind.JSON, ["in"], places, None, cluster=cluster)  # type: ignore[arg-type]
 
     def test_tell_where_partitions_begin_and_end(self):
@@ -139,16 +139,16 @@ class TestPlaces:
         with pytest.raises(InputError, match=r"in: none of its 1 rows is a record of __consumer_offsets\. f, byte 3: why"):
             self.planned(self.looked(row(None, position=3, fault="row_malformed", detail="why")))
         with pytest.raises(InputError, match="there are no rows"):
-            self.planned(Places())
+            self.planned(RowOverview())
         with pytest.raises(InputError, match="all of its 2 rows are of other topics"):
-            self.planned(Places(other_topics=2))
+            self.planned(RowOverview(other_topics=2))
 
 
 def night_over(spark: SparkSession, warehouse: Path, *inputs: Path, cluster: str | None = "sample", **changed: Any) -> Summary:
     """As ``groupcoord nightly`` does it."""
     paths = tuple(map(str, inputs))
     files: FileRows = plan_files(kind_of(paths), paths)
-    rows = row_plan(files.kind, paths, look_at(spark, files), file_frame(spark, files), cluster=cluster)
+    rows = row_plan(files.kind, paths, overview_of_files(spark, files), file_frame(spark, files), cluster=cluster)
     usual = {"cluster": cluster or "sample", "as_of_ms": AS_OF_MS, "retention_ms": 7 * DAY_MS, "semantics": JAVA}
     night = RunRequest(inputs=paths, warehouse=str(warehouse), **{**usual, **changed})
     return run_nightly(night, rows.log, spark, StageLines(quiet=True), rows)

@@ -8,11 +8,9 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -20,30 +18,30 @@ from hypothesis import strategies as st
 from groupcoord_spark.coordinator.semantics import JAVA, SCALA, Semantics
 from groupcoord_spark.errors import UsageError
 from groupcoord_spark.log import Records, plan_logs, read_segment
-from groupcoord_spark.pipeline.exchange.packing import unpack
-from groupcoord_spark.pipeline.exchange.state_rows import PARTITION_REPORT, TOPIC_NAMES, WRITTEN_ROWS
+from groupcoord_spark.pipeline.exchange.state_rows import PartitionReport
 from groupcoord_spark.pipeline.expiration import ExpirationJob
 from groupcoord_spark.pipeline.extents import NO_HISTORY, HistoryPiece, HistoryRange, PointInTime, Until
 from groupcoord_spark.pipeline.read import reader
 from groupcoord_spark.pipeline.read.history_records import records_in_history
-from groupcoord_spark.pipeline.read.reader import ReadJob, read_history, read_segments
+from groupcoord_spark.pipeline.read.reader import ReadJob
 from groupcoord_spark.pipeline.rebalances import RebalanceJob
-from groupcoord_spark.pipeline.replay.partition import ReplayJob, partition_replay
+from groupcoord_spark.pipeline.replay.partition import ReplayJob
 from groupcoord_spark.warehouse import open_warehouse
 from tests.conftest import DAY_MS, GOLDEN
 from tests.log.log_writer import T0
+from tests.pipeline.local_run import rows_of_reports, run_locally
 from tests.pipeline.logs import LogRecord, commit_value, random_log, records_of
 from tests.pipeline.segment_files import write_log
 from tests.pipeline.test_distributed_replay import (
     AS_OF_MS,
     RETENTION_MS,
+    Rows,
     comparable,
     is_in_history,
-    rows_of_partition,
     tables_by_the_rule,
 )
 from tests.pipeline.test_nightly import commit, commits
-from tests.running import plain_rows, rows_of, run, tables_of
+from tests.running import rows_of, run, tables_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -54,18 +52,22 @@ STATE = (
 )
 
 
-class Found(NamedTuple):
-    """What the stages of a night by hand make of one partition."""
-
-    tables: dict[str, list[dict[str, Any]]]
-    found: int
-    from_history: int
-
-
-def replayed(directory: Path, past: PointInTime, history: Sequence[LogRecord], semantics: Semantics, window: int) -> Found:
-    """The log in ``directory`` and the records of the history tables, read and replayed."""
+def replayed(
+    directory: Path, past: PointInTime, history: Sequence[LogRecord], semantics: Semantics, window: int
+) -> tuple[Rows, list[PartitionReport]]:
+    """Tables and reports after the log in ``directory`` and the records of the history tables are read and replayed."""
     rebalances = RebalanceJob(str(directory / "w"), "c", {}, None)
-    job = ReadJob("c", 5, str(directory / "w"), "run", semantics, with_history=False, held={}, rebalances=rebalances, past={0: past})
+    job = ReadJob(
+        "c",
+        5,
+        str(directory / "w"),
+        "run",
+        semantics,
+        with_history=False,
+        history_ranges={},
+        rebalances=rebalances,
+        points_in_time={0: past},
+    )
 
     def windows_of_history(*_: Any) -> Iterator[Records]:
         for at in range(0, len(history), window):
@@ -73,23 +75,9 @@ def replayed(directory: Path, past: PointInTime, history: Sequence[LogRecord], s
 
     segments = [segment for each in plan_logs([str(directory)]).partitions for segment in each.segments]
     with patch.object(reader, "records_in_history", windows_of_history):
-        batches = [*read_segments([segments], job), *read_history(HistoryPiece(0, past.from_history, {}), job)]
-    shuffled = pa.Table.from_batches(batches).sort_by([("first_offset", "ascending")]).to_pandas()
-    expiration = ExpirationJob(AS_OF_MS, RETENTION_MS, semantics)
-    replay = partition_replay(ReplayJob(semantics, expiration, 1, rebalances))
-    tables: dict[str, list[dict[str, Any]]] = {table: [] for table in WRITTEN_ROWS}
-    found = from_history = 0
-    for frame in replay(("c", 0), iter([shuffled])):
-        for kind, payload in zip(frame["kind"], frame["payload"], strict=True):
-            if kind == PARTITION_REPORT:
-                report = reader.pickle.loads(payload)
-                found, from_history = report.found, report.from_history
-                for added in report.files.get("warnings", []):
-                    rows = pq.read_table(directory / "w" / "warnings" / added.path, partitioning=None)
-                    tables["warnings"] += plain_rows("warnings", rows)
-            elif kind != TOPIC_NAMES:
-                tables[kind] += rows_of_partition(kind, unpack(payload), 0)
-    return Found(tables, found, from_history)
+        replay_job = ReplayJob(semantics, ExpirationJob(AS_OF_MS, RETENTION_MS, semantics), 1, rebalances)
+        reports = run_locally([[segments]], job, replay_job, pieces=[HistoryPiece(0, past.history_range, {})])
+    return rows_of_reports(job.warehouse_uri, reports), reports
 
 
 @pytest.mark.parametrize("semantics", [JAVA, SCALA], ids=["java", "scala"])
@@ -105,7 +93,7 @@ def test_history_and_what_is_left_of_the_log_give_the_state_of_the_whole_log_the
     past = PointInTime(end, HistoryRange(0, held[0], min(held[1], end)) if held[0] < min(held[1], end) else NO_HISTORY, rng.randint(0, end))
 
     def is_held(record: LogRecord) -> bool:
-        return past.from_history.first_offset <= record.record_offset < past.from_history.end_offset and is_in_history(record)
+        return past.history_range.first_offset <= record.record_offset < past.history_range.end_offset and is_in_history(record)
 
     left = [record for record in log if not is_held(record) or rng.random() < 0.5]
     directory = Path(tempfile.mkdtemp())
@@ -115,13 +103,13 @@ def test_history_and_what_is_left_of_the_log_give_the_state_of_the_whole_log_the
         else:
             (directory / "__consumer_offsets-0").mkdir()
         history = [record for record in log if is_held(record)]
-        made = replayed(directory, past, history, semantics, window=rng.choice((1, 3, 100)))
+        tables, reports = replayed(directory, past, history, semantics, window=rng.choice((1, 3, 100)))
     finally:
         shutil.rmtree(directory)
     then = [record for record in log if record.record_offset < end]
-    assert comparable(made.tables) == comparable(tables_by_the_rule({0: then}, semantics))
-    assert made.from_history == len(history)
-    assert made.found == sum(record.record_offset >= past.known_until for record in then)
+    assert comparable(tables) == comparable(tables_by_the_rule({0: then}, semantics))
+    assert sum(report.records_from_history for report in reports) == len(history)
+    assert sum(report.records_after_complete for report in reports) == sum(record.record_offset >= past.complete_until for record in then)
 
 
 def state_of(warehouse: Path) -> dict[str, list[str]]:
@@ -191,7 +179,7 @@ class TestNightsOfOneBroker:
         ends = ends_of(NIGHTS[night - 1])
         asked = Until("then", time_ms=newest_in(NIGHTS[night - 1])) if by_time else Until("then", end_offsets=ends)
         summary = run(spark, path, NIGHTS[-1], until=asked)
-        assert summary.past is not None and summary.past.from_history > 0 and summary.past.missing == {}
+        assert summary.past is not None and summary.past.history_range > 0 and summary.past.missing == {}
         assert state_of(path) == states[night - 1]
         settings = dict(rows_of(path, "runs")[-1]["settings"])
         assert (settings["until"], json.loads(settings["until.end.offsets"])) == ("then", {str(p): end for p, end in ends.items()})
@@ -230,7 +218,7 @@ class TestALogOfOnePartition:
         # the second finds in the history what the first has read of the log
         for asked, held in ((Until("then", time_ms=T0 + 24), 20), (Until("then", end_offsets={0: 25}), 25)):
             summary = run(spark, tmp_path / "w", tmp_path / "logs", until=asked)
-            assert summary.past is not None and (summary.past.from_history, summary.past.missing) == (held, {})
+            assert summary.past is not None and (summary.past.history_range, summary.past.missing) == (held, {})
             assert sorted(row["record_offset"] for row in rows_of(tmp_path / "w", "committed_offsets")) == [22, 23, 24]
         run(spark, tmp_path / "w", tmp_path / "logs")
         assert sorted(row["record_offset"] for row in rows_of(tmp_path / "w", "offset_commits")) == list(range(30))

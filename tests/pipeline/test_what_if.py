@@ -16,7 +16,7 @@ from groupcoord_spark.coordinator.state import PartitionState
 from groupcoord_spark.log.writing import Batch, RecordToLog, batch_bytes
 from groupcoord_spark.pipeline.exchange.state_rows import WRITTEN_ROWS, state_rows, to_arrow
 from groupcoord_spark.pipeline.expiration import ExpirationJob, expiration_rows, expirations_of
-from groupcoord_spark.pipeline.what_if import Change, NightState, changes, cleanups, tombstone_batches
+from groupcoord_spark.pipeline.what_if import Change, StateTables, changes, cleanups, tombstone_batches
 from groupcoord_spark.warehouse import TABLES
 from tests.coordinator.records import GOLDEN, Record, recorded, replayed
 from tests.coordinator.test_golden import CORPORA, answer, semantics_of, states_of
@@ -27,7 +27,7 @@ RETENTIONS_MS = st.sampled_from([1, 60_000, DAY_MS, 7 * DAY_MS, 2**62])
 MOMENTS_MS = st.one_of(st.integers(NOW_MS - 20 * DAY_MS, NOW_MS + 20 * DAY_MS), st.sampled_from([0, 2**62, 253_402_300_800_000]))
 
 
-def tables_of(state: PartitionState) -> NightState:
+def tables_of(state: PartitionState) -> StateTables:
     """State as the writers make its tables, and as readers get them back."""
     rows = state_rows(state, expirations_of(state, ExpirationJob(0, 0, JAVA)))
 
@@ -35,15 +35,15 @@ def tables_of(state: PartitionState) -> NightState:
         placed = to_arrow(TABLES[name], WRITTEN_ROWS[name], rows[name])
         return TABLES[name].from_milliseconds(placed.append_column("offsets_partition", pa.array([0] * len(rows[name]), pa.int32())))
 
-    return NightState(table("committed_offsets"), table("pending_offsets"), table("groups"), frozenset())
+    return StateTables(table("committed_offsets"), table("pending_offsets"), table("groups"), frozenset())
 
 
 @pytest.fixture(scope="module")
 def tables() -> Any:
     """The tables of a golden corpus, by its name and offsets partition."""
-    made: dict[str, dict[int, NightState]] = {}
+    made: dict[str, dict[int, StateTables]] = {}
 
-    def of(name: str) -> dict[int, NightState]:
+    def of(name: str) -> dict[int, StateTables]:
         if name not in made:
             made[name] = {number: tables_of(state) for number, state in states_of(name).items()}
         return made[name]
@@ -72,7 +72,7 @@ def test_cleanups_over_tables_do_what_kafkas_own_did(tables: Any, name: str) -> 
         assert {cleanup.group.group_id for cleanup in cleaned if cleanup.group.removed} == set(case["removed_groups"])
 
 
-def by_hand(**fields: Any) -> NightState:
+def by_hand(**fields: Any) -> StateTables:
     """One Empty group that became so six days before now, with an offset committed now, and one simple group."""
     rows = {
         "committed_offsets": [
@@ -85,7 +85,7 @@ def by_hand(**fields: Any) -> NightState:
         ],
     }
     made = {name: TABLES[name].from_rows([{"cluster": "c", **row} for row in of]) for name, of in rows.items()}
-    return NightState(made["committed_offsets"], TABLES["pending_offsets"].empty(), made["groups"], frozenset())
+    return StateTables(made["committed_offsets"], TABLES["pending_offsets"].empty(), made["groups"], frozenset())
 
 
 WEEK = ExpirationJob(NOW_MS, 7 * DAY_MS, JAVA)

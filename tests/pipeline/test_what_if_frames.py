@@ -10,7 +10,7 @@ import pytest
 from groupcoord_spark.coordinator.semantics import JAVA
 from groupcoord_spark.errors import UsageError
 from groupcoord_spark.pipeline.expiration import ExpirationJob, expiration_rows
-from groupcoord_spark.pipeline.what_if import WhatIf, cleanups, night_state, what_if
+from groupcoord_spark.pipeline.what_if import WhatIf, cleanups, read_state_tables, what_if
 from groupcoord_spark.warehouse import TABLES, open_warehouse
 from tests.conftest import DAY_MS, SAMPLE_AS_OF_MS
 from tests.running import plain_rows
@@ -56,7 +56,7 @@ def test_under_other_settings_it_is_what_the_command_finds(frames: list[Any], sa
     now_ms = SAMPLE_AS_OF_MS + 2 * DAY_MS
     found = rows_of(what_if(*frames, retention="1d", as_of_ms=now_ms, assume_members_gone=True), "offset_expirations")
     job = ExpirationJob(now_ms, DAY_MS, JAVA, assume_members_gone=True)
-    state = night_state(open_warehouse(str(sample_warehouse.path)), "sample")
+    state = read_state_tables(open_warehouse(str(sample_warehouse.path)), "sample")
     own = expiration_rows((cleaned for _, cleaned in cleanups(state, job)), job).offsets
     assert {(row["group_id"], row["topic"], row["partition"]): (row["expires_at"], row["rule"]) for row in found} == {
         row[:3]: (row.expires_at_ms, row.rule) for row in own

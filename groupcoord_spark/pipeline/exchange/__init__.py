@@ -1,1 +1,1 @@
-"""The rows between the stages: each schema once, and one way to pack and unpack them."""
+"""The rows that travel between the stages: each schema once, and one way to pack and unpack columns."""

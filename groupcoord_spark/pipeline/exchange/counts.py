@@ -1,4 +1,4 @@
-"""What was read of each offsets partition: counted in the pass that does the work, added up where the pieces meet."""
+"""Counts of the records of each offsets partition. Each reader counts while it reads; the replay adds up the counts of all readers."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ import numpy as np
 import numpy.typing as npt
 
 NO_KEY_TYPE = -1
-"""Stands for records without a readable key."""
+"""In ``by_kind``: records whose key type cannot be read."""
 NO_VERSION = -1
-"""Stands for values without one: tombstones, and values of record types that are not known."""
+"""In ``by_kind``: tombstones, and values of unknown record types."""
 
-# Key types and versions in this range are counted by one pass over an array; anything else is rare.
+# Key types and versions in this range are counted with np.bincount; others are rare and are counted one by one.
 _TYPES, _VERSIONS = 32, 16
 
 
 @dataclass(slots=True)
 class KindCount:
-    """Records of one key type and value version. bytes: of keys and values. misplaced: in another partition than the group hashes to."""
+    """Counts of one key type and value version. bytes: keys and values. misplaced: the group hashes to another partition."""
 
     records: int = 0
     bytes: int = 0
@@ -30,12 +30,12 @@ class KindCount:
 
 @dataclass(slots=True)
 class PartitionCounts:
-    """One offsets partition as far as one worker has seen it.
+    """Counts of one offsets partition, by one or more readers.
 
-    first_offset, end_offset: least offset, and greatest plus one, over records and lost batches with a known place; None: nothing seen.
-    lost: records in batches that could not be read (a range of unknown content counts as one). doubts: what was read with a warning.
-    newest_timestamp_ms: None where no record carries a timestamp. by_kind: (key type, value version) -> KindCount; control records are
-    counted apart. reasons: why records were quarantined.
+    first_offset, end_offset: the lowest record offset, and the highest plus one; None: none. lost: records in batches that cannot be
+    read (bytes of unknown content count as one record). doubts: records or batches that were read with a warning.
+    newest_timestamp_ms: None where no record has a timestamp. by_kind: (key type, value version) -> KindCount, without control records.
+    reasons: reason of a quarantine -> number of records.
     """
 
     first_offset: int | None = None
@@ -50,21 +50,21 @@ class PartitionCounts:
 
     @property
     def records(self) -> int:
-        """Everything read: decoded + quarantined."""
+        """Number of all records: decoded + quarantined."""
         return self.decoded + self.quarantined
 
     @property
     def decoded(self) -> int:
-        """Records that decoded, control records and records of unknown type (which are kept whole) among them."""
+        """Number of records that decode, with control records and records of unknown key type."""
         return self.control_records + sum(kind.decoded for kind in self.by_kind.values())
 
     @property
     def quarantined(self) -> int:
-        """Records that did not decode, and those lost with damaged batches."""
+        """Number of records that do not decode or are lost with damaged batches."""
         return self.lost + sum(kind.records - kind.decoded for kind in self.by_kind.values())
 
     def reach(self, first_offset: int, end_offset: int) -> None:
-        """Widen the span of offsets seen to hold ``first_offset`` up to and without ``end_offset``."""
+        """Extend the range of record offsets, so that it has ``first_offset`` up to, not including, ``end_offset``."""
         self.first_offset = first_offset if self.first_offset is None else min(self.first_offset, first_offset)
         self.end_offset = end_offset if self.end_offset is None else max(self.end_offset, end_offset)
 
@@ -76,7 +76,7 @@ class PartitionCounts:
         decodes: npt.NDArray[np.bool_],
         is_misplaced: npt.NDArray[np.bool_],
     ) -> None:
-        """Count records by key type and value version (-1: none); arrays of one length, control records not among them."""
+        """Count data records by key type and value version (-1: none). All arrays have one entry for each record; sizes are in bytes."""
         usual = (key_type >= NO_KEY_TYPE) & (key_type < _TYPES - 1) & (value_version >= NO_VERSION) & (value_version < _VERSIONS - 1)
         if not usual.all():
             for row in np.flatnonzero(~usual):
@@ -100,10 +100,10 @@ class PartitionCounts:
         count.misplaced += int(misplaced)
 
     def add(self, other: PartitionCounts) -> None:
-        """Take in what another worker saw of the same partition."""
+        """Add the counts of another reader of the same partition."""
         if other.first_offset is not None and other.end_offset is not None:
             self.reach(other.first_offset, other.end_offset)
-        times = [each for each in (self.newest_timestamp_ms, other.newest_timestamp_ms) if each is not None]
+        times = [time for time in (self.newest_timestamp_ms, other.newest_timestamp_ms) if time is not None]
         self.newest_timestamp_ms = max(times, default=None)
         self.bytes += other.bytes
         self.control_records += other.control_records

@@ -17,11 +17,12 @@ from groupcoord_spark.protocol.slices import Mask, Slices
 from groupcoord_spark.warehouse import AddedFile
 
 SHUFFLED = "cluster STRING, offsets_partition INT, first_offset BIGINT, kind STRING, payload BINARY"
-"""Rows from the readers to the replay.
+"""Rows from the readers to the replay. kind says what the payload is:
 
-kind ``records``: kept records as one Arrow stream; ``group_changes``: in the same way the group records that are new to the history, with
-their leader epochs, of a partition that several runs have parts of;
-``report``: a pickled PieceReport.
+- ``records``: kept records, as one packed batch of KEPT;
+- ``new_group_records``: the group records that are new to the history, with their leader epochs, for the table ``rebalances``; only of
+  partitions whose records several readers have;
+- ``report``: a pickled PieceReport.
 """
 
 SHUFFLED_ARROW = pa.schema(
@@ -34,13 +35,13 @@ SHUFFLED_ARROW = pa.schema(
     ]
 )
 
-RECORDS, GROUP_CHANGES, REPORT = "records", "group_changes", "report"
+RECORDS, NEW_GROUP_RECORDS, REPORT = "records", "new_group_records", "report"
 
 REPORT_ORDER = -1
-"""Reports sort before all records of their partition."""
+"""The ``first_offset`` of a report: reports sort before all records of their partition."""
 
-PACK_BYTES = 4 << 20
-"""A row's payload is cut at about this size, so that no row is large for the JVM."""
+ROW_BYTES = 4 << 20
+"""Bytes of records in one row of SHUFFLED, about: no row is too large for the JVM."""
 
 KEPT = pa.schema(
     [
@@ -55,16 +56,16 @@ KEPT = pa.schema(
         ("decodes", pa.bool_()),
     ]
 )
-"""Records on their way to the replay; control_type is -1 for records that are none. decodes: what the reader found."""
+"""The columns of kept records. control_type: NOT_A_CONTROL_RECORD for data. decodes: the reader could decode the record."""
 
 
 @dataclass(slots=True)
 class PieceReport:
-    """What one reader has to say of one offsets partition; the files of its whole task ride with one of them.
+    """What one reader reports about one offsets partition. The files of the reader's whole task are in one of its reports.
 
-    warnings, refusals: rows of the table warnings about records that a loader refuses because of the record alone, and how many of them
-    are refusals (LoadWarning.is_refusal). Of a moment in the past also: found, how many records lie between known_until of the partition
-    and its end; from_history, how many came from the history tables.
+    warnings: rows of the table warnings about records that a loader refuses in any state; refusals: how many of them are refusals
+    (LoadWarning.is_refusal). With a point in time also: records_after_complete, the records from ``complete_until`` on;
+    records_from_history, the records that were read from the history tables.
     """
 
     counts: PartitionCounts = field(default_factory=PartitionCounts)
@@ -72,12 +73,12 @@ class PieceReport:
     files: dict[str, list[AddedFile]] = field(default_factory=dict)
     warnings: int = 0
     refusals: int = 0
-    found: int = 0
-    from_history: int = 0
+    records_after_complete: int = 0
+    records_from_history: int = 0
 
 
 def kept_records(records: Records, rows: npt.NDArray[np.int64], decodes: Mask) -> pa.RecordBatch:
-    """The records at ``rows`` as KEPT; decodes: bool, one for each of ``records``."""
+    """The records in ``rows`` as a batch of KEPT. decodes: bool[n], of all ``records``."""
     columns = (
         records.record_offset[rows],
         records.timestamp_ms[rows],
@@ -93,13 +94,13 @@ def kept_records(records: Records, rows: npt.NDArray[np.int64], decodes: Mask) -
 
 
 def records_of_kept(batch: pa.RecordBatch) -> tuple[Records, Mask]:
-    """Rows of KEPT as the log's own columns, and which of them the reader has found to decode."""
+    """(records, decodes) of a batch of KEPT."""
     records = records_of(batch, batch.column("control_type").to_numpy(), np.zeros(batch.num_rows, np.int64))
     return records, batch.column("decodes").to_numpy(zero_copy_only=False)
 
 
 def records_of(batch: pa.RecordBatch, control_type: npt.NDArray[np.int8], position: npt.NDArray[np.int64]) -> Records:
-    """Rows of KEPT or of raw rows as the log's own columns, but for the two that each of them tells in its own way."""
+    """The records of a batch of KEPT or of raw rows. Both have their own columns for control types and positions, given apart."""
 
     def column(name: str) -> npt.NDArray[Any]:
         values: npt.NDArray[Any] = batch.column(name).to_numpy(zero_copy_only=False)
@@ -118,21 +119,23 @@ def records_of(batch: pa.RecordBatch, control_type: npt.NDArray[np.int8], positi
     )
 
 
-def shuffled_rows(cluster: str, offsets_partition: int, kind: str, parts: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Rows of SHUFFLED with the records of ``parts``, which follow each other, packed to about PACK_BYTES each."""
-    for part in _joined(parts):
+def shuffled_rows(
+    cluster: str, offsets_partition: int, kind: str, parts: list[pa.RecordBatch], row_bytes: int = ROW_BYTES
+) -> Iterator[pa.RecordBatch]:
+    """Rows of SHUFFLED with the records of consecutive ``parts``, packed, about ``row_bytes`` of records each."""
+    for part in _batches_of_size(parts, row_bytes):
         yield shuffled_row(cluster, offsets_partition, part.column(0)[0].as_py(), kind, pack(part))
 
 
-def _joined(parts: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The same records in batches of about PACK_BYTES, unless a single one is larger."""
+def _batches_of_size(parts: list[pa.RecordBatch], row_bytes: int) -> Iterator[pa.RecordBatch]:
+    """The same records in batches of about ``row_bytes``; a single record may be larger."""
     gathered: list[pa.RecordBatch] = []
     size = 0
     for part in parts:
-        step = max(1, int(part.num_rows * PACK_BYTES / max(part.nbytes, PACK_BYTES)))
+        step = max(1, int(part.num_rows * row_bytes / max(part.nbytes, row_bytes)))
         for begin in range(0, part.num_rows, step):
             cut = part.slice(begin, step)
-            if gathered and size + cut.nbytes > PACK_BYTES:
+            if gathered and size + cut.nbytes > row_bytes:
                 yield as_one(gathered)
                 gathered, size = [], 0
             gathered.append(cut)
@@ -142,7 +145,7 @@ def _joined(parts: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def as_one(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    """The rows of all batches, of which there is one at least; a single one is not copied."""
+    """All rows as one batch, of at least one batch; a single batch is not copied."""
     return pa.concat_batches(batches) if len(batches) > 1 else batches[0]
 
 

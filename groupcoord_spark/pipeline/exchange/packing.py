@@ -1,6 +1,6 @@
-"""The one way in which columns become a value of BINARY between two stages, and columns again: a stream of Arrow, compressed with lz4.
+"""Columns packed into one BINARY value between two stages, and unpacked again: an Arrow stream, compressed with lz4.
 
-Packing takes a third of the bytes, and what crosses to Spark costs more than the packing does.
+A packed batch has a third of the bytes. Packing costs less than it saves when the rows cross to Spark's JVM and back.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""State and rules of one offsets partition as packed rows of their tables, on their way to the writers."""
+"""The rows of the state and rule tables of one offsets partition, packed, from the replay to the writers."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from groupcoord_spark.pipeline.expiration import Expirations, GroupExpirationRow
 from groupcoord_spark.warehouse import TABLES, AddedFile, Table
 
 REPLAYED = "writer INT, place INT, kind STRING, payload BINARY"
-"""Rows from the replay to the writers; a writer takes them by place.
+"""Rows from the replay to the writers; a writer reads its rows in the order of ``place``.
 
-kind: a table, ``topic_names`` (which every writer gets) or ``report``.
+kind: the name of a table (payload: packed rows), ``topic_names`` (sent to every writer) or ``report``.
 """
 
 COLUMNS = ["writer", "place", "kind", "payload"]
 
 FIRST, LATER = 0, 1
-"""Topic names come first: a writer fills them into the rows that follow."""
+"""Values of ``place``. Topic names come first, because a writer puts them into the rows of assignments."""
 
 WRITTEN = "payload BINARY"
-"""A pickled list of PartitionReports for each writer; its files ride with one that stands for no partition."""
+"""One row for each writer: a pickled list of PartitionReports. A report with offsets_partition -1 has the files of the writer."""
 
 PARTITION_REPORT, TOPIC_NAMES = "report", "topic_names"
 
@@ -44,12 +44,12 @@ WRITTEN_ROWS: Mapping[str, type[NamedTuple]] = {
     "tombstones": TombstoneRow,
     "warnings": LoadWarning,
 }
-"""Table -> the rows that the replay makes of it."""
+"""Table -> the type of the rows that the replay makes for it."""
 
 
 @dataclass(slots=True)
 class PartitionReport:
-    """One offsets partition after its replay: what the driver needs to know of it, whatever its size."""
+    """What the driver gets about one replayed offsets partition. Its size does not depend on the number of records."""
 
     offsets_partition: int
     counts: PartitionCounts = field(default_factory=PartitionCounts)
@@ -61,12 +61,12 @@ class PartitionReport:
     removed_groups: int = 0
     warnings: int = 0
     refusals: int = 0
-    found: int = 0
-    from_history: int = 0
+    records_after_complete: int = 0
+    records_from_history: int = 0
     files: dict[str, list[AddedFile]] = field(default_factory=dict)
 
     def take_files(self, files: Mapping[str, Sequence[AddedFile]]) -> None:
-        """Carry more files on to the driver."""
+        """Add files, by table."""
         for table, added in files.items():
             self.files.setdefault(table, []).extend(added)
 
@@ -74,7 +74,7 @@ class PartitionReport:
 def state_rows(
     state: PartitionState, expirations: Expirations, default_assignors: DefaultAssignors = KAFKAS_ASSIGNORS
 ) -> dict[str, Sequence[tuple[Any, ...]]]:
-    """Rows of every state and rule table, by table; those of assignments without topic names, which all partitions reveal together."""
+    """Table -> rows of the state and rule tables. Rows of assignments have no topic names yet: those come from all offsets partitions."""
     return {
         "committed_offsets": state.committed_offsets(),
         "pending_offsets": state.pending_offsets(),
@@ -90,7 +90,7 @@ def state_rows(
 
 
 def to_arrow(table: Table, kind: type[NamedTuple], rows: Sequence[tuple[Any, ...]]) -> pa.Table:
-    """Rows as wire-like columns (``<name>_ms`` integers, Kafka's -1) of the table; fields that are no column of it are left out."""
+    """Columns of the table with Kafka's values (times as ``<name>_ms`` integers, -1 for none). Fields without a column are left out."""
     columns = list(zip(*rows, strict=True)) if rows else [()] * len(kind._fields)
     wire = {name: of for column in table.columns for name, of in _wire_fields(column)}
     return pa.table({name: pa.array(values, wire[name]) for name, values in zip(kind._fields, columns, strict=True) if name in wire})
@@ -109,9 +109,9 @@ def packed_rows(
     yield PARTITION_REPORT, pickle.dumps(report)
     if topic_names:
         yield TOPIC_NAMES, pickle.dumps(dict(topic_names))
-    for name, found in rows.items():
-        if found:
-            arrow = to_arrow(TABLES[name], WRITTEN_ROWS[name], found)
+    for name, rows_of_table in rows.items():
+        if rows_of_table:
+            arrow = to_arrow(TABLES[name], WRITTEN_ROWS[name], rows_of_table)
             if "offsets_partition" in TABLES[name].by_name:
-                arrow = arrow.append_column("offsets_partition", pa.array([report.offsets_partition] * len(found), pa.int32()))
+                arrow = arrow.append_column("offsets_partition", pa.array([report.offsets_partition] * len(rows_of_table), pa.int32()))
             yield name, pack(arrow)

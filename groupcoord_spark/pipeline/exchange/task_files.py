@@ -1,4 +1,4 @@
-"""The Parquet files of one task: a writer for each table that gets a row."""
+"""The Parquet files that one Spark task writes: one writer for each table with a row."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from groupcoord_spark.warehouse import TABLES, AddedFile, PartWriter
 
 
 class TaskFiles:
-    """Writers of one task, begun when their first row comes. A context manager: left by an exception it leaves no file behind."""
+    """The writers of one task; a writer starts with its first row. A context manager: after an exception no file is left."""
 
     def __init__(self, warehouse_uri: str, cluster: str, run_id: str) -> None:
         self._warehouse_uri = warehouse_uri
@@ -29,7 +29,10 @@ class TaskFiles:
         self._open.__exit__(kind, error, trace)
 
     def write(self, table: str, columns: Mapping[str, Any] | pa.Table, **constants: Any) -> None:
-        """Rows in wire-like columns; ``constants`` are the same in each of them. A ``run_id`` is added where the table has one."""
+        """Write rows, given as columns with Kafka's values (times as ``<name>_ms``). constants: columns with one value for all rows.
+
+        The column run_id is added if the table has one.
+        """
         rows = columns if isinstance(columns, pa.Table) else pa.table(dict(columns))
         if "run_id" in TABLES[table].by_name:
             constants["run_id"] = self._run_id
@@ -43,6 +46,6 @@ class TaskFiles:
         writer.write(rows)
 
     def close(self) -> dict[str, list[AddedFile]]:
-        """Ends the files and names them, by table."""
+        """Table -> the files that were written. No more rows can be written."""
         self._open.close()
         return {table: writer.files for table, writer in self._writers.items()}

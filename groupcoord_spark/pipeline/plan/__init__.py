@@ -1,3 +1,3 @@
-"""What a run reads and who reads it: how far earlier runs came, how many partitions the topic has, large files in ranges, and where each
-offsets partition ends at an earlier moment.
+"""Decisions before the first record is read: what earlier runs have read, how many partitions the offsets topic has, which large segments
+are read in ranges, and where each offsets partition ends at an earlier moment.
 """

@@ -1,4 +1,4 @@
-"""Files so large that one reader would hold up the night, cut into ranges that several read."""
+"""Segments so large that the run would wait for one reader are cut into ranges, which several readers read."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 RANGE_BYTES: Final = 128 << 20
-"""Some seconds of reading where history is written: less is not worth another job of Spark's."""
+"""Size of a range: some seconds of reading. Smaller ranges gain less than the extra Spark job costs."""
 
-_FOUND: Final = "place INT, first_offset BIGINT, last_offset BIGINT"
-_FOUND_ARROW: Final = pa.schema([("place", pa.int32()), ("first_offset", pa.int64()), ("last_offset", pa.int64())])
+_WALKED: Final = "place INT, first_offset BIGINT, last_offset BIGINT"
+_WALKED_ARROW: Final = pa.schema([("place", pa.int32()), ("first_offset", pa.int64()), ("last_offset", pa.int64())])
 
 
-def in_ranges(segments: Sequence[Segment], spark: SparkSession, range_bytes: int = RANGE_BYTES) -> list[Segment]:
-    """The segments, those in ranges of about ``range_bytes`` that are worth it and beyond doubt.
+def split_large_segments(segments: Sequence[Segment], spark: SparkSession, range_bytes: int = RANGE_BYTES) -> list[Segment]:
+    """The segments, with each large one replaced by ranges of about ``range_bytes`` if the borders of its ranges are certain.
 
-    Worth it are files that make up more than half of what each core has to read: others even out as they are. Cutting costs one more look
-    at the file's bytes, side by side as well, for the checksums.
+    A segment is large if it is more than half of what one core has to read; smaller segments balance without ranges. To be certain of the
+    borders, a Spark job first reads every range and checks its batches.
     """
     cores = spark.sparkContext.defaultParallelism
     total = sum(segment.bytes for segment in segments)
@@ -33,19 +33,19 @@ def in_ranges(segments: Sequence[Segment], spark: SparkSession, range_bytes: int
     if not to_walk:
         return list(segments)
 
-    def look(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+    def walk_ranges(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
         for batch in batches:
             for place in batch.column(0).to_pylist():
                 part, ends_file = to_walk[place]
                 walked = walk(part, ends_file=ends_file)
                 if walked is not None:
                     row = {"place": place, "first_offset": walked.first_offset, "last_offset": walked.last_offset}
-                    yield pa.RecordBatch.from_pylist([row], schema=_FOUND_ARROW)
+                    yield pa.RecordBatch.from_pylist([row], schema=_WALKED_ARROW)
 
-    rows = spark.range(0, len(to_walk), 1, len(to_walk)).mapInArrow(look, _FOUND).collect()
-    found = {row.place: Walked(row.first_offset, row.last_offset) for row in rows}
+    rows = spark.range(0, len(to_walk), 1, len(to_walk)).mapInArrow(walk_ranges, _WALKED).collect()
+    walked_ranges = {row.place: Walked(row.first_offset, row.last_offset) for row in rows}
     places = iter(range(len(to_walk)))
     read: list[Segment] = []
     for segment, several in zip(segments, parts, strict=True):
-        read += checked_ranges(segment, several, [found.get(next(places)) for _ in several]) if len(several) > 1 else [segment]
+        read += checked_ranges(segment, several, [walked_ranges.get(next(places)) for _ in several]) if len(several) > 1 else [segment]
     return read

@@ -1,7 +1,7 @@
-"""What must be known of rows in files, tables or a topic before the first of them is read.
+"""What is known about rows of files, tables or a topic before they are read for the run.
 
-``look_at`` reads places and keys once: where each partition begins and ends, of which cluster the rows are, how many partitions there are,
-and what the rows cannot tell.
+``overview_of_files`` reads positions and keys once: where each offsets partition begins and ends, the clusters that the rows name, the
+number of partitions of the offsets topic, and what the rows do not contain.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from groupcoord_spark.errors import GroupcoordError, InputError, UsageError
 from groupcoord_spark.log import Doubt, LogPlan, PartitionLog
 from groupcoord_spark.log.storage import shown
 from groupcoord_spark.pipeline.plan.partition_count import best_partition_count, group_hashes
-from groupcoord_spark.pipeline.read.rows import FileRows, position_of, read_piece
+from groupcoord_spark.pipeline.read.rows import FileRows, position_text, read_piece
 from groupcoord_spark.protocol.record_types import NO_TIMESTAMP
 from groupcoord_spark.sources.live import KAFKA_CONNECTOR, LiveTopic, extent_of, live_frame
 from groupcoord_spark.sources.rows import ROW_SCHEMA, InputKind, RowBatch
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 TRANSACTIONS, TIMESTAMPS, LEADER_EPOCHS = "transactions", "timestamps", "leader_epochs"
-"""What an input may lack, in the words of ``runs``."""
+"""What an input may not contain, in the words of ``input.lacks`` in ``runs``."""
 
 TRANSACTIONS_UNKNOWN: Final = (
     "The input does not tell producers and markers: offsets of transactions that are open or were aborted count as committed."
@@ -41,8 +41,8 @@ _HASHES: Final = 32
 
 
 @dataclass(slots=True)
-class PartitionPlace:
-    """Rows of one offsets partition: how many, the first and the last offset, the timestamp of the first, and hashes of some groups."""
+class PartitionOverview:
+    """The rows of one offsets partition: number, first and last record offset, timestamp of the first, and hashes of some group ids."""
 
     rows: int = 0
     first_offset: int | None = None
@@ -50,8 +50,8 @@ class PartitionPlace:
     end_offset: int = 0
     hashes: set[int] = field(default_factory=set)
 
-    def add(self, other: PartitionPlace) -> None:
-        """Take in what another task saw of the partition."""
+    def add(self, other: PartitionOverview) -> None:
+        """Add the overview that another task made of the same partition."""
         self.rows += other.rows
         if other.first_offset is not None and (self.first_offset is None or other.first_offset < self.first_offset):
             self.first_offset, self.first_timestamp_ms = other.first_offset, other.first_timestamp_ms
@@ -60,14 +60,14 @@ class PartitionPlace:
 
 
 @dataclass(slots=True)
-class Places:
-    """What is known of rows before they are read. Its size depends on clusters and partitions, not on rows.
+class RowOverview:
+    """What is known about rows before they are read. Its size depends on the number of clusters and partitions, not on rows.
 
-    partitions: by cluster (None: the rows tell none) and offsets partition. faults: rows that are no records; first_fault: what the first
-    of them said, and where.
+    partitions: by cluster (None: the rows name none) and offsets partition. faults: number of rows that are no records. first_fault: the
+    sentence about the first of these rows, with its position.
     """
 
-    partitions: dict[tuple[str | None, int], PartitionPlace] = field(default_factory=dict)
+    partitions: dict[tuple[str | None, int], PartitionOverview] = field(default_factory=dict)
     faults: int = 0
     first_fault: str | None = None
     other_topics: int = 0
@@ -75,8 +75,8 @@ class Places:
     without_timestamps: int = 0
     without_leader_epochs: int = 0
 
-    def look(self, batch: RowBatch) -> None:
-        """Take in some rows."""
+    def add_rows(self, batch: RowBatch) -> None:
+        """Add a batch of rows."""
         self.other_topics += batch.other_topics
         self.without_transactions += batch.without_transactions
         self.without_timestamps += batch.without_timestamps
@@ -88,7 +88,7 @@ class Places:
             self.faults += faults
             if self.first_fault is None:
                 first = rows.filter(is_fault).slice(0, 1).to_pylist()[0]
-                self.first_fault = f"{first['source']}, {position_of(first['source'], first['position'])}: {first['detail']}"
+                self.first_fault = f"{first['source']}, {position_text(first['source'], first['position'])}: {first['detail']}"
             rows = rows.filter(pc.invert(is_fault))
         if not rows.num_rows:
             return
@@ -97,20 +97,20 @@ class Places:
                 offsets = part.column("record_offset")
                 first = pc.min(offsets).as_py()
                 at = pc.index(offsets, pa.scalar(first, offsets.type)).as_py()
-                place = self.partitions.setdefault((cluster, number), PartitionPlace())
+                partition = self.partitions.setdefault((cluster, number), PartitionOverview())
                 timestamp_ms = part.column("record_timestamp_ms")[at].as_py()
                 hashes: set[int] = set()
-                if len(place.hashes) < _HASHES:
+                if len(partition.hashes) < _HASHES:
                     data = (
                         part.filter(part.column("control_type").is_null()) if part.column("control_type").null_count else part.slice(0, 0)
                     )
                     hashes = group_hashes(data.column("key").slice(0, _HASHES).to_pylist())
-                place.add(PartitionPlace(part.num_rows, first, timestamp_ms, pc.max(offsets).as_py() + 1, hashes))
+                partition.add(PartitionOverview(part.num_rows, first, timestamp_ms, pc.max(offsets).as_py() + 1, hashes))
 
-    def add(self, other: Places) -> None:
-        """Take in what another task saw."""
-        for name, place in other.partitions.items():
-            self.partitions.setdefault(name, PartitionPlace()).add(place)
+    def add(self, other: RowOverview) -> None:
+        """Add the overview that another task made."""
+        for name, partition in other.partitions.items():
+            self.partitions.setdefault(name, PartitionOverview()).add(partition)
         self.faults += other.faults
         self.first_fault = self.first_fault or other.first_fault
         self.other_topics += other.other_topics
@@ -119,12 +119,12 @@ class Places:
         self.without_leader_epochs += other.without_leader_epochs
 
     def clusters(self) -> list[str]:
-        """The clusters that the rows name."""
+        """The cluster names in the rows, sorted."""
         return sorted({cluster for cluster, _ in self.partitions if cluster is not None})
 
 
 def _split(rows: pa.RecordBatch, name: str) -> Iterator[tuple[Any, pa.RecordBatch]]:
-    """The rows by the values of a column."""
+    """(value, rows with this value) for each distinct value of a column."""
     column = rows.column(name)
     values = pc.unique(column).to_pylist()
     for value in values:
@@ -139,9 +139,9 @@ def _split(rows: pa.RecordBatch, name: str) -> Iterator[tuple[Any, pa.RecordBatc
 
 @dataclass(frozen=True, slots=True)
 class RowPlan:
-    """What a run reads of rows.
+    """The plan of a run that reads rows.
 
-    log: what a plan of segments would say of them. lacks: what the input cannot tell. frame: the rows of the cluster, in no order.
+    log: as in a plan of segments. lacks: what the input does not contain. frame: the rows of the cluster, unsorted.
     """
 
     kind: InputKind
@@ -152,76 +152,80 @@ class RowPlan:
     frame: DataFrame
 
 
-def look_at(spark: SparkSession, files: FileRows) -> Places:
-    """Places of the rows in files, and what they lack; the values are not read where the format lets them be."""
+def overview_of_files(spark: SparkSession, files: FileRows) -> RowOverview:
+    """The overview of the rows in files. Values are not read if the format allows it."""
     pieces = files.pieces
     if not pieces:
-        return Places()
+        return RowOverview()
 
-    def look(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        places = Places()
+    def summarize(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        overview = RowOverview()
         for batch in batches:
             for task in batch.column(0).to_pylist():
                 for rows in read_piece(pieces[task], with_values=False):
-                    places.look(rows)
-        yield pa.RecordBatch.from_pydict({"places": pa.array([pickle.dumps(places)], pa.binary())})
+                    overview.add_rows(rows)
+        yield pa.RecordBatch.from_pydict({"overview": pa.array([pickle.dumps(overview)], pa.binary())})
 
     tasks = min(len(pieces), 4 * spark.sparkContext.defaultParallelism)
-    return _gathered(spark.range(0, len(pieces), 1, tasks).mapInArrow(look, "places BINARY"))
+    return _collected(spark.range(0, len(pieces), 1, tasks).mapInArrow(summarize, "overview BINARY"))
 
 
-def look_at_frame(frame: DataFrame) -> Places:
-    """Places of rows that are a frame already."""
+def overview_of_frame(frame: DataFrame) -> RowOverview:
+    """The overview of the rows of a frame."""
 
-    def look(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        places = Places()
+    def summarize(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        overview = RowOverview()
         for batch in batches:
-            places.look(RowBatch(batch.cast(ROW_SCHEMA), without_transactions=batch.num_rows))
-        yield pa.RecordBatch.from_pydict({"places": pa.array([pickle.dumps(places)], pa.binary())})
+            overview.add_rows(RowBatch(batch.cast(ROW_SCHEMA), without_transactions=batch.num_rows))
+        yield pa.RecordBatch.from_pydict({"overview": pa.array([pickle.dumps(overview)], pa.binary())})
 
-    return _gathered(frame.mapInArrow(look, "places BINARY"))
+    return _collected(frame.mapInArrow(summarize, "overview BINARY"))
 
 
-def _gathered(looked: DataFrame) -> Places:
-    places = Places()
-    for row in looked.collect():
-        places.add(pickle.loads(row.places))
-    return places
+def _collected(frame: DataFrame) -> RowOverview:
+    overview = RowOverview()
+    for row in frame.collect():
+        overview.add(pickle.loads(row.overview))
+    return overview
 
 
 def row_plan(
     kind: InputKind,
     inputs: Sequence[str],
-    places: Places,
+    overview: RowOverview,
     frame: DataFrame,
     *,
     cluster: str | None,
     ends: Mapping[int, int] | None = None,
 ) -> RowPlan:
-    """What to read of rows whose places are known.
+    """The plan of a run, from the overview of its rows.
 
-    cluster: the one that the user names. Of rows of several clusters those of that one are read; rows of one cluster are taken to be the
-    one that is named, whatever they call it. ends: end offset of every partition that the topic has, where that is known.
-    Raises InputError where no row is a record of the offsets topic, UsageError where it is not clear which cluster is meant.
+    Args:
+        cluster: the name from the user. If the rows name several clusters, only rows of this cluster are read; if they name one, all rows
+            are read, whatever its name.
+        ends: end offset of every partition of the topic, where this is known.
+    Raises:
+        InputError: no row is a record of the offsets topic.
+        UsageError: the rows name several clusters and ``cluster`` is none of them.
     """
     source = ", ".join(map(shown, inputs))
-    if not places.partitions and not ends:
-        raise InputError(_nothing_there(source, places))
-    names = places.clusters()
+    if not overview.partitions and not ends:
+        raise InputError(_no_records(source, overview))
+    names = overview.clusters()
     if len(names) > 1 and cluster not in names:
         raise UsageError(f"{source} holds rows of the clusters {', '.join(map(repr, names))}. Say with --cluster which one to read.")
-    chosen = cluster if len(names) > 1 else None
-    of_partition: dict[int, PartitionPlace] = {number: PartitionPlace(end_offset=end) for number, end in (ends or {}).items()}
-    others = 0
-    for (name, number), place in places.partitions.items():
-        if chosen is not None and name != chosen:
-            others += place.rows
+    chosen_cluster = cluster if len(names) > 1 else None
+    partitions: dict[int, PartitionOverview] = {number: PartitionOverview(end_offset=end) for number, end in (ends or {}).items()}
+    rows_of_other_clusters = 0
+    for (name, number), partition in overview.partitions.items():
+        if chosen_cluster is not None and name != chosen_cluster:
+            rows_of_other_clusters += partition.rows
         else:
-            of_partition.setdefault(number, PartitionPlace()).add(place)
+            partitions.setdefault(number, PartitionOverview()).add(partition)
     lacking = {
-        TRANSACTIONS: places.without_transactions,
-        TIMESTAMPS: places.without_timestamps,
-        LEADER_EPOCHS: places.without_leader_epochs,
+        TRANSACTIONS: overview.without_transactions,
+        TIMESTAMPS: overview.without_timestamps,
+        LEADER_EPOCHS: overview.without_leader_epochs,
     }
     lacks = tuple(word for word, rows in lacking.items() if rows)
     doubts = [
@@ -229,63 +233,68 @@ def row_plan(
         for code, detail, count in (
             (
                 "other_topic",
-                f"{places.other_topics} rows are of other topics than __consumer_offsets; they are not read.",
-                places.other_topics,
+                f"{overview.other_topics} rows are of other topics than __consumer_offsets; they are not read.",
+                overview.other_topics,
             ),
-            ("other_cluster", f"{others} rows are of other clusters than {chosen!r}; they are not read.", others),
-            ("transactions_unknown", TRANSACTIONS_UNKNOWN, places.without_transactions or (TRANSACTIONS in lacks)),
+            (
+                "other_cluster",
+                f"{rows_of_other_clusters} rows are of other clusters than {chosen_cluster!r}; they are not read.",
+                rows_of_other_clusters,
+            ),
+            ("transactions_unknown", TRANSACTIONS_UNKNOWN, overview.without_transactions or (TRANSACTIONS in lacks)),
         )
         if count
     ]
-    partitions = tuple(
-        PartitionLog(number, source, (), place.first_offset, place.first_timestamp_ms, place.end_offset, 0)
-        for number, place in sorted(of_partition.items())
+    logs = tuple(
+        PartitionLog(number, source, (), partition.first_offset, partition.first_timestamp_ms, partition.end_offset, 0)
+        for number, partition in sorted(partitions.items())
     )
-    hashes = [(each, number) for number, place in of_partition.items() for each in place.hashes]
-    least = max(of_partition, default=0) + 1
-    if chosen is not None:
-        frame = frame.where((frame["cluster"] == chosen) | frame["fault"].isNotNull())
-    named = names[0] if len(names) == 1 and names[0] != "default" else chosen
+    hashes = [(group_hash, number) for number, partition in partitions.items() for group_hash in partition.hashes]
+    lowest = max(partitions, default=0) + 1
+    if chosen_cluster is not None:
+        frame = frame.where((frame["cluster"] == chosen_cluster) | frame["fault"].isNotNull())
+    named = names[0] if len(names) == 1 and names[0] != "default" else chosen_cluster
     return RowPlan(
         kind,
-        LogPlan(partitions, named, None, tuple(doubts)),
+        LogPlan(logs, named, None, tuple(doubts)),
         lacks,
-        len(ends) if ends else best_partition_count(hashes, least),
-        sum(place.rows for place in of_partition.values()) + places.faults,
+        len(ends) if ends else best_partition_count(hashes, lowest),
+        sum(partition.rows for partition in partitions.values()) + overview.faults,
         frame,
     )
 
 
-def _nothing_there(source: str, places: Places) -> str:
-    if places.first_fault is not None:
-        return f"{source}: none of its {places.faults} rows is a record of __consumer_offsets. {places.first_fault}"
-    if places.other_topics:
-        return f"{source}: all of its {places.other_topics} rows are of other topics than __consumer_offsets."
+def _no_records(source: str, overview: RowOverview) -> str:
+    if overview.first_fault is not None:
+        return f"{source}: none of its {overview.faults} rows is a record of __consumer_offsets. {overview.first_fault}"
+    if overview.other_topics:
+        return f"{source}: all of its {overview.other_topics} rows are of other topics than __consumer_offsets."
     return f"{source}: there are no rows. Give an export of the topic __consumer_offsets."
 
 
 def live_rows(spark: SparkSession, topic: LiveTopic, *, cluster: str | None) -> RowPlan:
-    """A topic up to where it ends now. It is fetched once, into the executors' local disks.
+    """The plan of a run that reads a topic, up to its present end. The topic is fetched once, into the local disks of the executors.
 
-    Raises GroupcoordError and InputError as ``extent_of`` does.
+    Raises:
+        GroupcoordError, InputError: as ``extent_of`` does.
     """
     from pyspark import StorageLevel
 
     extent = extent_of(spark, topic)
     try:
         frame = live_frame(spark, topic, extent).persist(StorageLevel.DISK_ONLY)
-        places = look_at_frame(frame)
+        overview = overview_of_frame(frame)
     except (PySparkException, Py4JJavaError) as failure:
         if re.search(r"(ClassNotFoundException|NoClassDefFoundError|NoSuchMethodError): \S*org[./]apache[./]spark", str(failure)):
             raise GroupcoordError(
                 f"The Kafka connector of this Spark session was built for another release of Spark. Take {KAFKA_CONNECTOR}:{spark.version}."
             ) from failure
-        raise GroupcoordError(f"{topic.uri}: the topic cannot be read: {_said(failure)}") from failure
-    rows = row_plan(InputKind.KAFKA, [topic.uri], places, frame, cluster=cluster, ends=extent.end)
+        raise GroupcoordError(f"{topic.uri}: the topic cannot be read: {_last_cause(failure)}") from failure
+    rows = row_plan(InputKind.KAFKA, [topic.uri], overview, frame, cluster=cluster, ends=extent.end)
     return replace(rows, log=replace(rows.log, cluster_id=extent.cluster_id), lacks=(TRANSACTIONS, LEADER_EPOCHS))
 
 
-def _said(failure: Exception) -> str:
-    """The last cause that Spark tells, in one line."""
+def _last_cause(failure: Exception) -> str:
+    """The last cause in the text of Spark's exception, in one line."""
     causes = [line.strip() for line in str(failure).splitlines() if re.match(r"(Caused by: )?[\w.$]+(Error|Exception)\b", line.strip())]
     return (causes or [str(failure).splitlines()[0]])[-1].rstrip(".") + "."

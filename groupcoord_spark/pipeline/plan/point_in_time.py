@@ -1,8 +1,8 @@
-"""The state as of an earlier moment: where each offsets partition ends then, and which of its records come from where.
+"""The state at an earlier moment: where each offsets partition ends then, and which records come from the log or from the history tables.
 
-A moment is an end offset for each partition. Records below it that the history tables hold are replayed from there, as compaction may
-have taken them from the log since; the others come from the log. So a partition falls into up to three stretches, one after another:
-the log before the history begins, the history, and the log after it.
+A moment is an end offset for each offsets partition. Records below the end offset come from the history tables if these have them, because
+compaction may have removed them from the log since; the others come from the log. So a partition is read in up to three parts, one after
+another: the log before the history begins, the history, and the log after the history ends.
 """
 
 from __future__ import annotations
@@ -25,103 +25,108 @@ if TYPE_CHECKING:
 
 UNTIL_SETTING: Final = "until"
 HISTORY_SETTING: Final = "history"
-"""Keys in ``settings`` of ``runs``: the moment that was asked for, and whether history was written ("true")."""
+"""Keys in the column ``settings`` of ``runs``: the moment of --until, and whether the run wrote history ("true")."""
 
 SURVIVORS: Final = "surviving_records"
 
-_FOUND: Final = "offsets_partition INT, record_offset BIGINT"
-_FOUND_ARROW: Final = pa.schema([("offsets_partition", pa.int32()), ("record_offset", pa.int64())])
+_FIRST_OFFSETS: Final = "offsets_partition INT, record_offset BIGINT"
+_FIRST_OFFSETS_ARROW: Final = pa.schema([("offsets_partition", pa.int32()), ("record_offset", pa.int64())])
 
 
-def points_in_time_of(
-    until: Until, plan: LogPlan, held: Mapping[int, HistoryRange], start: RunStart, spark: SparkSession
+def find_points_in_time(
+    until: Until, plan: LogPlan, history_ranges: Mapping[int, HistoryRange], start: RunStart, spark: SparkSession
 ) -> dict[int, PointInTime]:
-    """Where each partition of the plan ends at that moment.
+    """For each offsets partition of the plan, its point in time at the moment ``until``.
 
-    Raises UsageError for a partition that the input does not have, or an end beyond that of its log.
+    Raises:
+        UsageError: ``until`` names a partition that the input does not have, or an end offset beyond the end of the log.
     """
     logs = {partition.offsets_partition: partition for partition in plan.partitions}
     pieces = {
-        each: HistoryPiece(each, held[each], start.last_run.table_versions)
-        for each in logs
-        if start.last_run is not None and each in held and held[each].end_offset > held[each].first_offset
+        number: HistoryPiece(number, history_ranges[number], start.last_run.table_versions)
+        for number in logs
+        if start.last_run is not None and number in history_ranges and not history_ranges[number].is_empty
     }
-    ends = {each: log.end_offset for each, log in logs.items()}
+    ends = {number: log.end_offset for number, log in logs.items()}
     if until.time_ms is not None:
-        ends |= _first_later(until.time_ms, logs, pieces, start, spark)
+        ends |= _first_records_after(until.time_ms, logs, pieces, start, spark)
     else:
-        ends |= _checked(until, logs)
-    exact = _ends_of_nights(start)
-    found = {}
-    for each, end in ends.items():
-        if end >= logs[each].end_offset:
-            found[each] = PointInTime(end, NO_HISTORY, end)
+        ends |= _given_end_offsets(until, logs)
+    ends_by_partition = _ends_of_complete_runs(start)
+    points_in_time = {}
+    for number, end in ends.items():
+        if end >= logs[number].end_offset:
+            points_in_time[number] = PointInTime(end, NO_HISTORY, end)
             continue
-        piece = pieces.get(each)
-        clipped = NO_HISTORY if piece is None else _clipped(piece.held, end)
-        nights = exact.get((each, held[each].incarnation), []) if each in held else []
-        known_until, night = max(((at, run_id) for at, run_id in nights if at <= end), default=(0, None), key=lambda known: known[0])
-        found[each] = PointInTime(end, clipped, known_until, night)
-    return found
+        piece = pieces.get(number)
+        clipped = NO_HISTORY if piece is None else _clipped(piece.history_range, end)
+        ends_of_runs = ends_by_partition.get((number, history_ranges[number].incarnation), []) if number in history_ranges else []
+        complete_until, run_id = max(
+            ((at, run_id) for at, run_id in ends_of_runs if at <= end), default=(0, None), key=lambda known: known[0]
+        )
+        points_in_time[number] = PointInTime(end, clipped, complete_until, run_id)
+    return points_in_time
 
 
-def history_pieces(past: Mapping[int, PointInTime], start: RunStart) -> list[HistoryPiece]:
-    """What is to be read of the history tables."""
+def history_pieces(points_in_time: Mapping[int, PointInTime], start: RunStart) -> list[HistoryPiece]:
+    """The parts of the history tables that must be read."""
     if start.last_run is None:
         return []
     versions = start.last_run.table_versions
     return [
-        HistoryPiece(each, place.from_history, versions, place.night, place.known_until)
-        for each, place in past.items()
-        if place.from_history.end_offset > place.from_history.first_offset
+        HistoryPiece(number, point.history_range, versions, point.run_id, point.complete_until)
+        for number, point in points_in_time.items()
+        if not point.history_range.is_empty
     ]
 
 
-def _clipped(held: HistoryRange, end_offset: int) -> HistoryRange:
-    end = min(held.end_offset, end_offset)
-    return HistoryRange(held.incarnation, held.first_offset, end) if held.first_offset < end else NO_HISTORY
+def _clipped(history_range: HistoryRange, end_offset: int) -> HistoryRange:
+    """The part of the range below ``end_offset``; NO_HISTORY if there is none."""
+    end = min(history_range.end_offset, end_offset)
+    return HistoryRange(history_range.incarnation, history_range.first_offset, end) if history_range.first_offset < end else NO_HISTORY
 
 
-def _checked(until: Until, logs: Mapping[int, PartitionLog]) -> Mapping[int, int]:
-    for each, end in sorted(until.end_offsets.items()):
-        if each not in logs:
-            raise UsageError(f"{until.text} names offsets partition {each}, which the input does not have. Leave it out of the file.")
-        if end > logs[each].end_offset:
-            raise UsageError(f"{until.text} asks for offsets partition {each} up to {end}; its log ends at {logs[each].end_offset}.")
+def _given_end_offsets(until: Until, logs: Mapping[int, PartitionLog]) -> Mapping[int, int]:
+    """The end offsets that ``until`` names. Raises UsageError for one that no log of the plan has."""
+    for number, end in sorted(until.end_offsets.items()):
+        if number not in logs:
+            raise UsageError(f"{until.text} names offsets partition {number}, which the input does not have. Leave it out of the file.")
+        if end > logs[number].end_offset:
+            raise UsageError(f"{until.text} asks for offsets partition {number} up to {end}; its log ends at {logs[number].end_offset}.")
     return until.end_offsets
 
 
-def _first_later(
+def _first_records_after(
     time_ms: int, logs: Mapping[int, PartitionLog], pieces: Mapping[int, HistoryPiece], start: RunStart, spark: SparkSession
 ) -> dict[int, int]:
-    """Offset of each partition's first record with a later timestamp, in the log or in the history; partitions without one are absent."""
-    places: list[Segment | HistoryPiece] = [segment for log in logs.values() for segment in log.segments]
-    places += pieces.values()
-    if not places:
+    """Offsets partition -> record offset of its first record later than ``time_ms``, in the log or the history; absent if there is none."""
+    sources: list[Segment | HistoryPiece] = [segment for log in logs.values() for segment in log.segments]
+    sources += pieces.values()
+    if not sources:
         return {}
     warehouse_uri, cluster = start.location.uri, start.cluster
 
-    def look(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+    def find(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
         for batch in batches:
-            for place in batch.column(0).to_pylist():
-                where = places[place]
-                if isinstance(where, Segment):
-                    offset = first_later_in_file(where, time_ms)
+            for number in batch.column(0).to_pylist():
+                source = sources[number]
+                if isinstance(source, Segment):
+                    offset = first_later_in_segment(source, time_ms)
                 else:
-                    offset = first_later_in_history(warehouse_uri, cluster, where, time_ms)
+                    offset = first_later_in_history(warehouse_uri, cluster, source, time_ms)
                 if offset is not None:
-                    row = {"offsets_partition": where.offsets_partition, "record_offset": offset}
-                    yield pa.RecordBatch.from_pylist([row], schema=_FOUND_ARROW)
+                    row = {"offsets_partition": source.offsets_partition, "record_offset": offset}
+                    yield pa.RecordBatch.from_pylist([row], schema=_FIRST_OFFSETS_ARROW)
 
-    found: dict[int, int] = {}
-    for row in spark.range(0, len(places), 1, len(places)).mapInArrow(look, _FOUND).collect():
-        each, offset = row.offsets_partition, row.record_offset
-        found[each] = min(offset, found.get(each, offset))
-    return found
+    first_offsets: dict[int, int] = {}
+    for row in spark.range(0, len(sources), 1, len(sources)).mapInArrow(find, _FIRST_OFFSETS).collect():
+        number, offset = row.offsets_partition, row.record_offset
+        first_offsets[number] = min(offset, first_offsets.get(number, offset))
+    return first_offsets
 
 
-def first_later_in_file(segment: Segment, time_ms: int) -> int | None:
-    """Offset of the file's first record with a timestamp later than ``time_ms``; None: there is none."""
+def first_later_in_segment(segment: Segment, time_ms: int) -> int | None:
+    """Record offset of the first record of the segment that is later than ``time_ms``; None: there is none."""
     for chunk in read_segment(segment):
         later = np.flatnonzero(chunk.records.timestamp_ms > time_ms)
         if len(later):
@@ -129,10 +134,10 @@ def first_later_in_file(segment: Segment, time_ms: int) -> int | None:
     return None
 
 
-def _ends_of_nights(start: RunStart) -> dict[tuple[int, int], list[tuple[int, str]]]:
-    """(offsets partition, incarnation) -> where its log ended when a run read it whole and wrote its history, and which run that was.
+def _ends_of_complete_runs(start: RunStart) -> dict[tuple[int, int], list[tuple[int, str]]]:
+    """(offsets partition, incarnation) -> for each run that read the whole log and wrote history: (end offset of the log, run id).
 
-    Runs whose tables are gone count as not there.
+    A run whose table version was removed from the warehouse is left out.
     """
     ends: dict[tuple[int, int], list[tuple[int, str]]] = {}
     for run in open_warehouse(start.location.uri).finished_runs(start.cluster) if start.last_run is not None else []:

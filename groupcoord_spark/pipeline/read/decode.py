@@ -1,4 +1,4 @@
-"""From the records of a chunk to what they say, as columns: which decode, of what kind they are, and which group they belong to."""
+"""The records of a chunk, decoded as far as all of them must be: key type, group, value version, and whether the record decodes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from groupcoord_spark.coordinator.refusals import RULE_OF_REASON, refusal_of_typ
 from groupcoord_spark.coordinator.semantics import Semantics
 from groupcoord_spark.log import Records
 from groupcoord_spark.pipeline.read.notes import RowNotes
-from groupcoord_spark.pipeline.read.superseded import ChunkKinds, Names
+from groupcoord_spark.pipeline.read.superseded import ChunkKinds, CodeNames
 from groupcoord_spark.protocol import ZERO_UUID, DecodeError, decode_value
 from groupcoord_spark.protocol.columnar import KeyColumns, decode_key_columns
 from groupcoord_spark.protocol.errors import Finding, NullKey, UnknownKeyType, UnknownValueVersion
@@ -38,8 +38,8 @@ TRANSACTIONAL_TOMBSTONE = "An offset tombstone inside of a transaction; no broke
 TRANSACTIONAL_NON_OFFSET = "A group record inside of a transaction; it is replayed at once."
 
 
-class NamedTopics(NamedTuple):
-    """Rows of offsets that carry a topic id, and the halves of the id as big-endian numbers."""
+class TopicIds(NamedTuple):
+    """Rows of commits that have a topic id, and the two halves of the id as big-endian integers."""
 
     row: Ints
     high: Ints
@@ -48,53 +48,54 @@ class NamedTopics(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DecodedChunk:
-    """What ``n`` records say, as far as all of them must be looked at.
+    """The decoded columns of ``n`` records.
 
-    names: what the codes in ``kinds`` stand for. keys: the distinct keys, decoded; key_code: int64[n], each record's row there, -1 for
-    control records and null keys.
-    stored_key_type: int16[n], as the key begins, known or not; -1 where there are no two bytes to read.
-    value_version: int16[n], -1 where the value has none that can be known. decodes: bool[n], control records and records of unknown
-    type included. faults: why rows do not decode, and which key types are not known. findings: doubts about rows that do. refusals: what a
-    broker's loader refuses or skips because of the record alone, whatever came before (R-1.6 to R-1.10, R-2.1 to R-2.4).
+    kinds: columns for the rules of dropping. names: the keys and ids that the codes in ``kinds`` stand for.
+    keys: the distinct keys, decoded. key_code: int64[n], the row of the record's key in ``keys``; -1 for control records and null keys.
+    stored_key_type: int16[n], the first two bytes of the key, known type or not; -1 for shorter keys.
+    value_version: int16[n]; -1 for tombstones, and for values of which no version can be read. decodes: bool[n], True also for control
+    records and for records of an unknown key type. topic_ids: rows of commits with a topic id. faults: why rows do not decode, and the
+    unknown key types. findings: doubts about rows that decode. refusals: rows that a broker's loader refuses or skips in any state (rules
+    R-1.6 to R-1.10 and R-2.1 to R-2.4 of docs/reference/replay-rules.md).
     """
 
     kinds: ChunkKinds
-    names: Names
+    names: CodeNames
     keys: KeyColumns
     key_code: Ints
     stored_key_type: Int16s
     value_version: Int16s
     decodes: Mask
-    named_topics: NamedTopics
+    topic_ids: TopicIds
     faults: RowNotes
     findings: RowNotes
     refusals: RowNotes
 
 
 def decode_chunk(records: Records, semantics: Semantics) -> DecodedChunk:
-    """Look at every record once; ``semantics`` says what its coordinator would take of what decodes."""
-    look = _Look(records, np.zeros(len(records), np.bool_), records.distinct_keys())
-    faults, findings = look.doubtful_values()
-    faults = RowNotes.joined((look.key_refusals(), look.null_keys(), faults))
-    findings = RowNotes.joined((look.key_findings(), findings, look.transaction_notes()))
-    kinds = look.kinds(semantics)
-    decodes = kinds.is_control | (look.value_is_good & (look.key_is_good | look.is_unknown_type()))
-    refusals = RowNotes.joined((_as_rules(faults), *_refusals_of_what_decodes(records, kinds, look, semantics)))
-    return look.decoded(kinds, decodes, faults, findings, refusals)
+    """The decoded columns of the records, with all notes. ``semantics`` says which of the records that decode the coordinator accepts."""
+    decoder = _ChunkDecoder(records, np.zeros(len(records), np.bool_), records.distinct_keys())
+    faults, findings = decoder.doubtful_values()
+    faults = RowNotes.concatenated((decoder.key_refusals(), decoder.null_keys(), faults))
+    findings = RowNotes.concatenated((decoder.key_findings(), findings, decoder.transaction_notes()))
+    kinds = decoder.kinds(semantics)
+    decodes = kinds.is_control | (decoder.value_is_good & (decoder.key_is_good | decoder.is_unknown_type()))
+    refusals = RowNotes.concatenated((_as_rules(faults), *_refusals_of_what_decodes(records, kinds, decoder, semantics)))
+    return decoder.decoded(kinds, decodes, faults, findings, refusals)
 
 
-def decode_again(records: Records, semantics: Semantics, distinct_keys: tuple[Ints, pa.BinaryArray]) -> DecodedChunk:
-    """The same for records that ``decode_chunk`` has found to decode, their key types known; the notes about them are not made again.
+def decode_checked_records(records: Records, semantics: Semantics, distinct_keys: tuple[Ints, pa.BinaryArray]) -> DecodedChunk:
+    """The decoded columns, without notes, of records that ``decode_chunk`` has checked: all decode, and their key types are known.
 
-    distinct_keys: what ``records.distinct_keys()`` gives.
+    distinct_keys: the result of ``records.distinct_keys()``.
     """
     everything = np.ones(len(records), np.bool_)
-    look = _Look(records, everything, distinct_keys)
-    return look.decoded(look.kinds(semantics), everything, *[RowNotes.none()] * 3)
+    decoder = _ChunkDecoder(records, everything, distinct_keys)
+    return decoder.decoded(decoder.kinds(semantics), everything, *[RowNotes.none()] * 3)
 
 
-class _Look:
-    """One look at the records of a chunk. known_to_decode: bool[n], values that need no look."""
+class _ChunkDecoder:
+    """The state of decoding one chunk. known_to_decode: bool[n], records whose values need no check."""
 
     def __init__(self, records: Records, known_to_decode: Mask, distinct_keys: tuple[Ints, pa.BinaryArray]) -> None:
         self.records = records
@@ -102,8 +103,8 @@ class _Look:
         self.key_code, self.distinct_keys = distinct_keys
         self.keys = decode_key_columns(Slices.from_arrow(self.distinct_keys))
         self.has_key = self.key_code >= 0
-        self.key_is_good = self.has_key & _of_each(self.keys.ok, self.key_code, False)
-        key_type = np.where(self.has_key, _of_each(self.keys.key_type, self.key_code, np.int16(-1)), np.int16(-1))
+        self.key_is_good = self.has_key & _by_record(self.keys.ok, self.key_code, False)
+        key_type = np.where(self.has_key, _by_record(self.keys.key_type, self.key_code, np.int16(-1)), np.int16(-1))
         self.key_type: Int16s = key_type.astype(np.int16)
         self.is_tombstone = records.value.is_null
         self.value_is_good: Mask = self.is_tombstone | ~self.key_is_good | self.is_control | known_to_decode
@@ -111,9 +112,9 @@ class _Look:
         self.value_is_good |= self.survey.surely_decodes
 
     def doubtful_values(self) -> tuple[RowNotes, RowNotes]:
-        """Faults and findings of the values that are not yet known to decode; sets ``value_is_good`` and topic ids of those that do.
+        """Faults and findings of the values that are not yet known to decode. Sets ``value_is_good``, and the topic ids of these values.
 
-        Values of one key type and shape are decoded once: 200,000 that end too early take 0.1 s so, and 3 s one by one.
+        Values of one key type and one shape are decoded once: 200,000 values that end too early take 0.1 s instead of 3 s.
         """
         faults, findings = [], []
         doubtful = np.flatnonzero(~self.value_is_good)
@@ -124,28 +125,28 @@ class _Look:
             self.value_is_good[rows] = is_good[code]
             if key_type in OFFSET_KEY_TYPES:
                 self.survey.topic_high[rows], self.survey.topic_low[rows] = topic_ids[code].T
-            faults.append(RowNotes.of_things(code, faults_of).of_rows(rows))
-            findings.append(RowNotes.of_things(code, findings_of).of_rows(rows))
-        return RowNotes.joined(faults), RowNotes.joined(findings)
+            faults.append(RowNotes.about_codes(code, faults_of).of_rows(rows))
+            findings.append(RowNotes.about_codes(code, findings_of).of_rows(rows))
+        return RowNotes.concatenated(faults), RowNotes.concatenated(findings)
 
     def key_refusals(self) -> RowNotes:
-        return RowNotes.of_things(self.key_code, self.keys.refusals)
+        return RowNotes.about_codes(self.key_code, self.keys.refusals)
 
     def key_findings(self) -> RowNotes:
-        return RowNotes.of_things(self.key_code, self.keys.findings)
+        return RowNotes.about_codes(self.key_code, self.keys.findings)
 
     def null_keys(self) -> RowNotes:
-        return RowNotes.same(np.flatnonzero(~self.has_key & ~self.is_control), NullKey.code, NULL_KEY)
+        return RowNotes.same_for_rows(np.flatnonzero(~self.has_key & ~self.is_control), NullKey.code, NULL_KEY)
 
     def is_unknown_type(self) -> Mask:
-        """Records whose key type is not known to this release."""
+        """bool[n]: this release does not know the key type of the record."""
         unknown = np.zeros(len(self.distinct_keys), np.bool_)
         unknown[[code for code, refusal in self.keys.refusals if refusal.code == UNKNOWN_KEY_TYPE]] = True
-        is_unknown_type: Mask = _of_each(unknown, self.key_code, False)
+        is_unknown_type: Mask = _by_record(unknown, self.key_code, False)
         return is_unknown_type
 
     def transaction_notes(self) -> RowNotes:
-        """Records in transactional batches that no broker writes so, and batches whose two signs of a transaction disagree."""
+        """Notes about transactional records that no broker writes, and about batches with only one sign of a transaction."""
         records = self.records
         has_producer = records.producer_id != NO_PRODUCER_ID
         is_staged = has_producer | records.is_transactional
@@ -156,15 +157,15 @@ class _Look:
             ("transactional_tombstone", is_offset & is_staged & self.is_tombstone, TRANSACTIONAL_TOMBSTONE),
             ("transactional_non_offset", ~is_offset & is_staged, TRANSACTIONAL_NON_OFFSET),
         )
-        return RowNotes.joined(RowNotes.same(np.flatnonzero(is_data & rows), code, detail) for code, rows, detail in notes)
+        return RowNotes.concatenated(RowNotes.same_for_rows(np.flatnonzero(is_data & rows), code, detail) for code, rows, detail in notes)
 
     def kinds(self, semantics: Semantics) -> ChunkKinds:
         group_ids, member_ids = self.keys.group_id.dictionary_encode(), self.keys.member_id.dictionary_encode()
-        self.names = Names(self.distinct_keys, group_ids.dictionary, member_ids.dictionary)
+        self.names = CodeNames(self.distinct_keys, group_ids.dictionary, member_ids.dictionary)
         return ChunkKinds(
             key_code=self.key_code,
-            group_code=_of_each(codes_of(group_ids), self.key_code, -1),
-            member_code=_of_each(codes_of(member_ids), self.key_code, -1),
+            group_code=_by_record(codes_of(group_ids), self.key_code, -1),
+            member_code=_by_record(codes_of(member_ids), self.key_code, -1),
             key_type=np.where(self.key_is_good, self.key_type, np.int16(-1)),
             producer_id=self.records.producer_id,
             control_type=self.records.control_type,
@@ -177,14 +178,17 @@ class _Look:
     def decoded(self, kinds: ChunkKinds, decodes: Mask, faults: RowNotes, findings: RowNotes, refusals: RowNotes) -> DecodedChunk:
         high, low = self.survey.topic_high, self.survey.topic_low
         named = np.flatnonzero((high | low) != 0)
-        topics, version = NamedTopics(named, high[named], low[named]), self.survey.value_version
+        topics, version = TopicIds(named, high[named], low[named]), self.survey.value_version
         return DecodedChunk(
             kinds, self.names, self.keys, self.key_code, self.key_type, version, decodes, topics, faults, findings, refusals
         )
 
 
 def _decode_distinct(key_type: int, values: pa.BinaryArray) -> tuple[list[tuple[int, DecodeError]], list[tuple[int, Finding]], Mask, Ints]:
-    """Faults and findings by the place of their value, which values decode, and the halves of the topic ids that offsets name."""
+    """(faults, findings, is_good, topic_ids) of distinct values.
+
+    faults, findings: (position of the value, note). is_good: bool, the value decodes. topic_ids: int64[:, 2], halves of the topic ids.
+    """
     faults: list[tuple[int, DecodeError]] = []
     findings: list[tuple[int, Finding]] = []
     is_good = np.ones(len(values), np.bool_)
@@ -204,35 +208,35 @@ def _decode_distinct(key_type: int, values: pa.BinaryArray) -> tuple[list[tuple[
 
 
 def _as_rules(faults: RowNotes) -> RowNotes:
-    """Faults as warnings tell them: by the rule of replay."""
+    """The same notes, with the id of the replay rule as their code."""
     return replace(faults, codes=tuple(RULE_OF_REASON.get(code, code) for code in faults.codes))
 
 
-def _refusals_of_what_decodes(records: Records, kinds: ChunkKinds, look: _Look, semantics: Semantics) -> Iterator[RowNotes]:
-    """Records that decode and that this broker does not load all the same, and what it refuses in classic groups that it loads."""
-    is_data = look.key_is_good & look.value_is_good & ~kinds.is_control
+def _refusals_of_what_decodes(records: Records, kinds: ChunkKinds, decoder: _ChunkDecoder, semantics: Semantics) -> Iterator[RowNotes]:
+    """Notes about records that decode and that this coordinator does not load, and about classic group values that it refuses."""
+    is_data = decoder.key_is_good & decoder.value_is_good & ~kinds.is_control
     refused = np.flatnonzero(is_data & ~kinds.coordinator_accepts)
     if len(refused):
-        pairs, kind = np.unique(np.stack((look.key_type[refused], look.survey.value_version[refused])), axis=1, return_inverse=True)
+        pairs, kind = np.unique(np.stack((decoder.key_type[refused], decoder.survey.value_version[refused])), axis=1, return_inverse=True)
         versions = [(key_type, None if version < 0 else version) for key_type, version in pairs.T.tolist()]
         refusals = [(place, refusal_of_type_or_version(semantics, *version)) for place, version in enumerate(versions)]
-        yield RowNotes.of_things(kind, [(place, refusal) for place, refusal in refusals if refusal is not None]).of_rows(refused)
+        yield RowNotes.about_codes(kind, [(place, refusal) for place, refusal in refusals if refusal is not None]).of_rows(refused)
     classic = np.flatnonzero(is_data & kinds.coordinator_accepts & ~kinds.is_tombstone & (kinds.key_type == KeyType.GROUP_METADATA))
     doubtful = classic[~surely_without_refusals(records.value.take(classic), checks_subscriptions=semantics.fails_over_subscriptions)]
     if len(doubtful):
         code, distinct = shapes_of_values(KeyType.GROUP_METADATA, records.value.take(doubtful), keeps_texts=True).distinct()
         decoded = (decode_value(KeyType.GROUP_METADATA, value) for value in distinct.to_pylist())
         of_values = [() if each is None else refusals_of_group_value(each.version, each.fields, semantics) for each in decoded]
-        yield RowNotes.of_things(code, [(place, refusal) for place, each in enumerate(of_values) for refusal in each]).of_rows(doubtful)
+        yield RowNotes.about_codes(code, [(place, refusal) for place, each in enumerate(of_values) for refusal in each]).of_rows(doubtful)
 
 
-def _of_each(of_distinct: npt.NDArray[Any], code: Ints, absent: Any) -> npt.NDArray[Any]:
-    """The value of each record's key; ``absent`` where it has none."""
+def _by_record(of_distinct: npt.NDArray[Any], code: Ints, absent: Any) -> npt.NDArray[Any]:
+    """For each record the value that belongs to its key; ``absent`` where the record has no key."""
     return np.append(of_distinct, np.asarray(absent, of_distinct.dtype))[code]
 
 
 def _accepted(key_type: Int16s, value_version: Int16s, semantics: Semantics) -> Mask:
-    """False for key types the coordinator does not know (R-1.6), and for value versions that it does not load (R-1.9)."""
+    """bool[n]: the coordinator knows the key type (R-1.6) and loads the value version (R-1.9)."""
     kinds = _accepted_kinds(semantics)
     accepted: Mask = kinds[np.clip(key_type, -1, len(kinds) - 2), np.clip(value_version, -1, VERSIONS - 1)]
     return accepted
@@ -240,7 +244,7 @@ def _accepted(key_type: Int16s, value_version: Int16s, semantics: Semantics) -> 
 
 @cache
 def _accepted_kinds(semantics: Semantics) -> Mask:
-    """By key type and value version; -1, for none, comes last in both."""
+    """bool by key type and value version: the coordinator loads such records. Index -1 (none) is the last of each axis."""
     kinds = np.zeros((max(semantics.known_key_types) + 3, VERSIONS + 1), np.bool_)
     kinds[list(semantics.known_key_types)] = True
     for key_type in semantics.known_key_types.intersection(CLASSIC_KEY_TYPES):

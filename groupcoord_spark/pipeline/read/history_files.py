@@ -1,6 +1,6 @@
-"""What a reader writes itself: the history tables, what could not be read, and what was read with a doubt.
+"""The Parquet files that a reader writes: rows of the history tables, of quarantined_records, and of warnings.
 
-These rows leave here, as Parquet, and never cross to the JVM; the driver only learns which files there are.
+The rows never cross to the JVM: the driver only gets the names of the files.
 """
 
 from __future__ import annotations
@@ -30,43 +30,43 @@ from groupcoord_spark.warehouse import TABLES
 
 Rows = npt.NDArray[np.int64]
 Source: TypeAlias = str | pa.StringArray | None
-"""Where records come from: all from one file, or each from its own; None for records of the history tables."""
+"""The file of all records, or the file of each record; None for records of the history tables."""
 
 VALUE_BYTES_AT_ONCE = 1 << 20
-"""Values of group records that are made text together: they and their texts stay in a core's own memory."""
+"""Bytes of group values that become JSON text at a time, so few that values and texts stay in the processor's cache."""
 
 MARKER_RESULTS = {MarkerType.ABORT: "aborted", MarkerType.COMMIT: "committed"}
 
 
 def write_chunk(
-    files: TaskFiles, offsets_partition: int, source: str, chunk: Chunk, decoded: DecodedChunk, held: HistoryRange | None
+    files: TaskFiles, offsets_partition: int, source: str, chunk: Chunk, decoded: DecodedChunk, history_range: HistoryRange | None
 ) -> None:
-    """The rows of one chunk: what is lost and doubted, and, where ``held`` says what the history tables have, the history after it.
+    """Write the rows of one chunk: lost bytes, faults and doubts, and the history of records that are new to the history tables.
 
-    offsets_partition: -1 for rows of which nobody knows it.
+    offsets_partition: -1 where it is not known. history_range: record offsets that the history tables have; None: no history is written.
     """
     records = chunk.records
-    lost, doubts = [_lost_row(each) for each in chunk.lost], [_doubt_row(each) for each in chunk.doubts]
+    lost, doubts = [_lost_row(lost) for lost in chunk.lost], [_doubt_row(doubt) for doubt in chunk.doubts]
     for table, rows in (("quarantined_records", lost), ("warnings", doubts)):
         if rows:
             typed = {name: pa.array([row[name] for row in rows], TABLES[table].by_name[name].arrow_type) for name in rows[0]}
-            files.write(table, typed, offsets_partition=_known(offsets_partition))
+            files.write(table, typed, offsets_partition=_partition_or_none(offsets_partition))
     sources = source_of(chunk, source)
     _write_quarantined(files, offsets_partition, decoded.faults, records, sources)
     write_notes(files, offsets_partition, decoded.findings, records, decoded, sources)
-    if held is None or not len(records):
+    if history_range is None or not len(records):
         return
-    is_new = _is_new(records, held)
+    is_new = _is_new(records, history_range)
     columns_of = {"offset_commits": _commit_columns, "group_records": _group_columns, "transactions": _marker_columns}
     for table, rows_of_table in rows_of_tables(records, decoded).items():
         new = np.flatnonzero(is_new & rows_of_table)
         if len(new):
             columns = columns_of[table](new, records, decoded)
-            files.write(table, columns, offsets_partition=offsets_partition, incarnation=held.incarnation)
+            files.write(table, columns, offsets_partition=offsets_partition, incarnation=history_range.incarnation)
 
 
 def write_survivors(files: TaskFiles, offsets_partition: int, records: Records, incarnation: int) -> None:
-    """The chunk's part of ``surviving_records``: what the log has, and so what compaction has left of it by now."""
+    """Write the chunk's rows of ``surviving_records``: the ranges of record offsets that are still in the log."""
     if len(records):
         offsets = records.record_offset
         begins = np.flatnonzero(np.r_[True, offsets[1:] > offsets[:-1] + 1])
@@ -75,25 +75,25 @@ def write_survivors(files: TaskFiles, offsets_partition: int, records: Records, 
 
 
 def rows_of_tables(records: Records, decoded: DecodedChunk) -> dict[str, Mask]:
-    """Which records become a row of which history table. Those that do not decode, and control records of no use, become none."""
+    """History table -> bool[n], the records with a row there. Records that do not decode, and markers of unknown type, have no row."""
     is_control = records.control_type != NOT_A_CONTROL_RECORD
     is_offset = (decoded.kinds.key_type >= 0) & (decoded.kinds.key_type < KeyType.GROUP_METADATA)
     return {
         "offset_commits": is_offset & decoded.decodes & ~is_control,
-        "group_records": ~is_offset & ~is_control & _is_kept_whole(decoded),
+        "group_records": ~is_offset & ~is_control & _has_group_row(decoded),
         "transactions": is_control & np.isin(records.control_type, list(MARKER_RESULTS)),
     }
 
 
-def group_changes(chunk: Chunk, decoded: DecodedChunk, held: HistoryRange) -> Rows:
-    """Rows of the chunk that are new to the history and may belong to a rebalance."""
+def new_group_records(chunk: Chunk, decoded: DecodedChunk, history_range: HistoryRange) -> Rows:
+    """Rows of group records that are new to the history tables and of a key type that rebalances are made from."""
     records = chunk.records
-    wanted = np.isin(decoded.kinds.key_type, REBALANCE_KEY_TYPES) & decoded.decodes & _is_new(records, held)
+    wanted = np.isin(decoded.kinds.key_type, REBALANCE_KEY_TYPES) & decoded.decodes & _is_new(records, history_range)
     return np.flatnonzero(wanted & (records.control_type == NOT_A_CONTROL_RECORD))
 
 
-def _is_new(records: Records, held: HistoryRange) -> Mask:
-    is_new: Mask = (records.record_offset < held.first_offset) | (records.record_offset >= held.end_offset)
+def _is_new(records: Records, history_range: HistoryRange) -> Mask:
+    is_new: Mask = (records.record_offset < history_range.first_offset) | (records.record_offset >= history_range.end_offset)
     return is_new
 
 
@@ -104,7 +104,7 @@ def _commit_columns(rows: Rows, records: Records, decoded: DecodedChunk) -> dict
     is_tombstone = values.is_null
     kept = np.flatnonzero(~is_tombstone)
     columns = decode_offset_value_columns(key_type[kept], values.take(kept))
-    # one more row, null, for tombstones to point at
+    # the row of each record among the values; null for tombstones
     at = np.full(len(rows), -1, np.int64)
     at[kept] = np.arange(len(kept))
     into = pa.array(at, mask=is_tombstone)
@@ -116,8 +116,8 @@ def _commit_columns(rows: Rows, records: Records, decoded: DecodedChunk) -> dict
     return {
         "record_offset": records.record_offset[rows],
         "record_timestamp_ms": records.timestamp_ms[rows],
-        "group_id": _repeated(decoded.keys.group_id, code),
-        "topic": _repeated(decoded.keys.topic, code),
+        "group_id": _of_key(decoded.keys.group_id, code),
+        "topic": _of_key(decoded.keys.topic, code),
         "partition": decoded.keys.partition[code],
         "committed_offset": of_value(columns.committed_offset),
         "leader_epoch": of_value(columns.leader_epoch),
@@ -136,14 +136,14 @@ def _commit_columns(rows: Rows, records: Records, decoded: DecodedChunk) -> dict
     }
 
 
-def _repeated(of_distinct: pa.Array, code: Rows) -> pa.Array:
-    """The value of each record's key (code -1: none) as a dictionary array, which Parquet stores as it is."""
+def _of_key(of_distinct: pa.Array, code: Rows) -> pa.Array:
+    """For each record the value that belongs to its key (code -1: null), as a dictionary array, which Parquet stores as a dictionary."""
     encoded = of_distinct.dictionary_encode()
     return pa.DictionaryArray.from_arrays(encoded.indices.take(pa.array(code, mask=code < 0)), encoded.dictionary)
 
 
-def _is_kept_whole(decoded: DecodedChunk) -> Mask:
-    """Records of groups that decode, and those of unknown types and versions, which are kept whole."""
+def _has_group_row(decoded: DecodedChunk) -> Mask:
+    """bool[n]: the record decodes, or is stored as bytes because its key type or value version is unknown."""
     faults = decoded.faults
     shown = decoded.decodes.copy()
     shown[faults.row[faults.has_code(UNKNOWN_KEY_TYPE, UNKNOWN_VALUE_VERSION)]] = True
@@ -164,8 +164,8 @@ def _group_columns(rows: Rows, records: Records, decoded: DecodedChunk) -> dict[
     return {
         "record_offset": records.record_offset[rows],
         "record_timestamp_ms": records.timestamp_ms[rows],
-        "group_id": _repeated(decoded.keys.group_id, code),
-        "member_id": _repeated(decoded.keys.member_id, code),
+        "group_id": _of_key(decoded.keys.group_id, code),
+        "member_id": _of_key(decoded.keys.member_id, code),
         "key_type": key_type,
         "key_name": pa.array(key_names, pa.string()),
         "key_json": distinct_texts.take(pa.array(of_distinct)),
@@ -182,7 +182,7 @@ def _group_columns(rows: Rows, records: Records, decoded: DecodedChunk) -> dict[
 
 
 def _value_texts(key_type: npt.NDArray[np.int16], values: pa.Array) -> pa.ChunkedArray:
-    """Kafka's JSON of each value, a stretch after the other: all of a chunk's values and texts as objects would be its size over again."""
+    """Kafka's JSON of each value, VALUE_BYTES_AT_ONCE at a time. All texts at once would need the memory of the chunk again."""
     stretch = np.cumsum(pc.binary_length(values).fill_null(0).to_numpy(), dtype=np.int64) // VALUE_BYTES_AT_ONCE
     bounds = [0, *(np.flatnonzero(np.diff(stretch)) + 1).tolist(), len(values)]
     return pa.chunked_array(
@@ -206,7 +206,7 @@ def _marker_columns(rows: Rows, records: Records, decoded: DecodedChunk) -> dict
 
 
 def _coordinator_epoch(value: bytes | None) -> int | None:
-    """The marker works without its value (Kafka's loader never reads it); one that cannot be read is no fault of the record."""
+    """The coordinator epoch of a marker; None if the value cannot be read, which is no fault: Kafka's loader never reads the value."""
     try:
         return decode_end_transaction_marker(value)
     except ControlRecordMalformed:
@@ -228,12 +228,12 @@ def _lost_row(lost: Any) -> dict[str, Any]:
 
 
 def _write_quarantined(files: TaskFiles, offsets_partition: int, faults: RowNotes, records: Records, source: Source) -> None:
-    """A row for each record that does not decode, however many: they are what is lost. Records of unknown key types lose nothing."""
+    """Write a row of quarantined_records for each record that does not decode. Records of unknown key type are in group_records instead."""
     lost = faults.where(~faults.has_code(UNKNOWN_KEY_TYPE))
     if len(lost):
         keys, values = records.key.take(lost.row), records.value.take(lost.row)
         columns = {
-            **_places(lost.row, records, source),
+            **_place_columns(lost.row, records, source),
             "size": keys.lengths() + values.lengths(),
             "reason": lost.code_column(),
             "detail": lost.detail_column(),
@@ -241,28 +241,28 @@ def _write_quarantined(files: TaskFiles, offsets_partition: int, faults: RowNote
             "value": values.to_arrow(),
             "records": np.ones(len(lost), np.int64),
         }
-        files.write("quarantined_records", columns, offsets_partition=_known(offsets_partition))
+        files.write("quarantined_records", columns, offsets_partition=_partition_or_none(offsets_partition))
 
 
 def write_notes(files: TaskFiles, offsets_partition: int, notes: RowNotes, records: Records, decoded: DecodedChunk, source: Source) -> None:
-    """A row of the table ``warnings`` for each note about a record, however many."""
+    """Write a row of ``warnings`` for each note."""
     if len(notes):
         columns = {
-            **_places(notes.row, records, source),
-            "group_id": _repeated(decoded.keys.group_id, decoded.key_code[notes.row]),
+            **_place_columns(notes.row, records, source),
+            "group_id": _of_key(decoded.keys.group_id, decoded.key_code[notes.row]),
             "code": notes.code_column(),
             "detail": notes.detail_column(),
         }
-        files.write("warnings", columns, offsets_partition=_known(offsets_partition))
+        files.write("warnings", columns, offsets_partition=_partition_or_none(offsets_partition))
 
 
 def source_of(chunk: Chunk, source: str) -> Source:
-    """Where the records of a chunk come from, if the chunk itself does not say."""
+    """The files of the chunk's records: those that the chunk names, else ``source``."""
     return source if chunk.sources is None else pa.array(chunk.sources, pa.string())
 
 
-def _places(rows: Rows, records: Records, source: Source) -> dict[str, Any]:
-    """Record offset, source and position of records."""
+def _place_columns(rows: Rows, records: Records, source: Source) -> dict[str, Any]:
+    """Columns record_offset, source and position of the records in ``rows``."""
     n = len(rows)
     if source is None:
         return {"record_offset": records.record_offset[rows], "source": pa.nulls(n, pa.string()), "position": pa.nulls(n, pa.int64())}
@@ -273,7 +273,7 @@ def _places(rows: Rows, records: Records, source: Source) -> dict[str, Any]:
     }
 
 
-def _known(offsets_partition: int) -> int | None:
+def _partition_or_none(offsets_partition: int) -> int | None:
     return offsets_partition if offsets_partition >= 0 else None
 
 

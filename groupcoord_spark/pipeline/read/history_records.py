@@ -1,4 +1,4 @@
-"""Records out of the history tables, as the log had them: what compaction has taken from the log since is still there."""
+"""Records from the history tables, as they were in the log. Compaction may have removed them from the log since."""
 
 from __future__ import annotations
 
@@ -23,28 +23,38 @@ from groupcoord_spark.warehouse.location import locate
 from groupcoord_spark.warehouse.read import rows_at
 
 OFFSETS_AT_ONCE: Final = 500_000
-"""Record offsets looked at in one go: so many rows are in memory at most."""
+"""Record offsets that are read at a time, and so the most rows in memory."""
 
-_OF_ALL: Final = ("record_offset", "record_timestamp", "producer_id", "timestamps_out_of_range")
+_COMMON_COLUMNS: Final = ("record_offset", "record_timestamp", "producer_id", "timestamps_out_of_range")
 _COMMIT_COLUMNS: Final = (
-    *(*_OF_ALL, "group_id", "topic", "partition", "committed_offset", "leader_epoch", "metadata", "commit_timestamp", "expire_timestamp"),
+    *(
+        *_COMMON_COLUMNS,
+        "group_id",
+        "topic",
+        "partition",
+        "committed_offset",
+        "leader_epoch",
+        "metadata",
+        "commit_timestamp",
+        "expire_timestamp",
+    ),
     *("topic_id", "key_version", "value_version", "producer_epoch", "is_transactional"),
 )
-_GROUP_COLUMNS: Final = (*_OF_ALL, "key_type", "key_json", "key", "value", "is_transactional")
-_MARKER_COLUMNS: Final = (*_OF_ALL, "producer_epoch", "result")
+_GROUP_COLUMNS: Final = (*_COMMON_COLUMNS, "key_type", "key_json", "key", "value", "is_transactional")
+_MARKER_COLUMNS: Final = (*_COMMON_COLUMNS, "producer_epoch", "result")
 _CONTROL_TYPES: Final = {result: control_type for control_type, result in MARKER_RESULTS.items()}
 
 
 def records_in_history(warehouse_uri: str, cluster: str, piece: HistoryPiece) -> Iterator[Records]:
-    """The records of a piece in the order of their offsets, some at a time.
+    """The records of a piece in the order of their record offsets, up to OFFSETS_AT_ONCE at a time.
 
-    Of records below night_end those are left out that the log had no more in that night: the tombstone that made an end of one may have
-    gone before anybody saw it, and without it the record would come back to life.
-    Keys and values are encoded anew; of an offset's nothing is missing but bytes after its end. What the history does not hold, records
-    that do not decode and control records other than COMMIT and ABORT, is not among them.
+    Below ``run_end_offset`` only records are given that were still in the log in that run. A record that compaction had removed by then
+    may have been deleted by a tombstone that no run saw; without the tombstone the record would come back to life.
+    Keys and values are encoded again; commits are complete except for bytes after the end of the value. The history has no records that do
+    not decode, and no control records other than COMMIT and ABORT.
     """
     survivors = _survivors(warehouse_uri, cluster, piece)
-    for first, end in _windows(piece.held):
+    for first, end in _windows(piece.history_range):
         parts = [
             records_of(_rows(warehouse_uri, cluster, piece, table, columns, first, end))
             for table, columns, records_of in (
@@ -54,7 +64,7 @@ def records_in_history(warehouse_uri: str, cluster: str, piece: HistoryPiece) ->
             )
         ]
         columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0] if name not in ("key", "value")}
-        keys, values = ([each for part in parts for each in part[name]] for name in ("key", "value"))
+        keys, values = ([field for part in parts for field in part[name]] for name in ("key", "value"))
         if len(keys):
             in_order = np.argsort(columns["record_offset"], kind="stable")
             position = np.zeros(len(keys), np.int64)
@@ -64,14 +74,14 @@ def records_in_history(warehouse_uri: str, cluster: str, piece: HistoryPiece) ->
 
 @dataclass(frozen=True, slots=True)
 class _Survivors:
-    """Ranges of record offsets that a log had, in their order; from ``end_offset`` on nothing is said."""
+    """Sorted ranges of record offsets whose records were in a log, which ended at ``end_offset``. Later record offsets are not known."""
 
     first: npt.NDArray[np.int64]
     end: npt.NDArray[np.int64]
     end_offset: int
 
     def has(self, record_offset: npt.NDArray[np.int64]) -> Mask:
-        """Which offsets are in a range, or at or above the end of all."""
+        """bool: the record offset is in a range, or is ``end_offset`` or later."""
         at = np.searchsorted(self.first, record_offset, "right") - 1
         in_range = np.zeros(len(record_offset), np.bool_)
         if len(self.end):
@@ -80,47 +90,47 @@ class _Survivors:
 
 
 def _survivors(warehouse_uri: str, cluster: str, piece: HistoryPiece) -> _Survivors:
-    if piece.night is None:
+    if piece.run_id is None:
         nothing = np.zeros(0, np.int64)
         return _Survivors(nothing, nothing, 0)
     where = [
-        ("run_id", "=", piece.night),
+        ("run_id", "=", piece.run_id),
         ("offsets_partition", "=", piece.offsets_partition),
-        ("incarnation", "=", piece.held.incarnation),
+        ("incarnation", "=", piece.history_range.incarnation),
     ]
     table = TABLES["surviving_records"]
     rows = rows_at(locate(warehouse_uri), table, piece.table_versions[table.name], cluster, ["first_offset", "end_offset"], where)
     first, end = rows["first_offset"].to_numpy(), rows["end_offset"].to_numpy()
     in_order = np.argsort(first)
-    return _Survivors(first[in_order], end[in_order], piece.night_end)
+    return _Survivors(first[in_order], end[in_order], piece.run_end_offset)
 
 
 def first_later_in_history(warehouse_uri: str, cluster: str, piece: HistoryPiece, time_ms: int) -> int | None:
-    """Offset of the piece's first record with a timestamp later than ``time_ms``; None: there is none."""
-    for first, end in _windows(piece.held):
-        found = [
+    """Record offset of the first record of the piece that is later than ``time_ms``; None: there is none."""
+    for first, end in _windows(piece.history_range):
+        later_offsets = [
             rows["record_offset"][rows["timestamp_ms"] > time_ms]
             for table in ("offset_commits", "group_records", "transactions")
-            for rows in [_places(_rows(warehouse_uri, cluster, piece, table, _OF_ALL, first, end))]
+            for rows in [_common_columns(_rows(warehouse_uri, cluster, piece, table, _COMMON_COLUMNS, first, end))]
         ]
-        later = np.concatenate(found)
+        later = np.concatenate(later_offsets)
         if len(later):
             return int(later.min())
     return None
 
 
-def _windows(held: HistoryRange) -> Iterator[tuple[int, int]]:
-    for first in range(held.first_offset, held.end_offset, OFFSETS_AT_ONCE):
-        yield first, min(first + OFFSETS_AT_ONCE, held.end_offset)
+def _windows(history_range: HistoryRange) -> Iterator[tuple[int, int]]:
+    for first in range(history_range.first_offset, history_range.end_offset, OFFSETS_AT_ONCE):
+        yield first, min(first + OFFSETS_AT_ONCE, history_range.end_offset)
 
 
 def _rows(
     warehouse_uri: str, cluster: str, piece: HistoryPiece, table: str, columns: Sequence[str], first_offset: int, end_offset: int
 ) -> pa.Table:
-    """Rows of a history table as Kafka has their values: times as ``<name>_ms``, -1 for none."""
+    """Rows of a history table with Kafka's values: times as ``<name>_ms``, -1 for none."""
     where = [
         ("offsets_partition", "=", piece.offsets_partition),
-        ("incarnation", "=", piece.held.incarnation),
+        ("incarnation", "=", piece.history_range.incarnation),
         ("record_offset", ">=", first_offset),
         ("record_offset", "<", end_offset),
     ]
@@ -128,7 +138,7 @@ def _rows(
     return TABLES[table].to_milliseconds(rows)
 
 
-def _places(rows: pa.Table) -> dict[str, npt.NDArray[Any]]:
+def _common_columns(rows: pa.Table) -> dict[str, npt.NDArray[Any]]:
     return {
         "record_offset": rows["record_offset"].to_numpy(),
         "timestamp_ms": rows["record_timestamp_ms"].to_numpy(),
@@ -138,7 +148,7 @@ def _places(rows: pa.Table) -> dict[str, npt.NDArray[Any]]:
 
 def _commits(rows: pa.Table) -> dict[str, Any]:
     return {
-        **_places(rows),
+        **_common_columns(rows),
         "producer_epoch": rows["producer_epoch"].to_numpy(),
         "is_transactional": rows["is_transactional"].to_numpy(),
         "control_type": np.full(rows.num_rows, NOT_A_CONTROL_RECORD, np.int8),
@@ -148,7 +158,7 @@ def _commits(rows: pa.Table) -> dict[str, Any]:
 
 
 def _offset_keys(rows: pa.Table) -> list[bytes]:
-    """Keys repeat hundreds of times: each is encoded once."""
+    """The encoded key of each row. Each distinct key is encoded once, because keys come hundreds of times."""
     encoded: dict[tuple[int, str, str, int], bytes] = {}
     keys = []
     for place in zip(*(rows[name].to_pylist() for name in ("key_version", "group_id", "topic", "partition")), strict=True):
@@ -173,8 +183,8 @@ def _group_records(rows: pa.Table) -> dict[str, Any]:
         for key_type, text, key in zip(*(rows[name].to_pylist() for name in ("key_type", "key_json", "key")), strict=True)
     ]
     return {
-        **_places(rows),
-        # of groups' own records nobody asks for the epoch
+        **_common_columns(rows),
+        # the replay never looks at the producer epoch of group records, and group_records does not have it
         "producer_epoch": np.full(rows.num_rows, NO_PRODUCER_EPOCH, np.int16),
         "is_transactional": rows["is_transactional"].to_numpy(),
         "control_type": np.full(rows.num_rows, NOT_A_CONTROL_RECORD, np.int8),
@@ -184,18 +194,18 @@ def _group_records(rows: pa.Table) -> dict[str, Any]:
 
 
 def _key_of_json(key_type: int, text: str) -> bytes:
-    told = json.loads(text)
-    return encode_key(key_type, {field.name: told[field.json] for field in RECORD_TYPES[key_type].key.fields})
+    fields = json.loads(text)
+    return encode_key(key_type, {field.name: fields[field.json] for field in RECORD_TYPES[key_type].key.fields})
 
 
 def _markers(rows: pa.Table) -> dict[str, Any]:
     control_types = [_CONTROL_TYPES[result] for result in rows["result"].to_pylist()]
     return {
-        **_places(rows),
+        **_common_columns(rows),
         "producer_epoch": rows["producer_epoch"].to_numpy(),
         "is_transactional": np.ones(rows.num_rows, np.bool_),
         "control_type": np.array(control_types, np.int8),
-        # only the type of a marker counts, and that is told beside it
+        # the replay only looks at control_type
         "key": [b""] * rows.num_rows,
         "value": [b""] * rows.num_rows,
     }

@@ -1,4 +1,4 @@
-"""Notes about records of a chunk (why records do not decode, doubts, refusals) as columns: work is done once for each distinct note."""
+"""Notes about records of a chunk (faults, doubts, refusals) as columns. Each distinct note is made once, for however many records."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Ints = npt.NDArray[np.int64]
 
 
 class Note(Protocol):
-    """A code and a sentence; ``DecodeError``, ``Finding`` and ``Refusal`` are notes."""
+    """A code and a sentence. ``DecodeError``, ``Finding`` and ``Refusal`` are notes."""
 
     @property
     def code(self) -> str: ...
@@ -25,10 +25,10 @@ class Note(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RowNotes:
-    """Notes about rows of a chunk. A row may have several notes, or none.
+    """``m`` notes about rows of a chunk. A row may have no note, one or several.
 
-    row: int64[m], ascending. note: int64[m], the place of the note of each in ``codes`` and ``details``, which have one entry for each
-    distinct thing that notes are about: a million equal records make one entry.
+    row: int64[m], ascending, the row that the note is about. note: int64[m], the position of the note's code and sentence in ``codes`` and
+    ``details``, which have one entry for each distinct note: a million equal records make one entry.
     """
 
     row: Ints
@@ -45,26 +45,29 @@ class RowNotes:
         return cls(np.zeros(0, np.int64), np.zeros(0, np.int64), (), ())
 
     @classmethod
-    def of_things(cls, thing: Ints, notes: Sequence[tuple[int, Note]]) -> Self:
-        """The notes of rows that stand for things. thing: int64, of each row, -1 for none; notes: (thing, note), ascending by thing."""
+    def about_codes(cls, code: Ints, notes: Sequence[tuple[int, Note]]) -> Self:
+        """The notes of all rows, from notes about what their codes stand for (a distinct key, or a distinct value).
+
+        code: int64[n], the code of each row, -1 for none. notes: (code, note), ascending by code.
+        """
         if not notes:
             return cls.none()
-        noted = np.array([each for each, _ in notes], np.int64)
-        first = np.searchsorted(noted, thing, "left")
-        count = np.searchsorted(noted, thing, "right") - first
-        row = np.repeat(np.arange(len(thing)), count)
+        noted = np.array([code_of_note for code_of_note, _ in notes], np.int64)
+        first = np.searchsorted(noted, code, "left")
+        count = np.searchsorted(noted, code, "right") - first
+        row = np.repeat(np.arange(len(code)), count)
         place_in_row = np.arange(len(row)) - np.repeat(np.cumsum(count) - count, count)
         codes, details = zip(*((note.code, note.detail) for _, note in notes), strict=True)
         return cls(row, np.repeat(first, count) + place_in_row, codes, details)
 
     @classmethod
-    def same(cls, rows: Ints, code: str, detail: str) -> Self:
-        """One note about each of the rows."""
+    def same_for_rows(cls, rows: Ints, code: str, detail: str) -> Self:
+        """The same note for each of the rows."""
         return cls(rows, np.zeros(len(rows), np.int64), (code,), (detail,)) if len(rows) else cls.none()
 
     @classmethod
-    def joined(cls, parts: Iterable[RowNotes]) -> Self:
-        """All of the notes, in the order of their rows."""
+    def concatenated(cls, parts: Iterable[RowNotes]) -> Self:
+        """The notes of all parts, in the order of their rows."""
         some = [part for part in parts if len(part)]
         if not some:
             return cls.none()
@@ -77,20 +80,20 @@ class RowNotes:
         return cls(row[in_order], note[in_order], codes, details)
 
     def of_rows(self, rows: Ints) -> Self:
-        """The same notes where the rows are rows of a greater chunk. rows: int64, ascending, the place of each row there."""
+        """The same notes for rows of a larger chunk. rows: int64, ascending, the row number of each row in the larger chunk."""
         return type(self)(rows[self.row], self.note, self.codes, self.details)
 
     def where(self, chosen: npt.NDArray[np.bool_]) -> Self:
-        """Some of the notes."""
+        """The chosen notes. chosen: bool[m]."""
         return type(self)(self.row[chosen], self.note[chosen], self.codes, self.details)
 
     def has_code(self, *wanted: str) -> npt.NDArray[np.bool_]:
-        """For each note whether its code is one of those wanted."""
+        """bool[m]: the note has one of the wanted codes."""
         is_wanted: npt.NDArray[np.bool_] = np.array([*(code in wanted for code in self.codes), False], np.bool_)[self.note]
         return is_wanted
 
     def counts(self) -> Counter[str]:
-        """Notes of each code."""
+        """Number of notes of each code."""
         counts: Counter[str] = Counter()
         for code, count in zip(self.codes, np.bincount(self.note, minlength=len(self.codes)).tolist(), strict=True):
             if count:

@@ -1,7 +1,7 @@
-"""Read, decode and drop in one go: a worker's pass over its segment files.
+"""A worker's pass over its segments: read, decode, count, write the history files, and drop superseded records.
 
-Out of it come, without a second look at any byte: what the replay needs of the records (packed, so that one row crosses to the JVM for a
-chunk of some hundred thousand records), the history and quarantine tables as Parquet files, and the counts.
+One pass gives the records that the replay needs (packed: one row goes to the JVM for some hundred thousand records), the Parquet files of
+the history tables and of quarantined_records, and the counts.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ from groupcoord_spark.coordinator.semantics import Semantics
 from groupcoord_spark.coordinator.state import LoadWarning
 from groupcoord_spark.log import Chunk, Records, Segment, read_segment
 from groupcoord_spark.pipeline.exchange.kept_records import (
-    GROUP_CHANGES,
+    NEW_GROUP_RECORDS,
     RECORDS,
     REPORT,
     REPORT_ORDER,
+    ROW_BYTES,
     PieceReport,
     kept_records,
     shuffled_row,
@@ -33,7 +34,7 @@ from groupcoord_spark.pipeline.read import superseded
 from groupcoord_spark.pipeline.read.decode import UNKNOWN_KEY_TYPE, DecodedChunk, decode_chunk
 from groupcoord_spark.pipeline.read.history_files import (
     Source,
-    group_changes,
+    new_group_records,
     rows_of_tables,
     source_of,
     write_chunk,
@@ -41,8 +42,8 @@ from groupcoord_spark.pipeline.read.history_files import (
     write_survivors,
 )
 from groupcoord_spark.pipeline.read.history_records import records_in_history
+from groupcoord_spark.pipeline.read.history_split import split_at_history
 from groupcoord_spark.pipeline.read.notes import RowNotes
-from groupcoord_spark.pipeline.read.stretches import stretches
 from groupcoord_spark.pipeline.read.supersede_buffer import SupersedeBuffer
 from groupcoord_spark.pipeline.rebalances import LEADER_EPOCH, REBALANCES, PartitionRebalances, RebalanceJob
 from groupcoord_spark.protocol import offsets_partition_for
@@ -51,16 +52,17 @@ from groupcoord_spark.protocol.slices import Mask
 from groupcoord_spark.spark.headway import noted
 
 CHUNK_BYTES = 12 << 20
-"""Bytes of a file in memory at a time: few enough for small workers, many enough for the same keys to come again."""
+"""Bytes of a segment in memory at a time. Small enough for small workers, large enough that the same keys come again in a chunk."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadJob:
-    """What every reader of a run knows.
+    """The same for every reader of a run.
 
-    partition_count: of ``__consumer_offsets``, as far as it can be known; groups are placed by it. held: what the history tables hold
-    already, by offsets partition. rebalances: how these go on from the history. whole: offsets partitions whose rebalances their reader
-    makes, as one run has all of their records. past: where partitions end at the moment that is asked for; empty: at the end of their logs.
+    partition_count: of ``__consumer_offsets``, for the check that a group is in its partition. history_ranges: offsets partition -> the
+    record offsets that the history tables have. whole_partitions: offsets partitions whose records are all in one sequence; the reader
+    itself makes the rows of ``rebalances`` for them. points_in_time: offsets partition -> its point in time; empty: all partitions are read
+    to the end of their logs. chunk_bytes: bytes of a segment in memory at a time. row_bytes: bytes of records in one row of SHUFFLED.
     """
 
     cluster: str
@@ -69,14 +71,16 @@ class ReadJob:
     run_id: str
     semantics: Semantics
     with_history: bool
-    held: dict[int, HistoryRange]
+    history_ranges: dict[int, HistoryRange]
     rebalances: RebalanceJob
-    whole: frozenset[int] = frozenset()
-    past: Mapping[int, PointInTime] = field(default_factory=dict)
+    whole_partitions: frozenset[int] = frozenset()
+    points_in_time: Mapping[int, PointInTime] = field(default_factory=dict)
+    chunk_bytes: int = CHUNK_BYTES
+    row_bytes: int = ROW_BYTES
 
 
 class Piece(Protocol):
-    """What chunks of consecutive records of one offsets partition are of: a segment, or rows that were put in order."""
+    """The origin of chunks of one offsets partition: a segment, or sorted rows of another input."""
 
     @property
     def offsets_partition(self) -> int: ...
@@ -84,24 +88,26 @@ class Piece(Protocol):
     def source(self) -> str: ...
 
 
-def read_segments(runs: Iterable[Sequence[Segment]], job: ReadJob) -> Iterator[pa.RecordBatch]:
-    """Rows of SHUFFLED for the given files, each read once in chunks; memory is bounded by a chunk and by what is kept of it.
+def read_segments(sequences: Iterable[Sequence[Segment]], job: ReadJob) -> Iterator[pa.RecordBatch]:
+    """Rows of SHUFFLED for the records of the segments. Memory is bounded by one chunk and the kept records of the buffer.
 
-    runs: files or ranges of one offsets partition that follow each other without another one between them.
+    sequences: in each, consecutive segments (or ranges of segments) of one offsets partition.
     """
-    return read_chunks((((segment, read_segment(segment, chunk_bytes=CHUNK_BYTES)) for segment in run) for run in runs), job)
+    return read_chunks(
+        (((segment, read_segment(segment, chunk_bytes=job.chunk_bytes)) for segment in sequence) for sequence in sequences), job
+    )
 
 
-def read_chunks(runs: Iterable[Iterable[tuple[Piece, Iterable[Chunk]]]], job: ReadJob) -> Iterator[pa.RecordBatch]:
-    """Rows of SHUFFLED for runs of pieces, each with its chunks. A run is of one partition, in the order of its offsets, without a gap."""
+def read_chunks(sequences: Iterable[Iterable[tuple[Piece, Iterable[Chunk]]]], job: ReadJob) -> Iterator[pa.RecordBatch]:
+    """Rows of SHUFFLED for sequences of pieces with their chunks: in a sequence, consecutive pieces of one offsets partition."""
     reports: dict[int, PieceReport] = {}
     with TaskFiles(job.warehouse_uri, job.cluster, job.run_id) as task_files:
-        for run in runs:
-            reader = RunReader(job, task_files)
-            for piece, chunks in run:
+        for sequence in sequences:
+            reader = SequenceReader(job, task_files)
+            for piece, chunks in sequence:
                 report = reports.setdefault(piece.offsets_partition, PieceReport())
                 yield from reader.read(piece, noted(chunks), report)
-            yield from reader.rest()
+            yield from reader.flush()
         files = task_files.close()
     for offsets_partition, report in reports.items():
         report.files, files = files, {}
@@ -109,23 +115,23 @@ def read_chunks(runs: Iterable[Iterable[tuple[Piece, Iterable[Chunk]]]], job: Re
 
 
 def read_history(piece: HistoryPiece, job: ReadJob) -> Iterator[pa.RecordBatch]:
-    """Rows of SHUFFLED for records that the history tables hold; they were counted and written by the runs that read them first."""
-    past, report = job.past[piece.offsets_partition], PieceReport()
+    """Rows of SHUFFLED for records of the history tables. An earlier run has counted these records and written their history."""
+    point_in_time, report = job.points_in_time[piece.offsets_partition], PieceReport()
     with TaskFiles(job.warehouse_uri, job.cluster, job.run_id) as files:
         for records in records_in_history(job.warehouse_uri, job.cluster, piece):
             decoded = decode_chunk(records, job.semantics)
             report.topic_names |= _topic_names(decoded)
-            report.from_history += len(records)
-            report.found += int(np.count_nonzero(records.record_offset >= past.known_until))
+            report.records_from_history += len(records)
+            report.records_after_complete += int(np.count_nonzero(records.record_offset >= point_in_time.complete_until))
             _warn(files, piece, records, decoded, decoded.refusals, report, source=None)
-            kept = kept_records(records, np.flatnonzero(superseded.kept(decoded.kinds)), decoded.decodes)
-            yield from shuffled_rows(job.cluster, piece.offsets_partition, RECORDS, [kept])
+            kept = kept_records(records, np.flatnonzero(superseded.needed_for_replay(decoded.kinds)), decoded.decodes)
+            yield from shuffled_rows(job.cluster, piece.offsets_partition, RECORDS, [kept], job.row_bytes)
         report.files = files.close()
     yield shuffled_row(job.cluster, piece.offsets_partition, REPORT_ORDER, REPORT, pickle.dumps(report))
 
 
-class RunReader:
-    """Reads pieces of one offsets partition that follow each other, and holds back what a later one may supersede."""
+class SequenceReader:
+    """The reader of one sequence of pieces, with the records that a later piece may supersede."""
 
     def __init__(self, job: ReadJob, files: TaskFiles) -> None:
         self._job = job
@@ -135,78 +141,83 @@ class RunReader:
         self._offsets_partition = -1
 
     def read(self, piece: Piece, chunks: Iterable[Chunk], report: PieceReport) -> Iterator[pa.RecordBatch]:
-        """Rows of SHUFFLED with what is kept of the piece and does not wait for the next.
+        """Rows of SHUFFLED for the kept records that leave the buffer.
 
-        Of a piece that reaches beyond the moment asked for that is what lies before it and in no history table.
+        With a point in time: only records before it, and only those that the history tables do not have.
         """
         self._offsets_partition = piece.offsets_partition
-        if self._rebalances is None and piece.offsets_partition in self._job.whole:
+        if self._rebalances is None and piece.offsets_partition in self._job.whole_partitions:
             self._rebalances = PartitionRebalances(self._job.rebalances, piece.offsets_partition)
-        past = self._job.past.get(piece.offsets_partition)
-        if past is None:
+        point_in_time = self._job.points_in_time.get(piece.offsets_partition)
+        if point_in_time is None:
             for kind, parts in self._kept(chunks, piece, report):
                 yield from self._packed(kind, parts)
             return
-        for in_history, part in stretches(chunks, past):
+        for in_history, part in split_at_history(chunks, point_in_time):
             if in_history:
-                self._look_beside_history(part, piece, past, report)
+                self._check_records_of_history(part, piece, point_in_time, report)
                 continue
-            for kind, parts in self._kept(_counted(part, past, report), piece, report):
+            for kind, parts in self._kept(_count_after_complete(part, point_in_time, report), piece, report):
                 yield from self._packed(kind, parts)
-            # What the history holds lies between this stretch and the next: nothing waits across it.
-            yield from self._packed(RECORDS, self._buffer.rest())
+            # The records of the history come between this part and the next, so no later part may supersede a record of the buffer.
+            yield from self._packed(RECORDS, self._buffer.flush())
 
-    def rest(self) -> Iterator[pa.RecordBatch]:
-        """Rows of SHUFFLED with what is left when no piece follows."""
+    def flush(self) -> Iterator[pa.RecordBatch]:
+        """Rows of SHUFFLED for all records that are still in the buffer, after the last piece."""
         if self._rebalances is not None:
             self._write(self._rebalances.finish())
-        return self._packed(RECORDS, self._buffer.rest())
+        return self._packed(RECORDS, self._buffer.flush())
 
     def _write(self, rebalances: Iterator[pa.Table]) -> None:
         for rows in rebalances:
             self._files.write(REBALANCES, rows)
 
     def _packed(self, kind: str, parts: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return shuffled_rows(self._job.cluster, self._offsets_partition, kind, parts)
+        return shuffled_rows(self._job.cluster, self._offsets_partition, kind, parts, self._job.row_bytes)
 
     def _kept(self, chunks: Iterable[Chunk], piece: Piece, report: PieceReport) -> Iterator[tuple[str, list[pa.RecordBatch]]]:
-        """What is kept of consecutive chunks and waits no longer; beside it, with history, all group records that are new."""
+        """(kind, batches) of kept records that leave the buffer, and with history also the group records that are new to the history."""
         job, files = self._job, self._files
-        held = job.held.get(piece.offsets_partition, NO_HISTORY) if job.with_history else None
+        history_range = job.history_ranges.get(piece.offsets_partition, NO_HISTORY) if job.with_history else None
         for chunk in chunks:
-            decoded = self._decoded(chunk, piece, report, held)
+            decoded = self._decoded(chunk, piece, report, history_range)
             _warn(files, piece, chunk.records, decoded, decoded.refusals, report, source=source_of(chunk, piece.source))
-            if held is not None and len(changes := group_changes(chunk, decoded, held)):
-                told = kept_records(chunk.records, changes, decoded.decodes)
-                told = told.append_column(LEADER_EPOCH, pa.array(chunk.leader_epochs(changes)))
+            if history_range is not None and len(new_rows := new_group_records(chunk, decoded, history_range)):
+                new_records = kept_records(chunk.records, new_rows, decoded.decodes)
+                new_records = new_records.append_column(LEADER_EPOCH, pa.array(chunk.leader_epochs(new_rows)))
                 if self._rebalances is None:
-                    yield GROUP_CHANGES, [told]
+                    yield NEW_GROUP_RECORDS, [new_records]
                 else:
-                    self._write(self._rebalances.apply(told))
-            if held is not None and not job.past:
-                write_survivors(files, piece.offsets_partition, chunk.records, held.incarnation)
-            rows = np.flatnonzero(superseded.kept(decoded.kinds))
+                    self._write(self._rebalances.apply(new_records))
+            if history_range is not None and not job.points_in_time:
+                write_survivors(files, piece.offsets_partition, chunk.records, history_range.incarnation)
+            rows = np.flatnonzero(superseded.needed_for_replay(decoded.kinds))
             of_chunk = kept_records(chunk.records, rows, decoded.decodes)
             yield RECORDS, self._buffer.add(of_chunk, decoded.kinds.take(rows), decoded.names)
 
-    def _look_beside_history(self, chunks: Iterable[Chunk], piece: Piece, past: PointInTime, report: PieceReport) -> None:
-        """Count records that are replayed from the history tables, and warn of those that are refused and in no history table.
+    def _check_records_of_history(self, chunks: Iterable[Chunk], piece: Piece, point_in_time: PointInTime, report: PieceReport) -> None:
+        """Count the chunks' records, and write the warnings about refused records that have no row in the history tables.
 
-        Records that do not decode are in none of them. They change nothing, so nothing is kept here.
+        The records with a row are replayed from the history tables. The others do not decode and change nothing, so nothing is kept here.
         """
         for chunk in chunks:
             decoded = self._decoded(chunk, piece, report, None)
-            lacks = ~np.logical_or.reduce(list(rows_of_tables(chunk.records, decoded).values()))
-            report.found += int(np.count_nonzero(lacks & (chunk.records.record_offset >= past.known_until)))
-            refusals = decoded.refusals.where(lacks[decoded.refusals.row])
+            has_no_row = ~np.logical_or.reduce(list(rows_of_tables(chunk.records, decoded).values()))
+            report.records_after_complete += int(
+                np.count_nonzero(has_no_row & (chunk.records.record_offset >= point_in_time.complete_until))
+            )
+            refusals = decoded.refusals.where(has_no_row[decoded.refusals.row])
             _warn(self._files, piece, chunk.records, decoded, refusals, report, source=source_of(chunk, piece.source))
 
-    def _decoded(self, chunk: Chunk, piece: Piece, report: PieceReport, held: HistoryRange | None) -> DecodedChunk:
-        """The chunk decoded, counted and written: the history tables where ``held`` says what they have, and what has doubts or faults."""
+    def _decoded(self, chunk: Chunk, piece: Piece, report: PieceReport, history_range: HistoryRange | None) -> DecodedChunk:
+        """The decoded chunk, after its records are counted, and its faults, doubts and history rows are written.
+
+        history_range: the record offsets that the history tables have; None: no history is written.
+        """
         decoded = decode_chunk(chunk.records, self._job.semantics)
         report.counts.bytes += chunk.bytes
         _count(report, chunk, decoded, _is_misplaced(decoded, piece.offsets_partition, self._job.partition_count))
-        write_chunk(self._files, piece.offsets_partition, piece.source, chunk, decoded, held)
+        write_chunk(self._files, piece.offsets_partition, piece.source, chunk, decoded, history_range)
         return decoded
 
 
@@ -220,20 +231,22 @@ def _warn(
     *,
     source: Source,
 ) -> None:
-    """Write and count the warnings about records that a loader refuses because of the record alone."""
+    """Write and count the warnings about records that a broker's loader refuses in any state."""
     write_notes(files, piece.offsets_partition, refusals, records, decoded, source)
     report.warnings += len(refusals)
     is_refusal = [LoadWarning(None, None, *note).is_refusal for note in zip(refusals.codes, refusals.details, strict=True)]
     report.refusals += int(np.array(is_refusal, np.int64)[refusals.note].sum()) if len(refusals) else 0
 
 
-def _counted(chunks: Iterator[Chunk], past: PointInTime, report: PieceReport) -> Iterator[Chunk]:
+def _count_after_complete(chunks: Iterator[Chunk], point_in_time: PointInTime, report: PieceReport) -> Iterator[Chunk]:
+    """The same chunks; their records from ``complete_until`` on are counted in the report."""
     for chunk in chunks:
-        report.found += int(np.count_nonzero(chunk.records.record_offset >= past.known_until))
+        report.records_after_complete += int(np.count_nonzero(chunk.records.record_offset >= point_in_time.complete_until))
         yield chunk
 
 
 def _count(report: PieceReport, chunk: Chunk, decoded: DecodedChunk, is_misplaced: Mask) -> None:
+    """Add the chunk to the counts and topic names of the report."""
     records, counts = chunk.records, report.counts
     for lost in chunk.lost:
         counts.lost += 1 if lost.records is None else lost.records
@@ -257,7 +270,7 @@ def _count(report: PieceReport, chunk: Chunk, decoded: DecodedChunk, is_misplace
 
 
 def _is_misplaced(decoded: DecodedChunk, offsets_partition: int, partition_count: int) -> Mask:
-    """Records of groups whose id hashes to another offsets partition."""
+    """bool[n]: the hash of the record's group id belongs to another offsets partition."""
     group_ids = decoded.names.group_ids.to_pylist()
     of_group = [offsets_partition_for(group_id, partition_count) != offsets_partition for group_id in group_ids]
     misplaced: Mask = np.array([*of_group, False], np.bool_)[decoded.kinds.group_code]
@@ -265,17 +278,17 @@ def _is_misplaced(decoded: DecodedChunk, offsets_partition: int, partition_count
 
 
 def _topic_names(decoded: DecodedChunk) -> dict[str, str]:
-    """Topic id -> name of the offsets that carry an id, superseded ones too: they are dropped, and no later record may name it."""
-    row, high, low = decoded.named_topics
+    """Topic id -> topic name, from all commits with a topic id. Superseded commits count too: they may be the only ones with the id."""
+    row, high, low = decoded.topic_ids
     if not len(row):
         return {}
     key = decoded.key_code[row]
     last_of_key = np.full(len(decoded.keys.topic), -1, np.int64)
-    last_of_key[key] = np.arange(len(row))  # of several rows of one key numpy keeps the one assigned last
-    # the offsets of one key name one topic id, until the topic is made anew
+    last_of_key[key] = np.arange(len(row))  # numpy keeps the last assignment to a position
+    # The commits of one key have the same topic id, until the topic is deleted and created again.
     last = last_of_key[key]
-    is_other = (high != high[last]) | (low != low[last])
-    chosen = np.sort(np.concatenate((last_of_key[last_of_key >= 0], np.flatnonzero(is_other))))
+    differs = (high != high[last]) | (low != low[last])
+    chosen = np.sort(np.concatenate((last_of_key[last_of_key >= 0], np.flatnonzero(differs))))
     topics = decoded.keys.topic.take(pa.array(key[chosen])).to_pylist()
     ids = np.stack((high[chosen], low[chosen]), axis=1).astype(">i8")
-    return {uuid_text(each.tobytes()): topic for each, topic in zip(ids, topics, strict=True)}
+    return {uuid_text(topic_id.tobytes()): topic for topic_id, topic in zip(ids, topics, strict=True)}

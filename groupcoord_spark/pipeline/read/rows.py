@@ -1,7 +1,7 @@
-"""Raw rows of any input, in whatever order they come, as chunks of consecutive records: what the reader of segments gives by nature.
+"""Rows of inputs other than segments, as chunks of consecutive records: the form in which segments are read too.
 
-``sorted_rows`` is the frame of all rows, each partition's together and in the order of offsets; ``pieces_of`` makes chunks of the frame
-that go the way of a segment's chunks.
+``sorted_rows`` is the frame of all rows, with the rows of each offsets partition together and sorted by record offset.
+``chunks_by_partition`` makes chunks of this frame, which the reader takes like the chunks of a segment.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 RowPiece = TablePiece | LinesPiece
 
 ORDER: Final = ("offsets_partition", "record_offset", "record_timestamp_ms DESC", "producer_id DESC", "source", "position")
-"""Of rows with one offset the first is taken: the newest, and the one that knows its producer."""
+"""The order of rows. Of several rows with one record offset the first is read: the newest, and the one that has a producer id."""
 
 
 CHUNK_ROWS: Final = 200_000
@@ -37,13 +37,14 @@ _OTHER_CONTROL_TYPE: Final = 127
 """Stands for a control type that is neither COMMIT nor ABORT nor a number that fits a byte."""
 
 
-def position_of(source: str, position: int | None) -> str:
+def position_text(source: str, position: int | None) -> str:
+    """``row 5`` or ``byte 5``: the position of a row in its file, for a sentence."""
     return "row" if position is None else f"row {position}" if source.endswith((".parquet", ".parq", ".pq")) else f"byte {position}"
 
 
 @dataclass(frozen=True, slots=True)
 class FileRows:
-    """Files of rows, planned: nothing of a row has been looked at."""
+    """Files of rows, cut into pieces. No row has been read."""
 
     kind: InputKind
     inputs: tuple[str, ...]
@@ -51,24 +52,24 @@ class FileRows:
 
     @property
     def bytes(self) -> int:
-        """Of all pieces, in their files."""
+        """Bytes of all pieces in their files."""
         return sum(piece.size for piece in self.pieces)
 
 
 def plan_files(kind: InputKind, inputs: Sequence[str]) -> FileRows:
-    """The pieces of work in files of rows. Raises InputError as their sources do, and where there is no file at all."""
+    """The pieces of all files. Raises InputError for a file that cannot be opened, and where there is no file."""
     plans: dict[InputKind, Callable[[Sequence[str]], Sequence[RowPiece]]]
     plans = {InputKind.PARQUET: plan_parquet, InputKind.DELTA: plan_delta, InputKind.JSON: plan_lines}
     return FileRows(kind, tuple(inputs), tuple(plans[kind](inputs)))
 
 
 def read_piece(piece: RowPiece, *, with_values: bool = True) -> Iterator[RowBatch]:
-    """The rows of a piece. with_values: without, a reader that can leave the values out gives NULL for them."""
+    """The rows of a piece. Without ``with_values``, a format with columns gives NULL for values, which are then not read."""
     return read_table(piece, with_values=with_values) if isinstance(piece, TablePiece) else read_lines(piece)
 
 
 def file_frame(spark: SparkSession, files: FileRows) -> DataFrame:
-    """All rows of files, of ROW_COLUMNS."""
+    """A frame of all rows, with ROW_COLUMNS."""
     pieces = files.pieces
 
     def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -81,7 +82,7 @@ def file_frame(spark: SparkSession, files: FileRows) -> DataFrame:
 
 
 def sorted_rows(frame: DataFrame) -> DataFrame:
-    """The rows of each offsets partition together, in the order of their offsets."""
+    """The same rows; each offsets partition is in one partition of the frame, in the order ORDER."""
     from pyspark.sql import functions as f
 
     order = [f.col(name.removesuffix(" DESC")).desc() if name.endswith(" DESC") else f.col(name) for name in ORDER]
@@ -89,34 +90,37 @@ def sorted_rows(frame: DataFrame) -> DataFrame:
 
 
 def sorted_table(files: FileRows, most_bytes: int) -> pa.Table | None:
-    """The same as one table in memory, without Spark; None where the rows have more than ``most_bytes``."""
-    batches, held = [], 0
+    """All rows, sorted, as one table in memory, without Spark; None if they need more than ``most_bytes``."""
+    batches, size = [], 0
     for piece in files.pieces:
         for batch in read_piece(piece):
             batches.append(batch.rows)
-            held += batch.rows.nbytes
-            if held > most_bytes:
+            size += batch.rows.nbytes
+            if size > most_bytes:
                 return None
     table = pa.Table.from_batches(batches, ROW_SCHEMA)
     keys = [(name.removesuffix(" DESC"), "descending" if name.endswith(" DESC") else "ascending") for name in ORDER]
     offset = ROW_SCHEMA.get_field_index("record_offset")
-    # rows without an offset come first, as Spark has them
+    # Rows without a record offset come first, as in Spark.
     by = table.set_column(offset, "record_offset", pc.fill_null(table.column(offset), -1))
     return table.take(pc.sort_indices(by, sort_keys=keys))
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """The rows of one offsets partition; -1 for those of which nobody knows it."""
+    """The rows of one offsets partition; -1 for rows whose offsets partition is not known."""
 
     offsets_partition: int
     source: str
 
 
-def pieces_of(batches: Iterable[pa.RecordBatch], source: str) -> Iterator[tuple[Piece, Iterator[Chunk]]]:
-    """Each partition's chunks; the batches are of ROW_SCHEMA and sorted. A partition's chunks must be taken before the next one's."""
+def chunks_by_partition(batches: Iterable[pa.RecordBatch], source: str) -> Iterator[tuple[Piece, Iterator[Chunk]]]:
+    """(piece, chunks) for each offsets partition. Take all chunks of a partition before the next partition.
 
-    def runs() -> Iterator[tuple[int, pa.RecordBatch]]:
+    batches: of ROW_SCHEMA, sorted by ORDER.
+    """
+
+    def slices_of_partitions() -> Iterator[tuple[int, pa.RecordBatch]]:
         for batch in batches:
             numbers = batch.column("offsets_partition").to_numpy()
             borders = np.flatnonzero(np.diff(numbers)) + 1
@@ -124,12 +128,12 @@ def pieces_of(batches: Iterable[pa.RecordBatch], source: str) -> Iterator[tuple[
                 if end > begin:
                     yield int(numbers[begin]), batch.slice(begin, end - begin)
 
-    for number, of_partition in groupby(runs(), key=lambda run: run[0]):
-        yield Piece(number, source), _Chunks(number, source).of(rows for _, rows in of_partition)
+    for number, of_partition in groupby(slices_of_partitions(), key=lambda part: part[0]):
+        yield Piece(number, source), _PartitionChunks(number, source).of(rows for _, rows in of_partition)
 
 
-class _Chunks:
-    """The chunks of one offsets partition."""
+class _PartitionChunks:
+    """Makes the chunks of one offsets partition."""
 
     def __init__(self, offsets_partition: int, source: str) -> None:
         self._offsets_partition = offsets_partition
@@ -138,17 +142,17 @@ class _Chunks:
         self._duplicates = 0
 
     def of(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Chunk]:
-        """Chunks of some tens of megabytes."""
-        waiting: list[pa.RecordBatch] = []
+        """Chunks of about CHUNK_ROWS rows or CHUNK_BYTES bytes."""
+        pending_batches: list[pa.RecordBatch] = []
         rows = size = 0
         for batch in batches:
-            waiting.append(batch)
+            pending_batches.append(batch)
             rows, size = rows + batch.num_rows, size + batch.nbytes
             if rows >= CHUNK_ROWS or size >= CHUNK_BYTES:
-                yield self._chunk(pa.concat_batches(waiting))
-                waiting, rows, size = [], 0, 0
-        if waiting:
-            yield self._chunk(pa.concat_batches(waiting))
+                yield self._chunk(pa.concat_batches(pending_batches))
+                pending_batches, rows, size = [], 0, 0
+        if pending_batches:
+            yield self._chunk(pa.concat_batches(pending_batches))
         if self._duplicates:
             detail = f"{self._duplicates} rows of the partition are there more than once, byte for byte; one of each is taken."
             doubt = Doubt("row_duplicate", self._source, self._offsets_partition, 0, 0, None, detail, self._duplicates)
@@ -161,7 +165,7 @@ class _Chunks:
         if pc.any(is_fault).as_py():
             lost = [self._lost(row, row["fault"], row["detail"]) for row in rows.filter(is_fault).to_pylist()]
             rows = rows.filter(pc.invert(is_fault))
-        rows = self._without_repeated(rows, lost)
+        rows = self._without_duplicates(rows, lost)
         if not rows.num_rows:
             return Chunk(Records.none(), lost, [], size)
         epochs = rows.column("leader_epoch").fill_null(NO_LEADER_EPOCH).to_numpy(zero_copy_only=False)
@@ -172,32 +176,32 @@ class _Chunks:
         place = (row["source"], self._offsets_partition, row["position"], size, row["record_offset"])
         return Lost(code, *place, detail, 1, row["key"], row["value"])
 
-    def _without_repeated(self, rows: pa.RecordBatch, lost: list[Lost]) -> pa.RecordBatch:
-        """The first row of each offset; the others are the same once more, or lost."""
-        ours = 0
+    def _without_duplicates(self, rows: pa.RecordBatch, lost: list[Lost]) -> pa.RecordBatch:
+        """The first row of each record offset. Of the other rows, equal ones are counted as duplicates and different ones are lost."""
+        from_last_chunk = 0
         if self._last is not None:
-            rows, ours = pa.concat_batches([self._last, rows]), 1
+            rows, from_last_chunk = pa.concat_batches([self._last, rows]), 1
         if not rows.num_rows:
             return rows
         offsets = rows.column("record_offset").to_numpy()
         is_first = np.r_[True, offsets[1:] != offsets[:-1]]
         if not is_first.all():
-            again = np.flatnonzero(~is_first)
-            taken = np.maximum.accumulate(np.where(is_first, np.arange(len(offsets)), 0))[again]
-            is_same = np.ones(len(again), np.bool_)
+            repeated = np.flatnonzero(~is_first)
+            taken = np.maximum.accumulate(np.where(is_first, np.arange(len(offsets)), 0))[repeated]
+            is_same = np.ones(len(repeated), np.bool_)
             for name in ("key", "value"):
-                one, other = rows.column(name).take(pa.array(again)), rows.column(name).take(pa.array(taken))
+                one, other = rows.column(name).take(pa.array(repeated)), rows.column(name).take(pa.array(taken))
                 same = pc.if_else(pc.or_(one.is_null(), other.is_null()), pc.and_(one.is_null(), other.is_null()), pc.equal(one, other))
                 is_same &= same.to_numpy(zero_copy_only=False).astype(np.bool_)
             self._duplicates += int(is_same.sum())
-            for row, first in zip(again[~is_same].tolist(), taken[~is_same].tolist(), strict=True):
+            for row, first in zip(repeated[~is_same].tolist(), taken[~is_same].tolist(), strict=True):
                 where = rows.slice(first, 1).select(["source", "position"]).to_pylist()[0]
-                place = f"{where['source']}, {position_of(where['source'], where['position'])}"
+                place = f"{where['source']}, {position_text(where['source'], where['position'])}"
                 detail = (
                     f"Offset {offsets[row]} of partition {self._offsets_partition} is also at {place}, with other bytes; that one is taken."
                 )
                 lost.append(self._lost(rows.slice(row, 1).to_pylist()[0], "offset_conflict", detail))
-        is_first[:ours] = False
+        is_first[:from_last_chunk] = False
         kept = rows.filter(pa.array(is_first))
         if kept.num_rows:
             self._last = kept.slice(kept.num_rows - 1, 1)

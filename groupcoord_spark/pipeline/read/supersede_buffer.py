@@ -1,4 +1,4 @@
-"""Kept records of consecutive chunks, held back while they are small, so that later records supersede earlier ones across chunks."""
+"""A buffer of kept records: a record of a later chunk can still supersede a record of an earlier chunk."""
 
 from __future__ import annotations
 
@@ -6,51 +6,50 @@ import numpy as np
 import pyarrow as pa
 
 from groupcoord_spark.pipeline.read import superseded
-from groupcoord_spark.pipeline.read.superseded import ChunkKinds, Names
+from groupcoord_spark.pipeline.read.superseded import ChunkKinds, CodeNames
 
-HELD_BYTES = 16 << 20
-"""Of consecutive chunks' kept records so much is held back, for later chunks to drop from."""
-
-
-ROWS_TO_REDUCE_AGAIN = 100_000
+BUFFER_BYTES = 16 << 20
+"""Size at which the buffer gives its records back."""
+LEAST_ROWS_TO_FILTER = 100_000
+"""Below so many rows the buffer is not filtered again: it would save less than it costs."""
 
 
 class SupersedeBuffer:
-    """Kept records of consecutive chunks, held back as long as they are small: later ones supersede some of the earlier."""
+    """The kept records of consecutive chunks of one offsets partition, without those that a later chunk supersedes."""
 
     def __init__(self) -> None:
         self._batches: list[pa.RecordBatch] = []
-        # What these records are: of those that were reduced together first, then of each chunk after them.
-        self._chunks: list[tuple[ChunkKinds, Names]] = []
-        self._reduced_rows = 0
+        # First the records that were filtered together, then each chunk after them.
+        self._chunks: list[tuple[ChunkKinds, CodeNames]] = []
+        self._filtered_rows = 0
 
-    def add(self, batch: pa.RecordBatch, kinds: ChunkKinds, names: Names) -> list[pa.RecordBatch]:
-        """Take the next records, and what they are; if all together they are too large to be held any longer, they come back."""
+    def add(self, batch: pa.RecordBatch, kinds: ChunkKinds, names: CodeNames) -> list[pa.RecordBatch]:
+        """The records that leave the buffer, mostly none; all of them once they are BUFFER_BYTES large."""
         self._batches.append(batch)
         self._chunks.append((kinds, names))
-        # Looking at all of them again pays once there are twice as many.
-        if sum(len(kinds) for kinds, _ in self._chunks) <= max(2 * self._reduced_rows, ROWS_TO_REDUCE_AGAIN):
+        # Filtering all records again pays once there are twice as many.
+        if sum(len(kinds) for kinds, _ in self._chunks) <= max(2 * self._filtered_rows, LEAST_ROWS_TO_FILTER):
             return []
-        self._reduce()
-        return self._take() if sum(batch.nbytes for batch in self._batches) >= HELD_BYTES else []
+        self._filter()
+        return self._take_all() if sum(batch.nbytes for batch in self._batches) >= BUFFER_BYTES else []
 
-    def rest(self) -> list[pa.RecordBatch]:
-        """All that is held, reduced once more."""
+    def flush(self) -> list[pa.RecordBatch]:
+        """All records of the buffer, filtered once more."""
         if len(self._chunks) > 1:
-            self._reduce()
-        return self._take()
+            self._filter()
+        return self._take_all()
 
-    def _take(self) -> list[pa.RecordBatch]:
+    def _take_all(self) -> list[pa.RecordBatch]:
         taken = [batch for batch in self._batches if batch.num_rows]
-        self._batches, self._chunks, self._reduced_rows = [], [], 0
+        self._batches, self._chunks, self._filtered_rows = [], [], 0
         return taken
 
-    def _reduce(self) -> None:
-        kinds, names = superseded.joined(self._chunks)
-        keep = superseded.kept(kinds)
+    def _filter(self) -> None:
+        kinds, names = superseded.concatenated(self._chunks)
+        is_kept = superseded.needed_for_replay(kinds)
         ends = np.cumsum([batch.num_rows for batch in self._batches])
-        # each in its place, so that there is never more than one of them twice
-        for place, of_batch in enumerate(np.split(keep, ends[:-1])):
+        # filter in place: at most one batch exists in two copies at a time
+        for place, of_batch in enumerate(np.split(is_kept, ends[:-1])):
             self._batches[place] = self._batches[place].filter(pa.array(of_batch))
-        self._chunks = [(kinds.take(keep), names)]
-        self._reduced_rows = int(np.count_nonzero(keep))
+        self._chunks = [(kinds.take(is_kept), names)]
+        self._filtered_rows = int(np.count_nonzero(is_kept))

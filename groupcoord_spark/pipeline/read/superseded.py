@@ -1,9 +1,10 @@
-"""Drops, in the worker that reads, every record that a later one supersedes, so that live keys set the cost and not records written.
+"""Which records of a chunk must be replayed. The reader drops the others, which later records supersede.
 
-From any state before a chunk (consecutive records of one offsets partition), replaying what is kept gives the state and the warnings that
-replaying the whole chunk gives: committed, pending and orphaned offsets and groups, under both semantics. Counts, history, the topic ids
-that only dropped values name, and what a loader refuses because of a record alone are not recoverable from what is kept: the reader takes
-them in the same pass. A record that a loader may refuse because of the state that it meets is never dropped.
+So the cost of the shuffle and of the replay depends on the number of live keys, not on the number of records. The promise: from any state
+before the chunk (consecutive records of one offsets partition), the kept records lead to the same state and the same warnings as all
+records of the chunk, for committed, pending and orphan offsets and for groups, with both semantics. The kept records do not give counts,
+history, topic ids of dropped values, or refusals that depend on one record alone: the reader takes these in the same pass. A record that a
+loader may refuse because of the state before it is never dropped. docs/explanation/why-records-may-be-dropped.md says why the rules hold.
 """
 
 from __future__ import annotations
@@ -25,13 +26,14 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class ChunkKinds:
-    """What the drop must know of each of a chunk's ``n`` records, in offset order.
+    """Columns about the ``n`` records of a chunk, in the order of their record offsets: all that the rules of dropping look at.
 
-    key_code: int64, equal for records of one key, -1 where the key is null. group_code: int64, equal for keys of one group, -1 where the
-    key names none. member_code: int64, equal for keys of one member id, in whatever group. key_type: int16, -1 where it cannot be read.
-    producer_id: int64, -1 for none. control_type: int8, as in Records. is_control, is_tombstone: bool. is_transactional: the bit of the
-    batch (Scala goes by it, Java by the producer id). coordinator_accepts: bool, the record decodes and the coordinator
-    takes records of its kind. A record that is not accepted is refused whatever came before it: it changes nothing and supersedes nothing.
+    key_code: int64, one code for each distinct key; -1 where the key is null. group_code: int64, one code for each group id; -1 where the
+    key has none. member_code: int64, one code for each member id, in all groups together. key_type: int16, -1 where it cannot be read.
+    producer_id: int64, NO_PRODUCER_ID for none. control_type: int8, as in Records. is_control, is_tombstone: bool.
+    is_transactional: bool, the bit of the batch (the Scala coordinator looks at this bit, the Java coordinator at the producer id).
+    coordinator_accepts: bool, the record decodes and the coordinator loads records of its key type and value version. A record that is not
+    accepted is refused in any state: it changes nothing and supersedes nothing.
     """
 
     key_code: Ints
@@ -49,71 +51,79 @@ class ChunkKinds:
         return len(self.key_type)
 
     def take(self, rows: Mask | Ints) -> ChunkKinds:
-        """Those of some of the records."""
-        return ChunkKinds(*(getattr(self, each.name)[rows] for each in fields(self)))
+        """The columns of the chosen records."""
+        return ChunkKinds(*(getattr(self, column.name)[rows] for column in fields(self)))
 
 
-class Names(NamedTuple):
-    """What the codes of a chunk stand for: its distinct keys, group ids and member ids, each in the place that is its code."""
+class CodeNames(NamedTuple):
+    """The distinct keys, group ids and member ids of a chunk. A code of ChunkKinds is the position here."""
 
     keys: pa.BinaryArray
     group_ids: pa.StringArray
     member_ids: pa.StringArray
 
 
-def joined(chunks: Sequence[tuple[ChunkKinds, Names]]) -> tuple[ChunkKinds, Names]:
-    """The same of consecutive chunks taken together, with new codes."""
-    columns = {each.name: [getattr(kinds, each.name) for kinds, _ in chunks] for each in fields(ChunkKinds)}
-    together = []
-    for code, of_chunks in zip(("key_code", "group_code", "member_code"), zip(*(names for _, names in chunks), strict=True), strict=True):
-        encoded = pa.concat_arrays(of_chunks).dictionary_encode()
-        together.append(encoded.dictionary)
-        new = np.split(codes_of(encoded), np.cumsum([len(each) for each in of_chunks])[:-1])
-        columns[code] = [np.append(now, -1)[before] for now, before in zip(new, columns[code], strict=True)]
-    return ChunkKinds(*map(np.concatenate, columns.values())), Names(*together)
+def concatenated(chunks: Sequence[tuple[ChunkKinds, CodeNames]]) -> tuple[ChunkKinds, CodeNames]:
+    """Consecutive chunks as one chunk, with new codes."""
+    columns = {column.name: [getattr(kinds, column.name) for kinds, _ in chunks] for column in fields(ChunkKinds)}
+    names = []
+    for code, names_of_chunks in zip(
+        ("key_code", "group_code", "member_code"), zip(*(code_names for _, code_names in chunks), strict=True), strict=True
+    ):
+        encoded = pa.concat_arrays(names_of_chunks).dictionary_encode()
+        names.append(encoded.dictionary)
+        new_codes = np.split(codes_of(encoded), np.cumsum([len(of_chunk) for of_chunk in names_of_chunks])[:-1])
+        columns[code] = [np.append(new_code, -1)[old_codes] for new_code, old_codes in zip(new_codes, columns[code], strict=True)]
+    return ChunkKinds(*map(np.concatenate, columns.values())), CodeNames(*names)
 
 
-def kept(kinds: ChunkKinds) -> Mask:
+def needed_for_replay(kinds: ChunkKinds) -> Mask:
     """Which records of the chunk must be replayed; bool of length n.
 
-    Kept are: control records; per key of an offset the last plain value, the last plain tombstone and the last record of all; of what
-    transactions stage what _lasting_of_staged says, and all tombstones; per group the last commit before each of its own records and at
-    the end of the chunk; and the group's own records but for those of _superseded_classic. Of records that do not apply only the last of
-    each key is kept, which decides whether the key is live, and the record with which an open transaction began.
+    "Plain" is a record of an offset outside of a transaction, a "group record" is a record of key type 2 or above. Kept are:
+
+    - all control records;
+    - of each key of an offset: the last plain value, the last plain tombstone, and the last record;
+    - of transactional commits: the rows of _visible_transactional_commits, and all tombstones;
+    - of each group: the last commit before each group record that may find no group, and the last commit of the chunk;
+    - group records, except those of _superseded_classic_records;
+    - of records that the coordinator does not accept: the last of each key (the last record decides whether the key is live), and the first
+      record of a transaction that is still open.
     """
     is_offset = (kinds.key_type == KeyType.LEGACY_OFFSET_COMMIT) | (kinds.key_type == KeyType.OFFSET_COMMIT)
     is_commit = is_offset & kinds.coordinator_accepts & ~kinds.is_tombstone & ~kinds.is_control
     has_producer = kinds.producer_id != NO_PRODUCER_ID
     plain = is_offset & kinds.coordinator_accepts & ~kinds.is_control & ~has_producer & ~kinds.is_transactional
-    # where the two signs of a transaction disagree, the coordinators do as well: such records are all kept
+    # Where the producer id and the transactional bit disagree, the two coordinators disagree too: all such records are kept.
     staged = is_commit & has_producer & kinds.is_transactional
     is_refused = ~kinds.coordinator_accepts & ~kinds.is_control
-    keep: Mask = ~(plain | staged | is_refused)
-    # The last tombstone stays even when a value follows: it also ends what an open transaction staged before this chunk.
+    is_kept: Mask = ~(plain | staged | is_refused)
+    # The last tombstone stays even if a value follows: it also drops what an open transaction staged before this chunk.
     for among in (plain & ~kinds.is_tombstone, plain & kinds.is_tombstone):
-        keep[_last_of_each(kinds.key_code, among)] = True
+        is_kept[_last_rows(kinds.key_code, among)] = True
     if is_refused.any():
-        keep[_last_of_each(kinds.key_code, is_refused & (kinds.key_code >= 0))] = True
+        is_kept[_last_rows(kinds.key_code, is_refused & (kinds.key_code >= 0))] = True
     if kinds.is_transactional.any():
         transactions = _transactions(kinds)
-        keep[_first_of_open(transactions)] = True
-        keep[_lasting_of_staged(kinds, plain, staged, transactions)] = True
-        keep[_last_of_each(kinds.key_code, plain | staged)] = True
-    is_own_record = (kinds.key_type >= KeyType.GROUP_METADATA) & (kinds.group_code >= 0) & ~kinds.is_control
-    # A commit creates its group where there is none, and what the group's own next record then meets depends on that.
-    keep[_last_of_each(kinds.group_code, is_commit)] = True
-    if is_own_record.any():
-        keep[_commits_before_own_records(kinds, is_commit, is_own_record)] = True
-        own = np.flatnonzero(is_own_record & kinds.coordinator_accepts)
-        own = own[stable_order(kinds.group_code[own])]
-        keep[_superseded_classic(kinds, own)] = False
-    return keep
+        is_kept[_first_rows_of_open_transactions(transactions)] = True
+        is_kept[_visible_transactional_commits(kinds, plain, staged, transactions)] = True
+        is_kept[_last_rows(kinds.key_code, plain | staged)] = True
+    is_group_record = (kinds.key_type >= KeyType.GROUP_METADATA) & (kinds.group_code >= 0) & ~kinds.is_control
+    # A commit creates the group if there is none, and the effect of the next group record depends on whether the group exists.
+    is_kept[_last_rows(kinds.group_code, is_commit)] = True
+    if is_group_record.any():
+        is_kept[_commits_before_group_records(kinds, is_commit, is_group_record)] = True
+        rows = np.flatnonzero(is_group_record & kinds.coordinator_accepts)
+        rows = rows[stable_order(kinds.group_code[rows])]
+        is_kept[_superseded_classic_records(kinds, rows)] = False
+    return is_kept
 
 
 class _Transactions(NamedTuple):
-    """Rows of transactions and markers, producer by producer; ``transaction`` numbers the transactions.
+    """The rows of all records inside of transactions, by producer and then in the order of the log.
 
-    marker: the row of the control record that ends the transaction, -1 where the transaction is open at the end of the chunk.
+    transaction: the number of the row's transaction. marker: the row of the control record that ends the transaction; -1 where the
+    transaction is open at the end of the chunk.
     """
 
     row: Ints
@@ -122,7 +132,7 @@ class _Transactions(NamedTuple):
 
 
 def _transactions(kinds: ChunkKinds) -> _Transactions:
-    """The records of transactions, whatever they are, without the control records that end these."""
+    """All transactional records of the chunk, without the control records that end the transactions."""
     rows = np.flatnonzero(kinds.is_transactional | kinds.is_control)
     rows = rows[np.argsort(kinds.producer_id[rows], kind="stable")]
     producer, is_control = kinds.producer_id[rows], kinds.is_control[rows]
@@ -134,19 +144,19 @@ def _transactions(kinds: ChunkKinds) -> _Transactions:
     return _Transactions(rows[values], transaction[values], marker[values])
 
 
-def _first_of_open(transactions: _Transactions) -> Ints:
-    """Rows with which transactions began that are open at the end of the chunk."""
+def _first_rows_of_open_transactions(transactions: _Transactions) -> Ints:
+    """The row of the first record of each transaction that is open at the end of the chunk."""
     row, transaction, marker = transactions
     begins: Ints = row[np.r_[True, transaction[1:] != transaction[:-1]][: len(row)] & (marker < 0)]
     return begins
 
 
-def _lasting_of_staged(kinds: ChunkKinds, plain: Mask, staged: Mask, transactions: _Transactions) -> Ints:
-    """Rows of the values staged by transactions that can be seen after the chunk, or decide what is.
+def _visible_transactional_commits(kinds: ChunkKinds, plain: Mask, staged: Mask, transactions: _Transactions) -> Ints:
+    """Rows of transactional commits that must be replayed: the last value of each transaction and key, without those that have no effect.
 
-    Of each transaction that is one value of every key, the last. What ABORT ends goes. What COMMIT ends goes where something after the
-    marker surely takes its place: a plain record of the key, or, under a later marker, the value with the greatest offset of all that
-    transactions commit for the key. Markers stay: they also end what was staged before the chunk, which is then in the same way overtaken.
+    An aborted value has no effect. A committed value has none if a later record overrides it for certain: a plain record of the key after
+    the marker, or the value with the greatest record offset that any transaction commits for the key, if its marker is later. All markers
+    are kept, because a marker also ends what its producer staged before the chunk; the same record overrides that value too.
     """
     is_staged = staged[transactions.row]
     rows, transaction, marker = (column[is_staged] for column in transactions)
@@ -156,84 +166,87 @@ def _lasting_of_staged(kinds: ChunkKinds, plain: Mask, staged: Mask, transaction
     _, from_the_end = np.unique(of_key[::-1], return_index=True)
     last = len(rows) - 1 - from_the_end
     rows, marker = rows[last], marker[last]
-    if _is_ordinary(kinds, plain, staged):
+    if _coordinators_agree(kinds, plain, staged):
         is_committed = (marker >= 0) & (kinds.control_type[marker] == MarkerType.COMMIT)
         key = kinds.key_code[rows]
-        last_plain = _last_by_code(kinds.key_code, plain)
+        last_plain = _last_row_by_code(kinds.key_code, plain)
         last_marker = np.full(len(last_plain), -1, np.int64)
         in_order = np.flatnonzero(is_committed)[np.argsort(rows[is_committed])]
         last_marker[key[in_order]] = marker[in_order]
         is_overtaken = (last_plain[key] > marker) | (last_marker[key] > marker)
         rows = rows[(marker < 0) | (is_committed & ~is_overtaken)]
-    lasting: Ints = rows
-    return lasting
+    visible: Ints = rows
+    return visible
 
 
-def _is_ordinary(kinds: ChunkKinds, plain: Mask, staged: Mask) -> bool:
-    """Whether offsets are committed, inside of transactions and out of them, only in ways in which both coordinators see the same."""
+def _coordinators_agree(kinds: ChunkKinds, plain: Mask, staged: Mask) -> bool:
+    """Whether both coordinators read every commit of the chunk in the same way.
+
+    They do not where a commit has only one of a producer id and the transactional bit, or where a marker has an unknown type.
+    """
     is_offset = (kinds.key_type == KeyType.LEGACY_OFFSET_COMMIT) | (kinds.key_type == KeyType.OFFSET_COMMIT)
-    odd = is_offset & kinds.coordinator_accepts & ~kinds.is_control & ~plain & ~staged
-    return not odd.any() and bool(np.isin(kinds.control_type[kinds.is_control], (MarkerType.ABORT, MarkerType.COMMIT)).all())
+    is_unusual = is_offset & kinds.coordinator_accepts & ~kinds.is_control & ~plain & ~staged
+    return not is_unusual.any() and bool(np.isin(kinds.control_type[kinds.is_control], (MarkerType.ABORT, MarkerType.COMMIT)).all())
 
 
-def _last_of_each(code: Ints, among: Mask) -> Ints:
-    """Row of the last record of every code, of the rows in ``among``."""
-    last = _last_by_code(code, among)
+def _last_rows(code: Ints, among: Mask) -> Ints:
+    """The last row of each code, among the rows in ``among``."""
+    last = _last_row_by_code(code, among)
     return last[last >= 0]
 
 
-def _last_by_code(code: Ints, among: Mask) -> Ints:
-    """For every code the row of its last record in ``among``; -1 where it has none."""
+def _last_row_by_code(code: Ints, among: Mask) -> Ints:
+    """By code the last row in ``among``; -1 where the code has no row there."""
     rows = np.flatnonzero(among)
     last = np.full(int(code.max(initial=-1)) + 1, -1, np.int64)
-    last[code[rows]] = rows  # of several rows of one code numpy keeps the one assigned last
+    last[code[rows]] = rows  # numpy keeps the last assignment to a position
     return last
 
 
 def stable_order(code: Ints) -> Ints:
-    """Rows code by code, those of one code as they were."""
-    # numpy sorts two bytes by their digits, which takes a quarter of the time; -1 is then the last code instead of the first
+    """Row numbers sorted by code; rows of one code stay in their order."""
+    # numpy sorts 16-bit integers with a radix sort, in a quarter of the time. As uint16, -1 becomes the last code.
     narrow = code.astype(np.uint16) if len(code) and int(code.max()) < (1 << 16) - 1 else code
     return np.argsort(narrow, kind="stable")
 
 
-def _commits_before_own_records(kinds: ChunkKinds, is_commit: Mask, is_own_record: Mask) -> Ints:
-    """Row of the group's last commit before each of the group's own records that may find no group without it.
+def _commits_before_group_records(kinds: ChunkKinds, is_commit: Mask, is_group_record: Mask) -> Ints:
+    """For each group record that may find no group: the row of the group's last commit before the record, which creates the group.
 
-    After a value that applies the group is there, of whatever type, until a tombstone that can remove it.
+    After an accepted value the group exists, with some type, until a tombstone that can remove the group.
     """
-    own = np.flatnonzero(is_own_record)
-    own = own[stable_order(kinds.group_code[own])]
-    group, is_tombstone = kinds.group_code[own], kinds.is_tombstone[own]
-    makes_group = kinds.coordinator_accepts[own] & ~is_tombstone
-    may_remove = is_tombstone & np.isin(kinds.key_type[own], list(GROUP_KEY_TYPES))
-    place = np.arange(len(own))
+    rows = np.flatnonzero(is_group_record)
+    rows = rows[stable_order(kinds.group_code[rows])]
+    group, is_tombstone = kinds.group_code[rows], kinds.is_tombstone[rows]
+    makes_group = kinds.coordinator_accepts[rows] & ~is_tombstone
+    may_remove = is_tombstone & np.isin(kinds.key_type[rows], list(GROUP_KEY_TYPES))
+    place = np.arange(len(rows))
     begin = np.maximum.accumulate(np.where(np.r_[True, group[1:] != group[:-1]], place, 0))
     change = np.maximum.accumulate(np.where(makes_group | may_remove, place, -1))
-    last_change = np.r_[-1, change[:-1]]  # before each row, not at it
-    asking = own[(last_change < begin) | ~makes_group[last_change]]
+    last_change = np.r_[-1, change[:-1]]  # strictly before the row
+    may_find_no_group = rows[(last_change < begin) | ~makes_group[last_change]]
 
-    # Nearly all commits lie behind the last record of their group that asks: only those before it are looked at one by one.
-    last_asking = np.full(int(kinds.group_code.max()) + 1, -1, np.int64)
-    last_asking[kinds.group_code[asking]] = asking
+    # Nearly all commits come after the last such record of their group; the search only looks at the commits before it.
+    last_may_find_no_group = np.full(int(kinds.group_code.max()) + 1, -1, np.int64)
+    last_may_find_no_group[kinds.group_code[may_find_no_group]] = may_find_no_group
     commits = np.flatnonzero(is_commit)
-    commits = commits[commits < last_asking[kinds.group_code[commits]]]
+    commits = commits[commits < last_may_find_no_group[kinds.group_code[commits]]]
     of_group = len(kinds.group_code)
-    places, wanted = (kinds.group_code[rows] * of_group + rows for rows in (asking, commits))
-    before = np.full(len(asking), -1, np.int64)
-    before[np.searchsorted(places, wanted)] = commits  # in their order, so that the last one stands
-    found: Ints = before[before >= 0]
-    return found
+    places, wanted = (kinds.group_code[rows] * of_group + rows for rows in (may_find_no_group, commits))
+    before = np.full(len(may_find_no_group), -1, np.int64)
+    before[np.searchsorted(places, wanted)] = commits  # in the order of the log: the last commit wins
+    last_commits: Ints = before[before >= 0]
+    return last_commits
 
 
-def _superseded_classic(kinds: ChunkKinds, own: Ints) -> Ints:
-    """Rows of classic group records that the next own record of their group replaces, that one being a classic value.
+def _superseded_classic_records(kinds: ChunkKinds, rows: Ints) -> Ints:
+    """Rows of classic group records (key type 2) that are followed by a classic value, as the next group record of their group.
 
-    own: rows of groups' own records, group by group. Only plain replacement is dropped: a record of another type between two classic ones
-    depends on the first, and a tombstone of a group that was there is told apart from one of none. What a loader refuses in such a value
-    (R-2.1 to R-2.4) depends on the value alone, and the reader has noted it.
+    rows: rows of group records, sorted by group. A record of another type between two classic records depends on the first of them, and a
+    tombstone has another effect if the group exists: these are not dropped. The refusals of a classic value (rules R-2.1 to R-2.4 of
+    docs/reference/replay-rules.md) depend on the value alone, and the reader has noted them.
     """
-    group, is_classic = kinds.group_code[own], kinds.key_type[own] == KeyType.GROUP_METADATA
-    replaces = is_classic & ~kinds.is_tombstone[own]
-    superseded: Ints = own[:-1][(group[:-1] == group[1:]) & is_classic[:-1] & replaces[1:]]
+    group, is_classic = kinds.group_code[rows], kinds.key_type[rows] == KeyType.GROUP_METADATA
+    replaces = is_classic & ~kinds.is_tombstone[rows]
+    superseded: Ints = rows[:-1][(group[:-1] == group[1:]) & is_classic[:-1] & replaces[1:]]
     return superseded

@@ -1,1 +1,1 @@
-"""One offsets partition: from its kept records to the rows of the state tables, and from those rows to files."""
+"""The replay of an offsets partition: kept records -> rows of the state tables -> Parquet files."""

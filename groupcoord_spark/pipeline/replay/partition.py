@@ -1,7 +1,7 @@
-"""Replays the kept records of each offsets partition over the coordinator's rules, expires its offsets, packs the rows of its tables.
+"""The replay of one offsets partition: from its kept records to the packed rows of its state and rule tables.
 
-The body of ``groupBy(cluster, offsets_partition).applyInPandas``, in its iterator form: a partition's records pass by in batches, only its
-state is held.
+``partition_replay`` is the function of ``groupBy(cluster, offsets_partition).applyInPandas`` in its iterator form: the records of a
+partition come in batches, and only the state of the partition stays in memory.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from groupcoord_spark.coordinator.broker_settings import KAFKAS_ASSIGNORS, Defau
 from groupcoord_spark.coordinator.semantics import Semantics
 from groupcoord_spark.coordinator.transactions import OffsetKey, StoredOffset
 from groupcoord_spark.log import Records
-from groupcoord_spark.pipeline.exchange.kept_records import GROUP_CHANGES, RECORDS, PieceReport, as_one, records_of_kept
+from groupcoord_spark.pipeline.exchange.kept_records import NEW_GROUP_RECORDS, RECORDS, PieceReport, as_one, records_of_kept
 from groupcoord_spark.pipeline.exchange.packing import pack, unpack_batch
 from groupcoord_spark.pipeline.exchange.state_rows import (
     COLUMNS,
@@ -31,7 +31,7 @@ from groupcoord_spark.pipeline.exchange.state_rows import (
     state_rows,
 )
 from groupcoord_spark.pipeline.expiration import ExpirationJob, expirations_of
-from groupcoord_spark.pipeline.read.decode import DecodedChunk, decode_again
+from groupcoord_spark.pipeline.read.decode import DecodedChunk, decode_checked_records
 from groupcoord_spark.pipeline.rebalances import REBALANCES, PartitionRebalances, RebalanceJob
 from groupcoord_spark.pipeline.replay.redundant_assignments import find_redundant_records
 from groupcoord_spark.pipeline.replay.unchecked_ownership import KeptRecordsCoordinator
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 
 REPLAYED_AT_ONCE_BYTES = 4 << 20
-"""Kept records of several small rows are replayed together: each look at a batch goes over the state of its groups."""
+"""Bytes of records that are replayed together. Small batches are joined, because each batch costs one pass over the state of its groups."""
 
 Ints = npt.NDArray[np.int64]
 
@@ -56,7 +56,7 @@ KNOWN_KEY_TYPES = [key_type for key_type, record_type in RECORD_TYPES.items() if
 
 @dataclass(frozen=True, slots=True)
 class ReplayJob:
-    """What every replay of a run knows."""
+    """The same for the replay of every offsets partition of a run. writers: number of tasks that write the state tables."""
 
     semantics: Semantics
     expiration: ExpirationJob
@@ -66,27 +66,27 @@ class ReplayJob:
 
 
 def partition_replay(job: ReplayJob) -> Callable[..., Iterator[pd.DataFrame]]:
-    """The function for applyInPandas: (cluster, offsets_partition), frames of SHUFFLED in offset order -> frames of REPLAYED."""
+    """The function for applyInPandas: (cluster, offsets_partition) and frames of SHUFFLED in the order of offsets -> frames of REPLAYED."""
     import pandas as pd
 
-    is_first = True  # of a task: each gets a function of its own
+    is_first = True  # in this task: Spark unpickles the function once for each task
 
     def replay_partition(key: tuple[Any, ...], frames: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
         nonlocal is_first
         if is_first:
-            # What readers left free in this worker is given back: it will hardly be wanted again.
+            # Return the memory that the reading tasks of this worker freed; the replay hardly needs it.
             pa.default_memory_pool().release_unused()
             is_first = False
-        with without_collector():  # the worker may run a user's own functions afterwards
+        with without_collector():  # only in this block: the worker may run functions of the user later
             yield from _replayed(job, int(key[1]), frames)
 
-    # applyInPandas takes the iterator form only where these are real types, not the text that annotations are in this file
+    # applyInPandas needs real types to recognize the iterator form, and annotations are text in this file
     replay_partition.__annotations__ = {"key": tuple[Any, ...], "frames": Iterator[pd.DataFrame], "return": Iterator[pd.DataFrame]}
     return replay_partition
 
 
 def _replayed(job: ReplayJob, offsets_partition: int, frames: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
-    """Frames of REPLAYED of one offsets partition."""
+    """Frames of REPLAYED, for one offsets partition."""
     import pandas as pd
 
     report = PartitionReport(offsets_partition)
@@ -94,15 +94,15 @@ def _replayed(job: ReplayJob, offsets_partition: int, frames: Iterator[pd.DataFr
     replay = KeptRecordsReplay(job.semantics)
     rebalances = PartitionRebalances(job.rebalances, offsets_partition)
     own_writer = offsets_partition % job.writers
-    waiting: list[pa.RecordBatch] = []
+    pending_batches: list[pa.RecordBatch] = []
     for frame in frames:
         for kind, payload in zip(frame["kind"], frame["payload"], strict=True):
             if kind == RECORDS:
                 batch = unpack_batch(payload)
-                if waiting and sum(each.nbytes for each in waiting) + batch.nbytes > REPLAYED_AT_ONCE_BYTES:
-                    replay.apply(_taken(waiting))
-                waiting.append(batch)
-            elif kind == GROUP_CHANGES:
+                if pending_batches and sum(pending.nbytes for pending in pending_batches) + batch.nbytes > REPLAYED_AT_ONCE_BYTES:
+                    replay.apply(_take_all(pending_batches))
+                pending_batches.append(batch)
+            elif kind == NEW_GROUP_RECORDS:
                 for rows_so_far in rebalances.apply(unpack_batch(payload)):
                     yield pd.DataFrame([(own_writer, LATER, REBALANCES, pack(rows_so_far))], columns=COLUMNS)
             else:
@@ -110,12 +110,12 @@ def _replayed(job: ReplayJob, offsets_partition: int, frames: Iterator[pd.DataFr
                 report.counts.add(piece.counts)
                 report.take_files(piece.files)
                 topic_names |= piece.topic_names
-                report.found += piece.found
-                report.from_history += piece.from_history
+                report.records_after_complete += piece.records_after_complete
+                report.records_from_history += piece.records_from_history
                 report.warnings += piece.warnings
                 report.refusals += piece.refusals
-    if waiting:
-        replay.apply(_taken(waiting))
+    if pending_batches:
+        replay.apply(_take_all(pending_batches))
     for last_rows in rebalances.finish():
         yield pd.DataFrame([(own_writer, LATER, REBALANCES, pack(last_rows))], columns=COLUMNS)
     state = replay.coordinator.finish()
@@ -133,15 +133,15 @@ def _replayed(job: ReplayJob, offsets_partition: int, frames: Iterator[pd.DataFr
         yield pd.DataFrame([(writer, place, kind, payload) for writer in writers], columns=COLUMNS)
 
 
-def _taken(waiting: list[pa.RecordBatch]) -> pa.RecordBatch:
-    """All that waits, as one batch that alone still holds it."""
-    batch = as_one(waiting)
-    waiting.clear()
+def _take_all(pending_batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    """All batches as one batch; the list is empty afterwards, so that no row is in memory twice."""
+    batch = as_one(pending_batches)
+    pending_batches.clear()
     return batch
 
 
 class KeptRecordsReplay:
-    """One offsets partition's replay over batches of kept records, with what its log alone can tell beside the state."""
+    """The replay of one offsets partition from batches of kept records. Also counts live keys and open transactions, which need the log."""
 
     def __init__(self, semantics: Semantics) -> None:
         self.coordinator = KeptRecordsCoordinator(semantics)
@@ -152,7 +152,7 @@ class KeptRecordsReplay:
         self._next_offset = 0
 
     def apply(self, batch: pa.RecordBatch) -> None:
-        """Replay records of ingest.KEPT, all of them after those applied before. What does not apply has been warned of by its reader."""
+        """Replay a batch of KEPT that follows all earlier batches. Records that are not accepted are skipped; the reader has warned."""
         first, last = batch.column("record_offset")[0].as_py(), batch.column("record_offset")[-1].as_py()
         if first < self._next_offset:
             raise AssertionError(f"records from {first} on follow those up to {self._next_offset}: the shuffle lost their order")
@@ -160,22 +160,22 @@ class KeptRecordsReplay:
         records, decodes = records_of_kept(batch)
         key_type = leading_int16(records.key)
         distinct_keys = records.distinct_keys()
-        self._follow_live_keys(records, *distinct_keys, is_type_0=decodes & (key_type == KeyType.LEGACY_OFFSET_COMMIT))
-        self._follow_open_transactions(records)
+        self._update_live_keys(records, *distinct_keys, is_type_0=decodes & (key_type == KeyType.LEGACY_OFFSET_COMMIT))
+        self._update_open_transactions(records)
         is_read = decodes & ((records.control_type != NOT_A_CONTROL_RECORD) | np.isin(key_type, KNOWN_KEY_TYPES))
         if not is_read.all():
             records = records.take(is_read)
             distinct_keys = records.distinct_keys()
-        decoded = decode_again(records, self._semantics, distinct_keys)
+        decoded = decode_checked_records(records, self._semantics, distinct_keys)
         raw_keys = distinct_keys[1]
         coordinator = self.coordinator
-        without_collisions, others, needless = find_redundant_records(records, decoded, coordinator)
+        without_collisions, others, is_redundant = find_redundant_records(records, decoded, coordinator)
         coordinator.rule_out_collisions(without_collisions, others)
         keys = decoded.keys
         group_ids, topics, partitions = keys.group_id.to_pylist(), keys.topic.to_pylist(), keys.partition.tolist()
         values = self._offset_values(records, decoded.kinds.key_type, decoded.decodes)
-        self._put_group_values(values, records, decoded, needless)
-        applied = np.flatnonzero((decoded.kinds.coordinator_accepts | decoded.kinds.is_control) & ~needless)
+        self._put_group_values(values, records, decoded, is_redundant)
+        applied = np.flatnonzero((decoded.kinds.coordinator_accepts | decoded.kinds.is_control) & ~is_redundant)
         group_keys: dict[int, Mapping[str, Any]] = {}
         rows = zip(
             applied.tolist(),
@@ -203,15 +203,15 @@ class KeptRecordsReplay:
                     producer_id, is_transactional, key_type, group_ids[code], topics[code], partitions[code], values[row]
                 )
 
-    def _put_group_values(self, values: list[Any], records: Records, decoded: DecodedChunk, needless: Mask) -> None:
-        """The values of groups' own records into the list, as bytes: they are decoded once their turn comes."""
+    def _put_group_values(self, values: list[Any], records: Records, decoded: DecodedChunk, is_redundant: Mask) -> None:
+        """Put the bytes of group records into ``values``. They are decoded one by one, when they are applied."""
         is_own_record = (decoded.kinds.key_type >= KeyType.GROUP_METADATA) & (records.control_type == NOT_A_CONTROL_RECORD)
-        rows = np.flatnonzero(is_own_record & ~needless)
+        rows = np.flatnonzero(is_own_record & ~is_redundant)
         for row, value in zip(rows.tolist(), records.value.take(rows).to_arrow().to_pylist(), strict=True):
             values[row] = value
 
     def _offset_values(self, records: Records, key_type: npt.NDArray[np.int16], decodes: Mask) -> list[Any]:
-        """For each record the offset it stores; None for tombstones and for records that store none."""
+        """For each record its StoredOffset; None for tombstones and for records that are no commits."""
         is_offset = (key_type >= 0) & (key_type < KeyType.GROUP_METADATA) & decodes & ~records.value.is_null
         rows = np.flatnonzero(is_offset & (records.control_type == NOT_A_CONTROL_RECORD))
         columns = decode_offset_value_columns(key_type[rows], records.value.take(rows))
@@ -234,8 +234,8 @@ class KeptRecordsReplay:
             values[row] = value
         return values
 
-    def _follow_live_keys(self, records: Records, key_code: Ints, distinct: pa.BinaryArray, *, is_type_0: Mask) -> None:
-        """is_type_0: records that decode and have a key of type 0; what does not decode is no offset that could come back."""
+    def _update_live_keys(self, records: Records, key_code: Ints, distinct: pa.BinaryArray, *, is_type_0: Mask) -> None:
+        """Update the sets of live keys. is_type_0: bool[n], records that decode and have key type 0; only their offsets can come back."""
         keys = distinct.to_pylist()
         has_key = key_code >= 0
         for live, rows in ((self._live_keys, np.flatnonzero(has_key)), (self._type_0_keys, np.flatnonzero(has_key & is_type_0))):
@@ -248,7 +248,7 @@ class KeptRecordsReplay:
                 else:
                     live.add(keys[code])
 
-    def _follow_open_transactions(self, records: Records) -> None:
+    def _update_open_transactions(self, records: Records) -> None:
         is_control = records.control_type != NOT_A_CONTROL_RECORD
         rows = np.flatnonzero(is_control | records.is_transactional)
         columns = (records.record_offset[rows].tolist(), records.producer_id[rows].tolist(), is_control[rows].tolist())
@@ -260,15 +260,15 @@ class KeptRecordsReplay:
 
     @property
     def live_keys(self) -> int:
-        """Keys whose newest record carries a value: what the log would hold after a perfect compaction."""
+        """Number of keys whose newest record has a value: the number of records after a perfect compaction."""
         return len(self._live_keys)
 
     def type_0_offsets(self) -> set[OffsetKey]:
-        """(group_id, topic, partition) that the log holds an offset for under a key of type 0."""
+        """(group_id, topic, partition) of the commits that are live in the log under a key of type 0."""
         fields = (decode_key(key).fields for key in self._type_0_keys)
-        return {(each["group_id"], each["topic"], each["partition"]) for each in fields}
+        return {(key["group_id"], key["topic"], key["partition"]) for key in fields}
 
     @property
     def first_open_offset(self) -> int | None:
-        """Offset of the first record of the oldest transaction without a marker; None: no transaction is open."""
+        """Record offset of the first record of the oldest open transaction; None: no transaction is open."""
         return min(self._open_since.values(), default=None)

@@ -1,9 +1,10 @@
-"""Which consumer groups surely have no partition with two owners, and which of their records then need not be replayed.
+"""Records of consumer groups (KIP-848) that need not be replayed, because no partition of the group has two owners.
 
-A current assignment (key type 8) is refused where it takes a partition that another member still owns (R-3.14), so each of them depends
-on all before it, and a reader may drop none. Here, where the state before the records is known, one look over their columns tells for
-nearly every group that none of them collides. Then a later assignment of a member replaces the earlier one whole, of a member that
-came and went nothing is left, and what only sets something is replaced by what sets it again: a loader refuses none of these records.
+A current assignment (key type 8) is refused if it has a partition that another member still owns (rule R-3.14 of
+docs/reference/replay-rules.md). So the effect of an assignment depends on all assignments before it, and a reader drops none of them. The
+replay knows the state before a batch, and one pass over the columns of the batch shows for nearly every group that no partition has two
+owners. Then no record of the group is refused, and these records are redundant: an assignment that a later one of the member replaces, all
+records of a member that joins and leaves in the batch, and a setting that a later record sets again.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ SETTING_KEY_TYPES = (
     KeyType.CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER,
     KeyType.CONSUMER_GROUP_REGULAR_EXPRESSION,
 )
-"""Group epoch, partition metadata, a member's target and a resolved expression: values that only set what a later value sets again."""
+"""Group epoch, partition metadata, a member's target assignment, and a resolved expression: a later value replaces an earlier one."""
 MEMBER_KEY_TYPES = (
     KeyType.CONSUMER_GROUP_MEMBER_METADATA,
     KeyType.CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER,
@@ -44,52 +45,52 @@ MEMBER_KEY_TYPES = (
 )
 NEVER = np.iinfo(np.int64).max
 BEFORE = -1
-BYTES_AT_ONCE = 256 << 10
-"""Of assignments that are laid out partition by partition, which takes many times as much."""
-LEAST_CLAIM_BYTES = 4
-"""What a partition takes in an assignment."""
+ASSIGNMENT_BYTES_AT_ONCE = 256 << 10
+"""Bytes of assignments that are compared at a time; as single partitions they need many times as much memory."""
+LEAST_PARTITION_BYTES = 4
+"""Bytes of a partition in an assignment."""
 
-# Odd numbers to mix the parts of a name into one.
+# Odd factors that mix topic id, group and partition into one 64-bit number.
 MIX_HIGH, MIX_LOW, MIX_GROUP = (np.int64(odd) for odd in (-7046029254386353131, -4417276706812531889, 1609587929392839161))
 
 
 class RedundantRecords(NamedTuple):
-    """What one look at a batch tells.
+    """The redundant records of a batch.
 
-    without_collisions: groups of which no record in it collides; others: those of which one does or may. needless: bool, rows that may be
-    left out.
+    without_collisions: groups in which no partition has two owners during the batch. others: groups in which one has, or may have.
+    is_redundant: bool[n], rows that need not be replayed.
     """
 
     without_collisions: frozenset[str]
     others: frozenset[str]
-    needless: Mask
+    is_redundant: Mask
 
 
-class _Lives(NamedTuple):
-    """Rows about single members, member by member, in the order of the log; ``segment`` numbers the members."""
+class _MemberRecords(NamedTuple):
+    """The rows about single members, sorted by member and then in the order of the log. segment: the number of the row's member."""
 
     row: Ints
     segment: Ints
     begin: Ints
-    """Place of the first row of each row's member, among these rows."""
+    """Position of the first row of the same member, among these rows."""
     end: Ints
-    """Place after its last."""
+    """Position after the last row of the same member."""
     key_type: npt.NDArray[np.int16]
     is_tombstone: Mask
 
 
 def find_redundant_records(records: Records, decoded: DecodedChunk, coordinator: PartitionReplay) -> RedundantRecords:
-    """Look over the records of consumer groups that are about to be replayed by ``coordinator``.
+    """The redundant records of consumer groups in a batch that ``coordinator`` is about to replay.
 
-    A group is left to the record-by-record rule whenever anything about it is out of the ordinary: records that do not apply or are of
-    another kind of group, tombstones of the group or its target assignment, a state with collisions behind it.
+    All records of a group are replayed if anything about the group is unusual: a record that is not accepted or of another group type, a
+    tombstone of the group or of its target assignment, or a partition that already has two owners.
     """
     kinds = decoded.kinds
-    needless = np.zeros(len(kinds.key_type), np.bool_)
+    is_redundant = np.zeros(len(kinds.key_type), np.bool_)
     every = np.flatnonzero((kinds.key_type >= KeyType.GROUP_METADATA) & (kinds.group_code >= 0) & ~kinds.is_control)
     own = every[np.isin(kinds.key_type[every], list(CONSUMER_GROUP_KEY_TYPES))]
     if not len(own):
-        return RedundantRecords(frozenset(), frozenset(), needless)
+        return RedundantRecords(frozenset(), frozenset(), is_redundant)
     groups = decoded.names.group_ids.to_pylist()
     members = decoded.names.member_ids.to_pylist()
     is_touched = np.zeros(len(groups), np.bool_)
@@ -109,25 +110,25 @@ def find_redundant_records(records: Records, decoded: DecodedChunk, coordinator:
             is_candidate[code] = False
 
     own = own[is_candidate[kinds.group_code[own]]]
-    lives = _lives_of_members(decoded, own)
-    colliding = _groups_with_collisions(records, decoded, lives, state, members)
+    member_records = _records_by_member(decoded, own)
+    colliding = _groups_with_collisions(records, decoded, member_records, state, members)
     is_candidate[colliding] = False
     makes_group = _rows_that_make_groups(decoded, own, state)
-    _mark_needless(needless, lives, decoded, state, members, makes_group)
-    needless[_superseded_settings(decoded, own)] = True
+    _mark_redundant(is_redundant, member_records, decoded, state, members, makes_group)
+    is_redundant[_superseded_settings(decoded, own)] = True
     last_own = np.full(len(groups), -1, np.int64)
     last_own[kinds.group_code[own]] = own
-    for stays in (makes_group, last_own):  # a group tells the place of its last record
-        needless[stays[stays >= 0]] = False
-    of_group = kinds.group_code[own]
-    needless[own[~is_candidate[of_group]]] = False
+    for kept_rows in (makes_group, last_own):  # the state has the record offset of the last record of each group
+        is_redundant[kept_rows[kept_rows >= 0]] = False
+    group_code = kinds.group_code[own]
+    is_redundant[own[~is_candidate[group_code]]] = False
     without, others = (
         frozenset(groups[code] for code in np.flatnonzero(chosen).tolist()) for chosen in (is_candidate, is_touched & ~is_candidate)
     )
-    return RedundantRecords(without, others, needless)
+    return RedundantRecords(without, others, is_redundant)
 
 
-def _lives_of_members(decoded: DecodedChunk, own: Ints) -> _Lives:
+def _records_by_member(decoded: DecodedChunk, own: Ints) -> _MemberRecords:
     kinds = decoded.kinds
     rows = own[np.isin(kinds.key_type[own], MEMBER_KEY_TYPES)]
     of_member = _member_of(decoded, rows)
@@ -137,7 +138,7 @@ def _lives_of_members(decoded: DecodedChunk, own: Ints) -> _Lives:
     segment = np.cumsum(begins) - 1
     first = np.flatnonzero(begins)
     last = np.r_[first[1:], len(rows)]
-    return _Lives(rows, segment, first[segment], last[segment], kinds.key_type[rows], kinds.is_tombstone[rows])
+    return _MemberRecords(rows, segment, first[segment], last[segment], kinds.key_type[rows], kinds.is_tombstone[rows])
 
 
 def _member_of(decoded: DecodedChunk, rows: Ints) -> Ints:
@@ -147,19 +148,24 @@ def _member_of(decoded: DecodedChunk, rows: Ints) -> Ints:
 
 
 def _groups_with_collisions(
-    records: Records, decoded: DecodedChunk, lives: _Lives, state: dict[int, ConsumerGroup | None], members: list[str]
+    records: Records, decoded: DecodedChunk, member_records: _MemberRecords, state: dict[int, ConsumerGroup | None], members: list[str]
 ) -> Ints:
-    """Codes of groups in which a partition is, or may be, in two hands at once.
+    """Codes of the groups in which a partition has, or may have, two owners at once.
 
-    What a value names is held from its record to the member's next one; what the member held before these records, up to its first.
+    A member owns the partitions of an assignment from its row to the member's next assignment or tombstone. The partitions that the member
+    owns before the batch it owns up to its first row.
     """
     kinds = decoded.kinds
-    is_assignment = lives.key_type == KeyType.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT
-    rows, segment, is_value = lives.row[is_assignment], lives.segment[is_assignment], ~lives.is_tombstone[is_assignment]
+    is_assignment = member_records.key_type == KeyType.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT
+    rows, segment, is_value = (
+        member_records.row[is_assignment],
+        member_records.segment[is_assignment],
+        ~member_records.is_tombstone[is_assignment],
+    )
     is_followed = segment[1:] == segment[:-1]
     until = np.full(len(rows), NEVER)
     until[:-1][is_followed] = rows[1:][is_followed]
-    # group by group, each in the order of the log, in which the claims of a partition then stay as well
+    # sorted by group, and in the order of the log within a group
     value_rows, until_next = rows[is_value], until[is_value]
     in_order = np.lexsort((value_rows, kinds.group_code[value_rows]))
     value_rows, until_next = value_rows[in_order], until_next[in_order]
@@ -168,21 +174,21 @@ def _groups_with_collisions(
     first_row = {(group, members[member]): row for group, member, row in zip(*of_begins, begins.tolist(), strict=True)}
     colliding = [np.zeros(0, np.int64)]
     for part in _whole_groups(kinds.group_code[value_rows], records.value.take(value_rows).lengths()):
-        claims = _Claims(
+        assignments = _Assignments(
             decoded.value_version[value_rows[part]],
             records.value.take(value_rows[part]),
             kinds.group_code[value_rows[part]],
             value_rows[part],
             until_next[part],
         )
-        before = list(_held_before(state, np.unique(claims.group).tolist(), first_row))
-        held = _Held(*map(np.concatenate, zip(*before, strict=True))) if before else _NOTHING_HELD
-        colliding.append(_clashing(claims, held))
+        before = list(_owned_before(state, np.unique(assignments.group).tolist(), first_row))
+        owned_before = _OwnedPartitions(*map(np.concatenate, zip(*before, strict=True))) if before else _NO_OWNED_PARTITIONS
+        colliding.append(_groups_with_two_owners(assignments, owned_before))
     return np.concatenate(colliding)
 
 
-class _Claims(NamedTuple):
-    """Current assignments, group by group and in the order of the log: what each names is held from row ``since`` up to ``until``."""
+class _Assignments(NamedTuple):
+    """Current assignments, sorted by group and then by row. Their partitions are owned from row ``since`` up to ``until``."""
 
     value_version: npt.NDArray[np.int16]
     value: Slices
@@ -191,91 +197,94 @@ class _Claims(NamedTuple):
     until: Ints
 
 
-class _Held(NamedTuple):
-    """Partitions held before the batch, by the numbers of _names, up to a row of it."""
+class _OwnedPartitions(NamedTuple):
+    """Partitions that members own before the batch, by the numbers of _partition_numbers, up to row ``until``."""
 
     name: Ints
     until: Ints
 
 
-_NOTHING_HELD = _Held(*[np.zeros(0, np.int64)] * 2)
+_NO_OWNED_PARTITIONS = _OwnedPartitions(*[np.zeros(0, np.int64)] * 2)
 
 
-def _clashing(claims: _Claims, held: _Held) -> Ints:
-    """Codes of groups in which a partition is claimed before the claim before it has ended, or whose values look unusual."""
-    is_odd = np.zeros(len(claims.value), np.bool_)
+def _groups_with_two_owners(assignments: _Assignments, owned_before: _OwnedPartitions) -> Ints:
+    """Codes of the groups in which a partition gets an owner before its previous owner gives it up, or with odd values."""
+    is_odd = np.zeros(len(assignments.value), np.bool_)
     if loops := fast_path.loops_for(len(is_odd)):
-        value = claims.value
+        value = assignments.value
         lengths = value.lengths()
-        slots = 1 << (2 * (int(lengths.sum()) // LEAST_CLAIM_BYTES + len(held.name)) + 1).bit_length()
+        slots = 1 << (2 * (int(lengths.sum()) // LEAST_PARTITION_BYTES + len(owned_before.name)) + 1).bit_length()
         names, untils = np.empty(slots, np.int64), np.empty(slots, np.int64)
-        stack, notes = np.empty(loops.DEEPEST, np.int64), np.empty(int(lengths.max(initial=0)) // LEAST_CLAIM_BYTES, np.int64)
+        stack, notes = np.empty(loops.DEEPEST, np.int64), np.empty(int(lengths.max(initial=0)) // LEAST_PARTITION_BYTES, np.int64)
         loops.take_partitions(
-            value.data, value.start, value.end, claims.value_version, claims.group, claims.since, claims.until, held.name, held.until,
+            value.data, value.start, value.end, assignments.value_version, assignments.group, assignments.since, assignments.until,
+            owned_before.name, owned_before.until,
             *programs_of_values(), stack, notes, names, untils, is_odd,
         )  # fmt: skip
     else:
-        ends = dict(zip(held.name.tolist(), held.until.tolist(), strict=True))
-        for row, (group, since, until) in enumerate(zip(claims.group.tolist(), claims.since.tolist(), claims.until.tolist(), strict=True)):
+        ends = dict(zip(owned_before.name.tolist(), owned_before.until.tolist(), strict=True))
+        for row, (group, since, until) in enumerate(
+            zip(assignments.group.tolist(), assignments.since.tolist(), assignments.until.tolist(), strict=True)
+        ):
             try:
-                decoded = decode_value(KeyType.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT, claims.value.row(row))
+                decoded = decode_value(KeyType.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT, assignments.value.row(row))
             except DecodeError:
                 decoded = None
             if decoded is None or decoded.findings:
                 is_odd[row] = True
                 continue
             for topic in (*decoded.fields["assigned_partitions"], *decoded.fields["partitions_pending_revocation"]):
-                for name in _names(topic["topic_id"], topic["partitions"], group).tolist():
+                for name in _partition_numbers(topic["topic_id"], topic["partitions"], group).tolist():
                     is_odd[row] |= since < ends.get(name, BEFORE)
                     ends[name] = until
-    return claims.group[is_odd]
+    return assignments.group[is_odd]
 
 
 def _whole_groups(group: Ints, lengths: Ints) -> Iterator[slice]:
-    """The rows, sorted by group, in parts of whole groups and about BYTES_AT_ONCE."""
+    """Slices of rows that are sorted by group: whole groups, about ASSIGNMENT_BYTES_AT_ONCE each."""
     if not len(group):
         return
     begins = np.flatnonzero(np.r_[True, group[1:] != group[:-1]])
-    part = (np.cumsum(lengths)[begins] - lengths[begins]) // BYTES_AT_ONCE
+    part = (np.cumsum(lengths)[begins] - lengths[begins]) // ASSIGNMENT_BYTES_AT_ONCE
     first = begins[np.r_[True, part[1:] != part[:-1]]].tolist()
     yield from (slice(begin, end) for begin, end in pairwise([*first, len(group)]))
 
 
-def _names(topic_id: str, partitions: Sequence[int], group: int) -> Ints:
-    """A number for each of these partitions of a group's topic; two that are equal by accident only look like a collision."""
+def _partition_numbers(topic_id: str, partitions: Sequence[int], group: int) -> Ints:
+    """int64, a number for each partition of a group's topic. If two are equal by accident, the group is replayed in full."""
     high, low = np.frombuffer(uuid_bytes(topic_id), ">i8").astype(np.int64)[:, np.newaxis]
     mixed = (high * MIX_HIGH) ^ (low * MIX_LOW) ^ (np.array([group]) * MIX_GROUP)
     names: Ints = (mixed ^ (mixed >> 29)) * MIX_HIGH + np.array(partitions, np.int64)
     return names
 
 
-def _held_before(
+def _owned_before(
     state: dict[int, ConsumerGroup | None], groups: list[int], first_row: dict[tuple[int, str], int]
 ) -> Iterator[tuple[Ints, ...]]:
-    """The columns of _Held for each topic of each member of the groups."""
+    """The columns of _OwnedPartitions, for each topic of each member of the groups."""
     for code in groups:
         group = state.get(code)
         for member_id, member in group.members.items() if group else ():
             until = first_row.get((code, member_id), NEVER)
             for topic_id, partitions in member.owned_partitions():
-                names = _names(topic_id, partitions, code)
+                names = _partition_numbers(topic_id, partitions, code)
                 yield names, np.full(len(names), until)
 
 
 def _rows_that_make_groups(decoded: DecodedChunk, own: Ints, state: dict[int, ConsumerGroup | None]) -> Ints:
-    """By group code the row of the first value of each group that is no consumer group yet; -1 for the others."""
+    """By group code the row of the value that creates the group; -1 for groups that already are consumer groups."""
     kinds = decoded.kinds
     values = own[~kinds.is_tombstone[own]][::-1]
     makes_group = np.full(len(decoded.names.group_ids), -1, np.int64)
-    makes_group[kinds.group_code[values]] = values  # backwards, so that the first one stands
+    makes_group[kinds.group_code[values]] = values  # in reverse order: the first value wins
     makes_group[[code for code, group in state.items() if group is not None]] = -1
     return makes_group
 
 
 def _superseded_settings(decoded: DecodedChunk, own: Ints) -> Ints:
-    """Rows that only set something which a later value of their key sets again.
+    """Rows of SETTING_KEY_TYPES that a later value of the same key replaces.
 
-    A member's target is told apart before and after each removal of the member, which asks whether the target is there (R-3.11).
+    The target assignment before and after a removal of its member are different, because the removal depends on the target (rule R-3.11).
     """
     kinds = decoded.kinds
     is_removal = kinds.is_tombstone[own] & (kinds.key_type[own] == KeyType.CONSUMER_GROUP_MEMBER_METADATA)
@@ -291,47 +300,48 @@ def _superseded_settings(decoded: DecodedChunk, own: Ints) -> Ints:
     return superseded
 
 
-def _mark_needless(
-    needless: Mask,
-    lives: _Lives,
+def _mark_redundant(
+    is_redundant: Mask,
+    member_records: _MemberRecords,
     decoded: DecodedChunk,
     state: dict[int, ConsumerGroup | None],
     members: list[str],
     makes_group: Ints,
 ) -> None:
-    """Set ``needless`` for members' records that leave no trace where nothing collides.
+    """Set ``is_redundant`` for records of members that have no effect if no partition of the group has two owners.
 
-    That is all of a member's records up to a tombstone that surely removes it (of one that was there before, all but the tombstones), and
-    an assignment that another one of the member follows. Of a member with a record in ``makes_group`` all records stay.
+    These are all records of a member up to a tombstone that removes the member for certain (of a member from before the batch, all but the
+    tombstones), and an assignment that another assignment of the member follows. All records of a member are kept if one of them creates
+    the group (``makes_group``).
     """
-    n = len(lives.row)
+    n = len(member_records.row)
     if not n:
         return
     kinds = decoded.kinds
     place = np.arange(n)
-    is_assignment = lives.key_type == KeyType.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT
+    is_assignment = member_records.key_type == KeyType.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT
 
     def last_before(chosen: Mask) -> Ints:
-        """Place of the last chosen row before each row, of the same member; -1 for none."""
+        """Position of the last chosen row of the same member before each row; -1 for none."""
         last = np.r_[-1, np.maximum.accumulate(np.where(chosen, place, -1))[:-1]]
-        return np.where(last >= lives.begin, last, -1)
+        return np.where(last >= member_records.begin, last, -1)
 
-    # A member can go when nothing came after the tombstone of its assignment, and its target has gone as well (R-3.10, R-3.11).
-    is_value = ~lives.is_tombstone
-    last_sign = last_before(is_assignment | ((lives.key_type == KeyType.CONSUMER_GROUP_MEMBER_METADATA) & is_value))
-    last_target = last_before(lives.key_type == KeyType.CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER)
-    leaves = (lives.key_type == KeyType.CONSUMER_GROUP_MEMBER_METADATA) & lives.is_tombstone
+    # The tombstone of a member removes the member if its current and its target assignment have been removed before (R-3.10, R-3.11).
+    is_value = ~member_records.is_tombstone
+    last_sign = last_before(is_assignment | ((member_records.key_type == KeyType.CONSUMER_GROUP_MEMBER_METADATA) & is_value))
+    last_target = last_before(member_records.key_type == KeyType.CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER)
+    leaves = (member_records.key_type == KeyType.CONSUMER_GROUP_MEMBER_METADATA) & member_records.is_tombstone
     surely = leaves & (last_sign >= 0) & ~is_value[last_sign] & (last_target >= 0) & ~is_value[last_target]
-    is_sure = np.ones(int(lives.segment[-1]) + 1, np.bool_)
-    is_sure[lives.segment[leaves & ~surely]] = False
-    last_leave = np.maximum.accumulate(np.where(surely, place, -1))[lives.end - 1]
-    has_gone = (place <= last_leave) & (last_leave >= lives.begin)
+    is_sure = np.ones(int(member_records.segment[-1]) + 1, np.bool_)
+    is_sure[member_records.segment[leaves & ~surely]] = False
+    last_leave = np.maximum.accumulate(np.where(surely, place, -1))[member_records.end - 1]
+    has_gone = (place <= last_leave) & (last_leave >= member_records.begin)
 
-    is_sure[lives.segment[makes_group[kinds.group_code[lives.row]] == lives.row]] = False
+    is_sure[member_records.segment[makes_group[kinds.group_code[member_records.row]] == member_records.row]] = False
 
     is_known = np.zeros(len(is_sure), np.bool_)
-    segments, firsts = np.unique(lives.segment[has_gone], return_index=True)
-    rows = lives.row[has_gone][firsts]
+    segments, firsts = np.unique(member_records.segment[has_gone], return_index=True)
+    rows = member_records.row[has_gone][firsts]
     for segment, group_code, member_code in zip(
         segments.tolist(), kinds.group_code[rows].tolist(), kinds.member_code[rows].tolist(), strict=True
     ):
@@ -340,6 +350,6 @@ def _mark_needless(
             is_known[segment] = members[member_code] in group.members or members[member_code] in group.targets
     next_assignment = np.minimum.accumulate(np.where(is_assignment, place, n)[::-1])[::-1]
     following = np.r_[next_assignment[1:], n]
-    is_replaced = is_assignment & is_value & (following < lives.end) & is_value[np.minimum(following, n - 1)]
-    drop = is_sure[lives.segment] & np.where(has_gone, is_value | ~is_known[lives.segment], is_replaced)
-    needless[lives.row[drop]] = True
+    is_replaced = is_assignment & is_value & (following < member_records.end) & is_value[np.minimum(following, n - 1)]
+    drop = is_sure[member_records.segment] & np.where(has_gone, is_value | ~is_known[member_records.segment], is_replaced)
+    is_redundant[member_records.row[drop]] = True

@@ -1,4 +1,4 @@
-"""The last stage on the workers: rows of state and rules become Parquet, one file a table where they are small."""
+"""The last stage on the workers: the rows of the state and rule tables are written to Parquet, if small in one file for each table."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from groupcoord_spark.pipeline.exchange.task_files import TaskFiles
 
 @dataclass(frozen=True, slots=True)
 class WriteJob:
-    """What every writer of a run knows. ``topic_names``: id -> name, as the user gave them; they win over what the log reveals."""
+    """The same for every writer of a run. topic_names: topic id -> name, from the user; they take precedence over names from the log."""
 
     cluster: str
     warehouse_uri: str
@@ -25,12 +25,12 @@ class WriteJob:
 
 
 def state_writer(job: WriteJob) -> Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]:
-    """The function for mapInArrow: rows of REPLAYED in order of their place -> rows of WRITTEN."""
+    """The function for mapInArrow: rows of REPLAYED, sorted by place -> one row of WRITTEN."""
 
     def write(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
         topic_names: dict[str, str] = {}
-        carrier = PartitionReport(offsets_partition=-1)
-        reports = [carrier]
+        report_of_files = PartitionReport(offsets_partition=-1)
+        reports = [report_of_files]
         with TaskFiles(job.warehouse_uri, job.cluster, job.run_id) as files:
             for batch in batches:
                 for kind, payload in zip(batch.column("kind").to_pylist(), batch.column("payload").to_pylist(), strict=True):
@@ -42,17 +42,17 @@ def state_writer(job: WriteJob) -> Callable[[Iterable[pa.RecordBatch]], Iterable
                         files.write(kind, _with_topic_names(unpack(payload), topic_names | job.topic_names))
                     else:
                         files.write(kind, unpack(payload))
-            carrier.take_files(files.close())
+            report_of_files.take_files(files.close())
         yield pa.RecordBatch.from_arrays([pa.array([pickle.dumps(reports)], pa.binary())], names=["payload"])
 
     return write
 
 
 def _with_topic_names(rows: pa.Table, topic_names: dict[str, str]) -> pa.Table:
-    """Topic names for topic ids, from all partitions' records together."""
+    """The same rows, with a topic name where a row has only a topic id and the name is known."""
     ids = rows["topic_id"]
     if ids.null_count == len(ids):
         return rows
-    named = pa.array([topic_names.get(each) for each in ids.to_pylist()], pa.string())
+    named = pa.array([topic_names.get(topic_id) for topic_id in ids.to_pylist()], pa.string())
     at = rows.schema.get_field_index("topic")
     return rows.set_column(at, "topic", pc.coalesce(rows["topic"], named))

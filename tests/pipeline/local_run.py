@@ -1,0 +1,63 @@
+"""The stages of a nightly run without Spark: the same functions, called one after another in this process."""
+
+from __future__ import annotations
+
+import pickle
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from groupcoord_spark.log import Segment
+from groupcoord_spark.pipeline.exchange.state_rows import COLUMNS, PartitionReport
+from groupcoord_spark.pipeline.extents import HistoryPiece
+from groupcoord_spark.pipeline.outcome import files_by_table
+from groupcoord_spark.pipeline.read.reader import ReadJob, read_history, read_segments
+from groupcoord_spark.pipeline.replay.partition import ReplayJob, partition_replay
+from groupcoord_spark.pipeline.replay.state_files import WriteJob, state_writer
+from tests.running import plain_rows
+
+
+def run_locally(
+    tasks: Sequence[Sequence[Sequence[Segment]]],
+    read_job: ReadJob,
+    replay_job: ReplayJob,
+    *,
+    pieces: Sequence[HistoryPiece] = (),
+    rows_per_frame: int = 1000,
+) -> list[PartitionReport]:
+    """The reports of a run whose reading tasks are given; the files that they name are in the warehouse of ``read_job``.
+
+    pieces: what is read from the history tables. rows_per_frame: rows of SHUFFLED that the replay of a partition gets at a time. Topic
+    names come from the log alone.
+    """
+    batches = [batch for task in tasks for batch in read_segments(task, read_job)]
+    batches += [batch for piece in pieces for batch in read_history(piece, read_job)]
+    shuffled = pa.Table.from_batches(batches)
+    to_replay = shuffled.sort_by([("offsets_partition", "ascending"), ("first_offset", "ascending")]).to_pandas()
+    replay = partition_replay(replay_job)
+    replayed: list[tuple[object, ...]] = []
+    for offsets_partition, rows in to_replay.groupby("offsets_partition"):
+        frames = (rows.iloc[at : at + rows_per_frame] for at in range(0, len(rows), rows_per_frame))
+        for frame in replay((read_job.cluster, offsets_partition), frames):
+            replayed += frame[COLUMNS].itertuples(index=False)
+    write = state_writer(WriteJob(read_job.cluster, read_job.warehouse_uri, read_job.run_id, {}))
+    reports: list[PartitionReport] = []
+    for writer in range(replay_job.writers):
+        rows_of_writer = sorted((row[1:] for row in replayed if row[0] == writer), key=lambda row: row[0])  # type: ignore[arg-type,return-value]
+        _, kinds, payloads = zip(*rows_of_writer, strict=True) if rows_of_writer else ((), (), ())
+        batch = pa.RecordBatch.from_pydict({"kind": pa.array(kinds, pa.string()), "payload": pa.array(payloads, pa.binary())})
+        for written in write([batch]):
+            reports += [report for payload in written.column("payload").to_pylist() for report in pickle.loads(payload)]
+    return reports
+
+
+def rows_of_reports(warehouse: str, reports: Sequence[PartitionReport]) -> Mapping[str, list[dict[str, Any]]]:
+    """Table -> rows in the files that the reports name; a table without a file has no rows."""
+    rows: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for table, files in files_by_table(reports).items():
+        for file in files:
+            rows[table] += plain_rows(table, pq.read_table(f"{warehouse}/{table}/{file.path}", partitioning=None))
+    return rows

@@ -42,7 +42,7 @@ NULL_KEY: Final = "The record has no key; every record of a group or an offset h
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which records are shown. None: no bound; empty: all.
+    """The records that are printed. None: no bound; empty: all.
 
     Ranges are of record offsets and of record timestamps (epoch milliseconds), their ends excluded. A record without a timestamp is in no
     range of time. groups and key_types leave out what has neither, but with groups alone a transaction's marker comes along if a record
@@ -59,7 +59,7 @@ class Selection:
 
 @dataclass(slots=True)
 class Counts:
-    """What became of the records: lines written, of those the ones that do not decode by reason, and how many had no timestamp to judge."""
+    """Counts of a dump: lines, lines of records that do not decode by reason, and records left out because they have no timestamp."""
 
     lines: int = 0
     undecoded: Counter[str] = field(default_factory=Counter)
@@ -68,7 +68,7 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class _Keys:
-    """The distinct keys of some records. code: each record's row in ``columns``; a row more, at the end of ``texts``, is for no key."""
+    """The distinct keys of some records. code: the row of each record's key in ``columns``; the last row of ``texts`` is for null keys."""
 
     code: Rows
     columns: KeyColumns
@@ -76,20 +76,20 @@ class _Keys:
     texts: pa.StringArray
 
     def key_type(self, code: Rows) -> Int16s:
-        """Type of each key, -1 where it is refused or absent."""
+        """Key type of each record; -1 where the key is null or does not decode."""
         return np.append(np.where(self.columns.ok, self.columns.key_type, np.int16(-1)), np.int16(-1))[code]
 
 
 @dataclass(frozen=True, slots=True)
 class _Fault:
-    """Why a record does not decode."""
+    """The reason why a record does not decode."""
 
     code: str
     detail: str
 
 
 class JsonLines:
-    """The lines of one offsets partition; its records are given in the order of their offsets, chunk by chunk."""
+    """Makes the lines of one offsets partition, from its chunks in the order of the log."""
 
     def __init__(
         self,
@@ -100,7 +100,7 @@ class JsonLines:
         *,
         with_bytes: bool = False,
     ) -> None:
-        """with_bytes: every line has key and value in base64 and the leader epoch of the batch as well, for a reader that wants all."""
+        """with_bytes: each line also has key and value in base64 and the leader epoch of its batch."""
         self._head = f'{{"offsets_partition":{offsets_partition},"record_offset":'
         self._selection = selection
         self._counts = counts
@@ -109,7 +109,7 @@ class JsonLines:
         self._open_producers: set[int] = set()
 
     def blocks(self, chunk: Chunk) -> Iterator[memoryview]:
-        """The selected records of a chunk as lines, UTF-8, some thousands at a time."""
+        """The lines of the selected records of a chunk, in UTF-8, some thousands at a time."""
         records = self._in_range(chunk.records)
         if len(records) == 0:
             return
@@ -118,7 +118,7 @@ class JsonLines:
         for block in _blocks(records, rows):
             part = records.take(block)
             self._counts.lines += len(part)
-            # a chunk has each offset once
+            # a chunk has a record offset only once
             epochs = chunk.leader_epochs(np.searchsorted(chunk.records.record_offset, part.record_offset)) if self._with_bytes else None
             yield self._block(part, keys, keys.code[block], epochs)
 
@@ -188,13 +188,15 @@ class JsonLines:
         return _text_of(_joined(*pieces, "}\n"))
 
     def _values(self, records: Records, key_type: Int16s, faults: dict[int, _Fault]) -> pa.StringArray:
-        """Each value as JSON; what does not decode has no data, and a fault."""
-        is_told = ~records.value.is_null & (records.control_type == NOT_A_CONTROL_RECORD)
+        """The JSON text of each value. A value that does not decode has no data, and its fault is put into ``faults``."""
+        has_value = ~records.value.is_null & (records.control_type == NOT_A_CONTROL_RECORD)
         texts = _Merged(len(records), "null")
-        unread = np.flatnonzero(is_told & (key_type < 0))
+        unread = np.flatnonzero(has_value & (key_type < 0))
         texts.put(unread, pa.array([_without_data(records.value.row(row)) for row in unread.tolist()], pa.string()))
-        self._put_commits(records, np.flatnonzero(is_told & (key_type >= 0) & (key_type < KeyType.GROUP_METADATA)), key_type, texts, faults)
-        self._put_others(records, np.flatnonzero(is_told & (key_type >= KeyType.GROUP_METADATA)), key_type, texts, faults)
+        self._put_commits(
+            records, np.flatnonzero(has_value & (key_type >= 0) & (key_type < KeyType.GROUP_METADATA)), key_type, texts, faults
+        )
+        self._put_others(records, np.flatnonzero(has_value & (key_type >= KeyType.GROUP_METADATA)), key_type, texts, faults)
         return texts.merged()
 
     def _put_commits(self, records: Records, rows: Rows, key_type: Int16s, texts: _Merged, faults: dict[int, _Fault]) -> None:
@@ -205,9 +207,9 @@ class JsonLines:
             if len(of_version) == 0:
                 continue
             fields = OFFSET_COMMIT_VALUE.fields_of(version)
-            held = _held(fields, columns, of_version)
+            field_columns = _columns_of(fields, columns, of_version)
             start = f'{{"version":{version},"data":'
-            texts.put(rows[of_version], _objects(start, fields, held, "}", self._redaction))
+            texts.put(rows[of_version], _objects(start, fields, field_columns, "}", self._redaction))
         for at, refusal in columns.refusals:
             self._put_refused(int(rows[at]), values.row(at), refusal, texts, faults)
 
@@ -216,13 +218,13 @@ class JsonLines:
             return
         types = key_type[rows].tolist()
         values: list[bytes] = records.value.take(rows).to_arrow().to_pylist()
-        told = self._redaction.value_json_texts(types, values) if self._redaction else value_json_texts(types, values)
+        json_texts = self._redaction.value_json_texts(types, values) if self._redaction else value_json_texts(types, values)
         lines = [
             None if text is None else f'{{"version":{value[0] << 8 | value[1]},"data":{text}}}'
-            for text, value in zip(told, values, strict=True)
+            for text, value in zip(json_texts, values, strict=True)
         ]
         texts.put(rows, pa.array(lines, pa.string()))
-        for at in (at for at, text in enumerate(told) if text is None):
+        for at in (at for at, text in enumerate(json_texts) if text is None):
             try:
                 decode_value(types[at], values[at])
             except DecodeError as refusal:
@@ -238,20 +240,20 @@ class JsonLines:
             faults[row] = _Fault(NullKey.code, NULL_KEY) if refusal is None else _Fault(refusal.code, refusal.detail)
 
     def _explained(self, records: Records, faults: Mapping[int, _Fault]) -> list[str]:
-        """What the lines of records that do not decode have more: the reason, and the bytes unless they are to be hidden."""
+        """Text that lines of records that do not decode have in addition: the reason, and the bytes unless the dump is redacted."""
         out = [""] * len(records)
         for row, fault in faults.items():
-            told: dict[str, Any] = {"reason": fault.code}
+            explanation: dict[str, Any] = {"reason": fault.code}
             if self._redaction is None:
-                told["detail"] = fault.detail
+                explanation["detail"] = fault.detail
                 if not self._with_bytes:
-                    told |= {"key_base64": _base64(records.key.row(row)), "value_base64": _base64(records.value.row(row))}
-            out[row] = "," + json.dumps(told, separators=(",", ":"), ensure_ascii=False)[1:-1]
+                    explanation |= {"key_base64": _base64(records.key.row(row)), "value_base64": _base64(records.value.row(row))}
+            out[row] = "," + json.dumps(explanation, separators=(",", ":"), ensure_ascii=False)[1:-1]
         return out
 
 
 class _Merged:
-    """A column of texts made in parts, each for some of its rows; the other rows have one text in common."""
+    """A column of texts that is filled part by part. Rows without a text get a default text."""
 
     def __init__(self, rows: int, elsewhere: str) -> None:
         self._place = np.zeros(rows, np.int64)
@@ -259,7 +261,7 @@ class _Merged:
         self._size = 1
 
     def put(self, rows: Rows, texts: pa.StringArray) -> None:
-        """Give these rows these texts."""
+        """Set the texts of some rows."""
         self._place[rows] = np.arange(self._size, self._size + len(texts))
         self._parts.append(texts)
         self._size += len(texts)
@@ -278,17 +280,17 @@ def _keys_of(records: Records, redaction: Redaction | None) -> _Keys:
     for key_type in np.unique(columns.key_type[columns.ok]).tolist():
         rows = np.flatnonzero(columns.ok & (columns.key_type == key_type))
         fields = RECORD_TYPES[key_type].key.fields
-        held = _held(fields, columns, rows)
-        texts.put(rows, _objects(f',"key":{{"type":{key_type},"data":', fields, held, '},"value":', redaction))
+        field_columns = _columns_of(fields, columns, rows)
+        texts.put(rows, _objects(f',"key":{{"type":{key_type},"data":', fields, field_columns, '},"value":', redaction))
     refused = np.array([row for row, _ in columns.refusals], np.intp)
-    # a key of fewer than two bytes has no type; -1 can be one
+    # a key of fewer than two bytes has no type; -1 can also be a type that was stored
     types = ["null" if refusal.code == "key_too_short" else columns.key_type[row] for row, refusal in columns.refusals]
-    texts.put(refused, pa.array([f',"key":{{"type":{each},"data":null}},"value":' for each in types], pa.string()))
+    texts.put(refused, pa.array([f',"key":{{"type":{key_type},"data":null}},"value":' for key_type in types], pa.string()))
     return _Keys(code, columns, dict(columns.refusals), texts.merged())
 
 
 def _blocks(records: Records, rows: Rows) -> Iterator[Rows]:
-    """The rows in pieces of BLOCK_ROWS records and BLOCK_BYTES, unless a single record has more."""
+    """The rows in blocks of at most BLOCK_ROWS records and about BLOCK_BYTES bytes; a single record may be larger."""
     reach = np.cumsum((records.key.lengths() + records.value.lengths())[rows])
     first = 0
     while first < len(rows):
@@ -298,28 +300,28 @@ def _blocks(records: Records, rows: Rows) -> Iterator[Rows]:
         first = last
 
 
-def _held(fields: Sequence[Field], columns: KeyColumns | OffsetValueColumns, rows: Rows) -> dict[str, Any]:
+def _columns_of(fields: Sequence[Field], columns: KeyColumns | OffsetValueColumns, rows: Rows) -> dict[str, Any]:
     """The columns of these fields, for these rows."""
-    held = {each.name: getattr(columns, each.name) for each in fields}
+    field_columns = {field.name: getattr(columns, field.name) for field in fields}
     if len(rows) == len(columns.ok):
-        return held
+        return field_columns
     taken = pa.array(rows)
-    return {name: column[rows] if isinstance(column, np.ndarray) else column.take(taken) for name, column in held.items()}
+    return {name: column[rows] if isinstance(column, np.ndarray) else column.take(taken) for name, column in field_columns.items()}
 
 
 def _objects(start: str, fields: Sequence[Field], columns: Mapping[str, Any], end: str, redaction: Redaction | None) -> pa.StringArray:
-    """One JSON object a row, of numbers and texts in the order of the table. An id that is null is left out, with its name."""
+    """One JSON object for each row, with the fields in the order of the message. A null topic id is left out."""
     pieces: list[Any] = []
     literal, comma = start + "{", ""
-    for each in fields:
-        name, column = f'{comma}"{each.json}":', columns[each.name]
-        match each.type:
+    for message_field in fields:
+        name, column = f'{comma}"{message_field.json}":', columns[message_field.name]
+        match message_field.type:
             case Integer():
                 pieces += [literal + name, pa.array(column).cast(pa.string())]
                 literal = ""
             case Text():
-                shown = redaction.name if redaction and each.name in KINDS else None
-                pieces += [literal + name, _quoted(column, each.name, shown)]
+                shown = redaction.name if redaction and message_field.name in KINDS else None
+                pieces += [literal + name, _quoted(column, message_field.name, shown)]
                 literal = ""
             case _:
                 pieces += [literal] if literal else []
@@ -332,7 +334,7 @@ def _objects(start: str, fields: Sequence[Field], columns: Mapping[str, Any], en
 
 
 def _quoted(texts: pa.StringArray, name: str, shown: Callable[[str, str], str] | None) -> pa.StringArray:
-    """JSON strings; each distinct text is looked at once."""
+    """JSON strings. Each distinct text is quoted once."""
     encoded = texts.dictionary_encode()
     distinct = encoded.dictionary.to_pylist()
     if shown is not None:
@@ -341,7 +343,7 @@ def _quoted(texts: pa.StringArray, name: str, shown: Callable[[str, str], str] |
 
 
 def _producers(records: Records) -> pa.StringArray:
-    """The columns of the producer, without a closing brace. Records of one batch follow each other and share them."""
+    """The JSON fields about the producer, without a closing brace. They are made once for consecutive records with the same producer."""
     columns = (records.producer_id, records.producer_epoch, records.is_transactional, records.control_type)
     begins = np.zeros(len(records), np.bool_)
     begins[0] = True
@@ -362,14 +364,14 @@ def _joined(*pieces: Any) -> pa.StringArray:
 
 
 def _text_of(lines: pa.StringArray) -> memoryview:
-    """All lines, which lie one after the other."""
+    """The text of all lines, which is one block of memory."""
     _, offsets, data = lines.buffers()
     ends = np.frombuffer(offsets, np.int32)
     return memoryview(data)[int(ends[lines.offset]) : int(ends[lines.offset + len(lines)])]
 
 
 def _without_data(value: bytes | None) -> str:
-    """A value that does not decode: its first two bytes are a version, whatever it is a version of."""
+    """The JSON of a value that does not decode: only its version, which is its first two bytes."""
     version = int.from_bytes(value[:2], "big", signed=True) if value is not None and len(value) >= 2 else "null"
     return f'{{"version":{version},"data":null}}'
 

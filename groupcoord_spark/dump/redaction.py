@@ -1,4 +1,4 @@
-"""What a dump hides before it is shared: who the clients are, where they run, and what they wrote for themselves."""
+"""The redaction of a dump: client ids, hosts, member ids and metadata are replaced by names that reveal nothing."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ KINDS: Final = {
 }
 """The hidden text fields, and the kind of name each gets. Member ids begin with the client id, leaders are member ids."""
 
-_MOST_REMEMBERED = 100_000
+_MOST_CACHED_NAMES = 100_000
 
 
 class Redaction:
@@ -38,13 +38,13 @@ class Redaction:
         self._names: dict[tuple[str, str], str] = {}
 
     def name(self, field: str, text: str) -> str:
-        """What is shown for a text of a field of ``KINDS``, for example ``host-5d0c2e81aa42``."""
+        """The name that replaces a text of a field of ``KINDS``, for example ``host-5d0c2e81aa42``."""
         if not text:
             return text
         kind = KINDS[field]
         known = self._names.get((kind, text))
         if known is None:
-            if len(self._names) >= _MOST_REMEMBERED:
+            if len(self._names) >= _MOST_CACHED_NAMES:
                 self._names.clear()
             digest = hashlib.blake2b(text.encode(), key=self._key, digest_size=6, person=kind.encode()).hexdigest()
             known = self._names[kind, text] = f"{kind}-{digest}"
@@ -78,11 +78,11 @@ class Redaction:
         harmless = [None if key_type in _HIDING else value for key_type, value in zip(key_types, values, strict=True)]
         texts = value_json_texts(key_types, harmless)
         seen: dict[tuple[int, bytes], str | None] = {}
-        for row, each in enumerate(zip(key_types, values, strict=True)):
-            if each[0] in _HIDING:
-                if each not in seen:
-                    seen[each] = self._value_json_text(*each)
-                texts[row] = seen[each]
+        for row, key_type_and_value in enumerate(zip(key_types, values, strict=True)):
+            if key_type_and_value[0] in _HIDING:
+                if key_type_and_value not in seen:
+                    seen[key_type_and_value] = self._value_json_text(*key_type_and_value)
+                texts[row] = seen[key_type_and_value]
         return texts
 
     def _value_json_text(self, key_type: int, value: bytes) -> str | None:

@@ -1,4 +1,4 @@
-"""A small night of its own, after which Java writes the archive of classes that later sessions start from."""
+"""``groupcoord warm-up``: a small run, after which Java writes the archive of classes from which later sessions start."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from groupcoord_spark.pipeline.nightly import Progress
 
 SECONDS_TO_WRITE = 300
-"""It takes Java about ten to write the archive."""
+"""Longest wait for the archive. Java needs about ten seconds to write it."""
 
 
 def make_archive(progress: Progress) -> Path:
-    """Run a small night of its own, let Java write down what it has loaded for it, and say where.
+    """The path of a new archive of the classes that Java loads for a small run.
 
-    An archive that is there already is replaced once the new one is whole. Raises GroupcoordError where it cannot be written or Java makes
+    An earlier archive is replaced when the new one is complete. Raises GroupcoordError where it cannot be written or Java makes
     none, and as ``session`` does.
     """
     from groupcoord_spark.spark.failures import own_errors
@@ -44,7 +44,7 @@ def make_archive(progress: Progress) -> Path:
         progress.begin("start Spark")
         spark = session(settings={java_options: f'{SETTINGS[java_options]} "-XX:ArchiveClassesAtExit={new}" {QUIET}'})
         java = spark.sparkContext._gateway.proc  # type: ignore[union-attr]
-        _run_small_night(spark, progress)
+        _small_run(spark, progress)
         progress.begin("write the archive")
         with own_errors(lambda: progress.stage):
             spark.stop()
@@ -60,7 +60,7 @@ def make_archive(progress: Progress) -> Path:
     return target
 
 
-def _run_small_night(spark: SparkSession, progress: Progress) -> None:
+def _small_run(spark: SparkSession, progress: Progress) -> None:
     from groupcoord_spark.coordinator.semantics import JAVA
     from groupcoord_spark.log import plan_logs
     from groupcoord_spark.log.writing import Batch, RecordToLog, write_segment

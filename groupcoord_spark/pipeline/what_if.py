@@ -1,4 +1,4 @@
-"""The rules of expiration over a night of the warehouse under other settings: without Spark, or over DataFrames. Nothing is rewritten."""
+"""What a cleanup would do under other settings, from the state tables of a run: without Spark, or over DataFrames. No table changes."""
 
 from __future__ import annotations
 
@@ -45,19 +45,19 @@ _JAVA_BASE_SEQUENCE = 0
 
 
 class StateTables(NamedTuple):
-    """What of a night's state the rules ask for."""
+    """The rows of the state tables of a run that the expiration rules need."""
 
     committed: pa.Table
     pending: pa.Table
     groups: pa.Table
     type_0_offsets: frozenset[OffsetKey]
-    """(group_id, topic, partition) with a record under a key of type 0 that survives in the log."""
+    """(group_id, topic, partition) of the commits that are live in the log under a key of type 0."""
     described_groups: frozenset[str] = frozenset()
-    """Streams groups whose topology description the broker's plugin holds."""
+    """Streams groups whose topology description is stored by the broker's plugin."""
 
 
 def read_state_tables(warehouse: Warehouse, cluster: str, *, at_ms: int | None = None, groups: Sequence[str] = ()) -> StateTables:
-    """The state of a night: of all groups, or of those named."""
+    """The state tables of a run, of all groups or of the given groups. at_ms: the run that was the newest then; None: the last run."""
     of_groups: list[Condition] = [("group_id", "in", list(groups))] if groups else []
 
     def rows(table: str, columns: Sequence[str], where: Sequence[Condition] = ()) -> pa.Table:
@@ -75,12 +75,12 @@ def read_state_tables(warehouse: Warehouse, cluster: str, *, at_ms: int | None =
 
 
 def cleanups(state: StateTables, job: ExpirationJob) -> Iterator[tuple[int, CleanedGroup]]:
-    """(offsets_partition, what a cleanup makes of the group) for each group, by group id."""
+    """(offsets_partition, group after the cleanup) for each group, by group id."""
     return cleaned_groups(state.committed, state.pending, state.groups, job, state.described_groups)
 
 
 def traps_in(cleaned: CleanedGroup, returning: Collection[OffsetKey]) -> Iterator[list[str]]:
-    """For each offset of a group the traps it is in, by the names of their columns. returning: ``ExpirationJob.returning``."""
+    """For each committed offset of the group its traps, by the names of their columns. returning: from ``ExpirationJob.returning``."""
     for offset in cleaned.cleanup.offsets:
         caught = traps_of(cleaned.group, cleaned.committed[offset.topic, offset.partition], offset).names()
         if returning and offset[:3] in returning:
@@ -89,20 +89,20 @@ def traps_in(cleaned: CleanedGroup, returning: Collection[OffsetKey]) -> Iterato
 
 
 class Change(NamedTuple):
-    """What another setting changes for one group on one day (UTC, counted from 1970)."""
+    """The changes that other settings make to one group on one day. day: days since 1970, UTC."""
 
     day: int
     group_id: str
     offsets_lost: int
-    """Gone on this day, under the present setting only later or never."""
+    """Offsets that are removed on this day, and with the present settings later or never."""
     offsets_gained: int
-    """Would be gone on this day under the present setting, stay longer or for ever."""
+    """Offsets that the present settings remove on this day, and the other settings later or never."""
     group_lost: bool
     group_gained: bool
 
 
 def changes(state: StateTables, present: ExpirationJob, other: ExpirationJob) -> list[Change]:
-    """What ``other`` loses and gains against ``present``, by day and group; what both remove by ``other``'s as_of is no change."""
+    """The changes from ``present`` to ``other``, by day and group. An offset that both remove by the as_of of ``other`` is no change."""
     sums: dict[tuple[int, str], list[int]] = {}
 
     def count(group_id: str, before_ms: int | None, after_ms: int | None, lost: int) -> None:
@@ -129,7 +129,7 @@ def changes(state: StateTables, present: ExpirationJob, other: ExpirationJob) ->
 def tombstone_batches(
     state: StateTables, job: ExpirationJob, end_offsets: Mapping[int, int], *, codec: int = 0
 ) -> Iterator[tuple[int, list[Batch]]]:
-    """What the cleanup appends to each offsets partition, from its end offset on; partitions that get nothing are left out.
+    """(offsets partition, batches of tombstones that the cleanup appends from the end offset on); partitions without one are left out.
 
     Batched as the broker does: the Java coordinator writes one batch for the whole partition (and begins another where it would exceed
     max.message.bytes), the Scala coordinator one for each group. No producer, as_of as the time of every record.
@@ -149,7 +149,7 @@ def tombstone_batches(
 
 
 def _full_batches(tombstones: Iterable[Tombstone]) -> Iterator[list[bytes]]:
-    """Keys of one write, in as few batches as max.message.bytes allows."""
+    """The keys of each batch of one write, in as few batches as max.message.bytes allows."""
     keys: list[bytes] = []
     size = _BATCH_OVERHEAD
     for tombstone in tombstones:
@@ -209,7 +209,7 @@ def _columns(table: str) -> list[Column]:
 
 
 def _rules_over(job: ExpirationJob, table: str) -> Callable[[pa.Table, pa.Table], pa.Table]:
-    """The function of a cogroup: offsets and groups of one offsets partition -> rows of a table of rules."""
+    """The function for a cogroup: offsets and groups of one offsets partition -> rows of ``table``."""
 
     def apply(offsets: pa.Table, groups: pa.Table) -> pa.Table:
         is_pending = offsets["is_pending"]

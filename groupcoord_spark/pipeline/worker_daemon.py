@@ -1,6 +1,6 @@
-"""Spark's daemon of Python workers, with all that a run's workers load already there: those it forks share it.
+"""Spark's daemon of Python workers, with the modules of a run already loaded: the forked workers share them.
 
-Spark's own daemon leaves it to each of them, which costs most of a second and some tens of megabytes a worker.
+With Spark's own daemon each worker loads the modules again, which costs most of a second and some tens of megabytes for each worker.
 """
 
 import gc
@@ -12,7 +12,7 @@ SPARK_ARCHIVE = re.compile(r"[/\\](pyspark\.zip|py4j-[^/\\]+-src\.zip|[^/\\]+\.j
 
 
 def prefer_installed_pyspark() -> None:
-    """Leave the archives that Spark puts first out of ``sys.path``, where pyspark is installed as well.
+    """Remove the archives that Spark puts first from ``sys.path``, if pyspark is also installed.
 
     Modules in them are compiled each time they are loaded, and a worker reads an archive's list of files again before every task.
     """
@@ -33,7 +33,7 @@ def main() -> None:
 
     fast_path.load()
 
-    # What is loaded by now lives as long as the workers do: collecting garbage need not walk it, which would also copy its pages.
+    # The loaded modules live as long as the workers. Frozen, they are not visited by the garbage collector, which would copy their pages.
     gc.freeze()
     manager()  # type: ignore[no-untyped-call]
 

@@ -1,4 +1,4 @@
-"""What an input is, told by what is there: a topic, a Delta table, Parquet, lines of JSON, or else log segments."""
+"""The kind of an input, from its content: a topic, a Delta table, Parquet, lines of JSON, or else log segments."""
 
 from __future__ import annotations
 
@@ -53,16 +53,16 @@ NAMES: Final = {
 
 
 def kind_of(inputs: Sequence[str]) -> InputKind:
-    """The kind of all the given inputs. What is nothing known counts as segments: ``plan_logs`` says what is wrong with it.
+    """The kind of all given inputs. An input of no known kind counts as segments, and ``plan_logs`` says what is wrong with it.
 
     Raises InputError, one sentence, for inputs of several kinds, for the text of kafka-dump-log and for JSON that is not in lines.
     """
     kinds = {given: _kind_of(given) for given in inputs}
-    found = {kind: given for given, kind in reversed(kinds.items())}
-    if len(found) > 1:
-        told = " and ".join(f"{shown(given)} is {NAMES[kind]}" for kind, given in reversed(found.items()))
-        raise InputError(f"{told}: one run reads one kind of input. Give those of one kind.")
-    return next(iter(found), InputKind.SEGMENTS)
+    inputs_by_kind = {kind: given for given, kind in reversed(kinds.items())}
+    if len(inputs_by_kind) > 1:
+        kinds_of_inputs = " and ".join(f"{shown(given)} is {NAMES[kind]}" for kind, given in reversed(inputs_by_kind.items()))
+        raise InputError(f"{kinds_of_inputs}: one run reads one kind of input. Give those of one kind.")
+    return next(iter(inputs_by_kind), InputKind.SEGMENTS)
 
 
 def _kind_of(given: str) -> InputKind:
@@ -88,7 +88,7 @@ def _kind_of(given: str) -> InputKind:
 
 
 def _kind_of_directory(location: Location, children: Iterable[Any]) -> InputKind:
-    """By the first files that say something, those at the top first; directories of brokers hold partitions one level down."""
+    """The kind of the first files that show one, files at the top first. The log directory of a broker has partitions one level down."""
     directories = [location.child(str(child.base_name)) for child in children if child.type == pafs.FileType.Directory]
     for directory in directories:
         try:
@@ -104,7 +104,7 @@ def _kind_of_directory(location: Location, children: Iterable[Any]) -> InputKind
 
 
 def _some_files(location: Location) -> Iterator[Location]:
-    """Files in and below a directory, the higher ones first; whoever names the root of a disk by mistake does not wait for all of it."""
+    """Files in and below a directory, higher levels first. Limited, so that the root of a disk named by mistake is not read in full."""
     waiting = [location]
     for _ in range(_DIRECTORIES_LOOKED_AT):
         if not waiting:
@@ -124,7 +124,7 @@ def _some_files(location: Location) -> Iterator[Location]:
 
 
 def data_files(location: Location) -> list[Location]:
-    """The files in and below a directory that may hold rows, by path: those called like Parquet if there are any. A file is itself.
+    """The files in and below a directory that may have rows, by path: only those with a Parquet suffix if there are any.
 
     Names that begin with ``_`` or ``.`` are what writers keep for themselves. Raises InputError where the directory cannot be read.
     """
@@ -132,25 +132,25 @@ def data_files(location: Location) -> list[Location]:
     if info.type == pafs.FileType.File:
         return [location]
     try:
-        found = location.filesystem.get_file_info(pafs.FileSelector(location.path, recursive=True))
+        infos = location.filesystem.get_file_info(pafs.FileSelector(location.path, recursive=True))
     except (OSError, pa.ArrowException) as error:
         raise InputError(f"{location.shown}: the directory cannot be read: {first_line(error)}. Check its permissions.") from error
     top = location.path.rstrip("/") + "/"
-    paths = sorted(str(each.path).removeprefix(top) for each in found if each.type == pafs.FileType.File and each.size)
+    paths = sorted(str(info.path).removeprefix(top) for info in infos if info.type == pafs.FileType.File and info.size)
     paths = [path for path in paths if not any(part.startswith(_KEPT_BY_WRITERS) for part in path.split("/"))]
     called_so = [path for path in paths if path.endswith(_TABLE_SUFFIXES)]
     return [below(location, path) for path in called_so or paths]
 
 
 def below(location: Location, path: str) -> Location:
-    """What lies at a relative path below a directory."""
+    """The location of a relative path below a directory."""
     for part in path.split("/"):
         location = location.child(part)
     return location
 
 
 def _kind_of_file(location: Location) -> InputKind | None:
-    """What the file's beginning says; None: nothing. Raises InputError for a file that says what it is, and is nothing that can be read."""
+    """The kind that the first bytes of the file show; None if they show none. Raises InputError for a known kind that cannot be read."""
     head = _head_of(location)
     if head.startswith(b"PAR1"):
         return InputKind.PARQUET
@@ -172,12 +172,12 @@ def _kind_of_file(location: Location) -> InputKind | None:
 
 
 def _kind_by_name(location: Location) -> InputKind:
-    """The kind of a given file whose beginning says nothing: segments, unless it is packed or its name promises lines of JSON.
+    """The kind of a file whose first bytes show none: segments, unless the file is compressed or has a suffix of JSON lines.
 
     Raises InputError for an archive or a packed file, and for a file that is called like lines of JSON and holds none.
     """
     head = _head_of(location)
-    if not head and location.info().size:  # it cannot be read: the reader of that kind says why
+    if not head and location.info().size:  # it cannot be read: the reader of the kind says why
         return InputKind.JSON if _JSON_NAME.search(location.name) else InputKind.SEGMENTS
     unpacked = _unpacked(head, location)
     if _JSON_NAME.search(location.name):
@@ -191,7 +191,7 @@ def _kind_by_name(location: Location) -> InputKind:
 
 
 def _check_first_line(head: bytes, location: Location) -> None:
-    """Raises InputError where the first line of a file, which should hold lines of JSON, is none. A line beyond the head is not judged."""
+    """Raises InputError if the first line is not a line of JSON. A first line that is longer than the head is not checked."""
     lines = head.removeprefix(_UTF8_MARK).splitlines(keepends=True)
     number, line = next(((number, line) for number, line in enumerate(lines, 1) if line.strip()), (1, b""))
     if len(head) >= _HEAD_BYTES and number == len(lines) and line.lstrip().startswith(b"{"):
@@ -209,7 +209,7 @@ def _check_first_line(head: bytes, location: Location) -> None:
 
 
 def _unpacked(head: bytes, location: Location) -> bytes:
-    """The first bytes inside a file packed by gzip or zstd; of any other file ``head`` itself."""
+    """The first uncompressed bytes of a gzip or zstd file; ``head`` itself for other files."""
     try:
         if is_gzip(head):
             return zlib.decompressobj(31).decompress(head, _HEAD_BYTES)
@@ -229,14 +229,14 @@ def _head_of(location: Location) -> bytes:
         with location.filesystem.open_input_file(location.path) as file:
             return bytes(file.read(_HEAD_BYTES))
     except (OSError, pa.ArrowException):
-        return b""  # whoever reads it says what is wrong
+        return b""  # the reader of the file says what is wrong
 
 
 def is_gzip(head: bytes) -> bool:
-    """Whether a file that begins so is packed by gzip."""
+    """Whether a file with these first bytes is gzip."""
     return head.startswith(_GZIP)
 
 
 def is_zstd(head: bytes) -> bool:
-    """Whether a file that begins so is packed by zstd."""
+    """Whether a file with these first bytes is zstd."""
     return head.startswith(_ZSTD)

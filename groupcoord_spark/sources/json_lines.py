@@ -1,6 +1,6 @@
-"""Lines of JSON, one record each, as raw rows: our own dump, kcat's ``-J``, Connect's converter, and whatever names its fields alike.
+"""Raw rows from lines of JSON, one record in a line: our own dump, kcat's ``-J``, Connect's converter, and other lines with such fields.
 
-Each field is taken by the first of its names that the line has:
+A field may have several names; the first one that the line has is used:
 
 ======================  ==========================================================================================
 partition               ``offsets_partition``, ``partition``
@@ -37,7 +37,7 @@ from groupcoord_spark.sources.rows import ROW_SCHEMA, UNKNOWN_PARTITION, RowBatc
 
 PIECE_BYTES: Final = 32 << 20
 LONGEST_LINE: Final = 64 << 20
-"""A line above this is no record: brokers take batches of up to a gigabyte, but this topic's are small."""
+"""Bytes of the longest line that is read. The records of this topic are much smaller."""
 ROWS_A_BATCH: Final = 20_000
 BATCH_BYTES: Final = 16 << 20
 
@@ -55,7 +55,7 @@ _CONTROL: Final = ("control", "control_type")
 
 @dataclass(frozen=True, slots=True)
 class LinesPiece:
-    """The lines of one file that begin at ``start`` or later and before ``end``; of a packed file all, with positions as unpacked."""
+    """The lines of a file that begin at ``start`` or later and before ``end``. A compressed file is one piece; positions are unpacked."""
 
     uri: str
     start: int
@@ -63,7 +63,7 @@ class LinesPiece:
 
     @property
     def source(self) -> str:
-        """The file as it may be printed and stored."""
+        """The name of the file for output and tables, without secrets."""
         return shown(self.uri)
 
     @property
@@ -107,7 +107,7 @@ def _packing(head: bytes) -> str | None:
 
 
 def _lines_of(piece: LinesPiece) -> Iterator[tuple[int, bytes | None]]:
-    """Position and bytes of each line that is not empty; None for one that is too long."""
+    """(position, bytes) of each line that is not empty; the bytes are None for a line that is too long."""
     with _opened(Location.of(piece.uri)) as file:
         packing = _packing(file.read(4)) if piece.start == 0 else None
         file.seek(0)
@@ -117,7 +117,7 @@ def _lines_of(piece: LinesPiece) -> Iterator[tuple[int, bytes | None]]:
                 return
             at = piece.start
             if at > 0:
-                # a line that began before belongs to the piece before; the byte before tells whether one did
+                # A line that began earlier belongs to the previous piece; the byte before ``start`` shows whether there is one.
                 file.seek(at - 1)
                 at = _after_newline(file, at - 1)
             if at < piece.end:
@@ -130,15 +130,15 @@ def _lines_of(piece: LinesPiece) -> Iterator[tuple[int, bytes | None]]:
 def _after_newline(file: Any, at: int) -> int:
     """The position after the first newline from ``at`` on; the end of the file if there is none."""
     while block := bytes(file.read(_READ_BYTES)):
-        found = block.find(b"\n")
-        if found >= 0:
-            return at + found + 1
+        newline = block.find(b"\n")
+        if newline >= 0:
+            return at + newline + 1
         at += len(block)
     return at
 
 
 def _lines(stream: Any, at: int, end: int | None) -> Iterator[tuple[int, bytes | None]]:
-    """Lines that begin before ``end``. ``at``: where the stream stands."""
+    """Lines that begin before ``end``. at: the position of the stream."""
     rest = b""
     too_long_at: int | None = None
     while end is None or at < end:
@@ -167,7 +167,7 @@ def _lines(stream: Any, at: int, end: int | None) -> Iterator[tuple[int, bytes |
 
 
 class _BadLineError(ValueError):
-    """Raised when a line is no record: the code, the sentence, and what is known of its place."""
+    """Raised when a line is no record, with the code, the sentence, and the known part of its position."""
 
     def __init__(self, code: str, detail: str) -> None:
         super().__init__(detail)
@@ -176,7 +176,7 @@ class _BadLineError(ValueError):
 
 @dataclass(slots=True)
 class _Rows:
-    """The columns of the rows to come."""
+    """The rows of the next batch, as columns."""
 
     source: str
     columns: dict[str, list[Any]] = field(default_factory=lambda: {name: [] for name in ROW_SCHEMA.names})
@@ -188,11 +188,11 @@ class _Rows:
 
     @property
     def is_full(self) -> bool:
-        """Whether it is time to hand them on."""
+        """Whether the batch has ROWS_A_BATCH rows or BATCH_BYTES bytes."""
         return len(self.columns["source"]) >= ROWS_A_BATCH or self.held_bytes >= BATCH_BYTES
 
     def taken(self) -> RowBatch:
-        """The rows so far; afterwards there are none."""
+        """The batch of all rows so far; afterwards the columns are empty."""
         lacking = (self.without_transactions, self.without_timestamps, self.without_leader_epochs)
         taken = RowBatch(row_batch(self.columns), self.other_topics, *lacking)
         self.columns = {name: [] for name in ROW_SCHEMA.names}
@@ -200,7 +200,7 @@ class _Rows:
         return taken
 
     def add(self, position: int, line: bytes | None) -> None:
-        """One line as a row; without a place it is a row all the same, with a fault."""
+        """Add the row of one line. A line that is no record gives a row with a fault."""
         row: dict[str, Any] = dict.fromkeys(ROW_SCHEMA.names)
         row |= {"offsets_partition": UNKNOWN_PARTITION, "record_timestamp_ms": NO_TIMESTAMP, "producer_id": NO_PRODUCER_ID}
         row |= {"producer_epoch": NO_PRODUCER_EPOCH, "is_transactional": False, "source": self.source, "position": position}
@@ -208,48 +208,48 @@ class _Rows:
         try:
             if line is None:
                 raise _BadLineError("line_too_long", f"The line at byte {position} has more than {LONGEST_LINE} bytes.")
-            told, encoding = _object_of(line)
-            if told.get("topic", OFFSETS_TOPIC) != OFFSETS_TOPIC:
+            fields, encoding = _object_of(line)
+            if fields.get("topic", OFFSETS_TOPIC) != OFFSETS_TOPIC:
                 self.other_topics += 1
                 return
-            _fill_place(row, told)
-            _fill_bytes(row, told, encoding)
+            _fill_place(row, fields)
+            _fill_bytes(row, fields, encoding)
         except _BadLineError as fault:
             row |= {"fault": fault.code, "detail": str(fault), "value": line, "key": None}
         else:
-            self.without_transactions += "producer_id" not in told or not any(name in told for name in _CONTROL)
-            self.without_timestamps += not any(name in told for name in _TIMESTAMP)
-            self.without_leader_epochs += "leader_epoch" not in told
+            self.without_transactions += "producer_id" not in fields or not any(name in fields for name in _CONTROL)
+            self.without_timestamps += not any(name in fields for name in _TIMESTAMP)
+            self.without_leader_epochs += "leader_epoch" not in fields
         for name, column in self.columns.items():
             column.append(row[name])
         self.held_bytes += len(line or b"")
 
 
 def _object_of(line: bytes) -> tuple[Mapping[str, Any], str]:
-    """The object of a line, out of Connect's envelope, and how its texts were encoded."""
+    """(the JSON object of a line, without Connect's envelope; the encoding of its texts)."""
     encoding = "utf-8"
     try:
         try:
             text = line.decode("utf-8-sig")
         except UnicodeDecodeError:
-            # kcat prints bytes above 127 as they are: every byte is one letter then
+            # kcat prints bytes above 127 unchanged: in latin-1 every byte is one character
             text, encoding = line.decode("latin-1"), "latin-1"
-        told = json.loads(text)
+        fields = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise _BadLineError("row_malformed", f"The line is no JSON: {first_line(error)}.") from error
-    if isinstance(told, dict) and told.keys() == {"schema", "payload"}:
-        told = told["payload"]
-    if not isinstance(told, dict):
+    if isinstance(fields, dict) and fields.keys() == {"schema", "payload"}:
+        fields = fields["payload"]
+    if not isinstance(fields, dict):
         raise _BadLineError("row_malformed", "The line is no JSON object.")
-    return told, encoding
+    return fields, encoding
 
 
-def _first(told: Mapping[str, Any], names: Sequence[str]) -> Any:
-    return next((told[name] for name in names if name in told), None)
+def _first(fields: Mapping[str, Any], names: Sequence[str]) -> Any:
+    return next((fields[name] for name in names if name in fields), None)
 
 
-def _fill_place(row: dict[str, Any], told: Mapping[str, Any]) -> None:
-    partition, offset = _first(told, _PARTITION), _first(told, _OFFSET)
+def _fill_place(row: dict[str, Any], fields: Mapping[str, Any]) -> None:
+    partition, offset = _first(fields, _PARTITION), _first(fields, _OFFSET)
     if _is_whole(partition, 0, 2**31 - 1):
         row["offsets_partition"] = partition
     if _is_whole(offset, 0, 2**63 - 1):
@@ -259,74 +259,74 @@ def _fill_place(row: dict[str, Any], told: Mapping[str, Any]) -> None:
             "row_without_place",
             f"The line has no partition and offset of its record (partition {partition!r}, offset {offset!r}); nobody knows which it is.",
         )
-    row["cluster"] = _of_type(told, ("cluster",), str)
-    row["record_timestamp_ms"] = _milliseconds(_first(told, _TIMESTAMP))
+    row["cluster"] = _of_type(fields, ("cluster",), str)
+    row["record_timestamp_ms"] = _milliseconds(_first(fields, _TIMESTAMP))
     for name, bits in (("producer_id", 64), ("producer_epoch", 16), ("leader_epoch", 32)):
-        number = told.get(name)
+        number = fields.get(name)
         if number is None:
             continue
         if not _is_whole(number, -(2 ** (bits - 1)), 2 ** (bits - 1) - 1):
             raise _BadLineError("row_malformed", f"{name} is {number!r}, not a number of its size.")
         row[name] = number
-    row["is_transactional"] = bool(_of_type(told, ("is_transactional",), bool))
-    row["control_type"] = _of_type(told, _CONTROL, str)
+    row["is_transactional"] = bool(_of_type(fields, ("is_transactional",), bool))
+    row["control_type"] = _of_type(fields, _CONTROL, str)
 
 
 def _is_whole(number: Any, least: int, most: int) -> bool:
     return isinstance(number, int) and not isinstance(number, bool) and least <= number <= most
 
 
-def _of_type(told: Mapping[str, Any], names: Sequence[str], kind: type) -> Any:
-    value = _first(told, names)
+def _of_type(fields: Mapping[str, Any], names: Sequence[str], kind: type) -> Any:
+    value = _first(fields, names)
     if value is not None and not isinstance(value, kind):
         raise _BadLineError("row_malformed", f"{names[0]} is {value!r}, not a {kind.__name__}.")
     return value
 
 
-def _milliseconds(told: Any) -> int:
-    if told is None:
+def _milliseconds(time: Any) -> int:
+    if time is None:
         return NO_TIMESTAMP
-    if isinstance(told, str):
+    if isinstance(time, str):
         try:
-            moment = datetime.fromisoformat(told)
+            moment = datetime.fromisoformat(time)
         except ValueError as error:
-            raise _BadLineError("row_malformed", f"The time {told!r} is neither epoch milliseconds nor ISO 8601.") from error
+            raise _BadLineError("row_malformed", f"The time {time!r} is neither epoch milliseconds nor ISO 8601.") from error
         return ((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - _EPOCH) // timedelta(milliseconds=1)
-    if not _is_whole(told, -(2**63), 2**63 - 1):
-        raise _BadLineError("row_malformed", f"The time {told!r} is neither epoch milliseconds nor ISO 8601.")
-    number: int = told
+    if not _is_whole(time, -(2**63), 2**63 - 1):
+        raise _BadLineError("row_malformed", f"The time {time!r} is neither epoch milliseconds nor ISO 8601.")
+    number: int = time
     return number
 
 
-def _fill_bytes(row: dict[str, Any], told: Mapping[str, Any], encoding: str) -> None:
-    key, value = _first(told, _KEY), _first(told, _VALUE)
-    if not any(name in told for name in _KEY) or not any(name in told for name in _VALUE):
+def _fill_bytes(row: dict[str, Any], fields: Mapping[str, Any], encoding: str) -> None:
+    key, value = _first(fields, _KEY), _first(fields, _VALUE)
+    if not any(name in fields for name in _KEY) or not any(name in fields for name in _VALUE):
         raise _BadLineError("row_malformed", "The line has no key or no value; a tombstone's value is null.")
     key_type = key.get("type") if isinstance(key, dict) else None
     row["key"] = _bytes_of("key", key, encoding, None)
     row["value"] = _bytes_of("value", value, encoding, key_type)
 
 
-def _bytes_of(name: str, told: Any, encoding: str, key_type: int | None) -> bytes | None:
-    if isinstance(told, dict) and "payload" in told:
-        told = told["payload"]
-    if told is None:
+def _bytes_of(name: str, given: Any, encoding: str, key_type: int | None) -> bytes | None:
+    if isinstance(given, dict) and "payload" in given:
+        given = given["payload"]
+    if given is None:
         return None
     try:
-        if isinstance(told, dict):
-            return _encoded(name, told, key_type)
-        if isinstance(told, str):
-            return told.encode(encoding) if told.startswith(_ZERO) else binascii.a2b_base64(told, strict_mode=True)
+        if isinstance(given, dict):
+            return _encoded(name, given, key_type)
+        if isinstance(given, str):
+            return given.encode(encoding) if given.startswith(_ZERO) else binascii.a2b_base64(given, strict_mode=True)
     except (DecodeError, EncodeError, ValueError) as error:
-        what = "the JSON that is there cannot be encoded" if isinstance(told, dict) else "it is not base64"
+        what = "the JSON that is there cannot be encoded" if isinstance(given, dict) else "it is not base64"
         raise _BadLineError("row_malformed", f"The {name} cannot be had: {what}: {first_line(error)}.") from error
-    raise _BadLineError("row_malformed", f"The {name} is a {type(told).__name__}, not base64.")
+    raise _BadLineError("row_malformed", f"The {name} is a {type(given).__name__}, not base64.")
 
 
-def _encoded(name: str, told: Mapping[str, Any], key_type: int | None) -> bytes:
-    """What Kafka's formatters showed as JSON, as bytes again."""
-    data = told.get("data")
-    number = told.get("type" if name == "key" else "version")
+def _encoded(name: str, document: Mapping[str, Any], key_type: int | None) -> bytes:
+    """The bytes of a key or value that Kafka's formatters printed as JSON."""
+    data = document.get("data")
+    number = document.get("type" if name == "key" else "version")
     if not isinstance(data, dict) or not _is_whole(number, -(2**15), 2**15 - 1) or not (name == "key" or key_type is not None):
         raise ValueError("it has no type or version with data")
     assert isinstance(number, int)

@@ -1,4 +1,4 @@
-"""The topic itself, read through Spark's Kafka connector as a batch whose end is fixed before it begins.
+"""The offsets topic, read through Spark's Kafka connector as a batch whose end is fixed before it begins.
 
 What a consumer is given has no markers, no producer ids, no transactional bits and no leader epochs, also when it reads uncommitted
 records: such an input cannot tell open and aborted transactions from committed ones, nor when a coordinator moved. Options of the client
@@ -54,7 +54,7 @@ class LiveTopic:
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """Where the topic's partitions begin and end at one moment, and the id of the cluster."""
+    """First and end offset of each partition of the topic at one moment, and the id of the cluster."""
 
     cluster_id: str | None
     first: Mapping[int, int]
@@ -62,7 +62,7 @@ class Extent:
 
 
 def live_topic(inputs: Sequence[str], options: Mapping[str, str]) -> LiveTopic:
-    """The topic that the URI names. Raises UsageError for several URIs, or one that is none."""
+    """The topic of the URI. Raises UsageError for several URIs, or for one that is not valid."""
     if len(inputs) > 1:
         raise UsageError(
             f"{len(inputs)} topics are given, and one run reads one. Several brokers of a cluster are kafka://one:9092,two:9092."
@@ -82,7 +82,7 @@ def live_topic(inputs: Sequence[str], options: Mapping[str, str]) -> LiveTopic:
 
 
 def extent_of(spark: SparkSession, topic: LiveTopic) -> Extent:
-    """Where the topic begins and ends now, by Kafka's own admin client, which comes with the connector.
+    """The present extent of the topic, from Kafka's admin client, which comes with the connector.
 
     Raises GroupcoordError where the connector is not there or the brokers do not answer, InputError where there is no such topic.
     """
@@ -90,8 +90,8 @@ def extent_of(spark: SparkSession, topic: LiveTopic) -> Extent:
 
     jvm: Any = spark.sparkContext._jvm
     properties = jvm.java.util.Properties()
-    told = {"default.api.timeout.ms": str(PATIENCE_MS), "request.timeout.ms": str(PATIENCE_MS // 2), **topic.options}
-    for name, value in {**told, "bootstrap.servers": topic.brokers}.items():
+    options = {"default.api.timeout.ms": str(PATIENCE_MS), "request.timeout.ms": str(PATIENCE_MS // 2), **topic.options}
+    for name, value in {**options, "bootstrap.servers": topic.brokers}.items():
         properties.put(name, value)
     try:
         admin = jvm.org.apache.kafka.clients.admin.AdminClient.create(properties)
@@ -132,7 +132,7 @@ def extent_of(spark: SparkSession, topic: LiveTopic) -> Extent:
 
 
 def _said(error: Any) -> str:
-    """What the innermost cause says, in one line; options are not part of it."""
+    """The message of the innermost cause, in one line, without options."""
     cause = error.java_exception
     while cause.getCause() is not None:
         cause = cause.getCause()
@@ -141,7 +141,7 @@ def _said(error: Any) -> str:
 
 
 def live_frame(spark: SparkSession, topic: LiveTopic, extent: Extent) -> DataFrame:
-    """The records from ``extent.first`` up to ``extent.end``, of ROW_COLUMNS."""
+    """A frame of the records from ``extent.first`` up to, not including, ``extent.end``, with ROW_COLUMNS."""
     from pyspark.sql import functions as f
 
     def offsets(of: Mapping[int, int]) -> str:
@@ -161,7 +161,7 @@ def live_frame(spark: SparkSession, topic: LiveTopic, extent: Extent) -> DataFra
         .load()
     )
     absent = f.lit(None)
-    told = {
+    columns = {
         "cluster": absent.cast("string"),
         "offsets_partition": f.col("partition"),
         "record_offset": f.col("offset"),
@@ -178,4 +178,4 @@ def live_frame(spark: SparkSession, topic: LiveTopic, extent: Extent) -> DataFra
         "fault": absent.cast("string"),
         "detail": absent.cast("string"),
     }
-    return rows.select(*(told[name].alias(name) for name in ROW_SCHEMA.names))
+    return rows.select(*(columns[name].alias(name) for name in ROW_SCHEMA.names))

@@ -1,4 +1,4 @@
-"""What every input comes to: raw rows of one schema, each with its place, and beside them what is no record.
+"""The one schema of raw rows that every input is read into, with the place of each row, and with the rows that are no records.
 
 No Spark here. A row that cannot be a record (no place, not base64, not JSON) keeps what is known of it and says why: it is counted and
 quarantined like a damaged batch of a segment, never dropped.
@@ -67,11 +67,11 @@ ROW_CODES: dict[str, Code] = {
         Code("transactions_unknown", Kind.WARN, "The input does not tell which records are of transactions, nor how those ended."),
     )
 }
-"""Every code that rows are quarantined or doubted with before anybody looks at their bytes, by name."""
+"""All codes of rows that are quarantined or doubted before their bytes are decoded, by name."""
 
 
 class InputKind(StrEnum):
-    """What an input is, as ``runs`` records it."""
+    """The kind of an input, as stored in ``runs``."""
 
     SEGMENTS = "segments"
     PARQUET = "parquet"
@@ -82,7 +82,7 @@ class InputKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RowBatch:
-    """Some rows of the offsets topic, and what was beside them.
+    """A batch of rows of the offsets topic, and counts of what the input does not contain.
 
     rows: of ROW_SCHEMA. other_topics: rows left out because they are of other topics. without_transactions, without_timestamps,
     without_leader_epochs: how many of the rows come without the columns that would tell.

@@ -25,7 +25,7 @@ ROWS_A_BATCH = 100_000
 
 @dataclass
 class SegmentPartition(InputPartition):
-    """One segment file, and the name of its cluster: what is found while planning reaches the readers in no other way."""
+    """One segment file, and the name of its cluster, which planning reads from the directory and the readers need."""
 
     segment: Segment
     cluster: str
@@ -95,9 +95,11 @@ def raw_batches(chunk: Chunk, segment: Segment, cluster: str) -> Iterator[pa.Rec
             part.position,
             chunk.leader_epochs(rows),
         )
-        yield pa.RecordBatch.from_arrays([pa.array(each, of.type) for each, of in zip(columns, RAW_SCHEMA, strict=True)], schema=RAW_SCHEMA)
+        yield pa.RecordBatch.from_arrays(
+            [pa.array(column, field.type) for column, field in zip(columns, RAW_SCHEMA, strict=True)], schema=RAW_SCHEMA
+        )
 
 
 def register(spark: SparkSession) -> None:
-    """Make ``consumer_offsets`` known to a session."""
+    """Register the source ``consumer_offsets`` in a session."""
     spark.dataSource.register(ConsumerOffsets)

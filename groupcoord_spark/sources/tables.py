@@ -26,7 +26,7 @@ from groupcoord_spark.sources.inputs import below, data_files
 from groupcoord_spark.sources.rows import UNKNOWN_PARTITION, RowBatch, control_type_name, row_batch
 
 PIECE_BYTES: Final = 64 << 20
-"""A file's row groups are shared out in pieces of about so many bytes."""
+"""Bytes of row groups in one piece, about."""
 ROWS_A_BATCH: Final = 65_536
 
 PARTITION, OFFSET, TIMESTAMP, LEADER_EPOCH = "partition", "offset", "timestamp", "leader_epoch"
@@ -37,7 +37,7 @@ ALIASES: Final[Mapping[str, tuple[str, ...]]] = {
     "control_type": ("control_type", "control"),
     **{name: (name,) for name in ("key", "value", "topic", "cluster", "producer_id", "producer_epoch", "is_transactional", LEADER_EPOCH)},
 }
-"""What is read -> the columns it may be in, the first that is there."""
+"""Field -> names of the columns that may contain it; the first one that exists is read."""
 NEEDED: Final = ("key", "value", PARTITION, OFFSET)
 OF_TRANSACTIONS: Final = ("producer_id", "is_transactional", "control_type")
 
@@ -47,7 +47,7 @@ _NO_OFFSET = "The row has no offset, or a negative one; nobody knows which recor
 
 @dataclass(frozen=True, slots=True)
 class TablePiece:
-    """Some row groups of one Parquet file. constants: the columns that its path tells, or the Delta table's log, as text."""
+    """Some row groups of one Parquet file. constants: columns whose value is in the path of the file or in the Delta log, as text."""
 
     uri: str
     size: int
@@ -57,7 +57,7 @@ class TablePiece:
 
     @property
     def source(self) -> str:
-        """The file as it may be printed and stored."""
+        """The name of the file for output and tables, without secrets."""
         return shown(self.uri)
 
 
@@ -128,20 +128,20 @@ def _pieces_of(file: Location, constants: tuple[tuple[str, str | None], ...]) ->
 
 def _opened(file: Location) -> pq.ParquetFile:
     try:
-        # Spark's own 96-bit times hold years that nanoseconds do not
+        # Spark's 96-bit times may be beyond the range of 64-bit nanoseconds
         return pq.ParquetFile(file.filesystem.open_input_file(file.path), coerce_int96_timestamp_unit="us")
     except (OSError, pa.ArrowException) as error:
         raise InputError(f"{file.shown}: this is no Parquet file that can be read: {first_line(error)}.") from error
 
 
 def _chosen(names: Sequence[str], source: str) -> dict[str, str]:
-    """What is read -> the column it is in. Raises InputError where a needed one is missing."""
+    """Field -> the column that contains it. Raises InputError if a required column is missing."""
     by_lower = {name.lower(): name for name in names}
     chosen = {}
     for wanted, aliases in ALIASES.items():
-        found = next((by_lower[alias] for alias in aliases if alias in by_lower), None)
-        if found is not None:
-            chosen[wanted] = found
+        column = next((by_lower[alias] for alias in aliases if alias in by_lower), None)
+        if column is not None:
+            chosen[wanted] = column
     missing = [name for name in NEEDED if name not in chosen]
     if missing:
         raise InputError(
@@ -245,17 +245,17 @@ def _bytes(column: Any, name: str, source: str) -> Any:
 
 
 def _milliseconds(column: Any, n: int, source: str) -> Any:
-    """Epoch milliseconds; numbers are milliseconds already, times without a zone are UTC."""
+    """Epoch milliseconds. Numbers already are milliseconds; times without a zone are UTC."""
     if column is None:
         return pa.repeat(pa.scalar(NO_TIMESTAMP, pa.int64()), n)
     if pa.types.is_timestamp(column.type):
-        # a time before 1970 is rounded down, as a broker's -1 needs it
+        # Times before 1970 are rounded down, so that Kafka's -1 stays -1.
         column = pc.floor_temporal(column, unit="millisecond").cast(pa.timestamp("ms", column.type.tz)).cast(pa.int64())
     return pc.fill_null(_typed(column, pa.int64(), TIMESTAMP, source), NO_TIMESTAMP)
 
 
 def _control_types(column: Any, n: int, source: str) -> Any:
-    """COMMIT, ABORT, the number of another type, or NULL; numbers as brokers store them are taken too."""
+    """COMMIT, ABORT, the number of another control type, or NULL. The column may also contain the numbers that brokers store."""
     if column is None or pa.types.is_null(column.type):
         return pa.nulls(n, pa.string())
     if pa.types.is_integer(column.type):

@@ -1,28 +1,23 @@
-"""An archive of the classes that Spark loads for a night: half of what a small run takes is Java reading them, the same in every run.
+"""The archive of the classes that Spark loads for a run. Loading the classes is half of the time of a small run.
 
-Java's own class data sharing (JEP 350): once a run has written the archive, later ones map it instead of unpacking, checking and laying
-out some ten thousand classes. An archive that does not fit the Java or the jars of a run is left aside by Java, without a word.
+Java's own class data sharing (JEP 350): later sessions map the archive into memory instead of unpacking and checking
+ten thousand classes. Java ignores, without a message, an archive that was made by another Java or from other jars.
 """
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    pass
-
 
 QUIET = "-Xlog:cds*=off"
-"""Java would name every class that cannot be archived, and say so where an archive does not fit: all on stdout."""
+"""Without this option Java prints, on stdout, every class that it cannot archive, and that an archive does not fit."""
 
 
 def archive() -> Path:
-    """Where the archive of this Python environment is, or would be."""
+    """The path of the archive of this Python environment, whether or not it exists."""
     return Path(sys.prefix) / "share" / "groupcoord_spark" / "spark-classes.jsa"
 
 
 def options_to_use() -> str:
-    """Options of Java for a session that is to start from the archive; empty where there is none."""
+    """Java options of a session that starts from the archive; empty if there is no archive."""
     return f' "-XX:SharedArchiveFile={archive()}" {QUIET}' if archive().is_file() else ""

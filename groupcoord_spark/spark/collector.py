@@ -1,4 +1,4 @@
-"""Python's garbage collector, switched off where it would only cost time, and on again afterwards: other code runs in the same process."""
+"""Python's garbage collector, switched off for blocks that create many objects without cycles."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from contextlib import contextmanager
 
 @contextmanager
 def without_collector() -> Iterator[None]:
-    """No garbage collection in the block. For a million small objects without cycles: the collector would walk them again and again."""
+    """No garbage collection in the block; afterwards the collector is as before, because other code may run in the same process.
+
+    For blocks that create a million objects without cycles, which the collector would visit again and again and never free.
+    """
     was_on = gc.isenabled()
     gc.disable()
     try:

@@ -1,4 +1,4 @@
-"""What went wrong in Spark, as one sentence: a worker's own error, or which process died, when, and what to look at."""
+"""Failures of Spark as one sentence: the error of a worker, or which process died, in which stage, and what to look at."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from groupcoord_spark.spark.run_directory import RunDirectory, own_directory
 
 OUT_OF_MEMORY = "java.lang.OutOfMemoryError"
 EXIT_CODES_OUT_OF_MEMORY = {3, 52}
-"""Of a Java whose heap is full: with -XX:+ExitOnOutOfMemoryError, and where Spark notices first."""
+"""Exit codes of a Java whose heap is full: from -XX:+ExitOnOutOfMemoryError, and from Spark itself."""
 
 SECONDS_UNTIL_JAVA_HAS_ENDED = 5.0
 
@@ -51,7 +51,7 @@ def own_errors(stage: Callable[[], str | None]) -> Iterator[None]:
 
 
 def why_not_started(directory: RunDirectory, failure: Exception) -> str:
-    """Why Spark did not start, from the exception that came through py4j or else from what Java printed."""
+    """The reason why Spark did not start, from the exception of py4j, or else from the output of Java."""
     if _java_has_ended(failure, directory):
         return _death_of_java(directory, " while Spark started")
     text = _text_of(failure) if isinstance(failure, Py4JJavaError | PySparkException) else ""
@@ -64,16 +64,16 @@ def why_not_started(directory: RunDirectory, failure: Exception) -> str:
 
 
 def _own_error(failure: Exception, text: str, stage: str | None) -> GroupcoordError | None:
-    """The error for the user; None: this is no failure of Spark."""
+    """The error for the user; None if this is no failure of Spark."""
     directory = own_directory()
     when = f" in the stage `{stage}`" if stage else ""
     if _java_has_ended(failure, directory):
-        if directory is not None:  # its workers may not have noticed yet, and write files that no table will name
+        if directory is not None:  # its workers may still run, and write files that belong to no table
             directory.end_processes()
         return GroupcoordError(_death_of_java(directory, when))
     if not isinstance(failure, PySparkException | Py4JError) and not _is_raised_in_py4j(failure):
         return None
-    # Of a worker's error Spark hands on the text alone.
+    # Spark only gives the text of a worker's error.
     kinds = {kind.__name__: kind for kind in (GroupcoordError, UsageError, InputError, WarehouseError)}
     found = re.findall(r"^groupcoord_spark\.errors\.(\w+): (.+)$", text, re.MULTILINE)
     if found and found[-1][0] in kinds:
@@ -92,7 +92,7 @@ def _own_error(failure: Exception, text: str, stage: str | None) -> GroupcoordEr
 
 
 def _java_has_ended(failure: Exception, directory: RunDirectory | None) -> bool:
-    """Whether Java is gone, of which py4j gives notice in many ways."""
+    """Whether the Java process has ended. py4j reports this with many different exceptions."""
     is_connection_lost = _is_raised_in_py4j(failure) and not isinstance(failure, Py4JJavaError | PySparkException)
     if directory is None or directory.java is None:
         return is_connection_lost
@@ -104,7 +104,7 @@ def _java_has_ended(failure: Exception, directory: RunDirectory | None) -> bool:
 
 
 def _death_of_java(directory: RunDirectory | None, when: str) -> str:
-    """What happened to Java, that the tables are unchanged, and what to look at."""
+    """A sentence: what happened to Java, that the tables are unchanged, and what to look at."""
     code = directory.java.poll() if directory is not None and directory.java is not None else None
     printed = directory.java_output.read_text(errors="replace") if directory is not None else ""
     number = 0 if code is None else -code if code < 0 else code - 128
@@ -122,7 +122,7 @@ def _death_of_java(directory: RunDirectory | None, when: str) -> str:
 
 
 def _kept_output(directory: RunDirectory | None) -> str:
-    """Where what Java printed stays; empty where Java printed nothing into a file."""
+    """A sentence with the file of Java's output; empty if Java printed nothing to a file."""
     if directory is None or not directory.java_output.stat().st_size:
         return ""
     directory.is_to_keep_output = True
@@ -130,7 +130,7 @@ def _kept_output(directory: RunDirectory | None) -> str:
 
 
 def _line_with_the_error(text: str) -> str | None:
-    """The line that names the error: Java's own where Java could not start, else the last exception, which is the cause of those before."""
+    """The line with the error: Java's own if Java could not start, else the last exception, which is the cause of the earlier ones."""
     lines = [line.strip() for line in text.splitlines() if line.strip() and not line.lstrip().startswith(("at ", "..."))]
     for line, next_line in pairwise(lines):
         if line == "Error occurred during initialization of VM":
@@ -147,7 +147,7 @@ def _as_a_sentence(line: str) -> str:
 
 
 def _text_of(failure: Exception) -> str:
-    """The exception's text. That of an exception in Java is asked of Java, which may be gone."""
+    """The text of the exception. For an exception in Java, py4j asks Java, which may have ended."""
     try:
         return str(failure)
     except Exception:

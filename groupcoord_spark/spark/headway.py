@@ -1,6 +1,6 @@
-"""How far the workers of a run have come: bytes read, which every worker notes in the run's directory, and tasks done, which Spark counts.
+"""The progress of a Spark job: bytes read, which each worker writes to a file of the run directory, and tasks done, which Spark counts.
 
-Only workers of a session that this package has started know that directory; of others the tasks alone are known.
+Only a session that this package started has a run directory; in other sessions only the tasks are known.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ _NOTES = "bytes-read-"
 _BYTES_OF_A_NOTE = 8
 
 SHARE_OF_READING = 0.75
-"""Of a run's time, about: the rest is replay and writing. Measured with 2 to 10 million records on 2 cores."""
+"""Share of a run's time in which segments are read; the rest is replay and writing. Measured with 2 to 10 million records on 2 cores."""
 
 _read_by_this_process = 0
 
 
 class Expected(NamedTuple):
-    """What a run has to do, where that is known beforehand: of files it is, of rows in tables it is not."""
+    """The known amount of work of a job that reads segments."""
 
     bytes: int
     reading_tasks: int
@@ -34,7 +34,7 @@ class Expected(NamedTuple):
 
 
 class Headway(NamedTuple):
-    """How far a run has come. tasks: all of them, or, where nothing is known beforehand, those that Spark knows by now."""
+    """The progress of a job. tasks: the number of all tasks, or, without ``expected``, of the tasks that Spark has planned so far."""
 
     bytes_read: int
     tasks_done: int
@@ -43,7 +43,7 @@ class Headway(NamedTuple):
 
     @property
     def share(self) -> float:
-        """The share of the work that is done, 0 to 1, about; 0 where nobody knows."""
+        """The share of the work that is done, 0 to 1; 0 where it is not known."""
         if self.expected is None or not self.expected.bytes:
             return 0.0
         read = min(1.0, self.bytes_read / self.expected.bytes)
@@ -52,7 +52,7 @@ class Headway(NamedTuple):
 
 
 def noted(chunks: Iterable[Chunk]) -> Iterator[Chunk]:
-    """The chunks as they are; a worker notes the bytes of each one that is done with, which takes some microseconds a chunk."""
+    """The same chunks. After each chunk the worker writes its number of bytes read so far to its file, which takes some microseconds."""
     directory = os.environ.get(VARIABLE)
     if directory is None:
         yield from chunks
@@ -69,7 +69,7 @@ def noted(chunks: Iterable[Chunk]) -> Iterator[Chunk]:
 
 
 class HeadwayOfJob:
-    """Asks how far the Spark job that is started next has come. To be called from any thread, some times a second at most."""
+    """The progress of the next Spark job. Any thread may call it, a few times a second at most."""
 
     def __init__(self, spark: SparkSession, expected: Expected | None) -> None:
         self._expected = expected
@@ -81,7 +81,7 @@ class HeadwayOfJob:
         jobs = [self._tracker.getJobInfo(job) for job in set(self._tracker.getJobIdsForGroup()) - self._earlier_jobs]
         stages = [self._tracker.getStageInfo(stage) for job in jobs if job is not None for stage in job.stageIds]
         done = sum(stage.numCompletedTasks for stage in stages if stage is not None)
-        # A later job names the stages of an earlier one again, and skips their tasks.
+        # A later job contains the stages of an earlier job again, and skips their tasks.
         tasks = sum(stage.numTasks for stage in stages if stage is not None and stage.numActiveTasks + stage.numCompletedTasks)
         if self._expected is not None:
             tasks = self._expected.reading_tasks + self._expected.later_tasks

@@ -1,4 +1,4 @@
-"""The Spark session of a run: the one that is there, or a local one with settings that fit this job."""
+"""The Spark session of a run: an existing session, or a new local one with settings for this job."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def _wanted(with_delta: bool, settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def _started(builder: SparkSession.Builder, wanted: dict[str, str], show_output: bool) -> SparkSession:
-    """A session with a Java of its own, whose temporary files, and those of its workers, are in a directory that goes with it."""
+    """A session with its own Java process. The temporary files of Java and of the workers are in a directory that is removed with it."""
     from pyspark import SparkConf, SparkContext
     from pyspark.java_gateway import launch_gateway
 
@@ -147,7 +147,7 @@ def _do_not_print_the_end_of_java(spark: SparkSession) -> None:
 
 
 def end_session() -> None:
-    """Ends the session that ``session`` has started, with its Java and its workers; another's session is left alone.
+    """End the session that ``session`` has started, with its Java and its workers. A session that others started is left alone.
 
     It is not stopped in Spark's way, which takes a second: whatever a run wants to keep is in its tables by now.
     """
@@ -166,7 +166,7 @@ def end_session() -> None:
 
 @contextmanager
 def session_ends_with_block() -> Iterator[None]:
-    """A session that ``session`` starts in the block is ended after it; one that was there before stays."""
+    """A block after which a session that ``session`` started in the block is ended. An earlier session stays."""
     before = own_directory()
     try:
         yield
@@ -176,7 +176,7 @@ def session_ends_with_block() -> Iterator[None]:
 
 
 def delta_settings() -> dict[str, str]:
-    """What a session needs to read and query Delta tables with Spark's own reader."""
+    """The settings with which a session can read and query Delta tables."""
     return {
         "spark.jars.packages": DELTA_PACKAGE,
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
@@ -186,7 +186,7 @@ def delta_settings() -> dict[str, str]:
 
 
 def require_java() -> None:
-    """Raises GroupcoordError where no Java 17 or newer is found as Spark would look for it (JAVA_HOME, then PATH)."""
+    """Raises GroupcoordError if there is no Java 17 or newer where Spark looks for it (JAVA_HOME, then PATH)."""
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     way_out = (

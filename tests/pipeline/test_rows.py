@@ -110,15 +110,15 @@ def test_of_rows_with_one_offset_the_newest_is_taken_and_then_the_one_that_knows
     assert found["value"].to_pylist() == [b"new", b"old", b"told", b"plain"]
 
 
-class TestPlaces:
+class TestRowOverview:
     def looked(self, *rows: dict[str, Any]) -> RowOverview:
-        places = RowOverview()
+        overview = RowOverview()
         for batch in table(*rows).to_batches(max_chunksize=2):
-            places.look(RowBatch(batch, without_transactions=batch.num_rows))
-        return places
+            overview.add_rows(RowBatch(batch, without_transactions=batch.num_rows))
+        return overview
 
-    def planned(self, places: RowOverview, cluster: str | None = None) -> Any:
-        return row_plan(InputKind.JSON, ["in"], places, None, cluster=cluster)  # type: ignore[arg-type]
+    def planned(self, overview: RowOverview, cluster: str | None = None) -> Any:
+        return row_plan(InputKind.JSON, ["in"], overview, None, cluster=cluster)  # type: ignore[arg-type]
 
     def test_tell_where_partitions_begin_and_end(self):
         plan = self.planned(self.looked(row(7, record_timestamp_ms=9), row(3, record_timestamp_ms=8), row(2, partition=5)))

@@ -179,7 +179,7 @@ class TestNightsOfOneBroker:
         ends = ends_of(NIGHTS[night - 1])
         asked = Until("then", time_ms=newest_in(NIGHTS[night - 1])) if by_time else Until("then", end_offsets=ends)
         summary = run(spark, path, NIGHTS[-1], until=asked)
-        assert summary.past is not None and summary.past.history_range > 0 and summary.past.missing == {}
+        assert summary.point_in_time is not None and summary.point_in_time.records_from_history > 0 and summary.point_in_time.missing == {}
         assert state_of(path) == states[night - 1]
         settings = dict(rows_of(path, "runs")[-1]["settings"])
         assert (settings["until"], json.loads(settings["until.end.offsets"])) == ("then", {str(p): end for p, end in ends.items()})
@@ -187,7 +187,7 @@ class TestNightsOfOneBroker:
 
     def test_without_history_what_compaction_has_taken_is_told(self, spark: SparkSession, tmp_path: Path) -> None:
         summary = run(spark, tmp_path / "w", NIGHTS[-1], until=Until("then", end_offsets=ends_of(NIGHTS[0])))
-        assert summary.past is not None and summary.past.missing == {0: 8, 1: 74, 2: 64, 3: 27}
+        assert summary.point_in_time is not None and summary.point_in_time.missing == {0: 8, 1: 74, 2: 64, 3: 27}
         told = [row for row in rows_of(tmp_path / "w", "warnings") if row["code"] == "compacted_before_until"]
         assert sorted(row["offsets_partition"] for row in told) == [0, 1, 2, 3]
 
@@ -197,7 +197,7 @@ class TestALogOfOnePartition:
         write_log(tmp_path / "logs", commits(0, 40), segments=3)
         summary = run(spark, tmp_path / "w", tmp_path / "logs", until=Until("then", time_ms=T0 + 20))
         assert summary.records_read == 21
-        assert summary.past is not None and (summary.past.ended_early, summary.past.missing) == (1, {})
+        assert summary.point_in_time is not None and (summary.point_in_time.ended_early, summary.point_in_time.missing) == (1, {})
         assert max(row["record_offset"] for row in rows_of(tmp_path / "w", "committed_offsets")) == 20
         (row,) = rows_of(tmp_path / "w", "offsets_partitions")
         assert (row["end_offset"], row["last_stable_offset"], row["history_end_offset"]) == (21, 21, 21)
@@ -207,7 +207,7 @@ class TestALogOfOnePartition:
         assert run(spark, tmp_path / "w", tmp_path / "logs", until=Until("then", time_ms=T0 - 1)).groups == 0
         assert rows_of(tmp_path / "w", "committed_offsets") == []
         summary = run(spark, tmp_path / "w", tmp_path / "logs", until=Until("then", time_ms=T0 + DAY_MS))
-        assert summary.past is not None and summary.past.ended_early == 0
+        assert summary.point_in_time is not None and summary.point_in_time.ended_early == 0
         assert len(rows_of(tmp_path / "w", "offset_commits")) == 5
 
     def test_is_known_from_the_history_where_the_log_lost_its_beginning(self, spark: SparkSession, tmp_path: Path) -> None:
@@ -218,7 +218,8 @@ class TestALogOfOnePartition:
         # the second finds in the history what the first has read of the log
         for asked, held in ((Until("then", time_ms=T0 + 24), 20), (Until("then", end_offsets={0: 25}), 25)):
             summary = run(spark, tmp_path / "w", tmp_path / "logs", until=asked)
-            assert summary.past is not None and (summary.past.history_range, summary.past.missing) == (held, {})
+            past = summary.point_in_time
+            assert past is not None and (past.records_from_history, past.missing) == (held, {})
             assert sorted(row["record_offset"] for row in rows_of(tmp_path / "w", "committed_offsets")) == [22, 23, 24]
         run(spark, tmp_path / "w", tmp_path / "logs")
         assert sorted(row["record_offset"] for row in rows_of(tmp_path / "w", "offset_commits")) == list(range(30))
@@ -241,8 +242,8 @@ class TestALogOfOnePartition:
         missing = []
         for end in (10, 16):
             summary = run(spark, tmp_path / "w", tmp_path / "logs", until=Until("then", end_offsets={0: end}))
-            assert summary.past is not None
-            missing.append(summary.past.missing)
+            assert summary.point_in_time is not None
+            missing.append(summary.point_in_time.missing)
         assert missing == [{}, {0: 4}]
 
     @pytest.mark.parametrize(("ends", "told"), [({3: 1}, "partition 3, which the input does not have"), ({0: 9}, "its log ends at 5")])

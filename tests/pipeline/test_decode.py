@@ -1,0 +1,104 @@
+"""The decoded columns of a chunk: kinds, groups, versions, and the notes about records that do not decode or are refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from groupcoord_spark.coordinator.semantics import JAVA, SCALA
+from groupcoord_spark.pipeline.read.decode import DecodedChunk, decode_checked_records, decode_chunk
+from groupcoord_spark.pipeline.read.notes import RowNotes
+from groupcoord_spark.protocol import encode_key, encode_value
+from groupcoord_spark.protocol.record_types import KeyType, MarkerType
+from tests.pipeline.logs import LogRecord, classic_value, commit_value, records_of
+
+COMMIT_KEY = encode_key(KeyType.OFFSET_COMMIT, {"group_id": "g", "topic": "t", "partition": 0})
+GROUP_KEY = encode_key(KeyType.GROUP_METADATA, {"group_id": "g"})
+EPOCH_KEY = encode_key(KeyType.CONSUMER_GROUP_METADATA, {"group_id": "h"})
+EPOCH_VALUE = encode_value(KeyType.CONSUMER_GROUP_METADATA, 0, {"epoch": 1})
+UNKNOWN_KEY = b"\0\x63rest"
+
+pytestmark = pytest.mark.usefixtures("each_decoder")
+
+
+def decoded(*records: tuple[Any, ...], semantics: Any = JAVA) -> DecodedChunk:
+    """Records (key, value, producer id, transactional bit, control type), decoded."""
+    return decode_chunk(records_of([LogRecord(row, *record) for row, record in enumerate(records)]), semantics)
+
+
+def codes(notes: RowNotes) -> list[tuple[int, str]]:
+    return [(row, notes.codes[note]) for row, note in zip(notes.row.tolist(), notes.note.tolist(), strict=True)]
+
+
+def test_columns_say_key_type_group_version_and_tombstone() -> None:
+    chunk = decoded((COMMIT_KEY, commit_value(5)), (GROUP_KEY, None), (EPOCH_KEY, EPOCH_VALUE), (COMMIT_KEY, None))
+    group_ids = chunk.names.group_ids.to_pylist()
+    assert chunk.kinds.key_type.tolist() == [1, 2, 3, 1]
+    assert [group_ids[code] for code in chunk.kinds.group_code.tolist()] == ["g", "g", "h", "g"]
+    assert chunk.value_version.tolist() == [3, -1, 0, -1]
+    assert chunk.kinds.is_tombstone.tolist() == [False, True, False, True]
+    assert chunk.key_code[0] == chunk.key_code[3] != chunk.key_code[1]
+    assert chunk.decodes.all() and not len(chunk.faults) and not len(chunk.refusals)
+
+
+def test_a_value_that_ends_too_early_is_a_fault_of_each_of_its_records() -> None:
+    cut = commit_value(5)[:7]
+    chunk = decoded((COMMIT_KEY, cut), (COMMIT_KEY, commit_value(5)), (COMMIT_KEY, cut))
+    assert chunk.decodes.tolist() == [False, True, False]
+    assert [row for row, _ in codes(chunk.faults)] == [0, 2] and len(chunk.faults.codes) == 1
+    assert not chunk.kinds.coordinator_accepts[[0, 2]].any()
+
+
+def test_null_keys_do_not_decode_and_unknown_key_types_are_kept_whole() -> None:
+    chunk = decoded((None, b"x"), (UNKNOWN_KEY, b"x"), (b"\0", b"x"))
+    assert chunk.decodes.tolist() == [False, True, False]
+    assert chunk.key_code.tolist()[0] == -1 and chunk.stored_key_type.tolist() == [-1, 0x63, -1]
+    assert [code for _, code in codes(chunk.faults)][:2] == ["null_key", "unknown_key_type"]
+    assert chunk.kinds.key_type.tolist() == [-1, -1, -1]
+
+
+def test_control_records_are_not_decoded() -> None:
+    chunk = decoded((b"\0\0\0\1", b"\0\0\0\0\0\0", 7, True, int(MarkerType.COMMIT)), (None, None, 7, True, 9))
+    assert chunk.kinds.is_control.all() and chunk.decodes.all() and not len(chunk.faults)
+
+
+def test_both_signs_of_a_transaction_must_agree() -> None:
+    value = commit_value(1)
+    chunk = decoded(
+        (COMMIT_KEY, value, 7, True),
+        (COMMIT_KEY, value, 7, False),
+        (COMMIT_KEY, value, -1, True),
+        (COMMIT_KEY, None, 7, True),
+        (GROUP_KEY, classic_value(1, 1), 7, True),
+    )
+    assert codes(chunk.findings) == [
+        (1, "transactional_mismatch"),
+        (2, "transactional_mismatch"),
+        (3, "transactional_tombstone"),
+        (4, "transactional_non_offset"),
+    ]
+
+
+def test_a_scala_coordinator_refuses_records_of_consumer_groups() -> None:
+    assert decoded((EPOCH_KEY, EPOCH_VALUE)).kinds.coordinator_accepts.all()
+    chunk = decoded((EPOCH_KEY, EPOCH_VALUE), semantics=SCALA)
+    assert chunk.decodes.all() and not chunk.kinds.coordinator_accepts.any()
+    assert [row for row, _ in codes(chunk.refusals)] == [0]
+
+
+def test_commits_with_a_topic_id_are_listed_with_its_halves() -> None:
+    chunk = decoded((COMMIT_KEY, commit_value(1)), (COMMIT_KEY, commit_value(1, version=4)))
+    # the id of the helper is 15 zero bytes and a one
+    assert [column.tolist() for column in chunk.topic_ids] == [[1], [0], [1]]
+
+
+def test_checked_records_decode_to_the_same_columns() -> None:
+    records = records_of(
+        [LogRecord(0, COMMIT_KEY, commit_value(1)), LogRecord(1, GROUP_KEY, classic_value(2, 1)), LogRecord(2, EPOCH_KEY, None)]
+    )
+    once, again = decode_chunk(records, JAVA), decode_checked_records(records, JAVA, records.distinct_keys())
+    for name in ("key_code", "group_code", "member_code", "key_type", "is_tombstone", "coordinator_accepts"):
+        assert np.array_equal(getattr(once.kinds, name), getattr(again.kinds, name)), name
+    assert np.array_equal(once.value_version, again.value_version) and not len(again.faults)

@@ -34,7 +34,7 @@ where Spark logs at level INFO; the sessions that we start log errors only."""
 PATIENCE_MS: Final = 20_000
 """How long a broker may take to answer; ``default.api.timeout.ms`` of the properties file says otherwise."""
 
-# The connector sets these itself and refuses to be told, or they would change which records come.
+# Options that the connector sets itself and does not accept, or that would change which records are read.
 _NOT_PASSED_ON: Final = {
     *("bootstrap.servers", "key.deserializer", "value.deserializer", "key.serializer", "value.serializer"),
     *("auto.offset.reset", "enable.auto.commit", "interceptor.classes", "isolation.level", "group.id", "client.id"),

@@ -75,9 +75,9 @@ def _own_error(failure: Exception, text: str, stage: str | None) -> GroupcoordEr
         return None
     # Spark only gives the text of a worker's error.
     kinds = {kind.__name__: kind for kind in (GroupcoordError, UsageError, InputError, WarehouseError)}
-    found = re.findall(r"^groupcoord_spark\.errors\.(\w+): (.+)$", text, re.MULTILINE)
-    if found and found[-1][0] in kinds:
-        return kinds[found[-1][0]](found[-1][1])
+    errors_of_ours = re.findall(r"^groupcoord_spark\.errors\.(\w+): (.+)$", text, re.MULTILINE)
+    if errors_of_ours and errors_of_ours[-1][0] in kinds:
+        return kinds[errors_of_ours[-1][0]](errors_of_ours[-1][1])
     if OUT_OF_MEMORY in text:
         return GroupcoordError(f"Java, in which Spark runs, ran out of memory{when}. {_UNCHANGED} {_MORE_MEMORY}{_kept_output(directory)}")
     if re.search(r"^([\w.]+\.)?\w*MemoryError\b", text, re.MULTILINE):

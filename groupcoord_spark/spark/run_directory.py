@@ -18,7 +18,7 @@ from pathlib import Path
 
 PREFIX = "groupcoord-run-"
 VARIABLE = "GROUPCOORD_RUN_DIRECTORY"
-"""Names the directory in the environment of Java, and so of everything that Java starts: by it those processes are known."""
+"""The environment variable with the path of the directory. Java and all processes that Java starts have it, and are found by it."""
 
 ABANDONED_AFTER_SECONDS = 86_400
 SECONDS_TO_STOP = 10.0
@@ -28,7 +28,7 @@ _open: list[RunDirectory] = []
 
 
 class RunDirectory:
-    """A new temporary directory, locked for as long as this process lives.
+    """A new temporary directory, with a lock that ends with this process.
 
     java_output: the file that Java's stdout and stderr go to.
     java: its process, once Spark is up.
@@ -51,7 +51,7 @@ class RunDirectory:
 
     @contextmanager
     def used_for_temporary_files(self) -> Iterator[None]:
-        """Makes processes that are started in the block, and this process in the block, put their temporary files here."""
+        """A block in which this process, and the processes that it starts, put their temporary files into the directory."""
         was = tempfile.tempdir
         tempfile.tempdir = str(self.path)
         try:
@@ -61,29 +61,29 @@ class RunDirectory:
             tempfile.tempdir = was
 
     def processes(self) -> list[int]:
-        """Ids of the processes that have this directory in their environment, where the system shows it (Linux); else of Java alone."""
+        """Ids of the processes with this directory in their environment, if the system shows the environment (Linux); else only of Java."""
         if not (_PROCESSES / "self" / "environ").exists():
             return [self.java.pid] if self.java is not None and self.java.poll() is None else []
         entry = f"{VARIABLE}={self.path}".encode()
-        found = []
+        process_ids = []
         for each in _PROCESSES.iterdir():
             if each.name.isdigit():
                 with suppress(OSError):  # another user's process, or one that has ended
                     # Between fork and exec a new process still shows the environment of this one.
                     is_new = self.is_interrupted and _is_child_of_this_process(each)
                     if is_new or entry in (each / "environ").read_bytes().split(b"\0"):
-                        found.append(int(each.name))
-        return found
+                        process_ids.append(int(each.name))
+        return process_ids
 
     def end_processes(self) -> None:
-        """Kills Java, the workers and whatever else they started, and waits until those processes are gone."""
+        """Kill Java, the workers and all processes that they started, and wait until they have ended."""
         if self.has_to_stop and self.java is not None:
             self.java.terminate()
             with suppress(subprocess.TimeoutExpired):
                 self.java.wait(SECONDS_TO_STOP)
         end = time.monotonic() + SECONDS_TO_STOP
         killed: set[int] = set()
-        # Again and again: Java may have been starting a process while the processes were listed.
+        # Repeated, because Java may have started a process while the processes were listed.
         while ((processes := self.processes()) or any(map(_is_running, killed))) and time.monotonic() < end:
             for each in processes:
                 with suppress(ProcessLookupError, PermissionError):
@@ -95,7 +95,7 @@ class RunDirectory:
                 os.waitpid(each, os.WNOHANG)
 
     def remove(self) -> None:
-        """Removes the directory, or all in it but what Java printed: then a session that is started a day later removes the rest."""
+        """Remove the directory, or all of it except the output of Java, which a session removes that starts a day later."""
         if self.is_to_keep_output and not self.is_interrupted:
             for each in self.path.iterdir():
                 if each.is_dir() and not each.is_symlink():
@@ -110,7 +110,7 @@ class RunDirectory:
 
 
 def remove_abandoned() -> None:
-    """Removes directories of this user's runs that died: older than a day, and locked by no process."""
+    """Remove the directories that dead runs of this user left: older than a day, and locked by no process."""
     now = time.time()
     with suppress(OSError), os.scandir(tempfile.gettempdir()) as entries:
         for entry in entries:
@@ -125,7 +125,7 @@ def remove_abandoned() -> None:
 
 @contextmanager
 def changed_environment(**variables: str) -> Iterator[None]:
-    """``os.environ`` with these variables in the block, and as it was after it."""
+    """A block with these variables in ``os.environ``, which is as before afterwards."""
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
     try:
@@ -151,7 +151,7 @@ def _is_running(process: int) -> bool:
 
 
 def _is_child_of_this_process(process: Path) -> bool:
-    """Whether a process that has not ended is a child of this one."""
+    """Whether the process is a child of this process and has not ended."""
     state, parent = (process / "stat").read_text().rsplit(") ", 1)[1].split()[:2]
     return int(parent) == os.getpid() and state != "Z"
 
@@ -167,8 +167,8 @@ def _is_locked(path: Path) -> bool:
 
 
 def _try_to_lock(file: int) -> bool:
-    """Whether this process has the lock now. The system takes the lock away when the process ends, however it ends."""
-    import fcntl  # there is none on Windows, where the other commands run
+    """Whether this process has got the lock. The system releases the lock when the process ends, for whatever reason."""
+    import fcntl  # not on Windows, where the commands without Spark work
 
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -178,18 +178,18 @@ def _try_to_lock(file: int) -> bool:
 
 
 def own_directory() -> RunDirectory | None:
-    """The directory of the session that this process has started and not ended; None: it works in another's session, or in none."""
+    """The directory of the session that this process has started and not ended; None: there is no such session."""
     return _open[-1] if _open else None
 
 
 def interrupt_all() -> None:
-    """Ends the processes of every directory that this process has made and not removed: the user wants no more of them."""
+    """End the processes of every directory that this process has made and not removed, after an interrupt by the user."""
     for each in list(_open):
         each.is_interrupted = True
         each.end_processes()
 
 
 def remove_all() -> None:
-    """Removes every directory that this process has made and not removed."""
+    """Remove every directory that this process has made and not removed."""
     for each in list(_open):
         each.remove()

@@ -28,18 +28,18 @@ OLDEST_JAVA = 17
 
 WORKER_DAEMON = "groupcoord_spark.pipeline.worker_daemon"
 
-# The same lines as conf/spark.conf, which spark-submit reads (a test holds them equal).
+# The same settings as in conf/spark.conf, which spark-submit reads. A test compares the two.
 SETTINGS = {
-    # Driver heap: the job's rows never pass through it, only a line for each file and each offsets partition.
+    # Driver heap: it only gets a few values for each file and each offsets partition, never the rows of a job.
     "spark.driver.memory": "1g",
-    # A nightly lives for seconds: the second compiler never pays for itself. Nor does a large young generation, which is all filled once
-    # before it is first collected.
+    # A run takes seconds: Java's second compiler costs more than it saves. So does a large young generation, whose memory is all touched
+    # once before the first collection.
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xmn64m",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.shuffle.partitions": "8",
     "spark.sql.session.timeZone": "UTC",
-    # One row is a packed chunk of up to some megabytes: a batch is bounded by its bytes.
+    # One row is a packed chunk of up to some megabytes, so the size of an Arrow batch is limited in bytes.
     "spark.sql.execution.arrow.maxBytesPerBatch": "4m",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
     "spark.python.worker.reuse": "true",
@@ -69,16 +69,16 @@ def session(*, with_delta: bool = False, show_output: bool = False, settings: Ma
     if active is not None:
         return active
     builder = SparkSession.builder.appName("groupcoord")
-    # Workers start `python3` from PATH unless told otherwise; only this variable tells them.
+    # Without this variable, workers start the `python3` of PATH.
     with changed_environment(PYSPARK_PYTHON=os.environ.get("PYSPARK_PYTHON", sys.executable)):
-        if "PYSPARK_GATEWAY_PORT" in os.environ:  # started by spark-submit: its settings rule
+        if "PYSPARK_GATEWAY_PORT" in os.environ:  # started by spark-submit, whose settings take precedence
             return builder.getOrCreate()
         require_java()
         fast_path.warn_if_missing()
         wanted = _wanted(with_delta, settings or {})
         if SparkContext._gateway is None:
             return _started(builder, wanted, show_output)
-        return builder.config(map={**wanted}).getOrCreate()  # in the Java of a session that was stopped
+        return builder.config(map={**wanted}).getOrCreate()  # reuse the Java of a session that was stopped
 
 
 def _wanted(with_delta: bool, settings: Mapping[str, str]) -> dict[str, str]:
@@ -88,9 +88,9 @@ def _wanted(with_delta: bool, settings: Mapping[str, str]) -> dict[str, str]:
     if with_delta:
         wanted |= delta_settings()
     wanted |= settings
-    if wanted["spark.master"].startswith("local"):  # elsewhere the package may reach the workers only after their daemon has started
+    if wanted["spark.master"].startswith("local"):  # on a cluster the package may reach the workers after their daemon has started
         wanted.setdefault("spark.python.daemon.module", WORKER_DAEMON)
-    if "delta-spark" in wanted.get("spark.jars", ""):  # asking for the coordinates too would go to the network
+    if "delta-spark" in wanted.get("spark.jars", ""):  # with Maven coordinates too, Spark would use the network
         wanted.pop("spark.jars.packages", None)
     return wanted
 
@@ -132,7 +132,7 @@ def _started(builder: SparkSession.Builder, wanted: dict[str, str], show_output:
     directory.has_to_stop = (
         not wanted["spark.master"].startswith("local")
         or conf.get("spark.eventLog.enabled") == "true"
-        # Spark's temporary files are not in our directory
+        # Spark's temporary files are not in the run directory
         or "SPARK_LOCAL_DIRS" in os.environ
         or conf.contains("spark.local.dir")
     )
@@ -196,9 +196,9 @@ def require_java() -> None:
         raise GroupcoordError(f"No `java` on PATH and JAVA_HOME is not set. {way_out}")
     if not os.access(java, os.X_OK):
         raise GroupcoordError(f"JAVA_HOME is {home!r}, but there is no executable {java!r}. {way_out}")
-    found = _java_version(Path(java))
-    if found is not None and found < OLDEST_JAVA:
-        raise GroupcoordError(f"{java} is Java {found}. {way_out}")
+    version = _java_version(Path(java))
+    if version is not None and version < OLDEST_JAVA:
+        raise GroupcoordError(f"{java} is Java {version}. {way_out}")
 
 
 def _java_version(java: Path) -> int | None:
@@ -206,8 +206,8 @@ def _java_version(java: Path) -> int | None:
     text = release.read_text(errors="replace") if release.is_file() else ""
     stated = re.search(r'JAVA_VERSION="(\d+)(?:\.(\d+))?', text)
     if stated is None:
-        told = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
-        stated = re.search(r'version "(\d+)(?:\.(\d+))?', told)
+        output = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
+        stated = re.search(r'version "(\d+)(?:\.(\d+))?', output)
     if stated is None:
         return None
     major = int(stated[1])

@@ -1,4 +1,4 @@
-"""Decoding for notebooks and SQL: pandas UDFs over any DataFrame that has Kafka's ``key`` and ``value`` columns.
+"""Functions that decode records in notebooks and SQL: pandas UDFs over the ``key`` and ``value`` columns of any DataFrame.
 
 from groupcoord_spark.spark.udfs import decode_offsets_key, decode_offsets_value, register
 register(spark)                      # the same names in spark.sql
@@ -62,7 +62,7 @@ def _nullable(values: Any, of: str, is_null: Any) -> Any:
 
 @pandas_udf(KEY)  # type: ignore[untyped-decorator, call-overload]
 def decode_offsets_key(key: pd.Series) -> pd.DataFrame:
-    """What a record's key says; ``error`` is the reason code where it cannot be read, or its type is not known."""
+    """The fields of a record's key. error: the reason code, if the key does not decode or its type is unknown."""
     slices = _slices(key)
     columns = decode_key_columns(slices)
     refused = ~columns.ok
@@ -88,7 +88,7 @@ def decode_offsets_key(key: pd.Series) -> pd.DataFrame:
 
 @pandas_udf(VALUE)  # type: ignore[untyped-decorator, call-overload]
 def decode_offsets_value(key: pd.Series, value: pd.Series) -> pd.DataFrame:
-    """What an offset commit's value says, by its key (types 0 and 1); all NULL for tombstones and other types.
+    """The fields of a commit's value (key types 0 and 1); all NULL for tombstones and other key types.
 
     NULL also stands for Kafka's -1 in leader_epoch and expire_timestamp_ms ("none").
     """
@@ -126,9 +126,9 @@ def decode_offsets_value(key: pd.Series, value: pd.Series) -> pd.DataFrame:
 
 @pandas_udf(StringType())  # type: ignore[untyped-decorator, call-overload]
 def decode_offsets_value_json(key: pd.Series, value: pd.Series) -> pd.Series:
-    """A value of any record type in Kafka's own JSON; NULL for tombstones and for what does not decode."""
-    types = [_key_type(each) for each in key]
-    values = [None if each is None else bytes(each) for each in value]
+    """A value of any key type as Kafka's JSON; NULL for tombstones and for values that do not decode."""
+    types = [_key_type(key_bytes) for key_bytes in key]
+    values = [None if value_bytes is None else bytes(value_bytes) for value_bytes in value]
     return pd.Series(value_json_texts(types, values), dtype=object)
 
 
@@ -140,6 +140,6 @@ def _key_type(key: bytes | None) -> int:
 
 
 def register(spark: SparkSession) -> None:
-    """Make the functions known to ``spark.sql`` under their own names."""
+    """Register the functions for ``spark.sql``, under their own names."""
     for function in (decode_offsets_key, decode_offsets_value, decode_offsets_value_json):
         spark.udf.register(function.__name__, function)

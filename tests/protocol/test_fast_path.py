@@ -21,6 +21,7 @@ from groupcoord_spark.pipeline.replay import redundant_assignments
 from groupcoord_spark.protocol import fast_path, programs, survey
 from groupcoord_spark.protocol.group_values import surely_without_refusals
 from groupcoord_spark.protocol.messages.classic import GROUP_METADATA_VALUE
+from groupcoord_spark.protocol.record_types import KeyType
 from groupcoord_spark.protocol.shapes import shapes_of_values
 from groupcoord_spark.protocol.slices import Slices
 from tests.pipeline.logs import MALFORMED_SUBSCRIPTIONS, SUBSCRIPTION, classic_value_of, commit_value
@@ -99,6 +100,7 @@ def test_the_numbers_that_loops_repeat_are_those_of_their_definitions() -> None:
     defined |= {"NUMBERS_STEP" if step is programs.Do.NUMBERS else step.name: int(step) for step in programs.Do}
     defined |= {"LAST_OFFSET_KEY": max(survey.OFFSET_KEYS), "DEEPEST": loops.DEEPEST}
     defined |= {"NEWEST_GROUP_VALUE": GROUP_METADATA_VALUE.versions[1]}
+    defined |= {"CURRENT_ASSIGNMENT_KEY": KeyType.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT}
     assert GROUP_METADATA_VALUE.flexible_from == loops.NEWEST_GROUP_VALUE
     assert repeated == {name: defined[name] for name in repeated}
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 from groupcoord_spark.coordinator.rebalances import GroupHistories, GroupRecord, Rebalance, Value, roles_of
 from groupcoord_spark.pipeline.exchange.state_rows import to_arrow
 from groupcoord_spark.pipeline.extents import HistoryRange
-from groupcoord_spark.protocol.compiled import decode_key, decode_shared_value
+from groupcoord_spark.protocol.generated import decode_key, decode_shared_value
 from groupcoord_spark.protocol.record_types import NO_TIMESTAMP, KeyType
 from groupcoord_spark.warehouse import TABLES
 from groupcoord_spark.warehouse.location import locate

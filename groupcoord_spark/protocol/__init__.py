@@ -1,13 +1,15 @@
-"""Bytes of the offsets topic to values and back.
+"""The bytes of records of the offsets topic, decoded to values, and values encoded to bytes.
 
-Keys and values of every record type a Kafka release wrote, what members put into their groups' records, and transaction markers. What a
-message looks like is declared in ``messages``; ``scalar`` reads and writes one record by those tables and is the definition of correct.
-Two faster decoders say the same, which tests prove: ``compiled`` (``decode_key`` and ``decode_value`` here) gives one record as Python
-values, ``columnar`` and ``survey`` give many records as columns, by the compiled ``loops``. A record that cannot be read raises a
-DecodeError with a stable code; one that is accepted with a doubt carries Findings. No files, no Spark, no clock.
+The room covers the keys and values of every record type that a Kafka release wrote, the bytes that members put into the records of their
+groups, and transaction markers. ``messages`` declares the layout of every message as a table. ``scalar`` reads and writes one record by
+these tables, and it is the definition of correct. Two faster decoders give the same results, which tests prove: ``generated`` (its
+``decode_key`` and ``decode_value`` are exported here) decodes one record with functions that it generates from the tables; ``columnar``
+and ``value_checks`` decode many records to columns with ``loops``, which numba compiles.
+
+A record that cannot be decoded raises a DecodeError with a stable code. A record that is accepted with a doubt carries Doubts. Nothing here
+opens a file, needs Spark or looks at a clock.
 """
 
-from .compiled import decode_key, decode_value, key_json_texts, value_json_texts
 from .consumer_protocol import (
     Assignment,
     ConnectAssignment,
@@ -23,9 +25,10 @@ from .consumer_protocol import (
     decode_subscription,
     subscribed_topics,
 )
-from .errors import DecodeError, EncodeError, Finding, SubscriptionMalformed, SubscriptionUnknown
+from .errors import DecodeError, Doubt, EncodeError, SubscriptionMalformed, SubscriptionUnknown
 from .fields import ZERO_UUID
 from .from_json import encode_key_json, encode_value_json
+from .generated import decode_key, decode_value, key_json_texts, value_json_texts
 from .messages import RECORD_TYPES
 from .partitioner import java_string_hash, offsets_partition_for
 from .scalar import (
@@ -51,8 +54,8 @@ __all__ = [
     "DecodeError",
     "DecodedKey",
     "DecodedValue",
+    "Doubt",
     "EncodeError",
-    "Finding",
     "Slices",
     "StickyUserData",
     "Subscription",

@@ -1,7 +1,7 @@
-"""Columns of many keys, or of many values of offset commits: what ``scalar`` says of each, by compiled loops.
+"""Decodes many keys, or many values of offset commits, to columns. Each row has the result that ``scalar`` gives for it.
 
-The loops read rows that look like what brokers write. Every other row, and every row of a small input, is read by the decoder of single
-records, so results, findings and refusals are those of ``scalar``. Texts come out as Arrow strings.
+The compiled loops read the rows that look like those that brokers write. All other rows, and all rows of a small input, are decoded one by
+one by ``generated``. Results, doubts and errors are therefore those of ``scalar``. Texts are Arrow strings.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from . import fast_path, primitives
-from .compiled import decode_key, decode_value
-from .errors import DecodeError, Finding
+from .errors import DecodeError, Doubt
 from .fields import ZERO_UUID
+from .generated import decode_key, decode_value
 from .programs import FlatPrograms, programs_of_keys, programs_of_offset_values
+from .record_types import KeyType
 from .scalar import DecodedKey, DecodedValue
 from .slices import Mask, Slices
 
@@ -30,11 +31,16 @@ Int64s = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class KeyColumns:
-    """Keys as columns of one length.
+    """Keys as columns of one length n.
 
-    key_type: -1 where there are no two bytes to read it from. group_id, topic, member_id, regular_expression: null where the type has
-    none or the key is refused. partition: -1 likewise. ok: the key decodes. status: dictionary of string, the code of the refusal, null
-    where ok. refusals and findings: by row, ascending.
+    Attributes:
+        key_type: int16; -1 where the key has less than two bytes.
+        group_id, topic, member_id, regular_expression: null where the type has no such field or the key does not decode.
+        partition: int32; -1 where the type has no such field or the key does not decode.
+        ok: bool, the key decodes.
+        status: dictionary of string, the code of the DecodeError; null where ok.
+        refusals: (row, DecodeError) of the keys that do not decode, by row.
+        doubts: (row, Doubt), by row.
     """
 
     key_type: Int16s
@@ -46,16 +52,21 @@ class KeyColumns:
     ok: Mask
     status: pa.DictionaryArray
     refusals: list[tuple[int, DecodeError]]
-    findings: list[tuple[int, Finding]]
+    doubts: list[tuple[int, Doubt]]
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetValueColumns:
-    """Offset commits as columns of one length; tombstones and refused rows have null texts, and -1 in the numbers.
+    """Values of offset commits as columns of one length n. Tombstones and values that do not decode are null, or -1 in numbers.
 
-    value_version: -1 where there are no two bytes to read it from. leader_epoch and expire_timestamp_ms: -1 for none. topic_id: Kafka's
-    text form, null where none is recorded. ok: a commit, or a tombstone. status: dictionary of string, the code of the refusal, null where
-    ok. refusals and findings: by row, ascending.
+    Attributes:
+        value_version: int16; -1 where the value has less than two bytes.
+        leader_epoch, expire_timestamp_ms: -1 for none.
+        topic_id: Kafka's text form; null where none is recorded.
+        ok: bool, the value decodes or is a tombstone.
+        status: dictionary of string, the code of the DecodeError; null where ok.
+        refusals: (row, DecodeError) of the values that do not decode, by row.
+        doubts: (row, Doubt), by row.
     """
 
     value_version: Int16s
@@ -68,19 +79,19 @@ class OffsetValueColumns:
     ok: Mask
     status: pa.DictionaryArray
     refusals: list[tuple[int, DecodeError]]
-    findings: list[tuple[int, Finding]]
+    doubts: list[tuple[int, Doubt]]
 
 
-NUMBERS_OF_OFFSETS = ("committed_offset", "leader_epoch", "commit_timestamp_ms", "expire_timestamp_ms")
+NUMBER_FIELDS = ("committed_offset", "leader_epoch", "commit_timestamp_ms", "expire_timestamp_ms")
 
 
 def decode_key_columns(keys: Slices) -> KeyColumns:
-    """Every key as ``decode_key`` reads it, in columns. Made for distinct keys, and fast on a million of them."""
+    """The decoded keys as columns. The caller passes distinct keys: no key is remembered from row to row."""
     n = len(keys)
     programs = programs_of_keys()
     key_type, columns, ok = _read_flat(programs, keys)
     partition = columns[programs.columns["partition"]].astype(np.int32)
-    ok &= (partition >= 0) | (key_type > 1)  # a negative partition is a finding
+    ok &= (partition >= 0) | (key_type > KeyType.OFFSET_COMMIT)  # a negative partition is a doubt
     texts = {name: _Texts(name, programs, columns, ok) for name in ("group_id", "topic", "member_id", "regular_expression")}
     single = _SingleRows[DecodedKey](n, lambda row: decode_key(keys.row(row)))
     for row in np.flatnonzero(~ok).tolist():
@@ -93,18 +104,18 @@ def decode_key_columns(keys: Slices) -> KeyColumns:
     strings = {name: text.strings(keys.data, single) for name, text in texts.items()}
     return KeyColumns(
         key_type, strings["group_id"], strings["topic"], partition, strings["member_id"], strings["regular_expression"],
-        ok, single.status(), single.refusals(), single.findings(),
+        ok, single.status(), single.refusals(), single.doubts(),
     )  # fmt: skip
 
 
 def decode_offset_value_columns(key_type: Int16s, values: Slices) -> OffsetValueColumns:
-    """Every value of an offset commit as ``decode_value`` reads it, in columns. key_type: 0 or 1 in each row."""
+    """The decoded values of offset commits as columns. key_type: of each row, one of OFFSET_KEY_TYPES."""
     n = len(values)
     programs = programs_of_offset_values()
     value_version, columns, ok = _read_flat(programs, values)
-    numbers = {name: columns[programs.columns[name]] for name in NUMBERS_OF_OFFSETS}
-    # a negative offset is a finding, and so is a newer version under key type 0
-    ok &= (numbers["committed_offset"] >= 0) & ((key_type == 1) | (value_version == 0))
+    numbers = {name: columns[programs.columns[name]] for name in NUMBER_FIELDS}
+    # a negative offset is a doubt, and so is a newer version under key type 0
+    ok &= (numbers["committed_offset"] >= 0) & ((key_type == KeyType.OFFSET_COMMIT) | (value_version == 0))
     metadata, topic_ids = _Texts("metadata", programs, columns, ok), _Ids(columns[programs.columns["topic_id"] :][:2], ok)
     single = _SingleRows[DecodedValue](n, lambda row: decode_value(int(key_type[row]), values.row(row)))
     for row in np.flatnonzero(~(ok | values.is_null)).tolist():
@@ -115,16 +126,16 @@ def decode_offset_value_columns(key_type: Int16s, values: Slices) -> OffsetValue
             column[row] = fields.get(name, -1)
         metadata.put(row, fields.get("metadata"))
         topic_ids.put(row, fields.get("topic_id", ZERO_UUID))
-    notes = metadata.strings(values.data, single)
+    metadata_strings = metadata.strings(values.data, single)  # first of all: it may decode more rows one by one
     return OffsetValueColumns(
-        value_version, numbers["committed_offset"], numbers["leader_epoch"].astype(np.int32), notes,
+        value_version, numbers["committed_offset"], numbers["leader_epoch"].astype(np.int32), metadata_strings,
         numbers["commit_timestamp_ms"], numbers["expire_timestamp_ms"], topic_ids.strings(),
-        ok | values.is_null, single.status(), single.refusals(), single.findings(),
+        ok | values.is_null, single.status(), single.refusals(), single.doubts(),
     )  # fmt: skip
 
 
 def leading_int16(rows: Slices) -> Int16s:
-    """The number in the first two bytes of each row; -1 where there are not two."""
+    """The int16 in the first two bytes of each row; -1 where the row is null or shorter."""
     leading = np.full(len(rows), -1, np.int16)
     has_two = ~rows.is_null & (rows.lengths() >= 2)
     at = rows.start[has_two]
@@ -133,7 +144,7 @@ def leading_int16(rows: Slices) -> Int16s:
 
 
 class _FlatRows(NamedTuple):
-    """leading: int16[n], -1 where there are no two bytes. columns: int64[width, n], as ``absent`` where not read. is_read: bool[n]."""
+    """leading: int16[n], -1 where a row has less than two bytes. columns: int64[width, n]. is_read: bool[n], the columns have the row."""
 
     leading: Int16s
     columns: Int64s
@@ -141,13 +152,13 @@ class _FlatRows(NamedTuple):
 
 
 def _read_flat(programs: FlatPrograms, rows: Slices) -> _FlatRows:
-    """What the loops read; of a small input nothing but the int16 that each row begins with."""
+    """The rows that the loops can read, as columns of numbers; for a small input only the int16 that each row begins with."""
     n = len(rows)
     flat = _FlatRows(np.full(n, -1, np.int16), np.repeat(programs.absent[:, np.newaxis], n, axis=1), np.zeros(n, np.bool_))
     if loops := fast_path.loops_for(n):
-        stack, notes = np.empty(loops.DEEPEST, np.int64), np.empty(programs.fields.shape[1], np.int64)
-        places = (rows.data, rows.start, rows.end, rows.is_null)
-        loops.read_flat(*places, programs.steps, programs.begin, programs.fields, stack, notes, *flat)
+        stack, positions = np.empty(loops.DEEPEST, np.int64), np.empty(programs.fields.shape[1], np.int64)
+        buffer = (rows.data, rows.start, rows.end, rows.is_null)
+        loops.read_flat(*buffer, programs.steps, programs.begin, programs.fields, stack, positions, *flat)
     else:
         flat.leading[:] = leading_int16(rows)
     return flat
@@ -157,7 +168,7 @@ Decoded = TypeVar("Decoded", DecodedKey, DecodedValue)
 
 
 class _SingleRows(Generic[Decoded]):
-    """The rows that are read by themselves, each once, and what became of them."""
+    """Decodes single rows, each at most once, and keeps their results and errors."""
 
     def __init__(self, rows: int, decode: Callable[[int], Decoded | None]) -> None:
         self._rows = rows
@@ -166,7 +177,7 @@ class _SingleRows(Generic[Decoded]):
         self.refused: dict[int, DecodeError] = {}
 
     def decode(self, row: int) -> Decoded | None:
-        """What the row says; None where it is refused, or a tombstone."""
+        """The decoded row; None where it does not decode or is a tombstone."""
         if row not in self.decoded:
             try:
                 self.decoded[row] = self._decode(row)
@@ -178,8 +189,8 @@ class _SingleRows(Generic[Decoded]):
     def refusals(self) -> list[tuple[int, DecodeError]]:
         return sorted(self.refused.items())
 
-    def findings(self) -> list[tuple[int, Finding]]:
-        return [(row, finding) for row, decoded in sorted(self.decoded.items()) if decoded is not None for finding in decoded.findings]
+    def doubts(self) -> list[tuple[int, Doubt]]:
+        return [(row, doubt) for row, decoded in sorted(self.decoded.items()) if decoded is not None for doubt in decoded.doubts]
 
     def status(self) -> pa.DictionaryArray:
         codes = sorted({refusal.code for refusal in self.refused.values()})
@@ -190,7 +201,7 @@ class _SingleRows(Generic[Decoded]):
 
 
 class _Texts:
-    """A column of texts: most of them places in the buffer, a few decoded by themselves."""
+    """A column of texts, most of them as places in the buffer, some decoded one by one."""
 
     def __init__(self, name: str, programs: FlatPrograms, columns: Int64s, is_read: Mask) -> None:
         self.name = name
@@ -199,13 +210,13 @@ class _Texts:
         self.single: dict[int, str] = {}
 
     def put(self, row: int, text: str | None) -> None:
-        """Give one row this text."""
+        """Sets the text of one row."""
         self.is_null[row] = True
         if text is not None:
             self.single[row] = text
 
     def strings(self, data: npt.NDArray[np.uint8], rows: _SingleRows[Decoded]) -> pa.StringArray:
-        """The column. Rows whose text is not UTF-8 are read by themselves first, which replaces what is not and notes it."""
+        """The column as Arrow strings. Rows with a text that is not UTF-8 are decoded one by one, which replaces bytes and adds a doubt."""
         if self.is_null.all() and not self.single:
             return pa.nulls(len(self.is_null), pa.string())
         strings = self._cut_out(data)
@@ -238,17 +249,17 @@ def _rows_not_utf8(texts: pa.BinaryArray) -> Iterator[int]:
 
 
 class _Ids:
-    """A column of ids of 16 bytes; the zero id is none."""
+    """A column of topic ids as two numbers each. The zero id means none."""
 
     def __init__(self, halves: Int64s, is_read: Mask) -> None:
         self.halves = np.array(np.where(is_read, halves, 0).T, ">i8", order="C")
 
     def put(self, row: int, topic_id: str) -> None:
-        """Give one row this id, in Kafka's text form."""
+        """Sets the id of one row, given in Kafka's text form."""
         self.halves[row] = np.frombuffer(primitives.uuid_bytes(topic_id), ">i8")
 
     def array(self) -> pa.FixedSizeBinaryArray:
-        """The column as 16 bytes a row, null for none."""
+        """The column with 16 bytes a row, null for none."""
         present = pa.array((self.halves[:, 0] | self.halves[:, 1]) != 0)
         buffers = [present.buffers()[1], pa.py_buffer(self.halves)]
         return pa.FixedSizeBinaryArray.from_buffers(pa.binary(16), len(self.halves), buffers)
@@ -256,5 +267,5 @@ class _Ids:
     def strings(self) -> pa.StringArray:
         """The column in Kafka's text form, null for none."""
         encoded = self.array().dictionary_encode()
-        texts = pa.array([primitives.uuid_text(each) for each in encoded.dictionary.to_pylist()], pa.string())
+        texts = pa.array([primitives.uuid_text(topic_id) for topic_id in encoded.dictionary.to_pylist()], pa.string())
         return texts.take(encoded.indices)

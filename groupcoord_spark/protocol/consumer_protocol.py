@@ -1,7 +1,8 @@
-"""What members put into their group's record: subscriptions and assignments of consumers and of Connect workers.
+"""What members put into the record of their group: subscriptions and assignments of consumers and of Connect workers.
 
-The broker hands these bytes from member to member and owns none of them, so clients of all kinds write them. They are read here as far
-as they go; what cannot be read costs its own fields and never the group. One function, ``subscribed_topics``, reads as the broker does.
+The broker passes these bytes from member to member and does not own their layout, so clients of all kinds write them. The functions here
+read as much as they can: bytes that cannot be read cost their own fields and never the record of the group. One function,
+``subscribed_topics``, reads exactly as the broker does.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from . import primitives
 from .errors import (
     AssignmentMalformed,
     ConnectMalformed,
+    Doubt,
     FieldFault,
-    Finding,
     LengthBeyondEnd,
     SubscriptionMalformed,
     SubscriptionUnknown,
@@ -37,12 +38,12 @@ from .scalar import FieldReader, write_message
 _INT16, _INT32 = struct.Struct(">h"), struct.Struct(">i")
 
 Partitions = Mapping[str, tuple[int, ...]]
-"""Partitions by topic, or tasks by connector, in the order in which they are first named; what is named twice is joined."""
+"""Partitions by topic, or tasks by connector, in the order of the bytes. A topic that is there twice has one entry with all partitions."""
 
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """What a consumer asked for. ``version`` is as stored; fields that it lacks have Kafka's defaults."""
+    """What a consumer asked for when it joined. ``version`` is as stored; fields that the version lacks have Kafka's defaults."""
 
     version: int
     topics: tuple[str, ...]
@@ -50,22 +51,22 @@ class Subscription:
     owned_partitions: Partitions
     generation_id: int
     rack_id: str | None
-    findings: tuple[Finding, ...] = ()
+    doubts: tuple[Doubt, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """What the leader of a consumer group gave one member."""
+    """The partitions that the leader of a consumer group assigned to one member."""
 
     version: int
     partitions: Partitions
     user_data: bytes | None
-    findings: tuple[Finding, ...] = ()
+    doubts: tuple[Doubt, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class StickyUserData:
-    """What a member of the sticky assignor says it held; ``generation`` is None where it does not say when."""
+    """The previous assignment of a member with the assignor ``sticky``. ``generation``: in which it was assigned; None: not recorded."""
 
     previous_assignment: Partitions
     generation: int | None
@@ -73,7 +74,7 @@ class StickyUserData:
 
 @dataclass(frozen=True, slots=True)
 class ConnectAssignment:
-    """What the leader of a Connect cluster gave one worker. Task -1 is the connector itself. ``error`` 1: configurations differ."""
+    """What the leader of a Connect cluster assigned to one worker. Task -1 is the connector itself. ``error`` 1: configurations differ."""
 
     version: int
     error: int
@@ -83,26 +84,28 @@ class ConnectAssignment:
     assignment: Partitions
     revoked: Partitions
     delay_ms: int
-    findings: tuple[Finding, ...] = ()
+    doubts: tuple[Doubt, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectMetadata:
-    """What a Connect worker told when it joined. ``allocation`` is what it ran then; None: not told."""
+    """What a Connect worker sent when it joined. ``allocation``: what the worker ran at that time; None: not sent."""
 
     version: int
     url: str
     config_offset: int
     allocation: ConnectAssignment | None
-    findings: tuple[Finding, ...] = ()
+    doubts: tuple[Doubt, ...] = ()
 
 
 def subscribed_topics(subscription: bytes) -> frozenset[str]:
     """The topics of a subscription as the broker reads them when it loads a group.
 
-    The broker reads the layout of version 0 whatever the version says and ignores what follows. Raises SubscriptionUnknown where the
-    bytes end inside a fixed-size field (the group loads, its topics are unknown), SubscriptionMalformed for every other fault, which a
-    broker's load does not survive (R-2.4).
+    The broker reads the layout of version 0 whatever the version says, and ignores the bytes after it.
+
+    Raises:
+        SubscriptionUnknown: the bytes end inside a field of fixed size. The group loads, and its topics are not known.
+        SubscriptionMalformed: any other fault. The broker's load fails (docs/reference/replay-rules.md#r-2.4).
     """
     message = CONSUMER_PROTOCOL_SUBSCRIPTION
     try:
@@ -118,11 +121,11 @@ def subscribed_topics(subscription: bytes) -> frozenset[str]:
 
 
 def decode_subscription(data: bytes) -> Subscription | None:
-    """A consumer's subscription, read leniently; None where the client sent no bytes at all.
+    """The subscription of a consumer, read leniently; None where the client sent no bytes.
 
-    Topics and user data must be there, whatever the version says: else SubscriptionMalformed. Of the fields that later versions add, the
-    ones from which the bytes end are at their defaults; if one is there and cannot be read, all of them are, with the finding
-    ``subscription_truncated``. Versions above 3 are read as 3.
+    Topics and user data must be there, whatever the version says: otherwise SubscriptionMalformed is raised. Fields of later versions have
+    their defaults where the bytes end before them. If one of them is there and cannot be read, all of them have their defaults, with
+    the doubt ``subscription_truncated``. Versions above 3 are read as version 3.
     """
     if not data:
         return None
@@ -135,43 +138,43 @@ def decode_subscription(data: bytes) -> Subscription | None:
         raise SubscriptionMalformed(fault.sentence(message.name)) from fault
     layout = min(version, message.versions[1])
     defaults = {field.name: field.absent_value() for field in message.fields if field.first_version > 0}
-    findings = reader.findings
+    doubts = reader.doubts
     try:
-        later, more = _read_fields(message, layout, data, at, skip=len(fields))
+        later, later_doubts = _read_fields(message, layout, data, at, skip=len(fields))
         fields = {**defaults, **fields, **later}
-        findings = findings + more
+        doubts = doubts + later_doubts
     except FieldFault as fault:
         fields = {**defaults, **fields}
-        findings = [*findings, Finding("subscription_truncated", fault.sentence(message.name))]
+        doubts = [*doubts, Doubt("subscription_truncated", fault.sentence(message.name))]
     return Subscription(
         version, tuple(fields["topics"]), fields["user_data"], _joined(fields["owned_partitions"], "topic", "partitions"),
-        fields["generation_id"], fields["rack_id"] or None, tuple(findings),
+        fields["generation_id"], fields["rack_id"] or None, tuple(doubts),
     )  # fmt: skip
 
 
 def decode_assignment(data: bytes) -> Assignment | None:
-    """The assignment of a consumer; None where the leader sent nothing. Raises AssignmentMalformed. Bytes that follow are ignored."""
+    """The assignment of a consumer; None where the leader sent no bytes. Bytes after it are ignored. Raises AssignmentMalformed."""
     if not data:
         return None
     message = CONSUMER_PROTOCOL_ASSIGNMENT
     try:
         version, at = _read_version(data)
-        fields, findings = _read_fields(message, min(version, message.versions[1]), data, at)
+        fields, doubts = _read_fields(message, min(version, message.versions[1]), data, at)
     except FieldFault as fault:
         raise AssignmentMalformed(fault.sentence(message.name)) from fault
     partitions = _joined(fields["assigned_partitions"], "topic", "partitions")
-    return Assignment(version, partitions, fields["user_data"], tuple(findings))
+    return Assignment(version, partitions, fields["user_data"], tuple(doubts))
 
 
 @lru_cache(maxsize=4096)
 def assigned_partitions(data: bytes) -> frozenset[tuple[str, int]]:
-    """(topic, partition) of all that ``decode_assignment`` finds; many times faster where nothing is wrong with the bytes.
+    """The (topic, partition) pairs of an assignment: those of ``decode_assignment``, many times faster where nothing is wrong.
 
-    An assignor cuts the same topics into the same parts again and again: what was read lately is remembered.
+    The result is cached, because an assignor divides the same topics in the same way again and again. Raises AssignmentMalformed.
     """
     try:
         (topics,) = _INT32.unpack_from(data, 2)
-        at, held = 6, list[tuple[str, int]]()
+        at, assigned = 6, list[tuple[str, int]]()
         for _ in range(topics):
             (length,) = _INT16.unpack_from(data, at)
             topic = data[at + 2 : at + 2 + length].decode()
@@ -179,9 +182,9 @@ def assigned_partitions(data: bytes) -> frozenset[tuple[str, int]]:
             (count,) = _INT32.unpack_from(data, at)
             if length < 0:
                 raise ValueError(length)
-            held += zip(repeat(topic), struct.unpack_from(f">{count}i", data, at + 4), strict=False)
+            assigned += zip(repeat(topic), struct.unpack_from(f">{count}i", data, at + 4), strict=False)
             at += 4 + 4 * count
-        return frozenset(held)
+        return frozenset(assigned)
     except (struct.error, ValueError):
         decoded = decode_assignment(data)
         partitions = {} if decoded is None else decoded.partitions
@@ -189,10 +192,11 @@ def assigned_partitions(data: bytes) -> frozenset[tuple[str, int]]:
 
 
 def decode_sticky_user_data(user_data: bytes | None) -> StickyUserData:
-    """What a member of the assignor ``sticky`` held, from the user data of its subscription.
+    """The previous assignment of a member with the assignor ``sticky``, from the user data of its subscription.
 
-    The bytes carry no version: the later layout is tried, then the earlier one, which has no generation. No user data: nothing held, no
-    generation. Not readable: nothing held, generation -1 (as StickyAssignor.memberData).
+    The bytes carry no version: the later layout is tried first, then the earlier one, which has no generation. Without user data the
+    assignment is empty and the generation None. Where the bytes cannot be read, the assignment is empty and the generation -1, as in
+    StickyAssignor.memberData.
     """
     if user_data is None:
         return StickyUserData({}, None)
@@ -218,37 +222,39 @@ def decode_cooperative_sticky_generation(user_data: bytes | None) -> int | None:
 
 
 def decode_connect_metadata(data: bytes, protocol: str | None = None) -> ConnectMetadata | None:
-    """What a Connect worker told, from its ``subscription``; None for no bytes. Raises ConnectMalformed.
+    """What a Connect worker sent when it joined, from its ``subscription``; None for no bytes. Raises ConnectMalformed.
 
-    ``protocol`` is the group's (``default``, ``compatible``, ``sessioned``): workers choose the layout by it. Without it the version
-    number decides. An allocation that cannot be read is None, with the finding ``connect_malformed``.
+    An allocation that cannot be read is None, with the doubt ``connect_malformed``.
+
+    protocol: the protocol of the group (``default``, ``compatible``, ``sessioned``), by which workers choose the layout. None: the version
+    number decides.
     """
     if not data:
         return None
-    version, fields, findings = _read_connect(CONNECT_METADATA, data, protocol)
+    version, fields, doubts = _read_connect(CONNECT_METADATA, data, protocol)
     allocation = None
     if fields.get("allocation") is not None:
         try:
             allocation = decode_connect_assignment(fields["allocation"])
         except ConnectMalformed as fault:
-            findings.append(Finding(fault.code, f"allocation: {fault.detail}"))
-    return ConnectMetadata(version, fields["url"], fields["config_offset"], allocation, tuple(findings))
+            doubts.append(Doubt(fault.code, f"allocation: {fault.detail}"))
+    return ConnectMetadata(version, fields["url"], fields["config_offset"], allocation, tuple(doubts))
 
 
 def decode_connect_assignment(data: bytes, protocol: str | None = None) -> ConnectAssignment | None:
-    """What the leader gave a Connect worker, from its ``assignment``; None for no bytes. Raises ConnectMalformed."""
+    """What the leader assigned to a Connect worker, from its ``assignment``; None for no bytes. Raises ConnectMalformed."""
     if not data:
         return None
-    version, fields, findings = _read_connect(CONNECT_ASSIGNMENT, data, protocol)
+    version, fields, doubts = _read_connect(CONNECT_ASSIGNMENT, data, protocol)
     return ConnectAssignment(
         version, fields["error"], fields["leader"], fields["leader_url"], fields["config_offset"],
         _joined(fields["assignment"] or (), "connector", "tasks"), _joined(fields.get("revoked") or (), "connector", "tasks"),
-        fields.get("delay_ms", 0), tuple(findings),
+        fields.get("delay_ms", 0), tuple(doubts),
     )  # fmt: skip
 
 
 def encode_subscription(subscription: Subscription) -> bytes:
-    """A consumer's subscription as a client of its version writes it. Raises EncodeError where a field does not fit."""
+    """The bytes of a consumer's subscription, as a client of its version writes them. Raises EncodeError where a field does not fit."""
     return _encode(
         CONSUMER_PROTOCOL_SUBSCRIPTION,
         subscription.version,
@@ -263,20 +269,20 @@ def encode_subscription(subscription: Subscription) -> bytes:
 
 
 def encode_assignment(assignment: Assignment) -> bytes:
-    """What a leader gives one member, as a client of its version writes it. Raises EncodeError where a field does not fit."""
+    """The bytes of a member's assignment, as a leader of its version writes them. Raises EncodeError where a field does not fit."""
     fields = {"assigned_partitions": _listed(assignment.partitions), "user_data": assignment.user_data}
     return _encode(CONSUMER_PROTOCOL_ASSIGNMENT, assignment.version, fields)
 
 
-def encode_sticky_user_data(held: StickyUserData) -> bytes:
-    """What a member of the assignor ``sticky`` tells of what it held; without a generation in the earlier layout."""
-    version = 0 if held.generation is None else 1
-    fields = {"previous_assignment": _listed(held.previous_assignment), "generation": held.generation}
+def encode_sticky_user_data(user_data: StickyUserData) -> bytes:
+    """The user data of a member with the assignor ``sticky``; in the earlier layout where the generation is None."""
+    version = 0 if user_data.generation is None else 1
+    fields = {"previous_assignment": _listed(user_data.previous_assignment), "generation": user_data.generation}
     return write_message(STICKY_USER_DATA, version, fields)
 
 
 def encode_cooperative_sticky_generation(generation: int) -> bytes:
-    """The user data of the assignor ``cooperative-sticky``."""
+    """The user data of a member with the assignor ``cooperative-sticky``."""
     return write_message(COOPERATIVE_STICKY_USER_DATA, 0, {"generation": generation})
 
 
@@ -293,14 +299,14 @@ def _listed(partitions: Partitions) -> list[dict[str, Any]]:
 _CONNECT_LAYOUTS = {"default": 0, "compatible": 1, "sessioned": 2}
 
 
-def _read_connect(message: Message, data: bytes, protocol: str | None) -> tuple[int, dict[str, Any], list[Finding]]:
+def _read_connect(message: Message, data: bytes, protocol: str | None) -> tuple[int, dict[str, Any], list[Doubt]]:
     try:
         version, at = _read_version(data)
         layout = min(version, message.versions[1]) if protocol is None else _CONNECT_LAYOUTS.get(protocol, version)
-        fields, findings = _read_fields(message, min(layout, message.versions[1]), data, at)
+        fields, doubts = _read_fields(message, min(layout, message.versions[1]), data, at)
     except FieldFault as fault:
         raise ConnectMalformed(fault.sentence(message.name)) from fault
-    return version, fields, findings
+    return version, fields, doubts
 
 
 def _read_version(data: bytes) -> tuple[int, int]:
@@ -310,8 +316,8 @@ def _read_version(data: bytes) -> tuple[int, int]:
     return version, at
 
 
-def _read_fields(message: Message, version: int, data: bytes, at: int, *, skip: int = 0) -> tuple[dict[str, Any], list[Finding]]:
-    """The fields of a version after the first ``skip``; where the bytes end before a field that has a default, that is its value."""
+def _read_fields(message: Message, version: int, data: bytes, at: int, *, skip: int = 0) -> tuple[dict[str, Any], list[Doubt]]:
+    """The fields of a version after the first ``skip``. A field with a default has it where the bytes end before the field."""
     reader = FieldReader(data, message, version)
     out: dict[str, Any] = {}
     for field in message.fields_of(version)[skip:]:
@@ -319,11 +325,11 @@ def _read_fields(message: Message, version: int, data: bytes, at: int, *, skip: 
             out[field.name] = field.absent_value()
         else:
             out[field.name], at = reader.read_field(field, at)
-    return out, reader.findings
+    return out, reader.doubts
 
 
 def _joined(entries: Iterable[Mapping[str, Any]], name: str, numbers: str) -> Partitions:
     joined: dict[str, Sequence[int]] = {}
     for entry in entries:
         joined[entry[name]] = (*joined.get(entry[name], ()), *entry[numbers])
-    return {each: tuple(found) for each, found in joined.items()}
+    return {entry_name: tuple(all_numbers) for entry_name, all_numbers in joined.items()}

@@ -1,8 +1,8 @@
-# ruff: noqa: N818  (an underflow is called so: each class names what is wrong)
-"""What can be wrong with the bytes of a record, each with a stable code and a sentence.
+# ruff: noqa: N818  (each class is named after what is wrong with the bytes, without "Error")
+"""Everything that can be wrong with the bytes of a record, with a stable code and a sentence for each.
 
-``DecodeError`` and its classes refuse a record; a ``Finding`` accompanies one that was accepted. Codes are what the tables
-``quarantined_records`` and ``warnings`` show, and do not change.
+A ``DecodeError`` says why a record cannot be decoded: the record goes to the table ``quarantined_records``. A ``Doubt`` says what is
+strange about a record that was decoded: it goes to the table ``warnings``. Both tables show the codes, so a code never changes.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from __future__ import annotations
 from typing import ClassVar, NamedTuple, Self
 
 
-class Finding(NamedTuple):
-    """A record was accepted, with a doubt: ``code`` is stable, ``detail`` is the sentence for a person."""
+class Doubt(NamedTuple):
+    """One thing that is strange about a record that was accepted. ``code`` is stable, ``detail`` is a sentence for people."""
 
     code: str
     detail: str
 
 
 class DecodeError(ValueError):
-    """Raised when bytes are not what they should be: the base of every refusal. ``code`` is stable, ``detail`` is the sentence."""
+    """Raised when a record cannot be decoded; the base of all such errors. ``code`` is stable, ``detail`` is a sentence for people."""
 
     code: ClassVar[str] = "not_decodable"
 
@@ -27,7 +27,7 @@ class DecodeError(ValueError):
         self.detail = detail
 
     def without_frames(self) -> Self:
-        """The same refusal, to be stored: as it was raised, it keeps the frames of every call that it came through."""
+        """A copy of the error without its traceback, which would keep the variables of every caller in memory."""
         return type(self)(self.detail)
 
 
@@ -36,7 +36,10 @@ class EncodeError(ValueError):
 
 
 class FieldFault(DecodeError):
-    """Raised when one field cannot be read. ``path`` grows from the field outwards while the fault travels up."""
+    """Raised when one field cannot be read.
+
+    ``path`` names the field, innermost name first: each caller that the error passes through adds the name of its own field.
+    """
 
     code = "field_not_readable"
 
@@ -45,29 +48,29 @@ class FieldFault(DecodeError):
         self.path: list[str] = []
 
     def where(self) -> str:
-        """The field as a person names it: ``members[2].client_id``; empty when the fault lies outside of all fields."""
+        """The field as people write it, for example ``members[2].client_id``; empty where the error lies outside of all fields."""
         return "".join(part if part.startswith("[") else "." + part for part in reversed(self.path)).lstrip(".")
 
     def sentence(self, message: str) -> str:
-        """The fault with the message and the field it lies in."""
+        """The error as a sentence with the names of the message and of the field."""
         where = self.where()
         return f"{message}: {where!r} {self.detail}." if where else f"{message}: {self.detail}."
 
 
 class Underflow(FieldFault):
-    """Raised when the bytes end where a field, or the rest of a fixed-size field, should be."""
+    """Raised when the bytes end before a field, or inside a field of fixed size."""
 
     code = "underflow"
 
 
 class LengthBeyondEnd(Underflow):
-    """Raised when a length or count asks for more than there is."""
+    """Raised when a length or a count is larger than the number of bytes that remain."""
 
     code = "length_beyond_end"
 
 
 class UnexpectedNull(FieldFault):
-    """Raised when a field that must be there is null: any negative length, or 0 in the compact form."""
+    """Raised when a field is null that may not be null: its length is negative, or 0 in the compact form."""
 
     code = "unexpected_null"
 
@@ -91,7 +94,7 @@ class NullKey(DecodeError):
 
 
 class KeyTooShort(DecodeError):
-    """Raised when a key has 0 or 1 bytes, less than its type takes."""
+    """Raised when a key has 0 or 1 bytes: its type takes 2."""
 
     code = "key_too_short"
 
@@ -103,7 +106,7 @@ class UnknownKeyType(DecodeError):
 
 
 class LeakedControlRecord(DecodeError):
-    """Raised when a key is that of a transaction marker: control records that lost their batches in an export."""
+    """Raised when a key is that of a transaction marker: an export wrote control records without their batches."""
 
     code = "leaked_control_record"
 
@@ -115,13 +118,13 @@ class KeyTruncated(DecodeError):
 
 
 class KeyMalformed(DecodeError):
-    """Raised when a key's field is null."""
+    """Raised when a field of a key is null."""
 
     code = "key_malformed"
 
 
 class ValueTooShort(DecodeError):
-    """Raised when a value has 0 or 1 bytes, less than its version takes. Such a value is no tombstone."""
+    """Raised when a value has 0 or 1 bytes: its version takes 2. Such a value is no tombstone."""
 
     code = "value_too_short"
 
@@ -133,31 +136,31 @@ class UnknownValueVersion(DecodeError):
 
 
 class ValueTruncated(DecodeError):
-    """Raised when a value ends inside a fixed-size field, or before a field or the tagged section."""
+    """Raised when a value ends inside a field of fixed size, before a field or before the tagged section."""
 
     code = "value_truncated"
 
 
 class ValueMalformed(DecodeError):
-    """Raised when a value holds a null that may not be, a length or count beyond its end, or a varint without end."""
+    """Raised when a value holds a null that may not be null, a length or count beyond its end, or a varint of more than 5 bytes."""
 
     code = "value_malformed"
 
 
 class SubscriptionUnknown(DecodeError):
-    """Raised when a subscription ends inside a fixed-size field: the broker loads the group and does not know its topics."""
+    """Raised when a subscription ends inside a field of fixed size: the broker loads the group and does not know its topics."""
 
     code = "subscription_unknown"
 
 
 class SubscriptionMalformed(DecodeError):
-    """Raised when a subscription holds a fault that a broker's load does not survive (R-2.4)."""
+    """Raised when a subscription has a fault that makes the broker's load fail (docs/reference/replay-rules.md#r-2.4)."""
 
     code = "subscription_malformed"
 
 
 class AssignmentMalformed(DecodeError):
-    """Raised when an assignment cannot be read. The broker never looks at it."""
+    """Raised when the assignment of a classic group's member cannot be read. The broker itself never reads one."""
 
     code = "assignment_malformed"
 

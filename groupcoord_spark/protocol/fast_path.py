@@ -1,7 +1,7 @@
-"""Whether records are decoded by the compiled loops of ``loops.py`` or by the scalar decoders, which define what is right.
+"""Decides whether records are decoded by the compiled loops of ``loops.py`` or one by one by the scalar decoders.
 
-Loading numba and the loops takes 0.2 to 0.4 s, in which the scalar decoders read some ten thousand records. A process that reads fewer
-(planning, most commands that only read the warehouse) never loads them.
+To load numba and the loops takes 0.2 to 0.4 s, in which the scalar decoders read some ten thousand records. A process that reads fewer
+records (planning, and most commands that only read the warehouse) never loads the loops.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from importlib.util import find_spec
 from types import ModuleType
 
 ROWS_WORTH_LOADING = 50_000
-"""The scalar decoders take 4 us a row, so these rows take about as long as loading the loops. Each stage counts the rows it reads."""
+"""The scalar decoders take 4 us a row, so these rows take about as long as to load the loops. A row counts once in each stage."""
 
 _logger = logging.getLogger(__name__)
 
 
 @cache
 def load() -> ModuleType | None:
-    """The module ``loops``; None, with a warning in the log, where numba cannot be imported or has no place for its compiled code.
+    """The module ``loops``; None, with a warning in the log, where numba cannot be imported or cannot store its compiled code.
 
-    Without a place neither beside the package nor in the user's cache nor in NUMBA_CACHE_DIR every process would compile everything
-    again. The run goes on with the scalar decoders: its tables are the same, and a slow night is better than none.
+    numba stores the code beside the package, in the user's cache or in NUMBA_CACHE_DIR. Where it can write to none of them, every process
+    would compile all loops again. The run goes on with the scalar decoders: the same tables, in about 25 times the time.
     """
     try:
         from groupcoord_spark.protocol import loops
@@ -34,7 +34,7 @@ def load() -> ModuleType | None:
 
 @cache
 def warn_if_missing() -> None:
-    """Log the warning of ``load`` where numba is not installed, without loading it: for a driver, whose user sees no log of its workers."""
+    """Logs the warning of ``load`` where numba is not installed. For the driver: its user does not see the logs of workers."""
     if find_spec("numba") is None:
         _warn("it is not installed")
 
@@ -51,9 +51,9 @@ _rows_so_far = 0
 
 
 def loops_for(rows: int) -> ModuleType | None:
-    """The loops, to be used on ``rows`` more rows; None: the scalar decoder is to be used.
+    """The loops to decode ``rows`` more rows with; None where the scalar decoders must decode them.
 
-    Rows of earlier calls count as well, so that many small batches load the loops in the end.
+    The rows of earlier calls are added, so that many small batches load the loops in the end.
     """
     global _rows_so_far
     _rows_so_far += rows

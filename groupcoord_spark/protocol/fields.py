@@ -1,7 +1,7 @@
 """The vocabulary of message tables: types, fields, messages and record types.
 
-A table says what a message looks like in every version; ``scalar.py`` walks it one record at a time, ``compiled.py`` makes functions of
-it, and ``programs.py`` makes the steps of it by which compiled loops read many records. Nothing here reads a byte.
+A table declares a message in all its versions. ``scalar.py`` walks the table for each record, ``generated.py`` generates Python functions
+from it, and ``programs.py`` turns it into steps for the loops that read many records. Nothing here reads a byte.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
+from .record_types import KeyType
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +62,16 @@ class Array:
 
 @dataclass(frozen=True, slots=True)
 class Struct:
-    """Fields in order; in flexible versions a section of tagged fields follows. A nullable one has a presence mark before it."""
+    """Fields in their order, and in flexible versions a section of tagged fields after them.
+
+    A nullable struct begins with a presence mark: an int8, or an unsigned varint inside a tagged field.
+    """
 
     fields: tuple[Field, ...]
     nullable: bool = False
 
     def default(self) -> dict[str, Any]:
-        """The struct with each field at its default, as Kafka makes one that is absent."""
+        """The struct that Kafka puts in place of an absent one: each field has its default."""
         return {f.name: f.absent_value() for f in self.fields}
 
 
@@ -84,7 +89,7 @@ Bytes = Blob()
 NullableBytes = Blob(nullable=True)
 
 ZERO_UUID = "A" * 22
-"""The id that means "none", in text form."""
+"""The topic id that means "none", in Kafka's text form."""
 
 
 class _Required:
@@ -93,15 +98,21 @@ class _Required:
 
 
 REQUIRED = _Required()
-"""The default of a field that has none of its own."""
+"""The default of a field that has no default: the field must be there."""
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field: its name here, its type, what it means, and the versions that carry it.
+    """One field of a message: its name, its type, its meaning, and the versions that have it.
 
-    ``versions`` is Kafka's notation: ``0+``, ``3+``, ``1``, ``0-2``. A field with a ``tag`` lies in the tagged section and is not
-    written while it has its default. ``json`` is Kafka's own name where it is not the camel case of ours.
+    Attributes:
+        name: our name of the field, in snake case.
+        meaning: a sentence for people.
+        versions: the versions that have the field, in Kafka's notation: ``0+``, ``3+``, ``1``, ``0-2``.
+        default: the value in messages without the field; REQUIRED: the default of its type.
+        tag: the number of a tagged field, which is not written while it has its default; None: the field is not tagged.
+        json: Kafka's name of the field; by default ``name`` in camel case.
+        first_version, last_version: ``versions`` as numbers.
     """
 
     name: str
@@ -125,11 +136,11 @@ class Field:
             raise TypeError(f"the tagged field {self.name!r} needs a default: it may be absent")
 
     def is_in(self, version: int) -> bool:
-        """True where messages of this version carry the field."""
+        """True where messages of this version have the field."""
         return self.first_version <= version <= self.last_version
 
     def absent_value(self) -> Any:
-        """The value Kafka gives the field where a message does not carry it; a new object at each call."""
+        """The value that Kafka gives the field of a message without it. Lists and dicts are new at each call."""
         if self.default is not REQUIRED:
             return copy.deepcopy(self.default)
         match self.type:
@@ -153,9 +164,13 @@ class Field:
 class Message:
     """One message in all its versions.
 
-    ``versions`` are the first and the last one known; from ``flexible_from`` on the compact encodings and tagged sections apply.
-    ``since`` names the release (and the KIP or issue) that brought each version. ``dialect`` is the release line that alone wrote this
-    layout, for layouts that Kafka changed without a new version.
+    Attributes:
+        name: Kafka's name of the message.
+        versions: the first and the last known version.
+        source: the file of Kafka that declares the message.
+        since: for each version the release that brought it, with the KIP or issue.
+        flexible_from: the first version with compact encodings and tagged sections; None: no version has them.
+        dialect: the release line that alone wrote this layout, where Kafka changed a layout without a new version; else None.
     """
 
     name: str
@@ -167,22 +182,27 @@ class Message:
     dialect: str | None = None
 
     def is_flexible(self, version: int) -> bool:
-        """True where the version uses compact encodings and tagged sections."""
+        """True where the version has compact encodings and tagged sections."""
         return self.flexible_from is not None and version >= self.flexible_from
 
     def fields_of(self, version: int) -> tuple[Field, ...]:
-        """The fields that the version carries, tagged ones included, in the order of the table."""
+        """The fields of one version, tagged ones included, in the order of the table."""
         return tuple(f for f in self.fields if f.is_in(version))
 
 
 @dataclass(frozen=True, slots=True)
 class RecordType:
-    """One kind of record: its key, its value, older layouts of the value, and what a null value says.
+    """One type of record.
 
-    ``dialect`` is set where the whole record type is known to that one release line only.
+    Attributes:
+        key_type: the int16 that its keys begin with.
+        key, value: the messages.
+        tombstone: what a null value means, a sentence for people.
+        dialects: layouts of the value that single early releases wrote.
+        dialect: the one release line that knows this type; None: every release since its first.
     """
 
-    key_type: int
+    key_type: KeyType
     key: Message
     value: Message
     tombstone: str

@@ -54,9 +54,9 @@ def _fields_of(message: Message, data: Mapping[str, Any]) -> dict[str, Any]:
 
 def _struct_fields(fields: Sequence[Field], data: Mapping[str, Any]) -> dict[str, Any]:
     by_json = {field.json: field for field in fields}
-    strangers = [name for name in data if name not in by_json]
-    if strangers:
-        raise ValueError(f"no field is called {', '.join(map(repr, strangers))}")
+    unknown_names = [name for name in data if name not in by_json]
+    if unknown_names:
+        raise ValueError(f"no field is called {', '.join(map(repr, unknown_names))}")
     return {by_json[name].name: _value_of(by_json[name].type, value) for name, value in data.items()}
 
 

@@ -1,21 +1,24 @@
-"""The fast path: loops over bytes that numba compiles. They fill the columns that the scalar decoders define.
+"""The fast path: loops over bytes that numba compiles. They fill columns with what the scalar decoders would say of each row.
 
-Every row is checked against the end of its buffer, and every read against the end of its row. A row in which the bytes end too early, or
-that is written in an unusual way, is left to the scalar decoder: the loops never say why a row is wrong.
+Every row is checked against the end of its buffer, and every read against the end of its row. The loops leave a row to the scalar decoder
+where its bytes end too early, or where it is written in a way that is legal and rare. No loop says why a row is wrong.
 
-All loops are in this one file, which imports nothing of this package: numba compiles a loop again only when the loop's own file changes,
-and would not notice a change of a constant or a function that comes from another file.
+All loops are in this one file, and it imports nothing of this package. numba compiles a loop again only when the file of the loop
+changes: a changed constant or function of another file would go unnoticed.
+
+The words of this file: a row is one key, value, batch or message; ``data`` is the buffer that holds all rows; row i is
+``data[start[i]:end[i]]``; ``at`` is the position that is read next. Arguments that a loop fills are the last ones.
 """
 
 import numpy as np
 from numba import njit, types
 
-# The same numbers as in the modules that define them: a test compares them.
+# Copies of numbers that other modules define: a test compares them.
 LOG_OVERHEAD, MIN_ENTRY, MIN_RECORD, NO_TIMESTAMP = 12, 26, 7, -1
-CURRENT_ASSIGNMENT_KEY, LAST_OFFSET_KEY = 8, 1
-NEWEST_GROUP_VALUE = 4
+CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT, OFFSET_COMMIT = 8, 1
+NEWEST_CLASSIC_GROUP_VERSION = 4
 AS_VARINT, VERSIONS, UUID_BYTES = 0, 64, 16
-SKIP, TEXT, NUMBERS_STEP, ELEMENTS, NEXT, IF_THERE, TAGGED, NEXT_TAG, TAG, TAG_END, NOTE, END = range(12)
+SKIP, TEXT, NUMBERS_STEP, ELEMENTS, NEXT, PRESENCE_MARK, TAGGED, NEXT_TAG, TAG, TAG_END, MARK, END = range(12)
 MIX_HIGH, MIX_LOW, MIX_GROUP = (np.int64(odd) for odd in (-7046029254386353131, -4417276706812531889, 1609587929392839161))
 
 CONSUMER = tuple(b"consumer")
@@ -35,35 +38,41 @@ SHORTS_OUT = types.Array(types.int16, 1, "C")
 FLAGS_OUT = types.Array(types.boolean, 1, "C")
 
 
-# The loops make no array, so numba need not count references (_nrt): counting takes longer than many of the functions below.
+# The loops create no array, so numba need not count references (_nrt=False): the counting takes longer than many functions below.
 
 
 def compiled(signature):
-    """Decorator of a loop over arrays that the caller has made."""
+    """Decorator of a loop that Python calls. The caller has created all arrays, those that the loop fills too."""
     return njit(signature, cache=True, _nrt=False)
 
 
-part_of_a_loop = njit(_nrt=False, forceinline=True)
+inlined = njit(_nrt=False, forceinline=True)
 
 DEEPEST = 32
-"""How many arrays and tagged sections may lie within each other; no message has as many."""
+"""How deep arrays and tagged sections may be nested. No message of Kafka comes near."""
 
 
-@part_of_a_loop
+@inlined
 def lies_in(data, start, end):
-    """Whether a row lies within its buffer."""
+    """True where ``start`` to ``end`` is a part of the buffer."""
     return start >= 0 and start <= end and end <= len(data)
 
 
-@part_of_a_loop
+@inlined
 def byte_at(data, at):
-    """The byte at ``at``. An unsigned index is never negative, which Python would count from the end: that saves a look at each read."""
+    """The byte at ``at``, which must not be negative.
+
+    The index is unsigned because a signed one may be negative and count from the end, as in Python: numba would test that at each read.
+    """
     return np.int64(data[np.uint64(at)])
 
 
-@part_of_a_loop
+@inlined
 def varint(data, at, end, last_shift):
-    """The bits of the varint at ``at`` and the position after it; position -1: it is longer than ``end`` or last_shift allow."""
+    """The bits of the varint at ``at``, and the position after it.
+
+    The position is -1 where the varint reaches beyond ``end`` or has more than ``last_shift / 7 + 1`` bytes.
+    """
     bits, shift = np.int64(0), 0
     while at < end and shift <= last_shift:
         byte = byte_at(data, at)
@@ -75,22 +84,22 @@ def varint(data, at, end, last_shift):
     return bits, -1
 
 
-@part_of_a_loop
+@inlined
 def unsigned_varint(data, at, end):
-    """An unsigned varint of at most 31 bits, and the position after it; position -1: there is none."""
+    """The unsigned varint at ``at``, and the position after it, which is -1 where there is no varint of at most 31 bits."""
     number, at = varint(data, at, end, 28)
     return number, at if number >> 31 == 0 else -1
 
 
-@part_of_a_loop
+@inlined
 def uint32_at(data, at):
-    """The unsigned integer of four bytes."""
+    """The unsigned integer in the four bytes at ``at``."""
     return byte_at(data, at) << 24 | byte_at(data, at + 1) << 16 | byte_at(data, at + 2) << 8 | byte_at(data, at + 3)
 
 
-@part_of_a_loop
+@inlined
 def big_endian(data, at, size):
-    """The signed integer of 1, 2, 4 or 8 bytes."""
+    """The signed integer in the ``size`` bytes at ``at``: 1, 2, 4 or 8."""
     if size == 8:
         return uint32_at(data, at) << 32 | uint32_at(data, at + 4)
     if size == 4:
@@ -99,9 +108,12 @@ def big_endian(data, at, size):
     return number if size == 1 else number << 8 | byte_at(data, at + 1)
 
 
-@part_of_a_loop
+@inlined
 def _length(data, at, end, width):
-    """A length or a count (-1: null), and the position after it; position -1: it cannot be read."""
+    """The length or count at ``at`` (negative: null), and the position after it, which is -1 where it cannot be read.
+
+    width: bytes of the length, or AS_VARINT for an unsigned varint of n + 1.
+    """
     if width == AS_VARINT:
         number, at = unsigned_varint(data, at, end)
         return number - 1, at
@@ -110,91 +122,96 @@ def _length(data, at, end, width):
     return big_endian(data, at, width), at + width
 
 
-@part_of_a_loop
-def follow(data, at, end, steps, pc, stack, notes):
-    """The end of the value that the steps from ``pc`` on describe (-1: the value is not surely whole), and how many fields were noted.
+@inlined
+def walk_value(data, at, end, steps, step, stack, positions):
+    """The end of the message at ``at``, and how many of its fields are marked.
 
-    stack: room for DEEPEST numbers. notes: is given the positions of the noted fields, as many as there is room for.
+    The end is -1 where the message is cut, is wrong or is written in a rare way.
+
+    Args:
+        steps: int64[n, 4], see ``programs.Do``. step: where the program of the message begins.
+        stack: room for DEEPEST numbers: how many elements or tags are left, from the outermost array or section to the innermost one.
+        positions: filled with the positions of the marked fields, as many as there is room for.
     """
-    depth, noted = 0, 0
+    depth, position_count = 0, 0
     while True:
-        do, a, b, c = steps[pc, 0], steps[pc, 1], steps[pc, 2], steps[pc, 3]
-        pc += 1
-        if do == SKIP:
+        action, a, b, c = steps[step, 0], steps[step, 1], steps[step, 2], steps[step, 3]
+        step += 1
+        if action == SKIP:
             at += a
-        elif do in (TEXT, NUMBERS_STEP):
+        elif action in (TEXT, NUMBERS_STEP):
             length, at = _length(data, at, end, a)
             if at < 0 or (length < 0 and not b):
-                return -1, noted
-            if do == NUMBERS_STEP:
+                return -1, position_count
+            if action == NUMBERS_STEP:
                 length *= c
             elif length > c:
-                return -1, noted
+                return -1, position_count
             at += max(length, 0)
-        elif do == ELEMENTS:
+        elif action == ELEMENTS:
             count, at = _length(data, at, end, a)
             if at < 0 or (count < 0 and not b) or count > end - at or depth == DEEPEST:
-                return -1, noted
+                return -1, position_count
             if count <= 0:
-                pc = c
+                step = c
             else:
                 stack[depth] = count
                 depth += 1
-        elif do == NEXT:
+        elif action == NEXT:
             stack[depth - 1] -= 1
             if stack[depth - 1]:
-                pc = a
+                step = a
             else:
                 depth -= 1
-        elif do == IF_THERE:
+        elif action == PRESENCE_MARK:
             mark, at = _length(data, at, end, a)
             if at < 0:
-                return -1, noted
+                return -1, position_count
             if mark < 0:
-                pc = c
-        elif do == TAGGED:
+                step = c
+        elif action == TAGGED:
             count, at = unsigned_varint(data, at, end)
-            # the stack holds how many tags are left, and the end of the current tag
+            # a section takes two places of the stack: how many tags are left, and the end of the current tag
             if at < 0 or depth + 2 > DEEPEST:
-                return -1, noted
+                return -1, position_count
             stack[depth] = count
             depth += 1
-        elif do == NEXT_TAG:
+        elif action == NEXT_TAG:
             if stack[depth - 1] == 0:
                 depth -= 1
-                pc = c
+                step = c
                 continue
             stack[depth - 1] -= 1
             tag, at = unsigned_varint(data, at, end)
             if at < 0:
-                return -1, noted
+                return -1, position_count
             size, at = unsigned_varint(data, at, end)
             if at < 0 or size > end - at:
-                return -1, noted
-            known = pc
-            while known < pc + a and steps[known, 1] != tag:
+                return -1, position_count
+            known = step
+            while known < step + a and steps[known, 1] != tag:
                 known += 1
-            if known < pc + a:
+            if known < step + a:
                 stack[depth] = at + size
                 depth += 1
-                pc = steps[known, 3]
+                step = steps[known, 3]
             else:
                 at += size
-                pc -= 1
-        elif do == TAG_END:
+                step -= 1
+        elif action == TAG_END:
             # Kafka accepts a known tag of a wrong size; the scalar decoder reports it
             if at != stack[depth - 1]:
-                return -1, noted
+                return -1, position_count
             depth -= 1
-            pc = a
-        elif do == NOTE:
-            if noted < len(notes):
-                notes[noted] = at
-            noted += 1
+            step = a
+        elif action == MARK:
+            if position_count < len(positions):
+                positions[position_count] = at
+            position_count += 1
         else:
-            return at, noted
+            return at, position_count
         if at > end:
-            return -1, noted
+            return -1, position_count
 
 
 @compiled(
@@ -203,29 +220,32 @@ def follow(data, at, end, steps, pc, stack, notes):
         SHORTS_OUT, FLAGS_OUT, NUMBERS_OUT, NUMBERS_OUT,
     )
 )  # fmt: skip
-def survey_values(
-    data, start, end, is_null, key_type, has_version, is_asked, steps, begin, stack, notes,
+def check_values(
+    data, start, end, is_null, key_type, has_version, is_checked, steps, begin, stack, positions,
     value_version, surely_decodes, topic_high, topic_low,
 ):  # fmt: skip
-    """Fills the columns of ``survey.ValueSurvey``, which say "none" before. stack, notes: as in ``follow``, room for one note."""
+    """Fills the columns of ``value_checks.ValueChecks``, which the caller has set to "none".
+
+    stack, positions: as in ``walk_value``; positions has room for one.
+    """
     for row in range(len(start)):
         if is_null[row] or not has_version[row] or end[row] - start[row] < 2 or not lies_in(data, start[row], end[row]):
             continue
         version = big_endian(data, start[row], 2)
         value_version[row] = version
         program = np.int64(key_type[row]) * VERSIONS + version
-        if not is_asked[row] or version < 0 or version >= VERSIONS or program < 0 or program >= len(begin) or begin[program] < 0:
+        if not is_checked[row] or version < 0 or version >= VERSIONS or program < 0 or program >= len(begin) or begin[program] < 0:
             continue
-        finish, noted = follow(data, start[row] + 2, end[row], steps, begin[program], stack, notes)
+        finish, position_count = walk_value(data, start[row] + 2, end[row], steps, begin[program], stack, positions)
         if finish != end[row]:
             continue
-        if key_type[row] <= LAST_OFFSET_KEY:
-            # a topic id that comes twice counts by its last occurrence: left to the scalar decoder
-            if noted > 1:
+        if key_type[row] <= OFFSET_COMMIT:
+            # of a topic id that is there twice the last one counts: the scalar decoder takes care of it
+            if position_count > 1:
                 continue
-            if noted:
-                topic_high[row] = big_endian(data, notes[0], 8)
-                topic_low[row] = big_endian(data, notes[0] + 8, 8)
+            if position_count:
+                topic_high[row] = big_endian(data, positions[0], 8)
+                topic_low[row] = big_endian(data, positions[0] + 8, 8)
         surely_decodes[row] = True
 
 
@@ -234,37 +254,40 @@ def survey_values(
         BYTES, NUMBERS, NUMBERS, FLAGS, TABLE, NUMBERS, CUBE, NUMBERS_OUT, NUMBERS_OUT, SHORTS_OUT, TABLE_OUT, FLAGS_OUT,
     )
 )  # fmt: skip
-def read_flat(data, start, end, is_null, steps, begin, fields, stack, notes, leading, columns, is_read):
-    """Fills ``leading``, and of every row that can surely be read the columns that ``programs.FlatPrograms`` name; then sets ``is_read``.
+def read_flat(data, start, end, is_null, steps, begin, fields, stack, positions, leading, columns, is_read):
+    """Fills ``leading`` for all rows, and ``columns`` and ``is_read`` for every row that the loop can read.
 
-    stack, notes: as in ``follow``, room for as many notes as a message has fields.
+    Args:
+        steps, begin, fields: of ``programs.FlatPrograms``.
+        stack, positions: as in ``walk_value``; positions has room for all fields of a message.
+        leading: the int16 that each row begins with. columns: int64[width, n]. is_read: bool, the row's columns are filled.
     """
     for row in range(len(start)):
         if is_null[row] or end[row] - start[row] < 2 or not lies_in(data, start[row], end[row]):
             continue
-        which = big_endian(data, start[row], 2)
-        leading[row] = which
-        if which < 0 or which >= len(begin) or begin[which] < 0:
+        program = big_endian(data, start[row], 2)
+        leading[row] = program
+        if program < 0 or program >= len(begin) or begin[program] < 0:
             continue
-        finish, noted = follow(data, start[row] + 2, end[row], steps, begin[which], stack, notes)
-        # more notes than fields: a tag comes twice
-        if finish != end[row] or noted > len(notes) or (noted and fields[which, noted - 1, 0] < 0):
+        finish, position_count = walk_value(data, start[row] + 2, end[row], steps, begin[program], stack, positions)
+        # more positions than fields: a tag is there twice
+        if finish != end[row] or position_count > len(positions) or (position_count and fields[program, position_count - 1, 0] < 0):
             continue
         is_read[row] = True
-        for field in range(noted):
-            column, width, place = fields[which, field, 0], fields[which, field, 1], notes[field]
-            if fields[which, field, 2]:
-                length, text = _length(data, place, end[row], width)
+        for field in range(position_count):
+            column, width, is_text, at = fields[program, field, 0], fields[program, field, 1], fields[program, field, 2], positions[field]
+            if is_text:
+                length, text = _length(data, at, end[row], width)
                 columns[column, row], columns[column + 1, row] = text, text + length
             elif width == UUID_BYTES:
-                columns[column, row], columns[column + 1, row] = big_endian(data, place, 8), big_endian(data, place + 8, 8)
+                columns[column, row], columns[column + 1, row] = big_endian(data, at, 8), big_endian(data, at + 8, 8)
             else:
-                columns[column, row] = big_endian(data, place, width)
+                columns[column, row] = big_endian(data, at, width)
 
 
-@part_of_a_loop
+@inlined
 def _last_word(data, words, start, end):
-    """The last eight bytes of a string, or all of a shorter one."""
+    """The last eight bytes of a string as a number; of a shorter string all of its bytes."""
     if end - start >= 8:
         return words[np.uint64(end - 8)]
     word = np.int64(0)
@@ -279,26 +302,32 @@ def _last_word(data, words, start, end):
         BYTES, WORDS, NUMBERS, NUMBERS, FLAGS, types.int64, types.int64, NUMBERS_OUT, NUMBERS_OUT, NUMBERS_OUT, NUMBERS_OUT,
     )
 )  # fmt: skip
-def distinct(data, words, start, end, is_null, row, found, slots, code, first, hashes):
-    """Numbers the distinct strings from ``row`` on, where ``found`` are known, until half of the slots are taken.
+def distinct(data, words, start, end, is_null, row, distinct_count, slots, code, first, hashes):
+    """Numbers the distinct strings of the rows from ``row`` on, until half of the slots of the hash table are taken.
 
-    The next row (-1: a row does not lie within ``data``) and the number of distinct strings come back. words: the eight bytes at each
-    position of ``data``. slots: a power of two of them, -1 in each. Filled are ``code``, the number of each row's string (-1: null), and
-    for each distinct string ``first``, the row where it first comes, and ``hashes``.
+    Returns:
+        The next row (-1: a row does not lie within ``data``), and how many distinct strings there are by now.
+
+    Args:
+        words: the eight bytes at each position of ``data`` as one number.
+        row, distinct_count: the results of the call before; 0 and 0 at first.
+        slots: the hash table: a power of two of slots, -1 in each.
+        code: filled with the number of each row's string, -1 for null.
+        first: filled with the row that each distinct string is in first. hashes: filled with its hash.
     """
     mask = len(slots) - 1
-    for known in range(found):
-        slot = hashes[known] & mask
+    for string in range(distinct_count):
+        slot = hashes[string] & mask
         while slots[slot] >= 0:
             slot = (slot + 1) & mask
-        slots[slot] = known
-    while row < len(start) and 2 * found <= mask:
+        slots[slot] = string
+    while row < len(start) and 2 * distinct_count <= mask:
         if is_null[row]:
             code[row] = -1
             row += 1
             continue
         if not lies_in(data, start[row], end[row]):
-            return -1, found
+            return -1, distinct_count
         begin, size = start[row], end[row] - start[row]
         last = _last_word(data, words, begin, end[row])
         mixed = (last ^ size) * MIX_HIGH
@@ -310,30 +339,30 @@ def distinct(data, words, start, end, is_null, row, found, slots, code, first, h
         mixed ^= mixed >> 32
         slot = mixed & mask
         while True:
-            known = slots[slot]
-            if known < 0:
-                slots[slot] = known = found
-                hashes[found], first[found] = mixed, row
-                found += 1
+            string = slots[slot]
+            if string < 0:
+                slots[slot] = string = distinct_count
+                hashes[distinct_count], first[distinct_count] = mixed, row
+                distinct_count += 1
                 break
-            other = start[first[known]]
-            if hashes[known] == mixed and end[first[known]] - other == size:
+            earlier = start[first[string]]
+            if hashes[string] == mixed and end[first[string]] - earlier == size:
                 at = 0
-                while at < size - 8 and words[np.uint64(other + at)] == words[np.uint64(begin + at)]:
+                while at < size - 8 and words[np.uint64(earlier + at)] == words[np.uint64(begin + at)]:
                     at += 8
-                if at >= size - 8 and _last_word(data, words, other, other + size) == last:
+                if at >= size - 8 and _last_word(data, words, earlier, earlier + size) == last:
                     break
             slot = (slot + 1) & mask
-        code[row] = known
+        code[row] = string
         row += 1
-    return row, found
+    return row, distinct_count
 
 
 @compiled(types.boolean(BYTES, WORDS, NUMBERS, NUMBERS, BYTES_OUT, WORDS_OUT))
 def gather(data, words, start, end, gathered, gathered_words):
-    """Copies strings one behind another; False where one does not lie within ``data`` or does not fit.
+    """Copies the strings one behind another into ``gathered``; False where a string does not lie within ``data`` or does not fit.
 
-    words, gathered_words: the eight bytes at each position.
+    words, gathered_words: the eight bytes at each position of ``data`` and of ``gathered`` as one number.
     """
     to = 0
     for row in range(len(start)):
@@ -352,37 +381,40 @@ def gather(data, words, start, end, gathered, gathered_words):
 
 
 @compiled(types.UniTuple(types.int64, 2)(BYTES, types.int64, types.int64, NUMBERS_OUT))
-def follow_lengths(data, at, end, places):
-    """Fills ``places`` with the positions of whole entries from ``at`` on, as far as there is room: how many, and the end of the last."""
+def entry_positions(data, at, end, positions):
+    """How many entries of a log lie whole between ``at`` and ``end``, and where the last of them ends.
+
+    positions: filled with where each entry begins, as many as there is room for.
+    """
     end = min(end, len(data))
     n = 0
-    while n < len(places) and at <= end - MIN_ENTRY:
+    while n < len(positions) and at <= end - MIN_ENTRY:
         length = uint32_at(data, at + 8)
         if at + LOG_OVERHEAD + length > end:
             break
-        places[n] = at
+        positions[n] = at
         n += 1
         at += LOG_OVERHEAD + length
     return n, at
 
 
-@part_of_a_loop
+@inlined
 def _varint32(data, at, end):
-    """The bits of a varint of at most 32 bits, and the position after it; position -1: there is none before ``end``."""
+    """The bits of the varint at ``at``, and the position after it, which is -1 where no varint of at most 32 bits ends before ``end``."""
     bits, at = varint(data, at, end, 28)
     return bits, at if bits >> 32 == 0 else -1
 
 
-@part_of_a_loop
+@inlined
 def _bytes_place(data, at, end):
-    """Where the byte string behind the varint length at ``at`` begins and ends, and whether it is null; begins at -1: it cannot be read."""
+    """Where the byte string behind the varint length at ``at`` begins (-1: it cannot be read) and ends, and whether it is null."""
     bits, start = _varint32(data, at, end)
     return start, start if bits & 1 else start + (bits >> 1), bits & 1 == 1
 
 
-@part_of_a_loop
+@inlined
 def _read_record(data, at, end, row, offset_delta, timestamp_delta, key_start, key_end, key_is_null, value_start, value_end, value_is_null):
-    """Fills one row; the end of the record, -1 where the scalar decoder must read it."""
+    """Fills one row of the columns with the record at ``at``; the end of the record, or -1 where the scalar decoder must read it."""
     bits, at = _varint32(data, at, end)
     finish = at + (bits >> 1)
     if at < 0 or bits & 1 or finish > end or finish - at < MIN_RECORD - 1:
@@ -402,7 +434,7 @@ def _read_record(data, at, end, row, offset_delta, timestamp_delta, key_start, k
     if value_start[row] < 0:
         return -1
     at = value_end[row]
-    # the last byte says that there are no headers, and it is the last one of the body: no other reading is possible
+    # nothing but one zero byte follows the value: the record has no headers
     return finish if at == finish - 1 and data[at] == 0 else -1
 
 
@@ -414,15 +446,20 @@ def _read_record(data, at, end, row, offset_delta, timestamp_delta, key_start, k
 )  # fmt: skip
 def read_rows(
     data, start, end, count, batch, offset_delta, timestamp_delta,
-    key_start, key_end, key_is_null, value_start, value_end, value_is_null, is_odd,
+    key_start, key_end, key_is_null, value_start, value_end, value_is_null, needs_scalar,
 ):  # fmt: skip
-    """Fills the columns of ``columnar.Rows`` batch by batch, and sets ``is_odd`` for each batch that the scalar decoder must read."""
+    """Fills the columns of ``log.columnar.Rows`` with the records of each batch.
+
+    Args:
+        start, end: where the decompressed records of each batch lie. count: how many records the batch claims.
+        needs_scalar: set for each batch that ``log.scalar`` must read; its rows are filled only in part.
+    """
     row = 0
     for i in range(len(start)):
         first, at = row, start[i]
         row += count[i]
         if row > len(batch) or not lies_in(data, start[i], end[i]):
-            is_odd[i] = True
+            needs_scalar[i] = True
             continue
         batch[first:row] = i
         for k in range(first, row):
@@ -432,12 +469,12 @@ def read_rows(
             if at < 0:
                 break
         if at != end[i]:
-            is_odd[i] = True
+            needs_scalar[i] = True
 
 
-@part_of_a_loop
+@inlined
 def _sized_place(data, at, end):
-    """Where the byte string behind the int32 length at ``at`` begins and ends, and whether it is null; begins at -1: it cannot be read."""
+    """Where the byte string behind the int32 length at ``at`` begins (-1: it cannot be read) and ends, and whether it is null."""
     if at + 4 > end:
         return -1, -1, False
     length = big_endian(data, at, 4)
@@ -452,10 +489,12 @@ def _sized_place(data, at, end):
         NUMBERS_OUT, NUMBERS_OUT, FLAGS_OUT, FLAGS_OUT,
     )
 )  # fmt: skip
-def read_messages(data, start, end, offset, timestamp_ms, key_start, key_end, key_is_null, value_start, value_end, value_is_null, is_odd):
-    """Fills the columns of ``columnar.Rows`` from messages of magic 0 and 1; sets ``is_odd`` where the scalar decoder must read."""
+def read_messages(
+    data, start, end, offset, timestamp_ms, key_start, key_end, key_is_null, value_start, value_end, value_is_null, needs_scalar,
+):  # fmt: skip
+    """Fills the columns of ``log.columnar.Rows`` with messages of magic 0 and 1; needs_scalar: set for those that the loop cannot read."""
     for i in range(len(start)):
-        is_odd[i] = True
+        needs_scalar[i] = True
         at = start[i]
         if not lies_in(data, at, end[i]) or end[i] - at < MIN_ENTRY or data[at + 16] > 1:
             continue
@@ -468,19 +507,19 @@ def read_messages(data, start, end, offset, timestamp_ms, key_start, key_end, ke
         if key_start[i] < 0:
             continue
         value_start[i], value_end[i], value_is_null[i] = _sized_place(data, key_end[i], end[i])
-        is_odd[i] = value_end[i] != end[i]
+        needs_scalar[i] = value_end[i] != end[i]
 
 
-@part_of_a_loop
-def _take(name, since, until, names, untils):
-    """Writes a claim of the partition ``name`` into the table; whether an earlier claim of the partition has not ended by then."""
-    mask = len(names) - 1
-    slot = (name ^ (name >> 32)) & mask
-    while untils[slot] and names[slot] != name:
+@inlined
+def _claim(partition, since, until, slot_partition, slot_until):
+    """Writes a member's claim of a partition into the hash table; True where an earlier claim of that partition had not ended by then."""
+    mask = len(slot_partition) - 1
+    slot = (partition ^ (partition >> 32)) & mask
+    while slot_until[slot] and slot_partition[slot] != partition:
         slot = (slot + 1) & mask
-    is_taken = since < untils[slot]
-    names[slot], untils[slot] = name, until
-    return is_taken
+    is_claimed_twice = since < slot_until[slot]
+    slot_partition[slot], slot_until[slot] = partition, until
+    return is_claimed_twice
 
 
 @compiled(
@@ -489,41 +528,48 @@ def _take(name, since, until, names, untils):
         NUMBERS_OUT, NUMBERS_OUT, NUMBERS_OUT, NUMBERS_OUT, FLAGS_OUT,
     )
 )  # fmt: skip
-def take_partitions(
-    data, start, end, version, group, since, until, held_name, held_until, steps, begin, stack, notes, names, untils, is_odd
-):
-    """Sets ``is_odd`` for each current assignment that claims a partition before an earlier claim of it has ended, or cannot be read.
+def claim_partitions(
+    data, start, end, version, group, since, until, earlier_partition, earlier_until, steps, begin, stack, positions,
+    slot_partition, slot_until, is_odd,
+):  # fmt: skip
+    """Sets ``is_odd`` for each current assignment that cannot be read, or claims a partition before an earlier claim of it has ended.
 
-    held_name, held_until: claims from before. names, untils: the table of claims, a power of two long and more than twice as long as there
-    are claims. stack, notes: as in ``follow``.
+    A partition is named by a hash of its group, its topic id and its number.
+
+    Args:
+        start, end, version, group, since, until: of each assignment: its value, the group's number, and the places in the order of the
+            records from which and up to which the assignment is the member's current one.
+        earlier_partition, earlier_until: claims of earlier records.
+        stack, positions: as in ``walk_value``.
+        slot_partition, slot_until: the hash table: a power of two of slots, more than twice as many as there are claims.
     """
-    untils[:] = 0
-    for i in range(len(held_name)):
-        _take(held_name[i], -1, held_until[i], names, untils)
+    slot_until[:] = 0
+    for i in range(len(earlier_partition)):
+        _claim(earlier_partition[i], -1, earlier_until[i], slot_partition, slot_until)
     for row in range(len(start)):
         program = np.int64(-1)
         if 0 <= version[row] < VERSIONS and lies_in(data, start[row], end[row]):
-            program = begin[CURRENT_ASSIGNMENT_KEY * VERSIONS + version[row]]
-        finish, noted = np.int64(-1), 0
+            program = begin[CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT * VERSIONS + version[row]]
+        finish, position_count = np.int64(-1), 0
         if program >= 0:
-            finish, noted = follow(data, start[row] + 2, end[row], steps, program, stack, notes)
-        if finish != end[row] or noted > len(notes):
+            finish, position_count = walk_value(data, start[row] + 2, end[row], steps, program, stack, positions)
+        if finish != end[row] or position_count > len(positions):
             is_odd[row] = True
             continue
-        # the notes are pairs: a topic id, and the partitions beside it
-        for note in range(0, noted, 2):
-            high, low = big_endian(data, notes[note], 8), big_endian(data, notes[note] + 8, 8)
+        # the positions are pairs: of a topic id, and of the list of partitions that follows it
+        for pair in range(0, position_count, 2):
+            high, low = big_endian(data, positions[pair], 8), big_endian(data, positions[pair] + 8, 8)
             mixed = (high * MIX_HIGH) ^ (low * MIX_LOW) ^ (group[row] * MIX_GROUP)
-            name = (mixed ^ (mixed >> 29)) * MIX_HIGH
-            length, at = unsigned_varint(data, notes[note + 1], end[row])
-            for place in range(at, at + 4 * (length - 1), 4):
-                if _take(name + big_endian(data, place, 4), since[row], until[row], names, untils):
+            topic = (mixed ^ (mixed >> 29)) * MIX_HIGH
+            length, first = unsigned_varint(data, positions[pair + 1], end[row])
+            for at in range(first, first + 4 * (length - 1), 4):
+                if _claim(topic + big_endian(data, at, 4), since[row], until[row], slot_partition, slot_until):
                     is_odd[row] = True
 
 
-@part_of_a_loop
+@inlined
 def _hash(data, at, end):
-    """A number for the bytes of a text. Different texts nearly always have different numbers."""
+    """The hash of a text, 64 bits."""
     mixed = np.int64(end - at)
     while at < end:
         mixed = (mixed ^ np.int64(data[at])) * MIX_HIGH
@@ -531,18 +577,18 @@ def _hash(data, at, end):
     return mixed ^ (mixed >> 32)
 
 
-@part_of_a_loop
-def _is_new(number, seen, count):
-    """Whether none of the first ``count`` numbers is this one."""
-    place = 0
-    while place < count and seen[place] != number:
-        place += 1
-    return place == count
+@inlined
+def _is_new(number, numbers, count):
+    """True where ``number`` is none of the first ``count`` numbers."""
+    i = 0
+    while i < count and numbers[i] != number:
+        i += 1
+    return i == count
 
 
-@part_of_a_loop
-def _subscription_is_sure(data, at, end):
-    """Whether a broker reads this subscription without a fault that fails the load; one that ends in a fixed-size field does not."""
+@inlined
+def _is_subscription_loadable(data, at, end):
+    """True where the broker's load survives this subscription (R-2.4), which it does too where the bytes end inside a fixed-size field."""
     if at + 6 > end:
         return True
     count, at = big_endian(data, at + 2, 4), at + 6  # behind the version, which the broker does not look at
@@ -558,24 +604,27 @@ def _subscription_is_sure(data, at, end):
     return at + 4 > end or big_endian(data, at, 4) <= end - (at + 4)
 
 
-@part_of_a_loop
+@inlined
 def _text_end(data, at, end, width, is_nullable):
-    """Where the text or the bytes behind the length at ``at`` begin and end; an end of -1: unreadable, or null where that may not be."""
+    """Where the text or the bytes behind the length at ``at`` begin and end, and whether they are null.
+
+    The end is -1 where they cannot be read, or are null and may not be.
+    """
     length, at = _length(data, at, end, width)
     if at < 0 or length > end - at or (length < 0 and not is_nullable):
         return at, -1, False
     return at, at + max(length, 0), length < 0
 
 
-@part_of_a_loop
-def _group_is_sure(data, at, end, checks_subscriptions, member_hashes, instance_hashes):
-    """Whether a value of a classic group is whole, names no member and no instance twice, and has subscriptions that a broker reads."""
+@inlined
+def _is_group_loadable(data, at, end, checks_subscriptions, member_hashes, instance_hashes):
+    """True where a value of a classic group is whole, names no member and no instance twice, and the load survives its subscriptions."""
     if at + 2 > end:
         return False
     version, at = big_endian(data, at, 2), at + 2
-    if version < 0 or version > NEWEST_GROUP_VALUE:
+    if version < 0 or version > NEWEST_CLASSIC_GROUP_VERSION:
         return False
-    is_flexible = version == NEWEST_GROUP_VALUE
+    is_flexible = version == NEWEST_CLASSIC_GROUP_VERSION
     text_width, bytes_width = (AS_VARINT, AS_VARINT) if is_flexible else (2, 4)
     begin, at, _ = _text_end(data, at, end, text_width, False)  # protocol type
     if at < 0:
@@ -621,7 +670,7 @@ def _group_is_sure(data, at, end, checks_subscriptions, member_hashes, instance_
         begin, at, _ = _text_end(data, at, end, bytes_width, False)
         if at < 0:
             return False
-        if checks_subscriptions and is_consumer and not has_no_protocol and not _subscription_is_sure(data, begin, at):
+        if checks_subscriptions and is_consumer and not has_no_protocol and not _is_subscription_loadable(data, begin, at):
             return False
         begin, at, _ = _text_end(data, at, end, bytes_width, False)  # assignment
         if at < 0:
@@ -636,87 +685,92 @@ def _group_is_sure(data, at, end, checks_subscriptions, member_hashes, instance_
 
 
 @compiled(types.void(BYTES, NUMBERS, NUMBERS, types.boolean, NUMBERS_OUT, NUMBERS_OUT, FLAGS_OUT))
-def classic_groups_without_refusals(data, start, end, checks_subscriptions, member_hashes, instance_hashes, is_sure):
-    """Fills ``is_sure`` as ``group_values.surely_without_refusals`` says. member_hashes, instance_hashes: to work with."""
+def check_classic_groups(data, start, end, checks_subscriptions, member_hashes, instance_hashes, is_loadable):
+    """Fills ``is_loadable`` as ``classic_group_checks.surely_loadable`` says. member_hashes, instance_hashes: room for one value's."""
     for row in range(len(start)):
-        is_sure[row] = _group_is_sure(data, start[row], end[row], checks_subscriptions, member_hashes, instance_hashes)
+        is_loadable[row] = _is_group_loadable(data, start[row], end[row], checks_subscriptions, member_hashes, instance_hashes)
 
 
-@part_of_a_loop
+@inlined
 def _is_ascii(data, at, end):
     while at < end and data[at] < 0x80:
         at += 1
     return at == end
 
 
-@part_of_a_loop
+@inlined
 def _clear(shape, at, end):
     while at < end:
         shape[at] = 0
         at += 1
 
 
-@part_of_a_loop
-def _clear_contents(data, at, end, steps, pc, keeps_texts, keeps_first, stack, shape, to_shape):
-    """Follows the steps from ``pc`` on and clears in ``shape`` what they step over. to_shape: a byte's place there less its place here.
+@inlined
+def _clear_contents(data, at, end, steps, step, keeps_texts, keeps_first, stack, shape, to_shape):
+    """Sets the contents of one message to zero in its copy; its lengths, counts, presence marks and tags stay.
 
-    From where the steps cannot be followed surely, all bytes are left as they are.
+    From the position on where the message is cut or wrong, its bytes stay as they are.
+
+    Args:
+        data, at, end, steps, step, stack: as in ``walk_value``.
+        keeps_texts: texts stay too. keeps_first: the first number stays too.
+        shape: the copy. to_shape: what is added to a position in ``data`` for the same byte in ``shape``.
     """
     depth = 0
-    is_noted = False
+    is_marked = False  # a marked number is a topic id: it stays
     while at <= end:
-        do, a, b, c = steps[pc, 0], steps[pc, 1], steps[pc, 2], steps[pc, 3]
-        pc += 1
-        if do == SKIP:
-            if not is_noted and not keeps_first:
+        action, a, b, c = steps[step, 0], steps[step, 1], steps[step, 2], steps[step, 3]
+        step += 1
+        if action == SKIP:
+            if not is_marked and not keeps_first:
                 _clear(shape, at + to_shape, min(at + a, end) + to_shape)
-            is_noted = keeps_first = False
+            is_marked = keeps_first = False
             at += a
-        elif do in (TEXT, NUMBERS_STEP):
+        elif action in (TEXT, NUMBERS_STEP):
             length, at = _length(data, at, end, a)
             if at < 0 or (length < 0 and not b):
                 return
-            if do == NUMBERS_STEP:
+            if action == NUMBERS_STEP:
                 length *= c
             elif length > c:
                 return
             finish = min(at + max(length, 0), end)
-            if not keeps_texts and (do == NUMBERS_STEP or _is_ascii(data, at, finish)):
+            if not keeps_texts and (action == NUMBERS_STEP or _is_ascii(data, at, finish)):
                 _clear(shape, at + to_shape, finish + to_shape)
             at += max(length, 0)
-            is_noted = False
-        elif do == ELEMENTS:
+            is_marked = False
+        elif action == ELEMENTS:
             count, at = _length(data, at, end, a)
             if at < 0 or (count < 0 and not b) or count > end - at or depth == DEEPEST:
                 return
             if count <= 0:
-                pc = c
+                step = c
             else:
                 stack[depth] = count
                 depth += 1
-            is_noted = False
-        elif do == NEXT:
+            is_marked = False
+        elif action == NEXT:
             stack[depth - 1] -= 1
             if stack[depth - 1]:
-                pc = a
+                step = a
             else:
                 depth -= 1
-        elif do == IF_THERE:
+        elif action == PRESENCE_MARK:
             mark, at = _length(data, at, end, a)
             if at < 0:
                 return
             if mark < 0:
-                pc = c
-        elif do == TAGGED:
+                step = c
+        elif action == TAGGED:
             count, at = unsigned_varint(data, at, end)
             if at < 0 or depth + 2 > DEEPEST:
                 return
             stack[depth] = count
             depth += 1
-        elif do == NEXT_TAG:
+        elif action == NEXT_TAG:
             if stack[depth - 1] == 0:
                 depth -= 1
-                pc = c
+                step = c
                 continue
             stack[depth - 1] -= 1
             tag, at = unsigned_varint(data, at, end)
@@ -725,24 +779,24 @@ def _clear_contents(data, at, end, steps, pc, keeps_texts, keeps_first, stack, s
             size, at = unsigned_varint(data, at, end)
             if at < 0 or size > end - at:
                 return
-            known = pc
-            while known < pc + a and steps[known, 1] != tag:
+            known = step
+            while known < step + a and steps[known, 1] != tag:
                 known += 1
-            if known < pc + a:
+            if known < step + a:
                 stack[depth] = at + size
                 depth += 1
-                pc = steps[known, 3]
+                step = steps[known, 3]
             else:
                 _clear(shape, at + to_shape, at + size + to_shape)
                 at += size
-                pc -= 1
-        elif do == TAG_END:
+                step -= 1
+        elif action == TAG_END:
             if at != stack[depth - 1]:
                 return
             depth -= 1
-            pc = a
-        elif do == NOTE:
-            is_noted = True
+            step = a
+        elif action == MARK:
+            is_marked = True
         else:
             _clear(shape, at + to_shape, end + to_shape)
             return
@@ -750,10 +804,12 @@ def _clear_contents(data, at, end, steps, pc, keeps_texts, keeps_first, stack, s
 
 @compiled(types.void(BYTES, NUMBERS, NUMBERS, NUMBERS, types.boolean, types.boolean, TABLE, NUMBERS_OUT, NUMBERS_OUT, BYTES_OUT))
 def clear_contents(data, start, end, program, keeps_texts, are_offsets, steps, stack, begin, shape):
-    """Copies byte strings one behind another into ``shape``, without their contents, as ``shapes.shapes_of`` says.
+    """Fills ``shape`` with the rows one behind another, their contents set to zero, as ``shapes.shapes_of_values`` says.
 
-    program: where the steps of each begin; -1: copied as it is, -2: but for its first two bytes nothing counts. begin: where each begins
-    in ``shape``. are_offsets: the first number of each counts if it is negative.
+    Args:
+        program: where the program of each row begins; -1: the row is copied as it is; -2: all but its first two bytes is set to zero.
+        begin: where each row begins in ``shape``.
+        are_offsets: the rows are offset commits; a negative committed offset stays.
     """
     for row in range(len(start)):
         at, last, to_shape = start[row], end[row], begin[row] - start[row]

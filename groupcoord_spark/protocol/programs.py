@@ -1,4 +1,8 @@
-"""The tables of ``messages/`` as lists of steps, by which the loops follow the bytes of a key or a value from field to field."""
+"""The tables of ``messages/`` as programs: lists of steps by which ``loops.walk_value`` goes from field to field of a key or a value.
+
+numba cannot walk the tables themselves, which are Python objects. Each version of each message becomes one program, and all programs of a
+kind lie in one array of steps.
+"""
 
 from __future__ import annotations
 
@@ -15,47 +19,63 @@ from groupcoord_spark.protocol.messages.offsets import OFFSET_COMMIT_VALUE
 from groupcoord_spark.protocol.primitives import LONGEST_COMPACT_TEXT
 
 VERSIONS = 64
-"""More than any message has."""
+"""More versions than any message has."""
 
-NOTED = frozenset({"topic_id", "partitions"})
-"""Fields of any value whose positions are noted, in the order in which they come."""
+MARKED_FIELDS = frozenset({"topic_id", "partitions"})
+"""Fields whose positions in a value ``loops.walk_value`` reports, in the order of the bytes."""
 
 AS_VARINT = 0
+"""In place of the width of a length: the length is an unsigned varint of n + 1."""
+
 UUID_BYTES = 16
 LONGEST_BLOB = 2**31 - 1
 
 
-class Do(IntEnum):
-    """What a step does; its three numbers are named behind it. Lengths take ``width`` bytes, AS_VARINT: an unsigned varint of n + 1."""
+class Action(IntEnum):
+    """What a step does. A step is an action and three numbers, a, b and c, which the comments explain; - means not used.
 
-    SKIP = 0  # bytes
-    TEXT = 1  # width, whether it may be null, the most there may be
-    NUMBERS = 2  # width, whether it may be null, bytes of an element
-    ELEMENTS = 3  # width, whether it may be null, the step after NEXT
-    NEXT = 4  # the step that begins an element
-    IF_THERE = 5  # width of the mark (int8 or AS_VARINT), -, the step if it is absent
-    TAGGED = 6
-    NEXT_TAG = 7  # how many tags are known, each with a TAG right behind this step, -, the step after the section
-    TAG = 8  # the tag, -, the step that reads it
-    TAG_END = 9  # the NEXT_TAG to go back to
-    NOTE = 10  # reads nothing: the position of the field that follows is noted
+    width: bytes of a length or count, or AS_VARINT.
+    """
+
+    SKIP = 0  # a: how many bytes
+    TEXT = 1  # a text or a blob. a: width; b: 1 where it may be null; c: the most bytes it may have
+    NUMBERS = 2  # an array of numbers or ids. a: width; b: 1 where it may be null; c: bytes of an element
+    ELEMENTS = 3  # begins an array of anything else. a: width; b: 1 where it may be null; c: the step after NEXT
+    NEXT = 4  # ends an element. a: the step that begins the next element
+    PRESENCE_MARK = 5  # of a nullable struct. a: width of the mark, int8 or AS_VARINT; b: -; c: the step after the struct
+    TAGGED = 6  # begins a tagged section: reads how many tags there are
+    NEXT_TAG = 7  # reads a tag and its size. a: how many tags are known, whose TAG steps follow; b: -; c: the step after the section
+    TAG = 8  # reads nothing. a: the number of a known tag; b: -; c: the step that reads its field
+    TAG_END = 9  # checks the size of the tag. a: the NEXT_TAG to go back to
+    MARK = 10  # reads nothing: the position of the next field is reported
     END = 11
 
 
 class Programs(NamedTuple):
-    """steps: int64[n, 4]. begin: int64, where the program of ``key_type * VERSIONS + version`` begins; -1 where there is none."""
+    """The programs of all values.
+
+    Attributes:
+        steps: int64[n, 4]: action, a, b, c.
+        begin: int64, the first step of the program of ``key_type * VERSIONS + version``; -1 where there is no program.
+    """
 
     steps: npt.NDArray[np.int64]
     begin: npt.NDArray[np.int64]
 
 
 class FlatPrograms(NamedTuple):
-    """How messages of numbers, ids and texts become columns of numbers, by the int16 that they begin with: a key's type, a value's version.
+    """Programs of messages that hold nothing but numbers, ids and texts, and the columns that their fields become.
 
-    steps: int64[n, 4]. begin: int64, where the program for that int16 begins; -1: there is none. fields: int64[begin, most fields, 3], for
-    each field of a program its column, its width and whether it is a text; the column is -1 beyond the last field. A number takes one
-    column. A text takes two, its start and its end, and so does an id, for its high and its low half. columns: the first column of each
-    field. absent: int64, one for each column, what stands in it for a message without the field: 0 for an id, else -1.
+    A program is found by the int16 that the message begins with: the type of a key, the version of a value. All columns are int64. A
+    number takes one column; a text takes two, its start and its end; an id takes two, its high and its low half.
+
+    Attributes:
+        steps: int64[n, 4]: action, a, b, c.
+        begin: int64, by that int16 the first step of the program; -1 where there is no program.
+        fields: int64[len(begin), most fields, 3]: for each field of a program its first column (-1 beyond the last field), its width, and
+            1 for a text.
+        columns: the first column of each field, by the field's name.
+        absent: int64, the content of each column for a message without the field: 0 for an id, else -1.
     """
 
     steps: npt.NDArray[np.int64]
@@ -67,13 +87,15 @@ class FlatPrograms(NamedTuple):
 
 @cache
 def programs_of_keys() -> FlatPrograms:
-    """The programs for the keys of all types that Kafka of today knows, by type."""
-    return _flat_programs({key_type: (each.key, 0) for key_type, each in RECORD_TYPES.items() if each.dialect is None})
+    """The programs of the keys of all types that current Kafka knows, by key type."""
+    return _flat_programs(
+        {key_type: (record_type.key, 0) for key_type, record_type in RECORD_TYPES.items() if record_type.dialect is None}
+    )
 
 
 @cache
 def programs_of_offset_values() -> FlatPrograms:
-    """The programs for the values of offset commits, by version. Key types 0 and 1 have the same layouts."""
+    """The programs of the values of offset commits, by version. Version 0 of key type 0 has the layout of version 0 of key type 1."""
     first, last = OFFSET_COMMIT_VALUE.versions
     return _flat_programs({version: (OFFSET_COMMIT_VALUE, version) for version in range(first, last + 1)})
 
@@ -85,20 +107,21 @@ def _flat_programs(messages: dict[int, tuple[Message, int]]) -> FlatPrograms:
     fields = np.full((len(begin), most, 3), -1, np.int64)
     columns: dict[str, int] = {}
     absent: list[int] = []
-    for which, (message, version) in messages.items():
-        begin[which] = len(steps)
-        # a tagged field comes last, wherever the table lists it
-        of_version = sorted(message.fields_of(version), key=lambda field: field.tag is not None)
-        _Program(steps, message, version, noted=frozenset(field.name for field in of_version)).fields(tuple(of_version))
-        steps.append([Do.END, 0, 0, 0])
-        for place, field in enumerate(of_version):
+    for first_int16, (message, version) in messages.items():
+        begin[first_int16] = len(steps)
+        # tagged fields lie after all others, wherever the table lists them
+        fields_of_version = sorted(message.fields_of(version), key=lambda field: field.tag is not None)
+        all_fields = frozenset(field.name for field in fields_of_version)
+        _Program(steps, message, version, all_fields).fields(tuple(fields_of_version))
+        steps.append([Action.END, 0, 0, 0])
+        for place, field in enumerate(fields_of_version):
             if field.name not in columns:
                 columns[field.name] = len(absent)
                 absent += [-1] if isinstance(field.type, Integer) else [0, 0] if isinstance(field.type, UuidBytes) else [-1, -1]
             if isinstance(field.type, Integer | UuidBytes):
-                fields[which, place] = columns[field.name], _size(field.type), False
+                fields[first_int16, place] = columns[field.name], _size(field.type), False
             elif isinstance(field.type, Text) and not field.type.nullable:
-                fields[which, place] = columns[field.name], AS_VARINT if message.is_flexible(version) else 2, True
+                fields[first_int16, place] = columns[field.name], AS_VARINT if message.is_flexible(version) else 2, True
             else:
                 raise TypeError(f"{message.name}: {field.name!r} is no number, id or text")
     return FlatPrograms(np.array(steps, np.int64), begin, fields, columns, np.array(absent, np.int64))
@@ -106,45 +129,45 @@ def _flat_programs(messages: dict[int, tuple[Message, int]]) -> FlatPrograms:
 
 @cache
 def programs_of_values() -> Programs:
-    """The steps for each version of each record type's value, without the two bytes of its version."""
+    """The programs of every version of every record type's value. A program begins after the two bytes of the version."""
     steps: list[list[int]] = []
     begin = np.full((max(RECORD_TYPES) + 1) * VERSIONS, -1, np.int64)
     for key_type, record_type in RECORD_TYPES.items():
         message = record_type.value
         for version in range(message.versions[0], message.versions[1] + 1):
             begin[key_type * VERSIONS + version] = len(steps)
-            _Program(steps, message, version, NOTED).fields(message.fields_of(version))
-            steps.append([Do.END, 0, 0, 0])
+            _Program(steps, message, version, MARKED_FIELDS).fields(message.fields_of(version))
+            steps.append([Action.END, 0, 0, 0])
     return Programs(np.array(steps, np.int64), begin)
 
 
 class _Program:
-    """Appends the steps of one version of a message to those there are."""
+    """Appends the program of one version of a message to a list of steps."""
 
-    def __init__(self, steps: list[list[int]], message: Message, version: int, noted: frozenset[str]) -> None:
+    def __init__(self, steps: list[list[int]], message: Message, version: int, marked_fields: frozenset[str]) -> None:
         self._steps = steps
-        self._noted = noted
+        self._marked_fields = marked_fields
         self._version = version
         self._is_flexible = message.is_flexible(version)
 
-    def _add(self, do: Do, a: int = 0, b: int = 0, c: int = 0) -> list[int]:
-        step = [int(do), a, b, c]
+    def _add(self, action: Action, a: int = 0, b: int = 0, c: int = 0) -> list[int]:
+        step = [int(action), a, b, c]
         self._steps.append(step)
         return step
 
     def _skip(self, size: int) -> None:
         if size:
-            self._add(Do.SKIP, size)
+            self._add(Action.SKIP, size)
 
     def fields(self, fields: tuple[Field, ...]) -> None:
         fixed = 0
         for field in fields:
             if field.tag is not None:
                 continue
-            if isinstance(field.type, Integer | UuidBytes) and field.name not in self._noted:
+            if isinstance(field.type, Integer | UuidBytes) and field.name not in self._marked_fields:
                 fixed += _size(field.type)
                 continue
-            # fields of one size beside each other are stepped over together
+            # one step skips all fields of fixed size that lie side by side
             self._skip(fixed)
             fixed = 0
             self._field(field)
@@ -153,8 +176,8 @@ class _Program:
             self._tagged([field for field in fields if field.tag is not None])
 
     def _field(self, field: Field) -> None:
-        if field.name in self._noted:
-            self._add(Do.NOTE)
+        if field.name in self._marked_fields:
+            self._add(Action.MARK)
         self.value(field.type)
 
     def value(self, kind: Type) -> None:
@@ -163,16 +186,16 @@ class _Program:
             case Integer() | UuidBytes():
                 self._skip(_size(kind))
             case Text(nullable=nullable):
-                self._add(Do.TEXT, width, nullable, LONGEST_COMPACT_TEXT)
+                self._add(Action.TEXT, width, nullable, LONGEST_COMPACT_TEXT)
             case Blob(nullable=nullable):
-                self._add(Do.TEXT, width, nullable, LONGEST_BLOB)
+                self._add(Action.TEXT, width, nullable, LONGEST_BLOB)
             case Array(element=Integer() | UuidBytes() as element, nullable=nullable):
-                self._add(Do.NUMBERS, width, nullable, _size(element))
+                self._add(Action.NUMBERS, width, nullable, _size(element))
             case Array(element=element, nullable=nullable):
-                elements = self._add(Do.ELEMENTS, width, nullable)
+                elements = self._add(Action.ELEMENTS, width, nullable)
                 begin = len(self._steps)
                 self.value(element)
-                self._add(Do.NEXT, begin)
+                self._add(Action.NEXT, begin)
                 elements[3] = len(self._steps)
             case Struct(nullable=False):
                 self.fields(tuple(field for field in kind.fields if field.is_in(self._version)))
@@ -180,22 +203,22 @@ class _Program:
                 self._optional(kind, 1)
 
     def _optional(self, kind: Struct, width: int) -> None:
-        if_there = self._add(Do.IF_THERE, width)
+        presence_mark = self._add(Action.PRESENCE_MARK, width)
         self.value(Struct(kind.fields))
-        if_there[3] = len(self._steps)
+        presence_mark[3] = len(self._steps)
 
     def _tagged(self, known: list[Field]) -> None:
-        self._add(Do.TAGGED)
+        self._add(Action.TAGGED)
         next_tag = len(self._steps)
-        section = self._add(Do.NEXT_TAG, len(known))
-        tags = [self._add(Do.TAG, field.tag or 0) for field in known]
+        section = self._add(Action.NEXT_TAG, len(known))
+        tags = [self._add(Action.TAG, field.tag or 0) for field in known]
         for field, tag in zip(known, tags, strict=True):
             tag[3] = len(self._steps)
             if isinstance(field.type, Struct) and field.type.nullable:
                 self._optional(field.type, AS_VARINT)
             else:
                 self._field(field)
-            self._add(Do.TAG_END, next_tag)
+            self._add(Action.TAG_END, next_tag)
         section[3] = len(self._steps)
 
 

@@ -7,7 +7,7 @@ from typing import Final
 
 
 class KeyType(IntEnum):
-    """The first two bytes of a key: which record it is. 18 was never given out.
+    """The number in the first two bytes of a key: the type of the record. No release gave out 18.
 
     Source: the files CoordinatorRecordType and ``*Key.json`` of Kafka's group coordinator.
     """
@@ -38,7 +38,7 @@ class KeyType(IntEnum):
 
 
 def _types_named(beginning: str) -> frozenset[KeyType]:
-    return frozenset(each for each in KeyType if each.name.startswith(beginning))
+    return frozenset(key_type for key_type in KeyType if key_type.name.startswith(beginning))
 
 
 OFFSET_KEY_TYPES: Final = frozenset({KeyType.LEGACY_OFFSET_COMMIT, KeyType.OFFSET_COMMIT})

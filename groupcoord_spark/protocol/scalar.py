@@ -1,8 +1,8 @@
-"""One key, one value at a time, by the tables of ``messages/``: the definition of what the bytes of a record mean.
+"""The definition of what the bytes of a record mean: decodes and encodes one key or one value by the tables of ``messages/``.
 
-Keys begin with the record type, values with their version; both are int16. A value is read by its current layout, and where that fails by
-the layouts that single early releases wrote (``Message.dialect``). What can be wrong, and what is only noted, is in ``errors.py``.
-Everything faster in this package is held equal to the functions here.
+A key begins with the record type, a value with its version; both are int16. A value is read by its current layout, and where that fails by
+the layouts that single early releases wrote (``Message.dialect``). ``errors.py`` lists everything that can be wrong or strange. The faster
+decoders of this package give the same results as the functions here, and tests compare them.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from . import primitives
 from .errors import (
     ControlRecordMalformed,
     DecodeError,
+    Doubt,
     EncodeError,
     FieldFault,
-    Finding,
     KeyMalformed,
     KeyTooShort,
     KeyTruncated,
@@ -37,35 +37,40 @@ from .fields import Type as FieldType
 from .messages import RECORD_TYPES
 from .messages.markers import CONTROL_RECORD_KEY, END_TRANSACTION_MARKER
 from .messages.offsets import OFFSET_COMMIT_VALUE
+from .record_types import KeyType
 
 UNKNOWN_TAGS = "_unknown_tags"
-"""Name under which a decoded struct holds tagged fields that its table does not know: ``{tag: bytes}``. Absent where there are none."""
+"""Name of the entry of a decoded struct with the tagged fields that its table does not know: ``{tag: bytes}``. Left out where empty."""
 
 
 class DecodedKey(NamedTuple):
-    """A key by its type: ``name`` is Kafka's ("OffsetCommitKey"), ``fields`` are named as in the tables."""
+    """A decoded key. ``name`` is Kafka's name of the message ("OffsetCommitKey"); ``fields`` have the names of the tables."""
 
     key_type: int
     name: str
     fields: dict[str, Any]
-    findings: tuple[Finding, ...]
+    doubts: tuple[Doubt, ...]
 
 
 class DecodedValue(NamedTuple):
-    """A value by its version. ``dialect`` names the release line whose own layout it has; None: the layout of today."""
+    """A decoded value. ``dialect`` is the release line that alone wrote this layout; None: it is the current layout."""
 
     version: int
     name: str
     fields: dict[str, Any]
     dialect: str | None
-    findings: tuple[Finding, ...]
+    doubts: tuple[Doubt, ...]
 
 
 def decode_key(key: bytes | None, *, dialect: str | None = None) -> DecodedKey:
-    """What a record's key says.
+    """The decoded key of a record.
 
-    ``dialect`` makes known the record types of that release line alone (``"4.0"``: type 9), which Kafka of today skips.
-    Raises NullKey, KeyTooShort, UnknownKeyType, LeakedControlRecord, KeyTruncated or KeyMalformed.
+    Args:
+        key: the bytes, or None for null.
+        dialect: also decode the record types that only this release line knows (``"4.0"``: type 9). Current Kafka skips such records.
+
+    Raises:
+        NullKey, KeyTooShort, UnknownKeyType, LeakedControlRecord, KeyTruncated, KeyMalformed: the key cannot be decoded.
     """
     if key is None:
         raise NullKey("The record has no key; every record of a group or an offset has one.")
@@ -73,7 +78,7 @@ def decode_key(key: bytes | None, *, dialect: str | None = None) -> DecodedKey:
         raise KeyTooShort(f"The key has {len(key)} of the 2 bytes that name its type.")
     key_type, at = primitives.read_integer(key, 0, Int16)
     record_type = _record_type(key_type, dialect)
-    if key_type == 0 and key in (b"\0\0\0\0", b"\0\0\0\1"):
+    if key_type == KeyType.LEGACY_OFFSET_COMMIT and key in (b"\0\0\0\0", b"\0\0\0\1"):
         marker = "COMMIT" if key[3] else "ABORT"
         raise LeakedControlRecord(
             f"Key {key.hex(' ', 1)} is a transaction marker ({marker}), not an offset key: "
@@ -89,17 +94,25 @@ def decode_key(key: bytes | None, *, dialect: str | None = None) -> DecodedKey:
         raise KeyMalformed(fault.sentence(message.name)) from fault
     if at < len(key):
         left = f"{message.name}: {len(key) - at} bytes follow the key, from position {at}."
-        reader.note("key_trailing_bytes", left + " To compaction this is another key.")
+        reader.doubt("key_trailing_bytes", left + " To compaction this is another key.")
     if fields.get("partition", 0) < 0:
-        reader.note("negative_partition", f"{message.name}: the partition is {fields['partition']}.")
-    return DecodedKey(key_type, message.name, fields, tuple(reader.findings))
+        reader.doubt("negative_partition", f"{message.name}: the partition is {fields['partition']}.")
+    return DecodedKey(key_type, message.name, fields, tuple(reader.doubts))
 
 
 def decode_value(key_type: int, value: bytes | None, *, dialect: str | None = None) -> DecodedValue | None:
-    """What a record's value says, by the type of its key; None for a tombstone.
+    """The decoded value of a record; None for a tombstone.
 
-    ``dialect`` as for ``decode_key``. Raises UnknownKeyType (also for a tombstone), ValueTooShort, UnknownValueVersion, ValueTruncated or
-    ValueMalformed. A value of type 0 with a version of 1 to 4 is read as type 1, with the finding ``legacy_value_version``.
+    A value of key type 0 with a version of 1 to 4 is read as one of key type 1, with the doubt ``legacy_value_version``.
+
+    Args:
+        key_type: the type of the record's key.
+        value: the bytes, or None for a tombstone.
+        dialect: as for ``decode_key``.
+
+    Raises:
+        UnknownKeyType: the key type is not known; for a tombstone too.
+        ValueTooShort, UnknownValueVersion, ValueTruncated, ValueMalformed: the value cannot be decoded.
     """
     record_type = _record_type(key_type, dialect)
     if value is None:
@@ -108,27 +121,27 @@ def decode_value(key_type: int, value: bytes | None, *, dialect: str | None = No
     if len(value) < 2:
         raise ValueTooShort(f"{message.name}: the value has {len(value)} of the 2 bytes that name its version; it is no tombstone.")
     version, at = primitives.read_integer(value, 0, Int16)
-    findings: tuple[Finding, ...] = ()
-    if key_type == 0 and 1 <= version <= OFFSET_COMMIT_VALUE.versions[1]:
+    doubts: tuple[Doubt, ...] = ()
+    if key_type == KeyType.LEGACY_OFFSET_COMMIT and 1 <= version <= OFFSET_COMMIT_VALUE.versions[1]:
         message = OFFSET_COMMIT_VALUE
-        doubt = f"Version {version} under key type 0: read as {message.name}. Brokers since 4.1 refuse it."
-        findings = (Finding("legacy_value_version", doubt),)
+        detail = f"Version {version} under key type 0: read as {message.name}. Brokers since 4.1 refuse it."
+        doubts = (Doubt("legacy_value_version", detail),)
     first, last = message.versions
     if not first <= version <= last:
         raise UnknownValueVersion(f"{message.name}: version {version} is not known to this release ({first} to {last}).")
     try:
         decoded, end = _decode_by(message, version, value, at)
     except FieldFault as fault:
-        for older in record_type.dialects:
+        for older_message in record_type.dialects:
             try:
-                decoded, end = _decode_by(older, version, value, at)
+                decoded, end = _decode_by(older_message, version, value, at)
             except FieldFault:
                 continue
-            # a cut value of today can look like an older layout with something left over
+            # a value of the current layout that was cut can look like one of an older layout with bytes left over
             if end == len(value):
                 return decoded
         _refuse_value(message.name, version, fault)
-    return decoded._replace(findings=findings + decoded.findings) if findings else decoded
+    return decoded._replace(doubts=doubts + decoded.doubts) if doubts else decoded
 
 
 def _record_type(key_type: int, dialect: str | None) -> RecordType:
@@ -142,10 +155,10 @@ def _decode_by(message: Message, version: int, value: bytes, at: int) -> tuple[D
     reader = FieldReader(value, message, version)
     fields, at = reader.read_struct(message.fields, at)
     if at < len(value):
-        reader.note("value_trailing_bytes", f"{message.name} v{version}: {len(value) - at} bytes follow the value, from position {at}.")
+        reader.doubt("value_trailing_bytes", f"{message.name} v{version}: {len(value) - at} bytes follow the value, from position {at}.")
     if fields.get("committed_offset", 0) < 0:
-        reader.note("negative_offset", f"{message.name} v{version}: the committed offset is {fields['committed_offset']}.")
-    return DecodedValue(version, message.name, fields, message.dialect, tuple(reader.findings)), at
+        reader.doubt("negative_offset", f"{message.name} v{version}: the committed offset is {fields['committed_offset']}.")
+    return DecodedValue(version, message.name, fields, message.dialect, tuple(reader.doubts)), at
 
 
 def _refuse_value(name: str, version: int, fault: FieldFault) -> NoReturn:
@@ -156,20 +169,20 @@ def _refuse_value(name: str, version: int, fault: FieldFault) -> NoReturn:
 
 
 class FieldReader:
-    """One walk along the bytes of a message: its encoding, and what was found on the way."""
+    """Reads the fields of one message of one version, and collects the doubts about them."""
 
-    __slots__ = ("buf", "findings", "flexible", "message", "version")
+    __slots__ = ("buf", "doubts", "flexible", "message", "version")
 
     def __init__(self, buf: bytes, message: Message, version: int) -> None:
         self.buf = buf
         self.message = message
         self.version = version
         self.flexible = message.is_flexible(version)
-        self.findings: list[Finding] = []
+        self.doubts: list[Doubt] = []
 
-    def note(self, code: str, detail: str) -> None:
-        """Remember a doubt."""
-        self.findings.append(Finding(code, detail))
+    def doubt(self, code: str, detail: str) -> None:
+        """Adds a doubt about the message."""
+        self.doubts.append(Doubt(code, detail))
 
     def read_struct(self, fields: Sequence[Field], at: int) -> tuple[dict[str, Any], int]:
         """The fields of one struct by name, tagged ones included, and the position after it."""
@@ -182,7 +195,7 @@ class FieldReader:
         return out, at
 
     def read_field(self, field: Field, at: int) -> tuple[Any, int]:
-        """The value of one untagged field, and the position after it. A fault learns the field's name."""
+        """The value of one untagged field, and the position after it. An error gets the name of the field."""
         try:
             return self.read(field.type, at, field.name)
         except FieldFault as fault:
@@ -190,7 +203,7 @@ class FieldReader:
             raise
 
     def read(self, kind: FieldType, at: int, name: str) -> tuple[Any, int]:
-        """A value of this type, and the position after it. ``name`` is for findings."""
+        """The value of this type at ``at``, and the position after it. name: the field, for doubts about it."""
         buf, flexible = self.buf, self.flexible
         match kind:
             case Integer():
@@ -204,7 +217,7 @@ class FieldReader:
                     return None, after
                 text, is_utf8 = primitives.java_text(raw)
                 if not is_utf8:
-                    self.note("invalid_utf8", f"{self.message.name}: {name!r} is not UTF-8 ({raw.hex()}): replaced as Java does.")
+                    self.doubt("invalid_utf8", f"{self.message.name}: {name!r} is not UTF-8 ({raw.hex()}): replaced as Java does.")
                 return text, after
             case Blob():
                 raw, after = primitives.read_compact_bytes(buf, at) if flexible else primitives.read_bytes(buf, at)
@@ -225,7 +238,7 @@ class FieldReader:
                 return self.read_struct(kind.fields, at)
 
     def read_elements(self, kind: FieldType, count: int, at: int, name: str) -> tuple[list[Any], int]:
-        """``count`` values of this type, and the position after them."""
+        """The ``count`` values of this type at ``at``, and the position after them."""
         elements = []
         for i in range(count):
             try:
@@ -237,9 +250,10 @@ class FieldReader:
         return elements, at
 
     def read_tagged_section(self, fields: Sequence[Field], at: int, out: dict[str, Any]) -> int:
-        """Put the tagged fields of a struct into ``out``, defaults for absent ones, and give the position after the section.
+        """The position after the tagged section at ``at``; the tagged fields are put into ``out``, absent ones with their defaults.
 
-        Kafka's readers check neither order nor repetition of tags (the last one wins), nor the size of a tag they know.
+        Kafka's readers check neither the order of tags, nor whether a tag is there twice (the last one counts), nor the size of a tag
+        that they know.
         """
         known = {field.tag: field for field in fields if field.tag is not None and field.is_in(self.version)}
         for field in known.values():
@@ -253,7 +267,7 @@ class FieldReader:
                 field = known[tag]
                 out[field.name], end = self.read_tagged_field(field, at)
                 if end != at + size:
-                    self.note(
+                    self.doubt(
                         "tagged_field_size_mismatch",
                         f"{self.message.name} v{self.version}: tag {tag} ({field.name!r}) declares {size} bytes and takes {end - at}.",
                     )
@@ -268,11 +282,11 @@ class FieldReader:
         return at
 
     def read_tagged_field(self, field: Field, at: int) -> tuple[Any, int]:
-        """The data of a known tag, and the position after it."""
+        """The value of a tagged field, and the position after it."""
         if not (isinstance(field.type, Struct) and field.type.nullable):
             return self.read_field(field, at)
         try:
-            # inside a tag the presence mark of a struct is a varint, elsewhere an int8
+            # the presence mark of a struct is an unsigned varint inside a tagged field, and an int8 elsewhere
             mark, at = primitives.read_uvarint(self.buf, at)
             return (None, at) if mark <= 0 else self.read_struct(field.type.fields, at)
         except FieldFault as fault:
@@ -286,20 +300,29 @@ def _refuse_null(kind: Text | Blob | Array, at: int) -> None:
 
 
 def encode_key(key_type: int, fields: Mapping[str, Any], *, dialect: str | None = None) -> bytes:
-    """The key's bytes, type included. Raises UnknownKeyType, or EncodeError where a field is missing or does not fit."""
+    """The bytes of a key, with its type in front.
+
+    Raises:
+        UnknownKeyType: the key type is not known.
+        EncodeError: a field is missing or does not fit its type.
+    """
     message = _record_type(key_type, dialect).key
     return primitives.write_integer(key_type, Int16) + write_message(message, 0, fields)
 
 
 def encode_value(key_type: int, version: int, fields: Mapping[str, Any], *, dialect: str | None = None) -> bytes:
-    """The value's bytes, version included.
+    """The bytes of a value, with its version in front. Fields of other versions of the message are left out, as Kafka leaves them out.
 
-    Fields of other versions of the message are left out, as Kafka leaves them out. ``dialect`` chooses the layout of an early release.
-    Raises UnknownKeyType, UnknownValueVersion, or EncodeError where a field is missing, not known or does not fit.
+    Args:
+        dialect: write the layout of this early release line.
+
+    Raises:
+        UnknownKeyType, UnknownValueVersion: the key type or the version is not known.
+        EncodeError: a field is missing, not known or does not fit its type.
     """
     record_type = _record_type(key_type, dialect)
-    message = OFFSET_COMMIT_VALUE if key_type == 0 and version > 0 else record_type.value
-    message = next((each for each in record_type.dialects if each.dialect == dialect), message)
+    message = OFFSET_COMMIT_VALUE if key_type == KeyType.LEGACY_OFFSET_COMMIT and version > 0 else record_type.value
+    message = next((older for older in record_type.dialects if older.dialect == dialect), message)
     first, last = message.versions
     if not first <= version <= last:
         raise UnknownValueVersion(f"{message.name}: version {version} is not known to this release ({first} to {last}).")
@@ -307,7 +330,7 @@ def encode_value(key_type: int, version: int, fields: Mapping[str, Any], *, dial
 
 
 def write_message(message: Message, version: int, fields: Mapping[str, Any]) -> bytes:
-    """The fields of one version of a message, as bytes. Raises EncodeError where one is missing, not known or does not fit."""
+    """The bytes of one version of a message. Raises EncodeError where a field is missing, not known or does not fit its type."""
     try:
         return _write_struct(message.fields, version, message.is_flexible(version), fields)
     except (ValueError, TypeError, AttributeError) as fault:
@@ -315,9 +338,9 @@ def write_message(message: Message, version: int, fields: Mapping[str, Any]) -> 
 
 
 def _write_struct(fields: Sequence[Field], version: int, flexible: bool, values: Mapping[str, Any]) -> bytes:
-    strangers = values.keys() - {field.name for field in fields} - {UNKNOWN_TAGS}
-    if strangers:
-        raise ValueError(f"no field is called {', '.join(sorted(map(repr, strangers)))}")
+    unknown_names = values.keys() - {field.name for field in fields} - {UNKNOWN_TAGS}
+    if unknown_names:
+        raise ValueError(f"no field is called {', '.join(sorted(map(repr, unknown_names)))}")
     out = bytearray()
     tags: dict[int, bytes] = dict(values.get(UNKNOWN_TAGS, {}))
     for field in fields:
@@ -375,15 +398,15 @@ def _write_sized(raw: bytes | None, flexible: bool, size: int) -> bytes:
 
 
 def key_json(decoded: DecodedKey) -> dict[str, Any]:
-    """The ``data`` of a key as Kafka's own JSON converters show it."""
+    """The fields of a key in the JSON of Kafka's own converters."""
     message = RECORD_TYPES[decoded.key_type].key
     return _struct_json(message.fields, 0, decoded.fields)
 
 
 def value_json(decoded: DecodedValue) -> dict[str, Any]:
-    """The ``data`` of a value as Kafka's own JSON converters show it.
+    """The fields of a value in the JSON of Kafka's own converters.
 
-    Bytes are base64; tagged fields that have their default are left out, and so are unknown tags.
+    Bytes are base64. Tagged fields with their default are left out, and so are unknown tags.
     """
     return _struct_json(_VALUE_MESSAGES[decoded.name, decoded.dialect].fields, decoded.version, decoded.fields)
 
@@ -396,7 +419,7 @@ _VALUE_MESSAGES = {
 
 
 def field_json(field: Field, value: Any) -> Any:
-    """One value of a field as Kafka's JSON shows it, by the newest version of what it holds."""
+    """The value of one field in Kafka's JSON, in the newest version of the field."""
     return _json(field.type, field.last_version, value)
 
 
@@ -423,9 +446,9 @@ def _json(kind: FieldType, version: int, value: Any) -> Any:
 
 
 def decode_control_key(key: bytes | None) -> int:
-    """The type of a control record: 0 ABORT, 1 COMMIT, others as stored. Raises ControlRecordMalformed.
+    """The type of a control record: a MarkerType, or another number as stored. Raises ControlRecordMalformed.
 
-    Versions above 0 are read as version 0, whatever follows the type is ignored.
+    Versions above 0 are read as version 0, and bytes after the type are ignored.
     """
     return _decode_control(CONTROL_RECORD_KEY, key)
 

@@ -1,4 +1,4 @@
-"""Many byte strings that lie in one buffer: how keys and values travel before anybody needs them as bytes."""
+"""Many byte strings in one buffer: the form of keys and values until they are decoded. No byte is copied on the way."""
 
 from __future__ import annotations
 
@@ -21,10 +21,12 @@ _FEWEST_SLOTS = 1 << 13
 
 @dataclass(frozen=True, slots=True)
 class Slices:
-    """``n`` byte strings, null or not, as places in ``data``: string i is ``data[start[i]:end[i]]``.
+    """``n`` byte strings, null or not, as ranges of ``data``: string i is ``data[start[i]:end[i]]``.
 
-    data: uint8, one dimension. start, end: int64 of length n, ``0 <= start <= end <= len(data)``. is_null: bool of length n;
-    a null row has start == end, at a place that means nothing. Rows may lie in any order and may overlap.
+    Attributes:
+        data: uint8, one dimension.
+        start, end: int64[n], ``0 <= start <= end <= len(data)``. Rows may lie in any order and may overlap.
+        is_null: bool[n]. A null row has start == end.
     """
 
     data: Bytes
@@ -40,7 +42,7 @@ class Slices:
         return Slices(self.data, self.start[rows], self.end[rows], self.is_null[rows])
 
     def lengths(self) -> Positions:
-        """Bytes of each row; 0 for null."""
+        """The number of bytes of each row; 0 for null."""
         return self.end - self.start
 
     def row(self, i: int) -> bytes | None:
@@ -48,7 +50,10 @@ class Slices:
         return None if self.is_null[i] else self.data[self.start[i] : self.end[i]].tobytes()
 
     def to_arrow(self) -> pa.Array:
-        """The same strings as one Arrow ``binary`` array (``large_binary`` above 2 GiB), which copies each byte once."""
+        """The strings as an Arrow ``binary`` array, ``large_binary`` above 2 GiB. Each byte is copied once.
+
+        Raises IndexError where a row does not lie within ``data``.
+        """
         size = int(self.lengths().sum())
         layout = pa.binary() if size <= _INT32_LIMIT else pa.large_binary()
         if not (loops := fast_path.loops_for(len(self))):
@@ -62,25 +67,31 @@ class Slices:
         return pa.Array.from_buffers(layout, len(self), [valid, pa.py_buffer(offsets), pa.py_buffer(gathered)])
 
     def distinct(self) -> tuple[Positions, pa.BinaryArray]:
-        """For each row the number of its string among the distinct ones, int64, -1 for null; and these strings, as they first come."""
+        """The code of each row's string, int64[n] with -1 for null, and the distinct strings in the order in which they are first met.
+
+        Raises IndexError where a row does not lie within ``data``.
+        """
         if not (loops := fast_path.loops_for(len(self))):
             encoded = self.to_arrow().dictionary_encode()
             return codes_of(encoded), encoded.dictionary.cast(pa.binary())
         code, first, hashes = (np.empty(len(self), np.int64) for _ in range(3))
         words = _words(self.data)
-        row = found = 0
+        row = count = 0
         slots = _FEWEST_SLOTS
         while row < len(self):
             empty = np.full(slots, -1)
-            row, found = loops.distinct(self.data, words, self.start, self.end, self.is_null, row, found, empty, code, first, hashes)
+            row, count = loops.distinct(self.data, words, self.start, self.end, self.is_null, row, count, empty, code, first, hashes)
             if row < 0:
                 raise IndexError("a row lies beyond the buffer of its bytes")
             slots *= 4
-        return code, self.take(first[:found]).to_arrow().cast(pa.binary())
+        return code, self.take(first[:count]).to_arrow().cast(pa.binary())
 
     @staticmethod
     def from_arrow(array: pa.Array) -> Slices:
-        """The rows of a ``binary``, ``large_binary``, ``string`` or ``large_string`` array, without a copy of their bytes."""
+        """The rows of a ``binary``, ``large_binary``, ``string`` or ``large_string`` array. No byte is copied.
+
+        Raises TypeError for an array of another type.
+        """
         if isinstance(array, pa.ChunkedArray):
             array = array.combine_chunks()
         wide = pa.types.is_large_binary(array.type) or pa.types.is_large_string(array.type)
@@ -99,16 +110,16 @@ class Slices:
 
     @staticmethod
     def of(rows: list[bytes | None]) -> Slices:
-        """Slices of Python byte strings; for tests and small inputs."""
+        """The rows of a list of Python byte strings, for tests and small inputs."""
         return Slices.from_arrow(pa.array(rows, pa.binary()))
 
 
 def _words(data: Bytes) -> npt.NDArray[np.int64]:
-    """The eight bytes at each position, as numbers."""
+    """The eight bytes at each position of ``data`` as a number, without a copy."""
     return np.ndarray((max(len(data) - 7, 0),), np.int64, data.data, 0, (1,))
 
 
 def codes_of(encoded: pa.DictionaryArray) -> Positions:
-    """For each row the place of its value in the dictionary, int64; -1 where it is null."""
+    """The index of each row's value in the dictionary, int64; -1 where the row is null."""
     codes: Positions = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
     return codes

@@ -17,7 +17,7 @@ from pyspark.sql.types import IntegerType, LongType, ShortType, StringType, Stru
 
 from groupcoord_spark.protocol import RECORD_TYPES, DecodeError, decode_key
 from groupcoord_spark.protocol.columnar import decode_key_columns, decode_offset_value_columns
-from groupcoord_spark.protocol.compiled import key_json_texts, value_json_texts
+from groupcoord_spark.protocol.generated import key_json_texts, value_json_texts
 from groupcoord_spark.protocol.record_types import NO_LEADER_EPOCH, NO_TIMESTAMP, OFFSET_KEY_TYPES
 from groupcoord_spark.protocol.slices import Slices
 

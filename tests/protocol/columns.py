@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from groupcoord_spark.protocol import ZERO_UUID, DecodeError, Finding, columnar, scalar
+from groupcoord_spark.protocol import ZERO_UUID, DecodeError, Doubt, columnar, scalar
 from groupcoord_spark.protocol.slices import Slices
 
 
@@ -24,7 +24,7 @@ def check_key_columns(keys: Sequence[bytes | None]) -> None:
     columns = columnar.decode_key_columns(Slices.of(list(keys)))
     shown = zip(columns.group_id.to_pylist(), columns.topic.to_pylist(), columns.partition.tolist(), columns.member_id.to_pylist(),
                 columns.regular_expression.to_pylist(), strict=True)  # fmt: skip
-    refusals, findings, status = dict(columns.refusals), by_row(columns.findings), columns.status.to_pylist()
+    refusals, doubts, status = dict(columns.refusals), by_row(columns.doubts), columns.status.to_pylist()
     for row, (key, each) in enumerate(zip(keys, shown, strict=True)):
         if key is not None and len(key) >= 2:
             assert columns.key_type[row] == int.from_bytes(key[:2], "big", signed=True)
@@ -33,7 +33,7 @@ def check_key_columns(keys: Sequence[bytes | None]) -> None:
             fields = expected.fields
             assert each == (fields["group_id"], fields.get("topic"), fields.get("partition", -1), fields.get("member_id"),
                             fields.get("regular_expression"))  # fmt: skip
-            assert columns.ok[row] and status[row] is None and tuple(findings[row]) == expected.findings
+            assert columns.ok[row] and status[row] is None and tuple(doubts[row]) == expected.doubts
         else:
             assert each == (None, None, -1, None, None)
             assert not columns.ok[row] and status[row] == expected[0].code
@@ -53,7 +53,7 @@ def check_offset_value_columns(key_types: Sequence[int], values: Sequence[bytes 
     shown = zip(columns.committed_offset.tolist(), columns.leader_epoch.tolist(), columns.metadata.to_pylist(),
                 columns.commit_timestamp_ms.tolist(), columns.expire_timestamp_ms.tolist(), columns.topic_id.to_pylist(),
                 strict=True)  # fmt: skip
-    refusals, findings, status = dict(columns.refusals), by_row(columns.findings), columns.status.to_pylist()
+    refusals, doubts, status = dict(columns.refusals), by_row(columns.doubts), columns.status.to_pylist()
     for i, each in enumerate(shown):
         value, expected = values[rows[i]], outcomes[rows[i]]
         has_version = value is not None and len(value) >= 2
@@ -66,7 +66,7 @@ def check_offset_value_columns(key_types: Sequence[int], values: Sequence[bytes 
                 fields.get("expire_timestamp_ms", -1),
                 None if topic_id == ZERO_UUID else topic_id,
             )  # fmt: skip
-            assert columns.ok[i] and status[i] is None and tuple(findings[i]) == expected.findings
+            assert columns.ok[i] and status[i] is None and tuple(doubts[i]) == expected.doubts
         else:
             assert each == (-1, -1, None, -1, -1, None)
             assert columns.ok[i] == (value is None)
@@ -74,8 +74,8 @@ def check_offset_value_columns(key_types: Sequence[int], values: Sequence[bytes 
                 assert status[i] == expected[0].code and (type(refusals[i]), refusals[i].detail) == expected
 
 
-def by_row(findings: list[tuple[int, Finding]]) -> dict[int, list[Finding]]:
-    found: dict[int, list[Finding]] = defaultdict(list)
-    for row, finding in findings:
-        found[row].append(finding)
+def by_row(doubts: list[tuple[int, Doubt]]) -> dict[int, list[Doubt]]:
+    found: dict[int, list[Doubt]] = defaultdict(list)
+    for row, doubt in doubts:
+        found[row].append(doubt)
     return found

@@ -1,10 +1,10 @@
-"""Every kind of bad input by its stable code: what is refused, and what is accepted with a finding."""
+"""Every kind of bad input by its stable code: what is refused, and what is accepted with a doubt."""
 
 from __future__ import annotations
 
 import pytest
 
-from groupcoord_spark.protocol import DecodedValue, DecodeError, columnar, compiled, scalar
+from groupcoord_spark.protocol import DecodedValue, DecodeError, columnar, generated, scalar
 from groupcoord_spark.protocol.slices import Slices
 
 OFFSET_V1 = bytes.fromhex("0001 000000000000002a 0000 0000018bcfe56800 0000018bd50bc400")
@@ -18,7 +18,7 @@ def key_refusal(key: bytes | None) -> DecodeError:
     with pytest.raises(DecodeError) as by_definition:
         scalar.decode_key(key)
     with pytest.raises(type(by_definition.value)):
-        compiled.decode_key(key)
+        generated.decode_key(key)
     columns = columnar.decode_key_columns(Slices.of([key]))
     assert columns.status.to_pylist() == [by_definition.value.code] and not columns.ok[0]
     return by_definition.value
@@ -29,18 +29,18 @@ def value_refusal(key_type: int, value: bytes | None) -> DecodeError:
     with pytest.raises(DecodeError) as by_definition:
         scalar.decode_value(key_type, value)
     with pytest.raises(type(by_definition.value)):
-        compiled.decode_value(key_type, value)
+        generated.decode_value(key_type, value)
     return by_definition.value
 
 
 def decode(key_type: int, value: bytes) -> DecodedValue:
     decoded = scalar.decode_value(key_type, value)
-    assert decoded is not None and decoded == compiled.decode_value(key_type, value)
+    assert decoded is not None and decoded == generated.decode_value(key_type, value)
     return decoded
 
 
 def codes(decoded: scalar.DecodedKey | DecodedValue) -> list[str]:
-    return [finding.code for finding in decoded.findings]
+    return [doubt.code for doubt in decoded.doubts]
 
 
 class TestKeys:
@@ -84,14 +84,14 @@ class TestKeys:
     def test_invalid_utf8_in_a_key_is_replaced_and_its_bytes_noted(self) -> None:
         decoded = scalar.decode_key(bytes.fromhex("0002 0002 c328"))
         assert decoded.fields == {"group_id": "\ufffd("}
-        assert codes(decoded) == ["invalid_utf8"] and "c328" in decoded.findings[0].detail
+        assert codes(decoded) == ["invalid_utf8"] and "c328" in decoded.doubts[0].detail
 
     def test_a_negative_partition_is_noted(self) -> None:
         assert codes(scalar.decode_key(bytes.fromhex("0001 0001 67 0001 74 ffffffff"))) == ["negative_partition"]
 
     def test_empty_group_and_topic_are_accepted(self) -> None:
         decoded = scalar.decode_key(bytes.fromhex("0001 0000 0000 00000000"))
-        assert decoded.fields == {"group_id": "", "topic": "", "partition": 0} and decoded.findings == ()
+        assert decoded.fields == {"group_id": "", "topic": "", "partition": 0} and decoded.doubts == ()
 
 
 class TestValues:
@@ -155,11 +155,11 @@ class TestValues:
 
     def test_a_tag_that_comes_twice_counts_by_its_last_data(self) -> None:
         decoded = decode(1, OFFSET_V4 + bytes([2, 0, 16]) + bytes(16) + bytes([0, 16]) + TOPIC_ID)
-        assert decoded.fields["topic_id"] == "ASNFZ4mrze_-3LqYdlQyEA" and decoded.findings == ()
+        assert decoded.fields["topic_id"] == "ASNFZ4mrze_-3LqYdlQyEA" and decoded.doubts == ()
 
     def test_tags_out_of_order_are_accepted(self) -> None:
         decoded = decode(1, OFFSET_V4 + bytes([2, 7, 1, 0xAA, 0, 16]) + TOPIC_ID)
-        assert decoded.fields["_unknown_tags"] == {7: b"\xaa"} and decoded.findings == ()
+        assert decoded.fields["_unknown_tags"] == {7: b"\xaa"} and decoded.doubts == ()
 
     def test_an_unknown_tag_larger_than_what_is_there_is_malformed(self) -> None:
         assert value_refusal(1, OFFSET_V4 + bytes([1, 7, 4, 1, 2, 3])).code == "value_malformed"
@@ -167,7 +167,7 @@ class TestValues:
     def test_invalid_utf8_in_metadata_is_replaced_and_its_bytes_noted(self) -> None:
         decoded = decode(1, bytes.fromhex("0003 000000000000002a 00000005 0003 eda080 0000018bcfe56800"))
         assert decoded.fields["metadata"] == "\ufffd"
-        assert codes(decoded) == ["invalid_utf8"] and "eda080" in decoded.findings[0].detail
+        assert codes(decoded) == ["invalid_utf8"] and "eda080" in decoded.doubts[0].detail
 
     @pytest.mark.parametrize("value", [OFFSET_V1, OFFSET_V3, OFFSET_V4 + b"\0"])
     def test_newer_versions_under_type_0_are_read_as_type_1(self, value: bytes) -> None:

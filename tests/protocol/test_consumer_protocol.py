@@ -39,7 +39,7 @@ class TestSubscription:
     )
     def test_each_version_adds_its_fields(self, data: str, version: int, owned: Any, generation_id: int, rack_id: str | None) -> None:
         read = subscription(data)
-        assert (read.version, read.topics, read.user_data, read.findings) == (version, ("t",), b"\xaa", ())
+        assert (read.version, read.topics, read.user_data, read.doubts) == (version, ("t",), b"\xaa", ())
         assert (read.owned_partitions, read.generation_id, read.rack_id) == (owned, generation_id, rack_id)
 
     def test_no_bytes_are_no_subscription_and_no_error(self) -> None:
@@ -47,7 +47,7 @@ class TestSubscription:
 
     def test_later_versions_are_read_as_the_last_known_one(self) -> None:
         read = subscription(V3.replace("0003", "0009", 1) + "ffff")
-        assert (read.version, read.rack_id, read.findings) == (9, "r", ())
+        assert (read.version, read.rack_id, read.doubts) == (9, "r", ())
 
     def test_a_negative_version_has_the_fields_of_version_0(self) -> None:
         read = subscription(V3.replace("0003", "ffff", 1))
@@ -55,12 +55,12 @@ class TestSubscription:
 
     def test_bytes_that_end_where_a_field_would_start_mean_its_default(self) -> None:
         read = subscription(V0.replace("0000", "0003", 1))
-        assert (read.version, read.owned_partitions, read.generation_id, read.rack_id, read.findings) == (3, {}, -1, None, ())
+        assert (read.version, read.owned_partitions, read.generation_id, read.rack_id, read.doubts) == (3, {}, -1, None, ())
 
     def test_bytes_that_end_inside_a_later_field_leave_the_topics(self) -> None:
         read = subscription(V2.replace("0002", "0003", 1) + "0005 72")
         assert (read.topics, read.owned_partitions, read.generation_id, read.rack_id) == (("t",), {}, -1, None)
-        assert [finding.code for finding in read.findings] == ["subscription_truncated"]
+        assert [doubt.code for doubt in read.doubts] == ["subscription_truncated"]
 
     def test_an_empty_rack_is_none(self) -> None:
         assert subscription(V2.replace("0002", "0003", 1) + "0000").rack_id is None
@@ -78,7 +78,7 @@ class TestSubscription:
 
     def test_text_that_is_not_utf8_is_replaced_and_noted(self) -> None:
         read = subscription("0000 00000001 0001 ff ffffffff")
-        assert read.topics == ("\ufffd",) and [finding.code for finding in read.findings] == ["invalid_utf8"]
+        assert read.topics == ("\ufffd",) and [doubt.code for doubt in read.doubts] == ["invalid_utf8"]
 
 
 class TestSubscribedTopicsAsTheBrokerReadsThem:
@@ -170,7 +170,7 @@ class TestConnect:
     def test_a_worker_tells_where_it_is_and_how_far_it_has_read(self) -> None:
         read = decode_connect_metadata(bytes.fromhex(METADATA + "ffffffff"), "sessioned")
         assert read is not None
-        assert (read.version, read.url, read.config_offset, read.allocation, read.findings) == (2, "http://h:8083/", 5, None, ())
+        assert (read.version, read.url, read.config_offset, read.allocation, read.doubts) == (2, "http://h:8083/", 5, None, ())
 
     def test_a_worker_tells_what_it_runs(self) -> None:
         held = bytes.fromhex(ASSIGNMENT)
@@ -181,7 +181,7 @@ class TestConnect:
     def test_an_allocation_that_cannot_be_read_costs_only_itself(self) -> None:
         read = decode_connect_metadata(bytes.fromhex(METADATA + "00000003 000200"))
         assert read is not None and (read.url, read.allocation) == ("http://h:8083/", None)
-        assert [finding.code for finding in read.findings] == ["connect_malformed"]
+        assert [doubt.code for doubt in read.doubts] == ["connect_malformed"]
 
     def test_missing_fields_of_later_versions_have_defaults(self) -> None:
         read = decode_connect_assignment(bytes.fromhex(ASSIGNMENT))

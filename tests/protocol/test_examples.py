@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from groupcoord_spark.protocol import compiled, scalar
+from groupcoord_spark.protocol import generated, scalar
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 EXAMPLES = [json.loads(line) for line in (GOLDEN / "examples.jsonl").read_text(encoding="utf-8").splitlines()]
@@ -21,7 +21,7 @@ class TestExample:
         raw_key = bytes.fromhex(example["key_hex"])
         key = scalar.decode_key(raw_key, dialect=dialect)
         assert (key.key_type, key.name, scalar.key_json(key)) == (example["key"]["type"], example["key"]["name"], example["key"]["data"])
-        assert key.findings == () or {finding.code for finding in key.findings} == {"negative_partition"}
+        assert key.doubts == () or {doubt.code for doubt in key.doubts} == {"negative_partition"}
         assert scalar.encode_key(key.key_type, key.fields, dialect=dialect) == raw_key
 
         if example["value_hex"] is None:
@@ -32,16 +32,16 @@ class TestExample:
         assert value is not None
         assert (value.version, value.dialect) == (example["value"]["version"], dialect)
         assert json.dumps(scalar.value_json(value)) == json.dumps(example["value"]["data"])
-        assert value.findings == () or {finding.code for finding in value.findings} == {"negative_offset"}
+        assert value.doubts == () or {doubt.code for doubt in value.doubts} == {"negative_offset"}
         assert scalar.encode_value(key.key_type, value.version, value.fields, dialect=dialect) == raw_value
 
     def test_the_fast_decoders_say_the_same(self, example: dict[str, Any]) -> None:
         raw_key = bytes.fromhex(example["key_hex"])
         raw_value = None if example["value_hex"] is None else bytes.fromhex(example["value_hex"])
         dialect, key_type = example.get("dialect"), example["key"]["type"]
-        assert compiled.decode_key(raw_key, dialect=dialect) == scalar.decode_key(raw_key, dialect=dialect)
-        assert compiled.decode_value(key_type, raw_value, dialect=dialect) == scalar.decode_value(key_type, raw_value, dialect=dialect)
+        assert generated.decode_key(raw_key, dialect=dialect) == scalar.decode_key(raw_key, dialect=dialect)
+        assert generated.decode_value(key_type, raw_value, dialect=dialect) == scalar.decode_value(key_type, raw_value, dialect=dialect)
         if key_type != 9:
             shown = None if example["value"] is None else json.dumps(example["value"]["data"], separators=(",", ":"), ensure_ascii=False)
-            assert compiled.value_json_texts([key_type], [raw_value]) == [shown]
-            assert compiled.key_json_texts([raw_key]) == [json.dumps(example["key"]["data"], separators=(",", ":"), ensure_ascii=False)]
+            assert generated.value_json_texts([key_type], [raw_value]) == [shown]
+            assert generated.key_json_texts([raw_key]) == [json.dumps(example["key"]["data"], separators=(",", ":"), ensure_ascii=False)]

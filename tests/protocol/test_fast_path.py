@@ -18,12 +18,13 @@ import groupcoord_spark
 from groupcoord_spark.log import batches, scalar
 from groupcoord_spark.log.columnar import Rows
 from groupcoord_spark.pipeline.replay import redundant_assignments
-from groupcoord_spark.protocol import fast_path, programs, survey
-from groupcoord_spark.protocol.group_values import surely_without_refusals
+from groupcoord_spark.protocol import fast_path, programs
+from groupcoord_spark.protocol.classic_group_checks import surely_loadable
 from groupcoord_spark.protocol.messages.classic import GROUP_METADATA_VALUE
 from groupcoord_spark.protocol.record_types import KeyType
 from groupcoord_spark.protocol.shapes import shapes_of_values
 from groupcoord_spark.protocol.slices import Slices
+from groupcoord_spark.protocol.value_checks import check_values
 from tests.pipeline.logs import MALFORMED_SUBSCRIPTIONS, SUBSCRIPTION, classic_value_of, commit_value
 
 TESTS = Path(__file__).parents[1]
@@ -122,7 +123,7 @@ class TestRowsBeyondTheirBuffer:
 
     def test_are_left_to_the_scalar_decoder(self, start: int, end: int) -> None:
         rows, one = self.rows(start, end), np.ones(1, np.bool_)
-        values = survey.survey_values(np.ones(1, np.int16), one, one, rows)
+        values = check_values(np.ones(1, np.int16), one, one, rows)
         assert (values.value_version.tolist(), values.surely_decodes.tolist()) == ([-1], [False])
         loops = fast_path.load()
         assert loops
@@ -142,7 +143,7 @@ class TestRowsBeyondTheirBuffer:
 def test_no_loop_reads_beyond_its_buffers(tmp_path: Path) -> None:
     """Random and damaged bytes, read by loops that numba compiles with a check of every index."""
     environment = {**os.environ, "NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(tmp_path)}
-    files = ("protocol/test_columnar", "protocol/test_survey", "protocol/test_slices", "log/test_columnar", "pipeline/test_ownership")
+    files = ("protocol/test_columnar", "protocol/test_value_checks", "protocol/test_slices", "log/test_columnar", "pipeline/test_ownership")
     tests = [str(TESTS / f"{each}.py") for each in files]
     against_scalar = "definition_says or does_decode or any_order or told_apart or as_each_alone or collisions"
     command = [sys.executable, "-m", "pytest", "-q", "-k", f"({against_scalar}) and not scalar]", "-p", "no:cacheprovider", *tests]
@@ -156,15 +157,15 @@ def test_group_values_that_brokers_write_are_sure_to_be_taken(version: int) -> N
     assert fast_path.load()
     members = [(f"consumer-{i}", f"instance-{i}" if i % 2 else None, SUBSCRIPTION) for i in range(300)]
     values = [classic_value_of(members[:count], version=version) for count in (0, 1, 2, 300)]
-    assert surely_without_refusals(Slices.of(list(values)), checks_subscriptions=True).all()
+    assert surely_loadable(Slices.of(list(values)), checks_subscriptions=True).all()
 
 
 def test_a_subscription_is_looked_at_only_where_the_loader_reads_subscriptions() -> None:
     assert fast_path.load()
     malformed = [("a", None, MALFORMED_SUBSCRIPTIONS[0])]
     values = Slices.of([classic_value_of(malformed, protocol_type=kind) for kind in ("consumer", "connect")])
-    assert surely_without_refusals(values, checks_subscriptions=True).tolist() == [False, True]
-    assert surely_without_refusals(values, checks_subscriptions=False).tolist() == [True, True]
+    assert surely_loadable(values, checks_subscriptions=True).tolist() == [False, True]
+    assert surely_loadable(values, checks_subscriptions=False).tolist() == [True, True]
 
 
 def test_commits_that_differ_in_numbers_and_texts_alone_have_one_shape() -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from groupcoord_spark.protocol import RECORD_TYPES, UNKNOWN_TAGS, DecodeError, EncodeError, compiled, scalar
+from groupcoord_spark.protocol import RECORD_TYPES, UNKNOWN_TAGS, DecodeError, EncodeError, generated, scalar
 from groupcoord_spark.protocol.errors import UnknownKeyType, UnknownValueVersion
 from groupcoord_spark.protocol.fields import Message, RecordType
 
@@ -26,9 +26,9 @@ def test_a_key_that_is_written_is_read_with_no_byte_left_over(record_type: Recor
     fields = data.draw(fields_of(record_type.key.fields, 0, False))
     key = scalar.encode_key(record_type.key_type, fields, dialect=record_type.dialect)
     decoded = scalar.decode_key(key, dialect=record_type.dialect)
-    assert decoded == compiled.decode_key(key, dialect=record_type.dialect)
+    assert decoded == generated.decode_key(key, dialect=record_type.dialect)
     assert (decoded.key_type, decoded.name, decoded.fields) == (record_type.key_type, record_type.key.name, fields)
-    assert {finding.code for finding in decoded.findings} <= {"negative_partition"}
+    assert {doubt.code for doubt in decoded.doubts} <= {"negative_partition"}
 
 
 @EVERY_LAYOUT
@@ -40,10 +40,10 @@ def test_a_value_that_is_written_is_read_with_no_byte_left_over(
     fields = data.draw(fields_of(message.fields, version, message.is_flexible(version)))
     value = scalar.encode_value(record_type.key_type, version, fields, dialect=message.dialect)
     decoded = scalar.decode_value(record_type.key_type, value, dialect=record_type.dialect)
-    assert decoded is not None and decoded == compiled.decode_value(record_type.key_type, value, dialect=record_type.dialect)
+    assert decoded is not None and decoded == generated.decode_value(record_type.key_type, value, dialect=record_type.dialect)
     if decoded.dialect == message.dialect:
         assert (decoded.version, decoded.name, decoded.fields) == (version, message.name, fields)
-        assert {finding.code for finding in decoded.findings} <= {"negative_offset"}
+        assert {doubt.code for doubt in decoded.doubts} <= {"negative_offset"}
     else:
         # bytes of an older layout that happen to be whole in the one of today are read as Kafka of today reads them
         assert decoded.dialect is None
@@ -91,7 +91,7 @@ class TestFields:
 
     def test_a_default_is_nobodys_to_change(self) -> None:
         value = bytes.fromhex("0000 00 00 02 63 02 68 01 00 ffffffff 00 00")
-        for decode in (scalar.decode_value, compiled.decode_value):
+        for decode in (scalar.decode_value, generated.decode_value):
             first = decode(5, value)
             assert first is not None
             first.fields["classic_member_metadata"]["supported_protocols"].append("mine")
@@ -108,7 +108,7 @@ class TestUnknownTags:
         assert scalar.encode_value(17, 0, decoded.fields) == self.value
 
     def test_kafkas_json_does_not_show_them(self) -> None:
-        assert compiled.value_json_texts([17], [self.value]) == ['{"epoch":5,"metadataHash":99,"validatedTopologyEpoch":0}']
+        assert generated.value_json_texts([17], [self.value]) == ['{"epoch":5,"metadataHash":99,"validatedTopologyEpoch":0}']
 
 
 class TestDialects:
@@ -126,7 +126,7 @@ class TestDialects:
     )
     def test_layouts_of_early_releases_are_read_and_named(self, key_type: int, value: str, dialect: str) -> None:
         decoded = scalar.decode_value(key_type, bytes.fromhex(value))
-        assert decoded is not None and decoded.dialect == dialect and decoded.findings == ()
+        assert decoded is not None and decoded.dialect == dialect and decoded.doubts == ()
 
     def test_a_cut_value_of_today_is_no_older_layout_with_something_left_over(self) -> None:
         with pytest.raises(DecodeError) as refusal:

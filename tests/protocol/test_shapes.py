@@ -1,4 +1,4 @@
-"""A shape has the faults and findings of every value that it is made of."""
+"""A shape has the faults and doubts of every value that it is made of."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from groupcoord_spark.protocol import ZERO_UUID, DecodeError, decode_value
 from groupcoord_spark.protocol.shapes import shapes_of_values
 from groupcoord_spark.protocol.slices import Slices
 from tests.protocol.from_tables import damaged, typed_values
-from tests.protocol.test_group_values import random_value
+from tests.protocol.test_classic_group_checks import random_value
 
 
 def told(key_type: int, value: bytes | None) -> tuple[object, ...]:
@@ -24,7 +24,7 @@ def told(key_type: int, value: bytes | None) -> tuple[object, ...]:
     except DecodeError as fault:
         return type(fault), fault.detail
     assert decoded is not None
-    return decoded.version, decoded.findings, decoded.fields.get("topic_id", ZERO_UUID) if key_type < 2 else None
+    return decoded.version, decoded.doubts, decoded.fields.get("topic_id", ZERO_UUID) if key_type < 2 else None
 
 
 @pytest.mark.usefixtures("each_decoder")

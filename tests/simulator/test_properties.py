@@ -301,7 +301,7 @@ def test_every_record_reads_back_from_its_bytes(version, steps):
     replay = PartitionReplay(simulator.release.semantics)
     for record in (record for entry in entries for record in entry.records if record.control is None):
         key, value = decode_key(record.key_bytes), decode_value(record.key_type, record.value_bytes)
-        assert (key.key_type, key.fields, key.findings) == (record.key_type, record.key, ())
+        assert (key.key_type, key.fields, key.doubts) == (record.key_type, record.key, ())
         if record.value is None:
             assert value is None and record.value_bytes is None
         else:

@@ -16,11 +16,11 @@ from groupcoord_spark.warehouse.warning_codes import WARNING_CODES
 
 PACKAGE = Path(__file__).parents[2] / "groupcoord_spark"
 
-PLACE_OF_THE_CODE = {"doubt": 0, "doubt_record": 0, "Doubt": 0, "note": 0, "Finding": 0, "same": 1, "refuse": 1, "LoadWarning": 2}
+PLACE_OF_THE_CODE = {"doubt": 0, "doubt_record": 0, "Doubt": 0, "same": 1, "refuse": 1, "LoadWarning": 2}
 """Function or class that makes a row of warnings, or something that becomes one -> which of its arguments is the code."""
 
-NEVER_WRITTEN = {"coordinator/rebalances", "protocol/consumer_protocol.py"}
-"""Where a Finding is something else: the cause of a rebalance, or a remark on a subscription that no table has."""
+NEVER_WRITTEN = {"protocol/consumer_protocol.py"}
+"""Where a Doubt is about a subscription or an assignment: no table has it."""
 
 DECLARATIONS = {"log/damage.py", "sources/rows.py"}
 """Where codes are explained: standing there makes none of them a code that is written."""
@@ -109,8 +109,8 @@ def test_a_new_code_in_any_of_the_forms_is_noticed() -> None:
     forms = {
         "log/order.py": 'report.doubt("new_code", 0, 0, None, "It is new.")',
         "log/directory.py": 'doubts.append(Doubt("new_code", source, None, 0, 0, None, "It is new."))',
-        "protocol/scalar.py": 'reader.note("new_code", "It is new.")',
-        "protocol/columnar.py": 'findings = (Finding("new_code", doubt),)',
+        "protocol/scalar.py": 'reader.doubt("new_code", "It is new.")',
+        "protocol/columnar.py": 'doubts = (Doubt("new_code", detail),)',
         "coordinator/streams.py": 'self._check_group_can_go(group_id, "R-9.9")',
         "pipeline/outcome.py": 'rows.append({"run_id": run_id, "code": "new_code", "detail": sentence})',
         "pipeline/decode.py": 'notes = (("new_code", is_known & is_new, "It is new."),)',

@@ -17,15 +17,15 @@ from groupcoord_spark.log import Records
 from groupcoord_spark.pipeline.read.notes import RowNotes
 from groupcoord_spark.pipeline.read.superseded import ChunkKinds, CodeNames
 from groupcoord_spark.protocol import ZERO_UUID, DecodeError, decode_value
+from groupcoord_spark.protocol.classic_group_checks import surely_loadable
 from groupcoord_spark.protocol.columnar import KeyColumns, decode_key_columns
-from groupcoord_spark.protocol.errors import Finding, NullKey, UnknownKeyType, UnknownValueVersion
-from groupcoord_spark.protocol.group_values import surely_without_refusals
+from groupcoord_spark.protocol.errors import Doubt, NullKey, UnknownKeyType, UnknownValueVersion
 from groupcoord_spark.protocol.primitives import uuid_bytes
 from groupcoord_spark.protocol.programs import VERSIONS
 from groupcoord_spark.protocol.record_types import CLASSIC_KEY_TYPES, NO_PRODUCER_ID, NOT_A_CONTROL_RECORD, OFFSET_KEY_TYPES, KeyType
 from groupcoord_spark.protocol.shapes import shapes_of_values
 from groupcoord_spark.protocol.slices import Mask, Slices, codes_of
-from groupcoord_spark.protocol.survey import survey_values
+from groupcoord_spark.protocol.value_checks import check_values
 
 Ints = npt.NDArray[np.int64]
 Int16s = npt.NDArray[np.int16]
@@ -108,8 +108,8 @@ class _ChunkDecoder:
         self.key_type: Int16s = key_type.astype(np.int16)
         self.is_tombstone = records.value.is_null
         self.value_is_good: Mask = self.is_tombstone | ~self.key_is_good | self.is_control | known_to_decode
-        self.survey = survey_values(self.key_type, self.key_is_good & ~self.is_control, ~self.value_is_good, records.value)
-        self.value_is_good |= self.survey.surely_decodes
+        self.checks = check_values(self.key_type, self.key_is_good & ~self.is_control, ~self.value_is_good, records.value)
+        self.value_is_good |= self.checks.surely_decodes
 
     def doubtful_values(self) -> tuple[RowNotes, RowNotes]:
         """Faults and findings of the values that are not yet known to decode. Sets ``value_is_good``, and the topic ids of these values.
@@ -124,7 +124,7 @@ class _ChunkDecoder:
             faults_of, findings_of, is_good, topic_ids = _decode_distinct(key_type, distinct)
             self.value_is_good[rows] = is_good[code]
             if key_type in OFFSET_KEY_TYPES:
-                self.survey.topic_high[rows], self.survey.topic_low[rows] = topic_ids[code].T
+                self.checks.topic_high[rows], self.checks.topic_low[rows] = topic_ids[code].T
             faults.append(RowNotes.about_codes(code, faults_of).of_rows(rows))
             findings.append(RowNotes.about_codes(code, findings_of).of_rows(rows))
         return RowNotes.concatenated(faults), RowNotes.concatenated(findings)
@@ -133,7 +133,7 @@ class _ChunkDecoder:
         return RowNotes.about_codes(self.key_code, self.keys.refusals)
 
     def key_findings(self) -> RowNotes:
-        return RowNotes.about_codes(self.key_code, self.keys.findings)
+        return RowNotes.about_codes(self.key_code, self.keys.doubts)
 
     def null_keys(self) -> RowNotes:
         return RowNotes.same_for_rows(np.flatnonzero(~self.has_key & ~self.is_control), NullKey.code, NULL_KEY)
@@ -172,25 +172,25 @@ class _ChunkDecoder:
             is_control=self.is_control,
             is_tombstone=self.is_tombstone,
             is_transactional=self.records.is_transactional,
-            coordinator_accepts=self.key_is_good & self.value_is_good & _accepted(self.key_type, self.survey.value_version, semantics),
+            coordinator_accepts=self.key_is_good & self.value_is_good & _accepted(self.key_type, self.checks.value_version, semantics),
         )
 
     def decoded(self, kinds: ChunkKinds, decodes: Mask, faults: RowNotes, findings: RowNotes, refusals: RowNotes) -> DecodedChunk:
-        high, low = self.survey.topic_high, self.survey.topic_low
+        high, low = self.checks.topic_high, self.checks.topic_low
         named = np.flatnonzero((high | low) != 0)
-        topics, version = TopicIds(named, high[named], low[named]), self.survey.value_version
+        topics, version = TopicIds(named, high[named], low[named]), self.checks.value_version
         return DecodedChunk(
             kinds, self.names, self.keys, self.key_code, self.key_type, version, decodes, topics, faults, findings, refusals
         )
 
 
-def _decode_distinct(key_type: int, values: pa.BinaryArray) -> tuple[list[tuple[int, DecodeError]], list[tuple[int, Finding]], Mask, Ints]:
+def _decode_distinct(key_type: int, values: pa.BinaryArray) -> tuple[list[tuple[int, DecodeError]], list[tuple[int, Doubt]], Mask, Ints]:
     """(faults, findings, is_good, topic_ids) of distinct values.
 
     faults, findings: (position of the value, note). is_good: bool, the value decodes. topic_ids: int64[:, 2], halves of the topic ids.
     """
     faults: list[tuple[int, DecodeError]] = []
-    findings: list[tuple[int, Finding]] = []
+    findings: list[tuple[int, Doubt]] = []
     is_good = np.ones(len(values), np.bool_)
     topic_ids = np.zeros((len(values), 2), np.int64)
     for place, value in enumerate(values.to_pylist()):
@@ -201,7 +201,7 @@ def _decode_distinct(key_type: int, values: pa.BinaryArray) -> tuple[list[tuple[
             faults.append((place, fault.without_frames()))
             continue
         if decoded is not None:
-            findings.extend((place, finding) for finding in decoded.findings)
+            findings.extend((place, finding) for finding in decoded.doubts)
             if key_type in OFFSET_KEY_TYPES:
                 topic_ids[place] = np.frombuffer(uuid_bytes(decoded.fields.get("topic_id", ZERO_UUID)), ">i8")
     return faults, findings, is_good, topic_ids
@@ -217,12 +217,12 @@ def _refusals_of_what_decodes(records: Records, kinds: ChunkKinds, decoder: _Chu
     is_data = decoder.key_is_good & decoder.value_is_good & ~kinds.is_control
     refused = np.flatnonzero(is_data & ~kinds.coordinator_accepts)
     if len(refused):
-        pairs, kind = np.unique(np.stack((decoder.key_type[refused], decoder.survey.value_version[refused])), axis=1, return_inverse=True)
+        pairs, kind = np.unique(np.stack((decoder.key_type[refused], decoder.checks.value_version[refused])), axis=1, return_inverse=True)
         versions = [(key_type, None if version < 0 else version) for key_type, version in pairs.T.tolist()]
         refusals = [(place, refusal_of_type_or_version(semantics, *version)) for place, version in enumerate(versions)]
         yield RowNotes.about_codes(kind, [(place, refusal) for place, refusal in refusals if refusal is not None]).of_rows(refused)
     classic = np.flatnonzero(is_data & kinds.coordinator_accepts & ~kinds.is_tombstone & (kinds.key_type == KeyType.GROUP_METADATA))
-    doubtful = classic[~surely_without_refusals(records.value.take(classic), checks_subscriptions=semantics.fails_over_subscriptions)]
+    doubtful = classic[~surely_loadable(records.value.take(classic), checks_subscriptions=semantics.fails_over_subscriptions)]
     if len(doubtful):
         code, distinct = shapes_of_values(KeyType.GROUP_METADATA, records.value.take(doubtful), keeps_texts=True).distinct()
         decoded = (decode_value(KeyType.GROUP_METADATA, value) for value in distinct.to_pylist())

@@ -21,8 +21,8 @@ from groupcoord_spark.pipeline.read.decode import UNKNOWN_KEY_TYPE, UNKNOWN_VALU
 from groupcoord_spark.pipeline.read.notes import RowNotes
 from groupcoord_spark.protocol import decode_end_transaction_marker
 from groupcoord_spark.protocol.columnar import decode_offset_value_columns
-from groupcoord_spark.protocol.compiled import key_json_texts, value_json_texts
 from groupcoord_spark.protocol.errors import ControlRecordMalformed
+from groupcoord_spark.protocol.generated import key_json_texts, value_json_texts
 from groupcoord_spark.protocol.messages import RECORD_TYPES
 from groupcoord_spark.protocol.record_types import NOT_A_CONTROL_RECORD, KeyType, MarkerType
 from groupcoord_spark.protocol.slices import Mask

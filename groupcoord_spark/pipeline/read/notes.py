@@ -15,7 +15,7 @@ Ints = npt.NDArray[np.int64]
 
 
 class Note(Protocol):
-    """A code and a sentence. ``DecodeError``, ``Finding`` and ``Refusal`` are notes."""
+    """A code and a sentence. ``DecodeError``, ``Doubt`` and ``Refusal`` are notes."""
 
     @property
     def code(self) -> str: ...

@@ -216,7 +216,7 @@ def _groups_with_two_owners(assignments: _Assignments, owned_before: _OwnedParti
         slots = 1 << (2 * (int(lengths.sum()) // LEAST_PARTITION_BYTES + len(owned_before.name)) + 1).bit_length()
         names, untils = np.empty(slots, np.int64), np.empty(slots, np.int64)
         stack, notes = np.empty(loops.DEEPEST, np.int64), np.empty(int(lengths.max(initial=0)) // LEAST_PARTITION_BYTES, np.int64)
-        loops.take_partitions(
+        loops.claim_partitions(
             value.data, value.start, value.end, assignments.value_version, assignments.group, assignments.since, assignments.until,
             owned_before.name, owned_before.until,
             *programs_of_values(), stack, notes, names, untils, is_odd,
@@ -230,7 +230,7 @@ def _groups_with_two_owners(assignments: _Assignments, owned_before: _OwnedParti
                 decoded = decode_value(KeyType.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT, assignments.value.row(row))
             except DecodeError:
                 decoded = None
-            if decoded is None or decoded.findings:
+            if decoded is None or decoded.doubts:
                 is_odd[row] = True
                 continue
             for topic in (*decoded.fields["assigned_partitions"], *decoded.fields["partitions_pending_revocation"]):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..fields import Array, Bytes, Field, Int32, Int64, Message, NullableString, RecordType, String, Struct
+from ..record_types import KeyType
 
 _SCHEMAS = "kafka: group-coordinator/src/main/resources/common/message/"
 
@@ -49,5 +50,9 @@ GROUP_METADATA_VALUE = Message(
 )
 
 RECORD_TYPES = (
-    RecordType(2, GROUP_METADATA_KEY, GROUP_METADATA_VALUE, tombstone="The group is gone, or became one of another type."),
+    RecordType(
+        KeyType.GROUP_METADATA,
+        GROUP_METADATA_KEY, GROUP_METADATA_VALUE,
+        tombstone="The group is gone, or became one of another type.",
+    ),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..fields import ZERO_UUID, Field, Int32, Int64, Message, RecordType, String, Uuid
+from ..record_types import KeyType
 
 _SCHEMAS = "kafka: group-coordinator/src/main/resources/common/message/"
 
@@ -61,6 +62,14 @@ OFFSET_COMMIT_VALUE = Message(
 )
 
 RECORD_TYPES = (
-    RecordType(0, LEGACY_OFFSET_COMMIT_KEY, LEGACY_OFFSET_COMMIT_VALUE, tombstone="The offset was deleted or has expired."),
-    RecordType(1, OFFSET_COMMIT_KEY, OFFSET_COMMIT_VALUE, tombstone="The offset was deleted or has expired."),
+    RecordType(
+        KeyType.LEGACY_OFFSET_COMMIT,
+        LEGACY_OFFSET_COMMIT_KEY, LEGACY_OFFSET_COMMIT_VALUE,
+        tombstone="The offset was deleted or has expired.",
+    ),
+    RecordType(
+        KeyType.OFFSET_COMMIT,
+        OFFSET_COMMIT_KEY, OFFSET_COMMIT_VALUE,
+        tombstone="The offset was deleted or has expired.",
+    ),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..fields import Array, Field, Int8, Int32, Int64, Message, NullableString, RecordType, String, Struct, Uuid
+from ..record_types import KeyType
 from .consumer import TOPIC_METADATA
 
 _SCHEMAS = "kafka: group-coordinator/src/main/resources/common/message/"
@@ -138,28 +139,38 @@ SHARE_GROUP_STATE_PARTITION_METADATA_VALUE = Message(
 
 RECORD_TYPES = (
     RecordType(
-        9, SHARE_GROUP_PARTITION_METADATA_KEY, SHARE_GROUP_PARTITION_METADATA_VALUE,
+        KeyType.SHARE_GROUP_PARTITION_METADATA,
+        SHARE_GROUP_PARTITION_METADATA_KEY, SHARE_GROUP_PARTITION_METADATA_VALUE,
         tombstone="The topics' metadata is no longer kept.", dialect="4.0",
     ),
-    RecordType(10, SHARE_GROUP_MEMBER_METADATA_KEY, SHARE_GROUP_MEMBER_METADATA_VALUE, tombstone="The member left."),
     RecordType(
-        11, SHARE_GROUP_METADATA_KEY, SHARE_GROUP_METADATA_VALUE,
+        KeyType.SHARE_GROUP_MEMBER_METADATA,
+        SHARE_GROUP_MEMBER_METADATA_KEY, SHARE_GROUP_MEMBER_METADATA_VALUE,
+        tombstone="The member left.",
+    ),
+    RecordType(
+        KeyType.SHARE_GROUP_METADATA,
+        SHARE_GROUP_METADATA_KEY, SHARE_GROUP_METADATA_VALUE,
         tombstone="The group is gone.", dialects=(SHARE_GROUP_METADATA_VALUE_4_0,),
     ),
     RecordType(
-        12, SHARE_GROUP_TARGET_ASSIGNMENT_METADATA_KEY, SHARE_GROUP_TARGET_ASSIGNMENT_METADATA_VALUE,
+        KeyType.SHARE_GROUP_TARGET_ASSIGNMENT_METADATA,
+        SHARE_GROUP_TARGET_ASSIGNMENT_METADATA_KEY, SHARE_GROUP_TARGET_ASSIGNMENT_METADATA_VALUE,
         tombstone="The group is gone.",
     ),
     RecordType(
-        13, SHARE_GROUP_TARGET_ASSIGNMENT_MEMBER_KEY, SHARE_GROUP_TARGET_ASSIGNMENT_MEMBER_VALUE,
+        KeyType.SHARE_GROUP_TARGET_ASSIGNMENT_MEMBER,
+        SHARE_GROUP_TARGET_ASSIGNMENT_MEMBER_KEY, SHARE_GROUP_TARGET_ASSIGNMENT_MEMBER_VALUE,
         tombstone="The member left.",
     ),
     RecordType(
-        14, SHARE_GROUP_CURRENT_MEMBER_ASSIGNMENT_KEY, SHARE_GROUP_CURRENT_MEMBER_ASSIGNMENT_VALUE,
+        KeyType.SHARE_GROUP_CURRENT_MEMBER_ASSIGNMENT,
+        SHARE_GROUP_CURRENT_MEMBER_ASSIGNMENT_KEY, SHARE_GROUP_CURRENT_MEMBER_ASSIGNMENT_VALUE,
         tombstone="The member left.",
     ),
     RecordType(
-        15, SHARE_GROUP_STATE_PARTITION_METADATA_KEY, SHARE_GROUP_STATE_PARTITION_METADATA_VALUE,
+        KeyType.SHARE_GROUP_STATE_PARTITION_METADATA,
+        SHARE_GROUP_STATE_PARTITION_METADATA_KEY, SHARE_GROUP_STATE_PARTITION_METADATA_VALUE,
         tombstone="The group is gone.",
     ),
 )

@@ -16,6 +16,7 @@ from ..fields import (
     Struct,
     Uint16,
 )
+from ..record_types import KeyType
 
 _SCHEMAS = "kafka: group-coordinator/src/main/resources/common/message/"
 _SINCE = "4.1, KIP-1071 (early access; general since 4.2)"
@@ -177,19 +178,34 @@ STREAMS_GROUP_TOPOLOGY_VALUE = Message(
 )
 
 RECORD_TYPES = (
-    RecordType(17, STREAMS_GROUP_METADATA_KEY, STREAMS_GROUP_METADATA_VALUE, tombstone="The group is gone."),
-    RecordType(19, STREAMS_GROUP_MEMBER_METADATA_KEY, STREAMS_GROUP_MEMBER_METADATA_VALUE, tombstone="The member left."),
     RecordType(
-        20, STREAMS_GROUP_TARGET_ASSIGNMENT_METADATA_KEY, STREAMS_GROUP_TARGET_ASSIGNMENT_METADATA_VALUE,
+        KeyType.STREAMS_GROUP_METADATA,
+        STREAMS_GROUP_METADATA_KEY, STREAMS_GROUP_METADATA_VALUE,
         tombstone="The group is gone.",
     ),
     RecordType(
-        21, STREAMS_GROUP_TARGET_ASSIGNMENT_MEMBER_KEY, STREAMS_GROUP_TARGET_ASSIGNMENT_MEMBER_VALUE,
+        KeyType.STREAMS_GROUP_MEMBER_METADATA,
+        STREAMS_GROUP_MEMBER_METADATA_KEY, STREAMS_GROUP_MEMBER_METADATA_VALUE,
         tombstone="The member left.",
     ),
     RecordType(
-        22, STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT_KEY, STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT_VALUE,
+        KeyType.STREAMS_GROUP_TARGET_ASSIGNMENT_METADATA,
+        STREAMS_GROUP_TARGET_ASSIGNMENT_METADATA_KEY, STREAMS_GROUP_TARGET_ASSIGNMENT_METADATA_VALUE,
+        tombstone="The group is gone.",
+    ),
+    RecordType(
+        KeyType.STREAMS_GROUP_TARGET_ASSIGNMENT_MEMBER,
+        STREAMS_GROUP_TARGET_ASSIGNMENT_MEMBER_KEY, STREAMS_GROUP_TARGET_ASSIGNMENT_MEMBER_VALUE,
         tombstone="The member left.",
     ),
-    RecordType(23, STREAMS_GROUP_TOPOLOGY_KEY, STREAMS_GROUP_TOPOLOGY_VALUE, tombstone="The group is gone."),
+    RecordType(
+        KeyType.STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT,
+        STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT_KEY, STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT_VALUE,
+        tombstone="The member left.",
+    ),
+    RecordType(
+        KeyType.STREAMS_GROUP_TOPOLOGY,
+        STREAMS_GROUP_TOPOLOGY_KEY, STREAMS_GROUP_TOPOLOGY_VALUE,
+        tombstone="The group is gone.",
+    ),
 )

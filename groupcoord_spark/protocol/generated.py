@@ -1,8 +1,9 @@
-"""Functions made of the tables: one for each message and version, as fast as Python reads bytes.
+"""Decodes one record with functions that are generated from the tables, one function for each message and version.
 
-They read what brokers write. Whatever is unusual (a cut value, text that is not UTF-8, bytes left over, an older layout) they leave to
-``scalar``, so the results, findings and refusals are the ones of ``scalar`` in every case. ``decode_key`` and ``decode_value`` are what
-``groupcoord_spark.protocol`` exports; the JSON texts are for the history of group records, where every value is shown once.
+A generated function reads what brokers write. Everything rare (a cut value, text that is not UTF-8, bytes left over, an older layout) it
+leaves to ``scalar``, so results, doubts and errors are those of ``scalar`` in every case. ``groupcoord_spark.protocol`` exports
+``decode_key`` and ``decode_value`` of this file. The functions that give JSON text are for the history of group records, where every value
+is shown once.
 """
 
 from __future__ import annotations
@@ -25,24 +26,24 @@ Reader = Callable[[bytes, int], Any]
 
 
 class _UnusualFormError(ValueError):
-    """Raised when the bytes are not of the form that the generated functions read."""
+    """Raised when the bytes are not written in the form that the generated functions read."""
 
 
-_LONGEST_LOOKED_UP = 512
-"""Bytes of a value, or a part of one, that may be met again: to look up a longer one takes as long as to read it."""
+_LONGEST_CACHED = 512
+"""The most bytes of a value, or of a part of one, that is put into a cache: to look up more bytes takes as long as to read them."""
 
-_NOT_READ = (_UnusualFormError, LookupError, struct.error, UnicodeDecodeError)
-"""What a generated function raises where ``scalar`` has to be asked."""
+_NOT_GENERATED_FOR = (_UnusualFormError, LookupError, struct.error, UnicodeDecodeError)
+"""The exceptions by which a generated function leaves a record to ``scalar``."""
 
 
 def decode_key(key: bytes | None, *, dialect: str | None = None) -> DecodedKey:
-    """What a record's key says: ``scalar.decode_key``, only faster."""
+    """The decoded key of a record: ``scalar.decode_key``, only faster."""
     if key is not None:
         try:
             key_type = key[0] << 8 | key[1]
             name, read = _KEY_READERS[key_type]
             fields = read(key, 2)
-        except _NOT_READ:
+        except _NOT_GENERATED_FOR:
             pass
         else:
             if key_type > 1 or fields["partition"] >= 0:
@@ -51,12 +52,12 @@ def decode_key(key: bytes | None, *, dialect: str | None = None) -> DecodedKey:
 
 
 def decode_value(key_type: int, value: bytes | None, *, dialect: str | None = None) -> DecodedValue | None:
-    """What a record's value says, None for a tombstone: ``scalar.decode_value``, only faster."""
+    """The decoded value of a record, None for a tombstone: ``scalar.decode_value``, only faster."""
     return _decode_value(_VALUE_READERS, key_type, value, dialect)
 
 
 def decode_shared_value(key_type: int, value: bytes | None) -> DecodedValue | None:
-    """``decode_value`` for readers that change nothing: lists and elements that come again are the same objects again."""
+    """``decode_value`` for callers that change nothing: equal lists and equal elements may be the same objects as in earlier results."""
     return _decode_value(_SHARED_VALUE_READERS, key_type, value, None)
 
 
@@ -66,7 +67,7 @@ def _decode_value(readers: _Readers, key_type: int, value: bytes | None, dialect
             version = value[0] << 8 | value[1]
             name, read = readers[key_type, version]
             fields = read(value, 2)
-        except _NOT_READ:
+        except _NOT_GENERATED_FOR:
             pass
         else:
             if key_type > 1 or fields["committed_offset"] >= 0:
@@ -75,34 +76,33 @@ def _decode_value(readers: _Readers, key_type: int, value: bytes | None, dialect
 
 
 def key_json_texts(keys: Iterable[bytes | None]) -> list[str | None]:
-    """Each key in Kafka's JSON, without spaces; None where it does not decode. A key that comes again is read once."""
-    seen: dict[bytes | None, str | None] = {}
+    """The JSON text of each key, as ``scalar.key_json`` without spaces; None where the key does not decode. Equal keys are read once."""
+    cached: dict[bytes | None, str | None] = {}
     texts = []
     for key in keys:
-        if key not in seen:
-            seen[key] = None if key is None else _key_json_text(key)
-        texts.append(seen[key])
+        if key not in cached:
+            cached[key] = None if key is None else _key_json_text(key)
+        texts.append(cached[key])
     return texts
 
 
 def value_json_texts(key_types: Sequence[int], values: Sequence[bytes | None]) -> list[str | None]:
-    """Each value in Kafka's JSON, without spaces, by the type of its key; None for a tombstone and where it does not decode.
+    """The JSON text of each value, as ``scalar.value_json`` without spaces and escapes; None for a tombstone and where it does not decode.
 
-    A short value that comes again is read once. Each text is ``value_json`` of the decoded value, by ``json.dumps`` without spaces and
-    escapes.
+    Equal short values are read once. key_types: the type of each value's key.
     """
-    seen: dict[tuple[int, bytes | None], str | None] = {}
+    cached: dict[tuple[int, bytes | None], str | None] = {}
     texts: list[str | None] = []
-    for each in zip(key_types, values, strict=True):
-        key_type, value = each
+    for typed_value in zip(key_types, values, strict=True):
+        key_type, value = typed_value
         if value is None:
             texts.append(None)
-        elif len(value) > _LONGEST_LOOKED_UP:
+        elif len(value) > _LONGEST_CACHED:
             texts.append(_value_json_text(key_type, value))
         else:
-            if each not in seen:
-                seen[each] = _value_json_text(key_type, value)
-            texts.append(seen[each])
+            if typed_value not in cached:
+                cached[typed_value] = _value_json_text(key_type, value)
+            texts.append(cached[typed_value])
     return texts
 
 
@@ -110,7 +110,7 @@ def _key_json_text(key: bytes) -> str | None:
     try:
         text: str = _KEY_JSON_READERS[key[0] << 8 | key[1]][1](key, 2)
         return text
-    except _NOT_READ:
+    except _NOT_GENERATED_FOR:
         try:
             return _compact_json(scalar.key_json(scalar.decode_key(key)))
         except DecodeError:
@@ -121,7 +121,7 @@ def _value_json_text(key_type: int, value: bytes) -> str | None:
     try:
         text: str = _VALUE_JSON_READERS[key_type, value[0] << 8 | value[1]][1](value, 2)
         return text
-    except _NOT_READ:
+    except _NOT_GENERATED_FOR:
         try:
             decoded = scalar.decode_value(key_type, value)
         except DecodeError:
@@ -134,7 +134,7 @@ def _compact_json(value: Any) -> str:
 
 
 class _Rendering(Protocol):
-    """How a generated function expresses what it read: each method gives a Python expression."""
+    """What a generated function makes of the fields it reads: each method gives a Python expression."""
 
     shows_unknown_tags: bool
 
@@ -143,8 +143,8 @@ class _Rendering(Protocol):
     def uuid(self, raw: str) -> str: ...
     def integers(self, numbers: str, letter: str, raw: str) -> str: ...
     def elements(self, parts: str) -> str: ...
-    def again(self, seen: str) -> str: ...
-    def all_again(self, seen: str) -> str: ...
+    def cached_element(self, cached: str) -> str: ...
+    def cached_list_of(self, cached: str) -> str: ...
     def null(self) -> str: ...
     def default(self, field: Field) -> str: ...
     def tagged(self, field: Field, name: str) -> str: ...
@@ -152,7 +152,7 @@ class _Rendering(Protocol):
 
 
 class _AsValues:
-    """Plain Python values, as ``scalar`` decodes them."""
+    """Renders Python values, as ``scalar`` decodes them."""
 
     shows_unknown_tags = True
 
@@ -171,11 +171,11 @@ class _AsValues:
     def elements(self, parts: str) -> str:
         return parts
 
-    def again(self, seen: str) -> str:
-        return f"{seen}.copy()"  # whoever gets it may change it
+    def cached_element(self, cached: str) -> str:
+        return f"{cached}.copy()"  # the caller may change it
 
-    def all_again(self, seen: str) -> str:
-        return f"[each.copy() for each in {seen}]"
+    def cached_list_of(self, cached: str) -> str:
+        return f"[element.copy() for element in {cached}]"
 
     def null(self) -> str:
         return "None"
@@ -191,17 +191,17 @@ class _AsValues:
 
 
 class _AsSharedValues(_AsValues):
-    """The same, for readers that change nothing."""
+    """Renders Python values for callers that change nothing: cached objects are not copied."""
 
-    def again(self, seen: str) -> str:
-        return seen
+    def cached_element(self, cached: str) -> str:
+        return cached
 
-    def all_again(self, seen: str) -> str:
-        return seen
+    def cached_list_of(self, cached: str) -> str:
+        return cached
 
 
 class _AsJson:
-    """Kafka's JSON text. Tagged fields that have their default are left out, so each of them brings its own comma and name."""
+    """Renders Kafka's JSON text. A tagged field is left out while it has its default, so its expression brings its own comma and name."""
 
     shows_unknown_tags = False
 
@@ -220,11 +220,11 @@ class _AsJson:
     def elements(self, parts: str) -> str:
         return f"'[' + ','.join({parts}) + ']'"
 
-    def again(self, seen: str) -> str:
-        return seen
+    def cached_element(self, cached: str) -> str:
+        return cached
 
-    def all_again(self, seen: str) -> str:
-        return seen
+    def cached_list_of(self, cached: str) -> str:
+        return cached
 
     def null(self) -> str:
         return "'null'"
@@ -241,28 +241,29 @@ class _AsJson:
         return f"f'{{{{{always}{tagged}}}}}'"
 
 
-def _remember(seen: dict[bytes, Any], raw: bytes, what: Any, *, most: int) -> None:
-    """Keep what these bytes say; once there is as much as may be kept, all begins anew."""
-    if len(seen) >= most:
-        seen.clear()
-    seen[raw] = what
+def _put_into_cache(cached: dict[bytes, Any], raw: bytes, decoded: Any, *, most: int) -> None:
+    """Caches what was read from these bytes. A full cache is emptied first."""
+    if len(cached) >= most:
+        cached.clear()
+    cached[raw] = decoded
 
 
-class _UuidTexts(dict[bytes, str]):
-    """The text form of ids that were seen: the same few topics come again and again."""
+class _UuidTextCache(dict[bytes, str]):
+    """The text form of topic ids by their bytes: the same few topics are in record after record."""
 
     def __missing__(self, raw: bytes) -> str:
         if len(raw) != 16:
             raise _UnusualFormError
         text = primitives.uuid_text(raw)
-        _remember(self, raw, text, most=100_000)
+        _put_into_cache(self, raw, text, most=100_000)
         return text
 
 
-class _SeenJson(dict[bytes, str]):
-    """The JSON of bytes that were seen: members have the same few texts, subscriptions and partitions in record after record.
+class _JsonCache(dict[bytes, str]):
+    """The JSON of texts, blobs and lists of numbers by their bytes: members have the same few of them in record after record.
 
-    What its buffer cuts short gets the JSON of what is there; that it reached beyond the end is seen at the end.
+    A part that reaches beyond the end of its buffer gets the JSON of the bytes that are there; the function that reads the message notices
+    at its end.
     """
 
     def __init__(self, make: Callable[[bytes], str]) -> None:
@@ -271,8 +272,8 @@ class _SeenJson(dict[bytes, str]):
 
     def __missing__(self, raw: bytes) -> str:
         made = self.make(raw)
-        if len(raw) <= _LONGEST_LOOKED_UP:
-            _remember(self, raw, made, most=50_000)
+        if len(raw) <= _LONGEST_CACHED:
+            _put_into_cache(self, raw, made, most=50_000)
         return made
 
 
@@ -294,7 +295,7 @@ def _integers_json(letter: str, raw: bytes) -> str:
 
 
 def _rare_length(buf: bytes, at: int, longest: int) -> tuple[int, int]:
-    """The number stored for a compact length (n + 1) in more than one byte, and the position after it; null is left to ``scalar``."""
+    """The number stored for a compact length (n + 1) of more than one byte, and the position after it. Null is left to ``scalar``."""
     try:
         length, after = primitives.read_compact_length(buf, at)
     except DecodeError as fault:
@@ -308,10 +309,10 @@ def _many_integers(letter: str, count: int, buf: bytes, at: int) -> tuple[int, .
     return struct.unpack_from(f">{count}{letter}", buf, at)
 
 
-class _Seen(dict[bytes, tuple[int, bytes, Any]]):
-    """Elements, or lists of them, by the text that they begin with: how many, their bytes, and what these say.
+class _ElementCache(dict[bytes, tuple[int, bytes, Any]]):
+    """Elements of arrays, or whole arrays, by the text that their bytes begin with: how many elements, their bytes, and what was read.
 
-    Groups write all members again in each generation, most of them as they were.
+    Groups write all their members again in each generation, and most members have not changed.
     """
 
     def __init__(self, most: int, longest: int) -> None:
@@ -320,25 +321,25 @@ class _Seen(dict[bytes, tuple[int, bytes, Any]]):
 
     def keep(self, name: bytes, count: int, raw: bytes, what: Any) -> None:
         if len(raw) <= self.longest:
-            _remember(self, name, (count, raw, what), most=self.most)
+            _put_into_cache(self, name, (count, raw, what), most=self.most)
 
 
-_NOTHING_SEEN = (-1, b"", None)
-_MOST_ELEMENTS, _LONGEST_ELEMENT = 4096, 4096
-_MOST_LISTS, _LONGEST_LIST = 1024, 16384
-"""How many are kept, and bytes of each."""
+_NOTHING_CACHED = (-1, b"", None)
+_MOST_CACHED_ELEMENTS, _LONGEST_CACHED_ELEMENT = 4096, 4096
+_MOST_CACHED_LISTS, _LONGEST_CACHED_LIST = 1024, 16384
+"""The most entries of each cache, and the most bytes of an entry."""
 _MANY_TEXTS = 3
-"""An element of so many texts and blobs is found again sooner than it is read."""
+"""An element with this many texts and blobs takes longer to read than to look up."""
 
 _LETTERS = {("int8", True): "b", ("int16", True): "h", ("int32", True): "i", ("int64", True): "q", ("uint16", False): "H"}
 _FEW = 64
 
 
 class _Writer:
-    """Writes the source of one function: reads a message of one version from ``buf`` at ``at``, gives what the rendering makes of it.
+    """Writes the source of one function, which reads a message of one version from ``buf`` at ``at``.
 
-    Fields of fixed size that follow each other are unpacked in one call, together with the length that follows them. Positions only
-    grow, so one look at the end tells whether any text or list reached beyond it.
+    Fields of fixed size that follow each other are unpacked in one call, together with the length after them. Positions only grow, so one
+    test at the end shows whether any text or list reached beyond the end of the bytes.
     """
 
     def __init__(self, rendering: _Rendering, flexible: bool, version: int) -> None:
@@ -353,12 +354,12 @@ class _Writer:
             "Unusual": _UnusualFormError,
             "blob_json": _BLOB_JSON,
             "many_integers": _many_integers,
-            "nothing_seen": _NOTHING_SEEN,
+            "nothing_cached": _NOTHING_CACHED,
             "rare_length": _rare_length,
             "text_json": _TEXT_JSON,
             "uuid_json": _UUID_JSON,
             "uuid_texts": _UUID_TEXTS,
-            **{f"integers_json_{letter}": seen for letter, seen in _INTEGERS_JSON.items()},
+            **{f"integers_json_{letter}": cached for letter, cached in _INTEGERS_JSON.items()},
         }
 
     def compile(self, message: Message) -> Reader:
@@ -377,7 +378,7 @@ class _Writer:
         return f"{prefix}{self.names}"
 
     def take(self, letter: str, prefix: str) -> str:
-        """A name for a value of fixed size, read with the ones before and after it."""
+        """A name for a field of fixed size, which is read together with its neighbours."""
         name = self.fresh(prefix)
         self.fixed.append((letter, name))
         return name
@@ -395,7 +396,7 @@ class _Writer:
         self.fixed.clear()
 
     def struct(self, fields: Sequence[Field], *, in_tag: bool = False) -> str:
-        """Read a struct; the expression it gives holds until the next field is read."""
+        """Writes the lines that read a struct. Returns its expression, which is valid until the next field is read."""
         read = [(field, self.value(field.type)) for field in fields if field.tag is None and field.is_in(self.version)]
         if not self.flexible:
             self.flush()
@@ -479,7 +480,7 @@ class _Writer:
                 return self.present(kind, result, "False", f"{mark} < 0")
 
     def length(self, nullable: bool, size: int, longest: int) -> tuple[str, str, str]:
-        """Read a length; gives the name, the expression that is true for null, and what to subtract from it."""
+        """Writes the lines that read a length. Returns its name, the condition for null, and what to subtract from it."""
         name = self.take("B" if self.flexible else {2: "h", 4: "i"}[size], "length")
         self.flush()
         if self.flexible:
@@ -509,8 +510,8 @@ class _Writer:
             self.depth += 1
         if isinstance(kind.element, Integer):
             self.integers(kind.element, name + less, result)
-        elif isinstance(kind.element, Struct) and self.is_worth_keeping(kind.element):
-            self.kept_list(kind.element, name + less, result)
+        elif isinstance(kind.element, Struct) and self.is_worth_caching(kind.element):
+            self.cached_list(kind.element, name + less, result)
         else:
             parts = self.fresh("parts")
             self.put(f"{parts} = []")
@@ -525,49 +526,55 @@ class _Writer:
             self.depth -= 1
         return result
 
-    def is_worth_keeping(self, kind: Struct) -> bool:
-        """Whether reading takes longer than finding it again: of several texts and blobs, the first of which names it, and no list."""
+    def is_worth_caching(self, kind: Struct) -> bool:
+        """True where to look up takes less time than to read: the struct begins with a text, has several texts and blobs, and no list."""
         types = [field.type for field in kind.fields if field.is_in(self.version)]
         is_flat = all(isinstance(each, Integer | UuidBytes | Text | Blob) for each in types)
         return is_flat and isinstance(types[0], Text) and sum(isinstance(each, Text | Blob) for each in types) >= _MANY_TEXTS
 
-    def kept_list(self, kind: Struct, number: str, result: str) -> None:
-        """Read a list of structs, or find it again as a whole, or else those of them that are here again."""
+    def cached_list(self, kind: Struct, number: str, result: str) -> None:
+        """Writes the lines that read a list of structs: the whole list is looked up, and where it is not cached each of its elements."""
         count, parts = self.fresh("count"), self.fresh("parts")
         self.put(f"{count} = {number}")
-        keep = self.unless_found(_Seen(_MOST_LISTS, _LONGEST_LIST), count, lambda seen: f"{result} = {self.rendering.all_again(seen)}")
+        rendering = self.rendering
+        lists = _ElementCache(_MOST_CACHED_LISTS, _LONGEST_CACHED_LIST)
+        keep = self.unless_cached(lists, count, lambda cached: f"{result} = {rendering.cached_list_of(cached)}")
         self.put(f"{parts} = []")
         self.put(f"for _ in range({count}):")
         self.depth += 1
-        keep_element = self.unless_found(
-            _Seen(_MOST_ELEMENTS, _LONGEST_ELEMENT), "1", lambda seen: f"{parts}.append({self.rendering.again(seen)})"
-        )
+        elements = _ElementCache(_MOST_CACHED_ELEMENTS, _LONGEST_CACHED_ELEMENT)
+        keep_element = self.unless_cached(elements, "1", lambda cached: f"{parts}.append({rendering.cached_element(cached)})")
         element = self.fresh("element")
         self.put(f"{element} = {self.struct(kind.fields)}")
         self.flush()
         self.put(f"{parts}.append({element})")
-        keep_element(self.rendering.again(element))
+        keep_element(rendering.cached_element(element))
         self.depth -= 1
         self.put(f"{result} = {self.rendering.elements(parts)}")
-        keep(self.rendering.all_again(result))
+        keep(rendering.cached_list_of(result))
 
-    def unless_found(self, kept: _Seen, count: str, found: Callable[[str], str]) -> Callable[[str], None]:
-        """Go on only where the ``count`` elements that were last kept under the text that begins here are not here again.
+    def unless_cached(self, cache: _ElementCache, count: str, hit: Callable[[str], str]) -> Callable[[str], None]:
+        """Writes the lines that look up ``count`` elements under the text that begins here; the caller then writes the lines for a miss.
 
-        found: the line for what they say. Gives what has to be called at the end, with what is to be kept of what was read.
+        Args:
+            cache: where to look.
+            hit: gives the line for a hit, from the name of what is cached.
+
+        Returns:
+            The function to call at the end of the lines for a miss, with the expression to put into the cache.
         """
         self.flush()
-        begin, name, many, raw, seen, into = map(self.fresh, ("begin", "name", "many", "raw", "seen", "kept"))
-        self.namespace[into] = kept
+        begin, name, many, raw, cached, into = map(self.fresh, ("begin", "name", "many", "raw", "cached", "cache"))
+        self.namespace[into] = cache
         length = "buf[at]" if self.flexible else "2 + (buf[at] << 8 | buf[at + 1])"
         self.put(f"{begin} = at; {name} = buf[at:at + {length}] if {count} else b''")
-        self.put(f"{many}, {raw}, {seen} = {into}.get({name}, nothing_seen)")
-        self.put(f"if {many} == {count} and buf.startswith({raw}, at): {found(seen)}; at += len({raw})")
+        self.put(f"{many}, {raw}, {cached} = {into}.get({name}, nothing_cached)")
+        self.put(f"if {many} == {count} and buf.startswith({raw}, at): {hit(cached)}; at += len({raw})")
         self.put("else:")
         self.depth += 1
 
         def keep(what: str) -> None:
-            # what reaches beyond the end is no whole one
+            # elements that reach beyond the end of the bytes are not whole
             self.put(f"if {count} and at <= len(buf): {into}.keep({name}, {count}, buf[{begin}:at], {what})")
             self.depth -= 1
 
@@ -589,15 +596,15 @@ def _with_tags(fields: dict[str, Any], unknown: dict[int, bytes] | None) -> dict
     return fields
 
 
-_UUID_TEXTS = _UuidTexts()
-_TEXT_JSON = _SeenJson(_text_json)
-_BLOB_JSON = _SeenJson(_blob_json)
-_UUID_JSON = _SeenJson(_uuid_json)
-_INTEGERS_JSON = {letter: _SeenJson(partial(_integers_json, letter)) for letter in _LETTERS.values()}
+_UUID_TEXTS = _UuidTextCache()
+_TEXT_JSON = _JsonCache(_text_json)
+_BLOB_JSON = _JsonCache(_blob_json)
+_UUID_JSON = _JsonCache(_uuid_json)
+_INTEGERS_JSON = {letter: _JsonCache(partial(_integers_json, letter)) for letter in _LETTERS.values()}
 
 
 class _Readers(dict[Any, tuple[str, Reader]]):
-    """The generated functions, each made when it is first asked for; KeyError for what no table of today describes."""
+    """The generated functions, each made when it is first needed. KeyError for what no current table describes."""
 
     def __init__(self, rendering: _Rendering, message_of: Callable[[Any], tuple[Message, int]]) -> None:
         super().__init__()

@@ -7,7 +7,7 @@ from typing import Any, cast
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from groupcoord_spark.protocol import DecodedValue, DecodeError, compiled, scalar
+from groupcoord_spark.protocol import DecodedValue, DecodeError, generated, scalar
 
 from .columns import outcome
 from .from_tables import damaged_keys, damaged_values
@@ -23,8 +23,8 @@ def shown(json_of: Callable[[], Any]) -> str | None:
 @settings(max_examples=400, print_blob=True, deadline=None)
 @given(damaged_keys)
 def test_keys_are_what_the_definition_says(key: bytes) -> None:
-    assert repr(outcome(lambda: compiled.decode_key(key))) == repr(outcome(lambda: scalar.decode_key(key)))
-    assert compiled.key_json_texts([key, None]) == [shown(lambda: scalar.key_json(scalar.decode_key(key))), None]
+    assert repr(outcome(lambda: generated.decode_key(key))) == repr(outcome(lambda: scalar.decode_key(key)))
+    assert generated.key_json_texts([key, None]) == [shown(lambda: scalar.key_json(scalar.decode_key(key))), None]
 
 
 @settings(max_examples=400, print_blob=True, deadline=None)
@@ -32,22 +32,22 @@ def test_keys_are_what_the_definition_says(key: bytes) -> None:
 def test_values_are_what_the_definition_says(typed: tuple[int, bytes]) -> None:
     key_type, value = typed
     # by their text, which also tells the order of fields and -1 from absent
-    assert repr(outcome(lambda: compiled.decode_value(key_type, value))) == repr(outcome(lambda: scalar.decode_value(key_type, value)))
+    assert repr(outcome(lambda: generated.decode_value(key_type, value))) == repr(outcome(lambda: scalar.decode_value(key_type, value)))
     text = shown(lambda: scalar.value_json(cast(DecodedValue, scalar.decode_value(key_type, value))))
-    assert compiled.value_json_texts([key_type], [value]) == [text]
+    assert generated.value_json_texts([key_type], [value]) == [text]
 
 
 def test_what_comes_again_is_read_once() -> None:
     key, value = bytes.fromhex("0003 0001 67"), bytes.fromhex("0000 00000001 00")
-    first, again, tombstone = compiled.value_json_texts([3, 3, 3], [value, bytes(value), None])
+    first, again, tombstone = generated.value_json_texts([3, 3, 3], [value, bytes(value), None])
     assert first == '{"epoch":1}' and again is first and tombstone is None
-    first, again = compiled.key_json_texts([key, bytes(key)])
+    first, again = generated.key_json_texts([key, bytes(key)])
     assert first == '{"groupId":"g"}' and again is first
 
 
 def test_the_same_bytes_under_another_type_are_something_else() -> None:
     value = bytes.fromhex("0000 00000003 00")
-    assert compiled.value_json_texts([3, 6, 11, 24], [value] * 4) == ['{"epoch":3}', '{"assignmentEpoch":3}', '{"epoch":3}', None]
+    assert generated.value_json_texts([3, 6, 11, 24], [value] * 4) == ['{"epoch":3}', '{"assignmentEpoch":3}', '{"epoch":3}', None]
 
 
 few_texts = st.sampled_from(["", "a", "member-1", "member-2", "\U0001f389", "x" * 300])
@@ -96,10 +96,10 @@ def generations(draw: st.DrawFn) -> list[bytes]:
 def test_members_that_come_again_are_what_the_definition_says(values: list[bytes]) -> None:
     for value in values:
         defined = repr(outcome(lambda value=value: scalar.decode_value(2, value)))  # type: ignore[misc]
-        assert repr(outcome(lambda value=value: compiled.decode_value(2, value))) == defined  # type: ignore[misc]
-        assert repr(outcome(lambda value=value: compiled.decode_shared_value(2, value))) == defined  # type: ignore[misc]
+        assert repr(outcome(lambda value=value: generated.decode_value(2, value))) == defined  # type: ignore[misc]
+        assert repr(outcome(lambda value=value: generated.decode_shared_value(2, value))) == defined  # type: ignore[misc]
     texts = [shown(lambda value=value: scalar.value_json(cast(DecodedValue, scalar.decode_value(2, value)))) for value in values]  # type: ignore[misc]
-    assert compiled.value_json_texts([2] * len(values), values) == texts
+    assert generated.value_json_texts([2] * len(values), values) == texts
 
 
 def test_a_member_that_its_reader_changes_comes_again_as_it_was() -> None:
@@ -116,7 +116,7 @@ def test_a_member_that_its_reader_changes_comes_again_as_it_was() -> None:
     fields = {"protocol_type": "consumer", "generation": 1, "protocol": "range", "leader": None, "current_state_timestamp_ms": 1}
     value = scalar.encode_value(2, 3, {**fields, "members": [member]})
     for _ in range(3):
-        decoded = compiled.decode_value(2, value)
+        decoded = generated.decode_value(2, value)
         assert decoded is not None
         assert decoded.fields["members"] == [member]
         decoded.fields["members"][0].clear()
@@ -129,7 +129,7 @@ def test_who_changes_nothing_gets_members_that_come_again_as_the_same_objects() 
     second = {**first, "generation": 2}
     both, one = [{"member_id": "one", **member}, {"member_id": "another", **member}], [{"member_id": "another", **member}]
     values = [scalar.encode_value(2, 0, {**fields, "members": each}) for fields, each in ((first, both), (second, both), (second, one))]
-    before, after, last = (compiled.decode_shared_value(2, value) for value in values)
+    before, after, last = (generated.decode_shared_value(2, value) for value in values)
     assert before is not None and after is not None and last is not None
     assert after.fields["generation"] == 2 and after.fields["members"] is before.fields["members"]
     assert last.fields["members"] == one and last.fields["members"][0] is before.fields["members"][1]

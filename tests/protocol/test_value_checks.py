@@ -1,4 +1,4 @@
-"""The survey of values says of each what the scalar decoder says."""
+"""The checks of values says of each what the scalar decoder says."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from groupcoord_spark.protocol import RECORD_TYPES, ZERO_UUID, encode_value, scalar
 from groupcoord_spark.protocol.primitives import uuid_bytes
+from groupcoord_spark.protocol.record_types import OFFSET_KEY_TYPES
 from groupcoord_spark.protocol.slices import Slices
-from groupcoord_spark.protocol.survey import OFFSET_KEYS, ValueSurvey, survey_values
+from groupcoord_spark.protocol.value_checks import ValueChecks, check_values
 
 from .from_tables import KNOWN_TYPES, damaged_offset_values, damaged_values
 
@@ -19,56 +20,56 @@ pytestmark = pytest.mark.usefixtures("each_decoder")
 READ_IN_PART = {"value_trailing_bytes", "tagged_field_size_mismatch"}
 
 
-def survey_of(typed: list[tuple[int, bytes]]) -> ValueSurvey:
+def checks_of(typed: list[tuple[int, bytes]]) -> ValueChecks:
     every = np.ones(len(typed), np.bool_)
-    return survey_values(np.array([key_type for key_type, _ in typed], np.int16), every, every, Slices.of([value for _, value in typed]))
+    return check_values(np.array([key_type for key_type, _ in typed], np.int16), every, every, Slices.of([value for _, value in typed]))
 
 
 @settings(max_examples=200, print_blob=True, deadline=None)
 @given(st.lists(damaged_values | damaged_offset_values.filter(lambda typed: typed[1] is not None), max_size=6))
 def test_what_is_sure_to_decode_does_decode(typed: list[tuple[int, bytes]]) -> None:
-    survey = survey_of(typed)
-    for (key_type, value), version, is_sure, high, low in zip(typed, *(column.tolist() for column in survey), strict=True):
+    checks = checks_of(typed)
+    for (key_type, value), version, is_sure, high, low in zip(typed, *(column.tolist() for column in checks), strict=True):
         assert version == (int.from_bytes(value[:2], "big", signed=True) if len(value) >= 2 else -1)
         topic_id = uuid_bytes(ZERO_UUID)
         if is_sure:
             decoded = scalar.decode_value(key_type, value)
             assert decoded is not None
-            assert not decoded.dialect and READ_IN_PART.isdisjoint(finding.code for finding in decoded.findings)
+            assert not decoded.dialect and READ_IN_PART.isdisjoint(doubt.code for doubt in decoded.doubts)
             topic_id = uuid_bytes(decoded.fields.get("topic_id", ZERO_UUID))
         assert [high, low] == np.frombuffer(topic_id, ">i8").tolist()
 
 
 @settings(max_examples=100, print_blob=True, deadline=None)
 @given(st.lists(st.tuples(damaged_values, st.booleans(), st.booleans(), st.booleans()), max_size=6))
-def test_only_what_is_asked_for_is_told(rows: list[tuple[tuple[int, bytes], bool, bool, bool]]) -> None:
+def test_nothing_is_said_of_values_that_are_not_checked(rows: list[tuple[tuple[int, bytes], bool, bool, bool]]) -> None:
     key_type = np.array([key_type for (key_type, _), *_ in rows], np.int16)
     values = Slices.of([None if is_null else value for (_, value), is_null, _, _ in rows])
     has_version = np.array([has_version for *_, has_version, _ in rows], np.bool_)
-    is_asked = np.array([is_asked and not is_null for _, is_null, _, is_asked in rows], np.bool_) & has_version
-    survey = survey_values(key_type, has_version, is_asked, values)
-    alone = survey_of([typed for typed, *_ in rows])
-    assert survey.value_version.tolist() == np.where(has_version & ~values.is_null, alone.value_version, -1).tolist()
-    assert survey.surely_decodes.tolist() == (alone.surely_decodes & is_asked).tolist()
+    is_checked = np.array([is_checked and not is_null for _, is_null, _, is_checked in rows], np.bool_) & has_version
+    checks = check_values(key_type, has_version, is_checked, values)
+    alone = checks_of([typed for typed, *_ in rows])
+    assert checks.value_version.tolist() == np.where(has_version & ~values.is_null, alone.value_version, -1).tolist()
+    assert checks.surely_decodes.tolist() == (alone.surely_decodes & is_checked).tolist()
 
 
 @pytest.mark.parametrize("key_type", KNOWN_TYPES)
-def test_what_brokers_write_is_told_at_once(key_type: int) -> None:
+def test_values_that_brokers_write_surely_decode(key_type: int) -> None:
     message = RECORD_TYPES[key_type].value
     values = []
     for version in range(message.versions[0], message.versions[1] + 1):
         fields = {field.name: field.absent_value() for field in message.fields_of(version)}
         values.append((key_type, encode_value(key_type, version, fields)))
-        if key_type in OFFSET_KEYS:
+        if key_type in OFFSET_KEY_TYPES:
             texts = ["m" * size for size in (0, 1, 126, 127, 4096)]
             values += [(key_type, encode_value(key_type, version, fields | {"metadata": text})) for text in texts]
-    assert survey_of(values).surely_decodes.all()
+    assert checks_of(values).surely_decodes.all()
 
 
 def test_the_topic_id_of_an_offset_is_told() -> None:
     commit = {"committed_offset": 42, "leader_epoch": 5, "metadata": "note", "commit_timestamp_ms": 7, "topic_id": "ASNFZ4mrze_-3LqYdlQyEA"}
-    survey = survey_of([(1, encode_value(1, 4, commit)), (1, encode_value(1, 3, commit))])
-    assert survey.topic_high.tolist() == [0x0123456789ABCDEF, 0] and survey.topic_low.tolist() == [-0x123456789ABCDF0, 0]
+    checks = checks_of([(1, encode_value(1, 4, commit)), (1, encode_value(1, 3, commit))])
+    assert checks.topic_high.tolist() == [0x0123456789ABCDEF, 0] and checks.topic_low.tolist() == [-0x123456789ABCDF0, 0]
 
 
 def test_of_a_topic_id_that_comes_twice_the_first_is_not_taken() -> None:
@@ -78,9 +79,9 @@ def test_of_a_topic_id_that_comes_twice_the_first_is_not_taken() -> None:
     twice = once[:-19] + bytes([2, 0, 16]) + bytes(range(16)) + once[-18:]
     decoded = scalar.decode_value(1, twice)
     assert decoded is not None and decoded.fields["topic_id"] == commit["topic_id"]
-    survey = survey_of([(1, twice)])
-    named = (survey.topic_high.tolist(), survey.topic_low.tolist())
-    assert named == (([0x0123456789ABCDEF], [-0x123456789ABCDF0]) if survey.surely_decodes[0] else ([0], [0]))
+    checks = checks_of([(1, twice)])
+    named = (checks.topic_high.tolist(), checks.topic_low.tolist())
+    assert named == (([0x0123456789ABCDEF], [-0x123456789ABCDF0]) if checks.surely_decodes[0] else ([0], [0]))
 
 
 def test_a_value_of_any_size_and_number_of_members_is_followed() -> None:
@@ -88,7 +89,7 @@ def test_a_value_of_any_size_and_number_of_members_is_followed() -> None:
     members = [member | {"member_id": f"m{i}"} for i in range(40)]
     fields = {"protocol_type": "consumer", "generation": 1, "protocol": None, "leader": None, "members": members}
     values = [(2, encode_value(2, 0, fields | {"members": members[:n]})) for n in (0, 1, 40)]
-    assert survey_of(values).surely_decodes.all()
+    assert checks_of(values).surely_decodes.all()
 
 
 def test_values_cut_anywhere_are_not_read_beyond_their_end() -> None:
@@ -97,5 +98,5 @@ def test_values_cut_anywhere_are_not_read_beyond_their_end() -> None:
         "member_epoch": 1, "previous_member_epoch": 0, "state": 0, "partitions_pending_revocation": [],
         "assigned_partitions": [{"topic_id": "ASNFZ4mrze_-3LqYdlQyEA", "partitions": rng.integers(0, 99, 200).tolist()}],
     })  # fmt: skip
-    survey = survey_of([(8, whole[:size]) for size in range(len(whole) + 1)])
-    assert survey.surely_decodes.tolist() == [False] * len(whole) + [True]
+    checks = checks_of([(8, whole[:size]) for size in range(len(whole) + 1)])
+    assert checks.surely_decodes.tolist() == [False] * len(whole) + [True]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from groupcoord_spark.coordinator.refusals import refusals_of_group_value
 from groupcoord_spark.coordinator.semantics import JAVA, SCALA, Semantics, semantics_for
 from groupcoord_spark.protocol import DecodeError, decode_value
-from groupcoord_spark.protocol.group_values import surely_without_refusals
+from groupcoord_spark.protocol.classic_group_checks import surely_loadable
 from groupcoord_spark.protocol.slices import Slices
 from tests.pipeline.logs import MALFORMED_SUBSCRIPTIONS, SUBSCRIPTION, classic_value_of
 
@@ -44,5 +44,5 @@ def random_value(rng: random.Random) -> bytes:
 def test_what_is_sure_is_taken_by_the_definition(semantics: Semantics, seed: int) -> None:
     rng = random.Random(seed)
     values = [random_value(rng) for _ in range(40)]
-    is_sure = surely_without_refusals(Slices.of(list(values)), checks_subscriptions=semantics.fails_over_subscriptions)
+    is_sure = surely_loadable(Slices.of(list(values)), checks_subscriptions=semantics.fails_over_subscriptions)
     assert not [value for value, sure in zip(values, is_sure.tolist(), strict=True) if sure and not is_taken(value, semantics)]

@@ -1,0 +1,29 @@
+"""Which values of classic groups a broker surely loads, without decoding one of them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from groupcoord_spark.protocol import fast_path
+from groupcoord_spark.protocol.slices import Mask, Slices
+
+MOST_MEMBERS = 4096
+"""A value with more members is left to ``coordinator.refusals``."""
+
+
+def surely_loadable(values: Slices, *, checks_subscriptions: bool) -> Mask:
+    """True for each value that breaks none of the rules R-2.1 to R-2.4 (docs/reference/replay-rules.md#r-2.1).
+
+    False means that ``coordinator.refusals``, the definition, must decide. For a small input every row is False.
+
+    Args:
+        values: values of GroupMetadataValue, none of them null.
+        checks_subscriptions: whether the broker's load fails over a member's subscription that it cannot read (R-2.4).
+    """
+    is_loadable = np.zeros(len(values), np.bool_)
+    if loops := fast_path.loops_for(len(values)):
+        member_hashes, instance_hashes = np.empty(MOST_MEMBERS, np.int64), np.empty(MOST_MEMBERS, np.int64)
+        loops.check_classic_groups(
+            values.data, values.start, values.end, checks_subscriptions, member_hashes, instance_hashes, is_loadable
+        )
+    return is_loadable

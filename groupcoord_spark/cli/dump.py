@@ -17,7 +17,7 @@ from groupcoord_spark.errors import UsageError
 
 if TYPE_CHECKING:
     from groupcoord_spark.dump.json_lines import Counts
-    from groupcoord_spark.log import Chunk, Doubt, Lost
+    from groupcoord_spark.log import Chunk, Lost, PlacedDoubt
 
 MOST_SORTED_BYTES: Final = 1 << 30
 """Rows of tables and lines of JSON are sorted in memory: above this dump would not be the small command that it is."""
@@ -183,7 +183,7 @@ class _Remarks:
         self._quiet = quiet
         self._told: Counter[str] = Counter()
 
-    def tell(self, found: Iterable[Lost | Doubt]) -> None:
+    def tell(self, found: Iterable[Lost | PlacedDoubt]) -> None:
         """A line for each of these."""
         from groupcoord_spark.log import CODES, Kind
         from groupcoord_spark.sources.rows import ROW_CODES

@@ -1,7 +1,7 @@
-"""Entries of a segment: where they lie, what their headers say, whether their checksums fit.
+"""The entries of a segment: where they lie, what their headers say, and whether their checksums are right.
 
-An entry is a record batch (magic 2) or a message of an old format (magic 0 and 1). All begin with offset and length, all carry their
-magic in byte 16. A file is a chain of them, so only the way from one to the next is a loop in Python; the rest is columns.
+An entry is a record batch (magic 2) or a message of an old format (magic 0 or 1). Every entry begins with its offset and its length, and
+has its magic in byte 16. Only the way from one entry to the next is a loop; everything else works on columns.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from groupcoord_spark.protocol import fast_path
 from groupcoord_spark.protocol.slices import Bytes, Mask, Positions
 
 LOG_OVERHEAD = 12
-"""Bytes of offset and length, which the length does not count."""
+"""Bytes of offset and length, which the length itself does not count."""
 
 MIN_ENTRY = 26
-"""The smallest entry of all: a message of magic 0 without key and value."""
+"""Bytes of the smallest entry: a message of magic 0 without key and value."""
 
 MIN_LENGTH = (14, 22, 49)
-"""The smallest length field of each magic."""
+"""The smallest length field, by magic."""
 
 MAX_OFFSETS_IN_FILE = 2**31 - 1
-"""How far an offset may lie above the base of its file: the index holds the difference as an int32."""
+"""The most that an offset may lie above the base offset of its file: the index stores the difference as an int32."""
 
 OUT_OF_RANGE = -(2**62)
-"""Added to offsets, it leads out of every file."""
+"""Added to the offsets of an entry whose true offsets are not known yet: no file holds offsets so low."""
 
 HEADER_SIZE = 61
 CRC_START = (16, 16, 21)
-"""Where the bytes under the checksum begin, for each magic."""
+"""Where the bytes under the checksum begin in an entry, by magic."""
 
 CODEC_BITS = 0x07
 LOG_APPEND_TIME = 0x08
@@ -60,7 +60,7 @@ HEADER = np.dtype(
         ("count", ">i4"),
     ]
 )
-"""The header of a record batch as it lies in the file. Of old messages offset, length and magic mean the same; their crc is LEGACY_CRC."""
+"""The header of a record batch as it lies in the file. Messages of magic 0 and 1 have the same offset, length and magic; see LEGACY_CRC."""
 
 LEGACY_CRC = "leader_epoch"
 LEGACY_ATTRIBUTES = 17
@@ -75,9 +75,12 @@ _VIEW = np.dtype(f"V{HEADER_SIZE}")
 class Entries:
     """Sound entries of one file, as columns of one length.
 
-    position, size: where they lie. magic: as proven by the checksum. first_offset, last_offset: what they cover; of compressed old
-    messages that of the messages inside. moved_by: what is added to every offset in them, 0 but where a wrong base offset was put right;
-    OUT_OF_RANGE for a wrapper whose offset cannot be, until it finds a place.
+    Attributes:
+        position, size: where the entries lie in the file, in bytes.
+        magic: as the checksum proves it.
+        first_offset, last_offset: the offsets of the entry; of a compressed old message those of the messages inside.
+        moved_by: what is added to every offset in the entry: 0, or the correction of a wrong base offset, or OUT_OF_RANGE for a compressed
+            old message whose own offset is impossible, until ``salvage.order`` finds its place.
     """
 
     position: Positions
@@ -115,25 +118,26 @@ class Entries:
 
 
 def legacy_timestamp(header: Any) -> int:
-    """The timestamp of a message of magic 1, whose eight bytes lie across three fields of a batch's header."""
+    """The timestamp of a message of magic 1: its eight bytes lie across three fields of HEADER."""
     return as_int64(
         (int(header["crc"]) & 0xFFFFFF) << 40 | int(header["attributes"]) << 24 | (int(header["last_offset_delta"]) >> 8 & 0xFFFFFF)
     )
 
 
 def as_int64(number: int) -> int:
-    """The number as Java and numpy would hold it: sums of offsets that mean nothing may overflow."""
+    """The number as Java and numpy hold it. Sums of damaged offsets may overflow."""
     return (number + 2**63) % 2**64 - 2**63
 
 
-def follow_lengths(data: Bytes, at: int, end: int, most: int) -> tuple[Positions, int]:
-    """Positions of up to ``most`` entries from ``at`` on, each where the length of the one before it says, and the end of the last.
+def entry_positions(data: Bytes, at: int, end: int, most: int) -> tuple[Positions, int]:
+    """Positions of up to ``most`` entries from ``at`` on, and the end of the last one.
 
-    It ends before the first entry that does not lie whole before ``end``. Nothing else is checked.
+    The length of an entry gives the position of the next one. The last entry is the last that lies whole before ``end``. Nothing but
+    lengths is looked at.
     """
     if loops := fast_path.loops_for(0):
         places = np.empty(min(most, (end - at) // MIN_ENTRY + 1), np.int64)
-        n, at = loops.follow_lengths(data, at, end, places)
+        n, at = loops.entry_positions(data, at, end, places)
         return places[:n], at
     found: list[int] = []
     take = found.append
@@ -152,15 +156,15 @@ def follow_lengths(data: Bytes, at: int, end: int, most: int) -> tuple[Positions
 
 
 def headers_at(data: Bytes, positions: Positions) -> Headers:
-    """HEADER rows of the entries at ``positions``; ``data`` ends in PADDING."""
+    """The HEADER rows of the entries at ``positions``; ``data`` must end in PADDING."""
     if len(positions) == 0:
         return np.zeros(0, HEADER)
     everywhere = np.ndarray((len(data) - HEADER_SIZE + 1,), _VIEW, data.data, 0, (1,))
     return everywhere[positions].view(HEADER)
 
 
-def sound_prefix(data: Bytes, positions: Positions, headers: Headers, limits: Limits) -> int:
-    """How many of the entries that ``follow_lengths`` found are sound before the first that is not."""
+def count_sound(data: Bytes, positions: Positions, headers: Headers, limits: Limits) -> int:
+    """How many of the entries are sound before the first one that is not: length and magic are possible, and the checksum is right."""
     length = headers["length"].astype(np.int64)
     magic = headers["magic"]
     plausible = (length >= MIN_LENGTH[2]) & (magic == 2)
@@ -174,7 +178,7 @@ def sound_prefix(data: Bytes, positions: Positions, headers: Headers, limits: Li
 
 
 def _restart_word() -> int:
-    """Four bytes that lead a CRC-32C register from zero to its initial state, as a little-endian number: 32 bits run backwards."""
+    """The four bytes that lead a CRC-32C register from zero to its initial state, as a little-endian number: 32 bits, shifted backwards."""
     register = 0xFFFFFFFF
     for _ in range(32):
         register = ((register ^ 0x82F63B78) << 1 | 1) & 0xFFFFFFFF if register >> 31 else register << 1
@@ -183,16 +187,16 @@ def _restart_word() -> int:
 
 _RESTART = np.uint64(_restart_word() << 32)
 _WORDS_BETWEEN = (0, 5, 13)
-"""Words of eight bytes that make up the first 21 of a header."""
+"""The positions of the three words of eight bytes that cover the first 21 bytes of a header."""
 
 
 def _all_checksums_fit(data: Bytes, start: Positions, end: Positions, crc: npt.NDArray[np.uint32]) -> bool:
-    """Whether all of these batches, one right after another, have the checksum that their header says: one CRC over all of them.
+    """True where all these batches, one right after another, have the checksum in their header. One CRC is computed over all of them.
 
-    A register that holds a right checksum becomes zero when it is fed the checksum's complement, and four constant bytes lead from zero
-    to its initial state. Between two batches lie 21 bytes of header that no checksum covers: room to write both, for as long as it takes.
-    The CRC of the whole is then that of the last batch. A wrong one changes the register by what only a second wrong one can undo, by a
-    chance of 2^-32; a call for each batch costs seven times as much.
+    A register with a right checksum becomes zero when the complement of that checksum is added, and four constant bytes lead it from zero
+    to its initial state. Between two batches lie 21 bytes of header that no checksum covers: both are written there for the time of the
+    call, and the CRC over everything is then that of the last batch. One wrong checksum always shows; two hide each other by a chance of
+    2^-32. One call for each batch would take seven times as long.
     """
     if len(start) < 2 or not data.flags.writeable or (start[1:] != end[:-1]).any():
         return False
@@ -209,7 +213,7 @@ def _all_checksums_fit(data: Bytes, start: Positions, end: Positions, crc: npt.N
 
 
 def checksums_fit(data: Bytes, start: Positions, end: Positions, headers: Headers) -> Mask:
-    """Which entries have the checksum that their header says. CRC-32C from magic 2 on, CRC-32 before."""
+    """True for each entry that has the checksum in its header: CRC-32C in magic 2, CRC-32 in magic 0 and 1."""
     view = data.data
     is_modern = headers["magic"] == 2
     if is_modern.all():

@@ -1,6 +1,7 @@
-"""Records of many batches as columns: what ``scalar.read_records`` and ``scalar.read_message`` say of each, by compiled loops.
+"""Reads the records of many batches to columns. Each record is as ``scalar.read_records`` and ``scalar.read_message`` read it.
 
-A batch that looks unusual in any way, and every batch of a small input, is read by ``scalar.py``.
+The compiled loops read batches that are written in the usual way. All other batches, and all batches of a small input, are read by
+``scalar``.
 """
 
 from __future__ import annotations
@@ -19,10 +20,13 @@ from groupcoord_spark.protocol.slices import Bytes, Mask, Positions
 
 @dataclass(slots=True)
 class Rows:
-    """Records of several batches, batch after batch in their order, as columns of one length.
+    """Records of several batches, batch by batch in their order, as columns of one length.
 
-    batch: which of the batches. Places are positions in the buffer; where null, start == end. Of old messages offset_delta is the offset
-    as it stands in the message, and timestamp_delta its timestamp.
+    Attributes:
+        batch: the index of the record's batch.
+        offset_delta, timestamp_delta: int64; of old messages the whole offset and the whole timestamp of the message.
+        key_start, key_end, value_start, value_end: positions in the buffer of the batches; start == end where null.
+        key_is_null, value_is_null: bool.
     """
 
     batch: Positions
@@ -39,7 +43,7 @@ class Rows:
         return len(self.batch)
 
     def take(self, rows: npt.NDArray[Any]) -> Rows:
-        """The rows named by a mask or by indices."""
+        """The rows that a mask or indices choose."""
         return Rows(
             self.batch[rows],
             self.offset_delta[rows],
@@ -68,12 +72,12 @@ class Rows:
 
     @staticmethod
     def empty(n: int) -> Rows:
-        """``n`` rows that are still to be written."""
+        """``n`` rows whose contents are not set."""
         whole = [np.empty(n, np.int64) for _ in range(7)]
         return Rows(whole[0], whole[1], whole[2], whole[3], whole[4], np.empty(n, np.bool_), whole[5], whole[6], np.empty(n, np.bool_))
 
     def put(self, row: int, record: Record | Message) -> None:
-        """Writes one record or message into a row."""
+        """Sets one row to a record or a message."""
         self.offset_delta[row], self.timestamp_delta[row] = record[0], record[1]
         self.key_is_null[row], self.value_is_null[row] = record.key is None, record.value is None
         self.key_start[row], self.key_end[row] = record.key or (0, 0)
@@ -81,9 +85,11 @@ class Rows:
 
 
 def read_rows(data: Bytes, start: Positions, end: Positions, count: Positions) -> tuple[Rows, dict[int, RecordError]]:
-    """The records of all batches whose decompressed parts are ``data[start:end]``, and what is wrong with the batches that have none.
+    """The records of batches of magic 2, and the errors by batch. A batch with an error has no rows.
 
-    A batch in the errors has no rows.
+    Args:
+        data, start, end: the decompressed records of batch i are ``data[start[i]:end[i]]``.
+        count: how many records each batch claims.
     """
     room = end - start
     # these batches claim an impossible number of records; scalar.py says what is wrong with them
@@ -110,9 +116,9 @@ def read_rows(data: Bytes, start: Positions, end: Positions, count: Positions) -
 
 
 def read_messages(data: Bytes, start: Positions, end: Positions) -> tuple[Rows, dict[int, RecordError]]:
-    """The messages of magic 0 and 1 that fill ``data[start:end]`` each, uncompressed, one row for each that is sound.
+    """Uncompressed messages of magic 0 and 1 as rows, and the errors by message. A message with an error has no row.
 
-    ``batch`` is the index among the messages given. A message in the errors has no row.
+    data, start, end: message i is ``data[start[i]:end[i]]``. ``Rows.batch`` is the index of the message.
     """
     rows = Rows.empty(len(start))
     rows.batch[:] = np.arange(len(rows))

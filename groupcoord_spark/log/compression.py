@@ -1,4 +1,4 @@
-"""The compressed part of a batch or wrapper, as the bytes Kafka would read out of it."""
+"""Decompresses the records of a batch or an old message to the bytes that Kafka would read, and compresses them."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import lz4.frame
 import pyarrow as pa
 import zstandard
 
+from groupcoord_spark.log.damage import BatchError
 from groupcoord_spark.log.limits import Limits
 
 GZIP, SNAPPY, LZ4, ZSTD = 1, 2, 3, 4
@@ -27,19 +28,11 @@ _LZ4_BEST_RATIO = 255
 
 _ZSTD_WINDOW = 1 << 27
 _ZSTD_FEED = 1024
-"""Compressed bytes given to zstd at a time: a block of 4 bytes becomes up to 128 KiB, so 1 KiB may become 32 MiB."""
+"""How many compressed bytes zstd gets at a time. A block of 4 bytes may become 128 KiB, so 1 KiB may become 32 MiB."""
 
 
-class CompressionError(ValueError):
-    """Raised when the records of a batch cannot be decompressed.
-
-    code: unknown_codec, decompress_failed or decompressed_too_large. detail: the sentence.
-    """
-
-    def __init__(self, code: str, detail: str) -> None:
-        super().__init__(detail)
-        self.code = code
-        self.detail = detail
+class CompressionError(BatchError):
+    """Raised when the records of a batch cannot be decompressed. code: unknown_codec, decompress_failed or decompressed_too_large."""
 
 
 def _failed(detail: str) -> CompressionError:
@@ -47,11 +40,11 @@ def _failed(detail: str) -> CompressionError:
 
 
 CODECS: Final[Mapping[str, int]] = {"none": 0, "gzip": GZIP, "snappy": SNAPPY, "lz4": LZ4, "zstd": ZSTD}
-"""Kafka's names of the codecs."""
+"""The number of each codec by Kafka's name."""
 
 
 def compress(codec: int, plain: bytes) -> bytes:
-    """The stream of ``plain`` that Kafka reads under ``codec`` in a batch of magic 2; codec 0 leaves it as it is."""
+    """The compressed form of ``plain`` that Kafka reads under ``codec`` in a batch of magic 2; codec 0 leaves it as it is."""
     if codec == GZIP:
         return gzip.compress(plain, mtime=0)
     if codec == SNAPPY:
@@ -66,7 +59,7 @@ def compress(codec: int, plain: bytes) -> bytes:
 
 
 class Decompressor:
-    """Decompresses one batch after another; it holds the contexts that are dear to make. One thread at a time."""
+    """Decompresses one batch after another with contexts that are expensive to create. Not safe for several threads."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
@@ -74,10 +67,9 @@ class Decompressor:
         self._snappy = pa.Codec("snappy")
 
     def decompress(self, codec: int, stream: bytes, *, magic: int) -> bytes:
-        """The bytes of ``stream``, which a batch of format ``magic`` holds under ``codec`` (1 to 4).
+        """The decompressed bytes of ``stream``, from a batch of format ``magic`` with the codec 1 to 4.
 
-        No memory is taken because the stream declares a size; it is read up to the limit.
-        Raises CompressionError, also for an empty stream: no codec makes nothing out of nothing.
+        A declared size takes no memory: the stream is decompressed up to the limit. Raises CompressionError, also for an empty stream.
         """
         if not GZIP <= codec <= ZSTD or (codec == ZSTD and magic < 2):
             raise CompressionError("unknown_codec", f"codec {codec} does not exist in format {magic}")
@@ -180,7 +172,7 @@ def _gunzip(stream: bytes, limit: int) -> bytes:
 
 
 def _unlz4(stream: bytes, limit: int, *, header_checksum_counts: bool) -> bytes:
-    """The first frame of ``stream``, within what Kafka's own reader of frames accepts (Lz4BlockInputStream)."""
+    """The decompressed first frame of ``stream``, where Kafka's own reader of frames (Lz4BlockInputStream) accepts it."""
     if stream[:7] != b"\x04\x22\x4d\x18\x60\x40\x82":
         stream = _plain_lz4_frame(stream, header_checksum_counts)
     try:
@@ -198,7 +190,7 @@ def _unlz4(stream: bytes, limit: int, *, header_checksum_counts: bool) -> bytes:
 
 
 def _plain_lz4_frame(stream: bytes, header_checksum_counts: bool) -> bytes:
-    """The frame without declared size and content checksum, neither of which Kafka looks at, under a right header."""
+    """The frame without its declared size and content checksum, which Kafka ignores, and with a right header."""
     if stream[:4] != _LZ4_MAGIC:
         raise _failed(f"no lz4 frame: it begins with {stream[:4].hex()}")
     if len(stream) < 7:
@@ -219,7 +211,7 @@ def _plain_lz4_frame(stream: bytes, header_checksum_counts: bool) -> bytes:
 
 
 def _lz4_header_checksum(descriptor: bytes) -> int:
-    """Second byte of xxHash32 (seed 0) of at most 15 bytes."""
+    """The second byte of xxHash32 (seed 0) of at most 15 bytes."""
     prime2, prime3, prime4, prime5, word = 2246822519, 3266489917, 668265263, 374761393, 0xFFFFFFFF
     state = prime5 + len(descriptor)
     at = 0

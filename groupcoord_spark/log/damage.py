@@ -1,4 +1,4 @@
-"""What is reported beside the records: bytes that were not used, and what was used with a doubt. The codes are data."""
+"""What the reader of a log reports beside its records: bytes that are lost, and bytes that are used with a doubt. Codes never change."""
 
 from __future__ import annotations
 
@@ -6,15 +6,17 @@ from collections import Counter
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-MAX_RECORD_ROWS = 1000
-"""Rows about single records, of one code in one file; the rest is one row with its count.
+from groupcoord_spark.protocol.errors import Doubt
 
-A batch of a few kilobytes can hold millions of records: the report must not grow with them.
+MAX_RECORD_ROWS = 1000
+"""The most rows about single records, for each code in each file; one more row has the count of the rest.
+
+A batch of a few kilobytes can claim millions of records: the report must not grow with them.
 """
 
 
 class Kind(StrEnum):
-    """What a code means for the records it is about."""
+    """What a code means for the records that it is about."""
 
     LOST = "lost"
     """The bytes are not used: a row of quarantined_records."""
@@ -26,7 +28,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """One reason code: its stable name, its kind, and when it is given."""
+    """One code: its stable name, its kind, and a sentence that says when it is reported."""
 
     name: str
     kind: Kind
@@ -76,13 +78,27 @@ CODES: dict[str, Code] = {
 """Every code that this room gives, by name."""
 
 
+class BatchError(ValueError):
+    """Raised when the records of a batch cannot be had: the batch is lost. code: a name of CODES; detail: a clause without a full stop."""
+
+    def __init__(self, code: str, detail: str) -> None:
+        super().__init__(detail)
+        self.code = code
+        self.detail = detail
+
+
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """Bytes that were not used: a damaged range, a batch or a record.
+    """Bytes that are not used: a damaged range, a batch or a record.
 
-    code: a name of CODES, of kind LOST. source: path or URI of the file. position, size: bytes in the file; of a record, those of the
-    batch that holds it. record_offset: of a record its offset, of a batch its base offset; None where it is not known.
-    records: how many records are lost with it; None: not known. key, value: of a record whose bytes are known.
+    Attributes:
+        code: a name of CODES, of kind LOST.
+        source: path or URI of the file.
+        position, size: where the bytes lie in the file; of a record, those of its batch.
+        record_offset: the offset of a record, the base offset of a batch; None where it is not known.
+        detail: a sentence for people.
+        records: how many records are lost; None where that is not known.
+        key, value: of a single record whose bytes can be read.
     """
 
     code: str
@@ -98,41 +114,44 @@ class Lost:
 
 
 @dataclass(frozen=True, slots=True)
-class Doubt:
-    """Something that was accepted, or skipped for a good reason.
+class PlacedDoubt(Doubt):
+    """A doubt about bytes of a file that are used all the same, or that are skipped for a good reason.
 
-    code: a name of CODES, of kind WARN or INFO. source, position, size, record_offset as in Lost; position and size are 0 where the
-    doubt is about a whole file or directory. offsets_partition is None where it is about none. records: how many it is about, if counted.
+    Attributes:
+        code: a name of CODES, of kind WARN or INFO.
+        source: path or URI of the file or directory.
+        offsets_partition: None where the doubt is about no partition.
+        position, size: where the bytes lie in the file; 0 where the doubt is about a whole file or directory.
+        record_offset: as in Lost.
+        records: how many records the doubt is about; None where they are not counted.
     """
 
-    code: str
     source: str
     offsets_partition: int | None
     position: int
     size: int
     record_offset: int | None
-    detail: str
     records: int | None = None
 
 
 @dataclass(slots=True)
 class Report:
-    """The findings about one file, handed out chunk by chunk; it keeps count of what was too much to tell one by one."""
+    """Collects what is lost and doubtful in one file; ``take`` hands it out chunk by chunk."""
 
     source: str
     offsets_partition: int
     lost: list[Lost] = field(default_factory=list)
-    doubts: list[Doubt] = field(default_factory=list)
+    doubts: list[PlacedDoubt] = field(default_factory=list)
     _record_rows: Counter[str] = field(default_factory=Counter)
-    _untold: Counter[str] = field(default_factory=Counter)
+    _without_row: Counter[str] = field(default_factory=Counter)
 
     def lose(self, code: str, position: int, size: int, record_offset: int | None, detail: str, records: int | None = None) -> None:
-        """A range or a batch is lost."""
+        """Reports that a range or a batch is lost."""
         self.lost.append(Lost(code, self.source, self.offsets_partition, position, size, record_offset, detail, records))
 
     def doubt(self, code: str, position: int, size: int, record_offset: int | None, detail: str, records: int | None = None) -> None:
-        """A range or a batch is accepted with a doubt."""
-        self.doubts.append(Doubt(code, self.source, self.offsets_partition, position, size, record_offset, detail, records))
+        """Reports that a range or a batch is used with a doubt."""
+        self.doubts.append(PlacedDoubt(code, detail, self.source, self.offsets_partition, position, size, record_offset, records))
 
     def lose_record(
         self,
@@ -144,34 +163,34 @@ class Report:
         key: bytes | None = None,
         value: bytes | None = None,
     ) -> None:
-        """One record is lost; after MAX_RECORD_ROWS of a code it is only counted."""
+        """Reports that one record is lost. After MAX_RECORD_ROWS of a code the records are only counted."""
         if self._has_room_for(code):
             self.lost.append(Lost(code, self.source, self.offsets_partition, position, size, record_offset, detail, 1, key, value))
 
     def doubt_record(self, code: str, position: int, size: int, record_offset: int | None, detail: str) -> None:
-        """One record is accepted with a doubt; after MAX_RECORD_ROWS of a code it is only counted."""
+        """Reports that one record is used with a doubt. After MAX_RECORD_ROWS of a code the records are only counted."""
         if self._has_room_for(code):
-            self.doubts.append(Doubt(code, self.source, self.offsets_partition, position, size, record_offset, detail, 1))
+            self.doubts.append(PlacedDoubt(code, detail, self.source, self.offsets_partition, position, size, record_offset, 1))
 
     def _has_room_for(self, code: str) -> bool:
         self._record_rows[code] += 1
         if self._record_rows[code] <= MAX_RECORD_ROWS:
             return True
-        self._untold[code] += 1
+        self._without_row[code] += 1
         return False
 
-    def take(self) -> tuple[list[Lost], list[Doubt]]:
-        """What was found since the last call."""
+    def take(self) -> tuple[list[Lost], list[PlacedDoubt]]:
+        """What was reported since the last call."""
         lost, doubts = self.lost, self.doubts
         self.lost, self.doubts = [], []
         return lost, doubts
 
     def close(self) -> None:
-        """Adds one row for each code of which not every record has a row."""
-        for code, rest in self._untold.items():
+        """Reports, for each code with more records than rows, how many records have no row."""
+        for code, rest in self._without_row.items():
             detail = f"{rest} more records of this file have this code; they have no rows of their own after the first {MAX_RECORD_ROWS}."
             if CODES[code].kind is Kind.LOST:
                 self.lose(code, 0, 0, None, detail, rest)
             else:
                 self.doubt(code, 0, 0, None, detail, rest)
-        self._untold.clear()
+        self._without_row.clear()

@@ -1,6 +1,6 @@
-"""Which files are the log: from the paths somebody names to segments that workers read, one by one and independently.
+"""Finds the files of a log: from the paths that the user names to segments that workers read independently of each other.
 
-Planning looks at names, at the two ends of each file and at a few small text files, never at a whole log.
+Planning looks at names, at both ends of each file and at a few small text files, never at a whole log.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ import pyarrow.fs as pafs
 
 from groupcoord_spark.errors import InputError
 from groupcoord_spark.log.compression import Decompressor
-from groupcoord_spark.log.damage import CODES, Doubt, Kind
+from groupcoord_spark.log.damage import CODES, Kind, PlacedDoubt
 from groupcoord_spark.log.limits import Limits
-from groupcoord_spark.log.records import correct_ranges
-from groupcoord_spark.log.salvage.finding import Finder, ResyncAbandonedError
+from groupcoord_spark.log.records import correct_offset_ranges
+from groupcoord_spark.log.salvage.finder import EntryFinder, ResyncAbandonedError
 from groupcoord_spark.log.salvage.order import Borders, is_in_order
 from groupcoord_spark.log.segment import DEFAULT_CHUNK_BYTES, Reading, Segment
 from groupcoord_spark.log.storage import Location, SegmentFile
+from groupcoord_spark.protocol.record_types import NO_LEADER_EPOCH, NO_TIMESTAMP
 
 OFFSETS_TOPIC = "__consumer_offsets"
-NO_LEADER_EPOCH = -1
 
-_PEEKED_BYTES = (1 << 16, 1 << 22)
-"""How much of a tail is looked at before the whole file is walked: enough for usual batches, then enough for the largest."""
+_TAIL_BYTES = (1 << 16, 1 << 22)
+"""How much of the end of a file is read before the whole file is: enough for usual batches, then enough for the largest ones."""
 
 _SPECIAL = r"(?:\.[0-9a-f]{32}-(?:delete|future|stray))"
 _PARTITION = re.compile(rf"{OFFSETS_TOPIC}-(0|[1-9][0-9]{{0,9}})")
@@ -40,11 +40,15 @@ _BESIDE_SEGMENTS = re.compile(
 class PartitionLog:
     """The log of one partition of the offsets topic.
 
-    segments: its files in the order of their offsets; those without a byte are left out. first_offset: base offset of the first entry.
-    first_timestamp_ms: max timestamp of the first entry that holds records, -1 if it tells none. Both are None where there is no such
-    entry; they tell a log that was begun anew from one that grew. end_offset: the offset after the last record. bytes: of all files.
-    log_start_offset: where the log begins, whether a record is left there or not: by the broker's checkpoint, else by the name of the
-    first file; None where the input has no files.
+    Attributes:
+        segments: its files in the order of their offsets, without empty ones.
+        first_offset: the base offset of the first entry; None where there is no entry.
+        first_timestamp_ms: the max timestamp of the first entry with records, -1 if the entry has none; None where there is no such entry.
+            Both distinguish a log that was created anew from one that grew.
+        end_offset: the offset after the last record.
+        bytes: of all files.
+        log_start_offset: where the log begins, whether or not a record is left there: from the broker's checkpoint, else from the name of
+            the first file; None where the input has no files.
     """
 
     offsets_partition: int
@@ -59,17 +63,20 @@ class PartitionLog:
 
 @dataclass(frozen=True, slots=True)
 class LogPlan:
-    """What a run reads. cluster_id: of meta.properties; topic_id: of partition.metadata; None where no such file is beside the log."""
+    """The logs that a run reads.
+
+    cluster_id: from meta.properties; topic_id: from partition.metadata; None where that file is not beside the log.
+    """
 
     partitions: tuple[PartitionLog, ...]
     cluster_id: str | None
     topic_id: str | None
-    doubts: tuple[Doubt, ...]
+    doubts: tuple[PlacedDoubt, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class _Directory:
-    """A directory of one partition, or some of its files. log_dir: the directory of the broker it lies in."""
+    """A directory of one partition. log_dir: the broker's directory around it; only: the files to read, None for all."""
 
     offsets_partition: int
     location: Location
@@ -88,67 +95,70 @@ class _File:
 
 @dataclass(frozen=True, slots=True)
 class _Tail:
-    """The end of a file: the offset after its last record, None if it has no entry, and the leader epoch of its last entry."""
+    """The end of a file: the offset after its last record (None: the file has no entry), and the leader epoch of its last entry."""
 
     end_offset: int | None
     leader_epoch: int
 
 
 @dataclass(slots=True)
-class _Planned:
+class _Replica:
     log: PartitionLog
     leader_epoch: int
-    doubts: list[Doubt] = field(default_factory=list)
+    doubts: list[PlacedDoubt] = field(default_factory=list)
 
 
 def plan_logs(inputs: Sequence[str]) -> LogPlan:
-    """What to read of the given paths and URIs, which are of one cluster.
+    """The logs to read from paths and URIs that are all of one cluster.
 
-    Each may be a log directory of a broker, a directory of one partition, a directory of log directories (copies of several brokers), or a
-    segment. Where several hold a partition, the replica with the greatest last leader epoch, then the greatest end offset, is read.
-    Raises InputError, one sentence, for what is not there, cannot be read, or is no log of the offsets topic.
+    Each input is a log directory of a broker, a directory of one partition, a directory of log directories (copies of several brokers), or
+    a segment. Where several inputs have the same partition, the replica with the greatest last leader epoch is read, and of equal ones that
+    with the greatest end offset.
+
+    Raises:
+        InputError: an input is not there, cannot be read, or is no log of the offsets topic.
     """
-    found: dict[str, _Directory] = {}
+    directories: dict[str, _Directory] = {}
     for given in inputs:
-        for directory in _recognised(Location.of(given)):
+        for directory in _directories_of(Location.of(given)):
             place = f"{directory.location.filesystem.type_name}:{directory.location.path}"
-            known = found.get(place)
+            known = directories.get(place)
             if known and known.only is not None:
                 only = known.only | directory.only if directory.only is not None else None
                 directory = replace(directory, only=only)
             elif known:
                 continue
-            found[place] = directory
-    if not found:
+            directories[place] = directory
+    if not directories:
         raise InputError("No input is given. Name a log directory, a directory of a partition or a segment file.")
-    log_dirs = {directory.log_dir.path: directory.log_dir for directory in found.values() if directory.log_dir}
+    log_dirs = {directory.log_dir.path: directory.log_dir for directory in directories.values() if directory.log_dir}
     cluster_id = _cluster_of(log_dirs.values())
     log_starts = {path: _log_starts(log_dir) for path, log_dir in log_dirs.items()}
-    doubts: list[Doubt] = []
+    doubts: list[PlacedDoubt] = []
     partitions: list[PartitionLog] = []
     topic_id = None
-    for number in sorted({directory.offsets_partition for directory in found.values()}):
+    for number in sorted({directory.offsets_partition for directory in directories.values()}):
         replicas = []
-        for directory in found.values():
+        for directory in directories.values():
             if directory.offsets_partition == number:
                 log_start = log_starts[directory.log_dir.path].get(number) if directory.log_dir else None
-                planned, its_topic_id = _plan_partition(directory, log_start)
-                replicas.append(planned)
-                topic_id = topic_id or its_topic_id
-        chosen = max(replicas, key=lambda planned: (planned.leader_epoch, planned.log.end_offset))
+                replica, replica_topic_id = _plan_partition(directory, log_start)
+                replicas.append(replica)
+                topic_id = topic_id or replica_topic_id
+        chosen = max(replicas, key=lambda replica: (replica.leader_epoch, replica.log.end_offset))
         partitions.append(chosen.log)
         doubts += chosen.doubts
         if len(replicas) > 1:
-            doubts.append(_doubt_choice(chosen, [planned for planned in replicas if planned is not chosen]))
+            doubts.append(_replica_doubt(chosen, [replica for replica in replicas if replica is not chosen]))
     return LogPlan(tuple(partitions), cluster_id, topic_id, tuple(doubts))
 
 
-def _recognised(location: Location) -> list[_Directory]:
+def _directories_of(location: Location) -> list[_Directory]:
     info = location.info()
     if info.type == pafs.FileType.NotFound:
         raise InputError(f"{location.shown}: there is no such file or directory.")
     if info.type == pafs.FileType.File:
-        return [_recognised_file(location)]
+        return [_directory_of_segment(location)]
     named = _NAMED_PARTITION.fullmatch(location.name)
     if named:
         return [_Directory(int(named[1]), location, location.parent())]
@@ -171,7 +181,7 @@ _NAME_LOST = (
 )
 
 
-def _recognised_file(location: Location) -> _Directory:
+def _directory_of_segment(location: Location) -> _Directory:
     if not re.fullmatch(r"[0-9]{20}\.log", location.name):
         raise InputError(
             f"{location.shown}: this is no segment of a log. Segments are called by their first offset, such as 00000000000000000000.log."
@@ -194,7 +204,10 @@ def _partitions_in(location: Location, children: Iterable[pafs.FileInfo]) -> lis
 
 
 def _partitions_below(location: Location, children: Iterable[pafs.FileInfo]) -> list[_Directory]:
-    """The partitions of the log directories among ``children``. One that cannot be listed matters only if no other holds a partition."""
+    """The partitions in the log directories among ``children``.
+
+    A directory that cannot be listed matters only where no other one has a partition: then InputError is raised.
+    """
     directories: list[_Directory] = []
     unreadable: list[InputError] = []
     for child in children:
@@ -217,20 +230,22 @@ def _refuse_lost_link(directory: Location, info: pafs.FileInfo) -> None:
 
 def _cluster_of(log_dirs: Iterable[Location]) -> str | None:
     """The cluster id of meta.properties. Raises InputError where the log directories are of several clusters."""
-    found: dict[str, Location] = {}
+    log_dir_of: dict[str, Location] = {}
     for log_dir in log_dirs:
         for line in _text_beside(log_dir, "meta.properties"):
             name, _, value = line.partition("=")
             if name.strip() == "cluster.id" and value.strip():
-                found.setdefault(value.strip(), log_dir)
-    if len(found) > 1:
-        (one, here), (other, there) = list(found.items())[:2]
-        raise InputError(f"{here.shown} is of cluster {one!r} and {there.shown} of cluster {other!r}. Read one cluster at a time.")
-    return next(iter(found), None)
+                log_dir_of.setdefault(value.strip(), log_dir)
+    if len(log_dir_of) > 1:
+        (first, first_dir), (second, second_dir) = list(log_dir_of.items())[:2]
+        raise InputError(
+            f"{first_dir.shown} is of cluster {first!r} and {second_dir.shown} of cluster {second!r}. Read one cluster at a time."
+        )
+    return next(iter(log_dir_of), None)
 
 
 def _log_starts(log_dir: Location) -> dict[int, int]:
-    """The log start offset of each partition of the offsets topic (log-start-offset-checkpoint); {} where the file was not copied along."""
+    """The log start offset of each partition of the offsets topic, from log-start-offset-checkpoint; {} where the file was not copied."""
     starts = {}
     for line in _text_beside(log_dir, "log-start-offset-checkpoint"):
         words = line.split(" ")
@@ -244,10 +259,10 @@ def _text_beside(directory: Location, name: str) -> list[str]:
     return location.read_text().splitlines() if location.info().type == pafs.FileType.File else []
 
 
-def _plan_partition(directory: _Directory, checkpoint: int | None) -> tuple[_Planned, str | None]:
-    """checkpoint: the log start offset that the broker wrote down; None where that is not known."""
+def _plan_partition(directory: _Directory, checkpoint: int | None) -> tuple[_Replica, str | None]:
+    """The log of one partition, and its topic id. checkpoint: the log start offset that the broker wrote down; None: not known."""
     number, location = directory.offsets_partition, directory.location
-    doubts: list[Doubt] = []
+    doubts: list[PlacedDoubt] = []
     files = _files_of(directory, doubts)
     topic_id = None
     for line in _text_beside(location, "partition.metadata"):
@@ -270,7 +285,7 @@ def _plan_partition(directory: _Directory, checkpoint: int | None) -> tuple[_Pla
         )
         if file.size == 0:
             continue
-        segment, tail = _look_at_tail(segment, following, limits)
+        segment, tail = _read_tail(segment, following, limits)
         segments.append(segment)
         if tail.end_offset is not None:
             reached = max(reached, tail.end_offset)
@@ -287,19 +302,19 @@ def _plan_partition(directory: _Directory, checkpoint: int | None) -> tuple[_Pla
         sum(segment.size for segment in segments),
         _log_start(directory, files, checkpoint),
     )
-    return _Planned(log, leader_epoch, doubts), topic_id
+    return _Replica(log, leader_epoch, doubts), topic_id
 
 
 def _log_start(directory: _Directory, files: Sequence[_File], checkpoint: int | None) -> int | None:
-    """Where the log begins; of single files that were named, where the first of them begins."""
+    """Where the log begins; where the user named single files, the base offset of the first one."""
     first_file = files[0].base_offset if files else None
     if checkpoint is None or (directory.only is not None and first_file is not None and first_file > checkpoint):
         return first_file
     return checkpoint
 
 
-def _files_of(directory: _Directory, doubts: list[Doubt]) -> list[_File]:
-    """The files that are the log, in the order of their offsets, after Kafka's own rule for a cleaning that was under way."""
+def _files_of(directory: _Directory, doubts: list[PlacedDoubt]) -> list[_File]:
+    """The files that are the log, in the order of their offsets, by Kafka's own rule for a cleaning that was not finished."""
     location = directory.location
     plain: list[_File] = []
     swaps: list[_File] = []
@@ -322,7 +337,7 @@ def _files_of(directory: _Directory, doubts: list[Doubt]) -> list[_File]:
         elif info.type != pafs.FileType.File or not _BESIDE_SEGMENTS.fullmatch(name):
             what = "a directory" if info.type == pafs.FileType.Directory else "a file"
             detail = f"{name!r} is {what} that Kafka does not make beside segments; it is not read."
-            doubts.append(Doubt("unknown_file", location.child(name).shown, directory.offsets_partition, 0, 0, None, detail))
+            doubts.append(PlacedDoubt("unknown_file", detail, location.child(name).shown, directory.offsets_partition, 0, 0, None))
     # LogLoader.recoverSwapAndCleanedFiles: a swap file at or above a cleaned one is of a split that was not finished
     swaps = [file for file in swaps if not cleaned or file.base_offset < min(cleaned)]
     if swaps:
@@ -333,34 +348,34 @@ def _files_of(directory: _Directory, doubts: list[Doubt]) -> list[_File]:
 
 
 def _end_of(file: _File, number: int) -> int:
-    """The offset after the last record of one file, looked at alone; its base where it has none."""
+    """The offset after the last record of a single file; its base offset where it has no record."""
     segment = Segment(file.location.uri, file.size, number, file.base_offset)
-    tail = _look_at_tail(segment, [], Limits())[1] if file.size else _Tail(None, NO_LEADER_EPOCH)
+    tail = _read_tail(segment, [], Limits())[1] if file.size else _Tail(None, NO_LEADER_EPOCH)
     return file.base_offset if tail.end_offset is None else tail.end_offset
 
 
-def _look_at_tail(segment: Segment, following: Sequence[_File], limits: Limits) -> tuple[Segment, _Tail]:
-    """The end of a file; and the segment, which names the files it covers if it reaches over the base of the next."""
+def _read_tail(segment: Segment, following: Sequence[_File], limits: Limits) -> tuple[Segment, _Tail]:
+    """The segment and its end. Where the file reaches beyond the base of the next file, the segment names the files that it covers."""
     tail = None
-    for peeked in _PEEKED_BYTES:
-        tail = tail or _peeked_tail(segment, peeked, limits)
+    for tail_bytes in _TAIL_BYTES:
+        tail = tail or _tail_from_last_bytes(segment, tail_bytes, limits)
     if tail is None or (segment.next_base_offset is not None and (tail.end_offset or 0) > segment.next_base_offset):
         covers = tuple(
             Segment(file.location.uri, file.size, segment.offsets_partition, file.base_offset) for file in following if file.size
         )
         segment = replace(segment, covers=covers)
-        tail = _walked_tail(segment, limits)
+        tail = _tail_from_whole_file(segment, limits)
         end = tail.end_offset or 0
-        segment = replace(segment, covers=tuple(each for each in covers if each.base_offset < end))
+        segment = replace(segment, covers=tuple(later for later in covers if later.base_offset < end))
     return segment, tail
 
 
-def _peeked_tail(segment: Segment, peeked: int, limits: Limits) -> _Tail | None:
-    """The end of a file from its last ``peeked`` bytes; None where they are not plain enough to be sure."""
+def _tail_from_last_bytes(segment: Segment, tail_bytes: int, limits: Limits) -> _Tail | None:
+    """The end of a file from its last ``tail_bytes``; None where only the whole file gives a sure answer."""
     is_last = segment.next_base_offset is None
     with SegmentFile(Location.of(segment.uri), segment.size) as file:
-        finder = Finder(file, segment.base_offset, is_last, limits, peeked)
-        at = max(0, file.size - peeked)
+        finder = EntryFinder(file, segment.base_offset, is_last, limits, tail_bytes)
+        at = max(0, file.size - tail_bytes)
         try:
             at = finder.next_sound(at) if at else 0
         except ResyncAbandonedError:
@@ -370,23 +385,23 @@ def _peeked_tail(segment: Segment, peeked: int, limits: Limits) -> _Tail | None:
         tail = _Tail(None, NO_LEADER_EPOCH)
         decompressor = Decompressor(limits)
         reached = segment.base_offset
-        for stretch in finder.stretches(at):
-            if stretch.damaged:
-                if CODES[stretch.damaged.code].kind is Kind.INFO and is_last:
+        for section in finder.sections(at):
+            if section.damaged:
+                if CODES[section.damaged.code].kind is Kind.INFO and is_last:
                     continue
                 return None
-            entries = stretch.entries
-            correct_ranges(entries, stretch.headers, finder.bytes_between, decompressor)
-            if stretch.repair or not is_in_order(entries, Borders(reached, None, file.size)):
+            entries = section.entries
+            correct_offset_ranges(entries, section.headers, finder.bytes_between, decompressor)
+            if section.repair or not is_in_order(entries, Borders(reached, None, file.size)):
                 return None
             reached = int(entries.last_offset[-1]) + 1
-            epoch = int(stretch.headers["leader_epoch"][-1]) if entries.magic[-1] == 2 else NO_LEADER_EPOCH
+            epoch = int(section.headers["leader_epoch"][-1]) if entries.magic[-1] == 2 else NO_LEADER_EPOCH
             tail = _Tail(reached, epoch)
         return tail
 
 
-def _walked_tail(segment: Segment, limits: Limits) -> _Tail:
-    """The end of a file from all its entries, put in order."""
+def _tail_from_whole_file(segment: Segment, limits: Limits) -> _Tail:
+    """The end of a file from all its entries in their order."""
     with SegmentFile(Location.of(segment.uri), segment.size) as file:
         reading = Reading(segment, file, DEFAULT_CHUNK_BYTES, limits)
         reading.walk()
@@ -394,15 +409,15 @@ def _walked_tail(segment: Segment, limits: Limits) -> _Tail:
 
 
 def _first_entry(segments: Sequence[Segment], limits: Limits) -> tuple[int | None, int | None]:
-    """Base offset of the first entry of a log, and max timestamp of the first that holds records."""
+    """The base offset of the first entry of a log, and the max timestamp of the first entry with records; None where there is none."""
     first_offset: int | None = None
     decompressor = Decompressor(limits)
     for segment in segments:
         with SegmentFile(Location.of(segment.uri), segment.size) as file:
-            finder = Finder(file, segment.base_offset, segment.next_base_offset is None, limits, _PEEKED_BYTES[0])
-            for stretch in finder.stretches():
-                entries, headers = stretch.entries, stretch.headers
-                correct_ranges(entries, headers, finder.bytes_between, decompressor)
+            finder = EntryFinder(file, segment.base_offset, segment.next_base_offset is None, limits, _TAIL_BYTES[0])
+            for section in finder.sections():
+                entries, headers = section.entries, section.headers
+                correct_offset_ranges(entries, headers, finder.bytes_between, decompressor)
                 for i in range(len(entries)):
                     if first_offset is None:
                         first_offset = int(entries.first_offset[i])
@@ -411,18 +426,20 @@ def _first_entry(segments: Sequence[Segment], limits: Limits) -> tuple[int | Non
     return first_offset, None
 
 
-def _max_timestamp(finder: Finder, position: int, magic: int) -> int:
+def _max_timestamp(finder: EntryFinder, position: int, magic: int) -> int:
     if magic == 0:
-        return -1
+        return NO_TIMESTAMP
     at = position + (35 if magic == 2 else 18)
     return int.from_bytes(finder.bytes_between(at, at + 8), "big", signed=True)
 
 
-def _doubt_choice(chosen: _Planned, others: Sequence[_Planned]) -> Doubt:
+def _replica_doubt(chosen: _Replica, others: Sequence[_Replica]) -> PlacedDoubt:
     log = chosen.log
-    told = ", ".join(f"{each.log.directory} (epoch {each.leader_epoch}, end {each.log.end_offset})" for each in others)
+    not_read = ", ".join(
+        f"{replica.log.directory} (epoch {replica.leader_epoch}, end {replica.log.end_offset})" for replica in others
+    )
     detail = (
         f"Partition {log.offsets_partition} is read from {log.directory}, whose last leader epoch is {chosen.leader_epoch} "
-        f"and whose end offset is {log.end_offset}; not read: {told}."
+        f"and whose end offset is {log.end_offset}; not read: {not_read}."
     )
-    return Doubt("replica_chosen", log.directory, log.offsets_partition, 0, 0, None, detail)
+    return PlacedDoubt("replica_chosen", detail, log.directory, log.offsets_partition, 0, 0, None)

@@ -1,4 +1,4 @@
-"""How much a reader spends on one batch, whatever the batch claims about itself."""
+"""Limits on what a reader spends on one batch, whatever the batch claims about itself."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ MIB = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Bytes that one batch may have; the defaults are far above what brokers write.
+    """The most bytes of one batch. The defaults are far above what brokers write.
 
-    batch_bytes: length field of an entry (brokers: message.max.bytes, 1 MiB by default). decompressed_floor, decompressed_ratio,
-    decompressed_cap: the records of a batch may decompress to max(floor, ratio x compressed size), and never to more than the cap.
+    Attributes:
+        batch_bytes: the most that the length field of an entry may say (brokers: message.max.bytes, 1 MiB by default).
+        decompressed_floor, decompressed_ratio, decompressed_cap: the records of a batch may decompress to max(floor, ratio x compressed
+            size), and never to more than the cap.
     """
 
     batch_bytes: int = 128 * MIB
@@ -21,6 +23,6 @@ class Limits:
     decompressed_cap: int = 256 * MIB
 
     def decompressed_bytes(self, compressed_bytes: int) -> int:
-        """The most that ``compressed_bytes`` may become."""
+        """The most bytes that ``compressed_bytes`` may decompress to."""
         by_ratio = self.decompressed_ratio * compressed_bytes
         return self.decompressed_floor if by_ratio <= self.decompressed_floor else min(self.decompressed_cap, by_ratio)

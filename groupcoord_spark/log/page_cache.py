@@ -1,4 +1,4 @@
-"""Reading a log once without pushing out of memory what others have there: a broker lives by its page cache."""
+"""Reads a log without pushing the pages of other processes out of memory: a broker depends on its page cache."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ import pyarrow.fs as pafs
 from groupcoord_spark.log.storage import Location
 
 _PART_BYTES = 1 << 20
-"""A part of a file is taken to be in memory if its first byte is."""
+"""The file is looked at in parts of this size: a part counts as in memory if its first byte is."""
 
 
 @contextmanager
 def page_cache_as_found(location: Location, start: int, end: int) -> Iterator[None]:
-    """Afterwards no part of the file, from ``start`` to ``end``, is in the page cache that was not there before.
+    """Drops the parts of the file between ``start`` and ``end`` from the page cache afterwards, unless they were there before.
 
-    A log larger than memory would not stay there either, and it costs less to use the same pages again than to find new ones. Only Linux
-    tells what is in memory: elsewhere, and for files that are not local, nothing is done. Nor for a file that cannot be opened: whoever
-    reads it says so.
+    A log larger than memory would not stay in the cache, and to use the same pages again costs less than to find new ones. Only Linux says
+    what is in memory. Nothing is done elsewhere, for files that are not local, and for a file that cannot be opened, which its reader
+    reports.
     """
     absent: list[tuple[int, int]] = []
     if isinstance(location.filesystem, pafs.LocalFileSystem) and hasattr(os, "RWF_NOWAIT"):
@@ -37,7 +37,7 @@ def page_cache_as_found(location: Location, start: int, end: int) -> Iterator[No
 
 
 def _absent(file: int, start: int, end: int) -> list[tuple[int, int]]:
-    """Ranges of the file, as long as they can be: the system drops large pages only if they lie in one range as a whole."""
+    """The ranges of the file that are not in memory, each as long as possible: the system drops a large page only in one piece."""
     ranges: list[tuple[int, int]] = []
     for at in range(start, end, _PART_BYTES):
         upto = min(at + _PART_BYTES, end)

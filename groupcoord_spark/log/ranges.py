@@ -1,8 +1,8 @@
-"""Large files in ranges of whole batches, so that several workers read one side by side.
+"""Divides large files into ranges of whole batches, so that several workers read one file side by side.
 
-Only a file without any doubt about it is cut: its entries are all record batches with the right checksum, one right after another, with
-rising offsets. What a reader does with one of them then depends on no other, so that its ranges give what the whole file gives. Damage,
-repair and order are questions about a file as a whole, and a file in which they come up is read as a whole.
+Only a file without any doubt about it is divided: all its entries are record batches with the right checksum, one right after another, with
+rising offsets. What is read from one batch then depends on no other batch, so the ranges give the same records as the whole file. Damage,
+repair and order concern a file as a whole, and a file with any of them is read as a whole.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 
 from groupcoord_spark.log.damage import CODES, Kind
 from groupcoord_spark.log.limits import Limits
-from groupcoord_spark.log.salvage.finding import Finder, ResyncAbandonedError
+from groupcoord_spark.log.salvage.finder import EntryFinder, ResyncAbandonedError
 from groupcoord_spark.log.salvage.order import Borders, is_in_order
 from groupcoord_spark.log.segment import DEFAULT_CHUNK_BYTES, Segment
 from groupcoord_spark.log.storage import Location, SegmentFile
@@ -24,24 +24,24 @@ _SEARCH_WINDOW_BYTES = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
-class Walked:
-    """What the walk of a range has shown: the offsets it covers."""
+class RangeOffsets:
+    """The first and the last offset of a range without any doubt about it."""
 
     first_offset: int
     last_offset: int
 
 
 def possible_ranges(segment: Segment, range_bytes: int) -> list[Segment]:
-    """The file in ranges of about ``range_bytes``; only itself where it is too small, or bound up with its neighbours.
+    """The file in ranges of about ``range_bytes``; only the file itself where it is too small, or overlaps with its neighbours.
 
-    A range begins where a sound batch seems to: bytes of a record can look like one. So nothing is read by these ranges before ``walk`` has
-    been over each, and ``checked_ranges`` over what it says. Their offsets are not known yet.
+    A range begins where a sound batch seems to begin, but the bytes of a record can look like a batch. Nothing may be read by these ranges
+    before ``check_range`` has checked each of them and ``ranges_to_read`` all together. The offsets of the ranges are not known yet.
     """
     if segment.size < 2 * range_bytes or segment.skip_below > segment.base_offset or segment.covers:
         return [segment]
     borders = [0]
     with SegmentFile(Location.of(segment.uri), segment.size) as file:
-        finder = Finder(file, segment.base_offset, segment.next_base_offset is None, Limits(), _SEARCH_WINDOW_BYTES)
+        finder = EntryFinder(file, segment.base_offset, segment.next_base_offset is None, Limits(), _SEARCH_WINDOW_BYTES)
         for at in range(range_bytes, segment.size - range_bytes + 1, range_bytes):
             try:
                 border = finder.next_sound(max(at, borders[-1] + 1))
@@ -52,11 +52,11 @@ def possible_ranges(segment: Segment, range_bytes: int) -> list[Segment]:
     return [replace(segment, start=start, size=end) for start, end in pairwise([*borders, segment.size])]
 
 
-def walk(part: Segment, *, ends_file: bool) -> Walked | None:
-    """Whether the range is beyond doubt: its batches lead from its first byte exactly to its end, their checksums right, their order too.
+def check_range(part: Segment, *, ends_file: bool) -> RangeOffsets | None:
+    """The offsets of the range where nothing in it is in doubt, else None.
 
-    None where anything else is met, but for an unfinished write at the end of the newest file, which is no fault of what comes before.
-    The records inside of the batches are not looked at. ends_file: the range is the last one of its file.
+    The batches must lead from its first byte exactly to its end, with right checksums and rising offsets. An unfinished write at the end of
+    the newest file is allowed. The records inside the batches are not looked at. ends_file: the range is the last one of its file.
     """
     first: int | None = None
     reached = part.base_offset
@@ -65,18 +65,18 @@ def walk(part: Segment, *, ends_file: bool) -> Walked | None:
         if file.size < part.size:
             return None
         is_last = ends_file and part.next_base_offset is None
-        finder = Finder(file, part.base_offset, is_last, Limits(), DEFAULT_CHUNK_BYTES)
-        for stretch in finder.stretches(part.start):
-            entries, headers = stretch.entries, stretch.headers
-            if stretch.damaged and is_last and CODES[stretch.damaged.code].kind is Kind.INFO:
-                at = stretch.damaged.end
+        finder = EntryFinder(file, part.base_offset, is_last, Limits(), DEFAULT_CHUNK_BYTES)
+        for section in finder.sections(part.start):
+            entries, headers = section.entries, section.headers
+            if section.damaged and is_last and CODES[section.damaged.code].kind is Kind.INFO:
+                at = section.damaged.end
                 continue
-            if stretch.damaged or stretch.repair or (entries.magic != 2).any():
+            if section.damaged or section.repair or (entries.magic != 2).any():
                 return None
-            # such a batch does not tell where it ends
+            # the last offset of such a batch is impossible
             if (headers["last_offset_delta"] < headers["count"] - np.int64(1)).any() or (headers["last_offset_delta"] < 0).any():
                 return None
-            # the base of the file stays the one that no offset may be too far above
+            # offsets are compared with the base of the whole file
             if int(entries.first_offset[0]) < reached or not is_in_order(
                 entries, Borders(part.base_offset, part.next_base_offset, part.size)
             ):
@@ -84,16 +84,16 @@ def walk(part: Segment, *, ends_file: bool) -> Walked | None:
             first = int(entries.first_offset[0]) if first is None else first
             reached = int(entries.last_offset[-1]) + 1
             at = int(entries.position[-1] + entries.size[-1])
-    return Walked(first, reached - 1) if first is not None and at == part.size else None
+    return RangeOffsets(first, reached - 1) if first is not None and at == part.size else None
 
 
-def checked_ranges(segment: Segment, parts: Sequence[Segment], walked: Sequence[Walked | None]) -> list[Segment]:
-    """What is to be read instead of ``segment``: its ``parts``, or itself where the walk of one gave rise to a doubt."""
-    sound = [each for each in walked if each is not None]
-    if len(sound) < len(parts) or any(before.last_offset >= after.first_offset for before, after in pairwise(sound)):
+def ranges_to_read(segment: Segment, parts: Sequence[Segment], offsets: Sequence[RangeOffsets | None]) -> list[Segment]:
+    """The ranges to read in place of ``segment``: ``parts``, or the segment alone where one of them is in doubt."""
+    known = [of_range for of_range in offsets if of_range is not None]
+    if len(known) < len(parts) or any(before.last_offset >= after.first_offset for before, after in pairwise(known)):
         return [segment]
-    ends = [*(each.first_offset for each in sound[1:]), segment.next_base_offset]
+    ends = [*(of_range.first_offset for of_range in known[1:]), segment.next_base_offset]
     return [
-        replace(part, base_offset=segment.base_offset if part.start == 0 else found.first_offset, next_base_offset=end)
-        for part, found, end in zip(parts, sound, ends, strict=True)
+        replace(part, base_offset=segment.base_offset if part.start == 0 else of_range.first_offset, next_base_offset=end)
+        for part, of_range, end in zip(parts, known, ends, strict=True)
     ]

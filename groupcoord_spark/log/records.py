@@ -1,4 +1,4 @@
-"""Entries become records: the columns that everything after this room works on."""
+"""Turns entries into records: the columns that all later stages work on."""
 
 from __future__ import annotations
 
@@ -24,34 +24,36 @@ from groupcoord_spark.log.batches import (
 )
 from groupcoord_spark.log.columnar import Rows, read_messages, read_rows
 from groupcoord_spark.log.compression import CompressionError, Decompressor
-from groupcoord_spark.log.damage import Report
+from groupcoord_spark.log.damage import BatchError, Report
 from groupcoord_spark.log.scalar import MIN_RECORD, RecordError, inner_checksum_fits, inner_offset_base, read_inner_messages, read_records
 from groupcoord_spark.log.storage import PADDING
+from groupcoord_spark.protocol.record_types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NOT_A_CONTROL_RECORD, MarkerType
 from groupcoord_spark.protocol.slices import Bytes, Mask, Positions, Slices
 
-NO_PRODUCER = -1
-NOT_CONTROL = -1
-ABORT, COMMIT = 0, 1
-UNNAMED_CONTROL = 127
-"""control_type of what does not fit an int8, or would look like NOT_CONTROL."""
+OTHER_CONTROL_TYPE = 127
+"""The control_type of a stored type that does not fit an int8, or would equal NOT_A_CONTROL_RECORD."""
 
 _LEAST = -(2**63)
 
 _BYTES_PER_ROW = 64
-"""What the columns of one record take, about: a chunk is bounded by this too, for batches of the tiniest records."""
+"""About what the columns of one record take in memory. It bounds a chunk of very small records."""
 
 MARKER_LOST = " It is a control batch: if it ended a transaction, that transaction stays open in what is left."
-"""What a lost control batch means, for the end of a sentence."""
+"""The end of a sentence about a lost control batch."""
 
 
 @dataclass(frozen=True, slots=True)
 class Records:
     """Records of one file in the order of their offsets, as columns of one length n.
 
-    record_offset: int64. timestamp_ms: int64, -1 where there is none (magic 0). key, value: places in one buffer; null values are
-    tombstones. producer_id: int64, -1 for none. producer_epoch: int16, -1 for none. is_transactional: bool, of the batch.
-    control_type: int8, -1 for what is no control record, 0 ABORT, 1 COMMIT, others as stored, 127 where that does not fit.
-    position: int64, the byte in the file where the record's batch begins.
+    Attributes:
+        record_offset: int64.
+        timestamp_ms: int64; NO_TIMESTAMP in magic 0.
+        key, value: ranges of one buffer. A null value is a tombstone.
+        producer_id, producer_epoch: int64 and int16; NO_PRODUCER_ID and NO_PRODUCER_EPOCH for none.
+        is_transactional: bool, of the record's batch.
+        control_type: int8, a MarkerType or another number as stored, OTHER_CONTROL_TYPE where that does not fit; NOT_A_CONTROL_RECORD.
+        position: int64, where the record's batch begins in the file.
     """
 
     record_offset: Positions
@@ -68,20 +70,20 @@ class Records:
         return len(self.record_offset)
 
     def distinct_keys(self) -> tuple[Positions, pa.BinaryArray]:
-        """Code of each record's key, int64, and the distinct keys, which repeat hundreds of times; -1 for control records and null keys."""
+        """The code of each record's key, int64, and the distinct keys. The code is -1 for control records and null keys."""
         keys = self.key
-        return Slices(keys.data, keys.start, keys.end, keys.is_null | (self.control_type != NOT_CONTROL)).distinct()
+        return Slices(keys.data, keys.start, keys.end, keys.is_null | (self.control_type != NOT_A_CONTROL_RECORD)).distinct()
 
     @staticmethod
     def none() -> Records:
-        """No records."""
+        """Columns of no record."""
         nothing = np.zeros(0, np.int64)
         flags = np.zeros(0, np.bool_)
         no_bytes = Slices(np.zeros(0, np.uint8), nothing, nothing, flags)
         return Records(nothing, nothing, no_bytes, no_bytes, nothing, nothing.astype(np.int16), flags, nothing.astype(np.int8), nothing)
 
     def take(self, rows: npt.NDArray[Any]) -> Records:
-        """The records named by a boolean mask or by indices; no key or value is copied."""
+        """The records that a mask or indices choose; no key or value is copied."""
         return Records(
             self.record_offset[rows],
             self.timestamp_ms[rows],
@@ -97,9 +99,9 @@ class Records:
 
 @dataclass(slots=True)
 class Payloads:
-    """Entries with their records at hand: those of entry i are ``data[start[i]:end[i]]``, decompressed.
+    """Entries with their decompressed records: those of entry i are ``data[start[i]:end[i]]``.
 
-    failed: entries whose records cannot be had, and why.
+    failed: the entries that cannot be decompressed, with the error.
     """
 
     entries: Entries
@@ -111,22 +113,22 @@ class Payloads:
 
 
 def codecs_of(entries: Entries, headers: Headers) -> npt.NDArray[np.int64]:
-    """The codec number in the attributes of each entry."""
+    """The number of the compression codec of each entry."""
     return attributes_of(entries, headers) & CODEC_BITS
 
 
 def attributes_of(entries: Entries, headers: Headers) -> npt.NDArray[np.int64]:
-    """The low byte of the attributes, which is all that Kafka looks at."""
-    # in old messages they are the first byte where a batch has its checksum
+    """The low byte of the attributes of each entry; Kafka looks at no other."""
+    # in an old message they are the first byte of what HEADER calls the checksum
     return np.asarray(np.where(entries.magic == 2, headers["attributes"] & 0xFF, headers["crc"] >> 24).astype(np.int64))
 
 
 def payloads_of(
     window: Bytes, at: Positions, entries: Entries, headers: Headers, decompressor: Decompressor, most_bytes: int
 ) -> Iterator[Payloads]:
-    """The same entries in pieces whose records take about ``most_bytes`` at most, unless a single entry has more.
+    """The entries with their decompressed records, in pieces of at most about ``most_bytes``; a single entry may have more.
 
-    ``at``: where the entries begin in ``window``, which ends in PADDING.
+    at: where each entry begins in ``window``, which must end in PADDING.
     """
     is_modern = entries.magic == 2
     start = np.where(is_modern, at + HEADER_SIZE, at)
@@ -161,8 +163,10 @@ def _decompressed(
     pieces: list[bytes | memoryview] = []
     failed: dict[int, CompressionError] = {}
     cost = first = 0
-    facts = (at, start, end, codecs_of(entries, headers), entries.magic, is_compressed, columns)
-    for i, (entry_at, begin, finish, codec, magic, packed, of_columns) in enumerate(zip(*(fact.tolist() for fact in facts), strict=True)):
+    by_entry = (at, start, end, codecs_of(entries, headers), entries.magic, is_compressed, columns)
+    for i, (entry_at, begin, finish, codec, magic, packed, column_bytes) in enumerate(
+        zip(*(column.tolist() for column in by_entry), strict=True)
+    ):
         piece: bytes | memoryview = view[begin:finish]
         if packed:
             try:
@@ -172,8 +176,8 @@ def _decompressed(
                 failed[i - first] = error
                 piece = b""
         pieces.append(piece)
-        # a count is only a claim: no record takes less than seven bytes
-        cost += max(len(piece), min(of_columns, _BYTES_PER_ROW * (len(piece) // MIN_RECORD + 1)))
+        # the count of a header may be wrong, but no record takes less than seven bytes
+        cost += max(len(piece), min(column_bytes, _BYTES_PER_ROW * (len(piece) // MIN_RECORD + 1)))
         if cost >= most_bytes:
             yield _joined(entries, headers, first, pieces, failed)
             pieces, failed, cost, first = [], {}, 0, i + 1
@@ -184,7 +188,7 @@ def _decompressed(
 def _joined(
     entries: Entries, headers: Headers, first: int, pieces: Sequence[bytes | memoryview], failed: dict[int, CompressionError]
 ) -> Payloads:
-    """Entries from ``first`` on, with ``pieces``, what each of them holds, in one new buffer."""
+    """The entries from ``first`` on with their decompressed records, ``pieces``, copied into one new buffer."""
     bounds = np.zeros(len(pieces) + 1, np.int64)
     np.cumsum([len(piece) for piece in pieces], out=bounds[1:])
     data = np.frombuffer(b"".join([*pieces, bytes(PADDING)]), np.uint8)
@@ -193,7 +197,7 @@ def _joined(
 
 
 def wrapped_stream(view: memoryview, at: int, end: int, magic: int) -> bytes:
-    """The compressed value of a wrapper. Raises CompressionError (wrapper_malformed) where it has none that fills the message."""
+    """The compressed value of an old message. Raises CompressionError (wrapper_malformed) where no value fills the rest of the message."""
     here = at + (26 if magic else 18)
     for _ in range(2):
         length = int.from_bytes(view[here : here + 4], "big", signed=True) if here + 4 <= end else -2
@@ -204,10 +208,13 @@ def wrapped_stream(view: memoryview, at: int, end: int, magic: int) -> bytes:
 
 
 @dataclass(slots=True)
-class Stored:
-    """What some entries hold, in the order in which they hold it.
+class StoredRecords:
+    """The records of some entries in the order of the file.
 
-    batch: the entry of each record. keep: False for records that are lost by themselves. lost: entries of which nothing can be read.
+    Attributes:
+        batch: int64, the index of each record's entry.
+        keep: bool; False for a record that is lost by itself.
+        lost: entries of which nothing can be read.
     """
 
     records: Records
@@ -216,15 +223,18 @@ class Stored:
     lost: list[int]
 
 
-def read_stored(payloads: Payloads, report: Report, skip_below: int = _LEAST) -> Stored:
-    """The records of some entries as they lie there. What cannot be read goes to ``report``, unless it is wholly below ``skip_below``."""
+def read_in_file_order(payloads: Payloads, report: Report, skip_below: int = _LEAST) -> StoredRecords:
+    """The records of some entries in the order of the file. Entries and records that cannot be read go to ``report``.
+
+    skip_below: entries that end below this offset are not reported.
+    """
     entries, headers = payloads.entries, payloads.headers
     is_modern = entries.magic == 2
     attributes = np.where(is_modern, attributes_of(entries, headers), 0)
     base_offset = np.where(is_modern, headers["base_offset"], 0) + entries.moved_by
     base_timestamp = np.where(is_modern, headers["base_timestamp"], 0)
     fixed_timestamp = headers["max_timestamp"].astype(np.int64)
-    lost: dict[int, RecordError | CompressionError] = dict(payloads.failed)
+    lost: dict[int, BatchError] = dict(payloads.failed)
     if is_modern.all() and not lost:
         rows, errors = read_rows(payloads.data, payloads.start, payloads.end, headers["count"].astype(np.int64))
         lost.update(errors)
@@ -242,8 +252,8 @@ def read_stored(payloads: Payloads, report: Report, skip_below: int = _LEAST) ->
     has_fixed = (attributes & LOG_APPEND_TIME) != 0
     if has_fixed.any():
         timestamp_ms = np.where(has_fixed[batch], fixed_timestamp[batch], timestamp_ms)
-    producer_id = np.where(is_modern, headers["producer_id"], NO_PRODUCER)
-    producer_epoch = np.where(is_modern, headers["producer_epoch"], NO_PRODUCER).astype(np.int16)
+    producer_id = np.where(is_modern, headers["producer_id"], NO_PRODUCER_ID)
+    producer_epoch = np.where(is_modern, headers["producer_epoch"], NO_PRODUCER_EPOCH).astype(np.int16)
     records = Records(
         record_offset,
         timestamp_ms,
@@ -252,23 +262,23 @@ def read_stored(payloads: Payloads, report: Report, skip_below: int = _LEAST) ->
         producer_id[batch],
         producer_epoch[batch],
         ((attributes & TRANSACTIONAL) != 0)[batch],
-        np.full(len(rows), NOT_CONTROL, np.int8),
+        np.full(len(rows), NOT_A_CONTROL_RECORD, np.int8),
         entries.position[batch],
     )
     keep = np.ones(len(rows), np.bool_)
     is_control = (attributes & CONTROL) != 0
     if is_control.any():
         _read_control_types(records, np.flatnonzero(is_control[batch]), entries.size[batch], keep, report, skip_below)
-    _doubt_ranges(record_offset, batch, payloads, is_modern, lost, report, skip_below)
-    return Stored(records, batch, keep, list(lost))
+    _report_offset_ranges(record_offset, batch, payloads, is_modern, lost, report, skip_below)
+    return StoredRecords(records, batch, keep, list(lost))
 
 
-def records_of(payloads: Payloads, report: Report, skip_below: int) -> tuple[Records, int]:
-    """The records of some entries in the order of their offsets, and how many are left out as below ``skip_below``.
+def read_in_offset_order(payloads: Payloads, report: Report, skip_below: int) -> tuple[Records, int]:
+    """The records of some entries in the order of their offsets, and how many records below ``skip_below`` are left out.
 
-    Of records with one offset the last in the file counts. What cannot be read goes to ``report``.
+    Of several records with one offset, the last one in the file is kept. Entries and records that cannot be read go to ``report``.
     """
-    stored = read_stored(payloads, report, skip_below)
+    stored = read_in_file_order(payloads, report, skip_below)
     records, keep, record_offset = stored.records, stored.keep, stored.records.record_offset
     order = None
     if not (record_offset[1:] > record_offset[:-1]).all():
@@ -285,11 +295,13 @@ def records_of(payloads: Payloads, report: Report, skip_below: int) -> tuple[Rec
     return records, skipped
 
 
-def correct_ranges(entries: Entries, headers: Headers, bytes_between: Callable[[int, int], bytes], decompressor: Decompressor) -> None:
-    """Sets first_offset and last_offset of those entries whose headers do not tell them.
+def correct_offset_ranges(
+    entries: Entries, headers: Headers, bytes_between: Callable[[int, int], bytes], decompressor: Decompressor
+) -> None:
+    """Sets first_offset and last_offset of the entries whose headers do not have them.
 
-    These are compressed old messages, whose offset is that of one message inside, and batches whose last offset delta cannot be.
-    bytes_between: the bytes of the file from one position to another.
+    These are compressed old messages, whose offset is that of one message inside, and batches whose last offset delta is impossible.
+    bytes_between: gives the bytes of the file from one position to another.
     """
     is_modern = entries.magic == 2
     last_delta = headers["last_offset_delta"]
@@ -303,7 +315,7 @@ def correct_ranges(entries: Entries, headers: Headers, bytes_between: Callable[[
 
 
 def _offsets_inside(entry: bytes, magic: int, header: Any, decompressor: Decompressor) -> tuple[int, int, int]:
-    """First and last offset of an entry, and by how much they are moved."""
+    """The first and the last offset of one entry, and its ``moved_by``."""
     view = memoryview(entry)
     base = int(header["base_offset"])
     try:
@@ -315,12 +327,12 @@ def _offsets_inside(entry: bytes, magic: int, header: Any, decompressor: Decompr
         stream = decompressor.decompress(int(header["crc"]) >> 24 & CODEC_BITS, wrapped_stream(view, 0, len(entry), magic), magic=magic)
         inner = read_inner_messages(stream, 0, len(stream))
         base = inner_offset_base(stream, inner, magic, base)
-        # below zero the wrapper's own offset is wrong, and only the neighbours can tell the right one
+        # below zero the offset of the compressed message is wrong, and only its neighbours show the right one
         moved_by = OUT_OF_RANGE if base < 0 else 0
         offsets = [int.from_bytes(stream[place.start : place.start + 8], "big", signed=True) for place in inner.places]
         return as_int64(base + moved_by + min(offsets)), as_int64(base + moved_by + max(offsets)), moved_by
-    except (RecordError, CompressionError):
-        # it will be lost for that reason, where its header says
+    except BatchError:
+        # the entry will be lost for this error; until then its header says where its offsets lie
         return base, as_int64(base + max(int(header["last_offset_delta"]), 0)) if magic == 2 else base, 0
 
 
@@ -330,11 +342,11 @@ def _read_mixed(
     base_offset: Positions,
     attributes: Positions,
     fixed_timestamp: Positions,
-    lost: dict[int, RecordError | CompressionError],
+    lost: dict[int, BatchError],
     report: Report,
     skip_below: int,
 ) -> Rows:
-    """Rows of batches and old messages together. For wrappers it sets what is added to the offsets inside, and their common timestamp."""
+    """Rows of batches and old messages together. Of compressed old messages it also sets base_offset and the timestamp of all inside."""
     usable = np.ones(len(is_modern), np.bool_)
     usable[list(lost)] = False
     batches = np.flatnonzero(is_modern & usable)
@@ -346,7 +358,7 @@ def _read_mixed(
     if is_modern.all():
         return rows
     messages = np.flatnonzero(~is_modern & usable)
-    owner, start, end = _find_messages(payloads, messages, base_offset, attributes, fixed_timestamp, lost, report)
+    owner, start, end = _legacy_message_places(payloads, messages, base_offset, attributes, fixed_timestamp, lost, report)
     old, errors = read_messages(payloads.data, start, end)
     old.batch = owner[old.batch]
     entries = payloads.entries
@@ -362,16 +374,16 @@ def _read_mixed(
     return both.take(np.argsort(both.batch, kind="stable"))
 
 
-def _find_messages(
+def _legacy_message_places(
     payloads: Payloads,
     old: Positions,
     base_offset: Positions,
     attributes: Positions,
     fixed_timestamp: Positions,
-    lost: dict[int, RecordError | CompressionError],
+    lost: dict[int, BatchError],
     report: Report,
 ) -> tuple[Positions, Positions, Positions]:
-    """Where all old messages lie, those inside wrappers too: entry, start and end of each."""
+    """The entry, the start and the end of every old message, also of those inside compressed messages."""
     entries, headers, view = payloads.entries, payloads.headers, payloads.data.data
     stored = headers["crc"] >> 24
     owner: list[int] = []
@@ -411,7 +423,7 @@ def _find_messages(
     return np.array(owner, np.int64), np.array(start, np.int64), np.array(end, np.int64)
 
 
-def _report_lost(payloads: Payloads, attributes: Positions, i: int, error: RecordError | CompressionError, report: Report) -> None:
+def _report_lost(payloads: Payloads, attributes: Positions, i: int, error: BatchError, report: Report) -> None:
     entries, headers = payloads.entries, payloads.headers
     first, last = int(entries.first_offset[i]), int(entries.last_offset[i])
     records = None
@@ -423,19 +435,19 @@ def _report_lost(payloads: Payloads, attributes: Positions, i: int, error: Recor
     report.lose(error.code, int(entries.position[i]), int(entries.size[i]), first, detail, records)
 
 
-def _sentence(error: RecordError | CompressionError) -> str:
+def _sentence(error: BatchError) -> str:
     return f"{error.detail[0].upper()}{error.detail[1:]}."
 
 
 def _read_control_types(records: Records, control: Positions, size: Positions, keep: Mask, report: Report, skip_below: int) -> None:
-    """Sets control_type of the control records; those whose key says no type are reported and not kept."""
+    """Sets control_type of the control records. Those whose key has no type are reported, and their ``keep`` is cleared."""
     start = records.key.start[control]
     length = records.key.end[control] - start
     halves = np.ndarray((len(records.key.data) - 1,), ">i2", records.key.data.data, 0, (1,))
     version, kind = halves[start], halves[start + 2].astype(np.int64)
     readable = (length >= 4) & (version >= 0)
-    records.control_type[control] = np.where((kind >= 0) & (kind < UNNAMED_CONTROL), kind, UNNAMED_CONTROL)
-    for i in np.flatnonzero(~readable | (kind < ABORT) | (kind > COMMIT)).tolist():
+    records.control_type[control] = np.where((kind >= 0) & (kind < OTHER_CONTROL_TYPE), kind, OTHER_CONTROL_TYPE)
+    for i in np.flatnonzero(~readable | (kind < MarkerType.ABORT) | (kind > MarkerType.COMMIT)).tolist():
         row = int(control[i])
         offset, position = int(records.record_offset[row]), int(records.position[row])
         if readable[i]:
@@ -445,23 +457,23 @@ def _read_control_types(records: Records, control: Positions, size: Positions, k
             continue
         keep[row] = False
         if offset >= skip_below:
-            found = "null" if records.key.is_null[row] else f"of {length[i]} bytes" if length[i] < 4 else f"of version {version[i]}"
-            detail = f"The key of the control record at offset {offset} is {found}.{MARKER_LOST}"
+            key_is = "null" if records.key.is_null[row] else f"of {length[i]} bytes" if length[i] < 4 else f"of version {version[i]}"
+            detail = f"The key of the control record at offset {offset} is {key_is}.{MARKER_LOST}"
             report.lose_record(
                 "control_record_malformed", position, int(size[row]), offset, detail, records.key.row(row), records.value.row(row)
             )
 
 
-def _doubt_ranges(
+def _report_offset_ranges(
     record_offset: Positions,
     batch: Positions,
     payloads: Payloads,
     is_modern: Mask,
-    lost: dict[int, RecordError | CompressionError],
+    lost: dict[int, BatchError],
     report: Report,
     skip_below: int,
 ) -> None:
-    """Reports batches whose last offset cannot be, and those with records outside of the range they claim."""
+    """Reports batches whose last offset is impossible, and batches with records outside of the range of offsets that they claim."""
     entries, headers = payloads.entries, payloads.headers
     last_delta = headers["last_offset_delta"]
     strange = is_modern & ((last_delta < 0) | (last_delta < headers["count"] - np.int64(1)))
@@ -480,7 +492,7 @@ def _doubt_ranges(
 
 
 def _order_of(record_offset: Positions, batch: Positions, entries: Entries, keep: Mask, report: Report, skip_below: int) -> Positions:
-    """The rows in the order of their offsets. Of rows with one offset all but the last in the file leave ``keep``."""
+    """The rows in the order of their offsets. Of rows with one offset all but the last in the file have their ``keep`` cleared."""
     order = np.lexsort((np.arange(len(batch)), entries.position[batch], record_offset))
     is_replaced = np.zeros(len(batch), np.bool_)
     is_replaced[order[:-1]] = record_offset[order[1:]] == record_offset[order[:-1]]

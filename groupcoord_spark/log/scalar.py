@@ -1,7 +1,7 @@
-"""The records of one batch, one after another: the definition of what a batch says. ``records.py`` is the same for many at once.
+"""The definition of what a batch says: reads the records of one batch, one after another. ``columnar`` reads many batches at once.
 
-Nothing is copied: keys and values are places in the buffer. What a batch holds is all or nothing, as it is for Kafka: RecordError means
-that none of its records counts.
+Nothing is copied: keys and values are ranges of the buffer. As for Kafka, a batch counts as a whole or not at all: after a RecordError none
+of its records is used.
 """
 
 from __future__ import annotations
@@ -10,24 +10,19 @@ import zlib
 from typing import NamedTuple
 
 from groupcoord_spark.log.batches import CODEC_BITS, LEGACY_ATTRIBUTES, LOG_OVERHEAD, MIN_LENGTH
+from groupcoord_spark.log.damage import BatchError
+from groupcoord_spark.protocol.record_types import NO_TIMESTAMP
 
 MIN_RECORD = 7
 """The smallest record: six bytes of body after one of length."""
 
-NO_TIMESTAMP = -1
 
-
-class RecordError(ValueError):
-    """Raised when a batch or message does not hold what it must. code: its reason code; detail: the sentence."""
-
-    def __init__(self, code: str, detail: str) -> None:
-        super().__init__(detail)
-        self.code = code
-        self.detail = detail
+class RecordError(BatchError):
+    """Raised when a batch or an old message does not have the content that its format demands."""
 
 
 class Place(NamedTuple):
-    """Where a key or value lies in its buffer."""
+    """The range of a key or value in its buffer."""
 
     start: int
     end: int
@@ -43,7 +38,7 @@ class Record(NamedTuple):
 
 
 class Message(NamedTuple):
-    """A message of magic 0 or 1. offset: as it stands in the message, relative inside of a wrapper of magic 1. timestamp_ms: -1 if none."""
+    """A message of magic 0 or 1. offset: as stored, relative inside a compressed message of magic 1. timestamp_ms: -1 for none."""
 
     offset: int
     timestamp_ms: int
@@ -52,7 +47,7 @@ class Message(NamedTuple):
 
 
 class InnerMessages(NamedTuple):
-    """What a wrapper holds: where each of its messages begins and ends, and whether a cut one follows."""
+    """The messages inside a compressed message: their ranges, and whether the last one is cut."""
 
     places: list[Place]
     is_cut: bool
@@ -63,15 +58,15 @@ def _malformed(detail: str) -> RecordError:
 
 
 def read_varint(buf: bytes | memoryview, at: int, end: int) -> tuple[int, int]:
-    """A zigzag int32 of at most five bytes at ``at``, and the position after it. Bits beyond the 32nd are dropped, as Java's shifts do.
+    """The zigzag int32 of at most five bytes at ``at``, and the position after it. Bits above the 32nd are dropped, as Java's shifts do.
 
-    Raises RecordError (record_malformed) if it does not end before ``end`` or within five bytes.
+    Raises RecordError (record_malformed) if the number does not end before ``end`` or within five bytes.
     """
     return _read_zigzag(buf, at, end, 5, 0xFFFFFFFF)
 
 
 def read_varlong(buf: bytes | memoryview, at: int, end: int) -> tuple[int, int]:
-    """A zigzag int64 of at most ten bytes, else as ``read_varint``."""
+    """The zigzag int64 of at most ten bytes at ``at``, and the position after it. Raises RecordError as ``read_varint`` does."""
     return _read_zigzag(buf, at, end, 10, 0xFFFFFFFFFFFFFFFF)
 
 
@@ -89,7 +84,7 @@ def _read_zigzag(buf: bytes | memoryview, at: int, end: int, most: int, mask: in
 
 
 def read_bytes(buf: bytes | memoryview, at: int, end: int) -> tuple[Place | None, int]:
-    """The place of a byte string behind its varint length, None for any negative length, and the position after it."""
+    """The range of the byte string behind its varint length, None for any negative length, and the position after it."""
     length, at = read_varint(buf, at, end)
     if length < 0:
         return None, at
@@ -99,9 +94,9 @@ def read_bytes(buf: bytes | memoryview, at: int, end: int) -> tuple[Place | None
 
 
 def read_record(buf: bytes | memoryview, at: int, end: int) -> tuple[Record, int]:
-    """One record of magic 2 at ``at``, and the position after it. Its headers are checked and left out.
+    """The record of magic 2 at ``at``, and the position after it. Its headers are checked and left out.
 
-    Raises RecordError (record_malformed) where it does not use up exactly the body it declares.
+    Raises RecordError (record_malformed) where the fields do not fill the declared body exactly.
     """
     length, body = read_varint(buf, at, end)
     if length < 0 or length > end - body:
@@ -173,9 +168,9 @@ def _read_sized(buf: bytes | memoryview, at: int, end: int) -> tuple[Place | Non
 
 
 def read_inner_messages(buf: bytes | memoryview, at: int, end: int) -> InnerMessages:
-    """Where the messages inside a wrapper lie, ``buf[at:end]`` being its decompressed value.
+    """The ranges of the messages inside a compressed message, whose decompressed value is ``buf[at:end]``.
 
-    Raises RecordError (wrapper_malformed): no message at all, one shorter than any can be, one that is compressed or of no old format.
+    Raises RecordError (wrapper_malformed): there is no whole message, or one is too short, is itself compressed or is of no old format.
     """
     places: list[Place] = []
     while end - at >= LOG_OVERHEAD:
@@ -197,9 +192,10 @@ def read_inner_messages(buf: bytes | memoryview, at: int, end: int) -> InnerMess
 
 
 def inner_offset_base(buf: bytes | memoryview, inner: InnerMessages, wrapper_magic: int, wrapper_offset: int) -> int:
-    """What is added to the offsets of the messages inside a wrapper (Kafka's DeepRecordsIterator).
+    """The number to add to the offsets of the messages inside a compressed message, as Kafka's DeepRecordsIterator does.
 
-    Magic 0: nothing, they are absolute. Magic 1: the wrapper has the offset of its last message; 0 there means that nothing is added.
+    Magic 0: 0, the offsets are absolute. Magic 1: the compressed message has the offset of its last message; where that is 0, nothing is
+    added.
     """
     if wrapper_magic == 0 or wrapper_offset == 0:
         return 0
@@ -207,7 +203,7 @@ def inner_offset_base(buf: bytes | memoryview, inner: InnerMessages, wrapper_mag
 
 
 def inner_checksum_fits(buf: bytes | memoryview, place: Place) -> bool:
-    """Whether the CRC-32 of a message inside a wrapper is right; Kafka never looks."""
+    """True where the CRC-32 of a message inside a compressed message is right. Kafka never checks it."""
     return zlib.crc32(buf[place.start + 16 : place.end]) == _int(buf, place.start + 12, 4) & 0xFFFFFFFF
 
 

@@ -1,4 +1,4 @@
-"""One segment file, read in bounded memory: first all of it is walked, then its records come in the order of their offsets."""
+"""Reads one segment file in bounded memory: first all of it is walked, then its records come in the order of their offsets."""
 
 from __future__ import annotations
 
@@ -10,31 +10,45 @@ import numpy.typing as npt
 
 from groupcoord_spark.log.batches import OUT_OF_RANGE, Entries, Headers, headers_at
 from groupcoord_spark.log.compression import Decompressor
-from groupcoord_spark.log.damage import CODES, Doubt, Kind, Lost, Report
+from groupcoord_spark.log.damage import CODES, Kind, Lost, PlacedDoubt, Report
 from groupcoord_spark.log.limits import MIB, Limits
 from groupcoord_spark.log.page_cache import page_cache_as_found
-from groupcoord_spark.log.records import MARKER_LOST, NOT_CONTROL, Payloads, Records, correct_ranges, payloads_of, read_stored, records_of
-from groupcoord_spark.log.salvage.finding import DamagedRange, Finder
+from groupcoord_spark.log.records import (
+    MARKER_LOST,
+    Payloads,
+    Records,
+    correct_offset_ranges,
+    payloads_of,
+    read_in_file_order,
+    read_in_offset_order,
+)
+from groupcoord_spark.log.salvage.finder import DamagedRange, EntryFinder
 from groupcoord_spark.log.salvage.order import Borders, Order, put_in_order
 from groupcoord_spark.log.storage import PADDING, Location, SegmentFile, shown
+from groupcoord_spark.protocol.record_types import NO_LEADER_EPOCH, NOT_A_CONTROL_RECORD
 from groupcoord_spark.protocol.slices import Bytes, Mask, Positions
 
 DEFAULT_CHUNK_BYTES = 16 * MIB
 CHUNKS_IN_ONE_WINDOW = 2
-"""A file up to so many chunks is held whole, and read once; a longer one is read once to walk it and once more for its records."""
+"""A file of at most this many chunks is held in memory and read once; a longer file is read for its entries, then for its records."""
 
 _LEAST, _MOST = -(2**63), 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """One file of a partition or a range of its batches, and what must be known of its neighbours to read it alone.
+    """One file of a partition, or a range of its batches, with what a worker must know of the neighbouring files.
 
-    uri: absolute path or URI. size: bytes it had when the work was planned; more is not read. start: where reading begins; a range ends
-    at its ``size``, and its base offsets are its own and that of the range after it. base_offset: the number in its name.
-    next_base_offset: that of the file after it; None for the last. skip_below: records under it are in an earlier, newer file.
-    log_start_offset: records under it are deleted. covers: the files after it whose offsets it reaches into, if any: a copy made during a
-    cleaning holds the merged file and those it replaces.
+    Attributes:
+        uri: absolute path or URI.
+        size: bytes of the file when the work was planned; what a live file has grown since is not read. A range ends here.
+        base_offset: the number in the name of the file; of a range, its first offset.
+        next_base_offset: the same of the next file or range; None for the last file.
+        skip_below: records below this offset are in an earlier file, which is newer.
+        log_start_offset: records below this offset are deleted.
+        covers: the later files whose offsets this file reaches into: a copy made during a cleaning has the merged file beside the files
+            that it replaces.
+        start: the position where reading begins.
     """
 
     uri: str
@@ -49,36 +63,38 @@ class Segment:
 
     @property
     def bytes(self) -> int:
-        """How many are read."""
+        """How many bytes are read."""
         return self.size - self.start
 
     @property
     def source(self) -> str:
-        """The uri as it may be printed and stored."""
+        """The URI as it may be printed and stored: without user and password."""
         return shown(self.uri)
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Consecutive records of one file, and what was found beside them. bytes: how much of the file it accounts for.
+    """Consecutive records of one file, and what is lost or doubtful beside them.
 
-    batch_position, batch_leader_epoch: where the batches of its records lie, and their leader epochs; -1 before magic 2. Both are
-    empty where no batches are known.
-    record_leader_epoch: the leader epoch of each record, for records that were collected from rows; None: the batches tell.
-    sources: where each record is from, for records that were collected from several places; None: all are from the one file.
+    Attributes:
+        bytes: how much of the file the chunk accounts for.
+        batch_position, batch_leader_epoch: where the batches of the records lie, and their leader epochs, -1 before magic 2; empty where
+            the batches are not known.
+        record_leader_epoch: the leader epoch of each record, where the records come from rows; None: the batches have it.
+        sources: the source of each record, where the records come from several; None: all are from the one file.
     """
 
     records: Records
     lost: list[Lost]
-    doubts: list[Doubt]
+    doubts: list[PlacedDoubt]
     bytes: int
     batch_position: Positions = field(default_factory=lambda: np.zeros(0, np.int64))
     batch_leader_epoch: npt.NDArray[np.int32] = field(default_factory=lambda: np.zeros(0, np.int32))
     record_leader_epoch: npt.NDArray[np.int32] | None = None
     sources: Sequence[str] | None = None
 
-    def part(self, rows: npt.NDArray[np.int64], lost: list[Lost], doubts: list[Doubt], size: int) -> Chunk:
-        """Some of the records, with what was found beside these."""
+    def part(self, rows: npt.NDArray[np.int64], lost: list[Lost], doubts: list[PlacedDoubt], size: int) -> Chunk:
+        """Some of the records, with what is lost or doubtful beside these."""
         return replace(
             self,
             records=self.records.take(rows),
@@ -90,11 +106,11 @@ class Chunk:
         )
 
     def leader_epochs(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:
-        """Leader epochs of the batches that hold these of its records; -1 where that is not known."""
+        """The leader epoch of the batch of each of these records; -1 where it is not known."""
         if self.record_leader_epoch is not None:
             return self.record_leader_epoch[rows]
         if not len(self.batch_position):
-            return np.full(len(rows), -1, np.int32)
+            return np.full(len(rows), NO_LEADER_EPOCH, np.int32)
         in_file = np.argsort(self.batch_position, kind="stable")
         place = np.searchsorted(self.batch_position[in_file], self.records.position[rows])
         epochs: npt.NDArray[np.int32] = self.batch_leader_epoch[in_file[place]]
@@ -102,10 +118,10 @@ class Chunk:
 
 
 def read_segment(segment: Segment, *, chunk_bytes: int = DEFAULT_CHUNK_BYTES, limits: Limits | None = None) -> Iterator[Chunk]:
-    """All records of one file in the order of their offsets, in chunks of about ``chunk_bytes``, unless a single batch is larger.
+    """All records of one file in the order of their offsets, in chunks of about ``chunk_bytes``; a single batch may be larger.
 
-    A file that has bytes has at least one chunk, and the bytes of its chunks add up to its size. Damage is data, in the chunks;
-    InputError is raised where the file cannot be read at all.
+    A file with any bytes has at least one chunk, and the bytes of the chunks add up to its size. Damage is reported in the chunks. Raises
+    InputError where the file cannot be read at all.
     """
     location = Location.of(segment.uri)
     with page_cache_as_found(location, segment.start, segment.size), SegmentFile(location, segment.size) as file:
@@ -115,7 +131,7 @@ def read_segment(segment: Segment, *, chunk_bytes: int = DEFAULT_CHUNK_BYTES, li
 
 
 class Reading:
-    """One file on its way from bytes to chunks: ``walk`` first, then ``chunks``."""
+    """Reads one file: call ``walk`` first, then ``chunks``."""
 
     def __init__(self, segment: Segment, file: SegmentFile, chunk_bytes: int, limits: Limits) -> None:
         self._segment = segment
@@ -131,40 +147,40 @@ class Reading:
 
     @property
     def kept(self) -> Entries:
-        """The entries that count, in the order of their offsets. After ``walk``."""
+        """The entries that are used, in the order of their offsets. After ``walk``."""
         return self._entries.take(self._order.kept)
 
     def end(self) -> tuple[int | None, int]:
-        """The offset after the last record, None where no entry counts, and the leader epoch of the last entry. After ``walk``."""
+        """The offset after the last record (None where no entry is used), and the leader epoch of the last entry. After ``walk``."""
         kept = self.kept
         if len(kept) == 0:
-            return None, -1
+            return None, NO_LEADER_EPOCH
         start = int(kept.position[-1])
         header = self._file.read(start, start + int(kept.size[-1]))
-        epoch = int(headers_at(header, np.zeros(1, np.int64))["leader_epoch"][0]) if kept.magic[-1] == 2 else -1
+        epoch = int(headers_at(header, np.zeros(1, np.int64))["leader_epoch"][0]) if kept.magic[-1] == 2 else NO_LEADER_EPOCH
         return int(kept.last_offset.max()) + 1, epoch
 
     def walk(self) -> None:
-        """Finds every entry of the file and decides which count; afterwards all damage to entries is known."""
+        """Finds all entries of the file, decides which are used, and reports all damage to entries."""
         segment, file = self._segment, self._file
         is_one_window = file.size <= CHUNKS_IN_ONE_WINDOW * self._chunk_bytes
         window_bytes = file.size if is_one_window else self._chunk_bytes
-        finder = Finder(file, segment.base_offset, segment.next_base_offset is None, self._limits, window_bytes)
+        finder = EntryFinder(file, segment.base_offset, segment.next_base_offset is None, self._limits, window_bytes)
         parts: list[Entries] = []
         headers: list[Headers] = []
         damaged: list[DamagedRange] = []
-        for stretch in finder.stretches(segment.start):
-            if stretch.damaged:
-                damaged.append(stretch.damaged)
+        for section in finder.sections(segment.start):
+            if section.damaged:
+                damaged.append(section.damaged)
                 continue
-            if stretch.repair:
-                position, size = int(stretch.entries.position[0]), int(stretch.entries.size[0])
-                first_offset = int(stretch.entries.first_offset[0])
-                self._report.doubt("batch_header_repaired", position, size, first_offset, stretch.repair)
-            correct_ranges(stretch.entries, stretch.headers, finder.bytes_between, self._decompressor)
-            parts.append(stretch.entries)
+            if section.repair:
+                position, size = int(section.entries.position[0]), int(section.entries.size[0])
+                first_offset = int(section.entries.first_offset[0])
+                self._report.doubt("batch_header_repaired", position, size, first_offset, section.repair)
+            correct_offset_ranges(section.entries, section.headers, finder.bytes_between, self._decompressor)
+            parts.append(section.entries)
             if is_one_window:
-                headers.append(stretch.headers)
+                headers.append(section.headers)
         self._entries = Entries.concat(parts)
         if is_one_window:
             self._window = finder.whole_window()
@@ -173,18 +189,18 @@ class Reading:
         self._order = put_in_order(self._entries, borders, self._is_in_later_file, self._same_bytes, self._report)
         if damaged:
             in_file = self._entries.take(np.sort(self._order.kept))
-            for each in damaged:
-                self._report_damaged(each, in_file)
+            for damaged_range in damaged:
+                self._report_damaged(damaged_range, in_file)
 
     def chunks(self) -> Iterator[Chunk]:
-        """The records in the order of their offsets, and everything that was found."""
+        """The records in the order of their offsets, with all reports."""
         segment, report = self._segment, self._report
         left = self._file.size - segment.start
         skip_below = max(segment.skip_below, segment.log_start_offset)
         overlapping = entries_read = 0
         end_of_last = _LEAST
         for payloads in self._payloads(self._order.kept):
-            records, skipped = records_of(payloads, report, skip_below)
+            records, skipped = read_in_offset_order(payloads, report, skip_below)
             overlapping += skipped
             size = int(payloads.entries.size.sum())
             left -= size
@@ -193,7 +209,7 @@ class Reading:
             ends = [int(payloads.entries.last_offset[-1]), *records.record_offset[-1:].tolist()]
             end_of_last = min(max(ends) + 1, _MOST)
             entries = payloads.entries
-            leader_epoch = np.where(entries.magic == 2, payloads.headers["leader_epoch"], -1).astype(np.int32)
+            leader_epoch = np.where(entries.magic == 2, payloads.headers["leader_epoch"], NO_LEADER_EPOCH).astype(np.int32)
             del payloads
             yield Chunk(records, *report.take(), size, batch_position=entries.position, batch_leader_epoch=leader_epoch)
         self._report_invalid()
@@ -206,10 +222,13 @@ class Reading:
             yield Chunk(Records.none(), lost, doubts, left)
 
     def _within(self, records: Records, entries: Entries, lowest: int, entries_read: int) -> Records:
-        """The records that lie between the chunks before and after them, which are in the order of their offsets only so.
+        """The records that lie after the chunks before and before the chunks after, so that all chunks are in the order of their offsets.
 
-        Others can only be records that claim offsets outside of their own batch (record_offset_out_of_batch): they are lost. lowest: where
-        the chunks before have ended. entries_read: how many entries these chunks and this one hold.
+        All others claim offsets outside of their own batch (record_offset_out_of_batch), and are reported as lost.
+
+        Args:
+            lowest: where the chunks before end.
+            entries_read: how many entries these chunks and this one have.
         """
         segment, kept = self._segment, self._order.kept
         if lowest == _LEAST and int(entries.first_offset[0]) >= segment.base_offset:
@@ -226,14 +245,14 @@ class Reading:
         for row in [*range(first), *range(end, len(records))]:
             position = int(records.position[row])
             detail = f"The record claims offset {offsets[row]}, outside of its own batch and where the records of others lie."
-            if records.control_type[row] != NOT_CONTROL:
+            if records.control_type[row] != NOT_A_CONTROL_RECORD:
                 detail += MARKER_LOST
             key, value = records.key.row(row), records.value.row(row)
             self._report.lose_record("base_offset_invalid", position, size_at[position], None, detail, key, value)
         return records.take(np.arange(first, end))
 
     def _payloads(self, rows: Positions) -> Iterator[Payloads]:
-        """The entries named by ``rows``, in that order, with their records, in pieces of about a chunk."""
+        """The entries of ``rows``, in that order, with their decompressed records, in pieces of about a chunk."""
         if len(rows) == 0:
             return
         is_all = len(rows) == len(self._entries) and bool((rows[1:] > rows[:-1]).all())
@@ -253,7 +272,7 @@ class Reading:
             first = last
 
     def _read_together(self, entries: Entries) -> tuple[Bytes, Positions]:
-        """The bytes of some entries in one buffer, and where each begins in it."""
+        """The bytes of some entries in one buffer, and where each entry begins in it."""
         start = entries.position
         end = start + entries.size
         if (start[1:] >= end[:-1]).all() and int(end[-1] - start[0]) <= 2 * int(entries.size.sum()):
@@ -274,7 +293,7 @@ class Reading:
         return bool((a == b).all())
 
     def _is_in_later_file(self, rows: Positions) -> Mask:
-        """Which entries have a record (offset, key and value) that a later file has too; of an empty one, whether the entry is there."""
+        """True for entries with a record (offset, key and value) that a later file has too, and for empty entries that a later file has."""
         confirmed = np.zeros(len(rows), np.bool_)
         if not self._segment.covers:
             return confirmed
@@ -283,7 +302,7 @@ class Reading:
         offsets: list[Positions] = []
         done = 0
         for payloads in self._payloads(rows):
-            stored = read_stored(payloads, Report("", 0))
+            stored = read_in_file_order(payloads, Report("", 0))
             offsets.append(stored.records.record_offset)
             for fingerprint, i in zip(_fingerprints(stored.records), stored.batch.tolist(), strict=True):
                 owner_of[fingerprint] = done + i
@@ -308,24 +327,24 @@ class Reading:
         return confirmed
 
     def _report_invalid(self) -> None:
-        """Rows for the entries that are sound but whose place is not known."""
+        """Reports the entries that are sound but whose place is not known."""
         entries, invalid = self._entries, self._order.invalid
         is_wrapper_below_its_messages = entries.moved_by[invalid] == OUT_OF_RANGE
         for i in invalid[is_wrapper_below_its_messages].tolist():
             detail = "The offset of a compressed message is below that of the last message inside; its neighbours tell no better one."
             self._report.lose("wrapper_malformed", int(entries.position[i]), int(entries.size[i]), None, detail)
         for payloads in self._payloads(invalid[~is_wrapper_below_its_messages]):
-            self._report_placeless(payloads)
+            self._report_records_without_place(payloads)
 
-    def _report_placeless(self, payloads: Payloads) -> None:
-        """A row for each record of some entries, or for an entry that holds none."""
-        stored = read_stored(payloads, self._report)
+    def _report_records_without_place(self, payloads: Payloads) -> None:
+        """Reports each record of some entries as lost, and each entry without records."""
+        stored = read_in_file_order(payloads, self._report)
         entries, records = payloads.entries, stored.records
         for row in np.flatnonzero(stored.keep).tolist():
             i = int(stored.batch[row])
             position, size = int(entries.position[i]), int(entries.size[i])
             detail = f"The record claims offset {records.record_offset[row]}, in an entry whose base offset contradicts its neighbours."
-            if records.control_type[row] != NOT_CONTROL:
+            if records.control_type[row] != NOT_A_CONTROL_RECORD:
                 detail += MARKER_LOST
             key, value = records.key.row(row), records.value.row(row)
             self._report.lose_record("base_offset_invalid", position, size, None, detail, key, value)
@@ -338,17 +357,17 @@ class Reading:
             self._report.lose("base_offset_invalid", int(entries.position[i]), int(entries.size[i]), None, detail, 0)
 
     def _report_damaged(self, damaged: DamagedRange, kept: Entries) -> None:
-        """One row for a damaged range, with the offsets that may be missing because of it. ``kept``: in the order of the file."""
+        """Reports a damaged range, with the offsets that may be missing because of it. kept: the used entries, in the order of the file."""
         size = damaged.end - damaged.position
         if CODES[damaged.code].kind is Kind.INFO:
-            self._report.doubt(damaged.code, damaged.position, size, None, damaged.what)
+            self._report.doubt(damaged.code, damaged.position, size, None, damaged.sentence)
             return
-        detail = f"{damaged.what} {size} bytes are not used; {self._missing_around(damaged, kept)}."
-        if damaged.held_control:
+        detail = f"{damaged.sentence} {size} bytes are not used; {self._missing_offsets(damaged, kept)}."
+        if damaged.has_control_batch:
             detail += MARKER_LOST
         self._report.lose(damaged.code, damaged.position, size, None, detail, damaged.records)
 
-    def _missing_around(self, damaged: DamagedRange, kept: Entries) -> str:
+    def _missing_offsets(self, damaged: DamagedRange, kept: Entries) -> str:
         at = int(np.searchsorted(kept.position, damaged.position))
         low = int(kept.last_offset[at - 1]) + 1 if at else self._segment.base_offset
         high = int(kept.first_offset[at]) if at < len(kept) else self._segment.next_base_offset

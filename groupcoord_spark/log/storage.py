@@ -1,4 +1,4 @@
-"""Files and folders by path or URI, on whatever file system pyarrow.fs reaches."""
+"""Reads files and folders by path or URI, on every file system that pyarrow.fs knows."""
 
 from __future__ import annotations
 
@@ -17,14 +17,16 @@ from groupcoord_spark.errors import InputError
 from groupcoord_spark.protocol.slices import Bytes
 
 PADDING = 64
-"""Bytes after the end of every buffer, so that a field may be looked at before it is known to lie inside."""
+"""Bytes after the end of every buffer, so that a field may be read before it is known to lie inside."""
 
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """A path or URI together with the file system that reaches it.
+    """A path or URI together with the file system that has it.
 
-    uri: what a worker opens again: an absolute path, or the URI as it was given. path: the same inside of filesystem.
+    Attributes:
+        uri: what a worker opens again: an absolute path, or the URI as given.
+        path: the same inside of ``filesystem``.
     """
 
     uri: str
@@ -33,7 +35,7 @@ class Location:
 
     @staticmethod
     def of(given: str) -> Location:
-        """The location of a path or URI; nothing is looked at yet.
+        """The location of a path or URI. Nothing is opened yet.
 
         Raises InputError for a scheme that pyarrow does not know, or a file system that cannot be reached.
         """
@@ -62,7 +64,7 @@ class Location:
         return self.path.rstrip("/").rsplit("/", 1)[-1]
 
     def child(self, name: str) -> Location:
-        """What is called ``name`` in this directory."""
+        """The file or directory ``name`` in this directory."""
         path = f"{self.path.rstrip('/')}/{name}"
         if "://" not in self.uri:
             return Location(path, self.filesystem, path)
@@ -70,7 +72,7 @@ class Location:
         return Location(f"{base.rstrip('/')}/{quote(name)}{mark}{options}", self.filesystem, path)
 
     def parent(self) -> Location:
-        """The directory this lies in; the top lies in itself."""
+        """The directory of this file or directory; the top directory is its own parent."""
         path = self.path.rpartition("/")[0] or "/"
         if "://" not in self.uri:
             return Location(path, self.filesystem, path)
@@ -78,30 +80,30 @@ class Location:
         return Location(f"{base.rstrip('/').rpartition('/')[0]}{mark}{options}", self.filesystem, path)
 
     def info(self) -> Any:
-        """pyarrow's FileInfo. Raises InputError where even that cannot be had."""
+        """pyarrow's FileInfo. Raises InputError where the file system does not give it."""
         try:
             return self.filesystem.get_file_info(self.path)
         except (OSError, pa.ArrowException) as error:
             raise InputError(f"{self.shown} cannot be looked at: {first_line(error)}.") from error
 
     def list(self) -> list[Any]:
-        """FileInfos of what the directory holds, by name; a link that leads nowhere is NotFound.
+        """The FileInfos of everything in the directory, by name. A link that leads nowhere has the type NotFound.
 
-        Raises InputError where it cannot be listed.
+        Raises InputError where the directory cannot be listed.
         """
         try:
-            found = self.filesystem.get_file_info(pafs.FileSelector(self.path, recursive=False))
+            infos = self.filesystem.get_file_info(pafs.FileSelector(self.path, recursive=False))
             if isinstance(self.filesystem, pafs.LocalFileSystem):
-                # Arrow leaves these links out: a log of which only links were copied would be read as one without records.
-                listed = {info.base_name for info in found}
-                links = [each for each in Path(self.path).iterdir() if each.name not in listed and each.is_symlink()]
-                found += [pafs.FileInfo(str(each), pafs.FileType.NotFound) for each in links]
+                # Arrow leaves out links that lead nowhere: a log of which only the links were copied would be read as one without records.
+                listed = {info.base_name for info in infos}
+                links = [path for path in Path(self.path).iterdir() if path.name not in listed and path.is_symlink()]
+                infos += [pafs.FileInfo(str(path), pafs.FileType.NotFound) for path in links]
         except (OSError, pa.ArrowException) as error:
             raise InputError(f"{self.shown}: the directory cannot be read: {first_line(error)}. Check its permissions.") from error
-        return sorted(found, key=lambda info: str(info.base_name))
+        return sorted(infos, key=lambda info: str(info.base_name))
 
     def read_text(self) -> str:
-        """A small text file; bytes that are no UTF-8 come as U+FFFD. Raises InputError where it cannot be read."""
+        """The content of a small text file. Bytes that are not UTF-8 become U+FFFD. Raises InputError where the file cannot be read."""
         try:
             with self.filesystem.open_input_stream(self.path) as stream:
                 return bytes(stream.read(1 << 20)).decode("utf-8", "replace")
@@ -110,7 +112,7 @@ class Location:
 
 
 class SegmentFile:
-    """One open file, read by ranges up to the size it had when it was planned: a live file may have grown since."""
+    """An open file, read in ranges up to the size that it had when the work was planned: a live file may have grown since."""
 
     def __init__(self, location: Location, size: int) -> None:
         self.source = location.shown
@@ -123,7 +125,7 @@ class SegmentFile:
             ) from error
 
     def read(self, start: int, end: int) -> Bytes:
-        """Bytes ``start`` to ``end`` in a buffer of their own, with PADDING zeros after them. ``end`` must not pass ``size``."""
+        """The bytes from ``start`` to ``end`` in a new buffer, with PADDING zeros after them. ``end`` must not be beyond ``size``."""
         wanted = end - start
         buffer = np.empty(wanted + PADDING, np.uint8)
         try:
@@ -136,7 +138,7 @@ class SegmentFile:
         return buffer
 
     def close(self) -> None:
-        """Gives the file back."""
+        """Closes the file."""
         self._file.close()
 
     def __enter__(self) -> SegmentFile:
@@ -157,6 +159,6 @@ def shown(uri: str) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """What an error of the file system says, in one line without a full stop."""
+    """The first line of an error of the file system, without a full stop."""
     text = str(error).strip() or os.strerror(getattr(error, "errno", None) or 0)
     return text.splitlines()[0].rstrip(".")

@@ -1,4 +1,4 @@
-"""Segments as a broker writes them: batches of magic 2, one file a partition."""
+"""Writes segments as a broker does: batches of magic 2, one file for each partition."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
+from groupcoord_spark.log.batches import CONTROL, TRANSACTIONAL
 from groupcoord_spark.log.compression import compress
 from groupcoord_spark.log.directory import OFFSETS_TOPIC
+from groupcoord_spark.protocol.record_types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
-NO_PRODUCER_ID = -1
-_TRANSACTIONAL, _CONTROL = 0x10, 0x20
 _MAGIC = 2
 _COORDINATOR_EPOCH = 0
 
 
 class RecordToLog(NamedTuple):
-    """A key, a value (None: a tombstone) and the time of its append."""
+    """A key, a value (None: a tombstone) and the time of the append."""
 
     key: bytes | None
     value: bytes | None
@@ -29,30 +29,30 @@ class RecordToLog(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Records of one append; their offsets count on from ``base_offset``. A transaction marker is a batch of its own, with is_control."""
+    """The records of one append. Their offsets begin at ``base_offset``. A transaction marker is a batch of its own, with is_control."""
 
     base_offset: int
     records: tuple[RecordToLog, ...]
     producer_id: int = NO_PRODUCER_ID
-    producer_epoch: int = -1
+    producer_epoch: int = NO_PRODUCER_EPOCH
     is_transactional: bool = False
     is_control: bool = False
     base_sequence: int = -1
     codec: int = 0
-    """Of ``compression.CODECS``."""
+    """One of ``compression.CODECS``."""
 
 
 def marker(control_type: int, timestamp_ms: int) -> RecordToLog:
-    """The record of a control batch that ends a transaction: 0 aborts it, 1 commits it."""
+    """The record of a control batch that ends a transaction: see MarkerType."""
     return RecordToLog(struct.pack(">hh", 0, control_type), struct.pack(">hi", 0, _COORDINATOR_EPOCH), timestamp_ms)
 
 
 def batch_bytes(batch: Batch) -> bytes:
-    """A batch of magic 2 with its CRC-32C. Raises ValueError for one without records."""
+    """The bytes of a batch of magic 2 with its CRC-32C. Raises ValueError for a batch without records."""
     if not batch.records:
         raise ValueError(f"the batch at offset {batch.base_offset} has no records")
     base_timestamp_ms = batch.records[0].timestamp_ms
-    attributes = batch.codec | (_TRANSACTIONAL if batch.is_transactional else 0) | (_CONTROL if batch.is_control else 0)
+    attributes = batch.codec | (TRANSACTIONAL if batch.is_transactional else 0) | (CONTROL if batch.is_control else 0)
     under_crc = struct.pack(
         ">hiqqqhii",
         attributes,
@@ -71,9 +71,15 @@ def batch_bytes(batch: Batch) -> bytes:
 
 
 def write_segment(directory: Path, offsets_partition: int, batches: Iterable[Batch]) -> Path:
-    """Writes the batches, in the order of their offsets, as the only segment of a partition under a dump's directory; its path.
+    """Writes the batches as the only segment of a partition. Returns the path of the segment.
 
-    Raises FileExistsError if there is one already, ValueError without a batch.
+    Args:
+        directory: the directory of the dump.
+        batches: in the order of their offsets.
+
+    Raises:
+        FileExistsError: the segment is there already.
+        ValueError: there is no batch.
     """
     given = list(batches)
     if not given:
@@ -98,7 +104,7 @@ def _sized(data: bytes | None) -> bytes:
 
 
 def _varint(number: int) -> bytes:
-    """Zigzag, of any length up to ten bytes."""
+    """A zigzag varint of at most ten bytes."""
     raw = (number << 1) ^ (number >> 63)
     out = bytearray()
     while raw > 0x7F:

@@ -7,10 +7,12 @@ strange about a record that was decoded: it goes to the table ``warnings``. Both
 
 from __future__ import annotations
 
-from typing import ClassVar, NamedTuple, Self
+from dataclasses import dataclass
+from typing import ClassVar, Self
 
 
-class Doubt(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Doubt:
     """One thing that is strange about a record that was accepted. ``code`` is stable, ``detail`` is a sentence for people."""
 
     code: str

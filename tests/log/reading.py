@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from groupcoord_spark.log import Doubt, Limits, Lost, Segment, plan_logs, read_segment
+from groupcoord_spark.log import Limits, Lost, PlacedDoubt, Segment, plan_logs, read_segment
 
 SMALL_CHUNK = 700
 """Bytes of a chunk so small that every window, border and carry is met by files of a few kilobytes."""
@@ -29,7 +29,7 @@ class Row(NamedTuple):
 class Read:
     rows: list[Row]
     lost: list[Lost]
-    doubts: list[Doubt]
+    doubts: list[PlacedDoubt]
     bytes: int
     chunks: int
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from groupcoord_spark.log import Segment, checked_ranges, plan_logs, possible_ranges, walk
+from groupcoord_spark.log import Segment, check_range, plan_logs, possible_ranges, ranges_to_read
 from tests.conftest import GOLDEN
 from tests.log.damages import KINDS, harm
 from tests.log.log_writer import batch, marker, records, write_segment
@@ -25,7 +25,7 @@ def ranges_of(segment: Segment, range_bytes: int) -> list[Segment]:
     parts = possible_ranges(segment, range_bytes)
     if len(parts) == 1:
         return parts
-    return checked_ranges(segment, parts, [walk(part, ends_file=part is parts[-1]) for part in parts])
+    return ranges_to_read(segment, parts, [check_range(part, ends_file=part is parts[-1]) for part in parts])
 
 
 def same(one: Read, other: Read) -> bool:
@@ -115,4 +115,4 @@ def test_a_file_that_has_shrunk_since_it_was_planned_is_not_cut(tmp_path: Path) 
     segment = Segment(str(path), path.stat().st_size, 0, 0)
     parts = possible_ranges(segment, 300)
     path.write_bytes(path.read_bytes()[:-100])
-    assert walk(parts[-1], ends_file=True) is None
+    assert check_range(parts[-1], ends_file=True) is None

@@ -16,7 +16,7 @@ from groupcoord_spark.warehouse.warning_codes import WARNING_CODES
 
 PACKAGE = Path(__file__).parents[2] / "groupcoord_spark"
 
-PLACE_OF_THE_CODE = {"doubt": 0, "doubt_record": 0, "Doubt": 0, "same": 1, "refuse": 1, "LoadWarning": 2}
+PLACE_OF_THE_CODE = {"doubt": 0, "doubt_record": 0, "Doubt": 0, "PlacedDoubt": 0, "same": 1, "refuse": 1, "LoadWarning": 2}
 """Function or class that makes a row of warnings, or something that becomes one -> which of its arguments is the code."""
 
 NEVER_WRITTEN = {"protocol/consumer_protocol.py"}
@@ -108,14 +108,14 @@ def test_every_declared_code_that_is_no_loss_is_documented_in_the_same_words() -
 def test_a_new_code_in_any_of_the_forms_is_noticed() -> None:
     forms = {
         "log/order.py": 'report.doubt("new_code", 0, 0, None, "It is new.")',
-        "log/directory.py": 'doubts.append(Doubt("new_code", source, None, 0, 0, None, "It is new."))',
+        "log/directory.py": 'doubts.append(PlacedDoubt("new_code", "It is new.", source, None, 0, 0, None))',
         "protocol/scalar.py": 'reader.doubt("new_code", "It is new.")',
         "protocol/columnar.py": 'doubts = (Doubt("new_code", detail),)',
         "coordinator/streams.py": 'self._check_group_can_go(group_id, "R-9.9")',
         "pipeline/outcome.py": 'rows.append({"run_id": run_id, "code": "new_code", "detail": sentence})',
         "pipeline/decode.py": 'notes = (("new_code", is_known & is_new, "It is new."),)',
         "pipeline/notes.py": 'NEW = "It is new."\nnotes = [("new_code", is_new, NEW)]',
-        "pipeline/rows.py": 'doubts = [Doubt(code) for code, detail, count in (("new_code", f"{count} rows are new.", count),)]',
+        "pipeline/rows.py": 'doubts = [PlacedDoubt(code) for code, detail, count in (("new_code", f"{count} rows are new.", count),)]',
     }
     found = {name: set(codes_in(name, ast.parse(source))) for name, source in forms.items()}
     assert found == {name: {"R-9.9" if name.startswith("coordinator/") else "new_code"} for name in forms}

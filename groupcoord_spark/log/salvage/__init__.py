@@ -1,1 +1,1 @@
-"""What exists only for damaged files: finding sound entries between broken ones, and putting entries in their order."""
+"""Everything that exists only for damaged files: ``finder`` finds sound entries between broken ones, ``order`` puts entries in order."""

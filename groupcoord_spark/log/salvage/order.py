@@ -1,4 +1,4 @@
-"""The order of the entries of one file. Their offsets are under no checksum: one flipped bit gives good records a wrong place."""
+"""Puts the entries of one file in the order of their offsets. No checksum covers offsets: one flipped bit moves good records elsewhere."""
 
 from __future__ import annotations
 
@@ -15,9 +15,12 @@ from groupcoord_spark.protocol.slices import Mask, Positions
 
 @dataclass(frozen=True, slots=True)
 class Borders:
-    """Where the offsets of a file begin and end: the number in its name, and that in the name of the next file; None for the last.
+    """Where the offsets of a file begin and end.
 
-    end_position: where the last byte of the file lies, plus one.
+    Attributes:
+        file_base: the base offset in the name of the file.
+        next_base: that in the name of the next file; None for the last file.
+        end_position: the number of bytes of the file.
     """
 
     file_base: int
@@ -27,9 +30,11 @@ class Borders:
 
 @dataclass(slots=True)
 class Order:
-    """Which entries of a file count, in which order.
+    """The entries of a file that are used, and those that are not.
 
-    kept: indices of the entries in the order of their offsets. invalid: those whose place is unknown. Both leave out duplicates.
+    Attributes:
+        kept: indices of the used entries, in the order of their offsets.
+        invalid: indices of the entries whose place is not known. Duplicates are in neither.
     """
 
     kept: Positions
@@ -37,7 +42,7 @@ class Order:
 
 
 def is_in_order(entries: Entries, borders: Borders) -> bool:
-    """Whether every entry begins after the one before it has ended, and all lie within the borders."""
+    """True where every entry begins after the end of the entry before it, and all lie within the borders."""
     if len(entries) == 0:
         return True
     last = int(entries.last_offset[-1])
@@ -54,14 +59,17 @@ def is_in_order(entries: Entries, borders: Borders) -> bool:
 def put_in_order(
     entries: Entries,
     borders: Borders,
-    reaches_over: Callable[[Positions], Mask],
+    is_in_later_file: Callable[[Positions], Mask],
     same_bytes: Callable[[int, int], bool],
     report: Report,
 ) -> Order:
-    """Decides about every entry of a file, and moves those in ``entries`` whose base offset was wrong and whose place is certain.
+    """The order of the entries of a file. An entry with a wrong base offset is corrected in ``entries`` where only one place is possible.
 
-    reaches_over: which of the entries that end beyond the next file's base are known to belong there (a cleaner's merged file beside the
-    files it replaces). same_bytes: whether two entries are equal byte for byte.
+    Args:
+        is_in_later_file: of entries that end beyond the next file's base, those that are known to belong there: a copy made during a
+            cleaning has the cleaner's merged file beside the files that it replaces.
+        same_bytes: True where two entries are equal byte for byte.
+        report: gets a doubt about every entry that lies elsewhere than its offsets say.
     """
     if is_in_order(entries, borders):
         return Order(np.arange(len(entries)), np.zeros(0, np.int64))
@@ -73,7 +81,7 @@ def put_in_order(
     if next_base is not None:
         beyond = np.flatnonzero(takes_part & (entries.last_offset >= next_base))
         if len(beyond):
-            confirmed = reaches_over(beyond)
+            confirmed = is_in_later_file(beyond)
             takes_part[beyond[~confirmed]] = False
             if confirmed.any():
                 allowed_end = int(entries.last_offset[beyond[confirmed]].max()) + 1
@@ -81,23 +89,23 @@ def put_in_order(
     chain = candidates[_longest_chain(entries.first_offset[candidates], entries.last_offset[candidates], file_base, next_base)]
     kept = np.zeros(len(entries), np.bool_)
     kept[chain] = True
-    placing = _Placing(entries, file_base, next_base, allowed_end, borders.end_position, kept)
+    taken = _TakenOffsets(entries, file_base, next_base, allowed_end, borders.end_position, kept)
     invalid: list[int] = []
     for i in np.flatnonzero(~kept).tolist():
         position, size = int(entries.position[i]), int(entries.size[i])
         first, last = int(entries.first_offset[i]), int(entries.last_offset[i])
-        if any(same_bytes(i, twin) for twin in placing.twins_of(i)):
+        if any(same_bytes(i, twin) for twin in taken.twins_of(i)):
             detail = f"The entry with offsets {first} to {last} is in the file a second time, byte for byte; it is read once."
             report.doubt("batch_duplicate", position, size, first, detail)
-        elif (moved := placing.certain_place_of(i)) is not None:
+        elif (moved := taken.only_possible_offset(i)) is not None:
             end = moved + as_int64(last - first)
             entries.moved_by[i] = as_int64(int(entries.moved_by[i]) + moved - first)
             entries.first_offset[i], entries.last_offset[i] = moved, end
-            placing.keep(i)
+            taken.keep(i)
             detail = f"The entry claims offsets {first} to {last}; it lies where exactly {moved} to {end} are free, and is read there."
             report.doubt("base_offset_repaired", position, size, moved, detail)
-        elif placing.fits_where_it_says(i):
-            placing.keep(i)
+        elif taken.fits_its_offsets(i):
+            taken.keep(i)
             detail = f"The entry with offsets {first} to {last} lies out of turn in the file; it is read in the order of its offsets."
             report.doubt("batch_offset_disorder", position, size, first, detail)
         else:
@@ -107,7 +115,7 @@ def put_in_order(
 
 
 def _true_base(entries: Entries, file_base: int, report: Report) -> int:
-    """The base of the file: the number in its name, unless the file was renamed."""
+    """The base offset of the file: the number in its name, unless the file was renamed."""
     first = entries.first_offset
     if ((first >= file_base) & (first <= file_base + MAX_OFFSETS_IN_FILE)).any() or not (first >= 0).any():
         return file_base
@@ -118,7 +126,7 @@ def _true_base(entries: Entries, file_base: int, report: Report) -> int:
 
 
 def _overflows(entries: Entries, file_base: int, report: Report) -> Mask:
-    """Entries that an old broker wrote too far above the base of the file: never one alone, as damage would make it."""
+    """True for entries that an old broker wrote too far above the base of the file (KAFKA-5413): never for one alone, like damage."""
     above = entries.last_offset > file_base + MAX_OFFSETS_IN_FILE
     in_a_row = above.copy()
     in_a_row[1:] &= above[:-1]
@@ -132,8 +140,8 @@ def _overflows(entries: Entries, file_base: int, report: Report) -> Mask:
 
 
 @dataclass(slots=True)
-class _Placing:
-    """The offsets that are taken so far, while the entries left out of the chain look for a place."""
+class _TakenOffsets:
+    """The offsets that entries have so far, while the entries outside of the longest chain are given theirs."""
 
     entries: Entries
     file_base: int
@@ -160,11 +168,11 @@ class _Placing:
         self._last_of[first] = int(self.entries.last_offset[i])
 
     def twins_of(self, i: int) -> list[int]:
-        """Entries of the chain that could be equal to ``i``."""
+        """Entries of the chain with the same first offset and size as entry ``i``."""
         return self._at.get((int(self.entries.first_offset[i]), int(self.entries.size[i])), [])
 
-    def certain_place_of(self, i: int) -> int | None:
-        """The first offset of the gap that lies exactly around ``i`` in the file, if the entry fills it."""
+    def only_possible_offset(self, i: int) -> int | None:
+        """The first offset of the gap between the neighbours of entry ``i`` in the file, if the entry fills that gap exactly; else None."""
         entries = self.entries
         start, end = int(entries.position[i]), int(entries.position[i] + entries.size[i])
         before = after = None
@@ -182,8 +190,8 @@ class _Placing:
         covered = as_int64(int(entries.last_offset[i]) - int(entries.first_offset[i])) + 1
         return before if after - before == covered and self._is_free(before, after - 1) else None
 
-    def fits_where_it_says(self, i: int) -> bool:
-        """Whether the offsets of ``i`` are free and those next to them are not."""
+    def fits_its_offsets(self, i: int) -> bool:
+        """True where the offsets of entry ``i`` are free and those right before or after them are not."""
         first, last = int(self.entries.first_offset[i]), int(self.entries.last_offset[i])
         if first < self.file_base or last > self.file_base + MAX_OFFSETS_IN_FILE or last < first:
             return False

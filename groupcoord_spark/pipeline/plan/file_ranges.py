@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from groupcoord_spark.log import Segment, Walked, checked_ranges, possible_ranges, walk
+from groupcoord_spark.log import RangeOffsets, Segment, check_range, possible_ranges, ranges_to_read
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,15 +37,15 @@ def split_large_segments(segments: Sequence[Segment], spark: SparkSession, range
         for batch in batches:
             for place in batch.column(0).to_pylist():
                 part, ends_file = to_walk[place]
-                walked = walk(part, ends_file=ends_file)
+                walked = check_range(part, ends_file=ends_file)
                 if walked is not None:
                     row = {"place": place, "first_offset": walked.first_offset, "last_offset": walked.last_offset}
                     yield pa.RecordBatch.from_pylist([row], schema=_WALKED_ARROW)
 
     rows = spark.range(0, len(to_walk), 1, len(to_walk)).mapInArrow(walk_ranges, _WALKED).collect()
-    walked_ranges = {row.place: Walked(row.first_offset, row.last_offset) for row in rows}
+    walked_ranges = {row.place: RangeOffsets(row.first_offset, row.last_offset) for row in rows}
     places = iter(range(len(to_walk)))
     read: list[Segment] = []
     for segment, several in zip(segments, parts, strict=True):
-        read += checked_ranges(segment, several, [walked_ranges.get(next(places)) for _ in several]) if len(several) > 1 else [segment]
+        read += ranges_to_read(segment, several, [walked_ranges.get(next(places)) for _ in several]) if len(several) > 1 else [segment]
     return read

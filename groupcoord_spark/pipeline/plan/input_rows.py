@@ -18,7 +18,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from groupcoord_spark.errors import GroupcoordError, InputError, UsageError
-from groupcoord_spark.log import Doubt, LogPlan, PartitionLog
+from groupcoord_spark.log import LogPlan, PartitionLog, PlacedDoubt
 from groupcoord_spark.log.storage import shown
 from groupcoord_spark.pipeline.plan.partition_count import best_partition_count, group_hashes
 from groupcoord_spark.pipeline.read.rows import FileRows, position_text, read_piece
@@ -229,7 +229,7 @@ def row_plan(
     }
     lacks = tuple(word for word, rows in lacking.items() if rows)
     doubts = [
-        Doubt(code, source, None, 0, 0, None, detail, count)
+        PlacedDoubt(code, detail, source, None, 0, 0, None, count)
         for code, detail, count in (
             (
                 "other_topic",

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from groupcoord_spark.log import Chunk, Doubt, Lost, Records
+from groupcoord_spark.log import Chunk, Lost, PlacedDoubt, Records
 from groupcoord_spark.pipeline.exchange.kept_records import records_of
 from groupcoord_spark.pipeline.read.reader import CHUNK_BYTES
 from groupcoord_spark.protocol.record_types import NO_LEADER_EPOCH, NOT_A_CONTROL_RECORD, MarkerType
@@ -155,7 +155,7 @@ class _PartitionChunks:
             yield self._chunk(pa.concat_batches(pending_batches))
         if self._duplicates:
             detail = f"{self._duplicates} rows of the partition are there more than once, byte for byte; one of each is taken."
-            doubt = Doubt("row_duplicate", self._source, self._offsets_partition, 0, 0, None, detail, self._duplicates)
+            doubt = PlacedDoubt("row_duplicate", detail, self._source, self._offsets_partition, 0, 0, None, self._duplicates)
             yield Chunk(Records.none(), [], [doubt], 0)
 
     def _chunk(self, rows: pa.RecordBatch) -> Chunk:

@@ -1,7 +1,7 @@
-"""Finding the entries of a file, whatever has happened to it.
+"""Finds the sound entries of a file, and the damaged ranges between them.
 
-Sound entries follow one another; where one is not sound, the search goes on byte by byte until a sound one begins. The length of a bad
-entry is never trusted: it is not under the checksum, and one that is too large would take good entries with it.
+Sound entries follow one another. Behind an entry that is not sound the search goes on byte by byte until the next sound one. The length of
+a bad entry is never trusted: the checksum does not cover it, and a length that is too large would take good entries with it.
 """
 
 from __future__ import annotations
@@ -26,49 +26,56 @@ from groupcoord_spark.log.batches import (
     MIN_LENGTH,
     Entries,
     Headers,
-    follow_lengths,
+    count_sound,
+    entry_positions,
     headers_at,
-    sound_prefix,
 )
 from groupcoord_spark.log.limits import MIB, Limits
 from groupcoord_spark.log.storage import PADDING, SegmentFile
 from groupcoord_spark.protocol.slices import Bytes, Mask, Positions
 
 _ENTRIES_AT_ONCE = 4096
-"""Entries whose bytes stay in the processor's cache between following their lengths and checking them."""
+"""The most entries that are followed before they are checked, so that their bytes are still in the processor's cache."""
 
 _ENTRIES_AFTER_DAMAGE = 64
-"""Damage seldom comes alone: after it fewer entries are followed before they are checked."""
+"""The same right after damage, where more damage is likely and following would be in vain."""
 
 _SEARCHED_FIRST = 1 << 12
 _SEARCHED_AT_ONCE = 1 << 16
 _READ_AT_ONCE = 8 * MIB
 
 _USUAL_LARGEST = 2 * MIB
-"""Larger than brokers let a batch be by default; the search believes in more only where the file has shown more."""
+"""Above the default limit of brokers for a batch. The search believes in larger entries only in files that have shown some."""
 
 _SEARCH_EFFORT = 64
-"""Times the size of the file that all searches in it may spend on checksums, so that no input makes a reader hang."""
+"""How many times the size of the file all searches in it may spend on checksums, so that no input makes a reader hang."""
 
 
 @dataclass(frozen=True, slots=True)
 class DamagedRange:
-    """Bytes ``position`` to ``end`` that hold no sound entry.
+    """The bytes from ``position`` to ``end``, which hold no sound entry.
 
-    what: a sentence about its beginning. records: how many records its headers claim; None if they cannot be believed.
+    Attributes:
+        code: a name of CODES.
+        sentence: what is wrong at the beginning of the range.
+        records: how many records the headers in it claim; None where the headers cannot be believed.
+        has_control_batch: one of these headers is that of a control batch.
     """
 
     code: str
     position: int
     end: int
-    what: str
+    sentence: str
     records: int | None = None
-    held_control: bool = False
+    has_control_batch: bool = False
 
 
 @dataclass(slots=True)
-class Stretch:
-    """Some entries in the order of the file with their headers as stored; or one damaged range; or one entry with its header repaired."""
+class FileSection:
+    """A part of a file: sound entries with their headers as stored; or one damaged range; or one entry whose header was repaired.
+
+    repair: a sentence about the repair, else None.
+    """
 
     entries: Entries
     headers: Headers
@@ -77,10 +84,13 @@ class Stretch:
 
 
 @dataclass(slots=True)
-class Finder:
+class EntryFinder:
     """Walks one file from entry to entry.
 
-    file_base: the offset in its name. is_last: no file of the partition follows. window_bytes: how much is read at a time.
+    Attributes:
+        file_base: the base offset in the name of the file.
+        is_last: no file of the partition follows.
+        window_bytes: how much of the file is read at a time.
     """
 
     file: SegmentFile
@@ -96,43 +106,43 @@ class Finder:
     _any_in_range: bool = field(init=False, default=False)
     _effort: int = field(init=False, default=0)
 
-    def stretches(self, at: int = 0) -> Iterator[Stretch]:
-        """Everything from position ``at`` to the end of the file, in order and without gaps."""
+    def sections(self, at: int = 0) -> Iterator[FileSection]:
+        """All sections from position ``at`` to the end of the file, in order and without gaps."""
         size = self.file.size
         at_once = _ENTRIES_AT_ONCE
         while at < size:
-            self._have(at, min(at + HEADER_SIZE, size))
+            self._fill_window(at, min(at + HEADER_SIZE, size))
             start = self._window_start
-            positions, after = follow_lengths(self._window, at - start, self._window_end - start, at_once)
+            positions, after = entry_positions(self._window, at - start, self._window_end - start, at_once)
             headers = headers_at(self._window, positions)
-            sound = sound_prefix(self._window, positions, headers, self.limits)
+            sound = count_sound(self._window, positions, headers, self.limits)
             if sound:
-                stretch = _stretch(positions[:sound] + start, headers[:sound])
-                self._remember(stretch.entries)
-                yield stretch
+                section = _section_of(positions[:sound] + start, headers[:sound])
+                self._learn_from(section.entries)
+                yield section
                 at = after + start if sound == len(positions) else int(positions[sound]) + start
                 if sound == len(positions):
                     at_once = min(2 * at_once, _ENTRIES_AT_ONCE)
                     continue
             elif self._is_sound(at):
                 # it is whole, only not in this window
-                self._have(at, at + self._size_at(at))
+                self._fill_window(at, at + self._size_at(at))
                 continue
-            stretch = self._salvage(at)
+            section = self._section_without_entry(at)
             at_once = _ENTRIES_AFTER_DAMAGE
-            if stretch.damaged:
-                at = stretch.damaged.end
+            if section.damaged:
+                at = section.damaged.end
             else:
-                self._remember(stretch.entries)
-                at += int(stretch.entries.size[0])
-            yield stretch
+                self._learn_from(section.entries)
+                at += int(section.entries.size[0])
+            yield section
 
     def whole_window(self) -> Bytes | None:
-        """The whole file, if it was small enough to be read at once and has been."""
+        """The whole file, where the window is large enough for it and it was read; else None."""
         return self._window if self._window_start == 0 and self._window_end == self.file.size else None
 
     def next_sound(self, at: int) -> int:
-        """The first position from ``at`` on at which a sound entry of plausible shape begins; the end of the file if there is none.
+        """The first position from ``at`` on at which a sound entry of plausible size begins; the end of the file where there is none.
 
         Raises ResyncAbandonedError when the searches in this file have cost too much.
         """
@@ -141,8 +151,8 @@ class Finder:
         while at <= size - MIN_ENTRY:
             upto = min(at + at_once, size - MIN_ENTRY + 1)
             at_once = min(2 * at_once, _SEARCHED_AT_ONCE)
-            self._have(at, min(upto + HEADER_SIZE, size))
-            for candidate in self._shaped(at, upto).tolist():
+            self._fill_window(at, min(upto + HEADER_SIZE, size))
+            for candidate in self._candidates(at, upto).tolist():
                 self._effort += self._size_at(candidate)
                 if self._effort > _SEARCH_EFFORT * size:
                     raise ResyncAbandonedError
@@ -151,7 +161,7 @@ class Finder:
             at = upto
         return size
 
-    def _remember(self, entries: Entries) -> None:
+    def _learn_from(self, entries: Entries) -> None:
         self._largest = max(self._largest, int(entries.size.max()) - LOG_OVERHEAD)
         if not self._any_in_range:
             first = entries.first_offset
@@ -160,7 +170,7 @@ class Finder:
             self._any_in_range = bool(((first >= self.file_base) & (first <= self.file_base + MAX_OFFSETS_IN_FILE)).any())
 
     def _bases(self) -> list[int]:
-        """The base of the file; of a file that may have been renamed, also the offset it begins with."""
+        """The base offset of the file; of a file that may have been renamed also its first offset."""
         if self._any_in_range or self._first_offset is None or self._first_offset < 0:
             return [self.file_base]
         return [self.file_base, self._first_offset]
@@ -168,8 +178,8 @@ class Finder:
     def _largest_plausible(self) -> int:
         return min(self.limits.batch_bytes, max(_USUAL_LARGEST, self._largest))
 
-    def _have(self, start: int, end: int) -> None:
-        """Makes the window hold ``start`` to ``end``."""
+    def _fill_window(self, start: int, end: int) -> None:
+        """Makes the window contain the bytes from ``start`` to ``end``."""
         if start < self._window_start or end > self._window_end:
             # the old window goes before the new one comes: there is never memory for two
             self._window = np.zeros(0, np.uint8)
@@ -178,11 +188,11 @@ class Finder:
 
     def bytes_between(self, start: int, end: int) -> bytes:
         """The bytes of the file from ``start`` to ``end``."""
-        self._have(start, end)
+        self._fill_window(start, end)
         return self._window[start - self._window_start : end - self._window_start].tobytes()
 
     def _header(self, at: int) -> Headers:
-        """The HEADER row at ``at``, zeros where the file has ended."""
+        """The HEADER row at ``at``, with zeros for bytes beyond the end of the file."""
         raw = self.bytes_between(at, min(at + HEADER_SIZE, self.file.size))
         return np.frombuffer(raw.ljust(HEADER_SIZE, b"\0"), HEADER)
 
@@ -190,7 +200,7 @@ class Finder:
         return LOG_OVERHEAD + int(self._header(at)["length"][0])
 
     def _pieces(self, start: int, end: int) -> Iterator[Bytes]:
-        """The bytes ``start`` to ``end``; what is not in the window is read for this once."""
+        """The bytes from ``start`` to ``end``. Bytes outside of the window are read without moving the window."""
         if start >= self._window_start and end <= self._window_end:
             yield self._window[start - self._window_start : end - self._window_start]
             return
@@ -218,8 +228,8 @@ class Finder:
         end = at + LOG_OVERHEAD + length
         return end <= self.file.size and self._checksum_fits(at, end, magic, header)
 
-    def _shaped(self, start: int, end: int) -> Positions:
-        """The positions in ``start`` to ``end`` at which an entry of plausible shape may begin; the window holds its header."""
+    def _candidates(self, start: int, end: int) -> Positions:
+        """The positions from ``start`` to ``end`` at which an entry of plausible shape may begin. The window must contain their headers."""
         n = end - start
         window = self._window[start - self._window_start :]
         most = self._largest_plausible()
@@ -243,7 +253,7 @@ class Finder:
         return np.asarray(at[at >= 0] + start)
 
     def _looks_like_message(self, at: int, end: int, magic: int) -> bool:
-        """Whether the lengths of key and value fill an old message exactly; no more of it is read."""
+        """True where the lengths of key and value fill an old message exactly. Nothing else of the message is read."""
         here = at + (26 if magic else 18)
         for _ in range(2):
             if here + 4 > end:
@@ -254,25 +264,26 @@ class Finder:
             here += 4 + max(length, 0)
         return here == end
 
-    def _salvage(self, at: int) -> Stretch:
-        """What to make of the bytes at ``at``, where no sound entry begins."""
+    def _section_without_entry(self, at: int) -> FileSection:
+        """The section at ``at``, where no sound entry begins: a damaged range, or an entry with its header repaired."""
         size = self.file.size
-        code, what = self._fault_at(at)
+        code, sentence = self._fault_at(at)
         if code == "zero_tail":
-            return _nothing_but(DamagedRange(code, at, size, what))
+            return _damaged_section(DamagedRange(code, at, size, sentence))
         length = int(self._header(at)["length"][0])
         try:
             end = self.next_sound(at + 1)
         except ResyncAbandonedError:
-            return _nothing_but(DamagedRange("resync_abandoned", at, size, f"{what} The search for sound entries after it cost too much."))
+            sentence = f"{sentence} The search for sound entries after it cost too much."
+            return _damaged_section(DamagedRange("resync_abandoned", at, size, sentence))
         for possible in (end, self._end_without_zeros(at)) if end == size else (end,):
             repaired = self._repaired(at, possible)
             if repaired:
                 return repaired
         if code == "tail_truncated" and (not self.is_last or end < size or length > self._largest_plausible()):
             code = "segment_truncated"
-        records, held_control = self._claimed(at, end)
-        return _nothing_but(DamagedRange(code, at, end, what, records, held_control))
+        records, has_control_batch = self._claimed_records(at, end)
+        return _damaged_section(DamagedRange(code, at, end, sentence, records, has_control_batch))
 
     def _fault_at(self, at: int) -> tuple[str, str]:
         """The code of the bad entry at ``at``, and a sentence about it."""
@@ -320,8 +331,8 @@ class Finder:
             upto = start
         return at
 
-    def _repaired(self, at: int, end: int) -> Stretch | None:
-        """The entry that fills ``at`` to ``end`` if only its length or magic is wrong, which no checksum covers."""
+    def _repaired(self, at: int, end: int) -> FileSection | None:
+        """The entry that fills the bytes from ``at`` to ``end`` if only its length or magic is wrong (no checksum covers them), or None."""
         header = self._header(at)
         if end - at - LOG_OVERHEAD > self.limits.batch_bytes:
             return None
@@ -337,20 +348,20 @@ class Finder:
             )
         if not is_entry:
             return None
-        stretch = _stretch(np.array([at]), header)
-        entries = stretch.entries
+        section = _section_of(np.array([at]), header)
+        entries = section.entries
         entries.magic[:], entries.size[:] = magic, end - at
         entries.last_offset[:] = entries.first_offset + (header["last_offset_delta"] if magic == 2 else 0)
-        stretch.repair = (
+        section.repair = (
             f"The entry at {at} says length {header['length'][0]} and format {header['magic'][0]}; "
             f"its checksum proves length {end - at - LOG_OVERHEAD} and format {magic}."
         )
-        return stretch
+        return section
 
-    def _claimed(self, at: int, end: int) -> tuple[int | None, bool]:
-        """How many records the headers from ``at`` to ``end`` claim, as far as they look right; and whether one is of a control batch."""
+    def _claimed_records(self, at: int, end: int) -> tuple[int | None, bool]:
+        """How many records the headers from ``at`` to ``end`` claim, as far as they are plausible, and whether one is a control batch."""
         records: int | None = None
-        held_control = False
+        has_control_batch = False
         while at + MIN_ENTRY <= end:
             header = self._header(at)
             magic, length = int(header["magic"][0]), int(header["length"][0])
@@ -360,36 +371,36 @@ class Finder:
                 if not _looks_like_batch(header)[0]:
                     break
                 records = (records or 0) + int(header["count"][0])
-                held_control |= bool(int(header["attributes"][0]) & CONTROL)
+                has_control_batch |= bool(int(header["attributes"][0]) & CONTROL)
             elif at + LOG_OVERHEAD + length > end or not self._looks_like_message(at, at + LOG_OVERHEAD + length, magic):
                 break
             elif (int(header["crc"][0]) >> 24) & CODEC_BITS:
                 # nobody knows how many messages are inside
-                return None, held_control
+                return None, has_control_batch
             else:
                 records = (records or 0) + 1
             at += LOG_OVERHEAD + length
-        return records, held_control
+        return records, has_control_batch
 
 
 class ResyncAbandonedError(Exception):
-    """Raised when the searches for sound entries in one file have cost more than they may."""
+    """Raised when the searches for sound entries in one file have cost more than is allowed."""
 
 
 def _looks_like_batch(headers: Headers) -> Mask:
-    """Whether codec, last offset delta and record count of a record batch can be."""
+    """True where codec, last offset delta and record count of a record batch are possible."""
     count, last_delta = headers["count"].astype(np.int64), headers["last_offset_delta"].astype(np.int64)
     return np.asarray(((headers["attributes"] & CODEC_BITS) <= 4) & (last_delta >= 0) & (count >= 0) & (count <= last_delta + 1))
 
 
-def _stretch(positions: Positions, headers: Headers) -> Stretch:
+def _section_of(positions: Positions, headers: Headers) -> FileSection:
     first_offset = headers["base_offset"].astype(np.int64)
     magic = headers["magic"].copy()
     last_offset = first_offset + np.where(magic == 2, headers["last_offset_delta"], 0)
     size = headers["length"].astype(np.int64) + LOG_OVERHEAD
-    return Stretch(Entries(positions, size, magic, first_offset, last_offset, np.zeros(len(positions), np.int64)), headers)
+    return FileSection(Entries(positions, size, magic, first_offset, last_offset, np.zeros(len(positions), np.int64)), headers)
 
 
-def _nothing_but(damaged: DamagedRange) -> Stretch:
+def _damaged_section(damaged: DamagedRange) -> FileSection:
     nothing = np.zeros(0, np.int64)
-    return Stretch(Entries(nothing, nothing, nothing.astype(np.int8), nothing, nothing, nothing), np.zeros(0, HEADER), damaged)
+    return FileSection(Entries(nothing, nothing, nothing.astype(np.int8), nothing, nothing, nothing), np.zeros(0, HEADER), damaged)

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from groupcoord_spark.log import Limits
-from groupcoord_spark.log.batches import checksums_fit, follow_lengths, headers_at
+from groupcoord_spark.log.batches import checksums_fit, entry_positions, headers_at
 from groupcoord_spark.log.storage import PADDING
 from tests.log.log_writer import GZIP, Rec, batch, message, records, wrapper, write_segment
 from tests.log.reading import SMALL_CHUNK, Read, read_file
@@ -165,7 +165,7 @@ class TestRepair:
 def test_one_checksum_over_many_batches_finds_what_one_for_each_finds(sizes: list[int], data: st.DataObject) -> None:
     entries = [batch(i, [Rec(b"k", bytes(size))]) for i, size in enumerate(sizes)]
     raw = bytearray(b"".join(entries) + bytes(PADDING))
-    positions, _ = follow_lengths(np.frombuffer(bytes(raw), np.uint8), 0, len(raw) - PADDING, 10**6)
+    positions, _ = entry_positions(np.frombuffer(bytes(raw), np.uint8), 0, len(raw) - PADDING, 10**6)
     assert len(positions) == len(entries)
     hit = set(data.draw(st.lists(st.integers(0, len(entries) - 1), max_size=3)))
     for i in hit:

@@ -41,7 +41,7 @@ def coverage(common: Common, by_partition: bool, at_ms: int | None) -> None:
     names: tuple[str, ...] = PARTITIONS if by_partition else KINDS
     partitions = warehouse.read("offsets_partitions", cluster=cluster, columns=PARTITIONS[:-1], at_ms=at_ms).to_pylist()
     if by_partition:
-        found = [{**row, "completeness": completeness(row)} for row in partitions]
+        rows = [{**row, "completeness": completeness(row)} for row in partitions]
     else:
         found = warehouse.read("decode_coverage", cluster=cluster, columns=STORED, at_ms=at_ms).to_pylist()
         run_id = warehouse.run(cluster, at_ms=at_ms).run_id

@@ -29,7 +29,6 @@ REBALANCING: Final = frozenset({"PreparingRebalance", "CompletingRebalance", "As
 
 LINES_AT_ONCE: Final = 10_000
 
-TOPOLOGY_KEY: Final = 23
 """Type of the records that hold a streams group's topology."""
 
 PENDING_REVOCATION: Final = "pending_revocation"
@@ -213,9 +212,9 @@ def _remark_on_older_ends(groups: Sequence[Group], end_offsets: EndOffsets) -> N
         )
 
 
-def _end_in_one_place(one: TextIO, other: TextIO) -> bool:
+def _end_in_one_place(first: TextIO, second: TextIO) -> bool:
     try:
-        return os.path.sameopenfile(one.fileno(), other.fileno())
+        return os.path.sameopenfile(first.fileno(), second.fileno())
     except (OSError, ValueError):
         return False
 
@@ -299,15 +298,17 @@ class _Reader:
 
     def _topologies(self, group_ids: Sequence[str]) -> dict[tuple[str, int], dict[str, list[str]]]:
         """Group and topology epoch -> subtopology -> the topics it reads, those for repartitioning included."""
-        wanted: list[Condition] = [("key_type", "=", TOPOLOGY_KEY), ("group_id", "in", list(group_ids))]
+        from groupcoord_spark.protocol.record_types import KeyType
+
+        wanted: list[Condition] = [("key_type", "=", int(KeyType.STREAMS_GROUP_TOPOLOGY)), ("group_id", "in", list(group_ids))]
         rows = sorted(self._rows("group_records", "incarnation record_offset group_id value_json", wanted), key=itemgetter(0, 1))
         topologies: dict[tuple[str, int], dict[str, list[str]]] = {}
         for _, _, group_id, value_json in rows:
             if value_json is not None:
                 topology = json.loads(value_json)
                 topologies[group_id, topology["epoch"]] = {
-                    each["subtopologyId"]: [*each["sourceTopics"], *(topic["name"] for topic in each["repartitionSourceTopics"])]
-                    for each in topology["subtopologies"]
+                    part["subtopologyId"]: [*part["sourceTopics"], *(topic["name"] for topic in part["repartitionSourceTopics"])]
+                    for part in topology["subtopologies"]
                 }
         return topologies
 

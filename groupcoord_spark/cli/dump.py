@@ -63,9 +63,9 @@ class KeyType(click.ParamType):  # type: ignore[type-arg]
         text = str(value).strip()
         if re.fullmatch(r"[0-9]{1,5}", text) and int(text) <= 32767:
             return int(text)
-        named = {_plain(each.key.name): number for number, each in RECORD_TYPES.items()}
+        named = {_plain(record_type.key.name): number for number, record_type in RECORD_TYPES.items()}
         if _plain(text) not in named:
-            names = ", ".join(f"{number} {each.key.name.removesuffix('Key')}" for number, each in RECORD_TYPES.items())
+            names = ", ".join(f"{number} {record_type.key.name.removesuffix('Key')}" for number, record_type in RECORD_TYPES.items())
             self.fail(f"{value!r} is not a record type. Types are {names}.", param, ctx)
         return named[_plain(text)]
 
@@ -132,8 +132,8 @@ def dump(
         for chunk in chunks:
             for block in lines.blocks(chunk):
                 out.write(terminal_json(str(block, "utf-8")).encode("utf-8"))
-            remarks.tell(chunk.lost)
-            remarks.tell(chunk.doubts)
+            remarks.print(chunk.lost)
+            remarks.print(chunk.doubts)
     out.flush()
     remarks.sum_up(counts)
 
@@ -150,7 +150,7 @@ def _partitions(inputs: tuple[str, ...], remarks: _Remarks) -> Iterator[tuple[in
         from groupcoord_spark.log import plan_logs, read_segment
 
         plan = plan_logs(inputs)
-        remarks.tell(plan.doubts)
+        remarks.print(plan.doubts)
         for partition in plan.partitions:
             yield partition.offsets_partition, chain.from_iterable(map(read_segment, partition.segments))
         return

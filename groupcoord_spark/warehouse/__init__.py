@@ -1,8 +1,9 @@
-"""What a run leaves behind: Delta tables that SQL, delta-rs, DuckDB and Spark read alike.
+"""What a run leaves behind: Delta tables that SQL, delta-rs, DuckDB and Spark read.
 
-Every table is declared once (``tables``). Workers write Parquet files and hand back a line for each (``PartWriter``, ``write_part``); the
-driver commits a run's files to all tables back to back (``begin_run``, ``commit_run``). Readers go by the newest row of ``runs``, so they
-see one night or the next and never a mixture (``open_warehouse``; in Spark ``views.register``). No Spark is needed here.
+Every table is declared once (``tables``). Workers write Parquet files and return one AddedFile for each (``PartWriter``, ``write_part``).
+The driver then commits the files of a run to all tables, one right after the other (``begin_run``, ``commit_run``). Readers go by the
+newest row of ``runs``, so they see one night or the next and never a mixture (``open_warehouse``; in Spark ``views.register``). Nothing
+here needs Spark.
 """
 
 from groupcoord_spark.warehouse.parts import AddedFile, PartWriter, write_part

@@ -1,4 +1,4 @@
-"""What a table is, said once: its columns, and everything that follows from them (Arrow and Delta schema, empty rows, reference)."""
+"""The declaration of a table: its columns, and everything that follows from them (Arrow and Delta schema, conversions, reference)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ EARLIEST_TIMESTAMP_MS: Final = -62_135_596_800_000
 LATEST_TIMESTAMP_MS: Final = 253_402_300_799_999
 
 _TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
-_STRANGE_TIME: Final = pa.struct([pa.field("column", pa.string()), pa.field("milliseconds", pa.int64())])
+_TIME_OUT_OF_RANGE: Final = pa.struct([pa.field("column", pa.string()), pa.field("milliseconds", pa.int64())])
 
 _ARROW_TYPES: Final[Mapping[str, pa.DataType]] = {
     "STRING": pa.string(),
@@ -28,7 +28,7 @@ _ARROW_TYPES: Final[Mapping[str, pa.DataType]] = {
     "BIGINT": pa.int64(),
     "TIMESTAMP": _TIMESTAMP,
     "ARRAY<STRING>": pa.list_(pa.field("element", pa.string())),
-    "ARRAY<STRUCT<column: STRING, milliseconds: BIGINT>>": pa.list_(pa.field("element", _STRANGE_TIME)),
+    "ARRAY<STRUCT<column: STRING, milliseconds: BIGINT>>": pa.list_(pa.field("element", _TIME_OUT_OF_RANGE)),
     "MAP<STRING, STRING>": pa.map_(pa.string(), pa.string()),
     "MAP<STRING, BIGINT>": pa.map_(pa.string(), pa.int64()),
 }
@@ -59,7 +59,7 @@ _DELTA_TYPES: Final[Mapping[str, object]] = {
 
 
 class WriteMode(enum.Enum):
-    """What a run does to a table's earlier rows of its cluster."""
+    """What a run does to the rows of its cluster that earlier runs wrote."""
 
     REPLACED_BY_EACH_RUN = "replaced for its cluster by each run"
     APPENDED = "appended, never rewritten"
@@ -67,11 +67,14 @@ class WriteMode(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column: SQL type (``BIGINT NOT NULL``), its sentence, and what the table does to a value on its way in.
+    """One column of a table.
 
-    words: every value the column can take, where they are few; the comment ends in them.
-    meanings: word -> what it says, in a sentence, where the reference explains the words.
-    absent: the value by which Kafka says "none"; it becomes NULL.
+    Attributes:
+        declared: SQL type, for example ``BIGINT NOT NULL``.
+        sentence: what the column holds; users read it as the column's comment.
+        words: every value that the column can have, where there are few; the comment ends with them.
+        absent: the value by which Kafka says "none"; it is stored as NULL.
+        meanings: for each word the sentence that the reference has for it.
     """
 
     name: str
@@ -119,7 +122,7 @@ class Table:
     write: WriteMode
     columns: tuple[Column, ...]
     checks: Mapping[str, str] = field(default_factory=dict)
-    """Name -> SQL claim about our own values; Delta holds other writers to them."""
+    """Name -> SQL condition on values that we compute. Delta enforces it for every writer."""
 
     partition_columns = ("cluster",)
 
@@ -129,17 +132,17 @@ class Table:
 
     @cached_property
     def arrow_schema(self) -> pa.Schema:
-        """All columns in order; NOT NULL as non-nullable fields, times as microseconds in UTC."""
+        """All columns in order. NOT NULL columns are not nullable; times are microseconds in UTC."""
         return pa.schema([pa.field(c.name, c.arrow_type, c.nullable) for c in self.columns])
 
     @cached_property
     def file_schema(self) -> pa.Schema:
-        """What lies in a Parquet file: ``arrow_schema`` without the partition columns, which are part of the file's entry in the log."""
+        """The schema of a Parquet file: ``arrow_schema`` without the partition columns, which stand in Delta's log."""
         return pa.schema([f for f in self.arrow_schema if f.name not in self.partition_columns])
 
     @cached_property
     def delta_schema(self) -> str:
-        """The schema with its comments, as the JSON text of Delta's transaction log."""
+        """The schema with its comments as JSON text, as Delta's transaction log has it."""
         fields = [
             {"name": c.name, "type": _DELTA_TYPES[c.sql_type], "nullable": c.nullable, "metadata": {"comment": c.comment}}
             for c in self.columns
@@ -148,17 +151,20 @@ class Table:
 
     @cached_property
     def statistics(self) -> tuple[str, ...]:
-        """Columns whose smallest and largest value are kept for each file: those that queries narrow by."""
+        """The columns whose smallest and largest value are kept for each file: those that queries filter by."""
         wanted = (*self.primary_key, "offsets_partition", "record_offset", "group_id", "topic", "record_timestamp", "finished_at")
         kinds = {"STRING", "SMALLINT", "INT", "BIGINT", "TIMESTAMP"}
         return tuple(c.name for c in self.columns if c.name in wanted and c.sql_type in kinds and c.name not in self.partition_columns)
 
     def empty(self) -> pa.Table:
-        """No rows, all columns."""
+        """The table without rows."""
         return no_rows(self.arrow_schema)
 
     def from_rows(self, rows: Iterable[Mapping[str, Any]]) -> pa.Table:
-        """Rows as Kafka's values (``<time>_ms`` integers, -1 for none), as this table's columns; a field left out of all rows is NULL."""
+        """The rows as an Arrow table of this table's columns. A column that no row has is NULL.
+
+        rows: Kafka's values by column name; times as ``<name>_ms`` integers, -1 for none. Raises ValueError for an unknown column.
+        """
         listed = list(rows)
         named = {name for row in listed for name in row}
         wire = [f for f in self._wire_schema() if f.name in named]
@@ -170,26 +176,31 @@ class Table:
         return self.from_milliseconds(pa.Table.from_pylist(listed, schema=pa.schema(wire)), rows=len(listed))
 
     def from_milliseconds(self, data: pa.Table, *, rows: int | None = None) -> pa.Table:
-        """Wire-like columns as this table's columns: the one place where integer times become TIMESTAMPs and "none" becomes NULL.
+        """The columns of this table from columns with Kafka's values. Only here times become TIMESTAMPs and "none" becomes NULL.
 
-        In:  any of the table's columns by name, a time also as ``<name>_ms`` (int64 epoch milliseconds). Strings may be
-             dictionary-encoded and stay so. rows: their number, where `data` may have no column at all.
-        Out: every column of the table in its order, except partition columns that `data` does not have. A nullable column
-             that `data` lacks is NULL. A time outside of the years 1 to 9999 is NULL, its exact milliseconds are in
-             ``timestamps_out_of_range``.
-        Raises ValueError for a column the table does not have, one that is missing and NOT NULL, or a strange time in a
-        table without a place for it.
+        Args:
+            data: any of the table's columns by name; a time also as ``<name>_ms`` (int64 epoch milliseconds). Strings may be
+                dictionary-encoded and stay so.
+            rows: the number of rows, needed where ``data`` has no column at all.
+
+        Returns:
+            Every column of the table in its order, except partition columns that ``data`` lacks. A nullable column that ``data`` lacks is
+            NULL. A time outside of the years 1 to 9999 is NULL, and ``timestamps_out_of_range`` has its exact milliseconds.
+
+        Raises:
+            ValueError: ``data`` has a column that the table lacks, or lacks one that is NOT NULL, or has a time out of range and the table
+                has no ``timestamps_out_of_range``.
         """
         count = data.num_rows if rows is None else rows
         given = dict(zip(data.column_names, data.columns, strict=True))
         converted: dict[str, pa.ChunkedArray] = {}
-        strange: list[tuple[str, pa.ChunkedArray]] = []
+        out_of_range: list[tuple[str, pa.ChunkedArray]] = []
         for column in self.columns:
             values = given.pop(f"{column.name}_ms", None) if column.is_time else None
             if values is not None:
-                values, out_of_range = _timestamps(values, column.absent)
-                if out_of_range is not None:
-                    strange.append((column.name, out_of_range))
+                values, milliseconds_out_of_range = _timestamps(values, column.absent)
+                if milliseconds_out_of_range is not None:
+                    out_of_range.append((column.name, milliseconds_out_of_range))
             else:
                 values = given.pop(column.name, None)
                 if values is not None:
@@ -202,27 +213,27 @@ class Table:
                 converted[column.name] = pa.chunked_array([pa.nulls(count, column.arrow_type)])
         if given:
             raise ValueError(f"table {self.name} has no column {sorted(given)!r}")
-        if strange:
+        if out_of_range:
             if TIMESTAMPS_OUT_OF_RANGE.name not in converted:
-                raise ValueError(f"table {self.name}: {strange[0][0]} holds a time outside of the years 1 to 9999")
-            converted[TIMESTAMPS_OUT_OF_RANGE.name] = _strange_times(strange, count)
+                raise ValueError(f"table {self.name}: {out_of_range[0][0]} holds a time outside of the years 1 to 9999")
+            converted[TIMESTAMPS_OUT_OF_RANGE.name] = _column_of_times_out_of_range(out_of_range, count)
         fields = [pa.field(c.name, converted[c.name].type, c.nullable) for c in self.columns if c.name in converted]
         return pa.Table.from_arrays([converted[f.name] for f in fields], schema=pa.schema(fields))
 
     def to_milliseconds(self, rows: pa.Table) -> pa.Table:
-        """The way back of ``from_milliseconds``: rows of this table with every time as ``<name>_ms`` and Kafka's own "none" for NULL.
+        """The reverse of ``from_milliseconds``: every time as ``<name>_ms``, and Kafka's own value for "none" in place of NULL.
 
-        In:  any of the table's columns; where a time can be out of range, ``timestamps_out_of_range`` too.
-        Out: the same but ``timestamps_out_of_range``. A column without a value for "none" keeps its NULLs.
+        rows: any of the table's columns; where a time can be out of range, ``timestamps_out_of_range`` too, which is left out of the
+        result. A column without a value for "none" keeps its NULLs.
         """
-        strange = _exact_times(rows)
+        exact = _exact_milliseconds_by_row(rows)
         converted: dict[str, pa.ChunkedArray] = {}
         for name in rows.column_names:
             column, values = self.by_name[name], rows[name]
             if column.is_time:
                 # Whole milliseconds are all that was ever written: nothing is cut off.
                 values = pc.divide(values.cast(pa.int64()), pa.scalar(1000, pa.int64()))
-                values = _with_exact(values, strange.get(name, {}))
+                values = _with_exact(values, exact.get(name, {}))
             if column.absent is not None:
                 values = pc.fill_null(values, pa.scalar(column.absent, values.type))
             if name != TIMESTAMPS_OUT_OF_RANGE.name:
@@ -239,28 +250,27 @@ class Table:
 
 
 def exact_milliseconds(rows: pa.Table, column: str) -> pa.ChunkedArray:
-    """A time of rows of a table as int64 epoch milliseconds, exact also where no TIMESTAMP can hold it; NULL stays NULL.
+    """A time column as int64 epoch milliseconds, exact also for times that no TIMESTAMP can hold. NULL stays NULL.
 
-    The rows need their ``timestamps_out_of_range``, if the table has it.
+    The rows need the column ``timestamps_out_of_range`` where the table has it.
     """
     milliseconds = pc.divide(rows[column].cast(pa.int64()), pa.scalar(1000, pa.int64()))
     if TIMESTAMPS_OUT_OF_RANGE.name not in rows.column_names or rows[TIMESTAMPS_OUT_OF_RANGE.name].null_count == rows.num_rows:
         return milliseconds
-    told = [
-        next((each["milliseconds"] for each in strange or () if each["column"] == column), None)
-        for strange in rows[TIMESTAMPS_OUT_OF_RANGE.name].to_pylist()
+    out_of_range = [
+        next((time["milliseconds"] for time in times or () if time["column"] == column), None)
+        for times in rows[TIMESTAMPS_OUT_OF_RANGE.name].to_pylist()
     ]
-    return pc.coalesce(milliseconds, pa.chunked_array([pa.array(told, pa.int64())]))
+    return pc.coalesce(milliseconds, pa.chunked_array([pa.array(out_of_range, pa.int64())]))
 
 
 def no_rows(schema: pa.Schema) -> pa.Table:
-    """A table without rows. (``Schema.empty_table`` does the same and imports pandas.)"""
+    """A table without rows. ``Schema.empty_table`` does the same and imports pandas."""
     return pa.Table.from_batches([], schema)
 
 
 def _typed(values: pa.ChunkedArray, wanted: pa.DataType) -> pa.ChunkedArray:
-    held = values.type
-    if held == wanted or (pa.types.is_dictionary(held) and held.value_type == wanted):
+    if values.type == wanted or (pa.types.is_dictionary(values.type) and values.type.value_type == wanted):
         return values
     return values.cast(wanted)
 
@@ -279,41 +289,41 @@ def _without_absent(values: pa.ChunkedArray, absent: int | str | None) -> pa.Chu
 
 
 def _timestamps(milliseconds: pa.ChunkedArray, absent: int | str | None) -> tuple[pa.ChunkedArray, pa.ChunkedArray | None]:
-    """Times and, if there are any that no TIMESTAMP holds, those milliseconds (NULL in the other rows)."""
+    """The times as TIMESTAMPs, and the milliseconds that no TIMESTAMP can hold (NULL in all other rows; None: there are none)."""
     milliseconds = _without_absent(_typed(milliseconds, pa.int64()), absent)
     bounds = pc.min_max(milliseconds).as_py()
-    strange = None
+    out_of_range = None
     if bounds["min"] is not None and (bounds["min"] < EARLIEST_TIMESTAMP_MS or bounds["max"] > LATEST_TIMESTAMP_MS):
         fits = pc.and_(
             pc.greater_equal(milliseconds, pa.scalar(EARLIEST_TIMESTAMP_MS, pa.int64())),
             pc.less_equal(milliseconds, pa.scalar(LATEST_TIMESTAMP_MS, pa.int64())),
         )
         none = pa.scalar(None, pa.int64())
-        strange = pc.if_else(fits, none, milliseconds)
+        out_of_range = pc.if_else(fits, none, milliseconds)
         milliseconds = pc.if_else(fits, milliseconds, none)
-    # Never through datetime or pandas: int64 in, int64 out.
-    return pc.multiply(milliseconds, pa.scalar(1000, pa.int64())).cast(_TIMESTAMP), strange
+    # Not through datetime or pandas, which cannot hold all times and are slow.
+    return pc.multiply(milliseconds, pa.scalar(1000, pa.int64())).cast(_TIMESTAMP), out_of_range
 
 
-def _strange_times(strange: list[tuple[str, pa.ChunkedArray]], rows: int) -> pa.ChunkedArray:
-    found: list[list[dict[str, object]] | None] = [None] * rows
-    for name, milliseconds in strange:
+def _column_of_times_out_of_range(out_of_range: list[tuple[str, pa.ChunkedArray]], rows: int) -> pa.ChunkedArray:
+    times: list[list[dict[str, object]] | None] = [None] * rows
+    for name, milliseconds in out_of_range:
         at = pc.indices_nonzero(pc.is_valid(milliseconds))
         for row, value in zip(at.to_pylist(), milliseconds.take(at).to_pylist(), strict=True):
-            found[row] = [*(found[row] or []), {"column": name, "milliseconds": value}]
-    return pa.chunked_array([pa.array(found, TIMESTAMPS_OUT_OF_RANGE.arrow_type)])
+            times[row] = [*(times[row] or []), {"column": name, "milliseconds": value}]
+    return pa.chunked_array([pa.array(times, TIMESTAMPS_OUT_OF_RANGE.arrow_type)])
 
 
-def _exact_times(rows: pa.Table) -> dict[str, dict[int, int]]:
+def _exact_milliseconds_by_row(rows: pa.Table) -> dict[str, dict[int, int]]:
     """Column -> row -> milliseconds, of the times that are out of range."""
-    found: dict[str, dict[int, int]] = {}
+    exact: dict[str, dict[int, int]] = {}
     if TIMESTAMPS_OUT_OF_RANGE.name in rows.column_names:
-        told = rows[TIMESTAMPS_OUT_OF_RANGE.name]
-        at = pc.indices_nonzero(pc.is_valid(told))
-        for row, times in zip(at.to_pylist(), told.take(at).to_pylist(), strict=True):
+        out_of_range = rows[TIMESTAMPS_OUT_OF_RANGE.name]
+        at = pc.indices_nonzero(pc.is_valid(out_of_range))
+        for row, times in zip(at.to_pylist(), out_of_range.take(at).to_pylist(), strict=True):
             for time in times:
-                found.setdefault(time["column"], {})[row] = time["milliseconds"]
-    return found
+                exact.setdefault(time["column"], {})[row] = time["milliseconds"]
+    return exact
 
 
 def _with_exact(values: pa.ChunkedArray, exact: Mapping[int, int]) -> pa.ChunkedArray:

@@ -1,4 +1,4 @@
-"""Where a warehouse lies: a local path or a URI, as pyarrow's file systems and delta-rs each want to hear it."""
+"""The place of a warehouse: a local path or a URI, in the forms that pyarrow's file systems and delta-rs take."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Location:
 
 
 def locate(warehouse: str) -> Location:
-    """The place that a path (``./warehouse``) or URI (``file:``, ``s3:``, ``gs:``, ``hdfs:``) names; nothing is read.
+    """The place that a path (``./warehouse``) or URI (``file:``, ``s3:``, ``gs:``, ``hdfs:``) names. Nothing is read.
 
     Raises WarehouseError for a scheme that no file system here knows.
     """
@@ -49,7 +49,7 @@ def locate(warehouse: str) -> Location:
 
 
 def directory_of(cluster: str) -> str:
-    """Directory of a cluster's files within a table: Hive's ``name=value``, percent-encoded."""
+    """The directory of a cluster's files within a table: Hive's ``name=value``, percent-encoded."""
     return f"cluster={quote(cluster, safe='')}"[:_LONGEST_DIRECTORY_NAME]
 
 

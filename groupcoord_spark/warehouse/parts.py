@@ -1,6 +1,6 @@
-"""Files of a run, written by the workers: Parquet straight from Arrow columns, one line (``AddedFile``) for each to hand to the driver.
+"""Files of a run, which workers write: Parquet from Arrow columns, and for each file an ``AddedFile`` for the driver.
 
-Nothing written here can be seen in a table before the driver commits it (``write.commit_run``).
+No table shows the rows before the driver commits the files (``write.commit_run``).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _FILE_NAME: Final = re.compile(r"(.+)-[0-9a-f]{32}\.parquet")
 
 @dataclass(frozen=True, slots=True)
 class AddedFile:
-    """A finished file that the driver is to add to its table. Small; plain values only."""
+    """A finished file that the driver adds to its table. It holds plain values only, and few."""
 
     table: str
     path: str
@@ -58,11 +58,11 @@ class AddedFile:
 
 
 class PartWriter:
-    """Writes one table's rows of one cluster and run, batch after batch, into files of about 128 MiB.
+    """Writes rows of one table, cluster and run into files of about 128 MiB.
 
-    A context manager: leaving it closes the last file; leaving it by an exception removes the file that was begun.
-    ``files`` then lists what is finished.
-    Raises WarehouseError where a file cannot be written, ValueError for rows that do not fit the table (``Table.from_milliseconds``).
+    A context manager: at the end of the block the last file is closed, and ``files`` lists all files; after an exception the unfinished
+    file is removed. Raises WarehouseError where a file cannot be written, and ValueError for rows that do not fit the table
+    (``Table.from_milliseconds``).
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class PartWriter:
         self._open: _OpenFile | None = None
 
     def write(self, data: pa.Table | pa.RecordBatch) -> None:
-        """Rows in wire-like or table columns, as ``Table.from_milliseconds`` takes them; an own ``cluster`` column is left out."""
+        """Adds rows, in columns as ``Table.from_milliseconds`` takes them. A column ``cluster`` is left out."""
         rows = pa.Table.from_batches([data]) if isinstance(data, pa.RecordBatch) else data
         if rows.num_rows == 0:
             return
@@ -94,7 +94,7 @@ class PartWriter:
             self._flush()
 
     def close(self) -> list[AddedFile]:
-        """Every file of this writer."""
+        """All files of this writer."""
         self._flush()
         self._finish()
         return self.files
@@ -134,7 +134,7 @@ class PartWriter:
 def write_part(
     warehouse: str, table: Table, data: pa.Table | Iterable[pa.RecordBatch], cluster: str, run_id: str, *, file_bytes: int = FILE_BYTES
 ) -> list[AddedFile]:
-    """Files that hold `data`; none for no rows. Columns and errors as ``PartWriter``."""
+    """The files that hold ``data``; none where it has no rows. Columns and errors as for ``PartWriter``."""
     with PartWriter(warehouse, table, cluster, run_id, file_bytes=file_bytes) as writer:
         for batch in [data] if isinstance(data, pa.Table) else data:
             writer.write(batch)
@@ -142,13 +142,13 @@ def write_part(
 
 
 def run_of(file_name: str) -> str | None:
-    """The run that a file's name tells; None: not a name of ours."""
-    found = _FILE_NAME.fullmatch(file_name)
-    return found[1] if found else None
+    """The run that a file's name contains; None where the file is not one of ours."""
+    match = _FILE_NAME.fullmatch(file_name)
+    return match[1] if match else None
 
 
 def describe(table: Table, cluster: str, path: str, size: int, metadata: pq.FileMetaData) -> AddedFile:
-    """The line for a file, from its Parquet footer."""
+    """The AddedFile of a file, from its Parquet footer."""
     # Plain UTF-8: delta-rs reads a pair of \\u escapes as another character than the one they stand for.
     stats = json.dumps(_statistics(table, metadata), ensure_ascii=False, separators=(",", ":"))
     return AddedFile(table.name, path, size, time.time_ns() // 1_000_000, cluster, metadata.num_rows, stats)
@@ -168,7 +168,7 @@ class _OpenFile:
             raise WarehouseError(f"{self._path} cannot be written: {first_line(e)}.") from e
 
     def write_group(self, rows: pa.Table, table: Table) -> int:
-        """Bytes in the file after these rows, which become one row group."""
+        """The number of bytes in the file after these rows, which become one row group."""
         try:
             if self._writer is None:
                 self._writer = _parquet_writer(self._stream, rows.schema, table, self._footers)
@@ -179,7 +179,7 @@ class _OpenFile:
             raise WarehouseError(f"{self._path} cannot be written: {first_line(e)}.") from e
 
     def close(self) -> tuple[str, int, pq.FileMetaData]:
-        """Name, size and footer."""
+        """The name, the size and the footer of the file."""
         try:
             assert self._writer is not None
             self._writer.close()
@@ -224,7 +224,7 @@ def _in_one_schema(tables: list[pa.Table]) -> pa.Table:
 
 
 def _conformed(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The rows with texts dictionary-encoded where `schema` has them so, one dictionary for each column."""
+    """The rows with texts dictionary-encoded where ``schema`` says so, with one dictionary for each column."""
     if rows.schema.types != schema.types:
         columns = []
         for values, field in zip(rows.columns, schema, strict=True):
@@ -243,13 +243,13 @@ def _statistics(table: Table, metadata: pq.FileMetaData) -> dict[str, Any]:
     at = {metadata.schema.column(i).path: i for i in range(metadata.num_columns)}
     for name in table.statistics:
         groups = [metadata.row_group(g).column(at[name]) for g in range(metadata.num_row_groups)]
-        told = [g.statistics for g in groups]
-        if any(s is None or not s.has_null_count for s in told):
+        statistics = [g.statistics for g in groups]
+        if any(s is None or not s.has_null_count for s in statistics):
             continue
-        nulls[name] = sum(s.null_count for s in told)
-        bounded = [s for s in told if s.has_min_max]
+        nulls[name] = sum(s.null_count for s in statistics)
+        bounded = [s for s in statistics if s.has_min_max]
         # A row group without bounds that is not all NULL (texts too long for Parquet's statistics) leaves the column without.
-        if bounded and all(s.has_min_max or s.null_count == g.num_values for s, g in zip(told, groups, strict=True)):
+        if bounded and all(s.has_min_max or s.null_count == g.num_values for s, g in zip(statistics, groups, strict=True)):
             least[name] = _lower_bound(min(s.min for s in bounded))
             greatest[name] = _upper_bound(max(s.max for s in bounded))
     bounds = {"minValues": least, "maxValues": {k: v for k, v in greatest.items() if v is not None}}

@@ -1,7 +1,7 @@
-"""Tables as of a run: one night or another, never a mixture. Reads Delta through delta-rs and Parquet through pyarrow; no Spark, no pandas.
+"""Reads tables as of a run: one night or another, never a mixture. Delta through delta-rs, Parquet through pyarrow; no Spark, no pandas.
 
-Delta commits one table at a time, so a reader does not take the newest version of each table but the versions that the newest row of
-``runs`` names for its cluster.
+Delta commits one table at a time. A reader therefore takes the versions of the tables that the newest row of ``runs`` names for its
+cluster, not the newest version of each table.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ RETENTION_SETTING: Final = "offsets.retention.ms"
 """Key of ``runs.settings`` that holds the retention of the run."""
 
 Condition = tuple[str, str, Any]
-"""Column, one of = in < <= > >=, and a value (for ``in``: a list): what a row must meet. NULL meets nothing."""
+"""A condition on rows: a column, one of = in < <= > >=, and a value (for ``in`` a list). NULL meets no condition."""
 
 # Opening many small files is waiting for the file system, reading one large file uses pyarrow's own threads.
 _FILES_AT_ONCE: Final = 8
@@ -56,7 +56,7 @@ class Run:
     finished_at_ms: int
     table_versions: Mapping[str, int]
     row: pa.Table
-    """All of its columns."""
+    """The whole row, one row of all columns."""
 
     @property
     def fields(self) -> dict[str, Any]:
@@ -76,18 +76,18 @@ class Run:
 
     @property
     def settings(self) -> dict[str, str]:
-        """The settings of the run. (``fields`` has them as well, but its datetimes cost a read command the import of pandas.)"""
+        """The settings of the run. ``fields`` has them too, but its datetimes import pandas, which a read command should not pay for."""
         return dict(self.row["settings"][0].as_py())
 
     @property
     def retention_ms(self) -> int | None:
-        """The retention its rules were applied with; None: the run does not tell."""
+        """The retention of offsets that the run applied; None where the run did not record it."""
         milliseconds = self.settings.get(RETENTION_SETTING)
         return int(milliseconds) if milliseconds is not None else None
 
 
 class Warehouse:
-    """A warehouse as it was when it was opened. Made by ``open_warehouse``."""
+    """A warehouse as it was when ``open_warehouse`` opened it."""
 
     def __init__(self, location: Location, runs: pa.Table) -> None:
         self.location = location
@@ -107,9 +107,9 @@ class Warehouse:
         return [run for run in self._finished if run.cluster == cluster]
 
     def run(self, cluster: str, *, at_ms: int | None = None) -> Run:
-        """The newest run of a cluster, or with `at_ms` the newest whose as_of is not later.
+        """The newest run of a cluster; with ``at_ms`` the newest run whose as_of is not later.
 
-        Raises WarehouseError, naming the clusters or the nights that there are.
+        Raises WarehouseError, with the clusters or nights that there are.
         """
         runs = self.finished_runs(cluster)
         if not runs:
@@ -119,14 +119,14 @@ class Warehouse:
             )
         if at_ms is None:
             return runs[-1]
-        by_night = [run for run in runs if run.as_of_ms <= at_ms]
-        if not by_night:
+        not_later = [run for run in runs if run.as_of_ms <= at_ms]
+        if not not_later:
             first = min(runs, key=lambda run: run.as_of_ms).fields["as_of"]
             raise WarehouseError(
                 f"{self.location.uri} knows no night of cluster {cluster!r} that early; its first is as of {first:%Y-%m-%dT%H:%M:%SZ}."
             )
-        night = max(run.as_of_ms for run in by_night)
-        return [run for run in by_night if run.as_of_ms == night][-1]
+        newest_as_of_ms = max(run.as_of_ms for run in not_later)
+        return [run for run in not_later if run.as_of_ms == newest_as_of_ms][-1]
 
     def read(
         self,
@@ -137,12 +137,16 @@ class Warehouse:
         where: Sequence[Condition] = (),
         at_ms: int | None = None,
     ) -> pa.Table:
-        """Rows of a table as of the newest run of `cluster` (None: of every cluster, each as of its own), or of the night `at_ms`.
+        """Rows of a table as of the newest run of ``cluster``, or as of the night ``at_ms``. Of ``runs`` the runs finished by then.
 
-        Of ``runs`` these are the runs that were finished by then, oldest first.
-        columns: those to read, in that order; None: all.
-        where: what every row must meet; files whose statistics rule it out are not opened.
-        Raises WarehouseError when the cluster has no such run or its files are gone, KeyError for a table or column that is not declared.
+        Args:
+            cluster: None: every cluster, each as of its own newest run.
+            columns: the columns to read, in that order; None: all.
+            where: the conditions that every row must meet. Files whose statistics contradict a condition are not opened.
+
+        Raises:
+            WarehouseError: the cluster has no such run, or the files of the run are gone.
+            KeyError: the table or a column is not declared.
         """
         declared = TABLES[table]
         wanted = [declared.by_name[name].name for name in columns] if columns is not None else list(declared.by_name)
@@ -166,7 +170,7 @@ class Warehouse:
 def open_warehouse(uri: str) -> Warehouse:
     """The warehouse at a path or URI.
 
-    Raises WarehouseError when there is none, when what is there is not one of ours, is of a newer release, or cannot be read.
+    Raises WarehouseError where there is none, or where it is not one of ours, is of a newer release or cannot be read.
     """
     location = locate(uri)
     if not holds_warehouse(location):
@@ -177,19 +181,18 @@ def open_warehouse(uri: str) -> Warehouse:
 
 
 def find_warehouse(start: Path | None = None) -> str:
-    """The warehouse that GROUPCOORD_WAREHOUSE names, else the nearest one called ``warehouse`` in a directory or one above it.
+    """The warehouse that GROUPCOORD_WAREHOUSE names, else the nearest directory ``warehouse`` in a directory or one above it.
 
-    start: the directory; None: the current one, which for a notebook is the notebook's own.
-    Raises WarehouseError when there is none.
+    start: the directory; None: the current one, which for a notebook is the notebook's own. Raises WarehouseError where there is none.
     """
     named = os.environ.get(WAREHOUSE_VARIABLE)
     if named:
         return named
     directory = (start or Path.cwd()).resolve()
-    for place in (directory, *directory.parents):
-        found = place / "warehouse"
-        if (found / RUNS.name).is_dir() and holds_warehouse(locate(str(found))):
-            return str(found)
+    for parent in (directory, *directory.parents):
+        warehouse = parent / "warehouse"
+        if (warehouse / RUNS.name).is_dir() and holds_warehouse(locate(str(warehouse))):
+            return str(warehouse)
     raise WarehouseError(
         f"There is no warehouse in a directory 'warehouse' of {directory} or above."
         f" Run `make nightly`, or set {WAREHOUSE_VARIABLE} to its path."
@@ -197,9 +200,9 @@ def find_warehouse(start: Path | None = None) -> str:
 
 
 def holds_warehouse(location: Location) -> bool:
-    """Whether a warehouse of ours is there; False: the place is empty or does not exist.
+    """True where the place is a warehouse of ours, False where it is empty or does not exist.
 
-    Raises WarehouseError for anything else: a file, a directory of something else, one that cannot be read, a warehouse of a newer release.
+    Raises WarehouseError for anything else: a file, a directory with other files, one that cannot be read, a warehouse of a newer release.
     """
     try:
         place = location.filesystem.get_file_info(location.path)
@@ -207,15 +210,15 @@ def holds_warehouse(location: Location) -> bool:
             return False
         if place.type == fs.FileType.File:
             raise WarehouseError(f"{location.uri} is a file, not a warehouse directory. Name a directory with --warehouse.")
-        held = location.filesystem.get_file_info(fs.FileSelector(location.path))
-        if not held:
+        names = [info.base_name for info in location.filesystem.get_file_info(fs.FileSelector(location.path))]
+        if not names:
             return False
-        found = any(f.base_name == RUNS.name for f in held) and DeltaTable.is_deltatable(location.table_uri(RUNS.name))
-        if not found and _is_being_made(location, [f.base_name for f in held]):
+        has_runs = RUNS.name in names and DeltaTable.is_deltatable(location.table_uri(RUNS.name))
+        if not has_runs and _is_being_made(location, names):
             return False
     except OSError as e:
         raise WarehouseError(f"{location.uri} cannot be read: {first_line(e)}.") from e
-    schema_version = open_table(location, RUNS).metadata().configuration.get(SCHEMA_VERSION_PROPERTY) if found else None
+    schema_version = open_table(location, RUNS).metadata().configuration.get(SCHEMA_VERSION_PROPERTY) if has_runs else None
     if schema_version is None:
         raise WarehouseError(
             f"{location.uri} holds other things and no table 'runs' of ours: it is no warehouse, and nothing was touched."
@@ -230,7 +233,7 @@ def holds_warehouse(location: Location) -> bool:
 
 
 def _is_being_made(location: Location, names: Sequence[str]) -> bool:
-    """Whether nothing is there but the beginning of ``runs``, which is made first: another run's work of this moment, or one that died."""
+    """True where nothing exists but the beginning of ``runs``, the first table to be created: another run is at work, or one died here."""
     if names != [RUNS.name]:
         return False
     begun = location.filesystem.get_file_info(fs.FileSelector(f"{location.path}/{RUNS.name}", allow_not_found=True))
@@ -238,7 +241,7 @@ def _is_being_made(location: Location, names: Sequence[str]) -> bool:
 
 
 def open_table(location: Location, table: Table, version: int | None = None) -> DeltaTable:
-    """A table at a version, or at its newest. Raises WarehouseError when it is not there or cannot be read."""
+    """A table at a version, or at its newest one. Raises WarehouseError where it does not exist or cannot be read."""
     try:
         return DeltaTable(location.table_uri(table.name), version=version)
     except TableNotFoundError as e:
@@ -311,14 +314,14 @@ def _rows(
 
 
 def _rows_of_file(file: pq.ParquetFile, cluster: str, schema: pa.Schema, where: Sequence[Condition]) -> pa.Table:
-    """What is looked at is read first, the other columns only where a row is left."""
+    """The rows of a file that meet the conditions. Columns without a condition are read only for row groups where a row is left."""
     stored = [name for name in schema.names if name != "cluster"]
     kept: list[pa.Table] = []
     for group in range(file.num_row_groups):
         mask = None
         if where:
-            asked = file.read_row_group(group, columns=list({name for name, _, _ in where}))
-            mask = _meets(asked, where)
+            tested = file.read_row_group(group, columns=list({name for name, _, _ in where}))
+            mask = _meets(tested, where)
             if not pc.any(mask).as_py():
                 continue
         rows = file.read_row_group(group, columns=stored) if stored else None
@@ -330,17 +333,17 @@ def _rows_of_file(file: pq.ParquetFile, cluster: str, schema: pa.Schema, where: 
 
 
 def _meets(rows: pa.Table, where: Sequence[Condition]) -> pa.ChunkedArray:
-    met: pa.ChunkedArray | None = None
+    all_met: pa.ChunkedArray | None = None
     for name, comparison, value in where:
-        held = rows[name]
-        if pa.types.is_string(held.type) and comparison in ("=", "in"):
-            this = pc.is_in(held, _texts([value] if comparison == "=" else value))
+        column = rows[name]
+        if pa.types.is_string(column.type) and comparison in ("=", "in"):
+            mask = pc.is_in(column, _texts([value] if comparison == "=" else value))
         elif comparison == "in":
-            this = pc.is_in(held, pa.array(list(value), held.type))
+            mask = pc.is_in(column, pa.array(list(value), column.type))
         else:
-            this = pc.fill_null(_COMPARISONS[comparison](held, pa.scalar(value, held.type)), False)
-        met = this if met is None else pc.and_(met, this)
-    return met
+            mask = pc.fill_null(_COMPARISONS[comparison](column, pa.scalar(value, column.type)), False)
+        all_met = mask if all_met is None else pc.and_(all_met, mask)
+    return all_met
 
 
 def _texts(values: Sequence[str]) -> pa.StringArray:

@@ -1,4 +1,4 @@
-"""Why an offset or a group stays, in a sentence for each word of ``blocked_by``."""
+"""Why an offset or a group stays: a sentence for each word of the column ``blocked_by``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Views over the tables, as SQL that Spark, DuckDB and Trino read alike, and all of it registered in a Spark session as of one night."""
+"""Views over the tables, as SQL that Spark, DuckDB and Trino read, and their registration in a Spark session as of one night."""
 
 from __future__ import annotations
 
@@ -262,10 +262,15 @@ VIEWS: Final[Mapping[str, str]] = {
 
 
 def register(spark: SparkSession, warehouse: Warehouse, *, cluster: str | None = None, at_ms: int | None = None) -> list[str]:
-    """Every table as of one night, and every view over them, as temporary views of a Spark session; their names.
+    """Creates temporary views of a Spark session for every table as of one night and for every view over them. Returns their names.
 
-    cluster: its rows alone; None: those of every cluster, each as of its own newest run. at_ms: the night, as for ``Warehouse.read``.
-    The session needs Delta on its class path. Raises WarehouseError when there is no such run.
+    Args:
+        spark: a session with Delta on its class path.
+        cluster: its rows only; None: the rows of every cluster, each as of its own newest run.
+        at_ms: the night, as for ``Warehouse.read``.
+
+    Raises:
+        WarehouseError: there is no such run.
     """
     runs = [warehouse.run(name, at_ms=at_ms) for name in ([cluster] if cluster is not None else warehouse.clusters())]
     for table in TABLES.values():

@@ -1,7 +1,7 @@
-"""The driver's part of a run: ``begin_run`` makes the tables and mends what a dead run left, ``commit_run`` makes the workers' files rows.
+"""The driver's part of a run: ``begin_run`` creates tables and repairs what a dead run left, ``commit_run`` commits the workers' files.
 
-Tables are committed back to back; the last act is one row in ``runs`` that names the version of every table. Readers go by that row,
-so until it is there they see the night before.
+Tables are committed one right after the other. The last commit adds one row to ``runs``, which names the version of every table. Readers go
+by that row: until it is there, they see the night before.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _ORPHANED_AFTER: Final = timedelta(days=1)
 
 @dataclass(frozen=True, slots=True)
 class RunStart:
-    """A run that has begun. Made by ``begin_run``; the workers need its `run_id` and `cluster`."""
+    """A run that has begun, made by ``begin_run``. The workers need its ``run_id`` and ``cluster``."""
 
     location: Location
     cluster: str
@@ -65,11 +65,11 @@ class RunStart:
 
     @property
     def last_run(self) -> Run | None:
-        """The cluster's newest finished run; None: this is the first."""
+        """The newest finished run of the cluster; None where this is the first."""
         return self.finished[-1] if self.finished else None
 
     def previous(self, table: str, columns: Sequence[str] | None = None) -> pa.Table:
-        """The cluster's rows of a table as of its last run; none for a first run. Raises WarehouseError when they cannot be read."""
+        """The cluster's rows of a table as of its last run; no rows for a first run. Raises WarehouseError where they cannot be read."""
         declared = TABLES[table]
         wanted = list(columns) if columns is not None else list(declared.by_name)
         if self.last_run is None or table not in self.last_run.table_versions:
@@ -78,20 +78,20 @@ class RunStart:
 
 
 def begin_run(warehouse: str, cluster: str) -> RunStart:
-    """A new run of a cluster: every table is there afterwards, and as the cluster's last finished run left it.
+    """A new run of a cluster. Afterwards every table exists, as the cluster's last finished run left it.
 
-    What a run that died between its commits put into the tables is taken out again, for this cluster alone; files of dead runs that
-    never came into a table go when they are a day old.
-    Raises WarehouseError when the place holds something else, is of a newer release, or cannot be read or written.
+    What a run that died between its commits put into the tables is removed again, for this cluster only. Files of dead runs that are in no
+    table are deleted when they are a day old. Raises WarehouseError where the place holds something else, is of a newer release, or cannot
+    be read or written.
     """
     if not cluster:
         raise WarehouseError("A cluster's name cannot be empty. Name it with --cluster.")
     location = locate(warehouse)
     started_at_ms = time.time_ns() // 1_000_000
-    there = can_be_written(location)
-    # `runs` first: by it the directory is known as ours, also when the process ends right after.
+    exists = can_be_written(location)
+    # `runs` first: it marks the directory as a warehouse, also when the process ends right after.
     for table in (RUNS, *(t for t in TABLES.values() if t is not RUNS)):
-        _create(location, table, is_new=not there)
+        _create(location, table, is_new=not exists)
     runs = runs_of(read_runs(location))
     of_cluster = [run for run in runs if run.cluster == cluster]
     run_id = f"{datetime.fromtimestamp(started_at_ms / 1000, UTC):%Y%m%dT%H%M%SZ}-{uuid.uuid4().hex[:8]}"
@@ -105,20 +105,20 @@ def begin_run(warehouse: str, cluster: str) -> RunStart:
 
 
 def can_be_written(location: Location) -> bool:
-    """Whether a warehouse is there that a run can go on with; False: nothing is there, and one can be made. Nothing is touched.
+    """True where a run can go on with the warehouse, False where nothing exists and one can be created. Nothing is written.
 
-    Raises WarehouseError as ``holds_warehouse`` does, and for a warehouse of which a table is gone, damaged, or not what a run left.
+    Raises WarehouseError as ``holds_warehouse`` does, and where a table is gone, damaged, or older than a run left it.
     """
     if "%" in location.uri:
         raise WarehouseError(f"{location.uri}: the Delta writer cannot write to a path with a % in it. Name another with --warehouse.")
     if not holds_warehouse(location):
         _refuse_where_none_can_be_made(location)
         return False
-    promised: dict[str, int] = {}
+    newest_versions: dict[str, int] = {}
     for run in runs_of(read_runs(location)):
-        promised.update({table: max(version, promised.get(table, 0)) for table, version in run.table_versions.items()})
+        newest_versions.update({table: max(version, newest_versions.get(table, 0)) for table, version in run.table_versions.items()})
     for table in TABLES.values():
-        version = promised.get(table.name, 0)
+        version = newest_versions.get(table.name, 0)
         if version == 0 and not DeltaTable.is_deltatable(location.table_uri(table.name)):
             continue  # nothing was ever in it, or this release is the first to have it: the run makes it
         opened = open_table(location, table)
@@ -133,21 +133,21 @@ def can_be_written(location: Location) -> bool:
 
 def _refuse_where_none_can_be_made(location: Location) -> None:
     if not isinstance(location.filesystem, fs.LocalFileSystem):
-        return  # only writing tells
-    place = Path(location.path)
-    there = next(each for each in (place, *place.parents) if os.path.lexists(each))
-    if not there.is_dir():
-        raise WarehouseError(f"{location.uri} cannot be made: {there} is no directory. Name another with --warehouse.")
-    if not os.access(there, os.W_OK | os.X_OK):
-        raise WarehouseError(f"{location.uri} cannot be made: nothing may be written in {there}. Name another with --warehouse.")
+        return  # other file systems say so only when something is written
+    directory = Path(location.path)
+    existing = next(parent for parent in (directory, *directory.parents) if os.path.lexists(parent))
+    if not existing.is_dir():
+        raise WarehouseError(f"{location.uri} cannot be made: {existing} is no directory. Name another with --warehouse.")
+    if not os.access(existing, os.W_OK | os.X_OK):
+        raise WarehouseError(f"{location.uri} cannot be made: nothing may be written in {existing}. Name another with --warehouse.")
 
 
 @contextmanager
 def discarded_on_failure(start: RunStart) -> Iterator[None]:
-    """Deletes the run's files when the block, which commits none of them, is left by an exception.
+    """Deletes the files of the run when the block, which must not commit any of them, ends with an exception.
 
-    A worker that is still writing then, or a file that cannot be deleted, leaves what no table names: a run that comes a day later deletes
-    it.
+    The file of a worker that is still writing, and a file that cannot be deleted, stay; no table names them, and a run a day later deletes
+    them.
     """
     try:
         yield
@@ -162,14 +162,17 @@ def discarded_on_failure(start: RunStart) -> Iterator[None]:
 
 
 def commit_run(start: RunStart, run: Mapping[str, Any], files: Mapping[str, Sequence[AddedFile]]) -> Run:
-    """Commits the files of a run to all tables, then the run itself.
+    """Commits the files of a run to all tables, and then the run itself.
 
-    run: the row of ``runs`` as far as the caller knows it: as_of_ms, semantics, broker_version, input_kind, inputs, settings, records_read,
-    records_decoded, records_quarantined, bytes_read.
-    files: table name -> files. A table that each run replaces holds the given files and no others of this cluster afterwards; one that
-    is appended to and has none gets no commit.
-    Raises WarehouseError when another run of the cluster finished since ``begin_run``, or when a table cannot be committed: then the row
-    in ``runs`` is missing, readers stay on the night before, and the next run takes out what this one committed.
+    Args:
+        run: the row of ``runs`` as far as the caller knows it: as_of_ms, semantics, broker_version, input_kind, inputs, settings,
+            records_read, records_decoded, records_quarantined, bytes_read.
+        files: table name -> files. Afterwards a table that each run replaces has these files and no others of this cluster; a table that
+            runs append to is not committed where it gets no file.
+
+    Raises:
+        WarehouseError: another run of the cluster finished since ``begin_run``, or a table cannot be committed. Readers stay on the night
+            before, and the next run removes what this one committed.
     """
     if unknown := sorted(set(files) - (set(TABLES) - {RUNS.name})):
         raise ValueError(f"no such table to write: {unknown}")
@@ -220,8 +223,8 @@ def _create(location: Location, table: Table, *, is_new: bool) -> None:
                 )
             else:
                 opened = open_table(location, table)
-            held = opened.metadata().configuration
-            missing = {name: claim for name, claim in table.checks.items() if f"delta.constraints.{name}" not in held}
+            configuration = opened.metadata().configuration
+            missing = {name: claim for name, claim in table.checks.items() if f"delta.constraints.{name}" not in configuration}
             if missing:
                 opened.alter.add_constraint(missing)
             break
@@ -235,30 +238,31 @@ def _refuse_other_columns(location: Location, table: Table, opened: DeltaTable) 
     def columns(schema: str) -> list[tuple[str, Any]]:
         return [(f["name"], f["type"]) for f in json.loads(schema)["fields"]]
 
-    held, declared = columns(opened.schema().to_json()), columns(table.delta_schema)
-    if held != declared:
-        odd = ", ".join(sorted({name for name, _ in {(n, str(t)) for n, t in held} ^ {(n, str(t)) for n, t in declared}})) or "their order"
+    stored, declared = columns(opened.schema().to_json()), columns(table.delta_schema)
+    if stored != declared:
+        different = {(name, str(kind)) for name, kind in stored} ^ {(name, str(kind)) for name, kind in declared}
+        shown = ", ".join(sorted({name for name, _ in different})) or "their order"
         raise WarehouseError(
-            f"Table {table.name} of {location.uri} has other columns than this release writes ({odd}). It was changed by hand, or by a"
+            f"Table {table.name} of {location.uri} has other columns than this release writes ({shown}). It was changed by hand, or by a"
             " pre-release: name another directory with --warehouse."
         )
 
 
 def _undo_dead_runs(start: RunStart, table: Table, finished: set[str]) -> None:
-    """Takes out what runs of this cluster that are not in ``runs`` committed to a table; other clusters' rows stay as they are."""
+    """Removes what runs of this cluster that are not in ``runs`` committed to a table. The rows of other clusters stay as they are."""
     newest = open_table(start.location, table)
-    promised = start.last_run.table_versions.get(table.name) if start.last_run else None
-    since = newest.version() - (promised if promised is not None else -1)
-    commits = newest.history(since) if since else []
+    last_version = start.last_run.table_versions.get(table.name) if start.last_run else None
+    later_commits = newest.version() - (last_version if last_version is not None else -1)
+    commits = newest.history(later_commits) if later_commits else []
     if not any(c.get(_CLUSTER_OF_COMMIT) == start.cluster and c.get("userMetadata") not in finished for c in commits):
         return
-    before = _files_of(open_table(start.location, table, promised), start.cluster) if promised is not None else {}
+    before = _files_of(open_table(start.location, table, last_version), start.cluster) if last_version is not None else {}
     now = _files_of(newest, start.cluster)
     try:
-        again = [_added(_described(start, table, path, size)) for path, size in before.items() if path not in now]
-        gone = [_removed(start, path, size) for path, size in now.items() if path not in before]
-        if again or gone:
-            _write(newest, table, start, [*gone, *again], "append")
+        added = [_added(_described(start, table, path, size)) for path, size in before.items() if path not in now]
+        removed = [_removed(start, path, size) for path, size in now.items() if path not in before]
+        if added or removed:
+            _write(newest, table, start, [*removed, *added], "append")
     except (DeltaError, OSError) as e:
         place = f"Table {table.name} of {start.location.uri}"
         raise WarehouseError(f"{place} cannot be brought back to the last night: {first_line(e)}.") from e
@@ -270,7 +274,7 @@ def _described(start: RunStart, table: Table, path: str, size: int) -> AddedFile
 
 
 def _remove_orphans(start: RunStart, table: Table, finished: set[str]) -> None:
-    """Deletes files of dead runs that are in no version of the table. A day is longer than any run: nobody is still writing them."""
+    """Deletes files of dead runs that are in no version of the table. No run takes longer than a day, so nobody writes them any more."""
     filesystem = start.location.filesystem
     directory = fs.FileSelector(start.location.path_in(table.name, directory_of(start.cluster)), allow_not_found=True)
     old = datetime.now(UTC) - _ORPHANED_AFTER
@@ -290,7 +294,7 @@ def _remove_orphans(start: RunStart, table: Table, finished: set[str]) -> None:
 
 
 def _commit_table(start: RunStart, table: Table, files: Sequence[AddedFile]) -> int:
-    """The table's version afterwards."""
+    """Commits the files of one table; the version of the table afterwards."""
     for attempt in range(_ATTEMPTS):
         opened = open_table(start.location, table)
         replaced = table.write is WriteMode.REPLACED_BY_EACH_RUN and _files_of(opened, start.cluster)
@@ -300,7 +304,7 @@ def _commit_table(start: RunStart, table: Table, files: Sequence[AddedFile]) -> 
             _write(opened, table, start, [_added(f) for f in files], "overwrite" if replaced else "append")
             return open_table(start.location, table).version()
         except CommitFailedError as e:
-            # Another cluster's commit came in between; its rows and ours do not meet, so the same again on top of it.
+            # Another cluster committed in between. Its rows and ours are different ones, so the same commit is tried again on top of its.
             if attempt == _ATTEMPTS - 1:
                 raise _not_committed(start, table, e) from e
         except (DeltaError, OSError) as e:
@@ -330,9 +334,9 @@ def _write(
 
 
 def _files_of(opened: DeltaTable, cluster: str) -> dict[str, int]:
-    """Path within the table -> size, of a cluster's files."""
-    held = pa.table(opened.get_add_actions(flatten=True)).select(["path", "size_bytes", "partition.cluster"])
-    return {unquote(f["path"]): f["size_bytes"] for f in held.to_pylist() if f["partition.cluster"] == cluster}
+    """The size of each file of a cluster, by its path within the table."""
+    files = pa.table(opened.get_add_actions(flatten=True)).select(["path", "size_bytes", "partition.cluster"])
+    return {unquote(file["path"]): file["size_bytes"] for file in files.to_pylist() if file["partition.cluster"] == cluster}
 
 
 def _added(file: AddedFile) -> AddAction:
@@ -364,10 +368,10 @@ def _not_committed(start: RunStart, table: Table, error: BaseException) -> Wareh
 
 
 def _keep_few_files(start: RunStart) -> None:
-    """Each run adds a file of one row to ``runs``, and every reader opens all of them."""
+    """Merges the files of ``runs``: each run adds a file with one row, and every reader opens all of them."""
     runs = open_table(start.location, RUNS)
     if len(_files_of(runs, start.cluster)) <= _RUN_FILES:
         return
-    # Two at once, or no room: this run is committed all the same, and the next one tries again.
+    # Two runs at once, or a full disk: this run is committed all the same, and the next run tries again.
     with suppress(DeltaError):
         runs.optimize.compact(partition_filters=[("cluster", "=", start.cluster)])

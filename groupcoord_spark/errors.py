@@ -1,6 +1,6 @@
-"""What stops a run: one sentence that names the thing, the place and the way out.
+"""The errors that stop a run. Each message is one sentence that names the thing, the place and the way out.
 
-The fault of a record is never one of these: it is data, a row of ``quarantined_records`` or ``warnings``.
+A record that cannot be decoded never raises one of them: it becomes a row of ``quarantined_records`` or ``warnings``.
 """
 
 

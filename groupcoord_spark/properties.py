@@ -1,4 +1,4 @@
-"""Files of Java properties, as brokers and Kafka's clients read them."""
+"""Reads files of Java properties as brokers and Kafka's clients read them."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _MEANT: Final = {"n": "\n", "t": "\t", "r": "\r", "f": "\f"}
 
 
 def read_properties(path: str, what: str) -> dict[str, str]:
-    """Names and values of a properties file: ``name=value``, ``name: value`` or ``name value``; of a name given twice the last.
+    """The names and values of a properties file: lines ``name=value``, ``name: value`` or ``name value``. The last value of a name counts.
 
-    what: how the file is called in the sentence. Raises UsageError for a file that cannot be read or is no UTF-8 text.
+    what: the file's name in error sentences. Raises UsageError for a file that cannot be read or is not UTF-8.
     """
     try:
         text = Path(path).read_text(encoding="utf-8")
@@ -30,4 +30,4 @@ def read_properties(path: str, what: str) -> dict[str, str]:
 
 
 def _plain(text: str) -> str:
-    return _ESCAPE.sub(lambda found: chr(int(found[1][1:], 16)) if len(found[1]) == 5 else _MEANT.get(found[1], found[1]), text)
+    return _ESCAPE.sub(lambda match: chr(int(match[1][1:], 16)) if len(match[1]) == 5 else _MEANT.get(match[1], match[1]), text)

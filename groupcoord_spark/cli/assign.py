@@ -76,15 +76,15 @@ def assign(
     warehouse = open_warehouse(common.warehouse)
     reader = _Reader(warehouse, cluster_to_read(warehouse, common.cluster), at_ms)
     group, protocol = reader.group(group_id, dict(partitions))
-    held = group.current_assignment
+    current = group.current_assignment
     group = with_changed_member_count(group, change)
     known = {**CLIENT_ASSIGNORS, "uniform": SERVER_ASSIGNORS["uniform"], "server-range": SERVER_ASSIGNORS["range"]}
-    made = proposals(held, group, {name: known[name] for name in names or ASSIGNORS})
+    made = proposals(current, group, {name: known[name] for name in names or ASSIGNORS})
     if not common.quiet:
         for sentence in group.assumptions:
             say(f"Assumed: {sentence}")
     if common.output == "table":
-        write_lines(_table(held, group, made, protocol))
+        write_lines(_table(current, group, made, protocol))
         if not common.quiet:
             for sentence in advice(made):
                 say(sentence)
@@ -94,38 +94,40 @@ def assign(
 
 def _rows(group_id: str, group: AssignableGroup, made: Sequence[Proposal]) -> Iterator[tuple[Any, ...]]:
     topics = {name: topic.partitions for name, topic in group.topics.items()}
-    for one in made:
-        balance = dict(one.change.after.partitions_by_member)
-        assignment = {member_id: _by_topic(partitions) for member_id, partitions in one.assignment.items()}
-        yield (group_id, one.assignor, len(group.members), *_figures(one), one.converges, balance, topics, assignment)
+    for proposal in made:
+        balance = dict(proposal.change.after.partitions_by_member)
+        assignment = {member_id: _by_topic(partitions) for member_id, partitions in proposal.assignment.items()}
+        yield (group_id, proposal.assignor, len(group.members), *_summary_cells(proposal), proposal.converges, balance, topics, assignment)
 
 
-def _figures(one: Proposal) -> tuple[int, ...]:
-    change, after = one.change, one.change.after
+def _summary_cells(proposal: Proposal) -> tuple[int, ...]:
+    change, after = proposal.change, proposal.change.after
     total = sum(after.partitions_by_member.values())
     moves = (len(change.moved), len(change.assigned), len(change.released), change.kept)
-    return (total, after.least, after.most, after.spread, *moves, one.rebalances)
+    return (total, after.least, after.most, after.spread, *moves, proposal.rebalances)
 
 
-def _table(held: Assignment, group: AssignableGroup, made: Sequence[Proposal], protocol: str | None) -> list[str]:
+def _table(current: Assignment, group: AssignableGroup, made: Sequence[Proposal], protocol: str | None) -> list[str]:
     from groupcoord_spark.assignors import balance_of
 
-    now = balance_of(held)
+    now = balance_of(current)
     titles = ["ASSIGNOR", "PARTITIONS", "MIN", "MAX", "SPREAD", "MOVED", "ASSIGNED", "RELEASED", "KEPT", "REBALANCES"]
     total = sum(now.partitions_by_member.values())
     first = (f"{NOW} {protocol or ''}".rstrip(), total, now.least, now.most, now.spread, "", "", "", "", "")
-    summary = lines(titles, [first, *((one.assignor, *_figures(one)) for one in made)], [18, 10, 4, 4, 6, 5, 8, 8, 4, None])
-    everybody = sorted({*held, *(member.member_id for member in group.members)})
+    others = [(proposal.assignor, *_summary_cells(proposal)) for proposal in made]
+    summary = lines(titles, [first, *others], [18, 10, 4, 4, 6, 5, 8, 8, 4, None])
+    everybody = sorted({*current, *(member.member_id for member in group.members)})
     cells = [
-        (name, _count(now.partitions_by_member, name), *(_count(one.change.after.partitions_by_member, name) for one in made))
+        (name, _count(now.partitions_by_member, name), *(_count(proposal.change.after.partitions_by_member, name) for proposal in made))
         for name in everybody
     ]
-    of_members = lines(["MEMBER", NOW, *(one.assignor for one in made)], cells, [15, 5, *(len(one.assignor) for one in made)])
+    assignors = [proposal.assignor for proposal in made]
+    of_members = lines(["MEMBER", NOW, *assignors], cells, [15, 5, *map(len, assignors)])
     of_partitions = lines(
         ["ASSIGNOR", "MEMBER", "PARTITIONS"],
         [
             (name, member_id, _named(assignment.get(member_id, ())))
-            for name, assignment in [(NOW, held), *((one.assignor, one.assignment) for one in made)]
+            for name, assignment in [(NOW, current), *((proposal.assignor, proposal.assignment) for proposal in made)]
             for member_id in everybody
             if member_id in assignment
         ],
@@ -151,7 +153,7 @@ def _count(partitions: Mapping[str, int], member_id: str) -> int | None:
 
 
 class _Reader:
-    """Reads what one night tells of a group."""
+    """Reads a group from the tables of one night."""
 
     def __init__(self, warehouse: Warehouse, cluster: str, at_ms: int | None) -> None:
         self._warehouse = warehouse
@@ -163,20 +165,20 @@ class _Reader:
         from groupcoord_spark.assignors.group import AssignableGroup, observed_topics
 
         of_group: Condition = ("group_id", "=", group_id)
-        found = list(self._rows("groups", "group_type protocol_type protocol generation", [of_group]))
-        if not found:
+        rows = list(self._rows("groups", "group_type protocol_type protocol generation", [of_group]))
+        if not rows:
             raise GroupcoordError(
                 f"Group {group_id!r} does not exist in cluster {self._cluster!r} of {self._warehouse.location.uri}."
                 " `groupcoord list` names those that do."
             )
-        group_type, protocol_type, protocol, generation = found[0]
+        group_type, protocol_type, protocol, generation = rows[0]
         if group_type not in ("classic", "consumer") or (group_type == "classic" and protocol_type not in ("consumer", None)):
             kind = protocol_type if group_type == "classic" else group_type
             raise GroupcoordError(f"Group {group_id!r} is of the kind {kind!r}: these assignors share out partitions among consumers.")
-        held = self._held(group_id)
+        owned = self._current_assignment(group_id)
         if group_type == "consumer":
-            held = self._as_recorded(group_id, held)
-        members, sentences = self._members(group_id, held, -1 if generation is None else generation)
+            owned = self._as_recorded(group_id, owned)
+        members, sentences = self._members(group_id, owned, -1 if generation is None else generation)
         if not members:
             raise GroupcoordError(f"Group {group_id!r} has no members to assign partitions to.")
         names = {topic for member in members for topic in member.topics}
@@ -184,7 +186,7 @@ class _Reader:
         topics, assumed = observed_topics(names, seen, topic_ids, partitions)
         return AssignableGroup(tuple(members), topics, (*assumed, *sentences)), protocol
 
-    def _members(self, group_id: str, held: Mapping[str, Sequence[TopicPartition]], generation: int) -> tuple[list[Member], list[str]]:
+    def _members(self, group_id: str, owned_by: Mapping[str, Sequence[TopicPartition]], generation: int) -> tuple[list[Member], list[str]]:
         from groupcoord_spark.assignors.membership import Member
 
         of_group: Condition = ("group_id", "=", group_id)
@@ -195,7 +197,7 @@ class _Reader:
         for member_id, instance_id, rack_id, subscribed, regex, subscription in sorted(
             self._rows("members", columns, [of_group]), key=lambda row: str(row[0])
         ):
-            owned = tuple(held.get(member_id, ()))
+            owned = tuple(owned_by.get(member_id, ()))
             topics = _topics_in_order(subscription, subscribed)
             if topics is None or regex:
                 guessed.append(member_id)
@@ -209,7 +211,7 @@ class _Reader:
             sentences.append("Racks of replicas are not in the log: no assignor heeds the members' racks here.")
         return members, sentences
 
-    def _held(self, group_id: str) -> dict[str, list[TopicPartition]]:
+    def _current_assignment(self, group_id: str) -> dict[str, list[TopicPartition]]:
         from groupcoord_spark.assignors.membership import TopicPartition
 
         of_group: Condition = ("group_id", "=", group_id)
@@ -218,8 +220,8 @@ class _Reader:
             if topic is not None and partition is not None:
                 by_kind.setdefault(kind, {}).setdefault(member_id, []).append(TopicPartition(topic, partition))
         # The broker's assignors start from the target assignment, which the members may not have reached yet.
-        held = by_kind.get("target") or by_kind.get("current", {})
-        return {member_id: sorted(places) for member_id, places in held.items()}
+        assignment = by_kind.get("target") or by_kind.get("current", {})
+        return {member_id: sorted(partitions) for member_id, partitions in assignment.items()}
 
     def _as_recorded(self, group_id: str, targets: Mapping[str, list[TopicPartition]]) -> dict[str, list[TopicPartition]]:
         """The targets in the order in which their records list the partitions, since uniform goes by that order.

@@ -41,16 +41,16 @@ def coverage(common: Common, by_partition: bool, at_ms: int | None) -> None:
     names: tuple[str, ...] = PARTITIONS if by_partition else KINDS
     partitions = warehouse.read("offsets_partitions", cluster=cluster, columns=PARTITIONS[:-1], at_ms=at_ms).to_pylist()
     if by_partition:
-        rows = [{**row, "completeness": completeness(row)} for row in partitions]
+        coverage_rows = [{**row, "completeness": completeness(row)} for row in partitions]
     else:
-        found = warehouse.read("decode_coverage", cluster=cluster, columns=STORED, at_ms=at_ms).to_pylist()
+        coverage_rows = warehouse.read("decode_coverage", cluster=cluster, columns=STORED, at_ms=at_ms).to_pylist()
         run_id = warehouse.run(cluster, at_ms=at_ms).run_id
         lost = warehouse.read("quarantined_records", cluster=cluster, columns=LOST, where=[("run_id", "=", run_id)], at_ms=at_ms)
-        reasons = reasons_of(lost.to_batches()) if any(row["quarantined"] for row in found) else {}
-        for row in found:
+        reasons = reasons_of(lost.to_batches()) if any(row["quarantined"] for row in coverage_rows) else {}
+        for row in coverage_rows:
             counts = reasons.get((row["key_type"], row["value_version"]), Counter()).most_common()
             row["reasons"] = dict(counts) if common.output == "json" else ", ".join(f"{reason} {n}" for reason, n in counts) or None
-    rows = sorted((tuple(row[name] for name in names) for row in found), key=_by_number)
+    rows = sorted((tuple(row[name] for name in names) for row in coverage_rows), key=_by_number)
     if common.output == "table":
         titles = [name.upper().replace("_", "-") for name in names]
         write_lines(lines(titles, rows, [*map(len, titles[:-1]), None]))
@@ -61,21 +61,21 @@ def coverage(common: Common, by_partition: bool, at_ms: int | None) -> None:
 
 
 def of_all(partitions: Sequence[dict[str, Any]]) -> str:
-    """How complete the log was that all counts are of."""
+    """A sentence about the completeness of the log, over all partitions."""
     spans = [row for row in partitions if completeness(row) is not None]
     if not spans:
         return "No record was read."
     records = sum(row["records"] for row in spans)
     offsets = sum(row["end_offset"] - row["first_offset"] for row in spans)
-    told = (
+    sentence = (
         f"{counted(records, 'record')} on {counted(offsets, 'offset')}, completeness {records / offsets:.4f} over"
         f" {counted(len(spans), 'offsets partition')}"
     )
-    return f"{told}." if records >= offsets else f"{told}: counts are lower bounds of what was written (--partitions tells where)."
+    return f"{sentence}." if records >= offsets else f"{sentence}: counts are lower bounds of what was written (--partitions tells where)."
 
 
 def reasons_of(quarantined: Iterable[pa.RecordBatch]) -> dict[tuple[int, int | None], Counter[str]]:
-    """Why records were quarantined, by key type (-1: none that can be read) and value version (None: none), as decode_coverage has them."""
+    """How many records were quarantined for each reason, by key type (-1: not readable) and value version (None: none)."""
     reasons: dict[tuple[int, int | None], Counter[str]] = {}
     for batch in quarantined:
         for row in _counted_by_kind(batch):
@@ -102,7 +102,7 @@ def _counted_by_kind(quarantined: pa.RecordBatch) -> list[dict[str, Any]]:
 
 
 def completeness(row: dict[str, Any]) -> float | None:
-    """Records read against the offsets from the start of the log to its end, 0 to 1; None for a partition without an offset."""
+    """The number of records read per offset between the start and the end of the log, 0 to 1; None for a partition without an offset."""
     if row["first_offset"] is None or row["end_offset"] <= row["first_offset"]:
         return None
     read, span = int(row["records"]), int(row["end_offset"]) - int(row["first_offset"])
@@ -110,5 +110,5 @@ def completeness(row: dict[str, Any]) -> float | None:
 
 
 def _by_number(row: tuple[Any, ...]) -> tuple[int, int]:
-    """Key type and value version, tombstones first; the offsets partition is the whole order of its rows."""
+    """Sort key: key type and value version, tombstones first; or the offsets partition."""
     return int(row[0]), -1 if row[2] is None else int(row[2])

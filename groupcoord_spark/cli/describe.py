@@ -63,7 +63,7 @@ class Member:
 
 @dataclass(slots=True)
 class Group:
-    """A group with what the view asked for needs of it."""
+    """A group with the columns that the view needs."""
 
     group_id: str
     group_type: str

@@ -177,26 +177,26 @@ def _plain(name: str) -> str:
 
 
 class _Remarks:
-    """Sentences on stderr about the bytes of the log, as they are found, and the counts at the end."""
+    """Prints what is lost or doubtful in the log on stderr, line by line, and the counts at the end."""
 
     def __init__(self, *, quiet: bool) -> None:
         self._quiet = quiet
-        self._told: Counter[str] = Counter()
+        self._counts: Counter[str] = Counter()
 
-    def tell(self, found: Iterable[Lost | PlacedDoubt]) -> None:
-        """A line for each of these."""
+    def print(self, reports: Iterable[Lost | PlacedDoubt]) -> None:
+        """Prints a line for each lost or doubtful range."""
         from groupcoord_spark.log import CODES, Kind
         from groupcoord_spark.sources.rows import ROW_CODES
 
-        for each in found:
-            kind = (CODES.get(each.code) or ROW_CODES[each.code]).kind
+        for report in reports:
+            kind = (CODES.get(report.code) or ROW_CODES[report.code]).kind
             if kind is Kind.LOST:
-                self._told["lost"] += 1
+                self._counts["lost"] += 1
             elif kind is Kind.WARN:
-                self._told["doubted"] += 1
+                self._counts["doubted"] += 1
             if not self._quiet:
-                place = f" at byte {each.position:,}" if each.size else ""
-                say(printable(f"{each.source}{place}: {each.detail} ({each.code})"))
+                place = f" at byte {report.position:,}" if report.size else ""
+                say(printable(f"{report.source}{place}: {report.detail} ({report.code})"))
 
     def sum_up(self, counts: Counts) -> None:
         """How many lines there are, and what was not as it should be."""
@@ -206,10 +206,10 @@ class _Remarks:
         if counts.undecoded:
             reasons = ", ".join(f"{reason} {count:,}" for reason, count in counts.undecoded.most_common())
             parts.append(f"{counts.undecoded.total():,} of them do not decode ({reasons})")
-        if self._told["lost"]:
-            parts.append(f"{counted(self._told['lost'], 'place')} of the log {_are(self._told['lost'])} lost")
-        if self._told["doubted"]:
-            parts.append(f"{counted(self._told['doubted'], 'place')} {_are(self._told['doubted'])} read with a doubt")
+        if self._counts["lost"]:
+            parts.append(f"{counted(self._counts['lost'], 'place')} of the log {_are(self._counts['lost'])} lost")
+        if self._counts["doubted"]:
+            parts.append(f"{counted(self._counts['doubted'], 'place')} {_are(self._counts['doubted'])} read with a doubt")
         if counts.without_timestamp:
             have = "has" if counts.without_timestamp == 1 else "have"
             are = _are(counts.without_timestamp)

@@ -1,4 +1,4 @@
-"""Log end offsets from a file, for the columns that no log of ``__consumer_offsets`` can fill."""
+"""Reads log end offsets from a file, for the columns that the log of ``__consumer_offsets`` cannot fill."""
 
 from __future__ import annotations
 

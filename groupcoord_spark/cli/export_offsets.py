@@ -44,20 +44,20 @@ def export_offsets(common: Common, groups: tuple[str, ...], form: str, at_ms: in
     warehouse = open_warehouse(common.warehouse)
     cluster = cluster_to_read(warehouse, common.cluster)
     run = warehouse.run(cluster, at_ms=at_ms)
-    found = warehouse.read("committed_offsets", cluster=cluster, columns=names, where=[("group_id", "in", wanted)], at_ms=at_ms)
+    offsets = warehouse.read("committed_offsets", cluster=cluster, columns=names, where=[("group_id", "in", wanted)], at_ms=at_ms)
     night = f"the night of {datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=run.as_of_ms):%Y-%m-%dT%H:%M:%SZ}"
-    held = set(found["group_id"].to_pylist())
-    if without := [group for group in wanted if group not in held]:
+    groups_with_offsets = set(offsets["group_id"].to_pylist())
+    if without := [group for group in wanted if group not in groups_with_offsets]:
         raise GroupcoordError(
             f"Cluster {cluster!r} has no committed offset of group {', '.join(map(repr, without))} in {night}."
             " Name another night with --at."
         )
-    found = found.take(pc.sort_indices(found, sort_keys=[(name, "ascending") for name in names[:3]]))
+    offsets = offsets.take(pc.sort_indices(offsets, sort_keys=[(name, "ascending") for name in names[:3]]))
     # In a file for several groups the tool takes a line of three columns for one of four, so the number of columns follows the groups.
     columns = names if len(wanted) > 1 else names[1:]
     text = io.StringIO(newline="")
     csv.writer(text, quoting=csv.QUOTE_NONNUMERIC, lineterminator="\n").writerows(
-        zip(*(found[name].to_pylist() for name in columns), strict=True)
+        zip(*(offsets[name].to_pylist() for name in columns), strict=True)
     )
     _write_exactly(text.getvalue())
     if not common.quiet:
@@ -65,7 +65,7 @@ def export_offsets(common: Common, groups: tuple[str, ...], form: str, at_ms: in
         options = " ".join(f"--group {shlex.quote(group)}" for group in wanted) if len(wanted) <= 3 else "--group … (each of them)"
         members = "the group's members" if len(wanted) == 1 else "the groups' members"
         say(
-            f"{counted(found.num_rows, 'offset')} of {counted(len(wanted), 'group')} in {night}. With {members} stopped:"
+            f"{counted(offsets.num_rows, 'offset')} of {counted(len(wanted), 'group')} in {night}. With {members} stopped:"
             f" kafka-consumer-groups --bootstrap-server … {options} --reset-offsets --from-file FILE --execute"
         )
 

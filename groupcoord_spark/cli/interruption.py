@@ -37,7 +37,7 @@ class _Interruption:
         self._is_raised = False
         self._processes_have_ended = threading.Event()
         # A signal that is ignored stays so: `nohup`, and `&` in a script.
-        self._signals = [each for each in _SIGNALS if signal.getsignal(each) != signal.SIG_IGN]
+        self._signals = [number for number in _SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
         received, sent = os.pipe()
         os.set_blocking(sent, False)
         signal.set_wakeup_fd(sent, warn_on_full_buffer=False)
@@ -46,8 +46,8 @@ class _Interruption:
         self.take_signals()
 
     def take_signals(self) -> None:
-        for each in _SIGNALS:
-            signal.signal(each, self._raise if each in self._signals else signal.SIG_IGN)
+        for number in _SIGNALS:
+            signal.signal(number, self._raise if number in self._signals else signal.SIG_IGN)
 
     def leave(self, code: int) -> NoReturn:
         """Ends the process; a signal that has come until now decides the exit code."""
@@ -132,7 +132,7 @@ def _flush() -> None:
 
 
 def has_come() -> bool:
-    """Whether this process is the command's own and was told to end: an exception is then the consequence, and no error to show."""
+    """Whether this process is the command's own and a signal has asked it to end: exceptions are then no errors to show."""
     return _own is not None and _own.has_come
 
 

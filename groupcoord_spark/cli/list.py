@@ -76,13 +76,13 @@ def list_groups(common: Common, states: frozenset[str] | None, types: frozenset[
     cluster = cluster_to_read(warehouse, common.cluster)
     groups = warehouse.read("groups", cluster=cluster, columns=list(columns.values()), where=where, at_ms=at_ms)
     groups = groups.take(pc.sort_indices(groups["group_id"]))
-    held = {name: groups[column].to_pylist() for name, column in columns.items()}
-    if "type" in held:
-        held["type"] = [word.capitalize() for word in held["type"]]
+    cells = {name: groups[column].to_pylist() for name, column in columns.items()}
+    if "type" in cells:
+        cells["type"] = [word.capitalize() for word in cells["type"]]
     if common.output != "table":
-        write_records(common.output, list(columns), zip(*held.values(), strict=True))
+        write_records(common.output, list(columns), zip(*cells.values(), strict=True))
     elif len(columns) == 1:
-        write_lines(shown(group) for group in held["group"])
+        write_lines(shown(group) for group in cells["group"])
     else:
-        width = max([15, *(len(shown(group)) for group in held["group"])]) + 10
-        write_lines(lines([name.upper() for name in columns], zip(*held.values(), strict=True), [width, *[20] * (len(columns) - 1)]))
+        width = max([15, *(len(shown(group)) for group in cells["group"])]) + 10
+        write_lines(lines([name.upper() for name in columns], zip(*cells.values(), strict=True), [width, *[20] * (len(columns) - 1)]))

@@ -46,13 +46,15 @@ class MomentOrOffsets(click.ParamType):  # type: ignore[type-arg]
             write = "Write for example 2026-11-20T03:00:00Z, or name a JSON file of end offsets."
             self.fail(f"{text!r} is neither a time nor a file. {write}", param, ctx)
         try:
-            told = json.loads(Path(text).read_text(encoding="utf-8"))
+            end_offsets = json.loads(Path(text).read_text(encoding="utf-8"))
         except (OSError, ValueError) as e:
             self.fail(f"{text} cannot be read as JSON: {e}.", param, ctx)
-        if not isinstance(told, dict) or not all(each.isdecimal() and type(end) is int and end >= 0 for each, end in told.items()):
+        if not isinstance(end_offsets, dict) or not all(
+            number.isdecimal() and type(end) is int and end >= 0 for number, end in end_offsets.items()
+        ):
             example = '{"0": 1500, "7": 320}'
             self.fail(f"{text} must hold one JSON object, offsets partition -> end offset, for example {example}.", param, ctx)
-        return Until(text, end_offsets={int(each): end for each, end in told.items()})
+        return Until(text, end_offsets={int(number): end for number, end in end_offsets.items()})
 
 
 @click.command(epilog="Example: groupcoord nightly tests/golden/classic-modern/logs --cluster sample --as-of 2026-11-21T08:00:00Z")
@@ -147,7 +149,7 @@ def nightly(
     if until is not None and kind is not InputKind.SEGMENTS:
         raise UsageError("--until reads log segments, and this INPUT is none. Give the log directory, or leave it out.")
     client = read_properties(command_config, "The command config file") if command_config is not None else {}
-    can_be_written(locate(common.warehouse))  # what is wrong with the warehouse is told before Spark starts
+    can_be_written(locate(common.warehouse))  # so that a warehouse that cannot be used is reported before Spark starts
     with StageLines(quiet=common.quiet) as progress, session_ends_with_block():
         with own_errors(lambda: progress.stage):
             spark, plan, rows = _planned(kind, inputs, client, common, progress)
@@ -202,7 +204,7 @@ def _planned(
         try:
             return started(**{"spark.jars.packages": f"{KAFKA_CONNECTOR}:{pyspark.__version__}"})
         except (GroupcoordError, PySparkException):
-            # What else keeps Spark from starting does so again, and is told then.
+            # Any other error comes again when Spark is started, and is reported then.
             progress.begin("with an older connector")
             return session_of({"spark.jars.packages": f"{KAFKA_CONNECTOR}:{FALLBACK_VERSION}"})
 
@@ -217,7 +219,7 @@ def _planned(
     if kind is InputKind.SEGMENTS:
         plan = plan_logs(inputs)
         progress.end(bytes=sum(partition.bytes for partition in plan.partitions))
-        _cluster_of(plan, common)  # that it has to be named is told before Spark starts
+        _cluster_of(plan, common)  # so that a missing --cluster is reported before Spark starts
         return started(), plan, None
     files = plan_files(kind, inputs)
     progress.end(bytes=files.bytes)
@@ -231,22 +233,22 @@ def _planned(
 
 def _refuse_doubtful(summary: Summary) -> None:
     """Raises GroupcoordError, one sentence, for a run that lost records, or read some that the broker would not have loaded."""
-    found, where = [], []
+    problems, tables = [], []
     if summary.records_quarantined:
         verb = "was" if summary.records_read == 1 else "were"
-        found.append(f"{summary.records_quarantined:,} of {counted(summary.records_read, 'record')} {verb} quarantined")
-        where.append("quarantined_records")
+        problems.append(f"{summary.records_quarantined:,} of {counted(summary.records_read, 'record')} {verb} quarantined")
+        tables.append("quarantined_records")
     if summary.refusals:
-        found.append(f"the loader of Kafka {summary.broker_version} refuses or skips {summary.refusals:,}")
-        where.append("warnings")
-    if found:
+        problems.append(f"the loader of Kafka {summary.broker_version} refuses or skips {summary.refusals:,}")
+        tables.append("warnings")
+    if problems:
         raise GroupcoordError(
-            f"{', '.join(found)}, and --strict was given. The tables are written; see {' and '.join(where)} of run {summary.run_id}."
+            f"{', '.join(problems)}, and --strict was given. The tables are written; see {' and '.join(tables)} of run {summary.run_id}."
         )
 
 
 def summary_text(summary: Summary, retention_ms: int) -> str:
-    """What the run found, in a few lines for a person."""
+    """The result of a run in a few lines for people."""
     lines = [
         "",
         f"Cluster {summary.cluster!r} in {summary.warehouse}, run {summary.run_id}",
@@ -331,7 +333,7 @@ def _topic_names(path: str) -> dict[str, str]:
         raise UsageError(f"The topic ids file {path} cannot be read: {why}.") from e
     except json.JSONDecodeError as e:
         raise UsageError(f"The topic ids file {path} is not JSON: {e}.") from e
-    if not isinstance(ids, dict) or not all(isinstance(each, str) for each in ids.values()):
+    if not isinstance(ids, dict) or not all(isinstance(topic_id, str) for topic_id in ids.values()):
         raise UsageError(f'The topic ids file {path} must hold one JSON object, topic name -> id, for example {{"orders": "AZx9…"}}.')
     for name, topic_id in ids.items():
         if not _TOPIC_ID.fullmatch(topic_id):

@@ -27,15 +27,15 @@ _USUAL_MS: Final = range(1_262_304_000_000, 4_133_980_800_000)
 """The years 2010 to 2100. Kafka was made public in 2011: a time outside is nearly always a slip, as seconds written for milliseconds."""
 
 _OTHER_UNITS: Final = (("seconds", 1000, 1), ("microseconds", 1, 1000), ("nanoseconds", 1, 1_000_000))
-"""Unit of an epoch time, and the factor and divisor that make milliseconds of it."""
+"""Unit of an epoch time, and the factor and divisor that convert it to milliseconds."""
 
 _IS_FORCED: Final = "groupcoord_spark.force"
-"""Key in click's ``ctx.meta``: --force was given."""
+"""The key in click's ``ctx.meta`` that says that --force was given."""
 
 
 @dataclass(frozen=True, slots=True)
 class Common:
-    """What every command is told."""
+    """The options that all commands share."""
 
     warehouse: str = ""
     cluster: str | None = None

@@ -1,4 +1,4 @@
-"""What a long command tells while it works: one line a stage on stderr, live on a terminal."""
+"""What a long command prints while it works: one line for each stage on stderr, updated in place on a terminal."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _ASCII_FRAMES: Final = "|/-\\"
 
 
 class StageLines:
-    """Stages of a run: name, rows, MB, seconds and rate. A context manager, so that an error does not leave a live line behind."""
+    """Prints the stages of a run: name, rows, MB, seconds and rate. A context manager, so that an error leaves no unfinished line."""
 
     def __init__(self, *, quiet: bool = False, stream: TextIO | None = None) -> None:
         self._quiet = quiet
@@ -45,11 +45,11 @@ class StageLines:
 
     @property
     def stage(self) -> str | None:
-        """The stage that has begun and not ended."""
+        """The stage that has begun and not ended, or None."""
         return self._stage
 
     def begin(self, stage: str) -> None:
-        """A stage has begun; a stage still open ends."""
+        """Begins a stage. A stage that has not ended ends."""
         if self._stage is not None:
             self.end()
         self._stage, self._began, self._headway = stage, time.monotonic(), None
@@ -64,7 +64,7 @@ class StageLines:
             self._live.start()
 
     def follow(self, headway: Callable[[], Headway]) -> None:
-        """The open stage takes long: on a terminal ``headway`` is asked every second how far it is, in a thread of its own."""
+        """Shows on a terminal how far the current stage is: ``headway`` is called every second, in a thread of its own."""
         if self._live is None:
             return
         has_ended = self._has_ended
@@ -80,7 +80,7 @@ class StageLines:
         threading.Thread(target=look, daemon=True, name="headway").start()
 
     def end(self, *, rows: int | None = None, bytes: int | None = None) -> None:
-        """The stage is done: its line is printed, with what it went through as far as that is known."""
+        """Ends the stage and prints its line, with rows and bytes where they are known."""
         stage, self._stage = self._stage, None
         self._stop()
         if stage is not None and not self._quiet:

@@ -1,7 +1,7 @@
 """What the commands print: rows on stdout as Kafka's tools align them, as JSON (one object a row) or as CSV, and sentences on stderr.
 
-Group ids, topics, hosts and metadata are texts that clients chose. No character of them that a terminal acts on is printed as it is: the
-table, the CSV and the sentences show its escape, and JSON writes it as a JSON escape, which keeps the value exact.
+Group ids, topics, hosts and metadata are texts that clients chose. No character on which a terminal acts is printed as it is: the table,
+the CSV and the sentences have its escape, and JSON has a JSON escape, which keeps the value exact.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from typing import Any, Final, Literal, TextIO
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 NOTHING = "-"
-"""What Kafka's tools print for what is not there."""
+"""What Kafka's tools print in place of a missing value."""
 
 FEW_ROWS: Final = 32
-"""So many are looked through row by row: describe prints a table for each of very many groups, and each has few rows."""
+"""Up to this many rows are aligned row by row: describe prints a small table for each of very many groups."""
 
 _NOT_PLAIN_ASCII: Final = re.compile(r"[^\n -~]+")
 _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r", "\n")
-"""A spreadsheet takes a cell that begins with one of these for a formula, or strips it and looks at what follows."""
+"""A spreadsheet reads a cell that begins with one of these as a formula, or drops the character and looks at the next one."""
 _NEGATIVE_NUMBER: Final = re.compile(r"-[0-9]+(\.[0-9]+)?")
 
 
 def prepare_streams() -> None:
-    """Let stdout and stderr take every text: a letter that their encoding lacks is printed as its escape, and a closed stream takes all."""
+    """Makes stdout and stderr accept every text: characters that their encoding lacks are escaped, and a closed stream drops everything."""
     sys.stdout = _that_takes_every_text(sys.stdout)
     sys.stderr = _that_takes_every_text(sys.stderr)
 
@@ -49,12 +49,12 @@ def _that_takes_every_text(stream: TextIO | None) -> TextIO:
 
 
 def printable(text: str) -> str:
-    """The text with the escape (``\\x1b``, ``\\u202e``) of every character that is not printed: terminals act on some of them."""
+    """The text with an escape (``\\x1b``, ``\\u202e``) for every character that is not printable: terminals act on some of them."""
     return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 def say(sentence: str) -> None:
-    """One or more lines on stderr. A stderr that takes none, since its reader left or its disk is full, stops no work."""
+    """Prints lines on stderr. A stderr that cannot be written to (its reader has gone, its disk is full) stops no work."""
     with suppress(OSError):
         print("\n".join(map(printable, sentence.split("\n"))), file=sys.stderr, flush=True)
 
@@ -85,10 +85,10 @@ def terminal_json(text: str) -> str:
         return text
     keeps_letters = _stdout_is_unicode()
 
-    def escaped(found: re.Match[str]) -> str:
-        if keeps_letters and found[0].isprintable():
-            return found[0]
-        return "".join(c if keeps_letters and c.isprintable() else json.dumps(c)[1:-1] for c in found[0])
+    def escaped(match: re.Match[str]) -> str:
+        if keeps_letters and match[0].isprintable():
+            return match[0]
+        return "".join(c if keeps_letters and c.isprintable() else json.dumps(c)[1:-1] for c in match[0])
 
     return _NOT_PLAIN_ASCII.sub(escaped, text)
 

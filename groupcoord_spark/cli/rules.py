@@ -1,4 +1,4 @@
-"""The rules that a night was made with."""
+"""The rules that a run applied."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
 
 def rules_of(run: Run) -> Semantics:
-    """The semantics a run was made with, by its row in ``runs``.
+    """The semantics that a run applied, from its row in ``runs``.
 
-    Raises GroupcoordError for a run of an earlier version of this program that took a release which does not exist.
+    Raises GroupcoordError for a run of an earlier version of this program that accepted a release which does not exist.
     """
     from groupcoord_spark.coordinator.semantics import semantics_for
 

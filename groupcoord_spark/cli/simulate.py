@@ -64,14 +64,14 @@ def simulate(
         return
     if scenario is None:
         raise click.UsageError("Name a scenario: a file, or one of those that --list shows.")
-    found = find_scenario(scenario)
+    chosen_scenario = find_scenario(scenario)
     if explain:
         path = Path(scenario)
         text = path.read_text("utf-8") if path.is_file() else shipped_scenarios()[scenario.removesuffix(".yaml")]
         write_lines(map(printable, text.rstrip().split("\n")))
         return
-    chosen = broker_version if broker_version is not None or semantics is not None else found.broker_version
-    outcome = play(found, release_for(semantics, chosen))
+    release = broker_version if broker_version is not None or semantics is not None else chosen_scenario.broker_version
+    outcome = play(chosen_scenario, release_for(semantics, release))
     written = _write_segments(segments, outcome.records) if segments is not None else 0
     rows = [row for row in outcome.rows if heartbeats or not row.is_routine]
     if output == "table":
@@ -97,7 +97,7 @@ def _table(rows: Iterable[TimelineRow]) -> list[str]:
 
 
 def _mark(row: TimelineRow) -> str:
-    """Requests stand at the margin; what is no request is told apart."""
+    """What happened, indented or marked unless it is a request."""
     return {"answer": "  answer to ", "timer": "* ", "action": "* ", "application": "- "}.get(row.kind, "") + row.what
 
 
@@ -115,7 +115,7 @@ def _record_text(records: Iterable[WrittenRecord]) -> str:
 def _record_json(records: Iterable[WrittenRecord]) -> list[dict[str, Any]]:
     from groupcoord_spark.protocol import decode_key, decode_value, key_json, value_json
 
-    told = []
+    shown_records = []
     for record in records:
         place = {"offsets_partition": record.offsets_partition, "record_offset": record.record_offset, "control": record.control}
         value = None
@@ -123,8 +123,8 @@ def _record_json(records: Iterable[WrittenRecord]) -> list[dict[str, Any]]:
             decoded = decode_value(record.key_type, record.value_bytes)
             value = value_json(decoded) if decoded is not None else None
         key = None if record.key_bytes is None else key_json(decode_key(record.key_bytes))
-        told.append({**place, "key_type": record.key_type, "key": key, "value_version": record.value_version, "value": value})
-    return told
+        shown_records.append({**place, "key_type": record.key_type, "key": key, "value_version": record.value_version, "value": value})
+    return shown_records
 
 
 def _write_segments(directory: Path, records: Iterable[WrittenRecord]) -> int:

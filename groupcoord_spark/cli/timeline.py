@@ -168,8 +168,8 @@ def _place(row: dict[str, Any]) -> Place:
 
 def _with_milliseconds(row: dict[str, Any]) -> dict[str, Any]:
     left_out = ("cluster", "group_id", "record_timestamp", "timestamps_out_of_range", "offsets_partition", "incarnation")
-    told = {name: value for name, value in row.items() if name not in left_out}
-    return {**told, "timestamp_ms": _milliseconds(row["record_timestamp"])}
+    fields = {name: value for name, value in row.items() if name not in left_out}
+    return {**fields, "timestamp_ms": _milliseconds(row["record_timestamp"])}
 
 
 def _end(record: OwnRecord, removal: GroupRemoval) -> GroupEnd:

@@ -60,14 +60,14 @@ def verify(common: Common, against: str, save: str | None, command_config: str |
     ours = state_of(warehouse, cluster, at_ms=at_ms)
     answers = _asked(against, command_config, ours) if is_live else read_answers(against)
     run = warehouse.run(cluster, at_ms=at_ms)
-    found = compare(ours, answers, pending_revocation_is_assigned=rules_of(run).describes_pending_revocation)
+    comparison = compare(ours, answers, pending_revocation_is_assigned=rules_of(run).describes_pending_revocation)
     if common.output != "table":
-        write_records(common.output, COLUMNS, found.differences)
-    elif found.differences:
-        write_lines(lines([name.upper() for name in COLUMNS], found.differences, [15, 15, 10, None]))
+        write_records(common.output, COLUMNS, comparison.differences)
+    elif comparison.differences:
+        write_lines(lines([name.upper() for name in COLUMNS], comparison.differences, [15, 15, 10, None]))
     night = datetime.fromtimestamp(run.as_of_ms / 1000, UTC)
-    _say(common, f"{_verdict(found)} Cluster {cluster!r} as of {night:%Y-%m-%dT%H:%M:%SZ}, answers of {_told(answers)}.")
-    return 1 if found.differences else 0
+    _say(common, f"{_verdict(comparison)} Cluster {cluster!r} as of {night:%Y-%m-%dT%H:%M:%SZ}, answers of {_source_of(answers)}.")
+    return 1 if comparison.differences else 0
 
 
 def _say(common: Common, sentence: str) -> None:
@@ -75,19 +75,19 @@ def _say(common: Common, sentence: str) -> None:
         say(sentence)
 
 
-def _verdict(found: Comparison) -> str:
+def _verdict(comparison: Comparison) -> str:
     compared = {
-        "group": found.groups,
-        "member": found.members,
-        "committed offset": found.offsets,
+        "group": comparison.groups,
+        "member": comparison.members,
+        "committed offset": comparison.offsets,
     }
-    told = ", ".join(counted(count, what) for what, count in compared.items())
-    unasked = f" {counted(found.unasked, 'group')} of other kinds could not be asked about." if found.unasked else ""
-    differences = counted(len(found.differences), "difference") if found.differences else "No difference"
-    return f"{differences} in {told}, {counted(found.pending, 'offset')} in open transactions.{unasked}"
+    compared_counts = ", ".join(counted(count, what) for what, count in compared.items())
+    unasked = f" {counted(comparison.unasked, 'group')} of other kinds could not be asked about." if comparison.unasked else ""
+    differences = counted(len(comparison.differences), "difference") if comparison.differences else "No difference"
+    return f"{differences} in {compared_counts}, {counted(comparison.pending, 'offset')} in open transactions.{unasked}"
 
 
-def _told(answers: Answers) -> str:
+def _source_of(answers: Answers) -> str:
     if answers.asked_at_ms is None:
         return answers.source
     return f"{answers.source} given {datetime.fromtimestamp(answers.asked_at_ms[1] / 1000, UTC):%Y-%m-%dT%H:%M:%SZ}"

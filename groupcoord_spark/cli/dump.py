@@ -132,8 +132,8 @@ def dump(
         for chunk in chunks:
             for block in lines.blocks(chunk):
                 out.write(terminal_json(str(block, "utf-8")).encode("utf-8"))
-            remarks.print(chunk.lost)
-            remarks.print(chunk.doubts)
+            remarks.report(chunk.lost)
+            remarks.report(chunk.doubts)
     out.flush()
     remarks.sum_up(counts)
 
@@ -150,7 +150,7 @@ def _partitions(inputs: tuple[str, ...], remarks: _Remarks) -> Iterator[tuple[in
         from groupcoord_spark.log import plan_logs, read_segment
 
         plan = plan_logs(inputs)
-        remarks.print(plan.doubts)
+        remarks.report(plan.doubts)
         for partition in plan.partitions:
             yield partition.offsets_partition, chain.from_iterable(map(read_segment, partition.segments))
         return
@@ -183,20 +183,20 @@ class _Remarks:
         self._quiet = quiet
         self._counts: Counter[str] = Counter()
 
-    def print(self, reports: Iterable[Lost | PlacedDoubt]) -> None:
+    def report(self, reports: Iterable[Lost | PlacedDoubt]) -> None:
         """Prints a line for each lost or doubtful range."""
         from groupcoord_spark.log import CODES, Kind
         from groupcoord_spark.sources.rows import ROW_CODES
 
-        for report in reports:
-            kind = (CODES.get(report.code) or ROW_CODES[report.code]).kind
+        for lost_or_doubt in reports:
+            kind = (CODES.get(lost_or_doubt.code) or ROW_CODES[lost_or_doubt.code]).kind
             if kind is Kind.LOST:
                 self._counts["lost"] += 1
             elif kind is Kind.WARN:
                 self._counts["doubted"] += 1
             if not self._quiet:
-                place = f" at byte {report.position:,}" if report.size else ""
-                say(printable(f"{report.source}{place}: {report.detail} ({report.code})"))
+                place = f" at byte {lost_or_doubt.position:,}" if lost_or_doubt.size else ""
+                say(printable(f"{lost_or_doubt.source}{place}: {lost_or_doubt.detail} ({lost_or_doubt.code})"))
 
     def sum_up(self, counts: Counts) -> None:
         """How many lines there are, and what was not as it should be."""

@@ -1,6 +1,6 @@
-"""Kafka's own JSON of keys and values back to their bytes, by the same tables that made it.
+"""Encodes Kafka's own JSON of keys and values to their bytes, by the tables that also make the JSON.
 
-What JSON does not carry does not come back: unknown tags, bytes after the end, texts that were no UTF-8.
+What JSON does not have is lost: unknown tags, bytes after the end, texts that were not UTF-8.
 """
 
 from __future__ import annotations
@@ -13,27 +13,32 @@ from .errors import EncodeError
 from .fields import Array, Blob, Field, Message, Struct
 from .fields import Type as FieldType
 from .messages import RECORD_TYPES
+from .record_types import KeyType
 from .scalar import encode_key, encode_value
 
 
 def encode_key_json(key_type: int, data: Mapping[str, Any]) -> bytes:
-    """The bytes of a key, of ``data`` as ``key_json`` gives it.
+    """The bytes of a key from ``data`` as ``key_json`` gives it.
 
-    Raises UnknownKeyType, or EncodeError where a field is missing, not known or does not fit.
+    Raises:
+        UnknownKeyType: the key type is not known.
+        EncodeError: a field is missing, not known or does not fit its type.
     """
     message = RECORD_TYPES[key_type].key if key_type in RECORD_TYPES else None
     return encode_key(key_type, {} if message is None else _fields_of(message, data))
 
 
 def encode_value_json(key_type: int, version: int, data: Mapping[str, Any]) -> bytes:
-    """The bytes of a value, of ``data`` as ``value_json`` gives it: by the layout of today, else by an older one whose names fit.
+    """The bytes of a value from ``data`` as ``value_json`` gives it: in the current layout, else in an older one with the same field names.
 
-    Raises UnknownKeyType, UnknownValueVersion, or EncodeError where a field is missing, not known or does not fit.
+    Raises:
+        UnknownKeyType, UnknownValueVersion: the key type or the version is not known.
+        EncodeError: a field is missing, not known or does not fit its type.
     """
     record_type = RECORD_TYPES.get(key_type)
     if record_type is None:
         return encode_value(key_type, version, {})
-    message = RECORD_TYPES[1].value if key_type == 0 and version > 0 else record_type.value
+    message = RECORD_TYPES[KeyType.OFFSET_COMMIT].value if key_type == KeyType.LEGACY_OFFSET_COMMIT and version > 0 else record_type.value
     try:
         return encode_value(key_type, version, _fields_of(message, data))
     except EncodeError:

@@ -20,6 +20,7 @@ from . import primitives, scalar
 from .errors import DecodeError
 from .fields import Array, Blob, Field, Integer, Message, Struct, Text, Type, UuidBytes
 from .messages import RECORD_TYPES
+from .record_types import OFFSET_KEY_TYPES
 from .scalar import UNKNOWN_TAGS, DecodedKey, DecodedValue
 
 Reader = Callable[[bytes, int], Any]
@@ -46,7 +47,7 @@ def decode_key(key: bytes | None, *, dialect: str | None = None) -> DecodedKey:
         except _NOT_GENERATED_FOR:
             pass
         else:
-            if key_type > 1 or fields["partition"] >= 0:
+            if key_type not in OFFSET_KEY_TYPES or fields["partition"] >= 0:
                 return DecodedKey(key_type, name, fields, ())
     return scalar.decode_key(key, dialect=dialect)
 
@@ -70,7 +71,7 @@ def _decode_value(readers: _Readers, key_type: int, value: bytes | None, dialect
         except _NOT_GENERATED_FOR:
             pass
         else:
-            if key_type > 1 or fields["committed_offset"] >= 0:
+            if key_type not in OFFSET_KEY_TYPES or fields["committed_offset"] >= 0:
                 return DecodedValue(version, name, fields, None, ())
     return scalar.decode_value(key_type, value, dialect=dialect)
 

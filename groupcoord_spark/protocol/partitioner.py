@@ -17,10 +17,10 @@ def java_string_hash(text: str) -> int:
 
 @lru_cache(maxsize=1 << 16)
 def offsets_partition_for(group_id: str, partitions: int) -> int:
-    """The partition of ``__consumer_offsets`` that holds a group, of ``partitions`` in all (50 by default).
+    """The partition of ``__consumer_offsets`` that holds a group. partitions: how many the topic has (50 by default).
 
-    Kafka's ``Utils.abs`` makes 0 of the one number that has no positive counterpart. It is not the sign bit masked away, which gives
-    another partition for every negative hash.
+    Kafka's ``Utils.abs`` makes 0 of the one number whose absolute value is no int32. Clearing the sign bit instead would give another
+    partition for every negative hash.
     """
     h = java_string_hash(group_id)
     return 0 if h == -(1 << 31) else abs(h) % partitions

@@ -1,8 +1,8 @@
 """How Kafka writes numbers, texts and lists: one reader and one writer for each encoding.
 
-A reader ``read_x(buf, at)`` gives the value and the position after it. It raises Underflow where the bytes end inside a fixed-size part
-and LengthBeyondEnd where a declared length asks for more than there is. Texts come as their raw bytes, and ``java_text`` makes them text:
-so the caller can tell the ones that were not UTF-8. Numbers are big endian.
+A reader ``read_x(buf, at)`` gives the value and the position after it. It raises Underflow where the bytes end inside a part of fixed size,
+and LengthBeyondEnd where a declared length is larger than the number of bytes that remain. Texts are returned as raw bytes; ``java_text``
+decodes them and says whether they were UTF-8. Numbers are big endian.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ def read_integer(buf: bytes, at: int, kind: Integer) -> tuple[int, int]:
 
 
 def read_uvarint(buf: bytes, at: int) -> tuple[int, int]:
-    """The unsigned varint at ``at`` as Java holds it, and the position after it.
+    """The unsigned varint at ``at`` as Java reads it, and the position after it.
 
-    Seven bits a byte, the low ones first, at most five bytes; longer forms than needed are accepted. Java keeps the number in an int:
-    2**31 and more come back negative here too.
+    Seven bits a byte, the low ones first, at most five bytes. Forms longer than necessary are accepted. Java keeps the number in an int:
+    2**31 and above are negative, here too.
     """
     value = 0
     for i in range(5):
@@ -61,7 +61,7 @@ def read_uuid(buf: bytes, at: int) -> tuple[str, int]:
 
 
 def read_length(buf: bytes, at: int, size: int) -> tuple[int | None, int]:
-    """A length or count of ``size`` bytes (any negative one is null), and the position after it."""
+    """The length or count of ``size`` bytes at ``at`` (None for any negative one), and the position after it."""
     kind_struct = _INTEGERS[size, True]
     if len(buf) - at < size:
         raise Underflow(f"takes a length of {size} bytes at position {at}, {_count(len(buf) - at)}")
@@ -70,7 +70,7 @@ def read_length(buf: bytes, at: int, size: int) -> tuple[int | None, int]:
 
 
 def read_compact_length(buf: bytes, at: int) -> tuple[int | None, int]:
-    """A length or count of a flexible version, stored as n + 1 (0 is null), and the position after it."""
+    """The length or count of a flexible version, stored as n + 1 (None for 0), and the position after it."""
     stored, at = read_uvarint(buf, at)
     # -2**31 - 1 wraps around to the largest int in Java, which then lies beyond any end
     length = 0x7FFFFFFF if stored == -0x80000000 else stored - 1
@@ -86,7 +86,7 @@ def read_string(buf: bytes, at: int) -> tuple[bytes | None, int]:
 def read_compact_string(buf: bytes, at: int) -> tuple[bytes | None, int]:
     """The bytes of a text behind a varint of n + 1, or None for null, and the position after them.
 
-    Raises TextTooLong for more than 32767 bytes, whether they are there or not.
+    Raises TextTooLong where the length is above 32767, even if so many bytes follow.
     """
     length, after = read_compact_length(buf, at)
     if length is not None and length > LONGEST_COMPACT_TEXT:
@@ -140,9 +140,9 @@ def _count(remaining: int, unit: str = "") -> str:
 
 
 def java_text(raw: bytes) -> tuple[str, bool]:
-    """The text Java makes of these bytes, and True where they were UTF-8.
+    """The text that Java makes of these bytes, and True where they were UTF-8.
 
-    What is not UTF-8 becomes U+FFFD, one for each part as Java counts them: like Python's ``replace``, but an encoded surrogate
+    Each part that is not UTF-8 becomes U+FFFD, divided into parts as Java does: as Python's ``replace``, but an encoded surrogate
     (``ed a0 80``) is one part.
     """
     try:

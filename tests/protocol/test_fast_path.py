@@ -18,10 +18,9 @@ import groupcoord_spark
 from groupcoord_spark.log import batches, scalar
 from groupcoord_spark.log.columnar import Rows
 from groupcoord_spark.pipeline.replay import redundant_assignments
-from groupcoord_spark.protocol import fast_path, programs
+from groupcoord_spark.protocol import fast_path, programs, record_types
 from groupcoord_spark.protocol.classic_group_checks import surely_loadable
 from groupcoord_spark.protocol.messages.classic import GROUP_METADATA_VALUE
-from groupcoord_spark.protocol.record_types import KeyType
 from groupcoord_spark.protocol.shapes import shapes_of_values
 from groupcoord_spark.protocol.slices import Slices
 from groupcoord_spark.protocol.value_checks import check_values
@@ -97,12 +96,11 @@ def test_the_numbers_that_loops_repeat_are_those_of_their_definitions() -> None:
     loops = fast_path.load()
     assert loops
     repeated = {name: number for name, number in vars(loops).items() if isinstance(number, int | np.int64)}
-    defined = {**vars(batches), **vars(scalar), **vars(redundant_assignments), **vars(programs)}
-    defined |= {"NUMBERS_STEP" if step is programs.Do.NUMBERS else step.name: int(step) for step in programs.Do}
-    defined |= {"LAST_OFFSET_KEY": max(survey.OFFSET_KEYS), "DEEPEST": loops.DEEPEST}
-    defined |= {"NEWEST_GROUP_VALUE": GROUP_METADATA_VALUE.versions[1]}
-    defined |= {"CURRENT_ASSIGNMENT_KEY": KeyType.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT}
-    assert GROUP_METADATA_VALUE.flexible_from == loops.NEWEST_GROUP_VALUE
+    defined = {**vars(batches), **vars(scalar), **vars(redundant_assignments), **vars(programs), **vars(record_types)}
+    defined |= {key_type.name: int(key_type) for key_type in record_types.KeyType}
+    defined |= {"NUMBERS_STEP" if step is programs.Action.NUMBERS else step.name: int(step) for step in programs.Action}
+    defined |= {"DEEPEST": loops.DEEPEST, "NEWEST_CLASSIC_GROUP_VERSION": GROUP_METADATA_VALUE.versions[1]}
+    assert GROUP_METADATA_VALUE.flexible_from == loops.NEWEST_CLASSIC_GROUP_VERSION
     assert repeated == {name: defined[name] for name in repeated}
 
 

@@ -305,7 +305,7 @@ def test_every_record_reads_back_from_its_bytes(version, steps):
         if record.value is None:
             assert value is None and record.value_bytes is None
         else:
-            assert (value.version, value.fields, value.findings) == (record.value_version, record.value, ())
+            assert (value.version, value.fields, value.doubts) == (record.value_version, record.value, ())
         if record.key_type == KeyType.OFFSET_COMMIT:
             assert (stored_offset(record) is None) == (record.value is None)
         else:

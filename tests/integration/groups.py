@@ -148,7 +148,9 @@ class Groups:
 
     def _transaction(self, group_id: str, offsets: list[TopicPartition], end: Callable[[Producer], object] | None = None) -> None:
         """Offsets of a group in a transaction of its own, which stays open without ``end``."""
-        producer = Producer({**self._client, "transactional.id": f"{group_id}-{len(self._producers)}"})
+        # Longer than the tests take: the broker aborts an open transaction after this time, by default a minute.
+        limits = {"transaction.timeout.ms": 900_000}
+        producer = Producer({**self._client, **limits, "transactional.id": f"{group_id}-{len(self._producers)}"})
         consumer = Consumer({**self._client, "group.id": group_id})
         producer.init_transactions(JOIN_SECONDS)
         producer.begin_transaction()

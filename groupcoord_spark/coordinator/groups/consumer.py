@@ -206,12 +206,7 @@ class ConsumerGroup(ModernGroup):
             return self._stale_state
         if not self.members:
             return "Empty"
-        if self._group_epoch > self._assignment_epoch:
-            return "Assigning"
-        for member in self.members.values():
-            if member.state != "STABLE" or member.member_epoch != self._assignment_epoch:
-                return "Reconciling"
-        return "Stable"
+        return self._state_of_assignment(self.members.values())
 
     @property
     def protocol_type(self) -> str:

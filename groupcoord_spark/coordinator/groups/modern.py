@@ -1,8 +1,8 @@
 """The common part of consumer, share and streams groups: epochs, target assignments, and the error for a record that is refused."""
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, ClassVar, Protocol
 
 from groupcoord_spark.coordinator.semantics import Semantics
 from groupcoord_spark.coordinator.state import AssignmentRow, Group
@@ -25,6 +25,15 @@ class RefusalError(Exception):
         super().__init__(detail)
         self.code = code
         self.detail = detail
+
+
+class _ReconcilingMember(Protocol):
+    """A member of a consumer or streams group."""
+
+    @property
+    def state(self) -> str | None: ...
+    @property
+    def member_epoch(self) -> int | None: ...
 
 
 class ModernGroup(Group):
@@ -65,6 +74,15 @@ class ModernGroup(Group):
     @property
     def assignment_epoch(self) -> int:
         return self._assignment_epoch
+
+    def _state_of_assignment(self, members: Iterable[_ReconcilingMember]) -> str:
+        """How far the members of a group that has members have come to the target assignment: Assigning, Reconciling or Stable."""
+        if self._group_epoch > self._assignment_epoch:
+            return "Assigning"
+        for member in members:
+            if member.state != "STABLE" or member.member_epoch != self._assignment_epoch:
+                return "Reconciling"
+        return "Stable"
 
     def _check_group_can_be_removed(self, group_id: str, members_code: str, targets_code: str | None, epoch_code: str) -> None:
         """Raises RefusalError for a tombstone of the group while the group has members, target assignments or an assignment epoch."""

@@ -123,12 +123,7 @@ class StreamsGroup(ModernGroup):
             return "Empty"
         if not self._semantics.validates_topology or self._topology is None or self._topology["epoch"] != self._validated_topology_epoch:
             return "NotReady"
-        if self._group_epoch > self._assignment_epoch:
-            return "Assigning"
-        for member in self.members.values():
-            if member.state != "STABLE" or member.member_epoch != self._assignment_epoch:
-                return "Reconciling"
-        return "Stable"
+        return self._state_of_assignment(self.members.values())
 
     @property
     def protocol_type(self) -> str:

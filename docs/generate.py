@@ -16,13 +16,14 @@ from groupcoord_spark.cli.commands import COMMANDS
 from groupcoord_spark.cli.reference import command_reference, common_options_reference
 from groupcoord_spark.log.damage import CODES
 from groupcoord_spark.protocol import errors
+from groupcoord_spark.simulator.scenario import language
 from groupcoord_spark.sources.rows import ROW_CODES
 from groupcoord_spark.warehouse.declaration import Column
 from groupcoord_spark.warehouse.tables import TABLES, reference
 from groupcoord_spark.warehouse.warning_codes import WARNING_CODES
 
 REFERENCE = Path(__file__).parent / "reference"
-GENERATED_PAGES = tuple(REFERENCE / name for name in ("cli.md", "tables.md", "warning-codes.md"))
+GENERATED_PAGES = tuple(REFERENCE / name for name in ("cli.md", "scenario-language.md", "tables.md", "warning-codes.md"))
 
 GENERATED_PART = re.compile(r"(<!-- generated: (.+?) -->\n).*?(^<!-- end of \2 -->)", re.MULTILINE | re.DOTALL)
 
@@ -98,7 +99,7 @@ def quarantine_reasons() -> str:
     return _codes({reason: meanings[reason] for reason in TABLES["quarantined_records"].by_name["reason"].words})
 
 
-def parts() -> dict[str, Callable[[], str]]:
+def parts() -> Mapping[str, Callable[[], str]]:
     """Name of every generated part -> the function that makes its text."""
     return {
         "common options": common_options_reference,
@@ -107,6 +108,7 @@ def parts() -> dict[str, Callable[[], str]]:
         "tables": tables,
         "warning codes": warning_codes,
         "quarantine reasons": quarantine_reasons,
+        **language.reference(),
     }
 
 

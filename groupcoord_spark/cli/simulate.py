@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 from operator import attrgetter
@@ -25,6 +26,7 @@ _NAMES = ("at_ms", "kind", "who", "what", "answer", "state", "generation", "reco
 @click.command("simulate", epilog="Example: groupcoord simulate a-member-crashes")
 @click.argument("scenario", required=False)
 @click.option("--list", "lists", is_flag=True, help="Name the scenarios that are shipped.")
+@click.option("--schema", is_flag=True, help="Print the JSON schema of scenario files, for an editor.")
 @click.option("--explain", is_flag=True, help="Print the scenario itself, with what it is about, instead of playing it.")
 @click.option("--semantics", type=click.Choice(["java", "scala"]), help="The coordinator: that of 4.x, or that of 3.9.")
 @click.option("--broker-version", metavar="V", help="The release. [default: the scenario's, else 4.3 (java) or 3.9 (scala)]")
@@ -36,6 +38,7 @@ _NAMES = ("at_ms", "kind", "who", "what", "answer", "state", "generation", "reco
 def simulate(
     scenario: str | None,
     lists: bool,
+    schema: bool,
     explain: bool,
     semantics: str | None,
     broker_version: str | None,
@@ -51,8 +54,13 @@ def simulate(
     applications do and hear. Times are seconds since the start. STATE, GENERATION and RECORDS are what is so afterwards.
     """
     from groupcoord_spark.simulator import release_for
-    from groupcoord_spark.simulator.scenario import find_scenario, play, read_scenario, shipped_scenarios
+    from groupcoord_spark.simulator.scenario import json_schema, play, read_scenario, scenario_text, shipped_scenarios
 
+    if schema:
+        if scenario is not None or lists or explain or segments is not None:
+            raise click.UsageError("--schema prints the schema and plays nothing: leave the rest out.")
+        write_lines([json.dumps(json_schema(), indent=2)])
+        return
     if lists:
         if scenario is not None or explain or segments is not None:
             raise click.UsageError("--list names the scenarios and plays none: leave the rest out.")
@@ -64,10 +72,9 @@ def simulate(
         return
     if scenario is None:
         raise click.UsageError("Name a scenario: a file, or one of those that --list shows.")
-    chosen_scenario = find_scenario(scenario)
+    text = scenario_text(scenario)
+    chosen_scenario = read_scenario(text, scenario)
     if explain:
-        path = Path(scenario)
-        text = path.read_text("utf-8") if path.is_file() else shipped_scenarios()[scenario.removesuffix(".yaml")]
         write_lines(map(printable, text.rstrip().split("\n")))
         return
     release = broker_version if broker_version is not None or semantics is not None else chosen_scenario.broker_version

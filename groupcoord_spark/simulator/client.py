@@ -8,13 +8,12 @@ Rules: docs/reference/coordinator.md, chapters 9.5 and 14.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any, Final, Protocol
 
 from groupcoord_spark import assignors
 from groupcoord_spark.assignors import CLIENT_ASSIGNORS, NO_GENERATION, TopicPartition
-from groupcoord_spark.errors import UsageError
 from groupcoord_spark.protocol.consumer_protocol import (
     Assignment,
     Partitions,
@@ -87,45 +86,6 @@ class ClientSettings:
     def is_cooperative(self) -> bool:
         """Whether the consumer keeps its partitions during a rebalance: if all its assignors are cooperative (KIP-429)."""
         return set(self.partition_assignment_strategy) == {COOPERATIVE}
-
-
-_LISTS: Final = frozenset({"topics", "partition_assignment_strategy"})
-_FLAGS: Final = frozenset({"enable_auto_commit"})
-
-
-def read_client_settings(name: str, properties: Mapping[str, Any], read_milliseconds: Callable[[Any, str], int]) -> ClientSettings:
-    """The settings of the member ``name``. Its client id is its name unless ``client.id`` is set.
-
-    Args:
-        read_milliseconds: turns the value of a time, with its description for errors, into milliseconds.
-
-    Raises:
-        UsageError: groups do not depend on a setting, or its value is of the wrong kind.
-    """
-    known = {field.name.replace("_", "."): field.name for field in fields(ClientSettings)}
-    values: dict[str, Any] = {"client_id": name}
-    for key, value in properties.items():
-        if key not in known:
-            raise UsageError(f"Member {name!r} has a setting {key!r} that no group depends on. Known are {', '.join(sorted(known))}.")
-        field = known[key]
-        if field in _LISTS:
-            listed = [value] if isinstance(value, str) else value
-            if not isinstance(listed, list) or not all(isinstance(one, str) for one in listed):
-                raise UsageError(f"{key} of member {name!r} is {value!r}, not a list of names.")
-            values[field] = tuple(listed)
-        elif field in _FLAGS:
-            if not isinstance(value, bool):
-                raise UsageError(f"{key} of member {name!r} is {value!r}, not true or false.")
-            values[field] = value
-        elif field.endswith("_ms"):
-            values[field] = read_milliseconds(value, f"{key} of member {name!r}")
-        else:
-            values[field] = str(value)
-    settings = ClientSettings(**values)
-    unknown = [assignor for assignor in settings.partition_assignment_strategy if assignor not in CLIENT_ASSIGNORS]
-    if unknown:
-        raise UsageError(f"Member {name!r} lists the assignor {unknown[0]!r}. Known are {', '.join(CLIENT_ASSIGNORS)}.")
-    return settings
 
 
 class Environment(Protocol):

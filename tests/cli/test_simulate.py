@@ -226,27 +226,6 @@ def test_requests_can_be_sent_by_hand(tmp_path):
     assert rows[-1]["records"][-1]["value"] is None
 
 
-@pytest.mark.parametrize(
-    ("change", "sentence"),
-    [
-        (("start: a", "begin: a"), "step 1 needs `at` and exactly one of start, "),
-        (("start: a", "start: b"), "step 1: 'b' is not under members."),
-        (("at: 10s", "at: ten"), "`at` of step 2 is 'ten', not a time."),
-        (("at: 12s", "at: 1s"), "step 4 is at 1s, before the one above it"),
-        (("topics: [t],", "topic: [t],"), "Member 'a' has a setting 'topic' that no group depends on."),
-        (("[sticky, range]", "[best]"), "Member 'a' lists the assignor 'best'."),
-        (("group: g", "grouop: g"), "the file has 'grouop', which means nothing there."),
-        (("send: OffsetFetch", "send: Fetch"), "'Fetch' cannot be sent by hand."),
-        (("t-0: 5", "t: 5"), "write for example {orders-0: 42}, not {t: 5}."),
-        (("group: g", "group: ["), "is not YAML"),
-    ],
-)
-def test_a_fault_of_a_scenario_is_one_sentence(change, sentence):
-    with pytest.raises(UsageError) as fault:
-        play(read_scenario(SCENARIO.replace(*change), "mine.yaml"), release_for())
-    assert str(fault.value).startswith(("Scenario mine.yaml", "offsets of")) and sentence in str(fault.value)
-
-
 def test_what_is_neither_file_nor_shipped_is_named_with_the_choice():
     with pytest.raises(UsageError, match="'nothing' is neither a file nor one of those shipped: a-commit-after-fencing, "):
         find_scenario("nothing")

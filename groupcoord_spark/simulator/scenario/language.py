@@ -1,0 +1,286 @@
+"""The language of scenario files, declared once: every key, step and option with its kind, its default and its meaning.
+
+The reader (``reading``), the reference page and the JSON schema all come from these declarations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, Final
+
+from groupcoord_spark.assignors import CLIENT_ASSIGNORS
+from groupcoord_spark.simulator.client import ClientSettings
+from groupcoord_spark.simulator.errors import Error
+from groupcoord_spark.simulator.scenario.requests_by_hand import REQUESTS
+from groupcoord_spark.simulator.scenario.values import (
+    DURATION,
+    FLAG,
+    MOMENT,
+    NOTHING,
+    OFFSETS,
+    PARTITION_COUNTS,
+    TEXT,
+    TEXTS,
+    WHOLE,
+    Kind,
+    names_among,
+    one_of,
+)
+
+AFTER_LAST_STEP_MS: Final = 60_000
+START_MS: Final = 1_767_225_600_000  # 2026-01-01T00:00:00Z
+MOVE_MS: Final = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A key of a mapping in a scenario file.
+
+    meaning: a sentence for the reference. default: the value without the key. without: the default in words, for the reference; "" where
+    there is none.
+    """
+
+    name: str
+    kind: Kind
+    meaning: str
+    default: Any = None
+    without: str = ""
+    is_required: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Verb:
+    """What happens in a step. kind: the kind of the verb's value; None: the name of a member, or a list of names."""
+
+    name: str
+    kind: Kind | None
+    meaning: str
+    options: tuple[Key, ...] = ()
+
+
+MAPPING: Final = Kind("names with values", {"type": "object"}, lambda value: value)
+"""A mapping with keys of its own, which ``reading`` reads."""
+LIST_OF_STEPS: Final = Kind("a list of steps", {"type": "array"}, lambda value: value)
+
+
+def _setting(name: str, kind: Kind, meaning: str) -> Key:
+    default = getattr(ClientSettings(), name.replace(".", "_"))
+    if kind is DURATION:
+        return Key(name, kind, meaning, default, f"{default / 1000:g} s")
+    return Key(name, kind, meaning, default, "false" if default is False else ", ".join(default) if isinstance(default, tuple) else "")
+
+
+MEMBER_SETTINGS: Final = (
+    _setting("topics", TEXTS, "The topics that the member subscribes to."),
+    Key("client.id", TEXT, "The client id.", without="the member's name"),
+    _setting("group.instance.id", TEXT, "The instance id of a static member."),
+    _setting("client.rack", TEXT, "The rack of the client."),
+    _setting(
+        "partition.assignment.strategy", names_among(tuple(CLIENT_ASSIGNORS), "assignor"), "The assignors, in the order of preference."
+    ),
+    _setting("session.timeout.ms", DURATION, "How long the broker waits for a heartbeat."),
+    _setting("heartbeat.interval.ms", DURATION, "The time between two heartbeats."),
+    _setting("max.poll.interval.ms", DURATION, "How long the application may not poll before the member leaves; the rebalance timeout."),
+    _setting("retry.backoff.ms", DURATION, "How long the client waits before it repeats a request."),
+    _setting("default.api.timeout.ms", DURATION, "How long commitSync repeats a commit."),
+    _setting("enable.auto.commit", FLAG, "Whether close() commits the positions."),
+)
+assert len(MEMBER_SETTINGS) == len(fields(ClientSettings))
+
+BROKER_SETTINGS: Final = (
+    Key("group.min.session.timeout.ms", WHOLE, "The shortest session timeout of a member."),
+    Key("group.max.session.timeout.ms", WHOLE, "The longest session timeout of a member."),
+    Key("group.initial.rebalance.delay.ms", WHOLE, "How long the first rebalance of an empty group waits for more members."),
+    Key("group.max.size", WHOLE, "The largest number of members."),
+    Key("offset.metadata.max.bytes", WHOLE, "The longest metadata of a commit."),
+    Key("offsets.retention.minutes", WHOLE, "How long offsets are kept."),
+    Key("offsets.retention.check.interval.ms", WHOLE, "The time between two checks of the retention."),
+    Key("offsets.topic.num.partitions", WHOLE, "The number of partitions of `__consumer_offsets`."),
+)
+
+BROKER_KEYS: Final = (
+    Key("version", TEXT, "The release, if the command line names none."),
+    Key("settings", MAPPING, "Settings of the broker, by Kafka's names.", {}),
+)
+
+MEMBER_VERBS: Final = (
+    Verb("start", None, "The member starts and joins the group."),
+    Verb("close", None, "The member closes its consumer."),
+    Verb("crash", None, "The member is gone without a word."),
+    Verb(
+        "freeze",
+        None,
+        "The whole process stands still, heartbeats too.",
+        (Key("for", DURATION, "How long.", is_required=True),),
+    ),
+    Verb(
+        "busy",
+        None,
+        "The member works on its records and does not poll. Heartbeats go on, until `max.poll.interval.ms` has passed.",
+        (Key("for", DURATION, "How long.", is_required=True),),
+    ),
+    Verb(
+        "subscribe",
+        None,
+        "The member changes its subscription.",
+        (Key("topics", TEXTS, "The topics, instead of those before.", is_required=True),),
+    ),
+    Verb(
+        "process",
+        None,
+        "The member reads records of each of its partitions.",
+        (Key("records", WHOLE, "How many of each partition.", 1, "1"),),
+    ),
+    Verb(
+        "commit",
+        None,
+        "The member commits offsets.",
+        (
+            Key("mode", one_of("sync", "async"), "commitSync or commitAsync.", "sync", "sync"),
+            Key("offsets", OFFSETS, "The offsets.", without="the positions of all its partitions"),
+            Key("answer", one_of("lost"), "`lost`: the connection closes after the broker took the request."),
+            Key(
+                "retry_after",
+                DURATION,
+                "How long after an error that may pass the application commits the same offsets again.",
+                without="it does not commit them again",
+            ),
+        ),
+    ),
+    Verb("fetch", None, "The member asks for its committed offsets."),
+)
+
+BROKER_VERBS: Final = (
+    Verb(
+        "send",
+        one_of(*REQUESTS),
+        "One request by hand: the value is the name of the request.",
+        (
+            Key("as", TEXT, "The member whose ids are sent; a step before must have started it.", without="a client outside of the group"),
+            Key("with", MAPPING, "Fields of the request.", {}),
+        ),
+    ),
+    Verb(
+        "move_coordinator",
+        NOTHING,
+        "The coordinator loses its partition. After half of the time it starts to load the partition again, and at the end of the time it"
+        " has loaded the partition.",
+        (Key("for", DURATION, "The time from the loss to the end of the load.", MOVE_MS, f"{MOVE_MS / 1000:g} s"),),
+    ),
+    Verb(
+        "fail_appends",
+        one_of(*Error.__members__),
+        "Writes to the log fail with the error that the value names, such as NOT_ENOUGH_REPLICAS. NONE ends the failure.",
+    ),
+    Verb("delete_topic", TEXT, "The topic is deleted."),
+    Verb("clean_up", NOTHING, "The broker checks the retention of offsets now."),
+)
+
+VERBS: Final[Mapping[str, Verb]] = {verb.name: verb for verb in (*MEMBER_VERBS, *BROKER_VERBS)}
+
+AT: Final = Key("at", DURATION, "When, since the start of the scenario.", is_required=True)
+
+FILE_KEYS: Final = (
+    Key("title", TEXT, "What the scenario is about.", ""),
+    Key("group", TEXT, "The group id.", "group", "group"),
+    Key("topics", PARTITION_COUNTS, "Topic -> number of partitions.", {}, "every topic exists"),
+    Key("client", MAPPING, "Settings of all members, by Kafka's names.", {}),
+    Key("members", MAPPING, "Name -> settings of that member. A member's own setting overrides `client`.", {}),
+    Key("broker", MAPPING, "The release and the settings of the broker.", {}),
+    Key("start", MOMENT, "The moment at which the scenario starts.", START_MS, "2026-01-01T00:00:00Z"),
+    Key("steps", LIST_OF_STEPS, "What happens, in the order of time.", is_required=True),
+    Key("until", DURATION, "How long the scenario goes on.", without="60 s after the last step"),
+)
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON schema (draft 2020-12) of scenario files, for editors."""
+    member = _object(MEMBER_SETTINGS)
+    broker = _object(BROKER_KEYS, settings=_object(BROKER_SETTINGS))
+    steps = {"type": "array", "minItems": 1, "items": {"oneOf": [_step_schema(verb) for verb in VERBS.values()]}}
+    members = {"type": "object", "additionalProperties": {"anyOf": [member, {"type": "null"}]}}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "A scenario of groupcoord simulate",
+        **_object(FILE_KEYS, client=member, members=members, broker=broker, steps=steps),
+    }
+
+
+def _step_schema(verb: Verb) -> dict[str, Any]:
+    who = TEXTS.schema if verb.kind is None else verb.kind.schema
+    value = Key(verb.name, Kind("", who, lambda value: value), verb.meaning, is_required=True)
+    if verb.name != "send":
+        return _object((AT, value, *verb.options))
+    of_request = [
+        _object(
+            (AT, Key("send", one_of(name), verb.meaning, is_required=True), *verb.options),
+            **{
+                "with": {
+                    "type": "object",
+                    "properties": {field.name: dict(field.kind.schema) for field in form.fields},
+                    "required": [field.name for field in form.fields if field.is_required],
+                    "additionalProperties": False,
+                }
+            },
+        )
+        for name, form in REQUESTS.items()
+    ]
+    return {"oneOf": of_request}
+
+
+def _object(keys: Iterable[Key], **schemas: Mapping[str, Any]) -> dict[str, Any]:
+    """The schema of a mapping with these keys. schemas: for keys whose values have a schema of their own."""
+    return {
+        "type": "object",
+        "properties": {key.name: {**schemas.get(key.name, key.kind.schema), "description": key.meaning} for key in keys},
+        "required": [key.name for key in keys if key.is_required],
+        "additionalProperties": False,
+    }
+
+
+def reference() -> Mapping[str, Callable[[], str]]:
+    """Name of a part of the reference page -> the function that makes its Markdown."""
+    return {
+        "keys of a scenario": lambda: _keys_table(FILE_KEYS),
+        "keys of broker": lambda: _keys_table(BROKER_KEYS),
+        "settings of a member": lambda: _keys_table(MEMBER_SETTINGS),
+        "settings of the broker": lambda: _keys_table(BROKER_SETTINGS),
+        "steps of members": lambda: _verbs_table(MEMBER_VERBS),
+        "steps of the broker": lambda: _verbs_table(BROKER_VERBS),
+        "requests by hand": _requests_table,
+    }
+
+
+def _keys_table(keys: Iterable[Key]) -> str:
+    rows = [f"| `{key.name}` | {key.kind.words} | {key.meaning} | {_without(key)} |" for key in keys]
+    return "\n".join(["| Key | Value | Meaning | Without the key |", "|---|---|---|---|", *rows])
+
+
+def _without(key: Key) -> str:
+    return "the key is required" if key.is_required else key.without
+
+
+def _verbs_table(verbs: Sequence[Verb]) -> str:
+    rows = []
+    for verb in verbs:
+        options = "<br>".join(f"`{key.name}`: {key.kind.words}. {key.meaning} {_default_sentence(key)}".rstrip() for key in verb.options)
+        rows.append(f"| `{verb.name}` | {verb.meaning} | {options} |")
+    return "\n".join(["| Verb | What happens | Options |", "|---|---|---|", *rows])
+
+
+def _default_sentence(key: Key) -> str:
+    if key.is_required:
+        return "Required."
+    return f"Without it: {key.without}." if key.without else ""
+
+
+def _requests_table() -> str:
+    rows = []
+    for name, form in REQUESTS.items():
+        of_fields = "<br>".join(
+            f"`{field.name}`: {field.kind.words}{' (required)' if field.is_required else f'; without it {field.without}'}"
+            for field in form.fields
+        )
+        rows.append(f"| `{name}` | {of_fields} |")
+    return "\n".join(["| Request | Fields in `with` |", "|---|---|", *rows])

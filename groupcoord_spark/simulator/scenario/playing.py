@@ -1,0 +1,322 @@
+"""Plays a scenario against the simulated broker, which gives a timeline.
+
+A member is a ``client.Consumer``; the step ``send`` sends a single request of any kind, as an administrator or another client would.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from groupcoord_spark.errors import UsageError
+from groupcoord_spark.simulator.actions import (
+    Action,
+    BeginLoad,
+    CleanUp,
+    DeleteTopic,
+    FailAppends,
+    LoadPartition,
+    LosePartition,
+)
+from groupcoord_spark.simulator.answers import JoinGroupAnswer
+from groupcoord_spark.simulator.calls import Call
+from groupcoord_spark.simulator.client import Consumer
+from groupcoord_spark.simulator.errors import Error
+from groupcoord_spark.simulator.records import WrittenRecord
+from groupcoord_spark.simulator.release import Release
+from groupcoord_spark.simulator.requests import Heartbeat, Request
+from groupcoord_spark.simulator.scenario.reading import Scenario, Step
+from groupcoord_spark.simulator.scenario.requests_by_hand import ADMIN, REQUESTS, Sender
+from groupcoord_spark.simulator.simulator import Simulator, TimelineEntry
+from groupcoord_spark.simulator.timeline_text import answer_text, request_text
+
+BROKER: Final = "broker"
+NETWORK_MS: Final = 5
+"""Time from the broker's answer to its receipt by the client. A timeline row of a request has the time at which the broker gets it."""
+
+
+@dataclass(frozen=True, slots=True)
+class TimelineRow:
+    """One row of a timeline.
+
+    at_ms: milliseconds since the start of the scenario.
+    kind: request (with its answer if the broker answered at once), answer (to an earlier request), timer, action, or application (a call
+        of a member's application, or of a client to its application).
+    state, generation: of the group after the row; None if the row is not about one group.
+    """
+
+    at_ms: int
+    kind: str
+    who: str
+    what: str
+    answer: str | None = None
+    state: str | None = None
+    generation: int | None = None
+    records: tuple[WrittenRecord, ...] = ()
+    is_routine: bool = False
+    """The row is a heartbeat with the answer NONE or the same answer as before, or a retention check that deletes nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The result of a scenario: its timeline, all records in the log, and the broker at the end."""
+
+    rows: tuple[TimelineRow, ...]
+    records: tuple[WrittenRecord, ...]
+    simulator: Simulator
+
+
+def play(scenario: Scenario, release: Release) -> Outcome:
+    """Play a scenario from start to end. The same scenario and release always have the same outcome.
+
+    Raises:
+        UsageError: for the reasons of ``Simulator.send``, or a step needs a member that is not running.
+    """
+    scenario_run = _ScenarioRun(scenario, release)
+    scenario_run.run()
+    return Outcome(tuple(scenario_run.rows), tuple(scenario_run.log), scenario_run.simulator)
+
+
+@dataclass(order=True, slots=True)
+class _ScheduledAction:
+    at_ms: int
+    number: int
+    actor: Consumer | None = field(compare=False)
+    do: Callable[[], None] = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class _PendingRequest:
+    """A request without an answer. ``sender`` None: no client waits for it. ``loses_answer``: the client gets None instead."""
+
+    sender: Consumer | None
+    then: Callable[[Any], None]
+    loses_answer: bool
+
+
+class _ScenarioRun:
+    """One play of a scenario. It is the environment of the clients: their next actions are in one queue, beside the broker's timers."""
+
+    def __init__(self, scenario: Scenario, release: Release) -> None:
+        self.rows: list[TimelineRow] = []
+        self.log: list[WrittenRecord] = []
+        self.simulator = Simulator(release, scenario.settings, start_ms=scenario.start_ms, on_entry=self._add_timeline_entry)
+        self._scenario = scenario
+        self._clients: dict[str, Consumer] = {}
+        self._queue: list[_ScheduledAction] = []
+        self._count = 0
+        self._pending: dict[int, _PendingRequest] = {}
+        self._answered: list[Call] = []
+        self._names: dict[str, str] = {}
+        self._sender_of: dict[int, str] = {}
+        self._sender = BROKER
+        self._answer_is_lost = False
+        self._last_heartbeat: dict[str, tuple[str | None, int | None]] = {}
+
+    @property
+    def now_ms(self) -> int:
+        return self.simulator.now_ms
+
+    # The environment of the clients
+
+    def send(self, client: Consumer, request: Request, then: Callable[[Any], None], *, loses_answer: bool = False) -> None:
+        self._send_request(client.name, request, _PendingRequest(client, then, loses_answer))
+
+    def schedule(self, delay_ms: int, client: Consumer, do: Callable[[], None]) -> None:
+        self._schedule(self.now_ms + delay_ms, client, do)
+
+    def notify_application(self, client: Consumer, text: str) -> None:
+        self._add_row("application", client.name, text)
+
+    # The run
+
+    def run(self) -> None:
+        scenario = self._scenario
+        for step in scenario.steps:
+            for name in step.who or (None,):
+                self._schedule(scenario.start_ms + step.at_ms, None, self._action_of_step(step, name))
+        end_ms = scenario.start_ms + scenario.until_ms
+        while True:
+            timer_ms = self.simulator.next_due_ms()
+            next_ms = self._queue[0].at_ms if self._queue else end_ms + 1
+            if min(next_ms, end_ms + 1 if timer_ms is None else timer_ms) > end_ms:
+                break
+            if timer_ms is not None and timer_ms <= next_ms:
+                self.simulator.advance_to(timer_ms)
+            else:
+                self._run_scheduled_action(heapq.heappop(self._queue))
+            self._schedule_answers()
+        self.simulator.advance_to(end_ms)
+
+    def _run_scheduled_action(self, due: _ScheduledAction) -> None:
+        actor = due.actor
+        if actor is not None and not actor.is_alive:
+            return
+        if actor is not None and actor.frozen_until_ms > due.at_ms:
+            self._schedule(actor.frozen_until_ms, actor, due.do)
+            return
+        self.simulator.advance_to(due.at_ms)
+        due.do()
+
+    def _schedule(self, at_ms: int, actor: Consumer | None, do: Callable[[], None]) -> None:
+        self._count += 1
+        heapq.heappush(self._queue, _ScheduledAction(at_ms, self._count, actor, do))
+
+    def _send_request(self, name: str, request: Request, pending: _PendingRequest) -> None:
+        self._sender, self._answer_is_lost = name, pending.loses_answer
+        call = self.simulator.send(request)
+        self._pending[call.number] = pending
+
+    def _schedule_answers(self) -> None:
+        while self._answered:
+            answered, self._answered = self._answered, []
+            for call in answered:
+                pending = self._pending.pop(call.number, None)
+                if pending is not None and pending.sender is not None:
+                    answer = None if pending.loses_answer else call.answer
+                    self._schedule(self.now_ms + NETWORK_MS, pending.sender, _hand_over(pending.then, answer))
+
+    # Steps
+
+    def _action_of_step(self, step: Step, name: str | None) -> Callable[[], None]:
+        return lambda: self._perform_member_step(step, name) if name is not None else self._perform_broker_step(step)
+
+    def _perform_member_step(self, step: Step, name: str) -> None:
+        options, client = step.options, self._clients.get(name)
+        if step.verb == "start":
+            self._add_row("application", name, "starts")
+            client = Consumer(name, self._scenario.group_id, self._scenario.members[name], self._scenario.topics, self)
+            self._clients[name] = client
+            client.start()
+            return
+        if client is None or not client.is_alive:
+            raise UsageError(f"{step.verb} at {step.at_ms} ms: member {name!r} is not running then.")
+        if step.verb == "crash":
+            self._add_row("application", name, "crashes")
+            client.die()
+        elif step.verb == "close":
+            self._add_row("application", name, "close()")
+            client.close()
+        elif step.verb == "freeze":
+            self._add_row("application", name, f"freezes for {options['for'] / 1000:g} s, heartbeats too")
+            client.frozen_until_ms = self.now_ms + options["for"]
+        elif client.frozen_until_ms > self.now_ms:
+            self._schedule(client.frozen_until_ms, client, lambda: self._perform_member_step(step, name))
+        elif step.verb == "busy":
+            client.stop_polling(options["for"])
+        elif step.verb == "subscribe":
+            self._add_row("application", name, f"subscribe({', '.join(options['topics'])})")
+            client.subscribe(options["topics"])
+        elif step.verb == "process":
+            client.process(options["records"])
+        elif step.verb == "commit":
+            client.commit(
+                options["offsets"],
+                is_sync=options["mode"] == "sync",
+                loses_answer=options["answer"] == "lost",
+                retry_after_ms=options["retry_after"],
+            )
+        else:
+            client.fetch()
+
+    def _perform_broker_step(self, step: Step) -> None:
+        options = step.options
+        if step.verb == "send":
+            self._send_by_hand(step)
+        elif step.verb == "move_coordinator":
+            number = self.simulator.offsets_partition_of(self._scenario.group_id)
+            self.simulator.act(LosePartition(number))
+            half_ms = options["for"] // 2
+            self._schedule(self.now_ms + half_ms, None, lambda: self.simulator.act(BeginLoad(number)))
+            self._schedule(self.now_ms + 2 * half_ms, None, lambda: self.simulator.act(LoadPartition(number, self._log_of(number))))
+        elif step.verb == "fail_appends":
+            self.simulator.act(FailAppends(Error[step.value]))
+        elif step.verb == "delete_topic":
+            self.simulator.act(DeleteTopic(step.value))
+        else:
+            self.simulator.act(CleanUp())
+
+    def _send_by_hand(self, step: Step) -> None:
+        name, member = step.options["as"], None
+        if name is not None:
+            member = self._clients.get(name)
+            if member is None:
+                raise UsageError(f"send at {step.at_ms} ms: member {name!r} has not been started by then, and has no ids to send.")
+        request = REQUESTS[step.value].make(Sender(self._scenario.group_id, member), step.options["with"])
+        self._send_request(name or ADMIN, request, _PendingRequest(None, lambda answer: None, False))
+
+    def _log_of(self, number: int) -> tuple[WrittenRecord, ...]:
+        return tuple(record for record in self.log if record.offsets_partition == number)
+
+    # Rows of the timeline
+
+    def _add_timeline_entry(self, entry: TimelineEntry) -> None:
+        self.log += entry.records
+        self._answered += entry.answered
+        if entry.call is not None:
+            self._sender_of[entry.call.number] = self._sender
+        for call in entry.answered:
+            if isinstance(call.answer, JoinGroupAnswer) and call.answer.member_id:
+                self._names[call.answer.member_id] = self._sender_of[call.number]
+        state, generation = entry.state, entry.generation
+        if entry.call is not None:
+            kind, who, what = "request", self._sender, request_text(entry.call.request, self._names)
+            answer = answer_text(entry.call, self._names) if entry.call in entry.answered else "(waits)"
+            if self._answer_is_lost:
+                answer = f"{answer} (lost on the way)"
+        elif entry.action is not None:
+            kind, who, what, answer = "action", BROKER, _action_text(entry.action), None
+        else:
+            member_name = self._names.get(entry.member_id or "", entry.member_id)
+            kind, who, answer = "timer", BROKER, None
+            what = "" if entry.timer is None else entry.timer.value
+            what = f"{what} of {member_name}" if member_name else what
+        if entry.call is not None and isinstance(entry.call.request, Heartbeat):
+            result = (answer, generation)
+            is_routine = answer == "NONE" or self._last_heartbeat.get(who) == result
+            self._last_heartbeat[who] = result
+        else:
+            is_routine = kind == "timer" and entry.group_id == "" and not entry.records
+        self._add_row(kind, who, what, answer, state, generation, entry.records, is_routine)
+        for call in entry.answered:
+            if call is not entry.call:
+                what = f"{type(call.request).__name__} of {(call.sent_at_ms - self._scenario.start_ms) / 1000:.3f}"
+                self._add_row("answer", self._sender_of[call.number], what, answer_text(call, self._names), state, generation)
+
+    def _add_row(
+        self,
+        kind: str,
+        who: str,
+        what: str,
+        answer: str | None = None,
+        state: str | None = None,
+        generation: int | None = None,
+        records: tuple[WrittenRecord, ...] = (),
+        is_routine: bool = False,
+    ) -> None:
+        at_ms = self.now_ms - self._scenario.start_ms
+        self.rows.append(TimelineRow(at_ms, kind, who, what, answer, state, generation, records, is_routine))
+
+
+def _hand_over(then: Callable[[Any], None], answer: Any) -> Callable[[], None]:
+    return lambda: then(answer)
+
+
+def _action_text(action: Action) -> str:
+    match action:
+        case BeginLoad(number):
+            return f"starts to read __consumer_offsets-{number}"
+        case LoadPartition(number, records):
+            return f"has read __consumer_offsets-{number}: {len(records)} records"
+        case LosePartition(number):
+            return f"loses __consumer_offsets-{number}"
+        case FailAppends(error):
+            return "appends work again" if error is Error.NONE else f"appends fail: {error.name}"
+        case DeleteTopic(topic):
+            return f"topic {topic} is deleted"
+        case CleanUp():
+            return "offsets retention check"
+        case _:
+            return type(action).__name__

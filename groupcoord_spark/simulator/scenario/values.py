@@ -1,0 +1,194 @@
+"""The kinds of values in a scenario file: how a value is read, how the reference describes it, and its JSON schema."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from groupcoord_spark.assignors import TopicPartition
+from groupcoord_spark.coordinator.retention import read_duration
+from groupcoord_spark.errors import UsageError
+
+NAMES_AND_VALUES: Final = "names with values"
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of values.
+
+    words: the kind in a few words, for the reference and for errors. schema: its JSON schema. read: turns a value from the YAML file into
+    the value that the simulator uses, and raises ValueError for a value of another kind.
+    """
+
+    words: str
+    schema: Mapping[str, Any]
+    read: Callable[[Any], Any]
+
+
+def value_of(kind: Kind, value: Any, where: str) -> Any:
+    """The value as the simulator uses it. Raises UsageError, which says what was expected at ``where``."""
+    try:
+        return kind.read(value)
+    except UsageError as e:
+        raise UsageError(f"{where}: {e}") from e
+    except ValueError as e:
+        raise UsageError(f"{where} is {value!r}, not {kind.words}.") from e
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """A sentence that names the known word nearest to ``word``, or all known words if none is near."""
+    words = sorted(known)
+    near = difflib.get_close_matches(word, words, 1, 0.6)
+    return f"Did you mean {near[0]!r}?" if near else f"Known are {', '.join(words)}."
+
+
+def mapping_of(value: Any, where: str) -> Mapping[str, Any]:
+    """The value, which must be a mapping with texts as keys. Raises UsageError for any other value."""
+    if not isinstance(value, dict):
+        raise UsageError(f"{where} is {value!r}, where {NAMES_AND_VALUES} are expected.")
+    if not_text := [key for key in value if not isinstance(key, str)]:
+        raise UsageError(f"{where} has the key {not_text[0]!r}, which YAML does not read as text. Put it in quotes.")
+    return value
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+        raise ValueError
+    return str(value)
+
+
+def _whole(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise ValueError
+    return value
+
+
+def _integer(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ValueError
+    return value
+
+
+def _flag(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError
+    return value
+
+
+def _milliseconds(value: Any) -> int:
+    if not isinstance(value, str):
+        return _whole(value)
+    try:
+        return read_duration(value)
+    except UsageError as e:
+        raise ValueError from e
+
+
+def _moment(value: Any) -> int:
+    # YAML knows moments; a moment without an offset is UTC, as everywhere.
+    moment = value if isinstance(value, datetime) else datetime.fromisoformat(_text(value))
+    return int((moment if moment.tzinfo else datetime.fromisoformat(f"{moment.isoformat()}+00:00")).timestamp() * 1000)
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    listed = [value] if isinstance(value, str) else value
+    if not isinstance(listed, list) or not all(isinstance(one, str) for one in listed):
+        raise ValueError
+    return tuple(listed)
+
+
+def _nothing(value: Any) -> None:
+    if value not in (None, True, "now"):
+        raise ValueError
+
+
+def _partition_counts(value: Any) -> Mapping[str, int]:
+    return {topic: value_of(WHOLE, partitions, f"topic {topic!r}") for topic, partitions in _names_and_values(value).items()}
+
+
+def _offsets(value: Any) -> Mapping[TopicPartition, int]:
+    offsets: dict[TopicPartition, int] = {}
+    for name, offset in _names_and_values(value).items():
+        topic, _, partition = name.rpartition("-")
+        if not topic or not partition.isdecimal() or isinstance(offset, bool) or not isinstance(offset, int):
+            raise UsageError(f"write for example {{orders-0: 42}}, not {{{name}: {offset}}}.")
+        offsets[TopicPartition(topic, int(partition))] = offset
+    return offsets
+
+
+def _partitions(value: Any) -> Mapping[str, tuple[int, ...]]:
+    partitions = {}
+    for topic, numbers in _names_and_values(value).items():
+        if not isinstance(numbers, list):
+            raise UsageError(f"write for example {{orders: [0, 1]}}, not {{{topic}: {numbers!r}}}.")
+        partitions[topic] = tuple(value_of(WHOLE, number, f"a partition of {topic}") for number in numbers)
+    return partitions
+
+
+def _assignments(value: Any) -> Mapping[str, Mapping[str, tuple[int, ...]]]:
+    return {member_id: value_of(PARTITIONS, of, f"the assignment of {member_id!r}") for member_id, of in _names_and_values(value).items()}
+
+
+def _names_and_values(value: Any) -> Mapping[str, Any]:
+    if not isinstance(value, dict) or not all(isinstance(name, str) for name in value):
+        raise ValueError
+    return value
+
+
+def one_of(*words: str) -> Kind:
+    """The kind of a value that is one of these words."""
+
+    def read(value: Any) -> str:
+        if not isinstance(value, str):
+            raise ValueError
+        if value not in words:
+            raise UsageError(f"{value!r} is not known. {nearest(value, words)}")
+        return value
+
+    return Kind(f"one of {', '.join(f'`{word}`' for word in words)}", {"enum": list(words)}, read)
+
+
+def names_among(names: Sequence[str], what: str) -> Kind:
+    """The kind of a value that is one of the names, or a list of them. what: what a name stands for, in a few words."""
+
+    def read(value: Any) -> tuple[str, ...]:
+        given = _texts(value)
+        for name in given:
+            if name not in names:
+                raise UsageError(f"{name!r} is no {what}. {nearest(name, names)}" if names else f"{name!r} is no {what}: there is none.")
+        return given
+
+    return Kind(f"{what}, or a list of them", TEXTS.schema, read)
+
+
+TEXT: Final = Kind("a text", {"type": ["string", "number"]}, _text)
+WHOLE: Final = Kind("a whole number, 0 or more", {"type": "integer", "minimum": 0}, _whole)
+INTEGER: Final = Kind("a whole number", {"type": "integer"}, _integer)
+FLAG: Final = Kind("true or false", {"type": "boolean"}, _flag)
+DURATION: Final = Kind(
+    "a time such as 500ms, 30s or 5m",
+    {"anyOf": [{"type": "string", "pattern": r"^\s*\d+\s*(ms|s|m|h|d)\s*$"}, {"type": "integer", "minimum": 0}]},
+    _milliseconds,
+)
+MOMENT: Final = Kind("a moment such as 2026-01-01T00:00:00Z", {"type": "string"}, _moment)
+TEXTS: Final = Kind("a name, or a list of names", {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}, _texts)
+NOTHING: Final = Kind("empty, true or `now`", {"enum": [None, True, "now"]}, _nothing)
+PARTITION_COUNTS: Final = Kind(
+    "topics with their number of partitions, such as {orders: 4}",
+    {"type": "object", "additionalProperties": {"type": "integer", "minimum": 0}},
+    _partition_counts,
+)
+OFFSETS: Final = Kind("offsets such as {orders-0: 42}", {"type": "object", "additionalProperties": {"type": "integer"}}, _offsets)
+PARTITIONS: Final = Kind(
+    "partitions such as {orders: [0, 1]}",
+    {"type": "object", "additionalProperties": {"type": "array", "items": {"type": "integer", "minimum": 0}}},
+    _partitions,
+)
+ASSIGNMENTS: Final = Kind(
+    "member ids with partitions, such as {a-1: {orders: [0, 1]}}",
+    {"type": "object", "additionalProperties": PARTITIONS.schema},
+    _assignments,
+)

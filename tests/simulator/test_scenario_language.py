@@ -1,0 +1,214 @@
+"""The language of scenario files: every key is declared once, and a mistake is one sentence that names the place and the nearest word."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+import jsonschema
+import pytest
+import yaml
+
+from groupcoord_spark.errors import UsageError
+from groupcoord_spark.simulator import release_for
+from groupcoord_spark.simulator.client import ClientSettings
+from groupcoord_spark.simulator.errors import Error
+from groupcoord_spark.simulator.requests import Request
+from groupcoord_spark.simulator.scenario import json_schema, play, read_scenario, shipped_scenarios
+from groupcoord_spark.simulator.scenario.language import BROKER_SETTINGS, MEMBER_SETTINGS, VERBS
+from groupcoord_spark.simulator.scenario.requests_by_hand import REQUESTS, Sender
+from groupcoord_spark.simulator.settings import read_settings
+
+SCENARIO = """
+title: Requests by hand
+group: g
+topics: {t: 2}
+client: {session.timeout.ms: 20s}
+members: {a: {topics: [t], partition.assignment.strategy: [sticky, range]}}
+broker: {version: "4.3", settings: {group.initial.rebalance.delay.ms: 0}}
+start: 2026-01-01T00:00:00Z
+steps:
+  - {at: 0s, start: a}
+  - {at: 10s, send: Heartbeat, as: a, with: {generation: 7}}
+  - {at: 11s, send: OffsetCommit, with: {offsets: {t-0: 5}, metadata: note}}
+  - {at: 12s, subscribe: a, topics: []}
+  - {at: 13s, commit: a, mode: async, retry_after: 1s}
+  - {at: 14s, freeze: a, for: 2s}
+  - {at: 20s, crash: a}
+  - {at: 21s, send: OffsetDelete, with: {partitions: {t: [0]}}}
+  - {at: 22s, fail_appends: NOT_ENOUGH_REPLICAS}
+  - {at: 23s, move_coordinator: now, for: 4s}
+  - {at: 90s, send: OffsetFetch, with: {require_stable: true}}
+until: 100s
+"""
+
+
+def refusal(change: tuple[str, str]) -> str:
+    """The sentence with which the changed scenario is refused."""
+    assert change[0] in SCENARIO
+    with pytest.raises(UsageError) as refused:
+        play(read_scenario(SCENARIO.replace(change[0], change[1], 1), "mine.yaml"), release_for())
+    return str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (("group: g", "grouop: g"), "the file has 'grouop', which means nothing there. Did you mean 'group'?"),
+        (("group: g", "group: {}"), "`group` of the file is {}, not a text."),
+        (("group: g", "group: ["), "is not YAML"),
+        (("group: g", "7: g"), "the file has the key 7, which YAML does not read as text. Put it in quotes."),
+        (("{t: 2}", "{t: two}"), "`topics` of the file: topic 't' is 'two', not a whole number, 0 or more."),
+        (("{t: 2}", "[t]"), "`topics` of the file is ['t'], not topics with their number of partitions, such as {orders: 4}."),
+        (
+            ("session.timeout.ms", "session.timeout"),
+            "client has 'session.timeout', which means nothing there. Did you mean 'session.timeout",
+        ),
+        (("20s}", "20 seconds}"), "`session.timeout.ms` of client is '20 seconds', not a time such as 500ms, 30s or 5m."),
+        (("topics: [t],", "topic: [t],"), "member 'a' has 'topic', which means nothing there. Did you mean 'topics'?"),
+        (
+            ("[sticky, range]", "[stickky]"),
+            "`partition.assignment.strategy` of member 'a': 'stickky' is no assignor. Did you mean 'sticky'?",
+        ),
+        (('version: "4.3"', 'release: "4.3"'), "broker has 'release', which means nothing there. Known are settings, version."),
+        (
+            ("group.initial.rebalance", "initial.rebalance"),
+            "settings of the broker has 'initial.rebalance.delay.ms', which means nothing there.",
+        ),
+        (("delay.ms: 0", "delay.ms: none"), "`group.initial.rebalance.delay.ms` of settings of the broker is 'none', not a whole number"),
+        (("start: 2026-01-01T00:00:00Z", "start: tomorrow"), "`start` of the file is 'tomorrow', not a moment such as"),
+        (("steps:", "step:"), "the file has 'step', which means nothing there. Did you mean 'steps'?"),
+        (("start: a", "strat: a"), "step 1 has no verb. Did you mean 'start'?"),
+        (("start: a", "start: b"), "`start` of step 1 (start): 'b' is no name under `members`. Known are a."),
+        (("start: a", "start: a, crash: a"), "step 1 has the verbs start and crash: make a step of each."),
+        (("at: 0s, ", ""), "step 1 (start) needs `at`: a time such as 500ms, 30s or 5m."),
+        (("at: 10s", "at: ten"), "`at` of step 2 (send) is 'ten', not a time such as 500ms, 30s or 5m."),
+        (("as: a", "as: z"), "`as` of step 2 (send): 'z' is no name under `members`. Known are a."),
+        (
+            ("generation: 7", "genration: 7"),
+            "`with` of step 2 (send Heartbeat) has 'genration', which means nothing there. Did you mean 'gener",
+        ),
+        (("generation: 7", "version: 3"), "`with` of step 2 (send Heartbeat) has 'version', which means nothing there."),
+        (("generation: 7", "generation: seven"), "`generation` of `with` of step 2 (send Heartbeat) is 'seven', not a whole number."),
+        (("with: {generation: 7}", "wiht: {generation: 7}"), "step 2 (send) has 'wiht', which means nothing there. Did you mean 'with'?"),
+        (("offsets: {t-0: 5}, ", ""), "`with` of step 3 (send OffsetCommit) needs `offsets`: offsets such as {orders-0: 42}."),
+        (("t-0: 5", "t: 5"), "write for example {orders-0: 42}, not {t: 5}."),
+        (("at: 12s", "at: 1s"), "step 4 is at 1s, before the one above it: put them in the order of their time."),
+        (("topics: []}", "topic: []}"), "step 4 (subscribe) has 'topic', which means nothing there. Did you mean 'topics'?"),
+        (("mode: async", "mode: asynch"), "`mode` of step 5 (commit): 'asynch' is not known. Did you mean 'async'?"),
+        (("freeze: a, for: 2s", "freeze: a"), "step 6 (freeze) needs `for`: a time such as 500ms, 30s or 5m."),
+        (("crash: a", "crash: a, for: 2s"), "step 7 (crash) has 'for', which means nothing there. Known are at, crash."),
+        (("{t: [0]}", "{t: 0}"), "write for example {orders: [0, 1]}, not {t: 0}."),
+        (
+            ("NOT_ENOUGH_REPLICAS", "NOT_ENOUGH_REPLICA"),
+            "(fail_appends): 'NOT_ENOUGH_REPLICA' is not known. Did you mean 'NOT_ENOUGH_REPLICAS'?",
+        ),
+        (("move_coordinator: now", "move_coordinator: b"), "(move_coordinator) is 'b', not empty, true or `now`."),
+        (("send: OffsetFetch", "send: OffsetFetsh"), "`send` of step 11 (send): 'OffsetFetsh' is not known. Did you mean 'OffsetFetch'?"),
+        (
+            ("require_stable: true", "require_stable: 1"),
+            "`require_stable` of `with` of step 11 (send OffsetFetch) is 1, not true or false.",
+        ),
+        (("until: 100s", "until: 9s"), "until is before the last step."),
+    ],
+)
+def test_a_mistake_is_one_sentence_with_the_place_and_the_nearest_word(change: tuple[str, str], sentence: str) -> None:
+    refused = refusal(change)
+    assert refused.startswith("Scenario mine.yaml") and sentence in refused and "\n" not in refused
+
+
+def test_the_ids_of_a_member_that_was_not_started_cannot_be_sent() -> None:
+    assert refusal(("{at: 0s, start: a}", "{at: 11s, start: a}")).startswith("Scenario mine.yaml: step 2 is at 10s, before")
+    steps = "steps:\n  - {at: 0s, send: Heartbeat, as: a}"
+    with pytest.raises(UsageError, match="member 'a' has not been started by then, and has no ids to send"):
+        play(read_scenario(SCENARIO.replace("steps:", steps), "mine.yaml"), release_for())
+
+
+def test_metadata_of_a_commit_by_hand_is_stored() -> None:
+    steps = "steps:\n  - {at: 0s, send: OffsetCommit, with: {offsets: {t-0: 5}, metadata: note}}"
+    outcome = play(read_scenario(f"group: g\n{steps}", "mine.yaml"), release_for())
+    assert [record.value["metadata"] for record in outcome.records if record.key_type == 1 and record.value] == ["note"]
+
+
+def test_a_transaction_by_hand_hides_its_offset_until_its_end() -> None:
+    outcome = play(
+        read_scenario(
+            """
+            group: g
+            steps:
+              - {at: 0s, send: AddOffsetsToTxn, with: {producer_id: 5}}
+              - {at: 1s, send: TxnOffsetCommit, with: {producer_id: 5, offsets: {t-0: 7}}}
+              - {at: 2s, send: OffsetFetch, with: {partitions: {t: [0]}, require_stable: true}}
+              - {at: 3s, send: EndTxn, with: {producer_id: 5, committed: true}}
+              - {at: 4s, send: OffsetFetch, with: {partitions: {t: [0]}, require_stable: true}}
+            """,
+            "mine.yaml",
+        ),
+        release_for(),
+    )
+    answers = [row.answer for row in outcome.rows if row.what.startswith("OffsetFetch")]
+    assert answers == ["NONE UNSTABLE_OFFSET_COMMIT", "NONE t-0=7"]
+
+
+def test_the_version_of_a_request_by_hand_is_sent() -> None:
+    answers = {}
+    for version in (3, 4):
+        steps = f"steps:\n  - {{at: 0s, send: JoinGroup, with: {{version: {version}}}}}"
+        outcome = play(read_scenario(f"group: g\n{steps}\nuntil: 10s", "mine.yaml"), release_for())
+        answers[version] = next(row.answer for row in outcome.rows if row.what.startswith("JoinGroup"))
+    # Since version 4 a new member is first given its member id (KIP-394).
+    assert answers == {3: "(waits)", 4: "MEMBER_ID_REQUIRED"}
+
+
+@pytest.mark.parametrize("name", REQUESTS)
+def test_every_request_can_be_made_with_its_required_fields_and_every_field_has_an_effect(name: str) -> None:
+    examples = {
+        "offsets": {("t", 0): 5},
+        "partitions": {"t": (0,)},
+        "assignments": {"m": {"t": (0,)}},
+        "topics": ("t",),
+        "protocols": ("sticky",),
+        "states": ("Empty",),
+        "committed": True,
+        "require_stable": True,
+    }
+    form = REQUESTS[name]
+    values = {field.name: examples.get(field.name, 5 if field.kind.schema.get("type") == "integer" else "x") for field in form.fields}
+    required = {field.name: values[field.name] for field in form.fields if field.is_required}
+    assert isinstance(plain := form.make(Sender("g", None), required), Request)
+    for field in form.fields:
+        other = False if values[field.name] is True and field.is_required else values[field.name]
+        changed = form.make(Sender("g", None), {**required, field.name: {("u", 1): 6} if field.name == "offsets" else other})
+        assert changed != plain or field.name in ("producer_id", "partitions"), field.name
+
+
+def test_settings_of_members_and_brokers_are_those_that_the_simulator_reads() -> None:
+    assert {key.name.replace(".", "_") for key in MEMBER_SETTINGS} == {field.name for field in fields(ClientSettings)}
+    read_settings({key.name: 5 for key in BROKER_SETTINGS})
+    with pytest.raises(UsageError) as refused:
+        read_settings({"unknown": 5})
+    assert all(key.name in str(refused.value) for key in BROKER_SETTINGS)
+
+
+def test_the_schema_accepts_shipped_scenarios_and_refuses_what_the_reader_refuses() -> None:
+    validator = jsonschema.Draft202012Validator(json_schema())
+    validator.check_schema(json_schema())
+    for text in (*shipped_scenarios().values(), SCENARIO):
+        assert not list(validator.iter_errors(_as_json(text)))
+    for change in (("grouop", "group"), ("start: a", "strat: a"), ("generation: 7", "foo: 1"), ("for: 2s", "for: soon")):
+        text = SCENARIO.replace(change[0], change[1]) if change[0] in SCENARIO else SCENARIO.replace(change[1], change[0])
+        assert list(validator.iter_errors(_as_json(text))), change
+
+
+def test_every_verb_has_a_meaning_and_plays() -> None:
+    assert all(verb.meaning.endswith(".") for verb in VERBS.values())
+    outcome = play(read_scenario(SCENARIO, "mine.yaml"), release_for())
+    commits = [call for call in outcome.rows if call.what.startswith("OffsetCommit") and call.who == "admin"]
+    assert [row.answer for row in commits] == [Error.UNKNOWN_MEMBER_ID.name]
+
+
+def _as_json(text: str) -> object:
+    """The scenario with its moments as texts, as a JSON file would have them."""
+    content = yaml.safe_load(text)
+    if "start" in content:
+        content["start"] = "2026-01-01T00:00:00Z"
+    return content

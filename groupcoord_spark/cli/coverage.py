@@ -31,8 +31,8 @@ def coverage(common: Common, by_partition: bool, at_ms: int | None) -> None:
     """Records of each key type and value version: read, decoded, quarantined, and misplaced (their group belongs to another partition).
 
     REASONS counts the quarantined ones by their codes. COMPLETENESS of a partition is records read against the offsets from the start of
-    its log to its end (of inputs other than segments: from the first record on); a line on stderr tells that of all. Compaction takes
-    records away, so below 1 every count is a lower bound of what was once written.
+    its log to its end (of inputs other than segments: from the first record on); a line on stderr has the figure of all partitions.
+    Compaction removes records, so below 1 every count is a lower bound of what was once written.
     """
     from groupcoord_spark.warehouse.read import open_warehouse
 
@@ -71,7 +71,7 @@ def of_all(partitions: Sequence[dict[str, Any]]) -> str:
         f"{counted(records, 'record')} on {counted(offsets, 'offset')}, completeness {records / offsets:.4f} over"
         f" {counted(len(spans), 'offsets partition')}"
     )
-    return f"{sentence}." if records >= offsets else f"{sentence}: counts are lower bounds of what was written (--partitions tells where)."
+    return f"{sentence}." if records >= offsets else f"{sentence}: counts are lower bounds of what was written (--partitions shows where)."
 
 
 def reasons_of(quarantined: Iterable[pa.RecordBatch]) -> dict[tuple[int, int | None], Counter[str]]:

@@ -108,7 +108,7 @@ def dump(
     """Every record as one line of JSON, in log order per offsets partition: key and value as Kafka's formatters show them, place, producer.
 
     INPUT is what `groupcoord nightly` takes, but for kafka://. Markers have "control":"COMMIT" or "ABORT". A record that does not decode
-    has "data":null, a reason, and its key and value in base64. Damaged stretches of the log are told on stderr.
+    has "data":null, a reason, and its key and value in base64. stderr has a line for each damaged stretch of the log.
 
     --from and --to take offset:N for a record offset. Anything else is a time: now, ISO 8601 (UTC unless it says otherwise) or epoch
     milliseconds. Both may be mixed: --from offset:1000 --to 2026-11-20.

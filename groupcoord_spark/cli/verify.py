@@ -39,8 +39,8 @@ def verify(common: Common, against: str, save: str | None, command_config: str |
     Every difference is a row: what we say (OURS) and what the broker says (THEIRS), - where one side has nothing. Ends with 1 if there is
     one, with 0 and a sentence on stderr otherwise.
 
-    A cluster answers about now, the warehouse tells what was in the log when it was copied. With --save the answers are written when the
-    copy is made; give that file with --against after the night's run.
+    A cluster answers about now, and the warehouse has what was in the log when the log was copied. So write the answers with --save when
+    you make the copy, and give that file with --against after the night's run.
     """
     from groupcoord_spark.verification import compare, read_answers, state_of, write_answers
     from groupcoord_spark.warehouse import open_warehouse

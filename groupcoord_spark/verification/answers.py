@@ -12,8 +12,8 @@
      "pending_topics": {"orders-app": ["orders"]},
      "topic_ids": {"orders": "SNUh5tB4Q5G6KuYP3j9F0g"}}
 
-Every part may be left out and is then not compared, and so may every field but names and numbers of partitions: what is absent was not
-told, and null is the same, except in ``instance_id``, ``rack_id`` and ``subscribed_regex``, where null says that there is none (of
+Every part may be left out and is then not compared, and so may every field but names and numbers of partitions. A field that is absent or
+null is not compared either, except ``instance_id``, ``rack_id`` and ``subscribed_regex``: null says there that the member has none (of
 ``rack_id`` only beside subscribed topics: a classic member's rack is inside of its subscription).
 ``FORM`` says what each part is.
 """

@@ -36,7 +36,7 @@ GROUP_METADATA_VALUE = Message(
         Field("members", Array(Struct((
             Field("member_id", String, "The id the coordinator gave the member."),
             Field("group_instance_id", NullableString, "Id of a static member; null: a dynamic one.", versions="3+", default=None),
-            Field("client_id", String, "The client.id the member told."),
+            Field("client_id", String, "The client.id that the member sent."),
             Field("client_host", String, "The address it came from, often with a leading slash."),
             Field(
                 "rebalance_timeout_ms", Int32, "How long the group waits for the member in a rebalance; -1: as the session timeout.",

@@ -84,12 +84,12 @@ CONSUMER_GROUP_MEMBER_METADATA_KEY = Message(
 
 _MEMBER_FIELDS = (
     Field("instance_id", NullableString, "Id of a static member; null: a dynamic one."),
-    Field("rack_id", NullableString, "The member's rack; null: not told."),
-    Field("client_id", String, "The client.id the member told."),
+    Field("rack_id", NullableString, "The member's rack; null: it sent none."),
+    Field("client_id", String, "The client.id that the member sent."),
     Field("client_host", String, "The address it came from."),
     Field("subscribed_topic_names", Array(String), "Topics it subscribes to by name."),
     Field("subscribed_topic_regex", NullableString, "Topics it subscribes to by expression; null or empty: none."),
-    Field("rebalance_timeout_ms", Int32, "How long it may take to give partitions back; -1: not told.", default=-1),
+    Field("rebalance_timeout_ms", Int32, "How long it may take to give partitions back; -1: it sent none.", default=-1),
     Field("server_assignor", NullableString, "The assignor it asks for: uniform, range; null: the group's default."),
 )
 
@@ -109,7 +109,7 @@ CONSUMER_GROUP_MEMBER_METADATA_VALUE = Message(
         *_MEMBER_FIELDS,
         Field(
             # Not null by default: Kafka takes a member without the tag for a classic one. Brokers write the null.
-            "classic_member_metadata", _CLASSIC_MEMBER, "What a member of the classic protocol told; null: it speaks the new protocol.",
+            "classic_member_metadata", _CLASSIC_MEMBER, "What a member of the classic protocol sent; null: the member speaks the new protocol.",
             default=_CLASSIC_MEMBER.default(), tag=0,
         ),
     ),

@@ -20,7 +20,7 @@ CONSUMER_PROTOCOL_SUBSCRIPTION = Message(
         Field("user_data", NullableBytes, "The assignor's own note; null: none."),
         Field("owned_partitions", _TOPIC_PARTITIONS, "Partitions it held when it joined.", versions="1+", default=[]),
         Field("generation_id", Int32, "Generation in which it held them; -1: none.", versions="2+", default=-1),
-        Field("rack_id", NullableString, "Its rack; null: not told.", versions="3+", default=None),
+        Field("rack_id", NullableString, "Its rack; null: it sent none.", versions="3+", default=None),
     ),
 )
 

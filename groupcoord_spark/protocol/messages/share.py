@@ -45,8 +45,8 @@ SHARE_GROUP_MEMBER_METADATA_VALUE = Message(
     source=_SCHEMAS + "ShareGroupMemberMetadataValue.json",
     since={0: _SINCE},
     fields=(
-        Field("rack_id", NullableString, "The member's rack; null: not told."),
-        Field("client_id", String, "The client.id the member told."),
+        Field("rack_id", NullableString, "The member's rack; null: it sent none."),
+        Field("client_id", String, "The client.id that the member sent."),
         Field("client_host", String, "The address it came from."),
         Field("subscribed_topic_names", Array(String), "Topics it subscribes to."),
     ),

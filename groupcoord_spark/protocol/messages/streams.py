@@ -62,10 +62,10 @@ STREAMS_GROUP_MEMBER_METADATA_VALUE = Message(
     since={0: _SINCE},
     fields=(
         Field("instance_id", NullableString, "Id of a static member; null: a dynamic one."),
-        Field("rack_id", NullableString, "The member's rack; null: not told."),
-        Field("client_id", String, "The client.id the member told."),
+        Field("rack_id", NullableString, "The member's rack; null: it sent none."),
+        Field("client_id", String, "The client.id that the member sent."),
         Field("client_host", String, "The address it came from."),
-        Field("rebalance_timeout_ms", Int32, "How long it may take to give tasks back; -1: not told.", default=-1),
+        Field("rebalance_timeout_ms", Int32, "How long it may take to give tasks back; -1: it sent none.", default=-1),
         Field("topology_epoch", Int32, "Epoch of the topology it runs."),
         Field("process_id", String, "The process it runs in."),
         Field("user_endpoint", Struct((

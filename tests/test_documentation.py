@@ -7,7 +7,6 @@ blocks and tables name is looked up.
 
 from __future__ import annotations
 
-import dataclasses
 import importlib.util
 import os
 import re
@@ -377,24 +376,6 @@ class TestScenarioLanguage:
         played = CliRunner().invoke(main, ["simulate", str(tmp_path / "shown.yaml"), "--output", "json"])
         assert played.exit_code == 0, played.output
         assert "JoinGroup" in played.output
-
-    def test_keys_and_verbs_explained_are_those_that_are_read(self) -> None:
-        from groupcoord_spark.simulator import scenario
-
-        assert set(words_in_first_column(section(self.PAGE, "The file"))) == scenario._KEYS
-        assert set(words_in_first_column(section(self.PAGE, "Steps"))) == set(scenario._OPTIONS_BY_VERB)
-        for verb, options in scenario._OPTIONS_BY_VERB.items():
-            row = next(line for line in section(self.PAGE, "Steps").splitlines() if line.startswith(f"| `{verb}` |"))
-            assert set(re.findall(r"`(\w+)`", row.split("|")[2])) == options, verb
-
-    def test_settings_and_requests_explained_are_those_that_are_read(self) -> None:
-        from groupcoord_spark.simulator import client, scenario, settings
-
-        of_clients = {field.name.replace("_", ".") for field in dataclasses.fields(client.ClientSettings)}
-        assert set(re.findall(r"`([a-z]+(?:\.[a-z]+)*)`", section(self.PAGE, "Settings of a member"))) == of_clients
-        assert set(re.findall(r"`([a-z.]+)`", section(self.PAGE, "Settings of the broker"))) == set(settings._PROPERTIES)
-        requests = section(self.PAGE, "Steps").rpartition("`send` takes")[2]
-        assert set(re.findall(r"`(\w+)`", requests)) == set(scenario._REQUESTS)
 
 
 class TestWords:

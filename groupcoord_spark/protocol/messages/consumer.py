@@ -109,7 +109,7 @@ CONSUMER_GROUP_MEMBER_METADATA_VALUE = Message(
         *_MEMBER_FIELDS,
         Field(
             # Not null by default: Kafka takes a member without the tag for a classic one. Brokers write the null.
-            "classic_member_metadata", _CLASSIC_MEMBER, "What a member of the classic protocol sent; null: the member speaks the new protocol.",
+            "classic_member_metadata", _CLASSIC_MEMBER, "What a member of the classic protocol sent; null: it speaks the new one.",
             default=_CLASSIC_MEMBER.default(), tag=0,
         ),
     ),

@@ -17,7 +17,7 @@ def command_reference(name: str) -> str:
     """
     command, context = _command(name)
     common = _common_options()
-    own = [option for option in _options(command, context) if option not in common and not option[0].startswith("--help")]
+    own = [option for option in _options(command, context) if option not in common and "--help" not in option[0]]
     usage = " ".join(["groupcoord", name, *command.collect_usage_pieces(context)])
     lines = [_prose(command.help or ""), "", f"    {usage}"]
     if own:
@@ -54,7 +54,7 @@ def _options(command: click.Command, context: click.Context) -> list[tuple[str, 
 def _common_options() -> list[tuple[str, str]]:
     """The options that two commands as different as list and timeline share."""
     of_timeline = _options(*_command("timeline"))
-    return [option for option in _options(*_command("list")) if option in of_timeline and not option[0].startswith("--help")]
+    return [option for option in _options(*_command("list")) if option in of_timeline and "--help" not in option[0]]
 
 
 def _table(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:

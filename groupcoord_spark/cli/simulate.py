@@ -18,9 +18,10 @@ from groupcoord_spark.errors import GroupcoordError, UsageError
 if TYPE_CHECKING:
     from groupcoord_spark.log.writing import Batch
     from groupcoord_spark.simulator import WrittenRecord
-    from groupcoord_spark.simulator.scenario import TimelineRow
+    from groupcoord_spark.simulator.scenario import Scenario, TimelineRow
 
-_NAMES = ("at_ms", "kind", "who", "what", "answer", "state", "generation", "records")
+Output = Literal["table", "json", "csv"]
+_NAMES = ("id", "at_ms", "kind", "who", "what", "answer", "state", "generation", "records")
 
 
 @click.command("simulate", epilog="Example: groupcoord simulate a-member-crashes")
@@ -30,6 +31,12 @@ _NAMES = ("at_ms", "kind", "who", "what", "answer", "state", "generation", "reco
 @click.option("--explain", is_flag=True, help="Print the scenario itself, with what it is about, instead of playing it.")
 @click.option("--semantics", type=click.Choice(["java", "scala"]), help="The coordinator: that of 4.x, or that of 3.9.")
 @click.option("--broker-version", metavar="V", help="The release. [default: the scenario's, else 4.3 (java) or 3.9 (scala)]")
+@click.option(
+    "--compare",
+    "compared",
+    metavar="V,V...",
+    help="Play the scenario against these releases, for example 2.3,2.8,4.3, and show where they part.",
+)
 @click.option("--heartbeats", is_flag=True, help="Show also heartbeats that change nothing and retention checks that find nothing.")
 @click.option("--segments", type=DirectoryToWrite(), metavar="DIR", help="Write the records as log segments.")
 @click.option("--output", type=click.Choice(["table", "json", "csv"]), default="table", show_default=True, help="For people or programs.")
@@ -42,9 +49,10 @@ def simulate(
     explain: bool,
     semantics: str | None,
     broker_version: str | None,
+    compared: str | None,
     heartbeats: bool,
     segments: Path | None,
-    output: Literal["table", "json", "csv"],
+    output: Output,
     quiet: bool,
     debug: bool,
 ) -> None:
@@ -55,6 +63,7 @@ def simulate(
     """
     from groupcoord_spark.simulator import release_for
     from groupcoord_spark.simulator.scenario import json_schema, play, read_scenario, scenario_text, shipped_scenarios
+    from groupcoord_spark.simulator.scenario.as_json import row_json
 
     if schema:
         if scenario is not None or lists or explain or segments is not None:
@@ -77,21 +86,51 @@ def simulate(
     if explain:
         write_lines(map(printable, text.rstrip().split("\n")))
         return
+    if compared is not None:
+        if semantics is not None or broker_version is not None or segments is not None or heartbeats:
+            raise click.UsageError("--compare names the releases itself and writes no segments: leave the other options out.")
+        _compare(chosen_scenario, compared.split(","), output, quiet)
+        return
     release = broker_version if broker_version is not None or semantics is not None else chosen_scenario.broker_version
     outcome = play(chosen_scenario, release_for(semantics, release))
     written = _write_segments(segments, outcome.records) if segments is not None else 0
     rows = [row for row in outcome.rows if heartbeats or not row.is_routine]
     if output == "table":
         write_lines(_table(rows))
+    elif output == "json":
+        write_lines(json.dumps(row_json(row), ensure_ascii=False) for row in rows)
     else:
-        records = _record_json if output == "json" else _record_text
-        write_records(output, _NAMES, (_values(row, records(row.records)) for row in rows))
+        write_records(output, _NAMES, map(_values, rows))
     if segments is not None and not quiet:
         say(f"{counted(len(outcome.records), 'record')} in {counted(written, 'segment')} under {segments}")
 
 
-def _values(row: TimelineRow, records: object) -> tuple[Any, ...]:
-    return row.at_ms, row.kind, row.who, row.what, row.answer, row.state, row.generation, records
+def _compare(scenario: Scenario, releases: list[str], output: Output, quiet: bool) -> None:
+    from groupcoord_spark.simulator.scenario.comparison import compare
+
+    releases = [release.strip() for release in releases]
+    if len(set(releases)) < 2:
+        raise click.UsageError("--compare wants two releases or more, for example 2.3,4.3.")
+    rows = compare(scenario, releases)
+    different = [row for row in rows if len(row.alike(releases)) > 1]
+    if output == "table":
+        cells = []
+        for row in different:
+            for same, seen in row.alike(releases):
+                happens = ("", "(does not happen)", "", "", "") if seen is None else (f"{seen.at_ms / 1000:.3f}", *map(_shown, seen[1:]))
+                cells.append((happens[0], row.id, ", ".join(same), *happens[1:]))
+        titles = ["TIME", "EVENT", "RELEASE", "ANSWER", "STATE", "GENERATION", "RECORDS"]
+        write_lines(line.rstrip() for line in lines(titles, cells, [8, 20, 7, 10, 10, 10, None]))
+        if not quiet:
+            say(f"{len(rows) - len(different)} of {counted(len(rows), 'event')} are the same in {', '.join(releases)}.")
+        return
+    by_release = [{release: seen._asdict() for release, seen in row.by_release.items()} for row in different]
+    compared = [(row.id, row.who, row.what, seen) for row, seen in zip(different, by_release, strict=True)]
+    write_records(output, ("id", "who", "what", "releases"), compared)
+
+
+def _values(row: TimelineRow) -> tuple[Any, ...]:
+    return row.id, row.at_ms, row.kind, row.who, row.what, row.answer, row.state, row.generation, _record_text(row.records)
 
 
 def _table(rows: Iterable[TimelineRow]) -> list[str]:
@@ -117,21 +156,6 @@ def _record_text(records: Iterable[WrittenRecord]) -> str:
     from groupcoord_spark.simulator.timeline_text import record_text
 
     return "; ".join(map(record_text, records))
-
-
-def _record_json(records: Iterable[WrittenRecord]) -> list[dict[str, Any]]:
-    from groupcoord_spark.protocol import decode_key, decode_value, key_json, value_json
-
-    shown_records = []
-    for record in records:
-        place = {"offsets_partition": record.offsets_partition, "record_offset": record.record_offset, "control": record.control}
-        value = None
-        if record.key_type is not None and record.value_bytes is not None:
-            decoded = decode_value(record.key_type, record.value_bytes)
-            value = value_json(decoded) if decoded is not None else None
-        key = None if record.key_bytes is None else key_json(decode_key(record.key_bytes))
-        shown_records.append({**place, "key_type": record.key_type, "key": key, "value_version": record.value_version, "value": value})
-    return shown_records
 
 
 def _write_segments(directory: Path, records: Iterable[WrittenRecord]) -> int:

@@ -47,6 +47,10 @@ class Clock:
         heapq.heappush(self._queue, (timer.due_ms, self._sequence, timer))
         return timer
 
+    def timers(self) -> list[Timer]:
+        """The timers that have not fired, in the order of their due times."""
+        return [timer for _, _, timer in sorted(self._queue, key=lambda entry: entry[:2]) if not timer.is_cancelled]
+
     def next_due_ms(self) -> int | None:
         """The due time of the next timer; None if there are no timers."""
         queue = self._queue

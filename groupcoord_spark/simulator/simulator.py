@@ -188,6 +188,10 @@ class Simulator:
         """The due time of the next timer; None if there are no timers. A session timer may find then that the session was extended."""
         return self._broker.clock.next_due_ms()
 
+    def timers(self, group_id: str) -> list[Timer]:
+        """The timers of the group that have not fired, in the order of their due times."""
+        return [timer for timer in self._broker.clock.timers() if timer.group_id == group_id]
+
     def group(self, group_id: str) -> Group | None:
         """The group in its current state, or None if it does not exist. The caller must not change it."""
         return self._broker.group(group_id)

@@ -195,6 +195,40 @@ def test_segments_are_not_written_over(tmp_path):
     assert again.exit_code == 2 or "is there already" in str(again.exception or again.output)
 
 
+def test_a_row_as_json_has_the_exact_request_and_answer_with_timers_and_the_state_before_and_after():
+    rows = {row["id"]: row for row in rows_of("a-member-crashes")}
+    assert len(rows) == len(rows_of("a-member-crashes"))
+    asked = rows["a/JoinGroup/1"]
+    assert asked["request"]["type"] == "JoinGroup" and asked["request"]["session_timeout_ms"] == 45_000
+    assert asked["response"]["error"] == {"name": "MEMBER_ID_REQUIRED", "code": 79}
+    assert asked["response"]["member_id"].startswith("a-")
+    waits = rows["a/JoinGroup/2"]
+    assert waits["response"] is None and "initial rebalance delay" in {timer["kind"] for timer in waits["timers"]}
+    answered = rows["a/JoinGroup/2/answer"]
+    assert answered["request"] == waits["request"] and answered["response"]["generation"] == 1
+    assert (answered["state_before"], answered["state"]) == ("PreparingRebalance", "CompletingRebalance")
+    sessions = {timer["member_id"] for timer in answered["timers"] if timer["kind"] == "session timeout"}
+    assert len(sessions) == 2 and asked["response"]["member_id"] in sessions
+
+
+def test_releases_that_part_are_shown_side_by_side():
+    result = groupcoord("simulate", "a-lost-answer", "--compare", "2.0,2.8,4.3")
+    assert result.exit_code == 0
+    first = [line.split() for line in result.stdout.splitlines() if " a/JoinGroup/1 " in line]
+    assert [line[2:4] for line in first] == [["2.0", "(waits)"], ["2.8", "MEMBER_ID_REQUIRED"], ["4.3", "MEMBER_ID_REQUIRED"]]
+    assert " a/SyncGroup/1 " not in result.stdout, "a few milliseconds are no difference"
+    assert "events are the same in 2.0, 2.8, 4.3." in result.stderr
+    rows = [
+        json.loads(line) for line in groupcoord("simulate", "a-lost-answer", "--compare", "2.0,4.3", "--output", "json").stdout.splitlines()
+    ]
+    assert set(rows[0]["releases"]) == {"2.0", "4.3"} and rows[0]["id"] == "a/JoinGroup/1"
+
+
+@pytest.mark.parametrize("options", [("--compare", "4.3"), ("--compare", "4.3,4.3"), ("--compare", "2.8,4.3", "--broker-version", "3.9")])
+def test_a_comparison_wants_two_releases_and_no_other(options):
+    assert groupcoord("simulate", "a-lost-answer", *options).exit_code == 2
+
+
 @pytest.mark.parametrize("version", RELEASES)
 @pytest.mark.parametrize("name", [name for name in SHIPPED if name not in ("static-rolling-restart", "a-commit-after-fencing")])
 def test_scenarios_of_dynamic_members_play_against_every_release(name, version):

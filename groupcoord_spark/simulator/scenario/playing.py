@@ -6,6 +6,7 @@ A member is a ``client.Consumer``; the step ``send`` sends a single request of a
 from __future__ import annotations
 
 import heapq
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -20,9 +21,10 @@ from groupcoord_spark.simulator.actions import (
     LoadPartition,
     LosePartition,
 )
-from groupcoord_spark.simulator.answers import JoinGroupAnswer
+from groupcoord_spark.simulator.answers import Answer, JoinGroupAnswer
 from groupcoord_spark.simulator.calls import Call
 from groupcoord_spark.simulator.client import Consumer
+from groupcoord_spark.simulator.clock import TimerKind
 from groupcoord_spark.simulator.errors import Error
 from groupcoord_spark.simulator.records import WrittenRecord
 from groupcoord_spark.simulator.release import Release
@@ -38,15 +40,29 @@ NETWORK_MS: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
+class RunningTimer:
+    """A timer that has not fired. member_id: "" for a timer of the group. due_ms: milliseconds since the start of the scenario."""
+
+    kind: TimerKind
+    member_id: str
+    due_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class TimelineRow:
     """One row of a timeline.
 
+    id: the same in the timelines of all releases for the same event: who does what for the how many-th time.
     at_ms: milliseconds since the start of the scenario.
     kind: request (with its answer if the broker answered at once), answer (to an earlier request), timer, action, or application (a call
         of a member's application, or of a client to its application).
     state, generation: of the group after the row; None if the row is not about one group.
+    state_before, generation_before: the same before the row.
+    request, response: of a row of the kind request or answer; ``response`` None: the request waits.
+    timers: the group's timers after the row.
     """
 
+    id: str
     at_ms: int
     kind: str
     who: str
@@ -57,6 +73,11 @@ class TimelineRow:
     records: tuple[WrittenRecord, ...] = ()
     is_routine: bool = False
     """The row is a heartbeat with the answer NONE or the same answer as before, or a retention check that deletes nothing."""
+    state_before: str | None = None
+    generation_before: int | None = None
+    request: Request | None = None
+    response: Answer | None = None
+    timers: tuple[RunningTimer, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,9 +132,14 @@ class _ScenarioRun:
         self._answered: list[Call] = []
         self._names: dict[str, str] = {}
         self._sender_of: dict[int, str] = {}
+        self._id_of: dict[int, str] = {}
+        """Number of a call -> id of the row of its request."""
         self._sender = BROKER
         self._answer_is_lost = False
         self._last_heartbeat: dict[str, tuple[str | None, int | None]] = {}
+        self._last_states: dict[str, tuple[str | None, int | None]] = {}
+        """Group id -> state and generation after the group's newest row."""
+        self._rows_by_name: Counter[str] = Counter()
 
     @property
     def now_ms(self) -> int:
@@ -128,7 +154,7 @@ class _ScenarioRun:
         self._schedule(self.now_ms + delay_ms, client, do)
 
     def notify_application(self, client: Consumer, text: str) -> None:
-        self._add_row("application", client.name, text)
+        self._add_application_row(client.name, text)
 
     # The run
 
@@ -186,7 +212,7 @@ class _ScenarioRun:
     def _perform_member_step(self, step: Step, name: str) -> None:
         options, client = step.options, self._clients.get(name)
         if step.verb == "start":
-            self._add_row("application", name, "starts")
+            self._add_application_row(name, "starts")
             client = Consumer(name, self._scenario.group_id, self._scenario.members[name], self._scenario.topics, self)
             self._clients[name] = client
             client.start()
@@ -194,20 +220,20 @@ class _ScenarioRun:
         if client is None or not client.is_alive:
             raise UsageError(f"{step.verb} at {step.at_ms} ms: member {name!r} is not running then.")
         if step.verb == "crash":
-            self._add_row("application", name, "crashes")
+            self._add_application_row(name, "crashes")
             client.die()
         elif step.verb == "close":
-            self._add_row("application", name, "close()")
+            self._add_application_row(name, "close()")
             client.close()
         elif step.verb == "freeze":
-            self._add_row("application", name, f"freezes for {options['for'] / 1000:g} s, heartbeats too")
+            self._add_application_row(name, f"freezes for {options['for'] / 1000:g} s, heartbeats too")
             client.frozen_until_ms = self.now_ms + options["for"]
         elif client.frozen_until_ms > self.now_ms:
             self._schedule(client.frozen_until_ms, client, lambda: self._perform_member_step(step, name))
         elif step.verb == "busy":
             client.stop_polling(options["for"])
         elif step.verb == "subscribe":
-            self._add_row("application", name, f"subscribe({', '.join(options['topics'])})")
+            self._add_application_row(name, f"subscribe({', '.join(options['topics'])})")
             client.subscribe(options["topics"])
         elif step.verb == "process":
             client.process(options["records"])
@@ -279,25 +305,56 @@ class _ScenarioRun:
             self._last_heartbeat[who] = result
         else:
             is_routine = kind == "timer" and entry.group_id == "" and not entry.records
-        self._add_row(kind, who, what, answer, state, generation, entry.records, is_routine)
+        request = entry.call.request if entry.call is not None else None
+        name = what if request is None else type(request).__name__
+        row_id = self._next_id(who, name)
+        if entry.call is not None:
+            self._id_of[entry.call.number] = row_id
+        group_id = entry.group_id
+        before = self._last_states.get(group_id, (None, None)) if group_id else (None, None)
+        if group_id:
+            self._last_states[group_id] = (state, generation)
+        timers = tuple(
+            RunningTimer(timer.kind, timer.member_id, timer.due_ms - self._scenario.start_ms)
+            for timer in (self.simulator.timers(group_id) if group_id else ())
+        )
+        now_ms = self.now_ms - self._scenario.start_ms
+        response = entry.call.answer if entry.call is not None else None
+        self.rows.append(
+            TimelineRow(
+                row_id, now_ms, kind, who, what, answer, state, generation, entry.records, is_routine, *before, request, response, timers
+            )
+        )
         for call in entry.answered:
             if call is not entry.call:
                 what = f"{type(call.request).__name__} of {(call.sent_at_ms - self._scenario.start_ms) / 1000:.3f}"
-                self._add_row("answer", self._sender_of[call.number], what, answer_text(call, self._names), state, generation)
+                text = answer_text(call, self._names)
+                self.rows.append(
+                    TimelineRow(
+                        f"{self._id_of[call.number]}/answer",
+                        now_ms,
+                        "answer",
+                        self._sender_of[call.number],
+                        what,
+                        text,
+                        state,
+                        generation,
+                        state_before=before[0],
+                        generation_before=before[1],
+                        request=call.request,
+                        response=call.answer,
+                        timers=timers,
+                    )
+                )
 
-    def _add_row(
-        self,
-        kind: str,
-        who: str,
-        what: str,
-        answer: str | None = None,
-        state: str | None = None,
-        generation: int | None = None,
-        records: tuple[WrittenRecord, ...] = (),
-        is_routine: bool = False,
-    ) -> None:
-        at_ms = self.now_ms - self._scenario.start_ms
-        self.rows.append(TimelineRow(at_ms, kind, who, what, answer, state, generation, records, is_routine))
+    def _next_id(self, who: str, name: str) -> str:
+        name = f"{who}/{name}"
+        self._rows_by_name[name] += 1
+        return f"{name}/{self._rows_by_name[name]}"
+
+    def _add_application_row(self, who: str, what: str) -> None:
+        now_ms = self.now_ms - self._scenario.start_ms
+        self.rows.append(TimelineRow(self._next_id(who, what.split("(")[0].split(" to ")[0]), now_ms, "application", who, what))
 
 
 def _hand_over(then: Callable[[Any], None], answer: Any) -> Callable[[], None]:

@@ -1,0 +1,65 @@
+"""One scenario against several releases: the rows of the timelines in which the releases differ."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+from groupcoord_spark.simulator.release import release_for
+from groupcoord_spark.simulator.scenario.playing import TimelineRow, play
+from groupcoord_spark.simulator.scenario.reading import Scenario
+from groupcoord_spark.simulator.timeline_text import record_text
+
+_TIME_OF_REQUESTS_MS: Final = 100
+"""A release that asks for one request more, as for a member id, is some milliseconds later from then on. That is no difference."""
+
+
+class Seen(NamedTuple):
+    """What a release does at one row of the timeline. at_ms: milliseconds since the start of the scenario."""
+
+    at_ms: int
+    answer: str | None
+    state: str | None
+    generation: int | None
+    records: str
+
+    def is_like(self, other: Seen) -> bool:
+        """Everything is the same, and happens at the same time but for the time that a few requests take."""
+        return self[1:] == other[1:] and abs(self.at_ms - other.at_ms) <= _TIME_OF_REQUESTS_MS
+
+
+class ComparedRow(NamedTuple):
+    """A row of the timelines with the same id. by_release: release -> what it does there; a release that lacks the row is left out."""
+
+    id: str
+    who: str
+    what: str
+    by_release: Mapping[str, Seen]
+
+    def alike(self, releases: Sequence[str]) -> list[tuple[list[str], Seen | None]]:
+        """The releases that do the same there, with what the first of them does; None: the row does not happen in these releases."""
+        groups: list[tuple[list[str], Seen | None]] = []
+        for release in releases:
+            seen = self.by_release.get(release)
+            for same, first in groups:
+                if seen is first or (seen is not None and first is not None and seen.is_like(first)):
+                    same.append(release)
+                    break
+            else:
+                groups.append(([release], seen))
+        return groups
+
+
+def compare(scenario: Scenario, releases: Sequence[str]) -> list[ComparedRow]:
+    """All rows of the timelines of these releases, in the order of time. Routine heartbeats and retention checks are left out.
+
+    Raises UsageError as ``play`` does, and for a release that does not exist.
+    """
+    rows: dict[str, tuple[TimelineRow, dict[str, Seen]]] = {}
+    for release in releases:
+        for row in play(scenario, release_for(None, release)).rows:
+            if not row.is_routine:
+                seen = Seen(row.at_ms, row.answer, row.state, row.generation, "; ".join(map(record_text, row.records)))
+                rows.setdefault(row.id, (row, {}))[1][release] = seen
+    compared = [ComparedRow(row.id, row.who, row.what, by_release) for row, by_release in rows.values()]
+    return sorted(compared, key=lambda row: min(seen.at_ms for seen in row.by_release.values()))

@@ -21,14 +21,18 @@ from groupcoord_spark.simulator.calls import Call
 from groupcoord_spark.simulator.errors import Error
 from groupcoord_spark.simulator.records import WrittenRecord
 from groupcoord_spark.simulator.requests import (
+    AddOffsetsToTxn,
+    EndTxn,
     Heartbeat,
     JoinGroup,
     LeaveGroup,
     OffsetCommit,
     OffsetDelete,
     OffsetFetch,
+    OffsetToCommit,
     Request,
     SyncGroup,
+    TxnOffsetCommit,
 )
 
 Names = Mapping[str, str]
@@ -51,11 +55,16 @@ def request_text(request: Request, names: Names) -> str:
                 f"{name} {', '.join(names.get(member.member_id, member.member_id or str(member.group_instance_id)) for member in members)}"
             )
         case OffsetCommit(offsets=offsets, generation=generation):
-            commits = " ".join(f"{offset.topic}-{offset.partition}={offset.committed_offset}" for offset in offsets)
-            return f"{name} generation {generation}, {commits}"
-        case OffsetFetch(groups=groups):
+            return f"{name} generation {generation}, {_offsets_text(offsets)}"
+        case TxnOffsetCommit(offsets=offsets, producer_id=producer_id):
+            return f"{name} producer {producer_id}, {_offsets_text(offsets)}"
+        case AddOffsetsToTxn(producer_id=producer_id):
+            return f"{name} producer {producer_id}"
+        case EndTxn(producer_id=producer_id, committed=committed):
+            return f"{name} producer {producer_id}, {'COMMIT' if committed else 'ABORT'}"
+        case OffsetFetch(groups=groups, require_stable=require_stable):
             requested = [_partitions_text(group.partitions) for group in groups if group.partitions is not None]
-            return f"{name} {';'.join(requested)}".rstrip()
+            return f"{name} {';'.join(requested)}{' (stable)' if require_stable else ''}".rstrip()
         case OffsetDelete(partitions=partitions):
             return f"{name} {_partitions_text(partitions)}"
         case _:
@@ -111,6 +120,10 @@ def record_text(record: WrittenRecord) -> str:
         return f"group generation {record.value['generation']}, {f'{protocol}, ' if protocol else ''}{count}"
     name = f"offset {record.key['topic']}-{record.key['partition']}"
     return f"{name} tombstone" if record.value is None else f"{name}={record.value['committed_offset']}"
+
+
+def _offsets_text(offsets: Iterable[OffsetToCommit]) -> str:
+    return " ".join(f"{offset.topic}-{offset.partition}={offset.committed_offset}" for offset in offsets)
 
 
 def _errors_text(errors: Mapping[Any, Error]) -> str:

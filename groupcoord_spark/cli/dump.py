@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from groupcoord_spark.cli.options import Common, Moment, common_options_without_warehouse
-from groupcoord_spark.cli.render import counted, printable, say, terminal_json
+from groupcoord_spark.cli.render import counted, printable, say, terminal_json_bytes
 from groupcoord_spark.errors import UsageError
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ def dump(
         lines = JsonLines(offsets_partition, selection, counts, redaction, with_bytes=with_bytes)
         for chunk in chunks:
             for block in lines.blocks(chunk):
-                out.write(terminal_json(str(block, "utf-8")).encode("utf-8"))
+                out.write(terminal_json_bytes(block))
             remarks.report(chunk.lost)
             remarks.report(chunk.doubts)
     out.flush()

@@ -93,6 +93,13 @@ def terminal_json(text: str) -> str:
     return _NOT_PLAIN_ASCII.sub(escaped, text)
 
 
+def terminal_json_bytes(text: memoryview) -> bytes | memoryview:
+    """``terminal_json`` of UTF-8, as UTF-8. Lines in plain ASCII are not copied."""
+    import numpy as np
+
+    return text if np.frombuffer(text, np.uint8).max(initial=0) < 0x7F else terminal_json(str(text, "utf-8")).encode()
+
+
 def moment(milliseconds: int | None) -> str | None:
     """A time as ISO 8601 in UTC; one outside of the years 1 to 9999 as its milliseconds; None stays None."""
     if milliseconds is None:

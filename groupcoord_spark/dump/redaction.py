@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
-from collections.abc import Sequence
+from types import ModuleType
 from typing import Any, Final
 
-from groupcoord_spark.protocol import RECORD_TYPES, DecodeError, decode_value, value_json, value_json_texts
-from groupcoord_spark.protocol.fields import Array, Blob, Struct, Type
+import numpy as np
+
+from groupcoord_spark.protocol.primitives import java_text
 
 KINDS: Final = {
     "client_id": "client",
@@ -23,7 +24,12 @@ KINDS: Final = {
 }
 """The hidden text fields, and the kind of name each gets. Member ids begin with the client id, leaders are member ids."""
 
-_MOST_CACHED_NAMES = 100_000
+KIND_NUMBERS: Final = {kind: number for number, kind in enumerate(sorted(set(KINDS.values())))}
+
+HIDDEN_TEXT: Final = ("client_tags", "value")
+"""The hidden text that gets no name but becomes null: the name of the list that it is in, and its own."""
+
+_MOST_CACHED_NAMES = 1 << 17
 
 
 class Redaction:
@@ -37,11 +43,10 @@ class Redaction:
         self._key = secrets.token_bytes(32)
         self._names: dict[tuple[str, str], str] = {}
 
-    def name(self, field: str, text: str) -> str:
-        """The name that replaces a text of a field of ``KINDS``, for example ``host-5d0c2e81aa42``."""
+    def name(self, kind: str, text: str) -> str:
+        """The name that replaces a text, for example ``host-5d0c2e81aa42``. kind: one of those in ``KINDS``."""
         if not text:
             return text
-        kind = KINDS[field]
         known = self._names.get((kind, text))
         if known is None:
             if len(self._names) >= _MOST_CACHED_NAMES:
@@ -67,48 +72,34 @@ class Redaction:
                 return decoded
 
     def _hide_field(self, field: str, value: Any) -> Any:
-        if field == "client_tags":
-            return [{**tag, "value": None} for tag in value]
+        if field == HIDDEN_TEXT[0]:
+            return [{**tag, HIDDEN_TEXT[1]: None} for tag in value]
         if field in KINDS and isinstance(value, str):
-            return self.name(field, value)
+            return self.name(KINDS[field], value)
         return self.hide(value)
 
-    def value_json_texts(self, key_types: Sequence[int], values: Sequence[bytes]) -> list[str | None]:
-        """``protocol.value_json_texts`` of what may be shown. A value that comes again is read once."""
-        harmless = [None if key_type in _HIDING else value for key_type, value in zip(key_types, values, strict=True)]
-        texts = value_json_texts(key_types, harmless)
-        seen: dict[tuple[int, bytes], str | None] = {}
-        for row, key_type_and_value in enumerate(zip(key_types, values, strict=True)):
-            if key_type_and_value[0] in _HIDING:
-                if key_type_and_value not in seen:
-                    seen[key_type_and_value] = self._value_json_text(*key_type_and_value)
-                texts[row] = seen[key_type_and_value]
-        return texts
 
-    def _value_json_text(self, key_type: int, value: bytes) -> str | None:
-        try:
-            decoded = decode_value(key_type, value)
-        except DecodeError:
-            return None
-        if decoded is None:
-            return None
-        shown = value_json(decoded._replace(fields=self.hide(decoded.fields)))
-        return json.dumps(shown, separators=(",", ":"), ensure_ascii=False)
+class NameTable:
+    """The names of hidden texts in the form in which ``loops.write_lines`` looks them up; see ``loops.put_name``."""
 
+    def __init__(self, redaction: Redaction | None) -> None:
+        self._redaction = redaction
+        self._kinds = {number: kind for kind, number in KIND_NUMBERS.items()}
+        self._count = self._size = 0
+        self.buckets = np.full(_MOST_CACHED_NAMES, -1)
+        self.names = np.empty((_MOST_CACHED_NAMES, 5), np.int64)
+        self.name_bytes = np.empty(1 << 16, np.uint8)
 
-def _hides(kind: Type) -> bool:
-    match kind:
-        case Blob():
-            return True
-        case Array():
-            return _hides(kind.element)
-        case Struct():
-            return any(field.name in KINDS or field.name == "client_tags" or _hides(field.type) for field in kind.fields)
-        case _:
-            return False
-
-
-_HIDING: Final = {
-    number for number, each in RECORD_TYPES.items() if any(_hides(Struct(message.fields)) for message in (each.value, *each.dialects))
-}
-"""The record types whose values have something to hide."""
+    def add(self, loops: ModuleType, kind: int, text: bytes) -> None:
+        """Gives a hidden text its name. kind: a number of ``KIND_NUMBERS``. A full table is emptied first."""
+        if self._count == len(self.names):
+            self._count = self._size = 0
+            self.buckets[:] = -1
+        name = json.dumps(self._redaction.name(self._kinds[kind], java_text(text)[0])).encode()
+        size = self._size + len(text) + len(name)
+        if size > len(self.name_bytes):
+            self.name_bytes = np.resize(self.name_bytes, 2 * size)
+        self.name_bytes[self._size : size] = np.frombuffer(text + name, np.uint8)
+        self.names[self._count, :4] = kind, self._size, self._size + len(text), size
+        loops.put_name(self.name_bytes, self._count, self.buckets, self.names)
+        self._count, self._size = self._count + 1, size

@@ -1,0 +1,554 @@
+"""The loop that writes records as lines of JSON. numba compiles it, and ``json_programs`` gives it the form of each message.
+
+The loop writes what brokers write. It leaves every other record to ``json_lines``: bytes that do not decode or are written in a way that is
+legal and rare, and texts that are not UTF-8. Every read is checked against the end of its key or value, and every write against the room
+that is left.
+
+This file imports nothing of this package: numba compiles a loop again only when the file of the loop changes, and a changed constant or
+function of another file would go unnoticed. That is why the smallest functions of ``protocol.loops`` are here a second time.
+
+The words of this file: ``data`` is a buffer of bytes, and ``words`` are the eight bytes at each of its positions as one number. ``at`` is
+the position in ``data`` that is read next, ``to`` the position in ``out`` that is written next.
+"""
+
+import numpy as np
+from numba import njit, types
+
+# Copies of numbers that other modules define: a test compares them.
+AS_VARINT, VERSIONS, NOT_A_CONTROL_RECORD, ABORT, COMMIT = 0, 64, -1, 0, 1
+INTEGER, ID, TEXT, NAME, BLOB, HIDDEN, ELEMENTS, NEXT, PRESENCE_MARK, TAGGED, NEXT_TAG, TAG, TAG_END, NOTHING, END = range(15)
+(
+    HEAD, TIMESTAMP, NO_KEY_NO_VALUE, PRODUCER_ID, PRODUCER_EPOCH, IS_NOT_TRANSACTIONAL, IS_TRANSACTIONAL, NO_CONTROL, CONTROL_ABORT,
+    CONTROL_COMMIT, LEADER_EPOCH, KEY_BASE64, VALUE_BASE64, LINE_END,
+) = range(14)  # fmt: skip
+
+# Why the loop stops. No position is negative.
+DONE, NO_ROOM, NOT_USUAL, NAME_WANTED = 0, -1, -2, -3
+
+DEEPEST = 64
+"""How many numbers the stack of ``_write_message`` holds: one for an array, two for a section of tags, two for a tag."""
+
+SMALL = 1024
+"""More bytes than the parts of a line take that are no key and no value."""
+
+WORD = 8
+QUOTE, BACKSLASH, MINUS, COMMA, OPEN, CLOSE, EQUALS = (ord(character) for character in '"\\-,[]=')
+PAIRS = np.frombuffer("".join(f"{number:02}" for number in range(100)).encode(), np.uint8)
+U00 = np.frombuffer(b"u00", np.uint8)
+HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
+SHORT_ESCAPES = np.frombuffer(bytes({8: b"b", 9: b"t", 10: b"n", 12: b"f", 13: b"r"}.get(byte, b"\0")[0] for byte in range(32)), np.uint8)
+BASE64 = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", np.uint8)
+BASE64_URL = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_", np.uint8)
+MIX = np.int64(-7046029254386353131)
+
+BYTES = types.Array(types.uint8, 1, "C", readonly=True)
+WORDS = types.Array(types.int64, 1, "A", readonly=True, aligned=False)
+BYTES_OUT = types.Array(types.uint8, 1, "C")
+WORDS_OUT = types.Array(types.int64, 1, "A", aligned=False)
+NUMBERS = types.Array(types.int64, 1, "A", readonly=True)
+INT32S = types.Array(types.int32, 1, "A", readonly=True)
+INT16S = types.Array(types.int16, 1, "A", readonly=True)
+INT8S = types.Array(types.int8, 1, "A", readonly=True)
+FLAGS = types.Array(types.boolean, 1, "A", readonly=True)
+TABLE = types.Array(types.int64, 2, "C", readonly=True)
+TABLE_OUT = types.Array(types.int64, 2, "C")
+NUMBERS_OUT = types.Array(types.int64, 1, "C")
+
+# The loops create no array, so numba need not count references (_nrt=False).
+inlined = njit(_nrt=False, forceinline=True)
+called = njit(_nrt=False)
+
+
+@inlined
+def _byte_at(data, at):
+    """The byte at ``at``, which must not be negative: numba tests a signed index at each read."""
+    return np.int64(data[np.uint64(at)])
+
+
+@inlined
+def _put(out, to, byte):
+    """Writes one byte; the position after it."""
+    out[np.uint64(to)] = byte
+    return to + 1
+
+
+@inlined
+def _big_endian(data, at, size):
+    """The signed integer in the ``size`` bytes at ``at``: 1, 2, 4 or 8."""
+    number = np.int64(np.int8(_byte_at(data, at)))
+    for i in range(1, size):
+        number = number << 8 | _byte_at(data, at + i)
+    return number
+
+
+@inlined
+def _unsigned_varint(data, at, end):
+    """The unsigned varint at ``at``, and the position after it, which is -1 where there is no varint of at most 31 bits."""
+    bits, shift = np.int64(0), 0
+    while at < end and shift <= 28:
+        byte = _byte_at(data, at)
+        at += 1
+        bits |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return bits, at if bits >> 31 == 0 else -1
+        shift += 7
+    return bits, -1
+
+
+@inlined
+def _length(data, at, end, width):
+    """The length or count at ``at`` (negative: null), and the position after it, which is -1 where it cannot be read.
+
+    width: bytes of the length, or AS_VARINT for an unsigned varint of n + 1.
+    """
+    if width == AS_VARINT:
+        number, at = _unsigned_varint(data, at, end)
+        return number - 1, at
+    if at + width > end:
+        return np.int64(0), -1
+    return _big_endian(data, at, width), at + width
+
+
+@inlined
+def _copy(data, words, at, end, out, out_words, to):
+    """Copies ``data[at:end]``; the position after the copy. The last word may overlap the word before it."""
+    size = end - at
+    if size < WORD:
+        for i in range(size):
+            out[np.uint64(to + i)] = data[np.uint64(at + i)]
+    else:
+        for i in range(0, size - WORD, WORD):
+            out_words[np.uint64(to + i)] = words[np.uint64(at + i)]
+        out_words[np.uint64(to + size - WORD)] = words[np.uint64(end - WORD)]
+    return to + size
+
+
+@inlined
+def _write_integer(number, out, to):
+    """Writes an integer in decimal, in at most 20 bytes; the position after it."""
+    rest = np.uint64(number)
+    if number < 0:
+        to = _put(out, to, MINUS)
+        rest = np.uint64(0) - rest
+    count, power = 1, np.uint64(10)
+    while count < 19 and rest >= power:
+        count += 1
+        power *= np.uint64(10)
+    at = to + count
+    while rest >= np.uint64(10):
+        quotient = rest // np.uint64(100)
+        pair = np.int64(rest - quotient * np.uint64(100)) * 2
+        rest = quotient
+        at -= 2
+        out[np.uint64(at)] = PAIRS[np.uint64(pair)]
+        out[np.uint64(at + 1)] = PAIRS[np.uint64(pair + 1)]
+    if at > to:
+        out[np.uint64(to)] = np.int64(rest) + 48
+    return to + count
+
+
+@inlined
+def _needs_care(word):
+    """True where one of the eight bytes is a control character, a quotation mark or a backslash, or is not ASCII."""
+    ones, high_bits = np.int64(0x0101010101010101), np.int64(-0x7F7F7F7F7F7F7F80)
+    # the high bit of a byte minus n is set where the byte is below n, or where the high bit was set before
+    control, quote, backslash = word - ones * 0x20, (word ^ ones * QUOTE) - ones, (word ^ ones * BACKSLASH) - ones
+    return (word | control | quote | backslash) & high_bits != 0
+
+
+@inlined
+def _utf8_size(data, at, end):
+    """How many bytes the character at ``at`` takes in UTF-8; 0 where there is none. Its first byte is not ASCII."""
+    first = _byte_at(data, at)
+    size = 2 if first < 0xE0 else 3 if first < 0xF0 else 4
+    if first < 0xC2 or first > 0xF4 or at + size > end:
+        return 0
+    # no form that is longer than necessary, no surrogate, nothing above U+10FFFF
+    second = _byte_at(data, at + 1)
+    least = 0xA0 if first == 0xE0 else 0x90 if first == 0xF0 else 0x80
+    greatest = 0x9F if first == 0xED else 0x8F if first == 0xF4 else 0xBF
+    if second < least or second > greatest:
+        return 0
+    for i in range(2, size):
+        if _byte_at(data, at + i) >> 6 != 2:
+            return 0
+    return size
+
+
+@called
+def _write_escaped(data, at, end, out, to):
+    """Writes the inside of a JSON string byte by byte; the position after it, or NOT_USUAL where the text is not UTF-8."""
+    while at < end:
+        byte = _byte_at(data, at)
+        if byte >= 0x80:
+            size = _utf8_size(data, at, end)
+            if size == 0:
+                return np.int64(NOT_USUAL)
+            for _ in range(size):
+                to = _put(out, to, _byte_at(data, at))
+                at += 1
+            continue
+        at += 1
+        if byte < 0x20:
+            to = _put(out, to, BACKSLASH)
+            if SHORT_ESCAPES[byte]:
+                to = _put(out, to, SHORT_ESCAPES[byte])
+            else:
+                for i in range(3):
+                    out[np.uint64(to + i)] = U00[i]
+                to = _put(out, to + 3, HEX[byte >> 4])
+                to = _put(out, to, HEX[byte & 15])
+        else:
+            if byte == QUOTE or byte == BACKSLASH:
+                to = _put(out, to, BACKSLASH)
+            to = _put(out, to, byte)
+    return np.int64(to)
+
+
+@inlined
+def _write_text(data, words, at, end, out, out_words, to):
+    """Writes a text as a JSON string; the position after it, or NOT_USUAL where the text is not UTF-8.
+
+    A text takes at most six bytes for each of its own, and two. A text without escapes is copied in words.
+    """
+    to = _put(out, to, QUOTE)
+    size = end - at
+    is_plain = size >= WORD
+    i = np.int64(0)
+    while is_plain and i < size:
+        place = min(i, size - WORD)
+        word = words[np.uint64(at + place)]
+        out_words[np.uint64(to + place)] = word
+        is_plain = not _needs_care(word)
+        i += WORD
+    if is_plain:
+        to += size
+    elif size > 0:
+        to = _write_escaped(data, at, end, out, to)
+        if to < 0:
+            return to
+    return _put(out, to, QUOTE)
+
+
+@called
+def _write_base64(data, at, end, alphabet, is_padded, out, to):
+    """Writes bytes as a JSON string in base64; the position after it."""
+    to = _put(out, to, QUOTE)
+    while at + 3 <= end:
+        bits = _byte_at(data, at) << 16 | _byte_at(data, at + 1) << 8 | _byte_at(data, at + 2)
+        out[np.uint64(to)] = alphabet[np.uint64(bits >> 18)]
+        out[np.uint64(to + 1)] = alphabet[np.uint64(bits >> 12 & 63)]
+        out[np.uint64(to + 2)] = alphabet[np.uint64(bits >> 6 & 63)]
+        out[np.uint64(to + 3)] = alphabet[np.uint64(bits & 63)]
+        at += 3
+        to += 4
+    left = end - at
+    if left > 0:
+        bits = _byte_at(data, at) << 16
+        if left == 2:
+            bits |= _byte_at(data, at + 1) << 8
+        for i in range(left + 1):
+            to = _put(out, to, alphabet[np.uint64(bits >> (18 - 6 * i) & 63)])
+        for _ in range(3 - left if is_padded else 0):
+            to = _put(out, to, EQUALS)
+    return _put(out, to, QUOTE)
+
+
+@inlined
+def _are_equal(data, at, others, other, size):
+    """True where ``size`` bytes are the same in two buffers."""
+    i = 0
+    while i < size and data[at + i] == others[other + i]:
+        i += 1
+    return i == size
+
+
+@called
+def _bucket_of(data, at, end, kind, buckets):
+    """The bucket of a hidden text. kind: of the name that replaces the text."""
+    mixed = end - at + kind
+    while at < end:
+        mixed = (mixed ^ np.int64(data[at])) * MIX
+        at += 1
+    return (mixed ^ (mixed >> 32)) & (len(buckets) - 1)
+
+
+@called
+def _name_of(data, at, end, kind, buckets, names, name_bytes):
+    """The number of the name that replaces a text; -1 where the text has none yet."""
+    name = buckets[_bucket_of(data, at, end, kind, buckets)]
+    while name >= 0:
+        first, last = names[name, 1], names[name, 2]
+        if names[name, 0] == kind and last - first == end - at and _are_equal(data, at, name_bytes, first, end - at):
+            return name
+        name = names[name, 4]
+    return name
+
+
+@njit(types.void(BYTES, types.int64, NUMBERS_OUT, TABLE_OUT), cache=True, _nrt=False)
+def put_name(name_bytes, name, buckets, names):
+    """Makes a name known to ``write_lines``. The caller has filled the first four columns of its row.
+
+    Args:
+        name_bytes: all hidden texts and their names.
+        name: the number of the name.
+        buckets: the first name of each bucket, -1 for none; a power of two of buckets.
+        names: for each name its kind, the start and the end of the hidden text, the end of the JSON of the name, which begins where the
+            text ends, and the next name of the bucket.
+    """
+    bucket = _bucket_of(name_bytes, names[name, 1], names[name, 2], names[name, 0], buckets)
+    names[name, 4] = buckets[bucket]
+    buckets[bucket] = name
+
+
+@inlined
+def _write_null(out, to):
+    out[np.uint64(to)], out[np.uint64(to + 1)], out[np.uint64(to + 2)], out[np.uint64(to + 3)] = 110, 117, 108, 108
+    return to + 4
+
+
+@called
+def _write_message(
+    data, words, at, end, steps, step, literals, literal_words, buckets, names, name_bytes, stack, wanted, out, out_words, to,
+):  # fmt: skip
+    """Writes the JSON of the message at ``at``; the position after it, or NO_ROOM, NOT_USUAL or NAME_WANTED.
+
+    Args:
+        steps: int64[n, 6], see ``json_programs.Action``. step: where the program of the message begins.
+        buckets, names, name_bytes: as in ``put_name``.
+        stack: room for DEEPEST numbers: what is left of each array, section of tags and tag, from the outermost to the innermost one.
+        wanted: filled with kind, start and end of a hidden text that has no name yet.
+    """
+    depth = 0
+    while True:
+        action, a, b, c = steps[step, 0], steps[step, 1], steps[step, 2], steps[step, 3]
+        literal, literal_end = steps[step, 4], steps[step, 5]
+        step += 1
+        if len(out) - to < literal_end - literal + SMALL:
+            return NO_ROOM
+        to = _copy(literals, literal_words, literal, literal_end, out, out_words, to)
+        if action == INTEGER:
+            if at + a > end:
+                return NOT_USUAL
+            number = _big_endian(data, at, a)
+            if b:
+                number &= (np.int64(1) << 8 * a) - 1
+            to = _write_integer(number, out, to)
+            at += a
+        elif action == TEXT or action == NAME or action == BLOB or action == HIDDEN:
+            length, at = _length(data, at, end, a)
+            if at < 0 or length > end - at or (length < 0 and not b & 1) or length > c:
+                return NOT_USUAL
+            if len(out) - to < 6 * length + SMALL:
+                return NO_ROOM
+            if length < 0 or action == HIDDEN:
+                to = _write_null(out, to)
+            elif action == TEXT or length == 0:
+                to = _write_text(data, words, at, at + length, out, out_words, to)
+                if to < 0:
+                    return NOT_USUAL
+            elif action == BLOB:
+                to = _write_base64(data, at, at + length, BASE64, True, out, to)
+            else:
+                kind = b >> 1
+                name = _name_of(data, at, at + length, kind, buckets, names, name_bytes)
+                if name < 0:
+                    wanted[0], wanted[1], wanted[2] = kind, at, at + length
+                    return NAME_WANTED
+                for i in range(names[name, 2], names[name, 3]):
+                    to = _put(out, to, name_bytes[i])
+            at += max(length, 0)
+        elif action == ID:
+            if at + 16 > end:
+                return NOT_USUAL
+            to = _write_base64(data, at, at + 16, BASE64_URL, False, out, to)
+            at += 16
+        elif action == ELEMENTS:
+            count, at = _length(data, at, end, a)
+            if at < 0 or (count < 0 and not b) or count > end - at or depth == DEEPEST:
+                return NOT_USUAL
+            if count < 0:
+                to = _write_null(out, to)
+                step = c
+            else:
+                to = _put(out, to, OPEN)
+                if count == 0:
+                    to = _put(out, to, CLOSE)
+                    step = c
+                else:
+                    stack[depth] = count
+                    depth += 1
+        elif action == NEXT:
+            stack[depth - 1] -= 1
+            if stack[depth - 1]:
+                to = _put(out, to, COMMA)
+                step = a
+            else:
+                to = _put(out, to, CLOSE)
+                depth -= 1
+        elif action == PRESENCE_MARK:
+            mark, at = _length(data, at, end, a)
+            if at < 0:
+                return NOT_USUAL
+            if mark < 0:
+                to = _write_null(out, to)
+                step = c
+        elif action == TAGGED:
+            count, at = _unsigned_varint(data, at, end)
+            if at < 0 or depth + 2 > DEEPEST:
+                return NOT_USUAL
+            stack[depth], stack[depth + 1] = count, -1
+            depth += 2
+        elif action == NEXT_TAG:
+            if stack[depth - 2] == 0:
+                depth -= 2
+                step = c
+                continue
+            stack[depth - 2] -= 1
+            tag, at = _unsigned_varint(data, at, end)
+            # brokers write tags in ascending order, and each of them once
+            if at < 0 or tag <= stack[depth - 1] or depth + 2 > DEEPEST:
+                return NOT_USUAL
+            stack[depth - 1] = tag
+            size, at = _unsigned_varint(data, at, end)
+            if at < 0 or size > end - at:
+                return NOT_USUAL
+            known = step
+            while known < step + a and steps[known, 1] != tag:
+                known += 1
+            if known < step + a:
+                stack[depth], stack[depth + 1] = at + size, to
+                depth += 2
+                step = steps[known, 3]
+            elif b:
+                return NOT_USUAL
+            else:
+                at += size
+                step -= 1
+        elif action == TAG_END:
+            depth -= 2
+            # a field that has its default is left out
+            begin = stack[depth + 1]
+            if to - begin == c - b and _are_equal(out, begin, literals, b, c - b):
+                to = begin
+            if at != stack[depth]:
+                return NOT_USUAL
+            step = a
+        elif action == END:
+            return to if at == end else NOT_USUAL
+
+
+@inlined
+def _write_piece(literals, literal_words, pieces, piece, out, out_words, to):
+    """Writes one of the texts that are the same in all lines."""
+    return _copy(literals, literal_words, pieces[piece, 0], pieces[piece, 1], out, out_words, to)
+
+
+@inlined
+def _write_base64_or_null(data, start, end, is_null, out, to):
+    return _write_null(out, to) if is_null else _write_base64(data, start, end, BASE64, True, out, to)
+
+
+@inlined
+def _lies_in(data, start, end):
+    return start >= 0 and start <= end and end <= len(data)
+
+
+@njit(
+    types.UniTuple(types.int64, 3)(
+        NUMBERS, NUMBERS, NUMBERS, INT16S, FLAGS, INT8S, INT32S,
+        BYTES, WORDS, NUMBERS, NUMBERS, FLAGS, BYTES, WORDS, NUMBERS, NUMBERS, FLAGS,
+        BYTES, WORDS, TABLE, TABLE, NUMBERS, NUMBERS, NUMBERS, TABLE, BYTES, NUMBERS_OUT, NUMBERS_OUT,
+        types.int64, types.int64, BYTES_OUT, WORDS_OUT,
+    ),
+    cache=True,
+    _nrt=False,
+)  # fmt: skip
+def write_lines(
+    record_offset, timestamp_ms, producer_id, producer_epoch, is_transactional, control_type, leader_epoch,
+    key_data, key_words, key_start, key_end, key_is_null, value_data, value_words, value_start, value_end, value_is_null,
+    literals, literal_words, pieces, steps, key_begin, value_begin, buckets, names, name_bytes, stack, wanted,
+    row, to, out, out_words,
+):  # fmt: skip
+    """Writes the lines of the records from ``row`` on into ``out`` from ``to`` on, until a line cannot be written.
+
+    Returns:
+        The row whose line comes next, the end of the last line in ``out``, and why the loop stopped: DONE, all lines are written; NO_ROOM,
+        the line does not fit into ``out``; NOT_USUAL, ``json_lines`` must write the line; NAME_WANTED, a hidden text has no name.
+
+    Args:
+        record_offset ... value_is_null: columns of ``log.Records``. leader_epoch: of the batch of each record; empty: lines without bytes.
+        literals: all texts of ``json_programs.Programs``. pieces: int64[n, 2], start and end in ``literals`` of each of its Pieces.
+        steps, key_begin, value_begin: of ``json_programs.Programs``.
+        buckets, names, name_bytes: as in ``put_name``.
+        stack: as in ``_write_message``. wanted: filled with kind, start and end of a hidden text that has no name yet, and whether it is
+            part of the key (0) or of the value (1).
+    """
+    while row < len(record_offset):
+        line = to
+        if len(out) - to < SMALL:
+            return row, line, NO_ROOM
+        to = _write_piece(literals, literal_words, pieces, HEAD, out, out_words, to)
+        to = _write_integer(record_offset[row], out, to)
+        to = _write_piece(literals, literal_words, pieces, TIMESTAMP, out, out_words, to)
+        to = _write_integer(timestamp_ms[row], out, to)
+        control = np.int64(control_type[row])
+        if control != NOT_A_CONTROL_RECORD:
+            if control != ABORT and control != COMMIT:
+                return row, line, NOT_USUAL
+            to = _write_piece(literals, literal_words, pieces, NO_KEY_NO_VALUE, out, out_words, to)
+        else:
+            start, end = key_start[row], key_end[row]
+            if key_is_null[row] or end - start < 2 or not _lies_in(key_data, start, end):
+                return row, line, NOT_USUAL
+            key_type = _big_endian(key_data, start, 2)
+            if key_type < 0 or key_type >= len(key_begin) or key_begin[key_type] < 0:
+                return row, line, NOT_USUAL
+            to = _write_message(
+                key_data, key_words, start + 2, end, steps, key_begin[key_type], literals, literal_words, buckets, names, name_bytes,
+                stack, wanted, out, out_words, to,
+            )  # fmt: skip
+            if to < 0:
+                wanted[3] = 0
+                return row, line, to
+            if value_is_null[row]:
+                to = _write_null(out, to)
+            else:
+                start, end = value_start[row], value_end[row]
+                if end - start < 2 or not _lies_in(value_data, start, end):
+                    return row, line, NOT_USUAL
+                version = _big_endian(value_data, start, 2)
+                if version < 0 or version >= VERSIONS or value_begin[key_type * VERSIONS + version] < 0:
+                    return row, line, NOT_USUAL
+                to = _write_message(
+                    value_data, value_words, start + 2, end, steps, value_begin[key_type * VERSIONS + version], literals, literal_words,
+                    buckets, names, name_bytes, stack, wanted, out, out_words, to,
+                )  # fmt: skip
+                if to < 0:
+                    wanted[3] = 1
+                    return row, line, to
+        if len(out) - to < SMALL:
+            return row, line, NO_ROOM
+        to = _write_piece(literals, literal_words, pieces, PRODUCER_ID, out, out_words, to)
+        to = _write_integer(producer_id[row], out, to)
+        to = _write_piece(literals, literal_words, pieces, PRODUCER_EPOCH, out, out_words, to)
+        to = _write_integer(np.int64(producer_epoch[row]), out, to)
+        transactional = IS_TRANSACTIONAL if is_transactional[row] else IS_NOT_TRANSACTIONAL
+        to = _write_piece(literals, literal_words, pieces, transactional, out, out_words, to)
+        to = _write_piece(literals, literal_words, pieces, NO_CONTROL + 1 + control, out, out_words, to)
+        if len(leader_epoch):
+            start, end = key_start[row], key_end[row]
+            value, last = value_start[row], value_end[row]
+            if not _lies_in(key_data, start, end) or not _lies_in(value_data, value, last):
+                return row, line, NOT_USUAL
+            if len(out) - to < 2 * (end - start + last - value) + SMALL:
+                return row, line, NO_ROOM
+            to = _write_piece(literals, literal_words, pieces, LEADER_EPOCH, out, out_words, to)
+            to = _write_integer(np.int64(leader_epoch[row]), out, to)
+            to = _write_piece(literals, literal_words, pieces, KEY_BASE64, out, out_words, to)
+            to = _write_base64_or_null(key_data, start, end, key_is_null[row], out, to)
+            to = _write_piece(literals, literal_words, pieces, VALUE_BASE64, out, out_words, to)
+            to = _write_base64_or_null(value_data, value, last, value_is_null[row], out, to)
+        to = _write_piece(literals, literal_words, pieces, LINE_END, out, out_words, to)
+        row += 1
+    return row, to, DONE

@@ -15,16 +15,13 @@ from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from groupcoord_spark.dump.json_programs import Piece, json_programs
 from groupcoord_spark.dump.redaction import NameTable, Redaction
 from groupcoord_spark.log import Chunk, Records
 from groupcoord_spark.protocol import DecodeError, Slices, decode_key, decode_value, fast_path, key_json, value_json
-from groupcoord_spark.protocol.columnar import decode_key_columns
 from groupcoord_spark.protocol.record_types import NOT_A_CONTROL_RECORD, MarkerType
-from groupcoord_spark.protocol.slices import Bytes, Mask, Positions, words_of
+from groupcoord_spark.protocol.slices import Mask
 
 Int32s = npt.NDArray[np.int32]
 
@@ -158,26 +155,28 @@ class JsonLines:
         """The lines as ``loops.write_lines`` writes them; where the loop stops at a record, ``line`` writes its line."""
         from groupcoord_spark.dump import loops
 
+        key, value = records.key, records.value
+        data, shift = (key.data, 0) if key.data is value.data else (np.concatenate([key.data, value.data]), len(key.data))
         columns = (
             records.record_offset, records.timestamp_ms, records.producer_id, records.producer_epoch, records.is_transactional,
             records.control_type, np.zeros(0, np.int32) if leader_epoch is None else leader_epoch,
-            *_buffer(records.key), *_buffer(records.value),
+            data, key.start, key.end, key.is_null, value.start + shift, value.end + shift, value.is_null,
         )  # fmt: skip
         programs = json_programs(is_redacted=self._redaction is not None)
         head = np.frombuffer(f'{{"offsets_partition":{self._offsets_partition},"record_offset":'.encode(), np.uint8)
         literals, pieces = np.concatenate([programs.literals, head]), programs.pieces.copy()
         pieces[Piece.HEAD] = len(programs.literals), len(literals)
-        texts = (literals, words_of(literals), pieces, programs.steps, programs.key_begin, programs.value_begin)
-        stack, wanted = np.empty(loops.DEEPEST, np.int64), np.empty(4, np.int64)
+        texts = (literals, pieces, programs.steps, programs.key_begin, programs.value_begin)
+        stack, wanted = np.empty(loops.DEEPEST, np.int64), np.empty(3, np.int64)
         out = np.empty(BLOCK_BYTES, np.uint8)
         row = to = 0
         why = loops.NO_ROOM
         while why != loops.DONE:
             names = (self._names.buckets, self._names.names, self._names.name_bytes)
-            row, to, why = loops.write_lines(*columns, *texts, *names, stack, wanted, row, to, out, words_of(out))
+            row, to, why = loops.write_lines(*columns, *texts, *names, stack, wanted, row, to, out)
             if why == loops.NAME_WANTED:
-                kind, start, end, is_in_value = wanted.tolist()
-                self._names.add(loops, kind, (records.value if is_in_value else records.key).data[start:end].tobytes())
+                kind, start, end = wanted.tolist()
+                self._names.add(loops, kind, data[start:end].tobytes())
             elif why == loops.NOT_USUAL:
                 line = np.frombuffer(self.line(records, row, leader_epoch), np.uint8)
                 if len(line) > len(out) - to:
@@ -216,6 +215,12 @@ class JsonLines:
         wanted = self._selection
         if not wanted.groups and not wanted.key_types:
             return records
+        # to import these takes longer than to print a thousand records
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        from groupcoord_spark.protocol.columnar import decode_key_columns
+
         code, distinct = records.distinct_keys()
         keys = decode_key_columns(Slices.from_arrow(distinct))
         chosen = np.ones(len(keys.ok) + 1, np.bool_)
@@ -239,10 +244,6 @@ class JsonLines:
             elif producer_id in self._open_producers:
                 self._open_producers.remove(producer_id)
                 is_chosen[row] = True
-
-
-def _buffer(strings: Slices) -> tuple[Bytes, Positions, Positions, Positions, Mask]:
-    return strings.data, words_of(strings.data), strings.start, strings.end, strings.is_null
 
 
 def _without_data(name: str, raw: bytes | None) -> dict[str, Any] | None:

@@ -7,12 +7,14 @@ that is left.
 This file imports nothing of this package: numba compiles a loop again only when the file of the loop changes, and a changed constant or
 function of another file would go unnoticed. That is why the smallest functions of ``protocol.loops`` are here a second time.
 
-The words of this file: ``data`` is a buffer of bytes, and ``words`` are the eight bytes at each of its positions as one number. ``at`` is
-the position in ``data`` that is read next, ``to`` the position in ``out`` that is written next.
+The words of this file: ``data`` is a buffer of bytes. ``at`` is the position in ``data`` that is read next, ``to`` the position in ``out`` that
+is written next.
 """
 
 import numpy as np
 from numba import njit, types
+from numba.core import cgutils
+from numba.extending import intrinsic
 
 # Copies of numbers that other modules define: a test compares them.
 AS_VARINT, VERSIONS, NOT_A_CONTROL_RECORD, ABORT, COMMIT = 0, 64, -1, 0, 1
@@ -31,7 +33,7 @@ DEEPEST = 64
 SMALL = 1024
 """More bytes than the parts of a line take that are no key and no value."""
 
-WORD = 8
+WORD, BLOCK = 8, 32
 QUOTE, BACKSLASH, MINUS, COMMA, OPEN, CLOSE, EQUALS = (ord(character) for character in '"\\-,[]=')
 PAIRS = np.frombuffer("".join(f"{number:02}" for number in range(100)).encode(), np.uint8)
 U00 = np.frombuffer(b"u00", np.uint8)
@@ -42,9 +44,7 @@ BASE64_URL = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxy
 MIX = np.int64(-7046029254386353131)
 
 BYTES = types.Array(types.uint8, 1, "C", readonly=True)
-WORDS = types.Array(types.int64, 1, "A", readonly=True, aligned=False)
 BYTES_OUT = types.Array(types.uint8, 1, "C")
-WORDS_OUT = types.Array(types.int64, 1, "A", aligned=False)
 NUMBERS = types.Array(types.int64, 1, "A", readonly=True)
 INT32S = types.Array(types.int32, 1, "A", readonly=True)
 INT16S = types.Array(types.int16, 1, "A", readonly=True)
@@ -109,18 +109,49 @@ def _length(data, at, end, width):
     return _big_endian(data, at, width), at + width
 
 
+def _place(context, builder, array_type, array, at):
+    """LLVM's pointer to a position in an array."""
+    return builder.gep(context.make_array(array_type)(context, builder, array).data, [at])
+
+
+@intrinsic
+def _copy_block(typing_context, data, at, out, to):
+    """Copies the BLOCK bytes at ``at``, in two instructions. numba itself copies byte by byte."""
+
+    def generate(context, builder, signature, arguments):
+        (data_type, _, out_type, _), (data, at, out, to) = signature.args, arguments
+        target, source = _place(context, builder, out_type, out, to), _place(context, builder, data_type, data, at)
+        cgutils.raw_memcpy(builder, target, source, context.get_constant(types.intp, BLOCK), 1)
+        return context.get_dummy_value()
+
+    return types.void(data, types.int64, out, types.int64), generate
+
+
+@intrinsic
+def _word_at(typing_context, data, at):
+    """The WORD bytes at ``at`` as one number."""
+
+    def generate(context, builder, signature, arguments):
+        place = _place(context, builder, signature.args[0], *arguments)
+        word = context.get_value_type(types.int64)
+        return builder.load(builder.bitcast(place, word.as_pointer()), align=1)
+
+    return types.int64(data, types.int64), generate
+
+
 @inlined
-def _copy(data, words, at, end, out, out_words, to):
-    """Copies ``data[at:end]``; the position after the copy. The last word may overlap the word before it."""
-    size = end - at
-    if size < WORD:
-        for i in range(size):
-            out[np.uint64(to + i)] = data[np.uint64(at + i)]
-    else:
-        for i in range(0, size - WORD, WORD):
-            out_words[np.uint64(to + i)] = words[np.uint64(at + i)]
-        out_words[np.uint64(to + size - WORD)] = words[np.uint64(end - WORD)]
-    return to + size
+def _copy(data, at, end, out, to):
+    """Copies ``data[at:end]``; the position after the copy. Behind the copy up to BLOCK bytes of ``out`` may change."""
+    finish = to + end - at
+    while to < finish:
+        if at + BLOCK <= len(data):
+            _copy_block(data, at, out, to)
+            at += BLOCK
+            to += BLOCK
+        else:
+            to = _put(out, to, data[np.uint64(at)])
+            at += 1
+    return finish
 
 
 @inlined
@@ -206,28 +237,21 @@ def _write_escaped(data, at, end, out, to):
 
 
 @inlined
-def _write_text(data, words, at, end, out, out_words, to):
+def _write_text(data, at, end, out, to):
     """Writes a text as a JSON string; the position after it, or NOT_USUAL where the text is not UTF-8.
 
-    A text takes at most six bytes for each of its own, and two. A text without escapes is copied in words.
+    A text takes at most six bytes for each of its own, and two. A text of a word or more without escapes is copied as it is.
     """
     to = _put(out, to, QUOTE)
     size = end - at
     is_plain = size >= WORD
     i = np.int64(0)
     while is_plain and i < size:
-        place = min(i, size - WORD)
-        word = words[np.uint64(at + place)]
-        out_words[np.uint64(to + place)] = word
-        is_plain = not _needs_care(word)
+        # the last word overlaps the word before
+        is_plain = not _needs_care(_word_at(data, at + min(i, size - WORD)))
         i += WORD
-    if is_plain:
-        to += size
-    elif size > 0:
-        to = _write_escaped(data, at, end, out, to)
-        if to < 0:
-            return to
-    return _put(out, to, QUOTE)
+    to = _copy(data, at, end, out, to) if is_plain else _write_escaped(data, at, end, out, to)
+    return _put(out, to, QUOTE) if to >= 0 else to
 
 
 @called
@@ -307,9 +331,9 @@ def _write_null(out, to):
     return to + 4
 
 
-@called
+@inlined
 def _write_message(
-    data, words, at, end, steps, step, literals, literal_words, buckets, names, name_bytes, stack, wanted, out, out_words, to,
+    data, at, end, steps, step, literals, buckets, names, name_bytes, stack, wanted, out, to,
 ):  # fmt: skip
     """Writes the JSON of the message at ``at``; the position after it, or NO_ROOM, NOT_USUAL or NAME_WANTED.
 
@@ -326,7 +350,7 @@ def _write_message(
         step += 1
         if len(out) - to < literal_end - literal + SMALL:
             return NO_ROOM
-        to = _copy(literals, literal_words, literal, literal_end, out, out_words, to)
+        to = _copy(literals, literal, literal_end, out, to)
         if action == INTEGER:
             if at + a > end:
                 return NOT_USUAL
@@ -344,7 +368,7 @@ def _write_message(
             if length < 0 or action == HIDDEN:
                 to = _write_null(out, to)
             elif action == TEXT or length == 0:
-                to = _write_text(data, words, at, at + length, out, out_words, to)
+                to = _write_text(data, at, at + length, out, to)
                 if to < 0:
                     return NOT_USUAL
             elif action == BLOB:
@@ -355,8 +379,7 @@ def _write_message(
                 if name < 0:
                     wanted[0], wanted[1], wanted[2] = kind, at, at + length
                     return NAME_WANTED
-                for i in range(names[name, 2], names[name, 3]):
-                    to = _put(out, to, name_bytes[i])
+                to = _copy(name_bytes, names[name, 2], names[name, 3], out, to)
             at += max(length, 0)
         elif action == ID:
             if at + 16 > end:
@@ -439,9 +462,9 @@ def _write_message(
 
 
 @inlined
-def _write_piece(literals, literal_words, pieces, piece, out, out_words, to):
+def _write_piece(literals, pieces, piece, out, to):
     """Writes one of the texts that are the same in all lines."""
-    return _copy(literals, literal_words, pieces[piece, 0], pieces[piece, 1], out, out_words, to)
+    return _copy(literals, pieces[piece, 0], pieces[piece, 1], out, to)
 
 
 @inlined
@@ -456,99 +479,84 @@ def _lies_in(data, start, end):
 
 @njit(
     types.UniTuple(types.int64, 3)(
-        NUMBERS, NUMBERS, NUMBERS, INT16S, FLAGS, INT8S, INT32S,
-        BYTES, WORDS, NUMBERS, NUMBERS, FLAGS, BYTES, WORDS, NUMBERS, NUMBERS, FLAGS,
-        BYTES, WORDS, TABLE, TABLE, NUMBERS, NUMBERS, NUMBERS, TABLE, BYTES, NUMBERS_OUT, NUMBERS_OUT,
-        types.int64, types.int64, BYTES_OUT, WORDS_OUT,
+        NUMBERS, NUMBERS, NUMBERS, INT16S, FLAGS, INT8S, INT32S, BYTES, NUMBERS, NUMBERS, FLAGS, NUMBERS, NUMBERS, FLAGS,
+        BYTES, TABLE, TABLE, NUMBERS, NUMBERS, NUMBERS, TABLE, BYTES, NUMBERS_OUT, NUMBERS_OUT,
+        types.int64, types.int64, BYTES_OUT,
     ),
     cache=True,
     _nrt=False,
 )  # fmt: skip
 def write_lines(
     record_offset, timestamp_ms, producer_id, producer_epoch, is_transactional, control_type, leader_epoch,
-    key_data, key_words, key_start, key_end, key_is_null, value_data, value_words, value_start, value_end, value_is_null,
-    literals, literal_words, pieces, steps, key_begin, value_begin, buckets, names, name_bytes, stack, wanted,
-    row, to, out, out_words,
+    data, key_start, key_end, key_is_null, value_start, value_end, value_is_null,
+    literals, pieces, steps, key_begin, value_begin, buckets, names, name_bytes, stack, wanted,
+    row, to, out,
 ):  # fmt: skip
     """Writes the lines of the records from ``row`` on into ``out`` from ``to`` on, until a line cannot be written.
 
     Returns:
         The row whose line comes next, the end of the last line in ``out``, and why the loop stopped: DONE, all lines are written; NO_ROOM,
-        the line does not fit into ``out``; NOT_USUAL, ``json_lines`` must write the line; NAME_WANTED, a hidden text has no name.
+        the line does not fit into ``out``; NOT_USUAL, ``json_lines`` must write the line; NAME_WANTED, a hidden text has no name yet.
 
     Args:
-        record_offset ... value_is_null: columns of ``log.Records``. leader_epoch: of the batch of each record; empty: lines without bytes.
-        literals: all texts of ``json_programs.Programs``. pieces: int64[n, 2], start and end in ``literals`` of each of its Pieces.
-        steps, key_begin, value_begin: of ``json_programs.Programs``.
+        record_offset ... control_type: columns of ``log.Records``. leader_epoch: of the batch of each record; empty: lines without bytes.
+        data ... value_is_null: the keys and the values, as in ``protocol.Slices``, all in one buffer.
+        literals, steps, key_begin, value_begin: of ``json_programs.JsonPrograms``. pieces: with the Piece HEAD too.
         buckets, names, name_bytes: as in ``put_name``.
-        stack: as in ``_write_message``. wanted: filled with kind, start and end of a hidden text that has no name yet, and whether it is
-            part of the key (0) or of the value (1).
+        stack, wanted: as in ``_write_message``.
     """
     while row < len(record_offset):
         line = to
         if len(out) - to < SMALL:
             return row, line, NO_ROOM
-        to = _write_piece(literals, literal_words, pieces, HEAD, out, out_words, to)
+        to = _write_piece(literals, pieces, HEAD, out, to)
         to = _write_integer(record_offset[row], out, to)
-        to = _write_piece(literals, literal_words, pieces, TIMESTAMP, out, out_words, to)
+        to = _write_piece(literals, pieces, TIMESTAMP, out, to)
         to = _write_integer(timestamp_ms[row], out, to)
         control = np.int64(control_type[row])
+        key, key_finish, value, value_finish = key_start[row], key_end[row], value_start[row], value_end[row]
+        if not _lies_in(data, key, key_finish) or not _lies_in(data, value, value_finish) or control < NOT_A_CONTROL_RECORD or control > COMMIT:
+            return row, line, NOT_USUAL
         if control != NOT_A_CONTROL_RECORD:
-            if control != ABORT and control != COMMIT:
-                return row, line, NOT_USUAL
-            to = _write_piece(literals, literal_words, pieces, NO_KEY_NO_VALUE, out, out_words, to)
+            to = _write_piece(literals, pieces, NO_KEY_NO_VALUE, out, to)
         else:
-            start, end = key_start[row], key_end[row]
-            if key_is_null[row] or end - start < 2 or not _lies_in(key_data, start, end):
+            if key_is_null[row] or key_finish - key < 2:
                 return row, line, NOT_USUAL
-            key_type = _big_endian(key_data, start, 2)
-            if key_type < 0 or key_type >= len(key_begin) or key_begin[key_type] < 0:
+            key_type = _big_endian(data, key, 2)
+            if key_type < 0 or key_type >= len(key_begin):
                 return row, line, NOT_USUAL
-            to = _write_message(
-                key_data, key_words, start + 2, end, steps, key_begin[key_type], literals, literal_words, buckets, names, name_bytes,
-                stack, wanted, out, out_words, to,
-            )  # fmt: skip
-            if to < 0:
-                wanted[3] = 0
-                return row, line, to
-            if value_is_null[row]:
-                to = _write_null(out, to)
-            else:
-                start, end = value_start[row], value_end[row]
-                if end - start < 2 or not _lies_in(value_data, start, end):
+            at, end, program = key + 2, key_finish, key_begin[key_type]
+            is_key = True
+            # numba would compile _write_message twice if it were called in two places
+            while end >= 0:
+                if program < 0:
                     return row, line, NOT_USUAL
-                version = _big_endian(value_data, start, 2)
-                if version < 0 or version >= VERSIONS or value_begin[key_type * VERSIONS + version] < 0:
-                    return row, line, NOT_USUAL
-                to = _write_message(
-                    value_data, value_words, start + 2, end, steps, value_begin[key_type * VERSIONS + version], literals, literal_words,
-                    buckets, names, name_bytes, stack, wanted, out, out_words, to,
-                )  # fmt: skip
+                to = _write_message(data, at, end, steps, program, literals, buckets, names, name_bytes, stack, wanted, out, to)
                 if to < 0:
-                    wanted[3] = 1
                     return row, line, to
-        if len(out) - to < SMALL:
+                end = np.int64(-1)
+                if is_key and value_is_null[row]:
+                    to = _write_null(out, to)
+                elif is_key:
+                    version = _big_endian(data, value, 2) if value_finish - value >= 2 else -1
+                    at, end = value + 2, value_finish
+                    program = value_begin[key_type * VERSIONS + version] if 0 <= version < VERSIONS else np.int64(-1)
+                is_key = False
+        if len(out) - to < 2 * (key_finish - key + value_finish - value) + SMALL:
             return row, line, NO_ROOM
-        to = _write_piece(literals, literal_words, pieces, PRODUCER_ID, out, out_words, to)
+        to = _write_piece(literals, pieces, PRODUCER_ID, out, to)
         to = _write_integer(producer_id[row], out, to)
-        to = _write_piece(literals, literal_words, pieces, PRODUCER_EPOCH, out, out_words, to)
+        to = _write_piece(literals, pieces, PRODUCER_EPOCH, out, to)
         to = _write_integer(np.int64(producer_epoch[row]), out, to)
-        transactional = IS_TRANSACTIONAL if is_transactional[row] else IS_NOT_TRANSACTIONAL
-        to = _write_piece(literals, literal_words, pieces, transactional, out, out_words, to)
-        to = _write_piece(literals, literal_words, pieces, NO_CONTROL + 1 + control, out, out_words, to)
+        to = _write_piece(literals, pieces, IS_TRANSACTIONAL if is_transactional[row] else IS_NOT_TRANSACTIONAL, out, to)
+        to = _write_piece(literals, pieces, NO_CONTROL + control - NOT_A_CONTROL_RECORD, out, to)
         if len(leader_epoch):
-            start, end = key_start[row], key_end[row]
-            value, last = value_start[row], value_end[row]
-            if not _lies_in(key_data, start, end) or not _lies_in(value_data, value, last):
-                return row, line, NOT_USUAL
-            if len(out) - to < 2 * (end - start + last - value) + SMALL:
-                return row, line, NO_ROOM
-            to = _write_piece(literals, literal_words, pieces, LEADER_EPOCH, out, out_words, to)
+            to = _write_piece(literals, pieces, LEADER_EPOCH, out, to)
             to = _write_integer(np.int64(leader_epoch[row]), out, to)
-            to = _write_piece(literals, literal_words, pieces, KEY_BASE64, out, out_words, to)
-            to = _write_base64_or_null(key_data, start, end, key_is_null[row], out, to)
-            to = _write_piece(literals, literal_words, pieces, VALUE_BASE64, out, out_words, to)
-            to = _write_base64_or_null(value_data, value, last, value_is_null[row], out, to)
-        to = _write_piece(literals, literal_words, pieces, LINE_END, out, out_words, to)
+            to = _write_piece(literals, pieces, KEY_BASE64, out, to)
+            to = _write_base64_or_null(data, key, key_finish, key_is_null[row], out, to)
+            to = _write_piece(literals, pieces, VALUE_BASE64, out, to)
+            to = _write_base64_or_null(data, value, value_finish, value_is_null[row], out, to)
+        to = _write_piece(literals, pieces, LINE_END, out, to)
         row += 1
     return row, to, DONE

@@ -17,9 +17,10 @@ import numpy as np
 import numpy.typing as npt
 
 from groupcoord_spark.dump.json_programs import Piece, json_programs
-from groupcoord_spark.dump.redaction import NameTable, Redaction
+from groupcoord_spark.dump.redaction import KINDS_BY_NUMBER, NameTable, Redaction
 from groupcoord_spark.log import Chunk, Records
 from groupcoord_spark.protocol import DecodeError, Slices, decode_key, decode_value, fast_path, key_json, value_json
+from groupcoord_spark.protocol.primitives import java_text
 from groupcoord_spark.protocol.record_types import NOT_A_CONTROL_RECORD, MarkerType
 from groupcoord_spark.protocol.slices import Mask
 
@@ -75,15 +76,17 @@ class JsonLines:
         self._counts = counts
         self._redaction = redaction
         self._with_bytes = with_bytes
-        self._names = NameTable(redaction)
+        self._names = NameTable()
         self._open_producers: set[int] = set()
 
     def blocks(self, chunk: Chunk) -> Iterator[memoryview]:
-        """The lines of the selected records of a chunk, in UTF-8, many at a time. A block is only valid until the next one is asked for."""
+        """The lines of the selected records of a chunk, in UTF-8, many at a time."""
         records = self._selected(chunk.records)
         self._counts.lines += len(records)
-        # a chunk has a record offset only once
-        leader_epoch = chunk.leader_epochs(np.searchsorted(chunk.records.record_offset, records.record_offset)) if self._with_bytes else None
+        leader_epoch = None
+        if self._with_bytes:
+            # a chunk has a record offset only once
+            leader_epoch = chunk.leader_epochs(np.searchsorted(chunk.records.record_offset, records.record_offset))
         if fast_path.loops_for(len(records)):
             yield from self._written_by_loops(records, leader_epoch)
         else:
@@ -168,28 +171,29 @@ class JsonLines:
         pieces[Piece.HEAD] = len(programs.literals), len(literals)
         texts = (literals, pieces, programs.steps, programs.key_begin, programs.value_begin)
         stack, wanted = np.empty(loops.DEEPEST, np.int64), np.empty(3, np.int64)
-        out = np.empty(BLOCK_BYTES, np.uint8)
+        block = np.empty(BLOCK_BYTES, np.uint8)
         row = to = 0
         why = loops.NO_ROOM
         while why != loops.DONE:
             names = (self._names.buckets, self._names.names, self._names.name_bytes)
-            row, to, why = loops.write_lines(*columns, *texts, *names, stack, wanted, row, to, out)
-            if why == loops.NAME_WANTED:
-                kind, start, end = wanted.tolist()
-                self._names.add(loops, kind, data[start:end].tobytes())
-            elif why == loops.NOT_USUAL:
-                line = np.frombuffer(self.line(records, row, leader_epoch), np.uint8)
-                if len(line) > len(out) - to:
-                    yield memoryview(out)[:to]
-                    to = 0
-                    out = np.empty(max(len(out), len(line)), np.uint8)
-                out[to : to + len(line)] = line
-                row, to = row + 1, to + len(line)
-            elif to > 0:
-                yield memoryview(out)[:to]
-                to = 0
-            elif why == loops.NO_ROOM:
-                out = np.empty(2 * len(out), np.uint8)
+            row, to, why = loops.write_lines(*columns, *texts, *names, stack, wanted, row, to, block)
+            if why == loops.NAME_WANTED and self._redaction:
+                kind_number, start, end = wanted.tolist()
+                text = data[start:end].tobytes()
+                self._names.add(loops, kind_number, text, self._redaction.name(KINDS_BY_NUMBER[kind_number], java_text(text)[0]))
+                continue
+            line = b""
+            if why == loops.NOT_USUAL:
+                line = self.line(records, row, leader_epoch)
+                row += 1
+            if why != loops.NOT_USUAL or len(line) > len(block) - to:
+                if to > 0:
+                    yield block[:to].data
+                # a line that does not fit into an empty block is tried again with a larger one
+                size = BLOCK_BYTES if to > 0 else 2 * len(block)
+                block, to = np.empty(max(size, len(line)), np.uint8), 0
+            block[to : to + len(line)] = np.frombuffer(line, np.uint8)
+            to += len(line)
 
     def _selected(self, records: Records) -> Records:
         return self._of_groups_and_types(self._in_range(records))

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from groupcoord_spark.dump.redaction import HIDDEN_TEXT, KIND_NUMBERS, KINDS
+from groupcoord_spark.dump.redaction import HIDDEN_TEXT, KINDS, KINDS_BY_NUMBER
 from groupcoord_spark.protocol import RECORD_TYPES
 from groupcoord_spark.protocol.fields import Array, Blob, Field, Integer, Message, Struct, Text, Type, UuidBytes
 from groupcoord_spark.protocol.messages.offsets import OFFSET_COMMIT_VALUE
@@ -40,7 +40,7 @@ class Action(IntEnum):
     NEXT = 7  # ends an element. a: the step that begins the next element
     PRESENCE_MARK = 8  # of a nullable struct. a: width of the mark, int8 or AS_VARINT; b: -; c: the step after the struct
     TAGGED = 9  # begins a tagged section: reads how many tags there are
-    NEXT_TAG = 10  # reads a tag and its size. a: how many tags are known, whose TAG steps follow; b: 1 inside of a tag; c: the step after NEXT_TAG
+    NEXT_TAG = 10  # reads a tag and its size. a: how many tags are known, whose TAG steps follow; b: 1 inside a tag; c: the step after
     TAG = 11  # does nothing. a: the number of a known tag; b: -; c: the step that reads its field
     TAG_END = 12  # takes a field back that has its default. a: the NEXT_TAG to go back to; b, c: the start and end of that text
     NOTHING = 13
@@ -195,7 +195,7 @@ class _Program:
     def _field(self, field: Field) -> None:
         outer_name, self._field_name = self._field_name, field.name
         if self._is_redacted and isinstance(field.type, Text) and field.name in KINDS:
-            self._sized(Action.NAME, field.type, KIND_NUMBERS[KINDS[field.name]])
+            self._sized(Action.NAME, field.type, KINDS_BY_NUMBER.index(KINDS[field.name]))
         elif self._is_redacted and isinstance(field.type, Text) and (outer_name, field.name) == HIDDEN_TEXT:
             self._sized(Action.HIDDEN, field.type)
         else:

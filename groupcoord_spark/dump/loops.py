@@ -7,8 +7,8 @@ that is left.
 This file imports nothing of this package: numba compiles a loop again only when the file of the loop changes, and a changed constant or
 function of another file would go unnoticed. That is why the smallest functions of ``protocol.loops`` are here a second time.
 
-The words of this file: ``data`` is a buffer of bytes. ``at`` is the position in ``data`` that is read next, ``to`` the position in ``out`` that
-is written next.
+The words of this file: ``data`` is a buffer of bytes. ``at`` is the position in ``data`` that is read next, ``to`` the position in
+``out`` that is written next.
 """
 
 import numpy as np
@@ -230,7 +230,7 @@ def _write_escaped(data, at, end, out, to):
                 to = _put(out, to + 3, HEX[byte >> 4])
                 to = _put(out, to, HEX[byte & 15])
         else:
-            if byte == QUOTE or byte == BACKSLASH:
+            if byte in (QUOTE, BACKSLASH):
                 to = _put(out, to, BACKSLASH)
             to = _put(out, to, byte)
     return np.int64(to)
@@ -359,7 +359,7 @@ def _write_message(
                 number &= (np.int64(1) << 8 * a) - 1
             to = _write_integer(number, out, to)
             at += a
-        elif action == TEXT or action == NAME or action == BLOB or action == HIDDEN:
+        elif action in (TEXT, NAME, BLOB, HIDDEN):
             length, at = _length(data, at, end, a)
             if at < 0 or length > end - at or (length < 0 and not b & 1) or length > c:
                 return NOT_USUAL
@@ -515,7 +515,9 @@ def write_lines(
         to = _write_integer(timestamp_ms[row], out, to)
         control = np.int64(control_type[row])
         key, key_finish, value, value_finish = key_start[row], key_end[row], value_start[row], value_end[row]
-        if not _lies_in(data, key, key_finish) or not _lies_in(data, value, value_finish) or control < NOT_A_CONTROL_RECORD or control > COMMIT:
+        if not _lies_in(data, key, key_finish) or not _lies_in(data, value, value_finish):
+            return row, line, NOT_USUAL
+        if control not in (NOT_A_CONTROL_RECORD, ABORT, COMMIT):
             return row, line, NOT_USUAL
         if control != NOT_A_CONTROL_RECORD:
             to = _write_piece(literals, pieces, NO_KEY_NO_VALUE, out, to)

@@ -10,8 +10,6 @@ from typing import Any, Final
 
 import numpy as np
 
-from groupcoord_spark.protocol.primitives import java_text
-
 KINDS: Final = {
     "client_id": "client",
     "client_host": "host",
@@ -24,7 +22,8 @@ KINDS: Final = {
 }
 """The hidden text fields, and the kind of name each gets. Member ids begin with the client id, leaders are member ids."""
 
-KIND_NUMBERS: Final = {kind: number for number, kind in enumerate(sorted(set(KINDS.values())))}
+KINDS_BY_NUMBER: Final = sorted(set(KINDS.values()))
+"""The kinds of names: their index is the number of the kind."""
 
 HIDDEN_TEXT: Final = ("client_tags", "value")
 """The hidden text that gets no name but becomes null: the name of the list that it is in, and its own."""
@@ -80,26 +79,25 @@ class Redaction:
 
 
 class NameTable:
-    """The names of hidden texts in the form in which ``loops.write_lines`` looks them up; see ``loops.put_name``."""
+    """The names of hidden texts, in the columns in which ``loops.write_lines`` looks them up; see ``loops.put_name``."""
 
-    def __init__(self, redaction: Redaction | None) -> None:
-        self._redaction = redaction
-        self._kinds = {number: kind for kind, number in KIND_NUMBERS.items()}
+    def __init__(self) -> None:
         self._count = self._size = 0
         self.buckets = np.full(_MOST_CACHED_NAMES, -1)
         self.names = np.empty((_MOST_CACHED_NAMES, 5), np.int64)
         self.name_bytes = np.empty(1 << 16, np.uint8)
 
-    def add(self, loops: ModuleType, kind: int, text: bytes) -> None:
-        """Gives a hidden text its name. kind: a number of ``KIND_NUMBERS``. A full table is emptied first."""
+    def add(self, loops: ModuleType, kind_number: int, text: bytes, name: str) -> None:
+        """Adds the name that replaces a text. A full table is emptied first."""
         if self._count == len(self.names):
             self._count = self._size = 0
             self.buckets[:] = -1
-        name = json.dumps(self._redaction.name(self._kinds[kind], java_text(text)[0])).encode()
-        size = self._size + len(text) + len(name)
-        if size > len(self.name_bytes):
-            self.name_bytes = np.resize(self.name_bytes, 2 * size)
-        self.name_bytes[self._size : size] = np.frombuffer(text + name, np.uint8)
-        self.names[self._count, :4] = kind, self._size, self._size + len(text), size
+        name_json = json.dumps(name).encode()
+        text_end = self._size + len(text)
+        end = text_end + len(name_json)
+        if end > len(self.name_bytes):
+            self.name_bytes = np.resize(self.name_bytes, 2 * end)
+        self.name_bytes[self._size : end] = np.frombuffer(text + name_json, np.uint8)
+        self.names[self._count, :4] = kind_number, self._size, text_end, end
         loops.put_name(self.name_bytes, self._count, self.buckets, self.names)
-        self._count, self._size = self._count + 1, size
+        self._count, self._size = self._count + 1, end

@@ -14,7 +14,7 @@ import pytest
 from click.testing import Result
 
 from groupcoord_spark.dump import json_lines
-from groupcoord_spark.protocol import encode_key, encode_value
+from groupcoord_spark.protocol import encode_key, encode_value, fast_path
 from tests.cli import warehouse
 from tests.log.log_writer import Rec, batch, marker, message, write_segment
 
@@ -67,13 +67,17 @@ def commit(group: str, partition: int = 0, **changed: Any) -> Rec:
     return Rec(key, encode_value(1, 3, {**fields, **changed}), offset_delta=partition, timestamp_delta=partition)
 
 
-@pytest.fixture(params=[json_lines.BLOCK_ROWS, 3])
-def block_rows(request, monkeypatch) -> None:
-    monkeypatch.setattr(json_lines, "BLOCK_ROWS", request.param)
+@pytest.fixture(params=[("scalar", json_lines.BLOCK_BYTES), ("loops", json_lines.BLOCK_BYTES), ("loops", 3)])
+def each_writer(request, monkeypatch) -> None:
+    """Every line is written by itself, then all lines by the compiled loop, then each line into a block that is too small."""
+    writer, block_bytes = request.param
+    loops = fast_path.load() if writer == "loops" else None
+    monkeypatch.setattr(fast_path, "loops_for", lambda rows: loops)
+    monkeypatch.setattr(json_lines, "BLOCK_BYTES", block_bytes)
 
 
 @pytest.mark.parametrize("corpus", CORPORA)
-@pytest.mark.usefixtures("block_rows")
+@pytest.mark.usefixtures("each_writer")
 def test_every_record_is_a_line_and_reads_as_kafka_reads_it(corpus):
     lines = dump(GOLDEN / corpus)
     extra = {"reason", "detail", "key_base64", "value_base64"}
@@ -81,6 +85,7 @@ def test_every_record_is_a_line_and_reads_as_kafka_reads_it(corpus):
     assert {line["reason"] for line in lines if "reason" in line} <= {"unknown_key_type"}
 
 
+@pytest.mark.usefixtures("each_writer")
 def test_a_line_has_key_and_value_as_kafkas_formatters_write_them(tmp_path):
     write_segment(tmp_path, [batch(12, [commit('a"b\n', metadata="\u00e9\\")])], base_offset=12, offsets_partition=4)
     assert groupcoord("dump", tmp_path, "--quiet").stdout == (
@@ -90,6 +95,7 @@ def test_a_line_has_key_and_value_as_kafkas_formatters_write_them(tmp_path):
     )
 
 
+@pytest.mark.usefixtures("each_writer")
 class TestWhatDoesNotDecode:
     @pytest.mark.parametrize(
         ("key", "value", "shown_key", "shown_value", "reason"),
@@ -137,7 +143,7 @@ class TestSelection:
             (["--type", "offset_commit", "--type", "GroupMetadataValue"], lambda line: (line["key"] or {}).get("type") in (1, 2)),
         ],
     )
-    @pytest.mark.usefixtures("block_rows")
+    @pytest.mark.usefixtures("each_writer")
     def test_shows_the_asked_records_and_no_others(self, options, wanted):
         corpus = GOLDEN / "transactions"
         options = [option.format(ms=1795225454244) for option in options]
@@ -192,6 +198,7 @@ class TestSelection:
         assert result.stdout == ""
 
 
+@pytest.mark.usefixtures("each_writer")
 class TestRedaction:
     @pytest.mark.parametrize("corpus", ["connect", "kip848", "streams", "share", "classic-modern", "convert"])
     def test_no_host_no_client_and_no_member_is_left(self, corpus):

@@ -29,6 +29,8 @@ Int32s = npt.NDArray[np.int32]
 BLOCK_BYTES: Final = 1 << 20
 """About so many bytes of lines are written at once. A longer line is a block of its own."""
 
+_JSON: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False)
+
 CONTROL_NAMES: Final = {MarkerType.ABORT: "ABORT", MarkerType.COMMIT: "COMMIT", NOT_A_CONTROL_RECORD: None}
 
 
@@ -123,7 +125,7 @@ class JsonLines:
             line["reason"] = refusal.code
             if self._redaction is None:
                 line |= {"detail": refusal.detail, **both_base64}
-        return f"{json.dumps(line, separators=(',', ':'), ensure_ascii=False)}\n".encode()
+        return f"{_JSON.encode(line)}\n".encode()
 
     def _shown_key(self, key: bytes | None) -> tuple[dict[str, Any] | None, int, DecodeError | None]:
         """The JSON of a key, its type, and the reason why the key does not decode."""

@@ -1,7 +1,7 @@
 """The loop that writes records as lines of JSON. numba compiles it, and ``json_programs`` gives it the form of each message.
 
-The loop writes what brokers write. It leaves every other record to ``json_lines``: bytes that do not decode or are written in a way that is
-legal and rare, and texts that are not UTF-8. Every read is checked against the end of its key or value, and every write against the room
+The loop writes what brokers write. It leaves every other record to ``json_lines``: bytes that do not decode, or are written in a way that
+is legal and rare. Every read is checked against the end of its key or value, and every write against the room
 that is left.
 
 This file imports nothing of this package: numba compiles a loop again only when the file of the loop changes, and a changed constant or
@@ -36,6 +36,7 @@ SMALL = 1024
 WORD, BLOCK = 8, 32
 QUOTE, BACKSLASH, MINUS, COMMA, OPEN, CLOSE, EQUALS = (ord(character) for character in '"\\-,[]=')
 PAIRS = np.frombuffer("".join(f"{number:02}" for number in range(100)).encode(), np.uint8)
+REPLACEMENT = np.frombuffer("\ufffd".encode(), np.uint8)
 U00 = np.frombuffer(b"u00", np.uint8)
 HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
 SHORT_ESCAPES = np.frombuffer(bytes({8: b"b", 9: b"t", 10: b"n", 12: b"f", 13: b"r"}.get(byte, b"\0")[0] for byte in range(32)), np.uint8)
@@ -188,36 +189,37 @@ def _needs_care(word):
 
 
 @inlined
-def _utf8_size(data, at, end):
-    """How many bytes the character at ``at`` takes in UTF-8; 0 where there is none. Its first byte is not ASCII."""
+def _utf8_part(data, at, end):
+    """How many bytes the character at ``at`` takes in UTF-8, and True; where there is no character, the bytes that Java replaces at once.
+
+    The first byte is not ASCII. Source: ``protocol.primitives.java_text``.
+    """
     first = _byte_at(data, at)
+    if first < 0xC2 or first > 0xF4:
+        return 1, False
     size = 2 if first < 0xE0 else 3 if first < 0xF0 else 4
-    if first < 0xC2 or first > 0xF4 or at + size > end:
-        return 0
     # no form that is longer than necessary, no surrogate, nothing above U+10FFFF
-    second = _byte_at(data, at + 1)
     least = 0xA0 if first == 0xE0 else 0x90 if first == 0xF0 else 0x80
-    greatest = 0x9F if first == 0xED else 0x8F if first == 0xF4 else 0xBF
-    if second < least or second > greatest:
-        return 0
-    for i in range(2, size):
-        if _byte_at(data, at + i) >> 6 != 2:
-            return 0
-    return size
+    greatest = 0x8F if first == 0xF4 else 0xBF
+    is_surrogate = False
+    for i in range(1, size):
+        if at + i >= end or _byte_at(data, at + i) < least or _byte_at(data, at + i) > greatest:
+            return i, False
+        is_surrogate = is_surrogate or (first == 0xED and i == 1 and _byte_at(data, at + 1) >= 0xA0)
+        least, greatest = 0x80, 0xBF
+    return size, not is_surrogate
 
 
 @called
 def _write_escaped(data, at, end, out, to):
-    """Writes the inside of a JSON string byte by byte; the position after it, or NOT_USUAL where the text is not UTF-8."""
+    """Writes the inside of a JSON string byte by byte; the position after it."""
     while at < end:
         byte = _byte_at(data, at)
         if byte >= 0x80:
-            size = _utf8_size(data, at, end)
-            if size == 0:
-                return np.int64(NOT_USUAL)
-            for _ in range(size):
-                to = _put(out, to, _byte_at(data, at))
-                at += 1
+            size, is_character = _utf8_part(data, at, end)
+            for i in range(size if is_character else len(REPLACEMENT)):
+                to = _put(out, to, _byte_at(data, at + i) if is_character else np.int64(REPLACEMENT[i]))
+            at += size
             continue
         at += 1
         if byte < 0x20:
@@ -238,9 +240,9 @@ def _write_escaped(data, at, end, out, to):
 
 @inlined
 def _write_text(data, at, end, out, to):
-    """Writes a text as a JSON string; the position after it, or NOT_USUAL where the text is not UTF-8.
+    """Writes a text as a JSON string; the position after it. At most six bytes for each of the text, and two.
 
-    A text takes at most six bytes for each of its own, and two. A text of a word or more without escapes is copied as it is.
+    A text of a word or more without escapes is copied as it is.
     """
     to = _put(out, to, QUOTE)
     size = end - at
@@ -251,7 +253,7 @@ def _write_text(data, at, end, out, to):
         is_plain = not _needs_care(_word_at(data, at + min(i, size - WORD)))
         i += WORD
     to = _copy(data, at, end, out, to) if is_plain else _write_escaped(data, at, end, out, to)
-    return _put(out, to, QUOTE) if to >= 0 else to
+    return _put(out, to, QUOTE)
 
 
 @called
@@ -369,8 +371,6 @@ def _write_message(
                 to = _write_null(out, to)
             elif action == TEXT or length == 0:
                 to = _write_text(data, at, at + length, out, to)
-                if to < 0:
-                    return NOT_USUAL
             elif action == BLOB:
                 to = _write_base64(data, at, at + length, BASE64, True, out, to)
             else:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from groupcoord_spark.dump import json_lines, json_programs
@@ -16,6 +16,7 @@ from groupcoord_spark.dump.json_lines import Counts, JsonLines, Selection
 from groupcoord_spark.dump.redaction import Redaction
 from groupcoord_spark.log import Chunk, Records
 from groupcoord_spark.protocol import RECORD_TYPES, encode_key, encode_value, fast_path, programs, record_types
+from groupcoord_spark.protocol.primitives import java_text
 from groupcoord_spark.protocol.slices import Slices
 from tests.protocol.from_tables import KNOWN_TYPES, damaged, damaged_keys, keys, typed_values
 
@@ -24,6 +25,13 @@ MEMBER = {
     "member_id": "m-1", "group_instance_id": None, "client_id": "client", "client_host": "/10.0.0.1", "rebalance_timeout_ms": 300_000,
     "session_timeout_ms": 45_000, "subscription": b"subscription", "assignment": b"",
 }  # fmt: skip
+
+
+UTF8_PARTS = [
+    bytes.fromhex(part)
+    for part in "61 7f 80 bf c1 c2 c3a9 e0 9f e0a0 e697a5 ed9fbf ed a0 eda080 edbf f0 90 8f f09f9880 f09f98 f4 f48fbfbf f5 ff".split()
+]
+"""Characters, parts of characters, encoded surrogates and bytes that are never in UTF-8."""
 
 
 class Row(NamedTuple):
@@ -138,6 +146,13 @@ class TestWithoutTheDefinition:
         line = json.loads(lines)
         assert line["key"]["data"] == {"group": text, "topic": text, "partition": -5}
         assert line["value"]["data"]["metadata"] == text
+
+    @settings(max_examples=300, print_blob=True, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @given(st.lists(st.sampled_from(UTF8_PARTS), max_size=12).map(b"".join))
+    @example(b"".join(UTF8_PARTS))
+    def test_texts_that_are_not_utf8_are_replaced_as_java_does(self, raw: bytes) -> None:
+        lines, _ = dumped([Row(b"\0\2" + len(raw).to_bytes(2, "big") + raw, None)])
+        assert json.loads(lines)["key"]["data"]["group"] == java_text(raw)[0]
 
     def test_markers_and_commits_of_transactions(self) -> None:
         rows = [Row(b"\0\0\0\1", b"marker", producer_id=GREATEST, producer_epoch=3, is_transactional=True, control_type=c) for c in (0, 1)]

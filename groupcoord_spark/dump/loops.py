@@ -329,6 +329,7 @@ def put_name(name_bytes, name, buckets, names):
 
 @inlined
 def _write_null(out, to):
+    """Writes ``null``; the position after it."""
     out[np.uint64(to)], out[np.uint64(to + 1)], out[np.uint64(to + 2)], out[np.uint64(to + 3)] = 110, 117, 108, 108
     return to + 4
 
@@ -469,11 +470,13 @@ def _write_piece(literals, pieces, piece, out, to):
 
 @inlined
 def _write_base64_or_null(data, start, end, is_null, out, to):
+    """Writes bytes as a JSON string in base64, or ``null``; the position after it."""
     return _write_null(out, to) if is_null else _write_base64(data, start, end, BASE64, True, out, to)
 
 
 @inlined
 def _lies_in(data, start, end):
+    """True where ``start`` to ``end`` is a part of the buffer."""
     return start >= 0 and start <= end and end <= len(data)
 
 

@@ -28,7 +28,7 @@ from .consumer_protocol import (
 from .errors import DecodeError, Doubt, EncodeError, SubscriptionMalformed, SubscriptionUnknown
 from .fields import ZERO_UUID
 from .from_json import encode_key_json, encode_value_json
-from .generated import decode_key, decode_value, key_json_texts, value_json_texts
+from .generated import decode_key, decode_value
 from .messages import RECORD_TYPES
 from .partitioner import java_string_hash, offsets_partition_for
 from .scalar import (
@@ -78,9 +78,7 @@ __all__ = [
     "encode_value_json",
     "java_string_hash",
     "key_json",
-    "key_json_texts",
     "offsets_partition_for",
     "subscribed_topics",
     "value_json",
-    "value_json_texts",
 ]

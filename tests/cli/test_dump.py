@@ -273,6 +273,7 @@ def _texts_of(data: Any, names: set[str], out: set[str]) -> None:
             _texts_of(each, names, out)
 
 
+@pytest.mark.usefixtures("each_writer")
 class TestOtherInputs:
     def test_bytes_stand_on_every_line_once(self, tmp_path):
         write_segment(tmp_path, [batch(0, [commit("g")]), batch(1, [Rec(b"\0\x18new", None)]), marker(2)])

@@ -27,10 +27,8 @@ MEMBER = {
 }  # fmt: skip
 
 
-UTF8_PARTS = [
-    bytes.fromhex(part)
-    for part in "61 7f 80 bf c1 c2 c3a9 e0 9f e0a0 e697a5 ed9fbf ed a0 eda080 edbf f0 90 8f f09f9880 f09f98 f4 f48fbfbf f5 ff".split()
-]
+HEX = "61 7f 80 bf c1 c2 c3a9 e0 9f e0a0 e697a5 ed9fbf ed a0 eda080 edbf f0 90 8f f09f9880 f09f98 f4 f48fbfbf f5 ff"
+UTF8_PARTS = [bytes.fromhex(part) for part in HEX.split()]
 """Characters, parts of characters, encoded surrogates and bytes that are never in UTF-8."""
 
 

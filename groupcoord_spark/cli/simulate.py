@@ -28,7 +28,7 @@ _NAMES = ("id", "at_ms", "kind", "who", "what", "answer", "state", "generation",
 @click.argument("scenario", required=False)
 @click.option("--list", "lists", is_flag=True, help="Name the scenarios that are shipped.")
 @click.option("--schema", is_flag=True, help="Print the JSON schema of scenario files, for an editor.")
-@click.option("--explain", is_flag=True, help="Print the scenario itself, with what it is about, instead of playing it.")
+@click.option("--explain", is_flag=True, help="Print the scenario and the settings that matter, instead of playing it.")
 @click.option("--semantics", type=click.Choice(["java", "scala"]), help="The coordinator: that of 4.x, or that of 3.9.")
 @click.option("--broker-version", metavar="V", help="The release. [default: the scenario's, else 4.3 (java) or 3.9 (scala)]")
 @click.option(
@@ -62,7 +62,14 @@ def simulate(
     applications do and hear. Times are seconds since the start. STATE, GENERATION and RECORDS are what is so afterwards.
     """
     from groupcoord_spark.simulator import release_for
-    from groupcoord_spark.simulator.scenario import json_schema, play, read_scenario, scenario_text, shipped_scenarios
+    from groupcoord_spark.simulator.scenario import (
+        explained_settings,
+        json_schema,
+        play,
+        read_scenario,
+        scenario_text,
+        shipped_scenarios,
+    )
     from groupcoord_spark.simulator.scenario.as_json import row_json
 
     if schema:
@@ -83,15 +90,17 @@ def simulate(
         raise click.UsageError("Name a scenario: a file, or one of those that --list shows.")
     text = scenario_text(scenario)
     chosen_scenario = read_scenario(text, scenario)
+    release = broker_version if broker_version is not None or semantics is not None else chosen_scenario.broker_version
     if explain:
-        write_lines(map(printable, text.rstrip().split("\n")))
+        settings = explained_settings(chosen_scenario, release_for(semantics, release))
+        write_lines([*map(printable, text.rstrip().split("\n")), ""])
+        write_lines(line.rstrip() for line in lines(["WHO", "SETTING", "VALUE", "MEANING"], settings, [8, 20, 8, None]))
         return
     if compared is not None:
         if semantics is not None or broker_version is not None or segments is not None or heartbeats:
             raise click.UsageError("--compare names the releases itself and writes no segments: leave the other options out.")
         _compare(chosen_scenario, compared.split(","), output, quiet)
         return
-    release = broker_version if broker_version is not None or semantics is not None else chosen_scenario.broker_version
     outcome = play(chosen_scenario, release_for(semantics, release))
     written = _write_segments(segments, outcome.records) if segments is not None else 0
     rows = [row for row in outcome.rows if heartbeats or not row.is_routine]

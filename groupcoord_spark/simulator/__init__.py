@@ -7,8 +7,10 @@ There are no threads, no network and no system clock: the same input always give
 
 from groupcoord_spark.simulator.actions import (
     Action,
+    AddPartitions,
     BeginLoad,
     CleanUp,
+    CreateTopic,
     DeleteTopic,
     FailAppends,
     LoadPartition,
@@ -25,9 +27,11 @@ from groupcoord_spark.simulator.states import State
 
 __all__ = [
     "Action",
+    "AddPartitions",
     "BeginLoad",
     "Call",
     "CleanUp",
+    "CreateTopic",
     "DeleteTopic",
     "Error",
     "Event",

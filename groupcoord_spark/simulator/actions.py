@@ -43,6 +43,22 @@ class FailAppends:
 
 
 @dataclass(frozen=True, slots=True)
+class CreateTopic:
+    """A topic is created."""
+
+    topic: str
+    partitions: int
+
+
+@dataclass(frozen=True, slots=True)
+class AddPartitions:
+    """A topic gets more partitions. partitions: their number afterwards."""
+
+    topic: str
+    partitions: int
+
+
+@dataclass(frozen=True, slots=True)
 class DeleteTopic:
     """A topic is deleted."""
 
@@ -54,4 +70,4 @@ class CleanUp:
     """The offsets retention check runs now, in addition to its regular interval."""
 
 
-Action = BeginLoad | LoadPartition | LosePartition | SetActive | FailAppends | DeleteTopic | CleanUp
+Action = BeginLoad | LoadPartition | LosePartition | SetActive | FailAppends | CreateTopic | AddPartitions | DeleteTopic | CleanUp

@@ -182,8 +182,16 @@ class OffsetDeleteAnswer:
     errors: Mapping[tuple[str, int], Error] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class RefusedAnswer:
+    """The answer to a request that is refused before the broker reads it: it has the error alone."""
+
+    error: Error
+
+
 Answer = (
-    JoinGroupAnswer
+    RefusedAnswer
+    | JoinGroupAnswer
     | SyncGroupAnswer
     | HeartbeatAnswer
     | LeaveGroupAnswer

@@ -1,4 +1,4 @@
-"""A simulated consumer of the classic protocol: what the Java client (3.0 and later) sends, and does with the coordinator's answers.
+"""A simulated consumer of the classic protocol: what the Java client sends, and does with the coordinator's answers.
 
 The thread of the application polls all the time, except while it is busy or blocked in commitSync. Heartbeats come from a thread of their
 own. The client reports calls of rebalance listeners and commit callbacks, and exceptions, to its ``Environment``.
@@ -7,6 +7,7 @@ Rules: docs/reference/coordinator.md, chapters 9.5 and 14.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -37,7 +38,9 @@ from groupcoord_spark.simulator.answers import (
     OffsetFetchAnswer,
     SyncGroupAnswer,
 )
+from groupcoord_spark.simulator.client_settings import COOPERATIVE, ClientSettings
 from groupcoord_spark.simulator.errors import Error
+from groupcoord_spark.simulator.request_versions import Versions, known_versions
 from groupcoord_spark.simulator.requests import (
     FindCoordinator,
     GroupToFetch,
@@ -52,9 +55,6 @@ from groupcoord_spark.simulator.requests import (
     SyncGroup,
 )
 
-COOPERATIVE: Final = "cooperative-sticky"
-_PROTOCOL_VERSION: Final = 3  # ConsumerProtocol of clients since 3.4
-
 COORDINATOR_LOST_ERRORS: Final = frozenset({Error.NOT_COORDINATOR, Error.COORDINATOR_NOT_AVAILABLE, Error.REQUEST_TIMED_OUT})
 """Errors after which the client looks for the coordinator again, then repeats the request."""
 RETRIABLE_ERRORS: Final = COORDINATOR_LOST_ERRORS | {
@@ -62,30 +62,9 @@ RETRIABLE_ERRORS: Final = COORDINATOR_LOST_ERRORS | {
     Error.UNKNOWN_TOPIC_OR_PARTITION,
     Error.UNSTABLE_OFFSET_COMMIT,
 }
+FIRST_VERSION_WITH_REQUIRE_STABLE: Final = 7
 MEMBERSHIP_LOST_ERRORS: Final = frozenset({Error.UNKNOWN_MEMBER_ID, Error.ILLEGAL_GENERATION})
 """Errors after which the client is no longer a member and joins again."""
-
-
-@dataclass(frozen=True, slots=True)
-class ClientSettings:
-    """The settings of a consumer, with Kafka's names and the defaults since 3.0."""
-
-    topics: tuple[str, ...] = ()
-    client_id: str = ""
-    group_instance_id: str | None = None
-    client_rack: str | None = None
-    partition_assignment_strategy: tuple[str, ...] = ("range", COOPERATIVE)
-    session_timeout_ms: int = 45_000
-    heartbeat_interval_ms: int = 3_000
-    max_poll_interval_ms: int = 300_000
-    retry_backoff_ms: int = 100
-    default_api_timeout_ms: int = 60_000
-    enable_auto_commit: bool = False
-
-    @property
-    def is_cooperative(self) -> bool:
-        """Whether the consumer keeps its partitions during a rebalance: if all its assignors are cooperative (KIP-429)."""
-        return set(self.partition_assignment_strategy) == {COOPERATIVE}
 
 
 class Environment(Protocol):
@@ -99,6 +78,10 @@ class Environment(Protocol):
 
     def notify_application(self, client: Consumer, text: str) -> None:
         """Report a call of the client to its application, or of the application to the client."""
+
+    @property
+    def topics(self) -> Mapping[str, int]:
+        """Topic -> number of partitions, of the cluster at this moment."""
 
     @property
     def now_ms(self) -> int:
@@ -118,8 +101,10 @@ class Phase(Enum):
 class Consumer:
     """One process with one consumer. After ``die`` the environment makes none of its scheduled calls."""
 
-    def __init__(self, name: str, group_id: str, settings: ClientSettings, topics: Mapping[str, int], environment: Environment) -> None:
-        """A consumer that has not started. ``topics``: topic -> number of partitions in the cluster, which the leader assigns."""
+    def __init__(
+        self, name: str, group_id: str, settings: ClientSettings, broker_versions: Mapping[type, Versions], environment: Environment
+    ) -> None:
+        """A consumer that has not started. ``broker_versions``: the versions of requests that the broker knows."""
         self.name = name
         self.settings = settings
         self.is_alive = True
@@ -129,9 +114,19 @@ class Consumer:
         self.phase = Phase.UNJOINED
         self.positions: dict[TopicPartition, int] = {}
         self._group_id = group_id
-        self._topics = topics
         self._environment = environment
+        self._release = settings.release
+        self._own_versions = known_versions(self._release)
+        self._broker_versions = broker_versions
+        self._topics: dict[str, int] = {}
+        """Topic -> number of partitions, as the client knows them: it asks again after metadata.max.age.ms."""
+        self._metadata_epoch = 0
+        """Goes up with each refresh of the topics, so that one that was scheduled before is not made."""
+        self._assigned_counts: Mapping[str, int | None] | None = None
+        """The topics of the group with their numbers of partitions when this client made the assignment; None: it did not make it."""
         self._subscribed_topics = settings.topics
+        self._pattern = settings.topics_pattern
+        self._auto_commit_is_due = False
         self._protocol: str | None = None
         self._owned_partitions: tuple[TopicPartition, ...] = ()
         self._last_assignment: tuple[TopicPartition, ...] = ()
@@ -150,23 +145,54 @@ class Consumer:
 
     def start(self) -> None:
         """Subscribe and poll."""
+        for kind in (FindCoordinator, JoinGroup, SyncGroup, Heartbeat, OffsetFetch, OffsetCommit):
+            own, of_broker = self._own_versions[kind], self._broker_versions[kind]
+            if max(own.oldest, of_broker.oldest) > min(own.newest, of_broker.newest):
+                spans = f"the client knows versions {own.oldest} to {own.newest}, the broker {of_broker.oldest} to {of_broker.newest}"
+                self._notify_application(f"UnsupportedVersionException: {kind.__name__}, {spans}")
+                self.phase = Phase.CLOSED
+                return
+        self._refresh_topics()
+        self._needs_rejoin = False
+        if self.settings.enable_auto_commit:
+            self._schedule(self.settings.auto_commit_interval_ms, self._auto_commit_comes_due)
         self._find_coordinator(self._join)
 
     def die(self) -> None:
         """End the process. Nothing is sent."""
         self.is_alive = False
 
-    def close(self) -> None:
-        """close(): commit the positions if enable.auto.commit is set, and leave the group if the member is dynamic."""
+    def close(self, *, leaves: bool | None = None) -> None:
+        """close(): commit the positions if enable.auto.commit is set, and leave the group.
+
+        Args:
+            leaves: whether the client sends LeaveGroup (KIP-1092); None: if it is dynamic and internal.leave.group.on.close is set.
+        """
+        if leaves is None:
+            leaves = self.settings.group_instance_id is None and self.settings.internal_leave_group_on_close
         if self.settings.enable_auto_commit and self._owned_partitions:
-            self._commit_ignoring_errors(self._leave_and_stop)
+            self._commit_ignoring_errors(lambda: self._leave_and_stop(leaves))
         else:
-            self._leave_and_stop()
+            self._leave_and_stop(leaves)
 
     def subscribe(self, topics: Iterable[str]) -> None:
         """Change the subscription. The next poll joins the group again with it."""
+        self._pattern = None
         self._subscribed_topics = tuple(topics)
+        self._learn_topics(self._subscribed_topics)
         self._request_rejoin()
+
+    def unsubscribe(self) -> None:
+        """unsubscribe(): give up the partitions and leave the group, without a commit. A static member only stops its heartbeats."""
+        if self._owned_partitions:
+            self._notify_application(f"onPartitionsRevoked({partitions_text(self._owned_partitions)})")
+        if self.member_id and self.settings.group_instance_id is None:
+            self._send_leave_group()
+        self._pattern, self._subscribed_topics = None, ()
+        self._owned_partitions = ()
+        self.positions.clear()
+        self._forget_membership()
+        self._needs_rejoin = False
 
     def process(self, records: int) -> None:
         """Advance the position of each owned partition by this many records."""
@@ -214,12 +240,15 @@ class Consumer:
 
     def _find_coordinator(self, then: Callable[[], None]) -> None:
         def on_answer(answer: FindCoordinatorAnswer | None) -> None:
-            if answer is not None and answer.coordinators[0].error is Error.NONE:
+            error = Error.COORDINATOR_NOT_AVAILABLE if answer is None else answer.coordinators[0].error
+            if error is Error.NONE:
                 then()
+            elif error not in RETRIABLE_ERRORS:
+                self._fail_for_good(error)
             else:
                 self._schedule(self.settings.retry_backoff_ms, lambda: self._find_coordinator(then))
 
-        self._environment.send(self, FindCoordinator((self._group_id,)), on_answer)
+        self._environment.send(self, FindCoordinator((self._group_id,), version=self._version(FindCoordinator)), on_answer)
 
     def _find_coordinator_after_backoff(self, then: Callable[[], None]) -> None:
         self._schedule(self.settings.retry_backoff_ms, lambda: self._find_coordinator(then))
@@ -240,6 +269,7 @@ class Consumer:
             group_instance_id=self.settings.group_instance_id,
             protocols=tuple((name, self._subscription(name)) for name in self.settings.partition_assignment_strategy),
             client_id=self.settings.client_id,
+            version=self._version(JoinGroup),
         )
         self._environment.send(self, request, lambda answer: self._on_join(answer) if attempt == self._join_attempt else None)
 
@@ -252,7 +282,14 @@ class Consumer:
         owned = self._owned_partitions if self.settings.is_cooperative else ()
         generation = self._owned_generation if self.settings.is_cooperative else NO_GENERATION
         return encode_subscription(
-            Subscription(_PROTOCOL_VERSION, self._subscribed_topics, user_data, _by_topic(owned), generation, self.settings.client_rack)
+            Subscription(
+                self.settings.subscription_version,
+                self._subscribed_topics,
+                user_data,
+                _by_topic(owned),
+                generation,
+                self.settings.client_rack,
+            )
         )
 
     def _on_join(self, answer: JoinGroupAnswer | None) -> None:
@@ -261,8 +298,7 @@ class Consumer:
             self.member_id, self.generation, self._protocol = answer.member_id, answer.generation, answer.protocol
             self.phase = Phase.SYNCING
             self._start_heartbeats()
-            leads = answer.leader == answer.member_id and not answer.skip_assignment
-            self._sync(self._assign(answer.members) if leads else ())
+            self._sync(self._lead(answer) if answer.leader == answer.member_id else ())
         elif answer is not None and error is Error.MEMBER_ID_REQUIRED:
             self.member_id = answer.member_id
             self._join()
@@ -272,12 +308,18 @@ class Consumer:
         else:
             self._join_again_or_fail(error)
 
-    def _assign(self, joined: Iterable[JoinedMember]) -> tuple[tuple[str, bytes], ...]:
-        members = [_assignor_member(member, self._protocol or "") for member in joined]
+    def _lead(self, answer: JoinGroupAnswer) -> tuple[tuple[str, bytes], ...]:
+        """The assignments that a leader sends. The leader also watches the topics of the group from now on."""
+        members = [_assignor_member(member, self._protocol or "") for member in answer.members]
+        group_topics = {topic for member in members for topic in member.topics}
+        self._learn_topics(group_topics)
+        self._assigned_counts = {topic: self._topics.get(topic) for topic in sorted(group_topics)}
+        if answer.skip_assignment:
+            return ()
         cluster = {name: assignors.Topic(partitions) for name, partitions in self._topics.items()}
         assignment = CLIENT_ASSIGNORS[self._protocol or ""](members, cluster)
         return tuple(
-            (member_id, encode_assignment(Assignment(_PROTOCOL_VERSION, _by_topic(partitions), None)))
+            (member_id, encode_assignment(Assignment(self.settings.subscription_version, _by_topic(partitions), None)))
             for member_id, partitions in assignment.items()
         )
 
@@ -291,6 +333,7 @@ class Consumer:
             protocol_type="consumer",
             protocol=self._protocol,
             assignments=assignments,
+            version=self._version(SyncGroup),
         )
         self._environment.send(self, request, lambda answer: self._on_sync(answer) if attempt == self._join_attempt else None)
 
@@ -342,6 +385,8 @@ class Consumer:
         if self._is_busy or self._is_blocked:
             return
         self._run_callbacks()
+        if self._auto_commit_is_due and self.phase is Phase.STABLE:
+            self._auto_commit()
         if self._needs_rejoin and self.phase in (Phase.STABLE, Phase.UNJOINED, Phase.SYNCING):
             self._needs_rejoin = False
             if self.settings.enable_auto_commit and self._owned_partitions:
@@ -366,25 +411,36 @@ class Consumer:
         self._heartbeat_epoch += 1
         self._join_attempt += 1
         if self._owned_partitions:
-            self._notify_application(f"onPartitionsLost({partitions_text(self._owned_partitions)})")
+            # Rebalance listeners have onPartitionsLost since 2.4 (KIP-429).
+            callback = "onPartitionsLost" if self._release >= (2, 4) else "onPartitionsRevoked"
+            self._notify_application(f"{callback}({partitions_text(self._owned_partitions)})")
         self._owned_partitions = ()
         self.positions.clear()
+
+    def _forget_membership(self) -> None:
+        self.member_id = ""
+        self.generation = NO_GENERATION
+        self.phase = Phase.UNJOINED
+        self._assigned_counts = None
+        self._heartbeat_epoch += 1
+        self._join_attempt += 1
 
     def _fail_for_good(self, error: Error) -> None:
         self._notify_application(f"fails for good: {error.name}")
         self.phase = Phase.CLOSED
         self._heartbeat_epoch += 1
 
-    def _leave_and_stop(self) -> None:
-        # A static member sends no LeaveGroup (KIP-345): it may come back within its session timeout.
-        if self.member_id and self.settings.group_instance_id is None and self.phase is not Phase.CLOSED:
+    def _leave_and_stop(self, leaves: bool) -> None:
+        # A static member sends no LeaveGroup of its own accord (KIP-345): it may come back within its session timeout.
+        if self.member_id and leaves and self.phase is not Phase.CLOSED:
             self._send_leave_group()
         self.phase = Phase.CLOSED
         self._heartbeat_epoch += 1
         self._schedule(0, self.die)
 
     def _send_leave_group(self) -> None:
-        self._environment.send(self, LeaveGroup(self._group_id, (Leaving(self.member_id),)), lambda answer: None)
+        leaving = Leaving(self.member_id, self.settings.group_instance_id)
+        self._environment.send(self, LeaveGroup(self._group_id, (leaving,), self._version(LeaveGroup)), lambda answer: None)
 
     def _poll_expired(self) -> None:
         if not self._is_busy or self.phase is Phase.CLOSED:
@@ -392,11 +448,7 @@ class Consumer:
         self._notify_application("max.poll.interval.ms has passed without a poll")
         if self.member_id and self.settings.group_instance_id is None:
             self._send_leave_group()
-        self.member_id = ""
-        self.generation = NO_GENERATION
-        self.phase = Phase.UNJOINED
-        self._heartbeat_epoch += 1
-        self._join_attempt += 1
+        self._forget_membership()
         self._needs_rejoin = True
 
     def _resume_polling(self) -> None:
@@ -416,7 +468,9 @@ class Consumer:
     def _send_heartbeat(self, heartbeat_epoch: int) -> None:
         if heartbeat_epoch != self._heartbeat_epoch:
             return
-        request = Heartbeat(self._group_id, self.generation, self.member_id, self.settings.group_instance_id)
+        request = Heartbeat(
+            self._group_id, self.generation, self.member_id, self.settings.group_instance_id, version=self._version(Heartbeat)
+        )
         self._environment.send(self, request, lambda answer: self._on_heartbeat_answer(answer, heartbeat_epoch))
         self._schedule(self.settings.heartbeat_interval_ms, lambda: self._send_heartbeat(heartbeat_epoch))
 
@@ -440,7 +494,53 @@ class Consumer:
         if heartbeat_epoch == self._heartbeat_epoch:
             self._start_heartbeats()
 
+    # Topics
+
+    def _refresh_topics(self) -> None:
+        """Ask the cluster for its topics: at the start, and then every metadata.max.age.ms."""
+        if self.phase is Phase.CLOSED:
+            return
+        self._metadata_epoch += 1
+        epoch = self._metadata_epoch
+        self._schedule(self.settings.metadata_max_age_ms, lambda: self._refresh_topics() if epoch == self._metadata_epoch else None)
+        self._topics = dict(self._environment.topics)
+        if self._pattern is not None:
+            matching = tuple(sorted(topic for topic in self._topics if re.fullmatch(self._pattern, topic)))
+            is_changed = matching != self._subscribed_topics
+            self._subscribed_topics = matching
+            if is_changed and self._join_attempt:
+                self._request_rejoin()
+                return
+        counts = self._assigned_counts
+        if counts is not None and any(self._topics.get(topic) != count for topic, count in counts.items()):
+            # Only the client that made the assignment watches the numbers of partitions: it joins again to make a new assignment.
+            self._assigned_counts = None
+            self._request_rejoin()
+
+    def _learn_topics(self, names: Iterable[str]) -> None:
+        """Ask the cluster for topics that the client has not known. Those that it knows may be out of date."""
+        for name in names:
+            if name not in self._topics and name in self._environment.topics:
+                self._topics[name] = self._environment.topics[name]
+
+    def notice_topic(self, name: str) -> None:
+        """A topic was created or deleted: a client that asks for it, or reads from it, gets an error and refreshes its topics soon."""
+        if name in self._subscribed_topics or name in (self._assigned_counts or ()):
+            self._schedule(self.settings.retry_backoff_ms, self._refresh_topics)
+
     # Offsets
+
+    def _auto_commit_comes_due(self) -> None:
+        """The interval of auto commits has passed: the next poll commits the positions."""
+        if self.phase is not Phase.CLOSED:
+            self._auto_commit_is_due = True
+            self._poll()
+
+    def _auto_commit(self) -> None:
+        self._auto_commit_is_due = False
+        self._schedule(self.settings.auto_commit_interval_ms, self._auto_commit_comes_due)
+        if self.positions:
+            self._send_commit(_PendingCommit("auto commit", dict(self.positions), False, 0, False, None, is_auto=True))
 
     def _fetch_offsets(self, partitions: Iterable[TopicPartition], *, is_committed_call: bool = False) -> None:
         """Send OffsetFetch. Its answer goes to the application after committed(), else sets the positions of new partitions."""
@@ -456,7 +556,14 @@ class Consumer:
             if group.error is not Error.NONE:
                 self._fail_for_good(group.error)
                 return
-            committed = {partition: group.topics[partition.topic][partition.partition].committed_offset for partition in requested}
+            fetched = {partition: group.topics[partition.topic][partition.partition] for partition in requested}
+            if any(offset.error in RETRIABLE_ERRORS for offset in fetched.values()):
+                self._schedule(self.settings.retry_backoff_ms, lambda: self._fetch_offsets(requested, is_committed_call=is_committed_call))
+                return
+            if failed := [offset.error for offset in fetched.values() if offset.error is not Error.NONE]:
+                self._fail_for_good(failed[0])
+                return
+            committed = {partition: offset.committed_offset for partition, offset in fetched.items()}
             if is_committed_call:
                 existing = {partition: offset for partition, offset in committed.items() if offset >= 0}
                 self._notify_application(f"committed: {_offsets_text(existing) or 'nothing'}")
@@ -466,11 +573,15 @@ class Consumer:
                     # Without a committed offset auto.offset.reset decides, and the log of a simulated topic begins at 0.
                     self.positions.setdefault(partition, max(offset, 0))
 
-        self._environment.send(self, OffsetFetch((GroupToFetch(self._group_id, _by_topic(requested)),)), on_answer)
+        version = self._version(OffsetFetch)
+        # Since 2.5 consumers wait for the end of transactions that may change their offsets (KIP-447).
+        groups = (GroupToFetch(self._group_id, _by_topic(requested)),)
+        self._environment.send(self, OffsetFetch(groups, version >= FIRST_VERSION_WITH_REQUIRE_STABLE, version), on_answer)
 
     def _commit_request(self, offsets: Mapping[TopicPartition, int]) -> OffsetCommit:
         to_commit = tuple(OffsetToCommit(topic, number, offset) for (topic, number), offset in offsets.items())
-        return OffsetCommit(self._group_id, to_commit, self.generation, self.member_id, self.settings.group_instance_id)
+        version = self._version(OffsetCommit)
+        return OffsetCommit(self._group_id, to_commit, self.generation, self.member_id, self.settings.group_instance_id, version=version)
 
     def _commit_ignoring_errors(self, then: Callable[[], None]) -> None:
         """Commit the positions before a rebalance or before close(), and call ``then`` whether the commit succeeds or fails."""
@@ -515,7 +626,8 @@ class Consumer:
         elif error in MEMBERSHIP_LOST_ERRORS:
             self._end_commit(commit, f"CommitFailedException ({error.name})", then=lambda: self._rejoin_after(error))
         elif error is Error.REBALANCE_IN_PROGRESS:
-            self._end_commit(commit, "RebalanceInProgressException", then=self._request_rejoin)
+            exception = "RebalanceInProgressException" if self._release >= (2, 5) else f"CommitFailedException ({error.name})"
+            self._end_commit(commit, exception, then=self._request_rejoin)
         elif error is Error.FENCED_INSTANCE_ID:
             self._end_commit(commit, "FencedInstanceIdException", then=lambda: self._fail_for_good(error))
         else:
@@ -528,7 +640,15 @@ class Consumer:
     def _end_commit(
         self, commit: _PendingCommit, outcome: str, *, is_retriable: bool = False, then: Callable[[], None] | None = None
     ) -> None:
+        if outcome == "done":
+            for interceptor in self.settings.interceptor_classes:
+                self._notify_application(f"onCommit({_offsets_text(commit.offsets)}) of {interceptor}")
+
         def callback() -> None:
+            if commit.is_auto:
+                if outcome != "done":
+                    self._notify_application(f"auto commit fails: {outcome}")
+                return
             self._notify_application(f"{commit.call}: {outcome}" if commit.is_sync else f"callback of {commit.call}: {outcome}")
             if is_retriable and commit.retry_after_ms is not None:
                 self._schedule(commit.retry_after_ms, lambda: self.commit(commit.offsets, is_sync=False))
@@ -549,6 +669,10 @@ class Consumer:
         for callback in callbacks:
             callback()
 
+    def _version(self, kind: type) -> int:
+        """The newest version of a request that both the client and the broker know."""
+        return min(self._own_versions[kind].newest, self._broker_versions[kind].newest)
+
     def _schedule(self, delay_ms: int, do: Callable[[], None]) -> None:
         self._environment.schedule(delay_ms, self, do)
 
@@ -566,6 +690,7 @@ class _PendingCommit:
     deadline_ms: int
     loses_answer: bool
     retry_after_ms: int | None
+    is_auto: bool = False
 
 
 def _assignor_member(member: JoinedMember, assignor: str) -> assignors.Member:

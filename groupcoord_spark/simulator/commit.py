@@ -73,7 +73,7 @@ def _check_commit(broker: Broker, request: OffsetCommit) -> Error:
             broker.create_group(request.group_id or "")
             return Error.NONE
         since = broker.release.group_not_found_since
-        version = request.version if request.version is not None else broker.release.newest_request_versions[OffsetCommit]
+        version = broker.release.version_of(request)
         return Error.GROUP_ID_NOT_FOUND if since is not None and version >= since else Error.ILLEGAL_GENERATION
     error = first_error(broker.release.commit_checks, group, request)
     if error is Error.NONE and group.state in (State.STABLE, State.PREPARING_REBALANCE):

@@ -22,7 +22,7 @@ FIRST_VERSION_WITH_SEVERAL_KEYS = 4
 
 def find_coordinator(broker: Broker, call: Call, request: FindCoordinator) -> None:
     """Answer with the offsets partition of each group, whose leader is the group's coordinator."""
-    version = request.version if request.version is not None else broker.release.newest_request_versions[FindCoordinator]
+    version = broker.release.version_of(request)
     coordinators = []
     for key in request.keys:
         if not key and version >= FIRST_VERSION_WITH_SEVERAL_KEYS:
@@ -34,7 +34,7 @@ def find_coordinator(broker: Broker, call: Call, request: FindCoordinator) -> No
 
 def describe_groups(broker: Broker, call: Call, request: DescribeGroups) -> None:
     """Answer with the current state and members of each group."""
-    version = request.version if request.version is not None else broker.release.newest_request_versions[DescribeGroups]
+    version = broker.release.version_of(request)
     broker.answer(call, DescribeGroupsAnswer(tuple(describe_group(broker, group_id, version) for group_id in request.group_ids)))
 
 

@@ -90,7 +90,7 @@ def _join(broker: Broker, group: Group, call: Call, request: JoinGroup) -> None:
 
 
 def _needs_member_id_first(broker: Broker, request: JoinGroup) -> bool:
-    version = request.version if request.version is not None else broker.release.newest_request_versions[JoinGroup]
+    version = broker.release.version_of(request)
     return broker.release.has_member_ids_on_request and request.group_instance_id is None and version >= FIRST_VERSION_WITH_MEMBER_IDS
 
 
@@ -236,7 +236,7 @@ def _restart_needs_rebalance(broker: Broker, group: Group) -> bool:
 
 
 def _skips_assignment(broker: Broker, request: JoinGroup) -> bool:
-    version = request.version if request.version is not None else broker.release.newest_request_versions[JoinGroup]
+    version = broker.release.version_of(request)
     return broker.release.skips_assignment and version >= FIRST_VERSION_WITH_SKIP_ASSIGNMENT
 
 

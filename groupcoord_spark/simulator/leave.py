@@ -27,7 +27,7 @@ def leave_group(broker: Broker, call: Call, request: LeaveGroup) -> None:
         )
         return
     errors = [Error.UNKNOWN_MEMBER_ID] * len(request.members) if group is None else _leave(broker, group, request.members)
-    version = request.version if request.version is not None else broker.release.newest_request_versions[LeaveGroup]
+    version = broker.release.version_of(request)
     if version < FIRST_VERSION_WITH_LIST:
         broker.answer(call, LeaveGroupAnswer(errors[0] if errors else Error.NONE))
     else:

@@ -15,20 +15,14 @@ from groupcoord_spark.errors import UsageError
 from groupcoord_spark.simulator import group_checks
 from groupcoord_spark.simulator.errors import Error
 from groupcoord_spark.simulator.group_checks import GroupChecks, HeartbeatRules
+from groupcoord_spark.simulator.request_versions import Versions, first_release_of, known_versions
 from groupcoord_spark.simulator.requests import (
-    AddOffsetsToTxn,
-    DeleteGroups,
-    DescribeGroups,
-    EndTxn,
-    FindCoordinator,
     Heartbeat,
     JoinGroup,
     LeaveGroup,
-    OffsetCommit,
     OffsetDelete,
     Request,
     SyncGroup,
-    TxnOffsetCommit,
 )
 
 
@@ -175,18 +169,13 @@ class Release:
     """The same for a failed append of offset records."""
     max_session_timeout_ms: int = 300_000
     """Default of group.max.session.timeout.ms."""
-    newest_request_versions: Mapping[type, int] = field(default_factory=dict)
-    """Request -> newest version that this release knows, for requests whose answer depends on the version."""
+    request_versions: Mapping[type, Versions] = field(default_factory=dict)
+    """Request -> its versions, for the requests that this release knows."""
 
+    def version_of(self, request: Request) -> int:
+        """The version of a request: the newest that this release knows if the request names none."""
+        return request.version if request.version is not None else self.request_versions[type(request)].newest
 
-_FIRST_RELEASE_OF_REQUEST: dict[type, tuple[int, ...]] = {
-    DeleteGroups: (1, 1),
-    OffsetDelete: (2, 4),
-    TxnOffsetCommit: (0, 11),
-    AddOffsetsToTxn: (0, 11),
-    EndTxn: (0, 11),
-}
-"""First release that knows the request, for requests that not every release knows."""
 
 _CHANGES: tuple[tuple[tuple[int, ...], dict[str, Any]], ...] = (
     ((0, 10, 1), {"group_value_version": 1}),  # KIP-62
@@ -298,16 +287,6 @@ _CHANGES: tuple[tuple[tuple[int, ...], dict[str, Any]], ...] = (
     ((4, 1), {"offset_value_version": 4, "commits_carry_topic_id": True}),
 )
 
-_REQUEST_VERSIONS: dict[type, tuple[tuple[tuple[int, ...], int], ...]] = {
-    JoinGroup: (((0, 10), 1), ((0, 11), 2), ((2, 0), 3), ((2, 2), 4), ((2, 3), 5), ((2, 4), 6), ((2, 5), 7), ((3, 2), 9)),
-    SyncGroup: (((0, 10), 0), ((0, 11), 1), ((2, 0), 2), ((2, 3), 3), ((2, 4), 4), ((2, 5), 5)),
-    LeaveGroup: (((0, 10), 0), ((0, 11), 1), ((2, 0), 2), ((2, 4), 4), ((3, 2), 5)),
-    OffsetCommit: (((0, 10), 2), ((0, 11), 3), ((2, 0), 4), ((2, 1), 6), ((2, 3), 7), ((2, 4), 8), ((3, 6), 9)),
-    FindCoordinator: (((0, 10), 0), ((0, 11), 1), ((2, 0), 2), ((2, 4), 3), ((3, 0), 4)),
-    DescribeGroups: (((0, 10), 0), ((0, 11), 1), ((2, 0), 2), ((2, 3), 3), ((2, 4), 5), ((4, 0), 6)),
-}
-"""Request -> (first release, newest version since that release)."""
-
 _OLDEST = (0, 10, 1)
 
 
@@ -331,15 +310,14 @@ def release_for(semantics: str | None = None, broker_version: str | None = None)
     for since, change in _CHANGES:
         if version >= since:
             rules |= change
-    newest = {kind: max(number for since, number in steps if version >= since) for kind, steps in _REQUEST_VERSIONS.items()}
-    return Release(semantics=loader_rules, newest_request_versions=newest, **rules)
+    return Release(semantics=loader_rules, request_versions=known_versions(version), **rules)
 
 
 def refuse_unknown_request(release: Release, request: Request) -> None:
     """Raise UsageError if the release does not know the request, or does not know static members and the request has an instance id."""
     version = release.semantics.broker_version
-    since = _FIRST_RELEASE_OF_REQUEST.get(type(request))
-    if since is not None and release.semantics.release < since:
-        raise UsageError(f"Kafka {version} does not know {type(request).__name__}: it came with {'.'.join(map(str, since))}.")
+    if type(request) not in release.request_versions:
+        since = ".".join(map(str, first_release_of(type(request))))
+        raise UsageError(f"Kafka {version} does not know {type(request).__name__}: it came with {since}.")
     if not release.has_static_members and getattr(request, "group_instance_id", None) is not None:
         raise UsageError(f"Kafka {version} does not know static members: leave group_instance_id out, or simulate 2.3 or later.")

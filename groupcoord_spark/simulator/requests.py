@@ -1,7 +1,7 @@
 """The requests of group members, producers and administrators, with Kafka's field names in snake_case.
 
-``version`` is the version of the request (None: the newest that the simulated release knows); only requests whose answer depends on the
-version have it. ``client_id`` and ``client_host`` come from the request's header and connection.
+``version`` is the version of the request (None: the newest that the simulated release knows).
+``client_id`` and ``client_host`` come from the request's header and connection.
 A request that is sent outside of any membership has the generation ``NO_GENERATION``.
 """
 
@@ -51,6 +51,7 @@ class Heartbeat:
     generation: int
     member_id: str
     group_instance_id: str | None = None
+    version: int | None = None
 
 
 class Leaving(NamedTuple):
@@ -104,6 +105,7 @@ class TxnOffsetCommit:
     generation: int = NO_GENERATION
     member_id: str = ""
     group_instance_id: str | None = None
+    version: int | None = None
 
 
 class GroupToFetch(NamedTuple):
@@ -119,6 +121,7 @@ class OffsetFetch:
 
     groups: tuple[GroupToFetch, ...]
     require_stable: bool = False
+    version: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +131,7 @@ class AddOffsetsToTxn:
     group_id: str
     producer_id: int
     producer_epoch: int = 0
+    version: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +141,7 @@ class EndTxn:
     producer_id: int
     committed: bool
     producer_epoch: int = 0
+    version: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +165,7 @@ class ListGroups:
     """Get the names of all groups, or of the groups in some states."""
 
     states: tuple[str, ...] = ()
+    version: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +173,7 @@ class DeleteGroups:
     """Delete groups with all their offsets."""
 
     group_ids: tuple[str, ...]
+    version: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +182,7 @@ class OffsetDelete:
 
     group_id: str | None
     partitions: Mapping[str, tuple[int, ...]]
+    version: int | None = None
 
 
 Request = (

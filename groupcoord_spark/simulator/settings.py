@@ -1,5 +1,7 @@
 """The broker settings that groups depend on, and the topics that exist."""
 
+from __future__ import annotations
+
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -41,6 +43,26 @@ class Settings:
         known = self.topics.get(topic)
         return known is not None and 0 <= partition < known.partitions
 
+    def with_topic(self, topic: str, partitions: int) -> Settings:
+        """The settings with this number of partitions of a topic, which exists already or is new.
+
+        Raises:
+            UsageError: every topic exists already, or the topic exists and has as many partitions.
+        """
+        if self.topics is None:
+            raise UsageError(f"Topic {topic!r} cannot change where every topic exists: name the topics that exist at the start.")
+        known = self.topics.get(topic)
+        if known is not None and known.partitions >= partitions:
+            raise UsageError(f"Topic {topic!r} has {known.partitions} partitions already: a topic can only get more.")
+        changed = Topic(partitions) if known is None else replace(known, partitions=partitions)
+        return replace(self, topics={**self.topics, topic: changed})
+
+    def without_topic(self, topic: str) -> Settings:
+        """The settings without a topic, unless every topic exists."""
+        if self.topics is None:
+            return self
+        return replace(self, topics={name: known for name, known in self.topics.items() if name != topic})
+
     def topic_id(self, topic: str) -> str:
         """The topic's id; the zero id if the topic is unknown."""
         known = self.topics.get(topic) if self.topics is not None else None
@@ -76,6 +98,12 @@ def read_settings(properties: Mapping[str, str | int], topics: Mapping[str, Topi
         except ValueError:
             raise UsageError(f"{name} {value!r} is not a whole number.") from None
     return replace(Settings(topics=topics), **values)
+
+
+def property_values(settings: Settings) -> dict[str, int | None]:
+    """Kafka's name of each property -> its value in Kafka's unit; None: the default of the simulated release."""
+    values = {name: (getattr(settings, field), unit) for name, (field, unit) in _PROPERTIES.items()}
+    return {name: None if value is None else value // unit for name, (value, unit) in values.items()}
 
 
 MemberIds = Callable[[str], str]

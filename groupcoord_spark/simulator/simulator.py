@@ -1,27 +1,30 @@
 """The simulated broker: takes requests and actions in the order of their time, gives answers, records and a timeline."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from groupcoord_spark.errors import UsageError
 from groupcoord_spark.simulator.actions import (
     Action,
+    AddPartitions,
     BeginLoad,
     CleanUp,
+    CreateTopic,
     DeleteTopic,
     FailAppends,
     LoadPartition,
     LosePartition,
     SetActive,
 )
-from groupcoord_spark.simulator.answers import DescribedGroup
+from groupcoord_spark.simulator.answers import DescribedGroup, RefusedAnswer
 from groupcoord_spark.simulator.broker import Broker
 from groupcoord_spark.simulator.calls import Call
 from groupcoord_spark.simulator.clock import Timer, TimerKind
 from groupcoord_spark.simulator.commit import offset_commit, txn_offset_commit
 from groupcoord_spark.simulator.deletion import clean_up, delete_groups, delete_topic, offset_delete
 from groupcoord_spark.simulator.describe import describe_group, describe_groups, find_coordinator, list_groups, state_name
+from groupcoord_spark.simulator.errors import Error
 from groupcoord_spark.simulator.fetch import offset_fetch
 from groupcoord_spark.simulator.group import Group
 from groupcoord_spark.simulator.heartbeat import heartbeat
@@ -47,7 +50,7 @@ from groupcoord_spark.simulator.requests import (
     SyncGroup,
     TxnOffsetCommit,
 )
-from groupcoord_spark.simulator.settings import MemberIds, Settings, numbered_member_ids
+from groupcoord_spark.simulator.settings import MemberIds, Settings, Topic, numbered_member_ids
 from groupcoord_spark.simulator.sync import sync_group
 from groupcoord_spark.simulator.transactions import add_offsets_to_txn, end_txn
 
@@ -134,6 +137,11 @@ class Simulator:
         """The simulated time, in milliseconds since the epoch."""
         return self._broker.now_ms
 
+    @property
+    def topics(self) -> Mapping[str, Topic] | None:
+        """Name -> topic, for the topics that exist now; None: every topic exists."""
+        return self._broker.settings.topics
+
     def send(self, request: Request, at_ms: int | None = None) -> Call:
         """Send a request to the broker at a time (None: now). The returned call has the answer, or gets it in a later event.
 
@@ -148,7 +156,10 @@ class Simulator:
             self._known_requests.add(kind)
         self._calls += 1
         call = Call(self._calls, request, self._broker.now_ms)
-        _HANDLERS[kind](self._broker, call, request)
+        if request.version is not None and request.version not in self.release.request_versions[kind]:
+            self._broker.answer(call, RefusedAnswer(Error.UNSUPPORTED_VERSION))
+        else:
+            _HANDLERS[kind](self._broker, call, request)
         self._close_event(call, None, None)
         return call
 
@@ -168,8 +179,11 @@ class Simulator:
                 broker.is_active = is_active
             case FailAppends(error):
                 broker.append_error = error
+            case CreateTopic(topic, partitions) | AddPartitions(topic, partitions):
+                broker.settings = broker.settings.with_topic(topic, partitions)
             case DeleteTopic(topic):
                 delete_topic(broker, topic)
+                broker.settings = broker.settings.without_topic(topic)
             case CleanUp():
                 clean_up(broker)
         self._close_event(None, action, None)

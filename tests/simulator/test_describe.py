@@ -23,7 +23,7 @@ DESCRIBED = by_release("""
 def test_metadata_and_protocol_are_shown_only_while_the_group_is_stable(version, row, expected):
     scene = Scene(version)
     scene.play(row["state"])
-    group = scene.ask(DescribeGroups((GROUP,), version=5)).groups[0]
+    group = scene.simulator.describe(GROUP)
     members = [member for member in group.members if member.client_id == "a"]
     metadata = "none" if not members else "m" if members[0].metadata == READS_T else members[0].metadata.decode()
     assignment = "none" if not members else members[0].assignment.decode()

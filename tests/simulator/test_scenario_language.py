@@ -10,9 +10,9 @@ import yaml
 
 from groupcoord_spark.errors import UsageError
 from groupcoord_spark.simulator import release_for
-from groupcoord_spark.simulator.client import ClientSettings
+from groupcoord_spark.simulator.client_settings import ClientSettings
 from groupcoord_spark.simulator.errors import Error
-from groupcoord_spark.simulator.requests import Request
+from groupcoord_spark.simulator.requests import JoinGroup, Request
 from groupcoord_spark.simulator.scenario import json_schema, play, read_scenario, shipped_scenarios
 from groupcoord_spark.simulator.scenario.language import BROKER_SETTINGS, MEMBER_SETTINGS, VERBS
 from groupcoord_spark.simulator.scenario.requests_by_hand import REQUESTS, Sender
@@ -109,11 +109,25 @@ def refusal(change: tuple[str, str]) -> str:
             "`require_stable` of `with` of step 11 (send OffsetFetch) is 1, not true or false.",
         ),
         (("until: 100s", "until: 9s"), "until is before the last step."),
+        (
+            ("{topics: [t], partition", '{topics: [t], topics.pattern: "t.*", partition'),
+            "member 'a' has both `topics` and `topics.pattern`: a consumer subscribes in one way.",
+        ),
+        (("{topics: [t], partition", '{topics.pattern: "(", partition'), "`topics.pattern` of member 'a' is '(', not a regular expression"),
+        (("session.timeout.ms: 20s", "client.version: two"), "`client.version` of member 'a': "),
+        (
+            ("session.timeout.ms: 20s", 'client.version: "2.2", group.instance.id: i'),
+            "member 'a': client 2.2 does not know group.instance.id: static members came with 2.3.",
+        ),
+        (("fail_appends: NOT_ENOUGH_REPLICAS", "create_topic: {t: 2}"), "create_topic at 22000 ms: topic 't' exists already then."),
+        (("fail_appends: NOT_ENOUGH_REPLICAS", "add_partitions: {u: 2}"), "add_partitions at 22000 ms: topic 'u' does not exist then."),
+        (("fail_appends: NOT_ENOUGH_REPLICAS", "add_partitions: {t: 1}"), "Topic 't' has 2 partitions already: a topic can only get more."),
     ],
 )
 def test_a_mistake_is_one_sentence_with_the_place_and_the_nearest_word(change: tuple[str, str], sentence: str) -> None:
     refused = refusal(change)
-    assert refused.startswith("Scenario mine.yaml") and sentence in refused and "\n" not in refused
+    assert sentence in refused and "\n" not in refused
+    assert refused.startswith("Scenario mine.yaml") or " ms: " in refused or refused.startswith("Topic ")
 
 
 def test_the_ids_of_a_member_that_was_not_started_cannot_be_sent() -> None:
@@ -197,6 +211,38 @@ def test_the_schema_accepts_shipped_scenarios_and_refuses_what_the_reader_refuse
     for change in (("grouop", "group"), ("start: a", "strat: a"), ("generation: 7", "foo: 1"), ("for: 2s", "for: soon")):
         text = SCENARIO.replace(change[0], change[1]) if change[0] in SCENARIO else SCENARIO.replace(change[1], change[0])
         assert list(validator.iter_errors(_as_json(text))), change
+
+
+def test_a_client_talks_in_the_newest_versions_that_it_and_the_broker_know() -> None:
+    steps = "topics: {t: 1}\nclient: {topics: [t]}\nsteps:\n  - {at: 0s, start: a}\nuntil: 10s"
+    versions = {}
+    for client, broker in (("2.0", "4.3"), ("4.3", "2.8"), ("4.3", "4.3")):
+        text = f'group: g\nmembers: {{a: {{client.version: "{client}", partition.assignment.strategy: [range]}}}}\n{steps}'
+        rows = play(read_scenario(text, "mine.yaml"), release_for(None, broker)).rows
+        versions[client, broker] = {row.request.version for row in rows if isinstance(row.request, JoinGroup)}
+    assert versions == {("2.0", "4.3"): {3}, ("4.3", "2.8"): {7}, ("4.3", "4.3"): {9}}
+
+
+def test_a_client_without_a_version_in_common_with_the_broker_fails_at_its_start() -> None:
+    text = 'group: g\nmembers: {a: {client.version: "0.10.2", topics: [t]}}\ntopics: {t: 1}\nsteps:\n  - {at: 0s, start: a}\nuntil: 10s'
+    (_, failed) = play(read_scenario(text, "mine.yaml"), release_for(None, "4.0")).rows[:2]
+    assert failed.what == "UnsupportedVersionException: JoinGroup, the client knows versions 0 to 1, the broker 2 to 9"
+
+
+def test_a_version_that_the_release_does_not_know_is_refused() -> None:
+    steps = "steps:\n  - {at: 0s, send: OffsetCommit, with: {version: 1, offsets: {t-0: 5}}}"
+    answers = {
+        release: play(read_scenario(f"group: g\n{steps}", "mine.yaml"), release_for(None, release)).rows[0].answer
+        for release in ("2.8", "4.3")
+    }
+    assert answers == {"2.8": "NONE", "4.3": "UNSUPPORTED_VERSION"}
+
+
+def test_interceptors_hear_of_commits_that_succeed() -> None:
+    steps = "steps:\n  - {at: 0s, start: a}\n  - {at: 10s, commit: a, offsets: {t-0: 5}}\nuntil: 20s"
+    text = f"group: g\ntopics: {{t: 1}}\nmembers: {{a: {{topics: [t], interceptor.classes: [Audit]}}}}\n{steps}"
+    heard = [row.what for row in play(read_scenario(text, "mine.yaml"), release_for()).rows if row.kind == "application"]
+    assert heard[-2:] == ["onCommit(t-0=5) of Audit", "commitSync(t-0=5): done"]
 
 
 def test_every_verb_has_a_meaning_and_plays() -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Final
 
 from groupcoord_spark.assignors import CLIENT_ASSIGNORS
-from groupcoord_spark.simulator.client import ClientSettings
+from groupcoord_spark.simulator.client_settings import ClientSettings
 from groupcoord_spark.simulator.errors import Error
 from groupcoord_spark.simulator.scenario.requests_by_hand import REQUESTS
 from groupcoord_spark.simulator.scenario.values import (
@@ -68,11 +68,14 @@ def _setting(name: str, kind: Kind, meaning: str) -> Key:
     default = getattr(ClientSettings(), name.replace(".", "_"))
     if kind is DURATION:
         return Key(name, kind, meaning, default, f"{default / 1000:g} s")
-    return Key(name, kind, meaning, default, "false" if default is False else ", ".join(default) if isinstance(default, tuple) else "")
+    words = str(default).lower() if isinstance(default, bool) else ", ".join(default) if isinstance(default, tuple) else default or ""
+    return Key(name, kind, meaning, default, words)
 
 
 MEMBER_SETTINGS: Final = (
+    _setting("client.version", TEXT, "The release of the client library, such as 2.8. The defaults of other settings depend on it."),
     _setting("topics", TEXTS, "The topics that the member subscribes to."),
+    _setting("topics.pattern", TEXT, "A regular expression instead of `topics`: the member subscribes to the topics that it matches."),
     Key("client.id", TEXT, "The client id.", without="the member's name"),
     _setting("group.instance.id", TEXT, "The instance id of a static member."),
     _setting("client.rack", TEXT, "The rack of the client."),
@@ -84,7 +87,11 @@ MEMBER_SETTINGS: Final = (
     _setting("max.poll.interval.ms", DURATION, "How long the application may not poll before the member leaves; the rebalance timeout."),
     _setting("retry.backoff.ms", DURATION, "How long the client waits before it repeats a request."),
     _setting("default.api.timeout.ms", DURATION, "How long commitSync repeats a commit."),
-    _setting("enable.auto.commit", FLAG, "Whether close() commits the positions."),
+    _setting("metadata.max.age.ms", DURATION, "The time after which the client asks again which topics and partitions there are."),
+    _setting("enable.auto.commit", FLAG, "Whether poll() commits the positions at intervals, and close() and rebalances commit them."),
+    _setting("auto.commit.interval.ms", DURATION, "The time between two such commits of poll()."),
+    _setting("internal.leave.group.on.close", FLAG, "Whether close() of a dynamic member sends LeaveGroup. Kafka Streams sets false."),
+    _setting("interceptor.classes", TEXTS, "Names of interceptors, which hear of every commit that succeeds."),
 )
 assert len(MEMBER_SETTINGS) == len(fields(ClientSettings))
 
@@ -106,7 +113,20 @@ BROKER_KEYS: Final = (
 
 MEMBER_VERBS: Final = (
     Verb("start", None, "The member starts and joins the group."),
-    Verb("close", None, "The member closes its consumer."),
+    Verb(
+        "close",
+        None,
+        "The member closes its consumer.",
+        (
+            Key(
+                "leave",
+                FLAG,
+                "Whether the client sends LeaveGroup, as the options of close() say since 4.1.",
+                without="a dynamic member sends LeaveGroup, a static member does not",
+            ),
+        ),
+    ),
+    Verb("unsubscribe", None, "The member gives up its subscription and leaves the group. A later `subscribe` joins again."),
     Verb("crash", None, "The member is gone without a word."),
     Verb(
         "freeze",
@@ -173,7 +193,14 @@ BROKER_VERBS: Final = (
         one_of(*Error.__members__),
         "Writes to the log fail with the error that the value names, such as NOT_ENOUGH_REPLICAS. NONE ends the failure.",
     ),
-    Verb("delete_topic", TEXT, "The topic is deleted."),
+    Verb("create_topic", PARTITION_COUNTS, "Topics are created, each with its number of partitions, such as {orders: 4}."),
+    Verb(
+        "add_partitions",
+        PARTITION_COUNTS,
+        "Topics get more partitions: the value names the new number. The client that made the assignment of a group notices it when it"
+        " asks again for the topics (`metadata.max.age.ms`).",
+    ),
+    Verb("delete_topic", TEXT, "The topic is deleted, with the offsets that groups have committed for it."),
     Verb("clean_up", NOTHING, "The broker checks the retention of offsets now."),
 )
 

@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from groupcoord_spark.errors import UsageError
 from groupcoord_spark.simulator.actions import (
     Action,
+    AddPartitions,
     BeginLoad,
     CleanUp,
+    CreateTopic,
     DeleteTopic,
     FailAppends,
     LoadPartition,
@@ -145,6 +147,10 @@ class _ScenarioRun:
     def now_ms(self) -> int:
         return self.simulator.now_ms
 
+    @property
+    def topics(self) -> Mapping[str, int]:
+        return {name: topic.partitions for name, topic in (self.simulator.topics or {}).items()}
+
     # The environment of the clients
 
     def send(self, client: Consumer, request: Request, then: Callable[[Any], None], *, loses_answer: bool = False) -> None:
@@ -213,7 +219,7 @@ class _ScenarioRun:
         options, client = step.options, self._clients.get(name)
         if step.verb == "start":
             self._add_application_row(name, "starts")
-            client = Consumer(name, self._scenario.group_id, self._scenario.members[name], self._scenario.topics, self)
+            client = Consumer(name, self._scenario.group_id, self._scenario.members[name], self.simulator.release.request_versions, self)
             self._clients[name] = client
             client.start()
             return
@@ -224,7 +230,7 @@ class _ScenarioRun:
             client.die()
         elif step.verb == "close":
             self._add_application_row(name, "close()")
-            client.close()
+            client.close(leaves=options["leave"])
         elif step.verb == "freeze":
             self._add_application_row(name, f"freezes for {options['for'] / 1000:g} s, heartbeats too")
             client.frozen_until_ms = self.now_ms + options["for"]
@@ -235,6 +241,9 @@ class _ScenarioRun:
         elif step.verb == "subscribe":
             self._add_application_row(name, f"subscribe({', '.join(options['topics'])})")
             client.subscribe(options["topics"])
+        elif step.verb == "unsubscribe":
+            self._add_application_row(name, "unsubscribe()")
+            client.unsubscribe()
         elif step.verb == "process":
             client.process(options["records"])
         elif step.verb == "commit":
@@ -259,10 +268,25 @@ class _ScenarioRun:
             self._schedule(self.now_ms + 2 * half_ms, None, lambda: self.simulator.act(LoadPartition(number, self._log_of(number))))
         elif step.verb == "fail_appends":
             self.simulator.act(FailAppends(Error[step.value]))
+        elif step.verb in ("create_topic", "add_partitions"):
+            action = CreateTopic if step.verb == "create_topic" else AddPartitions
+            for topic, partitions in step.value.items():
+                if (topic in self.topics) is (step.verb == "create_topic"):
+                    state = "exists already" if step.verb == "create_topic" else "does not exist"
+                    raise UsageError(f"{step.verb} at {step.at_ms} ms: topic {topic!r} {state} then.")
+                self.simulator.act(action(topic, partitions))
+                if step.verb == "create_topic":
+                    self._let_clients_notice(topic)
         elif step.verb == "delete_topic":
             self.simulator.act(DeleteTopic(step.value))
+            self._let_clients_notice(step.value)
         else:
             self.simulator.act(CleanUp())
+
+    def _let_clients_notice(self, topic: str) -> None:
+        for client in self._clients.values():
+            if client.is_alive:
+                client.notice_topic(topic)
 
     def _send_by_hand(self, step: Step) -> None:
         name, member = step.options["as"], None
@@ -371,6 +395,10 @@ def _action_text(action: Action) -> str:
             return f"loses __consumer_offsets-{number}"
         case FailAppends(error):
             return "appends work again" if error is Error.NONE else f"appends fail: {error.name}"
+        case CreateTopic(topic, partitions):
+            return f"topic {topic} is created with {partitions} partitions"
+        case AddPartitions(topic, partitions):
+            return f"topic {topic} gets more partitions: {partitions}"
         case DeleteTopic(topic):
             return f"topic {topic} is deleted"
         case CleanUp():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
@@ -11,7 +12,7 @@ from typing import Any, Protocol
 import yaml
 
 from groupcoord_spark.errors import InputError, UsageError
-from groupcoord_spark.simulator.client import ClientSettings
+from groupcoord_spark.simulator.client_settings import NEWEST_CLIENT, ClientSettings, defaults_of
 from groupcoord_spark.simulator.scenario.language import (
     AFTER_LAST_STEP_MS,
     AT,
@@ -129,8 +130,26 @@ def _read(content: Any) -> Scenario:
 
 
 def _member(name: str, common: Mapping[str, Any], own: Any) -> ClientSettings:
-    settings = {"client.id": name, **common, **_given(MEMBER_SETTINGS, own, f"member {name!r}")}
-    return ClientSettings(**{setting.replace(".", "_"): value for setting, value in settings.items()})
+    named = {"client.id": name, **common, **_given(MEMBER_SETTINGS, own, f"member {name!r}")}
+    settings = {setting.replace(".", "_"): value for setting, value in named.items()}
+    try:
+        member = ClientSettings(**{**defaults_of(settings.get("client_version", NEWEST_CLIENT)), **settings})
+    except UsageError as e:
+        raise UsageError(f"`client.version` of member {name!r}: {e}") from e
+    if unknown := member.unknown_to_client():
+        raise UsageError(f"member {name!r}: {unknown}")
+    if member.topics_pattern is not None:
+        _check_pattern(name, member)
+    return member
+
+
+def _check_pattern(name: str, member: ClientSettings) -> None:
+    if member.topics:
+        raise UsageError(f"member {name!r} has both `topics` and `topics.pattern`: a consumer subscribes in one way.")
+    try:
+        re.compile(member.topics_pattern or "")
+    except re.error as e:
+        raise UsageError(f"`topics.pattern` of member {name!r} is {member.topics_pattern!r}, not a regular expression: {e}.") from e
 
 
 def _steps(listed: Any, members: tuple[str, ...]) -> tuple[Step, ...]:

@@ -1,0 +1,58 @@
+"""The settings under which a scenario plays, those of its file and the defaults of its releases."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from groupcoord_spark.simulator.release import Release
+from groupcoord_spark.simulator.scenario.language import BROKER_SETTINGS, MEMBER_SETTINGS
+from groupcoord_spark.simulator.scenario.reading import Scenario
+from groupcoord_spark.simulator.scenario.values import DURATION
+from groupcoord_spark.simulator.settings import property_values
+
+
+class ExplainedSetting(NamedTuple):
+    """A setting with its value. who: ``broker``, or the members that have the value, separated by commas."""
+
+    who: str
+    setting: str
+    value: str
+    meaning: str
+
+
+def explained_settings(scenario: Scenario, release: Release) -> list[ExplainedSetting]:
+    """The settings of the broker and of the members that decide what happens; those without a value are left out."""
+    return [*_of_broker(scenario, release), *_of_members(scenario)]
+
+
+def _of_broker(scenario: Scenario, release: Release) -> Iterator[ExplainedSetting]:
+    yield ExplainedSetting("broker", "version", release.semantics.broker_version, "The release whose coordinator answers.")
+    values = property_values(scenario.settings)
+    defaults: Mapping[str, int] = {
+        "group.max.session.timeout.ms": release.max_session_timeout_ms,
+        "offsets.retention.minutes": release.semantics.default_retention_ms // 60_000,
+    }
+    for key in BROKER_SETTINGS:
+        value = values[key.name] if values[key.name] is not None else defaults[key.name]
+        yield ExplainedSetting("broker", key.name, str(value), key.meaning)
+
+
+def _of_members(scenario: Scenario) -> Iterator[ExplainedSetting]:
+    for key in MEMBER_SETTINGS:
+        members_by_value: dict[Any, list[str]] = {}
+        for name, settings in scenario.members.items():
+            value = getattr(settings, key.name.replace(".", "_"))
+            if value not in (None, "", ()):
+                members_by_value.setdefault(value, []).append(name)
+        for value, members in members_by_value.items():
+            who = "all members" if len(members) == len(scenario.members) > 1 else ", ".join(members)
+            yield ExplainedSetting(who, key.name, _shown(value, is_duration=key.kind is DURATION), key.meaning)
+
+
+def _shown(value: Any, *, is_duration: bool) -> str:
+    if is_duration:
+        return f"{value / 1000:g} s"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return ", ".join(value) if isinstance(value, tuple) else str(value)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from groupcoord_spark.simulator.errors import Error
+from groupcoord_spark.simulator.permissions import Denied
 from groupcoord_spark.simulator.records import WrittenRecord
 
 
@@ -66,8 +67,15 @@ class DeleteTopic:
 
 
 @dataclass(frozen=True, slots=True)
+class Deny:
+    """From now on the authorizer refuses this to every client. Before, it refused something else, or nothing."""
+
+    denied: Denied
+
+
+@dataclass(frozen=True, slots=True)
 class CleanUp:
     """The offsets retention check runs now, in addition to its regular interval."""
 
 
-Action = BeginLoad | LoadPartition | LosePartition | SetActive | FailAppends | CreateTopic | AddPartitions | DeleteTopic | CleanUp
+Action = BeginLoad | LoadPartition | LosePartition | SetActive | FailAppends | CreateTopic | AddPartitions | DeleteTopic | Deny | CleanUp

@@ -101,7 +101,7 @@ class OffsetFetchAnswer:
 
 @dataclass(frozen=True, slots=True)
 class TransactionAnswer:
-    """The answer to AddOffsetsToTxn and EndTxn."""
+    """The answer to AddOffsetsToTxn, EndTxn and WriteTxnMarkers."""
 
     error: Error
 
@@ -157,6 +157,7 @@ class ListedGroup(NamedTuple):
     group_id: str
     protocol_type: str
     state: str
+    group_type: str = "classic"
 
 
 @dataclass(frozen=True, slots=True)

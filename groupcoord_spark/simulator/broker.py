@@ -12,6 +12,7 @@ from groupcoord_spark.simulator.calls import Call
 from groupcoord_spark.simulator.clock import Clock, Timer, TimerKind
 from groupcoord_spark.simulator.errors import Error
 from groupcoord_spark.simulator.group import Group
+from groupcoord_spark.simulator.permissions import Denied
 from groupcoord_spark.simulator.records import RecordToWrite, WrittenRecord
 from groupcoord_spark.simulator.release import Release
 from groupcoord_spark.simulator.settings import MemberIds, Settings
@@ -63,12 +64,17 @@ class Broker:
         self.settings = settings
         self.clock = Clock(start_ms)
         self.is_active = True
+        self.denied = Denied()
+        """What the authorizer refuses."""
         self.append_error = Error.NONE
         """The error of every append to the log; NONE while appends succeed."""
-        self.partitions: dict[int, OffsetsPartition] = {
-            number: OffsetsPartition(number, release) for number in range(settings.offsets_topic_num_partitions)
-        }
+        self.partitions: dict[int, OffsetsPartition] = {}
         """Number -> offsets partition, for the partitions that the broker leads: at the start all of them."""
+        self.offsets_topic_timer: Timer | None = None
+        """Runs while ``__consumer_offsets`` is being created."""
+        self.offsets_topic_exists = not settings.offsets_topic_is_missing
+        if self.offsets_topic_exists:
+            self.lead_all_partitions()
         self.transactions: dict[int, set[int]] = {}
         """Producer id -> numbers of the offsets partitions that take part in its open transaction."""
         self.answered_calls: list[Call] = []
@@ -96,6 +102,10 @@ class Broker:
         """offsets.retention.minutes in milliseconds; the default of the release if it is not set."""
         retention_ms = self.settings.offsets_retention_ms
         return retention_ms if retention_ms is not None else self.release.semantics.default_retention_ms
+
+    def lead_all_partitions(self) -> None:
+        """Become leader of all offsets partitions, which are empty."""
+        self.partitions = {number: OffsetsPartition(number, self.release) for number in range(self.settings.offsets_topic_num_partitions)}
 
     # Groups
 

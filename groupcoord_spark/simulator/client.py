@@ -141,6 +141,11 @@ class Consumer:
         self._is_blocked = False
         self._callbacks: list[Callable[[], None]] = []
 
+    @property
+    def protocol(self) -> str | None:
+        """The assignor of the member's generation; None before the first answer to JoinGroup."""
+        return self._protocol
+
     # What the application does
 
     def start(self) -> None:

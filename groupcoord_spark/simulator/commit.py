@@ -42,6 +42,8 @@ def txn_offset_commit(broker: Broker, call: Call, request: TxnOffsetCommit) -> N
         error = coordinator_error(broker, TxnOffsetCommit, request.group_id)
         if error is Error.NONE:
             error = _check_transactional_commit(broker, request)
+        if error is Error.NONE and broker.settings.has_old_message_format(broker.release.semantics.release):
+            error = Error.UNSUPPORTED_FOR_MESSAGE_FORMAT
         if error is Error.NONE:
             errors |= _store(broker, request.group_id or "", existing, BROKER_RETENTION, request.producer_id, request.producer_epoch)
         else:
@@ -50,13 +52,15 @@ def txn_offset_commit(broker: Broker, call: Call, request: TxnOffsetCommit) -> N
 
 
 def _unknown_partitions(broker: Broker, offsets: Sequence[OffsetToCommit]) -> tuple[dict[tuple[str, int], Error], Sequence[OffsetToCommit]]:
-    """Errors of the partitions that do not exist, and the offsets of those that do: only these reach the coordinator."""
-    if broker.settings.topics is None:
+    """Errors of the partitions that are refused or do not exist, and the other offsets: only these reach the coordinator."""
+    if broker.settings.topics is None and not broker.denied.topics:
         return {}, offsets
     errors: dict[tuple[str, int], Error] = {}
     existing = []
     for offset in offsets:
-        if broker.settings.has_partition(offset.topic, offset.partition):
+        if offset.topic in broker.denied.topics:
+            errors[offset.topic, offset.partition] = Error.TOPIC_AUTHORIZATION_FAILED
+        elif broker.settings.has_partition(offset.topic, offset.partition):
             existing.append(offset)
         else:
             errors[offset.topic, offset.partition] = Error.UNKNOWN_TOPIC_OR_PARTITION

@@ -65,7 +65,9 @@ def offset_delete(broker: Broker, call: Call, request: OffsetDelete) -> None:
     for topic, numbers in request.partitions.items():
         for number in numbers:
             topic_partition = (topic, number)
-            if not broker.settings.has_partition(topic, number):
+            if topic in broker.denied.topics:
+                errors[topic_partition] = Error.TOPIC_AUTHORIZATION_FAILED
+            elif not broker.settings.has_partition(topic, number):
                 errors[topic_partition] = Error.UNKNOWN_TOPIC_OR_PARTITION
             elif group.is_subscribed_to(topic):
                 errors[topic_partition] = Error.GROUP_SUBSCRIBED_TO_TOPIC

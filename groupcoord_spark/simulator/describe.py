@@ -1,5 +1,7 @@
 """FindCoordinator, DescribeGroups and ListGroups: requests that change nothing (docs/reference/coordinator.md, chapters 3.1 and 9.6)."""
 
+from functools import partial
+
 from groupcoord_spark.simulator.answers import (
     DescribedGroup,
     DescribedMember,
@@ -11,6 +13,7 @@ from groupcoord_spark.simulator.answers import (
 )
 from groupcoord_spark.simulator.broker import Broker
 from groupcoord_spark.simulator.calls import Call
+from groupcoord_spark.simulator.clock import TimerKind
 from groupcoord_spark.simulator.coordinator_checks import coordinator_error
 from groupcoord_spark.simulator.errors import Error
 from groupcoord_spark.simulator.group import Group
@@ -18,18 +21,32 @@ from groupcoord_spark.simulator.requests import DescribeGroups, FindCoordinator,
 from groupcoord_spark.simulator.states import State
 
 FIRST_VERSION_WITH_SEVERAL_KEYS = 4
+OFFSETS_TOPIC_CREATION_MS = 500
+"""How long the simulated cluster takes to create ``__consumer_offsets`` and to elect its leaders. A real one takes about as long."""
 
 
 def find_coordinator(broker: Broker, call: Call, request: FindCoordinator) -> None:
     """Answer with the offsets partition of each group, whose leader is the group's coordinator."""
     version = broker.release.version_of(request)
+    if not broker.offsets_topic_exists and broker.offsets_topic_timer is None:
+        broker.offsets_topic_timer = broker.clock.start(
+            TimerKind.OFFSETS_TOPIC, OFFSETS_TOPIC_CREATION_MS, "", "", partial(_create_offsets_topic, broker)
+        )
     coordinators = []
     for key in request.keys:
-        if not key and version >= FIRST_VERSION_WITH_SEVERAL_KEYS:
+        if not broker.offsets_topic_exists:
+            coordinators.append(FoundCoordinator(key, Error.COORDINATOR_NOT_AVAILABLE, -1))
+        elif not key and version >= FIRST_VERSION_WITH_SEVERAL_KEYS:
             coordinators.append(FoundCoordinator(key, Error.INVALID_GROUP_ID, -1))
         else:
             coordinators.append(FoundCoordinator(key, Error.NONE, broker.partition_number(key)))
     broker.answer(call, FindCoordinatorAnswer(tuple(coordinators)))
+
+
+def _create_offsets_topic(broker: Broker) -> bool:
+    broker.offsets_topic_exists = True
+    broker.lead_all_partitions()
+    return True
 
 
 def describe_groups(broker: Broker, call: Call, request: DescribeGroups) -> None:
@@ -77,10 +94,13 @@ def list_groups(broker: Broker, call: Call, request: ListGroups) -> None:
         return
     ignores_case = broker.release.state_filter_ignores_case
     wanted_states = {state.lower() if ignores_case else state for state in request.states}
+    wanted_types = {group_type.lower() for group_type in request.types}
     listed = []
     for partition in broker.partitions.values():
         for group in partition.groups.values():
             name = state_name(broker, group)
+            if wanted_types and "classic" not in wanted_types:
+                continue
             if not wanted_states or (name.lower() if ignores_case else name) in wanted_states:
                 listed.append(ListedGroup(group.group_id, group.protocol_type or "", name))
     broker.answer(call, ListGroupsAnswer(Error.NONE, tuple(sorted(listed))))

@@ -9,6 +9,7 @@ from groupcoord_spark.simulator.requests import GroupToFetch, OffsetFetch
 from groupcoord_spark.simulator.states import State
 
 _NO_OFFSET = FetchedOffset()
+_DENIED = FetchedOffset(error=Error.TOPIC_AUTHORIZATION_FAILED)
 _UNSTABLE = FetchedOffset(error=Error.UNSTABLE_OFFSET_COMMIT)
 
 
@@ -28,6 +29,8 @@ def _fetch(broker: Broker, requested: GroupToFetch, require_stable: bool) -> Fet
     committed = offsets.committed.get(group_id, {}) if is_known else {}
 
     def fetched(topic: str, partition: int) -> FetchedOffset:
+        if topic in broker.denied.topics:
+            return _DENIED
         if require_stable and (group_id, topic, partition) in offsets.pending:
             return _UNSTABLE
         stored = committed.get((topic, partition))
@@ -36,6 +39,8 @@ def _fetch(broker: Broker, requested: GroupToFetch, require_stable: bool) -> Fet
     topics: dict[str, dict[int, FetchedOffset]] = {}
     if requested.partitions is None:
         for topic, partition in committed:
+            if topic in broker.denied.topics:
+                continue
             topics.setdefault(topic, {})[partition] = fetched(topic, partition)
     else:
         for topic, partitions in requested.partitions.items():

@@ -22,6 +22,7 @@ from groupcoord_spark.simulator.requests import (
     OffsetFetch,
     SyncGroup,
     TxnOffsetCommit,
+    WriteTxnMarkers,
 )
 
 
@@ -52,6 +53,7 @@ _NEWEST: Final[Mapping[type, tuple[tuple[Release, int], ...]]] = {
     OffsetDelete: (((2, 4), 0),),
     AddOffsetsToTxn: (((0, 11), 0), ((2, 0), 1), ((2, 7), 2), ((2, 8), 3), ((3, 8), 4)),
     TxnOffsetCommit: (((0, 11), 0), ((2, 0), 1), ((2, 1), 2), ((2, 5), 3), ((3, 8), 4), ((4, 0), 5)),
+    WriteTxnMarkers: (((0, 11), 0), ((2, 8), 1), ((4, 2), 2)),
     EndTxn: (((0, 11), 0), ((2, 0), 1), ((2, 7), 2), ((2, 8), 3), ((3, 8), 4), ((4, 0), 5)),
 }
 """Request -> (first release, newest version since that release). A release before the first one does not know the request."""
@@ -60,6 +62,7 @@ _OLDEST: Final[Mapping[type, tuple[tuple[Release, int], ...]]] = {
     JoinGroup: (((4, 0), 2), ((4, 1), 0)),
     OffsetCommit: (((4, 0), 2),),
     OffsetFetch: (((4, 0), 1),),
+    WriteTxnMarkers: (((4, 0), 1),),
 }
 """Request -> (first release, oldest version since that release), for requests whose oldest version was once not 0 (KIP-896)."""
 

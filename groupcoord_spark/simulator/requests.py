@@ -145,6 +145,17 @@ class EndTxn:
 
 
 @dataclass(frozen=True, slots=True)
+class WriteTxnMarkers:
+    """Write the marker of a producer to the offsets partition of a group. The transaction coordinator sends it after EndTxn."""
+
+    group_id: str
+    producer_id: int
+    committed: bool
+    producer_epoch: int = 0
+    version: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class FindCoordinator:
     """Get the coordinators of groups."""
 
@@ -162,9 +173,10 @@ class DescribeGroups:
 
 @dataclass(frozen=True, slots=True)
 class ListGroups:
-    """Get the names of all groups, or of the groups in some states."""
+    """Get the names of all groups, or of the groups in some states (version 4) or of some types (version 5)."""
 
     states: tuple[str, ...] = ()
+    types: tuple[str, ...] = ()
     version: int | None = None
 
 
@@ -195,6 +207,7 @@ Request = (
     | OffsetFetch
     | AddOffsetsToTxn
     | EndTxn
+    | WriteTxnMarkers
     | FindCoordinator
     | DescribeGroups
     | ListGroups

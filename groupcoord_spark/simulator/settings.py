@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from groupcoord_spark.coordinator.releases import Release, release_named, version_text
 from groupcoord_spark.errors import UsageError
 
 NO_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"
@@ -33,6 +34,10 @@ class Settings:
     offsets_retention_ms: int | None = None
     offsets_retention_check_interval_ms: int = 600_000
     offsets_topic_num_partitions: int = 50
+    offsets_topic_is_missing: bool = False
+    """``__consumer_offsets`` does not exist at the start: the first FindCoordinator has it created."""
+    log_message_format_version: str | None = None
+    """The format of the log of brokers 0.11 to 2.8; None: that of the release."""
     topics: Mapping[str, Topic] | None = None
     """Name -> topic, for the topics that exist. None: every topic and partition exists, and no topic has an id."""
 
@@ -42,6 +47,11 @@ class Settings:
             return True
         known = self.topics.get(topic)
         return known is not None and 0 <= partition < known.partitions
+
+    def has_old_message_format(self, release: Release) -> bool:
+        """Whether the offsets topic is in a format without transactions (before 0.11). Brokers since 3.0 ignore the setting."""
+        version = self.log_message_format_version
+        return version is not None and release < (3, 0) and release_named(version) < (0, 11)
 
     def with_topic(self, topic: str, partitions: int) -> Settings:
         """The settings with this number of partitions of a topic, which exists already or is new.
@@ -69,6 +79,7 @@ class Settings:
         return known.topic_id if known is not None else NO_TOPIC_ID
 
 
+MESSAGE_FORMAT = "log.message.format.version"
 _MINUTE_MS = 60_000
 _PROPERTIES = {
     "group.min.session.timeout.ms": ("group_min_session_timeout_ms", 1),
@@ -90,8 +101,12 @@ def read_settings(properties: Mapping[str, str | int], topics: Mapping[str, Topi
     """
     values: dict[str, Any] = {}
     for name, value in properties.items():
+        if name == MESSAGE_FORMAT:
+            values["log_message_format_version"] = version_text(release_named(str(value)))
+            continue
         if name not in _PROPERTIES:
-            raise UsageError(f"Setting {name!r} is not one a simulated group depends on. Known are {', '.join(sorted(_PROPERTIES))}.")
+            known = ", ".join(sorted([*_PROPERTIES, MESSAGE_FORMAT]))
+            raise UsageError(f"Setting {name!r} is not one a simulated group depends on. Known are {known}.")
         field, unit = _PROPERTIES[name]
         try:
             values[field] = int(value) * unit
@@ -100,10 +115,11 @@ def read_settings(properties: Mapping[str, str | int], topics: Mapping[str, Topi
     return replace(Settings(topics=topics), **values)
 
 
-def property_values(settings: Settings) -> dict[str, int | None]:
+def property_values(settings: Settings) -> dict[str, int | str | None]:
     """Kafka's name of each property -> its value in Kafka's unit; None: the default of the simulated release."""
     values = {name: (getattr(settings, field), unit) for name, (field, unit) in _PROPERTIES.items()}
-    return {name: None if value is None else value // unit for name, (value, unit) in values.items()}
+    numbers = {name: None if value is None else value // unit for name, (value, unit) in values.items()}
+    return {**numbers, MESSAGE_FORMAT: settings.log_message_format_version}
 
 
 MemberIds = Callable[[str], str]

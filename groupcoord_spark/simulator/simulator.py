@@ -12,6 +12,7 @@ from groupcoord_spark.simulator.actions import (
     CleanUp,
     CreateTopic,
     DeleteTopic,
+    Deny,
     FailAppends,
     LoadPartition,
     LosePartition,
@@ -31,6 +32,7 @@ from groupcoord_spark.simulator.heartbeat import heartbeat
 from groupcoord_spark.simulator.join import join_group
 from groupcoord_spark.simulator.leadership import begin_loading, load_partition, unload_partition
 from groupcoord_spark.simulator.leave import leave_group
+from groupcoord_spark.simulator.permissions import refusal
 from groupcoord_spark.simulator.records import WrittenRecord
 from groupcoord_spark.simulator.release import Release, refuse_unknown_request, release_for
 from groupcoord_spark.simulator.requests import (
@@ -49,10 +51,11 @@ from groupcoord_spark.simulator.requests import (
     Request,
     SyncGroup,
     TxnOffsetCommit,
+    WriteTxnMarkers,
 )
 from groupcoord_spark.simulator.settings import MemberIds, Settings, Topic, numbered_member_ids
 from groupcoord_spark.simulator.sync import sync_group
-from groupcoord_spark.simulator.transactions import add_offsets_to_txn, end_txn
+from groupcoord_spark.simulator.transactions import add_offsets_to_txn, end_txn, write_txn_markers
 
 _HANDLERS: dict[type, Callable[[Broker, Call, Any], None]] = {
     JoinGroup: join_group,
@@ -64,6 +67,7 @@ _HANDLERS: dict[type, Callable[[Broker, Call, Any], None]] = {
     OffsetFetch: offset_fetch,
     AddOffsetsToTxn: add_offsets_to_txn,
     EndTxn: end_txn,
+    WriteTxnMarkers: write_txn_markers,
     FindCoordinator: find_coordinator,
     DescribeGroups: describe_groups,
     ListGroups: list_groups,
@@ -158,6 +162,8 @@ class Simulator:
         call = Call(self._calls, request, self._broker.now_ms)
         if request.version is not None and request.version not in self.release.request_versions[kind]:
             self._broker.answer(call, RefusedAnswer(Error.UNSUPPORTED_VERSION))
+        elif self._broker.denied and (answer := refusal(request, self._broker.denied)) is not None:
+            self._broker.answer(call, answer)
         else:
             _HANDLERS[kind](self._broker, call, request)
         self._close_event(call, None, None)
@@ -184,6 +190,8 @@ class Simulator:
             case DeleteTopic(topic):
                 delete_topic(broker, topic)
                 broker.settings = broker.settings.without_topic(topic)
+            case Deny(denied):
+                broker.denied = denied
             case CleanUp():
                 clean_up(broker)
         self._close_event(None, action, None)

@@ -12,6 +12,7 @@ from groupcoord_spark.simulator.answers import (
     DescribeGroupsAnswer,
     FindCoordinatorAnswer,
     JoinGroupAnswer,
+    LeaveGroupAnswer,
     ListGroupsAnswer,
     OffsetCommitAnswer,
     OffsetFetchAnswer,
@@ -33,6 +34,7 @@ from groupcoord_spark.simulator.requests import (
     Request,
     SyncGroup,
     TxnOffsetCommit,
+    WriteTxnMarkers,
 )
 
 Names = Mapping[str, str]
@@ -60,7 +62,7 @@ def request_text(request: Request, names: Names) -> str:
             return f"{name} producer {producer_id}, {_offsets_text(offsets)}"
         case AddOffsetsToTxn(producer_id=producer_id):
             return f"{name} producer {producer_id}"
-        case EndTxn(producer_id=producer_id, committed=committed):
+        case EndTxn(producer_id=producer_id, committed=committed) | WriteTxnMarkers(producer_id=producer_id, committed=committed):
             return f"{name} producer {producer_id}, {'COMMIT' if committed else 'ABORT'}"
         case OffsetFetch(groups=groups, require_stable=require_stable):
             requested = [_partitions_text(group.partitions) for group in groups if group.partitions is not None]
@@ -91,7 +93,12 @@ def answer_text(call: Call, names: Names) -> str:
             failed = [group.error.name for group in groups if group.error is not Error.NONE]
             return " ".join(failed or ["NONE", *offsets])
         case FindCoordinatorAnswer(coordinators=coordinators):
-            return " ".join(f"{coordinator.error.name} __consumer_offsets-{coordinator.offsets_partition}" for coordinator in coordinators)
+            return " ".join(
+                f"NONE __consumer_offsets-{found.offsets_partition}" if found.error is Error.NONE else found.error.name
+                for found in coordinators
+            )
+        case LeaveGroupAnswer(error=Error.NONE, members=members) if len(members) > 1:
+            return " ".join(member.error.name for member in members)
         case DescribeGroupsAnswer(groups=described):
             return " ".join(f"{group.error.name} {group.state}, {len(group.members)} members" for group in described)
         case ListGroupsAnswer(error=error, groups=listed):

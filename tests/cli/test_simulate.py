@@ -85,6 +85,37 @@ ANSWERS = {
         "a/Heartbeat/5": "NOT_COORDINATOR",
     },
     "a-changed-subscription": {"b/SyncGroup/2/answer": "NONE orders:1;visits:0,1"},
+    "an-open-transaction-delays-a-consumer": {
+        "a/OffsetFetch/1": "NONE UNSTABLE_OFFSET_COMMIT",
+        "admin/OffsetFetch/1": "NONE orders-0=10",
+        "a/OffsetFetch/4": "NONE orders-0=20",
+        "a/TxnOffsetCommit/1": "ILLEGAL_GENERATION",
+    },
+    "a-permission-is-taken-away": {
+        "a/Heartbeat/3": "GROUP_AUTHORIZATION_FAILED",
+        "admin/OffsetFetch/1": "NONE",
+        "admin/DescribeGroups/1": "NONE Stable, 1 members",
+        "admin/FindCoordinator/1": "GROUP_AUTHORIZATION_FAILED",
+        "admin/DescribeGroups/2": "NONE Empty, 0 members",
+    },
+    "the-first-group-of-a-cluster": {
+        "a/FindCoordinator/1": "COORDINATOR_NOT_AVAILABLE",
+        "a/FindCoordinator/6": "NONE __consumer_offsets-12",
+    },
+    "an-administrator-removes-members": {
+        "admin/LeaveGroup/1": "NONE NONE UNKNOWN_MEMBER_ID",
+        "a/Heartbeat/5": "UNKNOWN_MEMBER_ID",
+        "c/Heartbeat/5": "REBALANCE_IN_PROGRESS",
+    },
+    "a-request-of-every-age": {
+        "admin/DescribeGroups/1": "NONE Dead, 0 members",
+        "admin/DescribeGroups/2": "GROUP_ID_NOT_FOUND Dead, 0 members",
+        "admin/OffsetCommit/1": "ILLEGAL_GENERATION",
+        "admin/OffsetCommit/2": "GROUP_ID_NOT_FOUND",
+        "admin/OffsetCommit/3": "UNSUPPORTED_VERSION",
+        "admin/JoinGroup/1": "MEMBER_ID_REQUIRED",
+        "admin/JoinGroup/2": "(waits)",
+    },
     "partitions-are-added": {"b/SyncGroup/1/answer": "NONE orders:1", "a/SyncGroup/2": "NONE orders:0,1"},
     "a-topic-comes-to-match": {"a/SyncGroup/1": "NONE orders-eu:0", "a/SyncGroup/2": "NONE orders-eu:0;orders-us:0,1"},
     "auto-commits": {"b/OffsetFetch/1": "NONE orders-0=200", "admin/OffsetFetch/1": "NONE orders-0=207"},
@@ -329,6 +360,8 @@ def test_a_comparison_wants_two_releases_and_no_other(options):
 
 
 FIRST_RELEASES = {
+    "an-open-transaction-delays-a-consumer": "0.11",
+    "an-administrator-removes-members": "2.3",
     "a-transaction-commits-offsets": "0.11",
     "a-deleted-group": "1.1",
     "a-commit-after-fencing": "2.3",

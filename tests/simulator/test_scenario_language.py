@@ -13,9 +13,11 @@ from groupcoord_spark.simulator import release_for
 from groupcoord_spark.simulator.client_settings import ClientSettings
 from groupcoord_spark.simulator.errors import Error
 from groupcoord_spark.simulator.requests import JoinGroup, Request
-from groupcoord_spark.simulator.scenario import json_schema, play, read_scenario, shipped_scenarios
+from groupcoord_spark.simulator.scenario import TimelineRow, json_schema, play, read_scenario, shipped_scenarios
+from groupcoord_spark.simulator.scenario.as_json import response_json
 from groupcoord_spark.simulator.scenario.language import BROKER_SETTINGS, MEMBER_SETTINGS, VERBS
 from groupcoord_spark.simulator.scenario.requests_by_hand import REQUESTS, Sender
+from groupcoord_spark.simulator.scenario.values import TEXT
 from groupcoord_spark.simulator.settings import read_settings
 
 SCENARIO = """
@@ -69,7 +71,10 @@ def refusal(change: tuple[str, str]) -> str:
             ("[sticky, range]", "[stickky]"),
             "`partition.assignment.strategy` of member 'a': 'stickky' is no assignor. Did you mean 'sticky'?",
         ),
-        (('version: "4.3"', 'release: "4.3"'), "broker has 'release', which means nothing there. Known are settings, version."),
+        (
+            ('version: "4.3"', 'release: "4.3"'),
+            "broker has 'release', which means nothing there. Known are offsets_topic, settings, version.",
+        ),
         (
             ("group.initial.rebalance", "initial.rebalance"),
             "settings of the broker has 'initial.rebalance.delay.ms', which means nothing there.",
@@ -87,7 +92,7 @@ def refusal(change: tuple[str, str]) -> str:
             ("generation: 7", "genration: 7"),
             "`with` of step 2 (send Heartbeat) has 'genration', which means nothing there. Did you mean 'gener",
         ),
-        (("generation: 7", "version: 3"), "`with` of step 2 (send Heartbeat) has 'version', which means nothing there."),
+        (("generation: 7", "states: 3"), "`with` of step 2 (send Heartbeat) has 'states', which means nothing there."),
         (("generation: 7", "generation: seven"), "`generation` of `with` of step 2 (send Heartbeat) is 'seven', not a whole number."),
         (("with: {generation: 7}", "wiht: {generation: 7}"), "step 2 (send) has 'wiht', which means nothing there. Did you mean 'with'?"),
         (("offsets: {t-0: 5}, ", ""), "`with` of step 3 (send OffsetCommit) needs `offsets`: offsets such as {orders-0: 42}."),
@@ -127,7 +132,7 @@ def refusal(change: tuple[str, str]) -> str:
 def test_a_mistake_is_one_sentence_with_the_place_and_the_nearest_word(change: tuple[str, str], sentence: str) -> None:
     refused = refusal(change)
     assert sentence in refused and "\n" not in refused
-    assert refused.startswith("Scenario mine.yaml") or " ms: " in refused or refused.startswith("Topic ")
+    assert refused.startswith(("Scenario mine.yaml", "Topic ")) or " ms: " in refused
 
 
 def test_the_ids_of_a_member_that_was_not_started_cannot_be_sent() -> None:
@@ -182,22 +187,34 @@ def test_every_request_can_be_made_with_its_required_fields_and_every_field_has_
         "topics": ("t",),
         "protocols": ("sticky",),
         "states": ("Empty",),
+        "types": ("classic",),
+        "member_ids": ("x", "y"),
+        "group_instance_ids": ("x", "y"),
+        "group_ids": ("x", "y"),
         "committed": True,
         "require_stable": True,
     }
     form = REQUESTS[name]
     values = {field.name: examples.get(field.name, 5 if field.kind.schema.get("type") == "integer" else "x") for field in form.fields}
     required = {field.name: values[field.name] for field in form.fields if field.is_required}
-    assert isinstance(plain := form.make(Sender("g", None), required), Request)
+    sender = Sender("g", None)
     for field in form.fields:
+        if field.name in ("version", "names"):
+            continue
+        version = field.until if field.until is not None else 9
+        assert isinstance(plain := form.request(sender, required, version), Request) and plain.version == version
         other = False if values[field.name] is True and field.is_required else values[field.name]
-        changed = form.make(Sender("g", None), {**required, field.name: {("u", 1): 6} if field.name == "offsets" else other})
-        assert changed != plain or field.name in ("producer_id", "partitions"), field.name
+        given = {**required, field.name: {("u", 1): 6} if field.name == "offsets" else other}
+        assert form.request(sender, given, version) != plain or field.name in ("producer_id", "partitions"), field.name
+        if field.since > 1 and not field.is_required:
+            with pytest.raises(UsageError, match=f"version {field.since - 1} has no {field.name}: the field is there (in|since) version"):
+                form.request(sender, {**required, field.name: other, "version": field.since - 1}, 9)
+            assert form.request(sender, {**required, field.name: other}, field.since - 1).version == field.since - 1
 
 
 def test_settings_of_members_and_brokers_are_those_that_the_simulator_reads() -> None:
     assert {key.name.replace(".", "_") for key in MEMBER_SETTINGS} == {field.name for field in fields(ClientSettings)}
-    read_settings({key.name: 5 for key in BROKER_SETTINGS})
+    read_settings({key.name: "0.10.2" if key.kind is TEXT else 5 for key in BROKER_SETTINGS})
     with pytest.raises(UsageError) as refused:
         read_settings({"unknown": 5})
     assert all(key.name in str(refused.value) for key in BROKER_SETTINGS)
@@ -243,6 +260,104 @@ def test_interceptors_hear_of_commits_that_succeed() -> None:
     text = f"group: g\ntopics: {{t: 1}}\nmembers: {{a: {{topics: [t], interceptor.classes: [Audit]}}}}\n{steps}"
     heard = [row.what for row in play(read_scenario(text, "mine.yaml"), release_for()).rows if row.kind == "application"]
     assert heard[-2:] == ["onCommit(t-0=5) of Audit", "commitSync(t-0=5): done"]
+
+
+def rows_of(steps: str, broker: str = "4.3", head: str = "") -> list[TimelineRow]:
+    """The rows of a scenario with these steps."""
+    return list(play(read_scenario(f"group: g\n{head}\nsteps:\n{steps}", "mine.yaml"), release_for(None, broker)).rows)
+
+
+def test_what_a_version_lacks_is_left_out_of_the_request_and_of_the_answer() -> None:
+    head = "members: {a: {topics: [t], group.instance.id: i}}\ntopics: {t: 1}"
+    steps = "  - {at: 0s, start: a}\n  - {at: 9s, send: DescribeGroups, with: {version: VERSION}}"
+    members = []
+    for version in (3, 4):
+        (row,) = [row for row in rows_of(steps.replace("VERSION", str(version)), head=head) if row.what.startswith("DescribeGroups")]
+        described = response_json(row.request, row.response)["groups"][0]["members"][0]
+        members.append("group_instance_id" in described)
+    assert members == [False, True]
+    (old,) = [row for row in rows_of("  - {at: 0s, send: JoinGroup, with: {version: 0}}\n") if row.request][:1]
+    assert old.request.rebalance_timeout_ms is None
+
+
+def test_several_members_leave_in_one_request_from_version_3_on() -> None:
+    head = "members: {a: {topics: [t]}, b: {topics: [t]}, c: {topics: [t]}}\ntopics: {t: 1}"
+    steps = "  - {at: 0s, start: [a, b, c]}\n  - {at: 9s, send: LeaveGroup, with: {names: [a, b], member_ids: [zz]}}\n"
+    (left,) = [row for row in rows_of(steps, head=head) if row.what.startswith("LeaveGroup")]
+    assert [member.error.name for member in left.response.members] == ["UNKNOWN_MEMBER_ID", "NONE", "NONE"]
+    with pytest.raises(UsageError, match="LeaveGroup version 2 has no names: the field is there since version 3"):
+        rows_of(steps.replace("{names", "{version: 2, names"), head=head)
+
+
+def test_offsets_in_zookeeper_are_not_simulated() -> None:
+    with pytest.raises(UsageError, match="OffsetFetch version 0 is about offsets in ZooKeeper"):
+        rows_of("  - {at: 0s, send: OffsetFetch, with: {version: 0}}", "2.8")
+
+
+@pytest.mark.parametrize(
+    ("broker", "message_format", "answer"),
+    [
+        ("0.11", "0.10.2", "UNSUPPORTED_FOR_MESSAGE_FORMAT"),
+        ("2.8", "0.10.2", "UNSUPPORTED_FOR_MESSAGE_FORMAT"),
+        ("2.8", "2.8", "NONE"),
+        ("3.9", "0.10.2", "NONE"),
+    ],
+)
+def test_a_transactional_commit_needs_a_log_with_transactions(broker: str, message_format: str, answer: str) -> None:
+    head = f'broker: {{settings: {{log.message.format.version: "{message_format}"}}}}'
+    steps = """
+  - {at: 0s, send: OffsetCommit, with: {offsets: {t-0: 5}}}
+  - {at: 1s, send: TxnOffsetCommit, with: {producer_id: 5, offsets: {t-0: 7}}}"""
+    assert [row.answer for row in rows_of(steps, broker, head) if row.request] == ["NONE", answer]
+
+
+def test_the_offsets_topic_is_created_for_the_first_that_asks_for_its_coordinator() -> None:
+    steps = "".join(
+        f"  - {{at: {at}, send: {name}}}\n"
+        for at, name in (("0s", "FindCoordinator"), ("1ms", "DescribeGroups"), ("1s", "FindCoordinator"))
+    )
+    rows = rows_of(steps, head="broker: {offsets_topic: missing}")
+    assert [row.answer.split()[0] for row in rows if row.request] == ["COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR", "NONE"]
+    assert [row.at_ms for row in rows if row.what == "creation of __consumer_offsets"] == [500]
+
+
+REFUSED = {
+    "READ": ["JoinGroup", "SyncGroup", "Heartbeat", "LeaveGroup", "OffsetCommit", "TxnOffsetCommit", "AddOffsetsToTxn"],
+    "DESCRIBE": ["FindCoordinator", "OffsetFetch", "DescribeGroups"],
+    "DELETE": ["DeleteGroups", "OffsetDelete"],
+}
+
+
+@pytest.mark.parametrize("operation", REFUSED)
+def test_what_the_authorizer_refuses_never_reaches_the_coordinator(operation: str) -> None:
+    fields_of = {"offsets": "{t-0: 1}", "partitions": "{t: [0]}", "producer_id": "5", "committed": "true"}
+    lines = [f"  - {{at: 0s, deny_group: {operation}}}"]
+    for name, form in REQUESTS.items():
+        required = ", ".join(f"{field.name}: {fields_of[field.name]}" for field in form.fields if field.is_required)
+        lines.append(f"  - {{at: 1s, send: {name}, with: {{{required}}}}}")
+    refused = [type(row.request).__name__ for row in rows_of("\n".join(lines)) if row.answer and "GROUP_AUTHORIZATION_FAILED" in row.answer]
+    assert sorted(refused) == sorted(REFUSED[operation])
+
+
+def test_a_refused_topic_is_refused_alone() -> None:
+    steps = """
+  - {at: 0s, send: OffsetCommit, with: {offsets: {t-0: 5, u-0: 5}}}
+  - {at: 1s, deny_topic: t}
+  - {at: 2s, send: OffsetCommit, with: {offsets: {t-0: 6, u-0: 6}}}
+  - {at: 3s, send: OffsetFetch, with: {partitions: {t: [0], u: [0]}}}
+  - {at: 4s, deny_topic: []}
+  - {at: 5s, send: OffsetFetch}"""
+    answers = [row.answer for row in rows_of(steps) if row.request]
+    assert answers == ["NONE", "TOPIC_AUTHORIZATION_FAILED NONE", "NONE TOPIC_AUTHORIZATION_FAILED u-0=6", "NONE t-0=5 u-0=6"]
+
+
+def test_a_late_marker_ends_the_transaction_in_one_partition() -> None:
+    steps = """
+  - {at: 0s, send: TxnOffsetCommit, with: {producer_id: 5, offsets: {t-0: 5}}}
+  - {at: 1s, send: WriteTxnMarkers, with: {producer_id: 5, committed: true}}
+  - {at: 2s, send: OffsetFetch}"""
+    rows = rows_of(steps)
+    assert [record.control for record in rows[1].records] == ["COMMIT"] and rows[2].answer == "NONE t-0=5"
 
 
 def test_every_verb_has_a_meaning_and_plays() -> None:

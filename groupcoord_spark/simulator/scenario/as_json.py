@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from enum import Enum
-from typing import Any
+from typing import Any, Final
 
 from groupcoord_spark.protocol import decode_key, decode_value, key_json, value_json
+from groupcoord_spark.simulator.answers import Answer
 from groupcoord_spark.simulator.errors import Error
 from groupcoord_spark.simulator.records import WrittenRecord
+from groupcoord_spark.simulator.requests import (
+    DescribeGroups,
+    JoinGroup,
+    LeaveGroup,
+    ListGroups,
+    OffsetFetch,
+    Request,
+    SyncGroup,
+)
 from groupcoord_spark.simulator.scenario.playing import TimelineRow
 
 
@@ -31,10 +41,35 @@ def row_json(row: TimelineRow) -> dict[str, Any]:
         "state": row.state,
         "generation": row.generation,
         "request": None if row.request is None else {"type": type(row.request).__name__, **plain(row.request)},
-        "response": None if row.response is None else plain(row.response),
+        "response": None if row.response is None or row.request is None else response_json(row.request, row.response),
         "timers": [{"kind": timer.kind.value, "member_id": timer.member_id or None, "due_ms": timer.due_ms} for timer in row.timers],
         "records": list(map(record_json, row.records)),
     }
+
+
+_FIELDS_OF_ANSWERS: Final[Mapping[type, Mapping[str, int]]] = {
+    JoinGroup: {"protocol_type": 7, "skip_assignment": 9, "group_instance_id": 5},
+    SyncGroup: {"protocol_type": 5, "protocol": 5},
+    LeaveGroup: {"members": 3},
+    OffsetFetch: {"leader_epoch": 5},
+    DescribeGroups: {"group_instance_id": 4},
+    ListGroups: {"state": 4, "group_type": 5},
+}
+"""Request -> field of its answer -> the first version that has the field, for fields that not every version has."""
+
+
+def response_json(request: Request, answer: Answer) -> dict[str, Any]:
+    """An answer with the fields that it has in the version of its request."""
+    since = _FIELDS_OF_ANSWERS.get(type(request), {})
+    lacking = frozenset() if request.version is None else {name for name, first in since.items() if request.version < first}
+    response: dict[str, Any] = _without(plain(answer), lacking)
+    return response
+
+
+def _without(value: Any, names: Collection[str]) -> Any:
+    if isinstance(value, dict):
+        return {name: _without(part, names) for name, part in value.items() if name not in names}
+    return [_without(part, names) for part in value] if isinstance(value, list) else value
 
 
 def record_json(record: WrittenRecord) -> dict[str, Any]:

@@ -34,8 +34,9 @@ def _of_broker(scenario: Scenario, release: Release) -> Iterator[ExplainedSettin
         "offsets.retention.minutes": release.semantics.default_retention_ms // 60_000,
     }
     for key in BROKER_SETTINGS:
-        value = values[key.name] if values[key.name] is not None else defaults[key.name]
-        yield ExplainedSetting("broker", key.name, str(value), key.meaning)
+        value = values[key.name] if values[key.name] is not None else defaults.get(key.name)
+        if value is not None:
+            yield ExplainedSetting("broker", key.name, str(value), key.meaning)
 
 
 def _of_members(scenario: Scenario) -> Iterator[ExplainedSetting]:

@@ -12,6 +12,7 @@ from typing import Any, Final
 from groupcoord_spark.assignors import CLIENT_ASSIGNORS
 from groupcoord_spark.simulator.client_settings import ClientSettings
 from groupcoord_spark.simulator.errors import Error
+from groupcoord_spark.simulator.permissions import GROUP_OPERATIONS
 from groupcoord_spark.simulator.scenario.requests_by_hand import REQUESTS
 from groupcoord_spark.simulator.scenario.values import (
     DURATION,
@@ -27,6 +28,7 @@ from groupcoord_spark.simulator.scenario.values import (
     names_among,
     one_of,
 )
+from groupcoord_spark.simulator.settings import MESSAGE_FORMAT
 
 AFTER_LAST_STEP_MS: Final = 60_000
 START_MS: Final = 1_767_225_600_000  # 2026-01-01T00:00:00Z
@@ -103,12 +105,23 @@ BROKER_SETTINGS: Final = (
     Key("offset.metadata.max.bytes", WHOLE, "The longest metadata of a commit."),
     Key("offsets.retention.minutes", WHOLE, "How long offsets are kept."),
     Key("offsets.retention.check.interval.ms", WHOLE, "The time between two checks of the retention."),
+    Key(
+        MESSAGE_FORMAT,
+        TEXT,
+        "The format of the log in brokers before 3.0. A format before 0.11 has no transactions.",
+    ),
     Key("offsets.topic.num.partitions", WHOLE, "The number of partitions of `__consumer_offsets`."),
 )
 
 BROKER_KEYS: Final = (
     Key("version", TEXT, "The release, if the command line names none."),
     Key("settings", MAPPING, "Settings of the broker, by Kafka's names.", {}),
+    Key(
+        "offsets_topic",
+        one_of("missing"),
+        "`missing`: `__consumer_offsets` does not exist at the start. The first FindCoordinator has it created.",
+        without="the topic exists",
+    ),
 )
 
 MEMBER_VERBS: Final = (
@@ -199,6 +212,18 @@ BROKER_VERBS: Final = (
         PARTITION_COUNTS,
         "Topics get more partitions: the value names the new number. The client that made the assignment of a group notices it when it"
         " asks again for the topics (`metadata.max.age.ms`).",
+    ),
+    Verb(
+        "deny_group",
+        names_among(GROUP_OPERATIONS, "operation", f"operations ({', '.join(GROUP_OPERATIONS)})"),
+        "The authorizer refuses these operations on groups to every client: GROUP_AUTHORIZATION_FAILED. READ is for members and commits,"
+        " DESCRIBE for FindCoordinator, OffsetFetch and DescribeGroups, DELETE for deletions. An empty list ends the refusal.",
+    ),
+    Verb(
+        "deny_topic",
+        TEXTS,
+        "The authorizer refuses these topics in commits, fetches and deletions of offsets: TOPIC_AUTHORIZATION_FAILED. An empty list ends"
+        " the refusal.",
     ),
     Verb("delete_topic", TEXT, "The topic is deleted, with the offsets that groups have committed for it."),
     Verb("clean_up", NOTHING, "The broker checks the retention of offsets now."),
@@ -306,7 +331,8 @@ def _requests_table() -> str:
     rows = []
     for name, form in REQUESTS.items():
         of_fields = "<br>".join(
-            f"`{field.name}`: {field.kind.words}{' (required)' if field.is_required else f'; without it {field.without}'}"
+            f"`{field.name}`: {field.kind.words}{f', {field.versions}' if field.versions else ''}"
+            f"{' (required)' if field.is_required else f'; without it {field.without}'}"
             for field in form.fields
         )
         rows.append(f"| `{name}` | {of_fields} |")

@@ -19,6 +19,7 @@ from groupcoord_spark.simulator.actions import (
     CleanUp,
     CreateTopic,
     DeleteTopic,
+    Deny,
     FailAppends,
     LoadPartition,
     LosePartition,
@@ -28,6 +29,7 @@ from groupcoord_spark.simulator.calls import Call
 from groupcoord_spark.simulator.client import Consumer
 from groupcoord_spark.simulator.clock import TimerKind
 from groupcoord_spark.simulator.errors import Error
+from groupcoord_spark.simulator.permissions import Denied
 from groupcoord_spark.simulator.records import WrittenRecord
 from groupcoord_spark.simulator.release import Release
 from groupcoord_spark.simulator.requests import Heartbeat, Request
@@ -138,6 +140,7 @@ class _ScenarioRun:
         """Number of a call -> id of the row of its request."""
         self._sender = BROKER
         self._answer_is_lost = False
+        self._denied: tuple[frozenset[str], frozenset[str]] = (frozenset(), frozenset())
         self._last_heartbeat: dict[str, tuple[str | None, int | None]] = {}
         self._last_states: dict[str, tuple[str | None, int | None]] = {}
         """Group id -> state and generation after the group's newest row."""
@@ -268,6 +271,10 @@ class _ScenarioRun:
             self._schedule(self.now_ms + 2 * half_ms, None, lambda: self.simulator.act(LoadPartition(number, self._log_of(number))))
         elif step.verb == "fail_appends":
             self.simulator.act(FailAppends(Error[step.value]))
+        elif step.verb in ("deny_group", "deny_topic"):
+            operations, topics = self._denied
+            self._denied = (frozenset(step.value), topics) if step.verb == "deny_group" else (operations, frozenset(step.value))
+            self.simulator.act(Deny(Denied(*self._denied)))
         elif step.verb in ("create_topic", "add_partitions"):
             action = CreateTopic if step.verb == "create_topic" else AddPartitions
             for topic, partitions in step.value.items():
@@ -294,7 +301,13 @@ class _ScenarioRun:
             member = self._clients.get(name)
             if member is None:
                 raise UsageError(f"send at {step.at_ms} ms: member {name!r} has not been started by then, and has no ids to send.")
-        request = REQUESTS[step.value].make(Sender(self._scenario.group_id, member), step.options["with"])
+        form = REQUESTS[step.value]
+        known = self.simulator.release.request_versions.get(form.kind)
+        sender = Sender(self._scenario.group_id, member, self._clients)
+        try:
+            request = form.request(sender, step.options["with"], known.newest if known is not None else 0)
+        except UsageError as e:
+            raise UsageError(f"send at {step.at_ms} ms: {e}") from e
         self._send_request(name or ADMIN, request, _PendingRequest(None, lambda answer: None, False))
 
     def _log_of(self, number: int) -> tuple[WrittenRecord, ...]:
@@ -401,6 +414,9 @@ def _action_text(action: Action) -> str:
             return f"topic {topic} gets more partitions: {partitions}"
         case DeleteTopic(topic):
             return f"topic {topic} is deleted"
+        case Deny(denied):
+            refused = [*(f"{operation} of groups" for operation in sorted(denied.group_operations)), *sorted(denied.topics)]
+            return f"refuses {', '.join(refused)}" if refused else "refuses nothing any more"
         case CleanUp():
             return "offsets retention check"
         case _:

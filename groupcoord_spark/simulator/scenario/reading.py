@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Protocol
@@ -116,13 +116,14 @@ def _read(content: Any) -> Scenario:
     if until_ms < last_ms:
         raise UsageError("until is before the last step.")
     topics = values["topics"]
+    broker_settings = read_settings(settings, {name: Topic(partitions) for name, partitions in topics.items()} if topics else None)
     return Scenario(
         title=values["title"],
         group_id=values["group"],
         topics=topics,
         members=members,
         steps=steps,
-        settings=read_settings(settings, {name: Topic(partitions) for name, partitions in topics.items()} if topics else None),
+        settings=replace(broker_settings, offsets_topic_is_missing=broker["offsets_topic"] is not None),
         broker_version=broker["version"],
         start_ms=values["start"],
         until_ms=until_ms,

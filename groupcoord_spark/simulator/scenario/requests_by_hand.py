@@ -7,12 +7,14 @@ group.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import Any, Final, NamedTuple
 
 from groupcoord_spark.assignors import NO_GENERATION
+from groupcoord_spark.errors import UsageError
 from groupcoord_spark.protocol.consumer_protocol import Assignment, Subscription, encode_assignment, encode_subscription
 from groupcoord_spark.simulator.client import Consumer
+from groupcoord_spark.simulator.leave import FIRST_VERSION_WITH_LIST
 from groupcoord_spark.simulator.requests import (
     AddOffsetsToTxn,
     DeleteGroups,
@@ -32,6 +34,7 @@ from groupcoord_spark.simulator.requests import (
     Request,
     SyncGroup,
     TxnOffsetCommit,
+    WriteTxnMarkers,
 )
 from groupcoord_spark.simulator.scenario.values import ASSIGNMENTS, DURATION, FLAG, INTEGER, OFFSETS, PARTITIONS, TEXT, TEXTS, WHOLE, Kind
 
@@ -40,36 +43,79 @@ ADMIN: Final = "admin"
 
 
 class Sender(NamedTuple):
-    """Who sends a request: the group of the scenario, and the member that ``as`` names (None: no member)."""
+    """Who sends a request: the group of the scenario, the member that ``as`` names (None: no member), and the members that have started."""
 
     group_id: str
     member: Consumer | None
+    started: Mapping[str, Consumer] = {}
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A field of a request. without: what is sent if the step does not name the field."""
+    """A field of a request.
+
+    without: what is sent if the step does not name the field. since, until: the versions of the request that have the field.
+    lacking: the value for the coordinator in a version without the field.
+    """
 
     name: str
     kind: Kind
     without: str
     is_required: bool = False
+    since: int = 0
+    until: int | None = None
+    lacking: Any = None
+
+    def is_in(self, version: int) -> bool:
+        """Whether this version of the request has the field."""
+        return self.since <= version and (self.until is None or version <= self.until)
+
+    @property
+    def versions(self) -> str:
+        """The versions that have the field, in a few words; "" for all versions."""
+        if self.until is not None:
+            return f"versions {self.since} to {self.until}" if self.until > self.since else f"version {self.since}"
+        return f"since version {self.since}" if self.since else ""
 
 
 @dataclass(frozen=True, slots=True)
 class RequestForm:
-    """A request that can be sent by hand. make: the request, from its sender and the fields that the step names."""
+    """A request that can be sent by hand.
 
+    make: the request, from its sender and the fields that the step names. in_zookeeper: its version 0 is about offsets in ZooKeeper.
+    """
+
+    kind: type[Request]
     fields: tuple[Field, ...]
     make: Callable[[Sender, Mapping[str, Any]], Request]
+    in_zookeeper: bool = False
+
+    def request(self, sender: Sender, given: Mapping[str, Any], newest_version: int) -> Request:
+        """The request in the version that the step names, else in the newest. Fields that the version lacks are left out.
+
+        Raises UsageError: the step names a version and a field that this version lacks, or a version that is about ZooKeeper.
+        """
+        name = self.kind.__name__
+        version: int = given.get("version", newest_version)
+        if version == 0 and self.in_zookeeper:
+            raise UsageError(f"{name} version 0 is about offsets in ZooKeeper, which no coordinator keeps. Use version 1 or later.")
+        for field in self.fields:
+            if "version" in given and field.name in given and not field.is_in(version):
+                where = f"in {field.versions}" if field.until is not None else field.versions
+                raise UsageError(f"{name} version {version} has no {field.name}: the field is there {where}.")
+        request = self.make(sender, {**given, "version": version})
+        of_request = {field.name for field in fields(self.kind)}
+        lacking = {field.name: field.lacking for field in self.fields if not field.is_in(version) and field.name in of_request}
+        return replace(request, version=version, **lacking)
 
 
 GROUP_ID: Final = Field("group_id", TEXT, "the scenario's group")
 GENERATION: Final = Field("generation", INTEGER, "the member's, else -1")
 MEMBER_ID: Final = Field("member_id", TEXT, "the member's, else empty")
 INSTANCE_ID: Final = Field("group_instance_id", TEXT, "the member's, else none")
-MEMBERSHIP: Final = (GROUP_ID, GENERATION, MEMBER_ID, INSTANCE_ID)
 METADATA: Final = Field("metadata", TEXT, "empty")
+OFFSETS_FIELD: Final = Field("offsets", OFFSETS, "", is_required=True)
+GROUP_IDS: Final = Field("group_ids", TEXTS, "the group of `group_id`")
 PRODUCER: Final = (Field("producer_id", WHOLE, "", is_required=True), Field("producer_epoch", WHOLE, "0"))
 VERSION: Final = Field("version", WHOLE, "the newest that the release knows")
 
@@ -94,9 +140,18 @@ def _member(sender: Sender, fields: Mapping[str, Any]) -> Leaving:
 
 def _offsets(fields: Mapping[str, Any]) -> tuple[OffsetToCommit, ...]:
     return tuple(
-        OffsetToCommit(topic, partition, offset, metadata=fields.get("metadata", ""))
+        OffsetToCommit(
+            *(topic, partition, offset),
+            metadata=fields.get("metadata", ""),
+            **_given(fields, "leader_epoch", "commit_timestamp_ms"),
+        )
         for (topic, partition), offset in fields["offsets"].items()
     )
+
+
+def _group_ids(sender: Sender, fields: Mapping[str, Any]) -> tuple[str, ...]:
+    group_ids: tuple[str, ...] = fields.get("group_ids", (_group_id(sender, fields),))
+    return group_ids
 
 
 def _given(fields: Mapping[str, Any], *names: str) -> dict[str, Any]:
@@ -115,7 +170,7 @@ def _join(sender: Sender, fields: Mapping[str, Any]) -> Request:
         group_instance_id=instance_id,
         protocols=tuple((name, metadata) for name in fields.get("protocols", ("range",))),
         client_id=fields.get("client_id", member.name if member else ADMIN),
-        **_given(fields, "session_timeout_ms", "rebalance_timeout_ms", "protocol_type", "version"),
+        **_given(fields, "session_timeout_ms", "rebalance_timeout_ms", "protocol_type"),
     )
 
 
@@ -127,13 +182,26 @@ def _sync(sender: Sender, fields: Mapping[str, Any]) -> Request:
         _group_id(sender, fields),
         _generation(sender, fields),
         *_member(sender, fields),
+        protocol_type=fields.get("protocol_type", "consumer"),
+        protocol=fields.get("protocol", sender.member.protocol if sender.member else None),
         assignments=assignments,
-        **_given(fields, "protocol_type", "protocol", "version"),
     )
 
 
 def _leave(sender: Sender, fields: Mapping[str, Any]) -> Request:
-    return LeaveGroup(_group_id(sender, fields), (_member(sender, fields),), **_given(fields, "version"))
+    named = [*fields.get("member_ids", ()), *fields.get("group_instance_ids", ()), *fields.get("names", ())]
+    leaving = [Leaving(member_id) for member_id in fields.get("member_ids", ())]
+    leaving += [Leaving("", instance_id) for instance_id in fields.get("group_instance_ids", ())]
+    for name in fields.get("names", ()):
+        member = sender.started.get(name)
+        if member is None:
+            raise UsageError(f"`names` of LeaveGroup: member {name!r} has not been started by then, and has no ids to send.")
+        leaving.append(Leaving(member.member_id, member.settings.group_instance_id))
+    if not named:
+        leaving.append(_member(sender, fields))
+    if fields["version"] < FIRST_VERSION_WITH_LIST:
+        leaving = [Leaving(one.member_id) for one in leaving]
+    return LeaveGroup(_group_id(sender, fields), tuple(leaving))
 
 
 def _commit(sender: Sender, fields: Mapping[str, Any]) -> Request:
@@ -142,7 +210,7 @@ def _commit(sender: Sender, fields: Mapping[str, Any]) -> Request:
         _offsets(fields),
         _generation(sender, fields),
         *_member(sender, fields),
-        **_given(fields, "retention_ms", "version"),
+        **_given(fields, "retention_ms"),
     )
 
 
@@ -164,12 +232,15 @@ def _fetch(sender: Sender, fields: Mapping[str, Any]) -> Request:
     return OffsetFetch((group,), **_given(fields, "require_stable"))
 
 
+_REJOINS: Final = (GROUP_ID, GENERATION, MEMBER_ID, replace(INSTANCE_ID, since=3))
+
 REQUESTS: Final[Mapping[str, RequestForm]] = {
     "JoinGroup": RequestForm(
+        JoinGroup,
         (
-            *(GROUP_ID, MEMBER_ID, INSTANCE_ID),
+            *(GROUP_ID, MEMBER_ID, replace(INSTANCE_ID, since=5)),
             Field("session_timeout_ms", DURATION, "45 s"),
-            Field("rebalance_timeout_ms", DURATION, "300 s"),
+            Field("rebalance_timeout_ms", DURATION, "300 s", since=1),
             Field("protocol_type", TEXT, "consumer"),
             Field("protocols", TEXTS, "range"),
             Field("topics", TEXTS, "the member's topics, else none"),
@@ -179,55 +250,106 @@ REQUESTS: Final[Mapping[str, RequestForm]] = {
         _join,
     ),
     "SyncGroup": RequestForm(
+        SyncGroup,
         (
-            *MEMBERSHIP,
-            Field("protocol_type", TEXT, "none"),
-            Field("protocol", TEXT, "none"),
+            *_REJOINS,
+            Field("protocol_type", TEXT, "consumer", since=5),
+            Field("protocol", TEXT, "the member's, else none", since=5),
             Field("assignments", ASSIGNMENTS, "none"),
             VERSION,
         ),
         _sync,
     ),
     "Heartbeat": RequestForm(
-        MEMBERSHIP,
+        Heartbeat,
+        (*_REJOINS, VERSION),
         lambda sender, fields: Heartbeat(_group_id(sender, fields), _generation(sender, fields), *_member(sender, fields)),
     ),
-    "LeaveGroup": RequestForm((GROUP_ID, MEMBER_ID, INSTANCE_ID, VERSION), _leave),
-    "OffsetCommit": RequestForm(
+    "LeaveGroup": RequestForm(
+        LeaveGroup,
         (
-            *MEMBERSHIP,
-            Field("offsets", OFFSETS, "", is_required=True),
-            METADATA,
-            Field("retention_ms", DURATION, "that of the broker"),
+            *(GROUP_ID, MEMBER_ID, replace(INSTANCE_ID, since=3)),
+            Field("names", TEXTS, "the sender alone", since=3),
+            Field("member_ids", TEXTS, "none", since=3),
+            Field("group_instance_ids", TEXTS, "none", since=3),
+            VERSION,
+        ),
+        _leave,
+    ),
+    "OffsetCommit": RequestForm(
+        OffsetCommit,
+        (
+            *(GROUP_ID, GENERATION, MEMBER_ID, replace(INSTANCE_ID, since=7)),
+            *(OFFSETS_FIELD, METADATA),
+            Field("leader_epoch", INTEGER, "-1", since=6),
+            Field("commit_timestamp_ms", WHOLE, "the time of the broker", since=1, until=1),
+            Field("retention_ms", DURATION, "that of the broker", since=2, until=4, lacking=-1),
             VERSION,
         ),
         _commit,
+        in_zookeeper=True,
     ),
     "OffsetFetch": RequestForm(
-        (GROUP_ID, Field("partitions", PARTITIONS, "all that have an offset"), Field("require_stable", FLAG, "false")), _fetch
+        OffsetFetch,
+        (
+            GROUP_ID,
+            Field("partitions", PARTITIONS, "all that have an offset"),
+            Field("require_stable", FLAG, "false", since=7, lacking=False),
+            VERSION,
+        ),
+        _fetch,
+        in_zookeeper=True,
     ),
     "OffsetDelete": RequestForm(
-        (GROUP_ID, Field("partitions", PARTITIONS, "", is_required=True)),
+        OffsetDelete,
+        (GROUP_ID, Field("partitions", PARTITIONS, "", is_required=True), VERSION),
         lambda sender, fields: OffsetDelete(_group_id(sender, fields), fields["partitions"]),
     ),
     "AddOffsetsToTxn": RequestForm(
-        (GROUP_ID, *PRODUCER),
+        AddOffsetsToTxn,
+        (GROUP_ID, *PRODUCER, VERSION),
         lambda sender, fields: AddOffsetsToTxn(_group_id(sender, fields), fields["producer_id"], **_given(fields, "producer_epoch")),
     ),
     "TxnOffsetCommit": RequestForm(
-        (*MEMBERSHIP, *PRODUCER, Field("offsets", OFFSETS, "", is_required=True), METADATA), _commit_in_transaction
+        TxnOffsetCommit,
+        (
+            GROUP_ID,
+            replace(GENERATION, since=3, lacking=NO_GENERATION),
+            replace(MEMBER_ID, since=3, lacking=""),
+            replace(INSTANCE_ID, since=3),
+            *(*PRODUCER, OFFSETS_FIELD, METADATA),
+            Field("leader_epoch", INTEGER, "-1", since=2),
+            VERSION,
+        ),
+        _commit_in_transaction,
     ),
     "EndTxn": RequestForm(
-        (*PRODUCER, Field("committed", FLAG, "", is_required=True)),
+        EndTxn,
+        (*PRODUCER, Field("committed", FLAG, "", is_required=True), VERSION),
         lambda sender, fields: EndTxn(fields["producer_id"], fields["committed"], **_given(fields, "producer_epoch")),
     ),
+    "WriteTxnMarkers": RequestForm(
+        WriteTxnMarkers,
+        (GROUP_ID, *PRODUCER, Field("committed", FLAG, "", is_required=True), VERSION),
+        lambda sender, fields: WriteTxnMarkers(
+            _group_id(sender, fields), fields["producer_id"], fields["committed"], **_given(fields, "producer_epoch")
+        ),
+    ),
     "FindCoordinator": RequestForm(
-        (GROUP_ID, VERSION), lambda sender, fields: FindCoordinator((_group_id(sender, fields),), **_given(fields, "version"))
+        FindCoordinator,
+        (GROUP_ID, replace(GROUP_IDS, since=4), VERSION),
+        lambda sender, fields: FindCoordinator(_group_ids(sender, fields)),
     ),
     "DescribeGroups": RequestForm(
-        (GROUP_ID, VERSION), lambda sender, fields: DescribeGroups((_group_id(sender, fields),), **_given(fields, "version"))
+        DescribeGroups, (GROUP_ID, GROUP_IDS, VERSION), lambda sender, fields: DescribeGroups(_group_ids(sender, fields))
     ),
-    "ListGroups": RequestForm((Field("states", TEXTS, "all"),), lambda sender, fields: ListGroups(**_given(fields, "states"))),
-    "DeleteGroups": RequestForm((GROUP_ID,), lambda sender, fields: DeleteGroups((_group_id(sender, fields),))),
+    "ListGroups": RequestForm(
+        ListGroups,
+        (Field("states", TEXTS, "all", since=4, lacking=()), Field("types", TEXTS, "all", since=5, lacking=()), VERSION),
+        lambda sender, fields: ListGroups(**_given(fields, "states", "types")),
+    ),
+    "DeleteGroups": RequestForm(
+        DeleteGroups, (GROUP_ID, GROUP_IDS, VERSION), lambda sender, fields: DeleteGroups(_group_ids(sender, fields))
+    ),
 }
 """Kafka's name of each request -> its fields, and how it is made."""

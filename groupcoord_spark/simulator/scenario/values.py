@@ -151,8 +151,11 @@ def one_of(*words: str) -> Kind:
     return Kind(f"one of {', '.join(f'`{word}`' for word in words)}", {"enum": list(words)}, read)
 
 
-def names_among(names: Sequence[str], what: str) -> Kind:
-    """The kind of a value that is one of the names, or a list of them. what: what a name stands for, in a few words."""
+def names_among(names: Sequence[str], what: str, words: str = "") -> Kind:
+    """The kind of a value that is one of the names, or a list of them.
+
+    what: what a name stands for, in a few words. words: the kind itself in a few words; "": ``what``, or a list of them.
+    """
 
     def read(value: Any) -> tuple[str, ...]:
         given = _texts(value)
@@ -161,7 +164,7 @@ def names_among(names: Sequence[str], what: str) -> Kind:
                 raise UsageError(f"{name!r} is no {what}. {nearest(name, names)}" if names else f"{name!r} is no {what}: there is none.")
         return given
 
-    return Kind(f"{what}, or a list of them", TEXTS.schema, read)
+    return Kind(words or f"{what}, or a list of them", TEXTS.schema, read)
 
 
 TEXT: Final = Kind("a text", {"type": ["string", "number"]}, _text)

@@ -85,7 +85,7 @@ class OffsetStore:
         if self._tombstone_drops_pending:
             self.pending.pop((group_id, topic, partition), None)
         elif is_transactional:
-            self._unstage((group_id, topic, partition), producer_id)
+            self.unstage(group_id, topic, partition, producer_id)
             return
         offsets = self.committed.get(group_id)
         if offsets is not None and offsets.pop((topic, partition), None) is not None and not offsets:
@@ -105,7 +105,7 @@ class OffsetStore:
         if transaction is None:
             return
         for key in transaction.keys:
-            staged = self._unstage(key, producer_id)
+            staged = self.unstage(*key, producer_id)
             if staged is None or control_type != MarkerType.COMMIT:
                 continue
             group_id, topic, partition = key
@@ -121,8 +121,9 @@ class OffsetStore:
                 if staged.producer_epoch < self._open[producer_id].highest_epoch:
                     yield key, producer_id, staged
 
-    def _unstage(self, key: OffsetKey, producer_id: int) -> StoredOffset | None:
+    def unstage(self, group_id: str, topic: str, partition: int, producer_id: int) -> StoredOffset | None:
         """Remove a pending offset, and return it; None: there is none."""
+        key = (group_id, topic, partition)
         by_producer = self.pending.get(key)
         if by_producer is None:
             return None

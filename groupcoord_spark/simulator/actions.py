@@ -38,9 +38,13 @@ class SetActive:
 
 @dataclass(frozen=True, slots=True)
 class FailAppends:
-    """From now on every append to the log fails with this error; with NONE appends succeed again."""
+    """From now on every append to the log fails with this error; with NONE appends succeed again.
+
+    takes_ms: how long the appends of commits and of assignments take until they succeed or fail. Other appends take no time.
+    """
 
     error: Error
+    takes_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from groupcoord_spark.coordinator.transactions import OffsetStore
+from groupcoord_spark.coordinator.transactions import OffsetKey, OffsetStore, StoredOffset
 from groupcoord_spark.errors import UsageError
 from groupcoord_spark.protocol import offsets_partition_for
 from groupcoord_spark.protocol.record_types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
@@ -31,10 +31,36 @@ class ModernGroup(NamedTuple):
         return self.group_type == "share" or (self.group_type == "streams" and self.member_count > 0)
 
 
+LOGGED_ERRORS = frozenset({Error.NONE, Error.NOT_ENOUGH_REPLICAS_AFTER_APPEND, Error.REQUEST_TIMED_OUT})
+"""Results of an append after which the records are in the log of the leader. A later load of the partition finds them there."""
+
+
+class AppendInFlight:
+    """An append whose result is not known. ``end`` is called with the result, once."""
+
+    __slots__ = ("end", "group_id", "timer")
+
+    def __init__(self, group_id: str, end: Callable[[Error], None]) -> None:
+        self.group_id = group_id
+        self.end = end
+        self.timer: Timer | None = None
+
+
 class OffsetsPartition:
     """One partition of ``__consumer_offsets`` that the broker leads, with its groups and their offsets."""
 
-    __slots__ = ("groups", "is_loading", "modern_groups", "next_record_offset", "number", "offsets", "producers_with_open_transaction")
+    __slots__ = (
+        "appends_in_flight",
+        "groups",
+        "in_flight",
+        "is_loading",
+        "modern_groups",
+        "next_record_offset",
+        "number",
+        "offsets",
+        "producers_with_open_transaction",
+        "waiting_fetches",
+    )
 
     def __init__(self, number: int, release: Release) -> None:
         self.number = number
@@ -43,6 +69,11 @@ class OffsetsPartition:
         self.modern_groups: dict[str, ModernGroup] = {}
         """Group id -> group that is not classic. Such a group only refuses requests."""
         self.offsets = OffsetStore(release.semantics)
+        self.appends_in_flight: list[AppendInFlight] = []
+        self.in_flight: dict[OffsetKey, StoredOffset] = {}
+        """Commits in flight: their records are being appended. Of two commits of the same key the later one is here."""
+        self.waiting_fetches: list[Callable[[], None]] = []
+        """OffsetFetch requests of 4.x that are answered when no append is in flight."""
         self.producers_with_open_transaction: dict[str, set[int]] = {}
         """Group id -> producer ids whose open transaction has staged offsets of the group, even if all of these offsets were deleted since.
         Only the rules of Scala brokers ask for it."""
@@ -75,6 +106,8 @@ class Broker:
         self.offsets_topic_exists = not settings.offsets_topic_is_missing
         if self.offsets_topic_exists:
             self.lead_all_partitions()
+        self.append_takes_ms = 0
+        """How long the appends of commits and assignments take."""
         self.transactions: dict[int, set[int]] = {}
         """Producer id -> numbers of the offsets partitions that take part in its open transaction."""
         self.answered_calls: list[Call] = []
@@ -170,30 +203,95 @@ class Broker:
         self, group_id: str, records: Iterable[RecordToWrite], producer_id: int = NO_PRODUCER_ID, producer_epoch: int = NO_PRODUCER_EPOCH
     ) -> tuple[Error, list[WrittenRecord]]:
         """Write records of one group as one batch. Returns (NONE, the written records), or (the error of the log, no records)."""
-        if self.append_error is not Error.NONE:
-            return self.append_error, []
+        error = self.append_error
+        if error not in LOGGED_ERRORS:
+            return error, []
+        written = self._log(group_id, records, producer_id, producer_epoch)
+        return (Error.NONE, written) if error is Error.NONE else (error, [])
+
+    def append_slowly(
+        self,
+        group_id: str,
+        records: Iterable[RecordToWrite],
+        producer_id: int,
+        producer_epoch: int,
+        end: Callable[[Error, list[WrittenRecord]], None],
+        end_late: Callable[[list[WrittenRecord]], None],
+    ) -> None:
+        """Write records of one group as one batch, which takes ``append_takes_ms``.
+
+        Args:
+            end: called with the result and the records in the log: after the append, or after offsets.commit.timeout.ms with
+                REQUEST_TIMED_OUT.
+            end_late: called when an append succeeds after that timeout.
+        """
+        error, takes_ms, timeout_ms = self.append_error, self.append_takes_ms, self.settings.offsets_commit_timeout_ms
+        written = self._log(group_id, records, producer_id, producer_epoch) if error in LOGGED_ERRORS else []
+        partition = self.partition_of(group_id)
+        append = AppendInFlight(group_id, lambda result: end(result, written))
+
+        def fire() -> bool:
+            partition.appends_in_flight.remove(append)
+            if takes_ms <= timeout_ms:
+                append.end(error)
+            elif error is Error.NONE:
+                end_late(written)
+            self._answer_waiting_fetches(partition)
+            return True
+
+        def time_out() -> bool:
+            append.end(Error.REQUEST_TIMED_OUT)
+            append.end = lambda result: None
+            append.timer = self.clock.start(TimerKind.APPEND, takes_ms - timeout_ms, group_id, "", fire)
+            return True
+
+        append.timer = self.clock.start(
+            TimerKind.APPEND, min(takes_ms, timeout_ms), group_id, "", fire if takes_ms <= timeout_ms else time_out
+        )
+        partition.appends_in_flight.append(append)
+
+    def fail_appends_in_flight(self, partition: OffsetsPartition) -> None:
+        """The broker loses the partition: whoever waits for an append hears that the leader is another one."""
+        for append in partition.appends_in_flight:
+            if append.timer is not None:
+                append.timer.is_cancelled = True
+            append.end(Error.NOT_LEADER_OR_FOLLOWER)
+        partition.appends_in_flight.clear()
+        self._answer_waiting_fetches(partition)
+
+    def _answer_waiting_fetches(self, partition: OffsetsPartition) -> None:
+        if not partition.appends_in_flight:
+            waiting, partition.waiting_fetches = partition.waiting_fetches, []
+            for answer in waiting:
+                answer()
+
+    def _log(self, group_id: str, records: Iterable[RecordToWrite], producer_id: int, producer_epoch: int) -> list[WrittenRecord]:
         partition = self.partition_of(group_id)
         self._batch += 1
         written = []
         for record in records:
-            written.append(
-                WrittenRecord(
-                    offsets_partition=partition.number,
-                    record_offset=partition.next_record_offset,
-                    batch=self._batch,
-                    timestamp_ms=self.clock.now_ms,
-                    key_type=record.key_type,
-                    key=record.key,
-                    value_version=record.value_version,
-                    value=record.value,
-                    producer_id=producer_id,
-                    producer_epoch=producer_epoch,
-                    is_transactional=producer_id != NO_PRODUCER_ID,
-                )
-            )
+            written.append(self.record(partition, record, partition.next_record_offset, producer_id, producer_epoch))
             partition.next_record_offset += 1
         self.written_records.extend(written)
-        return Error.NONE, written
+        return written
+
+    def record(
+        self, partition: OffsetsPartition, record: RecordToWrite, record_offset: int, producer_id: int, producer_epoch: int
+    ) -> WrittenRecord:
+        """A record as it stands in the log, in the batch that is written now."""
+        return WrittenRecord(
+            offsets_partition=partition.number,
+            record_offset=record_offset,
+            batch=self._batch,
+            timestamp_ms=self.clock.now_ms,
+            key_type=record.key_type,
+            key=record.key,
+            value_version=record.value_version,
+            value=record.value,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            is_transactional=producer_id != NO_PRODUCER_ID,
+        )
 
     def append_marker(self, partition: OffsetsPartition, producer_id: int, producer_epoch: int, control: str) -> None:
         """Write a transaction marker. ``append_error`` does not apply to markers."""

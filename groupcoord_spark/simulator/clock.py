@@ -13,6 +13,7 @@ class TimerKind(Enum):
     SYNC_PHASE = "rebalance timeout of the sync phase"
     SESSION = "session timeout"
     PENDING_MEMBER = "pending member id"
+    APPEND = "append to the log"
     OFFSETS_TOPIC = "creation of __consumer_offsets"
     CLEANUP = "offsets retention check"
 

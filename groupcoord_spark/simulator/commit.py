@@ -1,21 +1,20 @@
 """OffsetCommit and TxnOffsetCommit (docs/reference/coordinator.md, chapter 9.1).
 
-An append takes no time in the simulator. So no commit is ever waiting for its append (docs/reference/expiration-rules.md, X-A3 and X-S1):
-an offset is stored at the moment in which its request is answered.
+A commit is in flight while its append takes time (chapter 9.3). It is stored, and its request answered, when the append has succeeded.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from groupcoord_spark.coordinator.transactions import StoredOffset
+from groupcoord_spark.coordinator.transactions import OffsetKey, StoredOffset
 from groupcoord_spark.protocol.record_types import NO_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP
 from groupcoord_spark.simulator.answers import OffsetCommitAnswer
-from groupcoord_spark.simulator.broker import Broker
+from groupcoord_spark.simulator.broker import Broker, OffsetsPartition
 from groupcoord_spark.simulator.calls import Call
 from groupcoord_spark.simulator.coordinator_checks import coordinator_error
 from groupcoord_spark.simulator.errors import Error
 from groupcoord_spark.simulator.group_checks import first_error
 from groupcoord_spark.simulator.rebalance import restart_session
-from groupcoord_spark.simulator.records import BROKER_RETENTION, WrittenRecord, offset_record
+from groupcoord_spark.simulator.records import BROKER_RETENTION, RecordToWrite, WrittenRecord, offset_record
 from groupcoord_spark.simulator.requests import OffsetCommit, OffsetToCommit, TxnOffsetCommit
 from groupcoord_spark.simulator.settings import NO_TOPIC_ID
 from groupcoord_spark.simulator.states import State
@@ -29,9 +28,9 @@ def offset_commit(broker: Broker, call: Call, request: OffsetCommit) -> None:
         if error is Error.NONE:
             error = _check_commit(broker, request)
         if error is Error.NONE:
-            errors |= _store(broker, request.group_id or "", existing, request.retention_ms, NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
-        else:
-            errors |= {(offset.topic, offset.partition): error for offset in existing}
+            _store(broker, call, request, errors, existing)
+            return
+        errors |= {(offset.topic, offset.partition): error for offset in existing}
     broker.answer(call, OffsetCommitAnswer(errors))
 
 
@@ -45,9 +44,9 @@ def txn_offset_commit(broker: Broker, call: Call, request: TxnOffsetCommit) -> N
         if error is Error.NONE and broker.settings.has_old_message_format(broker.release.semantics.release):
             error = Error.UNSUPPORTED_FOR_MESSAGE_FORMAT
         if error is Error.NONE:
-            errors |= _store(broker, request.group_id or "", existing, BROKER_RETENTION, request.producer_id, request.producer_epoch)
-        else:
-            errors |= {(offset.topic, offset.partition): error for offset in existing}
+            _store(broker, call, request, errors, existing)
+            return
+        errors |= {(offset.topic, offset.partition): error for offset in existing}
     broker.answer(call, OffsetCommitAnswer(errors))
 
 
@@ -97,9 +96,18 @@ def _check_transactional_commit(broker: Broker, request: TxnOffsetCommit) -> Err
 
 
 def _store(
-    broker: Broker, group_id: str, offsets: Sequence[OffsetToCommit], retention_ms: int, producer_id: int, producer_epoch: int
-) -> dict[tuple[str, int], Error]:
-    errors = {}
+    broker: Broker,
+    call: Call,
+    request: OffsetCommit | TxnOffsetCommit,
+    errors: dict[tuple[str, int], Error],
+    offsets: Sequence[OffsetToCommit],
+) -> None:
+    """Append the offsets, store them, and answer the request. ``errors``: of the partitions that are refused already."""
+    group_id = request.group_id or ""
+    if isinstance(request, OffsetCommit):
+        retention_ms, producer_id, producer_epoch = request.retention_ms, NO_PRODUCER_ID, NO_PRODUCER_EPOCH
+    else:
+        retention_ms, producer_id, producer_epoch = BROKER_RETENTION, request.producer_id, request.producer_epoch
     accepted = []
     is_transactional = producer_id != NO_PRODUCER_ID
     for offset in offsets:
@@ -109,28 +117,95 @@ def _store(
         errors[offset.topic, offset.partition] = Error.NONE
         accepted.append(offset)
     if not accepted:
-        return errors
+        broker.answer(call, OffsetCommitAnswer(errors))
+        return
     records = [
         offset_record(group_id, offset, retention_ms, is_transactional, broker.release, broker.settings, broker.now_ms)
         for offset in accepted
     ]
-    error, written = broker.append(group_id, records, producer_id, producer_epoch)
-    if error is not Error.NONE:
-        mapped = broker.release.commit_append_errors.get(error, error)
-        return {partition: mapped if answer is Error.NONE else answer for partition, answer in errors.items()}
     partition = broker.partition_of(group_id)
-    for record, offset in zip(written, accepted, strict=True):
-        stored = stored_offset(record)
-        if stored is None:
-            continue
-        if is_transactional:
-            partition.offsets.stage(group_id, offset.topic, offset.partition, producer_id, stored)
-        else:
-            partition.offsets.put(group_id, offset.topic, offset.partition, stored)
     if is_transactional:
         broker.transactions.setdefault(producer_id, set()).add(partition.number)
         partition.producers_with_open_transaction.setdefault(group_id, set()).add(producer_id)
-    return errors
+    if broker.append_takes_ms:
+        _store_slowly(broker, call, group_id, errors, records, producer_id, producer_epoch)
+        return
+    error, written = broker.append(group_id, records, producer_id, producer_epoch)
+    for record in written:
+        _put(partition, group_id, record)
+    broker.answer(call, _commit_answer(broker, errors, error))
+
+
+def _store_slowly(
+    broker: Broker,
+    call: Call,
+    group_id: str,
+    errors: Mapping[tuple[str, int], Error],
+    records: Sequence[RecordToWrite],
+    producer_id: int,
+    producer_epoch: int,
+) -> None:
+    """Store the offsets when their append has succeeded. Until then they are in flight."""
+    partition = broker.partition_of(group_id)
+    keys = [(group_id, record.key["topic"], record.key["partition"]) for record in records]
+    commits: dict[OffsetKey, StoredOffset] = {}
+
+    def store(written: list[WrittenRecord]) -> None:
+        for record, key in zip(written, keys, strict=True):
+            if record.is_transactional:
+                continue
+            existing = partition.offsets.committed.get(group_id, {}).get(key[1:])
+            if key in partition.in_flight and (existing is None or existing.record_offset < record.record_offset):
+                _put(partition, group_id, record)
+        forget()
+
+    def forget() -> None:
+        for key, commit in commits.items():
+            if partition.in_flight.get(key) == commit:
+                del partition.in_flight[key]
+
+    def end(error: Error, written: list[WrittenRecord]) -> None:
+        if error is Error.NONE:
+            store(written)
+        elif error is not Error.REQUEST_TIMED_OUT or not broker.release.stores_after_timeout:
+            forget()
+            if producer_id != NO_PRODUCER_ID:
+                for _, topic, number in keys:
+                    partition.offsets.unstage(group_id, topic, number, producer_id)
+        broker.answer(call, _commit_answer(broker, errors, error))
+
+    def end_late(written: list[WrittenRecord]) -> None:
+        if broker.release.stores_after_timeout:
+            store(written)
+
+    first_offset = partition.next_record_offset
+    broker.append_slowly(group_id, records, producer_id, producer_epoch, end, end_late)
+    for at, (record, key) in enumerate(zip(records, keys, strict=True)):
+        stored = stored_offset(broker.record(partition, record, first_offset + at, producer_id, producer_epoch))
+        if stored is None:
+            continue
+        if producer_id != NO_PRODUCER_ID:
+            partition.offsets.stage(*key, producer_id, stored)
+        else:
+            commits[key] = partition.in_flight[key] = stored
+
+
+def _put(partition: OffsetsPartition, group_id: str, record: WrittenRecord) -> None:
+    stored = stored_offset(record)
+    if stored is None or record.key is None:
+        return
+    if record.is_transactional:
+        partition.offsets.stage(group_id, record.key["topic"], record.key["partition"], record.producer_id, stored)
+    else:
+        partition.offsets.put(group_id, record.key["topic"], record.key["partition"], stored)
+
+
+def _commit_answer(broker: Broker, errors: Mapping[tuple[str, int], Error], error: Error) -> OffsetCommitAnswer:
+    """The answer after the append: its error takes the place of every NONE."""
+    if error is Error.NONE:
+        return OffsetCommitAnswer(errors)
+    mapped = broker.release.commit_append_errors.get(error, error)
+    return OffsetCommitAnswer({partition: mapped if answer is Error.NONE else answer for partition, answer in errors.items()})
 
 
 def stored_offset(record: WrittenRecord) -> StoredOffset | None:

@@ -119,8 +119,10 @@ def clean_up(broker: Broker) -> bool:
         for group_id, group in sorted(partition.groups.items()):
             committed = partition.offsets.committed.get(group_id, {})
             result = cleanup.of_group(_group_row(broker, group), committed, pending.get(group_id, ()))
-            deleted = [(expiry.topic, expiry.partition) for expiry in result.offsets if expiry.expired]
-            is_removed = result.group.removed and not partition.producers_with_open_transaction.get(group_id)
+            in_flight = {key[1:] for key in partition.in_flight if key[0] == group_id}
+            expired = [(expiry.topic, expiry.partition) for expiry in result.offsets if expiry.expired]
+            deleted = [place for place in expired if place not in in_flight]
+            is_removed = result.group.removed and not in_flight and not partition.producers_with_open_transaction.get(group_id)
             if not deleted and not is_removed:
                 continue
             writes_group = any(tombstone.reason == GROUP_REMOVED for tombstone in result.tombstones)
@@ -169,6 +171,8 @@ def _would_have_no_offsets(broker: Broker, partition: OffsetsPartition, group: G
     if not broker.release.offset_delete_may_remove_group or group.state is not State.EMPTY:
         return False
     committed = partition.offsets.committed.get(group.group_id, {})
+    if any(key[0] == group.group_id and key[1:] not in deleted for key in partition.in_flight):
+        return False
     return all(topic_partition in deleted for topic_partition in committed) and not partition.producers_with_open_transaction.get(
         group.group_id
     )
@@ -203,9 +207,12 @@ def _delete_offsets_and_group(
         if error is not Error.NONE:
             return broker.release.group_append_errors.get(error, error)
     for topic, number in deleted:
+        partition.in_flight.pop((group_id, topic, number), None)
         partition.offsets.delete(group_id, topic, number, NO_PRODUCER_ID, is_transactional=False)
     if with_group:
         partition.offsets.committed.pop(group_id, None)
+        for key in [key for key in partition.in_flight if key[0] == group_id]:
+            del partition.in_flight[key]
         for topic, number in partition.pending_partitions(group_id):
             partition.offsets.pending.pop((group_id, topic, number))
         partition.producers_with_open_transaction.pop(group_id, None)

@@ -15,7 +15,17 @@ _UNSTABLE = FetchedOffset(error=Error.UNSTABLE_OFFSET_COMMIT)
 
 def offset_fetch(broker: Broker, call: Call, request: OffsetFetch) -> None:
     """Answer with the committed offsets of each group. With ``require_stable`` a partition with a pending offset gets an error instead."""
-    broker.answer(call, OffsetFetchAnswer(tuple(_fetch(broker, group, request.require_stable) for group in request.groups)))
+
+    def answer() -> None:
+        broker.answer(call, OffsetFetchAnswer(tuple(_fetch(broker, group, request.require_stable) for group in request.groups)))
+
+    if request.require_stable and broker.release.stable_fetch_waits:
+        for group in request.groups:
+            partition = broker.partitions.get(broker.partition_number(group.group_id))
+            if partition is not None and partition.appends_in_flight:
+                partition.waiting_fetches.append(answer)
+                return
+    answer()
 
 
 def _fetch(broker: Broker, requested: GroupToFetch, require_stable: bool) -> FetchedGroup:
@@ -24,26 +34,28 @@ def _fetch(broker: Broker, requested: GroupToFetch, require_stable: bool) -> Fet
     if error is not Error.NONE:
         return FetchedGroup(group_id, error, {})
     group = broker.group(group_id)
-    offsets = broker.partition_of(group_id).offsets
+    partition = broker.partition_of(group_id)
+    offsets, in_flight = partition.offsets, partition.in_flight
     is_known = group is not None and group.state is not State.DEAD
     committed = offsets.committed.get(group_id, {}) if is_known else {}
 
-    def fetched(topic: str, partition: int) -> FetchedOffset:
+    def fetched(topic: str, number: int) -> FetchedOffset:
         if topic in broker.denied.topics:
             return _DENIED
-        if require_stable and (group_id, topic, partition) in offsets.pending:
+        key = (group_id, topic, number)
+        if require_stable and (key in offsets.pending or key in in_flight):
             return _UNSTABLE
-        stored = committed.get((topic, partition))
+        stored = committed.get((topic, number))
         return _NO_OFFSET if stored is None else FetchedOffset(stored.committed_offset, stored.leader_epoch, stored.metadata)
 
     topics: dict[str, dict[int, FetchedOffset]] = {}
     if requested.partitions is None:
-        for topic, partition in committed:
+        for topic, number in committed:
             if topic in broker.denied.topics:
                 continue
-            topics.setdefault(topic, {})[partition] = fetched(topic, partition)
+            topics.setdefault(topic, {})[number] = fetched(topic, number)
     else:
         for topic, partitions in requested.partitions.items():
             if partitions or broker.release.fetch_shows_empty_topics:
-                topics[topic] = {partition: fetched(topic, partition) for partition in partitions}
+                topics[topic] = {number: fetched(topic, number) for number in partitions}
     return FetchedGroup(group_id, Error.NONE, topics)

@@ -70,6 +70,7 @@ def unload_partition(broker: Broker, number: int) -> None:
                 broker.answer(member.awaiting_sync, SyncGroupAnswer(Error.NOT_COORDINATOR))
                 member.awaiting_sync = None
         broker.remove_group(group)
+    broker.fail_appends_in_flight(partition)
     del broker.partitions[number]
 
 

@@ -64,6 +64,8 @@ _GROUP_APPEND_ERRORS: AppendErrors = {
     Error.REQUEST_TIMED_OUT: Error.REBALANCE_IN_PROGRESS,
 }
 _COMMIT_APPEND_ERRORS: AppendErrors = {**_APPEND_FAILURE, **_COMMIT_TOO_LARGE, **_AFTER_APPEND}
+_APPEND_ERRORS_4_0: AppendErrors = {**_APPEND_FAILURE, **_GROUP_TOO_LARGE, Error.REQUEST_TIMED_OUT: Error.COORDINATOR_NOT_AVAILABLE}
+"""4.x has one table for all requests (CoordinatorOperationExceptionHelper)."""
 
 NEVER_EMPTY_IDS = frozenset({JoinGroup, SyncGroup, Heartbeat, LeaveGroup, OffsetDelete})
 """Requests that refuse the group id "". The others accept it, because old clients send it."""
@@ -150,6 +152,11 @@ class Release:
     expires_while_rebalancing: bool = False
     """The cleanup removes offsets of topics without a subscriber also during a rebalance (2.4 to 2.7)."""
     fetch_shows_empty_topics: bool = False
+    stores_after_timeout: bool = False
+    """A commit whose append outlasts offsets.commit.timeout.ms is stored when the append succeeds. False: it stays in the log alone."""
+    stable_fetch_waits: bool = False
+    """An OffsetFetch with require_stable waits until no append is in flight. False: it is answered UNSTABLE_OFFSET_COMMIT for the
+    partitions with a commit in flight."""
     offset_delete_may_remove_group: bool = True
 
     # Groups
@@ -272,16 +279,15 @@ _CHANGES: tuple[tuple[tuple[int, ...], dict[str, Any]], ...] = (
             "group_not_found_since": 9,
             "txn_commit_creates_group": False,
             "fetch_shows_empty_topics": True,
+            "stores_after_timeout": True,
+            "stable_fetch_waits": True,
             "offset_delete_may_remove_group": False,
             "deletion_always_writes_group": True,
             "deletion_writes_pending": True,
             "shows_last_assignment": True,
             "unknown_group_is_error_since": 6,
-            "group_append_errors": {
-                **_APPEND_FAILURE,
-                **_GROUP_TOO_LARGE,
-                Error.REQUEST_TIMED_OUT: Error.COORDINATOR_NOT_AVAILABLE,
-            },
+            "group_append_errors": _APPEND_ERRORS_4_0,
+            "commit_append_errors": _APPEND_ERRORS_4_0,
         },
     ),
     ((4, 1), {"offset_value_version": 4, "commits_carry_topic_id": True}),

@@ -34,6 +34,7 @@ class Settings:
     offsets_retention_ms: int | None = None
     offsets_retention_check_interval_ms: int = 600_000
     offsets_topic_num_partitions: int = 50
+    offsets_commit_timeout_ms: int = 5_000
     offsets_topic_is_missing: bool = False
     """``__consumer_offsets`` does not exist at the start: the first FindCoordinator has it created."""
     log_message_format_version: str | None = None
@@ -89,6 +90,7 @@ _PROPERTIES = {
     "offset.metadata.max.bytes": ("offset_metadata_max_bytes", 1),
     "offsets.retention.minutes": ("offsets_retention_ms", _MINUTE_MS),
     "offsets.retention.check.interval.ms": ("offsets_retention_check_interval_ms", 1),
+    "offsets.commit.timeout.ms": ("offsets_commit_timeout_ms", 1),
     "offsets.topic.num.partitions": ("offsets_topic_num_partitions", 1),
 }
 

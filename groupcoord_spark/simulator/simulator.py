@@ -183,8 +183,8 @@ class Simulator:
                 unload_partition(broker, number)
             case SetActive(is_active):
                 broker.is_active = is_active
-            case FailAppends(error):
-                broker.append_error = error
+            case FailAppends(error, takes_ms):
+                broker.append_error, broker.append_takes_ms = error, takes_ms
             case CreateTopic(topic, partitions) | AddPartitions(topic, partitions):
                 broker.settings = broker.settings.with_topic(topic, partitions)
             case DeleteTopic(topic):

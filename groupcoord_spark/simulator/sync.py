@@ -1,5 +1,6 @@
 """SyncGroup: the leader sends the assignment, and all members receive theirs (docs/reference/coordinator.md, chapter 6)."""
 
+from groupcoord_spark.protocol.record_types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from groupcoord_spark.simulator.answers import SyncGroupAnswer
 from groupcoord_spark.simulator.broker import Broker
 from groupcoord_spark.simulator.calls import Call
@@ -14,7 +15,7 @@ from groupcoord_spark.simulator.rebalance import (
     propagate_assignment_error,
     restart_session,
 )
-from groupcoord_spark.simulator.records import group_record
+from groupcoord_spark.simulator.records import WrittenRecord, group_record
 from groupcoord_spark.simulator.requests import SyncGroup
 from groupcoord_spark.simulator.states import State
 
@@ -67,7 +68,23 @@ def _store_assignments(broker: Broker, group: Group, assignments: dict[str, byte
     members: list[Member] = list(group.members)
     for member in members:
         member.assignment = assignments.get(member.member_id, b"")
-    error, _ = broker.append(group.group_id, [group_record(group, broker.release)])
+    records = [group_record(group, broker.release)]
+    if not broker.append_takes_ms:
+        error, _ = broker.append(group.group_id, records)
+        _end_sync_phase(broker, group, error)
+        return
+    generation = group.generation
+
+    def end(error: Error, written: list[WrittenRecord]) -> None:
+        # The group may have begun a rebalance meanwhile, which has answered the waiting requests.
+        if group.state is State.COMPLETING_REBALANCE and group.generation == generation:
+            _end_sync_phase(broker, group, error)
+
+    broker.append_slowly(group.group_id, records, NO_PRODUCER_ID, NO_PRODUCER_EPOCH, end, lambda written: None)
+
+
+def _end_sync_phase(broker: Broker, group: Group, error: Error) -> None:
+    """Answer the waiting SyncGroups after the append of the group record, or start a rebalance if the append failed."""
     if error is Error.NONE:
         answer_waiting_syncs(broker, group)
         group.transition_to(State.STABLE, broker.now_ms)

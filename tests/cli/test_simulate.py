@@ -116,6 +116,18 @@ ANSWERS = {
         "admin/JoinGroup/1": "MEMBER_ID_REQUIRED",
         "admin/JoinGroup/2": "(waits)",
     },
+    "a-slow-append": {
+        "a/OffsetCommit/2/answer": "NONE",
+        "admin/OffsetFetch/1": "NONE orders-0=10",
+        "admin/OffsetFetch/2/answer": "NONE orders-0=20",
+        "a/SyncGroup/2/answer": "NONE orders:0",
+    },
+    "a-commit-times-out": {
+        "a/OffsetCommit/2/answer": "COORDINATOR_NOT_AVAILABLE",
+        "admin/OffsetFetch/1": "NONE orders-0=10",
+        "admin/OffsetFetch/2": "NONE orders-0=20",
+        "admin/OffsetFetch/3": "NONE orders-0=20",
+    },
     "partitions-are-added": {"b/SyncGroup/1/answer": "NONE orders:1", "a/SyncGroup/2": "NONE orders:0,1"},
     "a-topic-comes-to-match": {"a/SyncGroup/1": "NONE orders-eu:0", "a/SyncGroup/2": "NONE orders-eu:0;orders-us:0,1"},
     "auto-commits": {"b/OffsetFetch/1": "NONE orders-0=200", "admin/OffsetFetch/1": "NONE orders-0=207"},
@@ -352,6 +364,13 @@ def test_releases_that_part_are_shown_side_by_side():
         json.loads(line) for line in groupcoord("simulate", "a-lost-answer", "--compare", "2.0,4.3", "--output", "json").stdout.splitlines()
     ]
     assert set(rows[0]["releases"]) == {"2.0", "4.3"} and rows[0]["id"] == "a/JoinGroup/1"
+
+
+def test_a_commit_that_times_out_is_forgotten_by_scala_until_the_log_is_loaded():
+    rows = {row["id"]: row["answer"] for row in rows_of("a-commit-times-out", "--broker-version", "3.9")}
+    fetched = [rows[f"admin/OffsetFetch/{number}"] for number in (1, 2, 3)]
+    assert rows["a/OffsetCommit/2/answer"] == "REQUEST_TIMED_OUT"
+    assert fetched == ["NONE orders-0=10", "NONE orders-0=10", "NONE orders-0=20"]
 
 
 @pytest.mark.parametrize("options", [("--compare", "4.3"), ("--compare", "4.3,4.3"), ("--compare", "2.8,4.3", "--broker-version", "3.9")])

@@ -3,7 +3,7 @@
 import pytest
 
 from groupcoord_spark.protocol import decode_key, decode_value
-from groupcoord_spark.simulator import Error, FailAppends, Topic
+from groupcoord_spark.simulator import Error, FailAppends, LoadPartition, LosePartition, State, Topic
 from groupcoord_spark.simulator.answers import FetchedOffset
 from groupcoord_spark.simulator.requests import (
     EndTxn,
@@ -110,13 +110,13 @@ COMMIT_ERRORS = by_release("""
     log                              | 3.9.1                      | 4.3.1
     UNKNOWN_TOPIC_OR_PARTITION       | COORDINATOR_NOT_AVAILABLE  | "
     NOT_ENOUGH_REPLICAS              | COORDINATOR_NOT_AVAILABLE  | "
-    NOT_ENOUGH_REPLICAS_AFTER_APPEND | COORDINATOR_NOT_AVAILABLE  | "
+    NOT_ENOUGH_REPLICAS_AFTER_APPEND | COORDINATOR_NOT_AVAILABLE  | NOT_ENOUGH_REPLICAS_AFTER_APPEND
     NOT_LEADER_OR_FOLLOWER           | NOT_COORDINATOR            | "
     KAFKA_STORAGE_ERROR              | NOT_COORDINATOR            | "
-    MESSAGE_TOO_LARGE                | INVALID_COMMIT_OFFSET_SIZE | "
-    RECORD_LIST_TOO_LARGE            | INVALID_COMMIT_OFFSET_SIZE | "
-    INVALID_FETCH_SIZE               | INVALID_COMMIT_OFFSET_SIZE | "
-    REQUEST_TIMED_OUT                | REQUEST_TIMED_OUT          | "
+    MESSAGE_TOO_LARGE                | INVALID_COMMIT_OFFSET_SIZE | UNKNOWN_SERVER_ERROR
+    RECORD_LIST_TOO_LARGE            | INVALID_COMMIT_OFFSET_SIZE | UNKNOWN_SERVER_ERROR
+    INVALID_FETCH_SIZE               | INVALID_COMMIT_OFFSET_SIZE | UNKNOWN_SERVER_ERROR
+    REQUEST_TIMED_OUT                | REQUEST_TIMED_OUT          | COORDINATOR_NOT_AVAILABLE
 """)
 
 
@@ -128,6 +128,132 @@ def test_a_commit_that_cannot_be_written_changes_nothing(version, row, expected)
     assert scene.commit(2) is Error[expected]
     assert txn_commit(scene, 3) is Error[expected]
     assert fetch(scene, {"t": (0,)}, require_stable=True) == {"t": {0: FetchedOffset(1)}}
+
+
+# Appends that take time
+
+SLOWLY_MS = 2_000
+
+
+def slow_scene(version, takes_ms=SLOWLY_MS, error=Error.NONE):
+    scene = Scene(version)
+    scene.commit(1)
+    scene.simulator.act(FailAppends(error, takes_ms))
+    return scene
+
+
+def commit_later(scene, offset):
+    """A commit whose answer comes later."""
+    return scene.simulator.send(OffsetCommit(GROUP, (OffsetToCommit("t", 0, offset),)))
+
+
+def error_of(call):
+    return None if call.answer is None else call.answer.errors["t", 0]
+
+
+@JAVA_AND_SCALA
+def test_a_commit_in_flight_is_not_shown_and_is_answered_when_it_is_appended(version):
+    scene = slow_scene(version)
+    call = commit_later(scene, 2)
+    assert call.answer is None and fetch(scene, {"t": (0,)}) == {"t": {0: FetchedOffset(1)}}
+    scene.pass_time(SLOWLY_MS)
+    assert error_of(call) is Error.NONE and fetch(scene, {"t": (0,)}) == {"t": {0: FetchedOffset(2)}}
+
+
+def test_scala_calls_a_commit_in_flight_unstable():
+    scene = slow_scene("3.9.1")
+    commit_later(scene, 2)
+    assert fetch(scene, {"t": (0,)}, require_stable=True) == {"t": {0: FetchedOffset(error=Error.UNSTABLE_OFFSET_COMMIT)}}
+    scene.pass_time(SLOWLY_MS)
+    assert fetch(scene, {"t": (0,)}, require_stable=True) == {"t": {0: FetchedOffset(2)}}
+
+
+def test_java_answers_a_stable_fetch_when_nothing_is_in_flight():
+    scene = slow_scene("4.3.1")
+    commit_later(scene, 2)
+    call = scene.simulator.send(OffsetFetch((GroupToFetch(GROUP, {"t": (0,)}),), require_stable=True))
+    assert call.answer is None
+    scene.pass_time(SLOWLY_MS)
+    assert call.answer.groups[0].topics == {"t": {0: FetchedOffset(2)}}
+
+
+@JAVA_AND_SCALA
+def test_of_two_commits_in_flight_the_later_one_wins(version):
+    scene = slow_scene(version)
+    first = commit_later(scene, 2)
+    scene.pass_time(500)
+    second = commit_later(scene, 3)
+    scene.pass_time(1_500)
+    assert (error_of(first), error_of(second)) == (Error.NONE, None) and fetch(scene, {"t": (0,)}) == {"t": {0: FetchedOffset(2)}}
+    scene.pass_time(500)
+    assert error_of(second) is Error.NONE and fetch(scene, {"t": (0,)}) == {"t": {0: FetchedOffset(3)}}
+
+
+@JAVA_AND_SCALA
+def test_a_commit_whose_append_fails_after_a_while_is_taken_back(version):
+    scene = slow_scene(version, error=Error.NOT_ENOUGH_REPLICAS)
+    call = commit_later(scene, 2)
+    scene.pass_time(SLOWLY_MS)
+    assert error_of(call) is Error.COORDINATOR_NOT_AVAILABLE
+    assert fetch(scene, {"t": (0,)}, require_stable=True) == {"t": {0: FetchedOffset(1)}}
+
+
+@pytest.mark.parametrize(
+    ("version", "error", "later"), [("3.9.1", Error.REQUEST_TIMED_OUT, 1), ("4.3.1", Error.COORDINATOR_NOT_AVAILABLE, 2)]
+)
+def test_a_commit_that_times_out_is_in_the_log_and_java_stores_it_later(version, error, later):
+    scene = slow_scene(version, takes_ms=8_000)
+    call = commit_later(scene, 2)
+    scene.pass_time(5_000)
+    assert error_of(call) is error and fetch(scene, {"t": (0,)}) == {"t": {0: FetchedOffset(1)}}
+    scene.pass_time(3_000)
+    assert fetch(scene, {"t": (0,)}) == {"t": {0: FetchedOffset(later)}}
+    number = scene.simulator.offsets_partition_of(GROUP)
+    scene.simulator.act(LosePartition(number))
+    scene.simulator.act(LoadPartition(number, tuple(scene.records)))
+    assert fetch(scene, {"t": (0,)}) == {"t": {0: FetchedOffset(2)}}, "a load finds the record"
+
+
+@JAVA_AND_SCALA
+def test_a_move_answers_the_commits_in_flight(version):
+    scene = slow_scene(version)
+    call = commit_later(scene, 2)
+    scene.simulator.act(LosePartition(scene.simulator.offsets_partition_of(GROUP)))
+    assert error_of(call) is Error.NOT_COORDINATOR
+    scene.pass_time(SLOWLY_MS)
+
+
+@JAVA_AND_SCALA
+def test_a_transactional_commit_in_flight_is_unstable_and_taken_back_if_its_append_fails(version):
+    scene = slow_scene(version, error=Error.NOT_ENOUGH_REPLICAS)
+    scene.simulator.send(TxnOffsetCommit(GROUP, 5, (OffsetToCommit("t", 0, 2),)))
+    scene.pass_time(SLOWLY_MS)
+    scene.simulator.send(EndTxn(5, True))
+    assert fetch(scene, {"t": (0,)}, require_stable=True) == {"t": {0: FetchedOffset(1)}}
+
+
+@JAVA_AND_SCALA
+@pytest.mark.parametrize(("error", "state"), [(Error.NONE, State.STABLE), (Error.NOT_ENOUGH_REPLICAS, State.PREPARING_REBALANCE)])
+def test_the_group_is_stable_when_its_assignment_is_appended(version, error, state):
+    scene = Scene(version)
+    scene.form("a", "b")
+    scene.simulator.act(FailAppends(error, SLOWLY_MS))
+    calls = [scene.sync(name) for name in ("a", "b")]
+    assert [call.answer for call in calls] == [None, None] and scene.group.state is State.COMPLETING_REBALANCE
+    scene.pass_time(SLOWLY_MS)
+    assert all(call.answer is not None for call in calls) and scene.group.state is state
+
+
+@JAVA_AND_SCALA
+def test_a_rebalance_during_the_append_of_the_assignment_goes_on(version):
+    scene = Scene(version)
+    scene.form("a", "b")
+    scene.simulator.act(FailAppends(Error.NONE, SLOWLY_MS))
+    calls = [scene.sync(name) for name in ("a", "b")]
+    scene.leave("b")
+    assert calls[0].answer.error is Error.REBALANCE_IN_PROGRESS
+    scene.pass_time(SLOWLY_MS)
+    assert scene.group.state is State.PREPARING_REBALANCE
 
 
 # Transactions

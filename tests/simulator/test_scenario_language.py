@@ -115,6 +115,12 @@ def refusal(change: tuple[str, str]) -> str:
         ),
         (("until: 100s", "until: 9s"), "until is before the last step."),
         (
+            ("fail_appends: NOT_ENOUGH_REPLICAS", "append: {take: 5s}"),
+            "(append) has 'take', which means nothing there. Did you mean 'takes'",
+        ),
+        (("fail_appends: NOT_ENOUGH_REPLICAS", "append: {takes: long}"), "(append) is 'long', not a time such as 500ms, 30s or 5m."),
+        (("fail_appends: NOT_ENOUGH_REPLICAS", "append: slow"), "(append) is 'slow', where names with values are expected."),
+        (
             ("{topics: [t], partition", '{topics: [t], topics.pattern: "t.*", partition'),
             "member 'a' has both `topics` and `topics.pattern`: a consumer subscribes in one way.",
         ),

@@ -110,6 +110,7 @@ BROKER_SETTINGS: Final = (
         TEXT,
         "The format of the log in brokers before 3.0. A format before 0.11 has no transactions.",
     ),
+    Key("offsets.commit.timeout.ms", WHOLE, "How long a request waits for the append of its records."),
     Key("offsets.topic.num.partitions", WHOLE, "The number of partitions of `__consumer_offsets`."),
 )
 
@@ -202,6 +203,12 @@ BROKER_VERBS: Final = (
         (Key("for", DURATION, "The time from the loss to the end of the load.", MOVE_MS, f"{MOVE_MS / 1000:g} s"),),
     ),
     Verb(
+        "append",
+        MAPPING,
+        "From now on the appends of commits and of assignments take time, or fail. An empty mapping ends both. Other records are written at"
+        " once.",
+    ),
+    Verb(
         "fail_appends",
         one_of(*Error.__members__),
         "Writes to the log fail with the error that the value names, such as NOT_ENOUGH_REPLICAS. NONE ends the failure.",
@@ -230,6 +237,18 @@ BROKER_VERBS: Final = (
 )
 
 VERBS: Final[Mapping[str, Verb]] = {verb.name: verb for verb in (*MEMBER_VERBS, *BROKER_VERBS)}
+
+APPEND_KEYS: Final = (
+    Key("takes", DURATION, "How long an append takes. A commit waits for `offsets.commit.timeout.ms` at most.", 0, "no time"),
+    Key(
+        "fails",
+        one_of(*Error.__members__),
+        "The error of the append. After NOT_ENOUGH_REPLICAS_AFTER_APPEND and REQUEST_TIMED_OUT the record is in the log nevertheless.",
+        Error.NONE.name,
+        "the append succeeds",
+    ),
+)
+"""The keys of the value of the verb ``append``."""
 
 AT: Final = Key("at", DURATION, "When, since the start of the scenario.", is_required=True)
 
@@ -262,6 +281,8 @@ def json_schema() -> dict[str, Any]:
 def _step_schema(verb: Verb) -> dict[str, Any]:
     who = TEXTS.schema if verb.kind is None else verb.kind.schema
     value = Key(verb.name, Kind("", who, lambda value: value), verb.meaning, is_required=True)
+    if verb.name == "append":
+        return _object((AT, value), append=_object(APPEND_KEYS))
     if verb.name != "send":
         return _object((AT, value, *verb.options))
     of_request = [
@@ -300,6 +321,7 @@ def reference() -> Mapping[str, Callable[[], str]]:
         "settings of the broker": lambda: _keys_table(BROKER_SETTINGS),
         "steps of members": lambda: _verbs_table(MEMBER_VERBS),
         "steps of the broker": lambda: _verbs_table(BROKER_VERBS),
+        "keys of append": lambda: _keys_table(APPEND_KEYS),
         "requests by hand": _requests_table,
     }
 

@@ -269,6 +269,8 @@ class _ScenarioRun:
             half_ms = options["for"] // 2
             self._schedule(self.now_ms + half_ms, None, lambda: self.simulator.act(BeginLoad(number)))
             self._schedule(self.now_ms + 2 * half_ms, None, lambda: self.simulator.act(LoadPartition(number, self._log_of(number))))
+        elif step.verb == "append":
+            self.simulator.act(FailAppends(Error[step.value["fails"]], step.value["takes"]))
         elif step.verb == "fail_appends":
             self.simulator.act(FailAppends(Error[step.value]))
         elif step.verb in ("deny_group", "deny_topic"):
@@ -343,7 +345,7 @@ class _ScenarioRun:
         else:
             is_routine = kind == "timer" and entry.group_id == "" and not entry.records
         request = entry.call.request if entry.call is not None else None
-        name = what if request is None else type(request).__name__
+        name = what.split(":")[0] if request is None else type(request).__name__
         row_id = self._next_id(who, name)
         if entry.call is not None:
             self._id_of[entry.call.number] = row_id
@@ -406,8 +408,10 @@ def _action_text(action: Action) -> str:
             return f"has read __consumer_offsets-{number}: {len(records)} records"
         case LosePartition(number):
             return f"loses __consumer_offsets-{number}"
-        case FailAppends(error):
-            return "appends work again" if error is Error.NONE else f"appends fail: {error.name}"
+        case FailAppends(error, takes_ms):
+            text = "appends work again" if error is Error.NONE and not takes_ms else "appends"
+            text += f" take {takes_ms / 1000:g} s" if takes_ms else ""
+            return text if error is Error.NONE else f"{text}{' and' if takes_ms else ''} fail: {error.name}"
         case CreateTopic(topic, partitions):
             return f"topic {topic} is created with {partitions} partitions"
         case AddPartitions(topic, partitions):

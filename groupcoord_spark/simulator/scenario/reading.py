@@ -15,6 +15,7 @@ from groupcoord_spark.errors import InputError, UsageError
 from groupcoord_spark.simulator.client_settings import NEWEST_CLIENT, ClientSettings, defaults_of
 from groupcoord_spark.simulator.scenario.language import (
     AFTER_LAST_STEP_MS,
+    APPEND_KEYS,
     AT,
     BROKER_KEYS,
     BROKER_SETTINGS,
@@ -178,6 +179,8 @@ def _step(given: Mapping[str, Any], where: str, members: tuple[str, ...]) -> Ste
     value = Key(verb.name, verb.kind if verb.kind is not None else member_names, verb.meaning, is_required=True)
     values = _values((AT, value, *verb.options), given, where)
     at_ms, chosen = values.pop(AT.name), values.pop(verb.name)
+    if verb.name == "append":
+        chosen = _values(APPEND_KEYS, chosen, f"`append` of {where}")
     if verb.name == "send":
         form = REQUESTS[chosen]
         values["with"] = _given(form.fields, values["with"], f"`with` of {where.removesuffix(')')} {chosen})")

@@ -223,6 +223,10 @@ class PartitionState:
         self._warnings = warnings
         self._group_rows: dict[DefaultAssignors, list[GroupRow]] = {}
 
+    def group(self, group_id: str) -> Group | None:
+        """The group itself, or None if there is no group of that id."""
+        return self._groups.get(group_id)
+
     def committed_offsets(self) -> list[OffsetRow]:
         """Committed offsets of the groups that exist."""
         return [row for group_id in sorted(self._offsets.committed) if group_id in self._groups for row in self._offset_rows(group_id)]

@@ -52,6 +52,50 @@ class HeartbeatAnswer:
     error: Error
 
 
+@dataclass(frozen=True, slots=True)
+class ConsumerGroupHeartbeatAnswer:
+    """The answer to ConsumerGroupHeartbeat. assignment: topic -> partitions; None: as in the answer before."""
+
+    error: Error
+    member_id: str | None = None
+    member_epoch: int = 0
+    heartbeat_interval_ms: int = 0
+    assignment: Mapping[str, tuple[int, ...]] | None = None
+
+
+class DescribedConsumer(NamedTuple):
+    """A member of a consumer group as ConsumerGroupDescribe shows it. assignment, target: topic -> partitions."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    member_epoch: int
+    topics: tuple[str, ...]
+    topic_regex: str | None
+    assignment: Mapping[str, tuple[int, ...]]
+    target: Mapping[str, tuple[int, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedConsumerGroup:
+    """A consumer group as ConsumerGroupDescribe shows it."""
+
+    group_id: str
+    error: Error
+    state: str = ""
+    group_epoch: int = 0
+    assignment_epoch: int = 0
+    assignor: str = ""
+    members: tuple[DescribedConsumer, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerGroupDescribeAnswer:
+    """The answer to ConsumerGroupDescribe, group by group."""
+
+    groups: tuple[DescribedConsumerGroup, ...]
+
+
 class LeftMember(NamedTuple):
     """The result for one member of a LeaveGroup request, with the ids of the request."""
 
@@ -196,6 +240,8 @@ Answer = (
     | SyncGroupAnswer
     | HeartbeatAnswer
     | LeaveGroupAnswer
+    | ConsumerGroupHeartbeatAnswer
+    | ConsumerGroupDescribeAnswer
     | OffsetCommitAnswer
     | OffsetFetchAnswer
     | TransactionAnswer

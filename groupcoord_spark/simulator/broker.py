@@ -10,6 +10,7 @@ from groupcoord_spark.protocol.record_types import NO_PRODUCER_EPOCH, NO_PRODUCE
 from groupcoord_spark.simulator.answers import Answer
 from groupcoord_spark.simulator.calls import Call
 from groupcoord_spark.simulator.clock import Clock, Timer, TimerKind
+from groupcoord_spark.simulator.consumer_group import ConsumerGroup
 from groupcoord_spark.simulator.errors import Error
 from groupcoord_spark.simulator.group import Group
 from groupcoord_spark.simulator.permissions import Denied
@@ -20,14 +21,14 @@ from groupcoord_spark.simulator.states import State
 
 
 class ModernGroup(NamedTuple):
-    """A group that is not classic. Its own requests are not simulated."""
+    """A share or streams group. Its own requests are not simulated."""
 
     group_type: str
     member_count: int
 
     @property
     def refuses_classic_members(self) -> bool:
-        """Whether a classic JoinGroup is refused: by every share group and by streams groups with members, never by consumer groups."""
+        """Whether a classic JoinGroup is refused: by every share group and by streams groups with members."""
         return self.group_type == "share" or (self.group_type == "streams" and self.member_count > 0)
 
 
@@ -51,6 +52,7 @@ class OffsetsPartition:
 
     __slots__ = (
         "appends_in_flight",
+        "consumer_groups",
         "groups",
         "in_flight",
         "is_loading",
@@ -66,8 +68,9 @@ class OffsetsPartition:
         self.number = number
         self.is_loading = False
         self.groups: dict[str, Group] = {}
+        self.consumer_groups: dict[str, ConsumerGroup] = {}
         self.modern_groups: dict[str, ModernGroup] = {}
-        """Group id -> group that is not classic. Such a group only refuses requests."""
+        """Group id -> share or streams group. Such a group only refuses requests."""
         self.offsets = OffsetStore(release.semantics)
         self.appends_in_flight: list[AppendInFlight] = []
         self.in_flight: dict[OffsetKey, StoredOffset] = {}
@@ -158,11 +161,22 @@ class Broker:
         group = partition.groups.get(group_id)
         if group is None and group_id in partition.modern_groups:
             kind = partition.modern_groups[group_id].group_type
-            raise UsageError(f"Group {group_id!r} is a {kind} group: only classic groups are simulated.")
+            raise UsageError(f"Group {group_id!r} is a {kind} group: only classic and consumer groups are simulated.")
         return group
 
+    def consumer_group(self, group_id: str) -> ConsumerGroup | None:
+        """The consumer group, or None if there is no consumer group of that id."""
+        partition = self.partitions.get(self.partition_number(group_id))
+        return None if partition is None else partition.consumer_groups.get(group_id)
+
+    @property
+    def consumer_assignment_interval_ms(self) -> int:
+        """group.consumer.assignment.interval.ms; the default of the release if it is not set."""
+        interval_ms = self.settings.group_consumer_assignment_interval_ms
+        return self.release.consumer_assignment_interval_ms if interval_ms is None else interval_ms
+
     def modern_group(self, group_id: str) -> ModernGroup | None:
-        """The group if it is a consumer, share or streams group, else None."""
+        """The group if it is a share or streams group, else None."""
         partition = self.partitions.get(self.partition_number(group_id))
         return None if partition is None else partition.modern_groups.get(group_id)
 

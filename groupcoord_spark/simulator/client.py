@@ -61,6 +61,7 @@ RETRIABLE_ERRORS: Final = COORDINATOR_LOST_ERRORS | {
     Error.COORDINATOR_LOAD_IN_PROGRESS,
     Error.UNKNOWN_TOPIC_OR_PARTITION,
     Error.UNSTABLE_OFFSET_COMMIT,
+    Error.STALE_MEMBER_EPOCH,
 }
 FIRST_VERSION_WITH_REQUIRE_STABLE: Final = 7
 MEMBERSHIP_LOST_ERRORS: Final = frozenset({Error.UNKNOWN_MEMBER_ID, Error.ILLEGAL_GENERATION})
@@ -72,6 +73,9 @@ class Environment(Protocol):
 
     def send(self, client: Consumer, request: Request, then: Callable[[Any], None], *, loses_answer: bool = False) -> None:
         """Send a request. ``then`` is called with the answer, or with None if the connection closes without an answer."""
+
+    def name_member(self, client: Consumer, member_id: str) -> None:
+        """The client has made its own member id."""
 
     def schedule(self, delay_ms: int, client: Consumer, do: Callable[[], None]) -> None:
         """Call ``do`` after ``delay_ms`` milliseconds if the client is alive then."""
@@ -101,6 +105,9 @@ class Phase(Enum):
 class Consumer:
     """One process with one consumer. After ``die`` the environment makes none of its scheduled calls."""
 
+    _first_request: type = JoinGroup
+    """The request with which the client joins its group."""
+
     def __init__(
         self, name: str, group_id: str, settings: ClientSettings, broker_versions: Mapping[type, Versions], environment: Environment
     ) -> None:
@@ -127,6 +134,8 @@ class Consumer:
         self._subscribed_topics = settings.topics
         self._pattern = settings.topics_pattern
         self._auto_commit_is_due = False
+        self._names_subscription = False
+        """A client of the new protocol: the next heartbeat names the subscription."""
         self._protocol: str | None = None
         self._owned_partitions: tuple[TopicPartition, ...] = ()
         self._last_assignment: tuple[TopicPartition, ...] = ()
@@ -150,8 +159,12 @@ class Consumer:
 
     def start(self) -> None:
         """Subscribe and poll."""
-        for kind in (FindCoordinator, JoinGroup, SyncGroup, Heartbeat, OffsetFetch, OffsetCommit):
-            own, of_broker = self._own_versions[kind], self._broker_versions[kind]
+        for kind in (FindCoordinator, self._first_request, OffsetFetch, OffsetCommit):
+            own, of_broker = self._own_versions[kind], self._broker_versions.get(kind)
+            if of_broker is None:
+                self._notify_application(f"UnsupportedVersionException: the broker does not know {kind.__name__}")
+                self.phase = Phase.CLOSED
+                return
             if max(own.oldest, of_broker.oldest) > min(own.newest, of_broker.newest):
                 spans = f"the client knows versions {own.oldest} to {own.newest}, the broker {of_broker.oldest} to {of_broker.newest}"
                 self._notify_application(f"UnsupportedVersionException: {kind.__name__}, {spans}")

@@ -14,6 +14,10 @@ from groupcoord_spark.coordinator.releases import Release, release_named
 COOPERATIVE: Final = "cooperative-sticky"
 NEWEST_CLIENT: Final = "4.3"
 
+CLASSIC_PROTOCOL: Final = "classic"
+CONSUMER_PROTOCOL: Final = "consumer"
+
+_FIRST_NEW_PROTOCOL: Final = (4, 0)  # KIP-848
 _FIRST_STATIC: Final = (2, 3)  # KIP-345
 _FIRST_COOPERATIVE: Final = (2, 4)  # KIP-429
 
@@ -32,6 +36,8 @@ class ClientSettings:
     client_id: str = ""
     group_instance_id: str | None = None
     client_rack: str | None = None
+    group_protocol: str = "classic"
+    group_remote_assignor: str | None = None
     partition_assignment_strategy: tuple[str, ...] = ("range", COOPERATIVE)
     session_timeout_ms: int = 45_000
     heartbeat_interval_ms: int = 3_000
@@ -63,6 +69,8 @@ class ClientSettings:
         """A sentence about a setting that the release of the client does not know; None if there is none."""
         if self.group_instance_id is not None and self.release < _FIRST_STATIC:
             return f"client {self.client_version} does not know group.instance.id: static members came with 2.3."
+        if self.group_protocol == CONSUMER_PROTOCOL and self.release < _FIRST_NEW_PROTOCOL:
+            return f"client {self.client_version} does not know group.protocol={CONSUMER_PROTOCOL}: it is there since 4.0."
         if COOPERATIVE in self.partition_assignment_strategy and self.release < _FIRST_COOPERATIVE:
             return f"client {self.client_version} does not know the assignor {COOPERATIVE}: it came with 2.4."
         return None

@@ -12,6 +12,8 @@ class TimerKind(Enum):
     JOIN_PHASE = "rebalance timeout of the join phase"
     SYNC_PHASE = "rebalance timeout of the sync phase"
     SESSION = "session timeout"
+    REVOCATION = "rebalance timeout of a revocation"
+    REGEX = "resolution of regular expressions"
     PENDING_MEMBER = "pending member id"
     APPEND = "append to the log"
     OFFSETS_TOPIC = "creation of __consumer_offsets"

@@ -10,6 +10,7 @@ from groupcoord_spark.protocol.record_types import NO_LEADER_EPOCH, NO_PRODUCER_
 from groupcoord_spark.simulator.answers import OffsetCommitAnswer
 from groupcoord_spark.simulator.broker import Broker, OffsetsPartition
 from groupcoord_spark.simulator.calls import Call
+from groupcoord_spark.simulator.consumer_group import ConsumerGroup, current_assignment
 from groupcoord_spark.simulator.coordinator_checks import coordinator_error
 from groupcoord_spark.simulator.errors import Error
 from groupcoord_spark.simulator.group_checks import first_error
@@ -18,6 +19,9 @@ from groupcoord_spark.simulator.records import BROKER_RETENTION, RecordToWrite, 
 from groupcoord_spark.simulator.requests import OffsetCommit, OffsetToCommit, TxnOffsetCommit
 from groupcoord_spark.simulator.settings import NO_TOPIC_ID
 from groupcoord_spark.simulator.states import State
+
+FIRST_VERSION_WITH_EPOCHS = 9
+"""First version of OffsetCommit whose generation may be a member epoch."""
 
 
 def offset_commit(broker: Broker, call: Call, request: OffsetCommit) -> None:
@@ -71,6 +75,9 @@ def _check_commit(broker: Broker, request: OffsetCommit) -> Error:
     if modern is not None and modern.group_type == "share":
         return Error.GROUP_ID_NOT_FOUND
     group = broker.group(request.group_id or "")
+    consumer_group = broker.consumer_group(request.group_id or "") if group is None else None
+    if consumer_group is not None:
+        return _check_consumer_commit(broker, consumer_group, request)
     if group is None:
         if request.generation < 0:
             broker.create_group(request.group_id or "")
@@ -86,8 +93,35 @@ def _check_commit(broker: Broker, request: OffsetCommit) -> Error:
     return error
 
 
+def _check_consumer_commit(broker: Broker, group: ConsumerGroup, request: OffsetCommit | TxnOffsetCommit) -> Error:
+    """The checks of a commit in a consumer group (chapter 9.1)."""
+    if request.generation < 0 and not group.members:
+        return Error.NONE
+    if isinstance(request, TxnOffsetCommit) and request.generation < 0 and not request.member_id:
+        return Error.NONE
+    member = group.members.get(request.member_id)
+    if member is None:
+        return Error.UNKNOWN_MEMBER_ID
+    if isinstance(request, OffsetCommit) and broker.release.version_of(request) < FIRST_VERSION_WITH_EPOCHS:
+        return Error.UNSUPPORTED_VERSION
+    if request.generation == member.member_epoch:
+        return Error.NONE
+    is_transactional = isinstance(request, TxnOffsetCommit)
+    stale = Error.ILLEGAL_GENERATION if is_transactional else Error.STALE_MEMBER_EPOCH
+    if request.generation > member.member_epoch or not broker.release.commits_by_older_epoch:
+        return stale
+    current = current_assignment(member)
+    since = {**current.assigned, **current.pending_revocation}
+    topic_ids = {name: topic.topic_id for name, topic in (broker.settings.topics or {}).items()}
+    epochs = [since.get((topic_ids.get(offset.topic, ""), offset.partition)) for offset in request.offsets]
+    return Error.NONE if all(epoch is not None and request.generation >= epoch for epoch in epochs) else stale
+
+
 def _check_transactional_commit(broker: Broker, request: TxnOffsetCommit) -> Error:
     group = broker.group(request.group_id or "")
+    consumer_group = broker.consumer_group(request.group_id or "") if group is None else None
+    if consumer_group is not None:
+        return _check_consumer_commit(broker, consumer_group, request)
     if group is None:
         if request.generation >= 0 and not broker.release.txn_commit_creates_group:
             return Error.ILLEGAL_GENERATION

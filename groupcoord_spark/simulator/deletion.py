@@ -12,6 +12,8 @@ from groupcoord_spark.protocol.record_types import NO_PRODUCER_ID
 from groupcoord_spark.simulator.answers import DeleteGroupsAnswer, OffsetDeleteAnswer
 from groupcoord_spark.simulator.broker import Broker, OffsetsPartition
 from groupcoord_spark.simulator.calls import Call
+from groupcoord_spark.simulator.consumer_deletion import remove_consumer_group
+from groupcoord_spark.simulator.consumer_group import ConsumerGroup
 from groupcoord_spark.simulator.coordinator_checks import coordinator_error
 from groupcoord_spark.simulator.errors import Error
 from groupcoord_spark.simulator.group import CONSUMER, Group
@@ -33,15 +35,27 @@ def _delete_group(broker: Broker, group_id: str) -> Error:
     if error is not Error.NONE:
         return error
     group = broker.group(group_id)
-    if group is None or group.state is State.DEAD:
+    consumer_group = broker.consumer_group(group_id) if group is None else None
+    if consumer_group is None and (group is None or group.state is State.DEAD):
         return Error.GROUP_ID_NOT_FOUND
-    if group.state is not State.EMPTY:
+    if consumer_group.members if consumer_group is not None else group is None or group.state is not State.EMPTY:
         return Error.NON_EMPTY_GROUP
     partition = broker.partition_of(group_id)
     deleted = list(partition.offsets.committed.get(group_id, ()))
     if broker.release.deletion_writes_pending:
         deleted += [pending for pending in partition.pending_partitions(group_id) if pending not in deleted]
+    if consumer_group is not None:
+        return _delete_consumer_group(broker, partition, consumer_group, deleted)
+    assert group is not None
     return _delete_offsets_and_group(broker, partition, group, deleted, with_group=True)
+
+
+def _delete_consumer_group(broker: Broker, partition: OffsetsPartition, group: ConsumerGroup, deleted: Collection[TopicPartition]) -> Error:
+    error = remove_consumer_group(broker, group, [offset_tombstone(group.group_id, topic, number) for topic, number in deleted])
+    if error is Error.NONE:
+        for topic, number in deleted:
+            partition.offsets.delete(group.group_id, topic, number, NO_PRODUCER_ID, is_transactional=False)
+    return error
 
 
 def offset_delete(broker: Broker, call: Call, request: OffsetDelete) -> None:

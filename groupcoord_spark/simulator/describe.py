@@ -1,8 +1,13 @@
 """FindCoordinator, DescribeGroups and ListGroups: requests that change nothing (docs/reference/coordinator.md, chapters 3.1 and 9.6)."""
 
+from collections.abc import Iterable
 from functools import partial
 
+from groupcoord_spark.coordinator.broker_settings import KAFKAS_ASSIGNORS
 from groupcoord_spark.simulator.answers import (
+    ConsumerGroupDescribeAnswer,
+    DescribedConsumer,
+    DescribedConsumerGroup,
     DescribedGroup,
     DescribedMember,
     DescribeGroupsAnswer,
@@ -14,10 +19,11 @@ from groupcoord_spark.simulator.answers import (
 from groupcoord_spark.simulator.broker import Broker
 from groupcoord_spark.simulator.calls import Call
 from groupcoord_spark.simulator.clock import TimerKind
+from groupcoord_spark.simulator.consumer_group import Partition, current_assignment
 from groupcoord_spark.simulator.coordinator_checks import coordinator_error
 from groupcoord_spark.simulator.errors import Error
 from groupcoord_spark.simulator.group import Group
-from groupcoord_spark.simulator.requests import DescribeGroups, FindCoordinator, ListGroups
+from groupcoord_spark.simulator.requests import ConsumerGroupDescribe, DescribeGroups, FindCoordinator, ListGroups
 from groupcoord_spark.simulator.states import State
 
 FIRST_VERSION_WITH_SEVERAL_KEYS = 4
@@ -103,7 +109,53 @@ def list_groups(broker: Broker, call: Call, request: ListGroups) -> None:
                 continue
             if not wanted_states or (name.lower() if ignores_case else name) in wanted_states:
                 listed.append(ListedGroup(group.group_id, group.protocol_type or "", name))
+        for consumer_group in partition.consumer_groups.values():
+            name = consumer_group.replayed.state
+            if wanted_types and "consumer" not in wanted_types:
+                continue
+            if not wanted_states or (name.lower() if ignores_case else name) in wanted_states:
+                listed.append(ListedGroup(consumer_group.group_id, "consumer", name, "consumer"))
     broker.answer(call, ListGroupsAnswer(Error.NONE, tuple(sorted(listed))))
+
+
+def consumer_group_describe(broker: Broker, call: Call, request: ConsumerGroupDescribe) -> None:
+    """Answer with the state, the epochs and the members of each consumer group."""
+    broker.answer(call, ConsumerGroupDescribeAnswer(tuple(_consumer_group(broker, group_id) for group_id in request.group_ids)))
+
+
+def _consumer_group(broker: Broker, group_id: str) -> DescribedConsumerGroup:
+    error = coordinator_error(broker, ConsumerGroupDescribe, group_id)
+    group = broker.consumer_group(group_id) if error is Error.NONE else None
+    if group is None:
+        return DescribedConsumerGroup(group_id, error if error is not Error.NONE else Error.GROUP_ID_NOT_FOUND)
+    names = {topic.topic_id: name for name, topic in (broker.settings.topics or {}).items()}
+
+    def by_topic(partitions: Iterable[Partition]) -> dict[str, tuple[int, ...]]:
+        numbers: dict[str, list[int]] = {}
+        for topic_id, number in sorted(partitions):
+            if topic_id in names:
+                numbers.setdefault(names[topic_id], []).append(number)
+        return {topic: tuple(listed) for topic, listed in sorted(numbers.items())}
+
+    members = []
+    for member_id, member in group.members.items():
+        metadata, current = member.metadata or {}, current_assignment(member)
+        shown = {**current.assigned, **(current.pending_revocation if broker.release.describes_pending_revocation else {})}
+        members.append(
+            DescribedConsumer(
+                member_id,
+                metadata.get("instance_id"),
+                metadata.get("client_id", ""),
+                member.member_epoch,
+                tuple(metadata.get("subscribed_topic_names", ())),
+                metadata.get("subscribed_topic_regex") or None,
+                by_topic(shown),
+                by_topic(group.target_of(member_id)),
+            )
+        )
+    replayed = group.replayed
+    assignor = replayed.protocol(KAFKAS_ASSIGNORS)
+    return DescribedConsumerGroup(group_id, Error.NONE, replayed.state, group.epoch, replayed.assignment_epoch, assignor, tuple(members))
 
 
 def state_name(broker: Broker, group: Group) -> str:

@@ -34,9 +34,14 @@ def _fetch(broker: Broker, requested: GroupToFetch, require_stable: bool) -> Fet
     if error is not Error.NONE:
         return FetchedGroup(group_id, error, {})
     group = broker.group(group_id)
+    consumer_group = broker.consumer_group(group_id) if group is None else None
+    if consumer_group is not None and requested.member_id is not None:
+        member = consumer_group.members.get(requested.member_id)
+        if member is None or member.member_epoch != requested.member_epoch:
+            return FetchedGroup(group_id, Error.UNKNOWN_MEMBER_ID if member is None else Error.STALE_MEMBER_EPOCH, {})
     partition = broker.partition_of(group_id)
     offsets, in_flight = partition.offsets, partition.in_flight
-    is_known = group is not None and group.state is not State.DEAD
+    is_known = consumer_group is not None or (group is not None and group.state is not State.DEAD)
     committed = offsets.committed.get(group_id, {}) if is_known else {}
 
     def fetched(topic: str, number: int) -> FetchedOffset:

@@ -2,12 +2,14 @@
 
 from collections.abc import Iterable
 
+from groupcoord_spark.coordinator.groups.consumer import ConsumerGroup as ReplayedConsumerGroup
 from groupcoord_spark.coordinator.replay import PartitionReplay
 from groupcoord_spark.coordinator.state import GroupRow, MemberRow, PartitionState
 from groupcoord_spark.protocol.record_types import OFFSET_KEY_TYPES, KeyType, MarkerType
 from groupcoord_spark.simulator.answers import JoinGroupAnswer, SyncGroupAnswer
 from groupcoord_spark.simulator.broker import Broker, ModernGroup, OffsetsPartition
 from groupcoord_spark.simulator.commit import stored_offset
+from groupcoord_spark.simulator.consumer_heartbeat import load_consumer_group
 from groupcoord_spark.simulator.errors import Error
 from groupcoord_spark.simulator.group import Group
 from groupcoord_spark.simulator.member import Member
@@ -17,6 +19,7 @@ from groupcoord_spark.simulator.release import SizeRule
 from groupcoord_spark.simulator.states import State
 
 _CLASSIC = "classic"
+_CONSUMER = "consumer"
 
 
 def begin_loading(broker: Broker, number: int) -> None:
@@ -31,6 +34,7 @@ def load_partition(broker: Broker, number: int, records: Iterable[WrittenRecord]
 
     The log has no pending member ids, no waiting requests and no rebalances that are not complete: they are lost.
     """
+    records = tuple(records)
     partition = broker.partitions[number] = OffsetsPartition(number, broker.release)
     replay = PartitionReplay(broker.release.semantics)
     member_order: dict[str, int] = {}
@@ -49,6 +53,10 @@ def load_partition(broker: Broker, number: int, records: Iterable[WrittenRecord]
         if row.group_type == _CLASSIC:
             loaded = sorted(members.get(row.group_id, ()), key=lambda member: member_order.get(member.member_id, 0))
             partition.groups[row.group_id] = _load_group(broker, row, loaded)
+        elif row.group_type == _CONSUMER:
+            replayed = state.group(row.group_id)
+            assert isinstance(replayed, ReplayedConsumerGroup)
+            load_consumer_group(broker, row.group_id, replayed, records)
         else:
             partition.modern_groups[row.group_id] = ModernGroup(row.group_type, row.member_count)
     for group in list(partition.groups.values()):
@@ -70,6 +78,9 @@ def unload_partition(broker: Broker, number: int) -> None:
                 broker.answer(member.awaiting_sync, SyncGroupAnswer(Error.NOT_COORDINATOR))
                 member.awaiting_sync = None
         broker.remove_group(group)
+    for consumer_group in partition.consumer_groups.values():
+        for member_id in list(consumer_group.members):
+            consumer_group.cancel_timers(member_id)
     broker.fail_appends_in_flight(partition)
     del broker.partitions[number]
 

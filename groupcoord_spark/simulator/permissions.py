@@ -8,7 +8,10 @@ from typing import Final
 
 from groupcoord_spark.simulator.answers import (
     Answer,
+    ConsumerGroupDescribeAnswer,
+    ConsumerGroupHeartbeatAnswer,
     DeleteGroupsAnswer,
+    DescribedConsumerGroup,
     DescribedGroup,
     DescribeGroupsAnswer,
     FetchedGroup,
@@ -26,6 +29,8 @@ from groupcoord_spark.simulator.answers import (
 from groupcoord_spark.simulator.errors import Error
 from groupcoord_spark.simulator.requests import (
     AddOffsetsToTxn,
+    ConsumerGroupDescribe,
+    ConsumerGroupHeartbeat,
     DeleteGroups,
     DescribeGroups,
     FindCoordinator,
@@ -67,6 +72,8 @@ def refusal(request: Request, denied: Denied) -> Answer | None:
             return DeleteGroupsAnswer(dict.fromkeys(group_ids, refused))
         case DescribeGroups(group_ids=group_ids) if DESCRIBE in denied.group_operations:
             return DescribeGroupsAnswer(tuple(DescribedGroup(group_id, refused) for group_id in group_ids))
+        case ConsumerGroupDescribe(group_ids=group_ids) if DESCRIBE in denied.group_operations:
+            return ConsumerGroupDescribeAnswer(tuple(DescribedConsumerGroup(group_id, refused) for group_id in group_ids))
         case FindCoordinator(keys=keys) if DESCRIBE in denied.group_operations:
             return FindCoordinatorAnswer(tuple(FoundCoordinator(key, refused, -1) for key in keys))
         case OffsetFetch(groups=groups) if DESCRIBE in denied.group_operations:
@@ -83,6 +90,8 @@ def _refusal_to_read(request: Request) -> Answer | None:
             return SyncGroupAnswer(refused)
         case Heartbeat():
             return HeartbeatAnswer(refused)
+        case ConsumerGroupHeartbeat():
+            return ConsumerGroupHeartbeatAnswer(refused)
         case LeaveGroup():
             return LeaveGroupAnswer(refused)
         case OffsetCommit(offsets=offsets) | TxnOffsetCommit(offsets=offsets):

@@ -138,6 +138,14 @@ class Release:
     """The rebalance for one member of a LeaveGroup request starts before the next member is removed."""
     pending_leave_rebalances: bool = False
 
+    # Consumer groups (KIP-848)
+    consumer_assignment_interval_ms: int = 0
+    """Default of group.consumer.assignment.interval.ms (KIP-1263)."""
+    stores_assignment_timestamp: bool = False
+    describes_pending_revocation: bool = False
+    commits_by_older_epoch: bool = False
+    """A commit with an older member epoch is accepted for partitions that the member has had since that epoch."""
+
     # Offsets
     group_not_found_since: int | None = None
     """First version of OffsetCommit whose error for a generation in an unknown group is GROUP_ID_NOT_FOUND. Before: ILLEGAL_GENERATION."""
@@ -291,6 +299,15 @@ _CHANGES: tuple[tuple[tuple[int, ...], dict[str, Any]], ...] = (
         },
     ),
     ((4, 1), {"offset_value_version": 4, "commits_carry_topic_id": True}),
+    (
+        (4, 3),
+        {
+            "consumer_assignment_interval_ms": 1_000,
+            "stores_assignment_timestamp": True,
+            "describes_pending_revocation": True,
+            "commits_by_older_epoch": True,
+        },
+    ),
 )
 
 _OLDEST = (0, 10, 1)

@@ -1,6 +1,7 @@
 """The versions of requests that each release of Kafka knows, as a broker and as a client.
 
-Source: ``ApiKeys`` of kafka-clients 0.10.1 to 4.3 on Maven Central, without versions that are marked unstable.
+Source: ``ApiKeys`` of kafka-clients 0.10.1 to 4.3 on Maven Central, without versions that are marked unstable. Brokers 3.7
+to 3.9 know ConsumerGroupHeartbeat version 0, but refuse it by default (``group.coordinator.rebalance.protocols``): here it comes with 4.0.
 """
 
 from collections.abc import Mapping
@@ -9,6 +10,8 @@ from typing import Final, NamedTuple
 from groupcoord_spark.coordinator.releases import Release
 from groupcoord_spark.simulator.requests import (
     AddOffsetsToTxn,
+    ConsumerGroupDescribe,
+    ConsumerGroupHeartbeat,
     DeleteGroups,
     DescribeGroups,
     EndTxn,
@@ -41,6 +44,8 @@ _NEWEST: Final[Mapping[type, tuple[tuple[Release, int], ...]]] = {
     SyncGroup: (((0, 10), 0), ((0, 11), 1), ((2, 0), 2), ((2, 3), 3), ((2, 4), 4), ((2, 5), 5)),
     Heartbeat: (((0, 10), 0), ((0, 11), 1), ((2, 0), 2), ((2, 3), 3), ((2, 4), 4)),
     LeaveGroup: (((0, 10), 0), ((0, 11), 1), ((2, 0), 2), ((2, 4), 4), ((3, 2), 5)),
+    ConsumerGroupHeartbeat: (((4, 0), 1),),
+    ConsumerGroupDescribe: (((4, 0), 1),),
     OffsetCommit: (((0, 10), 2), ((0, 11), 3), ((2, 0), 4), ((2, 1), 6), ((2, 3), 7), ((2, 4), 8), ((3, 7), 9), ((4, 2), 10)),
     OffsetFetch: (
         *(((0, 10), 1), ((0, 10, 2), 2), ((0, 11), 3), ((2, 0), 4), ((2, 1), 5), ((2, 4), 6), ((2, 5), 7), ((3, 0), 8), ((3, 7), 9)),

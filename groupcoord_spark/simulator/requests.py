@@ -54,6 +54,42 @@ class Heartbeat:
     version: int | None = None
 
 
+LEAVE_EPOCH = -1
+"""Member epoch with which a member of the new protocol leaves."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerGroupHeartbeat:
+    """Join a consumer group, stay in it, report one's partitions, or leave (KIP-848). None: as in the request before.
+
+    member_epoch: 0 to join, -1 to leave, -2 to leave for a while as a static member.
+    topic_regex: since version 1; "" ends the subscription by expression.
+    partitions: topic -> partitions that the client owns.
+    """
+
+    group_id: str | None
+    member_id: str
+    member_epoch: int
+    group_instance_id: str | None = None
+    rack_id: str | None = None
+    rebalance_timeout_ms: int | None = None
+    topics: tuple[str, ...] | None = None
+    topic_regex: str | None = None
+    server_assignor: str | None = None
+    partitions: Mapping[str, tuple[int, ...]] | None = None
+    client_id: str = ""
+    client_host: str = "/127.0.0.1"
+    version: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerGroupDescribe:
+    """Get the state, the epochs and the members of consumer groups."""
+
+    group_ids: tuple[str, ...]
+    version: int | None = None
+
+
 class Leaving(NamedTuple):
     """The member that leaves: its member id, or "" and its instance id."""
 
@@ -109,10 +145,15 @@ class TxnOffsetCommit:
 
 
 class GroupToFetch(NamedTuple):
-    """A group, and the partitions whose offsets are requested; ``partitions`` None: all partitions with a committed offset."""
+    """A group, and the partitions whose offsets are requested; ``partitions`` None: all partitions with a committed offset.
+
+    member_id, member_epoch: of a member of a consumer group, since version 9.
+    """
 
     group_id: str
     partitions: Mapping[str, tuple[int, ...]] | None = None
+    member_id: str | None = None
+    member_epoch: int = NO_GENERATION
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +243,8 @@ Request = (
     | SyncGroup
     | Heartbeat
     | LeaveGroup
+    | ConsumerGroupHeartbeat
+    | ConsumerGroupDescribe
     | OffsetCommit
     | TxnOffsetCommit
     | OffsetFetch

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import uuid
+from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,6 +14,11 @@ from groupcoord_spark.errors import UsageError
 
 NO_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 """The zero uuid in Kafka's text form: no topic id."""
+
+
+def stand_in_topic_id(topic: str) -> str:
+    """A topic id for a topic that has none: the same for the same name."""
+    return urlsafe_b64encode(hashlib.md5(topic.encode(), usedforsecurity=False).digest()).decode().rstrip("=")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +42,12 @@ class Settings:
     offsets_retention_check_interval_ms: int = 600_000
     offsets_topic_num_partitions: int = 50
     offsets_commit_timeout_ms: int = 5_000
+    group_consumer_session_timeout_ms: int = 45_000
+    group_consumer_heartbeat_interval_ms: int = 5_000
+    group_consumer_max_size: int = 2_147_483_647
+    group_consumer_assignment_interval_ms: int | None = None
+    group_consumer_regex_refresh_interval_ms: int = 600_000
+    group_consumer_migration_policy: str = "bidirectional"
     offsets_topic_is_missing: bool = False
     """``__consumer_offsets`` does not exist at the start: the first FindCoordinator has it created."""
     log_message_format_version: str | None = None
@@ -54,6 +67,16 @@ class Settings:
         version = self.log_message_format_version
         return version is not None and release < (3, 0) and release_named(version) < (0, 11)
 
+    @property
+    def allows_upgrades(self) -> bool:
+        """Whether a classic group with members may become a consumer group."""
+        return self.group_consumer_migration_policy in ("bidirectional", "upgrade")
+
+    @property
+    def allows_downgrades(self) -> bool:
+        """Whether a consumer group whose members all use the classic protocol becomes a classic group."""
+        return self.group_consumer_migration_policy in ("bidirectional", "downgrade")
+
     def with_topic(self, topic: str, partitions: int) -> Settings:
         """The settings with this number of partitions of a topic, which exists already or is new.
 
@@ -65,7 +88,7 @@ class Settings:
         known = self.topics.get(topic)
         if known is not None and known.partitions >= partitions:
             raise UsageError(f"Topic {topic!r} has {known.partitions} partitions already: a topic can only get more.")
-        changed = Topic(partitions) if known is None else replace(known, partitions=partitions)
+        changed = Topic(partitions, stand_in_topic_id(topic)) if known is None else replace(known, partitions=partitions)
         return replace(self, topics={**self.topics, topic: changed})
 
     def without_topic(self, topic: str) -> Settings:
@@ -81,6 +104,8 @@ class Settings:
 
 
 MESSAGE_FORMAT = "log.message.format.version"
+MIGRATION_POLICY = "group.consumer.migration.policy"
+MIGRATION_POLICIES = ("bidirectional", "upgrade", "downgrade", "disabled")
 _MINUTE_MS = 60_000
 _PROPERTIES = {
     "group.min.session.timeout.ms": ("group_min_session_timeout_ms", 1),
@@ -90,6 +115,11 @@ _PROPERTIES = {
     "offset.metadata.max.bytes": ("offset_metadata_max_bytes", 1),
     "offsets.retention.minutes": ("offsets_retention_ms", _MINUTE_MS),
     "offsets.retention.check.interval.ms": ("offsets_retention_check_interval_ms", 1),
+    "group.consumer.session.timeout.ms": ("group_consumer_session_timeout_ms", 1),
+    "group.consumer.heartbeat.interval.ms": ("group_consumer_heartbeat_interval_ms", 1),
+    "group.consumer.max.size": ("group_consumer_max_size", 1),
+    "group.consumer.assignment.interval.ms": ("group_consumer_assignment_interval_ms", 1),
+    "group.consumer.regex.refresh.interval.ms": ("group_consumer_regex_refresh_interval_ms", 1),
     "offsets.commit.timeout.ms": ("offsets_commit_timeout_ms", 1),
     "offsets.topic.num.partitions": ("offsets_topic_num_partitions", 1),
 }
@@ -103,11 +133,16 @@ def read_settings(properties: Mapping[str, str | int], topics: Mapping[str, Topi
     """
     values: dict[str, Any] = {}
     for name, value in properties.items():
+        if name == MIGRATION_POLICY:
+            if str(value).lower() not in MIGRATION_POLICIES:
+                raise UsageError(f"{name} {value!r} is not one of {', '.join(MIGRATION_POLICIES)}.")
+            values["group_consumer_migration_policy"] = str(value).lower()
+            continue
         if name == MESSAGE_FORMAT:
             values["log_message_format_version"] = version_text(release_named(str(value)))
             continue
         if name not in _PROPERTIES:
-            known = ", ".join(sorted([*_PROPERTIES, MESSAGE_FORMAT]))
+            known = ", ".join(sorted([*_PROPERTIES, MESSAGE_FORMAT, MIGRATION_POLICY]))
             raise UsageError(f"Setting {name!r} is not one a simulated group depends on. Known are {known}.")
         field, unit = _PROPERTIES[name]
         try:
@@ -121,7 +156,8 @@ def property_values(settings: Settings) -> dict[str, int | str | None]:
     """Kafka's name of each property -> its value in Kafka's unit; None: the default of the simulated release."""
     values = {name: (getattr(settings, field), unit) for name, (field, unit) in _PROPERTIES.items()}
     numbers = {name: None if value is None else value // unit for name, (value, unit) in values.items()}
-    return {**numbers, MESSAGE_FORMAT: settings.log_message_format_version}
+    texts = {MESSAGE_FORMAT: settings.log_message_format_version, MIGRATION_POLICY: settings.group_consumer_migration_policy}
+    return {**numbers, **texts}
 
 
 MemberIds = Callable[[str], str]

@@ -23,8 +23,17 @@ from groupcoord_spark.simulator.broker import Broker
 from groupcoord_spark.simulator.calls import Call
 from groupcoord_spark.simulator.clock import Timer, TimerKind
 from groupcoord_spark.simulator.commit import offset_commit, txn_offset_commit
+from groupcoord_spark.simulator.consumer_group import ConsumerGroup
+from groupcoord_spark.simulator.consumer_heartbeat import consumer_group_heartbeat, topics_have_changed
 from groupcoord_spark.simulator.deletion import clean_up, delete_groups, delete_topic, offset_delete
-from groupcoord_spark.simulator.describe import describe_group, describe_groups, find_coordinator, list_groups, state_name
+from groupcoord_spark.simulator.describe import (
+    consumer_group_describe,
+    describe_group,
+    describe_groups,
+    find_coordinator,
+    list_groups,
+    state_name,
+)
 from groupcoord_spark.simulator.errors import Error
 from groupcoord_spark.simulator.fetch import offset_fetch
 from groupcoord_spark.simulator.group import Group
@@ -37,6 +46,8 @@ from groupcoord_spark.simulator.records import WrittenRecord
 from groupcoord_spark.simulator.release import Release, refuse_unknown_request, release_for
 from groupcoord_spark.simulator.requests import (
     AddOffsetsToTxn,
+    ConsumerGroupDescribe,
+    ConsumerGroupHeartbeat,
     DeleteGroups,
     DescribeGroups,
     EndTxn,
@@ -68,6 +79,8 @@ _HANDLERS: dict[type, Callable[[Broker, Call, Any], None]] = {
     AddOffsetsToTxn: add_offsets_to_txn,
     EndTxn: end_txn,
     WriteTxnMarkers: write_txn_markers,
+    ConsumerGroupHeartbeat: consumer_group_heartbeat,
+    ConsumerGroupDescribe: consumer_group_describe,
     FindCoordinator: find_coordinator,
     DescribeGroups: describe_groups,
     ListGroups: list_groups,
@@ -187,9 +200,11 @@ class Simulator:
                 broker.append_error, broker.append_takes_ms = error, takes_ms
             case CreateTopic(topic, partitions) | AddPartitions(topic, partitions):
                 broker.settings = broker.settings.with_topic(topic, partitions)
+                topics_have_changed(broker)
             case DeleteTopic(topic):
                 delete_topic(broker, topic)
                 broker.settings = broker.settings.without_topic(topic)
+                topics_have_changed(broker)
             case Deny(denied):
                 broker.denied = denied
             case CleanUp():
@@ -218,6 +233,10 @@ class Simulator:
         """The group in its current state, or None if it does not exist. The caller must not change it."""
         return self._broker.group(group_id)
 
+    def consumer_group(self, group_id: str) -> ConsumerGroup | None:
+        """The consumer group in its current state, or None if there is none. The caller must not change it."""
+        return self._broker.consumer_group(group_id)
+
     def describe(self, group_id: str, version: int = 5) -> DescribedGroup:
         """The group as DescribeGroups shows it, without a request in the timeline."""
         return describe_group(self._broker, group_id, version)
@@ -244,6 +263,9 @@ class Simulator:
             group_id = getattr(call.request, "group_id", None) if call is not None else timer.group_id if timer is not None else None
             is_classic = group_id is not None and broker.modern_group(group_id) is None
             group = broker.group(group_id) if is_classic and group_id is not None else None
+            state, generation = (None, None) if group is None else (state_name(broker, group), group.generation)
+            if group is None and group_id is not None and (consumer_group := broker.consumer_group(group_id)) is not None:
+                state, generation = consumer_group.replayed.state, consumer_group.epoch
             self._on_entry(
                 TimelineEntry(
                     at_ms=broker.now_ms,
@@ -254,8 +276,8 @@ class Simulator:
                     member_id=timer.member_id if timer is not None else None,
                     answered=tuple(broker.answered_calls),
                     records=tuple(broker.written_records),
-                    state=state_name(broker, group) if group is not None else None,
-                    generation=group.generation if group is not None else None,
+                    state=state,
+                    generation=generation,
                 )
             )
         broker.answered_calls.clear()

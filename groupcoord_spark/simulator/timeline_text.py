@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from groupcoord_spark.protocol.consumer_protocol import decode_assignment
 from groupcoord_spark.protocol.errors import DecodeError
-from groupcoord_spark.protocol.record_types import KeyType
+from groupcoord_spark.protocol.record_types import CONSUMER_GROUP_KEY_TYPES, KeyType
 from groupcoord_spark.simulator.answers import (
+    ConsumerGroupDescribeAnswer,
+    ConsumerGroupHeartbeatAnswer,
     DescribeGroupsAnswer,
     FindCoordinatorAnswer,
     JoinGroupAnswer,
@@ -23,6 +25,7 @@ from groupcoord_spark.simulator.errors import Error
 from groupcoord_spark.simulator.records import WrittenRecord
 from groupcoord_spark.simulator.requests import (
     AddOffsetsToTxn,
+    ConsumerGroupHeartbeat,
     EndTxn,
     Heartbeat,
     JoinGroup,
@@ -52,6 +55,11 @@ def request_text(request: Request, names: Names) -> str:
             return f"{name} generation {generation}{f', assigns {len(assignments)}' if assignments else ''}"
         case Heartbeat(generation=generation):
             return f"{name} generation {generation}"
+        case ConsumerGroupHeartbeat(member_epoch=epoch, topics=topics, topic_regex=regex, partitions=partitions):
+            parts = [{0: "joins", -1: "leaves", -2: "leaves for a while"}.get(epoch, f"epoch {epoch}")]
+            parts += [f"subscribes to {','.join(topics)}"] if topics else [f"subscribes to {regex}"] if regex else []
+            parts += [f"owns {_partitions_text(partitions) or 'nothing'}"] if partitions is not None and epoch > 0 else []
+            return f"{name} {', '.join(parts)}"
         case LeaveGroup(members=members):
             return (
                 f"{name} {', '.join(names.get(member.member_id, member.member_id or str(member.group_instance_id)) for member in members)}"
@@ -79,6 +87,15 @@ def answer_text(call: Call, names: Names) -> str:
         case JoinGroupAnswer(error=Error.NONE, generation=generation, protocol=protocol, leader=leader, members=members):
             leader_text = f"leads {len(members)}" if members else f"{names.get(leader, leader)} leads"
             return f"NONE generation {generation}, {protocol}, {leader_text}"
+        case ConsumerGroupHeartbeatAnswer(error=Error.NONE, member_epoch=epoch, assignment=of_member):
+            return f"NONE epoch {epoch}" + ("" if of_member is None else f", {_partitions_text(of_member) or 'nothing'}")
+        case ConsumerGroupDescribeAnswer(groups=consumer_groups):
+            return " ".join(
+                f"{group.error.name} {group.state} epoch {group.group_epoch}, {group.assignor}, {len(group.members)} members"
+                if group.error is Error.NONE
+                else group.error.name
+                for group in consumer_groups
+            )
         case SyncGroupAnswer(error=Error.NONE, assignment=assignment):
             return f"NONE {_assignment_text(assignment)}"
         case OffsetCommitAnswer(errors=errors):
@@ -114,10 +131,34 @@ def answer_text(call: Call, names: Names) -> str:
             return member_errors[0] if member_errors else error.name
 
 
+_PARTS_OF_CONSUMER_GROUPS: Final = {
+    KeyType.CONSUMER_GROUP_METADATA: "group",
+    KeyType.CONSUMER_GROUP_PARTITION_METADATA: "topics",
+    KeyType.CONSUMER_GROUP_MEMBER_METADATA: "member",
+    KeyType.CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA: "target",
+    KeyType.CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER: "target of",
+    KeyType.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT: "assignment of",
+    KeyType.CONSUMER_GROUP_REGULAR_EXPRESSION: "expression",
+}
+
+
+def _consumer_record_text(record: WrittenRecord) -> str:
+    """A record of a consumer group: what it is about, and its epoch if it has one."""
+    key, value = record.key or {}, record.value
+    about = key.get("regular_expression", key.get("member_id"))
+    text = " ".join(filter(None, (_PARTS_OF_CONSUMER_GROUPS[KeyType(record.key_type or 0)], about)))
+    if value is None:
+        return f"{text} tombstone"
+    epoch = next((value[name] for name in ("epoch", "assignment_epoch", "member_epoch") if name in value), None)
+    return text if epoch is None else f"{text} epoch {epoch}"
+
+
 def record_text(record: WrittenRecord) -> str:
     """The content of a record: ``offset orders-0=42``, ``group generation 3, range, 2 members``, a tombstone, or ``marker COMMIT``."""
     if record.control is not None or record.key is None:
         return f"marker {record.control}"
+    if record.key_type in CONSUMER_GROUP_KEY_TYPES:
+        return _consumer_record_text(record)
     if record.key_type == KeyType.GROUP_METADATA:
         if record.value is None:
             return "group tombstone"

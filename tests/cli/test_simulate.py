@@ -128,6 +128,28 @@ ANSWERS = {
         "admin/OffsetFetch/2": "NONE orders-0=20",
         "admin/OffsetFetch/3": "NONE orders-0=20",
     },
+    "the-new-protocol": {
+        "a/ConsumerGroupHeartbeat/1": "NONE epoch 2, orders:0,1,2,3",
+        "b/ConsumerGroupHeartbeat/1": "NONE epoch 3, nothing",
+        "b/ConsumerGroupHeartbeat/2": "NONE epoch 3, orders:2,3",
+        "admin/ConsumerGroupDescribe/1": "NONE Reconciling epoch 3, uniform, 2 members",
+        "admin/ConsumerGroupDescribe/2": "NONE Stable epoch 4, uniform, 1 members",
+    },
+    "a-static-member-of-the-new-protocol": {
+        "admin/ConsumerGroupHeartbeat/1": "UNRELEASED_INSTANCE_ID",
+        "a/ConsumerGroupHeartbeat/9": "NONE epoch -2",
+        "a/ConsumerGroupHeartbeat/10": "NONE epoch 3, orders:0,1",
+    },
+    "an-expression-of-the-new-protocol": {
+        "a/ConsumerGroupHeartbeat/1": "NONE epoch 1, nothing",
+        "a/ConsumerGroupHeartbeat/2": "NONE epoch 2, orders-eu:0,1",
+    },
+    "a-zombie-of-the-new-protocol": {"admin/OffsetCommit/1": "UNKNOWN_MEMBER_ID", "a/OffsetCommit/1": "NONE"},
+    "an-empty-group-changes-its-protocol": {
+        "admin/ConsumerGroupHeartbeat/1": "GROUP_ID_NOT_FOUND",
+        "new/OffsetFetch/1": "NONE orders-0=42",
+        "old/OffsetFetch/2": "NONE orders-0=42",
+    },
     "partitions-are-added": {"b/SyncGroup/1/answer": "NONE orders:1", "a/SyncGroup/2": "NONE orders:0,1"},
     "a-topic-comes-to-match": {"a/SyncGroup/1": "NONE orders-eu:0", "a/SyncGroup/2": "NONE orders-eu:0;orders-us:0,1"},
     "auto-commits": {"b/OffsetFetch/1": "NONE orders-0=200", "admin/OffsetFetch/1": "NONE orders-0=207"},
@@ -196,6 +218,11 @@ def test_a_slow_client_leaves_by_itself_and_a_frozen_one_is_removed_by_the_join_
     (timer,) = [row for row in rows if row["what"] == "rebalance timeout of the join phase"]
     assert timer["at_ms"] == 200_010
     assert answers(rows, "frozen", "Heartbeat")[-1] == "UNKNOWN_MEMBER_ID"
+
+
+def test_a_client_of_the_new_protocol_says_that_an_old_broker_does_not_know_it():
+    rows = rows_of("a-zombie-of-the-new-protocol", "--broker-version", "2.8")
+    assert rows[1]["what"] == "UnsupportedVersionException: the broker does not know ConsumerGroupHeartbeat"
 
 
 def test_a_crash_is_missed_after_the_session_timeout_of_the_clients_release():
@@ -276,9 +303,9 @@ def read_back(directory):
                     key = decode_key(records.key.row(at))
                     value = decode_value(key.key_type, records.value.row(at))
                     offset, time_ms = int(records.record_offset[at]), int(records.timestamp_ms[at])
-                    if key.key_type == 2:
+                    if key.key_type not in (0, 1):
                         version, fields = (value.version, value.fields) if value else (None, None)
-                        replay.apply_group_record(offset, time_ms, 2, key.fields, version, fields)
+                        replay.apply_group_record(offset, time_ms, key.key_type, key.fields, version, fields)
                         continue
                     place = (key.fields["group_id"], key.fields["topic"], key.fields["partition"])
                     stored = None if value is None else entry_of(value, offset, time_ms)
@@ -310,6 +337,12 @@ def test_segments_replay_to_the_state_of_the_broker(name, tmp_path):
     (state,) = read_back(tmp_path).values()
     group_id = find_scenario(name).group_id
     here = outcome.simulator.group(group_id)
+    consumer_group = outcome.simulator.consumer_group(group_id)
+    if consumer_group is not None:
+        (row,) = state.groups()
+        assert (row.state, row.generation) == (consumer_group.replayed.state, consumer_group.epoch)
+        assert {member.member_id for member in state.members()} == set(consumer_group.members)
+        return
     if here is None:
         assert (state.groups(), state.committed_offsets()) == ([], [])
         return
@@ -379,6 +412,9 @@ def test_a_comparison_wants_two_releases_and_no_other(options):
 
 
 FIRST_RELEASES = {
+    "the-new-protocol": "4.0",
+    "a-static-member-of-the-new-protocol": "4.0",
+    "an-empty-group-changes-its-protocol": "4.0",
     "an-open-transaction-delays-a-consumer": "0.11",
     "an-administrator-removes-members": "2.3",
     "a-transaction-commits-offsets": "0.11",

@@ -2,7 +2,6 @@
 
 import pytest
 
-from groupcoord_spark.errors import UsageError
 from groupcoord_spark.simulator import BeginLoad, Error, LoadPartition, LosePartition, State, WrittenRecord
 from groupcoord_spark.simulator.requests import (
     EndTxn,
@@ -112,14 +111,16 @@ def test_a_group_is_served_again_once_its_partition_is_read():
     assert scene.commit(1) is Error.NONE
 
 
-def test_groups_of_the_new_protocol_are_loaded_but_not_simulated():
+def test_an_empty_consumer_group_that_was_loaded_makes_room_for_a_classic_group():
     scene = Scene()
     number = scene.simulator.offsets_partition_of(GROUP)
     value = {"epoch": 3, "metadata_hash": 0}
     record = WrittenRecord(number, 9, 1, 0, 3, {"group_id": GROUP}, 0, value)
     scene.simulator.act(LoadPartition(number, (record,)))
-    with pytest.raises(UsageError, match="is a consumer group"):
-        scene.ask(JoinGroup(GROUP, 10_000, protocols=(("range", READS_T),)))
+    assert scene.simulator.consumer_group(GROUP).epoch == 3
+    assert scene.error(JoinGroup(GROUP, 10_000, protocols=(("range", READS_T),))) is Error.MEMBER_ID_REQUIRED
+    assert [(record.key_type, record.value is None) for record in scene.records] == [(6, True), (4, True), (3, True), (2, False)]
+    assert scene.simulator.consumer_group(GROUP) is None
 
 
 def test_share_groups_turn_classic_members_and_commits_away():

@@ -220,7 +220,12 @@ def test_every_request_can_be_made_with_its_required_fields_and_every_field_has_
 
 def test_settings_of_members_and_brokers_are_those_that_the_simulator_reads() -> None:
     assert {key.name.replace(".", "_") for key in MEMBER_SETTINGS} == {field.name for field in fields(ClientSettings)}
-    read_settings({key.name: "0.10.2" if key.kind is TEXT else 5 for key in BROKER_SETTINGS})
+    read_settings(
+        {
+            key.name: key.kind.schema["enum"][0] if "enum" in key.kind.schema else "0.10.2" if key.kind is TEXT else 5
+            for key in BROKER_SETTINGS
+        }
+    )
     with pytest.raises(UsageError) as refused:
         read_settings({"unknown": 5})
     assert all(key.name in str(refused.value) for key in BROKER_SETTINGS)
@@ -328,8 +333,17 @@ def test_the_offsets_topic_is_created_for_the_first_that_asks_for_its_coordinato
 
 
 REFUSED = {
-    "READ": ["JoinGroup", "SyncGroup", "Heartbeat", "LeaveGroup", "OffsetCommit", "TxnOffsetCommit", "AddOffsetsToTxn"],
-    "DESCRIBE": ["FindCoordinator", "OffsetFetch", "DescribeGroups"],
+    "READ": [
+        "ConsumerGroupHeartbeat",
+        "JoinGroup",
+        "SyncGroup",
+        "Heartbeat",
+        "LeaveGroup",
+        "OffsetCommit",
+        "TxnOffsetCommit",
+        "AddOffsetsToTxn",
+    ],
+    "DESCRIBE": ["ConsumerGroupDescribe", "FindCoordinator", "OffsetFetch", "DescribeGroups"],
     "DELETE": ["DeleteGroups", "OffsetDelete"],
 }
 

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
-from groupcoord_spark.assignors import CLIENT_ASSIGNORS
-from groupcoord_spark.simulator.client_settings import ClientSettings
+from groupcoord_spark.assignors import CLIENT_ASSIGNORS, SERVER_ASSIGNORS
+from groupcoord_spark.simulator.client_settings import CLASSIC_PROTOCOL, CONSUMER_PROTOCOL, ClientSettings
 from groupcoord_spark.simulator.errors import Error
 from groupcoord_spark.simulator.permissions import GROUP_OPERATIONS
 from groupcoord_spark.simulator.scenario.requests_by_hand import REQUESTS
@@ -28,7 +28,7 @@ from groupcoord_spark.simulator.scenario.values import (
     names_among,
     one_of,
 )
-from groupcoord_spark.simulator.settings import MESSAGE_FORMAT
+from groupcoord_spark.simulator.settings import MESSAGE_FORMAT, MIGRATION_POLICIES, MIGRATION_POLICY
 
 AFTER_LAST_STEP_MS: Final = 60_000
 START_MS: Final = 1_767_225_600_000  # 2026-01-01T00:00:00Z
@@ -82,6 +82,12 @@ MEMBER_SETTINGS: Final = (
     _setting("group.instance.id", TEXT, "The instance id of a static member."),
     _setting("client.rack", TEXT, "The rack of the client."),
     _setting(
+        "group.protocol",
+        one_of(CLASSIC_PROTOCOL, CONSUMER_PROTOCOL),
+        "The protocol of the member. With `consumer` (since 4.0) the broker assigns the partitions, and its settings rule the sessions.",
+    ),
+    _setting("group.remote.assignor", one_of(*SERVER_ASSIGNORS), "The broker's assignor that a member of the new protocol asks for."),
+    _setting(
         "partition.assignment.strategy", names_among(tuple(CLIENT_ASSIGNORS), "assignor"), "The assignors, in the order of preference."
     ),
     _setting("session.timeout.ms", DURATION, "How long the broker waits for a heartbeat."),
@@ -109,6 +115,21 @@ BROKER_SETTINGS: Final = (
         MESSAGE_FORMAT,
         TEXT,
         "The format of the log in brokers before 3.0. A format before 0.11 has no transactions.",
+    ),
+    Key("group.consumer.session.timeout.ms", WHOLE, "The session timeout of members of the new protocol."),
+    Key("group.consumer.heartbeat.interval.ms", WHOLE, "The time between two heartbeats of members of the new protocol."),
+    Key("group.consumer.max.size", WHOLE, "The largest number of members of a consumer group."),
+    Key(
+        "group.consumer.assignment.interval.ms",
+        WHOLE,
+        "The time between two target assignments of a consumer group (since 4.3: 1000, before: 0).",
+    ),
+    Key("group.consumer.regex.refresh.interval.ms", WHOLE, "The time after which regular expressions are resolved again."),
+    Key(
+        MIGRATION_POLICY,
+        one_of(*MIGRATION_POLICIES),
+        "Which groups with members may change their protocol.",
+        without="bidirectional",
     ),
     Key("offsets.commit.timeout.ms", WHOLE, "How long a request waits for the append of its records."),
     Key("offsets.topic.num.partitions", WHOLE, "The number of partitions of `__consumer_offsets`."),

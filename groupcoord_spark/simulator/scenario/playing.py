@@ -27,12 +27,14 @@ from groupcoord_spark.simulator.actions import (
 from groupcoord_spark.simulator.answers import Answer, JoinGroupAnswer
 from groupcoord_spark.simulator.calls import Call
 from groupcoord_spark.simulator.client import Consumer
+from groupcoord_spark.simulator.client_settings import CONSUMER_PROTOCOL
 from groupcoord_spark.simulator.clock import TimerKind
+from groupcoord_spark.simulator.consumer_client import NewProtocolConsumer
 from groupcoord_spark.simulator.errors import Error
 from groupcoord_spark.simulator.permissions import Denied
 from groupcoord_spark.simulator.records import WrittenRecord
 from groupcoord_spark.simulator.release import Release
-from groupcoord_spark.simulator.requests import Heartbeat, Request
+from groupcoord_spark.simulator.requests import ConsumerGroupHeartbeat, Heartbeat, Request
 from groupcoord_spark.simulator.scenario.reading import Scenario, Step
 from groupcoord_spark.simulator.scenario.requests_by_hand import ADMIN, REQUESTS, Sender
 from groupcoord_spark.simulator.simulator import Simulator, TimelineEntry
@@ -159,6 +161,9 @@ class _ScenarioRun:
     def send(self, client: Consumer, request: Request, then: Callable[[Any], None], *, loses_answer: bool = False) -> None:
         self._send_request(client.name, request, _PendingRequest(client, then, loses_answer))
 
+    def name_member(self, client: Consumer, member_id: str) -> None:
+        self._names[member_id] = client.name
+
     def schedule(self, delay_ms: int, client: Consumer, do: Callable[[], None]) -> None:
         self._schedule(self.now_ms + delay_ms, client, do)
 
@@ -222,7 +227,9 @@ class _ScenarioRun:
         options, client = step.options, self._clients.get(name)
         if step.verb == "start":
             self._add_application_row(name, "starts")
-            client = Consumer(name, self._scenario.group_id, self._scenario.members[name], self.simulator.release.request_versions, self)
+            settings = self._scenario.members[name]
+            kind = NewProtocolConsumer if settings.group_protocol == CONSUMER_PROTOCOL else Consumer
+            client = kind(name, self._scenario.group_id, settings, self.simulator.release.request_versions, self)
             self._clients[name] = client
             client.start()
             return
@@ -338,9 +345,9 @@ class _ScenarioRun:
             kind, who, answer = "timer", BROKER, None
             what = "" if entry.timer is None else entry.timer.value
             what = f"{what} of {member_name}" if member_name else what
-        if entry.call is not None and isinstance(entry.call.request, Heartbeat):
+        if entry.call is not None and isinstance(entry.call.request, (Heartbeat, ConsumerGroupHeartbeat)):
             result = (answer, generation)
-            is_routine = answer == "NONE" or self._last_heartbeat.get(who) == result
+            is_routine = not entry.records and (answer == "NONE" or self._last_heartbeat.get(who) == result)
             self._last_heartbeat[who] = result
         else:
             is_routine = kind == "timer" and entry.group_id == "" and not entry.records

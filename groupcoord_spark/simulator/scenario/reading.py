@@ -26,7 +26,7 @@ from groupcoord_spark.simulator.scenario.language import (
 )
 from groupcoord_spark.simulator.scenario.requests_by_hand import REQUESTS
 from groupcoord_spark.simulator.scenario.values import Kind, mapping_of, names_among, nearest, value_of
-from groupcoord_spark.simulator.settings import Settings, Topic, read_settings
+from groupcoord_spark.simulator.settings import Settings, Topic, read_settings, stand_in_topic_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +117,7 @@ def _read(content: Any) -> Scenario:
     if until_ms < last_ms:
         raise UsageError("until is before the last step.")
     topics = values["topics"]
-    broker_settings = read_settings(settings, {name: Topic(partitions) for name, partitions in topics.items()} if topics else None)
+    broker_settings = read_settings(settings, _topics(topics))
     return Scenario(
         title=values["title"],
         group_id=values["group"],
@@ -129,6 +129,11 @@ def _read(content: Any) -> Scenario:
         start_ms=values["start"],
         until_ms=until_ms,
     )
+
+
+def _topics(partitions: Mapping[str, int]) -> Mapping[str, Topic] | None:
+    """The topics of the cluster with ids; None: every topic exists."""
+    return {name: Topic(number, stand_in_topic_id(name)) for name, number in partitions.items()} if partitions else None
 
 
 def _member(name: str, common: Mapping[str, Any], own: Any) -> ClientSettings:

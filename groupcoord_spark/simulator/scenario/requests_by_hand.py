@@ -17,6 +17,8 @@ from groupcoord_spark.simulator.client import Consumer
 from groupcoord_spark.simulator.leave import FIRST_VERSION_WITH_LIST
 from groupcoord_spark.simulator.requests import (
     AddOffsetsToTxn,
+    ConsumerGroupDescribe,
+    ConsumerGroupHeartbeat,
     DeleteGroups,
     DescribeGroups,
     EndTxn,
@@ -227,8 +229,28 @@ def _commit_in_transaction(sender: Sender, fields: Mapping[str, Any]) -> Request
     )
 
 
+def _consumer_heartbeat(sender: Sender, fields: Mapping[str, Any]) -> Request:
+    member = sender.member
+    member_id, instance_id = _member(sender, fields)
+    epoch = fields.get("member_epoch", member.generation if member and member.member_id else 0)
+    joins: dict[str, Any] = {}
+    if epoch == 0:
+        joins = {"rebalance_timeout_ms": 300_000, "partitions": {}}
+        if "topic_regex" not in fields:
+            joins["topics"] = member.settings.topics if member else ()
+    given = _given(fields, "rack_id", "rebalance_timeout_ms", "topics", "topic_regex", "server_assignor", "partitions")
+    return ConsumerGroupHeartbeat(
+        _group_id(sender, fields),
+        member_id,
+        epoch,
+        instance_id,
+        client_id=fields.get("client_id", member.name if member else ADMIN),
+        **{**joins, **given},
+    )
+
+
 def _fetch(sender: Sender, fields: Mapping[str, Any]) -> Request:
-    group = GroupToFetch(_group_id(sender, fields), fields.get("partitions"))
+    group = GroupToFetch(_group_id(sender, fields), fields.get("partitions"), **_given(fields, "member_id", "member_epoch"))
     return OffsetFetch((group,), **_given(fields, "require_stable"))
 
 
@@ -276,6 +298,25 @@ REQUESTS: Final[Mapping[str, RequestForm]] = {
         ),
         _leave,
     ),
+    "ConsumerGroupHeartbeat": RequestForm(
+        ConsumerGroupHeartbeat,
+        (
+            *(GROUP_ID, MEMBER_ID, INSTANCE_ID),
+            Field("member_epoch", INTEGER, "the member's, else 0"),
+            Field("rack_id", TEXT, "none"),
+            Field("rebalance_timeout_ms", DURATION, "as before; 300 s with epoch 0"),
+            Field("topics", TEXTS, "as before; with epoch 0 the member's topics, else none"),
+            Field("topic_regex", TEXT, "as before", since=1),
+            Field("server_assignor", TEXT, "as before"),
+            Field("partitions", PARTITIONS, "as before; none with epoch 0"),
+            Field("client_id", TEXT, f"the member's name, else {ADMIN}"),
+            VERSION,
+        ),
+        _consumer_heartbeat,
+    ),
+    "ConsumerGroupDescribe": RequestForm(
+        ConsumerGroupDescribe, (GROUP_ID, GROUP_IDS, VERSION), lambda sender, fields: ConsumerGroupDescribe(_group_ids(sender, fields))
+    ),
     "OffsetCommit": RequestForm(
         OffsetCommit,
         (
@@ -294,6 +335,8 @@ REQUESTS: Final[Mapping[str, RequestForm]] = {
         (
             GROUP_ID,
             Field("partitions", PARTITIONS, "all that have an offset"),
+            Field("member_id", TEXT, "none", since=9),
+            Field("member_epoch", INTEGER, "-1", since=9),
             Field("require_stable", FLAG, "false", since=7, lacking=False),
             VERSION,
         ),

@@ -1,0 +1,312 @@
+"""Consumer groups of the new protocol (KIP-848): heartbeats, fencing, reconciliation, and records that replay to the same state."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from groupcoord_spark.coordinator.groups.consumer import ConsumerGroup as ReplayedGroup
+from groupcoord_spark.coordinator.semantics import semantics_for
+from groupcoord_spark.protocol import decode_key, decode_value
+from groupcoord_spark.protocol.record_types import CONSUMER_GROUP_KEY_TYPES
+from groupcoord_spark.simulator import AddPartitions, CreateTopic, Error, FailAppends, LoadPartition, LosePartition, Topic
+from groupcoord_spark.simulator.answers import ConsumerGroupHeartbeatAnswer
+from groupcoord_spark.simulator.consumer_group import current_assignment
+from groupcoord_spark.simulator.requests import (
+    ConsumerGroupDescribe,
+    ConsumerGroupHeartbeat,
+    DeleteGroups,
+    DescribeGroups,
+    GroupToFetch,
+    ListGroups,
+    OffsetCommit,
+    OffsetFetch,
+    OffsetToCommit,
+)
+from groupcoord_spark.simulator.settings import stand_in_topic_id
+from tests.simulator.scene import GROUP, Scene
+
+TOPICS = {"t": Topic(4, stand_in_topic_id("t")), "u": Topic(3, stand_in_topic_id("u"))}
+SESSION_MS = 45_000
+
+
+class Crowd(Scene):
+    """A scene with clients of the new protocol, which report what they own in every heartbeat."""
+
+    def __init__(self, version: str = "4.3.1", **fields: Any) -> None:
+        super().__init__(version, topics=TOPICS, **fields)
+        self.epochs: dict[str, int] = {}
+        self.owned: dict[str, dict[str, tuple[int, ...]]] = {}
+
+    def beat(self, name: str, epoch: int | None = None, **fields: Any) -> ConsumerGroupHeartbeatAnswer:
+        """One heartbeat of a client, which joins first. The client takes over and gives up partitions at once."""
+        epoch = self.epochs.get(name, 0) if epoch is None else epoch
+        request: dict[str, Any] = {"partitions": self.owned.get(name, {})}
+        if epoch == 0:
+            request = {"partitions": {}, "topics": ("t",), "rebalance_timeout_ms": 60_000}
+        elif epoch < 0:
+            request = {}
+        answer = self.ask(ConsumerGroupHeartbeat(GROUP, name, epoch, **{**request, **fields}))
+        if answer.error is Error.NONE:
+            self.epochs[name] = max(answer.member_epoch, 0)
+            if answer.assignment is not None:
+                self.owned[name] = dict(answer.assignment)
+        return answer
+
+    def settle(self, *names: str) -> None:
+        """Heartbeats until nothing changes any more."""
+        for _ in range(6):
+            self.pass_time(1_000)
+            for name in names:
+                self.beat(name)
+
+
+def test_the_first_member_gets_everything_and_the_second_one_waits_for_the_first() -> None:
+    crowd = Crowd()
+    assert crowd.beat("a").assignment == {"t": (0, 1, 2, 3)}
+    crowd.pass_time(1_000)
+    assert crowd.beat("b").assignment == {}
+    assert crowd.beat("a").assignment == {"t": (0, 1)}
+    assert crowd.beat("b").assignment is None, "a has not reported yet that it gave them up"
+    crowd.beat("a")
+    assert crowd.beat("b").assignment == {"t": (2, 3)}
+    assert crowd.simulator.consumer_group(GROUP).replayed.state == "Stable"
+
+
+def test_the_records_of_a_first_heartbeat_come_in_kafkas_order() -> None:
+    crowd = Crowd()
+    crowd.beat("a")
+    assert [record.key_type for record in crowd.records] == [5, 3, 7, 6, 8]
+    count = len(crowd.records)
+    crowd.beat("a", -1)
+    assert [(record.key_type, record.value is None) for record in crowd.records[count:]] == [(8, True), (7, True), (5, True), (3, False)]
+
+
+@pytest.mark.parametrize(
+    ("fields", "error"),
+    [
+        ({"name": "z", "epoch": 3}, Error.UNKNOWN_MEMBER_ID),
+        ({"name": "a", "epoch": 9}, Error.FENCED_MEMBER_EPOCH),
+        ({"name": "a", "epoch": 1, "partitions": {"t": (0,)}}, Error.FENCED_MEMBER_EPOCH),
+        ({"name": "a", "epoch": -3}, Error.INVALID_REQUEST),
+        ({"name": "a", "epoch": -2}, Error.INVALID_REQUEST),
+        ({"name": "", "epoch": 0}, Error.INVALID_REQUEST),
+        ({"name": "n", "epoch": 0, "rebalance_timeout_ms": None}, Error.INVALID_REQUEST),
+        ({"name": "n", "epoch": 0, "partitions": {"t": (0,)}}, Error.INVALID_REQUEST),
+        ({"name": "n", "epoch": 0, "topics": None}, Error.INVALID_REQUEST),
+        ({"name": "n", "epoch": 0, "server_assignor": "sticky"}, Error.UNSUPPORTED_ASSIGNOR),
+        ({"name": "n", "epoch": 0, "topics": None, "topic_regex": "("}, Error.INVALID_REGULAR_EXPRESSION),
+        ({"name": "n", "epoch": 0, "group_instance_id": ""}, Error.INVALID_REQUEST),
+        ({"name": "z", "epoch": -1}, Error.UNKNOWN_MEMBER_ID),
+    ],
+)
+def test_a_heartbeat_that_is_refused_writes_nothing(fields: dict[str, Any], error: Error) -> None:
+    crowd = Crowd()
+    crowd.beat("a")
+    crowd.settle("a")
+    count = len(crowd.records)
+    assert crowd.beat(**fields).error is error
+    assert len(crowd.records) == count and list(crowd.simulator.consumer_group(GROUP).members) == ["a"]
+
+
+def test_a_group_that_is_not_there_or_not_empty_cannot_be_a_consumer_group() -> None:
+    crowd = Crowd(group_consumer_migration_policy="disabled")
+    assert crowd.beat("a", 3).error is Error.GROUP_ID_NOT_FOUND
+    assert crowd.beat("a", -1).error is Error.GROUP_ID_NOT_FOUND
+    crowd.stabilize("c")
+    assert crowd.beat("a").error is Error.GROUP_ID_NOT_FOUND
+    crowd.leave("c")
+    count = len(crowd.records)
+    assert crowd.beat("a").error is Error.NONE
+    assert (crowd.records[count].key_type, crowd.records[count].value) == (2, None)
+
+
+def test_a_lost_answer_is_repeated() -> None:
+    crowd = Crowd()
+    first = crowd.beat("a")
+    again = crowd.beat("a", 0)
+    assert (again.member_epoch, again.assignment) == (first.member_epoch, first.assignment)
+
+
+def test_a_silent_member_is_removed_after_the_session_timeout() -> None:
+    crowd = Crowd()
+    crowd.beat("a")
+    crowd.pass_time(SESSION_MS - 1)
+    assert "a" in crowd.simulator.consumer_group(GROUP).members
+    crowd.pass_time(1)
+    assert crowd.simulator.consumer_group(GROUP).replayed.state == "Empty"
+    assert crowd.beat("a").error is Error.UNKNOWN_MEMBER_ID
+
+
+def test_a_member_that_does_not_give_up_its_partitions_is_removed_after_the_rebalance_timeout() -> None:
+    crowd = Crowd(group_consumer_session_timeout_ms=600_000)
+    crowd.beat("a", rebalance_timeout_ms=20_000)
+    crowd.pass_time(1_000)
+    crowd.beat("b")
+    crowd.beat("a")
+    for _ in range(4):
+        crowd.pass_time(4_999)
+        assert crowd.beat("a", partitions={"t": (0, 1, 2, 3)}).error is Error.NONE
+    crowd.pass_time(5_000)
+    assert list(crowd.simulator.consumer_group(GROUP).members) == ["b"]
+
+
+def test_a_static_member_comes_back_with_its_partitions() -> None:
+    crowd = Crowd()
+    crowd.beat("a", group_instance_id="i")
+    crowd.settle("a")
+    assert crowd.beat("b", 0, group_instance_id="i").error is Error.UNRELEASED_INSTANCE_ID
+    assert crowd.beat("z", 2, group_instance_id="i").error is Error.FENCED_INSTANCE_ID
+    epoch = crowd.simulator.consumer_group(GROUP).epoch
+    assert crowd.beat("a", -2, group_instance_id="i").member_epoch == -2
+    assert crowd.beat("b", 0, group_instance_id="i").assignment == {"t": (0, 1, 2, 3)}
+    group = crowd.simulator.consumer_group(GROUP)
+    assert (list(group.members), group.epoch) == (["b"], epoch), "no rebalance"
+
+
+def test_topics_that_change_are_noticed_by_the_next_heartbeat() -> None:
+    crowd = Crowd()
+    crowd.beat("a")
+    crowd.settle("a")
+    crowd.simulator.act(AddPartitions("t", 6))
+    assert crowd.beat("a").assignment == {"t": (0, 1, 2, 3, 4, 5)}
+
+
+def test_an_expression_is_resolved_by_the_broker() -> None:
+    crowd = Crowd()
+    assert crowd.beat("a", topics=None, topic_regex="u.*").assignment == {}
+    crowd.pass_time(1_000)
+    assert crowd.beat("a").assignment == {"u": (0, 1, 2)}
+    crowd.simulator.act(CreateTopic("u2", 1))
+    for _ in range(3):
+        crowd.pass_time(5_000)
+        crowd.beat("a")
+    assert crowd.owned["a"] == {"u": (0, 1, 2), "u2": (0,)}
+    count = len(crowd.records)
+    crowd.beat("a", -1)
+    assert [(record.key_type, record.value is None) for record in crowd.records[count:]] == [
+        *[(8, True), (7, True), (5, True)],
+        (16, True),
+        (3, False),
+    ]
+
+
+def test_since_4_3_assignments_are_a_second_apart() -> None:
+    for version, assignment in (("4.2.0", {"t": (0, 1)}), ("4.3.1", None)):
+        crowd = Crowd(version)
+        crowd.pass_time(1)
+        crowd.beat("a")
+        crowd.pass_time(10)
+        crowd.beat("b")
+        assert crowd.beat("a").assignment == assignment, version
+
+
+def commit(crowd: Crowd, name: str, epoch: int, partition: int = 0) -> Error:
+    answer = crowd.ask(OffsetCommit(GROUP, (OffsetToCommit("t", partition, 5),), epoch, name))
+    error: Error = answer.errors["t", partition]
+    return error
+
+
+def test_commits_are_checked_by_the_member_epoch() -> None:
+    crowd = Crowd()
+    crowd.beat("a")
+    crowd.settle("a")
+    crowd.beat("b")
+    crowd.settle("a", "b")
+    epoch = crowd.epochs["a"]
+    assert commit(crowd, "a", epoch) is Error.NONE
+    assert commit(crowd, "a", epoch + 1) is Error.STALE_MEMBER_EPOCH
+    assert commit(crowd, "a", epoch - 1) is Error.NONE, "the partition was assigned in that epoch"
+    assert commit(crowd, "b", epoch - 1, partition=2) is Error.STALE_MEMBER_EPOCH
+    assert commit(crowd, "z", epoch) is Error.UNKNOWN_MEMBER_ID
+    assert commit(crowd, "", -1) is Error.UNKNOWN_MEMBER_ID
+    fetched = crowd.ask(OffsetFetch((GroupToFetch(GROUP, {"t": (0,)}, "a", epoch), GroupToFetch(GROUP, None, "a", epoch - 1))))
+    assert [group.error for group in fetched.groups] == [Error.NONE, Error.STALE_MEMBER_EPOCH]
+
+
+def test_a_consumer_group_is_listed_described_and_deleted() -> None:
+    crowd = Crowd()
+    crowd.beat("a")
+    crowd.settle("a")
+    (listed,) = crowd.ask(ListGroups(types=("consumer",))).groups
+    assert (listed.group_id, listed.state, listed.group_type) == (GROUP, "Stable", "consumer")
+    (described,) = crowd.ask(ConsumerGroupDescribe((GROUP,))).groups
+    assert described.members[0].assignment == described.members[0].target == {"t": (0, 1, 2, 3)}
+    assert crowd.ask(DescribeGroups((GROUP,))).groups[0].error is Error.GROUP_ID_NOT_FOUND
+    assert crowd.ask(DeleteGroups((GROUP,))).errors == {GROUP: Error.NON_EMPTY_GROUP}
+    crowd.beat("a", -1)
+    commit(crowd, "", -1)
+    assert crowd.ask(DeleteGroups((GROUP,))).errors == {GROUP: Error.NONE}
+    assert crowd.simulator.consumer_group(GROUP) is None and crowd.records[-1].value is None
+
+
+def test_a_heartbeat_that_cannot_be_written_changes_nothing() -> None:
+    crowd = Crowd()
+    crowd.beat("a")
+    crowd.simulator.act(FailAppends(Error.NOT_ENOUGH_REPLICAS))
+    assert crowd.beat("b").error is Error.COORDINATOR_NOT_AVAILABLE
+    assert list(crowd.simulator.consumer_group(GROUP).members) == ["a"]
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["beat"] * 8 + ["join", "leave", "leave for a while", "grow", "move", "other topics"]),
+        st.sampled_from(["a", "b", "c", "s"]),
+        st.sampled_from([0, 1, 400, 1_000, 20_000]),
+    ),
+    min_size=10,
+    max_size=60,
+)
+
+
+@given(STEPS, st.sampled_from(["4.0.2", "4.1.1", "4.2.0", "4.3.1"]), st.sampled_from(["uniform", "range"]))
+@settings(max_examples=60, deadline=None)
+def test_after_any_heartbeats_the_records_replay_to_the_same_state(steps: list[tuple[str, str, int]], version: str, assignor: str) -> None:
+    crowd = Crowd(version)
+    for what, name, wait_ms in steps:
+        crowd.pass_time(wait_ms)
+        static = {"group_instance_id": "i"} if name == "s" else {}
+        if what == "join" or (what == "beat" and not crowd.epochs.get(name)):
+            crowd.beat(name, 0, server_assignor=assignor, **static)
+        elif what == "beat":
+            if crowd.beat(name, **static).error is not Error.NONE:
+                crowd.epochs[name] = 0
+        elif what == "other topics":
+            crowd.beat(name, topics=("t", "u"), **static)
+        elif what == "grow":
+            topics = crowd.simulator.topics
+            assert topics is not None
+            crowd.simulator.act(AddPartitions("t", topics["t"].partitions + 1))
+        elif what == "move":
+            number = crowd.simulator.offsets_partition_of(GROUP)
+            crowd.simulator.act(LosePartition(number))
+            crowd.simulator.act(LoadPartition(number, tuple(crowd.records)))
+        elif crowd.epochs.get(name):
+            crowd.beat(name, -2 if static and what == "leave for a while" else -1, **static)
+            crowd.epochs[name] = 0
+        group = crowd.simulator.consumer_group(GROUP)
+        if group is not None:
+            owned = [place for member in group.members.values() for place in current_assignment(member).assigned]
+            assert len(owned) == len(set(owned)), "no partition has two owners"
+    replayed = ReplayedGroup(semantics_for(None, version))
+    for record in crowd.records:
+        if record.key_type not in CONSUMER_GROUP_KEY_TYPES:
+            continue
+        assert record.key_bytes is not None
+        key, value = decode_key(record.key_bytes), record.value_bytes
+        decoded = decode_value(record.key_type, value)
+        replayed.apply(record.record_offset, record.key_type, key.fields, None if decoded is None else decoded.fields)
+    group = crowd.simulator.consumer_group(GROUP)
+    if group is not None:
+        assert _facts(replayed) == _facts(group.replayed)
+        if group.replayed.state == "Stable":
+            targets = sorted(place for member_id in group.members for place in group.target_of(member_id))
+            assert targets == sorted(place for member in group.members.values() for place in current_assignment(member).assigned)
+
+
+def _facts(group: ReplayedGroup) -> object:
+    members = {member_id: (member.metadata, current_assignment(member)) for member_id, member in group.members.items()}
+    return group.generation, group.assignment_epoch, group.state, members, group.targets, group.resolved_regexes

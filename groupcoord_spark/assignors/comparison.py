@@ -18,6 +18,14 @@ class OwnerChange(NamedTuple):
     after: str | None
 
 
+class Move(NamedTuple):
+    """The partitions that go from one member to another. before None: they had no owner. after None: they have none afterwards."""
+
+    before: str | None
+    after: str | None
+    partitions: tuple[TopicPartition, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class MemberChange:
     """The number of partitions of a member before and after; None: the member is not in the group.
@@ -50,6 +58,15 @@ class Comparison:
     released: tuple[OwnerChange, ...]
     kept: int
     members: tuple[MemberChange, ...]
+
+    @property
+    def moves(self) -> tuple[Move, ...]:
+        """The partitions whose owner changes, by their owner before and after."""
+        partitions: dict[tuple[str | None, str | None], list[TopicPartition]] = {}
+        for change in (*self.moved, *self.assigned, *self.released):
+            partitions.setdefault((change.before, change.after), []).append(change.partition)
+        pairs = sorted(partitions, key=lambda pair: (pair[0] or "", pair[1] or ""))
+        return tuple(Move(before, after, tuple(partitions[before, after])) for before, after in pairs)
 
 
 def compare_assignments(before: Assignment, after: Assignment) -> Comparison:

@@ -85,7 +85,7 @@ def observed_topics(
             from_observation.append(f"{name} {partitions}")
         if name not in topic_ids:
             without_id.append(name)
-        topics[name] = Topic(partitions, topic_id=topic_ids.get(name) or _stand_in_id(name))
+        topics[name] = Topic(partitions, topic_id=topic_ids.get(name) or stand_in_topic_id(name))
     assumptions = []
     if from_observation:
         assumptions.append(
@@ -153,5 +153,6 @@ def advice(candidates: Sequence[Proposal]) -> list[str]:
     return sentences
 
 
-def _stand_in_id(topic: str) -> str:
+def stand_in_topic_id(topic: str) -> str:
+    """A topic id for a topic whose id is not known: the same for the same name."""
     return urlsafe_b64encode(hashlib.md5(topic.encode(), usedforsecurity=False).digest()).decode().rstrip("=")

@@ -1,13 +1,22 @@
-"""``groupcoord assign``: what each assignor would give the members of a real group, as they are or with other numbers."""
+"""``groupcoord assign``: what each assignor would give the members of a real or made-up group, and what it would move."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from groupcoord_spark.cli.made_up_groups import (
+    MemberParam,
+    ReplicaRacks,
+    WrittenMember,
+    made_up_group,
+    verdict_on_assignors,
+    with_members,
+    with_replica_racks,
+)
 from groupcoord_spark.cli.options import Common, at_option, cluster_to_read, common_options
 from groupcoord_spark.cli.render import lines, say, write_lines, write_records
 from groupcoord_spark.errors import GroupcoordError
@@ -24,7 +33,7 @@ NOW: Final = "(now)"
 TARGET_KEY: Final = "ConsumerGroupTargetAssignmentMemberKey"
 _NAMES: Final = (
     *("group", "assignor", "members", "partitions", "least", "most", "spread", "moved", "assigned", "released", "kept"),
-    *("rebalances", "settles", "partitions_by_member", "topics", "assignment"),
+    *("rebalances", "settles", "partitions_by_member", "topics", "assignment", "moves"),
 )
 
 
@@ -55,34 +64,65 @@ class MemberChange(click.ParamType):  # type: ignore[type-arg]
 
 
 @click.command("assign", epilog="Example: groupcoord assign --group app-range --members +2 --assignor range --assignor sticky")
-@click.option("--group", "group_id", required=True, metavar="GROUP", help="The group: a classic consumer group or one of the new protocol.")
+@click.option("--group", "group_id", metavar="GROUP", help="The group: a classic consumer group or one of the new protocol.")
+@click.option(
+    "--member",
+    "written",
+    multiple=True,
+    type=MemberParam(),
+    help="A member more, such as 'c topics=orders assignors=range,sticky rack=r1 instance=i owns=orders:0,1'; may be given several times."
+    " Without --group the group has these members alone, and needs no warehouse.",
+)
+@click.option(
+    "--replica-racks",
+    "racks",
+    multiple=True,
+    type=ReplicaRacks(),
+    help="The racks of a topic's replicas, such as 'orders=r1,r2;r2,r3': of partition 0, of partition 1, and again from the front.",
+)
 @click.option("--assignor", "names", multiple=True, type=click.Choice(ASSIGNORS), help="Only this one; may be given several times.")
 @click.option("--members", "change", type=MemberChange(), default=0, help="So many members more, or fewer.")
 @click.option("--partitions", type=TopicPartitions(), multiple=True, help="A topic has so many partitions; may be given several times.")
 @at_option
 @common_options
 def assign(
-    common: Common, group_id: str, names: tuple[str, ...], change: int, partitions: tuple[tuple[str, int], ...], at_ms: int | None
+    common: Common,
+    group_id: str | None,
+    written: tuple[WrittenMember, ...],
+    racks: tuple[tuple[str, tuple[frozenset[str], ...]], ...],
+    names: tuple[str, ...],
+    change: int,
+    partitions: tuple[tuple[str, int], ...],
+    at_ms: int | None,
 ) -> None:
     """What each assignor would give a group: how even it is, what it moves, which partitions each member has.
 
     Members, subscriptions and who holds what are those of the night. What the offsets topic does not tell is assumed, and said on
-    stderr. MOVED partitions go from one member to another, ASSIGNED ones had no owner before, RELEASED ones have none afterwards.
+    stderr. MOVED partitions go from one member to another, ASSIGNED ones had no owner before, RELEASED ones have none afterwards. The last
+    table names them: from whom, to whom.
     """
     from groupcoord_spark.assignors import CLIENT_ASSIGNORS, SERVER_ASSIGNORS
     from groupcoord_spark.assignors.group import advice, proposals, with_changed_member_count
     from groupcoord_spark.warehouse.read import open_warehouse
 
-    warehouse = open_warehouse(common.warehouse)
-    reader = _Reader(warehouse, cluster_to_read(warehouse, common.cluster), at_ms)
-    group, protocol = reader.group(group_id, dict(partitions))
+    sizes, protocol = dict(partitions), None
+    if group_id is None:
+        group = made_up_group(written, sizes)
+    else:
+        warehouse = open_warehouse(common.warehouse)
+        reader = _Reader(warehouse, cluster_to_read(warehouse, common.cluster), at_ms)
+        new_topics = {topic for one in written for topic in one.member.topics}
+        group, protocol = reader.group(group_id, sizes, new_topics)
+        group = with_members(group, written, sizes)
     current = group.current_assignment
-    group = with_changed_member_count(group, change)
+    group = with_replica_racks(with_changed_member_count(group, change), dict(racks))
     known = {**CLIENT_ASSIGNORS, "uniform": SERVER_ASSIGNORS["uniform"], "server-range": SERVER_ASSIGNORS["range"]}
     made = proposals(current, group, {name: known[name] for name in names or ASSIGNORS})
     if not common.quiet:
         for sentence in group.assumptions:
             say(f"Assumed: {sentence}")
+        for sentence in verdict_on_assignors(written, protocol):
+            say(sentence)
     if common.output == "table":
         write_lines(_table(current, group, made, protocol))
         if not common.quiet:
@@ -92,12 +132,14 @@ def assign(
     write_records(common.output, _NAMES, _rows(group_id, group, made))
 
 
-def _rows(group_id: str, group: AssignableGroup, made: Sequence[Proposal]) -> Iterator[tuple[Any, ...]]:
+def _rows(group_id: str | None, group: AssignableGroup, made: Sequence[Proposal]) -> Iterator[tuple[Any, ...]]:
     topics = {name: topic.partitions for name, topic in group.topics.items()}
     for proposal in made:
         balance = dict(proposal.change.after.partitions_by_member)
         assignment = {member_id: _by_topic(partitions) for member_id, partitions in proposal.assignment.items()}
-        yield (group_id, proposal.assignor, len(group.members), *_summary_cells(proposal), proposal.converges, balance, topics, assignment)
+        counts = (group_id, proposal.assignor, len(group.members), *_summary_cells(proposal), proposal.converges)
+        moves = [{"from": before, "to": after, "partitions": _by_topic(moved)} for before, after, moved in proposal.change.moves]
+        yield (*counts, balance, topics, assignment, moves)
 
 
 def _summary_cells(proposal: Proposal) -> tuple[int, ...]:
@@ -133,7 +175,9 @@ def _table(current: Assignment, group: AssignableGroup, made: Sequence[Proposal]
         ],
         [18, 15, None],
     )
-    return [line.rstrip() for line in (*summary, "", *of_members, "", *of_partitions)]
+    moves = [(proposal.assignor, before, after, _named(moved)) for proposal in made for before, after, moved in proposal.change.moves]
+    of_moves = ["", *lines(["ASSIGNOR", "FROM", "TO", "PARTITIONS"], moves, [18, 15, 15, None])] if moves else []
+    return [line.rstrip() for line in (*summary, "", *of_members, "", *of_partitions, *of_moves)]
 
 
 def _by_topic(partitions: Sequence[TopicPartition]) -> dict[str, list[int]]:
@@ -160,8 +204,11 @@ class _Reader:
         self._cluster = cluster
         self._at_ms = at_ms
 
-    def group(self, group_id: str, partitions: Mapping[str, int]) -> tuple[AssignableGroup, str | None]:
-        """The group and the assignor it uses. Raises GroupcoordError for one that is not there or that no assignor is for."""
+    def group(self, group_id: str, partitions: Mapping[str, int], new_topics: Collection[str] = ()) -> tuple[AssignableGroup, str | None]:
+        """The group and the assignor it uses. Raises GroupcoordError for one that is not there or that no assignor is for.
+
+        new_topics: topics of members that join, which may have a number of partitions although no member subscribes to them today.
+        """
         from groupcoord_spark.assignors.group import AssignableGroup, observed_topics
 
         of_group: Condition = ("group_id", "=", group_id)
@@ -183,7 +230,8 @@ class _Reader:
             raise GroupcoordError(f"Group {group_id!r} has no members to assign partitions to.")
         names = {topic for member in members for topic in member.topics}
         seen, topic_ids = self._topics(names)
-        topics, assumed = observed_topics(names, seen, topic_ids, partitions)
+        requested = {topic: number for topic, number in partitions.items() if topic in names or topic not in new_topics}
+        topics, assumed = observed_topics(names, seen, topic_ids, requested)
         return AssignableGroup(tuple(members), topics, (*assumed, *sentences)), protocol
 
     def _members(self, group_id: str, owned_by: Mapping[str, Sequence[TopicPartition]], generation: int) -> tuple[list[Member], list[str]]:

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
 import uuid
-from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from groupcoord_spark.assignors.group import stand_in_topic_id
 from groupcoord_spark.coordinator.releases import Release, release_named, version_text
 from groupcoord_spark.errors import UsageError
 
 NO_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 """The zero uuid in Kafka's text form: no topic id."""
-
-
-def stand_in_topic_id(topic: str) -> str:
-    """A topic id for a topic that has none: the same for the same name."""
-    return urlsafe_b64encode(hashlib.md5(topic.encode(), usedforsecurity=False).digest()).decode().rstrip("=")
 
 
 @dataclass(frozen=True, slots=True)

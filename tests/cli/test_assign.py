@@ -147,6 +147,11 @@ def test_the_table_has_figures_and_members(place):
         ["range", "a", "orders:0,1,2"],
         ["range", "b", "orders:3,4,5"],
         ["range", "c", "orders:6,7"],
+        [],
+        ["ASSIGNOR", "FROM", "TO", "PARTITIONS"],
+        ["range", "-", "b", "orders:5"],
+        ["range", "-", "c", "orders:6,7"],
+        ["range", "a", "b", "orders:3"],
     ]
 
 
@@ -157,6 +162,75 @@ def test_json_and_csv_name_every_partition_of_a_member(place):
     result = groupcoord("assign", "--warehouse", place, "--group", "shop", "--assignor", "range", "--output", "csv", "--quiet")
     (line,) = csv.DictReader(result.stdout.splitlines())
     assert json.loads(line["assignment"]) == assignment
+
+
+def test_what_moves_is_named_with_its_owner_before_and_after(place):
+    row = rows_of(place, "--group", "shop", "--assignor", "range")["range"]
+    assert row["moves"] == [
+        {"from": None, "to": "b", "partitions": {"orders": [5]}},
+        {"from": None, "to": "c", "partitions": {"orders": [6, 7]}},
+        {"from": "a", "to": "b", "partitions": {"orders": [3]}},
+    ]
+
+
+def test_a_new_member_has_its_own_subscription(place):
+    joins = ("--member", "d topics=visits", "--partitions", "visits=2")
+    row = rows_of(place, "--group", "shop", "--assignor", "range", *joins)["range"]
+    assert row["assignment"]["d"] == {"visits": [0, 1]} and row["members"] == 4
+    again = groupcoord("assign", "--warehouse", place, "--group", "shop", "--member", "a topics=orders")
+    assert again.exit_code == 2 and "The group has a member 'a' already." in again.stderr
+
+
+def made_up(*options):
+    result = groupcoord("assign", "--output", "json", "--quiet", *options)
+    assert result.exit_code == 0, result.output
+    return {row["assignor"]: row for row in map(json.loads, result.stdout.splitlines())}
+
+
+def test_a_group_can_be_made_up_without_a_warehouse():
+    rows = made_up(
+        "--partitions", "t=6", "--member", "a topics=t owns=t:0,1,2", "--member", "b topics=t owns=t:3,4,5", "--member", "c topics=t"
+    )
+    assert rows["sticky"]["assignment"] == {"a": {"t": [0, 1]}, "b": {"t": [3, 4]}, "c": {"t": [2, 5]}}
+    assert rows["cooperative-sticky"]["rebalances"] == 2
+    assert rows["sticky"]["moves"] == [
+        {"from": "a", "to": "c", "partitions": {"t": [2]}},
+        {"from": "b", "to": "c", "partitions": {"t": [5]}},
+    ]
+
+
+def test_racks_of_members_and_replicas_count():
+    group = ("--partitions", "t=4", "--member", "a topics=t rack=r1", "--member", "b topics=t rack=r2", "--assignor", "range")
+    assert made_up(*group)["range"]["assignment"] == {"a": {"t": [0, 1]}, "b": {"t": [2, 3]}}
+    assert made_up(*group, "--replica-racks", "t=r1;r2")["range"]["assignment"] == {"a": {"t": [0, 2]}, "b": {"t": [1, 3]}}
+
+
+def test_the_assignor_that_the_coordinator_elects_is_named():
+    members = ("--member", "a topics=t assignors=range,sticky", "--member", "b topics=t assignors=sticky")
+    said = groupcoord("assign", "--partitions", "t=2", *members).stderr
+    assert "All members support sticky; the coordinator elects sticky." in said
+    said = groupcoord("assign", "--partitions", "t=2", *members, "--member", "c topics=t assignors=roundrobin").stderr
+    assert "c cannot join: INCONSISTENT_GROUP_PROTOCOL. The members before it all support sticky." in said
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ((), "Name a group with --group, or make one up with --member and --partitions."),
+        (("--member", "a topics=t"), "How many partitions does 't' have? Say so with --partitions t=N."),
+        (("--member", "a"), "'a' has no topics: write for example 'c topics=orders'."),
+        (("--member", "a topic=t"), "'a topic=t' has 'topic', which is none of topics, assignors, rack, instance, owns."),
+        (("--member", "a owns=t"), "'t' does not name partitions, such as orders:0,1;visits:3."),
+        (
+            ("--member", "a topics=t", "--partitions", "t=1", "--replica-racks", "u=r"),
+            "No member subscribes to 'u'. Topics of the group: t.",
+        ),
+        (("--replica-racks", "t"), "'t' does not name racks of replicas, such as 'orders=r1,r2;r2,r3'."),
+    ],
+)
+def test_a_mistake_in_a_made_up_group_is_one_sentence(options, sentence):
+    result = groupcoord("assign", *options)
+    assert result.exit_code == 2 and sentence in " ".join(result.stderr.split())
 
 
 @pytest.mark.parametrize(("listed", "kept"), [([20, 4], 20), ([4, 20], 4)])

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from groupcoord_spark.assignors.group import stand_in_topic_id
 from groupcoord_spark.coordinator.groups.consumer import ConsumerGroup as ReplayedGroup
 from groupcoord_spark.coordinator.semantics import semantics_for
 from groupcoord_spark.protocol import decode_key, decode_value
@@ -26,7 +27,6 @@ from groupcoord_spark.simulator.requests import (
     OffsetFetch,
     OffsetToCommit,
 )
-from groupcoord_spark.simulator.settings import stand_in_topic_id
 from tests.simulator.scene import GROUP, Scene
 
 TOPICS = {"t": Topic(4, stand_in_topic_id("t")), "u": Topic(3, stand_in_topic_id("u"))}

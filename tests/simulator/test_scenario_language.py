@@ -17,7 +17,7 @@ from groupcoord_spark.simulator.scenario import TimelineRow, json_schema, play, 
 from groupcoord_spark.simulator.scenario.as_json import response_json
 from groupcoord_spark.simulator.scenario.language import BROKER_SETTINGS, MEMBER_SETTINGS, VERBS
 from groupcoord_spark.simulator.scenario.requests_by_hand import REQUESTS, Sender
-from groupcoord_spark.simulator.scenario.values import TEXT
+from groupcoord_spark.simulator.scenario.values import TEXT, WHOLE
 from groupcoord_spark.simulator.settings import read_settings
 
 SCENARIO = """
@@ -220,12 +220,8 @@ def test_every_request_can_be_made_with_its_required_fields_and_every_field_has_
 
 def test_settings_of_members_and_brokers_are_those_that_the_simulator_reads() -> None:
     assert {key.name.replace(".", "_") for key in MEMBER_SETTINGS} == {field.name for field in fields(ClientSettings)}
-    read_settings(
-        {
-            key.name: key.kind.schema["enum"][0] if "enum" in key.kind.schema else "0.10.2" if key.kind is TEXT else 5
-            for key in BROKER_SETTINGS
-        }
-    )
+    examples = {TEXT.words: "0.10.2", WHOLE.words: 5}
+    read_settings({key.name: examples.get(key.kind.words) or key.kind.schema["enum"][0] for key in BROKER_SETTINGS})
     with pytest.raises(UsageError) as refused:
         read_settings({"unknown": 5})
     assert all(key.name in str(refused.value) for key in BROKER_SETTINGS)

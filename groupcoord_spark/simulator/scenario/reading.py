@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 import yaml
 
+from groupcoord_spark.assignors.group import stand_in_topic_id
 from groupcoord_spark.errors import InputError, UsageError
 from groupcoord_spark.simulator.client_settings import NEWEST_CLIENT, ClientSettings, defaults_of
 from groupcoord_spark.simulator.scenario.language import (
@@ -26,7 +27,7 @@ from groupcoord_spark.simulator.scenario.language import (
 )
 from groupcoord_spark.simulator.scenario.requests_by_hand import REQUESTS
 from groupcoord_spark.simulator.scenario.values import Kind, mapping_of, names_among, nearest, value_of
-from groupcoord_spark.simulator.settings import Settings, Topic, read_settings, stand_in_topic_id
+from groupcoord_spark.simulator.settings import Settings, Topic, read_settings
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,138 @@
+"""Members and topics that are written on the command line of ``groupcoord assign``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import click
+
+from groupcoord_spark.assignors.group import AssignableGroup, stand_in_topic_id
+from groupcoord_spark.assignors.membership import Member, Topic, TopicPartition
+from groupcoord_spark.errors import UsageError
+
+_PARTS = ("topics", "assignors", "rack", "instance", "owns")
+
+
+class WrittenMember(NamedTuple):
+    """A member as ``--member`` names it. assignors: in the order of its preference; () where the option names none."""
+
+    member: Member
+    assignors: tuple[str, ...]
+
+
+class MemberParam(click.ParamType):  # type: ignore[type-arg]
+    """``c topics=orders,visits assignors=range rack=r1 instance=i owns=orders:0,1;visits:3``."""
+
+    name = "'NAME topics=T,T ...'"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> WrittenMember:
+        if isinstance(value, WrittenMember):
+            return value
+        name, *parts = str(value).split()
+        given = dict(part.partition("=")[::2] for part in parts)
+        if unknown := [part for part in given if part not in _PARTS]:
+            self.fail(f"{value!r} has {unknown[0]!r}, which is none of {', '.join(_PARTS)}.", param, ctx)
+        owned = _partitions(given.get("owns", ""))
+        if owned is None:
+            self.fail(f"{given['owns']!r} does not name partitions, such as orders:0,1;visits:3.", param, ctx)
+        topics = tuple(dict.fromkeys(_words(given.get("topics", "")))) or tuple(dict.fromkeys(place.topic for place in owned))
+        if not topics:
+            self.fail(f"{value!r} has no topics: write for example 'c topics=orders'.", param, ctx)
+        member = Member(name, topics, given.get("instance"), given.get("rack"), owned, 0 if owned else -1)
+        return WrittenMember(member, _words(given.get("assignors", "")))
+
+
+class ReplicaRacks(click.ParamType):  # type: ignore[type-arg]
+    """``orders=r1,r2;r2,r3``: the racks of the replicas of partition 0, of partition 1, and again from the front."""
+
+    name = "TOPIC=R,R;R,R"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, tuple[frozenset[str], ...]]:
+        if isinstance(value, tuple):
+            return value
+        topic, _, racks = str(value).partition("=")
+        of_partitions = tuple(frozenset(_words(listed)) for listed in racks.split(";"))
+        if not topic or not all(of_partitions):
+            self.fail(f"{value!r} does not name racks of replicas, such as 'orders=r1,r2;r2,r3'.", param, ctx)
+        return topic, of_partitions
+
+
+def made_up_group(members: Sequence[WrittenMember], partitions: Mapping[str, int]) -> AssignableGroup:
+    """The group of these members alone. Raises UsageError for a topic without a number of partitions."""
+    if not members:
+        raise UsageError("Name a group with --group, or make one up with --member and --partitions.")
+    subscribed = sorted({topic for written in members for topic in written.member.topics})
+    if missing := [topic for topic in subscribed if topic not in partitions]:
+        raise UsageError(f"How many partitions does {missing[0]!r} have? Say so with --partitions {missing[0]}=N.")
+    topics = {topic: Topic(partitions[topic], topic_id=stand_in_topic_id(topic)) for topic in subscribed}
+    return AssignableGroup(tuple(written.member for written in members), topics)
+
+
+def with_members(group: AssignableGroup, members: Sequence[WrittenMember], partitions: Mapping[str, int]) -> AssignableGroup:
+    """The group with these members more. Raises UsageError for a member id that the group has, or a topic of unknown size."""
+    topics = dict(group.topics)
+    for written in members:
+        if written.member.member_id in {member.member_id for member in group.members}:
+            raise UsageError(f"The group has a member {written.member.member_id!r} already.")
+        for topic in written.member.topics:
+            if topic not in topics and topic not in partitions:
+                raise UsageError(f"How many partitions does {topic!r} have? Say so with --partitions {topic}=N.")
+            topics.setdefault(topic, Topic(partitions.get(topic, 0), topic_id=stand_in_topic_id(topic)))
+    return AssignableGroup((*group.members, *(written.member for written in members)), topics, group.assumptions)
+
+
+def with_replica_racks(group: AssignableGroup, racks: Mapping[str, Sequence[frozenset[str]]]) -> AssignableGroup:
+    """The group with the racks of its topics' replicas. Raises UsageError for a topic that the group does not have."""
+    topics = dict(group.topics)
+    for topic, of_partitions in racks.items():
+        if topic not in topics:
+            raise UsageError(f"No member subscribes to {topic!r}. Topics of the group: {', '.join(topics) or 'none'}.")
+        known = topics[topic]
+        cycled = tuple(of_partitions[number % len(of_partitions)] for number in range(known.partitions))
+        topics[topic] = Topic(known.partitions, cycled, known.topic_id)
+    return AssignableGroup(group.members, topics, group.assumptions)
+
+
+def verdict_on_assignors(members: Sequence[WrittenMember], elected: str | None) -> list[str]:
+    """Sentences on which assignor the coordinator would elect, or which members it refuses (chapters 4.2 and 5.3 of coordinator.md).
+
+    elected: the assignor of the group today; the other assignors that its members list are not in the log.
+    """
+    candidates: tuple[str, ...] | None = None if elected is None else (elected,)
+    sentences, votes = [], {} if elected is None else {elected: 1}
+    for written in members:
+        if not written.assignors:
+            continue
+        common = written.assignors if candidates is None else tuple(name for name in candidates if name in written.assignors)
+        if not common:
+            supported = ", ".join(candidates or ())
+            sentences.append(
+                f"{written.member.member_id} cannot join: INCONSISTENT_GROUP_PROTOCOL. The members before it all support {supported}."
+            )
+            continue
+        candidates = common
+    for written in members:
+        vote = next((name for name in written.assignors if candidates is not None and name in candidates), None)
+        if vote is not None:
+            votes[vote] = votes.get(vote, 0) + 1
+    if candidates is not None and any(written.assignors for written in members):
+        winners = [name for name in candidates if votes.get(name, 0) == max(votes.get(one, 0) for one in candidates)]
+        sentences.append(f"All members support {', '.join(candidates)}; the coordinator elects {' or '.join(winners)}.")
+    return sentences
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(word for word in text.split(",") if word)
+
+
+def _partitions(text: str) -> tuple[TopicPartition, ...] | None:
+    """The partitions in a text such as ``orders:0,1;visits:3``; None: the text is something else."""
+    partitions = []
+    for of_topic in filter(None, text.split(";")):
+        topic, _, numbers = of_topic.rpartition(":")
+        listed = numbers.split(",")
+        if not topic or not all(number.isdecimal() for number in listed):
+            return None
+        partitions += [TopicPartition(topic, int(number)) for number in listed]
+    return tuple(partitions)

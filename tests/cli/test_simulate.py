@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shlex
+from pathlib import Path
 
 import pytest
 
@@ -164,6 +166,21 @@ ANSWERS = {
 def test_a_scenario_shows_what_its_comment_promises(name):
     rows = {row["id"]: row["answer"] for row in rows_of(name, "--heartbeats")}
     assert {event: rows.get(event) for event in ANSWERS[name]} == ANSWERS[name]
+
+
+LIFE_OF_A_GROUP = (Path(__file__).parents[2] / "docs" / "explanation" / "the-coordinator.md").read_text("utf-8")
+COMMANDS = sorted({line for line in LIFE_OF_A_GROUP.splitlines() if line.startswith("groupcoord ")})
+
+
+@pytest.mark.parametrize("line", COMMANDS)
+def test_the_commands_of_the_life_of_a_group_run(line):
+    result = groupcoord(*shlex.split(line)[1:])
+    assert result.exit_code == 0 and result.stdout
+
+
+def test_the_life_of_a_group_shows_every_scenario():
+    assert {line.split()[2] for line in COMMANDS if line.startswith("groupcoord simulate ")} - {"--list"} == set(SHIPPED)
+    assert len(SHIPPED) >= 30
 
 
 @pytest.mark.parametrize("name", SHIPPED)

@@ -51,11 +51,27 @@ def _delete_group(broker: Broker, group_id: str) -> Error:
 
 
 def _delete_consumer_group(broker: Broker, partition: OffsetsPartition, group: ConsumerGroup, deleted: Collection[TopicPartition]) -> Error:
+    """Delete a consumer group with these offsets. Returns the error of a failed append, after which nothing is deleted."""
     error = remove_consumer_group(broker, group, [offset_tombstone(group.group_id, topic, number) for topic, number in deleted])
     if error is Error.NONE:
-        for topic, number in deleted:
-            partition.offsets.delete(group.group_id, topic, number, NO_PRODUCER_ID, is_transactional=False)
+        _forget_offsets(partition, group.group_id, deleted)
     return error
+
+
+def _delete_offsets(broker: Broker, partition: OffsetsPartition, group_id: str, deleted: Collection[TopicPartition]) -> Error:
+    """Delete offsets of a consumer group. Returns the error of a failed append, after which nothing is deleted."""
+    records = [offset_tombstone(group_id, topic, number) for topic, number in deleted]
+    error, _ = broker.append(group_id, records) if records else (Error.NONE, [])
+    if error is not Error.NONE:
+        return broker.release.group_append_errors.get(error, error)
+    _forget_offsets(partition, group_id, deleted)
+    return Error.NONE
+
+
+def _forget_offsets(partition: OffsetsPartition, group_id: str, deleted: Collection[TopicPartition]) -> None:
+    for topic, number in deleted:
+        partition.in_flight.pop((group_id, topic, number), None)
+        partition.offsets.delete(group_id, topic, number, NO_PRODUCER_ID, is_transactional=False)
 
 
 def offset_delete(broker: Broker, call: Call, request: OffsetDelete) -> None:
@@ -63,12 +79,13 @@ def offset_delete(broker: Broker, call: Call, request: OffsetDelete) -> None:
     error = coordinator_error(broker, OffsetDelete, request.group_id)
     group_id = request.group_id or ""
     group = broker.group(group_id) if error is Error.NONE else None
-    if error is Error.NONE and (group is None or group.state is State.DEAD):
+    consumer_group = broker.consumer_group(group_id) if error is Error.NONE and group is None else None
+    if error is Error.NONE and consumer_group is None and (group is None or group.state is State.DEAD):
         error = Error.GROUP_ID_NOT_FOUND
-    if group is None or error is not Error.NONE:
+    if error is not Error.NONE:
         broker.answer(call, OffsetDeleteAnswer(error))
         return
-    if group.state is not State.EMPTY and group.protocol_type != CONSUMER:
+    if group is not None and group.state is not State.EMPTY and group.protocol_type != CONSUMER:
         broker.answer(call, OffsetDeleteAnswer(Error.NON_EMPTY_GROUP))
         return
     partition = broker.partition_of(group_id)
@@ -83,7 +100,9 @@ def offset_delete(broker: Broker, call: Call, request: OffsetDelete) -> None:
                 errors[topic_partition] = Error.TOPIC_AUTHORIZATION_FAILED
             elif not broker.settings.has_partition(topic, number):
                 errors[topic_partition] = Error.UNKNOWN_TOPIC_OR_PARTITION
-            elif group.is_subscribed_to(topic):
+            elif (group is not None and group.is_subscribed_to(topic)) or (
+                consumer_group is not None and topic in consumer_group.replayed.subscribed_topics
+            ):
                 errors[topic_partition] = Error.GROUP_SUBSCRIBED_TO_TOPIC
             else:
                 errors[topic_partition] = Error.NONE
@@ -92,9 +111,11 @@ def offset_delete(broker: Broker, call: Call, request: OffsetDelete) -> None:
                     deleted.append(topic_partition)
                 elif is_pending:
                     dropped_pending.append(topic_partition)
-    error = _delete_offsets_and_group(
-        broker, partition, group, deleted, with_group=_would_have_no_offsets(broker, partition, group, deleted)
-    )
+    if group is None:
+        error = _delete_offsets(broker, partition, group_id, deleted)
+    else:
+        with_group = _would_have_no_offsets(broker, partition, group, deleted)
+        error = _delete_offsets_and_group(broker, partition, group, deleted, with_group=with_group)
     if error is Error.NONE:
         for topic, number in (*deleted, *dropped_pending):
             partition.offsets.pending.pop((group_id, topic, number), None)
@@ -105,7 +126,8 @@ def delete_topic(broker: Broker, topic: str) -> None:
     """Delete the offsets of a deleted topic in all groups. Scala brokers also delete Empty groups that have no other offsets."""
     topic_id = broker.settings.topic_id(topic)
     for partition in broker.partitions.values():
-        for group_id, group in sorted(partition.groups.items()):
+        groups: dict[str, Group | None] = {**partition.groups, **dict.fromkeys(partition.consumer_groups)}
+        for group_id, group in sorted(groups.items()):
             committed = partition.offsets.committed.get(group_id, {})
             deleted = [
                 topic_partition
@@ -114,10 +136,11 @@ def delete_topic(broker: Broker, topic: str) -> None:
             ]
             if broker.release.deletion_writes_pending:
                 deleted += [pending for pending in partition.pending_partitions(group_id) if pending[0] == topic]
-            if deleted:
-                _delete_offsets_and_group(
-                    broker, partition, group, deleted, with_group=_would_have_no_offsets(broker, partition, group, deleted)
-                )
+            if deleted and group is None:
+                _delete_offsets(broker, partition, group_id, deleted)
+            elif deleted and group is not None:
+                with_group = _would_have_no_offsets(broker, partition, group, deleted)
+                _delete_offsets_and_group(broker, partition, group, deleted, with_group=with_group)
 
 
 def clean_up(broker: Broker) -> bool:
@@ -125,7 +148,7 @@ def clean_up(broker: Broker) -> bool:
     cleanup = Cleanup(broker.now_ms, broker.retention_ms, broker.release.semantics)
     has_removed = False
     for partition in broker.partitions.values():
-        if not partition.groups or partition.is_loading:
+        if not (partition.groups or partition.consumer_groups) or partition.is_loading:
             continue
         pending: dict[str, set[TopicPartition]] = {}
         for group_id, topic, number in partition.offsets.pending:
@@ -142,7 +165,42 @@ def clean_up(broker: Broker) -> bool:
             writes_group = any(tombstone.reason == GROUP_REMOVED for tombstone in result.tombstones)
             _delete_offsets_and_group(broker, partition, group, deleted, with_group=is_removed, writes_group=writes_group)
             has_removed = True
+        for group_id, consumer_group in sorted(partition.consumer_groups.items()):
+            committed = partition.offsets.committed.get(group_id, {})
+            result = cleanup.of_group(_consumer_group_row(consumer_group), committed, pending.get(group_id, ()))
+            deleted = [(expiry.topic, expiry.partition) for expiry in result.offsets if expiry.expired]
+            if result.group.removed:
+                _delete_consumer_group(broker, partition, consumer_group, deleted)
+            elif deleted:
+                _delete_offsets(broker, partition, group_id, deleted)
+            has_removed = has_removed or bool(deleted) or result.group.removed
     return has_removed
+
+
+def _consumer_group_row(group: ConsumerGroup) -> GroupRow:
+    """A consumer group in the form that the expiration rules read."""
+    return GroupRow(
+        group_id=group.group_id,
+        group_type="consumer",
+        is_simple=False,
+        state=group.replayed.state,
+        protocol_type=CONSUMER,
+        protocol=None,
+        generation=group.epoch,
+        assignment_epoch=group.replayed.assignment_epoch,
+        leader_id=None,
+        member_count=len(group.members),
+        subscribed_topics=tuple(sorted(group.replayed.subscribed_topics)),
+        topic_count=0,
+        offset_count=0,
+        pending_offset_count=0,
+        assigned_partition_count=0,
+        topology_epoch=None,
+        state_timestamp_ms=None,
+        record_offset=None,
+        record_timestamp_ms=None,
+        regular_expressions=group.replayed.regular_expressions,
+    )
 
 
 def _group_row(broker: Broker, group: Group) -> GroupRow:
@@ -220,9 +278,7 @@ def _delete_offsets_and_group(
         error, _ = broker.append(group_id, records)
         if error is not Error.NONE:
             return broker.release.group_append_errors.get(error, error)
-    for topic, number in deleted:
-        partition.in_flight.pop((group_id, topic, number), None)
-        partition.offsets.delete(group_id, topic, number, NO_PRODUCER_ID, is_transactional=False)
+    _forget_offsets(partition, group_id, deleted)
     if with_group:
         partition.offsets.committed.pop(group_id, None)
         for key in [key for key in partition.in_flight if key[0] == group_id]:

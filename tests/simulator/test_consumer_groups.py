@@ -13,8 +13,18 @@ from groupcoord_spark.coordinator.groups.consumer import ConsumerGroup as Replay
 from groupcoord_spark.coordinator.semantics import semantics_for
 from groupcoord_spark.protocol import decode_key, decode_value
 from groupcoord_spark.protocol.record_types import CONSUMER_GROUP_KEY_TYPES
-from groupcoord_spark.simulator import AddPartitions, CreateTopic, Error, FailAppends, LoadPartition, LosePartition, Topic
-from groupcoord_spark.simulator.answers import ConsumerGroupHeartbeatAnswer
+from groupcoord_spark.simulator import (
+    AddPartitions,
+    CleanUp,
+    CreateTopic,
+    DeleteTopic,
+    Error,
+    FailAppends,
+    LoadPartition,
+    LosePartition,
+    Topic,
+)
+from groupcoord_spark.simulator.answers import ConsumerGroupHeartbeatAnswer, FetchedOffset
 from groupcoord_spark.simulator.consumer_group import current_assignment
 from groupcoord_spark.simulator.requests import (
     ConsumerGroupDescribe,
@@ -24,6 +34,7 @@ from groupcoord_spark.simulator.requests import (
     GroupToFetch,
     ListGroups,
     OffsetCommit,
+    OffsetDelete,
     OffsetFetch,
     OffsetToCommit,
 )
@@ -241,6 +252,36 @@ def test_a_consumer_group_is_listed_described_and_deleted() -> None:
     commit(crowd, "", -1)
     assert crowd.ask(DeleteGroups((GROUP,))).errors == {GROUP: Error.NONE}
     assert crowd.simulator.consumer_group(GROUP) is None and crowd.records[-1].value is None
+
+
+def test_offsets_of_a_consumer_group_are_deleted_with_their_topic_and_by_hand() -> None:
+    crowd = Crowd()
+    crowd.beat("a", topics=("t",))
+    crowd.settle("a")
+    commit(crowd, "a", crowd.epochs["a"])
+    offsets = (OffsetToCommit("u", 0, 7), OffsetToCommit("u", 1, 7))
+    crowd.ask(OffsetCommit(GROUP, offsets, crowd.epochs["a"], "a"))
+    deleted = crowd.ask(OffsetDelete(GROUP, {"t": (0,), "u": (0,)})).errors
+    assert deleted == {("t", 0): Error.GROUP_SUBSCRIBED_TO_TOPIC, ("u", 0): Error.NONE}
+    crowd.simulator.act(DeleteTopic("u"))
+    assert crowd.ask(OffsetFetch((GroupToFetch(GROUP),))).groups[0].topics == {"t": {0: FetchedOffset(5)}}
+
+
+def test_offsets_of_a_consumer_group_expire_and_the_group_goes_with_the_last_one() -> None:
+    crowd = Crowd(offsets_retention_ms=120_000)
+    crowd.beat("a")
+    crowd.settle("a")
+    commit(crowd, "a", crowd.epochs["a"])
+    crowd.ask(OffsetCommit(GROUP, (OffsetToCommit("u", 0, 7),), crowd.epochs["a"], "a"))
+    for _ in range(6):
+        crowd.pass_time(30_000)
+        crowd.beat("a")
+    crowd.simulator.act(CleanUp())
+    assert crowd.ask(OffsetFetch((GroupToFetch(GROUP),))).groups[0].topics == {"t": {0: FetchedOffset(5)}}, "t has a reader"
+    crowd.beat("a", -1)
+    crowd.simulator.act(CleanUp())
+    assert crowd.simulator.consumer_group(GROUP) is None
+    assert [record.key_type for record in crowd.records[-4:]] == [1, 6, 4, 3]
 
 
 def test_a_heartbeat_that_cannot_be_written_changes_nothing() -> None:

@@ -26,6 +26,7 @@ from groupcoord_spark.simulator import (
 )
 from groupcoord_spark.simulator.answers import ConsumerGroupHeartbeatAnswer, FetchedOffset
 from groupcoord_spark.simulator.consumer_group import current_assignment
+from groupcoord_spark.simulator.records import WrittenRecord
 from groupcoord_spark.simulator.requests import (
     ConsumerGroupDescribe,
     ConsumerGroupHeartbeat,
@@ -351,3 +352,76 @@ def test_after_any_heartbeats_the_records_replay_to_the_same_state(steps: list[t
 def _facts(group: ReplayedGroup) -> object:
     members = {member_id: (member.metadata, current_assignment(member)) for member_id, member in group.members.items()}
     return group.generation, group.assignment_epoch, group.state, members, group.targets, group.resolved_regexes
+
+
+OBSERVED = [
+    (5, "one"),
+    (3, 2),
+    (7, "one"),
+    (6, 2),
+    (8, "one", 2, 0, 0, {0: 2, 1: 2, 2: 2, 3: 2, 4: 2, 5: 2}, {}),
+    (5, "two"),
+    (3, 3),
+    (8, "two", 2, 0, 0, {}, {}),
+    (7, "two"),
+    (7, "one"),
+    (6, 3),
+    (8, "two", 3, 2, 2, {}, {}),
+    (8, "one", 2, 2, 1, {0: 2, 1: 2, 2: 2}, {3: 2, 4: 2, 5: 2}),
+    (8, "one", 3, 2, 0, {0: 2, 1: 2, 2: 2}, {}),
+    (8, "two", 3, 3, 0, {3: 3, 4: 3, 5: 3}, {}),
+    (8, "two", -2, 3, 0, {3: 0, 4: 0, 5: 0}, {}),
+    (8, "one", -2, 2, 0, {0: 0, 1: 0, 2: 0}, {}),
+    (8, "one", None),
+    (7, "one", None),
+    (5, "one", None),
+    (5, "three"),
+    (7, "three"),
+    (8, "three", 0, 0, 0, {0: 0, 1: 0, 2: 0}, {}),
+    (5, "three"),
+    (8, "three", 3, 0, 0, {0: 0, 1: 0, 2: 0}, {}),
+]
+"""The records of group k-static in tests/golden/kip848, which a broker 4.3.1 wrote: two static members, of which one comes back."""
+
+
+def test_a_real_broker_wrote_the_same_records() -> None:
+    crowd = Scene(topics={"t": Topic(6, stand_in_topic_id("t"))})
+
+    def beat(member_id: str, epoch: int, instance_id: str, partitions: tuple[int, ...] | None = None, client_id: str = "c") -> None:
+        joins: dict[str, Any] = {"topics": ("t",), "rebalance_timeout_ms": 60_000, "partitions": {}} if epoch == 0 else {}
+        reported = {} if partitions is None else {"partitions": {"t": partitions}}
+        answer = crowd.ask(ConsumerGroupHeartbeat(GROUP, member_id, epoch, instance_id, client_id=client_id, **{**joins, **reported}))
+        assert answer.error is Error.NONE
+
+    crowd.pass_time(1)
+    beat("one", 0, "i1")
+    crowd.pass_time(10)
+    beat("two", 0, "i2")
+    crowd.pass_time(1_000)
+    beat("two", 2, "i2")
+    beat("one", 2, "i1")
+    beat("one", 2, "i1", (0, 1, 2))
+    beat("two", 3, "i2")
+    beat("two", -2, "i2")
+    beat("one", -2, "i1")
+    beat("three", 0, "i1", client_id="other")
+    assert sorted(map(_seen, crowd.records), key=str) == sorted(OBSERVED, key=str)
+    assert [_seen(record) for record in crowd.records if record.key_type != 7] == [seen for seen in OBSERVED if seen[0] != 7]
+
+
+def _seen(record: WrittenRecord) -> tuple[Any, ...]:
+    """A record without ids, hashes and times of the clock."""
+    assert record.key is not None and record.key_type is not None
+    key_type = int(record.key_type)
+    value, member_id = record.value, record.key.get("member_id")
+    if value is None:
+        return key_type, member_id, None
+    if key_type in (3, 6):
+        return key_type, value.get("epoch", value.get("assignment_epoch"))
+    if key_type != 8:
+        return key_type, member_id
+    held = [
+        {number: epoch for topic in value[name] for number, epoch in zip(topic["partitions"], topic["assignment_epochs"], strict=True)}
+        for name in ("assigned_partitions", "partitions_pending_revocation")
+    ]
+    return 8, member_id, value["member_epoch"], value["previous_member_epoch"], value["state"], *held

@@ -16,6 +16,7 @@ from groupcoord_spark.cli.options import Common, Duration, Moment, common_option
 from groupcoord_spark.cli.progress import StageLines
 from groupcoord_spark.cli.render import counted, say
 from groupcoord_spark.errors import GroupcoordError, UsageError
+from groupcoord_spark.pipeline.accepted import ACCEPTED_WORDS, EMPTY
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -95,6 +96,14 @@ class MomentOrOffsets(click.ParamType):  # type: ignore[type-arg]
     is_flag=True,
     help="End with 1 when a record was quarantined, or the broker's loader refuses or skips one. The tables are written all the same.",
 )
+@click.option(
+    "--accept",
+    "accepted",
+    type=click.Choice(ACCEPTED_WORDS),
+    multiple=True,
+    metavar="WORD",
+    help=f"Go on although the input looks like a bad copy; may be given several times. WORD: {', '.join(ACCEPTED_WORDS)}.",
+)
 @force_option
 @common_options_of_a_writer
 def nightly(
@@ -110,12 +119,14 @@ def nightly(
     command_config: str | None,
     no_history: bool,
     strict: bool,
+    accepted: tuple[str, ...],
 ) -> int:
     """Read a copy of a broker's __consumer_offsets, replay it as the group coordinator would, expire it, and write the Delta tables.
 
     INPUT is a path or URI (file, s3, gs, hdfs): a broker's log directory, several brokers' copies of one cluster, one __consumer_offsets-N
     directory, or its .log files; Parquet files or a Delta table in the schema of Spark's Kafka source; lines of JSON with base64 keys and
-    values; or kafka://HOST:PORT, the topic itself. Several of one kind may be given. The tables change at the very end, all at once.
+    values; or kafka://HOST:PORT, the topic itself. Several of one kind may be given. The tables change at the very end, all at once. An
+    input that looks like a bad copy (older, empty, of another cluster) is refused; see --accept.
     """
     from groupcoord_spark.coordinator.broker_settings import SETTINGS_OF_RUNS, read_broker_settings, refuse_misspelled_names
     from groupcoord_spark.coordinator.semantics import semantics_for
@@ -152,11 +163,11 @@ def nightly(
     can_be_written(locate(common.warehouse))  # so that a warehouse that cannot be used is reported before Spark starts
     with StageLines(quiet=common.quiet) as progress, session_ends_with_block():
         with own_errors(lambda: progress.stage):
-            spark, plan, rows = _planned(kind, inputs, client, common, progress)
+            spark, plan, rows = _planned(kind, inputs, client, common, progress, accept_empty=EMPTY in accepted)
         night = RunRequest(
             inputs=inputs,
             warehouse=common.warehouse,
-            cluster=_cluster_of(plan, common),
+            cluster=_cluster_of(plan, common, rows),
             as_of_ms=as_of_ms,
             retention_ms=retention_ms,
             semantics=rules,
@@ -166,6 +177,7 @@ def nightly(
             default_assignors=broker.default_assignors,
             offsets_partitions=broker.offsets_partitions,
             until=until,
+            accepted=frozenset(accepted),
         )
         summary = run_nightly(night, plan, spark, progress, rows)
     if not common.quiet:
@@ -176,7 +188,7 @@ def nightly(
 
 
 def _planned(
-    kind: InputKind, inputs: tuple[str, ...], client: dict[str, str], common: Common, progress: StageLines
+    kind: InputKind, inputs: tuple[str, ...], client: dict[str, str], common: Common, progress: StageLines, *, accept_empty: bool
 ) -> tuple[SparkSession, LogPlan, RowPlan | None]:
     """Spark, and what there is to read, by the kind of input."""
     import pyspark
@@ -212,21 +224,21 @@ def _planned(
         topic = live_topic(inputs, client)
         spark = started_with_connector()
         progress.begin("read the topic")
-        rows = live_rows(spark, topic, cluster=common.cluster)
+        rows = live_rows(spark, topic, cluster=common.cluster, offsets=_remembered_offsets(common))
         progress.end(rows=rows.rows)
         return spark, rows.log, rows
     progress.begin("plan")
     if kind is InputKind.SEGMENTS:
         plan = plan_logs(inputs)
         progress.end(bytes=sum(partition.bytes for partition in plan.partitions))
-        _cluster_of(plan, common)  # so that a missing --cluster is reported before Spark starts
+        _cluster_of(plan, common, None)  # so that a missing --cluster is reported before Spark starts
         return started(), plan, None
     files = plan_files(kind, inputs)
     progress.end(bytes=files.bytes)
     spark = started()
     progress.begin("look at the rows")
-    looked = overview_of_files(spark, files)
-    rows = row_plan(kind, inputs, looked, file_frame(spark, files), cluster=common.cluster)
+    looked = overview_of_files(spark, files, _remembered_offsets(common))
+    rows = row_plan(kind, inputs, looked, file_frame(spark, files), cluster=common.cluster, accept_empty=accept_empty)
     progress.end(rows=rows.rows)
     return spark, rows.log, rows
 
@@ -269,6 +281,7 @@ def summary_text(summary: Summary, retention_ms: int) -> str:
         lines.append("  unknown   leader epochs of batches: no rebalance has the cause coordinator_moved")
     if summary.point_in_time is not None:
         lines += _lines_about(summary.point_in_time)
+    lines += [f"  accepted  {sentence}" for sentence in summary.accepted]
     if summary.quarantined_by_reason:
         reasons = ", ".join(f"{reason} {count:,}" for reason, count in summary.quarantined_by_reason.items())
         lines.append(f"  lost      {reasons}: see quarantined_records")
@@ -309,19 +322,47 @@ def _below(summary: Summary) -> str:
     return "" if summary.completeness is None or summary.completeness >= 1 else ": counts of history are lower bounds"
 
 
-def _cluster_of(plan: LogPlan, common: Common) -> str:
-    """The one that is named, else the one that the input names, else the warehouse's only cluster, else ``default``."""
+def _remembered_offsets(common: Common) -> dict[int, frozenset[int]]:
+    """Record offsets that the last nights of the warehouse's clusters remember: which cluster the rows are of is known only later."""
+    from groupcoord_spark.pipeline.plan.earlier_runs import last_night_of, remembered_offsets
+    from groupcoord_spark.warehouse.location import locate
+    from groupcoord_spark.warehouse.read import holds_warehouse, open_warehouse
+
+    if not holds_warehouse(locate(common.warehouse)):
+        return {}
+    warehouse = open_warehouse(common.warehouse)
+    return remembered_offsets(last_night_of(warehouse, cluster) for cluster in warehouse.clusters())
+
+
+def _cluster_of(plan: LogPlan, common: Common, rows: RowPlan | None) -> str:
+    """The cluster that is named, else the one that the input names, else the warehouse's only cluster, else ``default``.
+
+    The warehouse's only cluster is taken if the input has records that the cluster's last night has seen. Raises UsageError otherwise.
+    """
+    from groupcoord_spark.pipeline.plan.earlier_runs import last_night_of, remembered_offsets
+    from groupcoord_spark.pipeline.plan.evidence import evidence_of_segments
+    from groupcoord_spark.pipeline.plan.guards import belongs_to
     from groupcoord_spark.warehouse.location import locate
     from groupcoord_spark.warehouse.read import holds_warehouse, open_warehouse
 
     named = common.cluster or plan.cluster_id
     if named is not None:
         return named
-    known = open_warehouse(common.warehouse).clusters() if holds_warehouse(locate(common.warehouse)) else []
+    warehouse = open_warehouse(common.warehouse) if holds_warehouse(locate(common.warehouse)) else None
+    known = [] if warehouse is None else warehouse.clusters()
+    if warehouse is None or not known:
+        return DEFAULT_CLUSTER
     if len(known) > 1:
         names = ", ".join(map(repr, known))
         raise UsageError(f"{common.warehouse} holds the clusters {names}. Say with --cluster which one this dump is of.")
-    return known[0] if known else DEFAULT_CLUSTER
+    last_night = last_night_of(warehouse, known[0])
+    evidence = evidence_of_segments(plan, remembered_offsets([last_night])) if rows is None else rows.evidence
+    if not belongs_to(last_night, evidence):
+        raise UsageError(
+            f"{common.warehouse} holds the cluster {known[0]!r}, and nothing shows that this dump is of that cluster: there is no"
+            " meta.properties, and the records that the last night remembers are not in it. Say with --cluster which one this dump is of."
+        )
+    return known[0]
 
 
 def _topic_names(path: str) -> dict[str, str]:

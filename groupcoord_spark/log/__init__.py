@@ -9,6 +9,7 @@ Nothing here needs Spark or knows what keys and values mean. ``salvage`` holds e
 from groupcoord_spark.log.damage import CODES, Code, Kind, Lost, PlacedDoubt
 from groupcoord_spark.log.directory import LogPlan, PartitionLog, plan_logs
 from groupcoord_spark.log.limits import Limits
+from groupcoord_spark.log.marks import RecordMark, first_record, newest_record, record_at, record_crc
 from groupcoord_spark.log.ranges import RangeOffsets, check_range, possible_ranges, ranges_to_read
 from groupcoord_spark.log.records import Records
 from groupcoord_spark.log.segment import Chunk, Segment, read_segment
@@ -24,11 +25,16 @@ __all__ = [
     "PartitionLog",
     "PlacedDoubt",
     "RangeOffsets",
+    "RecordMark",
     "Records",
     "Segment",
     "check_range",
+    "first_record",
+    "newest_record",
     "plan_logs",
     "possible_ranges",
     "ranges_to_read",
     "read_segment",
+    "record_at",
+    "record_crc",
 ]

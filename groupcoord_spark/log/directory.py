@@ -11,10 +11,11 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow.fs as pafs
 
-from groupcoord_spark.errors import InputError
+from groupcoord_spark.errors import BadCopyError, InputError
 from groupcoord_spark.log.compression import Decompressor
 from groupcoord_spark.log.damage import CODES, Kind, PlacedDoubt
 from groupcoord_spark.log.limits import Limits
+from groupcoord_spark.log.marks import first_record, record_at
 from groupcoord_spark.log.records import correct_offset_ranges
 from groupcoord_spark.log.salvage.finder import EntryFinder, ResyncAbandonedError
 from groupcoord_spark.log.salvage.order import Borders, is_in_order
@@ -26,6 +27,11 @@ OFFSETS_TOPIC = "__consumer_offsets"
 
 _TAIL_BYTES = (1 << 16, 1 << 22)
 """How much of the end of a file is read before the whole file is: enough for usual batches, then enough for the largest ones."""
+
+_DIRECTORIES_LOOKED_AT = 200
+"""How many directories are listed in search of dumps further down, so that the root of a disk named by mistake is not read in full."""
+
+_DUMPS_NAMED = 4
 
 _SPECIAL = r"(?:\.[0-9a-f]{32}-(?:delete|future|stray))"
 _PARTITION = re.compile(rf"{OFFSETS_TOPIC}-(0|[1-9][0-9]{{0,9}})")
@@ -117,6 +123,7 @@ def plan_logs(inputs: Sequence[str]) -> LogPlan:
 
     Raises:
         InputError: an input is not there, cannot be read, or is no log of the offsets topic.
+        BadCopyError: an input is a folder of many dumps, or the inputs are of several clusters.
     """
     directories: dict[str, _Directory] = {}
     for given in inputs:
@@ -146,6 +153,8 @@ def plan_logs(inputs: Sequence[str]) -> LogPlan:
                 replicas.append(replica)
                 topic_id = topic_id or replica_topic_id
         chosen = max(replicas, key=lambda replica: (replica.leader_epoch, replica.log.end_offset))
+        for replica in replicas:
+            _refuse_other_log(chosen.log, replica.log)
         partitions.append(chosen.log)
         doubts += chosen.doubts
         if len(replicas) > 1:
@@ -165,7 +174,11 @@ def _directories_of(location: Location) -> list[_Directory]:
     children = location.list()
     if not children:
         raise InputError(f"{location.shown}: the directory is empty. Name one that holds {OFFSETS_TOPIC}-0, {OFFSETS_TOPIC}-1 and so on.")
-    directories = _partitions_in(location, children) or _partitions_below(location, children)
+    directories = _partitions_in(location, children)
+    if directories:
+        return directories
+    directories = _partitions_below(location, children)
+    _refuse_many_dumps(location, directories)
     if directories:
         return directories
     if any(_SEGMENT.fullmatch(str(child.base_name)) for child in children):
@@ -222,6 +235,42 @@ def _partitions_below(location: Location, children: Iterable[pafs.FileInfo]) -> 
     return directories
 
 
+def _refuse_many_dumps(location: Location, directories: Sequence[_Directory]) -> None:
+    """Raises BadCopyError where log directories are two or more levels below ``location``. directories: those one level below."""
+    lower = log_directories_below(location, 2)
+    if not lower:
+        return
+    all_found = [*sorted({directory.location.parent().name for directory in directories}), *lower]
+    more = f" and {len(all_found) - _DUMPS_NAMED} more" if len(all_found) > _DUMPS_NAMED else ""
+    raise BadCopyError(
+        f"{location.shown}: this is a folder of many dumps: {', '.join(all_found[:_DUMPS_NAMED])}{more}. Name one dump; only"
+        " several brokers' copies of one cluster, made at one time, belong together."
+    )
+
+
+def log_directories_below(location: Location, levels: int) -> list[str]:
+    """Relative paths, sorted, of the directories with partitions of the offsets topic that are ``levels`` or more below ``location``.
+
+    Nothing is searched below a log directory. Directories that cannot be listed are left out.
+    """
+    found: list[str] = []
+    waiting: list[tuple[str, Location, int]] = [("", location, 0)]
+    for _ in range(_DIRECTORIES_LOOKED_AT):
+        if not waiting:
+            break
+        path, directory, level = waiting.pop(0)
+        try:
+            children = [str(child.base_name) for child in directory.list() if child.type == pafs.FileType.Directory]
+        except InputError:
+            continue
+        if any(map(_PARTITION.fullmatch, children)):
+            if level >= levels:
+                found.append(path)
+            continue
+        waiting += [(f"{path}/{name}".lstrip("/"), directory.child(name), level + 1) for name in children if not name.startswith("_")]
+    return sorted(found)
+
+
 def _refuse_lost_link(directory: Location, info: pafs.FileInfo) -> None:
     if info.type == pafs.FileType.NotFound:
         shown = directory.child(str(info.base_name)).shown
@@ -229,7 +278,7 @@ def _refuse_lost_link(directory: Location, info: pafs.FileInfo) -> None:
 
 
 def _cluster_of(log_dirs: Iterable[Location]) -> str | None:
-    """The cluster id of meta.properties. Raises InputError where the log directories are of several clusters."""
+    """The cluster id of meta.properties. Raises BadCopyError where the log directories are of several clusters."""
     log_dir_of: dict[str, Location] = {}
     for log_dir in log_dirs:
         for line in _text_beside(log_dir, "meta.properties"):
@@ -238,10 +287,23 @@ def _cluster_of(log_dirs: Iterable[Location]) -> str | None:
                 log_dir_of.setdefault(value.strip(), log_dir)
     if len(log_dir_of) > 1:
         (first, first_dir), (second, second_dir) = list(log_dir_of.items())[:2]
-        raise InputError(
+        raise BadCopyError(
             f"{first_dir.shown} is of cluster {first!r} and {second_dir.shown} of cluster {second!r}. Read one cluster at a time."
         )
     return next(iter(log_dir_of), None)
+
+
+def _refuse_other_log(one: PartitionLog, other: PartitionLog) -> None:
+    """Raises BadCopyError where the first record of ``other`` is another record in ``one``: they are no replicas of one partition."""
+    if one is other:
+        return
+    first = first_record(other.segments)
+    at_its_offset = record_at(one.segments, first.record_offset) if first is not None else None
+    if first is not None and at_its_offset is not None and not at_its_offset.is_same(first):
+        raise BadCopyError(
+            f"{one.directory} and {other.directory} are no copies of one partition: at offset {first.record_offset} they have different"
+            " records. Read one cluster at a time, from copies made at one time."
+        )
 
 
 def _log_starts(log_dir: Location) -> dict[int, int]:
@@ -435,9 +497,7 @@ def _max_timestamp(finder: EntryFinder, position: int, magic: int) -> int:
 
 def _replica_doubt(chosen: _Replica, others: Sequence[_Replica]) -> PlacedDoubt:
     log = chosen.log
-    not_read = ", ".join(
-        f"{replica.log.directory} (epoch {replica.leader_epoch}, end {replica.log.end_offset})" for replica in others
-    )
+    not_read = ", ".join(f"{replica.log.directory} (epoch {replica.leader_epoch}, end {replica.log.end_offset})" for replica in others)
     detail = (
         f"Partition {log.offsets_partition} is read from {log.directory}, whose last leader epoch is {chosen.leader_epoch} "
         f"and whose end offset is {log.end_offset}; not read: {not_read}."

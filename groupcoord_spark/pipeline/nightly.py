@@ -18,11 +18,20 @@ from groupcoord_spark.pipeline.exchange.kept_records import SHUFFLED
 from groupcoord_spark.pipeline.exchange.state_rows import REPLAYED, WRITTEN, PartitionReport
 from groupcoord_spark.pipeline.expiration import ExpirationJob
 from groupcoord_spark.pipeline.extents import HistoryPiece, PointInTime
-from groupcoord_spark.pipeline.outcome import contradiction, driver_rows, files_by_table, run_row, summary_of
-from groupcoord_spark.pipeline.plan.earlier_runs import appendable_range, partition_histories, state_versions_at_history_end
+from groupcoord_spark.pipeline.outcome import contradiction, driver_rows, files_by_table, run_row, settings_for_next_night, summary_of
+from groupcoord_spark.pipeline.plan.earlier_runs import (
+    appendable_range,
+    last_setting,
+    partition_histories,
+    remembered_offsets,
+    state_versions_at_history_end,
+    with_new_incarnation,
+)
+from groupcoord_spark.pipeline.plan.evidence import evidence_of_segments
 from groupcoord_spark.pipeline.plan.file_ranges import split_large_segments
+from groupcoord_spark.pipeline.plan.guards import CLUSTER_ID_SETTING, PARTITION_COUNT_SETTING, Night, judge, judge_what_was_read
 from groupcoord_spark.pipeline.plan.input_rows import RowPlan
-from groupcoord_spark.pipeline.plan.partition_count import likely_partition_count
+from groupcoord_spark.pipeline.plan.partition_count import likely_partition_count, placed_groups_of
 from groupcoord_spark.pipeline.plan.point_in_time import find_points_in_time, history_pieces
 from groupcoord_spark.pipeline.read.reader import ReadJob, read_chunks, read_history, read_segments
 from groupcoord_spark.pipeline.read.rows import chunks_by_partition, sorted_rows
@@ -30,10 +39,10 @@ from groupcoord_spark.pipeline.rebalances import RebalanceJob
 from groupcoord_spark.pipeline.replay.partition import ReplayJob, partition_replay
 from groupcoord_spark.pipeline.replay.state_files import WriteJob, state_writer
 from groupcoord_spark.pipeline.run import RunRequest, Summary
-from groupcoord_spark.sources.rows import ROW_SCHEMA
+from groupcoord_spark.sources.rows import ROW_SCHEMA, InputKind
 from groupcoord_spark.spark.failures import own_errors
 from groupcoord_spark.spark.headway import Expected, Headway, HeadwayOfJob
-from groupcoord_spark.warehouse import TABLES, begin_run, commit_run, discarded_on_failure, write_part
+from groupcoord_spark.warehouse import TABLES, RunStart, begin_run, commit_run, discarded_on_failure, write_part
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -74,10 +83,14 @@ def run_nightly(request: RunRequest, plan: LogPlan, spark: SparkSession, progres
         rows: rows of an input other than segments, which are then read instead of segments.
     Raises:
         InputError, WarehouseError: an input or the warehouse cannot be used; the tables are as they were.
+        BadCopyError: the input looks like a bad copy, and the request does not accept that; the tables are as they were.
     """
     start = begin_run(request.warehouse, request.cluster)
+    night = _night(request, plan, rows, start)
+    verdict = judge(night)
+    plan = verdict.plan
     segments = [segment for partition in plan.partitions for segment in partition.segments]
-    histories = partition_histories(plan, start)
+    histories = with_new_incarnation(night.last_night, verdict.recreated)
     points_in_time: Mapping[int, PointInTime] = {}
     progress.begin("read, replay and write")
     if request.until is not None:
@@ -90,7 +103,7 @@ def run_nightly(request: RunRequest, plan: LogPlan, spark: SparkSession, progres
     history_ranges = {number: appendable_range(history.history_range, points_in_time.get(number)) for number, history in histories.items()}
     job = ReadJob(
         cluster=request.cluster,
-        partition_count=_partition_count(request, plan, rows),
+        partition_count=_partition_count(request, plan, rows, night.placed_groups),
         warehouse_uri=start.location.uri,
         run_id=start.run_id,
         semantics=request.semantics,
@@ -106,27 +119,46 @@ def run_nightly(request: RunRequest, plan: LogPlan, spark: SparkSession, progres
     if has_work:
         with discarded_on_failure(start), own_errors(lambda: progress.stage):
             reports = _run_stages(spark, segments, pieces, request, job, rows, expiration, progress)
+            verdict = judge_what_was_read(night, verdict, reports)
     records = sum(report.counts.records for report in reports)
     progress.end(rows=records, bytes=sum(report.counts.bytes for report in reports))
 
     progress.begin("commit")
     files = files_by_table(reports)
-    for table, table_rows in driver_rows(request, plan, reports, histories, points_in_time, start.run_id).items():
+    tables = driver_rows(request, plan, reports, histories, points_in_time, start.run_id, night.evidence)
+    for table, table_rows in tables.items():
         if table_rows:
             files.setdefault(table, []).extend(
                 write_part(start.location.uri, TABLES[table], TABLES[table].from_rows(table_rows), request.cluster, start.run_id)
             )
-    summary = summary_of(request, plan, reports, points_in_time, start.run_id, rows)
-    commit_run(start, run_row(request, summary, points_in_time), files)
+    summary = summary_of(request, plan, reports, points_in_time, start.run_id, rows, verdict.remarks)
+    known = settings_for_next_night(plan, night.kind, night.placed_groups, verdict.accepted, tables["offsets_partitions"])
+    commit_run(start, run_row(request, summary, points_in_time, known), files)
     progress.end(rows=sum(added.records for files_of_table in files.values() for added in files_of_table))
     return summary
 
 
-def _partition_count(request: RunRequest, plan: LogPlan, rows: RowPlan | None) -> int:
+def _night(request: RunRequest, plan: LogPlan, rows: RowPlan | None, start: RunStart) -> Night:
+    """What the guards look at."""
+    last_night = partition_histories(start)
+    count = last_setting(start, PARTITION_COUNT_SETTING)
+    return Night(
+        request,
+        plan,
+        InputKind.SEGMENTS if rows is None else rows.kind,
+        last_night,
+        evidence_of_segments(plan, remembered_offsets([last_night])) if rows is None else rows.evidence,
+        placed_groups_of(plan) if rows is None else rows.placed_groups,
+        last_setting(start, CLUSTER_ID_SETTING),
+        None if count is None else int(count),
+    )
+
+
+def _partition_count(request: RunRequest, plan: LogPlan, rows: RowPlan | None, placed_groups: Sequence[tuple[int, int]]) -> int:
     """Number of partitions of ``__consumer_offsets``: the setting, unless the log has more; else the number that fits the groups."""
     if request.offsets_partitions is not None and contradiction(request, plan) is None:
         return request.offsets_partitions
-    return rows.partition_count if rows is not None else likely_partition_count(plan)
+    return rows.partition_count if rows is not None else likely_partition_count(plan, placed_groups)
 
 
 def _run_stages(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from groupcoord_spark.coordinator.authors import other_coordinator
@@ -14,8 +14,18 @@ from groupcoord_spark.log.storage import shown
 from groupcoord_spark.pipeline.exchange.counts import NO_KEY_TYPE, NO_VERSION, KindCount, PartitionCounts
 from groupcoord_spark.pipeline.exchange.state_rows import PartitionReport
 from groupcoord_spark.pipeline.extents import PointInTime
-from groupcoord_spark.pipeline.plan.earlier_runs import PartitionHistory, appendable_range
+from groupcoord_spark.pipeline.plan.earlier_runs import (
+    BEYOND_SETTING,
+    FIRST_RECORD,
+    NEWEST_RECORD,
+    PartitionHistory,
+    appendable_range,
+    mark_fields,
+)
+from groupcoord_spark.pipeline.plan.evidence import Evidence
+from groupcoord_spark.pipeline.plan.guards import ACCEPTED_SETTING, CLUSTER_ID_SETTING, PARTITION_COUNT_SETTING, cluster_id_of
 from groupcoord_spark.pipeline.plan.input_rows import RowPlan
+from groupcoord_spark.pipeline.plan.partition_count import certain_partition_count
 from groupcoord_spark.pipeline.plan.point_in_time import HISTORY_SETTING, UNTIL_SETTING
 from groupcoord_spark.pipeline.run import PointInTimeSummary, RunRequest, Summary
 from groupcoord_spark.protocol import RECORD_TYPES
@@ -41,6 +51,7 @@ def driver_rows(
     histories: Mapping[int, PartitionHistory],
     points_in_time: Mapping[int, PointInTime],
     run_id: str,
+    evidence: Mapping[int, Evidence] | None = None,
 ) -> dict[str, list[dict[str, Any]]]:
     """Rows of offsets_partitions, decode_coverage and warnings that the driver writes, by table. Times are in milliseconds."""
     by_partition = {report.offsets_partition: report for report in reports}
@@ -53,6 +64,7 @@ def driver_rows(
             by_partition.get(number, PartitionReport(number)),
             histories.get(number, PartitionHistory()),
             points_in_time.get(number),
+            (evidence or {}).get(number, Evidence()),
         )
         for number in sorted({*logs, *histories})
     ]
@@ -112,7 +124,12 @@ def _missing_records(reports: Sequence[PartitionReport], points_in_time: Mapping
 
 
 def _offsets_partition_row(
-    request: RunRequest, log: PartitionLog | None, report: PartitionReport, before: PartitionHistory, point_in_time: PointInTime | None
+    request: RunRequest,
+    log: PartitionLog | None,
+    report: PartitionReport,
+    before: PartitionHistory,
+    point_in_time: PointInTime | None,
+    evidence: Evidence,
 ) -> dict[str, Any]:
     """A row of offsets_partitions. log: None where the input lacks the partition; the row then repeats what earlier runs know."""
     counts, history_range = report.counts, before.history_range
@@ -124,6 +141,8 @@ def _offsets_partition_row(
     if request.with_history and counts.first_offset is not None and appendable_range(history_range, point_in_time) == history_range:
         first = counts.first_offset if first is None else min(first, counts.first_offset)
         end = end_offset if end is None else max(end, end_offset)
+    # A run with --until is about an earlier moment: the next night is compared with the night before it.
+    seen = Evidence() if point_in_time is not None or log is None else evidence
     newest = NO_TIMESTAMP if counts.newest_timestamp_ms is None else counts.newest_timestamp_ms
     return {
         "offsets_partition": report.offsets_partition,
@@ -141,6 +160,8 @@ def _offsets_partition_row(
         "newest_timestamp_ms": max(newest, before.newest_timestamp_ms),
         "history_first_offset": first,
         "history_end_offset": end,
+        **mark_fields(FIRST_RECORD, seen.first_record or before.first_record),
+        **mark_fields(NEWEST_RECORD, seen.newest_record or before.newest_record),
     }
 
 
@@ -179,6 +200,7 @@ def summary_of(
     points_in_time: Mapping[int, PointInTime],
     run_id: str,
     rows: RowPlan | None,
+    accepted: tuple[str, ...] = (),
 ) -> Summary:
     """The summary of the run, from the reports of all offsets partitions."""
     reasons: Counter[str] = Counter()
@@ -221,6 +243,7 @@ def summary_of(
             records_from_history=sum(report.records_from_history for report in reports),
             missing=missing,
         ),
+        accepted=accepted,
     )
 
 
@@ -254,10 +277,31 @@ def _first_offset(log: PartitionLog, counts: PartitionCounts) -> int | None:
     return min(log.log_start_offset, counts.first_offset)
 
 
-def run_row(request: RunRequest, summary: Summary, points_in_time: Mapping[int, PointInTime]) -> dict[str, Any]:
-    """The row of ``runs``; the commit adds the columns that only the commit knows."""
+def settings_for_next_night(
+    plan: LogPlan,
+    kind: InputKind,
+    placed_groups: Sequence[tuple[int, int]],
+    accepted: Sequence[str],
+    partitions: Iterable[Mapping[str, Any]],
+) -> dict[str, str]:
+    """Keys of ``runs.settings`` by which later runs judge their input. partitions: the rows of offsets_partitions of this run."""
+    lowest = max((log.offsets_partition for log in plan.partitions), default=0) + 1
+    known = {
+        CLUSTER_ID_SETTING: cluster_id_of(plan, kind),
+        PARTITION_COUNT_SETTING: certain_partition_count(placed_groups, lowest),
+        ACCEPTED_SETTING: ", ".join(accepted) or None,
+        BEYOND_SETTING: "true" if any((row["history_end_offset"] or 0) > row["end_offset"] for row in partitions) else None,
+    }
+    return {name: str(value) for name, value in known.items() if value is not None}
+
+
+def run_row(
+    request: RunRequest, summary: Summary, points_in_time: Mapping[int, PointInTime], known: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """The row of ``runs``; the commit adds the columns that only the commit knows. known: ``settings_for_next_night``."""
     settings = {
         **request.settings,
+        **(known or {}),
         RETENTION_SETTING: str(request.retention_ms),
         HISTORY_SETTING: str(request.with_history).lower(),
         "input.lacks": ", ".join(summary.lacks) or "nothing",

@@ -31,6 +31,8 @@ class RunRequest:
     """offsets.topic.num.partitions of the broker's file; None: not set."""
     until: Until | None = None
     """The moment up to which records are replayed; None: the end of the log."""
+    accepted: frozenset[str] = frozenset()
+    """Words of --accept: what the run may do although it looks like a bad copy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,3 +83,5 @@ class Summary:
     lacks: tuple[str, ...] = ()
     """What the input does not contain, in the words of ``input.lacks`` in ``runs``."""
     point_in_time: PointInTimeSummary | None = None
+    accepted: tuple[str, ...] = ()
+    """A sentence about each word of --accept without which the run would have been refused."""

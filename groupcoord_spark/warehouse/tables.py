@@ -487,6 +487,16 @@ DECODE_COVERAGE = Table(
     checks={"every_record_is_counted": "records = decoded + quarantined"},
 )
 
+
+def _remembered(name: str, what: str) -> tuple[Column, ...]:
+    """Columns that identify a record, by which the next night recognizes the log."""
+    return (
+        Column(f"{name}_offset", "BIGINT", f"Record offset of the {what} that was seen; NULL: none was."),
+        Column(f"{name}_timestamp", "TIMESTAMP", "Its timestamp; NULL: it has none.", absent=-1),
+        Column(f"{name}_crc", "BIGINT", "CRC-32C of the lengths of its key and value (4 bytes each, -1 for null), its key and its value."),
+    )
+
+
 OFFSETS_PARTITIONS = Table(
     "offsets_partitions",
     "Where the input of each partition of __consumer_offsets began and ended, and what it held.",
@@ -509,6 +519,8 @@ OFFSETS_PARTITIONS = Table(
         Column("history_first_offset", "BIGINT", "Records from here on are in the history tables; NULL: no run has written history."),
         Column("history_end_offset", "BIGINT", "Records below it are in the history tables; NULL: no run has written history."),
         TIMESTAMPS_OUT_OF_RANGE,
+        *_remembered("first_record", "first data record of the log"),
+        *_remembered("newest_record", "newest data record of the log"),
     ),
     checks={"every_record_is_counted": "records = decoded + quarantined"},
 )

@@ -13,11 +13,12 @@ import pytest
 from groupcoord_spark.cli.progress import StageLines
 from groupcoord_spark.coordinator.semantics import JAVA
 from groupcoord_spark.errors import InputError, UsageError
-from groupcoord_spark.log import Chunk
+from groupcoord_spark.log import Chunk, RecordMark, record_crc
 from groupcoord_spark.pipeline.nightly import run_nightly
+from groupcoord_spark.pipeline.plan.evidence import Evidence
 from groupcoord_spark.pipeline.plan.input_rows import RowOverview, overview_of_files, row_plan
 from groupcoord_spark.pipeline.read import rows as pipeline_rows
-from groupcoord_spark.pipeline.read.rows import FileRows, chunks_by_partition, file_frame, plan_files, read_piece, sorted_table
+from groupcoord_spark.pipeline.read.rows import FileRows, chunks_by_partition, file_frame, plan_files, sorted_table
 from groupcoord_spark.pipeline.run import RunRequest, Summary
 from groupcoord_spark.protocol import encode_key
 from groupcoord_spark.sources.inputs import kind_of
@@ -125,6 +126,17 @@ class TestRowOverview:
         told = [(each.offsets_partition, each.first_offset, each.first_timestamp_ms, each.end_offset) for each in plan.log.partitions]
         assert told == [(0, 3, 8, 8), (5, 2, 5, 3)]
         assert (plan.rows, plan.lacks, [doubt.code for doubt in plan.log.doubts]) == (3, ("transactions",), ["transactions_unknown"])
+
+    def test_show_the_first_and_the_newest_record_and_those_asked_about(self):
+        markers = {"control_type": "COMMIT"}
+        rows = table(row(7, b"old"), row(3), row(4), row(5), row(7, b"new", record_timestamp_ms=6), row(9, **markers), row(2, **markers))
+        for batch_rows in (1, 2, 7):
+            overview = RowOverview()
+            for batch in rows.to_batches(max_chunksize=batch_rows):
+                overview.add_rows(RowBatch(batch), {0: [5, 6, 9]})
+            expected = {offset: RecordMark(offset, 5, record_crc(b"k", b"v")) for offset in (3, 5)}
+            newest = RecordMark(7, 6, record_crc(b"k", b"new"))
+            assert self.planned(overview).evidence == {0: Evidence(expected[3], newest, {5: expected[5]})}
 
     def test_tell_the_cluster_where_the_rows_name_one(self):
         assert self.planned(self.looked(row(1))).log.cluster_id is None
@@ -266,9 +278,3 @@ def test_of_rows_of_several_clusters_the_named_one_is_read(spark, tmp_path):
     assert [each["detail"] for each in rows_of(tmp_path / "w", "warnings")] == [
         f"{other.num_rows} rows are of other clusters than 'a'; they are not read."
     ]
-
-
-def test_reading_places_leaves_the_values_of_tables_alone(tmp_path):
-    write_parquet(tmp_path / "in", raw_rows(TRANSACTIONS))
-    (piece,) = plan_files(InputKind.PARQUET, [str(tmp_path / "in")]).pieces
-    assert {value for batch in read_piece(piece, with_values=False) for value in batch.rows["value"].to_pylist()} == {None}

@@ -1,67 +1,121 @@
-"""What earlier runs know of each offsets partition: how far it was read, and which incarnation of the topic the log belongs to."""
+"""What earlier runs know of each offsets partition: how far it was read, which records were seen, and the incarnation of the topic."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
 
-from groupcoord_spark.log import LogPlan
+import pyarrow as pa
+
+from groupcoord_spark.log import RecordMark
 from groupcoord_spark.pipeline.extents import NO_HISTORY, HistoryRange, PointInTime
 from groupcoord_spark.pipeline.plan.point_in_time import HISTORY_SETTING, UNTIL_SETTING
 from groupcoord_spark.protocol.record_types import NO_TIMESTAMP
-from groupcoord_spark.warehouse import RunStart
+from groupcoord_spark.warehouse import RunStart, Warehouse
+
+BEYOND_SETTING: Final = "history.beyond.end"
+"""Key in the column ``settings`` of ``runs``: "true" where the history tables have later records than the state, after an older dump."""
+
+FIRST_RECORD, NEWEST_RECORD = "first_record", "newest_record"
+_MARK_COLUMNS: Final = tuple(f"{name}_{part}" for name in (FIRST_RECORD, NEWEST_RECORD) for part in ("offset", "timestamp", "crc"))
+_COLUMNS: Final = (
+    *("offsets_partition", "incarnation", "first_offset", "end_offset", "last_stable_offset", "newest_timestamp"),
+    *("history_first_offset", "history_end_offset"),
+    *_MARK_COLUMNS,
+)
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionHistory:
-    """What earlier runs know of one offsets partition. Times are in milliseconds, -1 for none."""
+    """What earlier runs know of one offsets partition. Times are in milliseconds, -1 for none.
+
+    first_offset: where the log began in the last night; None where that night read nothing of the partition.
+    first_record, newest_record: the first and the newest data record that the last night saw; None where it saw none.
+    """
 
     history_range: HistoryRange = NO_HISTORY
     end_offset: int = 0
     last_stable_offset: int = 0
     newest_timestamp_ms: int = NO_TIMESTAMP
+    first_offset: int | None = None
+    first_record: RecordMark | None = None
+    newest_record: RecordMark | None = None
 
 
-def partition_histories(plan: LogPlan, start: RunStart) -> dict[int, PartitionHistory]:
-    """For each offsets partition what earlier runs know of it, with the incarnation of the log that this run reads.
+def partition_histories(start: RunStart) -> dict[int, PartitionHistory]:
+    """Offsets partition -> what the cluster's last run knows of it; {} for the first run."""
+    return _histories_of_rows(start.previous("offsets_partitions", _COLUMNS))
 
-    Where the log begins below the end offset of the earlier run, with a record newer than every record of that run, the topic was deleted
-    and created again: the incarnation is one higher, and nothing is known of it yet.
-    """
-    columns = [
-        *("offsets_partition", "incarnation", "end_offset", "last_stable_offset", "newest_timestamp"),
-        *("history_first_offset", "history_end_offset"),
-    ]
-    known = {}
-    for row in start.previous("offsets_partitions", columns).to_pylist():
-        newest = row["newest_timestamp"]
-        known[row["offsets_partition"]] = PartitionHistory(
+
+def last_setting(start: RunStart, name: str) -> str | None:
+    """The setting in the newest run of the cluster that has it; None: no run has it."""
+    return next((run.settings[name] for run in reversed(start.finished) if name in run.settings), None)
+
+
+def last_night_of(warehouse: Warehouse, cluster: str) -> dict[int, PartitionHistory]:
+    """The same of a cluster of a warehouse that is only read."""
+    return _histories_of_rows(warehouse.read("offsets_partitions", cluster=cluster, columns=_COLUMNS))
+
+
+def remembered_offsets(histories: Iterable[Mapping[int, PartitionHistory]]) -> dict[int, frozenset[int]]:
+    """Offsets partition -> record offsets of the records that the last nights of several clusters remember."""
+    offsets: dict[int, set[int]] = {}
+    for of_cluster in histories:
+        for number, before in of_cluster.items():
+            marks = (before.first_record, before.newest_record)
+            offsets.setdefault(number, set()).update(mark.record_offset for mark in marks if mark is not None)
+    return {number: frozenset(of_partition) for number, of_partition in offsets.items()}
+
+
+def with_new_incarnation(histories: Mapping[int, PartitionHistory], recreated: Iterable[int]) -> dict[int, PartitionHistory]:
+    """The histories; partitions of a topic that was begun anew have the next incarnation, of which nothing is known yet."""
+    begun_anew = {number: PartitionHistory(HistoryRange(histories[number].history_range.incarnation + 1, 0, 0)) for number in recreated}
+    return {**histories, **begun_anew}
+
+
+def _histories_of_rows(rows: pa.Table) -> dict[int, PartitionHistory]:
+    return {
+        row["offsets_partition"]: PartitionHistory(
             history_range=HistoryRange(row["incarnation"], row["history_first_offset"] or 0, row["history_end_offset"] or 0),
             end_offset=row["end_offset"],
             last_stable_offset=row["last_stable_offset"],
-            newest_timestamp_ms=NO_TIMESTAMP if newest is None else round(newest.timestamp() * 1000),
+            newest_timestamp_ms=_milliseconds(row["newest_timestamp"]),
+            first_offset=row["first_offset"],
+            first_record=_mark(row, FIRST_RECORD),
+            newest_record=_mark(row, NEWEST_RECORD),
         )
-    for partition in plan.partitions:
-        before = known.get(partition.offsets_partition)
-        if before is None or partition.first_offset is None or partition.first_timestamp_ms is None:
-            continue
-        if partition.first_offset < before.end_offset and partition.first_timestamp_ms > before.newest_timestamp_ms > NO_TIMESTAMP:
-            known[partition.offsets_partition] = PartitionHistory(
-                HistoryRange(before.history_range.incarnation + 1, 0, 0), 0, 0, NO_TIMESTAMP
-            )
-    return known
+        for row in rows.to_pylist()
+    }
+
+
+def _mark(row: Mapping[str, Any], name: str) -> RecordMark | None:
+    offset = row[f"{name}_offset"]
+    return None if offset is None else RecordMark(offset, _milliseconds(row[f"{name}_timestamp"]), row[f"{name}_crc"])
+
+
+def _milliseconds(moment: datetime | None) -> int:
+    return NO_TIMESTAMP if moment is None else round(moment.timestamp() * 1000)
+
+
+def mark_fields(name: str, mark: RecordMark | None) -> dict[str, Any]:
+    """The columns of offsets_partitions that remember a record. name: FIRST_RECORD or NEWEST_RECORD."""
+    if mark is None:
+        return {f"{name}_offset": None, f"{name}_timestamp_ms": NO_TIMESTAMP, f"{name}_crc": None}
+    return {f"{name}_offset": mark.record_offset, f"{name}_timestamp_ms": mark.timestamp_ms, f"{name}_crc": mark.crc}
 
 
 def state_versions_at_history_end(start: RunStart) -> Mapping[str, int] | None:
     """Delta version of each table after the newest run that wrote history up to the end of the log; None: no run did."""
     runs = (run for run in reversed(start.finished) if run.fields["settings"] is not None)
     settings_of_runs = ((run, dict(run.fields["settings"])) for run in runs)
-    # A run with --until stored the state of an earlier moment, not that at the end of the history.
+    # A run with --until, and a run over an older dump, stored the state of an earlier moment, not that at the end of the history.
     return next(
         (
             run.table_versions
             for run, settings in settings_of_runs
-            if settings.get(HISTORY_SETTING) == "true" and UNTIL_SETTING not in settings
+            if settings.get(HISTORY_SETTING) == "true" and UNTIL_SETTING not in settings and BEYOND_SETTING not in settings
         ),
         None,
     )

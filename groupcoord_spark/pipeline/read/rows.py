@@ -63,9 +63,9 @@ def plan_files(kind: InputKind, inputs: Sequence[str]) -> FileRows:
     return FileRows(kind, tuple(inputs), tuple(plans[kind](inputs)))
 
 
-def read_piece(piece: RowPiece, *, with_values: bool = True) -> Iterator[RowBatch]:
-    """The rows of a piece. Without ``with_values``, a format with columns gives NULL for values, which are then not read."""
-    return read_table(piece, with_values=with_values) if isinstance(piece, TablePiece) else read_lines(piece)
+def read_piece(piece: RowPiece) -> Iterator[RowBatch]:
+    """The rows of a piece."""
+    return read_table(piece) if isinstance(piece, TablePiece) else read_lines(piece)
 
 
 def file_frame(spark: SparkSession, files: FileRows) -> DataFrame:

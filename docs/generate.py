@@ -59,11 +59,13 @@ PAGES_OF_WORDS: Mapping[tuple[str, str], str] = {
 """Table and column -> the page that explains every word of the column."""
 
 _OTHER_INPUTS = "[Other inputs](../how-to/other-inputs.md#rows-and-lines-that-are-not-used)"
+_REFUSED = "[When a night is refused](../how-to/when-a-night-is-refused.md#what-goes-on-with-a-remark)"
 PLACES_OF_INPUT_CODES: Mapping[str, str] = {
     **dict.fromkeys(ROW_CODES, _OTHER_INPUTS),
     "transactions_unknown": "[What a dump can know](../explanation/what-a-dump-can-know.md#what-each-kind-of-input-knows)",
     "other_coordinator": "[How to choose a release](semantics-by-release.md#how-to-choose-a-release)",
     "compacted_before_until": "[An earlier moment](../explanation/what-a-dump-can-know.md#the-state-at-an-earlier-moment)",
+    **dict.fromkeys(("gap_since_last_night", "partition_count_changed"), _REFUSED),
     "settings_contradicted": "[The partition of a group](records.md#10-the-partition-of-a-group)",
 }
 """Code about an input -> the link to the page that explains the code."""

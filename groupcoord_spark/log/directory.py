@@ -28,7 +28,7 @@ OFFSETS_TOPIC = "__consumer_offsets"
 _TAIL_BYTES = (1 << 16, 1 << 22)
 """How much of the end of a file is read before the whole file is: enough for usual batches, then enough for the largest ones."""
 
-_DIRECTORIES_LOOKED_AT = 200
+_DIRECTORIES_LOOKED_AT = 100
 """How many directories are listed in search of dumps further down, so that the root of a disk named by mistake is not read in full."""
 
 _DUMPS_NAMED = 4
@@ -251,7 +251,8 @@ def _refuse_many_dumps(location: Location, directories: Sequence[_Directory]) ->
 def log_directories_below(location: Location, levels: int) -> list[str]:
     """Relative paths, sorted, of the directories with partitions of the offsets topic that are ``levels`` or more below ``location``.
 
-    Nothing is searched below a log directory. Directories that cannot be listed are left out.
+    Nothing is searched below a log directory, nor below names such as ``date=2026-11-20`` and ``_delta_log``, which are those of tables.
+    Directories that cannot be listed are left out.
     """
     found: list[str] = []
     waiting: list[tuple[str, Location, int]] = [("", location, 0)]
@@ -267,7 +268,8 @@ def log_directories_below(location: Location, levels: int) -> list[str]:
             if level >= levels:
                 found.append(path)
             continue
-        waiting += [(f"{path}/{name}".lstrip("/"), directory.child(name), level + 1) for name in children if not name.startswith("_")]
+        inner = [name for name in children if not name.startswith("_") and "=" not in name]
+        waiting += [(f"{path}/{name}".lstrip("/"), directory.child(name), level + 1) for name in inner]
     return sorted(found)
 
 

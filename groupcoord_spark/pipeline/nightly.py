@@ -149,6 +149,7 @@ def _night(request: RunRequest, plan: LogPlan, rows: RowPlan | None, start: RunS
         last_night,
         evidence_of_segments(plan, remembered_offsets([last_night])) if rows is None else rows.evidence,
         placed_groups_of(plan) if rows is None else rows.placed_groups,
+        0 if rows is None else rows.rows,
         last_setting(start, CLUSTER_ID_SETTING),
         None if count is None else int(count),
     )

@@ -492,8 +492,8 @@ def _remembered(name: str, what: str) -> tuple[Column, ...]:
     """Columns that identify a record, by which the next night recognizes the log."""
     return (
         Column(f"{name}_offset", "BIGINT", f"Record offset of the {what} that was seen; NULL: none was."),
-        Column(f"{name}_timestamp", "TIMESTAMP", "Its timestamp; NULL: it has none.", absent=-1),
-        Column(f"{name}_crc", "BIGINT", "CRC-32C of the lengths of its key and value (4 bytes each, -1 for null), its key and its value."),
+        Column(f"{name}_timestamp", "TIMESTAMP", "Timestamp of that record; NULL: it has none.", absent=-1),
+        Column(f"{name}_crc", "BIGINT", "CRC-32C of that record: lengths of key and value (4 bytes each, -1: null), key, value."),
     )
 
 

@@ -184,8 +184,8 @@ class TestAnOlderDump:
     def test_is_refused_with_partitions_and_ends(self) -> None:
         sentence = refused(a_night(log(0, 41), log(1, 150), seen={0: self.SAME}))
         assert sentence == (
-            "in is older than the last night of cluster 'prod': 1 of 2 offsets partitions end before it, 0 at 41 (last night 100). Give the"
-            " newest dump, or go on with --accept older: the state goes back, the history stays."
+            "in is older than the last night of cluster 'prod', or its end was replaced: 1 of 2 offsets partitions end before it, 0 at 41"
+            " (last night 100). Give the newest dump, or go on with --accept older: the state goes back, the history stays."
         )
 
     def test_is_refused_where_nothing_else_is_known_than_the_ends(self) -> None:
@@ -198,7 +198,9 @@ class TestAnOlderDump:
 
     def test_is_a_log_whose_end_was_replaced(self) -> None:
         night = a_night(seen={0: evidence(FIRST, other(NEWEST))})
-        assert "(partitions 0 with other records than the last night saw)" in refused(night)
+        assert "1 of 2 offsets partitions (0) have another record where that night saw its newest one." in refused(night)
+        both = a_night(log(0, 150), log(1, 41), seen={0: evidence(FIRST, other(NEWEST)), 1: self.SAME})
+        assert "end before it, 1 at 41 (last night 100); 1 of 2 offsets partitions (0) have another record" in refused(both)
 
     def test_is_accepted(self) -> None:
         verdict = judge(a_night(log(0, 41), log(1, 150), seen={0: self.SAME}, accept=["older"]))

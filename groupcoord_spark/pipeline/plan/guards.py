@@ -74,6 +74,7 @@ class Night:
         last_night: what the last night knows of each offsets partition; {} for the first night.
         evidence: the records that the dump shows, by offsets partition.
         placed_groups: (hash of the group id, offsets partition of the group) of some groups of the dump.
+        rows: the number of rows of an input other than segments.
         last_cluster_id, last_partition_count: what earlier nights of the cluster recorded; None where they did not know.
     """
 
@@ -83,6 +84,7 @@ class Night:
     last_night: Mapping[int, PartitionHistory]
     evidence: Mapping[int, Evidence]
     placed_groups: Sequence[tuple[int, int]] = ()
+    rows: int = 0
     last_cluster_id: str | None = None
     last_partition_count: int | None = None
 
@@ -226,26 +228,32 @@ def other_log(night: Night) -> Refusal | None:
     is_newer = first is not None and first.timestamp_ms > newest_ms > NO_TIMESTAMP
     ways_out = (begun_anew, another_cluster) if is_newer else (another_cluster, begun_anew)
     return Refusal(
-        f"{night.source} has other records than the last night of cluster {night.request.cluster!r} in {len(different)} of"
-        f" {_partitions(len(night.compared))} ({_numbers(different)}): {example}. {_capital('; '.join(ways_out))}.",
+        f"{night.source} has other records than the last night of cluster {night.request.cluster!r} in"
+        f" {_of(len(different), night)} ({_numbers(different)}): {example}. {_capital('; '.join(ways_out))}.",
         RECREATED,
     )
 
 
 def older_dump(night: Night) -> Refusal | None:
-    """The dump is of the same log, and ends before the last night's end."""
+    """The dump is of the same log, and ends before the last night's end, or with other records."""
     if not night.older:
         return None
+    logs = {number: night.compared[number] for number in night.older}
     ends = [
-        f"{number} at {night.compared[number][0].end_offset} (last night {night.compared[number][1].end_offset})" for number in night.older
+        f"{number} at {log.end_offset} (last night {before.end_offset})"
+        for number, (log, before, likeness) in logs.items()
+        if likeness is not Likeness.SAME_BEGINNING
     ]
-    more = f" and {len(ends) - _NUMBERS_NAMED} more" if len(ends) > _NUMBERS_NAMED else ""
-    replaced = [number for number in night.older if night.compared[number][2] is Likeness.SAME_BEGINNING]
-    what = f" (partitions {_numbers(replaced)} with other records than the last night saw)" if replaced else ""
+    replaced = [number for number, (_, _, likeness) in logs.items() if likeness is Likeness.SAME_BEGINNING]
+    facts = []
+    if ends:
+        more = f" and {len(ends) - _NUMBERS_NAMED} more" if len(ends) > _NUMBERS_NAMED else ""
+        facts.append(f"{_of(len(ends), night)} end before it, {', '.join(ends[:_NUMBERS_NAMED])}{more}")
+    if replaced:
+        facts.append(f"{_of(len(replaced), night)} ({_numbers(replaced)}) have another record where that night saw its newest one")
     return Refusal(
-        f"{night.source} is older than the last night of cluster {night.request.cluster!r}: {len(night.older)} of"
-        f" {_partitions(len(night.compared))} end before it, {', '.join(ends[:_NUMBERS_NAMED])}{more}{what}. Give the newest dump, or go on"
-        " with --accept older: the state goes back, the history stays.",
+        f"{night.source} is older than the last night of cluster {night.request.cluster!r}, or its end was replaced: {'; '.join(facts)}."
+        " Give the newest dump, or go on with --accept older: the state goes back, the history stays.",
         OLDER,
     )
 
@@ -369,7 +377,7 @@ def judge_what_was_read(night: Night, verdict: Verdict, reports: Sequence[Partit
     Raises:
         BadCopyError: more than half of the rows are quarantined, and the user has not accepted that.
     """
-    records = sum(report.counts.records for report in reports)
+    records = max(night.rows, sum(report.counts.records for report in reports))
     quarantined = sum(report.counts.quarantined for report in reports)
     if night.kind is InputKind.SEGMENTS or 2 * quarantined <= records:
         return verdict
@@ -389,6 +397,10 @@ def _remark(word: str, night: Night) -> str:
     numbers = {MISSING: night.missing, OLDER: night.older, RECREATED: night.other_logs}.get(word)
     which = f" ({_partitions(len(numbers))}: {_numbers(numbers)})" if numbers else ""
     return f"{word}{which}: {ACCEPTED_WORDS[word][0].lower()}{ACCEPTED_WORDS[word][1:]}"
+
+
+def _of(count: int, night: Night) -> str:
+    return f"{count} of {_partitions(len(night.compared))}"
 
 
 def _numbers(numbers: Iterable[int]) -> str:

@@ -141,8 +141,9 @@ def _offsets_partition_row(
     if request.with_history and counts.first_offset is not None and appendable_range(history_range, point_in_time) == history_range:
         first = counts.first_offset if first is None else min(first, counts.first_offset)
         end = end_offset if end is None else max(end, end_offset)
-    # A run with --until is about an earlier moment: the next night is compared with the night before it.
-    seen = Evidence() if point_in_time is not None or log is None else evidence
+    # A run with --until is about an earlier moment: the next night is compared with the night before that run, if there was one.
+    of_before, of_run = (before.first_record, before.newest_record), (evidence.first_record, evidence.newest_record)
+    remembered = [(known or seen) if point_in_time is not None else (seen or known) for known, seen in zip(of_before, of_run, strict=True)]
     newest = NO_TIMESTAMP if counts.newest_timestamp_ms is None else counts.newest_timestamp_ms
     return {
         "offsets_partition": report.offsets_partition,
@@ -160,8 +161,8 @@ def _offsets_partition_row(
         "newest_timestamp_ms": max(newest, before.newest_timestamp_ms),
         "history_first_offset": first,
         "history_end_offset": end,
-        **mark_fields(FIRST_RECORD, seen.first_record or before.first_record),
-        **mark_fields(NEWEST_RECORD, seen.newest_record or before.newest_record),
+        **mark_fields(FIRST_RECORD, remembered[0]),
+        **mark_fields(NEWEST_RECORD, remembered[1]),
     }
 
 

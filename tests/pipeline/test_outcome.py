@@ -6,12 +6,13 @@ from dataclasses import replace
 from typing import Any
 
 from groupcoord_spark.coordinator.semantics import JAVA
-from groupcoord_spark.log import LogPlan, PartitionLog
+from groupcoord_spark.log import LogPlan, PartitionLog, RecordMark
 from groupcoord_spark.pipeline.exchange.counts import KindCount, PartitionCounts
 from groupcoord_spark.pipeline.exchange.state_rows import PartitionReport
 from groupcoord_spark.pipeline.extents import NO_HISTORY, HistoryRange, PointInTime
 from groupcoord_spark.pipeline.outcome import completeness, contradiction, driver_rows, files_by_table
 from groupcoord_spark.pipeline.plan.earlier_runs import PartitionHistory
+from groupcoord_spark.pipeline.plan.evidence import Evidence
 from groupcoord_spark.pipeline.run import RunRequest
 
 
@@ -91,6 +92,24 @@ def test_a_run_up_to_a_moment_does_not_forget_how_far_earlier_runs_read() -> Non
     histories = {0: PartitionHistory(HistoryRange(0, 0, 100), 100, 100, 1_000)}
     (row,) = rows_of_driver(plan(log(0, 120, 0)), [read(0, 40, 40)], histories, {0: PointInTime(40, NO_HISTORY, 40)})["offsets_partitions"]
     assert (row["end_offset"], row["last_stable_offset"]) == (100, 40)
+
+
+def test_a_partition_row_remembers_the_records_that_were_seen() -> None:
+    old, new = RecordMark(3, 1, 1), RecordMark(9, 2, 2)
+    first, newest = "first_record_offset", "newest_record_offset"
+
+    def remembered(before: PartitionHistory, seen: Evidence, until: PointInTime | None = None, *logs: PartitionLog) -> tuple[Any, Any]:
+        points = {} if until is None else {0: until}
+        (row,) = driver_rows(REQUEST, plan(*logs), [], {0: before}, points, "run", {0: seen})["offsets_partitions"]
+        return row[first], row[newest]
+
+    before, seen, tonight = PartitionHistory(first_record=old, newest_record=old), Evidence(new, new), log(0, 10, 0)
+    assert remembered(before, seen, None, tonight) == (9, 9)
+    assert remembered(before, Evidence(), None, tonight) == (3, 3)
+    assert remembered(before, Evidence()) == (3, 3)
+    assert remembered(before, seen, PointInTime(5, NO_HISTORY, 5), tonight) == (3, 3)
+    assert remembered(PartitionHistory(), seen, PointInTime(5, NO_HISTORY, 5), tonight) == (9, 9)
+    assert remembered(PartitionHistory(), Evidence(), None, tonight) == (None, None)
 
 
 def test_records_that_are_gone_before_the_moment_are_a_warning() -> None:

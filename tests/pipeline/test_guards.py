@@ -130,6 +130,39 @@ class TestLikeness:
         assert not belongs_to({}, {0: GROWN})
 
 
+class TestOddOrders:
+    HOUR_MS = 3_600_000
+    LATE = PartitionHistory(
+        end_offset=100,
+        newest_timestamp_ms=9 * HOUR_MS,
+        first_offset=0,
+        first_record=RecordMark(50, 5 * HOUR_MS, 1),
+        newest_record=RecordMark(99, 9 * HOUR_MS, 2),
+    )
+
+    @pytest.mark.parametrize(
+        ("marks", "expected"),
+        [
+            ([RecordMark(49, 5 * HOUR_MS, 7)], Likeness.ODD),
+            ([RecordMark(51, 5 * HOUR_MS, 7)], Likeness.UNKNOWN),
+            ([RecordMark(51, 4 * HOUR_MS, 7), RecordMark(98, 6 * HOUR_MS, 7)], Likeness.UNKNOWN),
+            ([RecordMark(51, 4 * HOUR_MS - 1, 7)], Likeness.ODD),
+            ([RecordMark(51, NO_TIMESTAMP, 7)], Likeness.UNKNOWN),
+            ([RecordMark(51, 5 * HOUR_MS, 7), RecordMark(300, 8 * HOUR_MS - 1, 7)], Likeness.ODD),
+            ([RecordMark(51, 5 * HOUR_MS, 7), RecordMark(300, 8 * HOUR_MS, 7)], Likeness.UNKNOWN),
+        ],
+    )
+    def test_are_those_that_no_cleaning_leaves(self, marks: list[RecordMark], expected: Likeness) -> None:
+        assert likeness_of(self.LATE, evidence(*marks)) is expected
+
+    def test_are_another_log_only_if_no_partition_is_of_the_same_log(self) -> None:
+        odd, last_night = evidence(RecordMark(49, 5 * self.HOUR_MS, 7)), {0: self.LATE, 1: SEEN}
+        assert judge(a_night(last_night=last_night, seen={0: odd})).accepted == ()
+        assert belongs_to(last_night, {0: odd, 1: GROWN})
+        alone = a_night(last_night=last_night, seen={0: odd, 1: evidence(RecordMark(120, 12_000, 5))})
+        assert "in 1 of 2 offsets partitions (0)" in refused(alone)
+
+
 class TestNothingToRead:
     NIGHT = (log(0, 0, None), log(1, 0, None))
     NOTHING: Final = MappingProxyType({0: Evidence(), 1: Evidence()})

@@ -38,6 +38,9 @@ where the groups leave no doubt about it; the words of --accept without which th
 
 _NUMBERS_NAMED: Final = 5
 
+_CLOCKS_DIFFER_MS: Final = 3_600_000
+"""An hour: the clocks of brokers do not differ more."""
+
 
 class Likeness(Enum):
     """What the records of a dump say about one offsets partition, compared with the records that the last night remembers."""
@@ -46,6 +49,9 @@ class Likeness(Enum):
     SAME_BEGINNING = auto()
     """The log begins with the same record, but has another record where the last night saw its newest one."""
     OTHER_LOG = auto()
+    ODD = auto()
+    """No remembered record is left, and the order of offsets and times is not what a cleaning leaves. Replicas that were cleaned at
+    different times can show that, too: it counts only in a dump of which no partition is of the same log."""
     UNKNOWN = auto()
     """Compaction has removed the remembered records, or the last night remembers none."""
 
@@ -100,10 +106,13 @@ class Night:
     @cached_property
     def compared(self) -> dict[int, tuple[PartitionLog, PartitionHistory, Likeness]]:
         """Offsets partition -> its log in the dump, what the last night knows, and how like the two are; where both have the partition."""
+        likenesses = likenesses_of(
+            self.last_night, {log.offsets_partition: self.evidence_of(log.offsets_partition) for log in self.plan.partitions}
+        )
         return {
-            log.offsets_partition: (log, before, likeness_of(before, self.evidence_of(log.offsets_partition)))
+            log.offsets_partition: (log, self.last_night[log.offsets_partition], likenesses[log.offsets_partition])
             for log in self.plan.partitions
-            if (before := self.last_night.get(log.offsets_partition)) is not None
+            if log.offsets_partition in likenesses
         }
 
     @cached_property
@@ -167,6 +176,14 @@ class Night:
 Guard = Callable[[Night], Refusal | Warned | None]
 
 
+def likenesses_of(last_night: Mapping[int, PartitionHistory], evidence: Mapping[int, Evidence]) -> dict[int, Likeness]:
+    """Offsets partition -> likeness, for those of both nights. ODD becomes OTHER_LOG, or UNKNOWN if a partition is of the same log."""
+    likenesses = {number: likeness_of(before, evidence[number]) for number, before in last_night.items() if number in evidence}
+    is_known = not {Likeness.SAME_LOG, Likeness.SAME_BEGINNING}.isdisjoint(likenesses.values())
+    odd = Likeness.UNKNOWN if is_known else Likeness.OTHER_LOG
+    return {number: odd if likeness is Likeness.ODD else likeness for number, likeness in likenesses.items()}
+
+
 def likeness_of(before: PartitionHistory, evidence: Evidence) -> Likeness:
     """How like one offsets partition is to the last night's: by the remembered records, else by the time of the first record."""
     newest, first = before.newest_record, before.first_record
@@ -185,7 +202,27 @@ def likeness_of(before: PartitionHistory, evidence: Evidence) -> Likeness:
         and first_of_dump.record_offset < before.end_offset
         and first_of_dump.timestamp_ms > before.newest_timestamp_ms > NO_TIMESTAMP
     )
-    return Likeness.OTHER_LOG if is_begun_anew else Likeness.UNKNOWN
+    if is_begun_anew:
+        return Likeness.OTHER_LOG
+    return Likeness.ODD if _is_odd(before, evidence) else Likeness.UNKNOWN
+
+
+def _is_odd(before: PartitionHistory, evidence: Evidence) -> bool:
+    """The first record lies below last night's, or the first or the newest record is much older than last night's at a lower offset.
+
+    A cleaning never adds records, and the coordinator writes records in the order of time, as far as the clocks of the brokers agree.
+    """
+    first, newest = (before.first_record, evidence.first_record), (before.newest_record, evidence.newest_record)
+    known_first, first_seen = first
+    if known_first is not None and first_seen is not None and first_seen.record_offset < known_first.record_offset:
+        return True
+    return any(
+        known is not None
+        and seen is not None
+        and seen.record_offset > known.record_offset
+        and known.timestamp_ms - _CLOCKS_DIFFER_MS > seen.timestamp_ms > NO_TIMESTAMP
+        for known, seen in (first, newest)
+    )
 
 
 def other_cluster_id(night: Night) -> Refusal | None:
@@ -359,7 +396,7 @@ def judge(night: Night) -> Verdict:
 
 def belongs_to(last_night: Mapping[int, PartitionHistory], evidence: Mapping[int, Evidence]) -> bool:
     """The dump shows a record of the cluster whose last night is given, and no record that contradicts that night."""
-    likenesses = {likeness_of(before, evidence[number]) for number, before in last_night.items() if number in evidence}
+    likenesses = set(likenesses_of(last_night, evidence).values())
     return Likeness.SAME_LOG in likenesses and Likeness.OTHER_LOG not in likenesses
 
 

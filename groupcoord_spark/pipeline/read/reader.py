@@ -290,5 +290,7 @@ def _topic_names(decoded: DecodedChunk) -> dict[str, str]:
     differs = (high != high[last]) | (low != low[last])
     chosen = np.sort(np.concatenate((last_of_key[last_of_key >= 0], np.flatnonzero(differs))))
     topics = decoded.keys.topic.take(pa.array(key[chosen])).to_pylist()
-    ids = np.stack((high[chosen], low[chosen]), axis=1).astype(">i8")
-    return {uuid_text(topic_id.tobytes()): topic for topic_id, topic in zip(ids, topics, strict=True)}
+    ids = np.stack((high[chosen], low[chosen]), axis=1).astype(">i8").view("V16")
+    # Few topics have many keys: only distinct ids become text.
+    topic_of_id = dict(zip(ids.ravel().tolist(), topics, strict=True))
+    return {uuid_text(topic_id): topic for topic_id, topic in topic_of_id.items()}

@@ -32,6 +32,9 @@ DEFAULT_CHUNK_BYTES = 16 * MIB
 CHUNKS_IN_ONE_WINDOW = 2
 """A file of at most this many chunks is held in memory and read once; a longer file is read for its entries, then for its records."""
 
+WALKED_AT_ONCE = 2 * MIB
+"""Bytes of a longer file in which entries are looked for at a time: few enough to be still in the processor's cache for the checksums."""
+
 _LEAST, _MOST = -(2**63), 2**63 - 1
 
 
@@ -164,7 +167,7 @@ class Reading:
         """Finds all entries of the file, decides which are used, and reports all damage to entries."""
         segment, file = self._segment, self._file
         is_one_window = file.size <= CHUNKS_IN_ONE_WINDOW * self._chunk_bytes
-        window_bytes = file.size if is_one_window else self._chunk_bytes
+        window_bytes = file.size if is_one_window else min(WALKED_AT_ONCE, self._chunk_bytes)
         finder = EntryFinder(file, segment.base_offset, segment.next_base_offset is None, self._limits, window_bytes)
         parts: list[Entries] = []
         headers: list[Headers] = []

@@ -5,7 +5,7 @@ this type of group has no such field, or that no record has set the field.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import ClassVar, NamedTuple
 
 from groupcoord_spark.coordinator.broker_settings import KAFKAS_ASSIGNORS, DefaultAssignors
@@ -202,9 +202,12 @@ class Group(ABC):
         return False
 
 
-def _row_order(row: tuple[object, ...]) -> tuple[tuple[bool, object], ...]:
-    """A sort key for rows whose columns may be None: None comes first."""
-    return tuple((column is not None, column) for column in row)
+def _in_order(rows: Iterable[AssignmentRow]) -> list[AssignmentRow]:
+    """The rows sorted by their columns; None comes first."""
+    try:
+        return sorted(rows)
+    except TypeError:  # a column has None in some rows only
+        return sorted(rows, key=lambda row: tuple((column is not None, column) for column in row))
 
 
 class PartitionState:
@@ -268,7 +271,7 @@ class PartitionState:
         return [
             row
             for group_id, group in sorted(self._groups.items())
-            for row in sorted(set(group.assignment_rows(group_id, names)), key=_row_order)
+            for row in _in_order(set(group.assignment_rows(group_id, names)))
         ]
 
     def warnings(self) -> list[LoadWarning]:

@@ -268,11 +268,7 @@ class PartitionState:
     def assignments(self, topic_names: Mapping[str, str] | None = None) -> list[AssignmentRow]:
         """Partitions and tasks of members. ``topic_names``: topic id -> name; None: the names in the records of this partition."""
         names = self.topic_names if topic_names is None else topic_names
-        return [
-            row
-            for group_id, group in sorted(self._groups.items())
-            for row in _in_order(set(group.assignment_rows(group_id, names)))
-        ]
+        return [row for group_id, group in sorted(self._groups.items()) for row in _in_order(set(group.assignment_rows(group_id, names)))]
 
     def warnings(self) -> list[LoadWarning]:
         """Warnings in the order of their records; warnings without a record come last."""

@@ -31,7 +31,7 @@ def main() -> None:
     import groupcoord_spark.pipeline.nightly  # noqa: F401
     from groupcoord_spark.protocol import fast_path
 
-    fast_path.load()
+    fast_path.load_json()
 
     # The loaded modules live as long as the workers. Frozen, they are not visited by the garbage collector, which would copy their pages.
     gc.freeze()

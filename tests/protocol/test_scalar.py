@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from groupcoord_spark.protocol import RECORD_TYPES, UNKNOWN_TAGS, DecodeError, EncodeError, generated, scalar
+from groupcoord_spark.protocol import RECORD_TYPES, UNKNOWN_TAGS, DecodeError, EncodeError, generated, json_texts, scalar
 from groupcoord_spark.protocol.errors import UnknownKeyType, UnknownValueVersion
 from groupcoord_spark.protocol.fields import Message, RecordType
 
@@ -108,7 +108,7 @@ class TestUnknownTags:
         assert scalar.encode_value(17, 0, decoded.fields) == self.value
 
     def test_kafkas_json_does_not_show_them(self) -> None:
-        assert generated.value_json_texts([17], [self.value]) == ['{"epoch":5,"metadataHash":99,"validatedTopologyEpoch":0}']
+        assert json_texts.value_json_texts([17], [self.value]) == ['{"epoch":5,"metadataHash":99,"validatedTopologyEpoch":0}']
 
 
 class TestDialects:

@@ -10,7 +10,6 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from groupcoord_spark.coordinator.rebalances import KEY_TYPES as REBALANCE_KEY_TYPES
 from groupcoord_spark.log import Chunk, Records
@@ -153,25 +152,24 @@ def _group_columns(rows: Rows, records: Records, decoded: DecodedChunk) -> dict[
     distinct, of_distinct = np.unique(code, return_inverse=True)
     keys, values = records.key.take(rows), records.value.take(rows)
     is_known = decoded.kinds.key_type[rows] >= 0
-    names = {kind: record_type.key.name for kind, record_type in RECORD_TYPES.items()}
-    key_names = [names.get(kind) if known else None for kind, known in zip(key_type.tolist(), is_known.tolist(), strict=True)]
-    raw_keys, raw_values = keys.to_arrow(), values.to_arrow()
-    distinct_texts = key_json_column(Slices.from_arrow(decoded.names.keys).take(distinct))
+    names = [RECORD_TYPES[kind].key.name if kind in RECORD_TYPES else None for kind in range(max(RECORD_TYPES) + 1)]
+    raw_values = values.to_arrow()
+    distinct_texts = key_json_column(Slices.from_arrow(decoded.names.keys).take(distinct)).combine_chunks()
     return {
         "record_offset": records.record_offset[rows],
         "record_timestamp_ms": records.timestamp_ms[rows],
         "group_id": _of_key(decoded.keys.group_id, code),
         "member_id": _of_key(decoded.keys.member_id, code),
         "key_type": key_type,
-        "key_name": pa.array(key_names, pa.string()),
-        "key_json": distinct_texts.take(pa.array(of_distinct)),
+        "key_name": _of_key(pa.array(names, pa.string()), np.where(is_known, key_type, -1)),
+        "key_json": _of_key(distinct_texts, of_distinct),
         "value_version": pa.array(decoded.value_version[rows], mask=values.is_null | ~is_known),
         "value_json": value_json_column(key_type, values),
         "is_tombstone": values.is_null,
         "producer_id": records.producer_id[rows],
         "is_transactional": records.is_transactional[rows],
         "value": raw_values,
-        "key": pc.if_else(pa.array(is_known), pa.scalar(None, raw_keys.type), raw_keys),
+        "key": Slices(keys.data, keys.start, np.where(is_known, keys.start, keys.end), keys.is_null | is_known).to_arrow(),
         "key_size": keys.lengths(),
         "value_size": pa.array(values.lengths(), mask=values.is_null),
     }

@@ -26,7 +26,7 @@ from groupcoord_spark.warehouse.location import directory_of, first_line, locate
 FILE_BYTES: Final = 128 * 1024 * 1024
 # A row group is the unit that readers skip and that a writer holds in memory.
 GROUP_ROWS: Final = 250_000
-GROUP_BYTES: Final = 64 * 1024 * 1024
+GROUP_BYTES: Final = 32 * 1024 * 1024
 
 # Delta keeps the beginning of long texts only; an upper bound ends in the greatest character there is.
 _TEXT_KEPT: Final = 32

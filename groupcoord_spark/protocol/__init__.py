@@ -29,7 +29,6 @@ from .errors import DecodeError, Doubt, EncodeError, SubscriptionMalformed, Subs
 from .fields import ZERO_UUID
 from .from_json import encode_key_json, encode_value_json
 from .generated import decode_key, decode_value
-from .json_texts import key_json_texts, value_json_texts
 from .messages import RECORD_TYPES
 from .partitioner import java_string_hash, offsets_partition_for
 from .scalar import (

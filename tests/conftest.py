@@ -55,12 +55,31 @@ class SampleWarehouse(NamedTuple):
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """The session of all tests, without Delta's jars."""
+    """The session of all tests of a process, with Spark's Delta reader where it is on this machine or can be fetched."""
+    from groupcoord_spark.errors import GroupcoordError
     from groupcoord_spark.spark.session import session
 
-    shared = session(settings={"spark.master": "local[2]"})
+    settings = {"spark.master": "local[2]"}
+    try:
+        shared = session(with_delta=True, settings=settings)
+    except GroupcoordError:
+        shared = session(settings=settings)
     yield shared
     shared.stop()
+
+
+@pytest.fixture
+def spark_with_delta(spark: SparkSession) -> Iterator[SparkSession]:
+    """The session of all tests, for tests that read Delta tables through Spark; their temporary views are dropped after them."""
+    if "DeltaSparkSessionExtension" not in spark.sparkContext.getConf().get("spark.sql.extensions", ""):
+        pytest.skip("Spark's Delta reader is neither on this machine nor can it be fetched from Maven Central")
+    before = spark.conf.get("spark.sql.shuffle.partitions")
+    spark.conf.set("spark.sql.shuffle.partitions", 1)
+    yield spark
+    spark.conf.set("spark.sql.shuffle.partitions", before)
+    for table in spark.catalog.listTables():
+        if table.isTemporary:
+            spark.catalog.dropTempView(table.name)
 
 
 @pytest.fixture(scope="session")

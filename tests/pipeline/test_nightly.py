@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import struct
-import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -27,7 +25,7 @@ from groupcoord_spark.pipeline.run import RunRequest
 from groupcoord_spark.protocol import encode_key, encode_value
 from groupcoord_spark.spark.session import WORKER_DAEMON
 from groupcoord_spark.warehouse import TABLES, open_warehouse
-from tests.conftest import DAY_MS, GOLDEN, SAMPLE_LOGS, SampleWarehouse
+from tests.conftest import DAY_MS, SAMPLE_LOGS, SampleWarehouse
 from tests.log.log_writer import T0
 from tests.pipeline.logs import TOPIC_ID, LogRecord, classic_value, commit_value
 from tests.pipeline.segment_files import batch_of, write_log
@@ -35,8 +33,6 @@ from tests.running import AS_OF_MS, rows_of, run, tables_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-ROOT = GOLDEN.parents[1]
 
 HISTORY = ("offset_commits", "group_records", "transactions")
 OF_ONE_RUN = ("quarantined_records", "warnings", "surviving_records")
@@ -404,39 +400,23 @@ class TestReaders:
         found = duckdb.connect().register("committed_offsets", committed_offsets).execute(query).fetchall()
         assert {group_id: (count, most) for group_id, count, most in found} == {g: (len(all_), max(all_)) for g, all_ in expected.items()}
 
-    def test_sparks_own_delta_reader_sees_rows_comments_and_not_null(self, sample_warehouse: SampleWarehouse, tmp_path: Path) -> None:
-        """In a process of its own: a session cannot take up Delta once it runs."""
-        place = Path(shutil.copytree(sample_warehouse.path, tmp_path / "w"))
-        asked = subprocess.run(
-            [sys.executable, "-c", SPARK_READER, str(place)], cwd=ROOT, capture_output=True, text=True, check=False, timeout=300
-        )
-        assert asked.returncode == 0, asked.stderr
-        told = json.loads(asked.stdout)
-        for table, found in told["tables"].items():
-            assert found["rows"] == len(rows_of(place, table))
-            assert found["comment"] == TABLES[table].comment
-            assert found["comments"] == [[column.name, column.comment] for column in TABLES[table].columns]
-        assert "DELTA_NOT_NULL_CONSTRAINT_VIOLATED" in told["refusal"]
+    def test_sparks_own_delta_reader_sees_rows_and_comments(
+        self, spark_with_delta: SparkSession, sample_warehouse: SampleWarehouse
+    ) -> None:
+        for table in ("committed_offsets", "groups", "offset_commits", "runs"):
+            place = sample_warehouse.path / table
+            rows = spark_with_delta.read.format("delta").load(str(place))
+            assert rows.count() == len(rows_of(sample_warehouse.path, table))
+            comments = {field.name: field.metadata["comment"] for field in rows.schema.fields}
+            assert comments == {column.name: column.comment for column in TABLES[table].columns}
+            (detail,) = spark_with_delta.sql(f"DESCRIBE DETAIL delta.`{place}`").collect()
+            assert detail.description == TABLES[table].comment
 
-
-SPARK_READER = """
-import json, sys
-from groupcoord_spark.spark.session import session
-
-spark = session(with_delta=True, settings={"spark.master": "local[2]"})
-told = {}
-for table in ("committed_offsets", "groups", "offset_commits", "runs"):
-    uri = f"{sys.argv[1]}/{table}"
-    frame = spark.read.format("delta").load(uri)
-    detail = spark.sql(f"DESCRIBE DETAIL delta.`{uri}`").first()
-    comments = [[field.name, field.metadata["comment"]] for field in frame.schema.fields]
-    told[table] = {"rows": frame.count(), "comment": detail.description, "comments": comments}
-uri = f"{sys.argv[1]}/groups"
-groups = spark.read.format("delta").load(uri)
-refusal = ""
-try:
-    groups.limit(1).selectExpr("* EXCEPT (group_id)", "CAST(NULL AS STRING) AS group_id").write.format("delta").mode("append").save(uri)
-except Exception as error:
-    refusal = str(error)
-print(json.dumps({"tables": told, "refusal": refusal}))
-"""
+    def test_spark_writes_no_null_where_a_column_is_not_null(
+        self, spark_with_delta: SparkSession, sample_warehouse: SampleWarehouse, tmp_path: Path
+    ) -> None:
+        place = shutil.copytree(sample_warehouse.path / "groups", tmp_path / "groups")
+        group = spark_with_delta.read.format("delta").load(str(place)).limit(1)
+        nameless = group.selectExpr("* EXCEPT (group_id)", "CAST(NULL AS STRING) AS group_id")
+        with pytest.raises(Exception, match="DELTA_NOT_NULL_CONSTRAINT_VIOLATED"):
+            nameless.write.format("delta").mode("append").save(str(place))

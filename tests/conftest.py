@@ -73,10 +73,19 @@ def spark_with_delta(spark: SparkSession) -> Iterator[SparkSession]:
     """The session of all tests, for tests that read Delta tables through Spark; their temporary views are dropped after them."""
     if "DeltaSparkSessionExtension" not in spark.sparkContext.getConf().get("spark.sql.extensions", ""):
         pytest.skip("Spark's Delta reader is neither on this machine nor can it be fetched from Maven Central")
-    before = spark.conf.get("spark.sql.shuffle.partitions")
-    spark.conf.set("spark.sql.shuffle.partitions", 1)
+    # Queries over a few rows: to compile code for them and to plan them anew while they run would take longer than the queries.
+    for_few_rows = {
+        "spark.sql.shuffle.partitions": "1",
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    }
+    before = {name: spark.conf.get(name) for name in for_few_rows}
+    for name, value in for_few_rows.items():
+        spark.conf.set(name, value)
     yield spark
-    spark.conf.set("spark.sql.shuffle.partitions", before)
+    for name, value in before.items():
+        spark.conf.set(name, value)
     for table in spark.catalog.listTables():
         if table.isTemporary:
             spark.catalog.dropTempView(table.name)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+import numba
 import pytest
 from hypothesis import settings
 
@@ -26,6 +27,13 @@ SAMPLE_LOGS = GOLDEN / "classic-modern" / "logs"
 DAY_MS = 86_400_000
 SAMPLE_AS_OF_MS = 1_795_248_000_000
 """2026-11-21T08:00:00Z, as in the Makefile."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Has the compiled loops check every index in the tests' own processes. Spark's workers, and commands, run the loops as shipped."""
+    numba.config.BOUNDSCHECK = 1
+    # numba does not know its compiled code with the check from that without, so each has a directory of its own.
+    numba.config.CACHE_DIR = str(config.rootpath / ".pytest_cache" / "loops-with-bounds-check")
 
 
 @pytest.fixture

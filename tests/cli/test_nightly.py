@@ -16,12 +16,12 @@ import pytest
 from click.testing import Result
 
 from groupcoord_spark.errors import GroupcoordError
-from groupcoord_spark.protocol import encode_key, encode_value
 from groupcoord_spark.sources.live import FALLBACK_VERSION, KAFKA_CONNECTOR
 from tests.cli.warehouse import groupcoord
 from tests.conftest import GOLDEN, SAMPLE_LOGS, SampleWarehouse
+from tests.coordinator.records import group_epoch
 from tests.log.log_writer import T0
-from tests.pipeline.logs import LogRecord, classic_value
+from tests.pipeline.logs import LogRecord, classic_group_key, classic_value, log_of
 from tests.pipeline.segment_files import write_log
 from tests.pipeline.test_nightly import commit, commits
 from tests.running import rows_of, tables_of
@@ -179,8 +179,8 @@ class TestARun:
         assert nightly(tmp_path / "w", tmp_path / "logs", "--strict").exit_code == 0
 
     def test_with_strict_and_records_that_the_loader_refuses_or_skips_ends_with_1_and_is_written(self, tmp_path: Path) -> None:
-        unknown_type = LogRecord(2, encode_key(3, {"group_id": "k"}), encode_value(3, 0, {"epoch": 1}))
-        write_log(tmp_path / "logs", [commit(0), LogRecord(1, encode_key(2, {"group_id": "g"}), classic_value(1, 1)), unknown_type])
+        unknown_type = log_of([group_epoch(1, group="k")], first_offset=2)[0]
+        write_log(tmp_path / "logs", [commit(0), LogRecord(1, classic_group_key(), classic_value(1, 1)), unknown_type])
         assert nightly(tmp_path / "w", tmp_path / "logs", "--strict").exit_code == 0
         told = sentence_of(nightly(tmp_path / "w", tmp_path / "logs", "--strict", "--semantics", "scala"), 1)
         assert told.startswith("the loader of Kafka 3.9 refuses or skips 1, and --strict was given.")

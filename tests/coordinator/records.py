@@ -225,21 +225,28 @@ def target(member_id: str = "m", *partitions: int, group: str = GROUP) -> Record
 
 
 def current_assignment(
-    member_id: str, epoch: int, *partitions: int, state: int = 0, revoking: Iterable[int] = (), group: str = GROUP
+    member_id: str,
+    epoch: int,
+    *partitions: int,
+    state: int = 0,
+    revoking: Iterable[int] = (),
+    topic_ids: Iterable[str] = (TOPIC_ID,),
+    group: str = GROUP,
 ) -> Record:
+    """A member has the partitions of these numbers, of one topic or of several."""
     value = {
         "member_epoch": epoch,
         "previous_member_epoch": epoch - 1,
         "state": state,
-        "assigned_partitions": _topic_partitions(partitions),
-        "partitions_pending_revocation": _topic_partitions(revoking),
+        "assigned_partitions": _topic_partitions(partitions, topic_ids),
+        "partitions_pending_revocation": _topic_partitions(revoking, topic_ids),
     }
     return own(KeyType.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT, value, group=group, member_id=member_id)
 
 
-def _topic_partitions(partitions: Iterable[int]) -> list[dict[str, Any]]:
+def _topic_partitions(partitions: Iterable[int], topic_ids: Iterable[str]) -> list[dict[str, Any]]:
     numbers = list(partitions)
-    return [{"topic_id": TOPIC_ID, "partitions": numbers, "assignment_epochs": []}] if numbers else []
+    return [{"topic_id": topic_id, "partitions": numbers, "assignment_epochs": []} for topic_id in topic_ids] if numbers else []
 
 
 def resolved_regex(regular_expression: str, *topics: str) -> Record:

@@ -22,12 +22,14 @@ from groupcoord_spark.errors import InputError, WarehouseError
 from groupcoord_spark.log import plan_logs
 from groupcoord_spark.pipeline.nightly import run_nightly
 from groupcoord_spark.pipeline.run import RunRequest
-from groupcoord_spark.protocol import encode_key, encode_value
+from groupcoord_spark.protocol import encode_value
+from groupcoord_spark.protocol.record_types import KeyType
 from groupcoord_spark.spark.session import WORKER_DAEMON
 from groupcoord_spark.warehouse import TABLES, open_warehouse
 from tests.conftest import DAY_MS, SAMPLE_LOGS, SampleWarehouse
+from tests.coordinator.records import consumer_member, current_assignment, group_epoch, target_epoch
 from tests.log.log_writer import T0
-from tests.pipeline.logs import TOPIC_ID, LogRecord, classic_value, commit_value
+from tests.pipeline.logs import TOPIC_ID, LogRecord, classic_group_key, classic_value, commit_value, log_of, offset_key
 from tests.pipeline.segment_files import batch_of, write_log
 from tests.running import AS_OF_MS, rows_of, run, tables_of
 
@@ -40,7 +42,7 @@ OF_ONE_RUN = ("quarantined_records", "warnings", "surviving_records")
 
 
 def commit(record_offset: int, group_id: str = "g", **fields: Any) -> LogRecord:
-    key = encode_key(1, {"group_id": group_id, "topic": fields.pop("topic", "t"), "partition": fields.pop("partition", 0)})
+    key = offset_key(group_id, fields.pop("topic", "t"), fields.pop("partition", 0))
     return LogRecord(record_offset, key, commit_value(record_offset, **fields))
 
 
@@ -286,7 +288,7 @@ class TestWhatCannotBeRead:
 
     def test_a_group_value_of_unknown_version_is_quarantined_and_kept_whole(self, spark: SparkSession, tmp_path: Path) -> None:
         value = b"\0\x2a" + classic_value(1, 1)[2:]
-        (row,) = self.night(spark, tmp_path, [LogRecord(0, encode_key(2, {"group_id": "g"}), value), commit(1)])
+        (row,) = self.night(spark, tmp_path, [LogRecord(0, classic_group_key(), value), commit(1)])
         assert (row["reason"], row["record_offset"], row["value"]) == ("unknown_value_version", 0, value)
         (kept,) = rows_of(tmp_path / "w", "group_records")
         assert kept | {"group_id": "g", "value_version": 42, "value": value, "value_json": None} == kept
@@ -319,7 +321,7 @@ class TestWhatCannotBeRead:
             "current_state_timestamp_ms": 5,
             "members": [member],
         }
-        assert self.night(spark, tmp_path, [LogRecord(0, encode_key(2, {"group_id": "g"}), encode_value(2, 3, fields))]) == []
+        assert self.night(spark, tmp_path, [LogRecord(0, classic_group_key(), encode_value(KeyType.GROUP_METADATA, 3, fields))]) == []
         (row,) = rows_of(tmp_path / "w", "members")
         assert row | {"client_id": "c", "subscription": b"\0\1home made", "assignment": b"\xff", "subscribed_topics": None} == row
 
@@ -330,32 +332,9 @@ class TestTopicIds:
     UNNAMED = "AAAAAAAAAAAAAAAAAAAAAg"
 
     def logs(self, tmp_path: Path) -> Path:
-        held = [{"topic_id": each, "partitions": [0]} for each in (TOPIC_ID, self.UNNAMED)]
-        current = {
-            "member_epoch": 1,
-            "previous_member_epoch": 0,
-            "state": 0,
-            "assigned_partitions": held,
-            "partitions_pending_revocation": [],
-        }
-        member = {
-            "instance_id": None,
-            "rack_id": None,
-            "client_id": "c",
-            "client_host": "h",
-            "subscribed_topic_names": ["t"],
-            "subscribed_topic_regex": None,
-            "rebalance_timeout_ms": 1,
-            "server_assignor": None,
-            "classic_member_metadata": None,
-        }
-        of_member = {"group_id": "new", "member_id": "m"}
-        log = [
-            LogRecord(0, encode_key(5, of_member), encode_value(5, 0, member)),
-            LogRecord(1, encode_key(3, {"group_id": "new"}), encode_value(3, 0, {"epoch": 1})),
-            LogRecord(2, encode_key(6, {"group_id": "new"}), encode_value(6, 0, {"assignment_epoch": 1})),
-            LogRecord(3, encode_key(8, of_member), encode_value(8, 0, current)),
-        ]
+        member = consumer_member("m", "t", group="new")
+        assignment = current_assignment("m", 1, 0, topic_ids=(TOPIC_ID, self.UNNAMED), group="new")
+        log = log_of([member, group_epoch(1, group="new"), target_epoch(1, group="new"), assignment])
         write_log(tmp_path / "logs", log, offsets_partition=3)
         # Elsewhere, and superseded: the name is known all the same.
         named = [commit(0, "simple", topic="orders", version=4), commit(1, "simple", topic="orders", version=3)]

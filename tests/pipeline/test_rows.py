@@ -20,13 +20,12 @@ from groupcoord_spark.pipeline.plan.input_rows import RowOverview, overview_of_f
 from groupcoord_spark.pipeline.read import rows as pipeline_rows
 from groupcoord_spark.pipeline.read.rows import FileRows, chunks_by_partition, file_frame, plan_files, sorted_table
 from groupcoord_spark.pipeline.run import RunRequest, Summary
-from groupcoord_spark.protocol import encode_key
 from groupcoord_spark.sources.inputs import kind_of
 from groupcoord_spark.sources.rows import ROW_SCHEMA, InputKind, RowBatch
 from tests.cli.warehouse import groupcoord
 from tests.conftest import DAY_MS, GOLDEN
 from tests.log import log_writer
-from tests.pipeline.logs import SUBSCRIPTION, classic_value_of
+from tests.pipeline.logs import SUBSCRIPTION, classic_group_key, classic_value_of
 from tests.running import AS_OF_MS, rows_of, run, tables_of
 from tests.sources.exports import kcat_lines, lines, of_sparks_kafka_source, raw_rows, write_parquet
 
@@ -205,7 +204,7 @@ def test_the_raw_schema_in_parquet_gives_the_tables_of_its_segments(spark, tmp_p
 
 def log_of_a_coordinator_that_moved(logs: Path) -> Path:
     """Two generations of one group with nothing new in the second, in batches of two leader epochs."""
-    key = encode_key(2, {"group_id": "g"})
+    key = classic_group_key()
     values = [classic_value_of([("a", None, SUBSCRIPTION)], generation=generation) for generation in (2, 3)]
     records = [[log_writer.Rec(key, value)] for value in values]
     batches = [log_writer.batch(i, each, base_timestamp=log_writer.T0 + 9_000 * i, leader_epoch=4 + i) for i, each in enumerate(records)]

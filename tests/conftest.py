@@ -11,14 +11,14 @@ import pytest
 from hypothesis import settings
 
 from groupcoord_spark.protocol import fast_path
+from tests.examples import PROFILE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from groupcoord_spark.pipeline.run import Summary
 
-# How long an example takes says how busy the machine is.
-settings.register_profile("groupcoord", deadline=None)
+settings.register_profile("groupcoord", PROFILE)
 settings.load_profile("groupcoord")
 
 GOLDEN = Path(__file__).parent / "golden"

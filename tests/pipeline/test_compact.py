@@ -11,7 +11,7 @@ from unittest.mock import patch
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from groupcoord_spark.coordinator.semantics import JAVA, SCALA, Semantics
@@ -27,6 +27,7 @@ from groupcoord_spark.pipeline.replay.partition import KeptRecordsReplay
 from groupcoord_spark.pipeline.replay.redundant_assignments import RedundantRecords, find_redundant_records
 from groupcoord_spark.protocol.record_types import MarkerType
 from tests.coordinator.records import group_epoch
+from tests.examples import examples
 from tests.pipeline.logs import (
     MALFORMED_SUBSCRIPTIONS,
     OTHER_MARKER,
@@ -90,7 +91,7 @@ def chunks_of(log: list[LogRecord], sizes: list[int]) -> list[list[LogRecord]]:
 
 
 @pytest.mark.parametrize("semantics", [JAVA, SCALA], ids=["java", "scala"])
-@settings(max_examples=250, print_blob=True, deadline=None)
+@examples(100)
 @given(seed=st.integers(0, 2**32), length=st.integers(1, 60), sizes=st.lists(st.integers(1, 40), min_size=1, max_size=4))
 def test_what_is_kept_replays_to_the_same_state(semantics: Semantics, seed: int, length: int, sizes: list[int]) -> None:
     log = random_log(random.Random(seed), length)
@@ -117,7 +118,7 @@ def state_after_waiting(chunks: list[list[LogRecord]], semantics: Semantics, row
 
 
 @pytest.mark.parametrize("semantics", [JAVA, SCALA], ids=["java", "scala"])
-@settings(max_examples=200, print_blob=True, deadline=None)
+@examples(100)
 @given(
     seed=st.integers(0, 2**32),
     length=st.integers(1, 60),
@@ -131,7 +132,7 @@ def test_what_is_left_after_waiting_replays_to_the_same_state(
     assert state_after_waiting(chunks_of(log, sizes), semantics, rows) == state_of([log], semantics, drop=False)
 
 
-@settings(max_examples=150, print_blob=True, deadline=None)
+@examples(60)
 @given(seed=st.integers(0, 2**32), length=st.integers(1, 60), sizes=st.lists(st.integers(1, 20), min_size=1, max_size=4))
 def test_chunks_that_are_joined_are_what_they_are_as_one(seed: int, length: int, sizes: list[int]) -> None:
     log = random_log(random.Random(seed), length)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from groupcoord_spark.coordinator.semantics import JAVA, SCALA
@@ -19,6 +19,7 @@ from groupcoord_spark.protocol import encode_value, fast_path
 from groupcoord_spark.protocol.record_types import KeyType
 from groupcoord_spark.protocol.slices import Slices
 from tests.coordinator.records import TOPIC_ID, Record, consumer_member, current_assignment, group_epoch, target, tombstone
+from tests.examples import examples
 from tests.pipeline.logs import log_of
 from tests.pipeline.logs import member_tombstones as leaves
 from tests.pipeline.logs import records_of as columns_of
@@ -124,7 +125,7 @@ claimed = st.lists(
 claims = st.tuples(claimed, claimed, st.integers(0, 2), st.integers(1, 5), st.sampled_from([None, None, None, *range(2, 40)]))
 
 
-@settings(max_examples=100, print_blob=True, deadline=None)
+@examples(60)
 @given(st.lists(claims, min_size=1, max_size=8), st.lists(st.tuples(st.integers(0, 2), st.integers(0, 9), st.integers(0, 5)), max_size=3))
 def test_loops_find_the_collisions_that_decoded_values_have(drawn: list[Any], before: list[tuple[int, int, int]]) -> None:
     """Claims: what is assigned and pending, the group, for how many records the claim lasts, and where the value is cut."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from groupcoord_spark.coordinator.semantics import JAVA, SCALA, Semantics
@@ -28,6 +28,7 @@ from groupcoord_spark.pipeline.rebalances import RebalanceJob
 from groupcoord_spark.pipeline.replay.partition import ReplayJob
 from groupcoord_spark.warehouse import open_warehouse
 from tests.conftest import DAY_MS, GOLDEN
+from tests.examples import examples
 from tests.log.log_writer import T0
 from tests.pipeline.local_run import rows_of_reports, run_locally
 from tests.pipeline.logs import LogRecord, commit_value, random_log, records_of
@@ -81,7 +82,7 @@ def replayed(
 
 
 @pytest.mark.parametrize("semantics", [JAVA, SCALA], ids=["java", "scala"])
-@settings(max_examples=60, print_blob=True, deadline=None)
+@examples(30)
 @given(seed=st.integers(0, 2**32), length=st.integers(1, 60))
 def test_history_and_what_is_left_of_the_log_give_the_state_of_the_whole_log_then(semantics: Semantics, seed: int, length: int) -> None:
     rng = random.Random(seed)

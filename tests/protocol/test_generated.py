@@ -1,21 +1,22 @@
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from groupcoord_spark.protocol import generated, scalar
+from tests.examples import examples
 
 from .columns import outcome
 from .from_tables import damaged_keys, damaged_values
 
 
-@settings(max_examples=400, print_blob=True, deadline=None)
+@examples(150)
 @given(damaged_keys)
 def test_keys_are_what_the_definition_says(key: bytes) -> None:
     assert repr(outcome(lambda: generated.decode_key(key))) == repr(outcome(lambda: scalar.decode_key(key)))
 
 
-@settings(max_examples=400, print_blob=True, deadline=None)
+@examples(150)
 @given(damaged_values)
 def test_values_are_what_the_definition_says(typed: tuple[int, bytes]) -> None:
     key_type, value = typed
@@ -64,7 +65,7 @@ def generations(draw: st.DrawFn) -> list[bytes]:
     return values
 
 
-@settings(max_examples=400, print_blob=True, deadline=None)
+@examples(150)
 @given(generations())
 def test_members_that_come_again_are_what_the_definition_says(values: list[bytes]) -> None:
     for value in values:

@@ -3,12 +3,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from groupcoord_spark.protocol import RECORD_TYPES, UNKNOWN_TAGS, DecodeError, EncodeError, generated, json_texts, scalar
 from groupcoord_spark.protocol.errors import UnknownKeyType, UnknownValueVersion
 from groupcoord_spark.protocol.fields import Message, RecordType
+from tests.examples import examples
 
 from .from_tables import fields_of, layouts
 
@@ -20,7 +21,7 @@ EVERY_TYPE = pytest.mark.parametrize("record_type", RECORD_TYPES.values(), ids=l
 
 
 @EVERY_TYPE
-@settings(max_examples=20, print_blob=True, deadline=None)
+@examples(12)
 @given(data=st.data())
 def test_a_key_that_is_written_is_read_with_no_byte_left_over(record_type: RecordType, data: st.DataObject) -> None:
     fields = data.draw(fields_of(record_type.key.fields, 0, False))
@@ -32,7 +33,7 @@ def test_a_key_that_is_written_is_read_with_no_byte_left_over(record_type: Recor
 
 
 @EVERY_LAYOUT
-@settings(max_examples=25, print_blob=True, deadline=None)
+@examples(15)
 @given(data=st.data())
 def test_a_value_that_is_written_is_read_with_no_byte_left_over(
     record_type: RecordType, message: Message, version: int, data: st.DataObject
@@ -54,7 +55,7 @@ ONE_LAYOUT = [(record_type, version) for record_type, _, version in LAYOUTS if n
 
 
 @pytest.mark.parametrize(("record_type", "version"), ONE_LAYOUT, ids=[f"{r.key_type}-v{version}" for r, version in ONE_LAYOUT])
-@settings(max_examples=5, print_blob=True, deadline=None)
+@examples(5)
 @given(data=st.data())
 def test_every_cut_prefix_of_a_value_is_refused(record_type: RecordType, version: int, data: st.DataObject) -> None:
     message = record_type.value

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import duckdb
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from groupcoord_spark.warehouse import TABLES, open_warehouse
 from groupcoord_spark.warehouse.reasons import GROUP_STAYS_BECAUSE, OFFSET_STAYS_BECAUSE
 from groupcoord_spark.warehouse.views import VIEWS, register
+from tests.examples import examples
 from tests.warehouse.nights import AS_OF_MS, DAY_MS, commit, marker, night
 
 STEP = st.one_of(
@@ -48,7 +49,7 @@ def test_markers_of_another_partition_or_incarnation_do_not_count():
     assert resolved(commits, markers) == {(0, 1): ("open", None), (1, 1): ("committed", 2)}
 
 
-@settings(max_examples=60, print_blob=True, deadline=None)
+@examples(60)
 @given(st.lists(STEP, max_size=14))
 def test_view_is_the_same_as_looking_forward_record_by_record(steps):
     commits = [commit(n, producer_id=producer) for n, (kind, producer) in enumerate(steps) if kind == "commit"]

@@ -36,6 +36,23 @@ def pytest_configure(config: pytest.Config) -> None:
     numba.config.CACHE_DIR = str(config.rootpath / ".pytest_cache" / "loops-with-bounds-check")
 
 
+SLOWEST_FILES = (
+    *("pipeline/test_golden.py", "test_documentation.py", "pipeline/test_nightly.py", "cli/test_nightly.py", "cli/test_warm_up.py"),
+    *("test_spark_submit.py", "faults/test_deaths.py", "pipeline/test_distributed_replay.py", "faults/test_interruptions.py"),
+    *("pipeline/test_until.py", "warehouse/test_runs.py", "cli/test_untrusted_text.py", "integration/test_live_topic.py"),
+    *("warehouse/test_views.py", "protocol/test_scalar.py", "integration/test_real_broker.py", "pipeline/test_rows.py"),
+    *("pipeline/test_compact.py", "pipeline/test_udfs.py", "pipeline/test_timeline.py", "protocol/test_value_checks.py"),
+)
+"""Files of tests that take more than about seven seconds of CPU, the slowest first."""
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Slow files come first: two processes that take a file at a time then end at about the same time."""
+    place = {f"tests/{file}": number for number, file in enumerate(SLOWEST_FILES)}
+    items.sort(key=lambda item: place.get(item.location[0], len(place)))
+
+
 @pytest.fixture
 def with_loops(monkeypatch: pytest.MonkeyPatch) -> None:
     """Has the compiled loops read every input, however small."""
@@ -67,7 +84,8 @@ def spark() -> Iterator[SparkSession]:
     from groupcoord_spark.errors import GroupcoordError
     from groupcoord_spark.spark.session import session
 
-    settings = {"spark.master": "local[2]"}
+    # One Java for hundreds of runs and for what Delta caches.
+    settings = {"spark.master": "local[2]", "spark.driver.memory": "2g"}
     try:
         shared = session(with_delta=True, settings=settings)
     except GroupcoordError:

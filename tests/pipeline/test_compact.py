@@ -101,17 +101,17 @@ def test_what_is_kept_replays_to_the_same_state(semantics: Semantics, seed: int,
 
 def state_after_waiting(chunks: list[list[LogRecord]], semantics: Semantics, rows: int) -> dict[str, Any]:
     """Chunks that wait for each other as in a reader, and are looked at again with so many rows held back."""
-    replay, waiting = KeptRecordsReplay(semantics), SupersedeBuffer()
+    replay = KeptRecordsReplay(semantics)
+    waiting = SupersedeBuffer(buffer_bytes=2_000, least_rows_to_filter=rows)
     parts: list[pa.RecordBatch] = []
     refused: list[LoadWarning] = []
-    with patch.multiple("groupcoord_spark.pipeline.read.supersede_buffer", LEAST_ROWS_TO_FILTER=rows, BUFFER_BYTES=2_000):
-        for chunk in chunks:
-            records = columns_of(chunk)
-            decoded = decode_chunk(records, semantics)
-            refused += refused_alone(records, decoded)
-            kept = np.flatnonzero(superseded.needed_for_replay(decoded.kinds))
-            parts += waiting.add(kept_records(records, kept, decoded.decodes), decoded.kinds.take(kept), decoded.names)
-        parts += waiting.flush()
+    for chunk in chunks:
+        records = columns_of(chunk)
+        decoded = decode_chunk(records, semantics)
+        refused += refused_alone(records, decoded)
+        kept = np.flatnonzero(superseded.needed_for_replay(decoded.kinds))
+        parts += waiting.add(kept_records(records, kept, decoded.decodes), decoded.kinds.take(kept), decoded.names)
+    parts += waiting.flush()
     for part in parts:
         replay.apply(part)
     return _told_of(replay, semantics, refused)

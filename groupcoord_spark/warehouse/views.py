@@ -91,7 +91,7 @@ WITH retention AS (
   SELECT cluster, retention_ms FROM (
     SELECT cluster, CAST(settings['offsets.retention.ms'] AS BIGINT) AS retention_ms,
       ROW_NUMBER() OVER (PARTITION BY cluster ORDER BY finished_at DESC) AS age
-    FROM runs WHERE COALESCE(kind, CASE WHEN settings['until'] IS NULL THEN 'night' END) = 'night'
+    FROM runs WHERE kind = 'night' OR (kind IS NULL AND settings['until'] IS NULL)
   ) r WHERE age = 1
 ),
 commits AS (

@@ -18,9 +18,16 @@ from groupcoord_spark.pipeline.exchange.kept_records import SHUFFLED
 from groupcoord_spark.pipeline.exchange.state_rows import REPLAYED, WRITTEN, PartitionReport
 from groupcoord_spark.pipeline.expiration import ExpirationJob
 from groupcoord_spark.pipeline.extents import HistoryPiece, PointInTime
-from groupcoord_spark.pipeline.outcome import contradiction, driver_rows, files_by_table, run_row, settings_for_next_night, summary_of
+from groupcoord_spark.pipeline.outcome import (
+    contradiction,
+    driver_rows,
+    files_by_table,
+    history_ends,
+    run_row,
+    settings_for_next_night,
+    summary_of,
+)
 from groupcoord_spark.pipeline.plan.earlier_runs import (
-    appendable_range,
     last_setting,
     partition_histories,
     remembered_offsets,
@@ -96,18 +103,18 @@ def run_nightly(request: RunRequest, plan: LogPlan, spark: SparkSession, progres
     if request.until is not None:
         with own_errors(lambda: progress.stage):
             points_in_time = find_points_in_time(
-                request.until, plan, {number: history.history_range for number, history in histories.items()}, start, spark
+                request.until, plan, {number: history.history_range for number, history in histories.items()}, start, spark, rows
             )
         segments = [segment for segment in segments if segment.base_offset < points_in_time[segment.offsets_partition].end_offset]
     pieces = history_pieces(points_in_time, start)
-    history_ranges = {number: appendable_range(history.history_range, points_in_time.get(number)) for number, history in histories.items()}
+    history_ranges = {number: history.history_range for number, history in histories.items()}
     job = ReadJob(
         cluster=request.cluster,
         partition_count=_partition_count(request, plan, rows, night.placed_groups),
         warehouse_uri=start.location.uri,
         run_id=start.run_id,
         semantics=request.semantics,
-        with_history=request.with_history,
+        with_history=request.writes_history,
         history_ranges=history_ranges,
         rebalances=RebalanceJob(start.location.uri, request.cluster, history_ranges, state_versions_at_history_end(start)),
         points_in_time=points_in_time,
@@ -125,22 +132,23 @@ def run_nightly(request: RunRequest, plan: LogPlan, spark: SparkSession, progres
 
     progress.begin("commit")
     files = files_by_table(reports)
-    tables = driver_rows(request, plan, reports, histories, points_in_time, start.run_id, night.evidence)
-    for table, table_rows in tables.items():
+    rows_of_driver = driver_rows(request, plan, reports, histories, points_in_time, start.run_id, night.evidence)
+    for table, table_rows in rows_of_driver.items():
         if table_rows:
             files.setdefault(table, []).extend(
                 write_part(start.location.uri, TABLES[table], TABLES[table].from_rows(table_rows), request.cluster, start.run_id)
             )
     summary = summary_of(request, plan, reports, points_in_time, start.run_id, rows, verdict.remarks)
-    known = settings_for_next_night(plan, night.kind, night.placed_groups, verdict.accepted, tables["offsets_partitions"])
-    commit_run(start, run_row(request, summary, points_in_time, known), files)
+    partitions = rows_of_driver["offsets_partitions"]
+    known = settings_for_next_night(plan, night.kind, night.placed_groups, verdict.accepted, partitions)
+    commit_run(start, run_row(request, summary, points_in_time, known), files, history_ends(partitions))
     progress.end(rows=sum(added.records for files_of_table in files.values() for added in files_of_table))
     return summary
 
 
 def _night(request: RunRequest, plan: LogPlan, rows: RowPlan | None, start: RunStart) -> Night:
     """What the guards look at."""
-    last_night = partition_histories(start)
+    last_night = partition_histories(start, [partition.offsets_partition for partition in plan.partitions])
     count = last_setting(start, PARTITION_COUNT_SETTING)
     return Night(
         request,
@@ -200,6 +208,8 @@ def _run_stages(
         kept = spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(read, SHUFFLED)
     else:
         kept = sorted_rows(rows.frame).mapInArrow(read_rows, SHUFFLED)
+        if tasks:
+            kept = kept.union(spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(read, SHUFFLED))
     # Rows of one offsets partition must reach the replay in the order of their record offsets. groupBy sorts by a prefix of these columns,
     # so Spark keeps this order and does not sort again.
     sorted_rows_to_replay = kept.repartition(replays, "cluster", "offsets_partition").sortWithinPartitions(

@@ -19,20 +19,20 @@ from groupcoord_spark.pipeline.plan.earlier_runs import (
     FIRST_RECORD,
     NEWEST_RECORD,
     PartitionHistory,
-    appendable_range,
     mark_fields,
 )
 from groupcoord_spark.pipeline.plan.evidence import Evidence
 from groupcoord_spark.pipeline.plan.guards import ACCEPTED_SETTING, CLUSTER_ID_SETTING, PARTITION_COUNT_SETTING, cluster_id_of
 from groupcoord_spark.pipeline.plan.input_rows import RowPlan
 from groupcoord_spark.pipeline.plan.partition_count import certain_partition_count
-from groupcoord_spark.pipeline.plan.point_in_time import HISTORY_SETTING, UNTIL_SETTING
+from groupcoord_spark.pipeline.plan.point_in_time import HISTORY_SETTING
 from groupcoord_spark.pipeline.run import PointInTimeSummary, RunRequest, Summary
 from groupcoord_spark.protocol import RECORD_TYPES
 from groupcoord_spark.protocol.record_types import NO_TIMESTAMP
 from groupcoord_spark.sources.rows import InputKind
 from groupcoord_spark.warehouse import AddedFile
-from groupcoord_spark.warehouse.read import RETENTION_SETTING
+from groupcoord_spark.warehouse.read import RETENTION_SETTING, UNTIL_SETTING
+from groupcoord_spark.warehouse.tables import LOOK_BACK, NIGHT
 
 
 def files_by_table(reports: Sequence[PartitionReport]) -> dict[str, list[AddedFile]]:
@@ -94,6 +94,16 @@ def driver_rows(
     return {"offsets_partitions": partitions, "decode_coverage": _coverage_rows(reports), "warnings": doubts}
 
 
+def history_ends(rows: Sequence[Mapping[str, Any]]) -> dict[tuple[int, int], int]:
+    """(offsets partition, incarnation) -> the record offset below which the history tables have the records after the run.
+
+    rows: of offsets_partitions, as ``driver_rows`` returns them.
+    """
+    return {
+        (row["offsets_partition"], row["incarnation"]): row["history_end_offset"] for row in rows if row["history_end_offset"] is not None
+    }
+
+
 def _other_coordinator(request: RunRequest, reports: Sequence[PartitionReport]) -> str | None:
     """A sentence, if the records show that the coordinator with the other semantics wrote them."""
     records: Counter[tuple[int, int]] = Counter()
@@ -138,7 +148,7 @@ def _offsets_partition_row(
         end_offset = point_in_time.end_offset
     stable = before.last_stable_offset if log is None else end_offset
     first, end = (history_range.first_offset, history_range.end_offset) if not history_range.is_empty else (None, None)
-    if request.with_history and counts.first_offset is not None and appendable_range(history_range, point_in_time) == history_range:
+    if request.writes_history and counts.first_offset is not None:
         first = counts.first_offset if first is None else min(first, counts.first_offset)
         end = end_offset if end is None else max(end, end_offset)
     # A run with --until is about an earlier moment: the next night is compared with the night before that run, if there was one.
@@ -149,8 +159,7 @@ def _offsets_partition_row(
         "offsets_partition": report.offsets_partition,
         "incarnation": history_range.incarnation,
         "first_offset": None if log is None else _first_offset(log, counts),
-        # An earlier run may have read further than a run with --until.
-        "end_offset": end_offset if point_in_time is None else max(end_offset, before.end_offset),
+        "end_offset": end_offset,
         "last_stable_offset": stable if report.first_open_offset is None else report.first_open_offset,
         "records": counts.records,
         "decoded": counts.decoded,
@@ -304,7 +313,7 @@ def run_row(
         **request.settings,
         **(known or {}),
         RETENTION_SETTING: str(request.retention_ms),
-        HISTORY_SETTING: str(request.with_history).lower(),
+        HISTORY_SETTING: str(request.writes_history).lower(),
         "input.lacks": ", ".join(summary.lacks) or "nothing",
     }
     if request.until is not None:
@@ -313,6 +322,7 @@ def run_row(
             {str(number): point_in_time.end_offset for number, point_in_time in sorted(points_in_time.items())}
         )
     return {
+        "kind": NIGHT if request.until is None else LOOK_BACK,
         "as_of_ms": request.as_of_ms,
         "semantics": summary.semantics,
         "broker_version": summary.broker_version,

@@ -199,11 +199,13 @@ class TestARun:
         write_log(tmp_path / "logs", commits(0, 9))
         told = nightly(tmp_path / "w", tmp_path / "logs", "--until", str(T0 + 4)).stderr
         assert f"until     {T0 + 4}: 1 offsets partition cut off before the end of the log; 0 records taken from the history" in told
-        assert {row["as_of"] for row in rows_of(tmp_path / "w", "offset_expirations")} == {T0 + 4}
+        (run,) = rows_of(tmp_path / "w", "runs")
+        looked_back = rows_of(tmp_path / "w", "offset_expirations", run["cluster"], run_id=run["run_id"])
+        assert (run["kind"], {row["as_of"] for row in looked_back}) == ("look_back", {T0 + 4})
         (tmp_path / "ends.json").write_text('{"0": 3}')
         assert "3 read" not in told
         told = nightly(tmp_path / "w", tmp_path / "logs", "--until", tmp_path / "ends.json", "--as-of", AS_OF).stderr
-        assert "3 read = 3 decoded" in told and "3 records taken from the history" in told
+        assert "3 read = 3 decoded" in told and "0 records taken from the history" in told
 
     def test_over_a_partition_without_records_is_a_night_without_groups(self, tmp_path: Path) -> None:
         (path,) = write_log(tmp_path / "logs", commits(0, 1))
@@ -392,13 +394,14 @@ class TestABadWarehouse:
             version.write_text("{")
         assert self.refused(tmp_path / "w").startswith(f"Table groups of {tmp_path}/w cannot be read:")
 
-    def test_a_table_that_is_gone_is_not_made_anew(self, tmp_path: Path) -> None:
+    def test_a_history_table_that_is_gone_is_not_made_anew(self, tmp_path: Path) -> None:
         night(tmp_path / "w", "sample", {"groups": [group("g")]})
-        shutil.rmtree(tmp_path / "w" / "groups")
-        assert self.refused(tmp_path / "w").startswith(f"{tmp_path}/w has no table groups: it was removed")
+        shutil.rmtree(tmp_path / "w" / "offset_commits")
+        assert self.refused(tmp_path / "w").startswith(f"{tmp_path}/w has no table offset_commits: it was removed")
 
     def test_a_table_that_was_made_anew(self, tmp_path: Path) -> None:
-        night(tmp_path / "w", "sample", {"groups": [group("g")]})
+        for _ in range(2):
+            night(tmp_path / "w", "sample", {"groups": [group("g")]})
         night(tmp_path / "other", "sample", {})
         shutil.rmtree(tmp_path / "w" / "groups")
         shutil.copytree(tmp_path / "other" / "groups", tmp_path / "w" / "groups")

@@ -9,11 +9,13 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from groupcoord_spark.errors import WarehouseError
 from groupcoord_spark.log import RecordMark
-from groupcoord_spark.pipeline.extents import NO_HISTORY, HistoryRange, PointInTime
-from groupcoord_spark.pipeline.plan.point_in_time import HISTORY_SETTING, UNTIL_SETTING
+from groupcoord_spark.pipeline.extents import NO_HISTORY, HistoryRange
+from groupcoord_spark.pipeline.plan.point_in_time import HISTORY_SETTING
 from groupcoord_spark.protocol.record_types import NO_TIMESTAMP
 from groupcoord_spark.warehouse import RunStart, Warehouse
+from groupcoord_spark.warehouse.read import UNTIL_SETTING
 
 BEYOND_SETTING: Final = "history.beyond.end"
 """Key in the column ``settings`` of ``runs``: "true" where the history tables have later records than the state, after an older dump."""
@@ -44,9 +46,14 @@ class PartitionHistory:
     newest_record: RecordMark | None = None
 
 
-def partition_histories(start: RunStart) -> dict[int, PartitionHistory]:
-    """Offsets partition -> what the cluster's last run knows of it; {} for the first run."""
-    return _histories_of_rows(start.previous("offsets_partitions", _COLUMNS))
+def partition_histories(start: RunStart, offsets_partitions: Iterable[int] = ()) -> dict[int, PartitionHistory]:
+    """Offsets partition -> what the cluster's last night knows of it; {} for the first night.
+
+    offsets_partitions: those that the input has. They are looked up in the history tables where the table offsets_partitions was deleted.
+    Raises WarehouseError where that table was deleted, and the history tables do not say how far they go.
+    """
+    known = _histories_of_rows(start.previous("offsets_partitions", _COLUMNS))
+    return known if known or start.last_run is None else _histories_of_tables(start, offsets_partitions)
 
 
 def last_setting(start: RunStart, name: str) -> str | None:
@@ -106,6 +113,32 @@ def mark_fields(name: str, mark: RecordMark | None) -> dict[str, Any]:
     return {f"{name}_offset": mark.record_offset, f"{name}_timestamp_ms": mark.timestamp_ms, f"{name}_crc": mark.crc}
 
 
+def _histories_of_tables(start: RunStart, offsets_partitions: Iterable[int]) -> dict[int, PartitionHistory]:
+    """What the history tables say themselves of each offsets partition, after offsets_partitions was deleted or was empty."""
+    ends = {}
+    numbers = list(offsets_partitions)
+    for number in numbers:
+        incarnation = 0
+        while (end := start.history_end(number, incarnation)) is not None:
+            ends[number] = (incarnation, end)
+            incarnation += 1
+    if not ends:
+        if numbers and start.last_run is not None and start.last_run.settings.get(HISTORY_SETTING) == "true":
+            raise WarehouseError(
+                f"Table offsets_partitions of {start.location.uri} is gone, and the history tables, which an older release wrote, do not"
+                " say how far they go. Restore the table from a copy, or run the nightly into another directory."
+            )
+        return {}
+    firsts: dict[tuple[int, int], int] = {}
+    for row in start.previous("surviving_records", ["offsets_partition", "incarnation", "first_offset"]).to_pylist():
+        place = (row["offsets_partition"], row["incarnation"])
+        firsts[place] = min(row["first_offset"], firsts.get(place, row["first_offset"]))
+    return {
+        number: PartitionHistory(HistoryRange(incarnation, firsts.get((number, incarnation), 0), end))
+        for number, (incarnation, end) in ends.items()
+    }
+
+
 def state_versions_at_history_end(start: RunStart) -> Mapping[str, int] | None:
     """Delta version of each table after the newest run that wrote history up to the end of the log; None: no run did."""
     runs = (run for run in reversed(start.finished) if run.fields["settings"] is not None)
@@ -119,13 +152,3 @@ def state_versions_at_history_end(start: RunStart) -> Mapping[str, int] | None:
         ),
         None,
     )
-
-
-def appendable_range(history_range: HistoryRange, point_in_time: PointInTime | None) -> HistoryRange:
-    """The range of record offsets that this run must not append to the history tables again.
-
-    A run that ends before the history begins appends nothing at all: its records would leave a gap before the history.
-    """
-    if point_in_time is not None and not history_range.is_empty and point_in_time.end_offset < history_range.first_offset:
-        return HistoryRange(history_range.incarnation, 0, history_range.end_offset)
-    return history_range

@@ -35,6 +35,8 @@ COMMANDS: Final = {
     "export-offsets": Place(
         "groupcoord_spark.cli.export_offsets", "export_offsets", "Offsets of any night for kafka-consumer-groups --reset-offsets."
     ),
+    "runs": Place("groupcoord_spark.cli.runs", "runs", "The nights and look-backs of a warehouse, newest first."),
+    "warnings": Place("groupcoord_spark.cli.warnings", "warnings", "Doubts and quarantined records of a run, by code."),
     "coverage": Place("groupcoord_spark.cli.coverage", "coverage", "Per type and version of record: read, decoded, quarantined."),
     "verify": Place("groupcoord_spark.cli.verify", "verify", "Our state against what a broker answers; 1 on any difference."),
     "timeline": Place("groupcoord_spark.cli.timeline", "timeline", "A group's life in order: commits, rewinds, rebalances, removals."),

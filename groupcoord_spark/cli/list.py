@@ -7,7 +7,7 @@ from typing import Final
 
 import click
 
-from groupcoord_spark.cli.options import Common, at_option, cluster_to_read, common_options
+from groupcoord_spark.cli.options import Common, at_option, cluster_to_read, common_options, say_which_night
 from groupcoord_spark.cli.render import lines, shown, write_lines, write_records
 
 # Kafka's own words (GroupState, GroupType); the warehouse has the types in lower case, as the protocol names them.
@@ -74,6 +74,7 @@ def list_groups(common: Common, states: frozenset[str] | None, types: frozenset[
         columns["state"] = "state"
     warehouse = open_warehouse(common.warehouse)
     cluster = cluster_to_read(warehouse, common.cluster)
+    say_which_night(common, warehouse, cluster, at_ms)
     groups = warehouse.read("groups", cluster=cluster, columns=list(columns.values()), where=where, at_ms=at_ms)
     groups = groups.take(pc.sort_indices(groups["group_id"]))
     cells = {name: groups[column].to_pylist() for name, column in columns.items()}

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 DEFAULT_CLUSTER = "default"
 
+_SEE_WARNINGS = "see `groupcoord warnings`"
+
 _TOPIC_ID = re.compile(r"[A-Za-z0-9_-]{22}")
 
 
@@ -271,9 +273,9 @@ def summary_text(summary: Summary, retention_ms: int) -> str:
         lines += _lines_about(summary.point_in_time)
     if summary.quarantined_by_reason:
         reasons = ", ".join(f"{reason} {count:,}" for reason, count in summary.quarantined_by_reason.items())
-        lines.append(f"  lost      {reasons}: see quarantined_records")
+        lines.append(f"  lost      {reasons}: {_SEE_WARNINGS}")
     if summary.warnings:
-        lines.append(f"  doubts    {summary.warnings:,}: see warnings")
+        lines.append(f"  doubts    {summary.warnings:,}: {_SEE_WARNINGS}")
     if summary.contradiction:
         lines.append(f"  settings  {summary.contradiction}")
     if summary.other_coordinator:
@@ -290,7 +292,7 @@ def _lines_about(past: PointInTimeSummary) -> list[str]:
         numbers, records = ", ".join(map(str, past.missing)), sum(past.missing.values())
         lines.append(
             f"  unknown   offsets partition{'' if len(past.missing) == 1 else 's'} {numbers} may not be exact: {counted(records, 'offset')}"
-            " before that moment without a record any more, neither in the log nor in the history: see warnings"
+            f" before that moment without a record any more, neither in the log nor in the history: {_SEE_WARNINGS}"
         )
     return lines
 

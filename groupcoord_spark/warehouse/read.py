@@ -35,6 +35,9 @@ WAREHOUSE_VARIABLE: Final = "GROUPCOORD_WAREHOUSE"
 RETENTION_SETTING: Final = "offsets.retention.ms"
 """Key of ``runs.settings`` that holds the retention of the run."""
 
+_UNTIL_SETTING: Final = "until"
+"""Key of ``runs.settings`` that a run over an earlier moment of the log has."""
+
 Condition = tuple[str, str, Any]
 """A condition on rows: a column, one of = in < <= > >=, and a value (for ``in`` a list). NULL meets no condition."""
 
@@ -78,6 +81,17 @@ class Run:
     def settings(self) -> dict[str, str]:
         """The settings of the run. ``fields`` has them too, but its datetimes import pandas, which a read command should not pay for."""
         return dict(self.row["settings"][0].as_py())
+
+    @property
+    def kind(self) -> str:
+        """night, or look_back for a run with --until."""
+        stored = self.row["kind"][0].as_py() if "kind" in self.row.column_names else None
+        return stored or ("look_back" if _UNTIL_SETTING in self.settings else "night")
+
+    @property
+    def is_kept(self) -> bool:
+        """False where `maintain` has dropped the run: the row of ``runs`` is all that is left."""
+        return bool(self.table_versions)
 
     @property
     def retention_ms(self) -> int | None:
@@ -153,13 +167,20 @@ class Warehouse:
         runs = [self.run(name, at_ms=at_ms) for name in ([cluster] if cluster is not None else self.clusters())]
         if declared is RUNS:
             return self._runs_until(runs, where).select(wanted)
-        # A night of a release that did not have the table yet has no rows of it.
-        parts = [
-            rows_at(self.location, declared, run.table_versions[table], run.cluster, wanted, where)
-            for run in runs
-            if table in run.table_versions
-        ]
+        parts = [self.read_run(table, run, columns=wanted, where=where) for run in runs]
         return pa.concat_tables([no_rows(pa.schema([declared.arrow_schema.field(name) for name in wanted])), *parts])
+
+    def read_run(self, table: str, run: Run, *, columns: Sequence[str], where: Sequence[Condition] = ()) -> pa.Table:
+        """Rows of a table, other than ``runs``, as of one run. Arguments and errors as for ``read``."""
+        declared = TABLES[table]
+        if not run.is_kept:
+            raise WarehouseError(
+                f"`groupcoord maintain` dropped the tables of run {run.run_id} in {self.location.uri}. `groupcoord runs` lists the nights"
+                " that are kept."
+            )
+        if table not in run.table_versions:  # the release that made the run did not have the table yet
+            return no_rows(pa.schema([declared.arrow_schema.field(name) for name in columns]))
+        return rows_at(self.location, declared, run.table_versions[table], run.cluster, columns, where)
 
     def _runs_until(self, runs: Sequence[Run], where: Sequence[Condition]) -> pa.Table:
         last = {run.cluster: run.finished_at_ms for run in runs}
@@ -326,7 +347,15 @@ def _rows_of_file(file: pq.ParquetFile, cluster: str, schema: pa.Schema, where: 
                 continue
         rows = file.read_row_group(group, columns=stored) if stored else None
         count = file.metadata.row_group(group).num_rows
-        columns = [_repeated(cluster, count) if rows is None or name == "cluster" else rows[name] for name in schema.names]
+        columns = [
+            _repeated(cluster, count)
+            if rows is None or name == "cluster"
+            # A file of a release that did not have the column yet.
+            else pa.nulls(count, schema.field(name).type)
+            if name not in rows.column_names and schema.field(name).nullable
+            else rows[name]
+            for name in schema.names
+        ]
         part = pa.table(columns, names=schema.names).cast(schema)
         kept.append(part if mask is None else part.filter(mask))
     return pa.concat_tables([no_rows(schema), *kept])

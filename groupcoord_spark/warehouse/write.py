@@ -32,7 +32,7 @@ from groupcoord_spark.warehouse.declaration import Table, WriteMode, no_rows
 from groupcoord_spark.warehouse.location import Location, directory_of, first_line, locate
 from groupcoord_spark.warehouse.parts import AddedFile, describe, run_of, write_part
 from groupcoord_spark.warehouse.read import SCHEMA_VERSION_PROPERTY, Run, holds_warehouse, open_table, read_runs, rows_at, runs_of
-from groupcoord_spark.warehouse.tables import RUNS, SCHEMA_VERSION, TABLES
+from groupcoord_spark.warehouse.tables import GROUPS, RUNS, SCHEMA_VERSION, TABLES, WARNINGS
 
 PROPERTIES: Final = {
     SCHEMA_VERSION_PROPERTY: str(SCHEMA_VERSION),
@@ -190,6 +190,7 @@ def commit_run(start: RunStart, run: Mapping[str, Any], files: Mapping[str, Sequ
         "version": __version__,
         "schema_version": SCHEMA_VERSION,
         "table_versions": versions,
+        **{name: sum(file.records for file in files.get(name, ())) for name in (GROUPS.name, WARNINGS.name)},
     }
     rows = RUNS.from_rows([row])
     written = write_part(start.location.uri, RUNS, rows, start.cluster, start.run_id)

@@ -155,7 +155,7 @@ class TestARun:
         result = nightly(tmp_path / "w", tmp_path / "logs")
         assert result.exit_code == 0
         assert "3 read = 2 decoded + 1 quarantined" in result.stderr
-        assert "lost      value_too_short 1: see quarantined_records" in result.stderr
+        assert "lost      value_too_short 1: see `groupcoord warnings`" in result.stderr
 
     def test_over_a_table_says_what_that_cannot_tell(self, tmp_path: Path, sample_warehouse: SampleWarehouse) -> None:
         write_parquet(tmp_path / "in", of_sparks_kafka_source(raw_rows(SAMPLE_LOGS)), files=2)

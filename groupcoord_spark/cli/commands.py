@@ -37,6 +37,7 @@ COMMANDS: Final = {
     ),
     "runs": Place("groupcoord_spark.cli.runs", "runs", "The nights and look-backs of a warehouse, newest first."),
     "warnings": Place("groupcoord_spark.cli.warnings", "warnings", "Doubts and quarantined records of a run, by code."),
+    "diff": Place("groupcoord_spark.cli.diff", "diff", "What changed from one night to another, and why offsets are gone."),
     "coverage": Place("groupcoord_spark.cli.coverage", "coverage", "Per type and version of record: read, decoded, quarantined."),
     "verify": Place("groupcoord_spark.cli.verify", "verify", "Our state against what a broker answers; 1 on any difference."),
     "timeline": Place("groupcoord_spark.cli.timeline", "timeline", "A group's life in order: commits, rewinds, rebalances, removals."),

@@ -82,7 +82,7 @@ class _Reader:
         commits = self._read("offset_commits", history.COMMIT_COLUMNS)
         markers = history.read_markers(self._warehouse, self._cluster, commits)
         rebalances = self._read("rebalances").to_pylist()
-        removals = removals_of(self._warehouse, self._cluster, self._group_id, commits, markers)
+        removals = removals_of(self._warehouse, self._cluster, [self._group_id], commits, markers)
         pending = {tuple(row.values()) for row in self._read("pending_offsets", history.PENDING_COLUMNS).to_pylist()}
         if not (commits.num_rows or rebalances or removals.groups):
             self._explain_nothing()

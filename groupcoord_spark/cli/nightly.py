@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ import click
 from groupcoord_spark.cli import interruption
 from groupcoord_spark.cli.options import Common, Duration, Moment, common_options_of_a_writer, duration_text, force_option, written_time
 from groupcoord_spark.cli.progress import StageLines
-from groupcoord_spark.cli.render import counted, say
+from groupcoord_spark.cli.render import counted, moment, say, write_records
 from groupcoord_spark.errors import GroupcoordError, UsageError
 
 if TYPE_CHECKING:
@@ -97,6 +98,13 @@ class MomentOrOffsets(click.ParamType):  # type: ignore[type-arg]
     is_flag=True,
     help="End with 1 when a record was quarantined, or the broker's loader refuses or skips one. The tables are written all the same.",
 )
+@click.option(
+    "--output",
+    type=click.Choice(["table", "json"]),
+    default="table",
+    show_default=True,
+    help="The summary: text for people on stderr, or one JSON object on stdout.",
+)
 @force_option
 @common_options_of_a_writer
 def nightly(
@@ -170,7 +178,9 @@ def nightly(
             until=until,
         )
         summary = run_nightly(night, plan, spark, progress, rows)
-    if not common.quiet:
+    if common.output == "json":
+        write_records("json", *summary_object(summary, retention_ms))
+    elif not common.quiet:
         say(summary_text(summary, retention_ms))
     if strict:
         _refuse_doubtful(summary)
@@ -235,18 +245,23 @@ def _planned(
 
 def _refuse_doubtful(summary: Summary) -> None:
     """Raises GroupcoordError, one sentence, for a run that lost records, or read some that the broker would not have loaded."""
-    problems, tables = [], []
+    problems = []
     if summary.records_quarantined:
         verb = "was" if summary.records_read == 1 else "were"
         problems.append(f"{summary.records_quarantined:,} of {counted(summary.records_read, 'record')} {verb} quarantined")
-        tables.append("quarantined_records")
     if summary.refusals:
         problems.append(f"the loader of Kafka {summary.broker_version} refuses or skips {summary.refusals:,}")
-        tables.append("warnings")
     if problems:
         raise GroupcoordError(
-            f"{', '.join(problems)}, and --strict was given. The tables are written; see {' and '.join(tables)} of run {summary.run_id}."
+            f"{', '.join(problems)}, and --strict was given. The tables are written; see `groupcoord warnings --run {summary.run_id}`."
         )
+
+
+def summary_object(summary: Summary, retention_ms: int) -> tuple[list[str], list[list[Any]]]:
+    """The result of a run for programs: the names and the one row of values. Every field of ``Summary`` is there."""
+    fields = {"retention_ms": retention_ms, **asdict(summary)}
+    fields["as_of"] = moment(fields.pop("as_of_ms"))
+    return list(fields), [list(fields.values())]
 
 
 def summary_text(summary: Summary, retention_ms: int) -> str:

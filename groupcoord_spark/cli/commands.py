@@ -44,6 +44,7 @@ COMMANDS: Final = {
     "simulate": Place("groupcoord_spark.cli.simulate", "simulate", "What the coordinator answers and writes in a scenario."),
     "assign": Place("groupcoord_spark.cli.assign", "assign", "What each assignor would give a group's members."),
     "dump": Place("groupcoord_spark.cli.dump", "dump", "Every record of the offsets topic as a line of JSON."),
+    "maintain": Place("groupcoord_spark.cli.maintain", "maintain", "Join files of history, drop old nights, delete what nothing needs."),
     "warm-up": Place("groupcoord_spark.cli.warm_up", "warm_up", "Once for an installation: later runs start some seconds sooner."),
 }
 

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
 DEFAULT_CLUSTER = "default"
 
+NIGHTS_BETWEEN_UPKEEP = 10
+"""After so many runs of a cluster the nightly run looks after the warehouse."""
+
 _SEE_WARNINGS = "see `groupcoord warnings`"
 
 _TOPIC_ID = re.compile(r"[A-Za-z0-9_-]{22}")
@@ -98,6 +101,7 @@ class MomentOrOffsets(click.ParamType):  # type: ignore[type-arg]
     is_flag=True,
     help="End with 1 when a record was quarantined, or the broker's loader refuses or skips one. The tables are written all the same.",
 )
+@click.option("--no-maintain", is_flag=True, help="Leave the upkeep that each tenth night does to `groupcoord maintain`.")
 @click.option(
     "--output",
     type=click.Choice(["table", "json"]),
@@ -120,6 +124,7 @@ def nightly(
     command_config: str | None,
     no_history: bool,
     strict: bool,
+    no_maintain: bool,
 ) -> int:
     """Read a copy of a broker's __consumer_offsets, replay it as the group coordinator would, expire it, and write the Delta tables.
 
@@ -182,9 +187,27 @@ def nightly(
         write_records("json", *summary_object(summary, retention_ms))
     elif not common.quiet:
         say(summary_text(summary, retention_ms))
+    if not no_maintain:
+        _do_upkeep(common, summary.cluster)
     if strict:
         _refuse_doubtful(summary)
     return 0
+
+
+def _do_upkeep(common: Common, cluster: str) -> None:
+    """Each tenth night: the part of ``groupcoord maintain`` that takes seconds. The night is done; a failure is one sentence."""
+    from groupcoord_spark.cli.maintain import summary_text as upkeep_text
+    from groupcoord_spark.warehouse.maintenance import FEW_BYTES, maintain
+    from groupcoord_spark.warehouse.read import open_warehouse
+
+    try:
+        if len(open_warehouse(common.warehouse).finished_runs(cluster)) % NIGHTS_BETWEEN_UPKEEP:
+            return
+        done = maintain(common.warehouse, cluster, most_bytes=FEW_BYTES)
+        if not common.quiet:
+            say(f"  upkeep    {upkeep_text(done, dry_run=False)}")
+    except (GroupcoordError, OSError) as e:
+        say(f"Upkeep could not be done, and the night is written all the same: {e}")
 
 
 def _planned(

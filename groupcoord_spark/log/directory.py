@@ -435,9 +435,7 @@ def _max_timestamp(finder: EntryFinder, position: int, magic: int) -> int:
 
 def _replica_doubt(chosen: _Replica, others: Sequence[_Replica]) -> PlacedDoubt:
     log = chosen.log
-    not_read = ", ".join(
-        f"{replica.log.directory} (epoch {replica.leader_epoch}, end {replica.log.end_offset})" for replica in others
-    )
+    not_read = ", ".join(f"{replica.log.directory} (epoch {replica.leader_epoch}, end {replica.log.end_offset})" for replica in others)
     detail = (
         f"Partition {log.offsets_partition} is read from {log.directory}, whose last leader epoch is {chosen.leader_epoch} "
         f"and whose end offset is {log.end_offset}; not read: {not_read}."

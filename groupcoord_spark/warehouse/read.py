@@ -25,7 +25,7 @@ from pyarrow import fs
 from groupcoord_spark.errors import WarehouseError
 from groupcoord_spark.warehouse.declaration import Table, no_rows
 from groupcoord_spark.warehouse.location import Location, first_line, locate
-from groupcoord_spark.warehouse.tables import RUNS, SCHEMA_VERSION, TABLES
+from groupcoord_spark.warehouse.tables import GROUPS, RUNS, SCHEMA_VERSION, TABLES
 
 SCHEMA_VERSION_PROPERTY: Final = "groupcoord.schemaVersion"
 
@@ -90,8 +90,8 @@ class Run:
 
     @property
     def is_kept(self) -> bool:
-        """False where `maintain` has dropped the run: the row of ``runs`` is all that is left."""
-        return bool(self.table_versions)
+        """False where upkeep has dropped the tables of the run (``maintenance``)."""
+        return GROUPS.name in self.table_versions
 
     @property
     def retention_ms(self) -> int | None:
@@ -173,7 +173,7 @@ class Warehouse:
     def read_run(self, table: str, run: Run, *, columns: Sequence[str], where: Sequence[Condition] = ()) -> pa.Table:
         """Rows of a table, other than ``runs``, as of one run. Arguments and errors as for ``read``."""
         declared = TABLES[table]
-        if not run.is_kept:
+        if not run.is_kept and table not in run.table_versions:
             raise WarehouseError(
                 f"`groupcoord maintain` dropped the tables of run {run.run_id} in {self.location.uri}. `groupcoord runs` lists the nights"
                 " that are kept."

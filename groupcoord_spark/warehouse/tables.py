@@ -540,7 +540,7 @@ RUNS = Table(
         Column(
             "table_versions",
             "MAP<STRING, BIGINT> NOT NULL",
-            "Version of every other table after the run, written by it or not; empty: `maintain` dropped the night.",
+            "Version of every other table after the run, written by it or not. Without groups: upkeep has dropped the night.",
         ),
         Column("groups", "BIGINT", "Rows of groups after the run; NULL: the release that made the run did not count them."),
         Column("warnings", "BIGINT", "Rows of warnings of the run; NULL: the release that made the run did not count them."),

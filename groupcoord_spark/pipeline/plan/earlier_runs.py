@@ -10,6 +10,7 @@ from groupcoord_spark.pipeline.extents import NO_HISTORY, HistoryRange, PointInT
 from groupcoord_spark.pipeline.plan.point_in_time import HISTORY_SETTING, UNTIL_SETTING
 from groupcoord_spark.protocol.record_types import NO_TIMESTAMP
 from groupcoord_spark.warehouse import RunStart
+from groupcoord_spark.warehouse.tables import GROUPS
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,7 @@ def partition_histories(plan: LogPlan, start: RunStart) -> dict[int, PartitionHi
 
 
 def state_versions_at_history_end(start: RunStart) -> Mapping[str, int] | None:
-    """Delta version of each table after the newest run that wrote history up to the end of the log; None: no run did."""
+    """Delta version of each table after the newest run that wrote history up to the end of the log; None: no such run is kept."""
     runs = (run for run in reversed(start.finished) if run.fields["settings"] is not None)
     settings_of_runs = ((run, dict(run.fields["settings"])) for run in runs)
     # A run with --until stored the state of an earlier moment, not that at the end of the history.
@@ -61,7 +62,7 @@ def state_versions_at_history_end(start: RunStart) -> Mapping[str, int] | None:
         (
             run.table_versions
             for run, settings in settings_of_runs
-            if settings.get(HISTORY_SETTING) == "true" and UNTIL_SETTING not in settings
+            if GROUPS.name in run.table_versions and settings.get(HISTORY_SETTING) == "true" and UNTIL_SETTING not in settings
         ),
         None,
     )

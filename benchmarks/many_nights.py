@@ -126,8 +126,9 @@ def main() -> None:
         seconds.append(make_night(warehouse, number, options.groups))
         if (number + 1) % NIGHTS_BETWEEN_UPKEEP == 0:
             began = time.perf_counter()
-            # Each night is a day later than the one before, and so is what upkeep takes for the present.
-            maintain(warehouse, CLUSTER, most_bytes=FEW_BYTES)
+            # All nights are made within one real month: after each thirtieth night upkeep takes that month to be over.
+            is_over = (number + 1) % 30 == 0
+            maintain(warehouse, CLUSTER, most_bytes=FEW_BYTES, now_ms=time.time_ns() // 1_000_000 + is_over * 40 * DAY_MS)
             upkeep.append(time.perf_counter() - began)
         if (number + 1) % 100 == 0:
             print(f"{number + 1} nights: {on_disk(options.warehouse)}", flush=True)

@@ -104,7 +104,7 @@ def _differing(
     """
     sides = []
     for run, side in ((before, "before"), (after, "after")):
-        rows = warehouse.read_run(table, run, columns=[*key, *columns]).rename_columns([*key, *(f"{name}_{side}" for name in columns)])
+        rows = warehouse.read(table, columns=[*key, *columns], run=run).rename_columns([*key, *(f"{name}_{side}" for name in columns)])
         sides.append(rows.append_column(f"is_{side}", pc.is_valid(rows[key[0]])))
     pairs = sides[0].join(sides[1], list(key), join_type="full outer")
     for name in ("is_before", "is_after"):
@@ -150,7 +150,7 @@ def _pending_changes(warehouse: Warehouse, before: Run, after: Run) -> Iterator[
     columns = (*_OFFSET_KEY, "committed_offset", "producer_id", "offsets_partition", "record_offset")
     sides: list[dict[_OffsetKey, _Row]] = []
     for run in (before, after):
-        rows = warehouse.read_run("pending_offsets", run, columns=columns).to_pylist()
+        rows = warehouse.read("pending_offsets", columns=columns, run=run).to_pylist()
         # Where several transactions wait with one offset, the newest one stands for all.
         sides.append({_key(row): row for row in sorted(rows, key=lambda row: row["record_offset"])})
     then, now = sides
@@ -167,7 +167,7 @@ def _transaction_ends(warehouse: Warehouse, after: Run, pending: Mapping[_Offset
     producers = sorted({row["producer_id"] for row in pending.values()})
     columns = ("offsets_partition", "incarnation", "record_offset", "producer_id", "result")
     markers: dict[tuple[int, Place], list[tuple[int, str]]] = {}
-    for marker in warehouse.read_run("transactions", after, columns=columns, where=[("producer_id", "in", producers)]).to_pylist():
+    for marker in warehouse.read("transactions", columns=columns, where=[("producer_id", "in", producers)], run=after).to_pylist():
         place = Place(marker["incarnation"], marker["offsets_partition"])
         markers.setdefault((marker["producer_id"], place), []).append((marker["record_offset"], marker["result"]))
     logs = _logs(warehouse, after)
@@ -190,7 +190,7 @@ def _reasons(
     commits = warehouse.read("offset_commits", cluster=after.cluster, columns=COMMIT_COLUMNS, where=of_group)
     removals = removals_of(warehouse, after.cluster, group_ids, commits, read_markers(warehouse, after.cluster, commits))
     logs, older_logs = _logs(warehouse, after), _logs(warehouse, before)
-    orphans = {_key(row) for row in warehouse.read_run("orphan_offsets", after, columns=_OFFSET_KEY, where=of_group).to_pylist()}
+    orphans = {_key(row) for row in warehouse.read("orphan_offsets", columns=_OFFSET_KEY, where=of_group, run=after).to_pylist()}
     tombstones = _newest_tombstones(removals, logs)
     of_offsets = {}
     for row in gone_offsets:
@@ -213,7 +213,7 @@ class _Log(NamedTuple):
 
 def _logs(warehouse: Warehouse, run: Run) -> dict[int, _Log]:
     """Offsets partition -> what the run read of it; of a partition that is not in the run's tables nothing is known."""
-    rows = warehouse.read_run("offsets_partitions", run, columns=["offsets_partition", "incarnation", "end_offset"]).to_pylist()
+    rows = warehouse.read("offsets_partitions", columns=["offsets_partition", "incarnation", "end_offset"], run=run).to_pylist()
     return defaultdict(_Log, {row["offsets_partition"]: _Log(row["incarnation"], row["end_offset"]) for row in rows})
 
 

@@ -75,7 +75,7 @@ def assign(
 
     warehouse = open_warehouse(common.warehouse)
     cluster = cluster_to_read(warehouse, common.cluster)
-    say_which_night(common, warehouse, cluster, at_ms)
+    say_which_night(common, warehouse, warehouse.run(cluster, at_ms=at_ms))
     reader = _Reader(warehouse, cluster, at_ms)
     group, protocol = reader.group(group_id, dict(partitions))
     current = group.current_assignment

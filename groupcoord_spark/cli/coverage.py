@@ -38,7 +38,7 @@ def coverage(common: Common, by_partition: bool, at_ms: int | None) -> None:
 
     warehouse = open_warehouse(common.warehouse)
     cluster = cluster_to_read(warehouse, common.cluster)
-    say_which_night(common, warehouse, cluster, at_ms)
+    say_which_night(common, warehouse, warehouse.run(cluster, at_ms=at_ms))
     names: tuple[str, ...] = PARTITIONS if by_partition else KINDS
     partitions = warehouse.read("offsets_partitions", cluster=cluster, columns=PARTITIONS[:-1], at_ms=at_ms).to_pylist()
     if by_partition:

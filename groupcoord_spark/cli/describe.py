@@ -143,7 +143,7 @@ def describe(
     end_offsets = read_end_offsets(end_offsets_file) if end_offsets_file is not None else {}
     warehouse = open_warehouse(common.warehouse)
     cluster = cluster_to_read(warehouse, common.cluster)
-    say_which_night(common, warehouse, cluster, at_ms)
+    say_which_night(common, warehouse, warehouse.run(cluster, at_ms=at_ms))
     reader = _Reader(warehouse, cluster, None if all_groups else groups, at_ms)
     # All that is built here is needed until the end: searching it for garbage would take a quarter of the time.
     gc.disable()

@@ -57,7 +57,7 @@ def list_groups(common: Common, states: frozenset[str] | None, types: frozenset[
         columns["state"] = "state"
     warehouse = open_warehouse(common.warehouse)
     cluster = cluster_to_read(warehouse, common.cluster)
-    say_which_night(common, warehouse, cluster, at_ms)
+    say_which_night(common, warehouse, warehouse.run(cluster, at_ms=at_ms))
     groups = warehouse.read("groups", cluster=cluster, columns=list(columns.values()), where=where, at_ms=at_ms)
     groups = groups.take(pc.sort_indices(groups["group_id"]))
     cells = {name: groups[column].to_pylist() for name, column in columns.items()}

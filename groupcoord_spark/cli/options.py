@@ -17,7 +17,7 @@ from groupcoord_spark.cli.render import counted, moment, say
 from groupcoord_spark.errors import GroupcoordError, UsageError
 
 if TYPE_CHECKING:
-    from groupcoord_spark.warehouse import Warehouse
+    from groupcoord_spark.warehouse import Run, Warehouse
 
 Output = Literal["table", "json", "csv"]
 
@@ -141,14 +141,14 @@ def cluster_to_read(warehouse: Warehouse, given: str | None) -> str:
     return known[0]
 
 
-def say_which_night(common: Common, warehouse: Warehouse, cluster: str, at_ms: int | None = None) -> None:
-    """One line on stderr where the night that is shown is not the newest one, or is older than 36 hours."""
+def say_which_night(common: Common, warehouse: Warehouse, run: Run) -> None:
+    """One line on stderr where the run that is shown is not the newest night, or is older than 36 hours."""
     if common.quiet:
         return
-    night, newest = warehouse.run(cluster, at_ms=at_ms), warehouse.run(cluster)
-    age_ms = now_ms() - night.as_of_ms
-    if night.run_id != newest.run_id or age_ms > _OLD_NIGHT_MS:
-        say(f"{'night' if night.kind == 'night' else 'look-back'} of {_minute(night.as_of_ms)}, {_age(age_ms)}")
+    nights = [night for night in warehouse.finished_runs(run.cluster) if night.kind == "night"]
+    age_ms = now_ms() - run.as_of_ms
+    if not nights or run.run_id != nights[-1].run_id or age_ms > _OLD_NIGHT_MS:
+        say(f"{'night' if run.kind == 'night' else 'look-back'} of {_minute(run.as_of_ms)}, {_age(age_ms)}")
 
 
 def now_ms() -> int:

@@ -45,7 +45,7 @@ def timeline(common: Common, group_id: str, from_ms: int | None, to_ms: int | No
         raise UsageError("--to is not after --from: no event lies between them.")
     warehouse = open_warehouse(common.warehouse)
     cluster = cluster_to_read(warehouse, common.cluster)
-    say_which_night(common, warehouse, cluster)
+    say_which_night(common, warehouse, warehouse.run(cluster))
     events = _Reader(warehouse, cluster, group_id, from_ms, to_ms).events()
     if common.output == "table":
         cells = [(_iso(event.time_ms), event.event, event.generation, _with_short_ids(event.what)) for _, event in events]

@@ -43,11 +43,8 @@ def warnings(common: Common, code: str | None, group_id: str | None, run_id: str
         _refuse_unknown(code)
     warehouse = open_warehouse(common.warehouse)
     cluster = cluster_to_read(warehouse, common.cluster)
-    if run_id is None:
-        say_which_night(common, warehouse, cluster, at_ms)
-        run = warehouse.run(cluster, at_ms=at_ms)
-    else:
-        run = _run_named(warehouse, cluster, run_id)
+    run = warehouse.run(cluster, at_ms=at_ms) if run_id is None else _run_named(warehouse, cluster, run_id)
+    say_which_night(common, warehouse, run)
     parts = [_doubts(warehouse, run, code, group_id)]
     if group_id is None:
         parts.append(_quarantined(warehouse, run, code))
@@ -69,13 +66,13 @@ def _doubts(warehouse: Warehouse, run: Run, code: str | None, group_id: str | No
     where: list[Condition] = [("run_id", "=", run.run_id)]
     where += [("code", "=", code)] if code is not None else []
     where += [("group_id", "=", group_id)] if group_id is not None else []
-    return warehouse.read_run("warnings", run, columns=OF_WARNINGS, where=where)
+    return warehouse.read("warnings", columns=OF_WARNINGS, where=where, run=run)
 
 
 def _quarantined(warehouse: Warehouse, run: Run, code: str | None) -> pa.Table:
     where: list[Condition] = [("run_id", "=", run.run_id)]
     where += [("reason", "=", code)] if code is not None else []
-    rows = warehouse.read_run("quarantined_records", run, columns=OF_QUARANTINE, where=where)
+    rows = warehouse.read("quarantined_records", columns=OF_QUARANTINE, where=where, run=run)
     return rows.rename_columns([*PLACE, "code", *OF_QUARANTINE[len(PLACE) + 1 :]])
 
 

@@ -54,7 +54,7 @@ _ORDER: Final[Mapping[str, tuple[str, ...]]] = {
 # What a look-back replays from the history: a record that was in the log at the border stays, however old it is.
 _REPLAYED: Final = ("offset_commits", "group_records", "transactions")
 # A look-back needs to know where the log of an old night ended, for as long as there is history of that night.
-_KEPT_OF_DROPPED_NIGHTS: Final = (OFFSETS_PARTITIONS.name,)
+_KEPT_OF_DROPPED_NIGHTS: Final = OFFSETS_PARTITIONS.name
 
 _NAME: Final = "upkeep"
 """The name of upkeep in commits, and in files of ``runs``, where no run looks at names."""
@@ -325,8 +325,10 @@ def _drop_nights(house: _House, keep_nights: int, border_ms: int | None) -> tupl
     changed: dict[str, dict[str, int]] = {}
     for run in house.own_runs:
         if run.finished_at_ms < first_kept_ms:
-            is_in_history = border_ms is None or run.finished_at_ms >= border_ms
-            left = {name: run.table_versions[name] for name in _KEPT_OF_DROPPED_NIGHTS if is_in_history and name in run.table_versions}
+            left = dict(run.table_versions)
+            if (border_ms is not None and run.finished_at_ms < border_ms) or (run.is_kept and SURVIVING_RECORDS.name not in left):
+                left = {}
+            left = {name: version for name, version in left.items() if name == _KEPT_OF_DROPPED_NIGHTS}
             if left != dict(run.table_versions):
                 changed[run.run_id] = left
     dropped = [run for run in house.own_runs if run.run_id in changed and run.is_kept]

@@ -35,7 +35,7 @@ WAREHOUSE_VARIABLE: Final = "GROUPCOORD_WAREHOUSE"
 RETENTION_SETTING: Final = "offsets.retention.ms"
 """Key of ``runs.settings`` that holds the retention of the run."""
 
-_UNTIL_SETTING: Final = "until"
+UNTIL_SETTING: Final = "until"
 """Key of ``runs.settings`` that a run over an earlier moment of the log has."""
 
 Condition = tuple[str, str, Any]
@@ -86,7 +86,7 @@ class Run:
     def kind(self) -> str:
         """night, or look_back for a run with --until."""
         stored = self.row["kind"][0].as_py() if "kind" in self.row.column_names else None
-        return stored or ("look_back" if _UNTIL_SETTING in self.settings else "night")
+        return stored or ("look_back" if UNTIL_SETTING in self.settings else "night")
 
     @property
     def is_kept(self) -> bool:
@@ -150,6 +150,7 @@ class Warehouse:
         columns: Sequence[str] | None = None,
         where: Sequence[Condition] = (),
         at_ms: int | None = None,
+        run: Run | None = None,
     ) -> pa.Table:
         """Rows of a table as of the newest run of ``cluster``, or as of the night ``at_ms``. Of ``runs`` the runs finished by then.
 
@@ -157,6 +158,7 @@ class Warehouse:
             cluster: None: every cluster, each as of its own newest run.
             columns: the columns to read, in that order; None: all.
             where: the conditions that every row must meet. Files whose statistics contradict a condition are not opened.
+            run: as of this run, and of its cluster; ``cluster`` and ``at_ms`` then have no meaning.
 
         Raises:
             WarehouseError: the cluster has no such run, or the files of the run are gone.
@@ -164,23 +166,24 @@ class Warehouse:
         """
         declared = TABLES[table]
         wanted = [declared.by_name[name].name for name in columns] if columns is not None else list(declared.by_name)
-        runs = [self.run(name, at_ms=at_ms) for name in ([cluster] if cluster is not None else self.clusters())]
+        if run is not None:
+            runs = [run]
+        else:
+            runs = [self.run(name, at_ms=at_ms) for name in ([cluster] if cluster is not None else self.clusters())]
         if declared is RUNS:
             return self._runs_until(runs, where).select(wanted)
-        parts = [self.read_run(table, run, columns=wanted, where=where) for run in runs]
-        return pa.concat_tables([no_rows(pa.schema([declared.arrow_schema.field(name) for name in wanted])), *parts])
-
-    def read_run(self, table: str, run: Run, *, columns: Sequence[str], where: Sequence[Condition] = ()) -> pa.Table:
-        """Rows of a table, other than ``runs``, as of one run. Arguments and errors as for ``read``."""
-        declared = TABLES[table]
-        if not run.is_kept and table not in run.table_versions:
+        for dropped in (run for run in runs if not run.is_kept and table not in run.table_versions):
             raise WarehouseError(
-                f"`groupcoord maintain` dropped the tables of run {run.run_id} in {self.location.uri}. `groupcoord runs` lists the nights"
-                " that are kept."
+                f"`groupcoord maintain` dropped the tables of run {dropped.run_id} in {self.location.uri}. `groupcoord runs` lists the"
+                " nights that are kept."
             )
-        if table not in run.table_versions:  # the release that made the run did not have the table yet
-            return no_rows(pa.schema([declared.arrow_schema.field(name) for name in columns]))
-        return rows_at(self.location, declared, run.table_versions[table], run.cluster, columns, where)
+        # A night of a release that did not have the table yet has no rows of it.
+        parts = [
+            rows_at(self.location, declared, run.table_versions[table], run.cluster, wanted, where)
+            for run in runs
+            if table in run.table_versions
+        ]
+        return pa.concat_tables([no_rows(pa.schema([declared.arrow_schema.field(name) for name in wanted])), *parts])
 
     def _runs_until(self, runs: Sequence[Run], where: Sequence[Condition]) -> pa.Table:
         last = {run.cluster: run.finished_at_ms for run in runs}

@@ -11,6 +11,7 @@ import pytest
 from deltalake import DeltaTable
 
 from groupcoord_spark.errors import WarehouseError
+from groupcoord_spark.pipeline.plan.point_in_time import _ends_of_complete_runs
 from groupcoord_spark.warehouse import TABLES, begin_run, commit_run, open_warehouse, write_part
 from groupcoord_spark.warehouse import maintenance as upkeep
 from groupcoord_spark.warehouse.maintenance import HISTORY, maintain
@@ -269,3 +270,15 @@ def test_a_cluster_without_a_run_is_one_sentence(tmp_path):
     nights(tmp_path, 1)
     with pytest.raises(WarehouseError, match="holds no run of cluster 'none'"):
         maintain(str(tmp_path), "none")
+
+
+def test_look_backs_still_know_where_the_logs_of_dropped_nights_ended(tmp_path):
+    ends = []
+    for number in range(4):
+        log = [{**LOG, "offsets_partition": 0, "incarnation": 0, "first_offset": 0, "end_offset": 10 * (number + 1)}]
+        run = night(tmp_path, "prod", {"offsets_partitions": log, "groups": [group("g")]}, settings={"history": "true"})
+        ends.append((10 * (number + 1), run.run_id))
+    maintain(str(tmp_path), "prod", keep_nights=1)
+    assert _ends_of_complete_runs(begin_run(str(tmp_path), "prod")) == {(0, 0): ends}
+    maintain(str(tmp_path), "prod", keep_nights=1, keep_history_ms=DAY_MS, now_ms=NEXT_MONTH_MS)
+    assert _ends_of_complete_runs(begin_run(str(tmp_path), "prod")) == {(0, 0): ends[-1:]}

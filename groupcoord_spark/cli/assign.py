@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from groupcoord_spark.cli.options import Common, at_option, cluster_to_read, common_options, say_which_night
+from groupcoord_spark.cli.options import Common, ShownRun, cluster_to_read, common_options, say_which_night, shown_run_options
 from groupcoord_spark.cli.render import lines, say, write_lines, write_records
 from groupcoord_spark.errors import GroupcoordError
 
@@ -59,10 +59,10 @@ class MemberChange(click.ParamType):  # type: ignore[type-arg]
 @click.option("--assignor", "names", multiple=True, type=click.Choice(ASSIGNORS), help="Only this one; may be given several times.")
 @click.option("--members", "change", type=MemberChange(), default=0, help="So many members more, or fewer.")
 @click.option("--partitions", type=TopicPartitions(), multiple=True, help="A topic has so many partitions; may be given several times.")
-@at_option
+@shown_run_options
 @common_options
 def assign(
-    common: Common, group_id: str, names: tuple[str, ...], change: int, partitions: tuple[tuple[str, int], ...], at_ms: int | None
+    common: Common, group_id: str, names: tuple[str, ...], change: int, partitions: tuple[tuple[str, int], ...], shown_run: ShownRun
 ) -> None:
     """What each assignor would give a group: how even it is, what it moves, which partitions each member has.
 
@@ -75,8 +75,8 @@ def assign(
 
     warehouse = open_warehouse(common.warehouse)
     cluster = cluster_to_read(warehouse, common.cluster)
-    say_which_night(common, warehouse, warehouse.run(cluster, at_ms=at_ms))
-    reader = _Reader(warehouse, cluster, at_ms)
+    say_which_night(common, warehouse, shown_run.of(warehouse, cluster))
+    reader = _Reader(warehouse, cluster, shown_run)
     group, protocol = reader.group(group_id, dict(partitions))
     current = group.current_assignment
     group = with_changed_member_count(group, change)
@@ -157,10 +157,10 @@ def _count(partitions: Mapping[str, int], member_id: str) -> int | None:
 class _Reader:
     """Reads a group from the tables of one night."""
 
-    def __init__(self, warehouse: Warehouse, cluster: str, at_ms: int | None) -> None:
+    def __init__(self, warehouse: Warehouse, cluster: str, shown_run: ShownRun) -> None:
         self._warehouse = warehouse
         self._cluster = cluster
-        self._at_ms = at_ms
+        self._run = shown_run.of(warehouse, cluster)
 
     def group(self, group_id: str, partitions: Mapping[str, int]) -> tuple[AssignableGroup, str | None]:
         """The group and the assignor it uses. Raises GroupcoordError for one that is not there or that no assignor is for."""
@@ -271,7 +271,7 @@ class _Reader:
 
     def _rows(self, table: str, columns: str, where: list[Condition]) -> Iterator[tuple[Any, ...]]:
         names = columns.split()
-        rows = self._warehouse.read(table, cluster=self._cluster, columns=names, where=where, at_ms=self._at_ms)
+        rows = self._warehouse.read(table, columns=names, where=where, run=self._run)
         return zip(*(rows[name].to_pylist() for name in names), strict=True)
 
 

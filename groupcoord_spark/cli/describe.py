@@ -16,7 +16,7 @@ import click
 import pyarrow as pa
 
 from groupcoord_spark.cli.end_offsets import EndOffsets, read_end_offsets
-from groupcoord_spark.cli.options import Common, at_option, cluster_to_read, common_options, say_which_night
+from groupcoord_spark.cli.options import Common, ShownRun, cluster_to_read, common_options, say_which_night, shown_run_options
 from groupcoord_spark.cli.render import counted, lines, printable, say, write_lines, write_records
 from groupcoord_spark.cli.rules import rules_of
 from groupcoord_spark.errors import GroupcoordError
@@ -110,7 +110,7 @@ class View:
     type=click.Path(exists=True, dir_okay=False),
     help="Log end offsets for LOG-END-OFFSET and LAG: lines topic:partition:offset (kafka-get-offsets) or topic,partition,offset, or JSON.",
 )
-@at_option
+@shown_run_options
 @common_options
 def describe(
     common: Common,
@@ -121,7 +121,7 @@ def describe(
     state: bool,
     verbose: bool,
     end_offsets_file: str | None,
-    at_ms: int | None,
+    shown_run: ShownRun,
 ) -> None:
     """Groups as of one night: their offsets, members or state.
 
@@ -143,8 +143,8 @@ def describe(
     end_offsets = read_end_offsets(end_offsets_file) if end_offsets_file is not None else {}
     warehouse = open_warehouse(common.warehouse)
     cluster = cluster_to_read(warehouse, common.cluster)
-    say_which_night(common, warehouse, warehouse.run(cluster, at_ms=at_ms))
-    reader = _Reader(warehouse, cluster, None if all_groups else groups, at_ms)
+    say_which_night(common, warehouse, shown_run.of(warehouse, cluster))
+    reader = _Reader(warehouse, cluster, None if all_groups else groups, shown_run)
     # All that is built here is needed until the end: searching it for garbage would take a quarter of the time.
     gc.disable()
     try:
@@ -224,12 +224,12 @@ def _end_in_one_place(first: TextIO, second: TextIO) -> bool:
 class _Reader:
     """Reads one night's tables for some groups, or for all."""
 
-    def __init__(self, warehouse: Warehouse, cluster: str, wanted: Sequence[str] | None, at_ms: int | None) -> None:
+    def __init__(self, warehouse: Warehouse, cluster: str, wanted: Sequence[str] | None, shown_run: ShownRun) -> None:
         self._warehouse = warehouse
         self._cluster = cluster
         self._wanted = wanted
-        self._at_ms = at_ms
-        self._rules = rules_of(warehouse.run(cluster, at_ms=at_ms))
+        self._run = shown_run.of(warehouse, cluster)
+        self._rules = rules_of(self._run)
 
     def groups(self, view: str) -> list[Group]:
         """Groups in the order of their names. Raises GroupcoordError for one that does not exist."""
@@ -317,7 +317,7 @@ class _Reader:
     def _rows(self, table: str, columns: str, also: Sequence[Condition] = ()) -> Iterator[tuple[Any, ...]]:
         where: list[Condition] = [*also] if self._wanted is None else [*also, ("group_id", "in", list(self._wanted))]
         names = columns.split()
-        rows = self._warehouse.read(table, cluster=self._cluster, columns=names, where=where, at_ms=self._at_ms)
+        rows = self._warehouse.read(table, columns=names, where=where, run=self._run)
         return zip(*(_values(rows[name]) for name in names), strict=True)
 
 

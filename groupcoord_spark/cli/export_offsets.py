@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 
 import click
 
-from groupcoord_spark.cli.options import Common, at_option, cluster_to_read, common_options_of_a_writer
+from groupcoord_spark.cli.options import Common, ShownRun, cluster_to_read, common_options_of_a_writer, shown_run_options
 from groupcoord_spark.cli.render import counted, printable, say
 from groupcoord_spark.errors import GroupcoordError
 
@@ -25,9 +25,9 @@ from groupcoord_spark.errors import GroupcoordError
     show_default=True,
     help="What kafka-consumer-groups --reset-offsets --from-file reads.",
 )
-@at_option
+@shown_run_options
 @common_options_of_a_writer
-def export_offsets(common: Common, groups: tuple[str, ...], form: str, at_ms: int | None) -> None:
+def export_offsets(common: Common, groups: tuple[str, ...], form: str, shown_run: ShownRun) -> None:
     """The committed offsets of groups in any night, to set the groups back to them.
 
     A line for each offset, without a line of names: topic,partition,offset for one group; group,topic,partition,offset for several.
@@ -43,8 +43,8 @@ def export_offsets(common: Common, groups: tuple[str, ...], form: str, at_ms: in
     names = ["group_id", "topic", "partition", "committed_offset"]
     warehouse = open_warehouse(common.warehouse)
     cluster = cluster_to_read(warehouse, common.cluster)
-    run = warehouse.run(cluster, at_ms=at_ms)
-    offsets = warehouse.read("committed_offsets", cluster=cluster, columns=names, where=[("group_id", "in", wanted)], at_ms=at_ms)
+    run = shown_run.of(warehouse, cluster)
+    offsets = warehouse.read("committed_offsets", columns=names, where=[("group_id", "in", wanted)], run=run)
     night = f"the night of {datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=run.as_of_ms):%Y-%m-%dT%H:%M:%SZ}"
     groups_with_offsets = set(offsets["group_id"].to_pylist())
     if without := [group for group in wanted if group not in groups_with_offsets]:

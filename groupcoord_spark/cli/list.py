@@ -6,7 +6,7 @@ from typing import Final
 
 import click
 
-from groupcoord_spark.cli.options import Common, at_option, cluster_to_read, common_options, say_which_night
+from groupcoord_spark.cli.options import Common, ShownRun, cluster_to_read, common_options, say_which_night, shown_run_options
 from groupcoord_spark.cli.render import lines, shown, write_lines, write_records
 from groupcoord_spark.cli.words import Words
 
@@ -34,9 +34,9 @@ TYPES: Final = ("Classic", "Consumer", "Share", "Streams")
     flag_value="",
     help="Add the column TYPE; with TYPES only those groups.",
 )
-@at_option
+@shown_run_options
 @common_options
-def list_groups(common: Common, states: frozenset[str] | None, types: frozenset[str] | None, at_ms: int | None) -> None:
+def list_groups(common: Common, states: frozenset[str] | None, types: frozenset[str] | None, shown_run: ShownRun) -> None:
     """Every group the coordinator would list, sorted by name: classic, consumer, share and streams groups.
 
     STATES and TYPES are words separated by commas, for example Stable,Empty.
@@ -56,9 +56,9 @@ def list_groups(common: Common, states: frozenset[str] | None, types: frozenset[
     if states is not None:
         columns["state"] = "state"
     warehouse = open_warehouse(common.warehouse)
-    cluster = cluster_to_read(warehouse, common.cluster)
-    say_which_night(common, warehouse, warehouse.run(cluster, at_ms=at_ms))
-    groups = warehouse.read("groups", cluster=cluster, columns=list(columns.values()), where=where, at_ms=at_ms)
+    run = shown_run.of(warehouse, cluster_to_read(warehouse, common.cluster))
+    say_which_night(common, warehouse, run)
+    groups = warehouse.read("groups", columns=list(columns.values()), where=where, run=run)
     groups = groups.take(pc.sort_indices(groups["group_id"]))
     cells = {name: groups[column].to_pylist() for name, column in columns.items()}
     if "type" in cells:

@@ -161,8 +161,6 @@ def nightly(
     kind = kind_of(inputs)
     if command_config is not None and kind is not InputKind.KAFKA:
         raise UsageError("--command-config is for Kafka's client, and no INPUT is kafka://HOST:PORT. Leave it out.")
-    if until is not None and kind is not InputKind.SEGMENTS:
-        raise UsageError("--until reads log segments, and this INPUT is none. Give the log directory, or leave it out.")
     client = read_properties(command_config, "The command config file") if command_config is not None else {}
     can_be_written(locate(common.warehouse))  # so that a warehouse that cannot be used is reported before Spark starts
     with StageLines(quiet=common.quiet) as progress, session_ends_with_block():

@@ -266,6 +266,35 @@ def at_option(command: Callable[..., Any]) -> Callable[..., Any]:
     return at(force_option(command))
 
 
+@dataclass(frozen=True, slots=True)
+class ShownRun:
+    """Which run the user asks to see: --at, --run and --look-back."""
+
+    at_ms: int | None = None
+    run_id: str | None = None
+    look_back: bool = False
+
+    def of(self, warehouse: Warehouse, cluster: str) -> Run:
+        """The run of that cluster. Raises WarehouseError where there is none."""
+        return warehouse.run(cluster, at_ms=self.at_ms, run_id=self.run_id, look_back=self.look_back)
+
+
+def shown_run_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """--at, --run, --look-back, which run is shown, and --force; the command gets ``shown_run``."""
+
+    @wraps(command)
+    def with_shown(*args: Any, at_ms: int | None, run_id: str | None, look_back: bool, **rest: Any) -> Any:
+        if run_id is not None and (at_ms is not None or look_back):
+            raise click.UsageError("--run names one run: leave --at and --look-back out.")
+        return command(*args, shown_run=ShownRun(at_ms, run_id, look_back), **rest)
+
+    run = click.option("--run", "run_id", metavar="RUN_ID", help="Show that run of table runs, also a look-back.")
+    is_look_back = click.option(
+        "--look-back", is_flag=True, help="Show the newest look-back (nightly --until), with --at that of the moment, not a night."
+    )
+    return at_option(run(is_look_back(with_shown)))
+
+
 def duration_text(milliseconds: int) -> str:
     """The largest unit that says it exactly, as --offsets-retention takes it."""
     return next(

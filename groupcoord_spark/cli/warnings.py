@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from groupcoord_spark.cli.options import Common, at_option, cluster_to_read, common_options, say_which_night
+from groupcoord_spark.cli.options import Common, ShownRun, cluster_to_read, common_options, say_which_night, shown_run_options
 from groupcoord_spark.cli.render import counted, lines, say, write_lines, write_records
-from groupcoord_spark.errors import GroupcoordError, UsageError
+from groupcoord_spark.errors import UsageError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -27,23 +27,19 @@ OF_QUARANTINE: Final = (*PLACE, "reason", "detail", "records", "size")
 @click.command(epilog="Example: groupcoord warnings --output json")
 @click.option("--code", help="Only this code, each row of it.")
 @click.option("--group", "group_id", metavar="GROUP", help="Only doubts about this group. Quarantined records belong to no group.")
-@click.option("--run", "run_id", metavar="RUN", help="The run, as `groupcoord runs` names it. [default: the newest night]")
-@at_option
+@shown_run_options
 @common_options
-def warnings(common: Common, code: str | None, group_id: str | None, run_id: str | None, at_ms: int | None) -> None:
+def warnings(common: Common, code: str | None, group_id: str | None, shown_run: ShownRun) -> None:
     """What a run accepted with a doubt (table warnings) and what it could not read or decode (table quarantined_records).
 
     One row for each code: how many rows it has, what it means, and one place as an example. With --code each row of that code.
     """
     from groupcoord_spark.warehouse.read import open_warehouse
 
-    if run_id is not None and at_ms is not None:
-        raise UsageError("--run and --at both choose a run: leave one of them out.")
     if code is not None:
         _refuse_unknown(code)
     warehouse = open_warehouse(common.warehouse)
-    cluster = cluster_to_read(warehouse, common.cluster)
-    run = warehouse.run(cluster, at_ms=at_ms) if run_id is None else _run_named(warehouse, cluster, run_id)
+    run = shown_run.of(warehouse, cluster_to_read(warehouse, common.cluster))
     say_which_night(common, warehouse, run)
     parts = [_doubts(warehouse, run, code, group_id)]
     if group_id is None:
@@ -130,10 +126,3 @@ def _refuse_unknown(code: str) -> None:
     known = {*TABLES["warnings"].by_name["code"].words, *TABLES["quarantined_records"].by_name["reason"].words}
     if code not in known:
         raise UsageError(f"--code {code!r} is no code that a run writes. `groupcoord warnings` lists those of a run.")
-
-
-def _run_named(warehouse: Warehouse, cluster: str, run_id: str) -> Run:
-    named = [run for run in warehouse.finished_runs(cluster) if run.run_id == run_id]
-    if not named:
-        raise GroupcoordError(f"Cluster {cluster!r} of {warehouse.location.uri} has no run {run_id!r}. `groupcoord runs` lists them.")
-    return named[0]

@@ -18,8 +18,8 @@ from groupcoord_spark.pipeline.exchange.kept_records import SHUFFLED
 from groupcoord_spark.pipeline.exchange.state_rows import REPLAYED, WRITTEN, PartitionReport
 from groupcoord_spark.pipeline.expiration import ExpirationJob
 from groupcoord_spark.pipeline.extents import HistoryPiece, PointInTime
-from groupcoord_spark.pipeline.outcome import contradiction, driver_rows, files_by_table, run_row, summary_of
-from groupcoord_spark.pipeline.plan.earlier_runs import appendable_range, partition_histories, state_versions_at_history_end
+from groupcoord_spark.pipeline.outcome import contradiction, driver_rows, files_by_table, history_ends, run_row, summary_of
+from groupcoord_spark.pipeline.plan.earlier_runs import partition_histories, state_versions_at_history_end
 from groupcoord_spark.pipeline.plan.file_ranges import split_large_segments
 from groupcoord_spark.pipeline.plan.input_rows import RowPlan
 from groupcoord_spark.pipeline.plan.partition_count import likely_partition_count
@@ -83,18 +83,18 @@ def run_nightly(request: RunRequest, plan: LogPlan, spark: SparkSession, progres
     if request.until is not None:
         with own_errors(lambda: progress.stage):
             points_in_time = find_points_in_time(
-                request.until, plan, {number: history.history_range for number, history in histories.items()}, start, spark
+                request.until, plan, {number: history.history_range for number, history in histories.items()}, start, spark, rows
             )
         segments = [segment for segment in segments if segment.base_offset < points_in_time[segment.offsets_partition].end_offset]
     pieces = history_pieces(points_in_time, start)
-    history_ranges = {number: appendable_range(history.history_range, points_in_time.get(number)) for number, history in histories.items()}
+    history_ranges = {number: history.history_range for number, history in histories.items()}
     job = ReadJob(
         cluster=request.cluster,
         partition_count=_partition_count(request, plan, rows),
         warehouse_uri=start.location.uri,
         run_id=start.run_id,
         semantics=request.semantics,
-        with_history=request.with_history,
+        with_history=request.writes_history,
         history_ranges=history_ranges,
         rebalances=RebalanceJob(start.location.uri, request.cluster, history_ranges, state_versions_at_history_end(start)),
         points_in_time=points_in_time,
@@ -111,13 +111,14 @@ def run_nightly(request: RunRequest, plan: LogPlan, spark: SparkSession, progres
 
     progress.begin("commit")
     files = files_by_table(reports)
-    for table, table_rows in driver_rows(request, plan, reports, histories, points_in_time, start.run_id).items():
+    rows_of_driver = driver_rows(request, plan, reports, histories, points_in_time, start.run_id)
+    for table, table_rows in rows_of_driver.items():
         if table_rows:
             files.setdefault(table, []).extend(
                 write_part(start.location.uri, TABLES[table], TABLES[table].from_rows(table_rows), request.cluster, start.run_id)
             )
     summary = summary_of(request, plan, reports, points_in_time, start.run_id, rows)
-    commit_run(start, run_row(request, summary, points_in_time), files)
+    commit_run(start, run_row(request, summary, points_in_time), files, history_ends(rows_of_driver["offsets_partitions"]))
     progress.end(rows=sum(added.records for files_of_table in files.values() for added in files_of_table))
     return summary
 
@@ -167,6 +168,8 @@ def _run_stages(
         kept = spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(read, SHUFFLED)
     else:
         kept = sorted_rows(rows.frame).mapInArrow(read_rows, SHUFFLED)
+        if tasks:
+            kept = kept.union(spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(read, SHUFFLED))
     # Rows of one offsets partition must reach the replay in the order of their record offsets. groupBy sorts by a prefix of these columns,
     # so Spark keeps this order and does not sort again.
     sorted_rows_to_replay = kept.repartition(replays, "cluster", "offsets_partition").sortWithinPartitions(

@@ -14,15 +14,16 @@ from groupcoord_spark.log.storage import shown
 from groupcoord_spark.pipeline.exchange.counts import NO_KEY_TYPE, NO_VERSION, KindCount, PartitionCounts
 from groupcoord_spark.pipeline.exchange.state_rows import PartitionReport
 from groupcoord_spark.pipeline.extents import PointInTime
-from groupcoord_spark.pipeline.plan.earlier_runs import PartitionHistory, appendable_range
+from groupcoord_spark.pipeline.plan.earlier_runs import PartitionHistory
 from groupcoord_spark.pipeline.plan.input_rows import RowPlan
-from groupcoord_spark.pipeline.plan.point_in_time import HISTORY_SETTING, UNTIL_SETTING
+from groupcoord_spark.pipeline.plan.point_in_time import HISTORY_SETTING
 from groupcoord_spark.pipeline.run import PointInTimeSummary, RunRequest, Summary
 from groupcoord_spark.protocol import RECORD_TYPES
 from groupcoord_spark.protocol.record_types import NO_TIMESTAMP
 from groupcoord_spark.sources.rows import InputKind
 from groupcoord_spark.warehouse import AddedFile
-from groupcoord_spark.warehouse.read import RETENTION_SETTING
+from groupcoord_spark.warehouse.read import RETENTION_SETTING, UNTIL_SETTING
+from groupcoord_spark.warehouse.tables import LOOK_BACK, NIGHT
 
 
 def files_by_table(reports: Sequence[PartitionReport]) -> dict[str, list[AddedFile]]:
@@ -82,6 +83,16 @@ def driver_rows(
     return {"offsets_partitions": partitions, "decode_coverage": _coverage_rows(reports), "warnings": doubts}
 
 
+def history_ends(rows: Sequence[Mapping[str, Any]]) -> dict[tuple[int, int], int]:
+    """(offsets partition, incarnation) -> the record offset below which the history tables have the records after the run.
+
+    rows: of offsets_partitions, as ``driver_rows`` returns them.
+    """
+    return {
+        (row["offsets_partition"], row["incarnation"]): row["history_end_offset"] for row in rows if row["history_end_offset"] is not None
+    }
+
+
 def _other_coordinator(request: RunRequest, reports: Sequence[PartitionReport]) -> str | None:
     """A sentence, if the records show that the coordinator with the other semantics wrote them."""
     records: Counter[tuple[int, int]] = Counter()
@@ -121,7 +132,7 @@ def _offsets_partition_row(
         end_offset = point_in_time.end_offset
     stable = before.last_stable_offset if log is None else end_offset
     first, end = (history_range.first_offset, history_range.end_offset) if not history_range.is_empty else (None, None)
-    if request.with_history and counts.first_offset is not None and appendable_range(history_range, point_in_time) == history_range:
+    if request.writes_history and counts.first_offset is not None:
         first = counts.first_offset if first is None else min(first, counts.first_offset)
         end = end_offset if end is None else max(end, end_offset)
     newest = NO_TIMESTAMP if counts.newest_timestamp_ms is None else counts.newest_timestamp_ms
@@ -129,8 +140,7 @@ def _offsets_partition_row(
         "offsets_partition": report.offsets_partition,
         "incarnation": history_range.incarnation,
         "first_offset": None if log is None else _first_offset(log, counts),
-        # An earlier run may have read further than a run with --until.
-        "end_offset": end_offset if point_in_time is None else max(end_offset, before.end_offset),
+        "end_offset": end_offset,
         "last_stable_offset": stable if report.first_open_offset is None else report.first_open_offset,
         "records": counts.records,
         "decoded": counts.decoded,
@@ -259,7 +269,7 @@ def run_row(request: RunRequest, summary: Summary, points_in_time: Mapping[int, 
     settings = {
         **request.settings,
         RETENTION_SETTING: str(request.retention_ms),
-        HISTORY_SETTING: str(request.with_history).lower(),
+        HISTORY_SETTING: str(request.writes_history).lower(),
         "input.lacks": ", ".join(summary.lacks) or "nothing",
     }
     if request.until is not None:
@@ -268,6 +278,7 @@ def run_row(request: RunRequest, summary: Summary, points_in_time: Mapping[int, 
             {str(number): point_in_time.end_offset for number, point_in_time in sorted(points_in_time.items())}
         )
     return {
+        "kind": NIGHT if request.until is None else LOOK_BACK,
         "as_of_ms": request.as_of_ms,
         "semantics": summary.semantics,
         "broker_version": summary.broker_version,

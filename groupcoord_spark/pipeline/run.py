@@ -30,7 +30,12 @@ class RunRequest:
     offsets_partitions: int | None = None
     """offsets.topic.num.partitions of the broker's file; None: not set."""
     until: Until | None = None
-    """The moment up to which records are replayed; None: the end of the log."""
+    """The moment up to which records are replayed, which makes the run a look-back; None: the end of the log."""
+
+    @property
+    def writes_history(self) -> bool:
+        """Whether the run appends to the history tables: a look-back never does."""
+        return self.with_history and self.until is None
 
 
 @dataclass(frozen=True, slots=True)

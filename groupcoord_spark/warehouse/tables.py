@@ -14,8 +14,16 @@ from groupcoord_spark.warehouse.warning_codes import WARNING_CODES
 
 __all__ = ["SCHEMA_VERSION", "TABLES", "Column", "Table", "WriteMode", "reference"]
 
-SCHEMA_VERSION: Final = 1
-"""Raised when a release changes tables so that an older one would misread them."""
+SCHEMA_VERSION: Final = 2
+"""Raised when a release changes tables so that an older one would misread them.
+
+The first run of a release upgrades a warehouse of an older one in place: it makes the tables and adds the columns that are missing. New
+columns therefore stand at the end of their table and may be NULL; a column is never renamed, moved or given another type.
+"""
+
+NIGHT: Final = "night"
+LOOK_BACK: Final = "look_back"
+"""The kinds of runs."""
 
 REPLACED_BY_EACH_RUN: Final = WriteMode.REPLACED_BY_EACH_RUN
 APPENDED: Final = WriteMode.APPENDED
@@ -515,7 +523,7 @@ OFFSETS_PARTITIONS = Table(
 
 RUNS = Table(
     "runs",
-    "One row for each run that finished. Readers take every table at the version that the newest row of their cluster names.",
+    "One row for each run that finished. Readers take every table at the version that the newest night of their cluster names.",
     ("run_id",),
     APPENDED,
     (
@@ -540,7 +548,13 @@ RUNS = Table(
         Column(
             "table_versions",
             "MAP<STRING, BIGINT> NOT NULL",
-            "Version of every other table after the run, written by it or not. Without groups: upkeep has dropped the night.",
+            "Version of every other table that has the rows of the run. Without groups: upkeep has dropped the night.",
+        ),
+        Column(
+            "kind",
+            "STRING",
+            "A night, or a look-back (nightly --until), which only the versions of its own row show; NULL: see until in settings.",
+            words=(NIGHT, LOOK_BACK),
         ),
         Column("groups", "BIGINT", "Rows of groups after the run; NULL: the release that made the run did not count them."),
         Column("warnings", "BIGINT", "Rows of warnings of the run; NULL: the release that made the run did not count them."),
@@ -573,3 +587,6 @@ TABLES: Final[Mapping[str, Table]] = {
     )
 }
 """Every table by its name, in the order of the reference."""
+
+HISTORY: Final = (OFFSET_COMMITS, GROUP_RECORDS, TRANSACTIONS, REBALANCES, SURVIVING_RECORDS)
+"""The tables with rows of the log, to which each night appends what is new."""

@@ -60,7 +60,7 @@ def test_any_two_nights_can_be_compared(three, options, changes):
 
 def test_a_look_back_is_no_night_to_compare_with(tmp_path):
     night(tmp_path, "prod", {"groups": [group("a")]})
-    night(tmp_path, "prod", {}, as_of_ms=AS_OF_MS - DAY_MS, settings={"until": "2025-12-31T00:00:00Z"})
+    night(tmp_path, "prod", {}, as_of_ms=AS_OF_MS - DAY_MS, kind="look_back", settings={"until": "2025-12-31T00:00:00Z"})
     night(tmp_path, "prod", {"groups": [group("a"), group("b")]}, as_of_ms=AS_OF_MS + DAY_MS)
     assert [(row["change"], row["group"]) for row in rows(str(tmp_path))] == [("group_born", "b")]
 

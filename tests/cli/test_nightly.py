@@ -211,11 +211,13 @@ class TestARun:
         write_log(tmp_path / "logs", commits(0, 9))
         told = nightly(tmp_path / "w", tmp_path / "logs", "--until", str(T0 + 4)).stderr
         assert f"until     {T0 + 4}: 1 offsets partition cut off before the end of the log; 0 records taken from the history" in told
-        assert {row["as_of"] for row in rows_of(tmp_path / "w", "offset_expirations")} == {T0 + 4}
+        (run,) = rows_of(tmp_path / "w", "runs")
+        looked_back = rows_of(tmp_path / "w", "offset_expirations", run_id=run["run_id"])
+        assert (run["kind"], {row["as_of"] for row in looked_back}) == ("look_back", {T0 + 4})
         (tmp_path / "ends.json").write_text('{"0": 3}')
         assert "3 read" not in told
         told = nightly(tmp_path / "w", tmp_path / "logs", "--until", tmp_path / "ends.json", "--as-of", AS_OF).stderr
-        assert "3 read = 3 decoded" in told and "3 records taken from the history" in told
+        assert "3 read = 3 decoded" in told and "0 records taken from the history" in told
 
     def test_over_a_partition_without_records_is_a_night_without_groups(self, tmp_path: Path) -> None:
         (path,) = write_log(tmp_path / "logs", commits(0, 1))

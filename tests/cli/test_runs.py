@@ -23,7 +23,7 @@ def runs(tmp_path_factory):
     doubts = [{**WARNING, "run_id": "x"}] * 3
     rows = {"groups": [group("a"), group("b")], "warnings": doubts, "quarantined_records": [{**LOST, "run_id": "x"}]}
     second = night(place, "prod", rows, as_of_ms=AS_OF_MS + DAY_MS, records_read=9, records_decoded=8, records_quarantined=1)
-    past = night(place, "prod", {}, as_of_ms=AS_OF_MS - DAY_MS, settings={"until": "2025-12-31T00:00:00Z"})
+    past = night(place, "prod", {}, as_of_ms=AS_OF_MS - DAY_MS, kind="look_back", settings={"until": "2025-12-31T00:00:00Z"})
     return str(place), [past.run_id, second.run_id, first.run_id]
 
 

@@ -76,8 +76,8 @@ def test_any_run_can_be_asked_for(doubtful):
 @pytest.mark.parametrize(
     ("options", "code", "sentence"),
     [
-        (["--run", "none"], 1, "has no run 'none'. `groupcoord runs` lists them."),
-        (["--run", "none", "--at", "now"], 2, "--run and --at both choose a run"),
+        (["--run", "none"], 1, "holds no run 'none' of cluster 'prod'"),
+        (["--run", "none", "--at", "now"], 2, "--run names one run: leave --at and --look-back out."),
         (["--code", "R-99"], 2, "--code 'R-99' is no code that a run writes."),
     ],
 )

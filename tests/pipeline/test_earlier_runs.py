@@ -9,11 +9,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from groupcoord_spark.errors import WarehouseError
 from groupcoord_spark.log import LogPlan, PartitionLog
-from groupcoord_spark.pipeline.extents import NO_HISTORY, HistoryRange, PointInTime
+from groupcoord_spark.pipeline.extents import HistoryRange
 from groupcoord_spark.pipeline.plan.earlier_runs import (
     PartitionHistory,
-    appendable_range,
     partition_histories,
     state_versions_at_history_end,
 )
@@ -24,7 +24,19 @@ NEWEST_MS = 5_000
 
 def start(*rows: dict[str, Any], runs: tuple[Any, ...] = ()) -> Any:
     """A RunStart after a run that left these rows of offsets_partitions."""
-    return SimpleNamespace(previous=lambda table, columns: pa.Table.from_pylist(list(rows)), finished=runs)
+    return SimpleNamespace(previous=lambda table, columns: pa.Table.from_pylist(list(rows)), finished=runs, last_run=None)
+
+
+def start_without_offsets_partitions(ends: dict[tuple[int, int], int], *survivors: dict[str, Any], history: str = "true") -> Any:
+    """A RunStart after that table was deleted. ends: what the history tables say themselves, by (offsets partition, incarnation)."""
+    tables = {"offsets_partitions": (), "surviving_records": survivors}
+    return SimpleNamespace(
+        cluster="c",
+        location=SimpleNamespace(uri="w"),
+        previous=lambda table, columns: pa.Table.from_pylist(list(tables[table])),
+        history_end=lambda partition, incarnation: ends.get((partition, incarnation)),
+        last_run=SimpleNamespace(settings={"history": history}),
+    )
 
 
 def partition_row(**fields: Any) -> dict[str, Any]:
@@ -84,9 +96,13 @@ def test_state_at_the_end_of_the_history_is_that_of_the_newest_run_that_wrote_hi
     assert state_versions_at_history_end(start(runs=runs[2:])) is None
 
 
-def test_a_run_that_ends_before_the_history_begins_appends_nothing() -> None:
-    history = HistoryRange(1, 50, 100)
-    assert appendable_range(history, PointInTime(40, NO_HISTORY, 0)) == HistoryRange(1, 0, 100)
-    for point_in_time in (None, PointInTime(50, NO_HISTORY, 0), PointInTime(120, NO_HISTORY, 0)):
-        assert appendable_range(history, point_in_time) == history
-    assert appendable_range(NO_HISTORY, PointInTime(40, NO_HISTORY, 0)) == NO_HISTORY
+def test_without_offsets_partitions_the_history_tables_say_how_far_they_go() -> None:
+    survivors = [{"offsets_partition": 0, "incarnation": i, "first_offset": first} for i, first in ((0, 0), (1, 30), (1, 7))]
+    known = partition_histories(plan(5, 1), start_without_offsets_partitions({(0, 0): 900, (0, 1): 60}, *survivors))
+    assert known == {0: PartitionHistory(HistoryRange(1, 7, 60))}
+
+
+def test_without_offsets_partitions_a_history_that_does_not_say_its_end_is_refused() -> None:
+    with pytest.raises(WarehouseError, match="offsets_partitions of w is gone"):
+        partition_histories(plan(5, 1), start_without_offsets_partitions({}))
+    assert partition_histories(plan(5, 1), start_without_offsets_partitions({}, history="false")) == {}

@@ -9,8 +9,8 @@ from groupcoord_spark.coordinator.semantics import JAVA
 from groupcoord_spark.log import LogPlan, PartitionLog
 from groupcoord_spark.pipeline.exchange.counts import KindCount, PartitionCounts
 from groupcoord_spark.pipeline.exchange.state_rows import PartitionReport
-from groupcoord_spark.pipeline.extents import NO_HISTORY, HistoryRange, PointInTime
-from groupcoord_spark.pipeline.outcome import completeness, contradiction, driver_rows, files_by_table
+from groupcoord_spark.pipeline.extents import NO_HISTORY, HistoryRange, PointInTime, Until
+from groupcoord_spark.pipeline.outcome import completeness, contradiction, driver_rows, files_by_table, run_row, summary_of
 from groupcoord_spark.pipeline.plan.earlier_runs import PartitionHistory
 from groupcoord_spark.pipeline.run import RunRequest
 
@@ -87,10 +87,13 @@ def test_an_open_transaction_is_the_last_stable_offset() -> None:
     assert (row["end_offset"], row["last_stable_offset"]) == (100, 42)
 
 
-def test_a_run_up_to_a_moment_does_not_forget_how_far_earlier_runs_read() -> None:
+def test_a_look_back_ends_at_its_moment_and_leaves_the_history_as_it_is() -> None:
     histories = {0: PartitionHistory(HistoryRange(0, 0, 100), 100, 100, 1_000)}
-    (row,) = rows_of_driver(plan(log(0, 120, 0)), [read(0, 40, 40)], histories, {0: PointInTime(40, NO_HISTORY, 40)})["offsets_partitions"]
-    assert (row["end_offset"], row["last_stable_offset"]) == (100, 40)
+    request, points_in_time = replace(REQUEST, until=Until("then", end_offsets={0: 40})), {0: PointInTime(40, NO_HISTORY, 40)}
+    (row,) = rows_of_driver(plan(log(0, 120, 0)), [read(0, 40, 40)], histories, points_in_time, request)["offsets_partitions"]
+    assert (row["end_offset"], row["last_stable_offset"], row["history_end_offset"]) == (40, 40, 100)
+    summary = summary_of(request, plan(log(0, 120, 0)), [], points_in_time, "run", None)
+    assert (run_row(request, summary, {})["kind"], run_row(REQUEST, summary, {})["kind"]) == ("look_back", "night")
 
 
 def test_records_that_are_gone_before_the_moment_are_a_warning() -> None:

@@ -14,6 +14,7 @@ from groupcoord_spark.cli.progress import StageLines
 from groupcoord_spark.coordinator.semantics import JAVA
 from groupcoord_spark.errors import InputError, UsageError
 from groupcoord_spark.log import Chunk
+from groupcoord_spark.pipeline.extents import Until
 from groupcoord_spark.pipeline.nightly import run_nightly
 from groupcoord_spark.pipeline.plan.input_rows import RowOverview, overview_of_files, row_plan
 from groupcoord_spark.pipeline.read import rows as pipeline_rows
@@ -26,6 +27,8 @@ from tests.cli.warehouse import groupcoord
 from tests.conftest import DAY_MS, GOLDEN
 from tests.log import log_writer
 from tests.pipeline.logs import SUBSCRIPTION, classic_value_of
+from tests.pipeline.segment_files import write_log
+from tests.pipeline.test_nightly import commits
 from tests.running import AS_OF_MS, rows_of, run, tables_of
 from tests.sources.exports import kcat_lines, lines, of_sparks_kafka_source, raw_rows, write_parquet
 
@@ -189,6 +192,34 @@ def test_a_dump_goes_in_as_it_came_out_and_gives_the_tables_of_its_segments(spar
 def test_the_raw_schema_in_parquet_gives_the_tables_of_its_segments(spark, tmp_path, of_segments):
     night_over(spark, tmp_path / "w", write_parquet(tmp_path / "in", raw_rows(TRANSACTIONS), files=3))
     assert without_bytes_read(tables_of(tmp_path / "w")) == without_bytes_read(tables_of(of_segments))
+
+
+@pytest.mark.parametrize("by_time", [True, False])
+def test_a_look_back_over_rows_is_that_over_segments(spark, tmp_path, by_time):
+    """The history has a part of the records, the rows have the rest."""
+    log = commits(0, 40)
+    write_log(tmp_path / "old", log[:12])
+    write_log(tmp_path / "logs", log[5:])
+    until = Until("then", time_ms=log_writer.T0 + 20) if by_time else Until("ends.json", end_offsets={0: 21})
+    exported = write_parquet(tmp_path / "in", raw_rows(tmp_path / "logs"), files=2)
+    (tmp_path / "in.jsonl").write_text(groupcoord("dump", str(tmp_path / "logs"), "--quiet", "--bytes").stdout)
+    looked_back = {}
+    for kind, inputs in (("segments", tmp_path / "logs"), ("parquet", exported), ("json", tmp_path / "in.jsonl")):
+        run(spark, tmp_path / kind, tmp_path / "old")
+        over = run if kind == "segments" else night_over
+        summary = over(spark, tmp_path / kind, inputs, until=until)
+        assert (summary.records_read, summary.point_in_time.records_from_history) == (16, 12)
+        assert rows_of(tmp_path / kind, "runs")[-1]["kind"] == "look_back"
+        looked_back[kind] = without_bytes_read(tables_of(tmp_path / kind, run_id=summary.run_id))
+    assert len(looked_back["segments"]["committed_offsets"]) == 3
+    assert looked_back["parquet"] == looked_back["json"] == looked_back["segments"]
+
+
+def test_a_look_back_to_a_time_over_rows_without_timestamps_is_refused(spark, tmp_path):
+    exported = of_sparks_kafka_source(raw_rows(TRANSACTIONS))
+    without = exported.drop_columns(["timestamp"])
+    with pytest.raises(UsageError, match="Name a file of end offsets with --until instead"):
+        night_over(spark, tmp_path / "w", write_parquet(tmp_path / "in", without), until=Until("then", time_ms=5))
 
 
 def log_of_a_coordinator_that_moved(logs: Path) -> Path:

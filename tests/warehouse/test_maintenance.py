@@ -125,7 +125,7 @@ def test_nothing_is_left_that_no_kept_night_needs(tmp_path):
 
 def test_look_backs_go_with_the_nights_before_which_they_ran(tmp_path):
     nights(tmp_path, 2)
-    night(tmp_path, "prod", {"groups": [group("past")]}, as_of_ms=AS_OF_MS - DAY_MS, settings={"until": "2025-12-31"})
+    night(tmp_path, "prod", {"groups": [group("past")]}, as_of_ms=AS_OF_MS - DAY_MS, kind="look_back", settings={"until": "2025-12-31"})
     nights(tmp_path, 2, first=2)
     done = maintain(str(tmp_path), "prod", keep_nights=2)
     assert (done.nights_dropped, done.look_backs_dropped) == (2, 1)

@@ -160,7 +160,7 @@ def test_spark_sees_one_night_of_every_table_and_the_views(tmp_path):
     assert answer["names"] == [*TABLES, *VIEWS]
     assert answer["resolved"] == [[cluster, 100, None], ["prod", 1, "committed"], ["prod", 3, None]]
     assert answer["odd"] == [[1, None, None], [3, None, 2**62]]
-    assert answer["history"][:2] == [other.run_id, first.run_id]
+    assert [answer["history"][0], answer["history"][3]] == [other.run_id, first.run_id]
     assert answer["files"] == [2, 1, 0]
     assert answer["comment"] == "The group."
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from groupcoord_spark.errors import WarehouseError
 from groupcoord_spark.log import LogPlan
-from groupcoord_spark.pipeline.extents import NO_HISTORY, HistoryRange, PointInTime
-from groupcoord_spark.pipeline.plan.point_in_time import HISTORY_SETTING, UNTIL_SETTING
+from groupcoord_spark.pipeline.extents import NO_HISTORY, HistoryRange
+from groupcoord_spark.pipeline.plan.point_in_time import HISTORY_SETTING
 from groupcoord_spark.protocol.record_types import NO_TIMESTAMP
 from groupcoord_spark.warehouse import RunStart
+from groupcoord_spark.warehouse.read import UNTIL_SETTING
 from groupcoord_spark.warehouse.tables import GROUPS
 
 
@@ -28,6 +30,8 @@ def partition_histories(plan: LogPlan, start: RunStart) -> dict[int, PartitionHi
 
     Where the log begins below the end offset of the earlier run, with a record newer than every record of that run, the topic was deleted
     and created again: the incarnation is one higher, and nothing is known of it yet.
+
+    Raises WarehouseError where offsets_partitions was deleted, and the history tables do not say how far they go.
     """
     columns = [
         *("offsets_partition", "incarnation", "end_offset", "last_stable_offset", "newest_timestamp"),
@@ -42,6 +46,8 @@ def partition_histories(plan: LogPlan, start: RunStart) -> dict[int, PartitionHi
             last_stable_offset=row["last_stable_offset"],
             newest_timestamp_ms=NO_TIMESTAMP if newest is None else round(newest.timestamp() * 1000),
         )
+    if not known and start.last_run is not None:
+        return _histories_of_tables(plan, start)
     for partition in plan.partitions:
         before = known.get(partition.offsets_partition)
         if before is None or partition.first_offset is None or partition.first_timestamp_ms is None:
@@ -51,6 +57,31 @@ def partition_histories(plan: LogPlan, start: RunStart) -> dict[int, PartitionHi
                 HistoryRange(before.history_range.incarnation + 1, 0, 0), 0, 0, NO_TIMESTAMP
             )
     return known
+
+
+def _histories_of_tables(plan: LogPlan, start: RunStart) -> dict[int, PartitionHistory]:
+    """What the history tables say themselves of each offsets partition, after offsets_partitions was deleted or was empty."""
+    ends = {}
+    for partition in plan.partitions:
+        incarnation = 0
+        while (end := start.history_end(partition.offsets_partition, incarnation)) is not None:
+            ends[partition.offsets_partition] = (incarnation, end)
+            incarnation += 1
+    if not ends:
+        if plan.partitions and start.last_run is not None and start.last_run.settings.get(HISTORY_SETTING) == "true":
+            raise WarehouseError(
+                f"Table offsets_partitions of {start.location.uri} is gone, and the history tables, which an older release wrote, do not"
+                " say how far they go. Restore the table from a copy, or run the nightly into another directory."
+            )
+        return {}
+    firsts: dict[tuple[int, int], int] = {}
+    for row in start.previous("surviving_records", ["offsets_partition", "incarnation", "first_offset"]).to_pylist():
+        place = (row["offsets_partition"], row["incarnation"])
+        firsts[place] = min(row["first_offset"], firsts.get(place, row["first_offset"]))
+    return {
+        number: PartitionHistory(HistoryRange(incarnation, firsts.get((number, incarnation), 0), end))
+        for number, (incarnation, end) in ends.items()
+    }
 
 
 def state_versions_at_history_end(start: RunStart) -> Mapping[str, int] | None:
@@ -66,13 +97,3 @@ def state_versions_at_history_end(start: RunStart) -> Mapping[str, int] | None:
         ),
         None,
     )
-
-
-def appendable_range(history_range: HistoryRange, point_in_time: PointInTime | None) -> HistoryRange:
-    """The range of record offsets that this run must not append to the history tables again.
-
-    A run that ends before the history begins appends nothing at all: its records would leave a gap before the history.
-    """
-    if point_in_time is not None and not history_range.is_empty and point_in_time.end_offset < history_range.first_offset:
-        return HistoryRange(history_range.incarnation, 0, history_range.end_offset)
-    return history_range

@@ -16,16 +16,16 @@ import pyarrow as pa
 from groupcoord_spark.errors import UsageError, WarehouseError
 from groupcoord_spark.log import LogPlan, PartitionLog, Segment, read_segment
 from groupcoord_spark.pipeline.extents import NO_HISTORY, HistoryPiece, HistoryRange, PointInTime, Until
+from groupcoord_spark.pipeline.plan.input_rows import TIMESTAMPS, RowPlan
 from groupcoord_spark.pipeline.read.history_records import first_later_in_history
 from groupcoord_spark.warehouse import TABLES, RunStart, open_warehouse
-from groupcoord_spark.warehouse.read import rows_at
+from groupcoord_spark.warehouse.read import UNTIL_SETTING, rows_at
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-UNTIL_SETTING: Final = "until"
 HISTORY_SETTING: Final = "history"
-"""Keys in the column ``settings`` of ``runs``: the moment of --until, and whether the run wrote history ("true")."""
+"""Key in the column ``settings`` of ``runs``: whether the run wrote history ("true")."""
 
 SURVIVORS: Final = "surviving_records"
 
@@ -34,12 +34,15 @@ _FIRST_OFFSETS_ARROW: Final = pa.schema([("offsets_partition", pa.int32()), ("re
 
 
 def find_points_in_time(
-    until: Until, plan: LogPlan, history_ranges: Mapping[int, HistoryRange], start: RunStart, spark: SparkSession
+    until: Until, plan: LogPlan, history_ranges: Mapping[int, HistoryRange], start: RunStart, spark: SparkSession, rows: RowPlan | None
 ) -> dict[int, PointInTime]:
     """For each offsets partition of the plan, its point in time at the moment ``until``.
 
+    rows: the rows of an input other than segments.
+
     Raises:
-        UsageError: ``until`` names a partition that the input does not have, or an end offset beyond the end of the log.
+        UsageError: ``until`` names a partition that the input does not have, or an end offset beyond the end of the log; or it is a time,
+            and records of the input have no timestamp.
     """
     logs = {partition.offsets_partition: partition for partition in plan.partitions}
     pieces = {
@@ -49,7 +52,11 @@ def find_points_in_time(
     }
     ends = {number: log.end_offset for number, log in logs.items()}
     if until.time_ms is not None:
-        ends |= _first_records_after(until.time_ms, logs, pieces, start, spark)
+        first_offsets = [_first_records_after(until.time_ms, logs, pieces, start, spark)]
+        if rows is not None:
+            first_offsets.append(_first_rows_after(until, until.time_ms, rows))
+        for number in {number for of_source in first_offsets for number in of_source} & ends.keys():
+            ends[number] = min(of_source[number] for of_source in first_offsets if number in of_source)
     else:
         ends |= _given_end_offsets(until, logs)
     ends_by_partition = _ends_of_complete_runs(start)
@@ -123,6 +130,16 @@ def _first_records_after(
         number, offset = row.offsets_partition, row.record_offset
         first_offsets[number] = min(offset, first_offsets.get(number, offset))
     return first_offsets
+
+
+def _first_rows_after(until: Until, time_ms: int, rows: RowPlan) -> dict[int, int]:
+    """Offsets partition -> record offset of its first row later than ``time_ms``; absent if there is none."""
+    if TIMESTAMPS in rows.lacks:
+        raise UsageError(
+            f"--until {until.text} is a time, and records of this input have no timestamp. Name a file of end offsets with --until instead."
+        )
+    later = rows.frame.where(f"fault IS NULL AND record_timestamp_ms > {time_ms}").groupBy("offsets_partition").min("record_offset")
+    return dict(later.collect())
 
 
 def first_later_in_segment(segment: Segment, time_ms: int) -> int | None:

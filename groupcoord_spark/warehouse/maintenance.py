@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import pairwise
@@ -357,7 +358,10 @@ def _write_versions(house: _House, changed: Mapping[str, Mapping[str, int]]) -> 
 
 def _delete_unneeded(house: _House, table: Table, runs: Sequence[Run]) -> tuple[int, int]:
     """Deletes the files that neither the newest version of the table nor a run names; their number and bytes."""
-    versions = sorted({run.table_versions[table.name] for run in runs if table.name in run.table_versions})
+    naming = [run for run in runs if table.name in run.table_versions]
+    # Of dropped nights there may be hundreds. To look at each of their versions takes long, and the names of their files say the same.
+    versions = sorted({run.table_versions[table.name] for run in naming if run.is_kept})
+    of_dropped = {run.run_id for run in naming if not run.is_kept}
     finished_at_ms = {run.run_id: run.finished_at_ms for run in runs}
     filesystem = house.location.filesystem
     count = size = 0
@@ -365,10 +369,13 @@ def _delete_unneeded(house: _House, table: Table, runs: Sequence[Run]) -> tuple[
         unneeded = open_table(house.location, table).vacuum(
             retention_hours=0, dry_run=True, enforce_retention_duration=False, full=True, keep_versions=versions
         )
-        for file in filesystem.get_file_info([house.location.path_in(table.name, path) for path in unneeded]):
-            if file.is_file and not _may_be_committed(table, file, finished_at_ms):
-                count, size = count + 1, size + file.size
-                if not house.dry_run:
+        # A file that was removed, added and removed again is listed twice.
+        for file in filesystem.get_file_info([house.location.path_in(table.name, path) for path in dict.fromkeys(unneeded)]):
+            if not file.is_file or run_of(file.base_name) in of_dropped or _may_be_committed(table, file, finished_at_ms):
+                continue
+            count, size = count + 1, size + file.size
+            if not house.dry_run:
+                with suppress(FileNotFoundError):  # another upkeep was faster
                     filesystem.delete_file(file.path)
     except (DeltaError, OSError) as e:
         raise WarehouseError(f"Table {table.name} of {house.location.uri} cannot be cleaned up: {first_line(e)}.") from e

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from groupcoord_spark.cli.options import Common, Moment, cluster_to_read, common_options, force_option
-from groupcoord_spark.cli.render import lines, moment, say, write_lines, write_records
+from groupcoord_spark.cli.render import counted, lines, moment, say, write_lines, write_records
 from groupcoord_spark.cli.words import Words
 from groupcoord_spark.errors import GroupcoordError, UsageError
 
@@ -28,6 +28,9 @@ OF_WORDS: Final[Mapping[str, tuple[str, ...]]] = {
     "new": ("offset_new",),
 }
 """Word -> kinds of change. Pending offsets have no word: each transaction of a healthy cluster makes them."""
+
+
+_NOUNS: Final = {"group": "group", "offset": "offset", "pending": "pending offset"}
 
 
 @click.command(epilog="Example: groupcoord diff --fail-on rewound,gone")
@@ -95,9 +98,14 @@ def _short(side: Any) -> Any:
     """A group as ``classic Stable, generation 3, 2 members``; an offset as it is."""
     if not isinstance(side, dict):
         return side
-    return f"{side['type']} {side['state']}, generation {side['generation']}, {side['members']} members"
+    return f"{side['type']} {side['state']}, generation {side['generation']}, {counted(side['members'], 'member')}"
 
 
 def _counted(counts: Mapping[str, int]) -> str:
-    """``2 offset_gone, 1 group_born``."""
-    return ", ".join(f"{count:,} {kind}" for kind, count in counts.items() if count)
+    """``2 offsets gone, 1 group born``, from the kinds of change."""
+    parts = []
+    for kind, count in counts.items():
+        of, _, word = kind.partition("_")
+        if count:
+            parts.append(f"{counted(count, _NOUNS[of])} {word}")
+    return ", ".join(parts)

@@ -70,7 +70,7 @@ def test_people_get_a_table_and_the_counts(three):
     lines = result.stdout.splitlines()
     assert lines[0].split() == ["CHANGE", "GROUP", "TOPIC", "PARTITION", "FROM", "TO", "WHY"]
     assert "classic Empty, generation 1, 0 members" in lines[1]
-    counts = "1 group_gone, 1 offset_gone"
+    counts = "1 group gone, 1 offset gone"
     assert result.stderr == f"From the night of 2026-01-02T00:00:00.000Z to that of 2026-01-03T00:00:00.000Z: {counts}.\n"
     table = list(csv.reader(io.StringIO(groupcoord("diff", "--output", "csv", "--warehouse", three).stdout)))
     assert table[2] == ["offset_gone", "b", "t", "0", "2", "", "not_known"]

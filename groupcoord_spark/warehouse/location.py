@@ -14,6 +14,8 @@ from groupcoord_spark.errors import WarehouseError
 # A directory's name holds at most 255 bytes; the value itself is in the table's log, the name is only for people.
 _LONGEST_DIRECTORY_NAME = 200
 
+_CAUSE = "\N{DOWNWARDS ARROW WITH TIP RIGHTWARDS}"
+
 
 @dataclass(frozen=True, slots=True)
 class Location:
@@ -54,4 +56,9 @@ def directory_of(cluster: str) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]
+    """The first line of an error's text, with the last of the causes that delta-rs lists below it, without a full stop."""
+    lines = str(error).splitlines() or [type(error).__name__]
+    # delta-rs appends inner structures to some texts, and marks causes with a coloured arrow.
+    first = lines[0].partition(": ParsedLogPath {")[0].rstrip(".")
+    causes = [line.rpartition(_CAUSE)[2].replace("\x1b[0m", "").strip() for line in lines if _CAUSE in line]
+    return f"{first}: {causes[-1]}" if causes else first

@@ -7,15 +7,15 @@ written by hand and stays as it is.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from groupcoord_spark.answers.quarantine_reasons import quarantine_reasons as reasons_of_the_quarantine
 from groupcoord_spark.cli.commands import COMMANDS
 from groupcoord_spark.cli.reference import command_reference, common_options_reference
 from groupcoord_spark.log.damage import CODES
-from groupcoord_spark.protocol import errors
 from groupcoord_spark.simulator.scenario import language
 from groupcoord_spark.sources.rows import ROW_CODES
 from groupcoord_spark.warehouse.declaration import Column
@@ -95,10 +95,7 @@ def warning_codes() -> str:
 
 def quarantine_reasons() -> str:
     """A row for each reason of the table quarantined_records."""
-    of_decoders = {error.code: _condition(error) for error in _decode_errors(errors.DecodeError)}
-    of_files = {name: code.sentence for name, code in {**CODES, **ROW_CODES}.items()}
-    meanings = {**of_decoders, **of_files}
-    return _codes({reason: meanings[reason] for reason in TABLES["quarantined_records"].by_name["reason"].words})
+    return _codes(reasons_of_the_quarantine())
 
 
 def parts() -> Mapping[str, Callable[[], str]]:
@@ -138,17 +135,6 @@ def _place(code: str) -> str:
     if code in CODES:
         return "[Damaged files](record-batches.md#74-codes)"
     return "[Bad input](records.md#9-bad-input)"
-
-
-def _decode_errors(base: type[errors.DecodeError]) -> Iterator[type[errors.DecodeError]]:
-    for error in base.__subclasses__():
-        yield error
-        yield from _decode_errors(error)
-
-
-def _condition(error: type[errors.DecodeError]) -> str:
-    sentence = " ".join((error.__doc__ or "").split()).removeprefix("Raised when ")
-    return sentence[:1].upper() + sentence[1:]
 
 
 def _type_of(sql_type: str) -> str:

@@ -268,7 +268,9 @@ class TestOutput:
     @pytest.mark.parametrize(
         "block", [block for block in blocks("console") if re.match(r"\$ groupcoord (list|describe|expire|export-offsets|timeline) ", block)]
     )
-    def test_commands_print_what_is_shown(self, in_sample: Any, block: str) -> None:
+    def test_commands_print_what_is_shown(self, in_sample: Any, block: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        # It is the time of the sample's night, as for a reader of the pages: no command says that the night is old.
+        monkeypatch.setattr("groupcoord_spark.cli.options.now_ms", lambda: in_sample.summary.as_of_ms)
         shown = re.split(r"^\$ ", block, flags=re.MULTILINE)
         for part in filter(None, shown):
             line, _, expected = part.partition("\n")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from groupcoord_spark.cli.options import Common, ShownRun, cluster_to_read, common_options, shown_run_options
+from groupcoord_spark.cli.options import Common, ShownRun, cluster_to_read, common_options, say_which_night, shown_run_options
 from groupcoord_spark.cli.render import lines, say, write_lines, write_records
 from groupcoord_spark.errors import GroupcoordError
 
@@ -74,7 +74,9 @@ def assign(
     from groupcoord_spark.warehouse.read import open_warehouse
 
     warehouse = open_warehouse(common.warehouse)
-    reader = _Reader(warehouse, cluster_to_read(warehouse, common.cluster), shown_run)
+    cluster = cluster_to_read(warehouse, common.cluster)
+    say_which_night(common, warehouse, shown_run.of(warehouse, cluster))
+    reader = _Reader(warehouse, cluster, shown_run)
     group, protocol = reader.group(group_id, dict(partitions))
     current = group.current_assignment
     group = with_changed_member_count(group, change)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from groupcoord_spark.cli.options import Common, ShownRun, cluster_to_read, common_options, shown_run_options
+from groupcoord_spark.cli.options import Common, ShownRun, cluster_to_read, common_options, say_which_night, shown_run_options
 from groupcoord_spark.cli.render import counted, lines, say, write_lines, write_records
 from groupcoord_spark.log import CODES
 from groupcoord_spark.sources.rows import ROW_CODES
@@ -38,6 +38,7 @@ def coverage(common: Common, by_partition: bool, shown_run: ShownRun) -> None:
 
     warehouse = open_warehouse(common.warehouse)
     run = shown_run.of(warehouse, cluster_to_read(warehouse, common.cluster))
+    say_which_night(common, warehouse, run)
     names: tuple[str, ...] = PARTITIONS if by_partition else KINDS
     partitions = warehouse.read("offsets_partitions", columns=PARTITIONS[:-1], run=run).to_pylist()
     if by_partition:

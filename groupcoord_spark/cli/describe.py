@@ -16,7 +16,7 @@ import click
 import pyarrow as pa
 
 from groupcoord_spark.cli.end_offsets import EndOffsets, read_end_offsets
-from groupcoord_spark.cli.options import Common, ShownRun, cluster_to_read, common_options, shown_run_options
+from groupcoord_spark.cli.options import Common, ShownRun, cluster_to_read, common_options, say_which_night, shown_run_options
 from groupcoord_spark.cli.render import counted, lines, printable, say, write_lines, write_records
 from groupcoord_spark.cli.rules import rules_of
 from groupcoord_spark.errors import GroupcoordError
@@ -142,7 +142,9 @@ def describe(
         raise click.UsageError("--end-offsets belongs to --offsets.")
     end_offsets = read_end_offsets(end_offsets_file) if end_offsets_file is not None else {}
     warehouse = open_warehouse(common.warehouse)
-    reader = _Reader(warehouse, cluster_to_read(warehouse, common.cluster), None if all_groups else groups, shown_run)
+    cluster = cluster_to_read(warehouse, common.cluster)
+    say_which_night(common, warehouse, shown_run.of(warehouse, cluster))
+    reader = _Reader(warehouse, cluster, None if all_groups else groups, shown_run)
     # All that is built here is needed until the end: searching it for garbage would take a quarter of the time.
     gc.disable()
     try:

@@ -2,34 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
 import click
 
-from groupcoord_spark.cli.options import Common, ShownRun, cluster_to_read, common_options, shown_run_options
+from groupcoord_spark.cli.options import Common, ShownRun, cluster_to_read, common_options, say_which_night, shown_run_options
 from groupcoord_spark.cli.render import lines, shown, write_lines, write_records
+from groupcoord_spark.cli.words import Words
 
 # Kafka's own words (GroupState, GroupType); the warehouse has the types in lower case, as the protocol names them.
 STATES: Final = ("Empty", "Stable", "Assigning", "Reconciling", "NotReady", "PreparingRebalance", "CompletingRebalance", "Dead")
 TYPES: Final = ("Classic", "Consumer", "Share", "Streams")
-
-
-class Words(click.ParamType):  # type: ignore[type-arg]
-    """Words from a list, separated by commas, in any case; no word at all stands for every one of them."""
-
-    def __init__(self, name: str, known: Sequence[str]) -> None:
-        self.name = name
-        self._known = {word.lower(): word for word in known}
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> frozenset[str]:
-        if isinstance(value, frozenset):
-            return value
-        asked = [word.strip() for word in str(value).split(",") if word.strip()]
-        unknown = ", ".join(repr(word) for word in asked if word.lower() not in self._known)
-        if unknown:
-            self.fail(f"{unknown} is not one of {', '.join(self._known.values())}.", param, ctx)
-        return frozenset(self._known[word.lower()] for word in asked)
 
 
 @click.command("list", epilog="Example: groupcoord list --state Stable,Empty --type")
@@ -74,6 +57,7 @@ def list_groups(common: Common, states: frozenset[str] | None, types: frozenset[
         columns["state"] = "state"
     warehouse = open_warehouse(common.warehouse)
     run = shown_run.of(warehouse, cluster_to_read(warehouse, common.cluster))
+    say_which_night(common, warehouse, run)
     groups = warehouse.read("groups", columns=list(columns.values()), where=where, run=run)
     groups = groups.take(pc.sort_indices(groups["group_id"]))
     cells = {name: groups[column].to_pylist() for name, column in columns.items()}

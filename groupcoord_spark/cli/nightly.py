@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ import click
 from groupcoord_spark.cli import interruption
 from groupcoord_spark.cli.options import Common, Duration, Moment, common_options_of_a_writer, duration_text, force_option, written_time
 from groupcoord_spark.cli.progress import StageLines
-from groupcoord_spark.cli.render import counted, say
+from groupcoord_spark.cli.render import counted, moment, say, write_records
 from groupcoord_spark.errors import GroupcoordError, UsageError
 from groupcoord_spark.pipeline.accepted import ACCEPTED_WORDS, EMPTY
 
@@ -28,6 +29,11 @@ if TYPE_CHECKING:
     from groupcoord_spark.sources.rows import InputKind
 
 DEFAULT_CLUSTER = "default"
+
+NIGHTS_BETWEEN_UPKEEP = 10
+"""After so many runs of a cluster the nightly run looks after the warehouse."""
+
+_SEE_WARNINGS = "see `groupcoord warnings`"
 
 _TOPIC_ID = re.compile(r"[A-Za-z0-9_-]{22}")
 
@@ -104,6 +110,14 @@ class MomentOrOffsets(click.ParamType):  # type: ignore[type-arg]
     metavar="WORD",
     help=f"Go on although the input looks like a bad copy; may be given several times. WORD: {', '.join(ACCEPTED_WORDS)}.",
 )
+@click.option("--no-maintain", is_flag=True, help="Leave the upkeep that each tenth night does to `groupcoord maintain`.")
+@click.option(
+    "--output",
+    type=click.Choice(["table", "json"]),
+    default="table",
+    show_default=True,
+    help="The summary: text for people on stderr, or one JSON object on stdout.",
+)
 @force_option
 @common_options_of_a_writer
 def nightly(
@@ -120,6 +134,7 @@ def nightly(
     no_history: bool,
     strict: bool,
     accepted: tuple[str, ...],
+    no_maintain: bool,
 ) -> int:
     """Read a copy of a broker's __consumer_offsets, replay it as the group coordinator would, expire it, and write the Delta tables.
 
@@ -178,11 +193,31 @@ def nightly(
             accepted=frozenset(accepted),
         )
         summary = run_nightly(night, plan, spark, progress, rows)
-    if not common.quiet:
+    if common.output == "json":
+        write_records("json", *summary_object(summary, retention_ms))
+    elif not common.quiet:
         say(summary_text(summary, retention_ms))
+    if not no_maintain:
+        _do_upkeep(common, summary.cluster)
     if strict:
         _refuse_doubtful(summary)
     return 0
+
+
+def _do_upkeep(common: Common, cluster: str) -> None:
+    """Each tenth night: the part of ``groupcoord maintain`` that takes seconds. The night is done; a failure is one sentence."""
+    from groupcoord_spark.cli.maintain import summary_text as upkeep_text
+    from groupcoord_spark.warehouse.maintenance import FEW_BYTES, maintain
+    from groupcoord_spark.warehouse.read import open_warehouse
+
+    try:
+        if len(open_warehouse(common.warehouse).finished_runs(cluster)) % NIGHTS_BETWEEN_UPKEEP:
+            return
+        done = maintain(common.warehouse, cluster, most_bytes=FEW_BYTES)
+        if not common.quiet:
+            say(f"  upkeep    {upkeep_text(done, dry_run=False)}")
+    except (GroupcoordError, OSError) as e:
+        say(f"Upkeep could not be done, and the night is written all the same: {e}")
 
 
 def _planned(
@@ -243,18 +278,23 @@ def _planned(
 
 def _refuse_doubtful(summary: Summary) -> None:
     """Raises GroupcoordError, one sentence, for a run that lost records, or read some that the broker would not have loaded."""
-    problems, tables = [], []
+    problems = []
     if summary.records_quarantined:
         verb = "was" if summary.records_read == 1 else "were"
         problems.append(f"{summary.records_quarantined:,} of {counted(summary.records_read, 'record')} {verb} quarantined")
-        tables.append("quarantined_records")
     if summary.refusals:
         problems.append(f"the loader of Kafka {summary.broker_version} refuses or skips {summary.refusals:,}")
-        tables.append("warnings")
     if problems:
         raise GroupcoordError(
-            f"{', '.join(problems)}, and --strict was given. The tables are written; see {' and '.join(tables)} of run {summary.run_id}."
+            f"{', '.join(problems)}, and --strict was given. The tables are written; see `groupcoord warnings --run {summary.run_id}`."
         )
+
+
+def summary_object(summary: Summary, retention_ms: int) -> tuple[list[str], list[list[Any]]]:
+    """The result of a run for programs: the names and the one row of values. Every field of ``Summary`` is there."""
+    fields = {"retention_ms": retention_ms, **asdict(summary)}
+    fields["as_of"] = moment(fields.pop("as_of_ms"))
+    return list(fields), [list(fields.values())]
 
 
 def summary_text(summary: Summary, retention_ms: int) -> str:
@@ -282,9 +322,9 @@ def summary_text(summary: Summary, retention_ms: int) -> str:
     lines += [f"  accepted  {sentence}" for sentence in summary.accepted]
     if summary.quarantined_by_reason:
         reasons = ", ".join(f"{reason} {count:,}" for reason, count in summary.quarantined_by_reason.items())
-        lines.append(f"  lost      {reasons}: see quarantined_records")
+        lines.append(f"  lost      {reasons}: {_SEE_WARNINGS}")
     if summary.warnings:
-        lines.append(f"  doubts    {summary.warnings:,}: see warnings")
+        lines.append(f"  doubts    {summary.warnings:,}: {_SEE_WARNINGS}")
     if summary.contradiction:
         lines.append(f"  settings  {summary.contradiction}")
     if summary.other_coordinator:
@@ -301,7 +341,7 @@ def _lines_about(past: PointInTimeSummary) -> list[str]:
         numbers, records = ", ".join(map(str, past.missing)), sum(past.missing.values())
         lines.append(
             f"  unknown   offsets partition{'' if len(past.missing) == 1 else 's'} {numbers} may not be exact: {counted(records, 'offset')}"
-            " before that moment without a record any more, neither in the log nor in the history: see warnings"
+            f" before that moment without a record any more, neither in the log nor in the history: {_SEE_WARNINGS}"
         )
     return lines
 

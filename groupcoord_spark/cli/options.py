@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import click
 
-from groupcoord_spark.cli.render import moment
+from groupcoord_spark.cli.render import counted, moment, say
 from groupcoord_spark.errors import GroupcoordError, UsageError
 
 if TYPE_CHECKING:
@@ -28,6 +28,9 @@ _USUAL_MS: Final = range(1_262_304_000_000, 4_133_980_800_000)
 
 _OTHER_UNITS: Final = (("seconds", 1000, 1), ("microseconds", 1, 1000), ("nanoseconds", 1, 1_000_000))
 """Unit of an epoch time, and the factor and divisor that convert it to milliseconds."""
+
+_OLD_NIGHT_MS: Final = 36 * 3_600_000
+"""A newest night older than this is said to be old: a nightly run a day, and half a day for one that is late."""
 
 _IS_FORCED: Final = "groupcoord_spark.force"
 """The key in click's ``ctx.meta`` that says that --force was given."""
@@ -136,6 +139,34 @@ def cluster_to_read(warehouse: Warehouse, given: str | None) -> str:
     if not known:
         raise GroupcoordError(f"{warehouse.location.uri} holds no finished run yet. Make one with `groupcoord nightly`.")
     return known[0]
+
+
+def say_which_night(common: Common, warehouse: Warehouse, run: Run) -> None:
+    """One line on stderr where the run that is shown is not the newest night, or is older than 36 hours."""
+    if common.quiet:
+        return
+    nights = [night for night in warehouse.finished_runs(run.cluster) if night.kind == "night"]
+    age_ms = now_ms() - run.as_of_ms
+    if not nights or run.run_id != nights[-1].run_id or age_ms > _OLD_NIGHT_MS:
+        say(f"{'night' if run.kind == 'night' else 'look-back'} of {_minute(run.as_of_ms)}, {_age(age_ms)}")
+
+
+def now_ms() -> int:
+    """The present, in epoch milliseconds."""
+    return time.time_ns() // 1_000_000
+
+
+def _minute(milliseconds: int) -> str:
+    text = moment(milliseconds) or ""
+    return f"{text[:16]}Z" if text.endswith("Z") else text
+
+
+def _age(milliseconds: int) -> str:
+    for unit, size, least in (("day", 86_400_000, 2), ("hour", 3_600_000, 2), ("minute", 60_000, 1)):
+        if abs(milliseconds) >= least * size:
+            length = counted(abs(milliseconds) // size, unit)
+            return f"{length} ago" if milliseconds > 0 else f"in {length}"
+    return "now"
 
 
 class Moment(click.ParamType):  # type: ignore[type-arg]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from groupcoord_spark.cli.options import Common, Moment, cluster_to_read, common_options
+from groupcoord_spark.cli.options import Common, Moment, cluster_to_read, common_options, say_which_night
 from groupcoord_spark.cli.render import lines, write_lines, write_records
 from groupcoord_spark.cli.rules import rules_of
 from groupcoord_spark.errors import GroupcoordError, UsageError
@@ -44,7 +44,9 @@ def timeline(common: Common, group_id: str, from_ms: int | None, to_ms: int | No
     if from_ms is not None and to_ms is not None and to_ms <= from_ms:
         raise UsageError("--to is not after --from: no event lies between them.")
     warehouse = open_warehouse(common.warehouse)
-    events = _Reader(warehouse, cluster_to_read(warehouse, common.cluster), group_id, from_ms, to_ms).events()
+    cluster = cluster_to_read(warehouse, common.cluster)
+    say_which_night(common, warehouse, warehouse.run(cluster))
+    events = _Reader(warehouse, cluster, group_id, from_ms, to_ms).events()
     if common.output == "table":
         cells = [(_iso(event.time_ms), event.event, event.generation, _with_short_ids(event.what)) for _, event in events]
         write_lines(lines(["TIME", "EVENT", "GENERATION", "WHAT"], cells, [24, 10, 10, None]))
@@ -80,7 +82,7 @@ class _Reader:
         commits = self._read("offset_commits", history.COMMIT_COLUMNS)
         markers = history.read_markers(self._warehouse, self._cluster, commits)
         rebalances = self._read("rebalances").to_pylist()
-        removals = removals_of(self._warehouse, self._cluster, self._group_id, commits, markers)
+        removals = removals_of(self._warehouse, self._cluster, [self._group_id], commits, markers)
         pending = {tuple(row.values()) for row in self._read("pending_offsets", history.PENDING_COLUMNS).to_pylist()}
         if not (commits.num_rows or rebalances or removals.groups):
             self._explain_nothing()

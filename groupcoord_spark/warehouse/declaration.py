@@ -152,7 +152,7 @@ class Table:
     @cached_property
     def statistics(self) -> tuple[str, ...]:
         """The columns whose smallest and largest value are kept for each file: those that queries filter by."""
-        wanted = (*self.primary_key, "offsets_partition", "record_offset", "group_id", "topic", "record_timestamp", "finished_at")
+        wanted = (*self.primary_key, "offsets_partition", "record_offset", "group_id", "topic", "record_timestamp", "finished_at", "run_id")
         kinds = {"STRING", "SMALLINT", "INT", "BIGINT", "TIMESTAMP"}
         return tuple(c.name for c in self.columns if c.name in wanted and c.sql_type in kinds and c.name not in self.partition_columns)
 

@@ -25,7 +25,7 @@ from pyarrow import fs
 from groupcoord_spark.errors import WarehouseError
 from groupcoord_spark.warehouse.declaration import Table, no_rows
 from groupcoord_spark.warehouse.location import Location, first_line, locate
-from groupcoord_spark.warehouse.tables import HISTORY, LOOK_BACK, NIGHT, RUNS, SCHEMA_VERSION, TABLES
+from groupcoord_spark.warehouse.tables import GROUPS, HISTORY, LOOK_BACK, NIGHT, RUNS, SCHEMA_VERSION, TABLES
 
 SCHEMA_VERSION_PROPERTY: Final = "groupcoord.schemaVersion"
 
@@ -84,6 +84,11 @@ class Run:
     def settings(self) -> dict[str, str]:
         """The settings of the run. ``fields`` has them too, but its datetimes import pandas, which a read command should not pay for."""
         return dict(self.row["settings"][0].as_py())
+
+    @property
+    def is_kept(self) -> bool:
+        """False where upkeep has dropped the tables of the run (``maintenance``)."""
+        return GROUPS.name in self.table_versions
 
     @property
     def retention_ms(self) -> int | None:
@@ -159,7 +164,8 @@ class Warehouse:
                 return run
         newest = ", ".join(run.run_id for run in reversed(finished[-3:]))
         raise WarehouseError(
-            f"{self.location.uri} holds no run {run_id!r} of cluster {finished[-1].cluster!r}; its newest are {newest}. Table runs has all."
+            f"{self.location.uri} holds no run {run_id!r} of cluster {finished[-1].cluster!r}; its newest are {newest}."
+            " `groupcoord runs` lists all."
         )
 
     def read(
@@ -192,6 +198,11 @@ class Warehouse:
             runs = [self.run(name, at_ms=at_ms) for name in ([cluster] if cluster is not None else self.clusters_with_nights())]
         if declared is RUNS:
             return self._runs_until(runs, where).select(wanted)
+        for dropped in (run for run in runs if not run.is_kept and table not in run.table_versions):
+            raise WarehouseError(
+                f"`groupcoord maintain` dropped the tables of run {dropped.run_id} in {self.location.uri}. `groupcoord runs` lists the"
+                " nights that are kept."
+            )
         # A night of a release that did not have the table yet has no rows of it.
         parts = [
             rows_at(self.location, declared, run.table_versions[table], run.cluster, wanted, where)

@@ -557,13 +557,19 @@ RUNS = Table(
         Column("records_decoded", "BIGINT NOT NULL", "Of them decoded."),
         Column("records_quarantined", "BIGINT NOT NULL", "Of them in quarantined_records."),
         Column("bytes_read", "BIGINT NOT NULL", "Bytes read."),
-        Column("table_versions", "MAP<STRING, BIGINT> NOT NULL", "Version of every other table that has the rows of the run."),
+        Column(
+            "table_versions",
+            "MAP<STRING, BIGINT> NOT NULL",
+            "Version of every other table that has the rows of the run. Without groups: upkeep has dropped the night.",
+        ),
         Column(
             "kind",
             "STRING",
             "A night, or a look-back (nightly --until), which only the versions of its own row show; NULL: see until in settings.",
             words=(NIGHT, LOOK_BACK),
         ),
+        Column("groups", "BIGINT", "Rows of groups after the run; NULL: the release that made the run did not count them."),
+        Column("warnings", "BIGINT", "Rows of warnings of the run; NULL: the release that made the run did not count them."),
     ),
     checks={"every_record_is_counted": "records_read = records_decoded + records_quarantined"},
 )

@@ -314,9 +314,7 @@ def _of_runs(spark: SparkSession, warehouse: Warehouse, table: Table, versions: 
 def _with_all_columns(frame: DataFrame, table: Table) -> DataFrame:
     """The frame with the columns that a later release added to the table; they are NULL."""
     stored = set(frame.columns)
-    return frame.selectExpr(
-        *(f"`{c.name}`" if c.name in stored else f"CAST(NULL AS {c.sql_type}) AS `{c.name}`" for c in table.columns)
-    )
+    return frame.selectExpr(*(f"`{c.name}`" if c.name in stored else f"CAST(NULL AS {c.sql_type}) AS `{c.name}`" for c in table.columns))
 
 
 def _sql_text(text: str) -> str:

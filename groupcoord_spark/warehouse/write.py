@@ -53,7 +53,7 @@ from groupcoord_spark.warehouse.read import (
     runs_of,
     way_out,
 )
-from groupcoord_spark.warehouse.tables import HISTORY, LOOK_BACK, NIGHT, OFFSET_COMMITS, RUNS, SCHEMA_VERSION, TABLES
+from groupcoord_spark.warehouse.tables import GROUPS, HISTORY, LOOK_BACK, NIGHT, OFFSET_COMMITS, RUNS, SCHEMA_VERSION, TABLES, WARNINGS
 
 PROPERTIES: Final = {
     SCHEMA_VERSION_PROPERTY: str(SCHEMA_VERSION),
@@ -291,6 +291,7 @@ def commit_run(
         "version": __version__,
         "schema_version": SCHEMA_VERSION,
         "table_versions": versions,
+        **{name: sum(file.records for file in files.get(name, ())) for name in (GROUPS.name, WARNINGS.name)},
     }
     rows = RUNS.from_rows([row])
     _commit_table(start, RUNS, write_part(start.location.uri, RUNS, rows, start.cluster, start.run_id))

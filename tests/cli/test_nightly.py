@@ -31,6 +31,7 @@ from tests.warehouse.nights import group, night
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+DOCS = Path(__file__).parents[2] / "docs"
 AS_OF = "2026-11-21T08:00:00Z"
 
 
@@ -155,7 +156,18 @@ class TestARun:
         result = nightly(tmp_path / "w", tmp_path / "logs")
         assert result.exit_code == 0
         assert "3 read = 2 decoded + 1 quarantined" in result.stderr
-        assert "lost      value_too_short 1: see quarantined_records" in result.stderr
+        assert "lost      value_too_short 1: see `groupcoord warnings`" in result.stderr
+
+    def test_prints_its_summary_as_one_object_where_that_is_asked_for(self, tmp_path: Path) -> None:
+        write_log(tmp_path / "logs", DAMAGED)
+        result = nightly(tmp_path / "w", tmp_path / "logs", "--output", "json", "--strict", "--as-of", AS_OF)
+        assert result.exit_code == 1
+        summary = json.loads(result.stdout)
+        assert (summary["records_read"], summary["quarantined_by_reason"]) == (3, {"value_too_short": 1})
+        assert (summary["as_of"], summary["retention_ms"]) == ("2026-11-21T08:00:00.000Z", 604_800_000)
+        assert "read, replay and write" in result.stderr and "records   3" not in result.stderr
+        page = (DOCS / "reference" / "cli.md").read_text()
+        assert [name for name in summary if f"| `{name}` |" not in page] == []
 
     def test_over_a_table_says_what_that_cannot_tell(self, tmp_path: Path, sample_warehouse: SampleWarehouse) -> None:
         write_parquet(tmp_path / "in", of_sparks_kafka_source(raw_rows(SAMPLE_LOGS)), files=2)
@@ -184,7 +196,7 @@ class TestARun:
         assert nightly(tmp_path / "w", tmp_path / "logs", "--strict").exit_code == 0
         told = sentence_of(nightly(tmp_path / "w", tmp_path / "logs", "--strict", "--semantics", "scala"), 1)
         assert told.startswith("the loader of Kafka 3.9 refuses or skips 1, and --strict was given.")
-        assert "see warnings of run" in told
+        assert "see `groupcoord warnings --run" in told
         assert len(rows_of(tmp_path / "w", "committed_offsets")) == 1
 
     def test_hints_at_the_other_coordinator_where_the_records_tell(self, tmp_path: Path) -> None:

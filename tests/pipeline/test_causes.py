@@ -110,7 +110,7 @@ def test_causes_of_one_group_are_those_of_the_view(warehouse: Path, vanished: du
     opened, of_groups = open_warehouse(str(warehouse)), {}
     for group_id in {each["group"] for each in causes()}:
         commits = opened.read("offset_commits", cluster="sample", columns=COMMIT_COLUMNS, where=[("group_id", "=", group_id)])
-        removals = removals_of(opened, "sample", group_id, commits, read_markers(opened, "sample", commits))
+        removals = removals_of(opened, "sample", [group_id], commits, read_markers(opened, "sample", commits))
         for (place, at), removal in removals.offsets.items():
             of_groups[place.offsets_partition, at] = (removal.cause, removal.groups_at_once, removal.offsets_kept)
         for record, of_group in removals.groups:

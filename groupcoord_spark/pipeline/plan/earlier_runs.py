@@ -16,6 +16,7 @@ from groupcoord_spark.pipeline.plan.point_in_time import HISTORY_SETTING
 from groupcoord_spark.protocol.record_types import NO_TIMESTAMP
 from groupcoord_spark.warehouse import RunStart, Warehouse
 from groupcoord_spark.warehouse.read import UNTIL_SETTING
+from groupcoord_spark.warehouse.tables import GROUPS
 
 BEYOND_SETTING: Final = "history.beyond.end"
 """Key in the column ``settings`` of ``runs``: "true" where the history tables have later records than the state, after an older dump."""
@@ -140,7 +141,7 @@ def _histories_of_tables(start: RunStart, offsets_partitions: Iterable[int]) -> 
 
 
 def state_versions_at_history_end(start: RunStart) -> Mapping[str, int] | None:
-    """Delta version of each table after the newest run that wrote history up to the end of the log; None: no run did."""
+    """Delta version of each table after the newest run that wrote history up to the end of the log; None: no such run is kept."""
     runs = (run for run in reversed(start.finished) if run.fields["settings"] is not None)
     settings_of_runs = ((run, dict(run.fields["settings"])) for run in runs)
     # A run with --until, and a run over an older dump, stored the state of an earlier moment, not that at the end of the history.
@@ -148,7 +149,10 @@ def state_versions_at_history_end(start: RunStart) -> Mapping[str, int] | None:
         (
             run.table_versions
             for run, settings in settings_of_runs
-            if settings.get(HISTORY_SETTING) == "true" and UNTIL_SETTING not in settings and BEYOND_SETTING not in settings
+            if GROUPS.name in run.table_versions
+            and settings.get(HISTORY_SETTING) == "true"
+            and UNTIL_SETTING not in settings
+            and BEYOND_SETTING not in settings
         ),
         None,
     )

@@ -159,7 +159,9 @@ def _ends_of_complete_runs(start: RunStart) -> dict[tuple[int, int], list[tuple[
     ends: dict[tuple[int, int], list[tuple[int, str]]] = {}
     for run in open_warehouse(start.location.uri).finished_runs(start.cluster) if start.last_run is not None else []:
         settings = run.settings
-        if settings.get(HISTORY_SETTING) != "true" or UNTIL_SETTING in settings or SURVIVORS not in run.table_versions:
+        if settings.get(HISTORY_SETTING) != "true" or UNTIL_SETTING in settings or "offsets_partitions" not in run.table_versions:
+            continue
+        if run.is_kept and SURVIVORS not in run.table_versions:  # of a dropped night only a release that wrote survivors keeps its ends
             continue
         columns = ["offsets_partition", "incarnation", "first_offset", "end_offset"]
         try:

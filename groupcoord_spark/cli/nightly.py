@@ -393,6 +393,8 @@ def _cluster_of(plan: LogPlan, common: Common, rows: RowPlan | None) -> str:
     if len(known) > 1:
         names = ", ".join(map(repr, known))
         raise UsageError(f"{common.warehouse} holds the clusters {names}. Say with --cluster which one this dump is of.")
+    if not warehouse.clusters_with_nights():
+        return known[0]  # it only has look-backs: there is no good night that another cluster's dump could replace
     last_night = last_night_of(warehouse, known[0])
     evidence = evidence_of_segments(plan, remembered_offsets([last_night])) if rows is None else rows.evidence
     if not belongs_to(last_night, evidence):

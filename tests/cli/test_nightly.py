@@ -314,7 +314,7 @@ class TestBadInput:
             (["--offsets-retention", "ten days"], "'ten days' is not a duration. Write for example 10d"),
             (["--offsets-retention", "-1d"], "'-1d' is not a duration."),
             (["--offsets-retention", "99999999999d"], "longer than the longest that Kafka takes"),
-            (["--output", "json"], "No such option '--output'"),
+            (["--output", "csv"], "'csv' is not one of 'table', 'json'"),
             (["--warehouse", ""], "--warehouse is given without a name"),
             ([""], "An INPUT is empty."),
             (["--no-such-option"], "--no-such-option"),

@@ -63,7 +63,9 @@ def last_setting(start: RunStart, name: str) -> str | None:
 
 
 def last_night_of(warehouse: Warehouse, cluster: str) -> dict[int, PartitionHistory]:
-    """The same of a cluster of a warehouse that is only read."""
+    """The same of a cluster of a warehouse that is only read; {} also for a cluster that only has look-backs."""
+    if cluster not in warehouse.clusters_with_nights():
+        return {}
     return _histories_of_rows(warehouse.read("offsets_partitions", cluster=cluster, columns=_COLUMNS))
 
 

@@ -94,6 +94,15 @@ def decode_checked_records(records: Records, semantics: Semantics, distinct_keys
     return decoder.decoded(decoder.kinds(semantics), everything, *[RowNotes.none()] * 3)
 
 
+def decode_kept_records(records: Records, decodes: Mask, semantics: Semantics, distinct_keys: tuple[Ints, pa.BinaryArray]) -> DecodedChunk:
+    """The decoded columns, without notes, of records of which ``decode_chunk`` has noted which decode.
+
+    decodes: bool[n], of that chunk. distinct_keys: the result of ``records.distinct_keys()``.
+    """
+    decoder = _ChunkDecoder(records, decodes, distinct_keys)
+    return decoder.decoded(decoder.kinds(semantics), decodes, *[RowNotes.none()] * 3)
+
+
 class _ChunkDecoder:
     """The state of decoding one chunk. known_to_decode: bool[n], records whose values need no check."""
 

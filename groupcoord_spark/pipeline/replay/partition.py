@@ -145,10 +145,11 @@ class KeptRecordsReplay:
 
     def __init__(self, semantics: Semantics) -> None:
         self.coordinator = KeptRecordsCoordinator(semantics)
-        self._semantics = semantics
+        self.semantics = semantics
         self._live_keys: set[bytes] = set()
         self._type_0_keys: set[bytes] = set()
-        self._open_since: dict[int, int] = {}
+        self.open_since: dict[int, int] = {}
+        """Producer id -> record offset of the first record of its open transaction."""
         self._next_offset = 0
 
     def apply(self, batch: pa.RecordBatch) -> None:
@@ -166,7 +167,7 @@ class KeptRecordsReplay:
         if not is_read.all():
             records = records.take(is_read)
             distinct_keys = records.distinct_keys()
-        decoded = decode_checked_records(records, self._semantics, distinct_keys)
+        decoded = decode_checked_records(records, self.semantics, distinct_keys)
         raw_keys = distinct_keys[1]
         coordinator = self.coordinator
         without_collisions, others, is_redundant = find_redundant_records(records, decoded, coordinator)
@@ -254,9 +255,17 @@ class KeptRecordsReplay:
         columns = (records.record_offset[rows].tolist(), records.producer_id[rows].tolist(), is_control[rows].tolist())
         for record_offset, producer_id, ends in zip(*columns, strict=True):
             if ends:
-                self._open_since.pop(producer_id, None)
+                self.open_since.pop(producer_id, None)
             else:
-                self._open_since.setdefault(producer_id, record_offset)
+                self.open_since.setdefault(producer_id, record_offset)
+
+    def anew(self) -> KeptRecordsReplay:
+        """A replay with the same semantics that has replayed nothing yet."""
+        return KeptRecordsReplay(self.semantics)
+
+    def live_among(self, keys: set[bytes]) -> tuple[set[bytes], set[bytes]]:
+        """Which of these keys are live, and which of them are live keys of type 0."""
+        return self._live_keys & keys, self._type_0_keys & keys
 
     @property
     def live_keys(self) -> int:
@@ -271,4 +280,4 @@ class KeptRecordsReplay:
     @property
     def first_open_offset(self) -> int | None:
         """Record offset of the first record of the oldest open transaction; None: no transaction is open."""
-        return min(self._open_since.values(), default=None)
+        return min(self.open_since.values(), default=None)

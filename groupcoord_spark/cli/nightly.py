@@ -89,6 +89,11 @@ class MomentOrOffsets(click.ParamType):  # type: ignore[type-arg]
     metavar="FILE",
     help="Properties of Kafka's client for a kafka:// INPUT (security.protocol and so on), as Kafka's own tools take them. Never shown.",
 )
+@click.option(
+    "--full",
+    is_flag=True,
+    help="Read every log from its beginning, not only what is new since the last night, and say whether both give the same state.",
+)
 @click.option("--no-history", is_flag=True, help="Write no history: no offset_commits, group_records, transactions and rebalances.")
 @click.option(
     "--strict",
@@ -108,6 +113,7 @@ def nightly(
     broker_version: str | None,
     topic_ids_file: str | None,
     command_config: str | None,
+    full: bool,
     no_history: bool,
     strict: bool,
 ) -> int:
@@ -166,6 +172,7 @@ def nightly(
             default_assignors=broker.default_assignors,
             offsets_partitions=broker.offsets_partitions,
             until=until,
+            full=full,
         )
         summary = run_nightly(night, plan, spark, progress, rows)
     if not common.quiet:
@@ -261,6 +268,7 @@ def summary_text(summary: Summary, retention_ms: int) -> str:
     ]
     if summary.completeness is not None:
         lines.insert(3, f"  complete  {_share(summary.completeness)} of the offsets in the span read still have a record{_below(summary)}")
+    lines += _lines_about_reading(summary)
     if "transactions" in summary.lacks:
         lines.append("  unknown   transactions: no producers, no markers; commits of open and aborted ones count")
     if "timestamps" in summary.lacks:
@@ -279,6 +287,27 @@ def summary_text(summary: Summary, retention_ms: int) -> str:
     if summary.other_coordinator:
         lines.append(f"  hint      {summary.other_coordinator}")
     return "\n".join(lines)
+
+
+def _lines_about_reading(summary: Summary) -> list[str]:
+    """What was read and what was carried over from the night before, a line for each."""
+    reading, lines = summary.reading, []
+    reasons = "; ".join(f"{counted(count, 'offsets partition')}: {reason}" for reason, count in reading.whole.items())
+    if reading.since_ms is not None:
+        new, since = counted(summary.records_read, "new record"), _moment(reading.since_ms)
+        lines.append(f"  read      incremental: {new} since the night of {since}{f'; read whole: {reasons}' if reasons else ''}")
+    elif len(reading.whole) == 1:
+        lines.append(f"  read      whole: {next(iter(reading.whole))}")
+    elif reasons:
+        lines.append(f"  read      whole: {reasons}")
+    if reading.stale_since_ms:
+        missing, known = len(reading.stale_since_ms), len(reading.stale_since_ms) + summary.offsets_partitions
+        since = " and ".join(sorted({_moment(since_ms) for since_ms in reading.stale_since_ms.values()}))
+        lines.append(f"  stale     {missing} of {known} offsets partitions are not in this dump; their groups are shown as of {since}")
+    if reading.differences is not None:
+        is_it = f"differs in {counted(reading.differences, 'group')}: see warnings" if reading.differences else "is the same"
+        lines.append(f"  compared  with the state that the nights before carried on: it {is_it}")
+    return lines
 
 
 def _lines_about(past: PointInTimeSummary) -> list[str]:

@@ -139,6 +139,10 @@ class PartitionReplay:
         """The group in its present state; None: there is no group with this id."""
         return self._groups.get(group_id)
 
+    def group_ids(self) -> Iterable[str]:
+        """Ids of the groups that exist."""
+        return self._groups.keys()
+
     @property
     def offsets(self) -> OffsetStore:
         """The committed and pending offsets in their present state."""

@@ -6,6 +6,7 @@ reported beside the records, as ``Lost`` where bytes are not used and as ``Place
 Nothing here needs Spark or knows what keys and values mean. ``salvage`` holds everything that exists only for damaged files.
 """
 
+from groupcoord_spark.log.continuation import has_every_offset, segments_from
 from groupcoord_spark.log.damage import CODES, Code, Kind, Lost, PlacedDoubt
 from groupcoord_spark.log.directory import LogPlan, PartitionLog, plan_logs
 from groupcoord_spark.log.limits import Limits
@@ -27,8 +28,10 @@ __all__ = [
     "Records",
     "Segment",
     "check_range",
+    "has_every_offset",
     "plan_logs",
     "possible_ranges",
     "ranges_to_read",
     "read_segment",
+    "segments_from",
 ]

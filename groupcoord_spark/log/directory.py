@@ -49,6 +49,8 @@ class PartitionLog:
         bytes: of all files.
         log_start_offset: where the log begins, whether or not a record is left there: from the broker's checkpoint, else from the name of
             the first file; None where the input has no files.
+        end_file, end_position: base offset of the last file with records, and the position after its last batch; None where they are not
+            known for certain.
     """
 
     offsets_partition: int
@@ -59,6 +61,8 @@ class PartitionLog:
     end_offset: int
     bytes: int
     log_start_offset: int | None = None
+    end_file: int | None = None
+    end_position: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,10 +99,14 @@ class _File:
 
 @dataclass(frozen=True, slots=True)
 class _Tail:
-    """The end of a file: the offset after its last record (None: the file has no entry), and the leader epoch of its last entry."""
+    """The end of a file: the offset after its last record (None: the file has no entry), and the leader epoch of its last entry.
+
+    position: after the last entry; None where it is not known.
+    """
 
     end_offset: int | None
     leader_epoch: int
+    position: int | None = None
 
 
 @dataclass(slots=True)
@@ -272,6 +280,7 @@ def _plan_partition(directory: _Directory, checkpoint: int | None) -> tuple[_Rep
     segments: list[Segment] = []
     reached = 0
     leader_epoch = NO_LEADER_EPOCH
+    end_file = end_position = None
     for i, file in enumerate(files):
         following = files[i + 1 :]
         segment = Segment(
@@ -288,6 +297,8 @@ def _plan_partition(directory: _Directory, checkpoint: int | None) -> tuple[_Rep
         segment, tail = _read_tail(segment, following, limits)
         segments.append(segment)
         if tail.end_offset is not None:
+            is_newest = tail.end_offset > reached and tail.position is not None
+            end_file, end_position = (file.base_offset, tail.position) if is_newest else (None, None)
             reached = max(reached, tail.end_offset)
             leader_epoch = tail.leader_epoch
     end_offset = max([reached, *(file.base_offset for file in files)])
@@ -301,6 +312,8 @@ def _plan_partition(directory: _Directory, checkpoint: int | None) -> tuple[_Rep
         end_offset,
         sum(segment.size for segment in segments),
         _log_start(directory, files, checkpoint),
+        end_file,
+        end_position,
     )
     return _Replica(log, leader_epoch, doubts), topic_id
 
@@ -396,7 +409,7 @@ def _tail_from_last_bytes(segment: Segment, tail_bytes: int, limits: Limits) -> 
                 return None
             reached = int(entries.last_offset[-1]) + 1
             epoch = int(section.headers["leader_epoch"][-1]) if entries.magic[-1] == 2 else NO_LEADER_EPOCH
-            tail = _Tail(reached, epoch)
+            tail = _Tail(reached, epoch, int(entries.position[-1] + entries.size[-1]))
         return tail
 
 

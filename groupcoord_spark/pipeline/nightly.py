@@ -8,6 +8,7 @@ import pickle
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import reduce
 from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
@@ -19,13 +20,14 @@ from groupcoord_spark.pipeline.exchange.state_rows import REPLAYED, WRITTEN, Par
 from groupcoord_spark.pipeline.expiration import ExpirationJob
 from groupcoord_spark.pipeline.extents import HistoryPiece, PointInTime
 from groupcoord_spark.pipeline.outcome import contradiction, driver_rows, files_by_table, run_row, summary_of
+from groupcoord_spark.pipeline.plan.carry_over import CarryOver, logs_to_read, plan_carry_over
 from groupcoord_spark.pipeline.plan.earlier_runs import appendable_range, partition_histories, state_versions_at_history_end
 from groupcoord_spark.pipeline.plan.file_ranges import split_large_segments
 from groupcoord_spark.pipeline.plan.input_rows import RowPlan
 from groupcoord_spark.pipeline.plan.partition_count import likely_partition_count
 from groupcoord_spark.pipeline.plan.point_in_time import find_points_in_time, history_pieces
-from groupcoord_spark.pipeline.read.reader import ReadJob, read_chunks, read_history, read_segments
-from groupcoord_spark.pipeline.read.rows import chunks_by_partition, sorted_rows
+from groupcoord_spark.pipeline.read.reader import ReadJob, read_chunks, read_history, read_nothing, read_segments
+from groupcoord_spark.pipeline.read.rows import chunks_by_partition, rows_from, sorted_rows
 from groupcoord_spark.pipeline.rebalances import RebalanceJob
 from groupcoord_spark.pipeline.replay.partition import ReplayJob, partition_replay
 from groupcoord_spark.pipeline.replay.state_files import WriteJob, state_writer
@@ -76,10 +78,12 @@ def run_nightly(request: RunRequest, plan: LogPlan, spark: SparkSession, progres
         InputError, WarehouseError: an input or the warehouse cannot be used; the tables are as they were.
     """
     start = begin_run(request.warehouse, request.cluster)
-    segments = [segment for partition in plan.partitions for segment in partition.segments]
     histories = partition_histories(plan, start)
     points_in_time: Mapping[int, PointInTime] = {}
     progress.begin("read, replay and write")
+    with own_errors(lambda: progress.stage):
+        carry_over = plan_carry_over(request, plan, start, histories, spark, is_complete=None if rows is None else rows.has_every_offset)
+    segments = [segment for partition in logs_to_read(plan, carry_over).partitions for segment in partition.segments]
     if request.until is not None:
         with own_errors(lambda: progress.stage):
             points_in_time = find_points_in_time(
@@ -98,25 +102,27 @@ def run_nightly(request: RunRequest, plan: LogPlan, spark: SparkSession, progres
         history_ranges=history_ranges,
         rebalances=RebalanceJob(start.location.uri, request.cluster, history_ranges, state_versions_at_history_end(start)),
         points_in_time=points_in_time,
+        carried_partitions=frozenset() if carry_over.state is None else frozenset(carry_over.state.end_offsets),
     )
     previous_retention_ms = None if start.last_run is None else start.last_run.retention_ms
     expiration = ExpirationJob(request.as_of_ms, request.retention_ms, request.semantics, previous_retention_ms=previous_retention_ms)
-    has_work = bool(segments or pieces) or rows is not None
+    has_work = bool(segments or pieces or carry_over.state) or rows is not None
     reports: list[PartitionReport] = []
     if has_work:
         with discarded_on_failure(start), own_errors(lambda: progress.stage):
-            reports = _run_stages(spark, segments, pieces, request, job, rows, expiration, progress)
+            reports = _run_stages(spark, segments, pieces, request, job, rows, carry_over, expiration, progress)
     records = sum(report.counts.records for report in reports)
     progress.end(rows=records, bytes=sum(report.counts.bytes for report in reports))
 
     progress.begin("commit")
     files = files_by_table(reports)
-    for table, table_rows in driver_rows(request, plan, reports, histories, points_in_time, start.run_id).items():
+    coverage = [] if carry_over.night is None else start.previous_of(carry_over.night, "decode_coverage").to_pylist()
+    for table, table_rows in driver_rows(request, plan, reports, histories, points_in_time, carry_over, coverage, start.run_id).items():
         if table_rows:
             files.setdefault(table, []).extend(
                 write_part(start.location.uri, TABLES[table], TABLES[table].from_rows(table_rows), request.cluster, start.run_id)
             )
-    summary = summary_of(request, plan, reports, points_in_time, start.run_id, rows)
+    summary = summary_of(request, plan, reports, points_in_time, carry_over, start.run_id, rows)
     commit_run(start, run_row(request, summary, points_in_time), files)
     progress.end(rows=sum(added.records for files_of_table in files.values() for added in files_of_table))
     return summary
@@ -136,6 +142,7 @@ def _run_stages(
     request: RunRequest,
     job: ReadJob,
     rows: RowPlan | None,
+    carry_over: CarryOver,
     expiration: ExpirationJob,
     progress: Progress,
 ) -> list[PartitionReport]:
@@ -143,30 +150,47 @@ def _run_stages(
     parallelism = spark.sparkContext.defaultParallelism
     segments = split_large_segments(segments, spark)
     segment_tasks = read_tasks(segments, parallelism) if segments else []
-    tasks: list[list[list[Segment]] | HistoryPiece] = [*segment_tasks, *pieces]
+    carried = carry_over.state
+    carried_partitions = [] if carried is None else sorted(carried.end_offsets)
+    tasks: list[list[list[Segment]] | HistoryPiece | None] = [*segment_tasks, *pieces, *([None] if carried_partitions else [])]
     if job.with_history and not job.points_in_time:
         job = replace(job, whole_partitions=partitions_in_one_sequence(segment_tasks))
     writers = 1 + min(parallelism - 1, sum(segment.bytes for segment in segments) // STATE_WRITER_BYTES)
     read_partitions = {segment.offsets_partition for segment in segments} | {piece.offsets_partition for piece in pieces}
-    offsets_partitions = len(read_partitions) if rows is None else len(rows.log.partitions) + 1
+    if rows is not None:
+        read_partitions |= {-1, *(log.offsets_partition for log in rows.log.partitions)}
+    offsets_partitions = len(read_partitions.union(carried_partitions))
     replays = min(offsets_partitions, int(spark.conf.get("spark.sql.shuffle.partitions") or parallelism))
-    replay_job = ReplayJob(request.semantics, expiration, writers, job.rebalances, request.default_assignors)
+    replay_job = ReplayJob(
+        request.semantics,
+        expiration,
+        writers,
+        job.rebalances,
+        request.default_assignors,
+        carried=carried,
+        compared=carry_over.compared,
+        writes_latest=request.until is None,
+    )
     write_job = WriteJob(request.cluster, job.warehouse_uri, job.run_id, dict(request.topic_names))
 
     def read(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
         for batch in batches:
             for task in batch.column(0).to_pylist():
                 work = tasks[task]
-                yield from read_history(work, job) if isinstance(work, HistoryPiece) else read_segments(work, job)
+                if work is None:
+                    yield from read_nothing(carried_partitions, job)
+                else:
+                    yield from read_history(work, job) if isinstance(work, HistoryPiece) else read_segments(work, job)
 
     def read_rows(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
         return read_chunks(([piece] for piece in chunks_by_partition((batch.cast(ROW_SCHEMA) for batch in batches), source)), job)
 
     source = ", ".join(map(shown, request.inputs))
-    if rows is None:
-        kept = spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(read, SHUFFLED)
-    else:
-        kept = sorted_rows(rows.frame).mapInArrow(read_rows, SHUFFLED)
+    frames = [spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(read, SHUFFLED)] if tasks else []
+    if rows is not None:
+        new_rows = rows_from(rows.frame, {} if carried is None else carried.end_offsets)
+        frames.append(sorted_rows(new_rows).mapInArrow(read_rows, SHUFFLED))
+    kept = reduce(lambda one, other: one.union(other), frames)
     # Rows of one offsets partition must reach the replay in the order of their record offsets. groupBy sorts by a prefix of these columns,
     # so Spark keeps this order and does not sort again.
     sorted_rows_to_replay = kept.repartition(replays, "cluster", "offsets_partition").sortWithinPartitions(

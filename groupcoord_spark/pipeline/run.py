@@ -31,6 +31,10 @@ class RunRequest:
     """offsets.topic.num.partitions of the broker's file; None: not set."""
     until: Until | None = None
     """The moment up to which records are replayed; None: the end of the log."""
+    full: bool = False
+    """Read every log from its beginning, and compare the result with the state that earlier runs carried on."""
+    accept: frozenset[str] = frozenset()
+    """Words of --accept; ``missing``: drop what is known of offsets partitions that the input does not have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +50,21 @@ class PointInTimeSummary:
     ended_early: int
     records_from_history: int
     missing: Mapping[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadingSummary:
+    """What a run read, and what it took over from the run before.
+
+    since_ms: as_of of the run that this run goes on from; None: this run goes on from none. whole: reason -> number of offsets partitions
+    that were read whole because of the reason. stale_since_ms: offsets partition that the input does not have -> as_of of the last run that
+    read it. differences: number of groups whose carried state is another one than the state that was read; None: nothing was compared.
+    """
+
+    since_ms: int | None = None
+    whole: Mapping[str, int] = field(default_factory=dict)
+    stale_since_ms: Mapping[int, int] = field(default_factory=dict)
+    differences: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,3 +100,4 @@ class Summary:
     lacks: tuple[str, ...] = ()
     """What the input does not contain, in the words of ``input.lacks`` in ``runs``."""
     point_in_time: PointInTimeSummary | None = None
+    reading: ReadingSummary = field(default_factory=ReadingSummary)

@@ -278,6 +278,14 @@ def rows_at(
     return _rows(location, open_table(location, table, version), table, cluster, columns, where)
 
 
+def check_files_at(location: Location, table: Table, version: int, cluster: str) -> None:
+    """Raises WarehouseError where a version of a table, or a file of the cluster's rows in it, is gone."""
+    for uri in open_table(location, table, version).file_uris(file_pruning_predicate=[("cluster", "=", cluster)]):
+        path = location.path_in(table.name, "/".join(uri.rsplit("/", 2)[1:]))
+        if location.filesystem.get_file_info(path).type != fs.FileType.File:
+            raise WarehouseError(f"A file of table {table.name} of {location.uri} is gone: {path}. {_WAY_OUT}")
+
+
 def _rows(
     location: Location, opened: DeltaTable, table: Table, cluster: str, columns: Sequence[str], where: Sequence[Condition]
 ) -> pa.Table:

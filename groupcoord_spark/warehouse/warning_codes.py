@@ -85,6 +85,8 @@ _OF_THE_INPUT: Final[Mapping[str, str]] = {
     "other_cluster": "Rows are of other clusters; they are not read.",
     "transactions_unknown": "The input does not tell which records are of transactions, nor how those ended.",
     "other_coordinator": "The records are those of another coordinator than the one whose rules were applied.",
+    "log_gap": "The log begins above the offset at which the night before ended: no night has read the records between.",
+    "carried_state_differs": "A night with --full read another state of a group than the nights before had carried on.",
     "compacted_before_until": "Records before --until are in neither log nor history any more: the state of that moment may not be exact.",
     "settings_contradicted": "The settings file says that the topic has fewer partitions than the log has; their number is estimated.",
 }

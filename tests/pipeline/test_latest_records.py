@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -40,7 +41,7 @@ def result_of(replay: KeptRecordsReplay) -> dict[str, Any]:
 
 def nights_of(log: Sequence[LogRecord], cuts: Sequence[int]) -> list[Sequence[LogRecord]]:
     borders = [0, *sorted(cut % (len(log) + 1) for cut in cuts), len(log)]
-    return [log[begin:end] for begin, end in zip(borders, borders[1:], strict=False)]
+    return [log[begin:end] for begin, end in pairwise(borders)]
 
 
 def through_nights(nights: Sequence[Sequence[LogRecord]], semantics: Semantics) -> tuple[KeptRecordsReplay, pa.RecordBatch, Counter[Any]]:

@@ -151,6 +151,13 @@ class RowPlan:
     rows: int
     frame: DataFrame
 
+    def has_every_offset(self, log: PartitionLog, offset: int) -> bool:
+        """Whether the input has a row for each record offset of a log from ``offset`` to its end."""
+        from pyspark.sql import functions as f
+
+        place = (f.col("offsets_partition") == log.offsets_partition) & (f.col("record_offset") >= offset)
+        return self.frame.where(place).select("record_offset").distinct().count() == log.end_offset - offset
+
 
 def overview_of_files(spark: SparkSession, files: FileRows) -> RowOverview:
     """The overview of the rows in files. Values are not read if the format allows it."""

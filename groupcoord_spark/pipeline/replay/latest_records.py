@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from groupcoord_spark.coordinator.groups.classic import ClassicGroup
+from groupcoord_spark.coordinator.state import LoadWarning
 from groupcoord_spark.log import Records
 from groupcoord_spark.pipeline.exchange.kept_records import as_one, batches_of_size, empty_batch, records_of_kept
 from groupcoord_spark.pipeline.read.decode import decode_kept_records
@@ -207,7 +209,7 @@ def _commits_of_bare_groups(rows: _HeldRows, chosen: Mask, replay: KeptRecordsRe
 
 
 def _removals(rows: _HeldRows, chosen: Mask, replay: KeptRecordsReplay) -> list[int]:
-    """Record offsets of the tombstones that removed open groups: of groups with a chosen record, and of all whose tombstone counts later."""
+    """Record offsets of the tombstones that removed open groups with a chosen record; with Scala of all open groups (R-1.28)."""
     has_record = np.zeros(len(rows.group_ids) + 1, np.bool_)
     has_record[rows.kinds.group_code[chosen & rows.is_open]] = True
     counts_later = not replay.semantics.groups_live_from_first_commit
@@ -313,3 +315,43 @@ def _last_by_code(code: Ints, among: Mask) -> Ints:
     last = np.full(int(code.max(initial=-1)) + 1, -1, np.int64)
     last[code[places]] = places  # numpy keeps the last assignment to a position
     return last
+
+
+class CarriedStateComparison:
+    """The state that earlier runs carried on, replayed beside the state that this run reads from the beginning of the log."""
+
+    def __init__(self, latest: pa.RecordBatch, end_offset: int, carried: KeptRecordsReplay) -> None:
+        """latest: the latest records of the earlier run. end_offset: of the first record after them. carried: has replayed nothing yet."""
+        self._end_offset = end_offset
+        self._carried = carried
+        for part in batches_of_size([latest], REPLAYED_AT_ONCE_BYTES):
+            carried.apply(part)
+
+    def apply(self, batch: pa.RecordBatch) -> None:
+        """Replay the records of a batch of KEPT that the earlier run has not read."""
+        later = batch.filter(pc.greater_equal(batch.column("record_offset"), self._end_offset))
+        if later.num_rows:
+            self._carried.apply(later)
+
+    def differences(self, read: KeptRecordsReplay) -> list[LoadWarning]:
+        """A warning for each group whose carried state is another one than its state in ``read``."""
+        both = (self._carried, read)
+        pending = [_pending_by_group(replay) for replay in both]
+        group_ids = {group_id for replay in both for group_id in (*replay.coordinator.group_ids(), *replay.coordinator.offsets.committed)}
+        warnings = []
+        for group_id in sorted(group_ids.union(*pending)):
+            # Without the last part: compaction may have removed the tombstone that a warning about the group names.
+            carried, is_read = (_state_of(replay, group_id, of)[:-1] for replay, of in zip(both, pending, strict=True))
+            if carried != is_read:
+                was, is_now = (_in_words(replay, group_id, of) for replay, of in zip(both, pending, strict=True))
+                where = "" if was != is_now else ", with other contents"
+                detail = f"The nights before carried on {was}; the log, read from its beginning, gives {is_now}{where}. The latter stands."
+                warnings.append(LoadWarning(None, group_id, "carried_state_differs", detail))
+        return warnings
+
+
+def _in_words(replay: KeptRecordsReplay, group_id: str, pending: _Pending) -> str:
+    group = replay.coordinator.group(group_id)
+    kind = "no group" if group is None else f"a {group.group_type} group of generation {group.generation} with {group.member_count} members"
+    committed, staged = len(replay.coordinator.offsets.committed.get(group_id, ())), len(pending.get(group_id, ()))
+    return f"{kind}, {committed} committed and {staged} pending offsets"

@@ -257,13 +257,15 @@ def _groups_that_differ(held: pa.RecordBatch, rows: _HeldRows, chosen: Mask, rep
     """
     kinds = rows.kinds
     open_transactions = replay.coordinator.offsets.open_transactions()
-    producers = np.unique(kinds.producer_id[chosen & rows.is_open & rows.in_transaction])
+    to_compare = _groups_to_compare(rows, replay)
+    is_compared = np.append(np.isin(np.arange(len(rows.group_ids)), to_compare), True)[kinds.group_code] & rows.is_open
+    producers = np.unique(kinds.producer_id[chosen & is_compared & rows.in_transaction])
     producers = np.union1d(producers, np.array([*open_transactions, *replay.open_since], np.int64))
-    replayed = chosen & (rows.is_open | ((kinds.is_control | rows.in_transaction) & np.isin(kinds.producer_id, producers)))
+    replayed = chosen & (is_compared | ((kinds.is_control | rows.in_transaction) & np.isin(kinds.producer_id, producers)))
     again = replay.anew()
     for part in batches_of_size([held.filter(pa.array(replayed))], REPLAYED_AT_ONCE_BYTES):
         again.apply(part)
-    open_keys = set(rows.keys.take(pa.array(np.unique(kinds.key_code[rows.is_open & (kinds.key_code >= 0)]))).to_pylist())
+    open_keys = set(rows.keys.take(pa.array(np.unique(kinds.key_code[is_compared & (kinds.key_code >= 0)]))).to_pylist())
     if (
         again.open_since != replay.open_since
         or again.coordinator.offsets.open_transactions() != open_transactions
@@ -272,11 +274,27 @@ def _groups_that_differ(held: pa.RecordBatch, rows: _HeldRows, chosen: Mask, rep
         return None
     pending, pending_again = (_pending_by_group(each) for each in (replay, again))
     differing = set()
-    for code in rows.open_groups.tolist():
+    for code in to_compare.tolist():
         group_id = rows.group_ids[code]
         if _state_of(replay, group_id, pending) != _state_of(again, group_id, pending_again):
             differing.add(code)
     return differing
+
+
+def _groups_to_compare(rows: _HeldRows, replay: KeptRecordsReplay) -> Ints:
+    """Codes of the open groups about which the choice is not certain already.
+
+    It is certain for a group that exists and of which there are only accepted commits, tombstones of offsets and values or tombstones of key
+    type 2, all outside of transactions. The chosen commits are those in the state, no tombstone of theirs follows, any of them creates the
+    group, and the chosen value of key type 2, if the state has one, replaces the group as a whole.
+    """
+    kinds = rows.kinds
+    has_simple_key = np.isin(kinds.key_type, (KeyType.OFFSET_COMMIT, KeyType.GROUP_METADATA))
+    is_simple_record = has_simple_key & kinds.coordinator_accepts & ~rows.in_transaction
+    is_certain = np.ones(len(rows.group_ids) + 1, np.bool_)
+    is_certain[kinds.group_code[rows.is_open & ~is_simple_record]] = False
+    codes = rows.open_groups.tolist()
+    return np.array([code for code in codes if not is_certain[code] or replay.coordinator.group(rows.group_ids[code]) is None], np.int64)
 
 
 _Pending = dict[str, dict[tuple[str, int], object]]

@@ -116,8 +116,7 @@ def run_nightly(request: RunRequest, plan: LogPlan, spark: SparkSession, progres
 
     progress.begin("commit")
     files = files_by_table(reports)
-    coverage = [] if carry_over.night is None else start.previous_of(carry_over.night, "decode_coverage").to_pylist()
-    for table, table_rows in driver_rows(request, plan, reports, histories, points_in_time, carry_over, coverage, start.run_id).items():
+    for table, table_rows in driver_rows(request, plan, reports, histories, points_in_time, carry_over, start.run_id).items():
         if table_rows:
             files.setdefault(table, []).extend(
                 write_part(start.location.uri, TABLES[table], TABLES[table].from_rows(table_rows), request.cluster, start.run_id)

@@ -45,13 +45,9 @@ def driver_rows(
     histories: Mapping[int, PartitionHistory],
     points_in_time: Mapping[int, PointInTime],
     carry_over: CarryOver,
-    coverage: Sequence[Mapping[str, Any]],
     run_id: str,
 ) -> dict[str, list[dict[str, Any]]]:
-    """Rows of offsets_partitions, decode_coverage and warnings that the driver writes, by table. Times are in milliseconds.
-
-    coverage: the rows of decode_coverage that the run goes on from.
-    """
+    """Rows of offsets_partitions, decode_coverage and warnings that the driver writes, by table. Times are in milliseconds."""
     by_partition = {report.offsets_partition: report for report in reports}
     logs = {partition.offsets_partition: partition for partition in plan.partitions}
     # Partitions that are dropped keep a row: a later run must know what the history tables already have of them.
@@ -96,7 +92,7 @@ def driver_rows(
         doubts.append({"run_id": run_id, "code": "other_coordinator", "detail": sentence})
     if sentence := contradiction(request, plan):
         doubts.append({"run_id": run_id, "code": "settings_contradicted", "detail": sentence})
-    return {"offsets_partitions": partitions, "decode_coverage": _coverage_rows(reports, coverage), "warnings": doubts}
+    return {"offsets_partitions": partitions, "decode_coverage": _coverage_rows(reports, carry_over.coverage), "warnings": doubts}
 
 
 def _other_coordinator(request: RunRequest, reports: Sequence[PartitionReport]) -> str | None:

@@ -76,10 +76,6 @@ class RunStart:
             return no_rows(pa.schema([declared.arrow_schema.field(name) for name in wanted]))
         return rows_at(self.location, declared, self.last_run.table_versions[table], self.cluster, wanted)
 
-    def previous_of(self, run: Run, table: str) -> pa.Table:
-        """The cluster's rows of a table as of a finished run. Raises WarehouseError where they cannot be read."""
-        return rows_at(self.location, TABLES[table], run.table_versions[table], self.cluster, list(TABLES[table].by_name))
-
 
 def begin_run(warehouse: str, cluster: str) -> RunStart:
     """A new run of a cluster. Afterwards every table exists, as the cluster's last finished run left it.

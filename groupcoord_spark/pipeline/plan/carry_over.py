@@ -7,7 +7,7 @@ the case, the log is read from its beginning, and the summary says why.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -48,7 +48,7 @@ class CarryOver:
     that the input does not have. rows: the last night's rows of offsets_partitions of these, with Kafka's values (times as ``<name>_ms``).
     segments: offsets partition that goes on -> the segments to read. stale_since_ms: offsets partition that the input does not have ->
     as_of of the last run that read it. whole: offsets partition -> why it is read from its beginning. compared: the latest records that a
-    run with --full compares with what it reads. gaps: offsets partition -> the first and end record offset that no night has read.
+    run with --full compares with what it reads. coverage: the night's rows of decode_coverage. gaps: offsets partition -> the first and end record offset that no night has read.
     """
 
     night: Run | None = None
@@ -59,6 +59,7 @@ class CarryOver:
     whole: Mapping[int, str] = field(default_factory=dict)
     compared: CarriedState | None = None
     gaps: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+    coverage: Sequence[Row] = ()
 
     def reads_from(self, offsets_partition: int) -> int | None:
         """The record offset from which the run reads the partition; None: from its beginning."""
@@ -141,6 +142,7 @@ def plan_carry_over(
         whole=whole,
         compared=compared,
         gaps=gaps,
+        coverage=_rows_of_table("decode_coverage", night, start).to_pylist() if ends else (),
     )
 
 
@@ -184,9 +186,13 @@ def _known_partitions(night: Run, start: RunStart) -> list[int]:
 
 def _rows_of_night(night: Run, start: RunStart) -> dict[int, Row]:
     """Offsets partition -> the night's row of offsets_partitions, with Kafka's values; times that the row does not have are -1."""
-    table = TABLES["offsets_partitions"]
-    rows = rows_at(start.location, table, night.table_versions[table.name], start.cluster, list(table.by_name))
-    return {row["offsets_partition"]: row for row in table.to_milliseconds(rows).to_pylist()}
+    rows = TABLES["offsets_partitions"].to_milliseconds(_rows_of_table("offsets_partitions", night, start))
+    return {row["offsets_partition"]: row for row in rows.to_pylist()}
+
+
+def _rows_of_table(name: str, night: Run, start: RunStart) -> pa.Table:
+    table = TABLES[name]
+    return rows_at(start.location, table, night.table_versions[name], start.cluster, list(table.by_name))
 
 
 def _why_whole(request: RunRequest, log: PartitionLog, row: Row | None, history: PartitionHistory) -> str | None:

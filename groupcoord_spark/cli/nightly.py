@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import re
 import time
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -158,7 +160,7 @@ def nightly(
     can_be_written(locate(common.warehouse))  # so that a warehouse that cannot be used is reported before Spark starts
     with StageLines(quiet=common.quiet) as progress, session_ends_with_block():
         with own_errors(lambda: progress.stage):
-            spark, plan, rows = _planned(kind, inputs, client, common, progress)
+            spark, plan, rows = _planned(kind, inputs, client, common, progress, goes_on=not full and until is None)
         night = RunRequest(
             inputs=inputs,
             warehouse=common.warehouse,
@@ -183,9 +185,9 @@ def nightly(
 
 
 def _planned(
-    kind: InputKind, inputs: tuple[str, ...], client: dict[str, str], common: Common, progress: StageLines
+    kind: InputKind, inputs: tuple[str, ...], client: dict[str, str], common: Common, progress: StageLines, *, goes_on: bool
 ) -> tuple[SparkSession, LogPlan, RowPlan | None]:
-    """Spark, and what there is to read, by the kind of input."""
+    """Spark, and what there is to read, by the kind of input. goes_on: the run may go on from the last night."""
     import pyspark
     from pyspark.errors import PySparkException
 
@@ -224,7 +226,7 @@ def _planned(
         return spark, rows.log, rows
     progress.begin("plan")
     if kind is InputKind.SEGMENTS:
-        plan = plan_logs(inputs)
+        plan = plan_logs(inputs, partial(_known_ends, common)) if goes_on else plan_logs(inputs)
         progress.end(bytes=sum(partition.bytes for partition in plan.partitions))
         _cluster_of(plan, common)  # so that a missing --cluster is reported before Spark starts
         return started(), plan, None
@@ -236,6 +238,12 @@ def _planned(
     rows = row_plan(kind, inputs, looked, file_frame(spark, files), cluster=common.cluster)
     progress.end(rows=rows.rows)
     return spark, rows.log, rows
+
+
+def _known_ends(common: Common, cluster_id: str | None) -> Mapping[int, int]:
+    from groupcoord_spark.pipeline.plan.carry_over import ends_of_last_night
+
+    return ends_of_last_night(common.warehouse, common.cluster or cluster_id)
 
 
 def _refuse_doubtful(summary: Summary) -> None:

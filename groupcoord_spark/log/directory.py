@@ -6,7 +6,7 @@ Planning looks at names, at both ends of each file and at a few small text files
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import pyarrow.fs as pafs
@@ -51,6 +51,8 @@ class PartitionLog:
             the first file; None where the input has no files.
         end_file, end_position: base offset of the last file with records, and the position after its last batch; None where they are not
             known for certain.
+        is_surveyed: the ends of all files were looked at. False where ``plan_logs`` left out files that an earlier run has read: the plan
+            is then good only for a run that goes on from there.
     """
 
     offsets_partition: int
@@ -63,6 +65,7 @@ class PartitionLog:
     log_start_offset: int | None = None
     end_file: int | None = None
     end_position: int | None = None
+    is_surveyed: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,13 +119,21 @@ class _Replica:
     doubts: list[PlacedDoubt] = field(default_factory=list)
 
 
-def plan_logs(inputs: Sequence[str]) -> LogPlan:
+def no_ends(cluster_id: str | None) -> Mapping[int, int]:
+    """No offsets partition was read before."""
+    return {}
+
+
+def plan_logs(inputs: Sequence[str], known_ends: Callable[[str | None], Mapping[int, int]] = no_ends) -> LogPlan:
     """The logs to read from paths and URIs that are all of one cluster.
 
     Each input is a log directory of a broker, a directory of one partition, a directory of log directories (copies of several brokers), or
     a segment. Where several inputs have the same partition, the replica with the greatest last leader epoch is read, and of equal ones that
     with the greatest end offset.
 
+    Args:
+        known_ends: from the cluster id (None where meta.properties is not there) to the end offset of each offsets partition that an
+            earlier run has read. Files that end below it are not opened, but for the first one of each partition.
     Raises:
         InputError: an input is not there, cannot be read, or is no log of the offsets topic.
     """
@@ -141,6 +152,7 @@ def plan_logs(inputs: Sequence[str]) -> LogPlan:
         raise InputError("No input is given. Name a log directory, a directory of a partition or a segment file.")
     log_dirs = {directory.log_dir.path: directory.log_dir for directory in directories.values() if directory.log_dir}
     cluster_id = _cluster_of(log_dirs.values())
+    ends = known_ends(cluster_id)
     log_starts = {path: _log_starts(log_dir) for path, log_dir in log_dirs.items()}
     doubts: list[PlacedDoubt] = []
     partitions: list[PartitionLog] = []
@@ -150,7 +162,7 @@ def plan_logs(inputs: Sequence[str]) -> LogPlan:
         for directory in directories.values():
             if directory.offsets_partition == number:
                 log_start = log_starts[directory.log_dir.path].get(number) if directory.log_dir else None
-                replica, replica_topic_id = _plan_partition(directory, log_start)
+                replica, replica_topic_id = _plan_partition(directory, log_start, ends.get(number, 0))
                 replicas.append(replica)
                 topic_id = topic_id or replica_topic_id
         chosen = max(replicas, key=lambda replica: (replica.leader_epoch, replica.log.end_offset))
@@ -267,8 +279,11 @@ def _text_beside(directory: Location, name: str) -> list[str]:
     return location.read_text().splitlines() if location.info().type == pafs.FileType.File else []
 
 
-def _plan_partition(directory: _Directory, checkpoint: int | None) -> tuple[_Replica, str | None]:
-    """The log of one partition, and its topic id. checkpoint: the log start offset that the broker wrote down; None: not known."""
+def _plan_partition(directory: _Directory, checkpoint: int | None, known_end: int) -> tuple[_Replica, str | None]:
+    """The log of one partition, and its topic id.
+
+    checkpoint: the log start offset that the broker wrote down; None: not known. known_end: files that end below it are not opened.
+    """
     number, location = directory.offsets_partition, directory.location
     doubts: list[PlacedDoubt] = []
     files = _files_of(directory, doubts)
@@ -281,6 +296,7 @@ def _plan_partition(directory: _Directory, checkpoint: int | None) -> tuple[_Rep
     reached = 0
     leader_epoch = NO_LEADER_EPOCH
     end_file = end_position = None
+    is_surveyed = True
     for i, file in enumerate(files):
         following = files[i + 1 :]
         segment = Segment(
@@ -293,6 +309,10 @@ def _plan_partition(directory: _Directory, checkpoint: int | None) -> tuple[_Rep
             log_start_offset=checkpoint or 0,
         )
         if file.size == 0:
+            continue
+        if following and following[0].base_offset <= known_end:
+            segments.append(segment)
+            reached, is_surveyed = max(reached, following[0].base_offset), False
             continue
         segment, tail = _read_tail(segment, following, limits)
         segments.append(segment)
@@ -314,6 +334,7 @@ def _plan_partition(directory: _Directory, checkpoint: int | None) -> tuple[_Rep
         _log_start(directory, files, checkpoint),
         end_file,
         end_position,
+        is_surveyed,
     )
     return _Replica(log, leader_epoch, doubts), topic_id
 

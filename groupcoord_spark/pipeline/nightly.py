@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
-from groupcoord_spark.log import LogPlan, Segment
+from groupcoord_spark.log import LogPlan, Segment, plan_logs
 from groupcoord_spark.log.storage import shown
 from groupcoord_spark.pipeline.exchange.kept_records import SHUFFLED
 from groupcoord_spark.pipeline.exchange.state_rows import REPLAYED, WRITTEN, PartitionReport
@@ -82,7 +82,8 @@ def run_nightly(request: RunRequest, plan: LogPlan, spark: SparkSession, progres
     points_in_time: Mapping[int, PointInTime] = {}
     progress.begin("read, replay and write")
     with own_errors(lambda: progress.stage):
-        carry_over = plan_carry_over(request, plan, start, histories, spark, is_complete=None if rows is None else rows.has_every_offset)
+        carry_over = plan_carry_over(request, plan, start, histories, spark, complete_from=None if rows is None else rows.complete_from)
+        plan = _surveyed(plan, carry_over, request)
     segments = [segment for partition in logs_to_read(plan, carry_over).partitions for segment in partition.segments]
     if request.until is not None:
         with own_errors(lambda: progress.stage):
@@ -125,6 +126,16 @@ def run_nightly(request: RunRequest, plan: LogPlan, spark: SparkSession, progres
     commit_run(start, run_row(request, summary, points_in_time), files)
     progress.end(rows=sum(added.records for files_of_table in files.values() for added in files_of_table))
     return summary
+
+
+def _surveyed(plan: LogPlan, carry_over: CarryOver, request: RunRequest) -> LogPlan:
+    """The plan, in which the logs that are read from their beginning are planned with all their files."""
+    not_surveyed = {log.offsets_partition for log in plan.partitions if not log.is_surveyed} & set(carry_over.whole)
+    if not not_surveyed:
+        return plan
+    surveyed = {log.offsets_partition: log for log in plan_logs(request.inputs).partitions}
+    logs = (surveyed[log.offsets_partition] if log.offsets_partition in not_surveyed else log for log in plan.partitions)
+    return replace(plan, partitions=tuple(logs))
 
 
 def _partition_count(request: RunRequest, plan: LogPlan, rows: RowPlan | None) -> int:

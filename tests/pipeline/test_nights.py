@@ -41,7 +41,7 @@ EXAMPLES = int(os.environ.get("GROUPCOORD_EXAMPLES", "30"))
 """Logs of each test; thousands take an hour."""
 
 OF_THE_END = ("R-1.26", "R-1.28", "R-3.29", "R-4.6")
-"""Warnings about the state at the end of a log. A night gives those that the night before has not given; a later night may take one back."""
+"""Warnings about the state at the end of a log. A night gives those that the night before has not given."""
 
 HISTORY = ("offset_commits", "group_records", "transactions")
 

@@ -22,8 +22,9 @@ from groupcoord_spark.pipeline.plan.earlier_runs import PartitionHistory
 from groupcoord_spark.pipeline.plan.point_in_time import UNTIL_SETTING
 from groupcoord_spark.pipeline.read.carried_records import LATEST_RECORDS, TOPIC_IDS
 from groupcoord_spark.pipeline.run import RunRequest
-from groupcoord_spark.warehouse import TABLES, RunStart
-from groupcoord_spark.warehouse.read import Run, check_files_at, rows_at
+from groupcoord_spark.warehouse import TABLES, RunStart, open_warehouse
+from groupcoord_spark.warehouse.location import locate
+from groupcoord_spark.warehouse.read import Run, check_files_at, holds_warehouse, rows_at
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,10 +46,11 @@ class CarryOver:
     """What the run takes over.
 
     night: the run that the state is taken from; None: none is. state: its latest records, of the offsets partitions that go on and of those
-    that the input does not have. rows: the last night's rows of offsets_partitions of these, with Kafka's values (times as ``<name>_ms``).
-    segments: offsets partition that goes on -> the segments to read. stale_since_ms: offsets partition that the input does not have ->
-    as_of of the last run that read it. whole: offsets partition -> why it is read from its beginning. compared: the latest records that a
-    run with --full compares with what it reads. coverage: the night's rows of decode_coverage. gaps: offsets partition -> the first and end record offset that no night has read.
+    that the input does not have. rows: the night's rows of offsets_partitions of these, with Kafka's values (times as ``<name>_ms``).
+    coverage: the night's rows of decode_coverage. segments: offsets partition that goes on -> the segments to read. stale_since_ms: offsets
+    partition that the input does not have -> as_of of the last run that read it. whole: offsets partition -> why it is read from its
+    beginning. compared: the latest records that a run with --full compares with what it reads. gaps: offsets partition -> the first and end
+    record offset that no night has read.
     """
 
     night: Run | None = None
@@ -78,6 +80,27 @@ def last_night_of(start: RunStart) -> Run | None:
     return next((run for run in reversed(start.finished) if UNTIL_SETTING not in run.settings), None)
 
 
+def ends_of_last_night(warehouse: str, cluster: str | None) -> dict[int, int]:
+    """Offsets partition -> end offset of the last night, where that night kept its latest records; {} where there is no such night.
+
+    cluster: None: the only cluster of the warehouse.
+    """
+    try:
+        if not holds_warehouse(locate(warehouse)):
+            return {}
+        opened = open_warehouse(warehouse)
+        names = opened.clusters() if cluster is None else [cluster]
+        nights = [run for name in names for run in opened.finished_runs(name) if UNTIL_SETTING not in run.settings]
+        if len(names) != 1 or not nights or LATEST_RECORDS not in nights[-1].table_versions:
+            return {}
+        columns = ["offsets_partition", "end_offset", "latest_records"]
+        version = nights[-1].table_versions["offsets_partitions"]
+        rows = rows_at(opened.location, TABLES["offsets_partitions"], version, names[0], columns).to_pylist()
+    except WarehouseError:
+        return {}  # the run reports what is wrong with the warehouse
+    return {row["offsets_partition"]: row["end_offset"] for row in rows if row["latest_records"] is not None}
+
+
 def plan_carry_over(
     request: RunRequest,
     plan: LogPlan,
@@ -85,13 +108,14 @@ def plan_carry_over(
     histories: Mapping[int, PartitionHistory],
     spark: SparkSession,
     *,
-    is_complete: Callable[[PartitionLog, int], bool] | None = None,
+    complete_from: Callable[[Mapping[int, int]], set[int]] | None = None,
 ) -> CarryOver:
     """What the run takes over from the last night.
 
     Args:
         histories: from ``partition_histories``.
-        is_complete: whether the input has a row for each record offset of a log from the given one on; None: the input is segments.
+        complete_from: by offsets partition and record offset, the partitions of which the input has a row for each record offset from that
+            one on; None: the input is segments.
     Raises:
         InputError: the input lacks offsets partitions of which the last night kept no latest records.
     """
@@ -110,6 +134,7 @@ def plan_carry_over(
     whole: dict[int, str] = {}
     ends: dict[int, int] = {}
     gaps: dict[int, tuple[int, int]] = {}
+    has_nothing_older: set[int] = set()
     segments: dict[int, tuple[Segment, ...]] = {}
     for number, log in logs.items():
         row = rows.get(number)
@@ -117,21 +142,23 @@ def plan_carry_over(
         if why is None and row is not None:
             ends[number] = row["end_offset"]
             segments[number] = segments_from(log, row["end_offset"], row["end_file"], row["end_position"])
-            first = log.first_offset if log.log_start_offset is None else log.log_start_offset
+            first = _begin_of(log)
+            if first is not None and first >= row["end_offset"]:
+                has_nothing_older.add(number)
             if first is not None and first > row["end_offset"]:
                 gaps[number] = (row["end_offset"], first)
         else:
             whole[number] = why or "no night before has read them"
-    complete = _complete(logs, ends, segments, spark) if is_complete is None else {n for n in ends if is_complete(logs[n], ends[n])}
-    for number in set(ends) - complete - set(gaps):
+    complete = _complete(logs, ends, segments, spark) if complete_from is None else complete_from(ends)
+    # A log without older records has nothing that could be read instead.
+    for number in set(ends) - complete - has_nothing_older:
         whole[number] = "the log cleaner has been at work on the records since the night before"
         del ends[number], segments[number]
     compared = None
     if request.full and not reason:
         compared = _state_of(night, ends, rows)
         whole, ends, segments, gaps = dict.fromkeys(logs, "--full"), {}, {}, {}
-    stale = {number: rows[number]["stale_since_ms"] for number in missing}
-    stale = {number: night.as_of_ms if since_ms < 0 else since_ms for number, since_ms in stale.items()}
+    stale = {number: night.as_of_ms if (since_ms := rows[number]["stale_since_ms"]) is None else since_ms for number in missing}
     ends |= {number: rows[number]["end_offset"] for number in missing}
     return CarryOver(
         night=night if ends else None,
@@ -185,7 +212,7 @@ def _known_partitions(night: Run, start: RunStart) -> list[int]:
 
 
 def _rows_of_night(night: Run, start: RunStart) -> dict[int, Row]:
-    """Offsets partition -> the night's row of offsets_partitions, with Kafka's values; times that the row does not have are -1."""
+    """Offsets partition -> the night's row of offsets_partitions, with Kafka's values."""
     rows = TABLES["offsets_partitions"].to_milliseconds(_rows_of_table("offsets_partitions", night, start))
     return {row["offsets_partition"]: row for row in rows.to_pylist()}
 
@@ -205,10 +232,18 @@ def _why_whole(request: RunRequest, log: PartitionLog, row: Row | None, history:
         return "the log was begun anew"
     if log.end_offset < row["end_offset"]:
         return "the log ends before the one of the night before"
+    first = _begin_of(log)
+    if first is not None and row["first_offset"] is not None and first < row["first_offset"]:
+        return "the log has records before those that the nights have read"
     history_end = row["history_end_offset"] or 0
     if request.with_history and history_end < row["end_offset"]:
         return "nights without history came before"
     return None
+
+
+def _begin_of(log: PartitionLog) -> int | None:
+    """Where the log begins, whether or not a record is left there; None: it has no record, or is not known."""
+    return log.first_offset if log.log_start_offset is None else log.log_start_offset
 
 
 def _complete(

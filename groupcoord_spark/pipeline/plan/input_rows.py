@@ -21,7 +21,7 @@ from groupcoord_spark.errors import GroupcoordError, InputError, UsageError
 from groupcoord_spark.log import LogPlan, PartitionLog, PlacedDoubt
 from groupcoord_spark.log.storage import shown
 from groupcoord_spark.pipeline.plan.partition_count import best_partition_count, group_hashes
-from groupcoord_spark.pipeline.read.rows import FileRows, position_text, read_piece
+from groupcoord_spark.pipeline.read.rows import FileRows, position_text, read_piece, rows_from
 from groupcoord_spark.protocol.record_types import NO_TIMESTAMP
 from groupcoord_spark.sources.live import KAFKA_CONNECTOR, LiveTopic, extent_of, live_frame
 from groupcoord_spark.sources.rows import ROW_SCHEMA, InputKind, RowBatch
@@ -151,12 +151,17 @@ class RowPlan:
     rows: int
     frame: DataFrame
 
-    def has_every_offset(self, log: PartitionLog, offset: int) -> bool:
-        """Whether the input has a row for each record offset of a log from ``offset`` to its end."""
+    def complete_from(self, offsets: Mapping[int, int]) -> set[int]:
+        """The offsets partitions of which the input has a row for each record offset from the given one to the end of the log."""
         from pyspark.sql import functions as f
 
-        place = (f.col("offsets_partition") == log.offsets_partition) & (f.col("record_offset") >= offset)
-        return self.frame.where(place).select("record_offset").distinct().count() == log.end_offset - offset
+        if not offsets:
+            return set()
+        places = rows_from(self.frame, offsets).select("offsets_partition", "record_offset").distinct()
+        counted = places.groupBy("offsets_partition").agg(f.count("record_offset").alias("rows")).collect()
+        counts = {row.offsets_partition: row.rows for row in counted}
+        ends = {log.offsets_partition: log.end_offset for log in self.log.partitions}
+        return {number for number, offset in offsets.items() if counts.get(number, 0) == ends[number] - offset}
 
 
 def overview_of_files(spark: SparkSession, files: FileRows) -> RowOverview:

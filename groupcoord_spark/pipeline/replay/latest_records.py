@@ -285,8 +285,8 @@ def _groups_to_compare(rows: _HeldRows, replay: KeptRecordsReplay) -> Ints:
     """Codes of the open groups about which the choice is not certain already.
 
     It is certain for a group that exists, if all records of the group are accepted, of key type 1 or 2 and outside of transactions. The
-    chosen commits are those in the state, no tombstone of theirs follows, any of them creates the group, and the chosen value of key type 2,
-    if the state has one, replaces the group as a whole.
+    chosen commits are those in the state, no tombstone of theirs follows, any of them creates the group, and the chosen value of key type
+    2, if the state has one, replaces the group as a whole.
     """
     kinds = rows.kinds
     has_simple_key = np.isin(kinds.key_type, (KeyType.OFFSET_COMMIT, KeyType.GROUP_METADATA))

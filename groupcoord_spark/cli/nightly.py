@@ -302,7 +302,7 @@ def _lines_about_reading(summary: Summary) -> list[str]:
     reading, lines = summary.reading, []
     reasons = "; ".join(f"{counted(count, 'offsets partition')}: {reason}" for reason, count in reading.whole.items())
     if reading.since_ms is not None:
-        new, since = counted(summary.records_read, "new record"), _moment(reading.since_ms)
+        new, since = counted(reading.new_records, "new record"), _moment(reading.since_ms)
         lines.append(f"  read      incremental: {new} since the night of {since}{f'; read whole: {reasons}' if reasons else ''}")
     elif len(reading.whole) == 1:
         lines.append(f"  read      whole: {next(iter(reading.whole))}")

@@ -282,18 +282,20 @@ def rows_at(
 
 
 def rows_of_partition(
-    warehouse_uri: str, table: str, version: int, cluster: str, columns: Sequence[str], offsets_partition: int
+    warehouse_uri: str, table: str, version: int, cluster: str, columns: Sequence[str], offsets_partition: int, *where: Condition
 ) -> pa.Table:
-    """A cluster's rows of one offsets partition in a table at one version. Raises WarehouseError as ``rows_at`` does.
+    """A cluster's rows of one offsets partition that meet the conditions, in a table at one version.
+
+    where: conditions on some of ``columns``. Raises WarehouseError as ``rows_at`` does.
 
     A worker asks for one partition after another. The rows of all partitions are kept in memory where their files are small, because
     opening a table fifty times takes longer than reading it.
     """
-    condition = ("offsets_partition", "=", offsets_partition)
+    conditions = [("offsets_partition", "=", offsets_partition), *where]
     rows = _small_table(warehouse_uri, table, version, cluster, tuple(columns))
     if rows is None:
-        return rows_at(locate(warehouse_uri), TABLES[table], version, cluster, columns, [condition])
-    return rows.filter(_meets(rows, [condition])).select(columns)
+        return rows_at(locate(warehouse_uri), TABLES[table], version, cluster, columns, conditions)
+    return rows.filter(_meets(rows, conditions)).select(columns)
 
 
 @lru_cache(maxsize=8)

@@ -56,10 +56,10 @@ class PointInTimeSummary:
 class ReadingSummary:
     """What a run read, and what it took over from the run before.
 
-    since_ms: as_of of the run that this run goes on from; None: this run goes on from none. new_records: number of records that were read of
-    the offsets partitions that go on. whole: reason -> number of offsets partitions that were read whole because of the reason.
-    stale_since_ms: offsets partition that the input does not have -> as_of of the last run that read it. differences: number of groups whose
-    carried state is another one than the state that was read; None: nothing was compared.
+    since_ms: as_of of the run that this run goes on from; None: this run goes on from none. new_records: number of records that were read
+    of the offsets partitions that go on. whole: reason -> number of offsets partitions that were read whole because of the reason.
+    stale_since_ms: offsets partition that the input does not have -> as_of of the last run that read it. differences: number of groups
+    whose carried state is another one than the state that was read; None: nothing was compared.
     """
 
     since_ms: int | None = None

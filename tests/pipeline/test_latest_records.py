@@ -22,7 +22,15 @@ from groupcoord_spark.pipeline.read import superseded
 from groupcoord_spark.pipeline.read.decode import decode_chunk
 from groupcoord_spark.pipeline.replay.latest_records import LatestRecords
 from groupcoord_spark.pipeline.replay.partition import KeptRecordsReplay
-from tests.pipeline.logs import LogRecord, random_log, records_of
+from groupcoord_spark.protocol import encode_key
+from tests.pipeline.logs import LogRecord, commit_value, random_log, records_of
+
+
+def test_an_offset_of_key_type_0_may_come_back_though_a_record_after_it_does_not_decode() -> None:
+    key = encode_key(0, {"group_id": "g", "topic": "t", "partition": 0})
+    replay = KeptRecordsReplay(JAVA)
+    replay.apply(kept([LogRecord(0, key, commit_value(0, 3)), LogRecord(1, key, b"\0\3\0")], JAVA))
+    assert replay.type_0_offsets() == {("g", "t", 0)}
 
 
 def kept(log: Sequence[LogRecord], semantics: Semantics) -> pa.RecordBatch:

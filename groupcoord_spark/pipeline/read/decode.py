@@ -181,6 +181,7 @@ class _ChunkDecoder:
             is_control=self.is_control,
             is_tombstone=self.is_tombstone,
             is_transactional=self.records.is_transactional,
+            decodes=self.key_is_good & self.value_is_good,
             coordinator_accepts=self.key_is_good & self.value_is_good & _accepted(self.key_type, self.checks.value_version, semantics),
         )
 

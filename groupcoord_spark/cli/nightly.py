@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import re
 import time
+from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -96,6 +98,11 @@ class MomentOrOffsets(click.ParamType):  # type: ignore[type-arg]
     metavar="FILE",
     help="Properties of Kafka's client for a kafka:// INPUT (security.protocol and so on), as Kafka's own tools take them. Never shown.",
 )
+@click.option(
+    "--full",
+    is_flag=True,
+    help="Read every log from its beginning, not only what is new since the last night, and say whether both give the same state.",
+)
 @click.option("--no-history", is_flag=True, help="Write no history: no offset_commits, group_records, transactions and rebalances.")
 @click.option(
     "--strict",
@@ -131,6 +138,7 @@ def nightly(
     broker_version: str | None,
     topic_ids_file: str | None,
     command_config: str | None,
+    full: bool,
     no_history: bool,
     strict: bool,
     accepted: tuple[str, ...],
@@ -176,7 +184,9 @@ def nightly(
     can_be_written(locate(common.warehouse))  # so that a warehouse that cannot be used is reported before Spark starts
     with StageLines(quiet=common.quiet) as progress, session_ends_with_block():
         with own_errors(lambda: progress.stage):
-            spark, plan, rows = _planned(kind, inputs, client, common, progress, accept_empty=EMPTY in accepted)
+            spark, plan, rows = _planned(
+                kind, inputs, client, common, progress, accept_empty=EMPTY in accepted, goes_on=not full and until is None
+            )
         night = RunRequest(
             inputs=inputs,
             warehouse=common.warehouse,
@@ -191,6 +201,7 @@ def nightly(
             offsets_partitions=broker.offsets_partitions,
             until=until,
             accepted=frozenset(accepted),
+            full=full,
         )
         summary = run_nightly(night, plan, spark, progress, rows)
     if common.output == "json":
@@ -221,9 +232,16 @@ def _do_upkeep(common: Common, cluster: str) -> None:
 
 
 def _planned(
-    kind: InputKind, inputs: tuple[str, ...], client: dict[str, str], common: Common, progress: StageLines, *, accept_empty: bool
+    kind: InputKind,
+    inputs: tuple[str, ...],
+    client: dict[str, str],
+    common: Common,
+    progress: StageLines,
+    *,
+    accept_empty: bool,
+    goes_on: bool,
 ) -> tuple[SparkSession, LogPlan, RowPlan | None]:
-    """Spark, and what there is to read, by the kind of input."""
+    """Spark, and what there is to read, by the kind of input. goes_on: the run may go on from the last night."""
     import pyspark
     from pyspark.errors import PySparkException
 
@@ -262,7 +280,7 @@ def _planned(
         return spark, rows.log, rows
     progress.begin("plan")
     if kind is InputKind.SEGMENTS:
-        plan = plan_logs(inputs)
+        plan = plan_logs(inputs, partial(_known_ends, common)) if goes_on else plan_logs(inputs)
         progress.end(bytes=sum(partition.bytes for partition in plan.partitions))
         _cluster_of(plan, common, None)  # so that a missing --cluster is reported before Spark starts
         return started(), plan, None
@@ -274,6 +292,12 @@ def _planned(
     rows = row_plan(kind, inputs, looked, file_frame(spark, files), cluster=common.cluster, accept_empty=accept_empty)
     progress.end(rows=rows.rows)
     return spark, rows.log, rows
+
+
+def _known_ends(common: Common, cluster_id: str | None) -> Mapping[int, int]:
+    from groupcoord_spark.pipeline.plan.carry_over import ends_of_last_night
+
+    return ends_of_last_night(common.warehouse, common.cluster or cluster_id)
 
 
 def _refuse_doubtful(summary: Summary) -> None:
@@ -311,6 +335,7 @@ def summary_text(summary: Summary, retention_ms: int) -> str:
     ]
     if summary.completeness is not None:
         lines.insert(3, f"  complete  {_share(summary.completeness)} of the offsets in the span read still have a record{_below(summary)}")
+    lines += _lines_about_reading(summary)
     if "transactions" in summary.lacks:
         lines.append("  unknown   transactions: no producers, no markers; commits of open and aborted ones count")
     if "timestamps" in summary.lacks:
@@ -330,6 +355,27 @@ def summary_text(summary: Summary, retention_ms: int) -> str:
     if summary.other_coordinator:
         lines.append(f"  hint      {summary.other_coordinator}")
     return "\n".join(lines)
+
+
+def _lines_about_reading(summary: Summary) -> list[str]:
+    """What was read and what was carried over from the night before, a line for each."""
+    reading, lines = summary.reading, []
+    reasons = "; ".join(f"{counted(count, 'offsets partition')}: {reason}" for reason, count in reading.whole.items())
+    if reading.since_ms is not None:
+        new, since = counted(reading.new_records, "new record"), _moment(reading.since_ms)
+        lines.append(f"  read      incremental: {new} since the night of {since}{f'; read whole: {reasons}' if reasons else ''}")
+    elif len(reading.whole) == 1:
+        lines.append(f"  read      whole: {next(iter(reading.whole))}")
+    elif reasons:
+        lines.append(f"  read      whole: {reasons}")
+    if reading.stale_since_ms:
+        missing, known = len(reading.stale_since_ms), len(reading.stale_since_ms) + summary.offsets_partitions
+        since = " and ".join(sorted({_moment(since_ms) for since_ms in reading.stale_since_ms.values()}))
+        lines.append(f"  stale     {missing} of {known} offsets partitions are not in this dump; their groups are shown as of {since}")
+    if reading.differences is not None:
+        is_it = f"differs in {counted(reading.differences, 'group')}: see warnings" if reading.differences else "is the same"
+        lines.append(f"  compared  with the state that the nights before carried on: it {is_it}")
+    return lines
 
 
 def _lines_about(past: PointInTimeSummary) -> list[str]:

@@ -201,6 +201,25 @@ class Group(ABC):
     def has_stored_description(self) -> bool:
         return False
 
+    def internal_state(self) -> tuple[object, ...]:
+        """Everything that a later record can meet: no later record can tell two groups with equal internal states apart."""
+        return internal_fields(self)
+
+
+def internal_fields(thing: object, *, without: frozenset[str] = frozenset({"_semantics"})) -> tuple[object, ...]:
+    """The class of an object of this room and its fields by name, with the fields of the objects in its dicts; without ``without``."""
+    names = [name for kind in type(thing).__mro__ for name in getattr(kind, "__slots__", ()) if name not in without]
+    return type(thing).__name__, {name: _internal_value(getattr(thing, name)) for name in names}
+
+
+def _internal_value(value: object) -> object:
+    if isinstance(value, dict):
+        return {key: _internal_value(inner) for key, inner in value.items()}
+    return internal_fields(value) if type(value).__module__.startswith(_GROUPS) and not isinstance(value, tuple) else value
+
+
+_GROUPS = f"{__package__}.groups"
+
 
 def _in_order(rows: Iterable[AssignmentRow]) -> list[AssignmentRow]:
     """The rows sorted by their columns; None comes first."""

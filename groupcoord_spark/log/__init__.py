@@ -6,6 +6,7 @@ reported beside the records, as ``Lost`` where bytes are not used and as ``Place
 Nothing here needs Spark or knows what keys and values mean. ``salvage`` holds everything that exists only for damaged files.
 """
 
+from groupcoord_spark.log.continuation import has_every_offset, segments_from
 from groupcoord_spark.log.damage import CODES, Code, Kind, Lost, PlacedDoubt
 from groupcoord_spark.log.directory import LogPlan, PartitionLog, plan_logs
 from groupcoord_spark.log.limits import Limits
@@ -30,6 +31,7 @@ __all__ = [
     "Segment",
     "check_range",
     "first_record",
+    "has_every_offset",
     "newest_record",
     "plan_logs",
     "possible_ranges",
@@ -37,4 +39,5 @@ __all__ = [
     "read_segment",
     "record_at",
     "record_crc",
+    "segments_from",
 ]

@@ -6,7 +6,7 @@ Planning looks at names, at both ends of each file and at a few small text files
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import pyarrow.fs as pafs
@@ -55,6 +55,10 @@ class PartitionLog:
         bytes: of all files.
         log_start_offset: where the log begins, whether or not a record is left there: from the broker's checkpoint, else from the name of
             the first file; None where the input has no files.
+        end_file, end_position: base offset of the last file with records, and the position after its last batch; None where they are not
+            known for certain.
+        is_surveyed: the ends of all files were looked at. False where ``plan_logs`` left out files that an earlier run has read: the plan
+            is then good only for a run that goes on from there.
     """
 
     offsets_partition: int
@@ -65,6 +69,9 @@ class PartitionLog:
     end_offset: int
     bytes: int
     log_start_offset: int | None = None
+    end_file: int | None = None
+    end_position: int | None = None
+    is_surveyed: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,10 +108,14 @@ class _File:
 
 @dataclass(frozen=True, slots=True)
 class _Tail:
-    """The end of a file: the offset after its last record (None: the file has no entry), and the leader epoch of its last entry."""
+    """The end of a file: the offset after its last record (None: the file has no entry), and the leader epoch of its last entry.
+
+    position: after the last entry; None where it is not known.
+    """
 
     end_offset: int | None
     leader_epoch: int
+    position: int | None = None
 
 
 @dataclass(slots=True)
@@ -114,13 +125,21 @@ class _Replica:
     doubts: list[PlacedDoubt] = field(default_factory=list)
 
 
-def plan_logs(inputs: Sequence[str]) -> LogPlan:
+def no_ends(cluster_id: str | None) -> Mapping[int, int]:
+    """No offsets partition was read before."""
+    return {}
+
+
+def plan_logs(inputs: Sequence[str], known_ends: Callable[[str | None], Mapping[int, int]] = no_ends) -> LogPlan:
     """The logs to read from paths and URIs that are all of one cluster.
 
     Each input is a log directory of a broker, a directory of one partition, a directory of log directories (copies of several brokers), or
     a segment. Where several inputs have the same partition, the replica with the greatest last leader epoch is read, and of equal ones that
     with the greatest end offset.
 
+    Args:
+        known_ends: from the cluster id (None where meta.properties is not there) to the end offset of each offsets partition that an
+            earlier run has read. Files that end below it are not opened, but for the first one of each partition.
     Raises:
         InputError: an input is not there, cannot be read, or is no log of the offsets topic.
         BadCopyError: an input is a folder of many dumps, or the inputs are of several clusters.
@@ -140,6 +159,7 @@ def plan_logs(inputs: Sequence[str]) -> LogPlan:
         raise InputError("No input is given. Name a log directory, a directory of a partition or a segment file.")
     log_dirs = {directory.log_dir.path: directory.log_dir for directory in directories.values() if directory.log_dir}
     cluster_id = _cluster_of(log_dirs.values())
+    ends = known_ends(cluster_id)
     log_starts = {path: _log_starts(log_dir) for path, log_dir in log_dirs.items()}
     doubts: list[PlacedDoubt] = []
     partitions: list[PartitionLog] = []
@@ -149,7 +169,7 @@ def plan_logs(inputs: Sequence[str]) -> LogPlan:
         for directory in directories.values():
             if directory.offsets_partition == number:
                 log_start = log_starts[directory.log_dir.path].get(number) if directory.log_dir else None
-                replica, replica_topic_id = _plan_partition(directory, log_start)
+                replica, replica_topic_id = _plan_partition(directory, log_start, ends.get(number, 0))
                 replicas.append(replica)
                 topic_id = topic_id or replica_topic_id
         chosen = max(replicas, key=lambda replica: (replica.leader_epoch, replica.log.end_offset))
@@ -323,8 +343,11 @@ def _text_beside(directory: Location, name: str) -> list[str]:
     return location.read_text().splitlines() if location.info().type == pafs.FileType.File else []
 
 
-def _plan_partition(directory: _Directory, checkpoint: int | None) -> tuple[_Replica, str | None]:
-    """The log of one partition, and its topic id. checkpoint: the log start offset that the broker wrote down; None: not known."""
+def _plan_partition(directory: _Directory, checkpoint: int | None, known_end: int) -> tuple[_Replica, str | None]:
+    """The log of one partition, and its topic id.
+
+    checkpoint: the log start offset that the broker wrote down; None: not known. known_end: files that end below it are not opened.
+    """
     number, location = directory.offsets_partition, directory.location
     doubts: list[PlacedDoubt] = []
     files = _files_of(directory, doubts)
@@ -336,6 +359,8 @@ def _plan_partition(directory: _Directory, checkpoint: int | None) -> tuple[_Rep
     segments: list[Segment] = []
     reached = 0
     leader_epoch = NO_LEADER_EPOCH
+    end_file = end_position = None
+    is_surveyed = True
     for i, file in enumerate(files):
         following = files[i + 1 :]
         segment = Segment(
@@ -349,9 +374,15 @@ def _plan_partition(directory: _Directory, checkpoint: int | None) -> tuple[_Rep
         )
         if file.size == 0:
             continue
+        if following and following[0].base_offset <= known_end:
+            segments.append(segment)
+            reached, is_surveyed = max(reached, following[0].base_offset), False
+            continue
         segment, tail = _read_tail(segment, following, limits)
         segments.append(segment)
         if tail.end_offset is not None:
+            is_newest = tail.end_offset > reached and tail.position is not None
+            end_file, end_position = (file.base_offset, tail.position) if is_newest else (None, None)
             reached = max(reached, tail.end_offset)
             leader_epoch = tail.leader_epoch
     end_offset = max([reached, *(file.base_offset for file in files)])
@@ -365,6 +396,9 @@ def _plan_partition(directory: _Directory, checkpoint: int | None) -> tuple[_Rep
         end_offset,
         sum(segment.size for segment in segments),
         _log_start(directory, files, checkpoint),
+        end_file,
+        end_position,
+        is_surveyed,
     )
     return _Replica(log, leader_epoch, doubts), topic_id
 
@@ -460,7 +494,7 @@ def _tail_from_last_bytes(segment: Segment, tail_bytes: int, limits: Limits) -> 
                 return None
             reached = int(entries.last_offset[-1]) + 1
             epoch = int(section.headers["leader_epoch"][-1]) if entries.magic[-1] == 2 else NO_LEADER_EPOCH
-            tail = _Tail(reached, epoch)
+            tail = _Tail(reached, epoch, int(entries.position[-1] + entries.size[-1]))
         return tail
 
 

@@ -31,6 +31,8 @@ class RunRequest:
     """offsets.topic.num.partitions of the broker's file; None: not set."""
     until: Until | None = None
     """The moment up to which records are replayed, which makes the run a look-back; None: the end of the log."""
+    full: bool = False
+    """Read every log from its beginning, and compare the result with the state that earlier runs carried on."""
     accepted: frozenset[str] = frozenset()
     """Words of --accept: what the run may do although it looks like a bad copy."""
 
@@ -53,6 +55,23 @@ class PointInTimeSummary:
     ended_early: int
     records_from_history: int
     missing: Mapping[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadingSummary:
+    """What a run read, and what it took over from the run before.
+
+    since_ms: as_of of the run that this run goes on from; None: this run goes on from none. new_records: number of records that were read
+    of the offsets partitions that go on. whole: reason -> number of offsets partitions that were read whole because of the reason.
+    stale_since_ms: offsets partition that the input does not have -> as_of of the last run that read it. differences: number of groups
+    whose carried state is another one than the state that was read; None: nothing was compared.
+    """
+
+    since_ms: int | None = None
+    new_records: int = 0
+    whole: Mapping[str, int] = field(default_factory=dict)
+    stale_since_ms: Mapping[int, int] = field(default_factory=dict)
+    differences: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,3 +109,4 @@ class Summary:
     point_in_time: PointInTimeSummary | None = None
     accepted: tuple[str, ...] = ()
     """A sentence about each word of --accept without which the run would have been refused."""
+    reading: ReadingSummary = field(default_factory=ReadingSummary)

@@ -123,6 +123,8 @@ class Table:
     columns: tuple[Column, ...]
     checks: Mapping[str, str] = field(default_factory=dict)
     """Name -> SQL condition on values that we compute. Delta enforces it for every writer."""
+    group_rows: int = 250_000
+    """Rows of a row group of its files: the unit that readers skip and that a writer has in memory."""
 
     partition_columns = ("cluster",)
 

@@ -29,7 +29,7 @@ from pyarrow import fs
 from groupcoord_spark.errors import WarehouseError
 from groupcoord_spark.warehouse.declaration import Table, WriteMode
 from groupcoord_spark.warehouse.location import Location, first_line
-from groupcoord_spark.warehouse.parts import FILE_BYTES, GROUP_ROWS, AddedFile, PartWriter, run_of, write_part
+from groupcoord_spark.warehouse.parts import FILE_BYTES, AddedFile, PartWriter, run_of, write_part
 from groupcoord_spark.warehouse.read import Run, open_table, open_warehouse, read_runs, rows_at, runs_of
 from groupcoord_spark.warehouse.tables import OFFSETS_PARTITIONS, RUNS, SURVIVING_RECORDS, TABLES
 from groupcoord_spark.warehouse.write import begin_run
@@ -231,8 +231,8 @@ def _rewrite(house: _House, table: Table, opened: DeltaTable, files: Sequence[_F
     rows = rows.take(pc.sort_indices(rows, sort_keys=[(name, "ascending") for name in _ORDER[table.name]]))
     # The name of a finished run: a run that repairs the table knows by it that the rows belong there.
     with PartWriter(house.location.uri, table, house.cluster, files[-1].run.run_id) as writer:
-        for begin in range(0, rows.num_rows, GROUP_ROWS):
-            writer.write(rows.slice(begin, GROUP_ROWS))
+        for begin in range(0, rows.num_rows, table.group_rows):
+            writer.write(rows.slice(begin, table.group_rows))
     _commit(house, table, opened, files, writer.files, is_data_change=kept is not None)
     return writer.files
 

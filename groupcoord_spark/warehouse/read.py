@@ -11,6 +11,7 @@ from array import array
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, Final
@@ -43,6 +44,8 @@ Condition = tuple[str, str, Any]
 
 # Opening many small files is waiting for the file system, reading one large file uses pyarrow's own threads.
 _FILES_AT_ONCE: Final = 8
+
+_SMALL_TABLE_BYTES: Final = 8 << 20
 
 _COMPARISONS: Final = {"=": pc.equal, "<": pc.less, "<=": pc.less_equal, ">": pc.greater, ">=": pc.greater_equal}
 
@@ -368,6 +371,42 @@ def rows_at(
 ) -> pa.Table:
     """A cluster's rows of a table at one version. Raises WarehouseError when that version or its files cannot be read."""
     return _rows(location, open_table(location, table, version), table, cluster, columns, where)
+
+
+def rows_of_partition(
+    warehouse_uri: str, table: str, version: int, cluster: str, columns: Sequence[str], offsets_partition: int, *where: Condition
+) -> pa.Table:
+    """A cluster's rows of one offsets partition that meet the conditions, in a table at one version.
+
+    where: conditions on some of ``columns``. Raises WarehouseError as ``rows_at`` does.
+
+    A worker asks for one partition after another. The rows of all partitions are kept in memory where their files are small, because
+    opening a table fifty times takes longer than reading it.
+    """
+    conditions = [("offsets_partition", "=", offsets_partition), *where]
+    rows = _small_table(warehouse_uri, table, version, cluster, tuple(columns))
+    if rows is None:
+        return rows_at(locate(warehouse_uri), TABLES[table], version, cluster, columns, conditions)
+    return rows.filter(_meets(rows, conditions)).select(columns)
+
+
+@lru_cache(maxsize=8)
+def _small_table(warehouse_uri: str, table: str, version: int, cluster: str, columns: tuple[str, ...]) -> pa.Table | None:
+    """The cluster's rows, with the column offsets_partition; None where their files have more than _SMALL_TABLE_BYTES."""
+    location, declared = locate(warehouse_uri), TABLES[table]
+    opened = open_table(location, declared, version)
+    files = pa.table(opened.get_add_actions(flatten=True)).select(["size_bytes", "partition.cluster"]).to_pylist()
+    if sum(file["size_bytes"] for file in files if file["partition.cluster"] == cluster) > _SMALL_TABLE_BYTES:
+        return None
+    return _rows(location, opened, declared, cluster, list(dict.fromkeys([*columns, "offsets_partition"])), ())
+
+
+def check_files_at(location: Location, table: Table, version: int, cluster: str) -> None:
+    """Raises WarehouseError where a version of a table, or a file of the cluster's rows in it, is gone."""
+    for uri in open_table(location, table, version).file_uris(file_pruning_predicate=[("cluster", "=", cluster)]):
+        path = location.path_in(table.name, "/".join(uri.rsplit("/", 2)[1:]))
+        if location.filesystem.get_file_info(path).type != fs.FileType.File:
+            raise WarehouseError(f"A file of table {table.name} of {location.uri} is gone: {path}. {way_out(location, table)}")
 
 
 def _rows(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import struct
 import sys
@@ -17,7 +18,7 @@ import pytest
 from deltalake import DeltaTable
 
 from groupcoord_spark.cli.progress import StageLines
-from groupcoord_spark.coordinator.semantics import JAVA
+from groupcoord_spark.coordinator.semantics import JAVA, SCALA
 from groupcoord_spark.errors import InputError, WarehouseError
 from groupcoord_spark.log import plan_logs
 from groupcoord_spark.pipeline.nightly import run_nightly
@@ -36,6 +37,7 @@ from tests.running import AS_OF_MS, rows_of, run, tables_of
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+STATE = ("committed_offsets", "pending_offsets", "orphan_offsets", "groups", "members", "assignments", "latest_records", "topic_ids")
 HISTORY = ("offset_commits", "group_records", "transactions")
 OF_ONE_RUN = ("quarantined_records", "warnings", "surviving_records")
 """Tables to which each run appends what it found."""
@@ -77,8 +79,15 @@ class TestASecondNight:
     def test_over_the_same_input_gives_the_same_rows(self, spark: SparkSession, tmp_path: Path) -> None:
         run(spark, tmp_path / "w", SAMPLE_LOGS)
         first = found_by_the_last_run(tmp_path / "w")
-        run(spark, tmp_path / "w", SAMPLE_LOGS)
-        assert found_by_the_last_run(tmp_path / "w") == first
+        summary = run(spark, tmp_path / "w", SAMPLE_LOGS)
+        second = found_by_the_last_run(tmp_path / "w")
+        assert (summary.records_read, summary.reading.since_ms, summary.reading.whole) == (0, AS_OF_MS, {})
+        # What it read, and that its own run saw no record in the log, are the only differences.
+        assert second.pop("surviving_records") == []
+        assert first.pop("surviving_records")
+        for rows in (first, second):
+            rows["offsets_partitions"] = [re.sub(r"'read_from': (None|\d+), ", "", row) for row in rows["offsets_partitions"]]
+        assert second == first
         assert all(first[table] for table in ("committed_offsets", "groups", "members", "offset_commits", "tombstones"))
         assert len(rows_of(tmp_path / "w", "runs")) == 2
 
@@ -87,6 +96,66 @@ class TestASecondNight:
         before = {table: set(DeltaTable(str(tmp_path / "w" / table)).file_uris()) for table in HISTORY}
         run(spark, tmp_path / "w", SAMPLE_LOGS)
         assert {table: set(DeltaTable(str(tmp_path / "w" / table)).file_uris()) for table in HISTORY} == before
+
+    def test_that_is_full_says_that_the_carried_state_is_equal(self, spark: SparkSession, tmp_path: Path) -> None:
+        run(spark, tmp_path / "w", SAMPLE_LOGS)
+        run(spark, tmp_path / "w", SAMPLE_LOGS)
+        carried = found_by_the_last_run(tmp_path / "w")
+        summary = run(spark, tmp_path / "w", SAMPLE_LOGS, full=True)
+        assert (summary.reading.differences, summary.reading.whole) == (0, {"--full": 5})
+        full = found_by_the_last_run(tmp_path / "w")
+        assert {table: full[table] for table in STATE} == {table: carried[table] for table in STATE}
+        assert full["decode_coverage"] == carried["decode_coverage"]
+
+    def test_that_is_full_warns_of_each_group_that_differs(self, spark: SparkSession, tmp_path: Path) -> None:
+        write_log(tmp_path / "logs", commits(0, 10))
+        run(spark, tmp_path / "w", tmp_path / "logs")
+        write_log(tmp_path / "logs", [*commits(0, 9), commit(9, "other")])
+        summary = run(spark, tmp_path / "w", tmp_path / "logs", full=True)
+        told = [row["group_id"] for row in rows_of(tmp_path / "w", "warnings") if row["code"] == "carried_state_differs"]
+        assert summary.reading.differences == 2 and sorted(told) == ["g", "other"]
+
+    def test_after_a_gap_goes_on_and_warns(self, spark: SparkSession, tmp_path: Path) -> None:
+        write_log(tmp_path / "logs", commits(0, 10))
+        run(spark, tmp_path / "w", tmp_path / "logs")
+        shutil.rmtree(tmp_path / "logs")
+        write_log(tmp_path / "logs", [commit(20, "h")])
+        run(spark, tmp_path / "w", tmp_path / "logs")
+        assert [row["record_offset"] for row in rows_of(tmp_path / "w", "warnings") if row["code"] == "gap_since_last_night"] == [10]
+        assert {row["group_id"] for row in rows_of(tmp_path / "w", "committed_offsets")} == {"g", "h"}
+
+    def test_without_its_latest_records_reads_the_whole_log(self, spark: SparkSession, tmp_path: Path) -> None:
+        write_log(tmp_path / "logs", commits(0, 10))
+        run(spark, tmp_path / "w", tmp_path / "logs")
+        for file in (tmp_path / "w" / "latest_records").rglob("*.parquet"):
+            file.unlink()
+        write_log(tmp_path / "logs", commits(0, 12))
+        for records_read in (12, 0):
+            summary = run(spark, tmp_path / "w", tmp_path / "logs")
+            assert summary.records_read == records_read
+        assert summary.reading.whole == {}
+        assert [row["committed_offset"] for row in rows_of(tmp_path / "w", "committed_offsets")] == [9, 10, 11]
+
+    def test_under_other_rules_reads_the_whole_log(self, spark: SparkSession, tmp_path: Path) -> None:
+        write_log(tmp_path / "logs", commits(0, 10))
+        run(spark, tmp_path / "w", tmp_path / "logs")
+        assert run(spark, tmp_path / "w", tmp_path / "logs", semantics=SCALA).records_read == 10
+
+    def test_that_lacks_a_partition_keeps_its_groups_until_they_are_dropped(self, spark: SparkSession, tmp_path: Path) -> None:
+        write_log(tmp_path / "logs", [commit(0, "g")])
+        write_log(tmp_path / "logs", [commit(0, "h")], offsets_partition=1)
+        run(spark, tmp_path / "w", tmp_path / "logs")
+        for as_of_ms in (AS_OF_MS + 1, AS_OF_MS + 2):
+            summary = run(spark, tmp_path / "w", tmp_path / "logs" / "__consumer_offsets-0", as_of_ms=as_of_ms)
+            assert summary.reading.stale_since_ms == {1: AS_OF_MS}
+            assert {row["group_id"] for row in rows_of(tmp_path / "w", "groups")} == {"g", "h"}
+            stale = {row["offsets_partition"]: row["stale_since"] for row in rows_of(tmp_path / "w", "offsets_partitions")}
+            assert stale == {0: None, 1: AS_OF_MS}
+        run(spark, tmp_path / "w", tmp_path / "logs" / "__consumer_offsets-0", accepted=frozenset({"missing"}))
+        assert {row["group_id"] for row in rows_of(tmp_path / "w", "groups")} == {"g"}
+        summary = run(spark, tmp_path / "w", tmp_path / "logs")
+        assert {row["group_id"] for row in rows_of(tmp_path / "w", "groups")} == {"g", "h"}
+        assert summary.reading.whole == {"the night before kept no latest records of them": 1}
 
     def test_writes_the_whole_history_after_one_without(self, spark: SparkSession, tmp_path: Path) -> None:
         run(spark, tmp_path / "w", SAMPLE_LOGS, with_history=False)

@@ -22,7 +22,7 @@ from groupcoord_spark.log import LogPlan, PartitionLog, PlacedDoubt, RecordMark,
 from groupcoord_spark.log.storage import shown
 from groupcoord_spark.pipeline.plan.evidence import Evidence
 from groupcoord_spark.pipeline.plan.partition_count import best_partition_count, group_hashes
-from groupcoord_spark.pipeline.read.rows import FileRows, position_text, read_piece
+from groupcoord_spark.pipeline.read.rows import FileRows, position_text, read_piece, rows_from
 from groupcoord_spark.protocol.record_types import NO_TIMESTAMP
 from groupcoord_spark.sources.live import KAFKA_CONNECTOR, LiveTopic, extent_of, live_frame
 from groupcoord_spark.sources.rows import ROW_SCHEMA, InputKind, RowBatch
@@ -176,6 +176,18 @@ class RowPlan:
     frame: DataFrame
     evidence: Mapping[int, Evidence] = field(default_factory=dict)
     placed_groups: Sequence[tuple[int, int]] = ()
+
+    def complete_from(self, offsets: Mapping[int, int]) -> set[int]:
+        """The offsets partitions of which the input has a row for each record offset from the given one to the end of the log."""
+        from pyspark.sql import functions as f
+
+        if not offsets:
+            return set()
+        places = rows_from(self.frame, offsets).select("offsets_partition", "record_offset").distinct()
+        counted = places.groupBy("offsets_partition").agg(f.count("record_offset").alias("rows")).collect()
+        counts = {row.offsets_partition: row.rows for row in counted}
+        ends = {log.offsets_partition: log.end_offset for log in self.log.partitions}
+        return {number for number, offset in offsets.items() if counts.get(number, 0) == ends[number] - offset}
 
 
 def overview_of_files(spark: SparkSession, files: FileRows, offsets: Mapping[int, Collection[int]] = NOTHING_REMEMBERED) -> RowOverview:

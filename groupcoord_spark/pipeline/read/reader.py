@@ -61,7 +61,8 @@ class ReadJob:
 
     partition_count: of ``__consumer_offsets``, for the check that a group is in its partition. history_ranges: offsets partition -> the
     record offsets that the history tables have. whole_partitions: offsets partitions whose records are all in one sequence; the reader
-    itself makes the rows of ``rebalances`` for them. points_in_time: offsets partition -> its point in time; empty: all partitions are read
+    itself makes the rows of ``rebalances`` for them. carried_partitions: offsets partitions of which only the records are read that an
+    earlier run has not read. points_in_time: offsets partition -> its point in time; empty: all partitions are read
     to the end of their logs. chunk_bytes: bytes of a segment in memory at a time. row_bytes: bytes of records in one row of SHUFFLED.
     """
 
@@ -74,6 +75,7 @@ class ReadJob:
     history_ranges: dict[int, HistoryRange]
     rebalances: RebalanceJob
     whole_partitions: frozenset[int] = frozenset()
+    carried_partitions: frozenset[int] = frozenset()
     points_in_time: Mapping[int, PointInTime] = field(default_factory=dict)
     chunk_bytes: int = CHUNK_BYTES
     row_bytes: int = ROW_BYTES
@@ -128,6 +130,12 @@ def read_history(piece: HistoryPiece, job: ReadJob) -> Iterator[pa.RecordBatch]:
             yield from shuffled_rows(job.cluster, piece.offsets_partition, RECORDS, [kept], job.row_bytes)
         report.files = files.close()
     yield shuffled_row(job.cluster, piece.offsets_partition, REPORT_ORDER, REPORT, pickle.dumps(report))
+
+
+def read_nothing(offsets_partitions: Iterable[int], job: ReadJob) -> Iterator[pa.RecordBatch]:
+    """An empty report for each of the offsets partitions, so that they are replayed even where no record of them is new."""
+    for offsets_partition in offsets_partitions:
+        yield shuffled_row(job.cluster, offsets_partition, REPORT_ORDER, REPORT, pickle.dumps(PieceReport()))
 
 
 class SequenceReader:
@@ -189,7 +197,8 @@ class SequenceReader:
                     yield NEW_GROUP_RECORDS, [new_records]
                 else:
                     self._write(self._rebalances.apply(new_records))
-            if history_range is not None and not job.points_in_time:
+            is_whole = piece.offsets_partition not in job.carried_partitions
+            if history_range is not None and not job.points_in_time and is_whole:
                 write_survivors(files, piece.offsets_partition, chunk.records, history_range.incarnation)
             rows = np.flatnonzero(superseded.needed_for_replay(decoded.kinds))
             of_chunk = kept_records(chunk.records, rows, decoded.decodes)

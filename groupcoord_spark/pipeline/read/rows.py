@@ -81,6 +81,18 @@ def file_frame(spark: SparkSession, files: FileRows) -> DataFrame:
     return spark.range(0, len(pieces), 1, max(len(pieces), 1)).mapInArrow(read, ROW_COLUMNS)
 
 
+def rows_from(frame: DataFrame, end_offsets: Mapping[int, int]) -> DataFrame:
+    """The rows that an earlier run has not read. end_offsets: offsets partition -> record offset up to which it has read the partition."""
+    from pyspark.sql import functions as f
+
+    if not end_offsets:
+        return frame
+    ends = f.create_map(*(f.lit(number) for pair in end_offsets.items() for number in pair))
+    # Rows without a place are read every night: nothing tells whether an earlier night has seen them.
+    end = f.coalesce(f.try_element_at(ends, f.col("offsets_partition")), f.lit(0))
+    return frame.where(f.col("record_offset").isNull() | (f.col("record_offset") >= end))
+
+
 def sorted_rows(frame: DataFrame) -> DataFrame:
     """The same rows; each offsets partition is in one partition of the frame, in the order ORDER."""
     from pyspark.sql import functions as f

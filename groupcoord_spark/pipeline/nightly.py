@@ -163,6 +163,7 @@ def _night(request: RunRequest, plan: LogPlan, rows: RowPlan | None, start: RunS
         evidence_of_segments(plan, remembered_offsets([last_night])) if rows is None else rows.evidence,
         placed_groups_of(plan) if rows is None else rows.placed_groups,
         0 if rows is None else rows.rows,
+        0 if rows is None else rows.faults,
         last_setting(start, CLUSTER_ID_SETTING),
         None if count is None else int(count),
     )

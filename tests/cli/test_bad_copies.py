@@ -218,7 +218,7 @@ class TestBadCopies:
         spoiled = [json.dumps({**json.loads(row), "key": "not base64!"}).encode() + b"\n" for row in rows[: len(rows) // 2 + 2]]
         file.write_bytes(rows[-1] + b"".join(spoiled) + b"".join(rows[len(rows) // 2 + 2 : -1]))
         sentence = refused(warehouse, dump)
-        assert f"{len(spoiled)} of {len(rows)} rows are malformed, more than half (row_malformed {len(spoiled)})" in sentence
+        assert f"{len(spoiled)} of {len(rows)} rows are malformed, more than half." in sentence
         assert "accepted  malformed" in good(warehouse, dump, "--accept", "malformed")
 
     def test_with_groups_in_other_partitions(self, warehouse: Path, dump: Path) -> None:

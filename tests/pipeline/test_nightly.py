@@ -110,7 +110,7 @@ class TestASecondNight:
     def test_that_is_full_warns_of_each_group_that_differs(self, spark: SparkSession, tmp_path: Path) -> None:
         write_log(tmp_path / "logs", commits(0, 10))
         run(spark, tmp_path / "w", tmp_path / "logs")
-        write_log(tmp_path / "logs", [*commits(0, 9), commit(9, "other")])
+        write_log(tmp_path / "logs", [*commits(0, 8), commit(8, "other"), *commits(9, 10)])
         summary = run(spark, tmp_path / "w", tmp_path / "logs", full=True)
         told = [row["group_id"] for row in rows_of(tmp_path / "w", "warnings") if row["code"] == "carried_state_differs"]
         assert summary.reading.differences == 2 and sorted(told) == ["g", "other"]

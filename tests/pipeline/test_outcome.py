@@ -96,7 +96,7 @@ def test_a_look_back_ends_at_its_moment_and_leaves_the_history_as_it_is() -> Non
     request, points_in_time = replace(REQUEST, until=Until("then", end_offsets={0: 40})), {0: PointInTime(40, NO_HISTORY, 40)}
     (row,) = rows_of_driver(plan(log(0, 120, 0)), [read(0, 40, 40)], histories, points_in_time, request)["offsets_partitions"]
     assert (row["end_offset"], row["last_stable_offset"], row["history_end_offset"]) == (40, 40, 100)
-    summary = summary_of(request, plan(log(0, 120, 0)), [], points_in_time, "run", None)
+    summary = summary_of(request, plan(log(0, 120, 0)), [], points_in_time, CarryOver(), "run", None)
     assert (run_row(request, summary, {})["kind"], run_row(REQUEST, summary, {})["kind"]) == ("look_back", "night")
 
 
@@ -106,7 +106,7 @@ def test_a_partition_row_remembers_the_records_that_were_seen() -> None:
 
     def remembered(before: PartitionHistory, seen: Evidence, until: PointInTime | None = None, *logs: PartitionLog) -> tuple[Any, Any]:
         points = {} if until is None else {0: until}
-        (row,) = driver_rows(REQUEST, plan(*logs), [], {0: before}, points, "run", {0: seen})["offsets_partitions"]
+        (row,) = driver_rows(REQUEST, plan(*logs), [], {0: before}, points, CarryOver(), "run", {0: seen})["offsets_partitions"]
         return row[first], row[newest]
 
     before, seen, tonight = PartitionHistory(first_record=old, newest_record=old), Evidence(new, new), log(0, 10, 0)

@@ -38,6 +38,8 @@ where the groups leave no doubt about it; the words of --accept without which th
 
 _NUMBERS_NAMED: Final = 5
 
+_AFTER_MALFORMED: Final = "Export the topic again, or go on with --accept malformed."
+
 _CLOCKS_DIFFER_MS: Final = 3_600_000
 """An hour: the clocks of brokers do not differ more."""
 
@@ -80,7 +82,7 @@ class Night:
         last_night: what the last night knows of each offsets partition; {} for the first night.
         evidence: the records that the dump shows, by offsets partition.
         placed_groups: (hash of the group id, offsets partition of the group) of some groups of the dump.
-        rows: the number of rows of an input other than segments.
+        rows: the number of rows of an input other than segments. faults: how many of these rows are no records.
         last_cluster_id, last_partition_count: what earlier nights of the cluster recorded; None where they did not know.
     """
 
@@ -91,6 +93,7 @@ class Night:
     evidence: Mapping[int, Evidence]
     placed_groups: Sequence[tuple[int, int]] = ()
     rows: int = 0
+    faults: int = 0
     last_cluster_id: str | None = None
     last_partition_count: int | None = None
 
@@ -333,7 +336,18 @@ def gap(night: Night) -> Warned | None:
     return Warned(tuple(doubts)) if doubts else None
 
 
-GUARDS: Final[tuple[Guard, ...]] = (other_cluster_id, nothing_to_read, other_log, older_dump, misplaced_groups, gap)
+def malformed_rows(night: Night) -> Refusal | None:
+    """More than half of the rows are no records."""
+    if 2 * night.faults <= night.rows:
+        return None
+    return Refusal(
+        f"{night.source}: {night.faults:,} of {night.rows:,} rows are malformed, more than half. {_AFTER_MALFORMED}", MALFORMED
+    )
+
+
+GUARDS: Final[tuple[Guard, ...]] = (
+    *(other_cluster_id, malformed_rows, nothing_to_read, other_log, older_dump, misplaced_groups, gap),
+)
 """All guards before reading. The first refusal ends the run."""
 
 GUARDS_OF_A_LOOK_BACK: Final[tuple[Guard, ...]] = (other_cluster_id, other_log)
@@ -416,7 +430,7 @@ def judge_what_was_read(night: Night, verdict: Verdict, reports: Sequence[Partit
     """
     records = max(night.rows, sum(report.counts.records for report in reports))
     quarantined = sum(report.counts.quarantined for report in reports)
-    if night.kind is InputKind.SEGMENTS or 2 * quarantined <= records:
+    if night.kind is InputKind.SEGMENTS or 2 * quarantined <= records or MALFORMED in verdict.accepted:
         return verdict
     reasons: Counter[str] = Counter()
     for report in reports:
@@ -424,8 +438,7 @@ def judge_what_was_read(night: Night, verdict: Verdict, reports: Sequence[Partit
     if MALFORMED not in night.request.accepted:
         counts = ", ".join(f"{reason} {count:,}" for reason, count in reasons.most_common())
         raise BadCopyError(
-            f"{night.source}: {quarantined:,} of {records:,} rows are malformed, more than half ({counts}). Export the topic again, or go"
-            " on with --accept malformed."
+            f"{night.source}: {quarantined:,} of {records:,} rows are malformed, more than half ({counts}). {_AFTER_MALFORMED}"
         )
     return replace(verdict, accepted=(*verdict.accepted, MALFORMED), remarks=(*verdict.remarks, _remark(MALFORMED, night)))
 

@@ -165,7 +165,8 @@ class RowPlan:
     """The plan of a run that reads rows.
 
     log: as in a plan of segments. lacks: what the input does not contain. frame: the rows of the cluster, unsorted. evidence: some records
-    of each offsets partition. placed_groups: (hash of the group id, offsets partition of the group) of some groups.
+    of each offsets partition. placed_groups: (hash of the group id, offsets partition of the group) of some groups. rows, faults: number
+    of rows, and of rows that are no records.
     """
 
     kind: InputKind
@@ -176,6 +177,7 @@ class RowPlan:
     frame: DataFrame
     evidence: Mapping[int, Evidence] = field(default_factory=dict)
     placed_groups: Sequence[tuple[int, int]] = ()
+    faults: int = 0
 
     def complete_from(self, offsets: Mapping[int, int]) -> set[int]:
         """The offsets partitions of which the input has a row for each record offset from the given one to the end of the log."""
@@ -309,6 +311,7 @@ def row_plan(
         frame,
         {number: partition.evidence for number, partition in partitions.items()},
         hashes,
+        overview.faults,
     )
 
 

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 AS_OF_MS = {1: 1795231254570, 2: 1795231276109, 3: 1795231315838, 4: 1795231342658, 5: 1795231377976}
-STATE = [table.name for table in TABLES.values() if table.write is not WriteMode.APPENDED]
+# The first night after the upgrade reads the log from its beginning, so decode_coverage counts from there.
+STATE = [name for name, table in TABLES.items() if table.write is not WriteMode.APPENDED and name != "decode_coverage"]
 RECORDS = ("offset_commits", "group_records", "transactions")
 
 

@@ -21,25 +21,28 @@ from . import fast_path, scalar
 from .columnar import leading_int16
 from .errors import DecodeError
 from .generated import decode_key, decode_value
-from .json_programs import JsonPrograms, json_programs_of_keys, json_programs_of_values
+from .json_programs import json_programs
 from .programs import VERSIONS
-from .slices import Mask, Slices, words_of
+from .slices import Mask, Slices
 
 PIECE_BYTES: Final = 1 << 20
 """Bytes of texts in one piece of a column, about: so few that the loop writes into the processor's cache."""
+
+_NO_NAMES: Final = (np.full(1, -1), np.empty((0, 5), np.int64), np.empty(0, np.uint8))
+"""The names of hidden texts, of which there are none here: see ``json_loops.put_name``."""
 
 Int64s = npt.NDArray[np.int64]
 
 
 def key_json_column(keys: Slices) -> pa.ChunkedArray:
     """The JSON text of each key; null where the key is null or does not decode."""
-    programs = json_programs_of_keys()
-    return _column(keys, programs, _known(programs, leading_int16(keys).astype(np.int64)), lambda _, rows: _each_distinct(rows, _key_text))
+    program = _program(json_programs().key_begin, leading_int16(keys).astype(np.int64))
+    return _column(keys, program, lambda _, rows: _each_distinct(rows, _key_text))
 
 
 def value_json_column(key_type: npt.NDArray[np.int16], values: Slices) -> pa.ChunkedArray:
     """The JSON text of each value; null for a tombstone and where the value does not decode. key_type: the type of each value's key."""
-    programs, version = json_programs_of_values(), leading_int16(values)
+    version = leading_int16(values)
     has_program = (key_type >= 0) & (version >= 0) & (version < VERSIONS)
     place = np.where(has_program, key_type.astype(np.int64) * VERSIONS + version, -1)
 
@@ -52,7 +55,7 @@ def value_json_column(key_type: npt.NDArray[np.int16], values: Slices) -> pa.Chu
                 texts[row] = text
         return texts
 
-    return _column(values, programs, _known(programs, place), decoded_one_by_one)
+    return _column(values, _program(json_programs().value_begin, place), decoded_one_by_one)
 
 
 def key_json_texts(keys: Sequence[bytes | None]) -> list[str | None]:
@@ -67,20 +70,18 @@ def value_json_texts(key_types: Sequence[int], values: Sequence[bytes | None]) -
     return texts
 
 
-def _known(programs: JsonPrograms, place: Int64s) -> Int64s:
-    """The step at which the program of each row begins; -1 where there is no program."""
-    is_known = (place >= 0) & (place < len(programs.begin))
-    return np.where(is_known, programs.begin[np.where(is_known, place, 0)], -1)
+def _program(begin: Int64s, place: Int64s) -> Int64s:
+    """The first step of each row's program, which is at ``place`` in ``begin``; -1 where there is no program."""
+    is_known = (place >= 0) & (place < len(begin))
+    return np.where(is_known, begin[np.where(is_known, place, 0)], -1)
 
 
-def _column(
-    rows: Slices, programs: JsonPrograms, program: Int64s, decoded_one_by_one: Callable[[Int64s, Slices], list[str | None]]
-) -> pa.ChunkedArray:
+def _column(rows: Slices, program: Int64s, decoded_one_by_one: Callable[[Int64s, Slices], list[str | None]]) -> pa.ChunkedArray:
     """The texts of all rows. decoded_one_by_one: gives the texts of some rows, from their row numbers and their bytes."""
     if not fast_path.loops_for(len(rows)):
         return pa.chunked_array([pa.array(decoded_one_by_one(np.arange(len(rows)), rows), pa.string())])
     text_end, is_written = np.empty(len(rows), np.int64), np.empty(len(rows), np.bool_)
-    pieces, borders = _written_pieces(rows, programs, program, text_end, is_written)
+    pieces, borders = _written_pieces(rows, program, text_end, is_written)
     texts = []
     for piece, (first, last) in zip(pieces, pairwise(borders), strict=True):
         offsets = np.concatenate(([0], text_end[first:last])).astype(np.int32)
@@ -95,16 +96,17 @@ def _column(
 
 
 def _written_pieces(
-    rows: Slices, programs: JsonPrograms, program: Int64s, text_end: Int64s, is_written: Mask
+    rows: Slices, program: Int64s, text_end: Int64s, is_written: Mask
 ) -> tuple[list[npt.NDArray[np.uint8]], list[int]]:
     """The texts that the loop can write, as pieces of bytes, and the rows between which each piece lies. Fills text_end and is_written."""
     loops = fast_path.load_json()
     assert loops is not None
-    stack, out = np.empty(loops.DEEPEST, np.int64), np.empty(PIECE_BYTES, np.uint8)
-    inputs = (rows.data, words_of(rows.data), rows.start, rows.end, program, programs.steps, programs.literals, words_of(programs.literals))
+    programs, out = json_programs(), np.empty(PIECE_BYTES, np.uint8)
+    messages = (rows.data, rows.start, rows.end, program, programs.literals, programs.steps)
+    stack, wanted = np.empty(loops.DEEPEST, np.int64), np.empty(3, np.int64)
     pieces, borders = [], [0]
     while borders[-1] < len(rows):
-        row, size = loops.write_messages(*inputs, borders[-1], stack, out, words_of(out), text_end, is_written)
+        row, size = loops.write_messages(*messages, *_NO_NAMES, stack, wanted, borders[-1], out, text_end, is_written)
         if row == borders[-1]:
             out = np.empty(2 * len(out), np.uint8)  # a single text is larger than a piece
             continue

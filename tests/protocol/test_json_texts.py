@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from groupcoord_spark.protocol import DecodedValue, DecodeError, fast_path, json_programs, json_texts, programs, scalar
+from groupcoord_spark.protocol import DecodedValue, DecodeError, fast_path, json_programs, json_texts, programs, record_types, scalar
 from groupcoord_spark.protocol.slices import Slices
 
 from .from_tables import damaged_keys, damaged_values, typed_values
@@ -76,17 +76,18 @@ def test_rows_beyond_their_buffer_have_no_text_from_the_loop() -> None:
     loops = fast_path.load_json()
     assert loops is not None
     rows = Slices(np.zeros(8, np.uint8), np.array([-1, 0, 9]), np.array([3, 9, 9]), np.zeros(3, np.bool_))
-    known = json_programs.json_programs_of_values()
-    program = np.full(3, known.begin[3 * programs.VERSIONS])
+    program = np.full(3, json_programs.json_programs().value_begin[3 * programs.VERSIONS])
     text_end, is_written = np.zeros(3, np.int64), np.ones(3, np.bool_)
-    json_texts._written_pieces(rows, known, program, text_end, is_written)
+    json_texts._written_pieces(rows, program, text_end, is_written)
     assert not is_written.any()
 
 
-def test_the_numbers_that_the_loop_repeats_are_those_of_their_definitions() -> None:
+def test_the_numbers_that_the_loops_repeat_are_those_of_their_definitions() -> None:
     loops = fast_path.load_json()
     assert loops is not None
-    assert loops.AS_VARINT == programs.AS_VARINT
-    assert {action.name: getattr(loops, action.name) for action in json_programs.JsonAction} == {
-        action.name: int(action) for action in json_programs.JsonAction
-    }
+    defined = {**vars(programs), **vars(record_types)}
+    for names in (json_programs.JsonAction, record_types.MarkerType):
+        defined |= {each.name: int(each) for each in names}
+    copies = [*json_programs.JsonAction.__members__, *record_types.MarkerType.__members__]
+    copies += ["AS_VARINT", "VERSIONS", "NOT_A_CONTROL_RECORD"]
+    assert {name: getattr(loops, name) for name in copies} == {name: defined[name] for name in copies}

@@ -50,6 +50,7 @@ class Stretch(NamedTuple):
     longest_wait_ms: int
     """Longest time from a transactional commit to the marker with which it began to count."""
     partitions: Sequence[PartitionStretch]
+    last_record_offset: int | None = None
 
 
 class LowerCommit(NamedTuple):
@@ -98,6 +99,10 @@ class Transaction(NamedTuple):
     ended_later: Literal["committed", "aborted"] | None
     """How the transaction ended after the last moment that is shown; None: it ended before, or has not ended."""
     partitions: Sequence[PartitionStretch]
+    commits: Sequence[tuple[int, str, int]] = ()
+    """(record offset, topic, partition) of each of its commits."""
+    marker_offset: int | None = None
+    """Record offset of the marker that ended the transaction; None: no marker was read."""
 
 
 Piece = Stretch | LowerCommit | RemovedOffsets | Transaction

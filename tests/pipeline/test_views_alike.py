@@ -7,6 +7,7 @@ from pathlib import Path
 
 import duckdb
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
@@ -43,9 +44,11 @@ def duck(vanished: dict[str, pa.Table]) -> duckdb.DuckDBPyConnection:
 
 
 @pytest.fixture(scope="module")
-def in_spark(spark: SparkSession, vanished: dict[str, pa.Table]) -> Iterator[SparkSession]:
+def in_spark(spark: SparkSession, vanished: dict[str, pa.Table], tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    place = tmp_path_factory.mktemp("tables")
     for name, rows in vanished.items():
-        spark.createDataFrame(rows).createOrReplaceTempView(name)
+        pq.write_table(rows, place / f"{name}.parquet")
+        spark.read.parquet(str(place / f"{name}.parquet")).createOrReplaceTempView(name)
     for view, query in VIEWS.items():
         spark.sql(query).createOrReplaceTempView(view)
     yield spark
@@ -72,6 +75,5 @@ def test_a_view_has_the_same_rows_in_both_engines(view: str, duck: duckdb.DuckDB
     types = {name: kind for name, kind, *_ in duck.execute(f"DESCRIBE {view}").fetchall()}
     selected = texts(list(types), types)
     in_duckdb = sorted(map(str, duck.execute(f"SELECT {selected} FROM {view}").fetchall()))
-    frame = in_spark.table(view)
-    assert frame.columns == list(types)
-    assert sorted(str(tuple(row)) for row in frame.selectExpr(*selected.split(", ")).collect()) == in_duckdb
+    assert in_spark.table(view).columns == list(types)
+    assert sorted(str(tuple(row)) for row in in_spark.sql(f"SELECT {selected} FROM {view}").collect()) == in_duckdb

@@ -102,7 +102,9 @@ def why(warehouse: Warehouse, question: Question, semantics: Semantics) -> Story
         steps += [finder.step(event) for event in place_history.events(question, run.retention_ms)]
         steps = [*steps, *_skipped(warehouse, question, place_history)]
     now = list(_present(warehouse, question, run.as_of_ms))
-    if not any(step.findings or step.event in ("commits", "expires") for step in [*steps, *now]):
+    found = [finding for step in [*steps, *now] for finding in step.findings]
+    has_commits = any(step.event == "commits" for step in steps)
+    if not has_commits and not any(question.topic is None or finding.topic is not None for finding in found):
         return None
     steps.sort(key=lambda step: (step.time_ms is None, step.time_ms or 0))
     steps += now
@@ -161,7 +163,8 @@ class _Finder:
 
     def _lower(self, commit: LowerCommit) -> Finding:
         records = [self._record("value before", commit.from_record_offset), self._record("lower value", commit.record_offset)]
-        sentence = f"went back from {commit.from_committed_offset} to {commit.to_committed_offset}"
+        moment = "" if commit.time_ms is None else f" at {iso(commit.time_ms)}"
+        sentence = f"went back from {commit.from_committed_offset} to {commit.to_committed_offset}{moment}"
         return Finding(commit.topic, commit.partition, "rewound", None, None, records, sentence)
 
     def _transaction(self, transaction: Transaction) -> Iterator[Finding]:
@@ -403,6 +406,7 @@ def _conclusion(question: Question, steps: Sequence[Step]) -> str:
     last: dict[tuple[str, int], Finding] = {}
     of_group: Finding | None = None
     pending: dict[tuple[str, int], Finding] = {}
+    lower: dict[tuple[str, int], Finding] = {}
     for finding in (finding for step in steps for finding in step.findings):
         if finding.topic is None or finding.partition is None:
             of_group = finding
@@ -412,10 +416,13 @@ def _conclusion(question: Question, steps: Sequence[Step]) -> str:
             last[finding.topic, finding.partition] = finding
         else:
             last.setdefault((finding.topic, finding.partition), finding)
+        if finding.cause == "rewound" and finding.topic is not None and finding.partition is not None:
+            lower[finding.topic, finding.partition] = finding
     parts: list[str] = []
     alike: dict[str, list[tuple[str, int]]] = {}
     for key, finding in sorted(last.items()):
-        alike.setdefault(_without_offset(finding, is_alone=len(last) == 1), []).append(key)
+        went_back = f"; it {lower[key].sentence}" if key in lower and finding.cause != "rewound" else ""
+        alike.setdefault(_without_offset(finding, is_alone=len(last) == 1) + went_back, []).append(key)
     for key, finding in sorted(pending.items()):
         alike.setdefault(finding.sentence, []).append(key)
     parts += [f"{places_text(keys)}{_joint(sentence)}{sentence}" for sentence, keys in alike.items()]

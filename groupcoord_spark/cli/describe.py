@@ -16,6 +16,7 @@ import click
 import pyarrow as pa
 
 from groupcoord_spark.cli.end_offsets import EndOffsets, read_end_offsets
+from groupcoord_spark.cli.names import matching, refuse_missing_groups
 from groupcoord_spark.cli.options import Common, at_option, cluster_to_read, common_options
 from groupcoord_spark.cli.render import counted, lines, printable, say, write_lines, write_records
 from groupcoord_spark.cli.rules import rules_of
@@ -98,7 +99,9 @@ class View:
 
 
 @click.command("describe", epilog="Example: groupcoord describe --all-groups --members --verbose")
-@click.option("--group", "groups", multiple=True, metavar="GROUP", help="The group; may be given several times.")
+@click.option(
+    "--group", "groups", multiple=True, metavar="GROUP", help="The group, or a pattern such as 'app-*'; may be given several times."
+)
 @click.option("--all-groups", is_flag=True, help="Every group.")
 @click.option("--offsets", is_flag=True, help="Committed offsets and who reads them. [default]")
 @click.option("--members", is_flag=True, help="Members and how many partitions they hold.")
@@ -232,14 +235,9 @@ class _Reader:
     def groups(self, view: str) -> list[Group]:
         """Groups in the order of their names. Raises GroupcoordError for one that does not exist."""
         columns = "group_id group_type state protocol generation assignment_epoch member_count protocol_type topology_epoch"
+        if self._wanted is not None:
+            self._wanted = self._named(self._wanted)
         groups = {row[0]: Group(*row) for row in self._rows("groups", columns)}
-        missing = sorted(set(self._wanted or ()) - groups.keys())
-        if missing:
-            names = ", ".join(map(repr, missing))
-            raise GroupcoordError(
-                f"Group {names} does not exist in cluster {self._cluster!r} of {self._warehouse.location.uri}."
-                " `groupcoord list` names those that do."
-            )
         if view != "state":
             self._add_members(groups)
         if view == "offsets":
@@ -249,6 +247,13 @@ class _Reader:
                 groups[row[0]].offsets.append(row)
             self._add_partitions_of_tasks([group for group in groups.values() if any(member.active_tasks for member in group.members)])
         return [groups[name] for name in sorted(groups)]
+
+    def _named(self, wanted: Sequence[str]) -> Sequence[str]:
+        """The groups that exist of those that are named or match a pattern. Raises GroupcoordError where there is none."""
+        known = self._warehouse.read("groups", cluster=self._cluster, columns=["group_id"], at_ms=self._at_ms)["group_id"].to_pylist()
+        found, missing = matching(wanted, frozenset(known))
+        refuse_missing_groups(missing, known, self._cluster, self._warehouse.location.uri)
+        return found
 
     def _add_members(self, groups: Mapping[str, Group]) -> None:
         members: dict[tuple[str, str], Member] = {}

@@ -54,7 +54,13 @@ _WAREHOUSE: Final = (
         metavar="DIR",
         help="Directory or URI of the warehouse.",
     ),
-    click.option("--cluster", metavar="NAME", help="The Kafka cluster. [default: the warehouse's only one]"),
+    click.option(
+        "--cluster",
+        envvar="GROUPCOORD_CLUSTER",
+        show_envvar=True,
+        metavar="NAME",
+        help="The Kafka cluster. [default: the warehouse's only one]",
+    ),
 )
 
 _OUTPUT: Final = (

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, NoReturn
 
 import click
 
+from groupcoord_spark.cli.names import did_you_mean
 from groupcoord_spark.cli.options import Common, Moment, cluster_to_read, common_options
 from groupcoord_spark.cli.render import lines, write_lines, write_records
 from groupcoord_spark.cli.rules import rules_of
@@ -81,7 +82,9 @@ def explain_missing_history(warehouse: Warehouse, cluster: str, group_id: str) -
     where = f"cluster {cluster!r} of {warehouse.location.uri}"
     if warehouse.read("groups", cluster=cluster, columns=["group_id"], where=[("group_id", "=", group_id)]).num_rows:
         raise GroupcoordError(f"The history tables have no record of group {group_id!r} in {where}: its nights were run with --no-history.")
-    raise GroupcoordError(f"Group {group_id!r} is in no record of {where}. `groupcoord list` names those that exist.")
+    known = warehouse.read("groups", cluster=cluster, columns=["group_id"])["group_id"].to_pylist()
+    near = did_you_mean([group_id], known)
+    raise GroupcoordError(f"Group {group_id!r} is in no record of {where}.{near} `groupcoord list` names those that exist.")
 
 
 def with_short_ids(text: str) -> str:

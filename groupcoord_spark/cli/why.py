@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from groupcoord_spark.cli.names import did_you_mean
 from groupcoord_spark.cli.options import Common, cluster_to_read, common_options
 from groupcoord_spark.cli.render import lines, moment, write_lines, write_records
 from groupcoord_spark.cli.rules import rules_of
@@ -46,7 +47,9 @@ def why(common: Common, group_id: str, topic: str | None, partition: int | None)
     if story is None:
         if topic is not None and answer(warehouse, Question(cluster, group_id), rules_of(warehouse.run(cluster))) is not None:
             which = f"topic {topic!r}" if partition is None else f"partition {partition} of topic {topic!r}"
-            raise GroupcoordError(f"Group {group_id!r} never committed an offset of {which}, as far as the tables know.")
+            topics = warehouse.read("offset_commits", cluster=cluster, columns=["topic"], where=[("group_id", "=", group_id)])
+            near = "" if topic in (known := set(topics["topic"].to_pylist())) else did_you_mean([topic], known)
+            raise GroupcoordError(f"Group {group_id!r} never committed an offset of {which}, as far as the tables know.{near}")
         explain_missing_history(warehouse, cluster, group_id)
     if common.output != "table":
         write_records(common.output, NAMES, _rows(question, story))

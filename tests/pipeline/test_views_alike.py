@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,10 +14,12 @@ from pyspark.sql import SparkSession
 
 from groupcoord_spark.warehouse import TABLES, open_warehouse
 from groupcoord_spark.warehouse.views import VIEWS
-from tests.conftest import GOLDEN
+from tests.conftest import GOLDEN, SampleWarehouse
 from tests.running import run
+from tests.shown_rows import connect, shown_rows
 
 CLUSTER = "sample"
+AFTER_THE_NIGHTS_MS = 1_795_305_600_000  # 2026-11-22T00:00:00Z
 
 
 def tables(warehouse: Path) -> dict[str, pa.Table]:
@@ -25,22 +28,29 @@ def tables(warehouse: Path) -> dict[str, pa.Table]:
 
 
 @pytest.fixture(scope="module")
-def vanished(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, pa.Table]:
-    warehouse = tmp_path_factory.mktemp("alike") / "warehouse"
-    read_at_ms = int((GOLDEN / "vanished" / "oracle" / "read_at_ms.txt").read_text().split()[0])
-    run(spark, warehouse, GOLDEN / "vanished" / "logs", as_of_ms=read_at_ms, retention_ms=60_000)
-    return tables(warehouse)
+def vanished_warehouse(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    warehouse, corpus = tmp_path_factory.mktemp("alike") / "warehouse", GOLDEN / "vanished"
+    read_at_ms = int((corpus / "oracle" / "read_at_ms.txt").read_text().split()[0])
+    run(spark, warehouse, corpus / "logs", as_of_ms=read_at_ms, retention_ms=60_000)
+    return warehouse
 
 
 @pytest.fixture(scope="module")
-def duck(vanished: dict[str, pa.Table]) -> duckdb.DuckDBPyConnection:
-    connection = duckdb.connect()
-    connection.execute("SET TimeZone = 'UTC'")
-    for name, rows in vanished.items():
-        connection.register(name, rows)
-    for view, query in VIEWS.items():
-        connection.execute(f"CREATE VIEW {view} AS {query}")
-    return connection
+def vanished(vanished_warehouse: Path) -> dict[str, pa.Table]:
+    return tables(vanished_warehouse)
+
+
+@pytest.fixture(scope="module")
+def duck(vanished_warehouse: Path) -> duckdb.DuckDBPyConnection:
+    return connect(vanished_warehouse, CLUSTER)
+
+
+@pytest.fixture(scope="module")
+def nights(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> duckdb.DuckDBPyConnection:
+    warehouse = tmp_path_factory.mktemp("nights") / "warehouse"
+    for night in range(1, 6):
+        run(spark, warehouse, GOLDEN / "nights" / str(night) / "logs", as_of_ms=AFTER_THE_NIGHTS_MS)
+    return connect(warehouse, CLUSTER)
 
 
 @pytest.fixture(scope="module")
@@ -77,3 +87,37 @@ def test_a_view_has_the_same_rows_in_both_engines(view: str, duck: duckdb.DuckDB
     in_duckdb = sorted(map(str, duck.execute(f"SELECT {selected} FROM {view}").fetchall()))
     assert in_spark.table(view).columns == list(types)
     assert sorted(str(tuple(row)) for row in in_spark.sql(f"SELECT {selected} FROM {view}").collect()) == in_duckdb
+
+
+def test_rewinds_of_the_nights_are_the_three_that_were_made(nights: duckdb.DuckDBPyConnection) -> None:
+    """A tool set audit-za back and export-in; pricing was set back by its only member."""
+    columns = "group_id, topic, partition, from_committed_offset, to_committed_offset, kind"
+    assert sorted(nights.execute(f"SELECT {columns} FROM rewinds").fetchall()) == [
+        ("audit-za", "orders", 0, 60, 3, "reset"),
+        ("export-in", "orders", 1, 1021, 5, "reset"),
+        ("pricing", "orders", 1, 1801, 7, "seek"),
+    ]
+
+
+PAGE = (GOLDEN.parents[1] / "docs" / "reference" / "views.md").read_text(encoding="utf-8")
+SECTIONS = dict(re.findall(r"^## (\w+)\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL))
+
+
+@pytest.mark.parametrize("view", list(SECTIONS))
+def test_the_page_of_a_view_shows_its_columns(view: str, duck: duckdb.DuckDBPyConnection) -> None:
+    columns = [name for name, *_ in duck.execute(f"DESCRIBE {view}").fetchall()]
+    paragraph = SECTIONS[view].partition("\nColumns: ")[2].partition("\n\n")[0]
+    assert re.findall(r"`(\w+)`", paragraph) == columns
+
+
+@pytest.mark.parametrize("view", [view for view, text in SECTIONS.items() if "```text" in text])
+def test_the_example_of_a_view_is_what_the_query_gives(
+    view: str, duck: duckdb.DuckDBPyConnection, nights: duckdb.DuckDBPyConnection, sample_warehouse: SampleWarehouse
+) -> None:
+    where, _, example = SECTIONS[view].partition("```text\n")
+    query, _, rows = example.partition("\n```")[0].partition("\n\n")
+    if "On the sample:" in where:
+        connection = connect(sample_warehouse.path, "sample")
+    else:
+        connection = nights if "tests/golden/nights" in where else duck
+    assert shown_rows(connection, query) == rows

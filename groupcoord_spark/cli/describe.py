@@ -17,10 +17,9 @@ import pyarrow as pa
 
 from groupcoord_spark.cli.end_offsets import EndOffsets, read_end_offsets
 from groupcoord_spark.cli.names import matching, refuse_missing_groups
-from groupcoord_spark.cli.options import Common, at_option, cluster_to_read, common_options
+from groupcoord_spark.cli.options import Common, at_option, cluster_to_read, common_options, complete_groups
 from groupcoord_spark.cli.render import counted, lines, printable, say, write_lines, write_records
 from groupcoord_spark.cli.rules import rules_of
-from groupcoord_spark.errors import GroupcoordError
 
 if TYPE_CHECKING:
     from groupcoord_spark.warehouse.read import Condition, Warehouse
@@ -100,7 +99,12 @@ class View:
 
 @click.command("describe", epilog="Example: groupcoord describe --all-groups --members --verbose")
 @click.option(
-    "--group", "groups", multiple=True, metavar="GROUP", help="The group, or a pattern such as 'app-*'; may be given several times."
+    "--group",
+    "groups",
+    multiple=True,
+    metavar="GROUP",
+    shell_complete=complete_groups,
+    help="The group, or a pattern such as 'app-*'; may be given several times.",
 )
 @click.option("--all-groups", is_flag=True, help="Every group.")
 @click.option("--offsets", is_flag=True, help="Committed offsets and who reads them. [default]")

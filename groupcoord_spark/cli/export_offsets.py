@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 import click
 
 from groupcoord_spark.cli.names import did_you_mean, matching
-from groupcoord_spark.cli.options import Common, at_option, cluster_to_read, common_options_of_a_writer
+from groupcoord_spark.cli.options import Common, at_option, cluster_to_read, common_options_of_a_writer, complete_groups
 from groupcoord_spark.cli.render import counted, printable, say
 from groupcoord_spark.errors import GroupcoordError, UsageError
 
@@ -23,6 +23,7 @@ from groupcoord_spark.errors import GroupcoordError, UsageError
     multiple=True,
     required=True,
     metavar="GROUP",
+    shell_complete=complete_groups,
     help="The group, or a pattern such as 'app-*'; may be given several times.",
 )
 @click.option("--as", "new_name", metavar="GROUP", help="Write the offsets of one group under the name of another group.")
@@ -57,7 +58,7 @@ def export_offsets(common: Common, groups: tuple[str, ...], new_name: str | None
     if broken := [group for group in [*wanted, new_name or ""] if "\n" in group]:
         raise GroupcoordError(f"Group {broken[0]!r} has a line break in its name: kafka-consumer-groups cannot read such a file.")
     if new_name is not None and len(wanted) > 1:
-        raise UsageError(f"--as takes the offsets of one group, and --group names {len(wanted)} groups.")
+        raise UsageError(f"--as takes the offsets of one group, and --group names {counted(len(wanted), 'group')}.")
     offsets = warehouse.read("committed_offsets", cluster=cluster, columns=names, where=[("group_id", "in", wanted)], at_ms=at_ms)
     night = f"the night of {datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=run.as_of_ms):%Y-%m-%dT%H:%M:%SZ}"
     groups_with_offsets = set(offsets["group_id"].to_pylist())

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, NoReturn
 import click
 
 from groupcoord_spark.cli.names import did_you_mean
-from groupcoord_spark.cli.options import Common, Moment, cluster_to_read, common_options
+from groupcoord_spark.cli.options import Common, Moment, cluster_to_read, common_options, complete_groups
 from groupcoord_spark.cli.render import lines, write_lines, write_records
 from groupcoord_spark.cli.rules import rules_of
 from groupcoord_spark.errors import GroupcoordError, UsageError
@@ -20,11 +20,14 @@ if TYPE_CHECKING:
 
 _UUID: Final = re.compile(r"\b([0-9a-f]{8})-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b")
 
+WRONG_EVENTS: Final = frozenset({"rewind", "transaction", "offsets_removed", "group_removed", "warning"})
+"""Events that are shown in red: an offset went back or away, commits that do not count, records that a broker does not take."""
+
 NAMES: Final = ("time", "until", "event", "offsets_partition", "record_offset", "generation", "what", "facts")
 
 
 @click.command(epilog="Example: groupcoord timeline --group app-range")
-@click.option("--group", "group_id", required=True, metavar="GROUP", help="The group.")
+@click.option("--group", "group_id", required=True, metavar="GROUP", shell_complete=complete_groups, help="The group.")
 @click.option("--from", "from_ms", type=Moment(is_border=True), help="Only events of that moment and later.")
 @click.option("--to", "to_ms", type=Moment(is_border=True), help="Only events before that moment.")
 @common_options
@@ -46,7 +49,8 @@ def timeline(common: Common, group_id: str, from_ms: int | None, to_ms: int | No
     events = _events(warehouse, Question(cluster, group_id, from_ms=from_ms, to_ms=to_ms))
     if common.output == "table":
         cells = [(_iso(event.time_ms), event.event, event.generation, with_short_ids(event.what)) for _, event in events]
-        write_lines(lines(["TIME", "EVENT", "GENERATION", "WHAT"], cells, [24, 10, 10, None]))
+        colours = ["red" if event.event in WRONG_EVENTS else None for _, event in events]
+        write_lines(lines(["TIME", "EVENT", "GENERATION", "WHAT"], cells, [24, 10, 10, None], colours))
         return
     rows = (
         (

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from groupcoord_spark.cli.names import did_you_mean
-from groupcoord_spark.cli.options import Common, cluster_to_read, common_options
+from groupcoord_spark.cli.options import Common, cluster_to_read, common_options, complete_groups, complete_topics
 from groupcoord_spark.cli.render import lines, moment, write_lines, write_records
 from groupcoord_spark.cli.rules import rules_of
-from groupcoord_spark.cli.timeline import explain_missing_history, with_short_ids
+from groupcoord_spark.cli.timeline import WRONG_EVENTS, explain_missing_history, with_short_ids
 from groupcoord_spark.errors import GroupcoordError, UsageError
 
 if TYPE_CHECKING:
@@ -23,8 +23,8 @@ NAMES: Final = ("time", "event", "group", "topic", "partition", "cause", "other_
 
 
 @click.command(epilog="Example: groupcoord why --group app-range --topic orders")
-@click.option("--group", "group_id", required=True, metavar="GROUP", help="The group.")
-@click.option("--topic", metavar="TOPIC", help="Only offsets of that topic.")
+@click.option("--group", "group_id", required=True, metavar="GROUP", shell_complete=complete_groups, help="The group.")
+@click.option("--topic", metavar="TOPIC", shell_complete=complete_topics, help="Only offsets of that topic.")
 @click.option("--partition", type=click.IntRange(min=0), metavar="NUMBER", help="Only the offset of that partition of the topic.")
 @common_options
 def why(common: Common, group_id: str, topic: str | None, partition: int | None) -> None:
@@ -55,10 +55,11 @@ def why(common: Common, group_id: str, topic: str | None, partition: int | None)
         write_records(common.output, NAMES, _rows(question, story))
         return
     cells = []
+    colours = ["red" if step.event in WRONG_EVENTS else None for step in story.steps]
     for step in story.steps:
         places = " ".join(dict.fromkeys(f"{record.offsets_partition}@{record.record_offset}" for record in step.records))
         cells.append((moment(step.time_ms), step.event, places or None, with_short_ids(step.what)))
-    write_lines([*lines(["TIME", "EVENT", "RECORDS", "WHAT"], cells, [24, 10, 10, None]), "", with_short_ids(story.conclusion)])
+    write_lines([*lines(["TIME", "EVENT", "RECORDS", "WHAT"], cells, [24, 10, 10, None], colours), "", with_short_ids(story.conclusion)])
 
 
 def _rows(question: Question, story: Story) -> Iterator[tuple[object, ...]]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TextIO
 import click
 import pyarrow as pa
 
-from groupcoord_spark.cli.end_offsets import EndOffsets, read_end_offsets
+from groupcoord_spark.cli.end_offsets import EndOffsets, newest_end_offsets, read_end_offsets
 from groupcoord_spark.cli.names import matching, refuse_missing_groups
 from groupcoord_spark.cli.options import Common, at_option, cluster_to_read, common_options, complete_groups
 from groupcoord_spark.cli.render import counted, lines, printable, say, write_lines, write_records
@@ -133,7 +133,7 @@ def describe(
     """Groups as of one night: their offsets, members or state.
 
     CURRENT-OFFSET comes from the log; what the log does not know is `-`: the coordinator, and LOG-END-OFFSET and LAG
-    without --end-offsets. Assigned partitions without a commit are shown too.
+    where neither --end-offsets nor a night's sample (nightly --end-offsets) has them. Assigned partitions without a commit are shown too.
     """
     from groupcoord_spark.warehouse.read import open_warehouse
 
@@ -147,9 +147,14 @@ def describe(
     view = views[0] if views else "offsets"
     if end_offsets_file is not None and view != "offsets":
         raise click.UsageError("--end-offsets belongs to --offsets.")
-    end_offsets = read_end_offsets(end_offsets_file) if end_offsets_file is not None else {}
     warehouse = open_warehouse(common.warehouse)
-    reader = _Reader(warehouse, cluster_to_read(warehouse, common.cluster), None if all_groups else groups, at_ms)
+    cluster = cluster_to_read(warehouse, common.cluster)
+    end_offsets: EndOffsets = {}
+    if end_offsets_file is not None:
+        end_offsets = read_end_offsets(end_offsets_file)
+    elif view == "offsets":
+        end_offsets = newest_end_offsets(warehouse, cluster, at_ms)
+    reader = _Reader(warehouse, cluster, None if all_groups else groups, at_ms)
     # All that is built here is needed until the end: searching it for garbage would take a quarter of the time.
     gc.disable()
     try:

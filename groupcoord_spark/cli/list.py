@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from groupcoord_spark.cli.options import Common, at_option, cluster_to_read, common_options
 from groupcoord_spark.cli.render import lines, shown, write_lines, write_records
+
+if TYPE_CHECKING:
+    from groupcoord_spark.warehouse.read import Warehouse
 
 # Kafka's own words (GroupState, GroupType); the warehouse has the types in lower case, as the protocol names them.
 STATES: Final = ("Empty", "Stable", "Assigning", "Reconciling", "NotReady", "PreparingRebalance", "CompletingRebalance", "Dead")
@@ -51,9 +54,12 @@ class Words(click.ParamType):  # type: ignore[type-arg]
     flag_value="",
     help="Add the column TYPE; with TYPES only those groups.",
 )
+@click.option(
+    "--lag", is_flag=True, help="Add the column LAG: records that the group has not read, by the newest sample of nightly --end-offsets."
+)
 @at_option
 @common_options
-def list_groups(common: Common, states: frozenset[str] | None, types: frozenset[str] | None, at_ms: int | None) -> None:
+def list_groups(common: Common, states: frozenset[str] | None, types: frozenset[str] | None, lag: bool, at_ms: int | None) -> None:
     """Every group the coordinator would list, sorted by name: classic, consumer, share and streams groups.
 
     STATES and TYPES are words separated by commas, for example Stable,Empty.
@@ -79,6 +85,10 @@ def list_groups(common: Common, states: frozenset[str] | None, types: frozenset[
     cells = {name: groups[column].to_pylist() for name, column in columns.items()}
     if "type" in cells:
         cells["type"] = [word.capitalize() for word in cells["type"]]
+    if lag:
+        lags = _lags(warehouse, cluster, at_ms)
+        columns["lag"] = "lag"
+        cells["lag"] = [lags.get(group) for group in cells["group"]]
     if common.output != "table":
         write_records(common.output, list(columns), zip(*cells.values(), strict=True))
     elif len(columns) == 1:
@@ -86,3 +96,19 @@ def list_groups(common: Common, states: frozenset[str] | None, types: frozenset[
     else:
         width = max([15, *(len(shown(group)) for group in cells["group"])]) + 10
         write_lines(lines([name.upper() for name in columns], zip(*cells.values(), strict=True), [width, *[20] * (len(columns) - 1)]))
+
+
+def _lags(warehouse: Warehouse, cluster: str, at_ms: int | None) -> dict[str, int]:
+    """Group -> sum of the lag of its partitions. Groups without a partition in the newest sample of log ends are left out."""
+    from groupcoord_spark.cli.end_offsets import newest_end_offsets
+
+    ends = newest_end_offsets(warehouse, cluster, at_ms)
+    names = ["group_id", "topic", "partition", "committed_offset"]
+    offsets = warehouse.read("committed_offsets", cluster=cluster, columns=names, at_ms=at_ms)
+    lags: dict[str, int] = {}
+    for group_id, topic, partition, committed in zip(*(offsets[name].to_pylist() for name in names), strict=True):
+        end = ends.get((topic, partition))
+        # -1 is what some clients commit for "nowhere yet": no lag follows from it.
+        if end is not None and committed != -1:
+            lags[group_id] = lags.get(group_id, 0) + max(end - committed, 0)
+    return lags

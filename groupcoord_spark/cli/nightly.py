@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from groupcoord_spark.cli import interruption
+from groupcoord_spark.cli.end_offsets import changed_at_ms, read_end_offsets
 from groupcoord_spark.cli.options import Common, Duration, Moment, common_options_of_a_writer, duration_text, force_option, written_time
 from groupcoord_spark.cli.progress import StageLines
 from groupcoord_spark.cli.render import counted, say
@@ -90,6 +91,12 @@ class MomentOrOffsets(click.ParamType):  # type: ignore[type-arg]
     metavar="FILE",
     help="Properties of Kafka's client for a kafka:// INPUT (security.protocol and so on), as Kafka's own tools take them. Never shown.",
 )
+@click.option(
+    "--end-offsets",
+    "end_offsets_file",
+    metavar="FILE",
+    help="End offsets of topics for lag, as describe takes them: what kafka-get-offsets printed just before the copy was made.",
+)
 @click.option("--no-history", is_flag=True, help="Write no history: no offset_commits, group_records, transactions and rebalances.")
 @click.option(
     "--strict",
@@ -117,6 +124,7 @@ def nightly(
     broker_version: str | None,
     topic_ids_file: str | None,
     command_config: str | None,
+    end_offsets_file: str | None,
     no_history: bool,
     strict: bool,
     accepted: tuple[str, ...],
@@ -154,6 +162,7 @@ def nightly(
     if retention_ms is None:
         retention_ms = broker.retention_ms
     topic_names = _topic_names(topic_ids_file) if topic_ids_file is not None else {}
+    log_ends = read_end_offsets(end_offsets_file) if end_offsets_file is not None else {}
     kind = kind_of(inputs)
     if command_config is not None and kind is not InputKind.KAFKA:
         raise UsageError("--command-config is for Kafka's client, and no INPUT is kafka://HOST:PORT. Leave it out.")
@@ -178,6 +187,8 @@ def nightly(
             offsets_partitions=broker.offsets_partitions,
             until=until,
             accepted=frozenset(accepted),
+            log_ends=log_ends,
+            log_ends_sampled_at_ms=0 if end_offsets_file is None else changed_at_ms(end_offsets_file),
         )
         summary = run_nightly(night, plan, spark, progress, rows)
     if not common.quiet:

@@ -126,6 +126,16 @@ def run_nightly(request: RunRequest, plan: LogPlan, spark: SparkSession, progres
     progress.begin("commit")
     files = files_by_table(reports)
     tables = driver_rows(request, plan, reports, histories, points_in_time, start.run_id, night.evidence)
+    tables["log_ends"] = [
+        {
+            "topic": topic,
+            "partition": partition,
+            "end_offset": end_offset,
+            "sampled_at_ms": request.log_ends_sampled_at_ms,
+            "run_id": start.run_id,
+        }
+        for (topic, partition), end_offset in sorted(request.log_ends.items())
+    ]
     for table, table_rows in tables.items():
         if table_rows:
             files.setdefault(table, []).extend(

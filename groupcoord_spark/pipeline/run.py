@@ -33,6 +33,9 @@ class RunRequest:
     """The moment up to which records are replayed; None: the end of the log."""
     accepted: frozenset[str] = frozenset()
     """Words of --accept: what the run may do although it looks like a bad copy."""
+    log_ends: Mapping[tuple[str, int], int] = field(default_factory=dict)
+    """Topic and partition -> end offset, of a sample that the user gave."""
+    log_ends_sampled_at_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)

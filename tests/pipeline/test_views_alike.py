@@ -19,6 +19,7 @@ from tests.running import run
 from tests.shown_rows import connect, shown_rows
 
 CLUSTER = "sample"
+LOG_ENDS = {("orders", 0): 900, ("orders", 1): 600, ("payments", 0): 2_000}
 AFTER_THE_NIGHTS_MS = 1_795_305_600_000  # 2026-11-22T00:00:00Z
 
 
@@ -31,7 +32,7 @@ def tables(warehouse: Path) -> dict[str, pa.Table]:
 def vanished_warehouse(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
     warehouse, corpus = tmp_path_factory.mktemp("alike") / "warehouse", GOLDEN / "vanished"
     read_at_ms = int((corpus / "oracle" / "read_at_ms.txt").read_text().split()[0])
-    run(spark, warehouse, corpus / "logs", as_of_ms=read_at_ms, retention_ms=60_000)
+    run(spark, warehouse, corpus / "logs", as_of_ms=read_at_ms, retention_ms=60_000, log_ends=LOG_ENDS, log_ends_sampled_at_ms=read_at_ms)
     return warehouse
 
 
@@ -121,3 +122,11 @@ def test_the_example_of_a_view_is_what_the_query_gives(
     else:
         connection = nights if "tests/golden/nights" in where else duck
     assert shown_rows(connection, query) == rows
+
+
+def test_a_night_stores_the_log_ends_that_it_was_given(duck: duckdb.DuckDBPyConnection) -> None:
+    ends = duck.execute("SELECT topic, partition, end_offset, start_offset FROM log_ends ORDER BY topic, partition").fetchall()
+    assert ends == [("orders", 0, 900, None), ("orders", 1, 600, None), ("payments", 0, 2_000, None)]
+    lags = duck.execute("SELECT partition, committed_offset, lag FROM lag WHERE group_id = 'van-downgraded' ORDER BY partition").fetchall()
+    assert lags == [(0, 821, 79), (1, 822, -222), (2, 823, None)]
+    assert duck.execute("SELECT lag FROM lag_history WHERE group_id = 'van-downgraded' ORDER BY partition").fetchall() == [(79,), (-222,)]

@@ -326,3 +326,50 @@ def test_storage_is_what_the_cleaner_leaves_of_each_group() -> None:
     tables = {"offset_commits": commits, "group_records": [record(4), record(5)]}
     columns = "group_id, records, bytes, live_records, live_bytes, tombstone_records, completeness"
     assert rows("storage_by_group", columns, **tables) == [("g", 6, 170, 2, 61, 1, 1.0)]
+
+
+def end(topic: str, partition: int, end_offset: int, hours: int = 0, **fields: Any) -> dict[str, Any]:
+    """A row of log_ends that was sampled so many hours after AS_OF_MS."""
+    return {
+        "topic": topic,
+        "partition": partition,
+        "end_offset": end_offset,
+        "sampled_at_ms": AS_OF_MS + hours * HOUR_MS,
+        "run_id": "r",
+        **fields,
+    }
+
+
+def test_lag_is_of_the_newest_sample_and_says_what_it_cannot_know() -> None:
+    offsets = [
+        offset("g", "t", 0, 80),
+        offset("g", "t", 1, 100),
+        offset("g", "t", 2, -1),
+        offset("g", "t", 3, 500, commit_timestamp_ms=AS_OF_MS + 3 * HOUR_MS),
+        offset("g", "t", 4, 500),
+        offset("h", "gone", 0, 5),
+        offset("h", "never", 0, 5),
+    ]
+    ends = [end("t", 0, 70), end("t", 0, 90, 1), end("t", 0, 120, 2, start_offset=20), end("gone", 0, 9, 1)]
+    ends += [end("t", partition, 110, 2) for partition in (1, 2, 3, 4)]
+    columns = "topic, partition, lag, remark, CAST(behind_since AS VARCHAR), share_of_log, group_lag, group_max_lag"
+    assert rows("lag", columns, committed_offsets=offsets, log_ends=ends) == [
+        ("gone", 0, None, "topic_gone", None, None, 0, None),
+        ("never", 0, None, "no_sample", None, None, 0, None),
+        ("t", 0, 40, None, "2026-01-01 00:00:00+00", 0.4, 50, 40),
+        ("t", 1, 10, None, None, None, 50, 40),
+        ("t", 2, None, "nothing_read", None, None, 50, 40),
+        ("t", 3, -390, "sample_is_older", None, None, 50, 40),
+        ("t", 4, -390, "beyond_end", None, None, 50, 40),
+    ]
+
+
+def test_lag_history_says_when_the_group_has_caught_up() -> None:
+    commits = [at(0, 10), at(1, 60, 90), at(2, 65, 200)]
+    ends = [end("t", 0, 100), end("t", 0, 130, 2), end("t", 0, 230, 4)]
+    columns = "CAST(sampled_at AS VARCHAR), committed_offset, end_offset, lag, produced, consumed, hours_to_clear, completeness"
+    assert rows("lag_history", columns, offset_commits=commits, log_ends=ends) == [
+        ("2026-01-01 00:00:00+00", 10, 100, 90, None, None, None, 1.0),
+        ("2026-01-01 02:00:00+00", 60, 130, 70, 30, 50, 7.0, 1.0),
+        ("2026-01-01 04:00:00+00", 65, 230, 165, 100, 5, None, 1.0),
+    ]

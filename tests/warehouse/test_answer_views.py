@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import struct
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -372,4 +374,26 @@ def test_lag_history_says_when_the_group_has_caught_up() -> None:
         ("2026-01-01 00:00:00+00", 10, 100, 90, None, None, None, 1.0),
         ("2026-01-01 02:00:00+00", 60, 130, 70, 30, 50, 7.0, 1.0),
         ("2026-01-01 04:00:00+00", 65, 230, 165, 100, 5, None, 1.0),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("version", "stream_time_ms"), [(1, 1_795_231_840_584), (2, 1_795_231_840_584), (2, 0), (1, 1_262_304_000_000), (2, -1), (1, -1)]
+)
+def test_kafka_streams_writes_its_stream_time_into_the_metadata(version: int, stream_time_ms: int) -> None:
+    metadata = base64.b64encode(struct.pack(">bq", version, stream_time_ms)).decode()
+    offsets = [offset("app", "t", 0, 5, metadata=metadata)]
+    expected = None if stream_time_ms == -1 else stream_time_ms
+    assert rows("commit_notes", "kind, stream_time_ms, encoding", committed_offsets=offsets) == [("kafka_streams", expected, None)]
+
+
+def test_notes_of_other_clients_are_told_apart_by_their_form() -> None:
+    done = base64.b64encode(b"o" + struct.pack(">i", 16) + b"\x05\x01").decode()
+    notes = ["", "begun in night 2", done, "loadtest", "beside"]
+    offsets = [offset("g", "t", partition, 5, metadata=note) for partition, note in enumerate(notes)]
+    assert rows("commit_notes", "partition, kind, encoding", committed_offsets=offsets) == [
+        (1, "text", None),
+        (2, "parallel_consumer", "bit set, version 2"),
+        (3, "text", None),
+        (4, "text", None),
     ]

@@ -23,5 +23,7 @@ def surely_loadable(values: Slices, *, checks_subscriptions: bool) -> Mask:
     is_loadable = np.zeros(len(values), np.bool_)
     if loops := fast_path.loops_for(len(values)):
         member_hashes, instance_hashes = np.empty(MOST_MEMBERS, np.int64), np.empty(MOST_MEMBERS, np.int64)
-        loops.check_classic_groups(values.data, values.start, values.end, checks_subscriptions, member_hashes, instance_hashes, is_loadable)
+        loops.check_classic_groups(
+            values.data, values.start, values.end, checks_subscriptions, member_hashes, instance_hashes, is_loadable
+        )
     return is_loadable

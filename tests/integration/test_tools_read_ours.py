@@ -64,7 +64,9 @@ def committed(broker: Broker, groups: Groups) -> Iterator[Committed]:
 
 
 @pytest.fixture(scope="module")
-def warehouse(broker: Broker, groups: Groups, committed: Committed, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def warehouse(
+    broker: Broker, groups: Groups, committed: Committed, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
     """A night of the broker's log with the groups of SAVED as they are there."""
     place = tmp_path_factory.mktemp("saved")
     run(spark, place / "warehouse", broker.copy_offsets_log(place / "logs"), cluster="real", as_of_ms=time.time_ns() // 1_000_000)
@@ -72,7 +74,9 @@ def warehouse(broker: Broker, groups: Groups, committed: Committed, spark: Spark
 
 
 @pytest.mark.parametrize("lost", [["saved"], list(SAVED)], ids=["one group", "several groups"])
-def test_offsets_of_a_night_are_set_again(broker: Broker, committed: Committed, warehouse: Path, tmp_path: Path, lost: list[str]) -> None:
+def test_offsets_of_a_night_are_set_again(
+    broker: Broker, committed: Committed, warehouse: Path, tmp_path: Path, lost: list[str]
+) -> None:
     for group_id in SAVED:
         committed.move_all(group_id, LATER)
     named = [word for group_id in lost for word in ("--group", group_id)]

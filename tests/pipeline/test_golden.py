@@ -18,7 +18,9 @@ from tests.running import rows_of, run
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-CORPORA = sorted(str(facts.parent.relative_to(GOLDEN)) for facts in GOLDEN.rglob("corpus.json") if (facts.parent / "logs").is_dir())
+CORPORA = sorted(
+    str(facts.parent.relative_to(GOLDEN)) for facts in GOLDEN.rglob("corpus.json") if (facts.parent / "logs").is_dir()
+)
 WITH_EXPIRATIONS = [name for name in CORPORA if (GOLDEN / name / "oracle" / "expired_at.json").exists()]
 
 Made = tuple[Corpus, Path]

@@ -131,6 +131,7 @@ def test_every_state_of_a_group_is_kept_that_cleanups_ask_for(tables: Any) -> No
     assert Cleanup(NOW_MS, 1).facts_of(cleaned.group) == cleaned.group
 
 
+
 ENDS = answer("expiry", "../corpus.json")["log_end_offsets_before"]
 
 
@@ -167,7 +168,9 @@ class TestTombstoneBatches:
 
     def test_log_and_segments_replayed_give_the_brokers_state(self, written: dict[int, list[Batch]]) -> None:
         for number, records in recorded(GOLDEN / "expiry").items():
-            appended = [appended_record(one, batch.base_offset + at) for batch in written[number] for at, one in enumerate(batch.records)]
+            appended = [
+                appended_record(one, batch.base_offset + at) for batch in written[number] for at, one in enumerate(batch.records)
+            ]
             after, real = replayed([*records, *appended]), states_of("expiry/expired")[number]
             assert {row[:4] for row in after.committed_offsets()} == {row[:4] for row in real.committed_offsets()}
             assert [row.group_id for row in after.groups()] == [row.group_id for row in real.groups()]

@@ -8,17 +8,14 @@ from ..record_types import KeyType
 _SCHEMAS = "kafka: group-coordinator/src/main/resources/common/message/"
 
 GROUP_METADATA_KEY = Message(
-    "GroupMetadataKey",
-    versions=(0, 0),
+    "GroupMetadataKey", versions=(0, 0),
     source=_SCHEMAS + "GroupMetadataKey.json",
     since={0: "0.9"},
     fields=(Field("group_id", String, "The group.", json="group"),),
 )
 
 GROUP_METADATA_VALUE = Message(
-    "GroupMetadataValue",
-    versions=(0, 4),
-    flexible_from=4,
+    "GroupMetadataValue", versions=(0, 4), flexible_from=4,
     source=_SCHEMAS + "GroupMetadataValue.json",
     since={
         0: "0.9",
@@ -33,48 +30,29 @@ GROUP_METADATA_VALUE = Message(
         Field("protocol", NullableString, "The assignor or protocol chosen; null while the group is empty."),
         Field("leader", NullableString, "Member id of the leader; null while the group is empty."),
         Field(
-            "current_state_timestamp_ms",
-            Int64,
-            "When the group took its state, from which an empty group's offsets age; -1: not known.",
-            versions="2+",
-            default=-1,
-            json="currentStateTimestamp",
+            "current_state_timestamp_ms", Int64, "When the group took its state, from which an empty group's offsets age; -1: not known.",
+            versions="2+", default=-1, json="currentStateTimestamp",
         ),
-        Field(
-            "members",
-            Array(
-                Struct(
-                    (
-                        Field("member_id", String, "The id the coordinator gave the member."),
-                        Field(
-                            "group_instance_id", NullableString, "Id of a static member; null: a dynamic one.", versions="3+", default=None
-                        ),
-                        Field("client_id", String, "The client.id that the member sent."),
-                        Field("client_host", String, "The address it came from, often with a leading slash."),
-                        Field(
-                            "rebalance_timeout_ms",
-                            Int32,
-                            "How long the group waits for the member in a rebalance; -1: as the session timeout.",
-                            versions="1+",
-                            default=-1,
-                            json="rebalanceTimeout",
-                        ),
-                        Field("session_timeout_ms", Int32, "Silence after which the member is dropped.", json="sessionTimeout"),
-                        Field("subscription", Bytes, "What the member asked for, in the words of its protocol type."),
-                        Field("assignment", Bytes, "What the leader gave it, in the same words; empty: nothing."),
-                    )
-                )
+        Field("members", Array(Struct((
+            Field("member_id", String, "The id the coordinator gave the member."),
+            Field("group_instance_id", NullableString, "Id of a static member; null: a dynamic one.", versions="3+", default=None),
+            Field("client_id", String, "The client.id that the member sent."),
+            Field("client_host", String, "The address it came from, often with a leading slash."),
+            Field(
+                "rebalance_timeout_ms", Int32, "How long the group waits for the member in a rebalance; -1: as the session timeout.",
+                versions="1+", default=-1, json="rebalanceTimeout",
             ),
-            "The members; none: the group is empty.",
-        ),
+            Field("session_timeout_ms", Int32, "Silence after which the member is dropped.", json="sessionTimeout"),
+            Field("subscription", Bytes, "What the member asked for, in the words of its protocol type."),
+            Field("assignment", Bytes, "What the leader gave it, in the same words; empty: nothing."),
+        ))), "The members; none: the group is empty."),
     ),
 )
 
 RECORD_TYPES = (
     RecordType(
         KeyType.GROUP_METADATA,
-        GROUP_METADATA_KEY,
-        GROUP_METADATA_VALUE,
+        GROUP_METADATA_KEY, GROUP_METADATA_VALUE,
         tombstone="The group is gone, or became one of another type.",
     ),
 )

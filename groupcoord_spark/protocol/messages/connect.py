@@ -9,22 +9,15 @@ _SINCE = {0: "0.9, protocol default", 1: "2.3, KIP-415: protocol compatible", 2:
 
 
 def _connector_tasks(nullable: bool) -> Array:
-    return Array(
-        Struct(
-            (
-                Field("connector", String, "The connector."),
-                Field("tasks", Array(Int32), "Its tasks; -1: the connector itself."),
-            )
-        ),
-        nullable=nullable,
-    )
+    return Array(Struct((
+        Field("connector", String, "The connector."),
+        Field("tasks", Array(Int32), "Its tasks; -1: the connector itself."),
+    )), nullable=nullable)
 
 
 CONNECT_METADATA = Message(
-    "ConnectProtocolMetadata",
-    versions=(0, 2),
-    source=_SOURCE + "IncrementalCooperativeConnectProtocol.java",
-    since=_SINCE,
+    "ConnectProtocolMetadata", versions=(0, 2),
+    source=_SOURCE + "IncrementalCooperativeConnectProtocol.java", since=_SINCE,
     fields=(
         Field("url", String, "Where the worker's REST interface is."),
         Field("config_offset", Int64, "How far it has read the configuration topic."),
@@ -40,10 +33,8 @@ _ASSIGNMENT_FIELDS = (
 )
 
 CONNECT_ASSIGNMENT = Message(
-    "ConnectProtocolAssignment",
-    versions=(0, 2),
-    source=_SOURCE + "IncrementalCooperativeConnectProtocol.java",
-    since=_SINCE,
+    "ConnectProtocolAssignment", versions=(0, 2),
+    source=_SOURCE + "IncrementalCooperativeConnectProtocol.java", since=_SINCE,
     fields=(
         *_ASSIGNMENT_FIELDS,
         Field("assignment", _connector_tasks(nullable=False), "What the worker runs.", versions="0"),

@@ -30,38 +30,23 @@ _TOPIC_PARTITIONS = (
     Field("partitions", Array(Int32), "Partitions of the topic."),
 )
 
-TOPIC_METADATA = Struct(
-    (
-        Field("topic_id", Uuid, "The topic's id."),
-        Field("topic_name", String, "The topic's name."),
-        Field("num_partitions", Int32, "How many partitions the topic had."),
-        Field(
-            "partition_metadata",
-            Array(
-                Struct(
-                    (
-                        Field("partition", Int32, "The partition."),
-                        Field("racks", Array(String), "Racks of its replicas."),
-                    )
-                )
-            ),
-            "Racks of each partition, where they are known.",
-        ),
-    )
-)
+TOPIC_METADATA = Struct((
+    Field("topic_id", Uuid, "The topic's id."),
+    Field("topic_name", String, "The topic's name."),
+    Field("num_partitions", Int32, "How many partitions the topic had."),
+    Field("partition_metadata", Array(Struct((
+        Field("partition", Int32, "The partition."),
+        Field("racks", Array(String), "Racks of its replicas."),
+    ))), "Racks of each partition, where they are known."),
+))
 
 CONSUMER_GROUP_METADATA_KEY = Message(
-    "ConsumerGroupMetadataKey",
-    versions=(0, 0),
-    fields=_GROUP,
-    source=_SCHEMAS + "ConsumerGroupMetadataKey.json",
-    since={0: _SINCE},
+    "ConsumerGroupMetadataKey", versions=(0, 0), fields=_GROUP,
+    source=_SCHEMAS + "ConsumerGroupMetadataKey.json", since={0: _SINCE},
 )
 
 CONSUMER_GROUP_METADATA_VALUE = Message(
-    "ConsumerGroupMetadataValue",
-    versions=(0, 0),
-    flexible_from=0,
+    "ConsumerGroupMetadataValue", versions=(0, 0), flexible_from=0,
     source=_SCHEMAS + "ConsumerGroupMetadataValue.json",
     since={0: _SINCE + "; tag 0 since 4.1"},
     fields=(
@@ -71,27 +56,19 @@ CONSUMER_GROUP_METADATA_VALUE = Message(
 )
 
 CONSUMER_GROUP_PARTITION_METADATA_KEY = Message(
-    "ConsumerGroupPartitionMetadataKey",
-    versions=(0, 0),
-    fields=_GROUP,
-    source=_SCHEMAS + "ConsumerGroupPartitionMetadataKey.json",
-    since={0: _SINCE + "; 4.1 and later write only tombstones"},
+    "ConsumerGroupPartitionMetadataKey", versions=(0, 0), fields=_GROUP,
+    source=_SCHEMAS + "ConsumerGroupPartitionMetadataKey.json", since={0: _SINCE + "; 4.1 and later write only tombstones"},
 )
 
 CONSUMER_GROUP_PARTITION_METADATA_VALUE = Message(
-    "ConsumerGroupPartitionMetadataValue",
-    versions=(0, 0),
-    flexible_from=0,
+    "ConsumerGroupPartitionMetadataValue", versions=(0, 0), flexible_from=0,
     source=_SCHEMAS + "ConsumerGroupPartitionMetadataValue.json",
     since={0: "3.8 to 4.0 in this layout"},
     fields=(Field("topics", Array(TOPIC_METADATA), "The topics' metadata that the group was computed with."),),
 )
 
 CONSUMER_GROUP_PARTITION_METADATA_VALUE_3_7 = Message(
-    "ConsumerGroupPartitionMetadataValue",
-    versions=(0, 0),
-    flexible_from=0,
-    dialect="3.7",
+    "ConsumerGroupPartitionMetadataValue", versions=(0, 0), flexible_from=0, dialect="3.7",
     source=_SCHEMAS + "ConsumerGroupPartitionMetadataValue.json",
     since={0: "3.7 only"},
     fields=(
@@ -101,11 +78,8 @@ CONSUMER_GROUP_PARTITION_METADATA_VALUE_3_7 = Message(
 )
 
 CONSUMER_GROUP_MEMBER_METADATA_KEY = Message(
-    "ConsumerGroupMemberMetadataKey",
-    versions=(0, 0),
-    fields=_GROUP_AND_MEMBER,
-    source=_SCHEMAS + "ConsumerGroupMemberMetadataKey.json",
-    since={0: _SINCE},
+    "ConsumerGroupMemberMetadataKey", versions=(0, 0), fields=_GROUP_AND_MEMBER,
+    source=_SCHEMAS + "ConsumerGroupMemberMetadataKey.json", since={0: _SINCE},
 )
 
 _MEMBER_FIELDS = (
@@ -119,84 +93,52 @@ _MEMBER_FIELDS = (
     Field("server_assignor", NullableString, "The assignor it asks for: uniform, range; null: the group's default."),
 )
 
-_CLASSIC_MEMBER = Struct(
-    (
-        Field("session_timeout_ms", Int32, "Silence after which the member is dropped."),
-        Field(
-            "supported_protocols",
-            Array(
-                Struct(
-                    (
-                        Field("name", String, "Name of an assignor."),
-                        Field("metadata", Bytes, "The member's subscription for that assignor, as in a classic group of type consumer."),
-                    )
-                )
-            ),
-            "The assignors the member offers.",
-        ),
-    ),
-    nullable=True,
-)
+_CLASSIC_MEMBER = Struct((
+    Field("session_timeout_ms", Int32, "Silence after which the member is dropped."),
+    Field("supported_protocols", Array(Struct((
+        Field("name", String, "Name of an assignor."),
+        Field("metadata", Bytes, "The member's subscription for that assignor, as in a classic group of type consumer."),
+    ))), "The assignors the member offers."),
+), nullable=True)
 
 CONSUMER_GROUP_MEMBER_METADATA_VALUE = Message(
-    "ConsumerGroupMemberMetadataValue",
-    versions=(0, 0),
-    flexible_from=0,
+    "ConsumerGroupMemberMetadataValue", versions=(0, 0), flexible_from=0,
     source=_SCHEMAS + "ConsumerGroupMemberMetadataValue.json",
     since={0: "3.8, KIP-848 in this layout"},
     fields=(
         *_MEMBER_FIELDS,
         Field(
             # Not null by default: Kafka takes a member without the tag for a classic one. Brokers write the null.
-            "classic_member_metadata",
-            _CLASSIC_MEMBER,
-            "What a member of the classic protocol sent; null: it speaks the new one.",
-            default=_CLASSIC_MEMBER.default(),
-            tag=0,
+            "classic_member_metadata", _CLASSIC_MEMBER, "What a member of the classic protocol sent; null: it speaks the new one.",
+            default=_CLASSIC_MEMBER.default(), tag=0,
         ),
     ),
 )
 
 CONSUMER_GROUP_MEMBER_METADATA_VALUE_3_7 = Message(
-    "ConsumerGroupMemberMetadataValue",
-    versions=(0, 0),
-    flexible_from=0,
-    dialect="3.7",
+    "ConsumerGroupMemberMetadataValue", versions=(0, 0), flexible_from=0, dialect="3.7",
     source=_SCHEMAS + "ConsumerGroupMemberMetadataValue.json",
     since={0: "3.7 only"},
     fields=(
         *_MEMBER_FIELDS,
-        Field(
-            "assignors",
-            Array(
-                Struct(
-                    (
-                        Field("name", String, "Name of a client-side assignor."),
-                        Field("minimum_version", Int16, "Lowest version of its metadata."),
-                        Field("maximum_version", Int16, "Highest version of its metadata."),
-                        Field("reason", Int8, "Why the metadata was sent."),
-                        Field("version", Int16, "Version of the metadata."),
-                        Field("metadata", Bytes, "Metadata of the assignor."),
-                    )
-                )
-            ),
-            "Client-side assignors; always empty.",
-        ),
+        Field("assignors", Array(Struct((
+            Field("name", String, "Name of a client-side assignor."),
+            Field("minimum_version", Int16, "Lowest version of its metadata."),
+            Field("maximum_version", Int16, "Highest version of its metadata."),
+            Field("reason", Int8, "Why the metadata was sent."),
+            Field("version", Int16, "Version of the metadata."),
+            Field("metadata", Bytes, "Metadata of the assignor."),
+        ))), "Client-side assignors; always empty."),
     ),
 )
 
 CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA_KEY = Message(
-    "ConsumerGroupTargetAssignmentMetadataKey",
-    versions=(0, 0),
-    fields=_GROUP,
-    source=_SCHEMAS + "ConsumerGroupTargetAssignmentMetadataKey.json",
-    since={0: _SINCE},
+    "ConsumerGroupTargetAssignmentMetadataKey", versions=(0, 0), fields=_GROUP,
+    source=_SCHEMAS + "ConsumerGroupTargetAssignmentMetadataKey.json", since={0: _SINCE},
 )
 
 CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA_VALUE = Message(
-    "ConsumerGroupTargetAssignmentMetadataValue",
-    versions=(0, 0),
-    flexible_from=0,
+    "ConsumerGroupTargetAssignmentMetadataValue", versions=(0, 0), flexible_from=0,
     source=_SCHEMAS + "ConsumerGroupTargetAssignmentMetadataValue.json",
     since={0: _SINCE + "; tag 0 since 4.3"},
     fields=(
@@ -206,47 +148,33 @@ CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA_VALUE = Message(
 )
 
 CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER_KEY = Message(
-    "ConsumerGroupTargetAssignmentMemberKey",
-    versions=(0, 0),
-    fields=_GROUP_AND_MEMBER,
-    source=_SCHEMAS + "ConsumerGroupTargetAssignmentMemberKey.json",
-    since={0: _SINCE},
+    "ConsumerGroupTargetAssignmentMemberKey", versions=(0, 0), fields=_GROUP_AND_MEMBER,
+    source=_SCHEMAS + "ConsumerGroupTargetAssignmentMemberKey.json", since={0: _SINCE},
 )
 
 CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER_VALUE = Message(
-    "ConsumerGroupTargetAssignmentMemberValue",
-    versions=(0, 0),
-    flexible_from=0,
+    "ConsumerGroupTargetAssignmentMemberValue", versions=(0, 0), flexible_from=0,
     source=_SCHEMAS + "ConsumerGroupTargetAssignmentMemberValue.json",
     since={0: _SINCE},
     fields=(Field("topic_partitions", Array(Struct(_TOPIC_PARTITIONS)), "Partitions the member is meant to have."),),
 )
 
 CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT_KEY = Message(
-    "ConsumerGroupCurrentMemberAssignmentKey",
-    versions=(0, 0),
-    fields=_GROUP_AND_MEMBER,
-    source=_SCHEMAS + "ConsumerGroupCurrentMemberAssignmentKey.json",
-    since={0: _SINCE},
+    "ConsumerGroupCurrentMemberAssignmentKey", versions=(0, 0), fields=_GROUP_AND_MEMBER,
+    source=_SCHEMAS + "ConsumerGroupCurrentMemberAssignmentKey.json", since={0: _SINCE},
 )
 
-_HELD_PARTITIONS = Struct(
-    (
-        *_TOPIC_PARTITIONS,
-        Field(
-            "assignment_epochs",
-            Array(Int32, nullable=True),
-            "Epoch at which each partition was given; null, empty or of another size: all at the member's.",
-            default=[],
-            tag=0,
-        ),
-    )
-)
+_HELD_PARTITIONS = Struct((
+    *_TOPIC_PARTITIONS,
+    Field(
+        "assignment_epochs", Array(Int32, nullable=True),
+        "Epoch at which each partition was given; null, empty or of another size: all at the member's.",
+        default=[], tag=0,
+    ),
+))
 
 CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT_VALUE = Message(
-    "ConsumerGroupCurrentMemberAssignmentValue",
-    versions=(0, 0),
-    flexible_from=0,
+    "ConsumerGroupCurrentMemberAssignmentValue", versions=(0, 0), flexible_from=0,
     source=_SCHEMAS + "ConsumerGroupCurrentMemberAssignmentValue.json",
     since={0: "3.8, KIP-848 in this layout; assignment epochs since 4.3"},
     fields=(
@@ -259,10 +187,7 @@ CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT_VALUE = Message(
 )
 
 CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT_VALUE_3_7 = Message(
-    "ConsumerGroupCurrentMemberAssignmentValue",
-    versions=(0, 0),
-    flexible_from=0,
-    dialect="3.7",
+    "ConsumerGroupCurrentMemberAssignmentValue", versions=(0, 0), flexible_from=0, dialect="3.7",
     source=_SCHEMAS + "ConsumerGroupCurrentMemberAssignmentValue.json",
     since={0: "3.7 only; the state is not stored"},
     fields=(
@@ -279,17 +204,14 @@ CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT_VALUE_3_7 = Message(
 )
 
 CONSUMER_GROUP_REGULAR_EXPRESSION_KEY = Message(
-    "ConsumerGroupRegularExpressionKey",
-    versions=(0, 0),
+    "ConsumerGroupRegularExpressionKey", versions=(0, 0),
     source=_SCHEMAS + "ConsumerGroupRegularExpressionKey.json",
     since={0: "4.0, KIP-848"},
     fields=(*_GROUP, Field("regular_expression", String, "An expression that members of the group subscribe by.")),
 )
 
 CONSUMER_GROUP_REGULAR_EXPRESSION_VALUE = Message(
-    "ConsumerGroupRegularExpressionValue",
-    versions=(0, 0),
-    flexible_from=0,
+    "ConsumerGroupRegularExpressionValue", versions=(0, 0), flexible_from=0,
     source=_SCHEMAS + "ConsumerGroupRegularExpressionValue.json",
     since={0: "4.0, KIP-848"},
     fields=(
@@ -302,47 +224,37 @@ CONSUMER_GROUP_REGULAR_EXPRESSION_VALUE = Message(
 RECORD_TYPES = (
     RecordType(
         KeyType.CONSUMER_GROUP_METADATA,
-        CONSUMER_GROUP_METADATA_KEY,
-        CONSUMER_GROUP_METADATA_VALUE,
+        CONSUMER_GROUP_METADATA_KEY, CONSUMER_GROUP_METADATA_VALUE,
         tombstone="The group is gone, or became a classic one.",
     ),
     RecordType(
         KeyType.CONSUMER_GROUP_PARTITION_METADATA,
-        CONSUMER_GROUP_PARTITION_METADATA_KEY,
-        CONSUMER_GROUP_PARTITION_METADATA_VALUE,
-        tombstone="The topics' metadata is no longer kept.",
-        dialects=(CONSUMER_GROUP_PARTITION_METADATA_VALUE_3_7,),
+        CONSUMER_GROUP_PARTITION_METADATA_KEY, CONSUMER_GROUP_PARTITION_METADATA_VALUE,
+        tombstone="The topics' metadata is no longer kept.", dialects=(CONSUMER_GROUP_PARTITION_METADATA_VALUE_3_7,),
     ),
     RecordType(
         KeyType.CONSUMER_GROUP_MEMBER_METADATA,
-        CONSUMER_GROUP_MEMBER_METADATA_KEY,
-        CONSUMER_GROUP_MEMBER_METADATA_VALUE,
-        tombstone="The member left.",
-        dialects=(CONSUMER_GROUP_MEMBER_METADATA_VALUE_3_7,),
+        CONSUMER_GROUP_MEMBER_METADATA_KEY, CONSUMER_GROUP_MEMBER_METADATA_VALUE,
+        tombstone="The member left.", dialects=(CONSUMER_GROUP_MEMBER_METADATA_VALUE_3_7,),
     ),
     RecordType(
         KeyType.CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA,
-        CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA_KEY,
-        CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA_VALUE,
+        CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA_KEY, CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA_VALUE,
         tombstone="The group is gone.",
     ),
     RecordType(
         KeyType.CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER,
-        CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER_KEY,
-        CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER_VALUE,
+        CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER_KEY, CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER_VALUE,
         tombstone="The member left.",
     ),
     RecordType(
         KeyType.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT,
-        CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT_KEY,
-        CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT_VALUE,
-        tombstone="The member left.",
-        dialects=(CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT_VALUE_3_7,),
+        CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT_KEY, CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT_VALUE,
+        tombstone="The member left.", dialects=(CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT_VALUE_3_7,),
     ),
     RecordType(
         KeyType.CONSUMER_GROUP_REGULAR_EXPRESSION,
-        CONSUMER_GROUP_REGULAR_EXPRESSION_KEY,
-        CONSUMER_GROUP_REGULAR_EXPRESSION_VALUE,
+        CONSUMER_GROUP_REGULAR_EXPRESSION_KEY, CONSUMER_GROUP_REGULAR_EXPRESSION_VALUE,
         tombstone="No member subscribes by the expression any more.",
     ),
 )

@@ -6,18 +6,13 @@ from ..fields import Array, Field, Int32, Message, NullableBytes, NullableString
 
 _SCHEMAS = "kafka: clients/src/main/resources/common/message/"
 
-_TOPIC_PARTITIONS = Array(
-    Struct(
-        (
-            Field("topic", String, "The topic."),
-            Field("partitions", Array(Int32), "Partitions of the topic."),
-        )
-    )
-)
+_TOPIC_PARTITIONS = Array(Struct((
+    Field("topic", String, "The topic."),
+    Field("partitions", Array(Int32), "Partitions of the topic."),
+)))
 
 CONSUMER_PROTOCOL_SUBSCRIPTION = Message(
-    "ConsumerProtocolSubscription",
-    versions=(0, 3),
+    "ConsumerProtocolSubscription", versions=(0, 3),
     source=_SCHEMAS + "ConsumerProtocolSubscription.json",
     since={0: "0.9", 1: "2.4, KIP-429: owned partitions", 2: "KIP-792: generation; written by no release", 3: "3.4, KIP-881: rack"},
     fields=(
@@ -30,8 +25,7 @@ CONSUMER_PROTOCOL_SUBSCRIPTION = Message(
 )
 
 CONSUMER_PROTOCOL_ASSIGNMENT = Message(
-    "ConsumerProtocolAssignment",
-    versions=(0, 3),
+    "ConsumerProtocolAssignment", versions=(0, 3),
     source=_SCHEMAS + "ConsumerProtocolAssignment.json",
     since={0: "0.9", 1: "2.4", 2: "written by no release", 3: "3.4; all versions have the same layout"},
     fields=(
@@ -41,8 +35,7 @@ CONSUMER_PROTOCOL_ASSIGNMENT = Message(
 )
 
 STICKY_USER_DATA = Message(
-    "StickyAssignorUserData",
-    versions=(0, 1),
+    "StickyAssignorUserData", versions=(0, 1),
     source="kafka: clients/src/main/java/org/apache/kafka/clients/consumer/StickyAssignor.java",
     since={0: "0.11, KIP-54", 1: "2.3: generation"},
     fields=(
@@ -52,8 +45,7 @@ STICKY_USER_DATA = Message(
 )
 
 COOPERATIVE_STICKY_USER_DATA = Message(
-    "CooperativeStickyAssignorUserData",
-    versions=(0, 0),
+    "CooperativeStickyAssignorUserData", versions=(0, 0),
     source="kafka: clients/src/main/java/org/apache/kafka/clients/consumer/CooperativeStickyAssignor.java",
     since={0: "3.0"},
     fields=(Field("generation", Int32, "Generation in which the member held its partitions; -1: none yet."),),

@@ -14,16 +14,14 @@ _KEY_FIELDS = (
 )
 
 LEGACY_OFFSET_COMMIT_KEY = Message(
-    "LegacyOffsetCommitKey",
-    versions=(0, 0),
+    "LegacyOffsetCommitKey", versions=(0, 0),
     source=_SCHEMAS + "LegacyOffsetCommitKey.json",
     since={0: "0.8.2"},
     fields=_KEY_FIELDS,
 )
 
 LEGACY_OFFSET_COMMIT_VALUE = Message(
-    "LegacyOffsetCommitValue",
-    versions=(0, 0),
+    "LegacyOffsetCommitValue", versions=(0, 0),
     source=_SCHEMAS + "LegacyOffsetCommitValue.json",
     since={0: "0.8.2; no later release writes it"},
     fields=(
@@ -34,17 +32,14 @@ LEGACY_OFFSET_COMMIT_VALUE = Message(
 )
 
 OFFSET_COMMIT_KEY = Message(
-    "OffsetCommitKey",
-    versions=(0, 0),
+    "OffsetCommitKey", versions=(0, 0),
     source=_SCHEMAS + "OffsetCommitKey.json",
     since={0: "0.9"},
     fields=_KEY_FIELDS,
 )
 
 OFFSET_COMMIT_VALUE = Message(
-    "OffsetCommitValue",
-    versions=(0, 4),
-    flexible_from=4,
+    "OffsetCommitValue", versions=(0, 4), flexible_from=4,
     source=_SCHEMAS + "OffsetCommitValue.json",
     since={
         0: "0.8.2 under key type 0; no known release under type 1",
@@ -59,12 +54,8 @@ OFFSET_COMMIT_VALUE = Message(
         Field("metadata", String, "The client's own note. Empty and absent are different."),
         Field("commit_timestamp_ms", Int64, "When the broker took the commit.", json="commitTimestamp"),
         Field(
-            "expire_timestamp_ms",
-            Int64,
-            "Expiry the client asked for; -1: none asked.",
-            versions="1",
-            default=-1,
-            json="expireTimestamp",
+            "expire_timestamp_ms", Int64, "Expiry the client asked for; -1: none asked.",
+            versions="1", default=-1, json="expireTimestamp",
         ),
         Field("topic_id", Uuid, "The topic's id; the zero id: not recorded.", versions="4+", default=ZERO_UUID, tag=0),
     ),
@@ -73,14 +64,12 @@ OFFSET_COMMIT_VALUE = Message(
 RECORD_TYPES = (
     RecordType(
         KeyType.LEGACY_OFFSET_COMMIT,
-        LEGACY_OFFSET_COMMIT_KEY,
-        LEGACY_OFFSET_COMMIT_VALUE,
+        LEGACY_OFFSET_COMMIT_KEY, LEGACY_OFFSET_COMMIT_VALUE,
         tombstone="The offset was deleted or has expired.",
     ),
     RecordType(
         KeyType.OFFSET_COMMIT,
-        OFFSET_COMMIT_KEY,
-        OFFSET_COMMIT_VALUE,
+        OFFSET_COMMIT_KEY, OFFSET_COMMIT_VALUE,
         tombstone="The offset was deleted or has expired.",
     ),
 )

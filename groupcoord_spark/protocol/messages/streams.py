@@ -24,25 +24,18 @@ _SINCE = "4.1, KIP-1071 (early access; general since 4.2)"
 _GROUP = (Field("group_id", String, "The group: the application id."),)
 _GROUP_AND_MEMBER = (*_GROUP, Field("member_id", String, "The member."))
 
-_KEY_AND_VALUE = Struct(
-    (
-        Field("key", String, "Name."),
-        Field("value", String, "Value."),
-    )
-)
+_KEY_AND_VALUE = Struct((
+    Field("key", String, "Name."),
+    Field("value", String, "Value."),
+))
 
 STREAMS_GROUP_METADATA_KEY = Message(
-    "StreamsGroupMetadataKey",
-    versions=(0, 0),
-    fields=_GROUP,
-    source=_SCHEMAS + "StreamsGroupMetadataKey.json",
-    since={0: _SINCE},
+    "StreamsGroupMetadataKey", versions=(0, 0), fields=_GROUP,
+    source=_SCHEMAS + "StreamsGroupMetadataKey.json", since={0: _SINCE},
 )
 
 STREAMS_GROUP_METADATA_VALUE = Message(
-    "StreamsGroupMetadataValue",
-    versions=(0, 0),
-    flexible_from=0,
+    "StreamsGroupMetadataValue", versions=(0, 0), flexible_from=0,
     source=_SCHEMAS + "StreamsGroupMetadataValue.json",
     # 4.4 writes tags 2 and 3 (int32: topology epochs whose description a plugin stored or failed to store). They are kept as unknown
     # tags, as every release before 4.4 keeps them. The cleanup of 4.4 looks at tag 2: coordinator/streams.py reads it.
@@ -52,27 +45,19 @@ STREAMS_GROUP_METADATA_VALUE = Message(
         Field("metadata_hash", Int64, "Hash of the source topics' metadata; always written."),
         Field("validated_topology_epoch", Int32, "Topology epoch that was checked against the topics; -1: none.", default=-1, tag=0),
         Field(
-            "last_assignment_configs",
-            Array(_KEY_AND_VALUE, nullable=True),
-            "Settings the last assignment was made with.",
-            default=[],
-            tag=1,
+            "last_assignment_configs", Array(_KEY_AND_VALUE, nullable=True), "Settings the last assignment was made with.",
+            default=[], tag=1,
         ),
     ),
 )
 
 STREAMS_GROUP_MEMBER_METADATA_KEY = Message(
-    "StreamsGroupMemberMetadataKey",
-    versions=(0, 0),
-    fields=_GROUP_AND_MEMBER,
-    source=_SCHEMAS + "StreamsGroupMemberMetadataKey.json",
-    since={0: _SINCE},
+    "StreamsGroupMemberMetadataKey", versions=(0, 0), fields=_GROUP_AND_MEMBER,
+    source=_SCHEMAS + "StreamsGroupMemberMetadataKey.json", since={0: _SINCE},
 )
 
 STREAMS_GROUP_MEMBER_METADATA_VALUE = Message(
-    "StreamsGroupMemberMetadataValue",
-    versions=(0, 0),
-    flexible_from=0,
+    "StreamsGroupMemberMetadataValue", versions=(0, 0), flexible_from=0,
     source=_SCHEMAS + "StreamsGroupMemberMetadataValue.json",
     since={0: _SINCE},
     fields=(
@@ -83,34 +68,21 @@ STREAMS_GROUP_MEMBER_METADATA_VALUE = Message(
         Field("rebalance_timeout_ms", Int32, "How long it may take to give tasks back; -1: it sent none.", default=-1),
         Field("topology_epoch", Int32, "Epoch of the topology it runs."),
         Field("process_id", String, "The process it runs in."),
-        Field(
-            "user_endpoint",
-            Struct(
-                (
-                    Field("host", String, "Host for interactive queries."),
-                    Field("port", Uint16, "Port for interactive queries."),
-                ),
-                nullable=True,
-            ),
-            "Where the application answers queries; null: nowhere.",
-            default=None,
-        ),
+        Field("user_endpoint", Struct((
+            Field("host", String, "Host for interactive queries."),
+            Field("port", Uint16, "Port for interactive queries."),
+        ), nullable=True), "Where the application answers queries; null: nowhere.", default=None),
         Field("client_tags", Array(_KEY_AND_VALUE), "Tags for rack-aware placement of standby tasks."),
     ),
 )
 
 STREAMS_GROUP_TARGET_ASSIGNMENT_METADATA_KEY = Message(
-    "StreamsGroupTargetAssignmentMetadataKey",
-    versions=(0, 0),
-    fields=_GROUP,
-    source=_SCHEMAS + "StreamsGroupTargetAssignmentMetadataKey.json",
-    since={0: _SINCE},
+    "StreamsGroupTargetAssignmentMetadataKey", versions=(0, 0), fields=_GROUP,
+    source=_SCHEMAS + "StreamsGroupTargetAssignmentMetadataKey.json", since={0: _SINCE},
 )
 
 STREAMS_GROUP_TARGET_ASSIGNMENT_METADATA_VALUE = Message(
-    "StreamsGroupTargetAssignmentMetadataValue",
-    versions=(0, 0),
-    flexible_from=0,
+    "StreamsGroupTargetAssignmentMetadataValue", versions=(0, 0), flexible_from=0,
     source=_SCHEMAS + "StreamsGroupTargetAssignmentMetadataValue.json",
     since={0: _SINCE + "; tag 0 since 4.3"},
     fields=(
@@ -120,26 +92,17 @@ STREAMS_GROUP_TARGET_ASSIGNMENT_METADATA_VALUE = Message(
 )
 
 STREAMS_GROUP_TARGET_ASSIGNMENT_MEMBER_KEY = Message(
-    "StreamsGroupTargetAssignmentMemberKey",
-    versions=(0, 0),
-    fields=_GROUP_AND_MEMBER,
-    source=_SCHEMAS + "StreamsGroupTargetAssignmentMemberKey.json",
-    since={0: _SINCE},
+    "StreamsGroupTargetAssignmentMemberKey", versions=(0, 0), fields=_GROUP_AND_MEMBER,
+    source=_SCHEMAS + "StreamsGroupTargetAssignmentMemberKey.json", since={0: _SINCE},
 )
 
-_TASKS = Array(
-    Struct(
-        (
-            Field("subtopology_id", String, "The subtopology."),
-            Field("partitions", Array(Int32), "Numbers of its tasks."),
-        )
-    )
-)
+_TASKS = Array(Struct((
+    Field("subtopology_id", String, "The subtopology."),
+    Field("partitions", Array(Int32), "Numbers of its tasks."),
+)))
 
 STREAMS_GROUP_TARGET_ASSIGNMENT_MEMBER_VALUE = Message(
-    "StreamsGroupTargetAssignmentMemberValue",
-    versions=(0, 0),
-    flexible_from=0,
+    "StreamsGroupTargetAssignmentMemberValue", versions=(0, 0), flexible_from=0,
     source=_SCHEMAS + "StreamsGroupTargetAssignmentMemberValue.json",
     since={0: _SINCE},
     fields=(
@@ -150,33 +113,21 @@ STREAMS_GROUP_TARGET_ASSIGNMENT_MEMBER_VALUE = Message(
 )
 
 STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT_KEY = Message(
-    "StreamsGroupCurrentMemberAssignmentKey",
-    versions=(0, 0),
-    fields=_GROUP_AND_MEMBER,
-    source=_SCHEMAS + "StreamsGroupCurrentMemberAssignmentKey.json",
-    since={0: _SINCE},
+    "StreamsGroupCurrentMemberAssignmentKey", versions=(0, 0), fields=_GROUP_AND_MEMBER,
+    source=_SCHEMAS + "StreamsGroupCurrentMemberAssignmentKey.json", since={0: _SINCE},
 )
 
-_HELD_TASKS = Array(
-    Struct(
-        (
-            Field("subtopology_id", String, "The subtopology."),
-            Field("partitions", Array(Int32), "Numbers of its tasks."),
-            Field(
-                "assignment_epochs",
-                Array(Int32, nullable=True),
-                "Epoch at which each task was given; written for active tasks only.",
-                default=[],
-                tag=0,
-            ),
-        )
-    )
-)
+_HELD_TASKS = Array(Struct((
+    Field("subtopology_id", String, "The subtopology."),
+    Field("partitions", Array(Int32), "Numbers of its tasks."),
+    Field(
+        "assignment_epochs", Array(Int32, nullable=True), "Epoch at which each task was given; written for active tasks only.",
+        default=[], tag=0,
+    ),
+)))
 
 STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT_VALUE = Message(
-    "StreamsGroupCurrentMemberAssignmentValue",
-    versions=(0, 0),
-    flexible_from=0,
+    "StreamsGroupCurrentMemberAssignmentValue", versions=(0, 0), flexible_from=0,
     source=_SCHEMAS + "StreamsGroupCurrentMemberAssignmentValue.json",
     since={0: _SINCE + "; assignment epochs since 4.2"},
     fields=(
@@ -193,99 +144,68 @@ STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT_VALUE = Message(
 )
 
 STREAMS_GROUP_TOPOLOGY_KEY = Message(
-    "StreamsGroupTopologyKey",
-    versions=(0, 0),
-    fields=_GROUP,
-    source=_SCHEMAS + "StreamsGroupTopologyKey.json",
-    since={0: _SINCE},
+    "StreamsGroupTopologyKey", versions=(0, 0), fields=_GROUP,
+    source=_SCHEMAS + "StreamsGroupTopologyKey.json", since={0: _SINCE},
 )
 
-_TOPIC_INFOS = Array(
-    Struct(
-        (
-            Field("name", String, "The topic."),
-            Field("partitions", Int32, "Partitions it must have; 0: as many as its sources."),
-            Field("replication_factor", Int16, "Replicas it must have; 0 or -1: the broker's default."),
-            Field("topic_configs", Array(_KEY_AND_VALUE), "Settings it is made with."),
-        )
-    )
-)
+_TOPIC_INFOS = Array(Struct((
+    Field("name", String, "The topic."),
+    Field("partitions", Int32, "Partitions it must have; 0: as many as its sources."),
+    Field("replication_factor", Int16, "Replicas it must have; 0 or -1: the broker's default."),
+    Field("topic_configs", Array(_KEY_AND_VALUE), "Settings it is made with."),
+)))
 
 STREAMS_GROUP_TOPOLOGY_VALUE = Message(
-    "StreamsGroupTopologyValue",
-    versions=(0, 0),
-    flexible_from=0,
+    "StreamsGroupTopologyValue", versions=(0, 0), flexible_from=0,
     source=_SCHEMAS + "StreamsGroupTopologyValue.json",
     since={0: _SINCE},
     fields=(
         Field("epoch", Int32, "Epoch of the topology."),
-        Field(
-            "subtopologies",
-            Array(
-                Struct(
-                    (
-                        Field("subtopology_id", String, "The subtopology."),
-                        Field("source_topics", Array(String), "Topics it reads."),
-                        Field("source_topic_regex", Array(String), "Expressions of topics it reads."),
-                        Field("state_changelog_topics", _TOPIC_INFOS, "Topics that keep its state."),
-                        Field("repartition_sink_topics", Array(String), "Topics it repartitions into."),
-                        Field("repartition_source_topics", _TOPIC_INFOS, "Repartition topics it reads."),
-                        Field(
-                            "copartition_groups",
-                            Array(
-                                Struct(
-                                    (
-                                        Field("source_topics", Array(Int16), "Places in source_topics."),
-                                        Field("source_topic_regex", Array(Int16), "Places in source_topic_regex."),
-                                        Field("repartition_source_topics", Array(Int16), "Places in repartition_source_topics."),
-                                    )
-                                )
-                            ),
-                            "Sets of topics that must have the same number of partitions.",
-                        ),
-                    )
-                )
-            ),
-            "The parts of the topology, each with its own tasks.",
-        ),
+        Field("subtopologies", Array(Struct((
+            Field("subtopology_id", String, "The subtopology."),
+            Field("source_topics", Array(String), "Topics it reads."),
+            Field("source_topic_regex", Array(String), "Expressions of topics it reads."),
+            Field("state_changelog_topics", _TOPIC_INFOS, "Topics that keep its state."),
+            Field("repartition_sink_topics", Array(String), "Topics it repartitions into."),
+            Field("repartition_source_topics", _TOPIC_INFOS, "Repartition topics it reads."),
+            Field("copartition_groups", Array(Struct((
+                Field("source_topics", Array(Int16), "Places in source_topics."),
+                Field("source_topic_regex", Array(Int16), "Places in source_topic_regex."),
+                Field("repartition_source_topics", Array(Int16), "Places in repartition_source_topics."),
+            ))), "Sets of topics that must have the same number of partitions."),
+        ))), "The parts of the topology, each with its own tasks."),
     ),
 )
 
 RECORD_TYPES = (
     RecordType(
         KeyType.STREAMS_GROUP_METADATA,
-        STREAMS_GROUP_METADATA_KEY,
-        STREAMS_GROUP_METADATA_VALUE,
+        STREAMS_GROUP_METADATA_KEY, STREAMS_GROUP_METADATA_VALUE,
         tombstone="The group is gone.",
     ),
     RecordType(
         KeyType.STREAMS_GROUP_MEMBER_METADATA,
-        STREAMS_GROUP_MEMBER_METADATA_KEY,
-        STREAMS_GROUP_MEMBER_METADATA_VALUE,
+        STREAMS_GROUP_MEMBER_METADATA_KEY, STREAMS_GROUP_MEMBER_METADATA_VALUE,
         tombstone="The member left.",
     ),
     RecordType(
         KeyType.STREAMS_GROUP_TARGET_ASSIGNMENT_METADATA,
-        STREAMS_GROUP_TARGET_ASSIGNMENT_METADATA_KEY,
-        STREAMS_GROUP_TARGET_ASSIGNMENT_METADATA_VALUE,
+        STREAMS_GROUP_TARGET_ASSIGNMENT_METADATA_KEY, STREAMS_GROUP_TARGET_ASSIGNMENT_METADATA_VALUE,
         tombstone="The group is gone.",
     ),
     RecordType(
         KeyType.STREAMS_GROUP_TARGET_ASSIGNMENT_MEMBER,
-        STREAMS_GROUP_TARGET_ASSIGNMENT_MEMBER_KEY,
-        STREAMS_GROUP_TARGET_ASSIGNMENT_MEMBER_VALUE,
+        STREAMS_GROUP_TARGET_ASSIGNMENT_MEMBER_KEY, STREAMS_GROUP_TARGET_ASSIGNMENT_MEMBER_VALUE,
         tombstone="The member left.",
     ),
     RecordType(
         KeyType.STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT,
-        STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT_KEY,
-        STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT_VALUE,
+        STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT_KEY, STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT_VALUE,
         tombstone="The member left.",
     ),
     RecordType(
         KeyType.STREAMS_GROUP_TOPOLOGY,
-        STREAMS_GROUP_TOPOLOGY_KEY,
-        STREAMS_GROUP_TOPOLOGY_VALUE,
+        STREAMS_GROUP_TOPOLOGY_KEY, STREAMS_GROUP_TOPOLOGY_VALUE,
         tombstone="The group is gone.",
     ),
 )

@@ -34,6 +34,7 @@ RELATIONS = (
     ("groups", "|o--o{", "pending_offsets", "may commit", ("group_id",)),
     ("groups", "||--||", "group_expirations", "expires by", ("group_id",)),
     ("committed_offsets", "||--||", "offset_expirations", "expires by", ("group_id", "topic", "partition")),
+    ("committed_offsets", "}o--o{", "log_ends", "lag behind", ("topic", "partition")),
     ("groups", "|o--o{", "rebalances", "went through", ("group_id",)),
     ("groups", "|o--o{", "offset_commits", "wrote", ("group_id",)),
     ("groups", "|o--o{", "group_records", "wrote", ("group_id",)),

@@ -266,7 +266,8 @@ class TestCommands:
 
 class TestOutput:
     @pytest.mark.parametrize(
-        "block", [block for block in blocks("console") if re.match(r"\$ groupcoord (list|describe|expire|export-offsets|timeline) ", block)]
+        "block",
+        [block for block in blocks("console") if re.match(r"\$ groupcoord (list|describe|expire|export-offsets|timeline|why) ", block)],
     )
     def test_commands_print_what_is_shown(self, in_sample: Any, block: str, monkeypatch: pytest.MonkeyPatch) -> None:
         # It is the time of the sample's night, as for a reader of the pages: no command says that the night is old.
@@ -279,7 +280,7 @@ class TestOutput:
             assert without_trailing_spaces(printed.output) == without_trailing_spaces(expected)
 
     def test_no_console_block_is_left_out(self) -> None:
-        compared = r"\$ (groupcoord (list|describe|expire|export-offsets|timeline|verify|nightly|dump) |make nightly\n)"
+        compared = r"\$ (groupcoord (list|describe|expire|export-offsets|timeline|why|verify|nightly|dump) |make nightly\n)"
         assert [block for block in blocks("console") if not re.match(compared, block)] == []
 
     def test_verify_says_of_the_sample_what_is_shown(self, in_sample: Any, monkeypatch: pytest.MonkeyPatch) -> None:

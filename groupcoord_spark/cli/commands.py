@@ -41,10 +41,12 @@ COMMANDS: Final = {
     "coverage": Place("groupcoord_spark.cli.coverage", "coverage", "Per type and version of record: read, decoded, quarantined."),
     "verify": Place("groupcoord_spark.cli.verify", "verify", "Our state against what a broker answers; 1 on any difference."),
     "timeline": Place("groupcoord_spark.cli.timeline", "timeline", "A group's life in order: commits, rewinds, rebalances, removals."),
+    "why": Place("groupcoord_spark.cli.why", "why", "Why a group or an offset is there, has gone or never counted."),
     "simulate": Place("groupcoord_spark.cli.simulate", "simulate", "What the coordinator answers and writes in a scenario."),
     "assign": Place("groupcoord_spark.cli.assign", "assign", "What each assignor would give a group's members."),
     "dump": Place("groupcoord_spark.cli.dump", "dump", "Every record of the offsets topic as a line of JSON."),
     "maintain": Place("groupcoord_spark.cli.maintain", "maintain", "Join files of history, drop old nights, delete what nothing needs."),
+    "completion": Place("groupcoord_spark.cli.completion", "completion", "The script by which bash, zsh or fish completes words."),
     "warm-up": Place("groupcoord_spark.cli.warm_up", "warm_up", "Once for an installation: later runs start some seconds sooner."),
 }
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from groupcoord_spark.cli import interruption
+from groupcoord_spark.cli.end_offsets import changed_at_ms, read_end_offsets
 from groupcoord_spark.cli.options import Common, Duration, Moment, common_options_of_a_writer, duration_text, force_option, written_time
 from groupcoord_spark.cli.progress import StageLines
 from groupcoord_spark.cli.render import counted, moment, say, write_records
@@ -103,6 +104,12 @@ class MomentOrOffsets(click.ParamType):  # type: ignore[type-arg]
     is_flag=True,
     help="Read every log from its beginning, not only what is new since the last night, and say whether both give the same state.",
 )
+@click.option(
+    "--end-offsets",
+    "end_offsets_file",
+    metavar="FILE",
+    help="End offsets of topics for lag, as describe takes them: what kafka-get-offsets printed just before the copy was made.",
+)
 @click.option("--no-history", is_flag=True, help="Write no history: no offset_commits, group_records, transactions and rebalances.")
 @click.option(
     "--strict",
@@ -139,6 +146,7 @@ def nightly(
     topic_ids_file: str | None,
     command_config: str | None,
     full: bool,
+    end_offsets_file: str | None,
     no_history: bool,
     strict: bool,
     accepted: tuple[str, ...],
@@ -177,6 +185,7 @@ def nightly(
     if retention_ms is None:
         retention_ms = broker.retention_ms
     topic_names = _topic_names(topic_ids_file) if topic_ids_file is not None else {}
+    log_ends = read_end_offsets(end_offsets_file) if end_offsets_file is not None else {}
     kind = kind_of(inputs)
     if command_config is not None and kind is not InputKind.KAFKA:
         raise UsageError("--command-config is for Kafka's client, and no INPUT is kafka://HOST:PORT. Leave it out.")
@@ -202,6 +211,8 @@ def nightly(
             until=until,
             accepted=frozenset(accepted),
             full=full,
+            log_ends=log_ends,
+            log_ends_sampled_at_ms=0 if end_offsets_file is None else changed_at_ms(end_offsets_file),
         )
         summary = run_nightly(night, plan, spark, progress, rows)
     if common.output == "json":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import click
 
-from groupcoord_spark.cli.render import counted, moment, say
+from groupcoord_spark.cli.render import counted, moment, say, show_all_columns_whole
 from groupcoord_spark.errors import GroupcoordError, UsageError
 
 if TYPE_CHECKING:
@@ -57,7 +58,13 @@ _WAREHOUSE: Final = (
         metavar="DIR",
         help="Directory or URI of the warehouse.",
     ),
-    click.option("--cluster", metavar="NAME", help="The Kafka cluster. [default: the warehouse's only one]"),
+    click.option(
+        "--cluster",
+        envvar="GROUPCOORD_CLUSTER",
+        show_envvar=True,
+        metavar="NAME",
+        help="The Kafka cluster. [default: the warehouse's only one]",
+    ),
 )
 
 _OUTPUT: Final = (
@@ -68,6 +75,7 @@ _OUTPUT: Final = (
         show_default=True,
         help="Rows for people, or for programs.",
     ),
+    click.option("--wide", is_flag=True, help="On a terminal: columns as wide as their cells. [default: they fit the terminal]"),
 )
 
 _REMARKS: Final = (
@@ -84,7 +92,7 @@ _REMARKS: Final = (
 
 
 def common_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """--warehouse, --cluster, --output, --quiet, --log-level and --debug; the command gets them as ``common``."""
+    """--warehouse, --cluster, --output, --wide, --quiet, --log-level and --debug; the command gets them as ``common``."""
     return _with_common(command, (*_WAREHOUSE, *_OUTPUT, *_REMARKS))
 
 
@@ -108,8 +116,11 @@ def _with_common(command: Callable[..., Any], options: Sequence[Callable[..., An
         warehouse: str | None = None,
         cluster: str | None = None,
         output: Output = "table",
+        wide: bool = False,
         **rest: Any,
     ) -> Any:
+        if wide:
+            show_all_columns_whole()
         if warehouse == "":
             raise UsageError("--warehouse is given without a name. Name its directory, or leave the option out for ./warehouse.")
         if cluster == "":
@@ -316,3 +327,28 @@ def _iso_8601(text: str) -> int | None:
     in_utc = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     since_epoch = in_utc - datetime(1970, 1, 1, tzinfo=UTC)
     return (since_epoch.days * 86_400 + since_epoch.seconds) * 1000 + since_epoch.microseconds // 1000
+
+
+def _known_names(ctx: click.Context, table: str, column: str, **conditions: str) -> list[str]:
+    """The names in a column of a table, for the completion of a shell; empty where the warehouse cannot be read."""
+    from groupcoord_spark.warehouse.read import Condition, open_warehouse
+
+    try:
+        warehouse = open_warehouse(ctx.params.get("warehouse") or os.environ.get("GROUPCOORD_WAREHOUSE") or "./warehouse")
+        cluster = cluster_to_read(warehouse, ctx.params.get("cluster") or os.environ.get("GROUPCOORD_CLUSTER"))
+        where: list[Condition] = [(name, "=", value) for name, value in conditions.items()]
+        return sorted(set(warehouse.read(table, cluster=cluster, columns=[column], where=where)[column].to_pylist()))
+    except (GroupcoordError, UsageError):
+        return []
+
+
+def complete_groups(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Groups of the newest night that begin with what was typed."""
+    return [name for name in _known_names(ctx, "groups", "group_id") if name.startswith(incomplete)]
+
+
+def complete_topics(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Topics of which the group that was typed has a committed offset, or any group."""
+    group_id = ctx.params.get("group_id")
+    conditions = {"group_id": group_id} if group_id else {}
+    return [name for name in _known_names(ctx, "committed_offsets", "topic", **conditions) if name.startswith(incomplete)]

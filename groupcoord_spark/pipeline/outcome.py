@@ -58,7 +58,7 @@ def driver_rows(
     run_id: str,
     evidence: Mapping[int, Evidence] | None = None,
 ) -> dict[str, list[dict[str, Any]]]:
-    """Rows of offsets_partitions, decode_coverage and warnings that the driver writes, by table. Times are in milliseconds."""
+    """Rows of offsets_partitions, decode_coverage, warnings and log_ends that the driver writes, by table. Times are in milliseconds."""
     by_partition = {report.offsets_partition: report for report in reports}
     logs = {partition.offsets_partition: partition for partition in plan.partitions}
     # Partitions that are dropped keep a row: a later run must know what the history tables already have of them.
@@ -97,7 +97,20 @@ def driver_rows(
         doubts.append({"run_id": run_id, "code": "other_coordinator", "detail": sentence})
     if sentence := contradiction(request, plan):
         doubts.append({"run_id": run_id, "code": "settings_contradicted", "detail": sentence})
-    return {"offsets_partitions": partitions, "decode_coverage": _coverage_rows(reports, carry_over.coverage), "warnings": doubts}
+    return {
+        "offsets_partitions": partitions,
+        "decode_coverage": _coverage_rows(reports, carry_over.coverage),
+        "warnings": doubts,
+        "log_ends": _log_end_rows(request, run_id),
+    }
+
+
+def _log_end_rows(request: RunRequest, run_id: str) -> list[dict[str, Any]]:
+    sample = {"sampled_at_ms": request.log_ends_sampled_at_ms, "run_id": run_id}
+    return [
+        {"topic": topic, "partition": partition, "end_offset": end_offset, **sample}
+        for (topic, partition), end_offset in sorted(request.log_ends.items())
+    ]
 
 
 def history_ends(rows: Sequence[Mapping[str, Any]]) -> dict[tuple[int, int], int]:

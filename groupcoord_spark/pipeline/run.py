@@ -35,6 +35,9 @@ class RunRequest:
     """Read every log from its beginning, and compare the result with the state that earlier runs carried on."""
     accepted: frozenset[str] = frozenset()
     """Words of --accept: what the run may do although it looks like a bad copy."""
+    log_ends: Mapping[tuple[str, int], int] = field(default_factory=dict)
+    """Topic and partition -> end offset, of a sample that the user gave."""
+    log_ends_sampled_at_ms: int = 0
 
     @property
     def writes_history(self) -> bool:

@@ -51,6 +51,7 @@ _ORDER: Final[Mapping[str, tuple[str, ...]]] = {
     "surviving_records": ("offsets_partition", "incarnation", "run_id", "first_offset"),
     "quarantined_records": ("run_id", "offsets_partition", "record_offset"),
     "warnings": ("run_id", "offsets_partition", "record_offset"),
+    "log_ends": ("topic", "partition", "run_id"),
 }
 # What a look-back replays from the history: a record that was in the log at the border stays, however old it is.
 _REPLAYED: Final = ("offset_commits", "group_records", "transactions")

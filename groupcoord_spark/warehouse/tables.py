@@ -617,6 +617,22 @@ RUNS = Table(
     checks={"every_record_is_counted": "records_read = records_decoded + records_quarantined"},
 )
 
+LOG_ENDS = Table(
+    "log_ends",
+    "Where the logs of the consumed topics began and ended when a run was given a sample of their end offsets.",
+    ("cluster", "topic", "partition", "run_id"),
+    APPENDED,
+    (
+        CLUSTER,
+        TOPIC,
+        PARTITION,
+        Column("start_offset", "BIGINT", "First offset of the partition; NULL: the sample does not have it."),
+        Column("end_offset", "BIGINT NOT NULL", "Offset after the last record of the partition."),
+        Column("sampled_at", "TIMESTAMP NOT NULL", "When the offsets were asked for: of a file the time of its last change."),
+        RUN_ID,
+    ),
+)
+
 TABLES: Final[Mapping[str, Table]] = {
     table.name: table
     for table in (
@@ -641,6 +657,7 @@ TABLES: Final[Mapping[str, Table]] = {
         DECODE_COVERAGE,
         OFFSETS_PARTITIONS,
         RUNS,
+        LOG_ENDS,
     )
 }
 """Every table by its name, in the order of the reference."""

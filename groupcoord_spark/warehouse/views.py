@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib.resources import files
 from typing import TYPE_CHECKING, Final
 
 from groupcoord_spark.warehouse.reasons import GROUP_STAYS_BECAUSE, NEVER_OLD_ENOUGH, NO_GROUP_IS_REMOVED, OFFSET_STAYS_BECAUSE
@@ -253,13 +254,22 @@ GROUP BY cluster, group_id, CAST(record_timestamp AS DATE)
 """.strip()
 """Rebalances of each group and day (of the session's time zone): how many, who came and went, by which causes, the least time between."""
 
+_FILES: Final = (
+    *("record_positions", "log_completeness", "counted_commits", "rewinds", "topic_readers", "stalled", "idle_groups", "orphan_topics"),
+    *("assigned_never_committed", "commit_rate", "hot_committers", "group_lifetimes", "group_templates", "client_inventory"),
+    *("protocol_readiness", "rebalance_storms", "open_transactions", "no_leader_epoch", "topic_recreated", "shared_group_id"),
+    *("storage_by_group", "lag", "lag_history", "commit_notes"),
+)
+"""The views in the folder sql, one file each; a view stands after the views that it reads."""
+
 VIEWS: Final[Mapping[str, str]] = {
     "offset_commits_resolved": OFFSET_COMMITS_RESOLVED,
     "expiring": EXPIRING,
     "tombstone_causes": TOMBSTONE_CAUSES,
     "rebalance_rate": REBALANCE_RATE,
+    **{name: (files(__package__) / "sql" / f"{name}.sql").read_text(encoding="utf-8").strip() for name in _FILES},
 }
-"""View -> the SELECT it stands for, over tables and views by their bare names."""
+"""View -> the SELECT it stands for, over tables and views by their bare names. A view stands after the views that it reads."""
 
 
 def register(

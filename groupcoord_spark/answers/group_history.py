@@ -68,7 +68,7 @@ def read_history(warehouse: Warehouse, question: Question, semantics: Semantics)
     """
     all_commits = rows_of(warehouse, question, "offset_commits", history.COMMIT_COLUMNS)
     markers = history.read_markers(warehouse, question.cluster, all_commits)
-    removals = removals_of(warehouse, question.cluster, question.group_id, all_commits, markers)
+    removals = removals_of(warehouse, question.cluster, [question.group_id], all_commits, markers)
     rebalances = rows_of(warehouse, question, "rebalances").to_pylist()
     pending = {tuple(row.values()) for row in rows_of(warehouse, question, "pending_offsets", history.PENDING_COLUMNS).to_pylist()}
     commits = all_commits

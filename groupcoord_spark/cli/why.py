@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from groupcoord_spark.cli.names import did_you_mean
-from groupcoord_spark.cli.options import Common, cluster_to_read, common_options, complete_groups, complete_topics
+from groupcoord_spark.cli.options import Common, cluster_to_read, common_options, complete_groups, complete_topics, say_which_night
 from groupcoord_spark.cli.render import lines, moment, write_lines, write_records
 from groupcoord_spark.cli.rules import rules_of
 from groupcoord_spark.cli.timeline import WRONG_EVENTS, explain_missing_history, with_short_ids
@@ -42,6 +42,7 @@ def why(common: Common, group_id: str, topic: str | None, partition: int | None)
         raise UsageError("--partition is given without --topic. Name the topic of the partition.")
     warehouse = open_warehouse(common.warehouse)
     cluster = cluster_to_read(warehouse, common.cluster)
+    say_which_night(common, warehouse, warehouse.run(cluster))
     question = Question(cluster, group_id, topic, partition)
     story = answer(warehouse, question, rules_of(warehouse.run(cluster)))
     if story is None:

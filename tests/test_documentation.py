@@ -39,8 +39,8 @@ WARNING_CODE_PAGE = DOCS / "reference" / "warning-codes.md"
 
 README_LINES = 150
 
-OF_OTHER_INPUTS = {"look at the rows", "with an older connector", "read the topic"}
-"""Stages that a run over segments does not have."""
+OF_OTHER_INPUTS = {"look at the rows", "with an older connector", "read the topic", "publish"}
+"""Stages that a run over segments without --publish does not have."""
 
 OPTIONS_OF_OTHER_PROGRAMS = {
     *("--editable", "--list", "--describe", "--to", "--master", "--archives", "--properties-file", "--py-files"),

@@ -36,6 +36,7 @@ COMMANDS: Final = {
         "groupcoord_spark.cli.export_offsets", "export_offsets", "Offsets of any night for kafka-consumer-groups --reset-offsets."
     ),
     "coverage": Place("groupcoord_spark.cli.coverage", "coverage", "Per type and version of record: read, decoded, quarantined."),
+    "sql": Place("groupcoord_spark.cli.sql", "sql", "SQL over the tables and views of a night, by DuckDB; views for other engines."),
     "verify": Place("groupcoord_spark.cli.verify", "verify", "Our state against what a broker answers; 1 on any difference."),
     "timeline": Place("groupcoord_spark.cli.timeline", "timeline", "A group's life in order: commits, rewinds, rebalances, removals."),
     "simulate": Place("groupcoord_spark.cli.simulate", "simulate", "What the coordinator answers and writes in a scenario."),

@@ -104,10 +104,17 @@ class MomentOrOffsets(click.ParamType):  # type: ignore[type-arg]
     metavar="WORD",
     help=f"Go on although the input looks like a bad copy; may be given several times. WORD: {', '.join(ACCEPTED_WORDS)}.",
 )
+@click.option(
+    "--publish",
+    "database",
+    metavar="DATABASE",
+    help="At the end create views of every table and view, pinned to the night, in this database of Spark's metastore.",
+)
 @force_option
 @common_options_of_a_writer
 def nightly(
     common: Common,
+    database: str | None,
     inputs: tuple[str, ...],
     as_of_ms: int | None,
     until: Until | None,
@@ -138,6 +145,7 @@ def nightly(
     from groupcoord_spark.spark.failures import own_errors
     from groupcoord_spark.spark.session import session_ends_with_block
     from groupcoord_spark.warehouse.location import locate
+    from groupcoord_spark.warehouse.sql import refuse_bad_database
     from groupcoord_spark.warehouse.write import can_be_written
 
     if as_of_ms is None:
@@ -160,10 +168,12 @@ def nightly(
     if until is not None and kind is not InputKind.SEGMENTS:
         raise UsageError("--until reads log segments, and this INPUT is none. Give the log directory, or leave it out.")
     client = read_properties(command_config, "The command config file") if command_config is not None else {}
+    if database is not None:
+        refuse_bad_database(database)
     can_be_written(locate(common.warehouse))  # so that a warehouse that cannot be used is reported before Spark starts
     with StageLines(quiet=common.quiet) as progress, session_ends_with_block():
         with own_errors(lambda: progress.stage):
-            spark, plan, rows = _planned(kind, inputs, client, common, progress, accept_empty=EMPTY in accepted)
+            spark, plan, rows = _planned(kind, inputs, client, common, progress, accept_empty=EMPTY in accepted, publishes=bool(database))
         night = RunRequest(
             inputs=inputs,
             warehouse=common.warehouse,
@@ -180,6 +190,8 @@ def nightly(
             accepted=frozenset(accepted),
         )
         summary = run_nightly(night, plan, spark, progress, rows)
+        if database is not None:
+            _publish(spark, common, database, progress)
     if not common.quiet:
         say(summary_text(summary, retention_ms))
     if strict:
@@ -187,8 +199,35 @@ def nightly(
     return 0
 
 
+def _publish(spark: SparkSession, common: Common, database: str, progress: StageLines) -> None:
+    """Create the views of the night in the metastore. Raises GroupcoordError where Spark cannot; the night is written all the same."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    from groupcoord_spark.warehouse.location import first_line
+    from groupcoord_spark.warehouse.read import open_warehouse
+    from groupcoord_spark.warehouse.sql import publish
+
+    progress.begin("publish")
+    try:
+        views = publish(spark, open_warehouse(common.warehouse), database)
+    except (PySparkException, Py4JError) as error:
+        raise GroupcoordError(
+            f"The night is written, but Spark could not create its views in the database {database!r}: {first_line(error)}"
+            " Mend that, and run the nightly again, or run what `groupcoord sql --print-views spark` prints."
+        ) from error
+    progress.end(rows=len(views))
+
+
 def _planned(
-    kind: InputKind, inputs: tuple[str, ...], client: dict[str, str], common: Common, progress: StageLines, *, accept_empty: bool
+    kind: InputKind,
+    inputs: tuple[str, ...],
+    client: dict[str, str],
+    common: Common,
+    progress: StageLines,
+    *,
+    accept_empty: bool,
+    publishes: bool,
 ) -> tuple[SparkSession, LogPlan, RowPlan | None]:
     """Spark, and what there is to read, by the kind of input."""
     import pyspark
@@ -199,13 +238,15 @@ def _planned(
     from groupcoord_spark.pipeline.read.rows import file_frame, plan_files
     from groupcoord_spark.sources.live import FALLBACK_VERSION, KAFKA_CONNECTOR, live_topic
     from groupcoord_spark.sources.rows import InputKind
-    from groupcoord_spark.spark.session import session
+    from groupcoord_spark.spark.session import metastore_settings, session
 
     def started(**settings: str) -> SparkSession:
         progress.begin("start Spark")
         return session_of(settings)
 
     def session_of(settings: dict[str, str]) -> SparkSession:
+        if publishes:
+            settings = metastore_settings(settings)
         spark = session(show_output=common.debug, settings=settings)
         interruption.take_signals_back()
         progress.end()

@@ -419,7 +419,7 @@ class TestWords:
 
     def test_files_named_are_there(self) -> None:
         named = set(re.findall(r"(?<![\w/.])(?:tests|conf|jobs|notebooks|benchmarks)/[\w./-]*\w", ALL_TEXT))
-        assert {"conf/spark.conf", "jobs/nightly.py", "notebooks/01_tour.py"} <= named
+        assert {"conf/spark-local.conf", "jobs/nightly.py", "notebooks/01_tour.py"} <= named
         assert [name for name in sorted(named) if not (ROOT / name).exists()] == []
 
     def test_files_of_the_package_named_are_there(self) -> None:

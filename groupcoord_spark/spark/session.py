@@ -29,7 +29,7 @@ OLDEST_JAVA = 17
 
 WORKER_DAEMON = "groupcoord_spark.pipeline.worker_daemon"
 
-# The same settings as in conf/spark.conf, which spark-submit reads. A test compares the two.
+# The same settings as in conf/spark-local.conf, which spark-submit reads. A test compares the two.
 SETTINGS = {
     # Driver heap: it only gets a few values for each file and each offsets partition, never the rows of a job.
     "spark.driver.memory": "1g",

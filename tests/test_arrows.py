@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+import pytest
+
 from groupcoord_spark.spark.session import SETTINGS
 
 ROOT = Path(__file__).parents[1]
@@ -117,9 +119,10 @@ def test_spark_local_conf_holds_the_settings_of_a_local_session() -> None:
     assert {name: value.strip() for name, value in pairs} == SETTINGS
 
 
-def test_commented_delta_lines_of_spark_local_conf_are_those_of_a_session_with_delta() -> None:
+@pytest.mark.parametrize("name", ["spark-local.conf", "spark-cluster.conf"])
+def test_commented_delta_lines_are_those_of_a_session_with_delta(name: str) -> None:
     from groupcoord_spark.spark.session import delta_settings
 
-    lines = (ROOT / "conf" / "spark-local.conf").read_text(encoding="utf-8").splitlines()
+    lines = (ROOT / "conf" / name).read_text(encoding="utf-8").splitlines()
     offered = dict(line.removeprefix("# ").split(None, 1) for line in lines if line.startswith(("# spark.jars.packages", "# spark.sql.")))
     assert offered.items() <= delta_settings().items()

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from groupcoord_spark.coordinator.retention import read_duration
 from groupcoord_spark.coordinator.semantics import JAVA, Semantics
 from groupcoord_spark.frames.moments import milliseconds_of
+from groupcoord_spark.frames.raw_rows import tasks_of
 from groupcoord_spark.frames.rows_of_tables import PACKED, frame_of, packed_rows_of
 from groupcoord_spark.frames.state import Moment, State, named_semantics
 from groupcoord_spark.pipeline.exchange.state_rows import WRITTEN_ROWS
@@ -68,7 +69,7 @@ def expire(
         described = state.described_groups.withColumn("is_described", F.lit(True))
         groups = groups.join(described, on=["cluster", "group_id"], how="left")
     paired = offsets.groupBy(*place).cogroup(groups.groupBy(*place))
-    packed = paired.applyInArrow(_rules(job), PACKED).persist()
+    packed = paired.applyInArrow(_rules(job), PACKED).coalesce(tasks_of(groups.sparkSession)).persist()
     return Expirations(*(frame_of(packed, table) for table in ("offset_expirations", "group_expirations", "tombstones")))
 
 

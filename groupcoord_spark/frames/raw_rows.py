@@ -34,9 +34,10 @@ from groupcoord_spark.protocol.record_types import NO_LEADER_EPOCH, NO_PRODUCER_
 from groupcoord_spark.sources.rows import ROW_SCHEMA, UNKNOWN_PARTITION
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
+TASKS_PER_CORE: Final = 4
 DEFAULT_CLUSTER: Final = "default"
 SOURCE: Final = "DataFrame"
 """The source of rows whose frame does not name their files."""
@@ -141,8 +142,14 @@ def by_offsets_partition(
     }
     # Arrow and not pandas: in a pandas frame a column of 64-bit integers with a NULL becomes one of floats. groupBy sorts by a prefix of
     # these columns, so Spark keeps this order within a group.
-    rows = raw_rows(frame).repartition("cluster", "offsets_partition").sortWithinPartitions("cluster", *order)
+    rows = raw_rows(frame).repartition(tasks_of(frame.sparkSession), "cluster", "offsets_partition").sortWithinPartitions("cluster", *order)
     return rows.groupBy("cluster", "offsets_partition").applyInArrow(of_partition, schema)
+
+
+def tasks_of(spark: SparkSession) -> int:
+    """Number of tasks that work on offsets partitions. Spark's default of 200 would start 200 Python tasks for a handful of partitions."""
+    most = int(spark.conf.get("spark.sql.shuffle.partitions") or TASKS_PER_CORE)
+    return min(most, TASKS_PER_CORE * spark.sparkContext.defaultParallelism)
 
 
 def _name_in(names: Iterable[str] | Mapping[str, Any], raw: str) -> str | None:

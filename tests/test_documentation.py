@@ -36,8 +36,8 @@ WARNING_CODE_PAGE = DOCS / "reference" / "warning-codes.md"
 
 README_LINES = 150
 
-OF_OTHER_INPUTS = {"look at the rows", "with an older connector", "read the topic"}
-"""Stages that a run over segments does not have."""
+OF_OTHER_INPUTS = {"look at the rows", "with an older connector", "read the topic", "publish"}
+"""Stages that a run over segments without --publish does not have."""
 
 OPTIONS_OF_OTHER_PROGRAMS = {
     *("--editable", "--list", "--describe", "--to", "--master", "--archives", "--properties-file", "--py-files"),
@@ -315,7 +315,7 @@ class TestOutput:
             stage for stage in dict.fromkeys(["plan", *named]) if stage not in OF_OTHER_INPUTS
         ]
         of_others = [block.split("\n\n")[0] for block in blocks("console") if "$ groupcoord nightly" in block]
-        assert {line[:24].rstrip() for block in of_others for line in block.splitlines() if line[0] != "$"} == set(named)
+        assert {line[:24].rstrip() for block in of_others for line in block.splitlines() if line[0] != "$"} == set(named) - {"publish"}
 
 
 class TestBlocks:
@@ -414,7 +414,7 @@ class TestWords:
 
     def test_files_named_are_there(self) -> None:
         named = set(re.findall(r"(?<![\w/.])(?:tests|conf|jobs|notebooks|benchmarks)/[\w./-]*\w", ALL_TEXT))
-        assert {"conf/spark.conf", "jobs/nightly.py", "notebooks/01_tour.py"} <= named
+        assert {"conf/spark-local.conf", "jobs/nightly.py", "notebooks/01_tour.py"} <= named
         assert [name for name in sorted(named) if not (ROOT / name).exists()] == []
 
     def test_files_of_the_package_named_are_there(self) -> None:

@@ -39,6 +39,7 @@ COMMANDS: Final = {
     "warnings": Place("groupcoord_spark.cli.warnings", "warnings", "Doubts and quarantined records of a run, by code."),
     "diff": Place("groupcoord_spark.cli.diff", "diff", "What changed from one night to another, and why offsets are gone."),
     "coverage": Place("groupcoord_spark.cli.coverage", "coverage", "Per type and version of record: read, decoded, quarantined."),
+    "sql": Place("groupcoord_spark.cli.sql", "sql", "SQL over the tables and views of a night, by DuckDB; views for other engines."),
     "verify": Place("groupcoord_spark.cli.verify", "verify", "Our state against what a broker answers; 1 on any difference."),
     "timeline": Place("groupcoord_spark.cli.timeline", "timeline", "A group's life in order: commits, rewinds, rebalances, removals."),
     "why": Place("groupcoord_spark.cli.why", "why", "Why a group or an offset is there, has gone or never counted."),

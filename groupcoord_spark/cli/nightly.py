@@ -132,10 +132,17 @@ class MomentOrOffsets(click.ParamType):  # type: ignore[type-arg]
     show_default=True,
     help="The summary: text for people on stderr, or one JSON object on stdout.",
 )
+@click.option(
+    "--publish",
+    "database",
+    metavar="DATABASE",
+    help="At the end create views of every table and view, pinned to the night, in this database of Spark's metastore.",
+)
 @force_option
 @common_options_of_a_writer
 def nightly(
     common: Common,
+    database: str | None,
     inputs: tuple[str, ...],
     as_of_ms: int | None,
     until: Until | None,
@@ -169,6 +176,7 @@ def nightly(
     from groupcoord_spark.spark.failures import own_errors
     from groupcoord_spark.spark.session import session_ends_with_block
     from groupcoord_spark.warehouse.location import locate
+    from groupcoord_spark.warehouse.sql import refuse_bad_database
     from groupcoord_spark.warehouse.write import can_be_written
 
     if as_of_ms is None:
@@ -190,11 +198,20 @@ def nightly(
     if command_config is not None and kind is not InputKind.KAFKA:
         raise UsageError("--command-config is for Kafka's client, and no INPUT is kafka://HOST:PORT. Leave it out.")
     client = read_properties(command_config, "The command config file") if command_config is not None else {}
+    if database is not None:
+        refuse_bad_database(database)
     can_be_written(locate(common.warehouse))  # so that a warehouse that cannot be used is reported before Spark starts
     with StageLines(quiet=common.quiet) as progress, session_ends_with_block():
         with own_errors(lambda: progress.stage):
             spark, plan, rows = _planned(
-                kind, inputs, client, common, progress, accept_empty=EMPTY in accepted, goes_on=not full and until is None
+                kind,
+                inputs,
+                client,
+                common,
+                progress,
+                accept_empty=EMPTY in accepted,
+                goes_on=not full and until is None,
+                publishes=database is not None,
             )
         night = RunRequest(
             inputs=inputs,
@@ -215,6 +232,8 @@ def nightly(
             log_ends_sampled_at_ms=0 if end_offsets_file is None else changed_at_ms(end_offsets_file),
         )
         summary = run_nightly(night, plan, spark, progress, rows)
+        if database is not None:
+            _publish(spark, common, database, progress)
     if common.output == "json":
         write_records("json", *summary_object(summary, retention_ms))
     elif not common.quiet:
@@ -242,6 +261,26 @@ def _do_upkeep(common: Common, cluster: str) -> None:
         say(f"Upkeep could not be done, and the night is written all the same: {e}")
 
 
+def _publish(spark: SparkSession, common: Common, database: str, progress: StageLines) -> None:
+    """Create the views of the night in the metastore. Raises GroupcoordError where Spark cannot; the night is written all the same."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    from groupcoord_spark.warehouse.location import first_line
+    from groupcoord_spark.warehouse.read import open_warehouse
+    from groupcoord_spark.warehouse.sql import publish
+
+    progress.begin("publish")
+    try:
+        views = publish(spark, open_warehouse(common.warehouse), database)
+    except (PySparkException, Py4JError) as error:
+        raise GroupcoordError(
+            f"The night is written, but Spark could not create its views in the database {database!r}: {first_line(error)}"
+            " Mend that, and run the nightly again, or run what `groupcoord sql --print-views spark` prints."
+        ) from error
+    progress.end(rows=len(views))
+
+
 def _planned(
     kind: InputKind,
     inputs: tuple[str, ...],
@@ -251,6 +290,7 @@ def _planned(
     *,
     accept_empty: bool,
     goes_on: bool,
+    publishes: bool,
 ) -> tuple[SparkSession, LogPlan, RowPlan | None]:
     """Spark, and what there is to read, by the kind of input. goes_on: the run may go on from the last night."""
     import pyspark
@@ -261,13 +301,15 @@ def _planned(
     from groupcoord_spark.pipeline.read.rows import file_frame, plan_files
     from groupcoord_spark.sources.live import FALLBACK_VERSION, KAFKA_CONNECTOR, live_topic
     from groupcoord_spark.sources.rows import InputKind
-    from groupcoord_spark.spark.session import session
+    from groupcoord_spark.spark.session import metastore_settings, session
 
     def started(**settings: str) -> SparkSession:
         progress.begin("start Spark")
         return session_of(settings)
 
     def session_of(settings: dict[str, str]) -> SparkSession:
+        if publishes:
+            settings = metastore_settings(settings)
         spark = session(show_output=common.debug, settings=settings)
         interruption.take_signals_back()
         progress.end()

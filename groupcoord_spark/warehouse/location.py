@@ -9,7 +9,8 @@ from urllib.parse import quote
 import pyarrow as pa
 from pyarrow import fs
 
-from groupcoord_spark.errors import WarehouseError
+from groupcoord_spark.errors import InputError, WarehouseError
+from groupcoord_spark.log.storage import usual_uri
 
 # A directory's name holds at most 255 bytes; the value itself is in the table's log, the name is only for people.
 _LONGEST_DIRECTORY_NAME = 200
@@ -39,6 +40,10 @@ def locate(warehouse: str) -> Location:
 
     Raises WarehouseError for a scheme that no file system here knows.
     """
+    try:
+        warehouse = usual_uri(warehouse)
+    except InputError as e:
+        raise WarehouseError(str(e)) from None
     if "://" not in warehouse and not warehouse.startswith("file:"):
         path = str(Path(warehouse).absolute())
         return Location(path, fs.LocalFileSystem(), path)

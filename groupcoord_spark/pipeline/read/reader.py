@@ -122,7 +122,7 @@ def read_history(piece: HistoryPiece, job: ReadJob) -> Iterator[pa.RecordBatch]:
     with TaskFiles(job.warehouse_uri, job.cluster, job.run_id) as files:
         for records in records_in_history(job.warehouse_uri, job.cluster, piece):
             decoded = decode_chunk(records, job.semantics)
-            report.topic_names |= _topic_names(decoded)
+            report.topic_names |= topic_names_of(decoded)
             report.records_from_history += len(records)
             report.records_after_complete += int(np.count_nonzero(records.record_offset >= point_in_time.complete_until))
             _warn(files, piece, records, decoded, decoded.refusals, report, source=None)
@@ -275,7 +275,7 @@ def _count(report: PieceReport, chunk: Chunk, decoded: DecodedChunk, is_misplace
     counts.count_kinds(
         decoded.stored_key_type[is_data], decoded.value_version[is_data], sizes[is_data], decoded.decodes[is_data], is_misplaced[is_data]
     )
-    report.topic_names |= _topic_names(decoded)
+    report.topic_names |= topic_names_of(decoded)
 
 
 def _is_misplaced(decoded: DecodedChunk, offsets_partition: int, partition_count: int) -> Mask:
@@ -286,7 +286,7 @@ def _is_misplaced(decoded: DecodedChunk, offsets_partition: int, partition_count
     return misplaced
 
 
-def _topic_names(decoded: DecodedChunk) -> dict[str, str]:
+def topic_names_of(decoded: DecodedChunk) -> dict[str, str]:
     """Topic id -> topic name, from all commits with a topic id. Superseded commits count too: they may be the only ones with the id."""
     row, high, low = decoded.topic_ids
     if not len(row):

@@ -40,6 +40,7 @@ COMMANDS: Final = {
     "timeline": Place("groupcoord_spark.cli.timeline", "timeline", "A group's life in order: commits, rewinds, rebalances, removals."),
     "simulate": Place("groupcoord_spark.cli.simulate", "simulate", "What the coordinator answers and writes in a scenario."),
     "assign": Place("groupcoord_spark.cli.assign", "assign", "What each assignor would give a group's members."),
+    "doctor": Place("groupcoord_spark.cli.doctor", "doctor", "Why the offsets topic is large, slow or stuck, and what mends it."),
     "dump": Place("groupcoord_spark.cli.dump", "dump", "Every record of the offsets topic as a line of JSON."),
     "warm-up": Place("groupcoord_spark.cli.warm_up", "warm_up", "Once for an installation: later runs start some seconds sooner."),
 }

@@ -65,9 +65,9 @@ class FindingNames(click.ParamType):  # type: ignore[type-arg]
 def doctor(common: Common, inputs: tuple[str, ...], fail_on: frozenset[str] | None, as_of_ms: int | None, settings_file: str | None) -> int:
     """What is wrong with the offsets topic, worst first, with the evidence and the command that mends it.
 
-    INPUT is a log directory of a broker (log.dirs), a partition's directory in it, or a directory with copies of several brokers: each
-    copy is judged, since each broker cleans its own. Copy the checkpoints, *.snapshot and *.txnindex too; each of them is optional. No broker is
-    asked: where only the broker knows, a finding has the command that asks.
+    INPUT is a log directory of a broker (log.dirs), a partition's directory in it, or a directory with copies of several brokers: each copy
+    is judged, since each broker cleans its own. Copy the checkpoints, *.snapshot and *.txnindex too; each of them is optional. No broker
+    is asked: where only the broker knows, a finding has the command that asks.
 
     sick: someone must act. watch: harmless by itself. normal: ordinary. An open transaction has a certainty: certain and likely ones hang.
     """

@@ -367,7 +367,7 @@ class _Patient:
             return
         summary = (
             f"The cleaner stands at offset {facts.checkpoint}; {_size(_bytes(dirty))} in {len(dirty)} closed segments above it are"
-            f" {round(100 * _bytes(dirty) / (clean_bytes + _bytes(dirty)))} % of what it can reach, and {_size(removable)} would go.{better}"
+            f" {round(100 * _bytes(dirty) / (clean_bytes + _bytes(dirty)))} % of what it can reach; {_size(removable)} would go.{better}"
         )
         ask = "grep -e ERROR -e uncleanable log-cleaner.log"
         if damaged:

@@ -1,0 +1,126 @@
+"""``groupcoord doctor``."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+
+from tests.cli import warehouse
+
+SICK = Path(__file__).parent.parent / "golden" / "sick"
+HANGING = SICK / "hanging" / "logs"
+HEALTHY = SICK / "healthy" / "logs"
+
+
+def doctor(*arguments: object) -> Result:
+    return warehouse.groupcoord("doctor", *map(str, arguments))
+
+
+def test_report_is_readable_at_80_columns_and_begins_with_the_worst() -> None:
+    result = doctor(HANGING)
+    assert result.exit_code == 0, result.stderr
+    lines = result.stdout.splitlines()
+    assert lines[0] == "SICK   hanging_transaction (certain), partition 3"
+    assert max(map(len, lines)) <= 80
+    assert "           --topic __consumer_offsets --partition 3 --start-offset 247" in lines
+
+
+def test_json_has_a_row_for_each_finding_and_for_each_partition_without_one() -> None:
+    rows = [json.loads(line) for line in doctor(HEALTHY, "--output", "json").stdout.splitlines()]
+    assert [(row["offsets_partition"], row["finding"], row["severity"]) for row in rows] == [
+        (3, "open_transaction_young", "normal"),
+        (2, "healthy", "normal"),
+        (1, "healthy", "normal"),
+        (0, "healthy", "normal"),
+        (4, "healthy", "normal"),
+    ]
+    assert rows[0]["evidence"]["group"] == "fine-etl"
+    assert rows[1]["evidence"]["log_bytes"] == 11856
+
+
+def test_csv_has_the_same_rows() -> None:
+    rows = list(csv.DictReader(io.StringIO(doctor(HANGING, "--output", "csv").stdout)))
+    findings = [json.loads(line) for line in doctor(HANGING, "--output", "json").stdout.splitlines()]
+    assert [row["finding"] for row in rows] == [finding["finding"] for finding in findings]
+    assert json.loads(rows[0]["evidence"]) == findings[0]["evidence"]
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [("hanging", 1), ("cleaner_stopped", 0), ("hanging,cleaner_stopped", 1), ("sick", 1), ("hot_committer", 0), ("open_transaction", 1)],
+)
+def test_fail_on_ends_with_1_only_for_findings_that_are_there(words: str, code: int) -> None:
+    assert doctor(HANGING, "--fail-on", words, "--quiet").exit_code == code
+
+
+def test_fail_on_says_what_it_found() -> None:
+    assert doctor(HANGING, "--fail-on", "hanging").stderr == "Found: hanging_transaction.\n"
+
+
+def test_unknown_finding_is_refused_with_the_names() -> None:
+    result = doctor(HANGING, "--fail-on", "hangin")
+    assert result.exit_code == 2
+    assert "'hangin' is no finding. Write sick, watch, or some of hanging," in " ".join(result.stderr.split())
+
+
+def test_healthy_copy_passes_every_alarm() -> None:
+    assert doctor(HEALTHY, "--fail-on", "watch").exit_code == 0
+
+
+def test_ages_are_measured_from_as_of() -> None:
+    result = doctor(HEALTHY, "--as-of", "2026-11-22T09:00:00Z", "--fail-on", "hanging")
+    assert result.exit_code == 1
+    assert "SICK   hanging_transaction (likely), partition 3" in result.stdout
+
+
+def test_settings_of_the_brokers_count(tmp_path: Path) -> None:
+    settings = tmp_path / "server.properties"
+    settings.write_text("transaction.max.timeout.ms=86400000\nlog.dirs=/var/lib/kafka\n")
+    result = doctor(HEALTHY, "--as-of", "2026-11-22T09:00:00Z", "--settings", settings, "--fail-on", "hanging")
+    assert result.exit_code == 0, result.stderr
+    assert "WATCH  open_transaction (candidate), partition 3" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        ("min.cleanable.dirty.ratio=2", "min.cleanable.dirty.ratio '2' is not a number from 0 to 1."),
+        ("log.cleaner.threads=0", "log.cleaner.threads '0' is not a whole number from 1 on."),
+        ("transaction.max.timeout.ms=15m", "transaction.max.timeout.ms '15m' is not a whole number."),
+        ("hello=1", "no line is a setting of a Kafka broker"),
+    ],
+)
+def test_wrong_settings_are_refused(line: str, sentence: str, tmp_path: Path) -> None:
+    settings = tmp_path / "topic.properties"
+    settings.write_text(f"{line}\n")
+    result = doctor(HEALTHY, "--settings", settings)
+    assert result.exit_code == 2
+    assert sentence in result.stderr
+
+
+def test_copies_of_several_brokers_are_judged_each() -> None:
+    result = doctor(SICK / "uncleaned" / "logs", SICK / "uncleaned" / "second" / "logs")
+    assert result.stdout.startswith(f"SICK   cleaning_stopped, partition 3\n       in {SICK}/uncleaned/second/logs\n")
+    assert result.stdout.count("SICK   never_cleaned") == 5
+    assert "00000000000000000199.txnindex is damaged and not used" in result.stderr
+
+
+def test_damaged_side_file_is_said_once_and_not_with_quiet() -> None:
+    assert doctor(SICK / "uncleaned" / "second" / "logs", "--quiet").stderr == ""
+
+
+def test_inputs_that_are_no_segments_are_refused(tmp_path: Path) -> None:
+    lines = tmp_path / "dump.json"
+    lines.write_text('{"offsets_partition":0}\n')
+    result = doctor(lines)
+    assert result.exit_code == 2
+    assert "doctor reads a copy of a broker's log directory" in result.stderr
+
+
+def test_missing_input_is_refused() -> None:
+    assert doctor("no-such-directory").exit_code == 2

@@ -1,0 +1,156 @@
+"""Findings about real brokers with known illnesses, and none about healthy ones."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from groupcoord_spark.health import Diagnosis, HealthSettings, Severity, diagnose, read_copies
+from tests.health.copies import CORPORA, GOLDEN, SICK, logs, oracle
+
+NOT_IN_THE_LOG = {
+    ("hanging", 1, 6): "open_transaction",  # a commit that came late after its marker, with the same epoch
+    ("hanging", 4, 8): "open_transaction",  # the timeout that its client asked for is over
+}
+"""Corpus, partition, producer -> what the log alone says where only the coordinator knows more."""
+
+WITH_OPEN_TRANSACTIONS = ("fuzz-", "refused-then-superseded", "nights")
+"""Logs written by a generator, with transactions left open for days of their own time."""
+
+
+def diagnosis_of(*inputs: str, **settings: Any) -> Diagnosis:
+    return diagnose(read_copies(inputs), HealthSettings(**settings))
+
+
+@pytest.mark.parametrize("corpus", CORPORA)
+def test_findings_are_those_of_the_broker(corpus: str) -> None:
+    expected = set()
+    for finding in oracle(corpus, "diagnosis"):
+        name, severity, place = finding["finding"], finding["severity"], (corpus, finding["partition"], finding["subject"])
+        if place in NOT_IN_THE_LOG and not name.startswith("cleaning"):
+            name, severity = NOT_IN_THE_LOG[place], "watch"
+        expected.add((finding["partition"], name, severity, finding["subject"]))
+    findings = diagnosis_of(logs(corpus)).findings
+    assert {(each.offsets_partition, each.finding, each.severity.word, each.subject) for each in findings} == expected
+
+
+@pytest.mark.parametrize("corpus", CORPORA)
+def test_evidence_has_the_figures_of_the_broker(corpus: str) -> None:
+    expected = {
+        (finding["partition"], finding["finding"], finding["subject"]): finding["evidence"] for finding in oracle(corpus, "diagnosis")
+    }
+    not_in_the_log = {"age_ms", "coordinator_epoch", "kinds", "groups"}
+    for finding in diagnosis_of(logs(corpus)).findings:
+        figures = expected.get((finding.offsets_partition, finding.finding, finding.subject), {})
+        names = (figures.keys() & finding.evidence.keys()) - not_in_the_log
+        assert {name: finding.evidence[name] for name in names} == {name: figures[name] for name in names}
+
+
+@pytest.mark.parametrize("corpus", CORPORA)
+def test_figures_of_every_partition_are_those_of_the_cleaner(corpus: str) -> None:
+    cleaning = oracle(corpus, "cleaning")
+    for verdict in diagnosis_of(logs(corpus)).verdicts:
+        expected = cleaning[str(verdict.offsets_partition)]
+        assert {name: verdict.figures[name] for name in expected} == expected
+
+
+def test_certainties_are_what_the_log_proves() -> None:
+    transactions = [finding for finding in oracle("hanging", "diagnosis") if not finding["finding"].startswith("cleaning")]
+    proved = {finding["subject"]: finding["evidence"]["dump_alone_proves_hanging"] for finding in transactions}
+    certainties = {each.subject: each.certainty for each in diagnosis_of(logs("hanging")).findings if each.certainty}
+    assert {subject: certainty == "certain" for subject, certainty in certainties.items()} == proved
+
+
+HEALTHY = [
+    path
+    for path in sorted({directory.parent for directory in GOLDEN.rglob("__consumer_offsets-*")})
+    if not path.is_relative_to(SICK) and not path.relative_to(GOLDEN).as_posix().startswith(WITH_OPEN_TRANSACTIONS)
+]
+
+
+@pytest.mark.parametrize("path", HEALTHY, ids=lambda path: path.relative_to(GOLDEN).as_posix())
+def test_healthy_brokers_get_no_alarm(path: Path) -> None:
+    assert [finding for finding in diagnosis_of(str(path)).findings if finding.severity > Severity.NORMAL] == []
+
+
+def test_another_copy_convicts_a_cleaner() -> None:
+    diagnosis = diagnosis_of(logs("uncleaned"), logs("uncleaned/second"))
+    never_cleaned = [finding for finding in diagnosis.findings if finding.finding == "never_cleaned"]
+    assert len(never_cleaned) == 5
+    clean = [finding.evidence["clean_copy"]["copy"] for finding in never_cleaned if "clean_copy" in finding.evidence]
+    assert clean == [logs("uncleaned/second")] * 4  # the other broker has not cleaned partition 3 either
+
+
+def test_old_transaction_likely_hangs_and_a_longer_timeout_makes_it_a_candidate() -> None:
+    copies = read_copies([logs("hanging")])
+    later = max(partition.newest_timestamp_ms for copy in copies for partition in copy.partitions) + 3_600_000
+    for timeout_ms, certainty in ((900_000, "likely"), (86_400_000, "candidate")):
+        findings = diagnose(copies, HealthSettings(transaction_max_timeout_ms=timeout_ms), as_of_ms=later).findings
+        assert {each.certainty for each in findings if each.certainty} == {certainty, "certain"}
+
+
+def copied(corpus: str, tmp_path: Path) -> Path:
+    target = tmp_path / "logs"
+    shutil.copytree(SICK / corpus / "logs", target)
+    return target
+
+
+def names(diagnosis: Diagnosis) -> list[tuple[int | None, str, str | int | None]]:
+    return [(each.offsets_partition, each.finding, each.subject) for each in diagnosis.findings]
+
+
+def test_segments_alone_give_the_findings_that_need_nothing_else(tmp_path: Path) -> None:
+    target = copied("hanging", tmp_path)
+    for path in [*target.glob("*-checkpoint"), *target.glob("*/*.snapshot"), *target.glob("*/*.txnindex"), *target.glob("*/leader-*")]:
+        path.unlink()
+    diagnosis = diagnosis_of(str(target))
+    assert diagnosis.remarks == ()
+    hanging = [each for each in names(diagnosis) if each[1] == "hanging_transaction"]
+    assert hanging == [(3, "hanging_transaction", 7), (4, "hanging_transaction", 9)]
+
+
+def test_snapshot_without_the_open_transaction_makes_it_likely_that_it_hangs(tmp_path: Path) -> None:
+    target = copied("hanging", tmp_path)
+    partition = target / "__consumer_offsets-0"
+    shutil.copy(partition / "00000000000000000247.snapshot", partition / "00000000000000000887.snapshot")
+    findings = {each.subject: each for each in diagnosis_of(str(target)).findings if each.certainty}
+    assert findings[5].certainty == "likely"
+    assert "snapshot at offset 887" in findings[5].summary
+
+
+def test_snapshot_of_another_partition_is_said_and_not_used(tmp_path: Path) -> None:
+    target = copied("hanging", tmp_path)
+    other = target / "__consumer_offsets-4" / "00000000000000000889.snapshot"
+    shutil.copy(other, target / "__consumer_offsets-0" / "00000000000000000887.snapshot")
+    diagnosis = diagnosis_of(str(target))
+    assert len(diagnosis.remarks) == 1
+    assert "__consumer_offsets-0/00000000000000000887.snapshot" in diagnosis.remarks[0]
+    assert {each.subject: each.certainty for each in diagnosis.findings if each.certainty}[5] == "not decidable"
+
+
+def test_files_of_a_later_moment_are_said_and_not_used(tmp_path: Path) -> None:
+    target = copied("hanging", tmp_path)
+    (target / "cleaner-offset-checkpoint").write_text("0\n1\n__consumer_offsets 0 1031\n")
+    (target / "replication-offset-checkpoint").write_text("0\n1\n__consumer_offsets 0 5000\n")
+    partition = target / "__consumer_offsets-0"
+    (partition / "00000000000000000887.snapshot").rename(partition / "00000000000000001999.snapshot")
+    diagnosis = diagnosis_of(str(target))
+    assert len(diagnosis.remarks) == 3
+    verdict = next(each for each in diagnosis.verdicts if each.offsets_partition == 0)
+    assert (verdict.figures["cleaner_checkpoint"], verdict.figures["high_watermark"]) == (None, None)
+
+
+@pytest.mark.parametrize("corpus", CORPORA)
+def test_empty_side_files_change_no_finding_to_an_error(corpus: str, tmp_path: Path) -> None:
+    target = copied(corpus, tmp_path)
+    for path in [*target.glob("*/*.snapshot"), *target.glob("*-checkpoint")]:
+        path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    assert diagnosis_of(str(target)).verdicts
+
+
+def test_worst_findings_come_first() -> None:
+    severities = [finding.severity for finding in diagnosis_of(logs("hanging")).findings]
+    assert severities == sorted(severities, reverse=True)

@@ -60,20 +60,36 @@ class FindingNames(click.ParamType):  # type: ignore[type-arg]
 @click.option(
     "--settings", "settings_file", metavar="FILE", help="A broker's server.properties, or the topic's configs, as lines NAME=VALUE."
 )
+@click.option(
+    "--transaction-state",
+    metavar="DIR",
+    help="A copy of __transaction_state-N, or of a directory with it: the coordinator's own log, which knows its transactions.",
+)
 @force_option
 @common_options_with_output
-def doctor(common: Common, inputs: tuple[str, ...], fail_on: frozenset[str] | None, as_of_ms: int | None, settings_file: str | None) -> int:
+def doctor(
+    common: Common,
+    inputs: tuple[str, ...],
+    fail_on: frozenset[str] | None,
+    as_of_ms: int | None,
+    settings_file: str | None,
+    transaction_state: str | None,
+) -> int:
     """What is wrong with the offsets topic, worst first, with the evidence and the command that mends it.
 
     INPUT is a log directory of a broker (log.dirs), a partition's directory in it, or a directory with copies of several brokers: each copy
     is judged, since each broker cleans its own. Copy the checkpoints, *.snapshot and *.txnindex too; each of them is optional. No broker
-    is asked: where only the broker knows, a finding has the command that asks.
+    is asked: where only the broker knows, a finding has the command that asks. The log of the transaction coordinator is read where INPUT
+    has it (__transaction_state-N), and answers most of these questions.
 
     sick: someone must act. watch: harmless by itself. normal: ordinary. An open transaction has a certainty: certain and likely ones hang.
     """
-    from groupcoord_spark.health import diagnose, read_copies
+    from groupcoord_spark.health import diagnose, read_copies, read_transaction_states
+    from groupcoord_spark.log.storage import Location
 
-    diagnosis = diagnose(copies := _copies(read_copies, inputs), _settings(settings_file), as_of_ms=as_of_ms)
+    settings, copies = _settings(settings_file), _copies(read_copies, inputs)
+    known = read_transaction_states((Location.of(copy.log_dir) for copy in copies), transaction_state)
+    diagnosis = diagnose(copies, settings, known, as_of_ms=as_of_ms)
     if common.output == "table":
         write_lines(_report(diagnosis, len(copies)))
     else:

@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import Final
 
 from groupcoord_spark.protocol.record_types import NO_PRODUCER_EPOCH, NO_TIMESTAMP
+from groupcoord_spark.protocol.transaction_state import TransactionState
 
 FIND_HANGING_MS: Final = 15 * 60_000
 """Age at which find-hanging asks the coordinator, and the default of transaction.max.timeout.ms."""
@@ -25,13 +26,17 @@ class Certainty(StrEnum):
     """How certain it is that a transaction hangs."""
 
     CERTAIN = "certain"
-    """No broker that works leaves the log so."""
+    """No broker that works leaves the log so, or the coordinator's own log says it."""
     LIKELY = "likely"
     """The transaction is older than any timeout allows, or the broker itself did not know it as open."""
     CANDIDATE = "candidate"
     """Old enough that find-hanging would ask the coordinator."""
     UNDECIDED = "not decidable"
     """Only the coordinator of transactions knows."""
+    OPEN = "open"
+    """The coordinator's log knows the transaction."""
+    OVERDUE = "overdue"
+    """The coordinator's log knows the transaction, and the timeout that its client asked for is over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,3 +150,33 @@ def judge(
             Certainty.UNDECIDED, "the producer's next transaction and a commit that came late after its marker look alike in a log"
         )
     return Judgement(Certainty.UNDECIDED, "only the coordinator of transactions knows whether it is still to end")
+
+
+def judge_by_coordinator(
+    transaction: OpenTransaction, offsets_partition: int, state: TransactionState, *, now_ms: int, newest_state_ms: int
+) -> Judgement | None:
+    """What the coordinator's own log says of an open transaction; None where that log ends too early to know.
+
+    Args:
+        transaction: of the offsets partition.
+        state: the last state of the transaction's producer.
+        now_ms: the moment of the dump.
+        newest_state_ms: the newest timestamp of the coordinator's log.
+    """
+    if newest_state_ms < transaction.last_timestamp_ms + MARKER_DELAY_MS:
+        return None
+    name = f"transactional id {state.transactional_id!r}"
+    is_here = ("__consumer_offsets", offsets_partition) in state.partitions
+    is_same = state.producer_epoch == transaction.producer_epoch and state.start_timestamp_ms <= transaction.last_timestamp_ms
+    if state.state not in _UNFINISHED or not is_here or not is_same:
+        partitions = ", ".join(f"{topic}-{number}" for topic, number in state.partitions) or "no partition"
+        reason = f"the coordinator has {name} in state {state.state}, epoch {state.producer_epoch}, with {partitions}"
+        return Judgement(Certainty.CERTAIN, reason)
+    if state.state == "Ongoing" and now_ms - state.start_timestamp_ms > state.timeout_ms:
+        reason = f"the coordinator has {name} still in state Ongoing, and its timeout of {state.timeout_ms / 1000:g} s is over"
+        return Judgement(Certainty.OVERDUE, reason)
+    return Judgement(Certainty.OPEN, f"the coordinator has {name} in state {state.state}, and its timeout is {state.timeout_ms / 1000:g} s")
+
+
+_UNFINISHED: Final = ("Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence")
+"""States in which the markers of a transaction are still to come."""

@@ -9,6 +9,7 @@ from groupcoord_spark.health.findings import FINDINGS, Finding, Severity
 from groupcoord_spark.health.gather import gather_partition
 from groupcoord_spark.health.reading import read_copies
 from groupcoord_spark.health.settings import HealthSettings, read_health_settings
+from groupcoord_spark.health.transaction_state import KnownTransactions, read_transaction_states
 from groupcoord_spark.health.verdicts import Diagnosis, PartitionVerdict, diagnose
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "Diagnosis",
     "Finding",
     "HealthSettings",
+    "KnownTransactions",
     "PartitionFacts",
     "PartitionVerdict",
     "Severity",
@@ -24,4 +26,5 @@ __all__ = [
     "gather_partition",
     "read_copies",
     "read_health_settings",
+    "read_transaction_states",
 ]

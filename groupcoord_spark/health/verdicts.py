@@ -7,11 +7,19 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from groupcoord_spark.coordinator.hanging_transactions import Certainty, Judgement, OpenTransaction, ProducerElsewhere, judge
+from groupcoord_spark.coordinator.hanging_transactions import (
+    Certainty,
+    Judgement,
+    OpenTransaction,
+    ProducerElsewhere,
+    judge,
+    judge_by_coordinator,
+)
 from groupcoord_spark.health.facts import CopyFacts, GroupFacts, PartitionFacts, SegmentFacts
 from groupcoord_spark.health.findings import FINDINGS, Finding, Severity
 from groupcoord_spark.health.gather import LIVE, SUPERSEDED_TOMBSTONE, TOMBSTONE
 from groupcoord_spark.health.settings import HealthSettings
+from groupcoord_spark.health.transaction_state import KnownTransactions
 from groupcoord_spark.protocol.record_types import MarkerType
 
 SEGMENTS_SINCE_DUE: Final = 4
@@ -74,15 +82,19 @@ class Diagnosis:
     remarks: tuple[str, ...]
 
 
-def diagnose(copies: Sequence[CopyFacts], settings: HealthSettings, *, as_of_ms: int | None = None) -> Diagnosis:
-    """The findings and verdicts. as_of_ms: the moment of the dump; None: its newest timestamp."""
+def diagnose(copies: Sequence[CopyFacts], settings: HealthSettings, known: KnownTransactions, *, as_of_ms: int | None = None) -> Diagnosis:
+    """The findings and verdicts.
+
+    known: what the coordinator's own log says of transactions; empty where the copies do not have it.
+    as_of_ms: the moment of the dump; None: its newest timestamp.
+    """
     partitions = [partition for copy in copies for partition in copy.partitions]
     dump_ms = as_of_ms if as_of_ms is not None else max((partition.newest_timestamp_ms for partition in partitions), default=0)
     findings: list[Finding] = []
     verdicts: list[PartitionVerdict] = []
     for copy in copies:
         for partition in copy.partitions:
-            patient = _Patient(copy, partition, copies, settings, dump_ms)
+            patient = _Patient(copy, partition, copies, settings, known, dump_ms)
             found = list(patient.findings())
             findings += found
             worst = max((finding for finding in found if finding.finding != "live_set"), key=_badness, default=None)
@@ -111,11 +123,20 @@ def _badness(finding: Finding) -> tuple[int, int, int, int]:
 class _Patient:
     """One partition of one copy, with the figures on which several rules rest."""
 
-    def __init__(self, copy: CopyFacts, facts: PartitionFacts, copies: Sequence[CopyFacts], settings: HealthSettings, dump_ms: int) -> None:
+    def __init__(
+        self,
+        copy: CopyFacts,
+        facts: PartitionFacts,
+        copies: Sequence[CopyFacts],
+        settings: HealthSettings,
+        known: KnownTransactions,
+        dump_ms: int,
+    ) -> None:
         self._copy = copy
         self._facts = facts
         self._copies = copies
         self._settings = settings
+        self._known = known
         self._dump_ms = dump_ms
         active = facts.active_segment_base
         limit = min(facts.last_stable_offset, active)
@@ -190,6 +211,20 @@ class _Patient:
     # ------------------------------------------------------------------------------------------------------------------ transactions
 
     def _judged(self, transaction: OpenTransaction) -> Judgement:
+        facts, state = self._facts, self._known.by_producer.get(transaction.producer_id)
+        if state is not None:
+            judgement = judge_by_coordinator(
+                transaction,
+                facts.offsets_partition,
+                state,
+                now_ms=self._dump_ms,
+                newest_state_ms=max(self._known.newest_timestamp_ms, 0),
+            )
+            if judgement is not None:
+                return judgement
+        return self._judged_by_log(transaction)
+
+    def _judged_by_log(self, transaction: OpenTransaction) -> Judgement:
         facts = self._facts
         return judge(
             transaction,
@@ -242,8 +277,7 @@ class _Patient:
             f" {_size(held)} in {len(self._blocked)} closed segments of {_size(facts.log_bytes)}."
         )
         evidence = {**self.figures, "blocking_producers": [each.producer_id for each, _ in blocking]}
-        remedy = self._abort(transaction) if judgement.hangs else f"When the coordinator does not know it: {self._abort(transaction)}"
-        ask = None if judgement.hangs else self._ask()
+        remedy, ask = self._remedy(transaction, judgement)
         yield self._finding(
             "cleaning_blocked_by_open_transaction", summary, remedy, subject=transaction.producer_id, evidence=evidence, ask=ask
         )
@@ -263,7 +297,7 @@ class _Patient:
             for each in elsewhere
             if each.marker_offset >= 0 and each.marker_timestamp_ms > transaction.last_timestamp_ms
         ]
-        evidence = {
+        evidence: dict[str, Any] = {
             "producer_id": transaction.producer_id,
             "producer_epoch": transaction.producer_epoch,
             "coordinator_epoch": transaction.coordinator_epoch,
@@ -282,34 +316,49 @@ class _Patient:
             "newest_epoch_of_producer_in_dump": max(
                 [transaction.producer_epoch, *(max(each.highest_epoch, each.marker_epoch) for each in elsewhere)]
             ),
-            "dump_alone_proves_hanging": judgement.certainty is Certainty.CERTAIN,
+            "dump_alone_proves_hanging": self._judged_by_log(transaction).certainty is Certainty.CERTAIN,
         }
         groups = ", ".join(transaction.groups) or "no group"
         begin = (
             f"Producer {transaction.producer_id}, epoch {transaction.producer_epoch}, has {transaction.records} pending offsets of {groups}"
         )
         summary = f"{begin} since {_age(age_ms)}, from offset {transaction.first_offset} on: {judgement.reason}."
+        state = self._known.by_producer.get(transaction.producer_id)
+        if state is not None:
+            evidence["transactional_id"] = state.transactional_id
+            evidence["coordinator"] = {
+                "transactional_id": state.transactional_id,
+                "state": state.state,
+                "producer_epoch": state.producer_epoch,
+                "timeout_ms": state.timeout_ms,
+                "start_time_ms": state.start_timestamp_ms,
+                "partitions": [f"{topic}-{number}" for topic, number in state.partitions],
+            }
         if judgement.hangs:
             name = "hanging_transaction"
+        elif judgement.certainty is Certainty.OVERDUE:
+            name = "open_transaction_overdue"
         elif judgement.certainty is Certainty.CANDIDATE or self._holds_back(transaction):
             name = "open_transaction"
         else:
             name = "open_transaction_young"
-        abort = self._abort(transaction)
-        remedy = {
-            "hanging_transaction": abort,
-            "open_transaction": f"When the coordinator does not know it: {abort}",
-            "open_transaction_young": "None: its client ends it, or the coordinator does after the client's transaction.timeout.ms.",
-        }[name]
-        ask = self._ask() if name == "open_transaction" or judgement.certainty is Certainty.LIKELY else None
+        remedy, ask = self._remedy(transaction, judgement)
+        if name == "open_transaction_young":
+            remedy, ask = "None: its client ends it, or the coordinator does after the client's transaction.timeout.ms.", None
         certainty = str(judgement.certainty)
         return self._finding(name, summary, remedy, subject=transaction.producer_id, evidence=evidence, certainty=certainty, ask=ask)
 
-    def _abort(self, transaction: OpenTransaction) -> str:
-        return (
+    def _remedy(self, transaction: OpenTransaction, judgement: Judgement) -> tuple[str, str | None]:
+        """What ends the transaction, and the question to the broker where the log does not decide."""
+        if judgement.certainty in (Certainty.OPEN, Certainty.OVERDUE):
+            return "Start the client again with the same transactional.id: initTransactions aborts what it left open.", None
+        abort = (
             "kafka-transactions.sh --bootstrap-server HOST:PORT abort --topic __consumer_offsets"
             f" --partition {self._facts.offsets_partition} --start-offset {transaction.first_offset}"
         )
+        if judgement.hangs:
+            return abort, self._ask() if judgement.certainty is Certainty.LIKELY else None
+        return f"When the coordinator does not know it: {abort}", self._ask()
 
     def _ask(self) -> str:
         broker = "ID" if self._copy.files.broker_id is None else str(self._copy.files.broker_id)

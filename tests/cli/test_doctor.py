@@ -124,3 +124,25 @@ def test_inputs_that_are_no_segments_are_refused(tmp_path: Path) -> None:
 
 def test_missing_input_is_refused() -> None:
     assert doctor("no-such-directory").exit_code == 2
+
+
+def test_log_of_the_transaction_coordinator_decides_what_the_offsets_topic_cannot() -> None:
+    corpus = SICK / "hanging"
+    arguments = ("--transaction-state", corpus / "coordinator", "--as-of", "1795328868235", "--output", "json")
+    rows = [json.loads(line) for line in doctor(corpus / "logs", *arguments).stdout.splitlines()]
+    expected = json.loads((corpus / "oracle" / "diagnosis.json").read_text())
+    names = ("finding", "severity", "subject")
+    assert {(row["offsets_partition"], *(row[name] for name in names)) for row in rows} == {
+        (finding["partition"], *(finding[name] for name in names)) for finding in expected
+    }
+    coordinators = {finding["subject"]: finding["evidence"].get("coordinator") for finding in expected}
+    for row in rows:
+        if row["certainty"]:
+            assert row["evidence"]["coordinator"] == coordinators[row["subject"]]
+            assert row["ask"] is None
+
+
+def test_directory_without_the_log_of_the_coordinator_is_refused() -> None:
+    result = doctor(HANGING, "--transaction-state", HANGING / "__consumer_offsets-0")
+    assert result.exit_code == 2
+    assert "no partition of __transaction_state is in it" in result.stderr

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from groupcoord_spark.health import Diagnosis, HealthSettings, Severity, diagnose, read_copies
+from groupcoord_spark.health import Diagnosis, HealthSettings, KnownTransactions, Severity, diagnose, read_copies
 from tests.health.copies import CORPORA, GOLDEN, SICK, logs, oracle
 
 NOT_IN_THE_LOG = {
@@ -22,7 +22,7 @@ WITH_OPEN_TRANSACTIONS = ("fuzz-", "refused-then-superseded", "nights")
 
 
 def diagnosis_of(*inputs: str, **settings: Any) -> Diagnosis:
-    return diagnose(read_copies(inputs), HealthSettings(**settings))
+    return diagnose(read_copies(inputs), HealthSettings(**settings), KnownTransactions())
 
 
 @pytest.mark.parametrize("corpus", CORPORA)
@@ -88,7 +88,7 @@ def test_old_transaction_likely_hangs_and_a_longer_timeout_makes_it_a_candidate(
     copies = read_copies([logs("hanging")])
     later = max(partition.newest_timestamp_ms for copy in copies for partition in copy.partitions) + 3_600_000
     for timeout_ms, certainty in ((900_000, "likely"), (86_400_000, "candidate")):
-        findings = diagnose(copies, HealthSettings(transaction_max_timeout_ms=timeout_ms), as_of_ms=later).findings
+        findings = diagnose(copies, HealthSettings(transaction_max_timeout_ms=timeout_ms), KnownTransactions(), as_of_ms=later).findings
         assert {each.certainty for each in findings if each.certainty} == {certainty, "certain"}
 
 

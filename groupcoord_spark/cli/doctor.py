@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from groupcoord_spark.cli.doctor_changes import report_matrix, report_partitions, report_upgrade
 from groupcoord_spark.cli.options import Common, Moment, common_options_with_output, force_option
 from groupcoord_spark.cli.render import lines, moment, printable, say, write_lines, write_records
 from groupcoord_spark.errors import UsageError
@@ -20,6 +21,8 @@ COLUMNS: Final = (
     "offsets_partition", "copy", "finding", "severity", "subject", "certainty", "summary", "remedy", "ask", "evidence",
 )  # fmt: skip
 WIDTH: Final = 80
+REFUSED: Final = "refused"
+"""What --fail-on takes for --upgrade-to: the release refuses a record."""
 _COMMAND: Final = re.compile(r"kafka-[a-z-]+\.sh --.*", re.DOTALL)
 """A command that ends a sentence."""
 
@@ -39,10 +42,10 @@ class FindingNames(click.ParamType):  # type: ignore[type-arg]
         for word in (word.strip() for word in str(value).split(",")):
             if word in ("sick", "watch"):
                 names |= {name for name, kind in FINDINGS.items() if kind.severity >= Severity[word.upper()]}
-            elif word in FINDINGS or word in short:
+            elif word == REFUSED or word in FINDINGS or word in short:
                 names.add(short.get(word, word))
             else:
-                self.fail(f"{word!r} is no finding. Write sick, watch, or some of {', '.join(short)}.", param, ctx)
+                self.fail(f"{word!r} is no finding. Write sick, watch, {REFUSED}, or some of {', '.join(short)}.", param, ctx)
         return frozenset(names)
 
 
@@ -65,6 +68,10 @@ class FindingNames(click.ParamType):  # type: ignore[type-arg]
     metavar="DIR",
     help="A copy of __transaction_state-N, or of a directory with it: the coordinator's own log, which knows its transactions.",
 )
+@click.option("--upgrade-to", metavar="V", help="Would the coordinator of that release load the log, and what would it read differently?")
+@click.option("--matrix", is_flag=True, help="The same for every release from 0.8.2 on.")
+@click.option("--broker-version", metavar="V", help="The release in use, for --upgrade-to and --matrix. [default: 4.3]")
+@click.option("--partitions", type=click.IntRange(1), metavar="N", help="What N partitions of __consumer_offsets would do to the groups.")
 @force_option
 @common_options_with_output
 def doctor(
@@ -74,6 +81,10 @@ def doctor(
     as_of_ms: int | None,
     settings_file: str | None,
     transaction_state: str | None,
+    upgrade_to: str | None,
+    matrix: bool,
+    broker_version: str | None,
+    partitions: int | None,
 ) -> int:
     """What is wrong with the offsets topic, worst first, with the evidence and the command that mends it.
 
@@ -87,7 +98,16 @@ def doctor(
     from groupcoord_spark.health import diagnose, read_copies, read_transaction_states
     from groupcoord_spark.log.storage import Location
 
+    if (upgrade_to is not None) + matrix + (partitions is not None) > 1:
+        raise UsageError("--upgrade-to, --matrix and --partitions are different questions. Ask one at a time.")
+    if broker_version is not None and upgrade_to is None and not matrix:
+        raise UsageError("--broker-version is the release that --upgrade-to and --matrix compare with. Add one of them, or leave it out.")
+    if upgrade_to is not None or matrix:
+        return _change_of_release(common, inputs, fail_on, upgrade_to, broker_version)
     settings, copies = _settings(settings_file), _copies(read_copies, inputs)
+    if partitions is not None:
+        report_partitions(common, copies, _partition_count(inputs, settings_file), partitions, inputs)
+        return 0
     known = read_transaction_states((Location.of(copy.log_dir) for copy in copies), transaction_state)
     diagnosis = diagnose(copies, settings, known, as_of_ms=as_of_ms)
     if common.output == "table":
@@ -103,12 +123,41 @@ def doctor(
     return 1 if failing else 0
 
 
-def _copies(read: Any, inputs: tuple[str, ...]) -> list[CopyFacts]:
+def _change_of_release(
+    common: Common, inputs: tuple[str, ...], fail_on: frozenset[str] | None, upgrade_to: str | None, broker_version: str | None
+) -> int:
+    from groupcoord_spark.coordinator.semantics import semantics_for
+
+    _refuse_other_inputs(inputs)
+    in_use = semantics_for(broker_version=broker_version)
+    if upgrade_to is None:
+        return int(report_matrix(common, inputs, in_use))
+    is_refused = report_upgrade(common, inputs, in_use, semantics_for(broker_version=upgrade_to))
+    return int(is_refused and REFUSED in (fail_on or ()))
+
+
+def _partition_count(inputs: tuple[str, ...], settings_file: str | None) -> int:
+    """The number of offsets partitions now: from the settings, else from where the groups are."""
+    from groupcoord_spark.coordinator.broker_settings import read_broker_settings
+    from groupcoord_spark.coordinator.semantics import JAVA
+    from groupcoord_spark.log import plan_logs
+    from groupcoord_spark.pipeline.plan.partition_count import likely_partition_count
+    from groupcoord_spark.properties import read_properties
+
+    properties = read_properties(settings_file, "The settings file") if settings_file is not None else {}
+    return read_broker_settings(properties, JAVA).offsets_partitions or likely_partition_count(plan_logs(inputs))
+
+
+def _refuse_other_inputs(inputs: tuple[str, ...]) -> None:
     from groupcoord_spark.sources.inputs import kind_of
     from groupcoord_spark.sources.rows import InputKind
 
     if kind_of(inputs) is not InputKind.SEGMENTS:
         raise UsageError("doctor reads a copy of a broker's log directory: only segments show batches, transactions and what was cleaned.")
+
+
+def _copies(read: Any, inputs: tuple[str, ...]) -> list[CopyFacts]:
+    _refuse_other_inputs(inputs)
     copies: list[CopyFacts] = read(inputs)
     return copies
 

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 COLUMNS: Final = (
     "offsets_partition", "copy", "finding", "severity", "subject", "certainty", "summary", "remedy", "ask", "evidence",
 )  # fmt: skip
+COLUMNS_OF_PARTITION: Final = ("verdict", "figures")
+"""The verdict on the finding's offsets partition, and the figures of the partition; null for a finding about the whole topic."""
 WIDTH: Final = 80
 REFUSED: Final = "refused"
 """What --fail-on takes for --upgrade-to: the release refuses a record."""
@@ -113,7 +115,7 @@ def doctor(
     if common.output == "table":
         write_lines(_report(diagnosis, len(copies)))
     else:
-        write_records(common.output, COLUMNS, list(_rows(diagnosis)))
+        write_records(common.output, (*COLUMNS, *COLUMNS_OF_PARTITION), list(_rows(diagnosis)))
     if not common.quiet:
         for remark in diagnosis.remarks:
             say(remark)
@@ -181,12 +183,15 @@ def _settings(path: str | None) -> Any:
 
 def _rows(diagnosis: Diagnosis) -> Iterator[tuple[Any, ...]]:
     """A row for each finding, then one for each partition and copy without a finding."""
+    verdicts = {(each.offsets_partition, each.copy): each for each in diagnosis.verdicts}
     for finding in diagnosis.findings:
-        yield tuple(finding.severity.word if name == "severity" else getattr(finding, name) for name in COLUMNS)
+        of_partition = verdicts.get((finding.offsets_partition, finding.copy)) if finding.offsets_partition is not None else None
+        row = (finding.severity.word if name == "severity" else getattr(finding, name) for name in COLUMNS)
+        yield (*row, *((None, None) if of_partition is None else (of_partition.verdict, of_partition.figures)))
     with_finding = {(finding.offsets_partition, finding.copy) for finding in diagnosis.findings}
-    for each in diagnosis.verdicts:
-        if (each.offsets_partition, each.copy) not in with_finding:
-            yield (each.offsets_partition, each.copy, each.verdict, each.severity.word, None, None, None, None, None, each.figures)
+    for place, each in verdicts.items():
+        if place not in with_finding:
+            yield (*place, each.verdict, each.severity.word, *[None] * 5, {}, each.verdict, each.figures)
 
 
 def _report(diagnosis: Diagnosis, copies: int) -> Iterator[str]:

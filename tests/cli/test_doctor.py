@@ -40,7 +40,8 @@ def test_json_has_a_row_for_each_finding_and_for_each_partition_without_one() ->
         (4, "healthy", "normal"),
     ]
     assert rows[0]["evidence"]["group"] == "fine-etl"
-    assert rows[1]["evidence"]["log_bytes"] == 11856
+    assert [row["figures"]["log_bytes"] for row in rows] == [4124, 11856, 10876, 10860, 10860]
+    assert {row["verdict"] for row in rows} == {"healthy"}
 
 
 def test_csv_has_the_same_rows() -> None:
@@ -65,7 +66,7 @@ def test_fail_on_says_what_it_found() -> None:
 def test_unknown_finding_is_refused_with_the_names() -> None:
     result = doctor(HANGING, "--fail-on", "hangin")
     assert result.exit_code == 2
-    assert "'hangin' is no finding. Write sick, watch, or some of hanging," in " ".join(result.stderr.split())
+    assert "'hangin' is no finding. Write sick, watch, refused, or some of hanging," in " ".join(result.stderr.split())
 
 
 def test_healthy_copy_passes_every_alarm() -> None:
@@ -146,3 +147,54 @@ def test_directory_without_the_log_of_the_coordinator_is_refused() -> None:
     result = doctor(HANGING, "--transaction-state", HANGING / "__consumer_offsets-0")
     assert result.exit_code == 2
     assert "no partition of __transaction_state is in it" in result.stderr
+
+
+STREAMS = SICK.parent / "streams" / "logs"
+FUZZ = SICK.parent / "fuzz-1" / "logs"
+
+
+def test_upgrade_says_which_records_are_skipped_and_what_becomes_of_the_groups() -> None:
+    result = doctor(STREAMS, "--upgrade-to", "3.9")
+    assert result.exit_code == 0
+    assert "It skips 97 records of key types that it does not know.\n" in result.stdout
+    assert "app-stateful  streams, Stable, 2 members classic, Empty, 0 members\n" in result.stdout
+
+
+def test_refused_records_end_with_1_only_with_fail_on() -> None:
+    assert doctor(FUZZ, "--upgrade-to", "3.4.0").exit_code == 0
+    result = doctor(FUZZ, "--upgrade-to", "3.4.0", "--fail-on", "refused")
+    assert result.exit_code == 1
+    assert result.stdout.startswith("Kafka 3.4.0 does not load 3 of 3 offsets partitions:\n")
+
+
+def test_matrix_has_a_row_for_each_range_of_releases_and_partition() -> None:
+    rows = [json.loads(line) for line in doctor(FUZZ, "--matrix", "--output", "json").stdout.splitlines()]
+    assert {row["offsets_partition"] for row in rows} == {0, 1, 2}
+    refused = {row["release"] for row in rows if not row["loads"]}
+    assert refused == {"0.8.2.2", "0.10.0.1", "2.0.1", "2.2.2", "2.3.1", "2.6.0", "3.4.0", "4.1.1", "4.1.2", "4.2.0"}
+    assert doctor(FUZZ, "--matrix").stdout.splitlines()[0].split() == [
+        "RELEASES", "FAILING", "REFUSED", "SKIPPED", "GROUPS-DIFFER", "OFFSETS-DIFFER",
+    ]  # fmt: skip
+
+
+def test_partitions_names_the_groups_that_lose_offsets_and_the_commands_that_save_them() -> None:
+    result = doctor(SICK / "hot" / "logs", "--partitions", 10)
+    assert result.exit_code == 0
+    assert "grp-calm-5" in result.stdout
+    assert "From 5 to 10 partitions, 18 of 38 groups move, and 11 of them lose 211 committed offsets" in result.stderr
+    assert "groupcoord export-offsets --warehouse ./saved --group" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("--upgrade-to", "4.4", "--matrix"), "are different questions"),
+        (("--broker-version", "3.9"), "--broker-version is the release that"),
+        (("--upgrade-to", "9.9"), "'9.9' is not a release of Kafka"),
+        (("--partitions", "4"), "Kafka takes none away"),
+    ],
+)
+def test_questions_that_make_no_sense_are_refused(arguments: tuple[str, ...], sentence: str) -> None:
+    result = doctor(SICK / "hot" / "logs", *arguments)
+    assert result.exit_code == 2
+    assert sentence in result.stderr

@@ -322,7 +322,7 @@ class _Patient:
         begin = (
             f"Producer {transaction.producer_id}, epoch {transaction.producer_epoch}, has {transaction.records} pending offsets of {groups}"
         )
-        summary = f"{begin} since {_age(age_ms)}, from offset {transaction.first_offset} on: {judgement.reason}."
+        summary = f"{begin} for {_age(age_ms)}, from offset {transaction.first_offset} on: {judgement.reason}."
         state = self._known.by_producer.get(transaction.producer_id)
         if state is not None:
             evidence["transactional_id"] = state.transactional_id

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from groupcoord_spark.health import Diagnosis, HealthSettings, KnownTransactions, Severity, diagnose, read_copies
+from groupcoord_spark.health import FINDINGS, Diagnosis, HealthSettings, KnownTransactions, Severity, diagnose, read_copies
 from tests.health.copies import CORPORA, GOLDEN, SICK, logs, oracle
 
 NOT_IN_THE_LOG = {
@@ -154,3 +155,8 @@ def test_empty_side_files_change_no_finding_to_an_error(corpus: str, tmp_path: P
 def test_worst_findings_come_first() -> None:
     severities = [finding.severity for finding in diagnosis_of(logs("hanging")).findings]
     assert severities == sorted(severities, reverse=True)
+
+
+def test_page_about_large_topics_explains_every_finding() -> None:
+    page = (GOLDEN.parents[1] / "docs" / "how-to" / "a-large-offsets-topic.md").read_text()
+    assert re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE) == list(FINDINGS)

@@ -202,7 +202,8 @@ def _report(diagnosis: Diagnosis, copies: int) -> Iterator[str]:
         yield "Nothing is wrong."
         yield ""
     yield from _partitions(diagnosis.verdicts, copies)
-    yield f"Ages are measured from {moment(diagnosis.dump_ms)}."
+    if diagnosis.dump_ms >= 0:
+        yield f"Ages are measured from {moment(diagnosis.dump_ms)}."
 
 
 def _paragraph(finding: Finding, copies: int) -> Iterator[str]:
@@ -240,7 +241,8 @@ def _partitions(verdicts: Sequence[PartitionVerdict], copies: int) -> Iterator[s
     rows = []
     for each in verdicts:
         figures = each.figures
-        dirty = f"{figures['cleanable_ratio']:.2f}"
+        ratio = figures["cleanable_ratio"]
+        dirty = None if ratio is None else f"{ratio:.2f}"
         row = [
             each.offsets_partition,
             f"{figures['log_bytes']:,}",

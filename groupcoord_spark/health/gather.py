@@ -128,6 +128,7 @@ class PartitionGatherer:
         self._next_offset = log.log_start_offset or 0
         self._bytes = 0
         self._lost = 0
+        self._first_lost = ""
         self._aborted_bytes = 0
         self._closed_removable_bytes: int | None = None
         self._gap_end = NONE
@@ -138,6 +139,8 @@ class PartitionGatherer:
         of_segment = self._segments[place]
         if place == len(self._segments) - 1 and self._closed_removable_bytes is None:
             self._closed_removable_bytes = self._removable_bytes()
+        if chunk.lost and not self._lost:
+            self._first_lost = f"{chunk.lost[0].source}, byte {chunk.lost[0].position:,}: {chunk.lost[0].detail}"
         self._lost += len(chunk.lost)
         records = chunk.records
         bytes_before = self._bytes
@@ -462,7 +465,12 @@ class PartitionGatherer:
         transactions = self._open_transactions(by_segment)
         bases = [segment.base_offset for segment in self._segments]
         newest = max((segment.newest_timestamp_ms for segment in self._segments), default=NONE)
-        checked = checked_files(self._files, number, log.directory, bases, log_end, by_segment, newest, transactions)
+        start = log.log_start_offset or 0
+        holes = self._holes + int(log_end > self._next_offset)
+        missing = max(log_end - start - self._records, 0)
+        checked = checked_files(
+            self._files, number, log.directory, bases, log_end, by_segment, newest, transactions, is_uncleaned=not missing
+        )
         transactions = checked.transactions
         last_stable = min([log_end, *(transaction.first_offset for transaction in transactions)])
         checkpoint = checked.checkpoint
@@ -470,16 +478,21 @@ class PartitionGatherer:
             place = np.maximum(np.searchsorted(self._bases, keys.last_offset, "right") - 1, 0)
             for segment, size in zip(self._segments, np.bincount(place, keys.last_bytes, len(self._segments)).tolist(), strict=True):
                 segment.last_value_bytes = int(size)
-        start = log.log_start_offset or 0
-        holes = self._holes + int(log_end > self._next_offset)
-        missing = max(log_end - start - self._records, 0)
         return PartitionFacts(
             number, log.directory, tuple(self._segments), start, log_end, last_stable, self._records, missing,
             holes, newest, self._batches, self._group_facts(keys), producers, transactions,
             self._closed_removable_bytes, 0 if keys is None else len(keys),
-            0 if keys is None else int(np.count_nonzero(keys.last_offset >= (checkpoint or 0))), checkpoint, log_dir.cleaner is not None,
-            checked.high_watermark, self._files.partition.damaged_indexes, checked.damages,
+            0 if keys is None else int(np.count_nonzero(keys.last_offset >= (checkpoint or 0))), checkpoint, log_dir.has_cleaner_checkpoint,
+            checked.high_watermark, self._files.partition.damaged_indexes, (*self._unread(), *checked.damages),
         )  # fmt: skip
+
+    def _unread(self) -> list[str]:
+        """A sentence about the places of the log that cannot be read; their records are in no figure."""
+        if not self._lost:
+            return []
+        number = "A place" if self._lost == 1 else f"{self._lost} places"
+        cannot = "cannot be read, and its records are" if self._lost == 1 else "cannot be read, and their records are"
+        return [f"{number} of partition {self._log.offsets_partition} {cannot} in no figure. The first is in {self._first_lost}"]
 
     def _open_transactions(self, by_segment: dict[str, Ints]) -> tuple[OpenTransaction, ...]:
         """The transactions without a marker, by their first offset."""

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from groupcoord_spark.health.facts import CopyFacts, FilesBeside
 from groupcoord_spark.health.gather import gather_partition
 from groupcoord_spark.health.processes import map_partitions
-from groupcoord_spark.log.broker_files import read_log_directory_files, read_partition_files
+from groupcoord_spark.log import PartitionLog
+from groupcoord_spark.log.broker_files import LogDirectoryFiles, PartitionFiles, read_log_directory_files, read_partition_files
 from groupcoord_spark.log.directory import plan_copies
 from groupcoord_spark.log.storage import Location
 
@@ -18,10 +19,14 @@ def read_copies(inputs: Sequence[str], *, processes: int | None = None) -> list[
     Raises InputError where an input is not there, is no log of the offsets topic, or cannot be read.
     """
     copies = [(log_dir, plan, read_log_directory_files(log_dir)) for log_dir, plan in plan_copies(inputs)]
-    tasks = [
-        (partition, FilesBeside(read_partition_files(Location.of(partition.directory)), files))
-        for _, plan, files in copies
-        for partition in plan.partitions
-    ]
+    tasks = [(partition, _files_beside(partition, files)) for _, plan, files in copies for partition in plan.partitions]
     facts = iter(map_partitions(gather_partition, tasks, processes=processes))
     return [CopyFacts(log_dir.shown, files, tuple(next(facts) for _ in plan.partitions)) for log_dir, plan, files in copies]
+
+
+def _files_beside(log: PartitionLog, log_dir: LogDirectoryFiles) -> FilesBeside:
+    """The files that say something of this log; none of them where the user named single segments of a partition."""
+    files = read_partition_files(Location.of(log.directory))
+    read = {segment.base_offset for segment in log.segments}
+    is_whole = all(base_offset in read for base_offset, size in files.segments if size)
+    return FilesBeside(files, log_dir) if is_whole else FilesBeside(PartitionFiles(), LogDirectoryFiles())

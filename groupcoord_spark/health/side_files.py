@@ -36,13 +36,15 @@ def checked_files(
     producers_by_segment: Mapping[str, Ints],
     newest_timestamp_ms: int,
     transactions: tuple[OpenTransaction, ...],
+    *,
+    is_uncleaned: bool,
 ) -> CheckedFiles:
     """What the files beside the segments of one partition say.
 
     Args:
         bases: base offsets of all segment files. log_end: the offset after the last record.
         producers_by_segment: the columns of ``ProducerTable.by_segment``.
-        newest_timestamp_ms: of the partition.
+        newest_timestamp_ms: of the partition. is_uncleaned: no offset is missing in the log.
     """
     damages = list(files.partition.damages)
     log_dir = files.log_dir
@@ -66,9 +68,18 @@ def checked_files(
             damages.append(f"{directory}/{end_offset:020}.snapshot does not fit the segments and is not used: {why}.")
         else:
             sound[end_offset] = states
+    columns = (producers_by_segment[name].tolist() for name in ("producer_id", "segment_base", "marker_offset"))
+    last_marker = {(producer_id, base): offset for producer_id, base, offset in zip(*columns, strict=True)}
+    never_cleaned_from = 0 if is_uncleaned else checkpoint
     for base, aborted in files.partition.transaction_indexes.items():
         if base not in bases or (aborted and aborted[-1].last_offset >= log_end):
             damages.append(f"{directory}/{base:020}.txnindex does not fit the segments and is not used: it is of another moment.")
+        elif never_cleaned_from is not None and base >= never_cleaned_from:
+            # where nothing is cleaned, every marker is still there
+            unlike = [each for each in aborted if last_marker.get((each.producer_id, base), -1) < each.last_offset]
+            if unlike:
+                what = f"producer {unlike[0].producer_id} has no marker at offset {unlike[0].last_offset}"
+                damages.append(f"{directory}/{base:020}.txnindex does not fit the segments and is not used: {what}.")
     return CheckedFiles(checkpoint, high_watermark, tuple(_with_snapshots(each, sound) for each in transactions), tuple(damages))
 
 

@@ -26,6 +26,8 @@ SEGMENTS_SINCE_DUE: Final = 4
 """A cleaner that works comes within seconds or minutes: it does not let this many further segments fill after a partition was due."""
 SEGMENTS_PASSED_OVER: Final = 2
 """The same where the cleaner has cleaned newer records of other partitions: it takes the dirtiest partition first."""
+CLEAN_COPY: Final = 4
+"""How many times as large as its copy on another broker a partition is that this broker's cleaner has left; just before it comes, 2."""
 OVERDUE_MS: Final = 86_400_000
 """Cleaning that was due a day ago has not come, however slowly segments fill."""
 SEGMENTS_HELD_BACK: Final = 2
@@ -34,12 +36,12 @@ SEGMENTS_HELD_BACK: Final = 2
 MOST_OF_THE_LOG: Final = 0.5
 MANY_TOMBSTONES: Final = 100
 SHARE_OF_TOMBSTONES: Final = 0.2
-MANY_PRODUCERS: Final = 100
+MANY_PRODUCERS: Final = 50
 MANY_REPEATED_COMMITS: Final = 100
 FREQUENT_COMMITS_MS: Final = 1_000
 """Clients commit every 5 seconds by default, also where nothing moves: only much faster repetition is an error of the client."""
 LONG_METADATA: Final = 1_024
-MANY_LONG_COMMITS: Final = 20
+MANY_LONG_COMMITS: Final = 10
 WIDE_COMMIT: Final = 100
 MANY_THROWAWAY_GROUPS: Final = 10
 MOST_OFFSETS_IN_SEGMENT: Final = 2**31 - 1
@@ -150,6 +152,9 @@ class _Patient:
         clean_bytes, dirty_bytes = _bytes(self._clean), _bytes(self._dirty)
         # where cleaning is blocked, how much of the rest would go is known only as a bound: all that any later record supersedes
         removable = sum(each.superseded_bytes for each in self._dirty) if self._blocked else facts.closed_removable_bytes
+        ratio: float | None = round(dirty_bytes / (clean_bytes + dirty_bytes), 4) if dirty_bytes else 0.0
+        if facts.checkpoint is None and facts.missing_offsets and dirty_bytes:
+            ratio = None  # the cleaner was here, and only the checkpoint says how far it came
         self.figures: dict[str, Any] = {
             "log_bytes": facts.log_bytes,
             "segments": len(facts.segments),
@@ -163,7 +168,7 @@ class _Patient:
             "first_uncleanable_offset": self._first_uncleanable,
             "clean_bytes": clean_bytes,
             "cleanable_dirty_bytes": dirty_bytes,
-            "cleanable_ratio": round(dirty_bytes / (clean_bytes + dirty_bytes), 4) if dirty_bytes else 0.0,
+            "cleanable_ratio": ratio,
             "blocked_segments": len(self._blocked),
             "blocked_bytes": _bytes(self._blocked),
             "removable_record_bytes": removable,
@@ -394,19 +399,15 @@ class _Patient:
         is_off = not facts.has_checkpoint_file and has_checkpoints  # a broker makes the file when it starts its cleaner
         most = SEGMENTS_PASSED_OVER if self._cleaner_was_elsewhere(due_ms) else SEGMENTS_SINCE_DUE
         is_overdue = due_ms >= 0 and self._dump_ms - due_ms > OVERDUE_MS  # records before magic 1 have no timestamp
-        if not (is_off or damaged or (has_checkpoints and since >= most) or is_overdue):
+        clean_copy = self._smaller_copy()
+        is_convicted = clean_copy is not None and since >= 1 and CLEAN_COPY * clean_copy.log_bytes < facts.log_bytes
+        if not (is_off or damaged or (has_checkpoints and since >= most) or is_overdue or is_convicted):
             return
         evidence = {**self.figures, "segments_filled_since_due": since, "damaged_transaction_index": list(facts.damaged_indexes)}
-        others = [
-            (copy.log_dir, partition.log_bytes)
-            for copy in self._copies
-            if copy is not self._copy
-            for partition in copy.partitions
-            if partition.offsets_partition == facts.offsets_partition and 2 * partition.log_bytes < facts.log_bytes
-        ]
-        better = f" The copy in {others[0][0]} has {_size(others[0][1])}." if others else ""
-        if others:
-            evidence["clean_copy"] = {"copy": others[0][0], "log_bytes": others[0][1]}
+        better = ""
+        if clean_copy is not None:
+            better = f" The copy in {clean_copy.directory} has {_size(clean_copy.log_bytes)}."
+            evidence["clean_copy"] = {"directory": clean_copy.directory, "log_bytes": clean_copy.log_bytes}
         broker = "ID" if self._copy.files.broker_id is None else str(self._copy.files.broker_id)
         settings_command = f"kafka-configs.sh --bootstrap-server HOST:PORT --describe --all --entity-type brokers --entity-name {broker}"
         if is_first_pass:
@@ -428,6 +429,17 @@ class _Patient:
         else:
             remedy = "Restart the broker: it forgets which partitions it marked as uncleanable. First save log-cleaner.log, which says why."
         yield self._finding("cleaning_stopped", summary, remedy, evidence=evidence, ask=ask)
+
+    def _smaller_copy(self) -> PartitionFacts | None:
+        """The smallest copy of the partition in another log directory, if it is less than half as large."""
+        others = (
+            partition
+            for copy in self._copies
+            if copy is not self._copy
+            for partition in copy.partitions
+            if partition.offsets_partition == self._facts.offsets_partition and 2 * partition.log_bytes < self._facts.log_bytes
+        )
+        return min(others, key=lambda partition: partition.log_bytes, default=None)
 
     def _cleaner_was_elsewhere(self, due_ms: int) -> bool:
         """True where the cleaner of this log directory has cleaned records of another partition that are newer than ``due_ms``."""
@@ -553,7 +565,7 @@ class _Patient:
                 )
                 remedy = f"Mend the client of group {name!r}: commit after records were read, and at most about once a second."
                 yield self._finding("hot_group", summary, remedy, subject=name, evidence=evidence)
-            is_long = group.metadata_bytes >= LONG_METADATA and group.commits >= MANY_LONG_COMMITS
+            is_long = group.metadata_bytes >= LONG_METADATA and group.batches >= MANY_LONG_COMMITS
             if is_long and group.record_bytes >= LONG_METADATA * group.records / 2:
                 summary = f"Group {name!r} wrote {share}: its commits carry up to {group.metadata_bytes:,} bytes of metadata."
                 remedy = f"Keep that state of group {name!r} elsewhere, or lower offset.metadata.max.bytes (default 4096)."

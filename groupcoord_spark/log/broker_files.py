@@ -104,7 +104,7 @@ class LogDirectoryFiles:
 
     A running broker leaves some of them empty.
     cleaner: the first offset that the cleaner has not cleaned. had_clean_shutdown: the broker was stopped in an orderly way.
-    broker_id: from meta.properties.
+    has_cleaner_checkpoint: its file is there, sound or not; a broker makes it when it starts its cleaner. broker_id: from meta.properties.
     """
 
     cleaner: dict[int, int] | None = None
@@ -112,6 +112,7 @@ class LogDirectoryFiles:
     log_starts: dict[int, int] | None = None
     recovery_points: dict[int, int] | None = None
     had_clean_shutdown: bool = False
+    has_cleaner_checkpoint: bool = False
     broker_id: int | None = None
     damages: tuple[str, ...] = ()
 
@@ -126,8 +127,16 @@ def read_log_directory_files(log_dir: Location) -> LogDirectoryFiles:
         for name in (CLEANER_CHECKPOINT, HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS)
     )
     broker_id = _broker_id(log_dir.child(META_PROPERTIES).read_text()) if META_PROPERTIES in names else None
-    is_clean = CLEAN_SHUTDOWN in names
-    return LogDirectoryFiles(cleaner, high_watermarks, log_starts, recovery_points, is_clean, broker_id, tuple(damages))
+    return LogDirectoryFiles(
+        cleaner,
+        high_watermarks,
+        log_starts,
+        recovery_points,
+        CLEAN_SHUTDOWN in names,
+        CLEANER_CHECKPOINT in names,
+        broker_id,
+        tuple(damages),
+    )
 
 
 def _broker_id(properties: str) -> int | None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 import shutil
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryDirectory
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from groupcoord_spark.health import FINDINGS, Diagnosis, HealthSettings, KnownTransactions, Severity, diagnose, read_copies
 from tests.health.copies import CORPORA, GOLDEN, SICK, logs, oracle
@@ -22,8 +24,8 @@ WITH_OPEN_TRANSACTIONS = ("fuzz-", "refused-then-superseded", "nights")
 """Logs written by a generator, with transactions left open for days of their own time."""
 
 
-def diagnosis_of(*inputs: str, **settings: Any) -> Diagnosis:
-    return diagnose(read_copies(inputs), HealthSettings(**settings), KnownTransactions())
+def diagnosis_of(*inputs: str) -> Diagnosis:
+    return diagnose(read_copies(inputs), HealthSettings(), KnownTransactions())
 
 
 @pytest.mark.parametrize("corpus", CORPORA)
@@ -81,8 +83,24 @@ def test_another_copy_convicts_a_cleaner() -> None:
     diagnosis = diagnosis_of(logs("uncleaned"), logs("uncleaned/second"))
     never_cleaned = [finding for finding in diagnosis.findings if finding.finding == "never_cleaned"]
     assert len(never_cleaned) == 5
-    clean = [finding.evidence["clean_copy"]["copy"] for finding in never_cleaned if "clean_copy" in finding.evidence]
-    assert clean == [logs("uncleaned/second")] * 4  # the other broker has not cleaned partition 3 either
+    clean = {finding.evidence["clean_copy"]["directory"] for finding in never_cleaned if "clean_copy" in finding.evidence}
+    # the other broker has not cleaned partition 3 either
+    assert clean == {f"{logs('uncleaned/second')}/__consumer_offsets-{number}" for number in (0, 1, 2, 4)}
+
+
+def test_another_copy_convicts_a_cleaner_also_where_only_segments_were_copied(tmp_path: Path) -> None:
+    alone = copied("uncleaned", tmp_path)
+    for path in [*alone.glob("*-checkpoint"), *alone.glob("*/*.snapshot"), *alone.glob("*/*.txnindex")]:
+        path.unlink()
+    assert names(diagnosis_of(str(alone))) == []
+    both = diagnosis_of(str(alone), logs("uncleaned/second"))
+    assert [each[0] for each in names(both) if each[1] == "never_cleaned"] == [0, 1, 2, 4]
+
+
+@pytest.mark.parametrize("corpus", CORPORA)
+def test_sound_files_give_no_remark(corpus: str) -> None:
+    remarks = diagnosis_of(logs(corpus)).remarks
+    assert len(remarks) == (1 if corpus == "uncleaned/second" else 0)
 
 
 def test_old_transaction_likely_hangs_and_a_longer_timeout_makes_it_a_candidate() -> None:
@@ -160,3 +178,69 @@ def test_worst_findings_come_first() -> None:
 def test_page_about_large_topics_explains_every_finding() -> None:
     page = (GOLDEN.parents[1] / "docs" / "how-to" / "a-large-offsets-topic.md").read_text()
     assert re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE) == list(FINDINGS)
+
+
+SIDE_FILES = sorted(
+    path.relative_to(SICK / "hanging" / "logs").as_posix()
+    for path in (SICK / "hanging" / "logs").rglob("*")
+    if path.suffix in (".snapshot", ".txnindex") or path.name.endswith("-checkpoint")
+    if path.stat().st_size
+)
+
+
+@settings(max_examples=30)
+@given(st.data())
+def test_damaged_side_file_counts_as_absent_or_changes_nothing(data: st.DataObject) -> None:
+    """A flipped or cut file gives every partition the verdict that the sound file gives, or that no file gives."""
+    name = data.draw(st.sampled_from(SIDE_FILES))
+    whole = (SICK / "hanging" / "logs" / name).read_bytes()
+    if data.draw(st.booleans()):
+        damaged = bytearray(whole)
+        damaged[data.draw(st.integers(0, len(whole) - 1))] ^= 1 << data.draw(st.integers(0, 7))
+    else:
+        damaged = bytearray(whole[: data.draw(st.integers(1, len(whole) - 1))])
+    with TemporaryDirectory() as directory:
+        target = copied("hanging", Path(directory))
+        found = []
+        for content in (whole, None, bytes(damaged)):
+            (target / name).unlink(missing_ok=True)
+            if content is not None:
+                (target / name).write_bytes(content)
+            diagnosis = diagnosis_of(str(target))
+            found.append({verdict.offsets_partition: [each[1:] for each in names(diagnosis) if each[0] == verdict.offsets_partition]
+                          for verdict in diagnosis.verdicts})  # fmt: skip
+        sound, absent, of_damaged = found
+        assert all(of_damaged[number] in (sound[number], absent[number]) for number in sound)
+
+
+def test_index_of_another_partition_is_said_and_not_used(tmp_path: Path) -> None:
+    target = copied("uncleaned", tmp_path)
+    index = target / "__consumer_offsets-3" / "00000000000000000199.txnindex"
+    shutil.copy(index, target / "__consumer_offsets-0" / "00000000000000000200.txnindex")
+    remarks = diagnosis_of(str(target)).remarks
+    assert len(remarks) == 1
+    assert "__consumer_offsets-0/00000000000000000200.txnindex does not fit the segments" in remarks[0]
+
+
+def test_damaged_checkpoint_of_the_cleaner_does_not_mean_that_the_cleaner_is_off(tmp_path: Path) -> None:
+    target = copied("tombstones", tmp_path)
+    (target / "cleaner-offset-checkpoint").write_text("0\n9\n")
+    diagnosis = diagnosis_of(str(target))
+    assert {finding.finding for finding in diagnosis.findings} == {"tombstones"}
+
+
+def test_single_segments_are_judged_without_the_files_of_the_whole_partition() -> None:
+    diagnosis = diagnosis_of(f"{logs('hanging')}/__consumer_offsets-0/00000000000000000407.log")
+    assert (diagnosis.findings, diagnosis.remarks) == ((), ())
+    assert [verdict.figures["segments"] for verdict in diagnosis.verdicts] == [1]
+
+
+def test_places_that_cannot_be_read_are_said(tmp_path: Path) -> None:
+    target = copied("hanging", tmp_path)
+    path = target / "__consumer_offsets-0" / "00000000000000000407.log"
+    data = bytearray(path.read_bytes())
+    data[5000:5030] = bytes(30)
+    path.write_bytes(data)
+    remarks = diagnosis_of(str(target)).remarks
+    assert len(remarks) == 1
+    assert remarks[0].startswith("A place of partition 0 cannot be read, and its records are in no figure.")

@@ -110,7 +110,7 @@ def doctor(
     if partitions is not None:
         report_partitions(common, copies, _partition_count(inputs, settings_file), partitions, inputs)
         return 0
-    known = read_transaction_states((Location.of(copy.log_dir) for copy in copies), transaction_state)
+    known = read_transaction_states((Location.of(copy.uri) for copy in copies), transaction_state)
     diagnosis = diagnose(copies, settings, known, as_of_ms=as_of_ms)
     if common.output == "table":
         write_lines(_report(diagnosis, len(copies)))

@@ -196,9 +196,13 @@ class PartitionFacts:
 
 @dataclass(frozen=True, slots=True)
 class CopyFacts:
-    """The facts of the partitions in one log directory of one broker."""
+    """The facts of the partitions in one log directory of one broker.
+
+    log_dir: as it may be printed. uri: what opens the directory again; it may hold a password.
+    """
 
     log_dir: str
+    uri: str
     files: LogDirectoryFiles
     partitions: tuple[PartitionFacts, ...]
 

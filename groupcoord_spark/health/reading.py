@@ -19,14 +19,15 @@ def read_copies(inputs: Sequence[str], *, processes: int | None = None) -> list[
     Raises InputError where an input is not there, is no log of the offsets topic, or cannot be read.
     """
     copies = [(log_dir, plan, read_log_directory_files(log_dir)) for log_dir, plan in plan_copies(inputs)]
-    tasks = [(partition, _files_beside(partition, files)) for _, plan, files in copies for partition in plan.partitions]
+    tasks = [(partition, _files_beside(partition, log_dir, files)) for log_dir, plan, files in copies for partition in plan.partitions]
     facts = iter(map_partitions(gather_partition, tasks, processes=processes))
-    return [CopyFacts(log_dir.shown, files, tuple(next(facts) for _ in plan.partitions)) for log_dir, plan, files in copies]
+    return [CopyFacts(log_dir.shown, log_dir.uri, files, tuple(next(facts) for _ in plan.partitions)) for log_dir, plan, files in copies]
 
 
-def _files_beside(log: PartitionLog, log_dir: LogDirectoryFiles) -> FilesBeside:
+def _files_beside(log: PartitionLog, log_dir: Location, checkpoints: LogDirectoryFiles) -> FilesBeside:
     """The files that say something of this log; none of them where the user named single segments of a partition."""
-    files = read_partition_files(Location.of(log.directory))
+    # the log has the name of its directory as it may be printed, which opens nothing where a password belongs to it
+    files = read_partition_files(log_dir.child(log.directory.rstrip("/").rsplit("/", 1)[-1]))
     read = {segment.base_offset for segment in log.segments}
     is_whole = all(base_offset in read for base_offset, size in files.segments if size)
-    return FilesBeside(files, log_dir) if is_whole else FilesBeside(PartitionFiles(), LogDirectoryFiles())
+    return FilesBeside(files, checkpoints) if is_whole else FilesBeside(PartitionFiles(), LogDirectoryFiles())

@@ -149,8 +149,8 @@ def report_partitions(common: Common, copies: Sequence[CopyFacts], partitions: i
     if common.quiet:
         return
     say(
-        f"From {partitions} to {new_partitions} partitions, {len(moved)} of {counted(live_groups, 'group')} move, and {len(lost)} of"
-        f" them lose {counted(sum(group.offsets for group in lost), 'committed offset')}: Kafka moves no record."
+        f"With {counted(new_partitions, 'partition')} instead of {partitions}, {len(moved)} of {counted(live_groups, 'group')}"
+        f" move, and {len(lost)} of them lose {counted(sum(group.offsets for group in lost), 'committed offset')}: Kafka moves no record."
     )
     if lost:
         named = [f"--group {shlex.quote(group.group_id)}" for group in lost[:MOST_GROUPS_IN_COMMAND]]

@@ -279,7 +279,7 @@ class _Patient:
         held = _bytes(self._blocked)
         summary = (
             f"The transaction of producer {transaction.producer_id}, open since offset {transaction.first_offset}, holds back"
-            f" {_size(held)} in {len(self._blocked)} closed segments of {_size(facts.log_bytes)}."
+            f" {_size(held)} in {_counted(len(self._blocked), 'closed segment')} of {_size(facts.log_bytes)}."
         )
         evidence = {**self.figures, "blocking_producers": [each.producer_id for each, _ in blocking]}
         remedy, ask = self._remedy(transaction, judgement)
@@ -324,9 +324,8 @@ class _Patient:
             "dump_alone_proves_hanging": self._judged_by_log(transaction).certainty is Certainty.CERTAIN,
         }
         groups = ", ".join(transaction.groups) or "no group"
-        begin = (
-            f"Producer {transaction.producer_id}, epoch {transaction.producer_epoch}, has {transaction.records} pending offsets of {groups}"
-        )
+        pending = _counted(transaction.records, "pending offset")
+        begin = f"Producer {transaction.producer_id}, epoch {transaction.producer_epoch}, has {pending} of {groups}"
         summary = f"{begin} for {_age(age_ms)}, from offset {transaction.first_offset} on: {judgement.reason}."
         state = self._known.by_producer.get(transaction.producer_id)
         if state is not None:
@@ -411,12 +410,13 @@ class _Patient:
         broker = "ID" if self._copy.files.broker_id is None else str(self._copy.files.broker_id)
         settings_command = f"kafka-configs.sh --bootstrap-server HOST:PORT --describe --all --entity-type brokers --entity-name {broker}"
         if is_first_pass:
-            summary = f"{_size(_bytes(dirty))} in {len(dirty)} closed segments, and no offset is missing in them.{better}"
+            summary = f"{_size(_bytes(dirty))} in {_counted(len(dirty), 'closed segment')}, and no offset is missing in them.{better}"
             remedy = "Set log.cleaner.enable=true and cleanup.policy=compact, restart the broker, and see its log-cleaner.log."
             yield self._finding("never_cleaned", summary, remedy, evidence=evidence, ask=f"{settings_command} | grep log.cleaner")
             return
         summary = (
-            f"The cleaner stands at offset {facts.checkpoint}; {_size(_bytes(dirty))} in {len(dirty)} closed segments above it are"
+            f"The cleaner stands at offset {facts.checkpoint}; {_size(_bytes(dirty))} in"
+            f" {_counted(len(dirty), 'closed segment')} above it are"
             f" {round(100 * _bytes(dirty) / (clean_bytes + _bytes(dirty)))} % of what it can reach; {_size(removable)} would go.{better}"
         )
         ask = "grep -e ERROR -e uncleanable log-cleaner.log"
@@ -560,7 +560,7 @@ class _Patient:
             is_repeating = group.repeated_commits >= max(MANY_REPEATED_COMMITS, MOST_OF_THE_LOG * group.commits)
             if is_repeating and span_ms * max(group.keys, 1) < FREQUENT_COMMITS_MS * group.commits:
                 summary = (
-                    f"Group {name!r} wrote {share}: {group.commits:,} commits to {_partitions(group.keys)} in {_age(span_ms)},"
+                    f"Group {name!r} wrote {share}: {group.commits:,} commits to {_counted(group.keys, 'partition')} in {_age(span_ms)},"
                     f" {group.repeated_commits:,} of them with the offset that was already committed."
                 )
                 remedy = f"Mend the client of group {name!r}: commit after records were read, and at most about once a second."
@@ -634,8 +634,8 @@ def _power_of_two(number: float) -> int:
     return 1 << max(int(number) - 1, 1).bit_length()
 
 
-def _partitions(number: int) -> str:
-    return "1 partition" if number == 1 else f"{number:,} partitions"
+def _counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def _size(number: int) -> str:

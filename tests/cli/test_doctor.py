@@ -181,7 +181,7 @@ def test_partitions_names_the_groups_that_lose_offsets_and_the_commands_that_sav
     result = doctor(SICK / "hot" / "logs", "--partitions", 10)
     assert result.exit_code == 0
     assert "grp-calm-5" in result.stdout
-    assert "From 5 to 10 partitions, 18 of 38 groups move, and 11 of them lose 211 committed offsets" in result.stderr
+    assert "With 10 partitions instead of 5, 18 of 38 groups move, and 11 of them lose 211 committed offsets" in result.stderr
     assert "groupcoord export-offsets --warehouse ./saved --group" in result.stderr
 
 

@@ -42,6 +42,7 @@ OF_OTHER_INPUTS = {"look at the rows", "with an older connector", "read the topi
 OPTIONS_OF_OTHER_PROGRAMS = {
     *("--editable", "--list", "--describe", "--to", "--master", "--archives", "--properties-file", "--py-files"),
     *("--reset-offsets", "--from-file", "--bootstrap-server", "--execute", "--offsets-decoder", "--formatter"),
+    *("--topic", "--partition", "--start-offset"),
     *("--mutations", "--seed", "--packages", "--repositories", "--inplace", "--prefix", "--help"),
 }
 
@@ -91,7 +92,8 @@ def blocks(language: str, page: Path | None = None) -> list[str]:
 
 def commands_named() -> Iterator[tuple[str, list[str]]]:
     """Name of the command and its words, for each groupcoord line of the shell blocks; jobs/nightly.py is the command nightly."""
-    for block in [*blocks("bash"), *blocks("console")]:
+    typed = (line for block in blocks("console") for line in block.replace("\\\n", " ").splitlines() if line.startswith("$ "))
+    for block in [*blocks("bash"), *typed]:
         for line in block.replace("\\\n", " ").splitlines():
             words = shlex.split(line.removeprefix("$ "), comments=True)
             for at, word in enumerate(words):
@@ -279,8 +281,20 @@ class TestOutput:
             assert printed.exit_code == 0
             assert without_trailing_spaces(printed.output) == without_trailing_spaces(expected)
 
+    @pytest.mark.parametrize("block", [block for block in blocks("console") if block.startswith("$ groupcoord doctor ")])
+    def test_doctor_says_of_the_golden_logs_what_is_shown(self, block: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.chdir(ROOT)
+        line, _, shown = block.removeprefix("$ ").partition("\n")
+        printed = CliRunner().invoke(main, shlex.split(line)[1:]).stdout
+        beginning, dots, rest = without_trailing_spaces(shown).rpartition("\n...")
+        if dots:
+            assert rest == ""
+            assert without_trailing_spaces(printed).startswith(beginning)
+        else:
+            assert without_trailing_spaces(printed) == without_trailing_spaces(shown)
+
     def test_no_console_block_is_left_out(self) -> None:
-        compared = r"\$ (groupcoord (list|describe|expire|export-offsets|timeline|why|verify|nightly|dump) |make nightly\n)"
+        compared = r"\$ (groupcoord (list|describe|doctor|expire|export-offsets|timeline|why|verify|nightly|dump) |make nightly\n)"
         assert [block for block in blocks("console") if not re.match(compared, block)] == []
 
     def test_verify_says_of_the_sample_what_is_shown(self, in_sample: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -45,6 +45,7 @@ COMMANDS: Final = {
     "why": Place("groupcoord_spark.cli.why", "why", "Why a group or an offset is there, has gone or never counted."),
     "simulate": Place("groupcoord_spark.cli.simulate", "simulate", "What the coordinator answers and writes in a scenario."),
     "assign": Place("groupcoord_spark.cli.assign", "assign", "What each assignor would give a group's members."),
+    "doctor": Place("groupcoord_spark.cli.doctor", "doctor", "Why the offsets topic is large, slow or stuck, and what mends it."),
     "dump": Place("groupcoord_spark.cli.dump", "dump", "Every record of the offsets topic as a line of JSON."),
     "maintain": Place("groupcoord_spark.cli.maintain", "maintain", "Join files of history, drop old nights, delete what nothing needs."),
     "completion": Place("groupcoord_spark.cli.completion", "completion", "The script by which bash, zsh or fish completes words."),

@@ -106,6 +106,11 @@ def common_options_without_warehouse(command: Callable[..., Any]) -> Callable[..
     return _with_common(command, _REMARKS)
 
 
+def common_options_with_output(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The common options of a command that reads no tables and prints rows: without --warehouse and --cluster."""
+    return _with_common(command, (*_OUTPUT, *_REMARKS))
+
+
 def _with_common(command: Callable[..., Any], options: Sequence[Callable[..., Any]]) -> Callable[..., Any]:
     @wraps(command)
     def with_common(

@@ -182,6 +182,23 @@ def plan_logs(inputs: Sequence[str], known_ends: Callable[[str | None], Mapping[
     return LogPlan(tuple(partitions), cluster_id, topic_id, tuple(doubts))
 
 
+def plan_copies(inputs: Sequence[str]) -> list[tuple[Location, LogPlan]]:
+    """(log directory, plan of its logs) for each log directory among the inputs: every copy of a partition is read, none is chosen.
+
+    Raises InputError as ``plan_logs`` does.
+    """
+    log_dirs: dict[str, Location] = {}
+    inputs_of: dict[str, list[str]] = {}
+    for given in inputs:
+        for directory in _directories_of(Location.of(given)):
+            log_dir = directory.log_dir or directory.location.parent()
+            log_dirs.setdefault(log_dir.uri, log_dir)
+            files = [directory.location.uri] if directory.only is None else [directory.location.child(name).uri for name in directory.only]
+            inputs_of.setdefault(log_dir.uri, []).extend(files)
+    _cluster_of(log_dirs.values())
+    return [(log_dir, plan_logs(inputs_of[uri])) for uri, log_dir in log_dirs.items()]
+
+
 def _directories_of(location: Location) -> list[_Directory]:
     info = location.info()
     if info.type == pafs.FileType.NotFound:

@@ -7,15 +7,15 @@ written by hand and stays as it is.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from groupcoord_spark.answers.quarantine_reasons import quarantine_reasons as reasons_of_the_quarantine
 from groupcoord_spark.cli.commands import COMMANDS
 from groupcoord_spark.cli.reference import command_reference, common_options_reference
 from groupcoord_spark.log.damage import CODES
-from groupcoord_spark.protocol import errors
 from groupcoord_spark.simulator.scenario import language
 from groupcoord_spark.sources.rows import ROW_CODES
 from groupcoord_spark.warehouse.declaration import Column
@@ -34,6 +34,7 @@ RELATIONS = (
     ("groups", "|o--o{", "pending_offsets", "may commit", ("group_id",)),
     ("groups", "||--||", "group_expirations", "expires by", ("group_id",)),
     ("committed_offsets", "||--||", "offset_expirations", "expires by", ("group_id", "topic", "partition")),
+    ("committed_offsets", "}o--o{", "log_ends", "lag behind", ("topic", "partition")),
     ("groups", "|o--o{", "rebalances", "went through", ("group_id",)),
     ("groups", "|o--o{", "offset_commits", "wrote", ("group_id",)),
     ("groups", "|o--o{", "group_records", "wrote", ("group_id",)),
@@ -42,6 +43,8 @@ RELATIONS = (
     ("offsets_partitions", "||--o{", "groups", "keeps", ("offsets_partition",)),
     ("offsets_partitions", "||--o{", "orphan_offsets", "keeps", ("offsets_partition",)),
     ("offsets_partitions", "||--o{", "surviving_records", "had", ("offsets_partition", "incarnation")),
+    ("offsets_partitions", "||--o{", "latest_records", "goes on from", ("offsets_partition",)),
+    ("offsets_partitions", "||--o{", "topic_ids", "named", ("offsets_partition",)),
     ("offsets_partitions", "|o--o{", "transactions", "keeps", ("offsets_partition", "incarnation")),
     ("runs", "||--o{", "quarantined_records", "found", ("run_id",)),
     ("runs", "||--o{", "warnings", "found", ("run_id",)),
@@ -59,11 +62,13 @@ PAGES_OF_WORDS: Mapping[tuple[str, str], str] = {
 """Table and column -> the page that explains every word of the column."""
 
 _OTHER_INPUTS = "[Other inputs](../how-to/other-inputs.md#rows-and-lines-that-are-not-used)"
+_REFUSED = "[When a night is refused](../how-to/when-a-night-is-refused.md#what-goes-on-with-a-remark)"
 PLACES_OF_INPUT_CODES: Mapping[str, str] = {
     **dict.fromkeys(ROW_CODES, _OTHER_INPUTS),
     "transactions_unknown": "[What a dump can know](../explanation/what-a-dump-can-know.md#what-each-kind-of-input-knows)",
     "other_coordinator": "[How to choose a release](semantics-by-release.md#how-to-choose-a-release)",
     "compacted_before_until": "[An earlier moment](../explanation/what-a-dump-can-know.md#the-state-at-an-earlier-moment)",
+    **dict.fromkeys(("gap_since_last_night", "partition_count_changed"), _REFUSED),
     "settings_contradicted": "[The partition of a group](records.md#10-the-partition-of-a-group)",
 }
 """Code about an input -> the link to the page that explains the code."""
@@ -93,10 +98,7 @@ def warning_codes() -> str:
 
 def quarantine_reasons() -> str:
     """A row for each reason of the table quarantined_records."""
-    of_decoders = {error.code: _condition(error) for error in _decode_errors(errors.DecodeError)}
-    of_files = {name: code.sentence for name, code in {**CODES, **ROW_CODES}.items()}
-    meanings = {**of_decoders, **of_files}
-    return _codes({reason: meanings[reason] for reason in TABLES["quarantined_records"].by_name["reason"].words})
+    return _codes(reasons_of_the_quarantine())
 
 
 def parts() -> Mapping[str, Callable[[], str]]:
@@ -136,17 +138,6 @@ def _place(code: str) -> str:
     if code in CODES:
         return "[Damaged files](record-batches.md#74-codes)"
     return "[Bad input](records.md#9-bad-input)"
-
-
-def _decode_errors(base: type[errors.DecodeError]) -> Iterator[type[errors.DecodeError]]:
-    for error in base.__subclasses__():
-        yield error
-        yield from _decode_errors(error)
-
-
-def _condition(error: type[errors.DecodeError]) -> str:
-    sentence = " ".join((error.__doc__ or "").split()).removeprefix("Raised when ")
-    return sentence[:1].upper() + sentence[1:]
 
 
 def _type_of(sql_type: str) -> str:

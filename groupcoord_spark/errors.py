@@ -20,5 +20,11 @@ class InputError(UsageError):
     """Raised when an input is not there or is no dump of the offsets topic."""
 
 
+class BadCopyError(InputError):
+    """Raised when an input can be read, but a night made of it would replace a good night with less, or with something else."""
+
+    exit_code = 1
+
+
 class WarehouseError(GroupcoordError):
     """Raised when a warehouse cannot be read or written, or is not one of ours."""

@@ -6,18 +6,19 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+import numba
 import pytest
 from hypothesis import settings
 
 from groupcoord_spark.protocol import fast_path
+from tests.examples import PROFILE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from groupcoord_spark.pipeline.run import Summary
 
-# How long an example takes says how busy the machine is.
-settings.register_profile("groupcoord", deadline=None)
+settings.register_profile("groupcoord", PROFILE)
 settings.load_profile("groupcoord")
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -26,6 +27,30 @@ SAMPLE_LOGS = GOLDEN / "classic-modern" / "logs"
 DAY_MS = 86_400_000
 SAMPLE_AS_OF_MS = 1_795_248_000_000
 """2026-11-21T08:00:00Z, as in the Makefile."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Has the compiled loops check every index in the tests' own processes. Spark's workers, and commands, run the loops as shipped."""
+    numba.config.BOUNDSCHECK = 1
+    # numba does not know its compiled code with the check from that without, so each has a directory of its own.
+    numba.config.CACHE_DIR = str(config.rootpath / ".pytest_cache" / "loops-with-bounds-check")
+
+
+SLOWEST_FILES = (
+    *("pipeline/test_golden.py", "test_documentation.py", "pipeline/test_nightly.py", "cli/test_nightly.py", "cli/test_warm_up.py"),
+    *("test_spark_submit.py", "faults/test_deaths.py", "pipeline/test_distributed_replay.py", "faults/test_interruptions.py"),
+    *("pipeline/test_until.py", "warehouse/test_runs.py", "cli/test_untrusted_text.py", "integration/test_live_topic.py"),
+    *("warehouse/test_views.py", "protocol/test_scalar.py", "integration/test_real_broker.py", "pipeline/test_rows.py"),
+    *("pipeline/test_compact.py", "pipeline/test_udfs.py", "pipeline/test_timeline.py", "protocol/test_value_checks.py"),
+)
+"""Files of tests that take more than about seven seconds of CPU, the slowest first."""
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Slow files come first: two processes that take a file at a time then end at about the same time."""
+    place = {f"tests/{file}": number for number, file in enumerate(SLOWEST_FILES)}
+    items.sort(key=lambda item: place.get(item.location[0], len(place)))
 
 
 @pytest.fixture
@@ -55,12 +80,41 @@ class SampleWarehouse(NamedTuple):
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """The session of all tests, without Delta's jars."""
+    """The session of all tests of a process, with Spark's Delta reader where it is on this machine or can be fetched."""
+    from groupcoord_spark.errors import GroupcoordError
     from groupcoord_spark.spark.session import session
 
-    shared = session(settings={"spark.master": "local[2]"})
+    # One Java for hundreds of runs and for what Delta caches.
+    settings = {"spark.master": "local[2]", "spark.driver.memory": "2g"}
+    try:
+        shared = session(with_delta=True, settings=settings)
+    except GroupcoordError:
+        shared = session(settings=settings)
     yield shared
     shared.stop()
+
+
+@pytest.fixture
+def spark_with_delta(spark: SparkSession) -> Iterator[SparkSession]:
+    """The session of all tests, for tests that read Delta tables through Spark; their temporary views are dropped after them."""
+    if "DeltaSparkSessionExtension" not in spark.sparkContext.getConf().get("spark.sql.extensions", ""):
+        pytest.skip("Spark's Delta reader is neither on this machine nor can it be fetched from Maven Central")
+    # Queries over a few rows: to compile code for them and to plan them anew while they run would take longer than the queries.
+    for_few_rows = {
+        "spark.sql.shuffle.partitions": "1",
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    }
+    before = {name: spark.conf.get(name) for name in for_few_rows}
+    for name, value in for_few_rows.items():
+        spark.conf.set(name, value)
+    yield spark
+    for name, value in before.items():
+        spark.conf.set(name, value)
+    for table in spark.catalog.listTables():
+        if table.isTemporary:
+            spark.catalog.dropTempView(table.name)
 
 
 @pytest.fixture(scope="session")

@@ -30,9 +30,14 @@ def run(spark: SparkSession, warehouse: Path, *inputs: Path, **changed: Any) -> 
     return run_nightly(night, plan_logs(paths), spark, StageLines(quiet=True))
 
 
-def rows_of(warehouse: Path, table: str, cluster: str | None = None) -> list[dict[str, Any]]:
-    """A table's rows as its readers see it. Times are epoch milliseconds, exact also where no TIMESTAMP can hold them."""
+def rows_of(warehouse: Path, table: str, cluster: str | None = None, *, run_id: str | None = None) -> list[dict[str, Any]]:
+    """A table's rows as its readers see it. Times are epoch milliseconds, exact also where no TIMESTAMP can hold them.
+
+    run_id: as of that run; the cluster is then ``sample`` where none is named.
+    """
     opened = open_warehouse(str(warehouse))
+    if run_id is not None:
+        return plain_rows(table, opened.read(table, run=opened.run(cluster or "sample", run_id=run_id)))
     return plain_rows(table, opened.runs(cluster) if table == "runs" else opened.read(table, cluster=cluster))
 
 
@@ -49,10 +54,15 @@ def plain_rows(table: str, columns: pa.Table) -> list[dict[str, Any]]:
     return list(rows)
 
 
-def tables_of(warehouse: Path, cluster: str | None = None, *, but: tuple[str, ...] = ("runs",)) -> dict[str, list[str]]:
+def tables_of(
+    warehouse: Path, cluster: str | None = None, *, but: tuple[str, ...] = ("runs",), run_id: str | None = None
+) -> dict[str, list[str]]:
     """Every table's rows in an order that does not depend on how they were written, without the name of their run."""
     return {
-        table: sorted(repr({name: value for name, value in row.items() if name != "run_id"}) for row in rows_of(warehouse, table, cluster))
+        table: sorted(
+            repr({name: value for name, value in row.items() if name != "run_id"})
+            for row in rows_of(warehouse, table, cluster, run_id=run_id)
+        )
         for table in TABLES
         if table not in but
     }

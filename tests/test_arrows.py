@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+import pytest
+
 from groupcoord_spark.spark.session import SETTINGS
 
 ROOT = Path(__file__).parents[1]
@@ -111,15 +113,16 @@ def test_jobs_start_a_command_and_nothing_else() -> None:
     assert {each.room for each in found if each.module.startswith(PACKAGE.name)} == {"cli"}
 
 
-def test_spark_conf_holds_the_settings_of_a_local_session() -> None:
-    lines = (ROOT / "conf" / "spark.conf").read_text(encoding="utf-8").splitlines()
+def test_spark_local_conf_holds_the_settings_of_a_local_session() -> None:
+    lines = (ROOT / "conf" / "spark-local.conf").read_text(encoding="utf-8").splitlines()
     pairs = (line.split(None, 1) for line in lines if line.strip() and not line.startswith("#"))
     assert {name: value.strip() for name, value in pairs} == SETTINGS
 
 
-def test_commented_delta_lines_of_spark_conf_are_those_of_a_session_with_delta() -> None:
+@pytest.mark.parametrize("name", ["spark-local.conf", "spark-cluster.conf"])
+def test_commented_delta_lines_are_those_of_a_session_with_delta(name: str) -> None:
     from groupcoord_spark.spark.session import delta_settings
 
-    lines = (ROOT / "conf" / "spark.conf").read_text(encoding="utf-8").splitlines()
+    lines = (ROOT / "conf" / name).read_text(encoding="utf-8").splitlines()
     offered = dict(line.removeprefix("# ").split(None, 1) for line in lines if line.startswith(("# spark.jars.packages", "# spark.sql.")))
     assert offered.items() <= delta_settings().items()

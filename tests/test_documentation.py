@@ -8,11 +8,8 @@ blocks and tables name is looked up.
 from __future__ import annotations
 
 import importlib.util
-import os
 import re
 import shlex
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from functools import cache
@@ -39,16 +36,15 @@ WARNING_CODE_PAGE = DOCS / "reference" / "warning-codes.md"
 
 README_LINES = 150
 
-OF_OTHER_INPUTS = {"look at the rows", "with an older connector", "read the topic"}
-"""Stages that a run over segments does not have."""
+OF_OTHER_INPUTS = {"look at the rows", "with an older connector", "read the topic", "publish"}
+"""Stages that a run over segments without --publish does not have."""
 
 OPTIONS_OF_OTHER_PROGRAMS = {
     *("--editable", "--list", "--describe", "--to", "--master", "--archives", "--properties-file", "--py-files"),
     *("--reset-offsets", "--from-file", "--bootstrap-server", "--execute", "--offsets-decoder", "--formatter"),
+    *("--topic", "--partition", "--start-offset"),
     *("--mutations", "--seed", "--packages", "--repositories", "--inplace", "--prefix", "--help"),
 }
-
-NO_DELTA = "Spark's Delta reader is not here and cannot be fetched"
 
 RULE_ID = re.compile(r"\b(R-\d+\.\d+|X-[A-Z]\d*)\b")
 CODE_BLOCK = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
@@ -96,7 +92,8 @@ def blocks(language: str, page: Path | None = None) -> list[str]:
 
 def commands_named() -> Iterator[tuple[str, list[str]]]:
     """Name of the command and its words, for each groupcoord line of the shell blocks; jobs/nightly.py is the command nightly."""
-    for block in [*blocks("bash"), *blocks("console")]:
+    typed = (line for block in blocks("console") for line in block.replace("\\\n", " ").splitlines() if line.startswith("$ "))
+    for block in [*blocks("bash"), *typed]:
         for line in block.replace("\\\n", " ").splitlines():
             words = shlex.split(line.removeprefix("$ "), comments=True)
             for at, word in enumerate(words):
@@ -271,9 +268,12 @@ class TestCommands:
 
 class TestOutput:
     @pytest.mark.parametrize(
-        "block", [block for block in blocks("console") if re.match(r"\$ groupcoord (list|describe|expire|export-offsets|timeline) ", block)]
+        "block",
+        [block for block in blocks("console") if re.match(r"\$ groupcoord (list|describe|expire|export-offsets|timeline|why) ", block)],
     )
-    def test_commands_print_what_is_shown(self, in_sample: Any, block: str) -> None:
+    def test_commands_print_what_is_shown(self, in_sample: Any, block: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        # It is the time of the sample's night, as for a reader of the pages: no command says that the night is old.
+        monkeypatch.setattr("groupcoord_spark.cli.options.now_ms", lambda: in_sample.summary.as_of_ms)
         shown = re.split(r"^\$ ", block, flags=re.MULTILINE)
         for part in filter(None, shown):
             line, _, expected = part.partition("\n")
@@ -281,8 +281,20 @@ class TestOutput:
             assert printed.exit_code == 0
             assert without_trailing_spaces(printed.output) == without_trailing_spaces(expected)
 
+    @pytest.mark.parametrize("block", [block for block in blocks("console") if block.startswith("$ groupcoord doctor ")])
+    def test_doctor_says_of_the_golden_logs_what_is_shown(self, block: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.chdir(ROOT)
+        line, _, shown = block.removeprefix("$ ").partition("\n")
+        printed = CliRunner().invoke(main, shlex.split(line)[1:]).stdout
+        beginning, dots, rest = without_trailing_spaces(shown).rpartition("\n...")
+        if dots:
+            assert rest == ""
+            assert without_trailing_spaces(printed).startswith(beginning)
+        else:
+            assert without_trailing_spaces(printed) == without_trailing_spaces(shown)
+
     def test_no_console_block_is_left_out(self) -> None:
-        compared = r"\$ (groupcoord (list|describe|expire|export-offsets|timeline|verify|nightly|dump) |make nightly\n)"
+        compared = r"\$ (groupcoord (list|describe|doctor|expire|export-offsets|timeline|why|verify|nightly|dump) |make nightly\n)"
         assert [block for block in blocks("console") if not re.match(compared, block)] == []
 
     def test_verify_says_of_the_sample_what_is_shown(self, in_sample: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -317,7 +329,7 @@ class TestOutput:
             stage for stage in dict.fromkeys(["plan", *named]) if stage not in OF_OTHER_INPUTS
         ]
         of_others = [block.split("\n\n")[0] for block in blocks("console") if "$ groupcoord nightly" in block]
-        assert {line[:24].rstrip() for block in of_others for line in block.splitlines() if line[0] != "$"} == set(named)
+        assert {line[:24].rstrip() for block in of_others for line in block.splitlines() if line[0] != "$"} == set(named) - {"publish"}
 
 
 class TestBlocks:
@@ -352,19 +364,16 @@ class TestBlocks:
         assert by_sql == by_pandas
         assert by_sql["app-expiring", "orders"] == 3
 
-    def test_python_and_sql_run_in_spark_with_delta(self, in_sample: Any) -> None:
-        # A process of its own: a session that is there cannot get Delta's jars.
+    def test_python_and_sql_run_in_spark_with_delta(
+        self, spark_with_delta: Any, in_sample: Any, capsys: pytest.CaptureFixture[str]
+    ) -> None:
         block = next(block for block in blocks("python") if "with_delta=True" in block)
         queries = [f"spark.sql({query!r}).show()\n" for query in blocks("sql")]
         queries += [block for block in blocks("python") if "what_if" in block]
-        paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "SPARK_MASTER": "local[1]"}
-        script = [sys.executable, "-c", block + "".join(queries)]
-        done = subprocess.run(script, capture_output=True, text=True, env=environment, check=False, timeout=300)
-        if done.returncode and re.search("unresolved dependenc|not found: ivy|DELTA|SparkSubmit|download", done.stderr, re.IGNORECASE):
-            pytest.skip(NO_DELTA)
-        assert done.returncode == 0, done.stderr
-        assert done.stdout.count("+\n") >= 3 * (1 + len(queries))
+        # The JVM does not follow when a test changes its directory.
+        script = "".join([block, *queries]).replace('"./warehouse"', repr(str(in_sample.path)))
+        exec(compile(script, "docs", "exec"), {"__name__": "docs"})
+        assert capsys.readouterr().out.count("+\n") >= 3 * (1 + len(queries))
 
 
 class TestScenarioLanguage:
@@ -419,7 +428,7 @@ class TestWords:
 
     def test_files_named_are_there(self) -> None:
         named = set(re.findall(r"(?<![\w/.])(?:tests|conf|jobs|notebooks|benchmarks)/[\w./-]*\w", ALL_TEXT))
-        assert {"conf/spark.conf", "jobs/nightly.py", "notebooks/01_tour.py"} <= named
+        assert {"conf/spark-local.conf", "jobs/nightly.py", "notebooks/01_tour.py"} <= named
         assert [name for name in sorted(named) if not (ROOT / name).exists()] == []
 
     def test_files_of_the_package_named_are_there(self) -> None:

@@ -39,7 +39,7 @@ def test_title_is_a_question(notebook: Any) -> None:
 def test_first_code_cell_holds_the_parameters(notebook: Any) -> None:
     first = next(cell for cell in notebook.cells if cell.cell_type == "code")
     assert first.metadata.get("tags") == ["parameters"]
-    assert first.source.startswith("WAREHOUSE = None")
+    assert first.source.startswith(("WAREHOUSE = None", "LOGS = "))
 
 
 def test_every_section_asks_a_question_and_ends_in_a_sentence(notebook: Any) -> None:
@@ -50,26 +50,53 @@ def test_every_section_asks_a_question_and_ends_in_a_sentence(notebook: Any) -> 
     assert all(text.endswith(".") and not text.startswith("#") for text in closing)
 
 
+def run_in(directory: Path, notebook: Any, facts: str) -> Any:
+    """What the cell ``facts`` prints after all cells of the notebook, as JSON."""
+    directory.mkdir(exist_ok=True)
+    jupytext.write(notebook, directory / "notebook.ipynb")
+    converted = nbformat.read(directory / "notebook.ipynb", as_version=4)
+    converted.cells.append(nbformat.v4.new_code_cell(facts))
+    nbclient.NotebookClient(converted, kernel_name="python3", resources={"metadata": {"path": str(directory)}}).execute()
+    pictures = [output for cell in converted.cells for output in cell.get("outputs", ()) if "image/png" in output.get("data", {})]
+    assert pictures
+    return json.loads(converted.cells[-1].outputs[0]["text"])
+
+
 FACTS = """
 print(json.dumps([len(groups), len(offsets), int(expirations["expired"].sum()), int(commits["commits"].sum())]))
 """
 
 
-def test_the_notebook_found_no_warehouse_from_its_own_directory(
-    notebook: Any, sample_warehouse: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_the_tour_finds_the_warehouse_from_its_own_directory(
+    sample_warehouse: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("GROUPCOORD_WAREHOUSE", raising=False)
     directory = tmp_path / "notebooks"
-    directory.mkdir()
     (tmp_path / "warehouse").symlink_to(sample_warehouse.path)
-    jupytext.write(notebook, directory / "notebook.ipynb")
-    converted = nbformat.read(directory / "notebook.ipynb", as_version=4)
-    converted.cells.append(nbformat.v4.new_code_cell(FACTS))
-    nbclient.NotebookClient(converted, kernel_name="python3", resources={"metadata": {"path": str(directory)}}).execute()
-    groups, offsets, expired, commits = json.loads(converted.cells[-1].outputs[0]["text"])
+    groups, offsets, expired, commits = run_in(directory, jupytext.read(NOTEBOOKS[0]), FACTS)
     summary = sample_warehouse.summary
     assert (groups, offsets, expired) == (summary.groups, summary.committed_offsets, summary.expired_offsets)
     assert (groups, commits) == (22, 115)
+
+
+FACTS_OF_LOGS = {
+    "02_where_did_my_offsets_go": "import json; print(json.dumps(int(losers.agg(F.sum('deleted_offsets')).first()[0])))",
+    "03_rebalances": "import json; print(json.dumps(int(most['rebalances'].sum())))",
+    "04_retention": "import json; print(json.dumps(counts['offsets'].tolist()))",
+}
+
+
+@pytest.mark.parametrize("name", FACTS_OF_LOGS)
+def test_a_notebook_over_logs_needs_no_warehouse(name: str, tmp_path: Path) -> None:
+    notebook = jupytext.read(NOTEBOOKS[0].with_name(f"{name}.py"))
+    first = next(cell for cell in notebook.cells if cell.cell_type == "code")
+    first.source = first.source.replace("../tests", str(NOTEBOOKS[0].parents[1] / "tests"))
+    found = run_in(tmp_path, notebook, FACTS_OF_LOGS[name])
+    if name == "04_retention":
+        under_7_days, under_1_day = found
+        assert 0 < under_7_days < under_1_day
+    else:
+        assert found > 5
 
 
 def test_the_nearest_warehouse_is_found_from_below(sample_warehouse: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

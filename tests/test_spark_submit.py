@@ -36,7 +36,7 @@ def submit(tmp_path: Path, *args: str) -> subprocess.CompletedProcess[str]:
     variables = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "SPARK_MASTER")}
     variables |= {"PYSPARK_PYTHON": sys.executable, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
     command = [
-        *(str(SPARK_SUBMIT), "--properties-file", str(ROOT / "conf" / "spark.conf"), "--master", "local-cluster[1,1,1024]"),
+        *(str(SPARK_SUBMIT), "--properties-file", str(ROOT / "conf" / "spark-local.conf"), "--master", "local-cluster[1,1,1024]"),
         *("--py-files", str(package), str(ROOT / "jobs" / "nightly.py"), *args),
     ]
     return subprocess.run(command, cwd=elsewhere, env=variables, capture_output=True, text=True, check=False, timeout=300)

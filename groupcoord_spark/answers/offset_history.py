@@ -111,7 +111,7 @@ def counted_commits(
             written.setdefault(key, []).append(position)
         for (producer_id, end, replaced), positions in written.items():
             first, rows = positions[0], commits.take(pa.array(staged[positions]))
-            keys = zip(*(rows[name].to_pylist() for name in ("record_offset", "topic", "partition")), strict=True)
+            keys = list(zip(*(rows[name].to_pylist() for name in ("record_offset", "topic", "partition")), strict=True))
             is_pending = end != _NONE or any((*key, producer_id) in pending for key in keys)
             transactions.append(
                 Transaction(
@@ -123,6 +123,8 @@ def counted_commits(
                     ended_ms=_or_none(marker_ms[first]) if end != _NONE else None,
                     ended_later="committed" if is_commit[first] else "aborted" if end != _NONE and not has_ended[first] else None,
                     partitions=_partitions(rows, np.ones(len(rows), np.bool_), np.zeros(len(rows), np.int64))[0],
+                    commits=keys,
+                    marker_offset=end if end != _NONE else None,
                 )
             )
     rows = pa.table(
@@ -205,7 +207,9 @@ def pieces_of(
             times = counted if len(counted) else times
             times = times[times != _NONE]
             begin_ms, end_ms = (int(times.min()), int(times.max())) if len(times) else (None, None)
-            pieces.append(Stretch(*place, begin_ms, end_ms, int(in_transactions[piece]), int(waited_ms[piece]), partitions[piece]))
+            in_transaction, longest_wait_ms = int(in_transactions[piece]), int(waited_ms[piece])
+            last_record_offset = int(record_offsets[shown[last]])
+            pieces.append(Stretch(*place, begin_ms, end_ms, in_transaction, longest_wait_ms, partitions[piece], last_record_offset))
     return pieces
 
 

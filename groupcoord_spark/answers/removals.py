@@ -1,4 +1,4 @@
-"""The probable causes of the removals of one group and its offsets, from the history tables."""
+"""The probable causes of the removals of groups and their offsets, from the history tables."""
 
 from __future__ import annotations
 
@@ -29,34 +29,34 @@ _OWN_COLUMNS: Final = (
 
 
 class Removals(NamedTuple):
-    """All removals of one group and its offsets in the history tables."""
+    """All removals of some groups and their offsets in the history tables."""
 
     offsets: Mapping[tuple[Place, int], OffsetRemoval]
     """(place, record offset) of the tombstone -> cause."""
     groups: Sequence[tuple[OwnRecord, GroupRemoval]]
-    """Tombstones of the group, with their causes."""
+    """Tombstones of the groups, with their causes."""
 
 
-def removals_of(warehouse: Warehouse, cluster: str, group_id: str, commits: pa.Table, markers: pa.Table) -> Removals:
-    """The causes of all removals of one group and its offsets.
+def removals_of(warehouse: Warehouse, cluster: str, group_ids: Sequence[str], commits: pa.Table, markers: pa.Table) -> Removals:
+    """The causes of all removals of groups and their offsets.
 
     Records of other groups are read only where a cause depends on their offsets of the same topic.
 
     Args:
         warehouse: The warehouse.
         cluster: Name of the cluster.
-        group_id: Of the group.
-        commits: The group's rows of offset_commits (``COMMIT_COLUMNS``).
+        group_ids: Of the groups.
+        commits: The groups' rows of offset_commits (``COMMIT_COLUMNS``).
         markers: From ``read_markers``.
     """
     retention_ms = warehouse.run(cluster).retention_ms
-    own = _own_records(warehouse, cluster, [group_id])
+    own = _own_records(warehouse, cluster, group_ids)
     lifetimes = lifetimes_of(commits, markers)
     topics = sorted(topics_to_look_at(lifetimes, own, retention_ms))
     if topics:
         topic_commits = warehouse.read("offset_commits", cluster=cluster, columns=COMMIT_COLUMNS, where=[("topic", "in", topics)])
         topic_lifetimes = lifetimes_of(topic_commits, read_markers(warehouse, cluster, topic_commits))
-        groups = {lifetime.group_id for lifetime in topic_lifetimes if lifetime.tombstone_offset is not None}
+        groups = {*group_ids, *(lifetime.group_id for lifetime in topic_lifetimes if lifetime.tombstone_offset is not None)}
         offset_removals = removals_of_offsets(lifetimes, _own_records(warehouse, cluster, sorted(groups)), retention_ms, topic_lifetimes)
     else:
         offset_removals = removals_of_offsets(lifetimes, own, retention_ms)

@@ -17,7 +17,7 @@ from groupcoord_spark.cli.made_up_groups import (
     with_members,
     with_replica_racks,
 )
-from groupcoord_spark.cli.options import Common, at_option, cluster_to_read, common_options
+from groupcoord_spark.cli.options import Common, ShownRun, cluster_to_read, common_options, say_which_night, shown_run_options
 from groupcoord_spark.cli.render import lines, say, write_lines, write_records
 from groupcoord_spark.errors import GroupcoordError
 
@@ -83,7 +83,7 @@ class MemberChange(click.ParamType):  # type: ignore[type-arg]
 @click.option("--assignor", "names", multiple=True, type=click.Choice(ASSIGNORS), help="Only this one; may be given several times.")
 @click.option("--members", "change", type=MemberChange(), default=0, help="So many members more, or fewer.")
 @click.option("--partitions", type=TopicPartitions(), multiple=True, help="A topic has so many partitions; may be given several times.")
-@at_option
+@shown_run_options
 @common_options
 def assign(
     common: Common,
@@ -93,7 +93,7 @@ def assign(
     names: tuple[str, ...],
     change: int,
     partitions: tuple[tuple[str, int], ...],
-    at_ms: int | None,
+    shown_run: ShownRun,
 ) -> None:
     """What each assignor would give a group: how even it is, what it moves, which partitions each member has.
 
@@ -110,7 +110,9 @@ def assign(
         group = made_up_group(written, sizes)
     else:
         warehouse = open_warehouse(common.warehouse)
-        reader = _Reader(warehouse, cluster_to_read(warehouse, common.cluster), at_ms)
+        cluster = cluster_to_read(warehouse, common.cluster)
+        say_which_night(common, warehouse, shown_run.of(warehouse, cluster))
+        reader = _Reader(warehouse, cluster, shown_run)
         new_topics = {topic for one in written for topic in one.member.topics}
         group, protocol = reader.group(group_id, sizes, new_topics)
         group = with_members(group, written, sizes)
@@ -199,10 +201,10 @@ def _count(partitions: Mapping[str, int], member_id: str) -> int | None:
 class _Reader:
     """Reads a group from the tables of one night."""
 
-    def __init__(self, warehouse: Warehouse, cluster: str, at_ms: int | None) -> None:
+    def __init__(self, warehouse: Warehouse, cluster: str, shown_run: ShownRun) -> None:
         self._warehouse = warehouse
         self._cluster = cluster
-        self._at_ms = at_ms
+        self._run = shown_run.of(warehouse, cluster)
 
     def group(self, group_id: str, partitions: Mapping[str, int], new_topics: Collection[str] = ()) -> tuple[AssignableGroup, str | None]:
         """The group and the assignor it uses. Raises GroupcoordError for one that is not there or that no assignor is for.
@@ -317,7 +319,7 @@ class _Reader:
 
     def _rows(self, table: str, columns: str, where: list[Condition]) -> Iterator[tuple[Any, ...]]:
         names = columns.split()
-        rows = self._warehouse.read(table, cluster=self._cluster, columns=names, where=where, at_ms=self._at_ms)
+        rows = self._warehouse.read(table, columns=names, where=where, run=self._run)
         return zip(*(rows[name].to_pylist() for name in names), strict=True)
 
 

@@ -35,12 +35,20 @@ COMMANDS: Final = {
     "export-offsets": Place(
         "groupcoord_spark.cli.export_offsets", "export_offsets", "Offsets of any night for kafka-consumer-groups --reset-offsets."
     ),
+    "runs": Place("groupcoord_spark.cli.runs", "runs", "The nights and look-backs of a warehouse, newest first."),
+    "warnings": Place("groupcoord_spark.cli.warnings", "warnings", "Doubts and quarantined records of a run, by code."),
+    "diff": Place("groupcoord_spark.cli.diff", "diff", "What changed from one night to another, and why offsets are gone."),
     "coverage": Place("groupcoord_spark.cli.coverage", "coverage", "Per type and version of record: read, decoded, quarantined."),
+    "sql": Place("groupcoord_spark.cli.sql", "sql", "SQL over the tables and views of a night, by DuckDB; views for other engines."),
     "verify": Place("groupcoord_spark.cli.verify", "verify", "Our state against what a broker answers; 1 on any difference."),
     "timeline": Place("groupcoord_spark.cli.timeline", "timeline", "A group's life in order: commits, rewinds, rebalances, removals."),
+    "why": Place("groupcoord_spark.cli.why", "why", "Why a group or an offset is there, has gone or never counted."),
     "simulate": Place("groupcoord_spark.cli.simulate", "simulate", "What the coordinator answers and writes in a scenario."),
     "assign": Place("groupcoord_spark.cli.assign", "assign", "What each assignor would give a group's members."),
+    "doctor": Place("groupcoord_spark.cli.doctor", "doctor", "Why the offsets topic is large, slow or stuck, and what mends it."),
     "dump": Place("groupcoord_spark.cli.dump", "dump", "Every record of the offsets topic as a line of JSON."),
+    "maintain": Place("groupcoord_spark.cli.maintain", "maintain", "Join files of history, drop old nights, delete what nothing needs."),
+    "completion": Place("groupcoord_spark.cli.completion", "completion", "The script by which bash, zsh or fish completes words."),
     "warm-up": Place("groupcoord_spark.cli.warm_up", "warm_up", "Once for an installation: later runs start some seconds sooner."),
 }
 

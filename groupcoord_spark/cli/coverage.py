@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from groupcoord_spark.cli.options import Common, at_option, cluster_to_read, common_options
+from groupcoord_spark.cli.options import Common, ShownRun, cluster_to_read, common_options, say_which_night, shown_run_options
 from groupcoord_spark.cli.render import counted, lines, say, write_lines, write_records
 from groupcoord_spark.log import CODES
 from groupcoord_spark.sources.rows import ROW_CODES
@@ -25,9 +25,9 @@ PARTITIONS = ("offsets_partition", "first_offset", "end_offset", "records", "qua
 
 @click.command(epilog="Example: groupcoord coverage --warehouse ./warehouse")
 @click.option("--partitions", "by_partition", is_flag=True, help="A row for each partition of __consumer_offsets.")
-@at_option
+@shown_run_options
 @common_options
-def coverage(common: Common, by_partition: bool, at_ms: int | None) -> None:
+def coverage(common: Common, by_partition: bool, shown_run: ShownRun) -> None:
     """Records of each key type and value version: read, decoded, quarantined, and misplaced (their group belongs to another partition).
 
     REASONS counts the quarantined ones by their codes. COMPLETENESS of a partition is records read against the offsets from the start of
@@ -37,15 +37,15 @@ def coverage(common: Common, by_partition: bool, at_ms: int | None) -> None:
     from groupcoord_spark.warehouse.read import open_warehouse
 
     warehouse = open_warehouse(common.warehouse)
-    cluster = cluster_to_read(warehouse, common.cluster)
+    run = shown_run.of(warehouse, cluster_to_read(warehouse, common.cluster))
+    say_which_night(common, warehouse, run)
     names: tuple[str, ...] = PARTITIONS if by_partition else KINDS
-    partitions = warehouse.read("offsets_partitions", cluster=cluster, columns=PARTITIONS[:-1], at_ms=at_ms).to_pylist()
+    partitions = warehouse.read("offsets_partitions", columns=PARTITIONS[:-1], run=run).to_pylist()
     if by_partition:
         coverage_rows = [{**row, "completeness": completeness(row)} for row in partitions]
     else:
-        coverage_rows = warehouse.read("decode_coverage", cluster=cluster, columns=STORED, at_ms=at_ms).to_pylist()
-        run_id = warehouse.run(cluster, at_ms=at_ms).run_id
-        lost = warehouse.read("quarantined_records", cluster=cluster, columns=LOST, where=[("run_id", "=", run_id)], at_ms=at_ms)
+        coverage_rows = warehouse.read("decode_coverage", columns=STORED, run=run).to_pylist()
+        lost = warehouse.read("quarantined_records", columns=LOST, where=[("run_id", "=", run.run_id)], run=run)
         reasons = reasons_of(lost.to_batches()) if any(row["quarantined"] for row in coverage_rows) else {}
         for row in coverage_rows:
             counts = reasons.get((row["key_type"], row["value_version"]), Counter()).most_common()

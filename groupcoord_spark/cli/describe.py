@@ -15,14 +15,22 @@ from typing import TYPE_CHECKING, Any, Final, TextIO
 import click
 import pyarrow as pa
 
-from groupcoord_spark.cli.end_offsets import EndOffsets, read_end_offsets
-from groupcoord_spark.cli.options import Common, at_option, cluster_to_read, common_options
+from groupcoord_spark.cli.end_offsets import EndOffsets, newest_end_offsets, read_end_offsets
+from groupcoord_spark.cli.names import matching, refuse_missing_groups
+from groupcoord_spark.cli.options import (
+    Common,
+    ShownRun,
+    cluster_to_read,
+    common_options,
+    complete_groups,
+    say_which_night,
+    shown_run_options,
+)
 from groupcoord_spark.cli.render import counted, lines, printable, say, write_lines, write_records
 from groupcoord_spark.cli.rules import rules_of
-from groupcoord_spark.errors import GroupcoordError
 
 if TYPE_CHECKING:
-    from groupcoord_spark.warehouse.read import Condition, Warehouse
+    from groupcoord_spark.warehouse.read import Condition, Run, Warehouse
 
 KIND_OF_GROUP: Final = {"share": "Share group", "streams": "Streams group"}
 REBALANCING: Final = frozenset({"PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling"})
@@ -98,7 +106,14 @@ class View:
 
 
 @click.command("describe", epilog="Example: groupcoord describe --all-groups --members --verbose")
-@click.option("--group", "groups", multiple=True, metavar="GROUP", help="The group; may be given several times.")
+@click.option(
+    "--group",
+    "groups",
+    multiple=True,
+    metavar="GROUP",
+    shell_complete=complete_groups,
+    help="The group, or a pattern such as 'app-*'; may be given several times.",
+)
 @click.option("--all-groups", is_flag=True, help="Every group.")
 @click.option("--offsets", is_flag=True, help="Committed offsets and who reads them. [default]")
 @click.option("--members", is_flag=True, help="Members and how many partitions they hold.")
@@ -110,7 +125,7 @@ class View:
     type=click.Path(exists=True, dir_okay=False),
     help="Log end offsets for LOG-END-OFFSET and LAG: lines topic:partition:offset (kafka-get-offsets) or topic,partition,offset, or JSON.",
 )
-@at_option
+@shown_run_options
 @common_options
 def describe(
     common: Common,
@@ -121,12 +136,12 @@ def describe(
     state: bool,
     verbose: bool,
     end_offsets_file: str | None,
-    at_ms: int | None,
+    shown_run: ShownRun,
 ) -> None:
     """Groups as of one night: their offsets, members or state.
 
     CURRENT-OFFSET comes from the log; what the log does not know is `-`: the coordinator, and LOG-END-OFFSET and LAG
-    without --end-offsets. Assigned partitions without a commit are shown too.
+    where neither --end-offsets nor a night's sample (nightly --end-offsets) has them. Assigned partitions without a commit are shown too.
     """
     from groupcoord_spark.warehouse.read import open_warehouse
 
@@ -140,9 +155,16 @@ def describe(
     view = views[0] if views else "offsets"
     if end_offsets_file is not None and view != "offsets":
         raise click.UsageError("--end-offsets belongs to --offsets.")
-    end_offsets = read_end_offsets(end_offsets_file) if end_offsets_file is not None else {}
     warehouse = open_warehouse(common.warehouse)
-    reader = _Reader(warehouse, cluster_to_read(warehouse, common.cluster), None if all_groups else groups, at_ms)
+    cluster = cluster_to_read(warehouse, common.cluster)
+    run = shown_run.of(warehouse, cluster)
+    say_which_night(common, warehouse, run)
+    end_offsets: EndOffsets = {}
+    if end_offsets_file is not None:
+        end_offsets = read_end_offsets(end_offsets_file)
+    elif view == "offsets":
+        end_offsets = newest_end_offsets(warehouse, run)
+    reader = _Reader(warehouse, cluster, None if all_groups else groups, run)
     # All that is built here is needed until the end: searching it for garbage would take a quarter of the time.
     gc.disable()
     try:
@@ -222,24 +244,19 @@ def _end_in_one_place(first: TextIO, second: TextIO) -> bool:
 class _Reader:
     """Reads one night's tables for some groups, or for all."""
 
-    def __init__(self, warehouse: Warehouse, cluster: str, wanted: Sequence[str] | None, at_ms: int | None) -> None:
+    def __init__(self, warehouse: Warehouse, cluster: str, wanted: Sequence[str] | None, run: Run) -> None:
         self._warehouse = warehouse
         self._cluster = cluster
         self._wanted = wanted
-        self._at_ms = at_ms
-        self._rules = rules_of(warehouse.run(cluster, at_ms=at_ms))
+        self._run = run
+        self._rules = rules_of(self._run)
 
     def groups(self, view: str) -> list[Group]:
         """Groups in the order of their names. Raises GroupcoordError for one that does not exist."""
         columns = "group_id group_type state protocol generation assignment_epoch member_count protocol_type topology_epoch"
+        if self._wanted is not None:
+            self._wanted = self._named(self._wanted)
         groups = {row[0]: Group(*row) for row in self._rows("groups", columns)}
-        missing = sorted(set(self._wanted or ()) - groups.keys())
-        if missing:
-            names = ", ".join(map(repr, missing))
-            raise GroupcoordError(
-                f"Group {names} does not exist in cluster {self._cluster!r} of {self._warehouse.location.uri}."
-                " `groupcoord list` names those that do."
-            )
         if view != "state":
             self._add_members(groups)
         if view == "offsets":
@@ -249,6 +266,13 @@ class _Reader:
                 groups[row[0]].offsets.append(row)
             self._add_partitions_of_tasks([group for group in groups.values() if any(member.active_tasks for member in group.members)])
         return [groups[name] for name in sorted(groups)]
+
+    def _named(self, wanted: Sequence[str]) -> Sequence[str]:
+        """The groups that exist of those that are named or match a pattern. Raises GroupcoordError where there is none."""
+        known = self._warehouse.read("groups", columns=["group_id"], run=self._run)["group_id"].to_pylist()
+        found, missing = matching(wanted, frozenset(known))
+        refuse_missing_groups(missing, known, self._cluster, self._warehouse.location.uri)
+        return found
 
     def _add_members(self, groups: Mapping[str, Group]) -> None:
         members: dict[tuple[str, str], Member] = {}
@@ -315,7 +339,7 @@ class _Reader:
     def _rows(self, table: str, columns: str, also: Sequence[Condition] = ()) -> Iterator[tuple[Any, ...]]:
         where: list[Condition] = [*also] if self._wanted is None else [*also, ("group_id", "in", list(self._wanted))]
         names = columns.split()
-        rows = self._warehouse.read(table, cluster=self._cluster, columns=names, where=where, at_ms=self._at_ms)
+        rows = self._warehouse.read(table, columns=names, where=where, run=self._run)
         return zip(*(_values(rows[name]) for name in names), strict=True)
 
 

@@ -5,8 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from groupcoord_spark.errors import UsageError
+
+if TYPE_CHECKING:
+    from groupcoord_spark.warehouse.read import Run, Warehouse
 
 EndOffsets = Mapping[tuple[str, int], int]
 """Topic and partition -> log end offset."""
@@ -43,6 +47,24 @@ def read_end_offsets(path: str) -> EndOffsets:
         except ValueError as e:
             raise UsageError(f"{path}, line {number}: {line.strip()!r} is not topic:partition:offset or topic,partition,offset.") from e
     return offsets
+
+
+def changed_at_ms(path: str) -> int:
+    """When the file was changed last, in epoch milliseconds: the time of the sample."""
+    return Path(path).stat().st_mtime_ns // 1_000_000
+
+
+def newest_end_offsets(warehouse: Warehouse, run: Run) -> EndOffsets:
+    """End offsets of the newest sample that was stored up to a run; empty where no run was given one."""
+    import pyarrow.compute as pc
+
+    columns = ["topic", "partition", "end_offset", "sampled_at"]
+    samples = warehouse.read("log_ends", columns=columns, run=run)
+    if not samples.num_rows:
+        return {}
+    newest = samples.filter(pc.equal(samples["sampled_at"], pc.max(samples["sampled_at"])))
+    topics, partitions, ends = (newest[name].to_pylist() for name in columns[:3])
+    return dict(zip(zip(topics, partitions, strict=True), ends, strict=True))
 
 
 def _from_json(path: str, text: str) -> EndOffsets:

@@ -17,10 +17,11 @@ from groupcoord_spark.cli.options import (
     DirectoryToWrite,
     Duration,
     Moment,
-    at_option,
+    ShownRun,
     cluster_to_read,
     common_options,
     duration_text,
+    shown_run_options,
 )
 from groupcoord_spark.cli.render import counted, lines, moment, say, write_lines, write_records
 from groupcoord_spark.cli.rules import rules_of
@@ -60,7 +61,7 @@ _DAY_MS: Final = 86_400_000
 )
 @click.option("--codec", type=click.Choice(list(CODECS)), help="offsets.topic.compression.codec for --write-tombstones. [default: none]")
 @click.option("--compare", is_flag=True, help="What changes against the setting of the run, by day and group.")
-@at_option
+@shown_run_options
 @common_options
 def expire(
     common: Common,
@@ -74,7 +75,7 @@ def expire(
     tombstones_directory: Path | None,
     codec: str | None,
     compare: bool,
-    at_ms: int | None,
+    shown_run: ShownRun,
 ) -> None:
     """What a cleanup of offsets would remove, and when, by the state of one night. Nothing is rewritten.
 
@@ -92,7 +93,7 @@ def expire(
         raise click.UsageError("--codec belongs to --write-tombstones.")
     warehouse = open_warehouse(common.warehouse)
     cluster = cluster_to_read(warehouse, common.cluster)
-    run = warehouse.run(cluster, at_ms=at_ms)
+    run = shown_run.of(warehouse, cluster)
     now_ms = run.as_of_ms if as_of_ms is None else as_of_ms
     present = ExpirationJob(now_ms, _retention_of(run, retention_ms), rules_of(run), with_tombstones=False)
     job = replace(
@@ -103,7 +104,7 @@ def expire(
     )
     totals: Counter[str] = Counter()
     with without_collector():
-        state = read_state_tables(warehouse, cluster, at_ms=at_ms, groups=groups)
+        state = read_state_tables(warehouse, cluster, run=run, groups=groups)
         _refuse_unknown(groups, state, cluster)
         if compare:
             _write(common, CHANGE_NAMES, _change_rows(state, present, job, totals))
@@ -113,7 +114,7 @@ def expire(
             _write(common, GROUP_NAMES, _group_rows(state, job, totals))
         written = None
         if tombstones_directory is not None:
-            ends = warehouse.read("offsets_partitions", cluster=cluster, columns=["offsets_partition", "end_offset"], at_ms=at_ms)
+            ends = warehouse.read("offsets_partitions", cluster=cluster, columns=["offsets_partition", "end_offset"], run=run)
             end_offsets = dict(zip(*(ends[name].to_pylist() for name in ends.column_names), strict=True))
             written = _write_tombstones(tombstones_directory, state, replace(job, with_tombstones=True), end_offsets, codec or "none")
     if not common.quiet:

@@ -10,13 +10,23 @@ from datetime import UTC, datetime, timedelta
 
 import click
 
-from groupcoord_spark.cli.options import Common, at_option, cluster_to_read, common_options_of_a_writer
+from groupcoord_spark.cli.names import did_you_mean, matching
+from groupcoord_spark.cli.options import Common, ShownRun, cluster_to_read, common_options_of_a_writer, complete_groups, shown_run_options
 from groupcoord_spark.cli.render import counted, printable, say
-from groupcoord_spark.errors import GroupcoordError
+from groupcoord_spark.errors import GroupcoordError, UsageError
 
 
 @click.command("export-offsets", epilog="Example: groupcoord export-offsets --group app-expiring --at 2026-11-21T08:00:00Z > offsets.csv")
-@click.option("--group", "groups", multiple=True, required=True, metavar="GROUP", help="The group; may be given several times.")
+@click.option(
+    "--group",
+    "groups",
+    multiple=True,
+    required=True,
+    metavar="GROUP",
+    shell_complete=complete_groups,
+    help="The group, or a pattern such as 'app-*'; may be given several times.",
+)
+@click.option("--as", "new_name", metavar="GROUP", help="Write the offsets of one group under the name of another group.")
 @click.option(
     "--format",
     "form",
@@ -25,32 +35,37 @@ from groupcoord_spark.errors import GroupcoordError
     show_default=True,
     help="What kafka-consumer-groups --reset-offsets --from-file reads.",
 )
-@at_option
+@shown_run_options
 @common_options_of_a_writer
-def export_offsets(common: Common, groups: tuple[str, ...], form: str, at_ms: int | None) -> None:
+def export_offsets(common: Common, groups: tuple[str, ...], new_name: str | None, form: str, shown_run: ShownRun) -> None:
     """The committed offsets of groups in any night, to set the groups back to them.
 
-    A line for each offset, without a line of names: topic,partition,offset for one group; group,topic,partition,offset for several.
+    A line for each offset, without a line of names: topic,partition,offset for one group; group,topic,partition,offset for several. A file
+    of one group names no group, so --as changes only the command that is shown: the offsets of one group for another one.
     """
     import pyarrow.compute as pc
 
     from groupcoord_spark.warehouse.read import open_warehouse
 
-    # The tool cuts the file into lines before it looks at quotes.
-    if broken := [group for group in groups if "\n" in group]:
-        raise GroupcoordError(f"Group {broken[0]!r} has a line break in its name: kafka-consumer-groups cannot read such a file.")
-    wanted = sorted(set(groups))
     names = ["group_id", "topic", "partition", "committed_offset"]
     warehouse = open_warehouse(common.warehouse)
     cluster = cluster_to_read(warehouse, common.cluster)
-    run = warehouse.run(cluster, at_ms=at_ms)
-    offsets = warehouse.read("committed_offsets", cluster=cluster, columns=names, where=[("group_id", "in", wanted)], at_ms=at_ms)
+    run = shown_run.of(warehouse, cluster)
+    known = frozenset(warehouse.read("committed_offsets", columns=["group_id"], run=run)["group_id"].to_pylist())
+    found, missing = matching(groups, known)
+    wanted = sorted({*found, *missing})
+    # The tool cuts the file into lines before it looks at quotes.
+    if broken := [group for group in [*wanted, new_name or ""] if "\n" in group]:
+        raise GroupcoordError(f"Group {broken[0]!r} has a line break in its name: kafka-consumer-groups cannot read such a file.")
+    if new_name is not None and len(wanted) > 1:
+        raise UsageError(f"--as takes the offsets of one group, and --group names {counted(len(wanted), 'group')}.")
+    offsets = warehouse.read("committed_offsets", columns=names, where=[("group_id", "in", wanted)], run=run)
     night = f"the night of {datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=run.as_of_ms):%Y-%m-%dT%H:%M:%SZ}"
     groups_with_offsets = set(offsets["group_id"].to_pylist())
     if without := [group for group in wanted if group not in groups_with_offsets]:
         raise GroupcoordError(
             f"Cluster {cluster!r} has no committed offset of group {', '.join(map(repr, without))} in {night}."
-            " Name another night with --at."
+            f" Name another night with --at.{did_you_mean(without, known)}"
         )
     offsets = offsets.take(pc.sort_indices(offsets, sort_keys=[(name, "ascending") for name in names[:3]]))
     # In a file for several groups the tool takes a line of three columns for one of four, so the number of columns follows the groups.
@@ -62,7 +77,8 @@ def export_offsets(common: Common, groups: tuple[str, ...], form: str, at_ms: in
     _write_exactly(text.getvalue())
     if not common.quiet:
         sys.stdout.flush()
-        options = " ".join(f"--group {shlex.quote(group)}" for group in wanted) if len(wanted) <= 3 else "--group … (each of them)"
+        to_set = wanted if new_name is None else [new_name]
+        options = " ".join(f"--group {shlex.quote(group)}" for group in to_set) if len(wanted) <= 3 else "--group … (each of them)"
         members = "the group's members" if len(wanted) == 1 else "the groups' members"
         say(
             f"{counted(offsets.num_rows, 'offset')} of {counted(len(wanted), 'group')} in {night}. With {members} stopped:"

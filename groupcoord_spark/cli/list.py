@@ -2,34 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
-from groupcoord_spark.cli.options import Common, at_option, cluster_to_read, common_options
+from groupcoord_spark.cli.options import Common, ShownRun, cluster_to_read, common_options, say_which_night, shown_run_options
 from groupcoord_spark.cli.render import lines, shown, write_lines, write_records
+from groupcoord_spark.cli.words import Words
+
+if TYPE_CHECKING:
+    from groupcoord_spark.warehouse.read import Run, Warehouse
 
 # Kafka's own words (GroupState, GroupType); the warehouse has the types in lower case, as the protocol names them.
 STATES: Final = ("Empty", "Stable", "Assigning", "Reconciling", "NotReady", "PreparingRebalance", "CompletingRebalance", "Dead")
 TYPES: Final = ("Classic", "Consumer", "Share", "Streams")
-
-
-class Words(click.ParamType):  # type: ignore[type-arg]
-    """Words from a list, separated by commas, in any case; no word at all stands for every one of them."""
-
-    def __init__(self, name: str, known: Sequence[str]) -> None:
-        self.name = name
-        self._known = {word.lower(): word for word in known}
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> frozenset[str]:
-        if isinstance(value, frozenset):
-            return value
-        asked = [word.strip() for word in str(value).split(",") if word.strip()]
-        unknown = ", ".join(repr(word) for word in asked if word.lower() not in self._known)
-        if unknown:
-            self.fail(f"{unknown} is not one of {', '.join(self._known.values())}.", param, ctx)
-        return frozenset(self._known[word.lower()] for word in asked)
 
 
 @click.command("list", epilog="Example: groupcoord list --state Stable,Empty --type")
@@ -51,9 +37,12 @@ class Words(click.ParamType):  # type: ignore[type-arg]
     flag_value="",
     help="Add the column TYPE; with TYPES only those groups.",
 )
-@at_option
+@click.option(
+    "--lag", is_flag=True, help="Add the column LAG: records that the group has not read, by the newest sample of nightly --end-offsets."
+)
+@shown_run_options
 @common_options
-def list_groups(common: Common, states: frozenset[str] | None, types: frozenset[str] | None, at_ms: int | None) -> None:
+def list_groups(common: Common, states: frozenset[str] | None, types: frozenset[str] | None, lag: bool, shown_run: ShownRun) -> None:
     """Every group the coordinator would list, sorted by name: classic, consumer, share and streams groups.
 
     STATES and TYPES are words separated by commas, for example Stable,Empty.
@@ -73,12 +62,17 @@ def list_groups(common: Common, states: frozenset[str] | None, types: frozenset[
     if states is not None:
         columns["state"] = "state"
     warehouse = open_warehouse(common.warehouse)
-    cluster = cluster_to_read(warehouse, common.cluster)
-    groups = warehouse.read("groups", cluster=cluster, columns=list(columns.values()), where=where, at_ms=at_ms)
+    run = shown_run.of(warehouse, cluster_to_read(warehouse, common.cluster))
+    say_which_night(common, warehouse, run)
+    groups = warehouse.read("groups", columns=list(columns.values()), where=where, run=run)
     groups = groups.take(pc.sort_indices(groups["group_id"]))
     cells = {name: groups[column].to_pylist() for name, column in columns.items()}
     if "type" in cells:
         cells["type"] = [word.capitalize() for word in cells["type"]]
+    if lag:
+        lags = _lags(warehouse, run)
+        columns["lag"] = "lag"
+        cells["lag"] = [lags.get(group) for group in cells["group"]]
     if common.output != "table":
         write_records(common.output, list(columns), zip(*cells.values(), strict=True))
     elif len(columns) == 1:
@@ -86,3 +80,19 @@ def list_groups(common: Common, states: frozenset[str] | None, types: frozenset[
     else:
         width = max([15, *(len(shown(group)) for group in cells["group"])]) + 10
         write_lines(lines([name.upper() for name in columns], zip(*cells.values(), strict=True), [width, *[20] * (len(columns) - 1)]))
+
+
+def _lags(warehouse: Warehouse, run: Run) -> dict[str, int]:
+    """Group -> sum of the lag of its partitions. Groups without a partition in the newest sample of log ends are left out."""
+    from groupcoord_spark.cli.end_offsets import newest_end_offsets
+
+    ends = newest_end_offsets(warehouse, run)
+    names = ["group_id", "topic", "partition", "committed_offset"]
+    offsets = warehouse.read("committed_offsets", columns=names, run=run)
+    lags: dict[str, int] = {}
+    for group_id, topic, partition, committed in zip(*(offsets[name].to_pylist() for name in names), strict=True):
+        end = ends.get((topic, partition))
+        # -1 is what some clients commit for "nowhere yet": no lag follows from it.
+        if end is not None and committed != -1:
+            lags[group_id] = lags.get(group_id, 0) + max(end - committed, 0)
+    return lags

@@ -5,17 +5,22 @@ from __future__ import annotations
 import json
 import re
 import time
+from collections.abc import Mapping
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from groupcoord_spark.cli import interruption
+from groupcoord_spark.cli.end_offsets import changed_at_ms, read_end_offsets
 from groupcoord_spark.cli.options import Common, Duration, Moment, common_options_of_a_writer, duration_text, force_option, written_time
 from groupcoord_spark.cli.progress import StageLines
-from groupcoord_spark.cli.render import counted, say
+from groupcoord_spark.cli.render import counted, moment, say, write_records
 from groupcoord_spark.errors import GroupcoordError, UsageError
+from groupcoord_spark.pipeline.accepted import ACCEPTED_WORDS, EMPTY
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,6 +32,11 @@ if TYPE_CHECKING:
     from groupcoord_spark.sources.rows import InputKind
 
 DEFAULT_CLUSTER = "default"
+
+NIGHTS_BETWEEN_UPKEEP = 10
+"""After so many runs of a cluster the nightly run looks after the warehouse."""
+
+_SEE_WARNINGS = "see `groupcoord warnings`"
 
 _TOPIC_ID = re.compile(r"[A-Za-z0-9_-]{22}")
 
@@ -89,16 +99,50 @@ class MomentOrOffsets(click.ParamType):  # type: ignore[type-arg]
     metavar="FILE",
     help="Properties of Kafka's client for a kafka:// INPUT (security.protocol and so on), as Kafka's own tools take them. Never shown.",
 )
+@click.option(
+    "--full",
+    is_flag=True,
+    help="Read every log from its beginning, not only what is new since the last night, and say whether both give the same state.",
+)
+@click.option(
+    "--end-offsets",
+    "end_offsets_file",
+    metavar="FILE",
+    help="End offsets of topics for lag, as describe takes them: what kafka-get-offsets printed just before the copy was made.",
+)
 @click.option("--no-history", is_flag=True, help="Write no history: no offset_commits, group_records, transactions and rebalances.")
 @click.option(
     "--strict",
     is_flag=True,
     help="End with 1 when a record was quarantined, or the broker's loader refuses or skips one. The tables are written all the same.",
 )
+@click.option(
+    "--accept",
+    "accepted",
+    type=click.Choice(ACCEPTED_WORDS),
+    multiple=True,
+    metavar="WORD",
+    help=f"Go on although the input looks like a bad copy; may be given several times. WORD: {', '.join(ACCEPTED_WORDS)}.",
+)
+@click.option("--no-maintain", is_flag=True, help="Leave the upkeep that each tenth night does to `groupcoord maintain`.")
+@click.option(
+    "--output",
+    type=click.Choice(["table", "json"]),
+    default="table",
+    show_default=True,
+    help="The summary: text for people on stderr, or one JSON object on stdout.",
+)
+@click.option(
+    "--publish",
+    "database",
+    metavar="DATABASE",
+    help="At the end create views of every table and view, pinned to the night, in this database of Spark's metastore.",
+)
 @force_option
 @common_options_of_a_writer
 def nightly(
     common: Common,
+    database: str | None,
     inputs: tuple[str, ...],
     as_of_ms: int | None,
     until: Until | None,
@@ -108,14 +152,19 @@ def nightly(
     broker_version: str | None,
     topic_ids_file: str | None,
     command_config: str | None,
+    full: bool,
+    end_offsets_file: str | None,
     no_history: bool,
     strict: bool,
+    accepted: tuple[str, ...],
+    no_maintain: bool,
 ) -> int:
     """Read a copy of a broker's __consumer_offsets, replay it as the group coordinator would, expire it, and write the Delta tables.
 
     INPUT is a path or URI (file, s3, gs, hdfs): a broker's log directory, several brokers' copies of one cluster, one __consumer_offsets-N
     directory, or its .log files; Parquet files or a Delta table in the schema of Spark's Kafka source; lines of JSON with base64 keys and
-    values; or kafka://HOST:PORT, the topic itself. Several of one kind may be given. The tables change at the very end, all at once.
+    values; or kafka://HOST:PORT, the topic itself. Several of one kind may be given. The tables change at the very end, all at once. An
+    input that looks like a bad copy (older, empty, of another cluster) is refused; see --accept.
     """
     from groupcoord_spark.coordinator.broker_settings import SETTINGS_OF_RUNS, read_broker_settings, refuse_misspelled_names
     from groupcoord_spark.coordinator.semantics import semantics_for
@@ -127,6 +176,7 @@ def nightly(
     from groupcoord_spark.spark.failures import own_errors
     from groupcoord_spark.spark.session import session_ends_with_block
     from groupcoord_spark.warehouse.location import locate
+    from groupcoord_spark.warehouse.sql import refuse_bad_database
     from groupcoord_spark.warehouse.write import can_be_written
 
     if as_of_ms is None:
@@ -143,20 +193,30 @@ def nightly(
     if retention_ms is None:
         retention_ms = broker.retention_ms
     topic_names = _topic_names(topic_ids_file) if topic_ids_file is not None else {}
+    log_ends = read_end_offsets(end_offsets_file) if end_offsets_file is not None else {}
     kind = kind_of(inputs)
     if command_config is not None and kind is not InputKind.KAFKA:
         raise UsageError("--command-config is for Kafka's client, and no INPUT is kafka://HOST:PORT. Leave it out.")
-    if until is not None and kind is not InputKind.SEGMENTS:
-        raise UsageError("--until reads log segments, and this INPUT is none. Give the log directory, or leave it out.")
     client = read_properties(command_config, "The command config file") if command_config is not None else {}
+    if database is not None:
+        refuse_bad_database(database)
     can_be_written(locate(common.warehouse))  # so that a warehouse that cannot be used is reported before Spark starts
     with StageLines(quiet=common.quiet) as progress, session_ends_with_block():
         with own_errors(lambda: progress.stage):
-            spark, plan, rows = _planned(kind, inputs, client, common, progress)
+            spark, plan, rows = _planned(
+                kind,
+                inputs,
+                client,
+                common,
+                progress,
+                accept_empty=EMPTY in accepted,
+                goes_on=not full and until is None,
+                publishes=database is not None,
+            )
         night = RunRequest(
             inputs=inputs,
             warehouse=common.warehouse,
-            cluster=_cluster_of(plan, common),
+            cluster=_cluster_of(plan, common, rows),
             as_of_ms=as_of_ms,
             retention_ms=retention_ms,
             semantics=rules,
@@ -166,19 +226,73 @@ def nightly(
             default_assignors=broker.default_assignors,
             offsets_partitions=broker.offsets_partitions,
             until=until,
+            accepted=frozenset(accepted),
+            full=full,
+            log_ends=log_ends,
+            log_ends_sampled_at_ms=0 if end_offsets_file is None else changed_at_ms(end_offsets_file),
         )
         summary = run_nightly(night, plan, spark, progress, rows)
-    if not common.quiet:
+        if database is not None:
+            _publish(spark, common, database, progress)
+    if common.output == "json":
+        write_records("json", *summary_object(summary, retention_ms))
+    elif not common.quiet:
         say(summary_text(summary, retention_ms))
+    if not no_maintain:
+        _do_upkeep(common, summary.cluster)
     if strict:
         _refuse_doubtful(summary)
     return 0
 
 
+def _do_upkeep(common: Common, cluster: str) -> None:
+    """Each tenth night: the part of ``groupcoord maintain`` that takes seconds. The night is done; a failure is one sentence."""
+    from groupcoord_spark.cli.maintain import summary_text as upkeep_text
+    from groupcoord_spark.warehouse.maintenance import FEW_BYTES, maintain
+    from groupcoord_spark.warehouse.read import open_warehouse
+
+    try:
+        if len(open_warehouse(common.warehouse).finished_runs(cluster)) % NIGHTS_BETWEEN_UPKEEP:
+            return
+        done = maintain(common.warehouse, cluster, most_bytes=FEW_BYTES)
+        if not common.quiet:
+            say(f"  upkeep    {upkeep_text(done, dry_run=False)}")
+    except (GroupcoordError, OSError) as e:
+        say(f"Upkeep could not be done, and the night is written all the same: {e}")
+
+
+def _publish(spark: SparkSession, common: Common, database: str, progress: StageLines) -> None:
+    """Create the views of the night in the metastore. Raises GroupcoordError where Spark cannot; the night is written all the same."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    from groupcoord_spark.warehouse.location import first_line
+    from groupcoord_spark.warehouse.read import open_warehouse
+    from groupcoord_spark.warehouse.sql import publish
+
+    progress.begin("publish")
+    try:
+        views = publish(spark, open_warehouse(common.warehouse), database)
+    except (PySparkException, Py4JError) as error:
+        raise GroupcoordError(
+            f"The night is written, but Spark could not create its views in the database {database!r}: {first_line(error)}"
+            " Mend that, and run the nightly again, or run what `groupcoord sql --print-views spark` prints."
+        ) from error
+    progress.end(rows=len(views))
+
+
 def _planned(
-    kind: InputKind, inputs: tuple[str, ...], client: dict[str, str], common: Common, progress: StageLines
+    kind: InputKind,
+    inputs: tuple[str, ...],
+    client: dict[str, str],
+    common: Common,
+    progress: StageLines,
+    *,
+    accept_empty: bool,
+    goes_on: bool,
+    publishes: bool,
 ) -> tuple[SparkSession, LogPlan, RowPlan | None]:
-    """Spark, and what there is to read, by the kind of input."""
+    """Spark, and what there is to read, by the kind of input. goes_on: the run may go on from the last night."""
     import pyspark
     from pyspark.errors import PySparkException
 
@@ -187,13 +301,15 @@ def _planned(
     from groupcoord_spark.pipeline.read.rows import file_frame, plan_files
     from groupcoord_spark.sources.live import FALLBACK_VERSION, KAFKA_CONNECTOR, live_topic
     from groupcoord_spark.sources.rows import InputKind
-    from groupcoord_spark.spark.session import session
+    from groupcoord_spark.spark.session import metastore_settings, session
 
     def started(**settings: str) -> SparkSession:
         progress.begin("start Spark")
         return session_of(settings)
 
     def session_of(settings: dict[str, str]) -> SparkSession:
+        if publishes:
+            settings = metastore_settings(settings)
         spark = session(show_output=common.debug, settings=settings)
         interruption.take_signals_back()
         progress.end()
@@ -212,39 +328,50 @@ def _planned(
         topic = live_topic(inputs, client)
         spark = started_with_connector()
         progress.begin("read the topic")
-        rows = live_rows(spark, topic, cluster=common.cluster)
+        rows = live_rows(spark, topic, cluster=common.cluster, offsets=_remembered_offsets(common))
         progress.end(rows=rows.rows)
         return spark, rows.log, rows
     progress.begin("plan")
     if kind is InputKind.SEGMENTS:
-        plan = plan_logs(inputs)
+        plan = plan_logs(inputs, partial(_known_ends, common)) if goes_on else plan_logs(inputs)
         progress.end(bytes=sum(partition.bytes for partition in plan.partitions))
-        _cluster_of(plan, common)  # so that a missing --cluster is reported before Spark starts
+        _cluster_of(plan, common, None)  # so that a missing --cluster is reported before Spark starts
         return started(), plan, None
     files = plan_files(kind, inputs)
     progress.end(bytes=files.bytes)
     spark = started()
     progress.begin("look at the rows")
-    looked = overview_of_files(spark, files)
-    rows = row_plan(kind, inputs, looked, file_frame(spark, files), cluster=common.cluster)
+    looked = overview_of_files(spark, files, _remembered_offsets(common))
+    rows = row_plan(kind, inputs, looked, file_frame(spark, files), cluster=common.cluster, accept_empty=accept_empty)
     progress.end(rows=rows.rows)
     return spark, rows.log, rows
 
 
+def _known_ends(common: Common, cluster_id: str | None) -> Mapping[int, int]:
+    from groupcoord_spark.pipeline.plan.carry_over import ends_of_last_night
+
+    return ends_of_last_night(common.warehouse, common.cluster or cluster_id)
+
+
 def _refuse_doubtful(summary: Summary) -> None:
     """Raises GroupcoordError, one sentence, for a run that lost records, or read some that the broker would not have loaded."""
-    problems, tables = [], []
+    problems = []
     if summary.records_quarantined:
         verb = "was" if summary.records_read == 1 else "were"
         problems.append(f"{summary.records_quarantined:,} of {counted(summary.records_read, 'record')} {verb} quarantined")
-        tables.append("quarantined_records")
     if summary.refusals:
         problems.append(f"the loader of Kafka {summary.broker_version} refuses or skips {summary.refusals:,}")
-        tables.append("warnings")
     if problems:
         raise GroupcoordError(
-            f"{', '.join(problems)}, and --strict was given. The tables are written; see {' and '.join(tables)} of run {summary.run_id}."
+            f"{', '.join(problems)}, and --strict was given. The tables are written; see `groupcoord warnings --run {summary.run_id}`."
         )
+
+
+def summary_object(summary: Summary, retention_ms: int) -> tuple[list[str], list[list[Any]]]:
+    """The result of a run for programs: the names and the one row of values. Every field of ``Summary`` is there."""
+    fields = {"retention_ms": retention_ms, **asdict(summary)}
+    fields["as_of"] = moment(fields.pop("as_of_ms"))
+    return list(fields), [list(fields.values())]
 
 
 def summary_text(summary: Summary, retention_ms: int) -> str:
@@ -261,6 +388,7 @@ def summary_text(summary: Summary, retention_ms: int) -> str:
     ]
     if summary.completeness is not None:
         lines.insert(3, f"  complete  {_share(summary.completeness)} of the offsets in the span read still have a record{_below(summary)}")
+    lines += _lines_about_reading(summary)
     if "transactions" in summary.lacks:
         lines.append("  unknown   transactions: no producers, no markers; commits of open and aborted ones count")
     if "timestamps" in summary.lacks:
@@ -269,16 +397,38 @@ def summary_text(summary: Summary, retention_ms: int) -> str:
         lines.append("  unknown   leader epochs of batches: no rebalance has the cause coordinator_moved")
     if summary.point_in_time is not None:
         lines += _lines_about(summary.point_in_time)
+    lines += [f"  accepted  {sentence}" for sentence in summary.accepted]
     if summary.quarantined_by_reason:
         reasons = ", ".join(f"{reason} {count:,}" for reason, count in summary.quarantined_by_reason.items())
-        lines.append(f"  lost      {reasons}: see quarantined_records")
+        lines.append(f"  lost      {reasons}: {_SEE_WARNINGS}")
     if summary.warnings:
-        lines.append(f"  doubts    {summary.warnings:,}: see warnings")
+        lines.append(f"  doubts    {summary.warnings:,}: {_SEE_WARNINGS}")
     if summary.contradiction:
         lines.append(f"  settings  {summary.contradiction}")
     if summary.other_coordinator:
         lines.append(f"  hint      {summary.other_coordinator}")
     return "\n".join(lines)
+
+
+def _lines_about_reading(summary: Summary) -> list[str]:
+    """What was read and what was carried over from the night before, a line for each."""
+    reading, lines = summary.reading, []
+    reasons = "; ".join(f"{counted(count, 'offsets partition')}: {reason}" for reason, count in reading.whole.items())
+    if reading.since_ms is not None:
+        new, since = counted(reading.new_records, "new record"), _moment(reading.since_ms)
+        lines.append(f"  read      incremental: {new} since the night of {since}{f'; read whole: {reasons}' if reasons else ''}")
+    elif len(reading.whole) == 1:
+        lines.append(f"  read      whole: {next(iter(reading.whole))}")
+    elif reasons:
+        lines.append(f"  read      whole: {reasons}")
+    if reading.stale_since_ms:
+        missing, known = len(reading.stale_since_ms), len(reading.stale_since_ms) + summary.offsets_partitions
+        since = " and ".join(sorted({_moment(since_ms) for since_ms in reading.stale_since_ms.values()}))
+        lines.append(f"  stale     {missing} of {known} offsets partitions are not in this dump; their groups are shown as of {since}")
+    if reading.differences is not None:
+        is_it = f"differs in {counted(reading.differences, 'group')}: see warnings" if reading.differences else "is the same"
+        lines.append(f"  compared  with the state that the nights before carried on: it {is_it}")
+    return lines
 
 
 def _lines_about(past: PointInTimeSummary) -> list[str]:
@@ -290,7 +440,7 @@ def _lines_about(past: PointInTimeSummary) -> list[str]:
         numbers, records = ", ".join(map(str, past.missing)), sum(past.missing.values())
         lines.append(
             f"  unknown   offsets partition{'' if len(past.missing) == 1 else 's'} {numbers} may not be exact: {counted(records, 'offset')}"
-            " before that moment without a record any more, neither in the log nor in the history: see warnings"
+            f" before that moment without a record any more, neither in the log nor in the history: {_SEE_WARNINGS}"
         )
     return lines
 
@@ -309,19 +459,49 @@ def _below(summary: Summary) -> str:
     return "" if summary.completeness is None or summary.completeness >= 1 else ": counts of history are lower bounds"
 
 
-def _cluster_of(plan: LogPlan, common: Common) -> str:
-    """The one that is named, else the one that the input names, else the warehouse's only cluster, else ``default``."""
+def _remembered_offsets(common: Common) -> dict[int, frozenset[int]]:
+    """Record offsets that the last nights of the warehouse's clusters remember: which cluster the rows are of is known only later."""
+    from groupcoord_spark.pipeline.plan.earlier_runs import last_night_of, remembered_offsets
+    from groupcoord_spark.warehouse.location import locate
+    from groupcoord_spark.warehouse.read import holds_warehouse, open_warehouse
+
+    if not holds_warehouse(locate(common.warehouse)):
+        return {}
+    warehouse = open_warehouse(common.warehouse)
+    return remembered_offsets(last_night_of(warehouse, cluster) for cluster in warehouse.clusters())
+
+
+def _cluster_of(plan: LogPlan, common: Common, rows: RowPlan | None) -> str:
+    """The cluster that is named, else the one that the input names, else the warehouse's only cluster, else ``default``.
+
+    The warehouse's only cluster is taken if the input has records that the cluster's last night has seen. Raises UsageError otherwise.
+    """
+    from groupcoord_spark.pipeline.plan.earlier_runs import last_night_of, remembered_offsets
+    from groupcoord_spark.pipeline.plan.evidence import evidence_of_segments
+    from groupcoord_spark.pipeline.plan.guards import belongs_to
     from groupcoord_spark.warehouse.location import locate
     from groupcoord_spark.warehouse.read import holds_warehouse, open_warehouse
 
     named = common.cluster or plan.cluster_id
     if named is not None:
         return named
-    known = open_warehouse(common.warehouse).clusters() if holds_warehouse(locate(common.warehouse)) else []
+    warehouse = open_warehouse(common.warehouse) if holds_warehouse(locate(common.warehouse)) else None
+    known = [] if warehouse is None else warehouse.clusters()
+    if warehouse is None or not known:
+        return DEFAULT_CLUSTER
     if len(known) > 1:
         names = ", ".join(map(repr, known))
         raise UsageError(f"{common.warehouse} holds the clusters {names}. Say with --cluster which one this dump is of.")
-    return known[0] if known else DEFAULT_CLUSTER
+    if not warehouse.clusters_with_nights():
+        return known[0]  # it only has look-backs: there is no good night that another cluster's dump could replace
+    last_night = last_night_of(warehouse, known[0])
+    evidence = evidence_of_segments(plan, remembered_offsets([last_night])) if rows is None else rows.evidence
+    if not belongs_to(last_night, evidence):
+        raise UsageError(
+            f"{common.warehouse} holds the cluster {known[0]!r}, and nothing shows that this dump is of that cluster: there is no"
+            " meta.properties, and the records that the last night remembers are not in it. Say with --cluster which one this dump is of."
+        )
+    return known[0]
 
 
 def _topic_names(path: str) -> dict[str, str]:

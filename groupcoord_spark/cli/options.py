@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,11 +14,11 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import click
 
-from groupcoord_spark.cli.render import moment
+from groupcoord_spark.cli.render import counted, moment, say, show_all_columns_whole
 from groupcoord_spark.errors import GroupcoordError, UsageError
 
 if TYPE_CHECKING:
-    from groupcoord_spark.warehouse import Warehouse
+    from groupcoord_spark.warehouse import Run, Warehouse
 
 Output = Literal["table", "json", "csv"]
 
@@ -28,6 +29,9 @@ _USUAL_MS: Final = range(1_262_304_000_000, 4_133_980_800_000)
 
 _OTHER_UNITS: Final = (("seconds", 1000, 1), ("microseconds", 1, 1000), ("nanoseconds", 1, 1_000_000))
 """Unit of an epoch time, and the factor and divisor that convert it to milliseconds."""
+
+_OLD_NIGHT_MS: Final = 36 * 3_600_000
+"""A newest night older than this is said to be old: a nightly run a day, and half a day for one that is late."""
 
 _IS_FORCED: Final = "groupcoord_spark.force"
 """The key in click's ``ctx.meta`` that says that --force was given."""
@@ -54,7 +58,13 @@ _WAREHOUSE: Final = (
         metavar="DIR",
         help="Directory or URI of the warehouse.",
     ),
-    click.option("--cluster", metavar="NAME", help="The Kafka cluster. [default: the warehouse's only one]"),
+    click.option(
+        "--cluster",
+        envvar="GROUPCOORD_CLUSTER",
+        show_envvar=True,
+        metavar="NAME",
+        help="The Kafka cluster. [default: the warehouse's only one]",
+    ),
 )
 
 _OUTPUT: Final = (
@@ -65,6 +75,7 @@ _OUTPUT: Final = (
         show_default=True,
         help="Rows for people, or for programs.",
     ),
+    click.option("--wide", is_flag=True, help="On a terminal: columns as wide as their cells. [default: they fit the terminal]"),
 )
 
 _REMARKS: Final = (
@@ -81,7 +92,7 @@ _REMARKS: Final = (
 
 
 def common_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """--warehouse, --cluster, --output, --quiet, --log-level and --debug; the command gets them as ``common``."""
+    """--warehouse, --cluster, --output, --wide, --quiet, --log-level and --debug; the command gets them as ``common``."""
     return _with_common(command, (*_WAREHOUSE, *_OUTPUT, *_REMARKS))
 
 
@@ -95,6 +106,11 @@ def common_options_without_warehouse(command: Callable[..., Any]) -> Callable[..
     return _with_common(command, _REMARKS)
 
 
+def common_options_with_output(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The common options of a command that reads no tables and prints rows: without --warehouse and --cluster."""
+    return _with_common(command, (*_OUTPUT, *_REMARKS))
+
+
 def _with_common(command: Callable[..., Any], options: Sequence[Callable[..., Any]]) -> Callable[..., Any]:
     @wraps(command)
     def with_common(
@@ -105,8 +121,11 @@ def _with_common(command: Callable[..., Any], options: Sequence[Callable[..., An
         warehouse: str | None = None,
         cluster: str | None = None,
         output: Output = "table",
+        wide: bool = False,
         **rest: Any,
     ) -> Any:
+        if wide:
+            show_all_columns_whole()
         if warehouse == "":
             raise UsageError("--warehouse is given without a name. Name its directory, or leave the option out for ./warehouse.")
         if cluster == "":
@@ -136,6 +155,34 @@ def cluster_to_read(warehouse: Warehouse, given: str | None) -> str:
     if not known:
         raise GroupcoordError(f"{warehouse.location.uri} holds no finished run yet. Make one with `groupcoord nightly`.")
     return known[0]
+
+
+def say_which_night(common: Common, warehouse: Warehouse, run: Run) -> None:
+    """One line on stderr where the run that is shown is not the newest night, or is older than 36 hours."""
+    if common.quiet:
+        return
+    nights = [night for night in warehouse.finished_runs(run.cluster) if night.kind == "night"]
+    age_ms = now_ms() - run.as_of_ms
+    if not nights or run.run_id != nights[-1].run_id or age_ms > _OLD_NIGHT_MS:
+        say(f"{'night' if run.kind == 'night' else 'look-back'} of {_minute(run.as_of_ms)}, {_age(age_ms)}")
+
+
+def now_ms() -> int:
+    """The present, in epoch milliseconds."""
+    return time.time_ns() // 1_000_000
+
+
+def _minute(milliseconds: int) -> str:
+    text = moment(milliseconds) or ""
+    return f"{text[:16]}Z" if text.endswith("Z") else text
+
+
+def _age(milliseconds: int) -> str:
+    for unit, size, least in (("day", 86_400_000, 2), ("hour", 3_600_000, 2), ("minute", 60_000, 1)):
+        if abs(milliseconds) >= least * size:
+            length = counted(abs(milliseconds) // size, unit)
+            return f"{length} ago" if milliseconds > 0 else f"in {length}"
+    return "now"
 
 
 class Moment(click.ParamType):  # type: ignore[type-arg]
@@ -235,6 +282,35 @@ def at_option(command: Callable[..., Any]) -> Callable[..., Any]:
     return at(force_option(command))
 
 
+@dataclass(frozen=True, slots=True)
+class ShownRun:
+    """Which run the user asks to see: --at, --run and --look-back."""
+
+    at_ms: int | None = None
+    run_id: str | None = None
+    look_back: bool = False
+
+    def of(self, warehouse: Warehouse, cluster: str) -> Run:
+        """The run of that cluster. Raises WarehouseError where there is none."""
+        return warehouse.run(cluster, at_ms=self.at_ms, run_id=self.run_id, look_back=self.look_back)
+
+
+def shown_run_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """--at, --run, --look-back, which run is shown, and --force; the command gets ``shown_run``."""
+
+    @wraps(command)
+    def with_shown(*args: Any, at_ms: int | None, run_id: str | None, look_back: bool, **rest: Any) -> Any:
+        if run_id is not None and (at_ms is not None or look_back):
+            raise click.UsageError("--run names one run: leave --at and --look-back out.")
+        return command(*args, shown_run=ShownRun(at_ms, run_id, look_back), **rest)
+
+    run = click.option("--run", "run_id", metavar="RUN_ID", help="Show that run of table runs, also a look-back.")
+    is_look_back = click.option(
+        "--look-back", is_flag=True, help="Show the newest look-back (nightly --until), with --at that of the moment, not a night."
+    )
+    return at_option(run(is_look_back(with_shown)))
+
+
 def duration_text(milliseconds: int) -> str:
     """The largest unit that says it exactly, as --offsets-retention takes it."""
     return next(
@@ -256,3 +332,28 @@ def _iso_8601(text: str) -> int | None:
     in_utc = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     since_epoch = in_utc - datetime(1970, 1, 1, tzinfo=UTC)
     return (since_epoch.days * 86_400 + since_epoch.seconds) * 1000 + since_epoch.microseconds // 1000
+
+
+def _known_names(ctx: click.Context, table: str, column: str, **conditions: str) -> list[str]:
+    """The names in a column of a table, for the completion of a shell; empty where the warehouse cannot be read."""
+    from groupcoord_spark.warehouse.read import Condition, open_warehouse
+
+    try:
+        warehouse = open_warehouse(ctx.params.get("warehouse") or os.environ.get("GROUPCOORD_WAREHOUSE") or "./warehouse")
+        cluster = cluster_to_read(warehouse, ctx.params.get("cluster") or os.environ.get("GROUPCOORD_CLUSTER"))
+        where: list[Condition] = [(name, "=", value) for name, value in conditions.items()]
+        return sorted(set(warehouse.read(table, cluster=cluster, columns=[column], where=where)[column].to_pylist()))
+    except (GroupcoordError, UsageError):
+        return []
+
+
+def complete_groups(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Groups of the newest night that begin with what was typed."""
+    return [name for name in _known_names(ctx, "groups", "group_id") if name.startswith(incomplete)]
+
+
+def complete_topics(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Topics of which the group that was typed has a committed offset, or any group."""
+    group_id = ctx.params.get("group_id")
+    conditions = {"group_id": group_id} if group_id else {}
+    return [name for name in _known_names(ctx, "committed_offsets", "topic", **conditions) if name.startswith(incomplete)]

@@ -12,13 +12,17 @@ import io
 import json
 import os
 import re
+import shutil
 import sys
+import textwrap
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, Literal, TextIO
+
+import click
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -27,6 +31,13 @@ NOTHING = "-"
 
 FEW_ROWS: Final = 32
 """Up to this many rows are aligned row by row: describe prints a small table for each of very many groups."""
+
+_LEAST_CUT_WIDTH: Final = 7
+"""No cell is cut to fewer characters."""
+_LEAST_TITLE_WIDTH: Final = 5
+_LEAST_SENTENCE_WIDTH: Final = 30
+_IS_WIDE: Final = "groupcoord_spark.wide"
+"""The key in click's ``ctx.meta`` that says that --wide was given."""
 
 _NOT_PLAIN_ASCII: Final = re.compile(r"[^\n -~]+")
 _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r", "\n")
@@ -110,12 +121,27 @@ def moment(milliseconds: int | None) -> str | None:
         return str(milliseconds)
 
 
-def lines(titles: Sequence[str], rows: Iterable[Sequence[object]], least_widths: Sequence[int | None]) -> list[str]:
-    """A line of titles and one for each row, cells left-aligned under their title.
+def lines(
+    titles: Sequence[str], rows: Iterable[Sequence[object]], least_widths: Sequence[int | None], colours: Sequence[str | None] | None = None
+) -> list[str]:
+    """A line of titles and one for each row, cells left-aligned under their title. On a terminal the lines fit the terminal's width.
 
-    least_widths: a column is as wide as its widest cell, and at least this; None: not padded (Kafka's last column).
+    Args:
+        titles: Of the columns.
+        rows: The cells.
+        least_widths: A column is as wide as its widest cell, and at least this; None: not padded (Kafka's last column).
+        colours: A colour for each row that is to stand out on a terminal, None for the others; None: no row stands out.
     """
     cells = [tuple(map(shown, row)) for row in rows]
+    limit = _terminal_width()
+    if limit is not None:
+        fitted = fitting_lines(titles, cells, limit)
+        paint = colours is not None and "NO_COLOR" not in os.environ
+        return [
+            click.style(line, fg=colour) if paint and colour is not None else line
+            for line_of_row, colour in zip(fitted, [None, *(colours or [None] * len(cells))], strict=True)
+            for line in line_of_row
+        ]
     widths: Iterable[int | None] = least_widths
     if 0 < len(cells) <= FEW_ROWS:
         longest = map(max, [w or 0 for w in least_widths], *[map(len, row) for row in cells])
@@ -125,6 +151,67 @@ def lines(titles: Sequence[str], rows: Iterable[Sequence[object]], least_widths:
         widths = [w if w is None else max(w, max(map(len, column))) for w, column in zip(least_widths, columns, strict=True)]
     form = _form(tuple(widths))
     return [form % tuple(titles), *[form % row for row in cells]]
+
+
+def show_all_columns_whole() -> None:
+    """Tables of this command are as wide as their cells, also on a terminal (--wide)."""
+    click.get_current_context().meta[_IS_WIDE] = True
+
+
+def _terminal_width() -> int | None:
+    """The columns of the terminal that tables must fit; None: stdout is no terminal, or --wide was given."""
+    context = click.get_current_context(silent=True)
+    if not sys.stdout.isatty() or (context is not None and context.meta.get(_IS_WIDE)):
+        return None
+    return shutil.get_terminal_size().columns
+
+
+def fitting_lines(titles: Sequence[str], cells: Sequence[Sequence[str]], limit: int) -> list[list[str]]:
+    """The lines of the titles and of each row, none longer than ``limit`` unless there are too many columns for it.
+
+    The widest columns are narrowed first, titles only where cells alone are not enough. A cell that is too long is cut in the middle; a
+    sentence in the last column goes on below.
+    """
+    widths = [max(map(len, column)) for column in zip(titles, *cells, strict=True)]
+    has_sentences = any(" " in row[-1] for row in cells)
+    with_titles = [max(len(title), _LEAST_CUT_WIDTH) for title in titles]
+    for least in (with_titles, [_LEAST_CUT_WIDTH] * len(titles), [_LEAST_TITLE_WIDTH] * len(titles)):
+        if has_sentences:
+            least[-1] = _LEAST_SENTENCE_WIDTH
+        widths = _narrowed(widths, least, limit - len(widths) + 1, last_first=has_sentences)
+    return [_fitted_row(row, widths, has_sentences=has_sentences) for row in (titles, *cells)]
+
+
+def _narrowed(widths: Sequence[int], least: Sequence[int], total: int, *, last_first: bool) -> list[int]:
+    """The widths, of which the widest are narrowed down to ``least`` until their sum is at most ``total``."""
+    narrowed = list(widths)
+    if last_first and sum(narrowed) > total:
+        narrowed[-1] = max(min(narrowed[-1], least[-1]), narrowed[-1] - (sum(narrowed) - total))
+    while sum(narrowed) > total:
+        spare = [column for column, width in enumerate(narrowed) if width > least[column]]
+        if not spare:
+            break
+        narrowed[max(spare, key=narrowed.__getitem__)] -= 1
+    return narrowed
+
+
+def _fitted_row(row: Sequence[str], widths: Sequence[int], *, has_sentences: bool) -> list[str]:
+    *firsts, last = row
+    cells = [cut_in_the_middle(cell, width).ljust(width) for cell, width in zip(firsts, widths[:-1], strict=True)]
+    before = " ".join([*cells, ""])
+    if not has_sentences:
+        return [f"{before}{cut_in_the_middle(last, widths[-1])}".rstrip()]
+    parts = textwrap.wrap(last, max(widths[-1], 1), break_on_hyphens=False) or [""]
+    return [f"{before}{parts[0]}".rstrip(), *(f"{' ' * len(before)}{part}" for part in parts[1:])]
+
+
+def cut_in_the_middle(text: str, width: int) -> str:
+    """The text, where it is too long with `…` in place of its middle: beginnings and ends of ids tell them apart."""
+    if len(text) <= width:
+        return text
+    ellipsis = "…" if _stdout_is_unicode() else "~"
+    end = (width - 1) // 2
+    return f"{text[: width - 1 - end]}{ellipsis}{text[len(text) - end :]}"
 
 
 @lru_cache(maxsize=1024)

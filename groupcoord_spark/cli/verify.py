@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from groupcoord_spark.cli.options import Common, at_option, cluster_to_read, common_options
+from groupcoord_spark.cli.options import Common, ShownRun, cluster_to_read, common_options, shown_run_options
 from groupcoord_spark.cli.render import counted, lines, say, write_lines, write_records
 from groupcoord_spark.cli.rules import rules_of
 from groupcoord_spark.errors import GroupcoordError, UsageError
@@ -31,9 +31,9 @@ NO_CLIENT: Final = (
 @click.option(
     "--command-config", metavar="FILE", help="A Kafka client's properties file for the cluster: security.protocol, sasl.jaas.config."
 )
-@at_option
+@shown_run_options
 @common_options
-def verify(common: Common, against: str, save: str | None, command_config: str | None, at_ms: int | None) -> int:
+def verify(common: Common, against: str, save: str | None, command_config: str | None, shown_run: ShownRun) -> int:
     """State of a night against a broker's own answers: groups, members, assignments, committed offsets, open transactions.
 
     Every difference is a row: what we say (OURS) and what the broker says (THEIRS), - where one side has nothing. Ends with 1 if there is
@@ -57,9 +57,9 @@ def verify(common: Common, against: str, save: str | None, command_config: str |
         return 0
     warehouse = open_warehouse(common.warehouse)
     cluster = cluster_to_read(warehouse, common.cluster)
-    ours = state_of(warehouse, cluster, at_ms=at_ms)
+    run = shown_run.of(warehouse, cluster)
+    ours = state_of(warehouse, cluster, run=run)
     answers = _asked(against, command_config, ours) if is_live else read_answers(against)
-    run = warehouse.run(cluster, at_ms=at_ms)
     comparison = compare(ours, answers, pending_revocation_is_assigned=rules_of(run).describes_pending_revocation)
     if common.output != "table":
         write_records(common.output, COLUMNS, comparison.differences)

@@ -139,6 +139,24 @@ class PartitionReplay:
         """The group in its present state; None: there is no group with this id."""
         return self._groups.get(group_id)
 
+    def group_ids(self) -> Iterable[str]:
+        """Ids of the groups that exist."""
+        return self._groups.keys()
+
+    @property
+    def offsets(self) -> OffsetStore:
+        """The committed and pending offsets in their present state."""
+        return self._offsets
+
+    def removed_at(self, group_id: str) -> int | None:
+        """Record offset of the tombstone that removed the group, where a warning may still name it; else None.
+
+        Java: while the group does not exist. Scala: while no later group record follows, whether the group exists or not (R-1.28).
+        """
+        if self._groups_from_first_commit and group_id in self._groups:
+            return None
+        return self._removed_at.get(group_id)
+
     def apply_marker(self, producer_id: int, control_type: int) -> None:
         """End the open transaction of a producer (R-1.18).
 

@@ -5,7 +5,7 @@ this type of group has no such field, or that no record has set the field.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import ClassVar, NamedTuple
 
 from groupcoord_spark.coordinator.broker_settings import KAFKAS_ASSIGNORS, DefaultAssignors
@@ -201,10 +201,32 @@ class Group(ABC):
     def has_stored_description(self) -> bool:
         return False
 
+    def internal_state(self) -> tuple[object, ...]:
+        """Everything that a later record can meet: no later record can tell two groups with equal internal states apart."""
+        return internal_fields(self)
 
-def _row_order(row: tuple[object, ...]) -> tuple[tuple[bool, object], ...]:
-    """A sort key for rows whose columns may be None: None comes first."""
-    return tuple((column is not None, column) for column in row)
+
+def internal_fields(thing: object, *, without: frozenset[str] = frozenset({"_semantics"})) -> tuple[object, ...]:
+    """The class of an object of this room and its fields by name, with the fields of the objects in its dicts; without ``without``."""
+    names = [name for kind in type(thing).__mro__ for name in getattr(kind, "__slots__", ()) if name not in without]
+    return type(thing).__name__, {name: _internal_value(getattr(thing, name)) for name in names}
+
+
+def _internal_value(value: object) -> object:
+    if isinstance(value, dict):
+        return {key: _internal_value(inner) for key, inner in value.items()}
+    return internal_fields(value) if type(value).__module__.startswith(_GROUPS) and not isinstance(value, tuple) else value
+
+
+_GROUPS = f"{__package__}.groups"
+
+
+def _in_order(rows: Iterable[AssignmentRow]) -> list[AssignmentRow]:
+    """The rows sorted by their columns; None comes first."""
+    try:
+        return sorted(rows)
+    except TypeError:  # a column has None in some rows only
+        return sorted(rows, key=lambda row: tuple((column is not None, column) for column in row))
 
 
 class PartitionState:
@@ -269,11 +291,7 @@ class PartitionState:
     def assignments(self, topic_names: Mapping[str, str] | None = None) -> list[AssignmentRow]:
         """Partitions and tasks of members. ``topic_names``: topic id -> name; None: the names in the records of this partition."""
         names = self.topic_names if topic_names is None else topic_names
-        return [
-            row
-            for group_id, group in sorted(self._groups.items())
-            for row in sorted(set(group.assignment_rows(group_id, names)), key=_row_order)
-        ]
+        return [row for group_id, group in sorted(self._groups.items()) for row in _in_order(set(group.assignment_rows(group_id, names)))]
 
     def warnings(self) -> list[LoadWarning]:
         """Warnings in the order of their records; warnings without a record come last."""

@@ -50,6 +50,7 @@ class Stretch(NamedTuple):
     longest_wait_ms: int
     """Longest time from a transactional commit to the marker with which it began to count."""
     partitions: Sequence[PartitionStretch]
+    last_record_offset: int | None = None
 
 
 class LowerCommit(NamedTuple):
@@ -98,6 +99,10 @@ class Transaction(NamedTuple):
     ended_later: Literal["committed", "aborted"] | None
     """How the transaction ended after the last moment that is shown; None: it ended before, or has not ended."""
     partitions: Sequence[PartitionStretch]
+    commits: Sequence[tuple[int, str, int]] = ()
+    """(record offset, topic, partition) of each of its commits."""
+    marker_offset: int | None = None
+    """Record offset of the marker that ended the transaction; None: no marker was read."""
 
 
 Piece = Stretch | LowerCommit | RemovedOffsets | Transaction
@@ -236,7 +241,7 @@ def expiries(rows: Iterable[Expiry], as_of_ms: int) -> Iterator[Event]:
     for row in rows:
         simultaneous.setdefault((row.expires_at_ms, row.rule, row.topic is None), []).append(row)
     for (moment, rule, is_group), expiries_of_moment in sorted(simultaneous.items()):
-        which = "The group" if is_group else _places((row.topic or "", row.partition or 0) for row in expiries_of_moment)
+        which = "The group" if is_group else places_text((row.topic or "", row.partition or 0) for row in expiries_of_moment)
         fate = "due to be removed by the next cleanup" if moment <= as_of_ms else "will be removed, if nothing changes until then"
         what = f"{which}: {fate} (rule {rule})."
         yield Event(moment, None, "expires", None, None, what, {"rule": rule, "offsets": 0 if is_group else len(expiries_of_moment)})
@@ -253,7 +258,7 @@ def _commits(stretch: Stretch) -> Event:
         pace += "" if rate is None else f" ({rate:,.1f} a minute)"
         parts.append(f"{_count(commits, 'commit')}{_in_transactions(stretch, commits)}{pace}: {_progress(stretch.partitions)}.")
     if replaced:
-        whose = _places((one.topic, one.partition) for one in stretch.partitions if one.replaced)
+        whose = places_text((one.topic, one.partition) for one in stretch.partitions if one.replaced)
         number = f"{replaced:,} more" if commits else _count(replaced, "commit")
         reason = f"a later commit or a removal of the same offset came before the end of {'its' if replaced == 1 else 'their'} transaction"
         parts.append(f"{number} ({whose}) never counted: {reason}.")
@@ -393,7 +398,7 @@ def _offsets_removed(removed: RemovedOffsets, retention_ms: int | None) -> Event
     if ages:
         shortest, longest = duration(min(ages)), duration(max(ages))
         age = shortest if shortest == longest else f"{shortest} to {longest}"
-    places = _places((one.topic, one.partition) for one in removed.partitions)
+    places = places_text((one.topic, one.partition) for one in removed.partitions)
     facts = {
         "cause": first.cause,
         "reason": {"expiry": "expired", "unknown": None}.get(first.cause, "deleted"),
@@ -454,7 +459,8 @@ def _progress(partitions: Sequence[PartitionStretch]) -> str:
     return ", ".join(texts) + (f" and {rest} more topics" if rest > 0 else "")
 
 
-def _places(places: Iterable[tuple[str, int]]) -> str:
+def places_text(places: Iterable[tuple[str, int]]) -> str:
+    """Topics with ranges of partitions as text: ``orders 0-2,5, payments 0``."""
     by_topic: dict[str, list[int]] = {}
     for topic, partition in places:
         by_topic.setdefault(topic, []).append(partition)

@@ -114,6 +114,10 @@ class OffsetStore:
             if existing is None or staged.record_offset > existing.record_offset:
                 self.put(group_id, topic, partition, staged)
 
+    def open_transactions(self) -> dict[int, int]:
+        """Producer id -> highest producer epoch of each transaction that no marker has ended."""
+        return {producer_id: transaction.highest_epoch for producer_id, transaction in self._open.items()}
+
     def without_marker(self) -> Iterator[tuple[OffsetKey, int, StoredOffset]]:
         """(key, producer id, commit) of pending offsets whose producer has gone on with a higher epoch: no marker is in the log (R-4.6)."""
         for key, by_producer in self.pending.items():

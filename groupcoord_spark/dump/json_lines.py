@@ -1,7 +1,7 @@
 """Records as lines of JSON, in the shape of Kafka's own formatters: place, key, value and producer.
 
 ``JsonLines.line`` defines the line of a record: a record that does not decode keeps its bytes and has a reason. Where there are many
-records, ``loops`` writes the same lines for the records that brokers usually write, and ``line`` is only asked for the others. No Spark.
+records, ``protocol.json_loops`` writes the same lines for the records that brokers usually write, and ``line`` writes the others. No Spark.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from groupcoord_spark.dump.json_programs import Piece, json_programs
-from groupcoord_spark.dump.redaction import KINDS_BY_NUMBER, NameTable, Redaction
+from groupcoord_spark.dump.redaction import HIDDEN_FIELDS, KINDS_BY_NUMBER, NameTable, Redaction
 from groupcoord_spark.log import Chunk, Records
 from groupcoord_spark.protocol import DecodeError, Slices, decode_key, decode_value, fast_path, key_json, value_json
+from groupcoord_spark.protocol.json_programs import json_programs
 from groupcoord_spark.protocol.primitives import java_text
 from groupcoord_spark.protocol.record_types import NOT_A_CONTROL_RECORD, MarkerType
 from groupcoord_spark.protocol.slices import Mask
@@ -157,28 +157,24 @@ class JsonLines:
             yield memoryview(block)
 
     def _written_by_loops(self, records: Records, leader_epoch: Int32s | None) -> Iterator[memoryview]:
-        """The lines as ``loops.write_lines`` writes them; where the loop stops at a record, ``line`` writes its line."""
-        from groupcoord_spark.dump import loops
-
+        """The lines as ``json_loops.write_lines`` writes them; where the loop stops at a record, ``line`` writes its line."""
+        loops = fast_path.load_json()
+        assert loops is not None
         key, value = records.key, records.value
         data, shift = (key.data, 0) if key.data is value.data else (np.concatenate([key.data, value.data]), len(key.data))
         columns = (
-            records.record_offset, records.timestamp_ms, records.producer_id, records.producer_epoch, records.is_transactional,
-            records.control_type, np.zeros(0, np.int32) if leader_epoch is None else leader_epoch,
+            self._offsets_partition, records.record_offset, records.timestamp_ms, records.producer_id, records.producer_epoch,
+            records.is_transactional, records.control_type, np.zeros(0, np.int32) if leader_epoch is None else leader_epoch,
             data, key.start, key.end, key.is_null, value.start + shift, value.end + shift, value.is_null,
         )  # fmt: skip
-        programs = json_programs(is_redacted=self._redaction is not None)
-        head = np.frombuffer(f'{{"offsets_partition":{self._offsets_partition},"record_offset":'.encode(), np.uint8)
-        literals, pieces = np.concatenate([programs.literals, head]), programs.pieces.copy()
-        pieces[Piece.HEAD] = len(programs.literals), len(literals)
-        texts = (literals, pieces, programs.steps, programs.key_begin, programs.value_begin)
+        programs = json_programs(HIDDEN_FIELDS if self._redaction else None)
         stack, wanted = np.empty(loops.DEEPEST, np.int64), np.empty(3, np.int64)
         block = np.empty(BLOCK_BYTES, np.uint8)
         row = to = 0
         why = loops.NO_ROOM
         while why != loops.DONE:
             names = (self._names.buckets, self._names.names, self._names.name_bytes)
-            row, to, why = loops.write_lines(*columns, *texts, *names, stack, wanted, row, to, block)
+            row, to, why = loops.write_lines(*columns, *programs, *names, stack, wanted, row, to, block)
             if why == loops.NAME_WANTED and self._redaction:
                 kind_number, start, end = wanted.tolist()
                 text = data[start:end].tobytes()

@@ -10,6 +10,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from groupcoord_spark.protocol.json_programs import HiddenFields
+
 KINDS: Final = {
     "client_id": "client",
     "client_host": "host",
@@ -27,6 +29,8 @@ KINDS_BY_NUMBER: Final = sorted(set(KINDS.values()))
 
 HIDDEN_TEXT: Final = ("client_tags", "value")
 """The hidden text that gets no name but becomes null: the name of the list that it is in, and its own."""
+
+HIDDEN_FIELDS: Final = HiddenFields({field: KINDS_BY_NUMBER.index(kind) for field, kind in KINDS.items()}, HIDDEN_TEXT)
 
 _MOST_CACHED_NAMES = 1 << 17
 
@@ -79,7 +83,7 @@ class Redaction:
 
 
 class NameTable:
-    """The names of hidden texts, in the columns in which ``loops.write_lines`` looks them up; see ``loops.put_name``."""
+    """The names of hidden texts, in the columns in which the loops look them up; see ``json_loops.put_name``."""
 
     def __init__(self) -> None:
         self._count = self._size = 0

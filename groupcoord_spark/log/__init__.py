@@ -6,9 +6,11 @@ reported beside the records, as ``Lost`` where bytes are not used and as ``Place
 Nothing here needs Spark or knows what keys and values mean. ``salvage`` holds everything that exists only for damaged files.
 """
 
+from groupcoord_spark.log.continuation import has_every_offset, segments_from
 from groupcoord_spark.log.damage import CODES, Code, Kind, Lost, PlacedDoubt
 from groupcoord_spark.log.directory import LogPlan, PartitionLog, plan_logs
 from groupcoord_spark.log.limits import Limits
+from groupcoord_spark.log.marks import RecordMark, first_record, newest_record, record_at, record_crc
 from groupcoord_spark.log.ranges import RangeOffsets, check_range, possible_ranges, ranges_to_read
 from groupcoord_spark.log.records import Records
 from groupcoord_spark.log.segment import Chunk, Segment, read_segment
@@ -24,11 +26,18 @@ __all__ = [
     "PartitionLog",
     "PlacedDoubt",
     "RangeOffsets",
+    "RecordMark",
     "Records",
     "Segment",
     "check_range",
+    "first_record",
+    "has_every_offset",
+    "newest_record",
     "plan_logs",
     "possible_ranges",
     "ranges_to_read",
     "read_segment",
+    "record_at",
+    "record_crc",
+    "segments_from",
 ]

@@ -177,48 +177,11 @@ def count_sound(data: Bytes, positions: Positions, headers: Headers, limits: Lim
     return usable if fits.all() else int(fits.argmin())
 
 
-def _restart_word() -> int:
-    """The four bytes that lead a CRC-32C register from zero to its initial state, as a little-endian number: 32 bits, shifted backwards."""
-    register = 0xFFFFFFFF
-    for _ in range(32):
-        register = ((register ^ 0x82F63B78) << 1 | 1) & 0xFFFFFFFF if register >> 31 else register << 1
-    return register
-
-
-_RESTART = np.uint64(_restart_word() << 32)
-_WORDS_BETWEEN = (0, 5, 13)
-"""The positions of the three words of eight bytes that cover the first 21 bytes of a header."""
-
-
-def _all_checksums_fit(data: Bytes, start: Positions, end: Positions, crc: npt.NDArray[np.uint32]) -> bool:
-    """True where all these batches, one right after another, have the checksum in their header. One CRC is computed over all of them.
-
-    A register with a right checksum becomes zero when the complement of that checksum is added, and four constant bytes lead it from zero
-    to its initial state. Between two batches lie 21 bytes of header that no checksum covers: both are written there for the time of the
-    call, and the CRC over everything is then that of the last batch. One wrong checksum always shows; two hide each other by a chance of
-    2^-32. One call for each batch would take seven times as long.
-    """
-    if len(start) < 2 or not data.flags.writeable or (start[1:] != end[:-1]).any():
-        return False
-    words = np.ndarray((len(data) - 7,), "<u8", data.data, 0, (1,))
-    between = start[1:]
-    headers = [words[between + at] for at in _WORDS_BETWEEN]
-    try:
-        for at, put in zip(_WORDS_BETWEEN, (~crc[:-1].astype(np.uint32), 0, _RESTART), strict=True):
-            words[between + at] = put
-        return bool(crc32c(data.data[int(start[0]) + CRC_START[2] : int(end[-1])]) == crc[-1])
-    finally:
-        for at, header in zip(_WORDS_BETWEEN, headers, strict=True):
-            words[between + at] = header
-
-
 def checksums_fit(data: Bytes, start: Positions, end: Positions, headers: Headers) -> Mask:
     """True for each entry that has the checksum in its header: CRC-32C in magic 2, CRC-32 in magic 0 and 1."""
     view = data.data
     is_modern = headers["magic"] == 2
     if is_modern.all():
-        if _all_checksums_fit(data, start, end, headers["crc"]):
-            return np.ones(len(start), np.bool_)
         crcs = [crc32c(view[a:b]) for a, b in zip((start + CRC_START[2]).tolist(), end.tolist(), strict=True)]
         return np.asarray(np.array(crcs, np.uint32) == headers["crc"])
     fits = np.zeros(len(start), np.bool_)

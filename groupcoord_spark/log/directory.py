@@ -6,15 +6,16 @@ Planning looks at names, at both ends of each file and at a few small text files
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import pyarrow.fs as pafs
 
-from groupcoord_spark.errors import InputError
+from groupcoord_spark.errors import BadCopyError, InputError
 from groupcoord_spark.log.compression import Decompressor
 from groupcoord_spark.log.damage import CODES, Kind, PlacedDoubt
 from groupcoord_spark.log.limits import Limits
+from groupcoord_spark.log.marks import first_record, record_at
 from groupcoord_spark.log.records import correct_offset_ranges
 from groupcoord_spark.log.salvage.finder import EntryFinder, ResyncAbandonedError
 from groupcoord_spark.log.salvage.order import Borders, is_in_order
@@ -26,6 +27,11 @@ OFFSETS_TOPIC = "__consumer_offsets"
 
 _TAIL_BYTES = (1 << 16, 1 << 22)
 """How much of the end of a file is read before the whole file is: enough for usual batches, then enough for the largest ones."""
+
+_DIRECTORIES_LOOKED_AT = 100
+"""How many directories are listed in search of dumps further down, so that the root of a disk named by mistake is not read in full."""
+
+_DUMPS_NAMED = 4
 
 _SPECIAL = r"(?:\.[0-9a-f]{32}-(?:delete|future|stray))"
 _PARTITION = re.compile(rf"{OFFSETS_TOPIC}-(0|[1-9][0-9]{{0,9}})")
@@ -49,6 +55,10 @@ class PartitionLog:
         bytes: of all files.
         log_start_offset: where the log begins, whether or not a record is left there: from the broker's checkpoint, else from the name of
             the first file; None where the input has no files.
+        end_file, end_position: base offset of the last file with records, and the position after its last batch; None where they are not
+            known for certain.
+        is_surveyed: the ends of all files were looked at. False where ``plan_logs`` left out files that an earlier run has read: the plan
+            is then good only for a run that goes on from there.
     """
 
     offsets_partition: int
@@ -59,6 +69,9 @@ class PartitionLog:
     end_offset: int
     bytes: int
     log_start_offset: int | None = None
+    end_file: int | None = None
+    end_position: int | None = None
+    is_surveyed: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,10 +108,14 @@ class _File:
 
 @dataclass(frozen=True, slots=True)
 class _Tail:
-    """The end of a file: the offset after its last record (None: the file has no entry), and the leader epoch of its last entry."""
+    """The end of a file: the offset after its last record (None: the file has no entry), and the leader epoch of its last entry.
+
+    position: after the last entry; None where it is not known.
+    """
 
     end_offset: int | None
     leader_epoch: int
+    position: int | None = None
 
 
 @dataclass(slots=True)
@@ -108,15 +125,24 @@ class _Replica:
     doubts: list[PlacedDoubt] = field(default_factory=list)
 
 
-def plan_logs(inputs: Sequence[str]) -> LogPlan:
+def no_ends(cluster_id: str | None) -> Mapping[int, int]:
+    """No offsets partition was read before."""
+    return {}
+
+
+def plan_logs(inputs: Sequence[str], known_ends: Callable[[str | None], Mapping[int, int]] = no_ends) -> LogPlan:
     """The logs to read from paths and URIs that are all of one cluster.
 
     Each input is a log directory of a broker, a directory of one partition, a directory of log directories (copies of several brokers), or
     a segment. Where several inputs have the same partition, the replica with the greatest last leader epoch is read, and of equal ones that
     with the greatest end offset.
 
+    Args:
+        known_ends: from the cluster id (None where meta.properties is not there) to the end offset of each offsets partition that an
+            earlier run has read. Files that end below it are not opened, but for the first one of each partition.
     Raises:
         InputError: an input is not there, cannot be read, or is no log of the offsets topic.
+        BadCopyError: an input is a folder of many dumps, or the inputs are of several clusters.
     """
     directories: dict[str, _Directory] = {}
     for given in inputs:
@@ -133,6 +159,7 @@ def plan_logs(inputs: Sequence[str]) -> LogPlan:
         raise InputError("No input is given. Name a log directory, a directory of a partition or a segment file.")
     log_dirs = {directory.log_dir.path: directory.log_dir for directory in directories.values() if directory.log_dir}
     cluster_id = _cluster_of(log_dirs.values())
+    ends = known_ends(cluster_id)
     log_starts = {path: _log_starts(log_dir) for path, log_dir in log_dirs.items()}
     doubts: list[PlacedDoubt] = []
     partitions: list[PartitionLog] = []
@@ -142,15 +169,34 @@ def plan_logs(inputs: Sequence[str]) -> LogPlan:
         for directory in directories.values():
             if directory.offsets_partition == number:
                 log_start = log_starts[directory.log_dir.path].get(number) if directory.log_dir else None
-                replica, replica_topic_id = _plan_partition(directory, log_start)
+                replica, replica_topic_id = _plan_partition(directory, log_start, ends.get(number, 0))
                 replicas.append(replica)
                 topic_id = topic_id or replica_topic_id
         chosen = max(replicas, key=lambda replica: (replica.leader_epoch, replica.log.end_offset))
+        for replica in replicas:
+            _refuse_other_log(chosen.log, replica.log)
         partitions.append(chosen.log)
         doubts += chosen.doubts
         if len(replicas) > 1:
             doubts.append(_replica_doubt(chosen, [replica for replica in replicas if replica is not chosen]))
     return LogPlan(tuple(partitions), cluster_id, topic_id, tuple(doubts))
+
+
+def plan_copies(inputs: Sequence[str]) -> list[tuple[Location, LogPlan]]:
+    """(log directory, plan of its logs) for each log directory among the inputs: every copy of a partition is read, none is chosen.
+
+    Raises InputError as ``plan_logs`` does.
+    """
+    log_dirs: dict[str, Location] = {}
+    inputs_of: dict[str, list[str]] = {}
+    for given in inputs:
+        for directory in _directories_of(Location.of(given)):
+            log_dir = directory.log_dir or directory.location.parent()
+            log_dirs.setdefault(log_dir.uri, log_dir)
+            files = [directory.location.uri] if directory.only is None else [directory.location.child(name).uri for name in directory.only]
+            inputs_of.setdefault(log_dir.uri, []).extend(files)
+    _cluster_of(log_dirs.values())
+    return [(log_dir, plan_logs(inputs_of[uri])) for uri, log_dir in log_dirs.items()]
 
 
 def _directories_of(location: Location) -> list[_Directory]:
@@ -165,7 +211,11 @@ def _directories_of(location: Location) -> list[_Directory]:
     children = location.list()
     if not children:
         raise InputError(f"{location.shown}: the directory is empty. Name one that holds {OFFSETS_TOPIC}-0, {OFFSETS_TOPIC}-1 and so on.")
-    directories = _partitions_in(location, children) or _partitions_below(location, children)
+    directories = _partitions_in(location, children)
+    if directories:
+        return directories
+    directories = _partitions_below(location, children)
+    _refuse_many_dumps(location, directories)
     if directories:
         return directories
     if any(_SEGMENT.fullmatch(str(child.base_name)) for child in children):
@@ -222,6 +272,44 @@ def _partitions_below(location: Location, children: Iterable[pafs.FileInfo]) -> 
     return directories
 
 
+def _refuse_many_dumps(location: Location, directories: Sequence[_Directory]) -> None:
+    """Raises BadCopyError where log directories are two or more levels below ``location``. directories: those one level below."""
+    lower = log_directories_below(location, 2)
+    if not lower:
+        return
+    all_found = [*sorted({directory.location.parent().name for directory in directories}), *lower]
+    more = f" and {len(all_found) - _DUMPS_NAMED} more" if len(all_found) > _DUMPS_NAMED else ""
+    raise BadCopyError(
+        f"{location.shown}: this is a folder of many dumps: {', '.join(all_found[:_DUMPS_NAMED])}{more}. Name one dump; only"
+        " several brokers' copies of one cluster, made at one time, belong together."
+    )
+
+
+def log_directories_below(location: Location, levels: int) -> list[str]:
+    """Relative paths, sorted, of the directories with partitions of the offsets topic that are ``levels`` or more below ``location``.
+
+    Nothing is searched below a log directory, nor below names such as ``date=2026-11-20`` and ``_delta_log``, which are those of tables.
+    Directories that cannot be listed are left out.
+    """
+    found: list[str] = []
+    waiting: list[tuple[str, Location, int]] = [("", location, 0)]
+    for _ in range(_DIRECTORIES_LOOKED_AT):
+        if not waiting:
+            break
+        path, directory, level = waiting.pop(0)
+        try:
+            children = [str(child.base_name) for child in directory.list() if child.type == pafs.FileType.Directory]
+        except InputError:
+            continue
+        if any(map(_PARTITION.fullmatch, children)):
+            if level >= levels:
+                found.append(path)
+            continue
+        inner = [name for name in children if not name.startswith("_") and "=" not in name]
+        waiting += [(f"{path}/{name}".lstrip("/"), directory.child(name), level + 1) for name in inner]
+    return sorted(found)
+
+
 def _refuse_lost_link(directory: Location, info: pafs.FileInfo) -> None:
     if info.type == pafs.FileType.NotFound:
         shown = directory.child(str(info.base_name)).shown
@@ -229,7 +317,7 @@ def _refuse_lost_link(directory: Location, info: pafs.FileInfo) -> None:
 
 
 def _cluster_of(log_dirs: Iterable[Location]) -> str | None:
-    """The cluster id of meta.properties. Raises InputError where the log directories are of several clusters."""
+    """The cluster id of meta.properties. Raises BadCopyError where the log directories are of several clusters."""
     log_dir_of: dict[str, Location] = {}
     for log_dir in log_dirs:
         for line in _text_beside(log_dir, "meta.properties"):
@@ -238,10 +326,23 @@ def _cluster_of(log_dirs: Iterable[Location]) -> str | None:
                 log_dir_of.setdefault(value.strip(), log_dir)
     if len(log_dir_of) > 1:
         (first, first_dir), (second, second_dir) = list(log_dir_of.items())[:2]
-        raise InputError(
+        raise BadCopyError(
             f"{first_dir.shown} is of cluster {first!r} and {second_dir.shown} of cluster {second!r}. Read one cluster at a time."
         )
     return next(iter(log_dir_of), None)
+
+
+def _refuse_other_log(one: PartitionLog, other: PartitionLog) -> None:
+    """Raises BadCopyError where the first record of ``other`` is another record in ``one``: they are no replicas of one partition."""
+    if one is other:
+        return
+    first = first_record(other.segments)
+    at_its_offset = record_at(one.segments, first.record_offset) if first is not None else None
+    if first is not None and at_its_offset is not None and not at_its_offset.is_same(first):
+        raise BadCopyError(
+            f"{one.directory} and {other.directory} are no copies of one partition: at offset {first.record_offset} they have different"
+            " records. Read one cluster at a time, from copies made at one time."
+        )
 
 
 def _log_starts(log_dir: Location) -> dict[int, int]:
@@ -259,8 +360,11 @@ def _text_beside(directory: Location, name: str) -> list[str]:
     return location.read_text().splitlines() if location.info().type == pafs.FileType.File else []
 
 
-def _plan_partition(directory: _Directory, checkpoint: int | None) -> tuple[_Replica, str | None]:
-    """The log of one partition, and its topic id. checkpoint: the log start offset that the broker wrote down; None: not known."""
+def _plan_partition(directory: _Directory, checkpoint: int | None, known_end: int) -> tuple[_Replica, str | None]:
+    """The log of one partition, and its topic id.
+
+    checkpoint: the log start offset that the broker wrote down; None: not known. known_end: files that end below it are not opened.
+    """
     number, location = directory.offsets_partition, directory.location
     doubts: list[PlacedDoubt] = []
     files = _files_of(directory, doubts)
@@ -272,6 +376,8 @@ def _plan_partition(directory: _Directory, checkpoint: int | None) -> tuple[_Rep
     segments: list[Segment] = []
     reached = 0
     leader_epoch = NO_LEADER_EPOCH
+    end_file = end_position = None
+    is_surveyed = True
     for i, file in enumerate(files):
         following = files[i + 1 :]
         segment = Segment(
@@ -285,9 +391,15 @@ def _plan_partition(directory: _Directory, checkpoint: int | None) -> tuple[_Rep
         )
         if file.size == 0:
             continue
+        if following and following[0].base_offset <= known_end:
+            segments.append(segment)
+            reached, is_surveyed = max(reached, following[0].base_offset), False
+            continue
         segment, tail = _read_tail(segment, following, limits)
         segments.append(segment)
         if tail.end_offset is not None:
+            is_newest = tail.end_offset > reached and tail.position is not None
+            end_file, end_position = (file.base_offset, tail.position) if is_newest else (None, None)
             reached = max(reached, tail.end_offset)
             leader_epoch = tail.leader_epoch
     end_offset = max([reached, *(file.base_offset for file in files)])
@@ -301,6 +413,9 @@ def _plan_partition(directory: _Directory, checkpoint: int | None) -> tuple[_Rep
         end_offset,
         sum(segment.size for segment in segments),
         _log_start(directory, files, checkpoint),
+        end_file,
+        end_position,
+        is_surveyed,
     )
     return _Replica(log, leader_epoch, doubts), topic_id
 
@@ -396,7 +511,7 @@ def _tail_from_last_bytes(segment: Segment, tail_bytes: int, limits: Limits) -> 
                 return None
             reached = int(entries.last_offset[-1]) + 1
             epoch = int(section.headers["leader_epoch"][-1]) if entries.magic[-1] == 2 else NO_LEADER_EPOCH
-            tail = _Tail(reached, epoch)
+            tail = _Tail(reached, epoch, int(entries.position[-1] + entries.size[-1]))
         return tail
 
 
@@ -435,9 +550,7 @@ def _max_timestamp(finder: EntryFinder, position: int, magic: int) -> int:
 
 def _replica_doubt(chosen: _Replica, others: Sequence[_Replica]) -> PlacedDoubt:
     log = chosen.log
-    not_read = ", ".join(
-        f"{replica.log.directory} (epoch {replica.leader_epoch}, end {replica.log.end_offset})" for replica in others
-    )
+    not_read = ", ".join(f"{replica.log.directory} (epoch {replica.leader_epoch}, end {replica.log.end_offset})" for replica in others)
     detail = (
         f"Partition {log.offsets_partition} is read from {log.directory}, whose last leader epoch is {chosen.leader_epoch} "
         f"and whose end offset is {log.end_offset}; not read: {not_read}."

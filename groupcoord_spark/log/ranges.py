@@ -37,12 +37,12 @@ def possible_ranges(segment: Segment, range_bytes: int) -> list[Segment]:
     A range begins where a sound batch seems to begin, but the bytes of a record can look like a batch. Nothing may be read by these ranges
     before ``check_range`` has checked each of them and ``ranges_to_read`` all together. The offsets of the ranges are not known yet.
     """
-    if segment.size < 2 * range_bytes or segment.skip_below > segment.base_offset or segment.covers:
+    if segment.bytes < 2 * range_bytes or segment.skip_below > segment.base_offset or segment.covers:
         return [segment]
-    borders = [0]
+    borders = [segment.start]
     with SegmentFile(Location.of(segment.uri), segment.size) as file:
         finder = EntryFinder(file, segment.base_offset, segment.next_base_offset is None, Limits(), _SEARCH_WINDOW_BYTES)
-        for at in range(range_bytes, segment.size - range_bytes + 1, range_bytes):
+        for at in range(segment.start + range_bytes, segment.size - range_bytes + 1, range_bytes):
             try:
                 border = finder.next_sound(max(at, borders[-1] + 1))
             except ResyncAbandonedError:
@@ -94,6 +94,6 @@ def ranges_to_read(segment: Segment, parts: Sequence[Segment], offsets: Sequence
         return [segment]
     ends = [*(of_range.first_offset for of_range in known[1:]), segment.next_base_offset]
     return [
-        replace(part, base_offset=segment.base_offset if part.start == 0 else of_range.first_offset, next_base_offset=end)
+        replace(part, base_offset=segment.base_offset if part.start == segment.start else of_range.first_offset, next_base_offset=end)
         for part, of_range, end in zip(parts, known, ends, strict=True)
     ]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
-from groupcoord_spark.log.batches import OUT_OF_RANGE, Entries, Headers, headers_at
+from groupcoord_spark.log.batches import HEADER, OUT_OF_RANGE, Entries, Headers, headers_at
 from groupcoord_spark.log.compression import Decompressor
 from groupcoord_spark.log.damage import CODES, Kind, Lost, PlacedDoubt, Report
 from groupcoord_spark.log.limits import MIB, Limits
@@ -31,6 +31,9 @@ from groupcoord_spark.protocol.slices import Bytes, Mask, Positions
 DEFAULT_CHUNK_BYTES = 16 * MIB
 CHUNKS_IN_ONE_WINDOW = 2
 """A file of at most this many chunks is held in memory and read once; a longer file is read for its entries, then for its records."""
+
+WALKED_AT_ONCE = 2 * MIB
+"""Bytes of a longer file in which entries are looked for at a time: few enough to be still in the processor's cache for the checksums."""
 
 _LEAST, _MOST = -(2**63), 2**63 - 1
 
@@ -80,6 +83,7 @@ class Chunk:
         bytes: how much of the file the chunk accounts for.
         batch_position, batch_leader_epoch: where the batches of the records lie, and their leader epochs, -1 before magic 2; empty where
             the batches are not known.
+        entries, headers: the batches of the records, also those without records; empty where the batches are not known.
         record_leader_epoch: the leader epoch of each record, where the records come from rows; None: the batches have it.
         sources: the source of each record, where the records come from several; None: all are from the one file.
     """
@@ -90,6 +94,8 @@ class Chunk:
     bytes: int
     batch_position: Positions = field(default_factory=lambda: np.zeros(0, np.int64))
     batch_leader_epoch: npt.NDArray[np.int32] = field(default_factory=lambda: np.zeros(0, np.int32))
+    entries: Entries = field(default_factory=lambda: Entries.concat([]))
+    headers: Headers = field(default_factory=lambda: np.zeros(0, HEADER))
     record_leader_epoch: npt.NDArray[np.int32] | None = None
     sources: Sequence[str] | None = None
 
@@ -164,7 +170,7 @@ class Reading:
         """Finds all entries of the file, decides which are used, and reports all damage to entries."""
         segment, file = self._segment, self._file
         is_one_window = file.size <= CHUNKS_IN_ONE_WINDOW * self._chunk_bytes
-        window_bytes = file.size if is_one_window else self._chunk_bytes
+        window_bytes = file.size if is_one_window else min(WALKED_AT_ONCE, self._chunk_bytes)
         finder = EntryFinder(file, segment.base_offset, segment.next_base_offset is None, self._limits, window_bytes)
         parts: list[Entries] = []
         headers: list[Headers] = []
@@ -209,9 +215,10 @@ class Reading:
             ends = [int(payloads.entries.last_offset[-1]), *records.record_offset[-1:].tolist()]
             end_of_last = min(max(ends) + 1, _MOST)
             entries = payloads.entries
-            leader_epoch = np.where(entries.magic == 2, payloads.headers["leader_epoch"], NO_LEADER_EPOCH).astype(np.int32)
+            headers = payloads.headers
+            leader_epoch = np.where(entries.magic == 2, headers["leader_epoch"], NO_LEADER_EPOCH).astype(np.int32)
             del payloads
-            yield Chunk(records, *report.take(), size, batch_position=entries.position, batch_leader_epoch=leader_epoch)
+            yield Chunk(records, *report.take(), size, entries.position, leader_epoch, entries, headers)
         self._report_invalid()
         if overlapping and segment.skip_below > segment.log_start_offset:
             detail = f"{overlapping} records below offset {segment.skip_below} are skipped: a newer file before this one covers them."

@@ -39,6 +39,7 @@ class Location:
 
         Raises InputError for a scheme that pyarrow does not know, or a file system that cannot be reached.
         """
+        given = usual_uri(given)
         if "://" not in given:
             # without "..", and as it is called: a link to a partition's directory has the name that counts
             path = os.path.abspath(Path(given).expanduser())  # noqa: PTH100
@@ -146,6 +147,29 @@ class SegmentFile:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
+
+
+def usual_uri(given: str) -> str:
+    """A path or URI as pyarrow and delta-rs take it, for one that is written as Hadoop or Databricks writes it; any other as it is.
+
+    Raises InputError for wasb://, Azure's old way to write what abfss:// names, and for dbfs:/ where Databricks does not mount it.
+    """
+    scheme, mark, rest = given.partition(":")
+    match scheme.lower() if mark else "":
+        case "s3a" | "s3n":
+            return f"s3:{rest}"
+        case "wasb" | "wasbs":
+            raise InputError(
+                f"{shown(given)}: {scheme.lower()} is read by Hadoop alone. Write abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/PATH for"
+                " the same storage account."
+            )
+        case "dbfs":
+            path = f"/dbfs/{rest.lstrip('/')}"
+            if not Path("/dbfs").is_dir():
+                raise InputError(f"{given}: dbfs:/ is there on Databricks alone, and /dbfs is not mounted here. Give another path or URI.")
+            return path
+        case _:
+            return given
 
 
 def shown(uri: str) -> str:

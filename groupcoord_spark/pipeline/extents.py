@@ -43,6 +43,19 @@ class HistoryPiece:
 
 
 @dataclass(frozen=True, slots=True)
+class CarriedState:
+    """The latest records of an earlier run, from which this run goes on.
+
+    end_offsets: offsets partition -> record offset of the first record that is not in the state of these records. rows: offsets partition
+    -> number of latest records. table_versions: table -> the Delta version that is read.
+    """
+
+    table_versions: Mapping[str, int]
+    end_offsets: Mapping[int, int]
+    rows: Mapping[int, int]
+
+
+@dataclass(frozen=True, slots=True)
 class Until:
     """The moment that --until names: before the first record later than ``time_ms``, or an end offset for each offsets partition.
 
@@ -62,10 +75,13 @@ class PointInTime:
     end_offset: record offset of the first record that is not replayed.
     history_range: the records that are read from the history tables instead of the log.
     complete_until: below this record offset a missing record was superseded before an earlier run read the log; from it on, a missing
-    record may be lost state. run_id: that earlier run; None where this run reads the whole log, or where no earlier run did.
+    record may be lost state.
+    run_id: the newest run by then that read the log from its beginning, up to ``run_end_offset``; the runs from there to ``complete_until``
+    read each record. None where this run reads the whole log, or where no earlier run did.
     """
 
     end_offset: int
     history_range: HistoryRange
     complete_until: int
     run_id: str | None = None
+    run_end_offset: int = 0

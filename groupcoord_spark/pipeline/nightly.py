@@ -8,32 +8,50 @@ import pickle
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import reduce
 from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
-from groupcoord_spark.log import LogPlan, Segment
+from groupcoord_spark.log import LogPlan, Segment, plan_logs
 from groupcoord_spark.log.storage import shown
 from groupcoord_spark.pipeline.exchange.kept_records import SHUFFLED
 from groupcoord_spark.pipeline.exchange.state_rows import REPLAYED, WRITTEN, PartitionReport
 from groupcoord_spark.pipeline.expiration import ExpirationJob
 from groupcoord_spark.pipeline.extents import HistoryPiece, PointInTime
-from groupcoord_spark.pipeline.outcome import contradiction, driver_rows, files_by_table, run_row, summary_of
-from groupcoord_spark.pipeline.plan.earlier_runs import appendable_range, partition_histories, state_versions_at_history_end
+from groupcoord_spark.pipeline.outcome import (
+    contradiction,
+    driver_rows,
+    files_by_table,
+    history_ends,
+    run_row,
+    settings_for_next_night,
+    summary_of,
+)
+from groupcoord_spark.pipeline.plan.carry_over import CarryOver, logs_to_read, plan_carry_over
+from groupcoord_spark.pipeline.plan.earlier_runs import (
+    last_setting,
+    partition_histories,
+    remembered_offsets,
+    state_versions_at_history_end,
+    with_new_incarnation,
+)
+from groupcoord_spark.pipeline.plan.evidence import evidence_of_segments
 from groupcoord_spark.pipeline.plan.file_ranges import split_large_segments
+from groupcoord_spark.pipeline.plan.guards import CLUSTER_ID_SETTING, PARTITION_COUNT_SETTING, Night, judge, judge_what_was_read
 from groupcoord_spark.pipeline.plan.input_rows import RowPlan
-from groupcoord_spark.pipeline.plan.partition_count import likely_partition_count
+from groupcoord_spark.pipeline.plan.partition_count import likely_partition_count, placed_groups_of
 from groupcoord_spark.pipeline.plan.point_in_time import find_points_in_time, history_pieces
-from groupcoord_spark.pipeline.read.reader import ReadJob, read_chunks, read_history, read_segments
-from groupcoord_spark.pipeline.read.rows import chunks_by_partition, sorted_rows
+from groupcoord_spark.pipeline.read.reader import ReadJob, read_chunks, read_history, read_nothing, read_segments
+from groupcoord_spark.pipeline.read.rows import chunks_by_partition, rows_from, sorted_rows
 from groupcoord_spark.pipeline.rebalances import RebalanceJob
 from groupcoord_spark.pipeline.replay.partition import ReplayJob, partition_replay
 from groupcoord_spark.pipeline.replay.state_files import WriteJob, state_writer
 from groupcoord_spark.pipeline.run import RunRequest, Summary
-from groupcoord_spark.sources.rows import ROW_SCHEMA
+from groupcoord_spark.sources.rows import ROW_SCHEMA, InputKind
 from groupcoord_spark.spark.failures import own_errors
 from groupcoord_spark.spark.headway import Expected, Headway, HeadwayOfJob
-from groupcoord_spark.warehouse import TABLES, begin_run, commit_run, discarded_on_failure, write_part
+from groupcoord_spark.warehouse import TABLES, RunStart, begin_run, commit_run, discarded_on_failure, write_part
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -74,59 +92,98 @@ def run_nightly(request: RunRequest, plan: LogPlan, spark: SparkSession, progres
         rows: rows of an input other than segments, which are then read instead of segments.
     Raises:
         InputError, WarehouseError: an input or the warehouse cannot be used; the tables are as they were.
+        BadCopyError: the input looks like a bad copy, and the request does not accept that; the tables are as they were.
     """
     start = begin_run(request.warehouse, request.cluster)
-    segments = [segment for partition in plan.partitions for segment in partition.segments]
-    histories = partition_histories(plan, start)
+    night = _night(request, plan, rows, start)
+    verdict = judge(night)
+    histories = with_new_incarnation(night.last_night, verdict.recreated)
     points_in_time: Mapping[int, PointInTime] = {}
     progress.begin("read, replay and write")
+    with own_errors(lambda: progress.stage):
+        carry_over = plan_carry_over(request, verdict, start, histories, spark, complete_from=None if rows is None else rows.complete_from)
+        plan = _surveyed(verdict.plan, carry_over, request)
+    segments = [segment for partition in logs_to_read(plan, carry_over).partitions for segment in partition.segments]
     if request.until is not None:
         with own_errors(lambda: progress.stage):
             points_in_time = find_points_in_time(
-                request.until, plan, {number: history.history_range for number, history in histories.items()}, start, spark
+                request.until, plan, {number: history.history_range for number, history in histories.items()}, start, spark, rows
             )
         segments = [segment for segment in segments if segment.base_offset < points_in_time[segment.offsets_partition].end_offset]
     pieces = history_pieces(points_in_time, start)
-    history_ranges = {number: appendable_range(history.history_range, points_in_time.get(number)) for number, history in histories.items()}
+    history_ranges = {number: history.history_range for number, history in histories.items()}
     job = ReadJob(
         cluster=request.cluster,
-        partition_count=_partition_count(request, plan, rows),
+        partition_count=_partition_count(request, plan, rows, night.placed_groups),
         warehouse_uri=start.location.uri,
         run_id=start.run_id,
         semantics=request.semantics,
-        with_history=request.with_history,
+        with_history=request.writes_history,
         history_ranges=history_ranges,
         rebalances=RebalanceJob(start.location.uri, request.cluster, history_ranges, state_versions_at_history_end(start)),
         points_in_time=points_in_time,
+        carried_partitions=frozenset() if carry_over.state is None else frozenset(carry_over.state.end_offsets),
     )
     previous_retention_ms = None if start.last_run is None else start.last_run.retention_ms
     expiration = ExpirationJob(request.as_of_ms, request.retention_ms, request.semantics, previous_retention_ms=previous_retention_ms)
-    has_work = bool(segments or pieces) or rows is not None
+    has_work = bool(segments or pieces or carry_over.state) or rows is not None
     reports: list[PartitionReport] = []
     if has_work:
         with discarded_on_failure(start), own_errors(lambda: progress.stage):
-            reports = _run_stages(spark, segments, pieces, request, job, rows, expiration, progress)
+            reports = _run_stages(spark, segments, pieces, request, job, rows, carry_over, expiration, progress)
+            verdict = judge_what_was_read(night, verdict, reports)
     records = sum(report.counts.records for report in reports)
     progress.end(rows=records, bytes=sum(report.counts.bytes for report in reports))
 
     progress.begin("commit")
     files = files_by_table(reports)
-    for table, table_rows in driver_rows(request, plan, reports, histories, points_in_time, start.run_id).items():
+    rows_of_driver = driver_rows(request, plan, reports, histories, points_in_time, carry_over, start.run_id, night.evidence)
+    for table, table_rows in rows_of_driver.items():
         if table_rows:
             files.setdefault(table, []).extend(
                 write_part(start.location.uri, TABLES[table], TABLES[table].from_rows(table_rows), request.cluster, start.run_id)
             )
-    summary = summary_of(request, plan, reports, points_in_time, start.run_id, rows)
-    commit_run(start, run_row(request, summary, points_in_time), files)
+    summary = summary_of(request, plan, reports, points_in_time, carry_over, start.run_id, rows, verdict.remarks)
+    partitions = rows_of_driver["offsets_partitions"]
+    known = settings_for_next_night(plan, night.kind, night.placed_groups, verdict.accepted, partitions)
+    commit_run(start, run_row(request, summary, points_in_time, known), files, history_ends(partitions))
     progress.end(rows=sum(added.records for files_of_table in files.values() for added in files_of_table))
     return summary
 
 
-def _partition_count(request: RunRequest, plan: LogPlan, rows: RowPlan | None) -> int:
+def _night(request: RunRequest, plan: LogPlan, rows: RowPlan | None, start: RunStart) -> Night:
+    """What the guards look at."""
+    last_night = partition_histories(start, [partition.offsets_partition for partition in plan.partitions])
+    count = last_setting(start, PARTITION_COUNT_SETTING)
+    return Night(
+        request,
+        plan,
+        InputKind.SEGMENTS if rows is None else rows.kind,
+        last_night,
+        evidence_of_segments(plan, remembered_offsets([last_night])) if rows is None else rows.evidence,
+        placed_groups_of(plan) if rows is None else rows.placed_groups,
+        0 if rows is None else rows.rows,
+        0 if rows is None else rows.faults,
+        last_setting(start, CLUSTER_ID_SETTING),
+        None if count is None else int(count),
+    )
+
+
+def _surveyed(plan: LogPlan, carry_over: CarryOver, request: RunRequest) -> LogPlan:
+    """The plan, in which the logs that are read from their beginning are planned with all their files."""
+    not_surveyed = {log.offsets_partition for log in plan.partitions if not log.is_surveyed} & set(carry_over.whole)
+    if not not_surveyed:
+        return plan
+    surveyed = {log.offsets_partition: log for log in plan_logs(request.inputs).partitions}
+    logs = (surveyed[log.offsets_partition] if log.offsets_partition in not_surveyed else log for log in plan.partitions)
+    return replace(plan, partitions=tuple(logs))
+
+
+def _partition_count(request: RunRequest, plan: LogPlan, rows: RowPlan | None, placed_groups: Sequence[tuple[int, int]]) -> int:
     """Number of partitions of ``__consumer_offsets``: the setting, unless the log has more; else the number that fits the groups."""
     if request.offsets_partitions is not None and contradiction(request, plan) is None:
         return request.offsets_partitions
-    return rows.partition_count if rows is not None else likely_partition_count(plan)
+    return rows.partition_count if rows is not None else likely_partition_count(plan, placed_groups)
 
 
 def _run_stages(
@@ -136,6 +193,7 @@ def _run_stages(
     request: RunRequest,
     job: ReadJob,
     rows: RowPlan | None,
+    carry_over: CarryOver,
     expiration: ExpirationJob,
     progress: Progress,
 ) -> list[PartitionReport]:
@@ -143,30 +201,47 @@ def _run_stages(
     parallelism = spark.sparkContext.defaultParallelism
     segments = split_large_segments(segments, spark)
     segment_tasks = read_tasks(segments, parallelism) if segments else []
-    tasks: list[list[list[Segment]] | HistoryPiece] = [*segment_tasks, *pieces]
+    carried = carry_over.state
+    carried_partitions = [] if carried is None else sorted(carried.end_offsets)
+    tasks: list[list[list[Segment]] | HistoryPiece | None] = [*segment_tasks, *pieces, *([None] if carried_partitions else [])]
     if job.with_history and not job.points_in_time:
         job = replace(job, whole_partitions=partitions_in_one_sequence(segment_tasks))
     writers = 1 + min(parallelism - 1, sum(segment.bytes for segment in segments) // STATE_WRITER_BYTES)
     read_partitions = {segment.offsets_partition for segment in segments} | {piece.offsets_partition for piece in pieces}
-    offsets_partitions = len(read_partitions) if rows is None else len(rows.log.partitions) + 1
+    if rows is not None:
+        read_partitions |= {-1, *(log.offsets_partition for log in rows.log.partitions)}
+    offsets_partitions = len(read_partitions.union(carried_partitions))
     replays = min(offsets_partitions, int(spark.conf.get("spark.sql.shuffle.partitions") or parallelism))
-    replay_job = ReplayJob(request.semantics, expiration, writers, job.rebalances, request.default_assignors)
+    replay_job = ReplayJob(
+        request.semantics,
+        expiration,
+        writers,
+        job.rebalances,
+        request.default_assignors,
+        carried=carried,
+        compared=carry_over.compared,
+        writes_latest=request.until is None,
+    )
     write_job = WriteJob(request.cluster, job.warehouse_uri, job.run_id, dict(request.topic_names))
 
     def read(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
         for batch in batches:
             for task in batch.column(0).to_pylist():
                 work = tasks[task]
-                yield from read_history(work, job) if isinstance(work, HistoryPiece) else read_segments(work, job)
+                if work is None:
+                    yield from read_nothing(carried_partitions, job)
+                else:
+                    yield from read_history(work, job) if isinstance(work, HistoryPiece) else read_segments(work, job)
 
     def read_rows(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
         return read_chunks(([piece] for piece in chunks_by_partition((batch.cast(ROW_SCHEMA) for batch in batches), source)), job)
 
     source = ", ".join(map(shown, request.inputs))
-    if rows is None:
-        kept = spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(read, SHUFFLED)
-    else:
-        kept = sorted_rows(rows.frame).mapInArrow(read_rows, SHUFFLED)
+    frames = [spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(read, SHUFFLED)] if tasks else []
+    if rows is not None:
+        new_rows = rows_from(rows.frame, {} if carried is None else carried.end_offsets)
+        frames.append(sorted_rows(new_rows).mapInArrow(read_rows, SHUFFLED))
+    kept = reduce(lambda one, other: one.union(other), frames)
     # Rows of one offsets partition must reach the replay in the order of their record offsets. groupBy sorts by a prefix of these columns,
     # so Spark keeps this order and does not sort again.
     sorted_rows_to_replay = kept.repartition(replays, "cluster", "offsets_partition").sortWithinPartitions(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from groupcoord_spark.coordinator.authors import other_coordinator
@@ -14,15 +14,29 @@ from groupcoord_spark.log.storage import shown
 from groupcoord_spark.pipeline.exchange.counts import NO_KEY_TYPE, NO_VERSION, KindCount, PartitionCounts
 from groupcoord_spark.pipeline.exchange.state_rows import PartitionReport
 from groupcoord_spark.pipeline.extents import PointInTime
-from groupcoord_spark.pipeline.plan.earlier_runs import PartitionHistory, appendable_range
+from groupcoord_spark.pipeline.plan.carry_over import RULES_SETTING, CarryOver, rules_of
+from groupcoord_spark.pipeline.plan.earlier_runs import (
+    BEYOND_SETTING,
+    FIRST_RECORD,
+    NEWEST_RECORD,
+    PartitionHistory,
+    mark_fields,
+)
+from groupcoord_spark.pipeline.plan.evidence import Evidence
+from groupcoord_spark.pipeline.plan.guards import ACCEPTED_SETTING, CLUSTER_ID_SETTING, PARTITION_COUNT_SETTING, cluster_id_of
 from groupcoord_spark.pipeline.plan.input_rows import RowPlan
-from groupcoord_spark.pipeline.plan.point_in_time import HISTORY_SETTING, UNTIL_SETTING
-from groupcoord_spark.pipeline.run import PointInTimeSummary, RunRequest, Summary
+from groupcoord_spark.pipeline.plan.partition_count import certain_partition_count
+from groupcoord_spark.pipeline.plan.point_in_time import HISTORY_SETTING
+from groupcoord_spark.pipeline.run import PointInTimeSummary, ReadingSummary, RunRequest, Summary
 from groupcoord_spark.protocol import RECORD_TYPES
 from groupcoord_spark.protocol.record_types import NO_TIMESTAMP
 from groupcoord_spark.sources.rows import InputKind
 from groupcoord_spark.warehouse import AddedFile
-from groupcoord_spark.warehouse.read import RETENTION_SETTING
+from groupcoord_spark.warehouse.read import RETENTION_SETTING, UNTIL_SETTING
+from groupcoord_spark.warehouse.tables import LOOK_BACK, NIGHT
+
+_GO_ON = ("records", "decoded", "quarantined", "control_records", "bytes")
+"""Counts of offsets_partitions to which each night adds those of its own records."""
 
 
 def files_by_table(reports: Sequence[PartitionReport]) -> dict[str, list[AddedFile]]:
@@ -40,12 +54,14 @@ def driver_rows(
     reports: Sequence[PartitionReport],
     histories: Mapping[int, PartitionHistory],
     points_in_time: Mapping[int, PointInTime],
+    carry_over: CarryOver,
     run_id: str,
+    evidence: Mapping[int, Evidence] | None = None,
 ) -> dict[str, list[dict[str, Any]]]:
-    """Rows of offsets_partitions, decode_coverage and warnings that the driver writes, by table. Times are in milliseconds."""
+    """Rows of offsets_partitions, decode_coverage, warnings and log_ends that the driver writes, by table. Times are in milliseconds."""
     by_partition = {report.offsets_partition: report for report in reports}
     logs = {partition.offsets_partition: partition for partition in plan.partitions}
-    # Partitions that this input lacks keep their row: a later run must know what the history tables already have of them.
+    # Partitions that are dropped keep a row: a later run must know what the history tables already have of them.
     partitions = [
         _offsets_partition_row(
             request,
@@ -53,6 +69,8 @@ def driver_rows(
             by_partition.get(number, PartitionReport(number)),
             histories.get(number, PartitionHistory()),
             points_in_time.get(number),
+            carry_over,
+            (evidence or {}).get(number, Evidence()),
         )
         for number in sorted({*logs, *histories})
     ]
@@ -79,7 +97,30 @@ def driver_rows(
         doubts.append({"run_id": run_id, "code": "other_coordinator", "detail": sentence})
     if sentence := contradiction(request, plan):
         doubts.append({"run_id": run_id, "code": "settings_contradicted", "detail": sentence})
-    return {"offsets_partitions": partitions, "decode_coverage": _coverage_rows(reports), "warnings": doubts}
+    return {
+        "offsets_partitions": partitions,
+        "decode_coverage": _coverage_rows(reports, carry_over.coverage),
+        "warnings": doubts,
+        "log_ends": _log_end_rows(request, run_id),
+    }
+
+
+def _log_end_rows(request: RunRequest, run_id: str) -> list[dict[str, Any]]:
+    sample = {"sampled_at_ms": request.log_ends_sampled_at_ms, "run_id": run_id}
+    return [
+        {"topic": topic, "partition": partition, "end_offset": end_offset, **sample}
+        for (topic, partition), end_offset in sorted(request.log_ends.items())
+    ]
+
+
+def history_ends(rows: Sequence[Mapping[str, Any]]) -> dict[tuple[int, int], int]:
+    """(offsets partition, incarnation) -> the record offset below which the history tables have the records after the run.
+
+    rows: of offsets_partitions, as ``driver_rows`` returns them.
+    """
+    return {
+        (row["offsets_partition"], row["incarnation"]): row["history_end_offset"] for row in rows if row["history_end_offset"] is not None
+    }
 
 
 def _other_coordinator(request: RunRequest, reports: Sequence[PartitionReport]) -> str | None:
@@ -112,41 +153,61 @@ def _missing_records(reports: Sequence[PartitionReport], points_in_time: Mapping
 
 
 def _offsets_partition_row(
-    request: RunRequest, log: PartitionLog | None, report: PartitionReport, before: PartitionHistory, point_in_time: PointInTime | None
+    request: RunRequest,
+    log: PartitionLog | None,
+    report: PartitionReport,
+    before: PartitionHistory,
+    point_in_time: PointInTime | None,
+    carry_over: CarryOver,
+    evidence: Evidence,
 ) -> dict[str, Any]:
     """A row of offsets_partitions. log: None where the input lacks the partition; the row then repeats what earlier runs know."""
+    carried = carry_over.rows.get(report.offsets_partition)
+    if log is None and carried is not None:
+        return {**carried, "stale_since_ms": carry_over.stale_since_ms[report.offsets_partition], "read_from": carried["end_offset"]}
     counts, history_range = report.counts, before.history_range
     end_offset = before.end_offset if log is None else max(log.end_offset, counts.end_offset or 0)
     if point_in_time is not None:
         end_offset = point_in_time.end_offset
     stable = before.last_stable_offset if log is None else end_offset
     first, end = (history_range.first_offset, history_range.end_offset) if not history_range.is_empty else (None, None)
-    if request.with_history and counts.first_offset is not None and appendable_range(history_range, point_in_time) == history_range:
+    if request.writes_history and counts.first_offset is not None:
         first = counts.first_offset if first is None else min(first, counts.first_offset)
         end = end_offset if end is None else max(end, end_offset)
+    # A run with --until is about an earlier moment: the next night is compared with the night before that run, if there was one.
+    of_before, of_run = (before.first_record, before.newest_record), (evidence.first_record, evidence.newest_record)
+    remembered = [(known or seen) if point_in_time is not None else (seen or known) for known, seen in zip(of_before, of_run, strict=True)]
+    gap = carry_over.gaps.get(report.offsets_partition)
     newest = NO_TIMESTAMP if counts.newest_timestamp_ms is None else counts.newest_timestamp_ms
     return {
         "offsets_partition": report.offsets_partition,
         "incarnation": history_range.incarnation,
-        "first_offset": None if log is None else _first_offset(log, counts),
-        # An earlier run may have read further than a run with --until.
-        "end_offset": end_offset if point_in_time is None else max(end_offset, before.end_offset),
+        "first_offset": None if log is None else _first_offset(log, counts, carried),
+        "end_offset": end_offset,
         "last_stable_offset": stable if report.first_open_offset is None else report.first_open_offset,
-        "records": counts.records,
-        "decoded": counts.decoded,
-        "quarantined": counts.quarantined,
-        "control_records": counts.control_records,
+        **{name: getattr(counts, name) + (0 if carried is None else carried[name]) for name in _GO_ON},
         "live_keys": report.live_keys,
-        "bytes": counts.bytes,
         "newest_timestamp_ms": max(newest, before.newest_timestamp_ms),
         "history_first_offset": first,
         "history_end_offset": end,
+        **mark_fields(FIRST_RECORD, remembered[0]),
+        **mark_fields(NEWEST_RECORD, remembered[1]),
+        # After a gap the run goes on, but the runs before and this one have not read every record.
+        "read_from": gap[1] if gap is not None else carry_over.reads_from(report.offsets_partition),
+        "latest_records": report.latest_records,
+        "end_file": None if log is None else log.end_file,
+        "end_position": None if log is None else log.end_position,
     }
 
 
-def _coverage_rows(reports: Sequence[PartitionReport]) -> list[dict[str, Any]]:
-    """Rows of decode_coverage: the counts of all offsets partitions by key type and value version."""
-    total: dict[tuple[int, int], KindCount] = {}
+def _coverage_rows(reports: Sequence[PartitionReport], before: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Rows of decode_coverage: the counts of all offsets partitions by key type and value version, added to the rows ``before``."""
+    total = {
+        (row["key_type"], NO_VERSION if row["value_version"] is None else row["value_version"]): KindCount(
+            row["records"], row["bytes"], row["decoded"], row["misplaced"]
+        )
+        for row in before
+    }
     for report in reports:
         for kind, count in report.counts.by_kind.items():
             sums = total.setdefault(kind, KindCount())
@@ -177,8 +238,10 @@ def summary_of(
     plan: LogPlan,
     reports: Sequence[PartitionReport],
     points_in_time: Mapping[int, PointInTime],
+    carry_over: CarryOver,
     run_id: str,
     rows: RowPlan | None,
+    accepted: tuple[str, ...] = (),
 ) -> Summary:
     """The summary of the run, from the reports of all offsets partitions."""
     reasons: Counter[str] = Counter()
@@ -204,13 +267,14 @@ def summary_of(
         expired_offsets=sum(report.expired_offsets for report in reports),
         removed_groups=sum(report.removed_groups for report in reports),
         warnings=sum(report.warnings + report.counts.doubts for report in reports)
-        + len([*plan.doubts, *missing, *filter(None, [coordinator_hint, contradicted])]),
+        + len([*plan.doubts, *missing, *carry_over.gaps, *filter(None, [coordinator_hint, contradicted])]),
         refusals=sum(report.refusals for report in reports),
         other_coordinator=coordinator_hint,
         contradiction=contradicted,
         semantics=request.semantics.name,
         broker_version=request.semantics.broker_version,
-        completeness=completeness(plan, reports, points_in_time),
+        completeness=completeness(plan, reports, points_in_time, carry_over),
+        reading=_reading(carry_over, reports),
         input_kind=InputKind.SEGMENTS if rows is None else rows.kind,
         lacks=() if rows is None else rows.lacks,
         point_in_time=None
@@ -221,16 +285,33 @@ def summary_of(
             records_from_history=sum(report.records_from_history for report in reports),
             missing=missing,
         ),
+        accepted=accepted,
     )
 
 
-def completeness(plan: LogPlan, reports: Sequence[PartitionReport], points_in_time: Mapping[int, PointInTime]) -> float | None:
-    """Records read, divided by the record offsets from the start of each log to its end or point in time; None for empty logs."""
+def _reading(carry_over: CarryOver, reports: Sequence[PartitionReport]) -> ReadingSummary:
+    compared = [report.differences for report in reports if report.differences is not None]
+    return ReadingSummary(
+        since_ms=None if carry_over.night is None or not carry_over.segments else carry_over.night.as_of_ms,
+        new_records=sum(report.counts.records for report in reports if carry_over.reads_from(report.offsets_partition) is not None),
+        whole=Counter(carry_over.whole.values()),
+        stale_since_ms=carry_over.stale_since_ms,
+        differences=sum(compared) if compared else None,
+    )
+
+
+def completeness(
+    plan: LogPlan, reports: Sequence[PartitionReport], points_in_time: Mapping[int, PointInTime], carry_over: CarryOver
+) -> float | None:
+    """Records read, divided by the record offsets that were read: from the start of each log, or where the run goes on, to its end or point
+    in time; None where there are no record offsets.
+    """
     counts = {report.offsets_partition: report.counts for report in reports}
     span = records = 0
     for log in plan.partitions:
         log_counts = counts.get(log.offsets_partition, PartitionCounts())
-        first = _first_offset(log, log_counts)
+        reads_from = carry_over.reads_from(log.offsets_partition)
+        first = _first_offset(log, log_counts, None) if reads_from is None else reads_from
         end = (
             points_in_time[log.offsets_partition].end_offset
             if log.offsets_partition in points_in_time
@@ -242,24 +323,48 @@ def completeness(plan: LogPlan, reports: Sequence[PartitionReport], points_in_ti
     return records / span if span else None
 
 
-def _first_offset(log: PartitionLog, counts: PartitionCounts) -> int | None:
+def _first_offset(log: PartitionLog, counts: PartitionCounts, carried: Mapping[str, Any] | None) -> int | None:
     """The first record offset of the partition: the log start offset, even if compaction removed the record there; None for an empty log.
 
-    Inputs other than segments have no log start offset; there it is the first record.
+    Inputs other than segments have no log start offset; there it is the first record, of this run or of the runs that it goes on from
+    (``carried``).
     """
     if log.log_start_offset is None:
-        return counts.first_offset
+        known = [first for first in (counts.first_offset, None if carried is None else carried["first_offset"]) if first is not None]
+        return min(known, default=None)
     if counts.first_offset is None:
         return log.log_start_offset if log.end_offset > log.log_start_offset else None
     return min(log.log_start_offset, counts.first_offset)
 
 
-def run_row(request: RunRequest, summary: Summary, points_in_time: Mapping[int, PointInTime]) -> dict[str, Any]:
-    """The row of ``runs``; the commit adds the columns that only the commit knows."""
+def settings_for_next_night(
+    plan: LogPlan,
+    kind: InputKind,
+    placed_groups: Sequence[tuple[int, int]],
+    accepted: Sequence[str],
+    partitions: Iterable[Mapping[str, Any]],
+) -> dict[str, str]:
+    """Keys of ``runs.settings`` by which later runs judge their input. partitions: the rows of offsets_partitions of this run."""
+    lowest = max((log.offsets_partition for log in plan.partitions), default=0) + 1
+    known = {
+        CLUSTER_ID_SETTING: cluster_id_of(plan, kind),
+        PARTITION_COUNT_SETTING: certain_partition_count(placed_groups, lowest),
+        ACCEPTED_SETTING: ", ".join(accepted) or None,
+        BEYOND_SETTING: "true" if any((row["history_end_offset"] or 0) > row["end_offset"] for row in partitions) else None,
+    }
+    return {name: str(value) for name, value in known.items() if value is not None}
+
+
+def run_row(
+    request: RunRequest, summary: Summary, points_in_time: Mapping[int, PointInTime], known: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """The row of ``runs``; the commit adds the columns that only the commit knows. known: ``settings_for_next_night``."""
     settings = {
         **request.settings,
+        **(known or {}),
         RETENTION_SETTING: str(request.retention_ms),
-        HISTORY_SETTING: str(request.with_history).lower(),
+        HISTORY_SETTING: str(request.writes_history).lower(),
+        RULES_SETTING: rules_of(request.semantics),
         "input.lacks": ", ".join(summary.lacks) or "nothing",
     }
     if request.until is not None:
@@ -268,6 +373,7 @@ def run_row(request: RunRequest, summary: Summary, points_in_time: Mapping[int, 
             {str(number): point_in_time.end_offset for number, point_in_time in sorted(points_in_time.items())}
         )
     return {
+        "kind": NIGHT if request.until is None else LOOK_BACK,
         "as_of_ms": request.as_of_ms,
         "semantics": summary.semantics,
         "broker_version": summary.broker_version,

@@ -19,8 +19,7 @@ from groupcoord_spark.pipeline.extents import HistoryRange
 from groupcoord_spark.protocol.generated import decode_key, decode_shared_value
 from groupcoord_spark.protocol.record_types import NO_TIMESTAMP, KeyType
 from groupcoord_spark.warehouse import TABLES
-from groupcoord_spark.warehouse.location import locate
-from groupcoord_spark.warehouse.read import rows_at
+from groupcoord_spark.warehouse.read import Condition, rows_of_partition
 
 REBALANCES: Final = "rebalances"
 LEADER_EPOCH: Final = "leader_epoch"
@@ -117,12 +116,10 @@ class PartitionRebalances:
             self._histories.recall(self._records_of_state(versions))
 
     def _records_of_state(self, versions: Mapping[str, int]) -> Iterator[GroupRecord]:
-        location = locate(self._job.warehouse_uri)
-
-        def rows(table: str, columns: str) -> list[dict[str, Any]]:
-            wanted = columns.split()
-            where = [("offsets_partition", "=", self._offsets_partition)]
-            return list(rows_at(location, TABLES[table], versions[table], self._job.cluster, wanted, where).to_pylist())
+        def rows(table: str, columns: str, *where: Condition) -> list[dict[str, Any]]:
+            job, wanted = self._job, columns.split()
+            read = rows_of_partition(job.warehouse_uri, table, versions[table], job.cluster, wanted, self._offsets_partition, *where)
+            return list(read.to_pylist())
 
         return records_of_state(
             rows(
@@ -135,7 +132,7 @@ class PartitionRebalances:
                 "group_id member_id instance_id client_id client_host rebalance_timeout_ms session_timeout_ms subscription assignment"
                 " subscribed_topics subscribed_topic_regex server_assignor topology_epoch",
             ),
-            rows("assignments", "group_id member_id kind task_type topic_id subtopology partition"),
+            rows("assignments", "group_id member_id kind task_type topic_id subtopology partition", ("kind", "=", "target")),
         )
 
 

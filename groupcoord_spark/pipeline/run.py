@@ -30,7 +30,19 @@ class RunRequest:
     offsets_partitions: int | None = None
     """offsets.topic.num.partitions of the broker's file; None: not set."""
     until: Until | None = None
-    """The moment up to which records are replayed; None: the end of the log."""
+    """The moment up to which records are replayed, which makes the run a look-back; None: the end of the log."""
+    full: bool = False
+    """Read every log from its beginning, and compare the result with the state that earlier runs carried on."""
+    accepted: frozenset[str] = frozenset()
+    """Words of --accept: what the run may do although it looks like a bad copy."""
+    log_ends: Mapping[tuple[str, int], int] = field(default_factory=dict)
+    """Topic and partition -> end offset, of a sample that the user gave."""
+    log_ends_sampled_at_ms: int = 0
+
+    @property
+    def writes_history(self) -> bool:
+        """Whether the run appends to the history tables: a look-back never does."""
+        return self.with_history and self.until is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +58,23 @@ class PointInTimeSummary:
     ended_early: int
     records_from_history: int
     missing: Mapping[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadingSummary:
+    """What a run read, and what it took over from the run before.
+
+    since_ms: as_of of the run that this run goes on from; None: this run goes on from none. new_records: number of records that were read
+    of the offsets partitions that go on. whole: reason -> number of offsets partitions that were read whole because of the reason.
+    stale_since_ms: offsets partition that the input does not have -> as_of of the last run that read it. differences: number of groups
+    whose carried state is another one than the state that was read; None: nothing was compared.
+    """
+
+    since_ms: int | None = None
+    new_records: int = 0
+    whole: Mapping[str, int] = field(default_factory=dict)
+    stale_since_ms: Mapping[int, int] = field(default_factory=dict)
+    differences: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,3 +110,6 @@ class Summary:
     lacks: tuple[str, ...] = ()
     """What the input does not contain, in the words of ``input.lacks`` in ``runs``."""
     point_in_time: PointInTimeSummary | None = None
+    accepted: tuple[str, ...] = ()
+    """A sentence about each word of --accept without which the run would have been refused."""
+    reading: ReadingSummary = field(default_factory=ReadingSummary)

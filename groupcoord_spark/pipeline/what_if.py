@@ -26,7 +26,7 @@ from groupcoord_spark.pipeline.expiration import (
     expiration_rows,
 )
 from groupcoord_spark.warehouse import TABLES, Column
-from groupcoord_spark.warehouse.read import Condition, Warehouse
+from groupcoord_spark.warehouse.read import Condition, Run, Warehouse
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -56,12 +56,12 @@ class StateTables(NamedTuple):
     """Streams groups whose topology description is stored by the broker's plugin."""
 
 
-def read_state_tables(warehouse: Warehouse, cluster: str, *, at_ms: int | None = None, groups: Sequence[str] = ()) -> StateTables:
-    """The state tables of a run, of all groups or of the given groups. at_ms: the run that was the newest then; None: the last run."""
+def read_state_tables(warehouse: Warehouse, cluster: str, *, run: Run | None = None, groups: Sequence[str] = ()) -> StateTables:
+    """The state tables of a run, of all groups or of the given groups. run: None: the newest night of the cluster."""
     of_groups: list[Condition] = [("group_id", "in", list(groups))] if groups else []
 
     def rows(table: str, columns: Sequence[str], where: Sequence[Condition] = ()) -> pa.Table:
-        return warehouse.read(table, cluster=cluster, columns=columns, where=[*of_groups, *where], at_ms=at_ms)
+        return warehouse.read(table, cluster=cluster, columns=columns, where=[*of_groups, *where], run=run)
 
     returning = rows("offset_expirations", PENDING_COLUMNS, [("may_come_back", "=", True)])
     described = rows("group_expirations", ["group_id"], [("blocked_by", "=", TOPOLOGY_DESCRIPTION)])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from groupcoord_spark.protocol import fast_path
-from groupcoord_spark.protocol.slices import Mask, Slices
+from groupcoord_spark.protocol.slices import Mask, Slices, words_of
 
 MOST_MEMBERS = 4096
 """A value with more members is left to ``coordinator.refusals``."""
@@ -24,6 +24,7 @@ def surely_loadable(values: Slices, *, checks_subscriptions: bool) -> Mask:
     if loops := fast_path.loops_for(len(values)):
         member_hashes, instance_hashes = np.empty(MOST_MEMBERS, np.int64), np.empty(MOST_MEMBERS, np.int64)
         loops.check_classic_groups(
-            values.data, values.start, values.end, checks_subscriptions, member_hashes, instance_hashes, is_loadable
-        )
+            values.data, words_of(values.data), values.start, values.end,
+            checks_subscriptions, member_hashes, instance_hashes, is_loadable,
+        )  # fmt: skip
     return is_loadable

@@ -120,12 +120,15 @@ def subscribed_topics(subscription: bytes) -> frozenset[str]:
     return frozenset(fields["topics"])
 
 
+@lru_cache(maxsize=4096)
 def decode_subscription(data: bytes) -> Subscription | None:
     """The subscription of a consumer, read leniently; None where the client sent no bytes.
 
     Topics and user data must be there, whatever the version says: otherwise SubscriptionMalformed is raised. Fields of later versions have
     their defaults where the bytes end before them. If one of them is there and cannot be read, all of them have their defaults, with
     the doubt ``subscription_truncated``. Versions above 3 are read as version 3.
+
+    Results are cached: several tables have rows from the same subscription, and many members send the same one.
     """
     if not data:
         return None
@@ -152,8 +155,12 @@ def decode_subscription(data: bytes) -> Subscription | None:
     )  # fmt: skip
 
 
+@lru_cache(maxsize=4096)
 def decode_assignment(data: bytes) -> Assignment | None:
-    """The assignment of a consumer; None where the leader sent no bytes. Bytes after it are ignored. Raises AssignmentMalformed."""
+    """The assignment of a consumer; None where the leader sent no bytes. Bytes after it are ignored. Raises AssignmentMalformed.
+
+    Results are cached: several tables have rows from the same assignment.
+    """
     if not data:
         return None
     message = CONSUMER_PROTOCOL_ASSIGNMENT

@@ -33,6 +33,16 @@ def load() -> ModuleType | None:
 
 
 @cache
+def load_json() -> ModuleType | None:
+    """The module ``json_loops``; None where ``load`` gives None."""
+    if load() is None:
+        return None
+    from groupcoord_spark.protocol import json_loops
+
+    return json_loops
+
+
+@cache
 def warn_if_missing() -> None:
     """Logs the warning of ``load`` where numba is not installed. For the driver: its user does not see the logs of workers."""
     if find_spec("numba") is None:

@@ -2,19 +2,14 @@
 
 A generated function reads what brokers write. Everything rare (a cut value, text that is not UTF-8, bytes left over, an older layout) it
 leaves to ``scalar``, so results, doubts and errors are those of ``scalar`` in every case. ``groupcoord_spark.protocol`` exports
-``decode_key`` and ``decode_value`` of this file. The functions that give JSON text are for the history of group records, where every value
-is shown once.
+``decode_key`` and ``decode_value`` of this file.
 """
 
 from __future__ import annotations
 
-import json
 import struct
-from binascii import b2a_base64
-from collections.abc import Callable, Iterable, Sequence
-from functools import partial
-from json.encoder import encode_basestring
-from typing import Any, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from . import primitives, scalar
 from .errors import DecodeError
@@ -29,9 +24,6 @@ Reader = Callable[[bytes, int], Any]
 class _UnusualFormError(ValueError):
     """Raised when the bytes are not written in the form that the generated functions read."""
 
-
-_LONGEST_CACHED = 512
-"""The most bytes of a value, or of a part of one, that is put into a cache: to look up more bytes takes as long as to read them."""
 
 _NOT_GENERATED_FOR = (_UnusualFormError, LookupError, struct.error, UnicodeDecodeError)
 """The exceptions by which a generated function leaves a record to ``scalar``."""
@@ -76,172 +68,6 @@ def _decode_value(readers: _Readers, key_type: int, value: bytes | None, dialect
     return scalar.decode_value(key_type, value, dialect=dialect)
 
 
-def key_json_texts(keys: Iterable[bytes | None]) -> list[str | None]:
-    """The JSON text of each key, as ``scalar.key_json`` without spaces; None where the key does not decode. Equal keys are read once."""
-    cached: dict[bytes | None, str | None] = {}
-    texts = []
-    for key in keys:
-        if key not in cached:
-            cached[key] = None if key is None else _key_json_text(key)
-        texts.append(cached[key])
-    return texts
-
-
-def value_json_texts(key_types: Sequence[int], values: Sequence[bytes | None]) -> list[str | None]:
-    """The JSON text of each value, as ``scalar.value_json`` without spaces and escapes; None for a tombstone and where it does not decode.
-
-    Equal short values are read once. key_types: the type of each value's key.
-    """
-    cached: dict[tuple[int, bytes | None], str | None] = {}
-    texts: list[str | None] = []
-    for typed_value in zip(key_types, values, strict=True):
-        key_type, value = typed_value
-        if value is None:
-            texts.append(None)
-        elif len(value) > _LONGEST_CACHED:
-            texts.append(_value_json_text(key_type, value))
-        else:
-            if typed_value not in cached:
-                cached[typed_value] = _value_json_text(key_type, value)
-            texts.append(cached[typed_value])
-    return texts
-
-
-def _key_json_text(key: bytes) -> str | None:
-    try:
-        text: str = _KEY_JSON_READERS[key[0] << 8 | key[1]][1](key, 2)
-        return text
-    except _NOT_GENERATED_FOR:
-        try:
-            return _compact_json(scalar.key_json(scalar.decode_key(key)))
-        except DecodeError:
-            return None
-
-
-def _value_json_text(key_type: int, value: bytes) -> str | None:
-    try:
-        text: str = _VALUE_JSON_READERS[key_type, value[0] << 8 | value[1]][1](value, 2)
-        return text
-    except _NOT_GENERATED_FOR:
-        try:
-            decoded = scalar.decode_value(key_type, value)
-        except DecodeError:
-            return None
-        return None if decoded is None else _compact_json(scalar.value_json(decoded))
-
-
-def _compact_json(value: Any) -> str:
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
-
-
-class _Rendering(Protocol):
-    """What a generated function makes of the fields it reads: each method gives a Python expression."""
-
-    shows_unknown_tags: bool
-
-    def text(self, raw: str) -> str: ...
-    def blob(self, raw: str) -> str: ...
-    def uuid(self, raw: str) -> str: ...
-    def integers(self, numbers: str, letter: str, raw: str) -> str: ...
-    def elements(self, parts: str) -> str: ...
-    def cached_element(self, cached: str) -> str: ...
-    def cached_list_of(self, cached: str) -> str: ...
-    def null(self) -> str: ...
-    def default(self, field: Field) -> str: ...
-    def tagged(self, field: Field, name: str) -> str: ...
-    def struct(self, fields: Sequence[tuple[Field, str]]) -> str: ...
-
-
-class _AsValues:
-    """Renders Python values, as ``scalar`` decodes them."""
-
-    shows_unknown_tags = True
-
-    def text(self, raw: str) -> str:
-        return f"{raw}.decode()"
-
-    def blob(self, raw: str) -> str:
-        return raw
-
-    def uuid(self, raw: str) -> str:
-        return f"uuid_texts[{raw}]"
-
-    def integers(self, numbers: str, letter: str, raw: str) -> str:
-        return f"list({numbers})"
-
-    def elements(self, parts: str) -> str:
-        return parts
-
-    def cached_element(self, cached: str) -> str:
-        return f"{cached}.copy()"  # the caller may change it
-
-    def cached_list_of(self, cached: str) -> str:
-        return f"[element.copy() for element in {cached}]"
-
-    def null(self) -> str:
-        return "None"
-
-    def default(self, field: Field) -> str:
-        return repr(field.default)
-
-    def tagged(self, field: Field, name: str) -> str:
-        return name
-
-    def struct(self, fields: Sequence[tuple[Field, str]]) -> str:
-        return "{" + ", ".join(f"{field.name!r}: {value}" for field, value in fields) + "}"
-
-
-class _AsSharedValues(_AsValues):
-    """Renders Python values for callers that change nothing: cached objects are not copied."""
-
-    def cached_element(self, cached: str) -> str:
-        return cached
-
-    def cached_list_of(self, cached: str) -> str:
-        return cached
-
-
-class _AsJson:
-    """Renders Kafka's JSON text. A tagged field is left out while it has its default, so its expression brings its own comma and name."""
-
-    shows_unknown_tags = False
-
-    def text(self, raw: str) -> str:
-        return f"text_json[{raw}]"
-
-    def blob(self, raw: str) -> str:
-        return f"blob_json[{raw}]"
-
-    def uuid(self, raw: str) -> str:
-        return f"uuid_json[{raw}]"
-
-    def integers(self, numbers: str, letter: str, raw: str) -> str:
-        return f"integers_json_{letter}[{raw}]"
-
-    def elements(self, parts: str) -> str:
-        return f"'[' + ','.join({parts}) + ']'"
-
-    def cached_element(self, cached: str) -> str:
-        return cached
-
-    def cached_list_of(self, cached: str) -> str:
-        return cached
-
-    def null(self) -> str:
-        return "'null'"
-
-    def default(self, field: Field) -> str:
-        return repr(field.default if isinstance(field.type, Integer) else _compact_json(scalar.field_json(field, field.default)))
-
-    def tagged(self, field: Field, name: str) -> str:
-        return f"'' if {name} == {self.default(field)} else ',\"{field.json}\":' + str({name})"
-
-    def struct(self, fields: Sequence[tuple[Field, str]]) -> str:
-        always = ",".join(f'"{field.json}":{{{value}}}' for field, value in fields if field.tag is None)
-        tagged = "".join(f"{{{value}}}" for field, value in fields if field.tag is not None)
-        return f"f'{{{{{always}{tagged}}}}}'"
-
-
 def _put_into_cache(cached: dict[bytes, Any], raw: bytes, decoded: Any, *, most: int) -> None:
     """Caches what was read from these bytes. A full cache is emptied first."""
     if len(cached) >= most:
@@ -258,41 +84,6 @@ class _UuidTextCache(dict[bytes, str]):
         text = primitives.uuid_text(raw)
         _put_into_cache(self, raw, text, most=100_000)
         return text
-
-
-class _JsonCache(dict[bytes, str]):
-    """The JSON of texts, blobs and lists of numbers by their bytes: members have the same few of them in record after record.
-
-    A part that reaches beyond the end of its buffer gets the JSON of the bytes that are there; the function that reads the message notices
-    at its end.
-    """
-
-    def __init__(self, make: Callable[[bytes], str]) -> None:
-        super().__init__()
-        self.make = make
-
-    def __missing__(self, raw: bytes) -> str:
-        made = self.make(raw)
-        if len(raw) <= _LONGEST_CACHED:
-            _put_into_cache(self, raw, made, most=50_000)
-        return made
-
-
-def _text_json(raw: bytes) -> str:
-    return encode_basestring(raw.decode())
-
-
-def _blob_json(raw: bytes) -> str:
-    return f'"{b2a_base64(raw, newline=False).decode()}"'
-
-
-def _uuid_json(raw: bytes) -> str:
-    return f'"{_UUID_TEXTS[raw]}"'
-
-
-def _integers_json(letter: str, raw: bytes) -> str:
-    count = len(raw) // struct.calcsize(f">{letter}")
-    return repr(list(struct.unpack(f">{count}{letter}", raw))).replace(" ", "")
 
 
 def _rare_length(buf: bytes, at: int, longest: int) -> tuple[int, int]:
@@ -341,10 +132,12 @@ class _Writer:
 
     Fields of fixed size that follow each other are unpacked in one call, together with the length after them. Positions only grow, so one
     test at the end shows whether any text or list reached beyond the end of the bytes.
+
+    copies_cached: cached elements are copied, because the caller may change them.
     """
 
-    def __init__(self, rendering: _Rendering, flexible: bool, version: int) -> None:
-        self.rendering = rendering
+    def __init__(self, flexible: bool, version: int, *, copies_cached: bool) -> None:
+        self.copies_cached = copies_cached
         self.flexible = flexible
         self.version = version
         self.lines: list[str] = []
@@ -353,14 +146,10 @@ class _Writer:
         self.fixed: list[tuple[str, str]] = []
         self.namespace: dict[str, Any] = {
             "Unusual": _UnusualFormError,
-            "blob_json": _BLOB_JSON,
             "many_integers": _many_integers,
             "nothing_cached": _NOTHING_CACHED,
             "rare_length": _rare_length,
-            "text_json": _TEXT_JSON,
-            "uuid_json": _UUID_JSON,
             "uuid_texts": _UUID_TEXTS,
-            **{f"integers_json_{letter}": cached for letter, cached in _INTEGERS_JSON.items()},
         }
 
     def compile(self, message: Message) -> Reader:
@@ -396,25 +185,23 @@ class _Writer:
             self.put(f"{', '.join(name for _, name in self.fixed)}, = {unpack}(buf, at); at += {layout.size}")
         self.fixed.clear()
 
-    def struct(self, fields: Sequence[Field], *, in_tag: bool = False) -> str:
+    def struct(self, fields: Sequence[Field]) -> str:
         """Writes the lines that read a struct. Returns its expression, which is valid until the next field is read."""
         read = [(field, self.value(field.type)) for field in fields if field.tag is None and field.is_in(self.version)]
         if not self.flexible:
             self.flush()
-            return self.rendering.struct(read)
+            return _dict_of(read)
         tagged = [(field, self.fresh("tagged")) for field in fields if field.tag is not None and field.is_in(self.version)]
-        unknown = self.tagged_section(tagged, in_tag)
-        result = self.rendering.struct(read + tagged)
-        return f"with_tags({result}, {unknown})" if self.rendering.shows_unknown_tags else result
+        unknown = self.tagged_section(tagged)
+        return f"with_tags({_dict_of(read + tagged)}, {unknown})"
 
-    def tagged_section(self, tagged: Sequence[tuple[Field, str]], in_tag: bool) -> str:
+    def tagged_section(self, tagged: Sequence[tuple[Field, str]]) -> str:
         count, tag, size, end, unknown = self.take("B", "count"), *map(self.fresh, ("tag", "size", "end", "unknown"))
         self.flush()
         self.namespace["with_tags"] = _with_tags
         for field, name in tagged:
-            self.put(f"{name} = {self.rendering.default(field)}")
-        if self.rendering.shows_unknown_tags:
-            self.put(f"{unknown} = None")
+            self.put(f"{name} = {field.default!r}")
+        self.put(f"{unknown} = None")
         self.put(f"if {count}:")
         self.depth += 1
         self.put(f"if {count} > 127: raise Unusual")
@@ -431,14 +218,9 @@ class _Writer:
             self.put(f"if at != {end}: raise Unusual")
             self.put("continue")
             self.depth -= 1
-        if self.rendering.shows_unknown_tags:
-            self.put(f"{unknown} = {unknown} or {{}}; {unknown}[{tag}] = buf[at:{end}]")
-        elif in_tag:
-            self.put("raise Unusual")
+        self.put(f"{unknown} = {unknown} or {{}}; {unknown}[{tag}] = buf[at:{end}]")
         self.put(f"at = {end}")
         self.depth -= 2
-        for field, name in tagged:
-            self.put(f"{name} = {self.rendering.tagged(field, name)}")
         return unknown
 
     def in_tag(self, kind: Type) -> str:
@@ -452,10 +234,10 @@ class _Writer:
 
     def present(self, kind: Struct, result: str, unusual: str, null: str) -> str:
         self.put(f"if {unusual}: raise Unusual")
-        self.put(f"if {null}: {result} = {self.rendering.null()}")
+        self.put(f"if {null}: {result} = None")
         self.put("else:")
         self.depth += 1
-        self.put(f"{result} = {self.struct(kind.fields, in_tag=True)}")
+        self.put(f"{result} = {self.struct(kind.fields)}")
         self.depth -= 1
         return result
 
@@ -464,11 +246,11 @@ class _Writer:
             case Integer():
                 return self.take(_LETTERS[kind.name, kind.signed], "value")
             case UuidBytes():
-                return self.rendering.uuid(self.take("16s", "value"))
+                return f"uuid_texts[{self.take('16s', 'value')}]"
             case Text():
-                return self.sized(kind.nullable, 2, primitives.LONGEST_COMPACT_TEXT, self.rendering.text)
+                return self.sized(kind.nullable, 2, primitives.LONGEST_COMPACT_TEXT, ".decode()")
             case Blob():
-                return self.sized(kind.nullable, 4, 2**31 - 1, self.rendering.blob)
+                return self.sized(kind.nullable, 4, 2**31 - 1, "")
             case Array():
                 return self.array(kind)
             case Struct(nullable=False):
@@ -491,12 +273,12 @@ class _Writer:
             self.put(f"if {null}: raise Unusual")
         return name, null, " - 1" if self.flexible else ""
 
-    def sized(self, nullable: bool, size: int, longest: int, render: Callable[[str], str]) -> str:
+    def sized(self, nullable: bool, size: int, longest: int, convert: str) -> str:
         name, null, less = self.length(nullable, size, longest)
         end, result = self.fresh("end"), self.fresh("value")
-        read = f"{end} = at + {name}{less}; {result} = {render(f'buf[at:{end}]')}; at = {end}"
+        read = f"{end} = at + {name}{less}; {result} = buf[at:{end}]{convert}; at = {end}"
         if nullable:
-            self.put(f"if {null}: {result} = {self.rendering.null()}")
+            self.put(f"if {null}: {result} = None")
             self.put(f"else: {read}")
         else:
             self.put(read)
@@ -506,7 +288,7 @@ class _Writer:
         name, null, less = self.length(kind.nullable, 4, 2**31 - 1)
         result = self.fresh("value")
         if kind.nullable:
-            self.put(f"if {null}: {result} = {self.rendering.null()}")
+            self.put(f"if {null}: {result} = None")
             self.put("else:")
             self.depth += 1
         if isinstance(kind.element, Integer):
@@ -522,7 +304,7 @@ class _Writer:
             self.flush()
             self.put(f"{parts}.append({element})")
             self.depth -= 1
-            self.put(f"{result} = {self.rendering.elements(parts)}")
+            self.put(f"{result} = {parts}")
         if kind.nullable:
             self.depth -= 1
         return result
@@ -537,22 +319,23 @@ class _Writer:
         """Writes the lines that read a list of structs: the whole list is looked up, and where it is not cached each of its elements."""
         count, parts = self.fresh("count"), self.fresh("parts")
         self.put(f"{count} = {number}")
-        rendering = self.rendering
+        cached_element = "{}.copy()" if self.copies_cached else "{}"
+        cached_list = "[element.copy() for element in {}]" if self.copies_cached else "{}"
         lists = _ElementCache(_MOST_CACHED_LISTS, _LONGEST_CACHED_LIST)
-        keep = self.unless_cached(lists, count, lambda cached: f"{result} = {rendering.cached_list_of(cached)}")
+        keep = self.unless_cached(lists, count, lambda cached: f"{result} = {cached_list.format(cached)}")
         self.put(f"{parts} = []")
         self.put(f"for _ in range({count}):")
         self.depth += 1
         elements = _ElementCache(_MOST_CACHED_ELEMENTS, _LONGEST_CACHED_ELEMENT)
-        keep_element = self.unless_cached(elements, "1", lambda cached: f"{parts}.append({rendering.cached_element(cached)})")
+        keep_element = self.unless_cached(elements, "1", lambda cached: f"{parts}.append({cached_element.format(cached)})")
         element = self.fresh("element")
         self.put(f"{element} = {self.struct(kind.fields)}")
         self.flush()
         self.put(f"{parts}.append({element})")
-        keep_element(rendering.cached_element(element))
+        keep_element(cached_element.format(element))
         self.depth -= 1
-        self.put(f"{result} = {self.rendering.elements(parts)}")
-        keep(rendering.cached_list_of(result))
+        self.put(f"{result} = {parts}")
+        keep(cached_list.format(result))
 
     def unless_cached(self, cache: _ElementCache, count: str, hit: Callable[[str], str]) -> Callable[[str], None]:
         """Writes the lines that look up ``count`` elements under the text that begins here; the caller then writes the lines for a miss.
@@ -587,8 +370,12 @@ class _Writer:
         self.namespace[few] = [struct.Struct(f">{n}{letter}").unpack_from for n in range(_FEW)]
         self.put(f"{number} = {count}")
         numbers = f"{few}[{number}](buf, at) if {number} < {_FEW} else many_integers({letter!r}, {number}, buf, at)"
-        read = self.rendering.integers(numbers, letter, f"buf[at:at + {kind.size} * {number}]")
-        self.put(f"{result} = {read}; at += {kind.size} * {number}")
+        self.put(f"{result} = list({numbers}); at += {kind.size} * {number}")
+
+
+def _dict_of(fields: Sequence[tuple[Field, str]]) -> str:
+    """The expression of a dict with the fields, from the expressions of their values."""
+    return "{" + ", ".join(f"{field.name!r}: {value}" for field, value in fields) + "}"
 
 
 def _with_tags(fields: dict[str, Any], unknown: dict[int, bytes] | None) -> dict[str, Any]:
@@ -598,25 +385,21 @@ def _with_tags(fields: dict[str, Any], unknown: dict[int, bytes] | None) -> dict
 
 
 _UUID_TEXTS = _UuidTextCache()
-_TEXT_JSON = _JsonCache(_text_json)
-_BLOB_JSON = _JsonCache(_blob_json)
-_UUID_JSON = _JsonCache(_uuid_json)
-_INTEGERS_JSON = {letter: _JsonCache(partial(_integers_json, letter)) for letter in _LETTERS.values()}
 
 
 class _Readers(dict[Any, tuple[str, Reader]]):
     """The generated functions, each made when it is first needed. KeyError for what no current table describes."""
 
-    def __init__(self, rendering: _Rendering, message_of: Callable[[Any], tuple[Message, int]]) -> None:
+    def __init__(self, message_of: Callable[[Any], tuple[Message, int]], *, copies_cached: bool = True) -> None:
         super().__init__()
-        self.rendering = rendering
+        self.copies_cached = copies_cached
         self.message_of = message_of
 
     def __missing__(self, which: Any) -> tuple[str, Reader]:
         message, version = self.message_of(which)
         if not message.versions[0] <= version <= message.versions[1] or message.dialect is not None:
             raise KeyError(which)
-        writer = _Writer(self.rendering, message.is_flexible(version), version)
+        writer = _Writer(message.is_flexible(version), version, copies_cached=self.copies_cached)
         made = self[which] = message.name, writer.compile(message)
         return made
 
@@ -630,8 +413,6 @@ def _value_message(which: tuple[int, int]) -> tuple[Message, int]:
     return RECORD_TYPES[key_type].value, version
 
 
-_KEY_READERS = _Readers(_AsValues(), _key_message)
-_VALUE_READERS = _Readers(_AsValues(), _value_message)
-_SHARED_VALUE_READERS = _Readers(_AsSharedValues(), _value_message)
-_KEY_JSON_READERS = _Readers(_AsJson(), _key_message)
-_VALUE_JSON_READERS = _Readers(_AsJson(), _value_message)
+_KEY_READERS = _Readers(_key_message)
+_VALUE_READERS = _Readers(_value_message)
+_SHARED_VALUE_READERS = _Readers(_value_message, copies_cached=False)

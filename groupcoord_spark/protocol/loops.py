@@ -123,21 +123,42 @@ def _length(data, at, end, width):
 
 
 @inlined
-def walk_value(data, at, end, steps, step, stack, positions):
+def _is_ascii(data, at, end):
+    while at < end and data[at] < 0x80:
+        at += 1
+    return at == end
+
+
+@inlined
+def _clear(shape, at, end):
+    while at < end:
+        shape[at] = 0
+        at += 1
+
+
+@inlined
+def walk_value(data, at, end, steps, step, stack, positions, shape, to_shape, keeps_texts):
     """The end of the message at ``at``, and how many of its fields are marked.
 
     The end is -1 where the message is cut, is wrong or is written in a rare way.
 
     Args:
-        steps: int64[n, 4], see ``programs.Do``. step: where the program of the message begins.
+        steps: int64[n, 4], see ``programs.Action``. step: where the program of the message begins.
         stack: room for DEEPEST numbers: how many elements or tags are left, from the outermost array or section to the innermost one.
         positions: filled with the positions of the marked fields, as many as there is room for.
+        shape: None, or a copy of the message, in which the contents of all fields but the marked ones are set to zero. Lengths, counts,
+            presence marks and tags stay, and all bytes after a position where the message is cut or wrong.
+        to_shape: what is added to a position in ``data`` for the same byte in ``shape``. keeps_texts: texts stay in ``shape`` too.
     """
     depth, position_count = 0, 0
+    is_marked = False
     while True:
         action, a, b, c = steps[step, 0], steps[step, 1], steps[step, 2], steps[step, 3]
         step += 1
         if action == SKIP:
+            if shape is not None and not is_marked:
+                _clear(shape, at + to_shape, min(at + a, end) + to_shape)
+            is_marked = False
             at += a
         elif action in (TEXT, NUMBERS_STEP):
             length, at = _length(data, at, end, a)
@@ -147,11 +168,16 @@ def walk_value(data, at, end, steps, step, stack, positions):
                 length *= c
             elif length > c:
                 return -1, position_count
-            at += max(length, 0)
+            finish = at + max(length, 0)
+            if shape is not None and not keeps_texts and (action == NUMBERS_STEP or _is_ascii(data, at, min(finish, end))):
+                _clear(shape, at + to_shape, min(finish, end) + to_shape)
+            is_marked = False
+            at = finish
         elif action == ELEMENTS:
             count, at = _length(data, at, end, a)
             if at < 0 or (count < 0 and not b) or count > end - at or depth == DEEPEST:
                 return -1, position_count
+            is_marked = False
             if count <= 0:
                 step = c
             else:
@@ -196,6 +222,8 @@ def walk_value(data, at, end, steps, step, stack, positions):
                 depth += 1
                 step = steps[known, 3]
             else:
+                if shape is not None:
+                    _clear(shape, at + to_shape, at + size + to_shape)
                 at += size
                 step -= 1
         elif action == TAG_END:
@@ -208,6 +236,7 @@ def walk_value(data, at, end, steps, step, stack, positions):
             if position_count < len(positions):
                 positions[position_count] = at
             position_count += 1
+            is_marked = True
         else:
             return at, position_count
         if at > end:
@@ -236,7 +265,7 @@ def check_values(
         program = np.int64(key_type[row]) * VERSIONS + version
         if not is_checked[row] or version < 0 or version >= VERSIONS or program < 0 or program >= len(begin) or begin[program] < 0:
             continue
-        finish, position_count = walk_value(data, start[row] + 2, end[row], steps, begin[program], stack, positions)
+        finish, position_count = walk_value(data, start[row] + 2, end[row], steps, begin[program], stack, positions, None, 0, False)
         if finish != end[row]:
             continue
         if key_type[row] <= OFFSET_COMMIT:
@@ -269,7 +298,7 @@ def read_flat(data, start, end, is_null, steps, begin, fields, stack, positions,
         leading[row] = program
         if program < 0 or program >= len(begin) or begin[program] < 0:
             continue
-        finish, position_count = walk_value(data, start[row] + 2, end[row], steps, begin[program], stack, positions)
+        finish, position_count = walk_value(data, start[row] + 2, end[row], steps, begin[program], stack, positions, None, 0, False)
         # more positions than fields: a tag is there twice
         if finish != end[row] or position_count > len(positions) or (position_count and fields[program, position_count - 1, 0] < 0):
             continue
@@ -295,6 +324,17 @@ def _last_word(data, words, start, end):
         word = word << 8 | np.int64(data[start])
         start += 1
     return word
+
+
+@inlined
+def _hash(data, words, start, end):
+    """The hash of a string, 64 bits. words: the eight bytes at each position of ``data`` as one number."""
+    mixed = (_last_word(data, words, start, end) ^ (end - start)) * MIX_HIGH
+    while start < end - 8:
+        mixed ^= mixed >> 32
+        mixed = (mixed ^ words[np.uint64(start)]) * MIX_HIGH
+        start += 8
+    return mixed ^ (mixed >> 32)
 
 
 @compiled(
@@ -330,13 +370,7 @@ def distinct(data, words, start, end, is_null, row, distinct_count, slots, code,
             return -1, distinct_count
         begin, size = start[row], end[row] - start[row]
         last = _last_word(data, words, begin, end[row])
-        mixed = (last ^ size) * MIX_HIGH
-        at = 0
-        while at < size - 8:
-            mixed ^= mixed >> 32
-            mixed = (mixed ^ words[np.uint64(begin + at)]) * MIX_HIGH
-            at += 8
-        mixed ^= mixed >> 32
+        mixed = _hash(data, words, begin, end[row])
         slot = mixed & mask
         while True:
             string = slots[slot]
@@ -552,7 +586,7 @@ def claim_partitions(
             program = begin[CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT * VERSIONS + version[row]]
         finish, position_count = np.int64(-1), 0
         if program >= 0:
-            finish, position_count = walk_value(data, start[row] + 2, end[row], steps, program, stack, positions)
+            finish, position_count = walk_value(data, start[row] + 2, end[row], steps, program, stack, positions, None, 0, False)
         if finish != end[row] or position_count > len(positions):
             is_odd[row] = True
             continue
@@ -565,16 +599,6 @@ def claim_partitions(
             for at in range(first, first + 4 * (length - 1), 4):
                 if _claim(topic + big_endian(data, at, 4), since[row], until[row], slot_partition, slot_until):
                     is_odd[row] = True
-
-
-@inlined
-def _hash(data, at, end):
-    """The hash of a text, 64 bits."""
-    mixed = np.int64(end - at)
-    while at < end:
-        mixed = (mixed ^ np.int64(data[at])) * MIX_HIGH
-        at += 1
-    return mixed ^ (mixed >> 32)
 
 
 @inlined
@@ -617,7 +641,7 @@ def _text_end(data, at, end, width, is_nullable):
 
 
 @inlined
-def _is_group_loadable(data, at, end, checks_subscriptions, member_hashes, instance_hashes):
+def _is_group_loadable(data, words, at, end, checks_subscriptions, member_hashes, instance_hashes):
     """True where a value of a classic group is whole, names no member and no instance twice, and the load survives its subscriptions."""
     if at + 2 > end:
         return False
@@ -648,7 +672,7 @@ def _is_group_loadable(data, at, end, checks_subscriptions, member_hashes, insta
         begin, at, _ = _text_end(data, at, end, text_width, False)
         if at < 0:
             return False
-        number = _hash(data, begin, at)
+        number = _hash(data, words, begin, at)
         if not _is_new(number, member_hashes, member):
             return False
         member_hashes[member] = number
@@ -657,7 +681,7 @@ def _is_group_loadable(data, at, end, checks_subscriptions, member_hashes, insta
             if at < 0:
                 return False
             if not is_dynamic:
-                number = _hash(data, begin, at)
+                number = _hash(data, words, begin, at)
                 if not _is_new(number, instance_hashes, instances):
                     return False
                 instance_hashes[instances] = number
@@ -684,130 +708,27 @@ def _is_group_loadable(data, at, end, checks_subscriptions, member_hashes, insta
     return at == end
 
 
-@compiled(types.void(BYTES, NUMBERS, NUMBERS, types.boolean, NUMBERS_OUT, NUMBERS_OUT, FLAGS_OUT))
-def check_classic_groups(data, start, end, checks_subscriptions, member_hashes, instance_hashes, is_loadable):
-    """Fills ``is_loadable`` as ``classic_group_checks.surely_loadable`` says. member_hashes, instance_hashes: room for one value's."""
-    for row in range(len(start)):
-        is_loadable[row] = _is_group_loadable(data, start[row], end[row], checks_subscriptions, member_hashes, instance_hashes)
+@compiled(types.void(BYTES, WORDS, NUMBERS, NUMBERS, types.boolean, NUMBERS_OUT, NUMBERS_OUT, FLAGS_OUT))
+def check_classic_groups(data, words, start, end, checks_subscriptions, member_hashes, instance_hashes, is_loadable):
+    """Fills ``is_loadable`` as ``classic_group_checks.surely_loadable`` says.
 
-
-@inlined
-def _is_ascii(data, at, end):
-    while at < end and data[at] < 0x80:
-        at += 1
-    return at == end
-
-
-@inlined
-def _clear(shape, at, end):
-    while at < end:
-        shape[at] = 0
-        at += 1
-
-
-@inlined
-def _clear_contents(data, at, end, steps, step, keeps_texts, keeps_first, stack, shape, to_shape):
-    """Sets the contents of one message to zero in its copy; its lengths, counts, presence marks and tags stay.
-
-    From the position on where the message is cut or wrong, its bytes stay as they are.
-
-    Args:
-        data, at, end, steps, step, stack: as in ``walk_value``.
-        keeps_texts: texts stay too. keeps_first: the first number stays too.
-        shape: the copy. to_shape: what is added to a position in ``data`` for the same byte in ``shape``.
+    words: the eight bytes at each position of ``data`` as one number. member_hashes, instance_hashes: room for one value's.
     """
-    depth = 0
-    is_marked = False  # a marked number is a topic id: it stays
-    while at <= end:
-        action, a, b, c = steps[step, 0], steps[step, 1], steps[step, 2], steps[step, 3]
-        step += 1
-        if action == SKIP:
-            if not is_marked and not keeps_first:
-                _clear(shape, at + to_shape, min(at + a, end) + to_shape)
-            is_marked = keeps_first = False
-            at += a
-        elif action in (TEXT, NUMBERS_STEP):
-            length, at = _length(data, at, end, a)
-            if at < 0 or (length < 0 and not b):
-                return
-            if action == NUMBERS_STEP:
-                length *= c
-            elif length > c:
-                return
-            finish = min(at + max(length, 0), end)
-            if not keeps_texts and (action == NUMBERS_STEP or _is_ascii(data, at, finish)):
-                _clear(shape, at + to_shape, finish + to_shape)
-            at += max(length, 0)
-            is_marked = False
-        elif action == ELEMENTS:
-            count, at = _length(data, at, end, a)
-            if at < 0 or (count < 0 and not b) or count > end - at or depth == DEEPEST:
-                return
-            if count <= 0:
-                step = c
-            else:
-                stack[depth] = count
-                depth += 1
-            is_marked = False
-        elif action == NEXT:
-            stack[depth - 1] -= 1
-            if stack[depth - 1]:
-                step = a
-            else:
-                depth -= 1
-        elif action == PRESENCE_MARK:
-            mark, at = _length(data, at, end, a)
-            if at < 0:
-                return
-            if mark < 0:
-                step = c
-        elif action == TAGGED:
-            count, at = unsigned_varint(data, at, end)
-            if at < 0 or depth + 2 > DEEPEST:
-                return
-            stack[depth] = count
-            depth += 1
-        elif action == NEXT_TAG:
-            if stack[depth - 1] == 0:
-                depth -= 1
-                step = c
-                continue
-            stack[depth - 1] -= 1
-            tag, at = unsigned_varint(data, at, end)
-            if at < 0:
-                return
-            size, at = unsigned_varint(data, at, end)
-            if at < 0 or size > end - at:
-                return
-            known = step
-            while known < step + a and steps[known, 1] != tag:
-                known += 1
-            if known < step + a:
-                stack[depth] = at + size
-                depth += 1
-                step = steps[known, 3]
-            else:
-                _clear(shape, at + to_shape, at + size + to_shape)
-                at += size
-                step -= 1
-        elif action == TAG_END:
-            if at != stack[depth - 1]:
-                return
-            depth -= 1
-            step = a
-        elif action == MARK:
-            is_marked = True
-        else:
-            _clear(shape, at + to_shape, end + to_shape)
-            return
+    for row in range(len(start)):
+        is_loadable[row] = _is_group_loadable(
+            data, words, start[row], end[row], checks_subscriptions, member_hashes, instance_hashes
+        )
 
 
-@compiled(types.void(BYTES, NUMBERS, NUMBERS, NUMBERS, types.boolean, types.boolean, TABLE, NUMBERS_OUT, NUMBERS_OUT, BYTES_OUT))
-def clear_contents(data, start, end, program, keeps_texts, are_offsets, steps, stack, begin, shape):
+@compiled(
+    types.void(BYTES, NUMBERS, NUMBERS, NUMBERS, types.boolean, types.boolean, TABLE, NUMBERS_OUT, NUMBERS_OUT, NUMBERS_OUT, BYTES_OUT)
+)
+def clear_contents(data, start, end, program, keeps_texts, are_offsets, steps, stack, positions, begin, shape):
     """Fills ``shape`` with the rows one behind another, their contents set to zero, as ``shapes.shapes_of_values`` says.
 
     Args:
         program: where the program of each row begins; -1: the row is copied as it is; -2: all but its first two bytes is set to zero.
+        stack, positions: as in ``walk_value``; positions needs no room.
         begin: where each row begins in ``shape``.
         are_offsets: the rows are offset commits; a negative committed offset stays.
     """
@@ -816,7 +737,12 @@ def clear_contents(data, start, end, program, keeps_texts, are_offsets, steps, s
         for place in range(at, last):
             shape[place + to_shape] = data[place]
         if program[row] == -2:
-            _clear(shape, (at + 2 if last - at >= 2 else at) + to_shape, last + to_shape)
+            _clear(shape, min(at + 2, last) + to_shape, last + to_shape)
         elif program[row] >= 0:
-            keeps_first = are_offsets and at + 2 < last and data[at + 2] >= 0x80
-            _clear_contents(data, at + 2, last, steps, program[row], keeps_texts, keeps_first, stack, shape, to_shape)
+            finish, _ = walk_value(data, at + 2, last, steps, program[row], stack, positions, shape, to_shape, keeps_texts)
+            if finish >= 0:
+                _clear(shape, finish + to_shape, last + to_shape)
+            if are_offsets and at + 2 < last and data[at + 2] >= 0x80:
+                # eight bytes, the first field behind the version
+                for place in range(at + 2, min(at + 10, last)):
+                    shape[place + to_shape] = data[place]

@@ -57,6 +57,6 @@ def _without_contents(
     lengths = values.lengths()
     begin = np.cumsum(lengths) - lengths
     shape = np.empty(int(lengths.sum()), np.uint8)
-    stack = np.empty(loops.DEEPEST, np.int64)
-    loops.clear_contents(values.data, values.start, values.end, program, keeps_texts, are_offsets, steps, stack, begin, shape)
+    stack, positions = np.empty(loops.DEEPEST, np.int64), np.empty(0, np.int64)
+    loops.clear_contents(values.data, values.start, values.end, program, keeps_texts, are_offsets, steps, stack, positions, begin, shape)
     return Slices(shape, begin, begin + lengths, values.is_null)

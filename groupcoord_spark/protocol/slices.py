@@ -61,7 +61,7 @@ class Slices:
         offsets = np.zeros(len(self) + 1, np.int32 if size <= _INT32_LIMIT else np.int64)
         np.cumsum(self.lengths(), out=offsets[1:])
         gathered = np.empty(size, np.uint8)
-        if not loops.gather(self.data, _words(self.data), self.start, self.end, gathered, _words(gathered)):
+        if not loops.gather(self.data, words_of(self.data), self.start, self.end, gathered, words_of(gathered)):
             raise IndexError("a row lies beyond the buffer of its bytes")
         valid = pa.array(~self.is_null).buffers()[1] if self.is_null.any() else None
         return pa.Array.from_buffers(layout, len(self), [valid, pa.py_buffer(offsets), pa.py_buffer(gathered)])
@@ -75,7 +75,7 @@ class Slices:
             encoded = self.to_arrow().dictionary_encode()
             return codes_of(encoded), encoded.dictionary.cast(pa.binary())
         code, first, hashes = (np.empty(len(self), np.int64) for _ in range(3))
-        words = _words(self.data)
+        words = words_of(self.data)
         row = count = 0
         slots = _FEWEST_SLOTS
         while row < len(self):
@@ -114,8 +114,8 @@ class Slices:
         return Slices.from_arrow(pa.array(rows, pa.binary()))
 
 
-def _words(data: Bytes) -> npt.NDArray[np.int64]:
-    """The eight bytes at each position of ``data`` as a number, without a copy."""
+def words_of(data: Bytes) -> npt.NDArray[np.int64]:
+    """int64, the eight bytes at each position of ``data`` as one number, without a copy."""
     return np.ndarray((max(len(data) - 7, 0),), np.int64, data.data, 0, (1,))
 
 

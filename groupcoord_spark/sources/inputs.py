@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from groupcoord_spark.errors import InputError
-from groupcoord_spark.log.directory import OFFSETS_TOPIC
+from groupcoord_spark.log.directory import OFFSETS_TOPIC, log_directories_below
 from groupcoord_spark.log.storage import Location, first_line, shown
 from groupcoord_spark.sources.rows import InputKind
 
@@ -96,6 +96,8 @@ def _kind_of_directory(location: Location, children: Iterable[Any]) -> InputKind
                 return InputKind.SEGMENTS
         except InputError:
             continue  # plan_logs decides whether that matters
+    if log_directories_below(location, 2):
+        return InputKind.SEGMENTS  # plan_logs refuses a folder of many dumps
     for file in islice(_some_files(location), _FILES_LOOKED_AT):
         kind = _kind_of_file(file)
         if kind is not None:

@@ -151,8 +151,8 @@ def _chosen(names: Sequence[str], source: str) -> dict[str, str]:
     return chosen
 
 
-def read_table(piece: TablePiece, *, with_values: bool = True) -> Iterator[RowBatch]:
-    """The rows of a piece, some ten thousand at a time. with_values: without, the column value is not read, and comes as NULL.
+def read_table(piece: TablePiece) -> Iterator[RowBatch]:
+    """The rows of a piece, some ten thousand at a time.
 
     Raises InputError for columns of another type than they must have, and where the file cannot be read.
     """
@@ -161,7 +161,7 @@ def read_table(piece: TablePiece, *, with_values: bool = True) -> Iterator[RowBa
     with _opened(file) as parquet:
         names = parquet.schema_arrow.names
         chosen = _chosen([*names, *constants], piece.source)
-        wanted = [column for name, column in chosen.items() if column in names and (with_values or name != "value")]
+        wanted = [column for column in chosen.values() if column in names]
         at = piece.first_row
         try:
             for batch in parquet.iter_batches(ROWS_A_BATCH, row_groups=list(piece.row_groups), columns=wanted):

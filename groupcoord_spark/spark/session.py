@@ -24,11 +24,12 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 DELTA_PACKAGE = "io.delta:delta-spark_4.1_2.13:4.4.0"
+PACKAGES = "spark.jars.packages"
 OLDEST_JAVA = 17
 
 WORKER_DAEMON = "groupcoord_spark.pipeline.worker_daemon"
 
-# The same settings as in conf/spark.conf, which spark-submit reads. A test compares the two.
+# The same settings as in conf/spark-local.conf, which spark-submit reads. A test compares the two.
 SETTINGS = {
     # Driver heap: it only gets a few values for each file and each offsets partition, never the rows of a job.
     "spark.driver.memory": "1g",
@@ -178,11 +179,21 @@ def session_ends_with_block() -> Iterator[None]:
 def delta_settings() -> dict[str, str]:
     """The settings with which a session can read and query Delta tables."""
     return {
-        "spark.jars.packages": DELTA_PACKAGE,
+        PACKAGES: DELTA_PACKAGE,
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.databricks.delta.snapshotPartitions": "1",
     }
+
+
+def metastore_settings(settings: Mapping[str, str]) -> dict[str, str]:
+    """The same settings, and those with which a session keeps views of Delta tables in Hive's metastore.
+
+    Without further settings of Hive that metastore is a directory ``metastore_db`` in the working directory.
+    """
+    of_delta = delta_settings()
+    packages = ",".join(filter(None, (settings.get(PACKAGES), of_delta[PACKAGES])))
+    return {**of_delta, "spark.sql.catalogImplementation": "hive", **settings, PACKAGES: packages}
 
 
 def require_java() -> None:

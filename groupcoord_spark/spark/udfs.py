@@ -17,7 +17,7 @@ from pyspark.sql.types import IntegerType, LongType, ShortType, StringType, Stru
 
 from groupcoord_spark.protocol import RECORD_TYPES, DecodeError, decode_key
 from groupcoord_spark.protocol.columnar import decode_key_columns, decode_offset_value_columns
-from groupcoord_spark.protocol.generated import key_json_texts, value_json_texts
+from groupcoord_spark.protocol.json_texts import key_json_column, value_json_texts
 from groupcoord_spark.protocol.record_types import NO_LEADER_EPOCH, NO_TIMESTAMP, OFFSET_KEY_TYPES
 from groupcoord_spark.protocol.slices import Slices
 
@@ -68,7 +68,7 @@ def decode_offsets_key(key: pd.Series) -> pd.DataFrame:
     refused = ~columns.ok
     has_type = columns.key_type >= 0
     has_partition = columns.ok & np.isin(columns.key_type, list(OFFSET_KEY_TYPES))
-    texts = pa.array(key_json_texts(slices.to_arrow().to_pylist()), pa.string())
+    texts = key_json_column(slices)
     return pd.DataFrame(
         {
             "key_type": _nullable(columns.key_type, "int16", ~has_type),

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from groupcoord_spark.protocol.record_types import NO_LEADER_EPOCH
 from groupcoord_spark.verification.answers import Answers, Row
-from groupcoord_spark.warehouse import Warehouse
+from groupcoord_spark.warehouse import Run, Warehouse
 
 Place = tuple[str, str, int]
 """(group id, topic, partition)."""
@@ -85,11 +85,11 @@ _EMPTY: Final = ""
 """Kafka answers with the empty text where there is no protocol, client or other text."""
 
 
-def state_of(warehouse: Warehouse, cluster: str, *, at_ms: int | None = None) -> State:
-    """The state after a cluster's newest run, or after the newest run as of ``at_ms``."""
+def state_of(warehouse: Warehouse, cluster: str, *, run: Run | None = None) -> State:
+    """The state after a run; None: after the cluster's newest night."""
 
     def rows(table: str, *columns: str) -> list[dict[str, Any]]:
-        return list(warehouse.read(table, cluster=cluster, columns=columns, at_ms=at_ms).to_pylist())
+        return list(warehouse.read(table, cluster=cluster, columns=columns, run=run).to_pylist())
 
     members: dict[str, dict[str, Row]] = {}
     for row in rows("members", "group_id", "member_id", "subscribed_topics", *_MEMBER_FIELDS.values()):

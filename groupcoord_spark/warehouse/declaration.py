@@ -123,6 +123,8 @@ class Table:
     columns: tuple[Column, ...]
     checks: Mapping[str, str] = field(default_factory=dict)
     """Name -> SQL condition on values that we compute. Delta enforces it for every writer."""
+    group_rows: int = 250_000
+    """Rows of a row group of its files: the unit that readers skip and that a writer has in memory."""
 
     partition_columns = ("cluster",)
 
@@ -152,7 +154,7 @@ class Table:
     @cached_property
     def statistics(self) -> tuple[str, ...]:
         """The columns whose smallest and largest value are kept for each file: those that queries filter by."""
-        wanted = (*self.primary_key, "offsets_partition", "record_offset", "group_id", "topic", "record_timestamp", "finished_at")
+        wanted = (*self.primary_key, "offsets_partition", "record_offset", "group_id", "topic", "record_timestamp", "finished_at", "run_id")
         kinds = {"STRING", "SMALLINT", "INT", "BIGINT", "TIMESTAMP"}
         return tuple(c.name for c in self.columns if c.name in wanted and c.sql_type in kinds and c.name not in self.partition_columns)
 

@@ -9,10 +9,13 @@ from urllib.parse import quote
 import pyarrow as pa
 from pyarrow import fs
 
-from groupcoord_spark.errors import WarehouseError
+from groupcoord_spark.errors import InputError, WarehouseError
+from groupcoord_spark.log.storage import usual_uri
 
 # A directory's name holds at most 255 bytes; the value itself is in the table's log, the name is only for people.
 _LONGEST_DIRECTORY_NAME = 200
+
+_CAUSE = "\N{DOWNWARDS ARROW WITH TIP RIGHTWARDS}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +40,10 @@ def locate(warehouse: str) -> Location:
 
     Raises WarehouseError for a scheme that no file system here knows.
     """
+    try:
+        warehouse = usual_uri(warehouse)
+    except InputError as e:
+        raise WarehouseError(str(e)) from None
     if "://" not in warehouse and not warehouse.startswith("file:"):
         path = str(Path(warehouse).absolute())
         return Location(path, fs.LocalFileSystem(), path)
@@ -54,4 +61,9 @@ def directory_of(cluster: str) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]
+    """The first line of an error's text, with the last of the causes that delta-rs lists below it, without a full stop."""
+    lines = str(error).splitlines() or [type(error).__name__]
+    # delta-rs appends inner structures to some texts, and marks causes with a coloured arrow.
+    first = lines[0].partition(": ParsedLogPath {")[0].rstrip(".")
+    causes = [line.rpartition(_CAUSE)[2].replace("\x1b[0m", "").strip() for line in lines if _CAUSE in line]
+    return f"{first}: {causes[-1]}" if causes else first

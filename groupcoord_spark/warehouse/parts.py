@@ -24,9 +24,7 @@ from groupcoord_spark.warehouse.declaration import Table
 from groupcoord_spark.warehouse.location import directory_of, first_line, locate
 
 FILE_BYTES: Final = 128 * 1024 * 1024
-# A row group is the unit that readers skip and that a writer holds in memory.
-GROUP_ROWS: Final = 250_000
-GROUP_BYTES: Final = 64 * 1024 * 1024
+GROUP_BYTES: Final = 32 * 1024 * 1024
 
 # Delta keeps the beginning of long texts only; an upper bound ends in the greatest character there is.
 _TEXT_KEPT: Final = 32
@@ -66,7 +64,7 @@ class PartWriter:
     """
 
     def __init__(
-        self, warehouse: str, table: Table, cluster: str, run_id: str, *, file_bytes: int = FILE_BYTES, group_rows: int = GROUP_ROWS
+        self, warehouse: str, table: Table, cluster: str, run_id: str, *, file_bytes: int = FILE_BYTES, group_rows: int | None = None
     ) -> None:
         self.files: list[AddedFile] = []
         self._location = locate(warehouse)
@@ -74,7 +72,7 @@ class PartWriter:
         self._cluster = cluster
         self._run_id = run_id
         self._file_bytes = file_bytes
-        self._group_rows = group_rows
+        self._group_rows = table.group_rows if group_rows is None else group_rows
         self._waiting: list[pa.Table] = []
         self._waiting_rows = 0
         self._waiting_bytes = 0

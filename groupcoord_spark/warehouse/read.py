@@ -1,7 +1,7 @@
 """Reads tables as of a run: one night or another, never a mixture. Delta through delta-rs, Parquet through pyarrow; no Spark, no pandas.
 
 Delta commits one table at a time. A reader therefore takes the versions of the tables that the newest row of ``runs`` names for its
-cluster, not the newest version of each table.
+cluster, not the newest version of each table. A look-back (``nightly --until``) is a run that readers pass over unless they are asked for.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from array import array
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, Final
@@ -25,7 +26,7 @@ from pyarrow import fs
 from groupcoord_spark.errors import WarehouseError
 from groupcoord_spark.warehouse.declaration import Table, no_rows
 from groupcoord_spark.warehouse.location import Location, first_line, locate
-from groupcoord_spark.warehouse.tables import RUNS, SCHEMA_VERSION, TABLES
+from groupcoord_spark.warehouse.tables import GROUPS, HISTORY, LOOK_BACK, NIGHT, RUNS, SCHEMA_VERSION, TABLES
 
 SCHEMA_VERSION_PROPERTY: Final = "groupcoord.schemaVersion"
 
@@ -35,13 +36,16 @@ WAREHOUSE_VARIABLE: Final = "GROUPCOORD_WAREHOUSE"
 RETENTION_SETTING: Final = "offsets.retention.ms"
 """Key of ``runs.settings`` that holds the retention of the run."""
 
+UNTIL_SETTING: Final = "until"
+"""Key of ``runs.settings`` that holds the moment of --until; nights do not have it."""
+
 Condition = tuple[str, str, Any]
 """A condition on rows: a column, one of = in < <= > >=, and a value (for ``in`` a list). NULL meets no condition."""
 
 # Opening many small files is waiting for the file system, reading one large file uses pyarrow's own threads.
 _FILES_AT_ONCE: Final = 8
 
-_WAY_OUT: Final = "Restore it from a copy, or run the nightly into another directory."
+_SMALL_TABLE_BYTES: Final = 8 << 20
 
 _COMPARISONS: Final = {"=": pc.equal, "<": pc.less, "<=": pc.less_equal, ">": pc.greater, ">=": pc.greater_equal}
 
@@ -57,6 +61,11 @@ class Run:
     table_versions: Mapping[str, int]
     row: pa.Table
     """The whole row, one row of all columns."""
+
+    @property
+    def kind(self) -> str:
+        """night, or look_back: a run with --until, which readers show only where they are asked for it."""
+        return str(self.row["kind"][0].as_py())
 
     @property
     def fields(self) -> dict[str, Any]:
@@ -80,6 +89,11 @@ class Run:
         return dict(self.row["settings"][0].as_py())
 
     @property
+    def is_kept(self) -> bool:
+        """False where upkeep has dropped the tables of the run (``maintenance``)."""
+        return GROUPS.name in self.table_versions
+
+    @property
     def retention_ms(self) -> int | None:
         """The retention of offsets that the run applied; None where the run did not record it."""
         milliseconds = self.settings.get(RETENTION_SETTING)
@@ -98,24 +112,42 @@ class Warehouse:
         """Names of the clusters with a finished run, sorted."""
         return sorted({run.cluster for run in self._finished})
 
+    def clusters_with_nights(self) -> list[str]:
+        """Names of the clusters with a finished night, sorted: a cluster may have look-backs alone."""
+        return sorted({run.cluster for run in self._finished if run.kind == NIGHT})
+
     def runs(self, cluster: str | None = None) -> pa.Table:
         """The rows of ``runs``, oldest first."""
         return self._runs if cluster is None else self._runs.filter(pc.equal(self._runs["cluster"], cluster))
 
     def finished_runs(self, cluster: str) -> list[Run]:
-        """The runs of a cluster, oldest first."""
+        """The runs of a cluster, nights and look-backs, oldest first."""
         return [run for run in self._finished if run.cluster == cluster]
 
-    def run(self, cluster: str, *, at_ms: int | None = None) -> Run:
-        """The newest run of a cluster; with ``at_ms`` the newest run whose as_of is not later.
+    def run(self, cluster: str, *, at_ms: int | None = None, run_id: str | None = None, look_back: bool = False) -> Run:
+        """The newest night of a cluster; with ``at_ms`` the newest night whose as_of is not later.
+
+        Args:
+            look_back: the newest look-back instead of the newest night, again with ``at_ms`` among those whose as_of is not later.
+            run_id: that run, night or look-back; ``at_ms`` and ``look_back`` then have no meaning.
 
         Raises WarehouseError, with the clusters or nights that there are.
         """
-        runs = self.finished_runs(cluster)
-        if not runs:
+        finished = self.finished_runs(cluster)
+        if not finished:
             known = ", ".join(repr(name) for name in self.clusters()) or "none yet"
             raise WarehouseError(
                 f"{self.location.uri} holds no run of cluster {cluster!r}; clusters there: {known}. Name one with --cluster."
+            )
+        if run_id is not None:
+            return self._run_named(finished, run_id)
+        kind, name = (LOOK_BACK, "look-back") if look_back else (NIGHT, "night")
+        runs = [run for run in finished if run.kind == kind]
+        if not runs:
+            other = finished[-1]
+            raise WarehouseError(
+                f"{self.location.uri} holds no {name} of cluster {cluster!r}, only a {'night' if look_back else 'look-back'}:"
+                f" {'leave out --look-back' if look_back else f'show it with --run {other.run_id}'}."
             )
         if at_ms is None:
             return runs[-1]
@@ -123,10 +155,21 @@ class Warehouse:
         if not not_later:
             first = min(runs, key=lambda run: run.as_of_ms).fields["as_of"]
             raise WarehouseError(
-                f"{self.location.uri} knows no night of cluster {cluster!r} that early; its first is as of {first:%Y-%m-%dT%H:%M:%SZ}."
+                f"{self.location.uri} knows no {name} of cluster {cluster!r} that early; its first is as of {first:%Y-%m-%dT%H:%M:%SZ}."
             )
         newest_as_of_ms = max(run.as_of_ms for run in not_later)
         return [run for run in not_later if run.as_of_ms == newest_as_of_ms][-1]
+
+    def _run_named(self, finished: Sequence[Run], run_id: str) -> Run:
+        """The run of that id. Raises WarehouseError, with the newest ids, where there is none."""
+        for run in finished:
+            if run.run_id == run_id:
+                return run
+        newest = ", ".join(run.run_id for run in reversed(finished[-3:]))
+        raise WarehouseError(
+            f"{self.location.uri} holds no run {run_id!r} of cluster {finished[-1].cluster!r}; its newest are {newest}."
+            " `groupcoord runs` lists all."
+        )
 
     def read(
         self,
@@ -136,13 +179,15 @@ class Warehouse:
         columns: Sequence[str] | None = None,
         where: Sequence[Condition] = (),
         at_ms: int | None = None,
+        run: Run | None = None,
     ) -> pa.Table:
-        """Rows of a table as of the newest run of ``cluster``, or as of the night ``at_ms``. Of ``runs`` the runs finished by then.
+        """Rows of a table as of the newest night of ``cluster``, or as of the night ``at_ms``. Of ``runs`` the runs finished by then.
 
         Args:
-            cluster: None: every cluster, each as of its own newest run.
-            columns: the columns to read, in that order; None: all.
+            cluster: None: every cluster with a night, each as of its own newest one.
+            columns: the columns to read, in that order; None: all. A column that the release of that run did not have yet is NULL.
             where: the conditions that every row must meet. Files whose statistics contradict a condition are not opened.
+            run: as of this run, and of its cluster; ``cluster`` and ``at_ms`` then have no meaning.
 
         Raises:
             WarehouseError: the cluster has no such run, or the files of the run are gone.
@@ -150,9 +195,17 @@ class Warehouse:
         """
         declared = TABLES[table]
         wanted = [declared.by_name[name].name for name in columns] if columns is not None else list(declared.by_name)
-        runs = [self.run(name, at_ms=at_ms) for name in ([cluster] if cluster is not None else self.clusters())]
+        if run is not None:
+            runs = [run]
+        else:
+            runs = [self.run(name, at_ms=at_ms) for name in ([cluster] if cluster is not None else self.clusters_with_nights())]
         if declared is RUNS:
             return self._runs_until(runs, where).select(wanted)
+        for dropped in (run for run in runs if not run.is_kept and table not in run.table_versions):
+            raise WarehouseError(
+                f"`groupcoord maintain` dropped the tables of run {dropped.run_id} in {self.location.uri}. `groupcoord runs` lists the"
+                " nights that are kept."
+            )
         # A night of a release that did not have the table yet has no rows of it.
         parts = [
             rows_at(self.location, declared, run.table_versions[table], run.cluster, wanted, where)
@@ -218,6 +271,11 @@ def holds_warehouse(location: Location) -> bool:
             return False
     except OSError as e:
         raise WarehouseError(f"{location.uri} cannot be read: {first_line(e)}.") from e
+    if not has_runs and any(name in names and DeltaTable.is_deltatable(location.table_uri(name)) for name in TABLES):
+        raise WarehouseError(
+            f"{location.uri} has no table runs, which names the version of every other table: it was removed, or it is damaged."
+            f" {way_out(location, RUNS)}"
+        )
     schema_version = open_table(location, RUNS).metadata().configuration.get(SCHEMA_VERSION_PROPERTY) if has_runs else None
     if schema_version is None:
         raise WarehouseError(
@@ -244,19 +302,56 @@ def open_table(location: Location, table: Table, version: int | None = None) -> 
     """A table at a version, or at its newest one. Raises WarehouseError where it does not exist or cannot be read."""
     try:
         return DeltaTable(location.table_uri(table.name), version=version)
-    except TableNotFoundError as e:
-        raise WarehouseError(f"{location.uri} has no table {table.name}: it was removed, or the warehouse is damaged. {_WAY_OUT}") from e
     except (DeltaError, OSError, ValueError) as e:
+        if version is not None and begins_after(location, table, version):
+            raise WarehouseError(
+                f"Table {table.name} of {location.uri} was deleted and made anew after this night, whose rows of it are gone: version"
+                f" {version} does not exist any more. Newer nights can be read."
+            ) from e
+        if isinstance(e, TableNotFoundError):
+            raise WarehouseError(
+                f"{location.uri} has no table {table.name}: it was removed, or the warehouse is damaged. {way_out(location, table)}"
+            ) from e
         which = "" if version is None else f" at version {version}"
-        raise WarehouseError(f"Table {table.name} of {location.uri} cannot be read{which}: {first_line(e)}. {_WAY_OUT}") from e
+        raise WarehouseError(
+            f"Table {table.name} of {location.uri} cannot be read{which}: {first_line(e)}. {way_out(location, table)}"
+        ) from e
 
 
-def read_runs(location: Location) -> pa.Table:
-    """All rows of ``runs``, oldest first."""
-    opened = open_table(location, RUNS)
+def begins_after(location: Location, table: Table, version: int) -> bool:
+    """True where the log of a table begins above a version, because the table was deleted and a later run made it anew."""
+    try:
+        log = location.filesystem.get_file_info(fs.FileSelector(location.path_in(table.name, "_delta_log"), allow_not_found=True))
+    except OSError:
+        return False
+    numbers = [int(number) for file in log if (number := file.base_name.split(".")[0]).isdecimal()]
+    return bool(numbers) and min(numbers) > version
+
+
+def way_out(location: Location, table: Table) -> str:
+    """How to go on where a table is gone or damaged, in a sentence."""
+    if table in HISTORY or table is RUNS:
+        return "Restore it from a copy, or run the nightly into another directory."
+    return (
+        f"Restore it from a copy, or delete the directory {location.table_uri(table.name)}: the next nightly then writes the table anew,"
+        " and its earlier nights are lost."
+    )
+
+
+def read_runs(location: Location, opened: DeltaTable | None = None) -> pa.Table:
+    """All rows of ``runs``, oldest first; ``kind`` is never NULL. opened: the table, where it is open already."""
+    opened = opened or open_table(location, RUNS)
     clusters = {values["cluster"] for values in opened.partitions()}
     rows = pa.concat_tables([RUNS.empty(), *(_rows(location, opened, RUNS, name, list(RUNS.by_name), ()) for name in sorted(clusters))])
-    return rows.take(pc.sort_indices(rows, sort_keys=[("finished_at", "ascending"), ("run_id", "ascending")]))
+    rows = rows.take(pc.sort_indices(rows, sort_keys=[("finished_at", "ascending"), ("run_id", "ascending")]))
+    if not rows["kind"].null_count:
+        return rows
+    # Releases before the column wrote --until into the settings alone.
+    kinds = [
+        kind or (LOOK_BACK if UNTIL_SETTING in dict(settings) else NIGHT)
+        for kind, settings in zip(rows["kind"].to_pylist(), rows["settings"].to_pylist(), strict=True)
+    ]
+    return rows.set_column(rows.schema.get_field_index("kind"), rows.schema.field("kind"), pa.chunked_array([_texts(kinds)]))
 
 
 def runs_of(rows: pa.Table) -> list[Run]:
@@ -278,6 +373,42 @@ def rows_at(
     return _rows(location, open_table(location, table, version), table, cluster, columns, where)
 
 
+def rows_of_partition(
+    warehouse_uri: str, table: str, version: int, cluster: str, columns: Sequence[str], offsets_partition: int, *where: Condition
+) -> pa.Table:
+    """A cluster's rows of one offsets partition that meet the conditions, in a table at one version.
+
+    where: conditions on some of ``columns``. Raises WarehouseError as ``rows_at`` does.
+
+    A worker asks for one partition after another. The rows of all partitions are kept in memory where their files are small, because
+    opening a table fifty times takes longer than reading it.
+    """
+    conditions = [("offsets_partition", "=", offsets_partition), *where]
+    rows = _small_table(warehouse_uri, table, version, cluster, tuple(columns))
+    if rows is None:
+        return rows_at(locate(warehouse_uri), TABLES[table], version, cluster, columns, conditions)
+    return rows.filter(_meets(rows, conditions)).select(columns)
+
+
+@lru_cache(maxsize=8)
+def _small_table(warehouse_uri: str, table: str, version: int, cluster: str, columns: tuple[str, ...]) -> pa.Table | None:
+    """The cluster's rows, with the column offsets_partition; None where their files have more than _SMALL_TABLE_BYTES."""
+    location, declared = locate(warehouse_uri), TABLES[table]
+    opened = open_table(location, declared, version)
+    files = pa.table(opened.get_add_actions(flatten=True)).select(["size_bytes", "partition.cluster"]).to_pylist()
+    if sum(file["size_bytes"] for file in files if file["partition.cluster"] == cluster) > _SMALL_TABLE_BYTES:
+        return None
+    return _rows(location, opened, declared, cluster, list(dict.fromkeys([*columns, "offsets_partition"])), ())
+
+
+def check_files_at(location: Location, table: Table, version: int, cluster: str) -> None:
+    """Raises WarehouseError where a version of a table, or a file of the cluster's rows in it, is gone."""
+    for uri in open_table(location, table, version).file_uris(file_pruning_predicate=[("cluster", "=", cluster)]):
+        path = location.path_in(table.name, "/".join(uri.rsplit("/", 2)[1:]))
+        if location.filesystem.get_file_info(path).type != fs.FileType.File:
+            raise WarehouseError(f"A file of table {table.name} of {location.uri} is gone: {path}. {way_out(location, table)}")
+
+
 def _rows(
     location: Location, opened: DeltaTable, table: Table, cluster: str, columns: Sequence[str], where: Sequence[Condition]
 ) -> pa.Table:
@@ -291,7 +422,12 @@ def _rows(
 
     try:
         # To delta-rs an empty text in a condition means NULL; Kafka has groups of that name.
-        for_files = [condition for condition in where if condition[2] != "" and not (condition[1] == "in" and "" in condition[2])]
+        in_version = {field.name for field in opened.schema().fields} if where else set()
+        for_files = [
+            (name, comparison, value)
+            for name, comparison, value in where
+            if name in in_version and value != "" and not (comparison == "in" and "" in value)
+        ]
         files = opened.file_uris(file_pruning_predicate=[("cluster", "=", cluster), *for_files])
         if len(files) > 1:
             with ThreadPoolExecutor(_FILES_AT_ONCE) as pool:
@@ -301,7 +437,8 @@ def _rows(
     except FileNotFoundError as e:
         raise WarehouseError(
             f"A file of table {table.name} of {location.uri} is gone: {first_line(e)}."
-            " After a vacuum, nights older than the retention of deleted files cannot be read."
+            " After a vacuum, nights older than the retention of deleted files cannot be read. Where a file was removed by hand:"
+            f" {way_out(location, table)}"
         ) from e
     except KeyError as e:
         raise WarehouseError(
@@ -309,13 +446,21 @@ def _rows(
             " pre-release: run the nightly into another directory."
         ) from e
     except (DeltaError, OSError, pa.ArrowException) as e:
-        raise WarehouseError(f"Table {table.name} of {location.uri} cannot be read: {first_line(e)}. {_WAY_OUT}") from e
+        raise WarehouseError(f"Table {table.name} of {location.uri} cannot be read: {first_line(e)}. {way_out(location, table)}") from e
     return pa.concat_tables([no_rows(schema), *parts])
 
 
 def _rows_of_file(file: pq.ParquetFile, cluster: str, schema: pa.Schema, where: Sequence[Condition]) -> pa.Table:
-    """The rows of a file that meet the conditions. Columns without a condition are read only for row groups where a row is left."""
-    stored = [name for name in schema.names if name != "cluster"]
+    """The rows of a file that meet the conditions. Columns without a condition are read only for row groups where a row is left.
+
+    A column that the file lacks, since a later release added it, is NULL. Raises KeyError where it must not be NULL.
+    """
+    in_file = set(file.schema_arrow.names)
+    if missing := [field.name for field in schema if field.name not in in_file and not field.nullable and field.name != "cluster"]:
+        raise KeyError(missing[0])
+    if any(name not in in_file for name, _, _ in where):
+        return no_rows(schema)
+    stored = [name for name in schema.names if name in in_file]
     kept: list[pa.Table] = []
     for group in range(file.num_row_groups):
         mask = None
@@ -326,10 +471,17 @@ def _rows_of_file(file: pq.ParquetFile, cluster: str, schema: pa.Schema, where: 
                 continue
         rows = file.read_row_group(group, columns=stored) if stored else None
         count = file.metadata.row_group(group).num_rows
-        columns = [_repeated(cluster, count) if rows is None or name == "cluster" else rows[name] for name in schema.names]
+        columns = [
+            rows[field.name] if rows is not None and field.name in in_file else _column_of(field, cluster, count) for field in schema
+        ]
         part = pa.table(columns, names=schema.names).cast(schema)
         kept.append(part if mask is None else part.filter(mask))
     return pa.concat_tables([no_rows(schema), *kept])
+
+
+def _column_of(field: pa.Field, cluster: str, count: int) -> pa.Array:
+    """A column that a file does not have: the cluster's name, or NULL."""
+    return _repeated(cluster, count) if field.name == "cluster" else pa.nulls(count, field.type)
 
 
 def _meets(rows: pa.Table, where: Sequence[Condition]) -> pa.ChunkedArray:

@@ -14,8 +14,16 @@ from groupcoord_spark.warehouse.warning_codes import WARNING_CODES
 
 __all__ = ["SCHEMA_VERSION", "TABLES", "Column", "Table", "WriteMode", "reference"]
 
-SCHEMA_VERSION: Final = 1
-"""Raised when a release changes tables so that an older one would misread them."""
+SCHEMA_VERSION: Final = 2
+"""Raised when a release changes tables so that an older one would misread them.
+
+The first run of a release upgrades a warehouse of an older one in place: it makes the tables and adds the columns that are missing. New
+columns therefore stand at the end of their table and may be NULL; a column is never renamed, moved or given another type.
+"""
+
+NIGHT: Final = "night"
+LOOK_BACK: Final = "look_back"
+"""The kinds of runs."""
 
 REPLACED_BY_EACH_RUN: Final = WriteMode.REPLACED_BY_EACH_RUN
 APPENDED: Final = WriteMode.APPENDED
@@ -350,6 +358,43 @@ SURVIVING_RECORDS = Table(
     ),
 )
 
+LATEST_RECORDS = Table(
+    "latest_records",
+    "The records from which the next night goes on: replayed, they give the state at end_offset of offsets_partitions, to the last detail."
+    " A log compacted by this package: about one record for each live key.",
+    ("cluster", "offsets_partition", "record_offset"),
+    REPLACED_BY_EACH_RUN,
+    (
+        CLUSTER,
+        OFFSETS_PARTITION,
+        RECORD_OFFSET,
+        RECORD_TIMESTAMP,
+        Column("key", "BINARY", "The key as stored; NULL: the record has none."),
+        Column("value", "BINARY", "The value as stored; NULL: a tombstone."),
+        Column("producer_id", "BIGINT", "Producer of the record's batch; NULL: no producer id.", absent=-1),
+        PRODUCER_EPOCH,
+        Column("is_transactional", "BOOLEAN NOT NULL", "The record's batch has the transactional bit."),
+        Column("control_type", "SMALLINT", "Type of a control record (0: ABORT, 1: COMMIT); NULL: a data record.", absent=-1),
+        Column("decodes", "BOOLEAN NOT NULL", "The record decodes."),
+        TIMESTAMPS_OUT_OF_RANGE,
+    ),
+    checks=RECORD_OFFSET_IS_NOT_NEGATIVE,
+    group_rows=25_000,  # the next night reads one offsets partition at a time
+)
+
+TOPIC_IDS = Table(
+    "topic_ids",
+    "Names of topic ids, from every record that was ever read: the record that named a topic id may be gone from the log.",
+    ("cluster", "offsets_partition", "topic_id"),
+    REPLACED_BY_EACH_RUN,
+    (
+        CLUSTER,
+        OFFSETS_PARTITION,
+        Column("topic_id", "STRING NOT NULL", "Id of the topic."),
+        TOPIC,
+    ),
+)
+
 OFFSET_EXPIRATIONS = Table(
     "offset_expirations",
     "What the rules say of each committed offset.",
@@ -470,7 +515,7 @@ WARNINGS = Table(
 
 DECODE_COVERAGE = Table(
     "decode_coverage",
-    "Records by type and version, over all that was ever read.",
+    "Records by type and version. The counts go on from night to night; they begin again when a night reads every log from its beginning.",
     ("cluster", "key_type", "value_version"),
     REPLACED_BY_EACH_RUN,
     (
@@ -487,9 +532,20 @@ DECODE_COVERAGE = Table(
     checks={"every_record_is_counted": "records = decoded + quarantined"},
 )
 
+
+def _remembered(name: str, what: str) -> tuple[Column, ...]:
+    """Columns that identify a record, by which the next night recognizes the log."""
+    return (
+        Column(f"{name}_offset", "BIGINT", f"Record offset of the {what} that was seen; NULL: none was."),
+        Column(f"{name}_timestamp", "TIMESTAMP", "Timestamp of that record; NULL: it has none.", absent=-1),
+        Column(f"{name}_crc", "BIGINT", "CRC-32C of that record: lengths of key and value (4 bytes each, -1: null), key, value."),
+    )
+
+
 OFFSETS_PARTITIONS = Table(
     "offsets_partitions",
-    "Where the input of each partition of __consumer_offsets began and ended, and what it held.",
+    "Where the input of each partition of __consumer_offsets began and ended, and what it held. The counts of records and bytes go on from"
+    " night to night; they begin again when a night reads the log of the partition from its beginning.",
     ("cluster", "offsets_partition"),
     REPLACED_BY_EACH_RUN,
     (
@@ -499,23 +555,30 @@ OFFSETS_PARTITIONS = Table(
         Column("first_offset", "BIGINT", "Where the log begins: the log start offset of segments, else the first record; NULL: nothing."),
         Column("end_offset", "BIGINT NOT NULL", "Next offset to read."),
         Column("last_stable_offset", "BIGINT NOT NULL", "First offset of a transaction that is still open; else the end offset."),
-        Column("records", "BIGINT NOT NULL", "Records read."),
+        Column("records", "BIGINT NOT NULL", "Records read, by this run and by the runs that it goes on from."),
         Column("decoded", "BIGINT NOT NULL", "Of them decoded, markers and types that are not known included."),
         Column("quarantined", "BIGINT NOT NULL", "Of them in quarantined_records."),
         Column("control_records", "BIGINT NOT NULL", "Of them markers."),
         Column("live_keys", "BIGINT NOT NULL", "Keys whose last record is a value."),
-        Column("bytes", "BIGINT NOT NULL", "Bytes read."),
+        Column("bytes", "BIGINT NOT NULL", "Bytes read, by this run and by the runs that it goes on from."),
         Column("newest_timestamp", "TIMESTAMP", "Largest record timestamp; NULL: none.", absent=-1),
         Column("history_first_offset", "BIGINT", "Records from here on are in the history tables; NULL: no run has written history."),
         Column("history_end_offset", "BIGINT", "Records below it are in the history tables; NULL: no run has written history."),
         TIMESTAMPS_OUT_OF_RANGE,
+        *_remembered("first_record", "first data record of the log"),
+        *_remembered("newest_record", "newest data record of the log"),
+        Column("stale_since", "TIMESTAMP", "as_of of the last run whose input had the partition; NULL: this run's input has it."),
+        Column("read_from", "BIGINT", "First offset that this run read: it goes on from an earlier run; NULL: it read the whole log."),
+        Column("latest_records", "BIGINT", "Rows of the partition in latest_records; NULL: the next run must read the whole log."),
+        Column("end_file", "BIGINT", "Base offset of the segment file in which the log ended; NULL: not known, or no segments."),
+        Column("end_position", "BIGINT", "Position after the last batch in that file; NULL: not known, or no segments."),
     ),
     checks={"every_record_is_counted": "records = decoded + quarantined"},
 )
 
 RUNS = Table(
     "runs",
-    "One row for each run that finished. Readers take every table at the version that the newest row of their cluster names.",
+    "One row for each run that finished. Readers take every table at the version that the newest night of their cluster names.",
     ("run_id",),
     APPENDED,
     (
@@ -537,9 +600,37 @@ RUNS = Table(
         Column("records_decoded", "BIGINT NOT NULL", "Of them decoded."),
         Column("records_quarantined", "BIGINT NOT NULL", "Of them in quarantined_records."),
         Column("bytes_read", "BIGINT NOT NULL", "Bytes read."),
-        Column("table_versions", "MAP<STRING, BIGINT> NOT NULL", "Version of every other table after the run, written by it or not."),
+        Column(
+            "table_versions",
+            "MAP<STRING, BIGINT> NOT NULL",
+            "Version of every other table that has the rows of the run. Without groups: upkeep has dropped the night.",
+        ),
+        Column(
+            "kind",
+            "STRING",
+            "A night, or a look-back (nightly --until), which only the versions of its own row show; NULL: see until in settings.",
+            words=(NIGHT, LOOK_BACK),
+        ),
+        Column("groups", "BIGINT", "Rows of groups after the run; NULL: the release that made the run did not count them."),
+        Column("warnings", "BIGINT", "Rows of warnings of the run; NULL: the release that made the run did not count them."),
     ),
     checks={"every_record_is_counted": "records_read = records_decoded + records_quarantined"},
+)
+
+LOG_ENDS = Table(
+    "log_ends",
+    "Where the logs of the consumed topics began and ended when a run was given a sample of their end offsets.",
+    ("cluster", "topic", "partition", "run_id"),
+    APPENDED,
+    (
+        CLUSTER,
+        TOPIC,
+        PARTITION,
+        Column("start_offset", "BIGINT", "First offset of the partition; NULL: the sample does not have it."),
+        Column("end_offset", "BIGINT NOT NULL", "Offset after the last record of the partition."),
+        Column("sampled_at", "TIMESTAMP NOT NULL", "When the offsets were asked for: of a file the time of its last change."),
+        RUN_ID,
+    ),
 )
 
 TABLES: Final[Mapping[str, Table]] = {
@@ -556,6 +647,8 @@ TABLES: Final[Mapping[str, Table]] = {
         TRANSACTIONS,
         REBALANCES,
         SURVIVING_RECORDS,
+        LATEST_RECORDS,
+        TOPIC_IDS,
         OFFSET_EXPIRATIONS,
         GROUP_EXPIRATIONS,
         TOMBSTONES,
@@ -564,6 +657,10 @@ TABLES: Final[Mapping[str, Table]] = {
         DECODE_COVERAGE,
         OFFSETS_PARTITIONS,
         RUNS,
+        LOG_ENDS,
     )
 }
 """Every table by its name, in the order of the reference."""
+
+HISTORY: Final = (OFFSET_COMMITS, GROUP_RECORDS, TRANSACTIONS, REBALANCES, SURVIVING_RECORDS)
+"""The tables with rows of the log, to which each night appends what is new."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib.resources import files
 from typing import TYPE_CHECKING, Final
 
 from groupcoord_spark.warehouse.reasons import GROUP_STAYS_BECAUSE, NEVER_OLD_ENOUGH, NO_GROUP_IS_REMOVED, OFFSET_STAYS_BECAUSE
@@ -11,7 +12,8 @@ from groupcoord_spark.warehouse.tables import OFFSET_COMMITS, RUNS, TABLES
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from groupcoord_spark.warehouse.read import Warehouse
+    from groupcoord_spark.warehouse.declaration import Table
+    from groupcoord_spark.warehouse.read import Run, Warehouse
 
 # The end of a transaction is the first marker of its producer after the record, whatever the marker's epoch (the coordinator asks for the
 # producer id alone). Markers and transactional records are sorted together, so no producer, however long it lives, becomes a join of all
@@ -90,7 +92,7 @@ WITH retention AS (
   SELECT cluster, retention_ms FROM (
     SELECT cluster, CAST(settings['offsets.retention.ms'] AS BIGINT) AS retention_ms,
       ROW_NUMBER() OVER (PARTITION BY cluster ORDER BY finished_at DESC) AS age
-    FROM runs
+    FROM runs WHERE kind = 'night' OR (kind IS NULL AND settings['until'] IS NULL)
   ) r WHERE age = 1
 ),
 commits AS (
@@ -252,52 +254,77 @@ GROUP BY cluster, group_id, CAST(record_timestamp AS DATE)
 """.strip()
 """Rebalances of each group and day (of the session's time zone): how many, who came and went, by which causes, the least time between."""
 
+_FILES: Final = (
+    *("record_positions", "log_completeness", "counted_commits", "rewinds", "topic_readers", "stalled", "idle_groups", "orphan_topics"),
+    *("assigned_never_committed", "commit_rate", "hot_committers", "group_lifetimes", "group_templates", "client_inventory"),
+    *("protocol_readiness", "rebalance_storms", "open_transactions", "no_leader_epoch", "topic_recreated", "shared_group_id"),
+    *("storage_by_group", "lag", "lag_history", "commit_notes"),
+)
+"""The views in the folder sql, one file each; a view stands after the views that it reads."""
+
 VIEWS: Final[Mapping[str, str]] = {
     "offset_commits_resolved": OFFSET_COMMITS_RESOLVED,
     "expiring": EXPIRING,
     "tombstone_causes": TOMBSTONE_CAUSES,
     "rebalance_rate": REBALANCE_RATE,
+    **{name: (files(__package__) / "sql" / f"{name}.sql").read_text(encoding="utf-8").strip() for name in _FILES},
 }
-"""View -> the SELECT it stands for, over tables and views by their bare names."""
+"""View -> the SELECT it stands for, over tables and views by their bare names. A view stands after the views that it reads."""
 
 
-def register(spark: SparkSession, warehouse: Warehouse, *, cluster: str | None = None, at_ms: int | None = None) -> list[str]:
+def register(
+    spark: SparkSession, warehouse: Warehouse, *, cluster: str | None = None, at_ms: int | None = None, run: Run | None = None
+) -> list[str]:
     """Creates temporary views of a Spark session for every table as of one night and for every view over them. Returns their names.
+
+    A column that a table did not have yet at that night is NULL.
 
     Args:
         spark: a session with Delta on its class path.
-        cluster: its rows only; None: the rows of every cluster, each as of its own newest run.
+        cluster: its rows only; None: the rows of every cluster, each as of its own newest night.
         at_ms: the night, as for ``Warehouse.read``.
+        run: as of this run, which may be a look-back, and of its cluster; ``cluster`` and ``at_ms`` then have no meaning.
 
     Raises:
         WarehouseError: there is no such run.
     """
-    runs = [warehouse.run(name, at_ms=at_ms) for name in ([cluster] if cluster is not None else warehouse.clusters())]
+    names = [cluster] if cluster is not None else warehouse.clusters_with_nights()
+    runs = [run] if run is not None else [warehouse.run(name, at_ms=at_ms) for name in names]
     for table in TABLES.values():
         if table is RUNS:
-            frame = spark.read.format("delta").load(warehouse.location.table_uri(RUNS.name))
+            frame = _with_all_columns(spark.read.format("delta").load(warehouse.location.table_uri(RUNS.name)), RUNS)
         else:
             # A night of a release that did not have the table yet has no rows of it.
-            of_runs = [(run.cluster, run.table_versions[table.name]) for run in runs if table.name in run.table_versions]
-            frame = _of_runs(spark, warehouse, table.name, of_runs)
+            of_runs = [(shown.cluster, shown.table_versions[table.name]) for shown in runs if table.name in shown.table_versions]
+            frame = _of_runs(spark, warehouse, table, of_runs)
         frame.createOrReplaceTempView(table.name)
     for name, query in VIEWS.items():
         spark.sql(query).createOrReplaceTempView(name)
     return [*TABLES, *VIEWS]
 
 
-def _of_runs(spark: SparkSession, warehouse: Warehouse, table: str, versions: list[tuple[str, int]]) -> DataFrame:
-    source = warehouse.location.table_uri(table)
+def _of_runs(spark: SparkSession, warehouse: Warehouse, table: Table, versions: list[tuple[str, int]]) -> DataFrame:
+    source = warehouse.location.table_uri(table.name)
     if not versions:
-        return spark.read.format("delta").load(source).limit(0)
+        # In a warehouse of an older release the table may not exist yet.
+        columns = ", ".join(f"{column.name} {column.sql_type}" for column in table.columns)
+        return spark.createDataFrame([], columns)
     frames = [
-        spark.read.format("delta").option("versionAsOf", version).load(source).where(f"cluster = {_sql_text(cluster)}")
+        _with_all_columns(
+            spark.read.format("delta").option("versionAsOf", version).load(source).where(f"cluster = {_sql_text(cluster)}"), table
+        )
         for cluster, version in versions
     ]
     whole = frames[0]
     for frame in frames[1:]:
         whole = whole.unionByName(frame)
     return whole
+
+
+def _with_all_columns(frame: DataFrame, table: Table) -> DataFrame:
+    """The frame with the columns that a later release added to the table; they are NULL."""
+    stored = set(frame.columns)
+    return frame.selectExpr(*(f"`{c.name}`" if c.name in stored else f"CAST(NULL AS {c.sql_type}) AS `{c.name}`" for c in table.columns))
 
 
 def _sql_text(text: str) -> str:

@@ -2,6 +2,16 @@
 
 Tables are committed one right after the other. The last commit adds one row to ``runs``, which names the version of every table. Readers go
 by that row: until it is there, they see the night before.
+
+Of two runs of one cluster at the same time, one finishes and the other changes no table for good. Every commit carries a Delta application
+transaction ``groupcoord:<cluster>``. Between runs its version is the same in all tables, ``runs`` included; a run raises it by one, table
+after table in the same order. Delta refuses a commit where a transaction of the same application came in between, and ``_commit`` refuses
+the rest, so that the slower run ends at its first commit. Tables with different versions show a run that is not finished: ``begin_run``
+then removes what that run committed, and raises the version everywhere, so that the unfinished run can commit nothing more, even if it is
+still alive.
+
+A look-back is committed like a night, and then every table is put back to the last night before ``runs`` gets its row: the rows of a
+look-back are in the versions that its row names, and nowhere else.
 """
 
 from __future__ import annotations
@@ -10,19 +20,20 @@ import json
 import os
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable
 from deltalake.exceptions import CommitFailedError, DeltaError
-from deltalake.schema import Schema
+from deltalake.schema import Field, Schema
 from deltalake.transaction import AddAction, RemoveAction, Transaction
 from pyarrow import fs
 
@@ -31,8 +42,18 @@ from groupcoord_spark.errors import WarehouseError
 from groupcoord_spark.warehouse.declaration import Table, WriteMode, no_rows
 from groupcoord_spark.warehouse.location import Location, directory_of, first_line, locate
 from groupcoord_spark.warehouse.parts import AddedFile, describe, run_of, write_part
-from groupcoord_spark.warehouse.read import SCHEMA_VERSION_PROPERTY, Run, holds_warehouse, open_table, read_runs, rows_at, runs_of
-from groupcoord_spark.warehouse.tables import RUNS, SCHEMA_VERSION, TABLES
+from groupcoord_spark.warehouse.read import (
+    SCHEMA_VERSION_PROPERTY,
+    Run,
+    begins_after,
+    holds_warehouse,
+    open_table,
+    read_runs,
+    rows_at,
+    runs_of,
+    way_out,
+)
+from groupcoord_spark.warehouse.tables import GROUPS, HISTORY, LOOK_BACK, NIGHT, OFFSET_COMMITS, RUNS, SCHEMA_VERSION, TABLES, WARNINGS
 
 PROPERTIES: Final = {
     SCHEMA_VERSION_PROPERTY: str(SCHEMA_VERSION),
@@ -48,87 +69,140 @@ PROPERTIES: Final = {
 
 _CLUSTER_OF_COMMIT: Final = "groupcoord.cluster"
 _ATTEMPTS: Final = 5
-_RUN_FILES: Final = 64
+_RUN_FILES: Final = 16
 _ORPHANED_AFTER: Final = timedelta(days=1)
+
+_Action = AddAction | RemoveAction
 
 
 @dataclass(frozen=True, slots=True)
 class RunStart:
-    """A run that has begun, made by ``begin_run``. The workers need its ``run_id`` and ``cluster``."""
+    """A run that has begun, made by ``begin_run``. The workers need its ``run_id`` and ``cluster``.
+
+    finished: the cluster's finished runs, nights and look-backs, oldest first. tables: every table as ``begin_run`` left it.
+    transaction: version of the application transaction in all of these tables; the commits of this run have the next one.
+    """
 
     location: Location
     cluster: str
     run_id: str
     started_at_ms: int
     finished: tuple[Run, ...]
-    """The cluster's finished runs, oldest first."""
+    tables: Mapping[str, DeltaTable]
+    transaction: int
 
     @property
     def last_run(self) -> Run | None:
-        """The newest finished run of the cluster; None where this is the first."""
-        return self.finished[-1] if self.finished else None
+        """The newest finished night of the cluster; None where this is the first."""
+        return next((run for run in reversed(self.finished) if run.kind == NIGHT), None)
 
     def previous(self, table: str, columns: Sequence[str] | None = None) -> pa.Table:
-        """The cluster's rows of a table as of its last run; no rows for a first run. Raises WarehouseError where they cannot be read."""
+        """The cluster's rows of a table as of its last night; no rows for a first night, and of a table that was deleted since.
+
+        Raises WarehouseError where they cannot be read.
+        """
         declared = TABLES[table]
         wanted = list(columns) if columns is not None else list(declared.by_name)
-        if self.last_run is None or table not in self.last_run.table_versions:
-            return no_rows(pa.schema([declared.arrow_schema.field(name) for name in wanted]))
-        return rows_at(self.location, declared, self.last_run.table_versions[table], self.cluster, wanted)
+        version = None if self.last_run is None else self.last_run.table_versions.get(table)
+        if version is not None:
+            try:
+                return rows_at(self.location, declared, version, self.cluster, wanted)
+            except WarehouseError:
+                if not begins_after(self.location, declared, version):
+                    raise
+        return no_rows(pa.schema([declared.arrow_schema.field(name) for name in wanted]))
+
+    def history_end(self, offsets_partition: int, incarnation: int) -> int | None:
+        """The record offset below which the history tables have the records of a partition, as these tables say themselves; None: they do
+        not say, because no night of this release has written history yet."""
+        return self.tables[OFFSET_COMMITS.name].transaction_version(history_application(self.cluster, offsets_partition, incarnation))
+
+
+def history_application(cluster: str, offsets_partition: int, incarnation: int) -> str:
+    """The Delta application whose transaction version in a history table is the end offset of the partition's history."""
+    # The slashes of a cluster's name are quoted, so that no other cluster and partition have this name.
+    return f"{quote(cluster, safe=' ')}/{offsets_partition}/{incarnation}"
 
 
 def begin_run(warehouse: str, cluster: str) -> RunStart:
-    """A new run of a cluster. Afterwards every table exists, as the cluster's last finished run left it.
+    """A new run of a cluster. Afterwards every table exists, with all columns of this release, as the cluster's last night left it.
 
-    What a run that died between its commits put into the tables is removed again, for this cluster only. Files of dead runs that are in no
-    table are deleted when they are a day old. Raises WarehouseError where the place holds something else, is of a newer release, or cannot
-    be read or written.
+    What a run that is not in ``runs`` put into the tables is removed, for this cluster only; if that run is still alive, it fails at its
+    next commit. Files of dead runs that are in no table are deleted when they are a day old. Raises WarehouseError where the place holds
+    something else, is of a newer release, or cannot be read or written.
     """
     if not cluster:
         raise WarehouseError("A cluster's name cannot be empty. Name it with --cluster.")
     location = locate(warehouse)
     started_at_ms = time.time_ns() // 1_000_000
-    exists = can_be_written(location)
-    # `runs` first: it marks the directory as a warehouse, also when the process ends right after.
-    for table in (RUNS, *(t for t in TABLES.values() if t is not RUNS)):
-        _create(location, table, is_new=not exists)
-    runs = runs_of(read_runs(location))
-    of_cluster = [run for run in runs if run.cluster == cluster]
-    run_id = f"{datetime.fromtimestamp(started_at_ms / 1000, UTC):%Y%m%dT%H%M%SZ}-{uuid.uuid4().hex[:8]}"
-    start = RunStart(location, cluster, run_id, started_at_ms, tuple(of_cluster))
-    finished = {run.run_id for run in runs}
-    for table in TABLES.values():
-        if table is not RUNS:
-            _undo_dead_runs(start, table, finished)
-            _remove_orphans(start, table, finished)
-    return start
+    run_id = _new_run_id(started_at_ms)
+    for _ in range(_ATTEMPTS):
+        tables = _prepared_tables(location)
+        runs = runs_of(read_runs(location, tables[RUNS.name]))
+        transaction = _transaction_of(tables[RUNS.name], cluster)
+        of_cluster = tuple(run for run in runs if run.cluster == cluster)
+        start = RunStart(location, cluster, run_id, started_at_ms, of_cluster, tables, transaction)
+        _refuse_older_runs(start)
+        unfinished = any(_transaction_of(table, cluster) != transaction for table in tables.values())
+        if unfinished or any(_strays(start, table) for name, table in tables.items() if name != RUNS.name):
+            try:
+                start = _healed(start)
+            except _OvertakenError:
+                continue  # a run finished, or began and repaired, at this moment: look at its tables
+        _remove_orphans(start, {run.run_id for run in runs})
+        return start
+    raise _overtaken(RunStart(location, cluster, run_id, started_at_ms, (), {}, 0))
+
+
+def _new_run_id(started_at_ms: int) -> str:
+    """An id for a run: when it begins, to the second, and a random part. Ids sort by time."""
+    return f"{datetime.fromtimestamp(started_at_ms / 1000, UTC):%Y%m%dT%H%M%SZ}-{uuid.uuid4().hex[:8]}"
 
 
 def can_be_written(location: Location) -> bool:
     """True where a run can go on with the warehouse, False where nothing exists and one can be created. Nothing is written.
 
-    Raises WarehouseError as ``holds_warehouse`` does, and where a table is gone, damaged, or older than a run left it.
+    Raises WarehouseError as ``holds_warehouse`` does, and where a table is gone that no run can write anew, is damaged, or is older than a
+    run left it, and where nothing may be written.
     """
+    return _tables_to_write(location) is not None
+
+
+def _tables_to_write(location: Location) -> dict[str, tuple[DeltaTable | None, int]] | None:
+    """Table -> the table, and the newest version that a row of ``runs`` names; None: no warehouse exists. For errors see can_be_written."""
     if "%" in location.uri:
         raise WarehouseError(f"{location.uri}: the Delta writer cannot write to a path with a % in it. Name another with --warehouse.")
     if not holds_warehouse(location):
         _refuse_where_none_can_be_made(location)
-        return False
-    newest_versions: dict[str, int] = {}
+        return None
+    named: dict[str, int] = {}
     for run in runs_of(read_runs(location)):
-        newest_versions.update({table: max(version, newest_versions.get(table, 0)) for table, version in run.table_versions.items()})
-    for table in TABLES.values():
-        version = newest_versions.get(table.name, 0)
-        if version == 0 and not DeltaTable.is_deltatable(location.table_uri(table.name)):
-            continue  # nothing was ever in it, or this release is the first to have it: the run makes it
-        opened = open_table(location, table)
-        if opened.version() < version:
-            raise WarehouseError(
-                f"Table {table.name} of {location.uri} is at version {opened.version()}, and a night was written at version {version}: it"
-                " was put back or made anew. Restore it, or name another directory with --warehouse."
-            )
-        _refuse_other_columns(location, table, opened)
-    return True
+        named.update({table: max(version, named.get(table, 0)) for table, version in run.table_versions.items()})
+    return {
+        table.name: (_opened_to_write(location, table, named.get(table.name, 0)), named.get(table.name, 0)) for table in TABLES.values()
+    }
+
+
+def _opened_to_write(location: Location, table: Table, named_version: int) -> DeltaTable | None:
+    """The table, which a run named at ``named_version``; None where the run that begins makes it.
+
+    Raises WarehouseError where the table is gone and no run can write its rows anew, and where it is damaged or older than that.
+    """
+    if not DeltaTable.is_deltatable(location.table_uri(table.name)):
+        if named_version and (table in HISTORY or table is RUNS):
+            open_table(location, table)  # says that it is gone
+        return None  # nothing was ever in it, this release is the first to have it, or it can do without its earlier rows
+    opened = open_table(location, table)
+    if opened.version() < named_version:
+        raise WarehouseError(
+            f"Table {table.name} of {location.uri} is at version {opened.version()}, and a night was written at version {named_version}: it"
+            f" was put back or made anew. {way_out(location, table)}"
+        )
+    _missing_columns(location, table, opened)
+    directory = f"{location.path}/{table.name}/_delta_log"
+    if isinstance(location.filesystem, fs.LocalFileSystem) and not os.access(directory, os.W_OK | os.X_OK):
+        raise WarehouseError(f"{location.uri} cannot be written: nothing may be written in {directory}. Name another with --warehouse.")
+    return opened
 
 
 def _refuse_where_none_can_be_made(location: Location) -> None:
@@ -152,185 +226,346 @@ def discarded_on_failure(start: RunStart) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        with suppress(OSError):
-            for table in TABLES.values():
-                directory = fs.FileSelector(start.location.path_in(table.name, directory_of(start.cluster)), allow_not_found=True)
-                for file in start.location.filesystem.get_file_info(directory):
-                    if run_of(file.base_name) == start.run_id:
-                        start.location.filesystem.delete_file(file.path)
+        _delete_files(start)
         raise
 
 
-def commit_run(start: RunStart, run: Mapping[str, Any], files: Mapping[str, Sequence[AddedFile]]) -> Run:
+def _delete_files(start: RunStart) -> None:
+    """Deletes the files of the run, of which no table names any."""
+    with suppress(OSError):
+        for table in TABLES.values():
+            directory = fs.FileSelector(start.location.path_in(table.name, directory_of(start.cluster)), allow_not_found=True)
+            for file in start.location.filesystem.get_file_info(directory):
+                if run_of(file.base_name) == start.run_id:
+                    start.location.filesystem.delete_file(file.path)
+
+
+def commit_run(
+    start: RunStart,
+    run: Mapping[str, Any],
+    files: Mapping[str, Sequence[AddedFile]],
+    history_ends: Mapping[tuple[int, int], int] = MappingProxyType({}),
+) -> Run:
     """Commits the files of a run to all tables, and then the run itself.
 
     Args:
-        run: the row of ``runs`` as far as the caller knows it: as_of_ms, semantics, broker_version, input_kind, inputs, settings,
-            records_read, records_decoded, records_quarantined, bytes_read.
-        files: table name -> files. Afterwards a table that each run replaces has these files and no others of this cluster; a table that
-            runs append to is not committed where it gets no file.
+        run: the row of ``runs`` as far as the caller knows it: kind (a night where it is missing), as_of_ms, semantics, broker_version,
+            input_kind, inputs, settings, records_read, records_decoded, records_quarantined, bytes_read.
+        files: table name -> files. Afterwards a table that each run replaces has these files and no others of this cluster. After a
+            look-back every table has the files of the last night again; the look-back's are in the version that its row names.
+        history_ends: (offsets partition, incarnation) -> the record offset below which the history tables now have the records. Each
+            history table gets them in the commit of its rows.
 
     Raises:
-        WarehouseError: another run of the cluster finished since ``begin_run``, or a table cannot be committed. Readers stay on the night
+        WarehouseError: another run of the cluster committed since ``begin_run``, or a table cannot be committed. Readers stay on the night
             before, and the next run removes what this one committed.
     """
     if unknown := sorted(set(files) - (set(TABLES) - {RUNS.name})):
         raise ValueError(f"no such table to write: {unknown}")
-    runs = open_table(start.location, RUNS)
-    _refuse_if_overtaken(start)
-    versions = {table.name: _commit_table(start, table, list(files.get(table.name, ()))) for table in TABLES.values() if table is not RUNS}
-    last = start.last_run
-    finished_at_ms = max(time.time_ns() // 1_000_000, last.finished_at_ms + 1 if last else 0)
-    row = {
-        **run,
+    row: dict[str, Any] = {"kind": NIGHT, **run}
+    ends = [
+        Transaction(history_application(start.cluster, partition, incarnation), end)
+        for (partition, incarnation), end in history_ends.items()
+    ]
+    tables = [table for table in TABLES.values() if table is not RUNS]
+    committed: dict[str, DeltaTable] = {}
+    versions: dict[str, int] = {}
+    try:
+        for table in tables:
+            committed[table.name] = _commit_table(start, table, files.get(table.name, ()), ends if table in HISTORY else ())
+            versions[table.name] = committed[table.name].version()
+    except _OvertakenError:
+        if not versions:
+            _delete_files(start)
+        raise
+    if row["kind"] == LOOK_BACK:
+        for table in tables:
+            if files.get(table.name) or table.write is not WriteMode.APPENDED:
+                _commit(start, table, committed[table.name], _actions_to_last_night, after=start.transaction + 1)
+    last = start.finished[-1] if start.finished else None
+    row |= {
         "cluster": start.cluster,
         "run_id": start.run_id,
         "started_at_ms": start.started_at_ms,
-        "finished_at_ms": finished_at_ms,
+        "finished_at_ms": max(time.time_ns() // 1_000_000, last.finished_at_ms + 1 if last else 0),
         "version": __version__,
         "schema_version": SCHEMA_VERSION,
         "table_versions": versions,
+        **{name: sum(file.records for file in files.get(name, ())) for name in (GROUPS.name, WARNINGS.name)},
     }
     rows = RUNS.from_rows([row])
-    written = write_part(start.location.uri, RUNS, rows, start.cluster, start.run_id)
-    # Two runs of one cluster that commit at the same moment both name this application: Delta lets one of them through.
-    once = Transaction(f"groupcoord:{start.cluster}", finished_at_ms)
-    try:
-        _write(runs, RUNS, start, [_added(f) for f in written], "append", once)
-    except CommitFailedError as e:
-        raise _overtaken(start) from e
-    except (DeltaError, OSError) as e:
-        raise _not_committed(start, RUNS, e) from e
+    _commit_table(start, RUNS, write_part(start.location.uri, RUNS, rows, start.cluster, start.run_id))
     _keep_few_files(start)
     return runs_of(rows)[0]
 
 
-def _create(location: Location, table: Table, *, is_new: bool) -> None:
-    uri = location.table_uri(table.name)
+def _prepared_tables(location: Location) -> dict[str, DeltaTable]:
+    """Every table, after missing tables are created and tables of an older release have the columns of this one."""
+    stored = _tables_to_write(location) or {}
+    tables: dict[str, DeltaTable] = {}
+    # `runs` first: it marks the directory as a warehouse, also when the process ends right after.
+    for table in (RUNS, *(t for t in TABLES.values() if t is not RUNS)):
+        opened, named_version = stored.get(table.name, (None, 0))
+        if opened is None:
+            opened = _in_attempts(location, table, lambda t=table, n=named_version: _created(location, t, n))  # type: ignore[misc]
+        if _missing_columns(location, table, opened) or _missing_checks(table, opened):
+            opened = _in_attempts(location, table, lambda t=table: _completed(location, t))  # type: ignore[misc]
+        tables[table.name] = opened
+    # The older release, which reads the version from `runs`, goes on until all is done, and so does an upgrade that died half-way.
+    for table in (*(t for t in TABLES.values() if t is not RUNS), RUNS):
+        opened = tables[table.name]
+        if opened.metadata().configuration.get(SCHEMA_VERSION_PROPERTY) != PROPERTIES[SCHEMA_VERSION_PROPERTY]:
+            tables[table.name] = _in_attempts(location, table, lambda t=table: _with_schema_version(location, t))  # type: ignore[misc]
+    return tables
+
+
+def _in_attempts(location: Location, table: Table, prepare: Callable[[], DeltaTable]) -> DeltaTable:
+    """What ``prepare`` returns, which is called again where another cluster's run changes the table at this moment."""
     for attempt in range(_ATTEMPTS):
         try:
-            if is_new or not DeltaTable.is_deltatable(uri):
-                opened = DeltaTable.create(
-                    uri,
-                    Schema.from_json(table.delta_schema),
-                    # Another cluster's first run may make the same table at this moment.
-                    mode="ignore",
-                    partition_by=list(table.partition_columns),
-                    name=table.name,
-                    description=table.comment,
-                    configuration=PROPERTIES,
-                    raise_if_key_not_exists=False,
-                )
-            else:
-                opened = open_table(location, table)
-            configuration = opened.metadata().configuration
-            missing = {name: claim for name, claim in table.checks.items() if f"delta.constraints.{name}" not in configuration}
-            if missing:
-                opened.alter.add_constraint(missing)
-            break
+            return prepare()
         except (DeltaError, OSError) as e:
             if attempt == _ATTEMPTS - 1 or not isinstance(e, DeltaError):
                 raise WarehouseError(f"{location.uri} cannot be written: table {table.name}: {first_line(e)}.") from e
-    _refuse_other_columns(location, table, opened)
+    raise AssertionError("unreachable")
 
 
-def _refuse_other_columns(location: Location, table: Table, opened: DeltaTable) -> None:
+def _created(location: Location, table: Table, named_version: int) -> DeltaTable:
+    opened = DeltaTable.create(
+        location.table_uri(table.name),
+        Schema.from_json(table.delta_schema),
+        # Another cluster's first run may make the same table at this moment.
+        mode="ignore",
+        partition_by=list(table.partition_columns),
+        name=table.name,
+        description=table.comment,
+        configuration=PROPERTIES,
+        raise_if_key_not_exists=False,
+    )
+    if named_version:
+        _skip_versions(location, table, opened, named_version)
+        return open_table(location, table)  # the first one still refers to entries of the log that are deleted
+    return opened
+
+
+def _completed(location: Location, table: Table) -> DeltaTable:
+    """The table, with the columns and checks that it lacked."""
+    opened = open_table(location, table)
+    if missing_columns := _missing_columns(location, table, opened):
+        opened.alter.add_columns(missing_columns)
+    if missing_checks := _missing_checks(table, opened):
+        opened.alter.add_constraint(missing_checks)
+    return opened
+
+
+def _with_schema_version(location: Location, table: Table) -> DeltaTable:
+    opened = open_table(location, table)
+    opened.alter.set_table_properties({SCHEMA_VERSION_PROPERTY: PROPERTIES[SCHEMA_VERSION_PROPERTY]}, raise_if_not_exists=False)
+    return opened
+
+
+def _skip_versions(location: Location, table: Table, opened: DeltaTable, named_version: int) -> None:
+    """Moves the log of a table that was made anew above the versions that ``runs`` names.
+
+    An earlier night of this table then cannot be read. Without this it would show rows of a later night, which has the same number.
+    """
+    while opened.version() <= named_version:
+        opened.create_write_transaction([], "append", opened.schema(), partition_by=list(table.partition_columns))
+        opened.update_incremental()
+    opened.create_checkpoint()
+    for file in location.filesystem.get_file_info(fs.FileSelector(location.path_in(table.name, "_delta_log"))):
+        number = file.base_name.split(".")[0]
+        if number.isdecimal() and int(number) <= named_version:
+            location.filesystem.delete_file(file.path)
+
+
+def _missing_columns(location: Location, table: Table, opened: DeltaTable) -> list[Field]:
+    """The declared columns that the table lacks, all of them after its last one. Raises WarehouseError for any other difference."""
+
     def columns(schema: str) -> list[tuple[str, Any]]:
         return [(f["name"], f["type"]) for f in json.loads(schema)["fields"]]
 
     stored, declared = columns(opened.schema().to_json()), columns(table.delta_schema)
-    if stored != declared:
+    if stored != declared[: len(stored)]:
         different = {(name, str(kind)) for name, kind in stored} ^ {(name, str(kind)) for name, kind in declared}
         shown = ", ".join(sorted({name for name, _ in different})) or "their order"
         raise WarehouseError(
             f"Table {table.name} of {location.uri} has other columns than this release writes ({shown}). It was changed by hand, or by a"
             " pre-release: name another directory with --warehouse."
         )
+    return Schema.from_json(table.delta_schema).fields[len(stored) :]
 
 
-def _undo_dead_runs(start: RunStart, table: Table, finished: set[str]) -> None:
-    """Removes what runs of this cluster that are not in ``runs`` committed to a table. The rows of other clusters stay as they are."""
-    newest = open_table(start.location, table)
-    last_version = start.last_run.table_versions.get(table.name) if start.last_run else None
-    later_commits = newest.version() - (last_version if last_version is not None else -1)
-    commits = newest.history(later_commits) if later_commits else []
-    if not any(c.get(_CLUSTER_OF_COMMIT) == start.cluster and c.get("userMetadata") not in finished for c in commits):
-        return
-    before = _files_of(open_table(start.location, table, last_version), start.cluster) if last_version is not None else {}
-    now = _files_of(newest, start.cluster)
-    try:
-        added = [_added(_described(start, table, path, size)) for path, size in before.items() if path not in now]
-        removed = [_removed(start, path, size) for path, size in now.items() if path not in before]
-        if added or removed:
-            _write(newest, table, start, [*removed, *added], "append")
-    except (DeltaError, OSError) as e:
-        place = f"Table {table.name} of {start.location.uri}"
-        raise WarehouseError(f"{place} cannot be brought back to the last night: {first_line(e)}.") from e
+def _missing_checks(table: Table, opened: DeltaTable) -> dict[str, str]:
+    configuration = opened.metadata().configuration
+    return {name: claim for name, claim in table.checks.items() if f"delta.constraints.{name}" not in configuration}
+
+
+def _transaction_of(opened: DeltaTable, cluster: str) -> int:
+    return opened.transaction_version(f"groupcoord:{cluster}") or 0
+
+
+def _refuse_older_runs(start: RunStart) -> None:
+    """Raises WarehouseError where runs finished of which ``runs`` knows nothing: repairing would remove them from the tables."""
+    # An unfinished run is one version ahead of `runs`.
+    newest = max(start.tables.values(), key=lambda opened: _transaction_of(opened, start.cluster))
+    if _transaction_of(newest, start.cluster) > start.transaction + 1:
+        raise WarehouseError(
+            f"Table runs of {start.location.uri} is older than the other tables: it was put back or made anew, and it lacks finished runs"
+            f" of cluster {start.cluster!r}. {way_out(start.location, RUNS)}"
+        )
+
+
+def _strays(start: RunStart, opened: DeltaTable) -> dict[str, int]:
+    """The size of each file, by its path, that does not belong in the newest version of a table: its run is not in ``runs``.
+
+    The same are the files of a look-back of an older release, which did not put the tables back to the last night.
+    """
+    files = _files_of(opened, start.cluster)
+    runs = {path: run_of(path.rsplit("/", 1)[1]) for path in files}
+    last = start.last_run
+    known = {run.run_id for run in start.finished if last is not None and run.finished_at_ms <= last.finished_at_ms}
+    oldest = min(map(_start_of, known), default="")
+    # The rows of old nights may have been dropped from `runs`, and their history stays. Releases that dropped none wrote no transaction.
+    names_judge = not _transaction_of(opened, start.cluster)
+    return {
+        path: files[path]
+        for path, run in runs.items()
+        if run is not None and run not in known and (names_judge or _start_of(run) >= oldest)
+    }
+
+
+def _start_of(run_id: str) -> str:
+    """When a run began, as its id says it: text that sorts by time."""
+    return run_id.partition("-")[0]
+
+
+def _healed(start: RunStart) -> RunStart:
+    """The start of the run after all tables are as the last night left them, and no unfinished run can commit any more.
+
+    Raises _OvertakenError where another run of the cluster commits to ``runs`` meanwhile.
+    """
+    # Two above: one above is the unfinished run's.
+    raised = start.transaction + 2
+    # `runs` first, in the version that was read: afterwards no other run can finish, and the tables do not change any more.
+    tables = {RUNS.name: _commit(start, RUNS, start.tables[RUNS.name], _no_actions, after=start.transaction, transaction=raised)}
+    for table in TABLES.values():
+        if table is not RUNS:
+            tables[table.name] = _commit(start, table, start.tables[table.name], _actions_to_last_night, after=None, transaction=raised)
+    return replace(start, tables=tables, transaction=raised)
+
+
+def _no_actions(start: RunStart, table: Table, opened: DeltaTable) -> list[_Action]:
+    return []
+
+
+def _actions_to_last_night(start: RunStart, table: Table, opened: DeltaTable) -> list[_Action]:
+    """What makes the table's files of the cluster those of the last night again. The rows of other clusters stay as they are."""
+    if table.write is WriteMode.APPENDED:
+        return [_removed(start, path, size) for path, size in _strays(start, opened).items()]
+    now = _files_of(opened, start.cluster)
+    version = start.last_run.table_versions.get(table.name) if start.last_run else None
+    if version is None or begins_after(start.location, table, version):
+        before = {}
+    else:
+        before = _files_of(open_table(start.location, table, version), start.cluster)
+    added = [_added(_described(start, table, path, size)) for path, size in before.items() if path not in now]
+    return [*(_removed(start, path, size) for path, size in now.items() if path not in before), *added]
 
 
 def _described(start: RunStart, table: Table, path: str, size: int) -> AddedFile:
-    with start.location.filesystem.open_input_file(start.location.path_in(table.name, path)) as source:
-        return describe(table, start.cluster, path, size, pq.ParquetFile(source).metadata)
+    try:
+        with start.location.filesystem.open_input_file(start.location.path_in(table.name, path)) as source:
+            return describe(table, start.cluster, path, size, pq.ParquetFile(source).metadata)
+    except (OSError, pa.ArrowException) as e:
+        place = f"Table {table.name} of {start.location.uri}"
+        raise WarehouseError(f"{place} cannot be put back to the last night: {first_line(e)}. {way_out(start.location, table)}") from e
 
 
-def _remove_orphans(start: RunStart, table: Table, finished: set[str]) -> None:
-    """Deletes files of dead runs that are in no version of the table. No run takes longer than a day, so nobody writes them any more."""
+def _remove_orphans(start: RunStart, finished: set[str]) -> None:
+    """Deletes files of dead runs that are in no version of their table. No run takes longer than a day, so nobody writes them any more."""
     filesystem = start.location.filesystem
-    directory = fs.FileSelector(start.location.path_in(table.name, directory_of(start.cluster)), allow_not_found=True)
     old = datetime.now(UTC) - _ORPHANED_AFTER
     try:
-        dead = {
-            file.path: run
-            for file in filesystem.get_file_info(directory)
-            if (run := run_of(file.base_name)) is not None and run not in finished and file.mtime is not None and file.mtime < old
-        }
-        if dead:
-            committed = {commit.get("userMetadata") for commit in open_table(start.location, table).history()}
-            for path, run in dead.items():
-                if run not in committed:
-                    filesystem.delete_file(path)
+        for table in TABLES.values():
+            directory = fs.FileSelector(start.location.path_in(table.name, directory_of(start.cluster)), allow_not_found=True)
+            dead = {
+                file.path: run
+                for file in filesystem.get_file_info(directory)
+                if (run := run_of(file.base_name)) is not None and run not in finished and file.mtime is not None and file.mtime < old
+            }
+            if dead and table is not RUNS:
+                committed = {commit.get("userMetadata") for commit in start.tables[table.name].history()}
+                for path, run in dead.items():
+                    if run not in committed:
+                        filesystem.delete_file(path)
     except OSError as e:
         raise WarehouseError(f"{start.location.uri} cannot be cleaned up: {first_line(e)}.") from e
 
 
-def _commit_table(start: RunStart, table: Table, files: Sequence[AddedFile]) -> int:
-    """Commits the files of one table; the version of the table afterwards."""
+def _commit_table(start: RunStart, table: Table, files: Sequence[AddedFile], transactions: Sequence[Transaction] = ()) -> DeltaTable:
+    """Commits the files of a run to one table; the table afterwards. A table without files gets a commit too, with the transaction."""
+
+    def actions(start: RunStart, table: Table, opened: DeltaTable) -> list[_Action]:
+        return [_added(file) for file in files]
+
+    replaces = table.write is WriteMode.REPLACED_BY_EACH_RUN
+    return _commit(start, table, start.tables[table.name], actions, after=start.transaction, replaces=replaces, transactions=transactions)
+
+
+def _commit(
+    start: RunStart,
+    table: Table,
+    opened: DeltaTable,
+    actions: Callable[[RunStart, Table, DeltaTable], list[_Action]],
+    *,
+    after: int | None,
+    transaction: int | None = None,
+    replaces: bool = False,
+    transactions: Sequence[Transaction] = (),
+) -> DeltaTable:
+    """Commits to one table; the table afterwards.
+
+    Args:
+        actions: files to add and to remove, given the table that the commit is made on.
+        after: version of the cluster's transaction that the table must have; None: any.
+        transaction: version of the cluster's transaction from now on; None: that of this run.
+        replaces: all other files of the cluster are removed.
+        transactions: further transactions of the same commit.
+
+    Raises:
+        _OvertakenError: the table has another transaction of the cluster than ``after``.
+        WarehouseError: the table cannot be committed.
+    """
+    application = f"groupcoord:{start.cluster}"
+    ours = Transaction(application, start.transaction + 1 if transaction is None else transaction)
     for attempt in range(_ATTEMPTS):
-        opened = open_table(start.location, table)
-        replaced = table.write is WriteMode.REPLACED_BY_EACH_RUN and _files_of(opened, start.cluster)
-        if not files and not replaced:
-            return opened.version()
+        # Delta compares with later commits only: it would also take a version that the table has already, or a lower one.
+        if after is not None and _transaction_of(opened, start.cluster) != after:
+            raise _overtaken(start)
         try:
-            _write(opened, table, start, [_added(f) for f in files], "overwrite" if replaced else "append")
-            return open_table(start.location, table).version()
+            overwrites = replaces and bool(_files_of(opened, start.cluster))
+            opened.create_write_transaction(
+                actions(start, table, opened),
+                "overwrite" if overwrites else "append",
+                Schema.from_json(table.delta_schema),
+                partition_by=list(table.partition_columns),
+                partition_filters=[("cluster", "=", start.cluster)] if overwrites else None,
+                commit_properties=CommitProperties(
+                    custom_metadata={"userMetadata": start.run_id, _CLUSTER_OF_COMMIT: start.cluster},
+                    app_transactions=[ours, *transactions],
+                ),
+            )
+            opened.update_incremental()
+            return opened
         except CommitFailedError as e:
             # Another cluster committed in between. Its rows and ours are different ones, so the same commit is tried again on top of its.
             if attempt == _ATTEMPTS - 1:
                 raise _not_committed(start, table, e) from e
+            opened = open_table(start.location, table)
         except (DeltaError, OSError) as e:
             raise _not_committed(start, table, e) from e
     raise AssertionError("unreachable")
-
-
-def _write(
-    opened: DeltaTable,
-    table: Table,
-    start: RunStart,
-    actions: Sequence[AddAction | RemoveAction],
-    mode: str,
-    once: Transaction | None = None,
-) -> None:
-    opened.create_write_transaction(
-        list(actions),
-        mode,
-        Schema.from_json(table.delta_schema),
-        partition_by=list(table.partition_columns),
-        partition_filters=[("cluster", "=", start.cluster)] if mode == "overwrite" else None,
-        commit_properties=CommitProperties(
-            custom_metadata={"userMetadata": start.run_id, _CLUSTER_OF_COMMIT: start.cluster},
-            app_transactions=[once] if once else None,
-        ),
-    )
 
 
 def _files_of(opened: DeltaTable, cluster: str) -> dict[str, int]:
@@ -347,16 +582,14 @@ def _removed(start: RunStart, path: str, size: int) -> RemoveAction:
     return RemoveAction(path, True, time.time_ns() // 1_000_000, size, {"cluster": start.cluster})
 
 
-def _refuse_if_overtaken(start: RunStart) -> None:
-    runs = [run for run in runs_of(read_runs(start.location)) if run.cluster == start.cluster]
-    if (runs[-1].run_id if runs else None) != (start.last_run.run_id if start.last_run else None):
-        raise _overtaken(start)
+class _OvertakenError(WarehouseError):
+    """Raised when another run of the cluster committed to a table since this one began."""
 
 
-def _overtaken(start: RunStart) -> WarehouseError:
-    return WarehouseError(
-        f"Another run of cluster {start.cluster!r} finished in {start.location.uri} while this one was at work. Its result stands,"
-        " nothing of this one is visible; run it again."
+def _overtaken(start: RunStart) -> _OvertakenError:
+    return _OvertakenError(
+        f"Another run of cluster {start.cluster!r} wrote to {start.location.uri} while this one was at work. Nothing of this one is"
+        " visible. Run it again when no other is at work."
     )
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from groupcoord_spark.assignors.java_maps import hash_of_text, in_hash_order, slots_after_puts, slots_of_copy
 from groupcoord_spark.assignors.membership import Topic, TopicPartition, java_order
 from groupcoord_spark.assignors.partition_set import PartitionHashSet, hash_of_partition
 from groupcoord_spark.assignors.topic_ids import topic_id_of
+from tests.examples import examples
 
 
 def test_a_table_of_16_slots_holds_12_keys_and_13_need_32() -> None:
@@ -47,7 +48,7 @@ def test_topic_ids_sort_as_signed_numbers() -> None:
     assert topic_id_of("one", topics).java_hash() == 3
 
 
-@settings(max_examples=100, print_blob=True, deadline=None)
+@examples(60)
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 60)), max_size=80))
 def test_a_set_gives_first_what_its_order_gives_first(steps: list[tuple[bool, int]]) -> None:
     partitions = PartitionHashSet()

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from groupcoord_spark.assignors import (
@@ -28,6 +28,7 @@ from groupcoord_spark.assignors import (
     sticky_assignment,
     uniform_assignment,
 )
+from tests.examples import examples
 
 from .groups import groups, subscribed_partitions
 
@@ -42,7 +43,7 @@ COMPLETE = [
 ]
 EVENLY_OVER_ALL = [roundrobin_assignment, sticky_assignment, uniform_assignment]
 
-quick = settings(max_examples=60, print_blob=True, deadline=None)
+quick = examples(40)
 
 
 def held_times(assignment: Assignment) -> Counter[TopicPartition]:

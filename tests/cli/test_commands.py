@@ -29,7 +29,7 @@ def command_line(*args, **environment):
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no full device to write to")
-@pytest.mark.parametrize("arguments", [["list"], ["dump", str(SAMPLE_LOGS)]])
+@pytest.mark.parametrize("arguments", [["list", "--quiet"], ["dump", str(SAMPLE_LOGS)]])
 def test_output_that_cannot_be_written_is_one_sentence(place, arguments):
     with Path("/dev/full").open("w") as full:
         run = [sys.executable, "-m", "groupcoord_spark", *arguments]
@@ -39,7 +39,7 @@ def test_output_that_cannot_be_written_is_one_sentence(place, arguments):
 
 
 def test_a_closed_stdout_is_no_error(place):
-    closed = f"exec '{sys.executable}' -m groupcoord_spark list --warehouse '{place}' >&-"
+    closed = f"exec '{sys.executable}' -m groupcoord_spark list --quiet --warehouse '{place}' >&-"
     done = subprocess.run(["sh", "-c", closed], stderr=subprocess.PIPE, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
 
@@ -96,14 +96,14 @@ def test_debug_shows_the_traceback(tmp_path):
 
 
 def test_a_reader_that_leaves_is_no_error(place):
-    run = f"{sys.executable} -m groupcoord_spark list --warehouse {shlex.quote(place)} | head -n 1; echo ${{PIPESTATUS[0]}}"
+    run = f"{sys.executable} -m groupcoord_spark list --quiet --warehouse {shlex.quote(place)} | head -n 1; echo ${{PIPESTATUS[0]}}"
     result = subprocess.run(["bash", "-c", run], capture_output=True, text=True, check=False)
     assert (result.stdout.splitlines()[-1], result.stderr) == ("0", "")
 
 
 def test_output_that_cannot_be_finished_because_the_reader_left_is_quiet(tmp_path):
     night(tmp_path, "prod", {"groups": [group(f"group-{n:06d}") for n in range(20_000)]})
-    run = f"{sys.executable} -m groupcoord_spark list --warehouse {shlex.quote(str(tmp_path))} | true; echo ${{PIPESTATUS[0]}}"
+    run = f"{sys.executable} -m groupcoord_spark list --quiet --warehouse {shlex.quote(str(tmp_path))} | true; echo ${{PIPESTATUS[0]}}"
     result = subprocess.run(["bash", "-c", run], capture_output=True, text=True, check=False)
     assert (result.stdout, result.stderr) == ("0\n", "")
 

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 from groupcoord_spark.cli.coverage import completeness, of_all, reasons_of
-from groupcoord_spark.protocol import encode_key
 from tests.cli.warehouse import groupcoord
+from tests.pipeline.logs import offset_key
 
 
 @pytest.mark.usefixtures("sample_warehouse")
@@ -50,7 +50,7 @@ def test_completeness_of_all_is_told_beside_the_counts(sample_warehouse):
 
 
 def test_reasons_are_counted_for_the_kind_of_record_that_they_are_about():
-    key = encode_key(1, {"group_id": "g", "topic": "t", "partition": 0})
+    key = offset_key()
     rows = [
         ("value_truncated", key, b"\0\3", 1),
         ("value_too_short", key, b"\0", 1),

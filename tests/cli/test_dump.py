@@ -79,7 +79,7 @@ def each_writer(request, monkeypatch) -> None:
 @pytest.mark.parametrize("corpus", CORPORA)
 @pytest.mark.usefixtures("each_writer")
 def test_every_record_is_a_line_and_reads_as_kafka_reads_it(corpus):
-    lines = dump(GOLDEN / corpus)
+    lines = dump(GOLDEN / corpus / "logs")
     extra = {"reason", "detail", "key_base64", "value_base64"}
     assert [{name: value for name, value in line.items() if name not in extra} for line in lines] == expected(GOLDEN / corpus)
     assert {line["reason"] for line in lines if "reason" in line} <= {"unknown_key_type"}

@@ -9,7 +9,7 @@ import json
 import pytest
 
 from tests.cli.warehouse import groupcoord
-from tests.warehouse.nights import group, night
+from tests.warehouse.nights import AS_OF_MS, group, night, offset
 
 NAMES = ["app", "idle", "new", "only-offsets", "plain", "queue", "workers"]
 
@@ -74,3 +74,14 @@ def test_a_warehouse_without_groups_lists_nothing(tmp_path):
     night(tmp_path, "prod", {})
     assert groupcoord("list", "--warehouse", str(tmp_path)).stdout == ""
     assert groupcoord("list", "--state", "--warehouse", str(tmp_path)).stdout.split() == ["GROUP", "STATE"]
+
+
+def test_lag_is_the_sum_over_the_newest_sample(tmp_path):
+    ends = [{"topic": "t", "partition": n, "end_offset": 50 + n, "sampled_at_ms": AS_OF_MS, "run_id": "r"} for n in range(2)]
+    older = [{**row, "end_offset": 1, "sampled_at_ms": AS_OF_MS - 1} for row in ends]
+    offsets = [offset("a", "t", 0, 40), offset("a", "t", 1, 60), offset("a", "u", 0, 1), offset("b", "u", 0, 3)]
+    night(tmp_path, "prod", {"groups": [group("a"), group("b")], "committed_offsets": offsets, "log_ends": [*older, *ends]})
+    rows = groupcoord("list", "--lag", "--output", "json", "--warehouse", str(tmp_path)).stdout.splitlines()
+    assert [json.loads(row) for row in rows] == [{"group": "a", "lag": 10}, {"group": "b", "lag": None}]
+    lines = groupcoord("describe", "--group", "a", "--output", "csv", "--warehouse", str(tmp_path)).stdout.splitlines()
+    assert [line.split(",")[5:7] for line in lines[1:]] == [["50", "10"], ["51", "0"], ["", ""]]

@@ -16,12 +16,12 @@ import pytest
 from click.testing import Result
 
 from groupcoord_spark.errors import GroupcoordError
-from groupcoord_spark.protocol import encode_key, encode_value
 from groupcoord_spark.sources.live import FALLBACK_VERSION, KAFKA_CONNECTOR
 from tests.cli.warehouse import groupcoord
 from tests.conftest import GOLDEN, SAMPLE_LOGS, SampleWarehouse
+from tests.coordinator.records import group_epoch
 from tests.log.log_writer import T0
-from tests.pipeline.logs import LogRecord, classic_value
+from tests.pipeline.logs import LogRecord, classic_group_key, classic_value, log_of
 from tests.pipeline.segment_files import write_log
 from tests.pipeline.test_nightly import commit, commits
 from tests.running import rows_of, tables_of
@@ -31,6 +31,7 @@ from tests.warehouse.nights import group, night
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+DOCS = Path(__file__).parents[2] / "docs"
 AS_OF = "2026-11-21T08:00:00Z"
 
 
@@ -155,7 +156,18 @@ class TestARun:
         result = nightly(tmp_path / "w", tmp_path / "logs")
         assert result.exit_code == 0
         assert "3 read = 2 decoded + 1 quarantined" in result.stderr
-        assert "lost      value_too_short 1: see quarantined_records" in result.stderr
+        assert "lost      value_too_short 1: see `groupcoord warnings`" in result.stderr
+
+    def test_prints_its_summary_as_one_object_where_that_is_asked_for(self, tmp_path: Path) -> None:
+        write_log(tmp_path / "logs", DAMAGED)
+        result = nightly(tmp_path / "w", tmp_path / "logs", "--output", "json", "--strict", "--as-of", AS_OF)
+        assert result.exit_code == 1
+        summary = json.loads(result.stdout)
+        assert (summary["records_read"], summary["quarantined_by_reason"]) == (3, {"value_too_short": 1})
+        assert (summary["as_of"], summary["retention_ms"]) == ("2026-11-21T08:00:00.000Z", 604_800_000)
+        assert "read, replay and write" in result.stderr and "records   3" not in result.stderr
+        page = (DOCS / "reference" / "cli.md").read_text()
+        assert [name for name in summary if f"| `{name}` |" not in page] == []
 
     def test_over_a_table_says_what_that_cannot_tell(self, tmp_path: Path, sample_warehouse: SampleWarehouse) -> None:
         write_parquet(tmp_path / "in", of_sparks_kafka_source(raw_rows(SAMPLE_LOGS)), files=2)
@@ -179,12 +191,12 @@ class TestARun:
         assert nightly(tmp_path / "w", tmp_path / "logs", "--strict").exit_code == 0
 
     def test_with_strict_and_records_that_the_loader_refuses_or_skips_ends_with_1_and_is_written(self, tmp_path: Path) -> None:
-        unknown_type = LogRecord(2, encode_key(3, {"group_id": "k"}), encode_value(3, 0, {"epoch": 1}))
-        write_log(tmp_path / "logs", [commit(0), LogRecord(1, encode_key(2, {"group_id": "g"}), classic_value(1, 1)), unknown_type])
+        unknown_type = log_of([group_epoch(1, group="k")], first_offset=2)[0]
+        write_log(tmp_path / "logs", [commit(0), LogRecord(1, classic_group_key(), classic_value(1, 1)), unknown_type])
         assert nightly(tmp_path / "w", tmp_path / "logs", "--strict").exit_code == 0
         told = sentence_of(nightly(tmp_path / "w", tmp_path / "logs", "--strict", "--semantics", "scala"), 1)
         assert told.startswith("the loader of Kafka 3.9 refuses or skips 1, and --strict was given.")
-        assert "see warnings of run" in told
+        assert "see `groupcoord warnings --run" in told
         assert len(rows_of(tmp_path / "w", "committed_offsets")) == 1
 
     def test_hints_at_the_other_coordinator_where_the_records_tell(self, tmp_path: Path) -> None:
@@ -199,11 +211,13 @@ class TestARun:
         write_log(tmp_path / "logs", commits(0, 9))
         told = nightly(tmp_path / "w", tmp_path / "logs", "--until", str(T0 + 4)).stderr
         assert f"until     {T0 + 4}: 1 offsets partition cut off before the end of the log; 0 records taken from the history" in told
-        assert {row["as_of"] for row in rows_of(tmp_path / "w", "offset_expirations")} == {T0 + 4}
+        (run,) = rows_of(tmp_path / "w", "runs")
+        looked_back = rows_of(tmp_path / "w", "offset_expirations", run["cluster"], run_id=run["run_id"])
+        assert (run["kind"], {row["as_of"] for row in looked_back}) == ("look_back", {T0 + 4})
         (tmp_path / "ends.json").write_text('{"0": 3}')
         assert "3 read" not in told
         told = nightly(tmp_path / "w", tmp_path / "logs", "--until", tmp_path / "ends.json", "--as-of", AS_OF).stderr
-        assert "3 read = 3 decoded" in told and "3 records taken from the history" in told
+        assert "3 read = 3 decoded" in told and "0 records taken from the history" in told
 
     def test_over_a_partition_without_records_is_a_night_without_groups(self, tmp_path: Path) -> None:
         (path,) = write_log(tmp_path / "logs", commits(0, 1))
@@ -300,7 +314,7 @@ class TestBadInput:
             (["--offsets-retention", "ten days"], "'ten days' is not a duration. Write for example 10d"),
             (["--offsets-retention", "-1d"], "'-1d' is not a duration."),
             (["--offsets-retention", "99999999999d"], "longer than the longest that Kafka takes"),
-            (["--output", "json"], "No such option '--output'"),
+            (["--output", "csv"], "'csv' is not one of 'table', 'json'"),
             (["--warehouse", ""], "--warehouse is given without a name"),
             ([""], "An INPUT is empty."),
             (["--no-such-option"], "--no-such-option"),
@@ -392,13 +406,14 @@ class TestABadWarehouse:
             version.write_text("{")
         assert self.refused(tmp_path / "w").startswith(f"Table groups of {tmp_path}/w cannot be read:")
 
-    def test_a_table_that_is_gone_is_not_made_anew(self, tmp_path: Path) -> None:
+    def test_a_history_table_that_is_gone_is_not_made_anew(self, tmp_path: Path) -> None:
         night(tmp_path / "w", "sample", {"groups": [group("g")]})
-        shutil.rmtree(tmp_path / "w" / "groups")
-        assert self.refused(tmp_path / "w").startswith(f"{tmp_path}/w has no table groups: it was removed")
+        shutil.rmtree(tmp_path / "w" / "offset_commits")
+        assert self.refused(tmp_path / "w").startswith(f"{tmp_path}/w has no table offset_commits: it was removed")
 
     def test_a_table_that_was_made_anew(self, tmp_path: Path) -> None:
-        night(tmp_path / "w", "sample", {"groups": [group("g")]})
+        for _ in range(2):
+            night(tmp_path / "w", "sample", {"groups": [group("g")]})
         night(tmp_path / "other", "sample", {})
         shutil.rmtree(tmp_path / "w" / "groups")
         shutil.copytree(tmp_path / "other" / "groups", tmp_path / "w" / "groups")

@@ -85,6 +85,7 @@ COMMANDS: list[list[str]] = [
     ["expire", "--offsets"],
     ["expire", "--offsets-retention", "99d", "--compare"],
     ["coverage"],
+    ["runs"],
     ["timeline", "--group", HOSTILE],
     ["assign", "--group", HOSTILE],
     ["verify", "--against", "ANSWERS"],
@@ -95,6 +96,8 @@ WITHOUT_ROWS: list[list[str]] = [
     ["assign", "--group", f"{HOSTILE}?"],
     ["expire", "--group", f"{HOSTILE}?"],
     ["export-offsets", "--group", f"{HOSTILE}?"],
+    ["warnings", "--run", f"{HOSTILE}?"],
+    ["warnings", "--code", f"{HOSTILE}?"],
     ["list", "--cluster", f"{HOSTILE}?"],
     ["list", "--state", HOSTILE],
     ["simulate", HOSTILE],
@@ -260,11 +263,13 @@ def test_json_on_an_ascii_terminal_is_still_json(letters: Path) -> None:
 
 
 def test_the_locale_c_gets_no_traceback(letters: Path) -> None:
-    done = run("list", "--warehouse", str(letters / "w"), LANG="C", LC_ALL="C")
+    done = run("list", "--quiet", "--warehouse", str(letters / "w"), LANG="C", LC_ALL="C")
     assert (done.returncode, done.stderr, done.stdout.count(b"\n")) == (0, b"", 1)
 
 
-@pytest.mark.parametrize("arguments", [["expire"], ["dump", "LOGS"], ["list", "--output", "json"], ["export-offsets", "--group", "組🎉"]])
+@pytest.mark.parametrize(
+    "arguments", [["expire"], ["dump", "LOGS"], ["list", "--quiet", "--output", "json"], ["export-offsets", "--group", "組🎉"]]
+)
 @pytest.mark.parametrize("pipe", ["| true", "2>&1 | true", "2>&1 >/dev/null | true"])
 def test_whoever_reads_no_further_ends_a_command_quietly(letters: Path, arguments: list[str], pipe: str) -> None:
     named = [str(letters / "logs") if word == "LOGS" else word for word in arguments]

@@ -186,11 +186,11 @@ def own(key_type: int, value: Mapping[str, Any], *, group: str = GROUP, **key: A
     return Record(key=encode_key(key_type, {"group_id": group, **key}), value=encode_value(key_type, 0, value))
 
 
-def group_epoch(epoch: int = 1) -> Record:
-    return own(KeyType.CONSUMER_GROUP_METADATA, {"epoch": epoch, "metadata_hash": 0})
+def group_epoch(epoch: int = 1, *, group: str = GROUP) -> Record:
+    return own(KeyType.CONSUMER_GROUP_METADATA, {"epoch": epoch, "metadata_hash": 0}, group=group)
 
 
-def consumer_member(member_id: str = "m", *topics: str, **more: Any) -> Record:
+def consumer_member(member_id: str = "m", *topics: str, group: str = GROUP, **more: Any) -> Record:
     value = {
         "instance_id": None,
         "rack_id": None,
@@ -203,35 +203,50 @@ def consumer_member(member_id: str = "m", *topics: str, **more: Any) -> Record:
         "classic_member_metadata": None,
         **more,
     }
-    return own(KeyType.CONSUMER_GROUP_MEMBER_METADATA, value, member_id=member_id)
+    return own(KeyType.CONSUMER_GROUP_MEMBER_METADATA, value, group=group, member_id=member_id)
 
 
-def target_metadata(key_type: int, epoch: int = 1, timestamp_ms: int = 0) -> Record:
-    return own(key_type, {"assignment_epoch": epoch, "assignment_timestamp_ms": timestamp_ms})
+def target_metadata(key_type: int, epoch: int = 1, timestamp_ms: int = 0, *, group: str = GROUP) -> Record:
+    return own(key_type, {"assignment_epoch": epoch, "assignment_timestamp_ms": timestamp_ms}, group=group)
 
 
-def target(member_id: str = "m", *partitions: int) -> Record:
+def target_epoch(epoch: int = 1, *, group: str = GROUP) -> Record:
+    """The epoch of a consumer group's target assignment."""
+    return target_metadata(KeyType.CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA, epoch, group=group)
+
+
+def target(member_id: str = "m", *partitions: int, group: str = GROUP) -> Record:
     return own(
         KeyType.CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER,
         {"topic_partitions": [{"topic_id": TOPIC_ID, "partitions": list(partitions)}]},
+        group=group,
         member_id=member_id,
     )
 
 
-def current_assignment(member_id: str, epoch: int, *partitions: int, state: int = 0, revoking: Iterable[int] = ()) -> Record:
+def current_assignment(
+    member_id: str,
+    epoch: int,
+    *partitions: int,
+    state: int = 0,
+    revoking: Iterable[int] = (),
+    topic_ids: Iterable[str] = (TOPIC_ID,),
+    group: str = GROUP,
+) -> Record:
+    """A member has the partitions of these numbers, of one topic or of several."""
     value = {
         "member_epoch": epoch,
         "previous_member_epoch": epoch - 1,
         "state": state,
-        "assigned_partitions": _topic_partitions(partitions),
-        "partitions_pending_revocation": _topic_partitions(revoking),
+        "assigned_partitions": _topic_partitions(partitions, topic_ids),
+        "partitions_pending_revocation": _topic_partitions(revoking, topic_ids),
     }
-    return own(KeyType.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT, value, member_id=member_id)
+    return own(KeyType.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT, value, group=group, member_id=member_id)
 
 
-def _topic_partitions(partitions: Iterable[int]) -> list[dict[str, Any]]:
+def _topic_partitions(partitions: Iterable[int], topic_ids: Iterable[str]) -> list[dict[str, Any]]:
     numbers = list(partitions)
-    return [{"topic_id": TOPIC_ID, "partitions": numbers, "assignment_epochs": []}] if numbers else []
+    return [{"topic_id": topic_id, "partitions": numbers, "assignment_epochs": []} for topic_id in topic_ids] if numbers else []
 
 
 def resolved_regex(regular_expression: str, *topics: str) -> Record:
@@ -247,8 +262,8 @@ def share_member(member_id: str = "m", *topics: str) -> Record:
     return own(KeyType.SHARE_GROUP_MEMBER_METADATA, value, member_id=member_id)
 
 
-def share_group_epoch(epoch: int = 1) -> Record:
-    return own(KeyType.SHARE_GROUP_METADATA, {"epoch": epoch, "metadata_hash": 0})
+def share_group_epoch(epoch: int = 1, *, group: str = GROUP) -> Record:
+    return own(KeyType.SHARE_GROUP_METADATA, {"epoch": epoch, "metadata_hash": 0}, group=group)
 
 
 def share_target(member_id: str = "m", *partitions: int) -> Record:
@@ -265,9 +280,9 @@ def share_assignment(member_id: str, epoch: int, *partitions: int) -> Record:
     return own(KeyType.SHARE_GROUP_CURRENT_MEMBER_ASSIGNMENT, value, member_id=member_id)
 
 
-def streams_group_epoch(epoch: int = 1, validated_topology_epoch: int = -1) -> Record:
+def streams_group_epoch(epoch: int = 1, validated_topology_epoch: int = -1, *, group: str = GROUP) -> Record:
     value = {"epoch": epoch, "metadata_hash": 0, "validated_topology_epoch": validated_topology_epoch, "last_assignment_configs": []}
-    return own(KeyType.STREAMS_GROUP_METADATA, value)
+    return own(KeyType.STREAMS_GROUP_METADATA, value, group=group)
 
 
 def streams_member(member_id: str = "m") -> Record:

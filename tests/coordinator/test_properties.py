@@ -4,7 +4,7 @@ import dataclasses
 import pickle
 from collections.abc import Sequence
 
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from groupcoord_spark.coordinator import JAVA, SCALA, Cleanup, PartitionReplay, PartitionState, Semantics, semantics_for
@@ -36,6 +36,7 @@ from tests.coordinator.records import (
     topology,
     transactional_commit,
 )
+from tests.examples import examples
 
 RETENTION = 60_000
 RELEASES = ("4.1.1", "2.8.2", "2.2.0", "2.0.1", "0.9.0.1")
@@ -138,7 +139,7 @@ def under(group_id: str, record: Record) -> Record:
 
 logs = st.lists(any_record, max_size=40)
 logs_of_two_groups = st.lists(st.builds(under, st.sampled_from("gh"), any_record), max_size=40)
-many = settings(max_examples=100, print_blob=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+many = examples(60)
 
 
 @many

@@ -3,7 +3,6 @@
 import pytest
 
 from groupcoord_spark.coordinator import JAVA, SCALA, PartitionReplay, Semantics
-from groupcoord_spark.protocol import encode_key
 from groupcoord_spark.protocol.record_types import KeyType
 from tests.coordinator.records import (
     Record,
@@ -148,6 +147,6 @@ def test_topic_names_are_learned_from_every_commit_that_has_an_id() -> None:
 
 
 def test_offsets_of_different_groups_do_not_meet() -> None:
-    state = replayed([offset_commit("t0", 1, group="a"), offset_commit("t0", 2, group="b"), Record(key=encode_key(2, {"group_id": "a"}))])
+    state = replayed([offset_commit("t0", 1, group="a"), offset_commit("t0", 2, group="b"), tombstone(KeyType.GROUP_METADATA, group="a")])
     assert [(row.group_id, row.committed_offset) for row in state.committed_offsets()] == [("b", 2)]
     assert [(row.group_id, row.committed_offset) for row in state.orphan_offsets()] == [("a", 1)]

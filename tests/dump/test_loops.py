@@ -11,11 +11,11 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from groupcoord_spark.dump import json_lines, json_programs
+from groupcoord_spark.dump import json_lines
 from groupcoord_spark.dump.json_lines import Counts, JsonLines, Selection
 from groupcoord_spark.dump.redaction import Redaction
 from groupcoord_spark.log import Chunk, Records
-from groupcoord_spark.protocol import RECORD_TYPES, encode_key, encode_value, fast_path, programs, record_types
+from groupcoord_spark.protocol import RECORD_TYPES, encode_key, encode_value, fast_path
 from groupcoord_spark.protocol.primitives import java_text
 from groupcoord_spark.protocol.slices import Slices
 from tests.protocol.from_tables import KNOWN_TYPES, damaged, damaged_keys, keys, typed_values
@@ -175,14 +175,3 @@ def test_more_hidden_texts_than_names_are_remembered(monkeypatch: pytest.MonkeyP
     names = [json.loads(line)["key"]["data"]["memberId"] for line in lines.splitlines()]
     assert len(set(names)) == 9
     assert names[:9] == names[9:]
-
-
-def test_the_numbers_that_the_loops_repeat_are_those_of_their_definitions() -> None:
-    from groupcoord_spark.dump import loops
-
-    defined = {**vars(programs), **vars(record_types)}
-    for names in (json_programs.Action, json_programs.Piece, record_types.MarkerType):
-        defined |= {each.name: int(each) for each in names}
-    copies = [*json_programs.Action.__members__, *json_programs.Piece.__members__, *record_types.MarkerType.__members__]
-    copies += ["AS_VARINT", "VERSIONS", "NOT_A_CONTROL_RECORD"]
-    assert {name: getattr(loops, name) for name in copies} == {name: defined[name] for name in copies}

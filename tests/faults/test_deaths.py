@@ -17,6 +17,7 @@ from tests.cli.warehouse import groupcoord
 from tests.conftest import SAMPLE_LOGS
 from tests.faults.kill import faults_of, kill
 from tests.faults.running import PROCESSES, data_files, newest_run, nightly
+from tests.running import run
 from tests.warehouse.nights import group, night
 
 if TYPE_CHECKING:
@@ -27,8 +28,10 @@ DAYS = 86_400
 
 
 @on_linux
-@pytest.mark.parametrize("kind", ["java", "daemon", "worker"])
-def test_a_process_that_is_killed_is_one_sentence_and_the_tables_are_as_they_were(tmp_path: Path, kind: str) -> None:
+@pytest.mark.parametrize("kind", ["java", "worker"])
+def test_a_process_that_is_killed_is_one_sentence_and_the_tables_are_as_they_were(
+    spark: SparkSession, tmp_path: Path, kind: str
+) -> None:
     warehouse = tmp_path / "warehouse"
     night(warehouse, "sample", {"groups": [group("earlier")]})
     before, files = newest_run(warehouse), data_files(warehouse)
@@ -45,7 +48,7 @@ def test_a_process_that_is_killed_is_one_sentence_and_the_tables_are_as_they_wer
     assert faults_of(command, warehouse, before, files) == []
     who = "Java, in which Spark runs, was killed by SIGKILL" if kind == "java" else "A Python worker of Spark died"
     assert command.errors[0].startswith(f"Error: {who} in the stage `read, replay and write`. The tables are as they were. ")
-    assert nightly(tmp_path, warehouse).wait() == 0
+    run(spark, warehouse, SAMPLE_LOGS)
     assert newest_run(warehouse) != before
 
 

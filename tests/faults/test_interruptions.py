@@ -19,7 +19,6 @@ pytestmark = pytest.mark.skipif(not (PROCESSES / "self" / "environ").exists(), r
 MOMENTS: dict[str, Callable[[Command], object]] = {
     "while Spark is launched": lambda command: command.processes(),
     "while Java starts": lambda command: command.processes("java"),
-    "while the daemon of the workers starts": lambda command: command.processes("daemon"),
     "while workers read": lambda command: command.processes("worker"),
     "while the tables are committed": lambda command: "read, replay and write" in command.stages(),
 }
@@ -37,11 +36,8 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ("moment", "number", "to_group"),
     [
         ("while Spark is launched", signal.SIGINT, True),
-        ("while Java starts", signal.SIGINT, False),
         ("while Java starts", signal.SIGTERM, True),
-        ("while the daemon of the workers starts", signal.SIGINT, True),
         ("while workers read", signal.SIGTERM, False),
-        ("while workers read", signal.SIGINT, True),
         ("while the tables are committed", signal.SIGINT, False),
     ],
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from groupcoord_spark.log.columnar import Rows, read_messages, read_rows
@@ -21,6 +21,7 @@ from groupcoord_spark.log.scalar import (
     read_varint,
     read_varlong,
 )
+from tests.examples import examples
 from tests.log.log_writer import Rec, message, record, varint
 
 pytestmark = pytest.mark.usefixtures("each_decoder")
@@ -102,7 +103,7 @@ def assert_equal(batches: list[tuple[bytes, int]]) -> None:
 
 
 @given(st.lists(any_batches(), max_size=12))
-@settings(max_examples=300, print_blob=True, deadline=None)
+@examples(150)
 @example([(varint(-6) + bytes(10), 1)])
 @example([(b"\x80\x80\x80\x80\x80\x01" + bytes(10), 1)])
 @example([(record(Rec()), 1), (b"", 5), (record(Rec()), 1)])
@@ -111,7 +112,7 @@ def test_many_batches_are_read_as_each_alone(batches: list[tuple[bytes, int]]) -
 
 
 @given(st.lists(any_batches(), min_size=1, max_size=3), st.integers(20, 60))
-@settings(max_examples=40, print_blob=True, deadline=None)
+@examples(25)
 def test_enough_batches_for_steps_and_a_few_left_for_loops(batches: list[tuple[bytes, int]], times: int) -> None:
     assert_equal([*batches * times, (b"".join(record(Rec(offset_delta=i)) for i in range(40)), 40)])
 
@@ -138,7 +139,7 @@ messages = st.builds(
 
 
 @given(st.lists(st.tuples(messages, st.integers(-1, 40), st.integers(0, 255), st.integers(0, 3)), max_size=8))
-@settings(max_examples=300, print_blob=True, deadline=None)
+@examples(150)
 def test_many_old_messages_are_read_as_each_alone(drawn: list[tuple[bytes, int, int, int]]) -> None:
     entries = []
     for entry, at, byte, cut in drawn:

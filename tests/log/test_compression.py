@@ -11,11 +11,12 @@ import lz4.frame
 import pyarrow as pa
 import pytest
 import zstandard
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from groupcoord_spark.log.compression import GZIP, LZ4, SNAPPY, ZSTD, CompressionError, Decompressor
 from groupcoord_spark.log.limits import Limits
+from tests.examples import examples
 from tests.log.log_writer import compress
 
 CODECS = [GZIP, SNAPPY, LZ4, ZSTD]
@@ -59,7 +60,7 @@ def test_what_kafka_compressed_is_read(codec: int) -> None:
 
 @pytest.mark.parametrize("codec", CODECS)
 @given(plain=st.binary(max_size=5000))
-@settings(max_examples=25, print_blob=True, deadline=None)
+@examples(25)
 def test_reading_undoes_writing(codec: int, plain: bytes) -> None:
     assert decompress(codec, compress(codec, plain)) == plain
 
@@ -91,7 +92,7 @@ def test_each_cut_prefix_fails_or_gives_less(codec: int) -> None:
 
 @pytest.mark.parametrize("codec", CODECS)
 @given(noise=st.binary(min_size=1, max_size=200), at=st.integers(0, 100))
-@settings(max_examples=50, print_blob=True, deadline=None)
+@examples(50)
 def test_noise_fails_with_a_code_and_nothing_else(codec: int, noise: bytes, at: int) -> None:
     stream = bytearray(compress(codec, PLAIN))
     stream[at : at + len(noise)] = noise

@@ -136,6 +136,22 @@ class TestRefusals:
     def test_a_secret_in_a_uri_is_not_shown(self) -> None:
         assert "hunter2" not in self.refused("foo://user:hunter2@bucket/x?token=hunter2")
 
+    def test_a_folder_of_many_dumps(self, tmp_path: Path) -> None:
+        for night in ("mon", "tue", "wed"):
+            write_segment(tmp_path / "dumps" / night / "broker-1", run(0, 2))
+        (tmp_path / "dumps" / "notes.json").write_text("[]")
+        assert "many dumps: mon/broker-1, tue/broker-1, wed/broker-1. Name one dump" in self.refused(tmp_path / "dumps")
+        write_segment(tmp_path / "dumps" / "thu", run(0, 2))
+        assert "many dumps: thu, mon/broker-1, tue/broker-1, wed/broker-1." in self.refused(tmp_path / "dumps")
+        assert "many dumps: dumps/mon/broker-1, dumps/thu, dumps/tue/broker-1" in self.refused(tmp_path)
+        assert len(plan(tmp_path / "dumps" / "mon").partitions) == 1
+
+    def test_copies_of_different_logs(self, tmp_path: Path) -> None:
+        write_segment(tmp_path / "a", run(0, 5))
+        write_segment(tmp_path / "b", [batch(0, [Rec(b"other")]), *run(1, 9)])
+        sentence = self.refused(tmp_path)
+        assert f"{tmp_path}/a/__consumer_offsets-0" in sentence and "at offset 0 they have different records" in sentence
+
     def test_two_clusters(self, tmp_path: Path) -> None:
         for name in ("a", "b"):
             write_segment(tmp_path / name, run(0, 2))

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from groupcoord_spark.log import Limits
 from groupcoord_spark.log.batches import checksums_fit, entry_positions, headers_at
 from groupcoord_spark.log.storage import PADDING
+from tests.examples import examples
 from tests.log.log_writer import GZIP, Rec, batch, message, records, wrapper, write_segment
 from tests.log.reading import SMALL_CHUNK, Read, read_file
 
@@ -161,7 +162,7 @@ class TestRepair:
 
 
 @given(st.lists(st.integers(0, 120), min_size=1, max_size=40), st.data())
-@settings(max_examples=100, print_blob=True, deadline=None)
+@examples(60)
 def test_one_checksum_over_many_batches_finds_what_one_for_each_finds(sizes: list[int], data: st.DataObject) -> None:
     entries = [batch(i, [Rec(b"k", bytes(size))]) for i, size in enumerate(sizes)]
     raw = bytearray(b"".join(entries) + bytes(PADDING))

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from groupcoord_spark.log.salvage.order import _longest_chain
+from tests.examples import examples
 from tests.log.log_writer import GZIP, batch, marker, message, records, wrapper, write_segment
 from tests.log.reading import SMALL_CHUNK, Read, read_file
 
@@ -166,7 +167,7 @@ def chain_by_trying_all(first: list[int], last: list[int], file_base: int, next_
     st.lists(st.tuples(st.integers(0, 14), st.integers(1, 4)), min_size=1, max_size=9),
     st.one_of(st.none(), st.integers(10, 18)),
 )
-@settings(max_examples=300, print_blob=True, deadline=None)
+@examples(150)
 def test_the_chain_is_as_good_as_the_best_of_all(drawn: list[tuple[int, int]], next_base: int | None) -> None:
     first = [start for start, _ in drawn]
     last = [start + size - 1 for start, size in drawn]

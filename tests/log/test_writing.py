@@ -5,12 +5,13 @@ from __future__ import annotations
 import random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from groupcoord_spark.log import plan_logs, read_segment
 from groupcoord_spark.log.compression import CODECS
 from groupcoord_spark.log.writing import Batch, RecordToLog, batch_bytes, marker, write_segment
+from tests.examples import examples
 from tests.log.log_writer import Rec, batch
 
 PAYLOADS = st.none() | st.binary(max_size=300)
@@ -30,7 +31,7 @@ def read_back(directory):
     return rows
 
 
-@settings(max_examples=60, print_blob=True, deadline=None)
+@examples(60)
 @given(st.lists(RECORDS, min_size=1, max_size=4), st.integers(0, 5))
 def test_batches_read_back(tmp_path_factory, appends, first):
     place, batches, expected = tmp_path_factory.mktemp("written"), [], []

@@ -14,7 +14,7 @@ from groupcoord_spark.log import Segment
 from groupcoord_spark.pipeline.exchange.state_rows import COLUMNS, PartitionReport
 from groupcoord_spark.pipeline.extents import HistoryPiece
 from groupcoord_spark.pipeline.outcome import files_by_table
-from groupcoord_spark.pipeline.read.reader import ReadJob, read_history, read_segments
+from groupcoord_spark.pipeline.read.reader import ReadJob, read_history, read_nothing, read_segments
 from groupcoord_spark.pipeline.replay.partition import ReplayJob, partition_replay
 from groupcoord_spark.pipeline.replay.state_files import WriteJob, state_writer
 from tests.running import plain_rows
@@ -35,6 +35,7 @@ def run_locally(
     """
     batches = [batch for task in tasks for batch in read_segments(task, read_job)]
     batches += [batch for piece in pieces for batch in read_history(piece, read_job)]
+    batches += read_nothing(replay_job.carried.end_offsets if replay_job.carried is not None else (), read_job)
     shuffled = pa.Table.from_batches(batches)
     to_replay = shuffled.sort_by([("offsets_partition", "ascending"), ("first_offset", "ascending")]).to_pandas()
     replay = partition_replay(replay_job)

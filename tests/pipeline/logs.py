@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,9 +13,23 @@ import pyarrow as pa
 from groupcoord_spark.log import Records
 from groupcoord_spark.pipeline.exchange.kept_records import KEPT
 from groupcoord_spark.protocol import encode_key, encode_value
+from groupcoord_spark.protocol.record_types import NO_PRODUCER_ID, NOT_A_CONTROL_RECORD, KeyType, MarkerType
 from groupcoord_spark.protocol.slices import Slices
+from tests.coordinator.records import (
+    TOPIC_ID,
+    Record,
+    consumer_member,
+    current_assignment,
+    group_epoch,
+    share_group_epoch,
+    streams_group_epoch,
+    target,
+    target_epoch,
+    tombstone,
+)
 
-TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
+OTHER_MARKER = 2
+"""A type of marker that no coordinator writes."""
 
 
 class LogRecord(NamedTuple):
@@ -22,9 +38,31 @@ class LogRecord(NamedTuple):
     record_offset: int
     key: bytes | None
     value: bytes | None
-    producer_id: int = -1
+    producer_id: int = NO_PRODUCER_ID
     is_transactional: bool = False
-    control_type: int = -1
+    control_type: int = NOT_A_CONTROL_RECORD
+
+    @property
+    def is_control(self) -> bool:
+        return self.control_type != NOT_A_CONTROL_RECORD
+
+
+def log_of(records: Iterable[Record], first_offset: int = 0) -> list[LogRecord]:
+    """Records of the coordinator's builders outside of transactions, at offsets without a gap."""
+    return [LogRecord(record_offset, record.key, record.value) for record_offset, record in enumerate(records, first_offset)]
+
+
+def marker(record_offset: int, producer_id: int, control_type: int) -> LogRecord:
+    """The marker that ends a transaction of the producer."""
+    return LogRecord(record_offset, b"\0\0\0\1", b"\0\0\0\0\0\0", producer_id, True, control_type)
+
+
+def offset_key(group_id: str = "g", topic: str = "t", partition: int = 0, *, key_type: int = KeyType.OFFSET_COMMIT) -> bytes:
+    return encode_key(key_type, {"group_id": group_id, "topic": topic, "partition": partition})
+
+
+def classic_group_key(group_id: str = "g") -> bytes:
+    return encode_key(KeyType.GROUP_METADATA, {"group_id": group_id})
 
 
 def commit_value(committed_offset: int, version: int = 3, **fields: Any) -> bytes:
@@ -37,12 +75,13 @@ def commit_value(committed_offset: int, version: int = 3, **fields: Any) -> byte
         "topic_id": TOPIC_ID,
         **fields,
     }
-    return encode_value(1, version, value)
+    return encode_value(KeyType.OFFSET_COMMIT, version, value)
 
 
 def classic_value(generation: int, members: int) -> bytes:
+    """A value of a classic group with so many members; every fourth generation belongs to no protocol."""
     return encode_value(
-        2,
+        KeyType.GROUP_METADATA,
         3,
         {
             "protocol_type": "consumer" if generation % 4 else "",
@@ -50,124 +89,116 @@ def classic_value(generation: int, members: int) -> bytes:
             "protocol": "range" if members else None,
             "leader": "m0" if members else None,
             "current_state_timestamp_ms": 5_000 + generation,
-            "members": [
-                {
-                    "member_id": f"m{i}",
-                    "group_instance_id": None,
-                    "client_id": "c",
-                    "client_host": "/h",
-                    "rebalance_timeout_ms": 100,
-                    "session_timeout_ms": 10,
-                    "subscription": b"\0\0\0\0\0\1\0\1t\xff\xff\xff\xff",
-                    "assignment": b"",
-                }
-                for i in range(members)
-            ],
+            "members": [_classic_member(f"m{i}", None, SUBSCRIPTION) for i in range(members)],
         },
     )
 
 
-def member_value() -> dict[str, Any]:
+def classic_value_of(
+    members: list[tuple[str, str | None, bytes]], *, generation: int = 1, protocol_type: str = "consumer", version: int = 3
+) -> bytes:
+    """A value of a classic group whose members have these ids, instance ids and subscriptions."""
+    value = {
+        "protocol_type": protocol_type,
+        "generation": generation,
+        "protocol": "range",
+        "leader": None,
+        "current_state_timestamp_ms": 5_000,
+        "members": [_classic_member(*fields) for fields in members],
+    }
+    return encode_value(KeyType.GROUP_METADATA, version, value)
+
+
+def _classic_member(member_id: str, instance_id: str | None, subscription: bytes) -> dict[str, Any]:
     return {
-        "instance_id": None,
-        "rack_id": None,
+        "member_id": member_id,
+        "group_instance_id": instance_id,
         "client_id": "c",
-        "client_host": "h",
-        "subscribed_topic_names": ["t"],
-        "subscribed_topic_regex": None,
-        "rebalance_timeout_ms": 1,
-        "server_assignor": None,
-        "classic_member_metadata": None,
+        "client_host": "/h",
+        "rebalance_timeout_ms": 100,
+        "session_timeout_ms": 10,
+        "subscription": subscription,
+        "assignment": b"",
     }
 
 
-def _holding(partitions: list[int]) -> list[dict[str, Any]]:
-    return [{"topic_id": TOPIC_ID, "partitions": partitions}] if partitions else []
-
-
-def _modern(rng: random.Random, group: str) -> tuple[bytes, bytes | None]:
-    key_type = rng.choice((3, 5, 6, 7, 8, 11, 11, 17))
-    fields: dict[str, Any] = {"group_id": group}
-    if key_type in (5, 7, 8):
-        fields["member_id"] = rng.choice("xy")
-    key = encode_key(key_type, fields)
-    if rng.random() < 0.4:
-        return key, None
-    epoch = rng.randrange(1, 6)
-    parts = [{"topic_id": TOPIC_ID, "partitions": [rng.randrange(2)]}]
-    values: dict[int, dict[str, Any]] = {
-        3: {"epoch": epoch},
-        5: member_value(),
-        6: {"assignment_epoch": epoch},
-        7: {"topic_partitions": parts},
-        8: {
-            "member_epoch": epoch,
-            "previous_member_epoch": epoch - 1,
-            "state": rng.randrange(3),
-            "assigned_partitions": parts,
-            "partitions_pending_revocation": [],
-        },
-        11: {"epoch": epoch, "metadata_hash": 1},
-        17: {"epoch": epoch, "metadata_hash": 1},
-    }
-    return key, encode_value(key_type, 0, values[key_type])
+def _modern(rng: random.Random, group_id: str) -> tuple[bytes | None, bytes | None]:
+    """Key and value of one record of a consumer group, or of the epoch of a share or streams group; often a tombstone."""
+    epoch, member_id, partition = rng.randrange(1, 6), rng.choice("xy"), rng.randrange(2)
+    builders = (
+        partial(group_epoch, epoch),
+        partial(consumer_member, member_id, "t"),
+        partial(target_epoch, epoch),
+        partial(target, member_id, partition),
+        partial(current_assignment, member_id, epoch, partition, state=rng.randrange(3)),
+        partial(share_group_epoch, epoch),
+        partial(share_group_epoch, epoch),
+        partial(streams_group_epoch, epoch),
+    )
+    record = rng.choice(builders)(group=group_id)
+    return record.key, None if rng.random() < 0.4 else record.value
 
 
 class _Churn:
-    """Consumer groups whose members come, hand partitions on and go, nearly always as a coordinator writes it."""
+    """A consumer group whose members join, hand partitions on and leave, nearly always as a coordinator writes it."""
+
+    GROUP = "k"
 
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
         self.epoch = 1
-        self.held: dict[str, list[int]] = {}
-        self.waiting: list[tuple[bytes, bytes | None]] = []
-
-    def _put(self, key_type: int, fields: dict[str, Any], value: dict[str, Any] | None) -> None:
-        key = encode_key(key_type, {"group_id": "k", **fields})
-        self.waiting.append((key, None if value is None else encode_value(key_type, 0, value)))
+        self.partitions: dict[str, list[int]] = {}
+        """Member -> partitions of its current assignment."""
+        self.to_write: list[Record] = []
 
     def _assign(self, member_id: str) -> None:
-        taken = {partition for held in self.held.values() for partition in held} if self.rng.random() < 0.97 else set()
-        self.held[member_id] = [partition for partition in range(5) if partition not in taken and self.rng.random() < 0.6]
-        giving = self.held[member_id][:1] if self.rng.random() < 0.2 else []
-        value = {
-            "member_epoch": self.epoch,
-            "previous_member_epoch": self.epoch - 1,
-            "state": self.rng.randrange(3),
-            "assigned_partitions": _holding(self.held[member_id][len(giving) :]),
-            "partitions_pending_revocation": _holding(giving),
-        }
-        self._put(8, {"member_id": member_id}, value)
+        taken = {number for numbers in self.partitions.values() for number in numbers} if self.rng.random() < 0.97 else set()
+        numbers = [number for number in range(5) if number not in taken and self.rng.random() < 0.6]
+        self.partitions[member_id] = numbers
+        revoking = numbers[:1] if self.rng.random() < 0.2 else []
+        assigned, state = numbers[len(revoking) :], self.rng.randrange(3)
+        self.to_write.append(current_assignment(member_id, self.epoch, *assigned, state=state, revoking=revoking, group=self.GROUP))
 
     def _step(self) -> None:
         rng, member_id = self.rng, self.rng.choice("xyz")
         self.epoch += rng.random() < 0.5
         if rng.random() < 0.1:
-            self._put(3, {}, {"epoch": self.epoch})
-        if member_id not in self.held:
-            self._put(5, {"member_id": member_id}, member_value())
-            self._put(7, {"member_id": member_id}, {"topic_partitions": _holding([rng.randrange(5)])})
+            self.to_write.append(group_epoch(self.epoch, group=self.GROUP))
+        if member_id not in self.partitions:
+            self.to_write.append(consumer_member(member_id, "t", group=self.GROUP))
+            self.to_write.append(target(member_id, rng.randrange(5), group=self.GROUP))
             self._assign(member_id)
         elif rng.random() < 0.6:
-            self.held[member_id] = []
+            self.partitions[member_id] = []
             self._assign(member_id)
         else:
-            del self.held[member_id]
-            for key_type in (8, 7, 5):
-                self._put(key_type, {"member_id": member_id}, None)
+            del self.partitions[member_id]
+            self.to_write += member_tombstones(member_id, group=self.GROUP)
         if rng.random() < 0.02:
-            self._put(rng.choice((3, 6)), {}, None)
+            removing = (KeyType.CONSUMER_GROUP_METADATA, KeyType.CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA)
+            self.to_write.append(tombstone(rng.choice(removing), group=self.GROUP))
 
-    def record(self) -> tuple[bytes, bytes | None]:
-        """The next one; now and then one gets lost or changes places with the one after it."""
-        while len(self.waiting) < 2:
+    def record(self) -> tuple[bytes | None, bytes | None]:
+        """Key and value of the next record; now and then a record gets lost or changes places with the one after it."""
+        while len(self.to_write) < 2:
             self._step()
         odd = self.rng.random()
         if odd < 0.03:
-            self.waiting.pop(0)
+            self.to_write.pop(0)
         elif odd < 0.06:
-            self.waiting[0], self.waiting[1] = self.waiting[1], self.waiting[0]
-        return self.waiting.pop(0) if self.waiting else self.record()
+            self.to_write[0], self.to_write[1] = self.to_write[1], self.to_write[0]
+        record = self.to_write.pop(0)
+        return record.key, record.value
+
+
+def member_tombstones(member_id: str, *, group: str = "g") -> list[Record]:
+    """What a coordinator writes when a member leaves a consumer group."""
+    of_member = (
+        KeyType.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT,
+        KeyType.CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER,
+        KeyType.CONSUMER_GROUP_MEMBER_METADATA,
+    )
+    return [tombstone(key_type, group=group, member_id=member_id) for key_type in of_member]
 
 
 def random_log(rng: random.Random, length: int) -> list[LogRecord]:
@@ -181,17 +212,16 @@ def random_log(rng: random.Random, length: int) -> list[LogRecord]:
         kind = rng.random()
         producer_id = rng.choice((7, 8))
         if rng.random() < share_of_churn:
-            key_type = rng.random()
-            if key_type < 0.1:
-                key = encode_key(1, {"group_id": "k", "topic": "t", "partition": 0})
-                record = LogRecord(record_offset, key, rng.choice((None, commit_value(record_offset), commit_value(record_offset))))
+            if rng.random() < 0.1:
+                value = rng.choice((None, commit_value(record_offset), commit_value(record_offset)))
+                record = LogRecord(record_offset, offset_key(churn.GROUP), value)
             else:
                 record = LogRecord(record_offset, *churn.record())
         elif kind < 0.12:
-            control_type = rng.choice((0, 1, 1) if has_ordinary_transactions else (0, 1, 1, 2))
-            record = LogRecord(record_offset, b"\0\0\0\1", b"\0\0\0\0\0\0", producer_id, True, control_type)
+            endings = [MarkerType.ABORT, MarkerType.COMMIT, MarkerType.COMMIT]
+            record = marker(record_offset, producer_id, rng.choice(endings if has_ordinary_transactions else [*endings, OTHER_MARKER]))
         elif kind < 0.30:
-            record = LogRecord(record_offset, encode_key(2, {"group_id": group}), _classic_or_damaged(rng))
+            record = LogRecord(record_offset, classic_group_key(group), _classic_or_damaged(rng))
         elif kind < 0.48:
             record = LogRecord(record_offset, *_modern(rng, group))
         elif kind < 0.52:
@@ -226,37 +256,10 @@ def _refused(rng: random.Random, generation: int) -> bytes:
     return classic_value_of(members, generation=generation, protocol_type=rng.choice(("consumer", "connect")), version=rng.choice((3, 4)))
 
 
-def classic_value_of(
-    members: list[tuple[str, str | None, bytes]], *, generation: int = 1, protocol_type: str = "consumer", version: int = 3
-) -> bytes:
-    """A value of key type 2 with members of these ids, instance ids and subscriptions."""
-    value = {
-        "protocol_type": protocol_type,
-        "generation": generation,
-        "protocol": "range",
-        "leader": None,
-        "current_state_timestamp_ms": 5_000,
-        "members": [
-            {
-                "member_id": member_id,
-                "group_instance_id": instance_id,
-                "client_id": "c",
-                "client_host": "/h",
-                "rebalance_timeout_ms": 100,
-                "session_timeout_ms": 10,
-                "subscription": subscription,
-                "assignment": b"",
-            }
-            for member_id, instance_id, subscription in members
-        ],
-    }
-    return encode_value(2, version, value)
-
-
 def _offset_record(rng: random.Random, record_offset: int, group: str, producer_id: int, has_ordinary_transactions: bool) -> LogRecord:
-    key_type = rng.choice((0, 1, 1, 1, 1))
-    key = encode_key(key_type, {"group_id": group, "topic": rng.choice("tu"), "partition": 0})
-    version = rng.choice((0, 1, 2, 3, 4)) if key_type else rng.choice((0, 0, 1, 3))
+    is_legacy = rng.random() < 0.2
+    key = offset_key(group, rng.choice("tu"), key_type=KeyType.LEGACY_OFFSET_COMMIT if is_legacy else KeyType.OFFSET_COMMIT)
+    version = rng.choice((0, 0, 1, 3)) if is_legacy else rng.choice((0, 1, 2, 3, 4))
     value: bytes | None = commit_value(record_offset, version)
     odd = rng.random()
     if odd < 0.25:

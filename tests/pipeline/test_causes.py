@@ -110,7 +110,7 @@ def test_causes_of_one_group_are_those_of_the_view(warehouse: Path, vanished: du
     opened, of_groups = open_warehouse(str(warehouse)), {}
     for group_id in {each["group"] for each in causes()}:
         commits = opened.read("offset_commits", cluster="sample", columns=COMMIT_COLUMNS, where=[("group_id", "=", group_id)])
-        removals = removals_of(opened, "sample", group_id, commits, read_markers(opened, "sample", commits))
+        removals = removals_of(opened, "sample", [group_id], commits, read_markers(opened, "sample", commits))
         for (place, at), removal in removals.offsets.items():
             of_groups[place.offsets_partition, at] = (removal.cause, removal.groups_at_once, removal.offsets_kept)
         for record, of_group in removals.groups:
@@ -184,3 +184,49 @@ def test_commits_of_aborted_and_open_transactions_are_in_no_stretch(warehouse: P
         assert sum(event["facts"]["commits"] for event in events if event["event"] == "commits") == (
             1 if group == "van-aborted-only" else 0
         )
+
+
+def why(warehouse: Path, *words: str) -> list[dict[str, Any]]:
+    result = groupcoord("why", "--warehouse", str(warehouse), *words, "--output", "json")
+    assert result.exit_code == 0, result.output
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+def findings(rows: list[dict[str, Any]]) -> set[tuple[Any, ...]]:
+    """Group, topic, partition, cause and records of each row that names a cause."""
+    return {
+        (
+            *(row["group"], row["topic"], row["partition"], row["cause"]),
+            frozenset((record["offsets_partition"], record["record_offset"]) for record in row["records"]),
+        )
+        for row in rows
+        if row["cause"] is not None
+    }
+
+
+def test_why_names_every_cause_and_every_record_of_the_answer_sheet(warehouse: Path) -> None:
+    entries = causes()
+    truth = {
+        (
+            *(each["group"], each["topic"], each["partition"], each["cause"]),
+            frozenset((record["partition"], record["offset"]) for record in each["records"]),
+        )
+        for each in entries
+    }
+    found = {finding for group in {each["group"] for each in entries} for finding in findings(why(warehouse, "--group", group))}
+    # The tombstone of a consumer group's last member is in the answer sheet; `why` names the group record of the same write.
+    left_empty = {finding for finding in found if finding[3] == "group_left_empty"}
+    assert {finding for finding in truth - found if finding[3] != "group_left_empty"} == set()
+    assert {finding[:4] for finding in truth} <= {finding[:4] for finding in found}
+    assert found - truth - left_empty == set()
+
+
+def test_why_of_one_partition_is_its_part_of_the_story(warehouse: Path) -> None:
+    for each in causes():
+        if each["topic"] is None:
+            continue
+        rows = why(warehouse, "--group", each["group"], "--topic", each["topic"], "--partition", str(each["partition"]))
+        place = each["group"], each["topic"], each["partition"]
+        assert (*place, each["cause"]) in {finding[:4] for finding in findings(rows)}
+        assert {finding[1:3] for finding in findings(rows)} <= {place[1:], (None, None)}
+        assert rows[-1]["event"] == "conclusion" and rows[-1]["what"].endswith(".")

@@ -11,7 +11,7 @@ from unittest.mock import patch
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from groupcoord_spark.coordinator.semantics import JAVA, SCALA, Semantics
@@ -25,8 +25,22 @@ from groupcoord_spark.pipeline.read.decode import DecodedChunk, decode_chunk
 from groupcoord_spark.pipeline.read.supersede_buffer import SupersedeBuffer
 from groupcoord_spark.pipeline.replay.partition import KeptRecordsReplay
 from groupcoord_spark.pipeline.replay.redundant_assignments import RedundantRecords, find_redundant_records
-from groupcoord_spark.protocol import encode_key, encode_value
-from tests.pipeline.logs import MALFORMED_SUBSCRIPTIONS, LogRecord, classic_value, classic_value_of, commit_value, random_log
+from groupcoord_spark.protocol.record_types import MarkerType
+from tests.coordinator.records import group_epoch
+from tests.examples import examples
+from tests.pipeline.logs import (
+    MALFORMED_SUBSCRIPTIONS,
+    OTHER_MARKER,
+    LogRecord,
+    classic_group_key,
+    classic_value,
+    classic_value_of,
+    commit_value,
+    log_of,
+    marker,
+    offset_key,
+    random_log,
+)
 from tests.pipeline.logs import records_of as columns_of
 
 
@@ -77,7 +91,7 @@ def chunks_of(log: list[LogRecord], sizes: list[int]) -> list[list[LogRecord]]:
 
 
 @pytest.mark.parametrize("semantics", [JAVA, SCALA], ids=["java", "scala"])
-@settings(max_examples=250, print_blob=True, deadline=None)
+@examples(100)
 @given(seed=st.integers(0, 2**32), length=st.integers(1, 60), sizes=st.lists(st.integers(1, 40), min_size=1, max_size=4))
 def test_what_is_kept_replays_to_the_same_state(semantics: Semantics, seed: int, length: int, sizes: list[int]) -> None:
     log = random_log(random.Random(seed), length)
@@ -87,24 +101,24 @@ def test_what_is_kept_replays_to_the_same_state(semantics: Semantics, seed: int,
 
 def state_after_waiting(chunks: list[list[LogRecord]], semantics: Semantics, rows: int) -> dict[str, Any]:
     """Chunks that wait for each other as in a reader, and are looked at again with so many rows held back."""
-    replay, waiting = KeptRecordsReplay(semantics), SupersedeBuffer()
+    replay = KeptRecordsReplay(semantics)
+    waiting = SupersedeBuffer(buffer_bytes=2_000, least_rows_to_filter=rows)
     parts: list[pa.RecordBatch] = []
     refused: list[LoadWarning] = []
-    with patch.multiple("groupcoord_spark.pipeline.read.supersede_buffer", LEAST_ROWS_TO_FILTER=rows, BUFFER_BYTES=2_000):
-        for chunk in chunks:
-            records = columns_of(chunk)
-            decoded = decode_chunk(records, semantics)
-            refused += refused_alone(records, decoded)
-            kept = np.flatnonzero(superseded.needed_for_replay(decoded.kinds))
-            parts += waiting.add(kept_records(records, kept, decoded.decodes), decoded.kinds.take(kept), decoded.names)
-        parts += waiting.flush()
+    for chunk in chunks:
+        records = columns_of(chunk)
+        decoded = decode_chunk(records, semantics)
+        refused += refused_alone(records, decoded)
+        kept = np.flatnonzero(superseded.needed_for_replay(decoded.kinds))
+        parts += waiting.add(kept_records(records, kept, decoded.decodes), decoded.kinds.take(kept), decoded.names)
+    parts += waiting.flush()
     for part in parts:
         replay.apply(part)
     return _told_of(replay, semantics, refused)
 
 
 @pytest.mark.parametrize("semantics", [JAVA, SCALA], ids=["java", "scala"])
-@settings(max_examples=200, print_blob=True, deadline=None)
+@examples(100)
 @given(
     seed=st.integers(0, 2**32),
     length=st.integers(1, 60),
@@ -118,7 +132,7 @@ def test_what_is_left_after_waiting_replays_to_the_same_state(
     assert state_after_waiting(chunks_of(log, sizes), semantics, rows) == state_of([log], semantics, drop=False)
 
 
-@settings(max_examples=150, print_blob=True, deadline=None)
+@examples(60)
 @given(seed=st.integers(0, 2**32), length=st.integers(1, 60), sizes=st.lists(st.integers(1, 20), min_size=1, max_size=4))
 def test_chunks_that_are_joined_are_what_they_are_as_one(seed: int, length: int, sizes: list[int]) -> None:
     log = random_log(random.Random(seed), length)
@@ -132,14 +146,17 @@ def test_chunks_that_are_joined_are_what_they_are_as_one(seed: int, length: int,
     assert [each.to_pylist() for each in names] == [each.to_pylist() for each in whole.names]
 
 
+ABORT, COMMIT = MarkerType.ABORT, MarkerType.COMMIT
+
+
 def kept_offsets(log: list[LogRecord]) -> list[int]:
     records = columns_of(log)
     return records.record_offset[superseded.needed_for_replay(decode_chunk(records, JAVA).kinds)].tolist()
 
 
-OFFSET = encode_key(1, {"group_id": "g", "topic": "t", "partition": 0})
-OTHER = encode_key(1, {"group_id": "g", "topic": "u", "partition": 0})
-GROUP = encode_key(2, {"group_id": "g"})
+OFFSET = offset_key()
+OTHER = offset_key(topic="u")
+GROUP = classic_group_key()
 
 
 def test_of_many_commits_of_one_key_the_last_is_kept() -> None:
@@ -184,7 +201,7 @@ def test_what_a_loader_refuses_in_a_group_record_is_warned_of_though_a_later_rec
 
 
 def test_each_record_of_a_consumer_group_over_a_classic_group_is_warned_of() -> None:
-    epochs = [LogRecord(i, encode_key(3, {"group_id": "g"}), encode_value(3, 0, {"epoch": i})) for i in range(1, 5)]
+    epochs = log_of([group_epoch(number) for number in range(1, 5)], first_offset=1)
     warnings = state_of([[LogRecord(0, GROUP, classic_value(1, 1)), *epochs]], JAVA, drop=True)["warnings"]
     assert [(each.record_offset, each.code) for each in warnings] == [(i, "R-3.4") for i in range(1, 5)]
 
@@ -196,18 +213,11 @@ def test_of_classic_group_records_in_a_row_the_last_is_kept() -> None:
 
 def test_records_in_transactions_and_markers_are_kept() -> None:
     staged = [LogRecord(0, OFFSET, commit_value(1), 7, True), LogRecord(1, OTHER, commit_value(2), 7, True)]
-    assert kept_offsets([*staged, LogRecord(2, b"\0\0\0\1", None, 7, True, 1)]) == [0, 1, 2]
+    assert kept_offsets([*staged, marker(2, 7, COMMIT)]) == [0, 1, 2]
 
 
 def staged(record_offset: int, key: bytes, producer_id: int) -> LogRecord:
     return LogRecord(record_offset, key, commit_value(record_offset), producer_id, True)
-
-
-def marker(record_offset: int, producer_id: int, control_type: int) -> LogRecord:
-    return LogRecord(record_offset, b"\0\0\0\1", None, producer_id, True, control_type)
-
-
-ABORT, COMMIT = 0, 1
 
 
 def test_of_what_an_open_transaction_stages_for_one_key_the_first_and_the_last_are_kept() -> None:
@@ -238,5 +248,5 @@ def test_a_committed_value_is_dropped_where_a_later_one_is_committed_by_a_later_
 
 def test_nothing_that_was_committed_is_dropped_where_the_coordinators_see_a_transaction_differently() -> None:
     committed = [staged(0, OFFSET, 7), marker(1, 7, COMMIT), LogRecord(2, OFFSET, commit_value(2))]
-    for odd in (LogRecord(3, OTHER, None, 7, True), LogRecord(3, OTHER, commit_value(3), 7, False), marker(3, 7, 5)):
+    for odd in (LogRecord(3, OTHER, None, 7, True), LogRecord(3, OTHER, commit_value(3), 7, False), marker(3, 7, OTHER_MARKER)):
         assert kept_offsets([*committed, odd]) == [0, 1, 2, 3]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from groupcoord_spark.coordinator import PartitionReplay
@@ -30,6 +30,7 @@ from groupcoord_spark.pipeline.replay.partition import ReplayJob
 from groupcoord_spark.protocol import DecodeError, decode_key, decode_value, scalar
 from groupcoord_spark.warehouse import TABLES
 from tests.coordinator.records import Record
+from tests.examples import examples
 from tests.log.log_writer import T0
 from tests.log.test_ranges import ranges_of
 from tests.pipeline.local_run import rows_of_reports, run_locally
@@ -189,7 +190,7 @@ def read_and_replay(directory: Path, semantics: Semantics, cut: Cut) -> tuple[Ro
 
 @pytest.mark.usefixtures("each_decoder")
 @pytest.mark.parametrize("semantics", [JAVA, SCALA], ids=["java", "scala"])
-@settings(max_examples=50, print_blob=True, deadline=None)
+@examples(25)
 @given(seed=st.integers(0, 2**32), length=st.integers(1, 60))
 def test_a_log_cut_anywhere_gives_the_state_of_the_rule(semantics: Semantics, seed: int, length: int) -> None:
     cut = Cut(seed)

@@ -1,76 +1,104 @@
-"""What a run knows from earlier runs: how far each offsets partition was read, and its incarnation."""
+"""What a run knows from earlier runs: how far each offsets partition was read, which records were seen, and its incarnation."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
-from groupcoord_spark.log import LogPlan, PartitionLog
-from groupcoord_spark.pipeline.extents import NO_HISTORY, HistoryRange, PointInTime
+from groupcoord_spark.errors import WarehouseError
+from groupcoord_spark.log import RecordMark
+from groupcoord_spark.pipeline.extents import HistoryRange
 from groupcoord_spark.pipeline.plan.earlier_runs import (
+    BEYOND_SETTING,
+    FIRST_RECORD,
+    NEWEST_RECORD,
     PartitionHistory,
-    appendable_range,
+    last_setting,
+    mark_fields,
     partition_histories,
+    remembered_offsets,
     state_versions_at_history_end,
+    with_new_incarnation,
 )
 from groupcoord_spark.protocol.record_types import NO_TIMESTAMP
+from groupcoord_spark.warehouse import TABLES
 
 NEWEST_MS = 5_000
+FIRST, NEWEST = RecordMark(10, 4_000, 1), RecordMark(98, NEWEST_MS, 2)
 
 
 def start(*rows: dict[str, Any], runs: tuple[Any, ...] = ()) -> Any:
     """A RunStart after a run that left these rows of offsets_partitions."""
-    return SimpleNamespace(previous=lambda table, columns: pa.Table.from_pylist(list(rows)), finished=runs)
+    return SimpleNamespace(previous=lambda table, columns: TABLES[table].from_rows(rows).select(columns), finished=runs, last_run=None)
+
+
+def start_without_offsets_partitions(ends: dict[tuple[int, int], int], *survivors: dict[str, Any], history: str = "true") -> Any:
+    """A RunStart after that table was deleted. ends: what the history tables say themselves, by (offsets partition, incarnation)."""
+    tables = {"offsets_partitions": (), "surviving_records": survivors}
+    return SimpleNamespace(
+        cluster="c",
+        location=SimpleNamespace(uri="w"),
+        previous=lambda table, columns: TABLES[table].from_rows(tables[table]).select(columns),
+        history_end=lambda partition, incarnation: ends.get((partition, incarnation)),
+        last_run=SimpleNamespace(settings={"history": history}),
+    )
 
 
 def partition_row(**fields: Any) -> dict[str, Any]:
     return {
+        "cluster": "c",
         "offsets_partition": 0,
         "incarnation": 2,
+        "first_offset": 0,
         "end_offset": 100,
         "last_stable_offset": 90,
-        "newest_timestamp": datetime.fromtimestamp(NEWEST_MS / 1000, UTC),
+        **dict.fromkeys(("records", "decoded", "quarantined", "control_records", "live_keys", "bytes"), 0),
+        "newest_timestamp_ms": NEWEST_MS,
         "history_first_offset": 10,
         "history_end_offset": 100,
+        **mark_fields(FIRST_RECORD, FIRST),
+        **mark_fields(NEWEST_RECORD, NEWEST),
         **fields,
     }
 
 
-def plan(first_offset: int | None, first_timestamp_ms: int | None, end_offset: int = 200) -> LogPlan:
-    return LogPlan((PartitionLog(0, "d", (), first_offset, first_timestamp_ms, end_offset, 0),), None, None, ())
-
-
-KNOWN = PartitionHistory(HistoryRange(2, 10, 100), 100, 90, NEWEST_MS)
+KNOWN = PartitionHistory(HistoryRange(2, 10, 100), 100, 90, NEWEST_MS, 0, FIRST, NEWEST)
 
 
 def test_a_first_run_knows_nothing() -> None:
-    assert partition_histories(plan(0, 1), start()) == {}
+    assert partition_histories(start()) == {}
 
 
-@pytest.mark.parametrize(
-    ("first_offset", "first_timestamp_ms"),
-    [(50, NEWEST_MS - 1), (50, NEWEST_MS), (150, NEWEST_MS + 1), (100, NEWEST_MS + 1), (None, None), (50, NO_TIMESTAMP)],
-)
-def test_a_log_that_grew_keeps_its_incarnation(first_offset: int | None, first_timestamp_ms: int | None) -> None:
-    assert partition_histories(plan(first_offset, first_timestamp_ms), start(partition_row())) == {0: KNOWN}
+def test_a_run_knows_what_the_last_run_read_and_which_records_it_saw() -> None:
+    assert partition_histories(start(partition_row())) == {0: KNOWN}
 
 
-def test_a_newer_record_below_the_end_begins_the_next_incarnation() -> None:
-    begun_anew = PartitionHistory(HistoryRange(3, 0, 0), 0, 0, NO_TIMESTAMP)
-    assert partition_histories(plan(0, NEWEST_MS + 1), start(partition_row())) == {0: begun_anew}
+def test_a_partition_without_records_has_no_marks_and_no_times() -> None:
+    empty = partition_row(newest_timestamp_ms=NO_TIMESTAMP, **mark_fields(FIRST_RECORD, None), **mark_fields(NEWEST_RECORD, None))
+    known = partition_histories(start(empty))[0]
+    assert (known.newest_timestamp_ms, known.first_record, known.newest_record) == (NO_TIMESTAMP, None, None)
 
 
-def test_without_timestamps_no_topic_counts_as_begun_anew() -> None:
-    known = partition_histories(plan(0, 1), start(partition_row(newest_timestamp=None)))
-    assert known[0].newest_timestamp_ms == NO_TIMESTAMP and known[0].history_range.incarnation == 2
+def test_a_mark_whose_time_no_timestamp_can_hold_has_no_time() -> None:
+    known = partition_histories(start(partition_row(newest_record_timestamp_ms=2**62)))[0]
+    assert known.newest_record == RecordMark(98, NO_TIMESTAMP, 2)
 
 
-def test_a_partition_that_the_input_lacks_stays_known() -> None:
-    assert partition_histories(LogPlan((), None, None, ()), start(partition_row())) == {0: KNOWN}
+def test_a_topic_begun_anew_has_the_next_incarnation_of_which_nothing_is_known() -> None:
+    histories = with_new_incarnation({0: KNOWN, 1: KNOWN}, [1])
+    assert histories == {0: KNOWN, 1: PartitionHistory(HistoryRange(3, 0, 0))}
+
+
+def test_the_offsets_that_several_clusters_remember_come_together() -> None:
+    other = PartitionHistory(first_record=RecordMark(7, 1, 1))
+    assert remembered_offsets([{0: KNOWN, 3: PartitionHistory()}, {0: other}]) == {0: frozenset({7, 10, 98}), 3: frozenset()}
+
+
+def test_the_last_setting_is_that_of_the_newest_run_that_has_it() -> None:
+    runs = tuple(SimpleNamespace(settings=settings) for settings in ({"a": "1"}, {"a": "2"}, {"b": "3"}))
+    assert (last_setting(start(runs=runs), "a"), last_setting(start(runs=runs), "c")) == ("2", None)
 
 
 def finished(history: str | None, version: int, **settings: str) -> Any:
@@ -84,9 +112,21 @@ def test_state_at_the_end_of_the_history_is_that_of_the_newest_run_that_wrote_hi
     assert state_versions_at_history_end(start(runs=runs[2:])) is None
 
 
-def test_a_run_that_ends_before_the_history_begins_appends_nothing() -> None:
-    history = HistoryRange(1, 50, 100)
-    assert appendable_range(history, PointInTime(40, NO_HISTORY, 0)) == HistoryRange(1, 0, 100)
-    for point_in_time in (None, PointInTime(50, NO_HISTORY, 0), PointInTime(120, NO_HISTORY, 0)):
-        assert appendable_range(history, point_in_time) == history
-    assert appendable_range(NO_HISTORY, PointInTime(40, NO_HISTORY, 0)) == NO_HISTORY
+def test_a_run_over_an_older_dump_has_not_the_state_at_the_end_of_the_history() -> None:
+    runs = (finished("true", 1), finished("true", 2, **{BEYOND_SETTING: "true"}))
+    assert state_versions_at_history_end(start(runs=runs)) == {"groups": 1}
+
+
+def test_without_offsets_partitions_the_history_tables_say_how_far_they_go() -> None:
+    survivors = [
+        {"offsets_partition": 0, "incarnation": i, "run_id": "r", "first_offset": first, "end_offset": first + 1}
+        for i, first in ((0, 0), (1, 30), (1, 7))
+    ]
+    known = partition_histories(start_without_offsets_partitions({(0, 0): 900, (0, 1): 60}, *survivors), [0])
+    assert known == {0: PartitionHistory(HistoryRange(1, 7, 60))}
+
+
+def test_without_offsets_partitions_a_history_that_does_not_say_its_end_is_refused() -> None:
+    with pytest.raises(WarehouseError, match="offsets_partitions of w is gone"):
+        partition_histories(start_without_offsets_partitions({}), [0])
+    assert partition_histories(start_without_offsets_partitions({}, history="false"), [0]) == {}

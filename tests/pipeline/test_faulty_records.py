@@ -17,11 +17,11 @@ from groupcoord_spark.pipeline.read import decode
 from groupcoord_spark.pipeline.read.reader import ReadJob, read_chunks
 from groupcoord_spark.pipeline.read.rows import Piece
 from groupcoord_spark.pipeline.rebalances import RebalanceJob
-from groupcoord_spark.protocol import encode_key, fast_path
-from tests.pipeline.logs import LogRecord, commit_value, records_of
+from groupcoord_spark.protocol import fast_path
+from tests.pipeline.logs import LogRecord, commit_value, offset_key, records_of
 
 MANY = 30_000
-OFFSET = encode_key(1, {"group_id": "g", "topic": "t", "partition": 0})
+OFFSET = offset_key()
 FAULTS: dict[str, dict[str, Any]] = {
     "null keys": {"key": None, "value": b"\0\0", "code": "null_key", "rule": "R-1.7"},
     "empty keys": {"key": b"", "value": b"\0\0", "code": "key_too_short", "rule": "R-1.8"},

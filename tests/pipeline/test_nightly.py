@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
+import re
 import shutil
 import struct
-import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -19,32 +18,33 @@ import pytest
 from deltalake import DeltaTable
 
 from groupcoord_spark.cli.progress import StageLines
-from groupcoord_spark.coordinator.semantics import JAVA
+from groupcoord_spark.coordinator.semantics import JAVA, SCALA
 from groupcoord_spark.errors import InputError, WarehouseError
 from groupcoord_spark.log import plan_logs
 from groupcoord_spark.pipeline.nightly import run_nightly
 from groupcoord_spark.pipeline.run import RunRequest
-from groupcoord_spark.protocol import encode_key, encode_value
+from groupcoord_spark.protocol import encode_value
+from groupcoord_spark.protocol.record_types import KeyType
 from groupcoord_spark.spark.session import WORKER_DAEMON
 from groupcoord_spark.warehouse import TABLES, open_warehouse
-from tests.conftest import DAY_MS, GOLDEN, SAMPLE_LOGS, SampleWarehouse
+from tests.conftest import DAY_MS, SAMPLE_LOGS, SampleWarehouse
+from tests.coordinator.records import consumer_member, current_assignment, group_epoch, target_epoch
 from tests.log.log_writer import T0
-from tests.pipeline.logs import TOPIC_ID, LogRecord, classic_value, commit_value
+from tests.pipeline.logs import TOPIC_ID, LogRecord, classic_group_key, classic_value, commit_value, log_of, offset_key
 from tests.pipeline.segment_files import batch_of, write_log
 from tests.running import AS_OF_MS, rows_of, run, tables_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-ROOT = GOLDEN.parents[1]
-
+STATE = ("committed_offsets", "pending_offsets", "orphan_offsets", "groups", "members", "assignments", "latest_records", "topic_ids")
 HISTORY = ("offset_commits", "group_records", "transactions")
 OF_ONE_RUN = ("quarantined_records", "warnings", "surviving_records")
 """Tables to which each run appends what it found."""
 
 
 def commit(record_offset: int, group_id: str = "g", **fields: Any) -> LogRecord:
-    key = encode_key(1, {"group_id": group_id, "topic": fields.pop("topic", "t"), "partition": fields.pop("partition", 0)})
+    key = offset_key(group_id, fields.pop("topic", "t"), fields.pop("partition", 0))
     return LogRecord(record_offset, key, commit_value(record_offset, **fields))
 
 
@@ -79,16 +79,83 @@ class TestASecondNight:
     def test_over_the_same_input_gives_the_same_rows(self, spark: SparkSession, tmp_path: Path) -> None:
         run(spark, tmp_path / "w", SAMPLE_LOGS)
         first = found_by_the_last_run(tmp_path / "w")
-        run(spark, tmp_path / "w", SAMPLE_LOGS)
-        assert found_by_the_last_run(tmp_path / "w") == first
+        summary = run(spark, tmp_path / "w", SAMPLE_LOGS)
+        second = found_by_the_last_run(tmp_path / "w")
+        assert (summary.records_read, summary.reading.since_ms, summary.reading.whole) == (0, AS_OF_MS, {})
+        # What it read, and that its own run saw no record in the log, are the only differences.
+        assert second.pop("surviving_records") == []
+        assert first.pop("surviving_records")
+        for rows in (first, second):
+            rows["offsets_partitions"] = [re.sub(r"'read_from': (None|\d+), ", "", row) for row in rows["offsets_partitions"]]
+        assert second == first
         assert all(first[table] for table in ("committed_offsets", "groups", "members", "offset_commits", "tombstones"))
         assert len(rows_of(tmp_path / "w", "runs")) == 2
 
-    def test_commits_nothing_to_history_when_nothing_is_new(self, spark: SparkSession, tmp_path: Path) -> None:
+    def test_adds_no_file_to_history_when_nothing_is_new(self, spark: SparkSession, tmp_path: Path) -> None:
         run(spark, tmp_path / "w", SAMPLE_LOGS)
-        before = versions(tmp_path / "w")
+        before = {table: set(DeltaTable(str(tmp_path / "w" / table)).file_uris()) for table in HISTORY}
         run(spark, tmp_path / "w", SAMPLE_LOGS)
-        assert {table: versions(tmp_path / "w")[table] for table in HISTORY} == {table: before[table] for table in HISTORY}
+        assert {table: set(DeltaTable(str(tmp_path / "w" / table)).file_uris()) for table in HISTORY} == before
+
+    def test_that_is_full_says_that_the_carried_state_is_equal(self, spark: SparkSession, tmp_path: Path) -> None:
+        run(spark, tmp_path / "w", SAMPLE_LOGS)
+        run(spark, tmp_path / "w", SAMPLE_LOGS)
+        carried = found_by_the_last_run(tmp_path / "w")
+        summary = run(spark, tmp_path / "w", SAMPLE_LOGS, full=True)
+        assert (summary.reading.differences, summary.reading.whole) == (0, {"--full": 5})
+        full = found_by_the_last_run(tmp_path / "w")
+        assert {table: full[table] for table in STATE} == {table: carried[table] for table in STATE}
+        assert full["decode_coverage"] == carried["decode_coverage"]
+
+    def test_that_is_full_warns_of_each_group_that_differs(self, spark: SparkSession, tmp_path: Path) -> None:
+        write_log(tmp_path / "logs", commits(0, 10))
+        run(spark, tmp_path / "w", tmp_path / "logs")
+        write_log(tmp_path / "logs", [*commits(0, 8), commit(8, "other"), *commits(9, 10)])
+        summary = run(spark, tmp_path / "w", tmp_path / "logs", full=True)
+        told = [row["group_id"] for row in rows_of(tmp_path / "w", "warnings") if row["code"] == "carried_state_differs"]
+        assert summary.reading.differences == 2 and sorted(told) == ["g", "other"]
+
+    def test_after_a_gap_goes_on_and_warns(self, spark: SparkSession, tmp_path: Path) -> None:
+        write_log(tmp_path / "logs", commits(0, 10))
+        run(spark, tmp_path / "w", tmp_path / "logs")
+        shutil.rmtree(tmp_path / "logs")
+        write_log(tmp_path / "logs", [commit(20, "h")])
+        run(spark, tmp_path / "w", tmp_path / "logs")
+        assert [row["record_offset"] for row in rows_of(tmp_path / "w", "warnings") if row["code"] == "gap_since_last_night"] == [10]
+        assert {row["group_id"] for row in rows_of(tmp_path / "w", "committed_offsets")} == {"g", "h"}
+
+    def test_without_its_latest_records_reads_the_whole_log(self, spark: SparkSession, tmp_path: Path) -> None:
+        write_log(tmp_path / "logs", commits(0, 10))
+        run(spark, tmp_path / "w", tmp_path / "logs")
+        for file in (tmp_path / "w" / "latest_records").rglob("*.parquet"):
+            file.unlink()
+        write_log(tmp_path / "logs", commits(0, 12))
+        for records_read in (12, 0):
+            summary = run(spark, tmp_path / "w", tmp_path / "logs")
+            assert summary.records_read == records_read
+        assert summary.reading.whole == {}
+        assert [row["committed_offset"] for row in rows_of(tmp_path / "w", "committed_offsets")] == [9, 10, 11]
+
+    def test_under_other_rules_reads_the_whole_log(self, spark: SparkSession, tmp_path: Path) -> None:
+        write_log(tmp_path / "logs", commits(0, 10))
+        run(spark, tmp_path / "w", tmp_path / "logs")
+        assert run(spark, tmp_path / "w", tmp_path / "logs", semantics=SCALA).records_read == 10
+
+    def test_that_lacks_a_partition_keeps_its_groups_until_they_are_dropped(self, spark: SparkSession, tmp_path: Path) -> None:
+        write_log(tmp_path / "logs", [commit(0, "g")])
+        write_log(tmp_path / "logs", [commit(0, "h")], offsets_partition=1)
+        run(spark, tmp_path / "w", tmp_path / "logs")
+        for as_of_ms in (AS_OF_MS + 1, AS_OF_MS + 2):
+            summary = run(spark, tmp_path / "w", tmp_path / "logs" / "__consumer_offsets-0", as_of_ms=as_of_ms)
+            assert summary.reading.stale_since_ms == {1: AS_OF_MS}
+            assert {row["group_id"] for row in rows_of(tmp_path / "w", "groups")} == {"g", "h"}
+            stale = {row["offsets_partition"]: row["stale_since"] for row in rows_of(tmp_path / "w", "offsets_partitions")}
+            assert stale == {0: None, 1: AS_OF_MS}
+        run(spark, tmp_path / "w", tmp_path / "logs" / "__consumer_offsets-0", accepted=frozenset({"missing"}))
+        assert {row["group_id"] for row in rows_of(tmp_path / "w", "groups")} == {"g"}
+        summary = run(spark, tmp_path / "w", tmp_path / "logs")
+        assert {row["group_id"] for row in rows_of(tmp_path / "w", "groups")} == {"g", "h"}
+        assert summary.reading.whole == {"the night before kept no latest records of them": 1}
 
     def test_writes_the_whole_history_after_one_without(self, spark: SparkSession, tmp_path: Path) -> None:
         run(spark, tmp_path / "w", SAMPLE_LOGS, with_history=False)
@@ -146,7 +213,7 @@ class TestASecondNight:
         run(spark, tmp_path / "w", tmp_path / "logs")
         write_log(tmp_path / "logs", commits(0, 4), starts_at_ms=T0 + DAY_MS)
         for _ in range(2):  # what comes after the new beginning is the same incarnation still
-            run(spark, tmp_path / "w", tmp_path / "logs")
+            run(spark, tmp_path / "w", tmp_path / "logs", accepted=frozenset({"recreated"}))
             assert history_places(tmp_path / "w") == [
                 *((0, 0, each) for each in range(10)),
                 *((0, 1, each) for each in range(4)),
@@ -290,7 +357,7 @@ class TestWhatCannotBeRead:
 
     def test_a_group_value_of_unknown_version_is_quarantined_and_kept_whole(self, spark: SparkSession, tmp_path: Path) -> None:
         value = b"\0\x2a" + classic_value(1, 1)[2:]
-        (row,) = self.night(spark, tmp_path, [LogRecord(0, encode_key(2, {"group_id": "g"}), value), commit(1)])
+        (row,) = self.night(spark, tmp_path, [LogRecord(0, classic_group_key(), value), commit(1)])
         assert (row["reason"], row["record_offset"], row["value"]) == ("unknown_value_version", 0, value)
         (kept,) = rows_of(tmp_path / "w", "group_records")
         assert kept | {"group_id": "g", "value_version": 42, "value": value, "value_json": None} == kept
@@ -323,7 +390,7 @@ class TestWhatCannotBeRead:
             "current_state_timestamp_ms": 5,
             "members": [member],
         }
-        assert self.night(spark, tmp_path, [LogRecord(0, encode_key(2, {"group_id": "g"}), encode_value(2, 3, fields))]) == []
+        assert self.night(spark, tmp_path, [LogRecord(0, classic_group_key(), encode_value(KeyType.GROUP_METADATA, 3, fields))]) == []
         (row,) = rows_of(tmp_path / "w", "members")
         assert row | {"client_id": "c", "subscription": b"\0\1home made", "assignment": b"\xff", "subscribed_topics": None} == row
 
@@ -334,32 +401,9 @@ class TestTopicIds:
     UNNAMED = "AAAAAAAAAAAAAAAAAAAAAg"
 
     def logs(self, tmp_path: Path) -> Path:
-        held = [{"topic_id": each, "partitions": [0]} for each in (TOPIC_ID, self.UNNAMED)]
-        current = {
-            "member_epoch": 1,
-            "previous_member_epoch": 0,
-            "state": 0,
-            "assigned_partitions": held,
-            "partitions_pending_revocation": [],
-        }
-        member = {
-            "instance_id": None,
-            "rack_id": None,
-            "client_id": "c",
-            "client_host": "h",
-            "subscribed_topic_names": ["t"],
-            "subscribed_topic_regex": None,
-            "rebalance_timeout_ms": 1,
-            "server_assignor": None,
-            "classic_member_metadata": None,
-        }
-        of_member = {"group_id": "new", "member_id": "m"}
-        log = [
-            LogRecord(0, encode_key(5, of_member), encode_value(5, 0, member)),
-            LogRecord(1, encode_key(3, {"group_id": "new"}), encode_value(3, 0, {"epoch": 1})),
-            LogRecord(2, encode_key(6, {"group_id": "new"}), encode_value(6, 0, {"assignment_epoch": 1})),
-            LogRecord(3, encode_key(8, of_member), encode_value(8, 0, current)),
-        ]
+        member = consumer_member("m", "t", group="new")
+        assignment = current_assignment("m", 1, 0, topic_ids=(TOPIC_ID, self.UNNAMED), group="new")
+        log = log_of([member, group_epoch(1, group="new"), target_epoch(1, group="new"), assignment])
         write_log(tmp_path / "logs", log, offsets_partition=3)
         # Elsewhere, and superseded: the name is known all the same.
         named = [commit(0, "simple", topic="orders", version=4), commit(1, "simple", topic="orders", version=3)]
@@ -404,39 +448,23 @@ class TestReaders:
         found = duckdb.connect().register("committed_offsets", committed_offsets).execute(query).fetchall()
         assert {group_id: (count, most) for group_id, count, most in found} == {g: (len(all_), max(all_)) for g, all_ in expected.items()}
 
-    def test_sparks_own_delta_reader_sees_rows_comments_and_not_null(self, sample_warehouse: SampleWarehouse, tmp_path: Path) -> None:
-        """In a process of its own: a session cannot take up Delta once it runs."""
-        place = Path(shutil.copytree(sample_warehouse.path, tmp_path / "w"))
-        asked = subprocess.run(
-            [sys.executable, "-c", SPARK_READER, str(place)], cwd=ROOT, capture_output=True, text=True, check=False, timeout=300
-        )
-        assert asked.returncode == 0, asked.stderr
-        told = json.loads(asked.stdout)
-        for table, found in told["tables"].items():
-            assert found["rows"] == len(rows_of(place, table))
-            assert found["comment"] == TABLES[table].comment
-            assert found["comments"] == [[column.name, column.comment] for column in TABLES[table].columns]
-        assert "DELTA_NOT_NULL_CONSTRAINT_VIOLATED" in told["refusal"]
+    def test_sparks_own_delta_reader_sees_rows_and_comments(
+        self, spark_with_delta: SparkSession, sample_warehouse: SampleWarehouse
+    ) -> None:
+        for table in ("committed_offsets", "groups", "offset_commits", "runs"):
+            place = sample_warehouse.path / table
+            rows = spark_with_delta.read.format("delta").load(str(place))
+            assert rows.count() == len(rows_of(sample_warehouse.path, table))
+            comments = {field.name: field.metadata["comment"] for field in rows.schema.fields}
+            assert comments == {column.name: column.comment for column in TABLES[table].columns}
+            (detail,) = spark_with_delta.sql(f"DESCRIBE DETAIL delta.`{place}`").collect()
+            assert detail.description == TABLES[table].comment
 
-
-SPARK_READER = """
-import json, sys
-from groupcoord_spark.spark.session import session
-
-spark = session(with_delta=True, settings={"spark.master": "local[2]"})
-told = {}
-for table in ("committed_offsets", "groups", "offset_commits", "runs"):
-    uri = f"{sys.argv[1]}/{table}"
-    frame = spark.read.format("delta").load(uri)
-    detail = spark.sql(f"DESCRIBE DETAIL delta.`{uri}`").first()
-    comments = [[field.name, field.metadata["comment"]] for field in frame.schema.fields]
-    told[table] = {"rows": frame.count(), "comment": detail.description, "comments": comments}
-uri = f"{sys.argv[1]}/groups"
-groups = spark.read.format("delta").load(uri)
-refusal = ""
-try:
-    groups.limit(1).selectExpr("* EXCEPT (group_id)", "CAST(NULL AS STRING) AS group_id").write.format("delta").mode("append").save(uri)
-except Exception as error:
-    refusal = str(error)
-print(json.dumps({"tables": told, "refusal": refusal}))
-"""
+    def test_spark_writes_no_null_where_a_column_is_not_null(
+        self, spark_with_delta: SparkSession, sample_warehouse: SampleWarehouse, tmp_path: Path
+    ) -> None:
+        place = shutil.copytree(sample_warehouse.path / "groups", tmp_path / "groups")
+        group = spark_with_delta.read.format("delta").load(str(place)).limit(1)
+        nameless = group.selectExpr("* EXCEPT (group_id)", "CAST(NULL AS STRING) AS group_id")
+        with pytest.raises(Exception, match="DELTA_NOT_NULL_CONSTRAINT_VIOLATED"):
+            nameless.write.format("delta").mode("append").save(str(place))

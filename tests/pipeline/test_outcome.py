@@ -6,12 +6,14 @@ from dataclasses import replace
 from typing import Any
 
 from groupcoord_spark.coordinator.semantics import JAVA
-from groupcoord_spark.log import LogPlan, PartitionLog
+from groupcoord_spark.log import LogPlan, PartitionLog, RecordMark
 from groupcoord_spark.pipeline.exchange.counts import KindCount, PartitionCounts
 from groupcoord_spark.pipeline.exchange.state_rows import PartitionReport
-from groupcoord_spark.pipeline.extents import NO_HISTORY, HistoryRange, PointInTime
-from groupcoord_spark.pipeline.outcome import completeness, contradiction, driver_rows, files_by_table
+from groupcoord_spark.pipeline.extents import NO_HISTORY, CarriedState, HistoryRange, PointInTime, Until
+from groupcoord_spark.pipeline.outcome import completeness, contradiction, driver_rows, files_by_table, run_row, summary_of
+from groupcoord_spark.pipeline.plan.carry_over import CarryOver
 from groupcoord_spark.pipeline.plan.earlier_runs import PartitionHistory
+from groupcoord_spark.pipeline.plan.evidence import Evidence
 from groupcoord_spark.pipeline.run import RunRequest
 
 
@@ -29,23 +31,24 @@ def read(first: int, end: int, records: int, number: int = 0) -> PartitionReport
 
 
 def test_offsets_that_a_cleaning_left_empty_before_the_first_record_count() -> None:
-    assert completeness(plan(log(90, 100, 0)), [read(90, 100, 10)], {}) == 0.1
-    assert completeness(plan(log(90, 100, 50)), [read(90, 100, 10)], {}) == 0.2
+    assert completeness(plan(log(90, 100, 0)), [read(90, 100, 10)], {}, CarryOver()) == 0.1
+    assert completeness(plan(log(90, 100, 50)), [read(90, 100, 10)], {}, CarryOver()) == 0.2
 
 
 def test_without_files_the_first_record_is_the_first_offset() -> None:
-    assert completeness(plan(log(90, 100, None)), [read(90, 100, 10)], {}) == 1.0
+    assert completeness(plan(log(90, 100, None)), [read(90, 100, 10)], {}, CarryOver()) == 1.0
 
 
 def test_a_log_without_a_record_left_counts_and_an_empty_one_does_not() -> None:
-    assert completeness(plan(log(0, 10, 0), log(None, 10, 0, 1)), [read(0, 10, 10)], {}) == 0.5
-    assert completeness(plan(log(None, 7, 7)), [], {}) is None
+    assert completeness(plan(log(0, 10, 0), log(None, 10, 0, 1)), [read(0, 10, 10)], {}, CarryOver()) == 0.5
+    assert completeness(plan(log(None, 7, 7)), [], {}, CarryOver()) is None
 
 
 def test_up_to_a_moment_in_the_past_later_offsets_do_not_count() -> None:
-    assert completeness(plan(log(0, 100, 0)), [read(0, 20, 10)], {0: PointInTime(20, NO_HISTORY, 20)}) == 0.5
+    assert completeness(plan(log(0, 100, 0)), [read(0, 20, 10)], {0: PointInTime(20, NO_HISTORY, 20)}, CarryOver()) == 0.5
 
 
+NOTHING_CARRIED = CarryOver()
 REQUEST = RunRequest(("in",), "w", "c", as_of_ms=10, retention_ms=5, semantics=JAVA)
 
 
@@ -55,8 +58,9 @@ def rows_of_driver(
     histories: dict[int, PartitionHistory] | None = None,
     points_in_time: dict[int, PointInTime] | None = None,
     request: RunRequest = REQUEST,
+    carry_over: CarryOver = NOTHING_CARRIED,
 ) -> dict[str, list[dict[str, Any]]]:
-    return driver_rows(request, plan, reports, histories or {}, points_in_time or {}, "run")
+    return driver_rows(request, plan, reports, histories or {}, points_in_time or {}, carry_over, "run")
 
 
 def test_a_partition_row_extends_the_history_by_what_was_read() -> None:
@@ -87,10 +91,31 @@ def test_an_open_transaction_is_the_last_stable_offset() -> None:
     assert (row["end_offset"], row["last_stable_offset"]) == (100, 42)
 
 
-def test_a_run_up_to_a_moment_does_not_forget_how_far_earlier_runs_read() -> None:
+def test_a_look_back_ends_at_its_moment_and_leaves_the_history_as_it_is() -> None:
     histories = {0: PartitionHistory(HistoryRange(0, 0, 100), 100, 100, 1_000)}
-    (row,) = rows_of_driver(plan(log(0, 120, 0)), [read(0, 40, 40)], histories, {0: PointInTime(40, NO_HISTORY, 40)})["offsets_partitions"]
-    assert (row["end_offset"], row["last_stable_offset"]) == (100, 40)
+    request, points_in_time = replace(REQUEST, until=Until("then", end_offsets={0: 40})), {0: PointInTime(40, NO_HISTORY, 40)}
+    (row,) = rows_of_driver(plan(log(0, 120, 0)), [read(0, 40, 40)], histories, points_in_time, request)["offsets_partitions"]
+    assert (row["end_offset"], row["last_stable_offset"], row["history_end_offset"]) == (40, 40, 100)
+    summary = summary_of(request, plan(log(0, 120, 0)), [], points_in_time, CarryOver(), "run", None)
+    assert (run_row(request, summary, {})["kind"], run_row(REQUEST, summary, {})["kind"]) == ("look_back", "night")
+
+
+def test_a_partition_row_remembers_the_records_that_were_seen() -> None:
+    old, new = RecordMark(3, 1, 1), RecordMark(9, 2, 2)
+    first, newest = "first_record_offset", "newest_record_offset"
+
+    def remembered(before: PartitionHistory, seen: Evidence, until: PointInTime | None = None, *logs: PartitionLog) -> tuple[Any, Any]:
+        points = {} if until is None else {0: until}
+        (row,) = driver_rows(REQUEST, plan(*logs), [], {0: before}, points, CarryOver(), "run", {0: seen})["offsets_partitions"]
+        return row[first], row[newest]
+
+    before, seen, tonight = PartitionHistory(first_record=old, newest_record=old), Evidence(new, new), log(0, 10, 0)
+    assert remembered(before, seen, None, tonight) == (9, 9)
+    assert remembered(before, Evidence(), None, tonight) == (3, 3)
+    assert remembered(before, Evidence()) == (3, 3)
+    assert remembered(before, seen, PointInTime(5, NO_HISTORY, 5), tonight) == (3, 3)
+    assert remembered(PartitionHistory(), seen, PointInTime(5, NO_HISTORY, 5), tonight) == (9, 9)
+    assert remembered(PartitionHistory(), Evidence(), None, tonight) == (None, None)
 
 
 def test_records_that_are_gone_before_the_moment_are_a_warning() -> None:
@@ -121,3 +146,45 @@ def test_coverage_adds_up_partitions_and_counts_damaged_batches_without_a_key_ty
 def test_files_of_all_reports_are_gathered_by_table() -> None:
     one, two = PartitionReport(0, files={"groups": ["a"]}), PartitionReport(1, files={"groups": ["b"], "members": ["c"]})  # type: ignore[list-item]
     assert files_by_table([one, two]) == {"groups": ["a", "b"], "members": ["c"]}
+
+
+CARRIED_ROW = {
+    "offsets_partition": 0, "incarnation": 0, "first_offset": 0, "end_offset": 100, "last_stable_offset": 90, "latest_records": 7,
+    "records": 100, "decoded": 98, "quarantined": 2, "control_records": 3, "live_keys": 5, "bytes": 1000, "newest_timestamp_ms": 50,
+    "history_first_offset": 0, "history_end_offset": 100, "stale_since_ms": None, "read_from": None,
+}
+NIGHT_BEFORE = PartitionHistory(HistoryRange(0, 0, 100), 100, 90, 50)
+
+
+def goes_on(*, gap: tuple[int, int] | None = None) -> CarryOver:
+    state = CarriedState({}, {0: 100}, {0: 7})
+    return CarryOver(state=state, rows={0: CARRIED_ROW}, segments={0: ()}, gaps={} if gap is None else {0: gap})
+
+
+def test_counts_of_a_partition_that_goes_on_are_added_to_those_of_the_night_before() -> None:
+    (row,) = rows_of_driver(plan(log(0, 120, 0)), [read(100, 120, 20)], {0: NIGHT_BEFORE}, carry_over=goes_on())["offsets_partitions"]
+    assert (row["records"], row["decoded"], row["quarantined"], row["control_records"]) == (120, 118, 2, 3)
+    assert (row["read_from"], row["end_offset"], row["history_first_offset"], row["history_end_offset"]) == (100, 120, 0, 120)
+
+
+def test_completeness_of_a_night_that_goes_on_is_that_of_its_own_records() -> None:
+    assert completeness(plan(log(0, 120, 0)), [read(100, 120, 20)], {}, goes_on()) == 1.0
+
+
+def test_a_partition_that_the_input_lacks_keeps_its_row_and_says_since_when() -> None:
+    carry_over = replace(goes_on(), stale_since_ms={0: 12})
+    (row,) = rows_of_driver(plan(), [], {0: NIGHT_BEFORE}, carry_over=carry_over)["offsets_partitions"]
+    assert row == {**CARRIED_ROW, "stale_since_ms": 12, "read_from": 100}
+
+
+def test_no_look_back_goes_over_a_gap() -> None:
+    rows = rows_of_driver(plan(log(110, 120, 110)), [read(110, 120, 10)], {0: NIGHT_BEFORE}, carry_over=goes_on(gap=(100, 110)))
+    assert [row["read_from"] for row in rows["offsets_partitions"]] == [110]
+
+
+def test_coverage_goes_on_from_the_night_before() -> None:
+    before = {"key_type": 1, "value_version": 3, "records": 5, "bytes": 50, "decoded": 4, "misplaced": 1}
+    counts = PartitionCounts(by_kind={(1, 3): KindCount(2, 20, 2, 0)})
+    report = PartitionReport(0, counts)
+    (row,) = rows_of_driver(plan(log(0, 1, 0)), [report], carry_over=CarryOver(coverage=[before]))["decode_coverage"]
+    assert (row["records"], row["bytes"], row["decoded"], row["quarantined"], row["misplaced"]) == (7, 70, 6, 1, 1)

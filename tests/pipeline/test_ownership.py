@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from groupcoord_spark.coordinator.semantics import JAVA, SCALA
@@ -15,51 +15,27 @@ from groupcoord_spark.pipeline.read.decode import decode_chunk
 from groupcoord_spark.pipeline.replay import redundant_assignments
 from groupcoord_spark.pipeline.replay.partition import KeptRecordsReplay
 from groupcoord_spark.pipeline.replay.redundant_assignments import find_redundant_records
-from groupcoord_spark.protocol import encode_key, encode_value, fast_path
+from groupcoord_spark.protocol import encode_value, fast_path
+from groupcoord_spark.protocol.record_types import KeyType
 from groupcoord_spark.protocol.slices import Slices
-from tests.pipeline.logs import TOPIC_ID, LogRecord, member_value
+from tests.coordinator.records import TOPIC_ID, Record, consumer_member, current_assignment, group_epoch, target, tombstone
+from tests.examples import examples
+from tests.pipeline.logs import log_of
+from tests.pipeline.logs import member_tombstones as leaves
 from tests.pipeline.logs import records_of as columns_of
 
 pytestmark = pytest.mark.usefixtures("each_decoder")
 
 
-def own(key_type: int, value: dict[str, Any] | None, member_id: str | None = None, group_id: str = "g") -> tuple[bytes, bytes | None]:
-    key = encode_key(key_type, {"group_id": group_id, "member_id": member_id} if member_id else {"group_id": group_id})
-    return key, None if value is None else encode_value(key_type, 0, value)
+def joins(member_id: str) -> Record:
+    return consumer_member(member_id, "t")
 
 
-def epoch(number: int) -> tuple[bytes, bytes | None]:
-    return own(3, {"epoch": number})
+def assigned(member_id: str, *partitions: int) -> Record:
+    return current_assignment(member_id, 5, *partitions)
 
 
-def joins(member_id: str) -> tuple[bytes, bytes | None]:
-    return own(5, member_value(), member_id)
-
-
-def holds(member_id: str, *partitions: int) -> tuple[bytes, bytes | None]:
-    value = {
-        "member_epoch": 5,
-        "previous_member_epoch": 4,
-        "state": 0,
-        "assigned_partitions": [{"topic_id": TOPIC_ID, "partitions": list(partitions)}],
-        "partitions_pending_revocation": [],
-    }
-    return own(8, value, member_id)
-
-
-def targets(member_id: str, *partitions: int) -> tuple[bytes, bytes | None]:
-    return own(7, {"topic_partitions": [{"topic_id": TOPIC_ID, "partitions": list(partitions)}]}, member_id)
-
-
-def leaves(member_id: str) -> list[tuple[bytes, bytes | None]]:
-    return [own(8, None, member_id), own(7, None, member_id), own(5, None, member_id)]
-
-
-def log_of(records: list[tuple[bytes, bytes | None]], begin: int = 0) -> list[LogRecord]:
-    return [LogRecord(begin + i, *record) for i, record in enumerate(records)]
-
-
-def redundant_rows(records: list[tuple[bytes, bytes | None]], before: list[tuple[bytes, bytes | None]] | None = None) -> list[int] | None:
+def redundant_rows(records: list[Record], before: list[Record] | None = None) -> list[int] | None:
     """Which of the records need no replay; None where the group is left to the rule."""
     replay = KeptRecordsReplay(JAVA)
     if before:
@@ -71,66 +47,71 @@ def redundant_rows(records: list[tuple[bytes, bytes | None]], before: list[tuple
 
 
 def test_of_a_member_that_came_and_went_nothing_is_replayed() -> None:
-    assert redundant_rows([epoch(1), joins("a"), targets("a", 0), holds("a", 0), *leaves("a"), epoch(2)]) == [1, 2, 3, 4, 5, 6]
+    records = [group_epoch(1), joins("a"), target("a", 0), assigned("a", 0), *leaves("a"), group_epoch(2)]
+    assert redundant_rows(records) == [1, 2, 3, 4, 5, 6]
 
 
 def test_of_assignments_in_a_row_the_last_is_replayed() -> None:
-    assert redundant_rows([epoch(1), joins("a"), holds("a", 0), holds("a", 0, 1), holds("a", 1)]) == [2, 3]
+    assert redundant_rows([group_epoch(1), joins("a"), assigned("a", 0), assigned("a", 0, 1), assigned("a", 1)]) == [2, 3]
 
 
 def test_a_partition_may_go_from_hand_to_hand() -> None:
-    assert redundant_rows([epoch(1), joins("a"), joins("b"), holds("a", 0, 1), holds("a", 1), holds("b", 0), holds("b", 0, 2)]) == [3, 5]
+    records = [group_epoch(1), joins("a"), joins("b"), assigned("a", 0, 1), assigned("a", 1), assigned("b", 0), assigned("b", 0, 2)]
+    assert redundant_rows(records) == [3, 5]
 
 
 def test_two_owners_of_a_partition_leave_the_group_to_the_rule() -> None:
-    assert redundant_rows([epoch(1), joins("a"), joins("b"), holds("a", 0), holds("b", 0), holds("a", 1)]) is None
+    assert redundant_rows([group_epoch(1), joins("a"), joins("b"), assigned("a", 0), assigned("b", 0), assigned("a", 1)]) is None
 
 
 def test_a_partition_named_twice_leaves_the_group_to_the_rule() -> None:
-    assert redundant_rows([epoch(1), joins("a"), holds("a", 0, 0)]) is None
+    assert redundant_rows([group_epoch(1), joins("a"), assigned("a", 0, 0)]) is None
 
 
 def test_what_members_held_before_counts() -> None:
-    before = [epoch(1), joins("a"), holds("a", 0)]
-    assert redundant_rows([joins("b"), holds("b", 0), epoch(2)], before) is None
-    assert redundant_rows([joins("b"), holds("a", 1), holds("b", 0), holds("b", 0), epoch(2)], before) == [2]
+    before = [group_epoch(1), joins("a"), assigned("a", 0)]
+    assert redundant_rows([joins("b"), assigned("b", 0), group_epoch(2)], before) is None
+    assert redundant_rows([joins("b"), assigned("a", 1), assigned("b", 0), assigned("b", 0), group_epoch(2)], before) == [2]
 
 
 def test_a_group_with_a_collision_behind_it_stays_with_the_rule() -> None:
-    before = [epoch(1), joins("a"), joins("b"), holds("a", 0), holds("b", 0)]
-    assert redundant_rows([holds("a", 1), holds("a", 2)], before) is None
+    before = [group_epoch(1), joins("a"), joins("b"), assigned("a", 0), assigned("b", 0)]
+    assert redundant_rows([assigned("a", 1), assigned("a", 2)], before) is None
 
 
 def test_of_a_member_that_was_there_before_the_tombstones_stay() -> None:
-    assert redundant_rows([joins("a"), targets("a", 0), holds("a", 0), *leaves("a"), epoch(2)], [epoch(1), joins("a")]) == [0, 1, 2]
+    records = [joins("a"), target("a", 0), assigned("a", 0), *leaves("a"), group_epoch(2)]
+    assert redundant_rows(records, [group_epoch(1), joins("a")]) == [0, 1, 2]
 
 
 def test_a_member_whose_tombstone_may_be_refused_is_replayed_whole() -> None:
-    assert redundant_rows([epoch(1), joins("a"), targets("a", 0), holds("a", 0), own(8, None, "a"), own(5, None, "a"), epoch(2)]) == []
+    without_target = [record for record in leaves("a") if record.key != target("a").key]
+    assert redundant_rows([group_epoch(1), joins("a"), target("a", 0), assigned("a", 0), *without_target, group_epoch(2)]) == []
 
 
-@pytest.mark.parametrize("key_type", [3, 6])
+@pytest.mark.parametrize("key_type", [KeyType.CONSUMER_GROUP_METADATA, KeyType.CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA])
 def test_the_end_of_a_group_is_left_to_the_rule(key_type: int) -> None:
-    assert redundant_rows([epoch(1), joins("a"), targets("a", 0), holds("a", 0), *leaves("a"), own(key_type, None)]) is None
+    assert redundant_rows([group_epoch(1), joins("a"), target("a", 0), assigned("a", 0), *leaves("a"), tombstone(key_type)]) is None
 
 
 def test_of_settings_in_a_row_the_last_is_replayed() -> None:
-    assert redundant_rows([epoch(1), joins("a"), epoch(2), targets("a", 0), targets("a", 1), epoch(3), targets("a", 2)]) == [2, 3, 4]
-    assert redundant_rows([epoch(4), targets("a", 0), epoch(5), targets("a", 1)], [epoch(1), joins("a")]) == [0, 1]
+    records = [group_epoch(1), joins("a"), group_epoch(2), target("a", 0), target("a", 1), group_epoch(3), target("a", 2)]
+    assert redundant_rows(records) == [2, 3, 4]
+    assert redundant_rows([group_epoch(4), target("a", 0), group_epoch(5), target("a", 1)], [group_epoch(1), joins("a")]) == [0, 1]
 
 
 def test_a_target_stays_before_the_tombstone_of_its_member() -> None:
-    assert redundant_rows([targets("a", 0), targets("a", 1), own(5, None, "a"), targets("a", 2)], [epoch(1), joins("a")]) == [0]
+    assert redundant_rows([target("a", 0), target("a", 1), leaves("a")[-1], target("a", 2)], [group_epoch(1), joins("a")]) == [0]
 
 
 def test_what_makes_the_group_and_what_tells_its_place_stay() -> None:
-    only_a = [joins("a"), targets("a", 0), holds("a", 0), *leaves("a")]
+    only_a = [joins("a"), target("a", 0), assigned("a", 0), *leaves("a")]
     assert redundant_rows(only_a) == []
-    assert redundant_rows([*only_a, joins("b"), targets("b", 0), holds("b", 0), *leaves("b")]) == [6, 7, 8, 9, 10]
+    assert redundant_rows([*only_a, joins("b"), target("b", 0), assigned("b", 0), *leaves("b")]) == [6, 7, 8, 9, 10]
 
 
 def test_a_coordinator_that_does_not_know_consumer_groups_settles_none() -> None:
-    columns = columns_of(log_of([epoch(1), joins("a"), holds("a", 0)]))
+    columns = columns_of(log_of([group_epoch(1), joins("a"), assigned("a", 0)]))
     redundant = find_redundant_records(columns, decode_chunk(columns, SCALA), KeptRecordsReplay(SCALA).coordinator)
     assert not redundant.without_collisions and not redundant.is_redundant.any()
 
@@ -144,13 +125,13 @@ claimed = st.lists(
 claims = st.tuples(claimed, claimed, st.integers(0, 2), st.integers(1, 5), st.sampled_from([None, None, None, *range(2, 40)]))
 
 
-@settings(max_examples=100, print_blob=True, deadline=None)
+@examples(60)
 @given(st.lists(claims, min_size=1, max_size=8), st.lists(st.tuples(st.integers(0, 2), st.integers(0, 9), st.integers(0, 5)), max_size=3))
 def test_loops_find_the_collisions_that_decoded_values_have(drawn: list[Any], before: list[tuple[int, int, int]]) -> None:
     """Claims: what is assigned and pending, the group, for how many records the claim lasts, and where the value is cut."""
-    epochs = {"member_epoch": 1, "previous_member_epoch": 0, "state": 0}
+    key_type, epochs = KeyType.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT, {"member_epoch": 1, "previous_member_epoch": 0, "state": 0}
     values = [
-        encode_value(8, 0, epochs | {"assigned_partitions": assigned, "partitions_pending_revocation": pending})[:cut]
+        encode_value(key_type, 0, epochs | {"assigned_partitions": assigned, "partitions_pending_revocation": pending})[:cut]
         for assigned, pending, _, _, cut in drawn
     ]
     since, group, lasts = (

@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from groupcoord_spark.protocol import encode_key, encode_value
+from groupcoord_spark.protocol import encode_value
 from groupcoord_spark.protocol.consumer_protocol import Assignment, Subscription, encode_assignment, encode_subscription
+from groupcoord_spark.protocol.record_types import KeyType
 from tests.conftest import SAMPLE_LOGS
 from tests.log.log_writer import T0
-from tests.pipeline.logs import LogRecord
+from tests.pipeline.logs import LogRecord, classic_group_key
 from tests.pipeline.segment_files import write_log
 from tests.running import rows_of, run
 
@@ -40,7 +41,7 @@ def generation(record_offset: int, number: int, group_id: str = "g", **partition
         "current_state_timestamp_ms": T0 + 1_000 * number,
         "members": members,
     }
-    return LogRecord(record_offset, encode_key(2, {"group_id": group_id}), encode_value(2, 3, value))
+    return LogRecord(record_offset, classic_group_key(group_id), encode_value(KeyType.GROUP_METADATA, 3, value))
 
 
 LOG = [
@@ -50,7 +51,7 @@ LOG = [
     generation(3, 3, a=(0, 1, 2, 3)),
     generation(4, 2, "other"),
     generation(5, 4, a=(0, 1), c=(2, 3)),
-    LogRecord(6, encode_key(2, {"group_id": "other"}), None),
+    LogRecord(6, classic_group_key("other"), None),
     generation(7, 1, "other", y=(0, 1)),
     generation(8, 5, a=(0, 1, 2), c=(3,)),
 ]

@@ -13,19 +13,22 @@ import pytest
 from groupcoord_spark.cli.progress import StageLines
 from groupcoord_spark.coordinator.semantics import JAVA
 from groupcoord_spark.errors import InputError, UsageError
-from groupcoord_spark.log import Chunk
+from groupcoord_spark.log import Chunk, RecordMark, record_crc
+from groupcoord_spark.pipeline.extents import Until
 from groupcoord_spark.pipeline.nightly import run_nightly
+from groupcoord_spark.pipeline.plan.evidence import Evidence
 from groupcoord_spark.pipeline.plan.input_rows import RowOverview, overview_of_files, row_plan
 from groupcoord_spark.pipeline.read import rows as pipeline_rows
-from groupcoord_spark.pipeline.read.rows import FileRows, chunks_by_partition, file_frame, plan_files, read_piece, sorted_table
+from groupcoord_spark.pipeline.read.rows import FileRows, chunks_by_partition, file_frame, plan_files, sorted_table
 from groupcoord_spark.pipeline.run import RunRequest, Summary
-from groupcoord_spark.protocol import encode_key
 from groupcoord_spark.sources.inputs import kind_of
 from groupcoord_spark.sources.rows import ROW_SCHEMA, InputKind, RowBatch
 from tests.cli.warehouse import groupcoord
 from tests.conftest import DAY_MS, GOLDEN
 from tests.log import log_writer
-from tests.pipeline.logs import SUBSCRIPTION, classic_value_of
+from tests.pipeline.logs import SUBSCRIPTION, classic_group_key, classic_value_of
+from tests.pipeline.segment_files import write_log
+from tests.pipeline.test_nightly import commits
 from tests.running import AS_OF_MS, rows_of, run, tables_of
 from tests.sources.exports import kcat_lines, lines, of_sparks_kafka_source, raw_rows, write_parquet
 
@@ -126,6 +129,17 @@ class TestRowOverview:
         assert told == [(0, 3, 8, 8), (5, 2, 5, 3)]
         assert (plan.rows, plan.lacks, [doubt.code for doubt in plan.log.doubts]) == (3, ("transactions",), ["transactions_unknown"])
 
+    def test_show_the_first_and_the_newest_record_and_those_asked_about(self):
+        markers = {"control_type": "COMMIT"}
+        rows = table(row(7, b"old"), row(3), row(4), row(5), row(7, b"new", record_timestamp_ms=6), row(9, **markers), row(2, **markers))
+        for batch_rows in (1, 2, 7):
+            overview = RowOverview()
+            for batch in rows.to_batches(max_chunksize=batch_rows):
+                overview.add_rows(RowBatch(batch), {0: [5, 6, 9]})
+            expected = {offset: RecordMark(offset, 5, record_crc(b"k", b"v")) for offset in (3, 5)}
+            newest = RecordMark(7, 6, record_crc(b"k", b"new"))
+            assert self.planned(overview).evidence == {0: Evidence(expected[3], newest, {5: expected[5]})}
+
     def test_tell_the_cluster_where_the_rows_name_one(self):
         assert self.planned(self.looked(row(1))).log.cluster_id is None
         assert self.planned(self.looked(row(1, cluster="a"))).log.cluster_id == "a"
@@ -162,10 +176,11 @@ def of_segments(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -
 
 
 def without_bytes_read(tables: dict[str, list[str]]) -> dict[str, list[str]]:
-    """Segments count the bytes of their files, rows those of their keys and values."""
+    """Segments count the bytes of their files, rows those of their keys and values; only segments have files that end somewhere."""
     import re
 
-    tables["offsets_partitions"] = [re.sub(r"'bytes': \d+", "", line) for line in tables["offsets_partitions"]]
+    of_files = r"'(bytes|end_file|end_position)': (\d+|None)"
+    tables["offsets_partitions"] = [re.sub(of_files, "", line) for line in tables["offsets_partitions"]]
     return tables
 
 
@@ -182,6 +197,7 @@ def test_a_dump_goes_in_as_it_came_out_and_gives_the_tables_of_its_segments(spar
     if not options:
         # the one thing that JSON does not say of this log is the epoch in the values of markers
         found["transactions"] = expected["transactions"] = []
+        found["latest_records"] = expected["latest_records"] = []
     assert found == expected
     assert [each["input_kind"] for each in rows_of(tmp_path / "w", "runs")] == ["json"]
 
@@ -191,9 +207,37 @@ def test_the_raw_schema_in_parquet_gives_the_tables_of_its_segments(spark, tmp_p
     assert without_bytes_read(tables_of(tmp_path / "w")) == without_bytes_read(tables_of(of_segments))
 
 
+@pytest.mark.parametrize("by_time", [True, False])
+def test_a_look_back_over_rows_is_that_over_segments(spark, tmp_path, by_time):
+    """The history has a part of the records, the rows have the rest."""
+    log = commits(0, 40)
+    write_log(tmp_path / "old", log[:12])
+    write_log(tmp_path / "logs", log[5:])
+    until = Until("then", time_ms=log_writer.T0 + 20) if by_time else Until("ends.json", end_offsets={0: 21})
+    exported = write_parquet(tmp_path / "in", raw_rows(tmp_path / "logs"), files=2)
+    (tmp_path / "in.jsonl").write_text(groupcoord("dump", str(tmp_path / "logs"), "--quiet", "--bytes").stdout)
+    looked_back = {}
+    for kind, inputs in (("segments", tmp_path / "logs"), ("parquet", exported), ("json", tmp_path / "in.jsonl")):
+        run(spark, tmp_path / kind, tmp_path / "old")
+        over = run if kind == "segments" else night_over
+        summary = over(spark, tmp_path / kind, inputs, until=until)
+        assert (summary.records_read, summary.point_in_time.records_from_history) == (16, 12)
+        assert rows_of(tmp_path / kind, "runs")[-1]["kind"] == "look_back"
+        looked_back[kind] = without_bytes_read(tables_of(tmp_path / kind, run_id=summary.run_id))
+    assert len(looked_back["segments"]["committed_offsets"]) == 3
+    assert looked_back["parquet"] == looked_back["json"] == looked_back["segments"]
+
+
+def test_a_look_back_to_a_time_over_rows_without_timestamps_is_refused(spark, tmp_path):
+    exported = of_sparks_kafka_source(raw_rows(TRANSACTIONS))
+    without = exported.drop_columns(["timestamp"])
+    with pytest.raises(UsageError, match="Name a file of end offsets with --until instead"):
+        night_over(spark, tmp_path / "w", write_parquet(tmp_path / "in", without), until=Until("then", time_ms=5))
+
+
 def log_of_a_coordinator_that_moved(logs: Path) -> Path:
     """Two generations of one group with nothing new in the second, in batches of two leader epochs."""
-    key = encode_key(2, {"group_id": "g"})
+    key = classic_group_key()
     values = [classic_value_of([("a", None, SUBSCRIPTION)], generation=generation) for generation in (2, 3)]
     records = [[log_writer.Rec(key, value)] for value in values]
     batches = [log_writer.batch(i, each, base_timestamp=log_writer.T0 + 9_000 * i, leader_epoch=4 + i) for i, each in enumerate(records)]
@@ -266,9 +310,3 @@ def test_of_rows_of_several_clusters_the_named_one_is_read(spark, tmp_path):
     assert [each["detail"] for each in rows_of(tmp_path / "w", "warnings")] == [
         f"{other.num_rows} rows are of other clusters than 'a'; they are not read."
     ]
-
-
-def test_reading_places_leaves_the_values_of_tables_alone(tmp_path):
-    write_parquet(tmp_path / "in", raw_rows(TRANSACTIONS))
-    (piece,) = plan_files(InputKind.PARQUET, [str(tmp_path / "in")]).pieces
-    assert {value for batch in read_piece(piece, with_values=False) for value in batch.rows["value"].to_pylist()} == {None}

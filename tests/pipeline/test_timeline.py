@@ -1,13 +1,17 @@
-"""`groupcoord timeline` over five nights of a real broker whose log was cleaned between them."""
+"""`groupcoord timeline`, and the changes from night to night, over five nights of a real broker whose log was cleaned between them."""
 
 from __future__ import annotations
 
 import json
+from collections import defaultdict
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from groupcoord_spark.answers.night_changes import Change, night_changes
+from groupcoord_spark.warehouse import open_warehouse
 from tests.cli.warehouse import groupcoord
 from tests.conftest import GOLDEN
 from tests.running import run
@@ -54,6 +58,44 @@ def test_who_went_back_is_said_as_far_as_the_log_tells(warehouse: Path) -> None:
 def test_stretches_are_told_from_their_least_to_their_greatest_offset(warehouse: Path) -> None:
     stretches = [event["what"].split(": ")[1] for event in events(warehouse, "pricing", "commits")]
     assert stretches == ["orders 0-3 at 100 to 1803.", "orders 0-3 at 1900 to 2103."]
+
+
+def test_changes_of_consecutive_nights_are_those_of_the_brokers_answers(warehouse: Path) -> None:
+    opened = open_warehouse(str(warehouse))
+    runs = opened.finished_runs("sample")
+    for expected in json.loads((GOLDEN / "nights" / "changes.json").read_text()):
+        of_kind: dict[str, list[Change]] = defaultdict(list)
+        for change in night_changes(opened, runs[expected["from_night"] - 1], runs[expected["to_night"] - 1]):
+            of_kind[change.change].append(change)
+        changed = {change.group_id: (change.before, change.after) for change in of_kind["group_changed"]}
+        assert {group: tuple(list(map(side.get, ("type", "state", "members"))) for side in sides) for group, sides in changed.items()} == {
+            row["group"]: (row["from"], row["to"]) for row in expected["groups_changed"]
+        }
+        for kind in ("born", "gone"):
+            assert [change.group_id for change in of_kind[f"group_{kind}"]] == expected[f"groups_{kind}"]
+        for kind, listed in {"new": "new", "forward": "forward", "rewound": "back", "gone": "gone"}.items():
+            assert [change[1:6] for change in of_kind[f"offset_{kind}"]] == [
+                (row["group"], row["topic"], row["partition"], row.get("from"), row.get("to")) for row in expected[f"offsets_{listed}"]
+            ]
+        for kind in ("new", "gone"):
+            assert [change[1:4] for change in of_kind[f"pending_{kind}"]] == [
+                (row["group"], row["topic"], row["partition"]) for row in expected[f"pending_{kind}"]
+            ]
+
+
+def test_why_groups_and_offsets_are_gone_is_known_from_the_history(warehouse: Path) -> None:
+    opened = open_warehouse(str(warehouse))
+    runs = opened.finished_runs("sample")
+    changes = [change for before, after in pairwise(runs) for change in night_changes(opened, before, after)]
+    assert {(change.group_id, change.topic, change.why) for change in changes if change.why} == {
+        *((group, None, "group_deleted") for group in ("brief-us", "loyalty", "reports-za", "season-eu", "export-in")),
+        *((group, "orders", "group_deleted") for group in ("brief-us", "reports-za", "export-in")),
+        *((group, "payments", "group_deleted") for group in ("loyalty", "season-eu")),
+        ("audit-za", "orders", "offset_deleted"),
+        ("export-in", "visits", "topic_deleted"),
+        ("billing-us", "orders", "aborted"),
+        ("settle-us", "orders", "committed"),
+    }
 
 
 def test_an_offset_committed_again_below_where_it_was_removed_is_no_rewind(warehouse: Path) -> None:

@@ -9,19 +9,20 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from chispa import assert_df_equality
 
-from groupcoord_spark.protocol import encode_key
+from groupcoord_spark.protocol.record_types import KeyType
 from groupcoord_spark.spark.udfs import decode_offsets_key, decode_offsets_value, decode_offsets_value_json, register
 from tests.conftest import SAMPLE_LOGS
+from tests.coordinator.records import consumer_member
 from tests.golden_answers import Corpus
-from tests.pipeline.logs import TOPIC_ID, classic_value, commit_value
+from tests.pipeline.logs import TOPIC_ID, classic_group_key, classic_value, commit_value, offset_key
 from tests.sources.test_segments import raw
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-OFFSET = encode_key(1, {"group_id": "g", "topic": "t", "partition": 7})
-GROUP = encode_key(2, {"group_id": "g"})
-MEMBER = encode_key(5, {"group_id": "g", "member_id": "m"})
+OFFSET = offset_key(partition=7)
+GROUP = classic_group_key()
+MEMBER = consumer_member("m").key
 LARGEST = 2**63 - 1
 
 
@@ -36,7 +37,7 @@ def decoded(records: DataFrame, function: Any, *columns: str) -> list[dict[str, 
 
 
 def test_keys_of_every_kind_side_by_side(spark: SparkSession) -> None:
-    keys = [OFFSET, GROUP, MEMBER, b"\0\x63rest", b"\0\1\0\5g", b"\0", None, encode_key(0, {"group_id": "", "topic": "ü", "partition": 0})]
+    keys = [OFFSET, GROUP, MEMBER, b"\0\x63rest", b"\0\1\0\5g", b"\0", None, offset_key("", "ü", key_type=KeyType.LEGACY_OFFSET_COMMIT)]
     found = decoded(frame(spark, [(key, None) for key in keys]), decode_offsets_key, "key")
     assert [(row["key_type"], row["key_name"], row["group_id"], row["topic"], row["partition"], row["member_id"]) for row in found] == [
         (1, "OffsetCommitKey", "g", "t", 7, None),

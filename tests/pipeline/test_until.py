@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 import pytest
-from hypothesis import given, settings
+from deltalake import DeltaTable
+from hypothesis import given
 from hypothesis import strategies as st
 
 from groupcoord_spark.coordinator.semantics import JAVA, SCALA, Semantics
@@ -26,8 +27,11 @@ from groupcoord_spark.pipeline.read.history_records import records_in_history
 from groupcoord_spark.pipeline.read.reader import ReadJob
 from groupcoord_spark.pipeline.rebalances import RebalanceJob
 from groupcoord_spark.pipeline.replay.partition import ReplayJob
-from groupcoord_spark.warehouse import open_warehouse
+from groupcoord_spark.warehouse import TABLES, open_warehouse
+from groupcoord_spark.warehouse.location import locate
+from groupcoord_spark.warehouse.read import rows_at
 from tests.conftest import DAY_MS, GOLDEN
+from tests.examples import examples
 from tests.log.log_writer import T0
 from tests.pipeline.local_run import rows_of_reports, run_locally
 from tests.pipeline.logs import LogRecord, commit_value, random_log, records_of
@@ -41,7 +45,7 @@ from tests.pipeline.test_distributed_replay import (
     tables_by_the_rule,
 )
 from tests.pipeline.test_nightly import commit, commits
-from tests.running import rows_of, run, tables_of
+from tests.running import plain_rows, rows_of, run, tables_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -81,7 +85,7 @@ def replayed(
 
 
 @pytest.mark.parametrize("semantics", [JAVA, SCALA], ids=["java", "scala"])
-@settings(max_examples=60, print_blob=True, deadline=None)
+@examples(30)
 @given(seed=st.integers(0, 2**32), length=st.integers(1, 60))
 def test_history_and_what_is_left_of_the_log_give_the_state_of_the_whole_log_then(semantics: Semantics, seed: int, length: int) -> None:
     rng = random.Random(seed)
@@ -112,9 +116,19 @@ def test_history_and_what_is_left_of_the_log_give_the_state_of_the_whole_log_the
     assert sum(report.records_after_complete for report in reports) == sum(record.record_offset >= past.complete_until for record in then)
 
 
-def state_of(warehouse: Path) -> dict[str, list[str]]:
-    tables = tables_of(warehouse)
+def state_of(warehouse: Path, run_id: str | None = None) -> dict[str, list[str]]:
+    tables = tables_of(warehouse, run_id=run_id)
     return {table: tables[table] for table in STATE}
+
+
+def tables_at_newest_versions(warehouse: Path) -> dict[str, list[str]]:
+    """The rows that a reader sees who opens the newest version of each table, and knows nothing of runs."""
+    newest = {}
+    for name in set(TABLES) - {"runs"}:
+        table, opened = TABLES[name], DeltaTable(str(warehouse / name))
+        rows = plain_rows(name, rows_at(locate(str(warehouse)), table, opened.version(), "sample", list(table.by_name)))
+        newest[name] = sorted(repr({column: value for column, value in row.items() if column != "run_id"}) for row in rows)
+    return newest
 
 
 def newest_in(logs: Path) -> int:
@@ -175,20 +189,21 @@ class TestNightsOfOneBroker:
         self, spark: SparkSession, warehouse: tuple[Path, list[Any]], night: int, by_time: bool
     ) -> None:
         path, states = warehouse
-        held = [(row["end_offset"], row["history_end_offset"]) for row in rows_of(path, "offsets_partitions")]
+        before = tables_of(path)
         ends = ends_of(NIGHTS[night - 1])
         asked = Until("then", time_ms=newest_in(NIGHTS[night - 1])) if by_time else Until("then", end_offsets=ends)
         summary = run(spark, path, NIGHTS[-1], until=asked)
         assert summary.point_in_time is not None and summary.point_in_time.records_from_history > 0 and summary.point_in_time.missing == {}
-        assert state_of(path) == states[night - 1]
+        assert state_of(path, summary.run_id) == states[night - 1]
+        assert tables_of(path) == before == tables_at_newest_versions(path)
+        assert rows_of(path, "runs")[-1]["kind"] == "look_back"
         settings = dict(rows_of(path, "runs")[-1]["settings"])
         assert (settings["until"], json.loads(settings["until.end.offsets"])) == ("then", {str(p): end for p, end in ends.items()})
-        assert [(row["end_offset"], row["history_end_offset"]) for row in rows_of(path, "offsets_partitions")] == held
 
     def test_without_history_what_compaction_has_taken_is_told(self, spark: SparkSession, tmp_path: Path) -> None:
         summary = run(spark, tmp_path / "w", NIGHTS[-1], until=Until("then", end_offsets=ends_of(NIGHTS[0])))
         assert summary.point_in_time is not None and summary.point_in_time.missing == {0: 8, 1: 74, 2: 64, 3: 27}
-        told = [row for row in rows_of(tmp_path / "w", "warnings") if row["code"] == "compacted_before_until"]
+        told = [row for row in rows_of(tmp_path / "w", "warnings", run_id=summary.run_id) if row["code"] == "compacted_before_until"]
         assert sorted(row["offsets_partition"] for row in told) == [0, 1, 2, 3]
 
 
@@ -198,29 +213,32 @@ class TestALogOfOnePartition:
         summary = run(spark, tmp_path / "w", tmp_path / "logs", until=Until("then", time_ms=T0 + 20))
         assert summary.records_read == 21
         assert summary.point_in_time is not None and (summary.point_in_time.ended_early, summary.point_in_time.missing) == (1, {})
-        assert max(row["record_offset"] for row in rows_of(tmp_path / "w", "committed_offsets")) == 20
-        (row,) = rows_of(tmp_path / "w", "offsets_partitions")
-        assert (row["end_offset"], row["last_stable_offset"], row["history_end_offset"]) == (21, 21, 21)
+        assert max(row["record_offset"] for row in rows_of(tmp_path / "w", "committed_offsets", run_id=summary.run_id)) == 20
+        (row,) = rows_of(tmp_path / "w", "offsets_partitions", run_id=summary.run_id)
+        assert (row["end_offset"], row["last_stable_offset"], row["history_end_offset"]) == (21, 21, None)
+        assert rows_of(tmp_path / "w", "offset_commits", run_id=summary.run_id) == []
 
     def test_is_empty_before_its_first_record_and_whole_after_its_last(self, spark: SparkSession, tmp_path: Path) -> None:
         write_log(tmp_path / "logs", commits(0, 5))
-        assert run(spark, tmp_path / "w", tmp_path / "logs", until=Until("then", time_ms=T0 - 1)).groups == 0
-        assert rows_of(tmp_path / "w", "committed_offsets") == []
+        summary = run(spark, tmp_path / "w", tmp_path / "logs", until=Until("then", time_ms=T0 - 1))
+        assert (summary.groups, rows_of(tmp_path / "w", "committed_offsets", run_id=summary.run_id)) == (0, [])
         summary = run(spark, tmp_path / "w", tmp_path / "logs", until=Until("then", time_ms=T0 + DAY_MS))
         assert summary.point_in_time is not None and summary.point_in_time.ended_early == 0
-        assert len(rows_of(tmp_path / "w", "offset_commits")) == 5
+        newest = {row["record_offset"] for row in rows_of(tmp_path / "w", "committed_offsets", run_id=summary.run_id)}
+        assert (summary.records_read, newest) == (5, {2, 3, 4})
 
     def test_is_known_from_the_history_where_the_log_lost_its_beginning(self, spark: SparkSession, tmp_path: Path) -> None:
         write_log(tmp_path / "logs", commits(0, 20))
         run(spark, tmp_path / "w", tmp_path / "logs")
         shutil.rmtree(tmp_path / "logs")
         write_log(tmp_path / "logs", commits(17, 30), largest_batch=3)
-        # the second finds in the history what the first has read of the log
-        for asked, held in ((Until("then", time_ms=T0 + 24), 20), (Until("then", end_offsets={0: 25}), 25)):
+        # the second finds in the history what the night has read of the log, and nothing of the first
+        for asked, held in ((Until("then", time_ms=T0 + 24), 20), (Until("then", end_offsets={0: 25}), 20)):
             summary = run(spark, tmp_path / "w", tmp_path / "logs", until=asked)
             past = summary.point_in_time
             assert past is not None and (past.records_from_history, past.missing) == (held, {})
-            assert sorted(row["record_offset"] for row in rows_of(tmp_path / "w", "committed_offsets")) == [22, 23, 24]
+            offsets = rows_of(tmp_path / "w", "committed_offsets", run_id=summary.run_id)
+            assert sorted(row["record_offset"] for row in offsets) == [22, 23, 24]
         run(spark, tmp_path / "w", tmp_path / "logs")
         assert sorted(row["record_offset"] for row in rows_of(tmp_path / "w", "offset_commits")) == list(range(30))
 
@@ -228,10 +246,10 @@ class TestALogOfOnePartition:
         staged = commit(0)._replace(producer_id=7, is_transactional=True)
         marker = LogRecord(1, None, None, 7, is_transactional=True, control_type=1)
         write_log(tmp_path / "logs", [staged, marker, commit(2, "h")])
-        run(spark, tmp_path / "w", tmp_path / "logs", until=Until("then", end_offsets={0: 1}))
-        assert [row["producer_id"] for row in rows_of(tmp_path / "w", "pending_offsets")] == [7]
-        assert rows_of(tmp_path / "w", "committed_offsets") == []
-        (row,) = rows_of(tmp_path / "w", "offsets_partitions")
+        run_id = run(spark, tmp_path / "w", tmp_path / "logs", until=Until("then", end_offsets={0: 1})).run_id
+        assert [row["producer_id"] for row in rows_of(tmp_path / "w", "pending_offsets", run_id=run_id)] == [7]
+        assert rows_of(tmp_path / "w", "committed_offsets", run_id=run_id) == []
+        (row,) = rows_of(tmp_path / "w", "offsets_partitions", run_id=run_id)
         assert (row["end_offset"], row["last_stable_offset"]) == (1, 0)
 
     def test_what_history_lacks_between_two_nights_is_told(self, spark: SparkSession, tmp_path: Path) -> None:

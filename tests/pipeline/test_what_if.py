@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from groupcoord_spark.coordinator.expiration import Cleanup
@@ -20,6 +20,7 @@ from groupcoord_spark.pipeline.what_if import Change, StateTables, changes, clea
 from groupcoord_spark.warehouse import TABLES
 from tests.coordinator.records import GOLDEN, Record, recorded, replayed
 from tests.coordinator.test_golden import CORPORA, answer, semantics_of, states_of
+from tests.examples import examples
 from tests.warehouse.nights import DAY_MS, group, offset
 
 NOW_MS = 1_795_250_000_000
@@ -51,7 +52,7 @@ def tables() -> Any:
     return of
 
 
-@settings(max_examples=60, print_blob=True, deadline=None)
+@examples(40)
 @given(st.sampled_from(CORPORA), MOMENTS_MS, RETENTIONS_MS, st.booleans(), st.sampled_from([None, JAVA, SCALA, semantics_for(None, "1.1")]))
 def test_rules_over_tables_are_the_rules_over_the_state(
     tables: Any, name: str, now_ms: int, retention_ms: int, gone: bool, semantics: Semantics | None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from groupcoord_spark.coordinator.refusals import refusals_of_group_value
@@ -13,6 +13,7 @@ from groupcoord_spark.coordinator.semantics import JAVA, SCALA, Semantics, seman
 from groupcoord_spark.protocol import DecodeError, decode_value
 from groupcoord_spark.protocol.classic_group_checks import surely_loadable
 from groupcoord_spark.protocol.slices import Slices
+from tests.examples import examples
 from tests.pipeline.logs import MALFORMED_SUBSCRIPTIONS, SUBSCRIPTION, classic_value_of
 
 OLD_SCALA = semantics_for("scala", "2.0")
@@ -39,7 +40,7 @@ def random_value(rng: random.Random) -> bytes:
 
 @pytest.mark.usefixtures("each_decoder")
 @pytest.mark.parametrize("semantics", [JAVA, SCALA, OLD_SCALA], ids=lambda semantics: semantics.broker_version)
-@settings(max_examples=150, print_blob=True, deadline=None)
+@examples(80)
 @given(seed=st.integers(0, 2**32))
 def test_what_is_sure_is_taken_by_the_definition(semantics: Semantics, seed: int) -> None:
     rng = random.Random(seed)

@@ -2,25 +2,26 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from groupcoord_spark.protocol import columnar, encode_key, encode_value
 from groupcoord_spark.protocol.slices import Slices
+from tests.examples import examples
 
 from .columns import check_key_columns, check_offset_value_columns
 from .from_tables import damaged_keys, damaged_offset_values, damaged_values
 
 
 @pytest.mark.usefixtures("each_decoder")
-@settings(max_examples=150, print_blob=True, deadline=None)
+@examples(80)
 @given(st.lists(st.none() | damaged_keys, max_size=12))
 def test_key_columns_are_what_the_definition_says(keys: list[bytes | None]) -> None:
     check_key_columns(keys)
 
 
 @pytest.mark.usefixtures("each_decoder")
-@settings(max_examples=200, print_blob=True, deadline=None)
+@examples(100)
 @given(st.lists(damaged_offset_values | damaged_values | st.tuples(st.sampled_from([0, 1, 9, 24, -1]), st.none()), max_size=12))
 def test_offset_value_columns_are_what_the_definition_says(typed: list[tuple[int, bytes | None]]) -> None:
     check_offset_value_columns([key_type for key_type, _ in typed], [value for _, value in typed])

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from groupcoord_spark.protocol import (
@@ -21,6 +21,7 @@ from groupcoord_spark.protocol import (
 )
 from groupcoord_spark.protocol import consumer_protocol as cp
 from groupcoord_spark.protocol.errors import AssignmentMalformed, ConnectMalformed
+from tests.examples import examples
 
 V0 = "0000 00000001 0001 74 00000001 aa"
 V1 = "0001 00000001 0001 74 00000001 aa 00000001 0001 74 00000001 00000001"
@@ -107,7 +108,7 @@ class TestSubscribedTopicsAsTheBrokerReadsThem:
             subscribed_topics(bytes.fromhex(data))
         assert refusal.value.code == "subscription_malformed"
 
-    @settings(max_examples=300, print_blob=True, deadline=None)
+    @examples(150)
     @given(st.binary(max_size=24) | st.integers(0, 40).map(lambda n: bytes.fromhex(V3)[:n]))
     def test_what_the_broker_reads_the_lenient_reader_reads_too(self, data: bytes) -> None:
         try:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from groupcoord_spark.protocol import generated, scalar
+from groupcoord_spark.protocol import generated, json_texts, scalar
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 EXAMPLES = [json.loads(line) for line in (GOLDEN / "examples.jsonl").read_text(encoding="utf-8").splitlines()]
@@ -43,5 +43,5 @@ class TestExample:
         assert generated.decode_value(key_type, raw_value, dialect=dialect) == scalar.decode_value(key_type, raw_value, dialect=dialect)
         if key_type != 9:
             shown = None if example["value"] is None else json.dumps(example["value"]["data"], separators=(",", ":"), ensure_ascii=False)
-            assert generated.value_json_texts([key_type], [raw_value]) == [shown]
-            assert generated.key_json_texts([raw_key]) == [json.dumps(example["key"]["data"], separators=(",", ":"), ensure_ascii=False)]
+            assert json_texts.value_json_texts([key_type], [raw_value]) == [shown]
+            assert json_texts.key_json_texts([raw_key]) == [json.dumps(example["key"]["data"], separators=(",", ":"), ensure_ascii=False)]

@@ -4,12 +4,13 @@ import struct
 from functools import partial
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from groupcoord_spark.protocol import primitives
 from groupcoord_spark.protocol.errors import LengthBeyondEnd, TextTooLong, VarintTooLong
 from groupcoord_spark.protocol.fields import ZERO_UUID, Int8, Int16, Int32, Int64, Integer, Uint16
+from tests.examples import examples
 
 from .reader_contract import NullableContract, ReaderContract
 
@@ -177,7 +178,7 @@ def replaced_as_java_does(raw: bytes) -> str:
 
 
 class TestJavaText:
-    @settings(max_examples=1500, print_blob=True, deadline=None)
+    @examples(500)
     @given(st.lists(st.sampled_from([*b"aZ\x7f\x80\x8f\x90\x9f\xa0\xbf\xc0\xc1\xc2\xdf\xe0\xe1\xed\xee\xf0\xf1\xf4\xf5\xff"]), max_size=12))
     def test_what_is_not_utf8_is_replaced_part_by_part_as_java_does(self, raw: list[int]) -> None:
         text, is_utf8 = primitives.java_text(bytes(raw))

@@ -1,18 +1,34 @@
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from groupcoord_spark.protocol import RECORD_TYPES, UNKNOWN_TAGS, DecodeError, EncodeError, generated, scalar
+from groupcoord_spark.protocol import RECORD_TYPES, UNKNOWN_TAGS, DecodeError, EncodeError, generated, json_texts, scalar
 from groupcoord_spark.protocol.errors import UnknownKeyType, UnknownValueVersion
 from groupcoord_spark.protocol.fields import Message, RecordType
+from tests.examples import examples
 
 from .from_tables import fields_of, layouts
 
 LAYOUTS = layouts()
+MESSAGES = {(record_type.key_type, message.dialect, version): message for record_type, message, version in LAYOUTS}
+
+
+@cache
+def key_fields(key_type: int) -> st.SearchStrategy[dict[str, Any]]:
+    return fields_of(RECORD_TYPES[key_type].key.fields, 0, False)
+
+
+@cache
+def value_fields(key_type: int, dialect: str | None, version: int) -> st.SearchStrategy[dict[str, Any]]:
+    message = MESSAGES[key_type, dialect, version]
+    return fields_of(message.fields, version, message.is_flexible(version))
+
+
 EVERY_LAYOUT = pytest.mark.parametrize(
     ("record_type", "message", "version"), LAYOUTS, ids=[f"{r.key_type}-v{version}-{m.dialect or 'current'}" for r, m, version in LAYOUTS]
 )
@@ -20,10 +36,10 @@ EVERY_TYPE = pytest.mark.parametrize("record_type", RECORD_TYPES.values(), ids=l
 
 
 @EVERY_TYPE
-@settings(max_examples=20, print_blob=True, deadline=None)
+@examples(12)
 @given(data=st.data())
 def test_a_key_that_is_written_is_read_with_no_byte_left_over(record_type: RecordType, data: st.DataObject) -> None:
-    fields = data.draw(fields_of(record_type.key.fields, 0, False))
+    fields = data.draw(key_fields(record_type.key_type))
     key = scalar.encode_key(record_type.key_type, fields, dialect=record_type.dialect)
     decoded = scalar.decode_key(key, dialect=record_type.dialect)
     assert decoded == generated.decode_key(key, dialect=record_type.dialect)
@@ -32,12 +48,12 @@ def test_a_key_that_is_written_is_read_with_no_byte_left_over(record_type: Recor
 
 
 @EVERY_LAYOUT
-@settings(max_examples=25, print_blob=True, deadline=None)
+@examples(15)
 @given(data=st.data())
 def test_a_value_that_is_written_is_read_with_no_byte_left_over(
     record_type: RecordType, message: Message, version: int, data: st.DataObject
 ) -> None:
-    fields = data.draw(fields_of(message.fields, version, message.is_flexible(version)))
+    fields = data.draw(value_fields(record_type.key_type, message.dialect, version))
     value = scalar.encode_value(record_type.key_type, version, fields, dialect=message.dialect)
     decoded = scalar.decode_value(record_type.key_type, value, dialect=record_type.dialect)
     assert decoded is not None and decoded == generated.decode_value(record_type.key_type, value, dialect=record_type.dialect)
@@ -54,11 +70,11 @@ ONE_LAYOUT = [(record_type, version) for record_type, _, version in LAYOUTS if n
 
 
 @pytest.mark.parametrize(("record_type", "version"), ONE_LAYOUT, ids=[f"{r.key_type}-v{version}" for r, version in ONE_LAYOUT])
-@settings(max_examples=5, print_blob=True, deadline=None)
+@examples(5)
 @given(data=st.data())
 def test_every_cut_prefix_of_a_value_is_refused(record_type: RecordType, version: int, data: st.DataObject) -> None:
-    message = record_type.value
-    value = scalar.encode_value(record_type.key_type, version, data.draw(fields_of(message.fields, version, message.is_flexible(version))))
+    fields = data.draw(value_fields(record_type.key_type, None, version))
+    value = scalar.encode_value(record_type.key_type, version, fields)
     for length in range(min(len(value), 150)):
         with pytest.raises(DecodeError) as refusal:
             scalar.decode_value(record_type.key_type, value[:length])
@@ -108,7 +124,7 @@ class TestUnknownTags:
         assert scalar.encode_value(17, 0, decoded.fields) == self.value
 
     def test_kafkas_json_does_not_show_them(self) -> None:
-        assert generated.value_json_texts([17], [self.value]) == ['{"epoch":5,"metadataHash":99,"validatedTopologyEpoch":0}']
+        assert json_texts.value_json_texts([17], [self.value]) == ['{"epoch":5,"metadataHash":99,"validatedTopologyEpoch":0}']
 
 
 class TestDialects:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from groupcoord_spark.coordinator.refusals import refusals_of_group_value
@@ -13,6 +13,7 @@ from groupcoord_spark.coordinator.semantics import JAVA
 from groupcoord_spark.protocol import ZERO_UUID, DecodeError, decode_value
 from groupcoord_spark.protocol.shapes import shapes_of_values
 from groupcoord_spark.protocol.slices import Slices
+from tests.examples import examples
 from tests.protocol.from_tables import damaged, typed_values
 from tests.protocol.test_classic_group_checks import random_value
 
@@ -28,7 +29,7 @@ def told(key_type: int, value: bytes | None) -> tuple[object, ...]:
 
 
 @pytest.mark.usefixtures("each_decoder")
-@settings(max_examples=100, print_blob=True, deadline=None)
+@examples(100)
 @given(st.data())
 def test_a_shape_is_told_of_as_its_value_is(data: st.DataObject) -> None:
     key_type, whole = data.draw(typed_values())
@@ -38,7 +39,7 @@ def test_a_shape_is_told_of_as_its_value_is(data: st.DataObject) -> None:
 
 
 @pytest.mark.usefixtures("each_decoder")
-@settings(max_examples=60, print_blob=True, deadline=None)
+@examples(60)
 @given(seed=st.integers(0, 2**32))
 def test_a_shape_that_keeps_texts_breaks_the_rules_that_its_value_breaks(seed: int) -> None:
     rng = random.Random(seed)

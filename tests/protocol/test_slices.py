@@ -3,17 +3,18 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from groupcoord_spark.protocol import Slices
+from tests.examples import examples
 
 pytestmark = pytest.mark.usefixtures("each_decoder")
 
 ROWS = st.lists(st.none() | (st.binary(max_size=5) | st.binary(min_size=10, max_size=15)), max_size=12)
 
 
-@settings(max_examples=200, print_blob=True, deadline=None)
+@examples(100)
 @given(ROWS)
 def test_rows_come_out_of_arrow_as_they_went_in(rows: list[bytes | None]) -> None:
     slices = Slices.of(rows)
@@ -22,7 +23,7 @@ def test_rows_come_out_of_arrow_as_they_went_in(rows: list[bytes | None]) -> Non
     assert slices.lengths().tolist() == [len(row or b"") for row in rows]
 
 
-@settings(max_examples=200, print_blob=True, deadline=None)
+@examples(100)
 @given(ROWS, st.data())
 def test_rows_in_any_order_are_gathered(rows: list[bytes | None], data: st.DataObject) -> None:
     order = data.draw(st.lists(st.integers(0, len(rows) - 1), max_size=20)) if rows else []
@@ -30,7 +31,7 @@ def test_rows_in_any_order_are_gathered(rows: list[bytes | None], data: st.DataO
     assert taken.to_arrow().to_pylist() == [rows[i] for i in order]
 
 
-@settings(max_examples=200, print_blob=True, deadline=None)
+@examples(100)
 @given(ROWS)
 def test_rows_are_told_apart_by_all_their_bytes(rows: list[bytes | None]) -> None:
     code, distinct = Slices.of(rows).distinct()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from groupcoord_spark.protocol import RECORD_TYPES, ZERO_UUID, encode_value, scalar
@@ -12,6 +12,7 @@ from groupcoord_spark.protocol.primitives import uuid_bytes
 from groupcoord_spark.protocol.record_types import OFFSET_KEY_TYPES
 from groupcoord_spark.protocol.slices import Slices
 from groupcoord_spark.protocol.value_checks import ValueChecks, check_values
+from tests.examples import examples
 
 from .from_tables import KNOWN_TYPES, damaged_offset_values, damaged_values
 
@@ -25,7 +26,7 @@ def checks_of(typed: list[tuple[int, bytes]]) -> ValueChecks:
     return check_values(np.array([key_type for key_type, _ in typed], np.int16), every, every, Slices.of([value for _, value in typed]))
 
 
-@settings(max_examples=200, print_blob=True, deadline=None)
+@examples(100)
 @given(st.lists(damaged_values | damaged_offset_values.filter(lambda typed: typed[1] is not None), max_size=6))
 def test_what_is_sure_to_decode_does_decode(typed: list[tuple[int, bytes]]) -> None:
     checks = checks_of(typed)
@@ -40,7 +41,7 @@ def test_what_is_sure_to_decode_does_decode(typed: list[tuple[int, bytes]]) -> N
         assert [high, low] == np.frombuffer(topic_id, ">i8").tolist()
 
 
-@settings(max_examples=100, print_blob=True, deadline=None)
+@examples(50)
 @given(st.lists(st.tuples(damaged_values, st.booleans(), st.booleans(), st.booleans()), max_size=6))
 def test_nothing_is_said_of_values_that_are_not_checked(rows: list[tuple[tuple[int, bytes], bool, bool, bool]]) -> None:
     key_type = np.array([key_type for (key_type, _), *_ in rows], np.int16)

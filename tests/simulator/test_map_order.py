@@ -1,11 +1,12 @@
 import uuid
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from groupcoord_spark.assignors.java_maps import spread_hash
 from groupcoord_spark.simulator.map_order import BrokerMap, in_vote_order
+from tests.examples import examples
 
 NAMES = ["range", "roundrobin", "sticky", "cooperative-sticky"]
 
@@ -74,7 +75,7 @@ class TableModel:
 IDS = [f"m-{uuid.UUID(int=number * 0x9E3779B97F4A7C15F39CC0605CEDC835 % 2**128)}" for number in range(120)]
 
 
-@settings(max_examples=60, print_blob=True, deadline=None)
+@examples(60)
 @given(st.booleans(), st.lists(st.tuples(st.integers(0, 3), st.integers(0, 119)), max_size=200))
 def test_walking_a_map_gives_the_order_of_a_real_table(like_java, steps):
     model, actual = TableModel(like_java), BrokerMap(like_java)

@@ -3,7 +3,7 @@
 import uuid
 from collections import Counter
 
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from groupcoord_spark.coordinator.replay import PartitionReplay
@@ -38,6 +38,7 @@ from groupcoord_spark.simulator.requests import (
     SyncGroup,
     TxnOffsetCommit,
 )
+from tests.examples import examples
 from tests.simulator.scene import subscription
 
 VERSIONS = ["0.10.2.2", "1.0.0", "2.0.1", "2.2.0", "2.4.1", "2.7.2", "2.8.2", "3.1.0", "3.9.1", "4.0.0", "4.3.1"]
@@ -190,7 +191,7 @@ def check_group(group: Group, release: Release) -> None:
         assert member.session_timer is not None or member.awaiting_join is not None or member.awaiting_sync is not None
 
 
-@settings(max_examples=250, print_blob=True, deadline=None)
+@examples(120)
 @given(st.sampled_from(VERSIONS), st.sampled_from([0, 0, 100]), STEPS, st.sampled_from([None, 20, 40]))
 def test_a_group_is_never_in_a_state_that_makes_no_sense(version, delay_ms, steps, failing_from):
     entries = []
@@ -216,7 +217,7 @@ def test_a_group_is_never_in_a_state_that_makes_no_sense(version, delay_ms, step
     assert group is None or group.state is State.EMPTY
 
 
-@settings(max_examples=120, print_blob=True, deadline=None)
+@examples(60)
 @given(st.sampled_from(VERSIONS), STEPS)
 def test_the_log_tells_another_broker_what_this_one_knows(version, steps):
     entries = []
@@ -264,7 +265,7 @@ NEW_LEADER_BY_MAP_ORDER = [
 ]
 
 
-@settings(max_examples=60, print_blob=True, deadline=None)
+@examples(60)
 @given(st.sampled_from(VERSIONS), STEPS, STEPS)
 @example("2.7.2", NEW_LEADER_BY_MAP_ORDER, [("join", "a", 0, 0)] * 20)
 def test_one_group_never_changes_another(version, steps, others):
@@ -290,7 +291,7 @@ def test_one_group_never_changes_another(version, steps, others):
     assert errors(crowd) == errors(first)
 
 
-@settings(max_examples=60, print_blob=True, deadline=None)
+@examples(60)
 @given(st.sampled_from(VERSIONS), STEPS)
 def test_every_record_reads_back_from_its_bytes(version, steps):
     entries = []

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from groupcoord_spark.protocol import encode_key, encode_value
@@ -17,6 +17,7 @@ from groupcoord_spark.sources import json_lines
 from groupcoord_spark.sources.json_lines import LinesPiece, plan_lines, read_lines
 from groupcoord_spark.sources.rows import ROW_SCHEMA
 from tests.conftest import GOLDEN
+from tests.examples import examples
 from tests.sources.exports import kcat_lines, lines, raw_rows, text64
 
 KEY = encode_key(1, {"group_id": "gr\u00fcppe", "topic": "t", "partition": 0})
@@ -137,7 +138,7 @@ def test_a_packed_file_that_is_cut_is_told(tmp_path):
 TEXTS = st.lists(st.sampled_from([b"", b"{}", b"[1]", b'{"partition":0}', b"x" * 20, b"\r"]), max_size=12)
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(TEXTS, st.booleans(), st.integers(1, 30), st.integers(1, 9))
 def test_every_line_is_in_one_piece_wherever_pieces_begin(tmp_path_factory, texts, ends_in_newline, step, block):
     path = tmp_path_factory.mktemp("lines") / "in"

@@ -8,12 +8,13 @@ import pickle
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from groupcoord_spark.errors import WarehouseError
 from groupcoord_spark.warehouse import TABLES, AddedFile, PartWriter, write_part
 from groupcoord_spark.warehouse.parts import run_of
+from tests.examples import examples
 from tests.warehouse.nights import AS_OF_MS, commit
 
 COMMITS = TABLES["offset_commits"]
@@ -115,7 +116,7 @@ def test_a_column_of_nulls_has_a_count_and_no_bounds(tmp_path):
     assert "record_timestamp" not in stats["minValues"] and stats["nullCount"]["record_timestamp"] == 1
 
 
-@settings(max_examples=60, print_blob=True, deadline=None)
+@examples(60)
 @given(st.lists(st.text(st.characters(codec="utf-8"), max_size=50), min_size=1, max_size=4))
 def test_bounds_of_texts_hold_them_all_in_byte_order(tmp_path_factory, texts):
     rows = COMMITS.from_rows([commit(n, group_id=text) for n, text in enumerate(texts)])

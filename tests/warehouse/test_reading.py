@@ -9,12 +9,13 @@ import sys
 import duckdb
 import pytest
 from deltalake import DeltaTable
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from groupcoord_spark.errors import WarehouseError
 from groupcoord_spark.warehouse import TABLES, begin_run, open_warehouse
 from groupcoord_spark.warehouse.read import _rows_of_file
+from tests.examples import examples
 from tests.warehouse.nights import AS_OF_MS, DAY_MS, commit, group, night, offset
 
 
@@ -83,7 +84,7 @@ def test_null_meets_no_condition(tmp_path):
     assert found["record_offset"].to_pylist() == [2]
 
 
-@settings(max_examples=15, print_blob=True, deadline=None)
+@examples(15)
 @given(st.lists(st.text(st.characters(codec="utf-8"), max_size=60), min_size=1, max_size=5, unique=True))
 def test_every_group_is_found_by_its_name(tmp_path_factory, names):
     place = tmp_path_factory.mktemp("w")

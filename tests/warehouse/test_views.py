@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
-
 import duckdb
-import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from groupcoord_spark.warehouse import TABLES
+from groupcoord_spark.warehouse import TABLES, open_warehouse
 from groupcoord_spark.warehouse.reasons import GROUP_STAYS_BECAUSE, OFFSET_STAYS_BECAUSE
-from groupcoord_spark.warehouse.views import VIEWS
+from groupcoord_spark.warehouse.views import VIEWS, register
+from tests.examples import examples
 from tests.warehouse.nights import AS_OF_MS, DAY_MS, commit, marker, night
 
 STEP = st.one_of(
@@ -53,7 +49,7 @@ def test_markers_of_another_partition_or_incarnation_do_not_count():
     assert resolved(commits, markers) == {(0, 1): ("open", None), (1, 1): ("committed", 2)}
 
 
-@settings(max_examples=60, print_blob=True, deadline=None)
+@examples(60)
 @given(st.lists(STEP, max_size=14))
 def test_view_is_the_same_as_looking_forward_record_by_record(steps):
     commits = [commit(n, producer_id=producer) for n, (kind, producer) in enumerate(steps) if kind == "commit"]
@@ -120,49 +116,32 @@ def test_every_word_of_blocked_by_has_its_sentence():
         assert list(sentences) == list(TABLES[table].by_name["blocked_by"].words)
 
 
-IN_SPARK = """
-import json, sys
-from groupcoord_spark.spark.session import session
-from groupcoord_spark.warehouse import open_warehouse
-from groupcoord_spark.warehouse.views import register
-
-spark = session(with_delta=True, settings={"spark.sql.shuffle.partitions": "1"})
-warehouse = open_warehouse(sys.argv[1])
-answer = {"names": register(spark, warehouse, at_ms=int(sys.argv[2]))}
-def rows(query):
-    return [list(row) for row in spark.sql(query).collect()]
-answer["resolved"] = rows("SELECT cluster, record_offset, transaction_result FROM offset_commits_resolved ORDER BY 1, 2")
-answer["odd"] = rows(
-    "SELECT record_offset, CAST(commit_timestamp AS STRING), timestamps_out_of_range[0].milliseconds FROM offset_commits"
-    " WHERE cluster = 'prod' ORDER BY 1")
-place = warehouse.location.table_uri("offset_commits")
-answer["history"] = [r[0] for r in spark.sql(f"DESCRIBE HISTORY delta.`{place}`").select("userMetadata").collect()]
-whole = spark.read.format("delta").load(place)
-answer["files"] = [len(whole.where(condition).inputFiles()) for condition in ("true", "record_offset > 90", "group_id = 'nobody'")]
-answer["comment"] = whole.schema["group_id"].metadata["comment"]
-print("ANSWER", json.dumps(answer))
-"""
-
-
-def test_spark_sees_one_night_of_every_table_and_the_views(tmp_path):
+def test_spark_sees_one_night_of_every_table_and_the_views(spark_with_delta, tmp_path):
     cluster = "it's a\\b %"
     strange = commit(3, commit_timestamp_ms=2**62)
     first = night(tmp_path, "prod", {"offset_commits": [commit(1, producer_id=7), strange]}, as_of_ms=AS_OF_MS)
     night(tmp_path, "prod", {"transactions": [marker(4, 7, "committed")]}, as_of_ms=AS_OF_MS + DAY_MS)
     night(tmp_path, "prod", {"transactions": [marker(9, 7, "aborted")]}, as_of_ms=AS_OF_MS + 2 * DAY_MS)
     other = night(tmp_path, cluster, {"offset_commits": [commit(100)]})
-    started = [sys.executable, "-c", IN_SPARK, str(tmp_path), str(AS_OF_MS + DAY_MS)]
-    ran = subprocess.run(started, capture_output=True, text=True, check=False)
-    if "unresolved dependenc" in ran.stdout + ran.stderr:
-        pytest.skip("Delta's jars are neither on this machine nor to be had from Maven Central")
-    assert ran.returncode == 0, ran.stderr[-3000:]
-    answer = json.loads(ran.stdout.split("ANSWER ")[1])
-    assert answer["names"] == [*TABLES, *VIEWS]
-    assert answer["resolved"] == [[cluster, 100, None], ["prod", 1, "committed"], ["prod", 3, None]]
-    assert answer["odd"] == [[1, None, None], [3, None, 2**62]]
-    assert answer["history"][:2] == [other.run_id, first.run_id]
-    assert answer["files"] == [2, 1, 0]
-    assert answer["comment"] == "The group."
+    opened = open_warehouse(str(tmp_path))
+
+    assert register(spark_with_delta, opened, at_ms=AS_OF_MS + DAY_MS) == [*TABLES, *VIEWS]
+    resolved = "SELECT cluster, record_offset, transaction_result FROM offset_commits_resolved ORDER BY 1, 2"
+    assert spark_with_delta.sql(resolved).collect() == [(cluster, 100, None), ("prod", 1, "committed"), ("prod", 3, None)]
+    out_of_range = (
+        "SELECT record_offset, CAST(commit_timestamp AS STRING), timestamps_out_of_range[0].milliseconds"
+        " FROM offset_commits WHERE cluster = 'prod' ORDER BY 1"
+    )
+    assert spark_with_delta.sql(out_of_range).collect() == [(1, None, None), (3, None, 2**62)]
+
+    table = opened.location.table_uri("offset_commits")
+    history = spark_with_delta.sql(f"DESCRIBE HISTORY delta.`{table}`").select("userMetadata").collect()
+    # Between the two are the commits of the nights that added no row.
+    assert [history[0].userMetadata, history[3].userMetadata] == [other.run_id, first.run_id]
+    whole = spark_with_delta.read.format("delta").load(table)
+    files_opened = {where: len(whole.where(where).inputFiles()) for where in ("true", "record_offset > 90", "group_id = 'nobody'")}
+    assert files_opened == {"true": 2, "record_offset > 90": 1, "group_id = 'nobody'": 0}
+    assert whole.schema["group_id"].metadata["comment"] == "The group."
 
 
 def test_rebalances_are_counted_by_day_group_and_cause_and_assignments_only_for_what_they_moved():

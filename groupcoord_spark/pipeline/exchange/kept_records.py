@@ -123,11 +123,11 @@ def shuffled_rows(
     cluster: str, offsets_partition: int, kind: str, parts: list[pa.RecordBatch], row_bytes: int = ROW_BYTES
 ) -> Iterator[pa.RecordBatch]:
     """Rows of SHUFFLED with the records of consecutive ``parts``, packed, about ``row_bytes`` of records each."""
-    for part in _batches_of_size(parts, row_bytes):
+    for part in batches_of_size(parts, row_bytes):
         yield shuffled_row(cluster, offsets_partition, part.column(0)[0].as_py(), kind, pack(part))
 
 
-def _batches_of_size(parts: list[pa.RecordBatch], row_bytes: int) -> Iterator[pa.RecordBatch]:
+def batches_of_size(parts: list[pa.RecordBatch], row_bytes: int) -> Iterator[pa.RecordBatch]:
     """The same records in batches of about ``row_bytes``; a single record may be larger."""
     gathered: list[pa.RecordBatch] = []
     size = 0
@@ -142,6 +142,11 @@ def _batches_of_size(parts: list[pa.RecordBatch], row_bytes: int) -> Iterator[pa
             size += cut.nbytes
     if gathered:
         yield as_one(gathered)
+
+
+def empty_batch() -> pa.RecordBatch:
+    """A batch of KEPT without rows."""
+    return pa.RecordBatch.from_pylist([], schema=KEPT)
 
 
 def as_one(batches: list[pa.RecordBatch]) -> pa.RecordBatch:

@@ -63,6 +63,10 @@ class PartitionReport:
     refusals: int = 0
     records_after_complete: int = 0
     records_from_history: int = 0
+    latest_records: int | None = None
+    """Number of rows of latest_records; None: none were written."""
+    differences: int | None = None
+    """Number of groups whose carried state differs from the state that was read; None: not compared."""
     files: dict[str, list[AddedFile]] = field(default_factory=dict)
 
     def take_files(self, files: Mapping[str, Sequence[AddedFile]]) -> None:

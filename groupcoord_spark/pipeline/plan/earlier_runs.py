@@ -1,77 +1,160 @@
-"""What earlier runs know of each offsets partition: how far it was read, and which incarnation of the topic the log belongs to."""
+"""What earlier runs know of each offsets partition: how far it was read, which records were seen, and the incarnation of the topic."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
 
-from groupcoord_spark.log import LogPlan
-from groupcoord_spark.pipeline.extents import NO_HISTORY, HistoryRange, PointInTime
-from groupcoord_spark.pipeline.plan.point_in_time import HISTORY_SETTING, UNTIL_SETTING
+import pyarrow as pa
+
+from groupcoord_spark.errors import WarehouseError
+from groupcoord_spark.log import RecordMark
+from groupcoord_spark.pipeline.extents import NO_HISTORY, HistoryRange
+from groupcoord_spark.pipeline.plan.point_in_time import HISTORY_SETTING
 from groupcoord_spark.protocol.record_types import NO_TIMESTAMP
-from groupcoord_spark.warehouse import RunStart
+from groupcoord_spark.warehouse import RunStart, Warehouse
+from groupcoord_spark.warehouse.read import UNTIL_SETTING
+from groupcoord_spark.warehouse.tables import GROUPS
+
+BEYOND_SETTING: Final = "history.beyond.end"
+"""Key in the column ``settings`` of ``runs``: "true" where the history tables have later records than the state, after an older dump."""
+
+FIRST_RECORD, NEWEST_RECORD = "first_record", "newest_record"
+_MARK_COLUMNS: Final = tuple(f"{name}_{part}" for name in (FIRST_RECORD, NEWEST_RECORD) for part in ("offset", "timestamp", "crc"))
+_COLUMNS: Final = (
+    *("offsets_partition", "incarnation", "first_offset", "end_offset", "last_stable_offset", "newest_timestamp"),
+    *("history_first_offset", "history_end_offset"),
+    *_MARK_COLUMNS,
+)
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionHistory:
-    """What earlier runs know of one offsets partition. Times are in milliseconds, -1 for none."""
+    """What earlier runs know of one offsets partition. Times are in milliseconds, -1 for none.
+
+    first_offset: where the log began in the last night; None where that night read nothing of the partition.
+    first_record, newest_record: the first and the newest data record that the last night saw; None where it saw none.
+    """
 
     history_range: HistoryRange = NO_HISTORY
     end_offset: int = 0
     last_stable_offset: int = 0
     newest_timestamp_ms: int = NO_TIMESTAMP
+    first_offset: int | None = None
+    first_record: RecordMark | None = None
+    newest_record: RecordMark | None = None
 
 
-def partition_histories(plan: LogPlan, start: RunStart) -> dict[int, PartitionHistory]:
-    """For each offsets partition what earlier runs know of it, with the incarnation of the log that this run reads.
+def partition_histories(start: RunStart, offsets_partitions: Iterable[int] = ()) -> dict[int, PartitionHistory]:
+    """Offsets partition -> what the cluster's last night knows of it; {} for the first night.
 
-    Where the log begins below the end offset of the earlier run, with a record newer than every record of that run, the topic was deleted
-    and created again: the incarnation is one higher, and nothing is known of it yet.
+    offsets_partitions: those that the input has. They are looked up in the history tables where the table offsets_partitions was deleted.
+    Raises WarehouseError where that table was deleted, and the history tables do not say how far they go.
     """
-    columns = [
-        *("offsets_partition", "incarnation", "end_offset", "last_stable_offset", "newest_timestamp"),
-        *("history_first_offset", "history_end_offset"),
-    ]
-    known = {}
-    for row in start.previous("offsets_partitions", columns).to_pylist():
-        newest = row["newest_timestamp"]
-        known[row["offsets_partition"]] = PartitionHistory(
+    known = _histories_of_rows(start.previous("offsets_partitions", _COLUMNS))
+    return known if known or start.last_run is None else _histories_of_tables(start, offsets_partitions)
+
+
+def last_setting(start: RunStart, name: str) -> str | None:
+    """The setting in the newest run of the cluster that has it; None: no run has it."""
+    return next((run.settings[name] for run in reversed(start.finished) if name in run.settings), None)
+
+
+def last_night_of(warehouse: Warehouse, cluster: str) -> dict[int, PartitionHistory]:
+    """The same of a cluster of a warehouse that is only read; {} also for a cluster that only has look-backs."""
+    if cluster not in warehouse.clusters_with_nights():
+        return {}
+    return _histories_of_rows(warehouse.read("offsets_partitions", cluster=cluster, columns=_COLUMNS))
+
+
+def remembered_offsets(histories: Iterable[Mapping[int, PartitionHistory]]) -> dict[int, frozenset[int]]:
+    """Offsets partition -> record offsets of the records that the last nights of several clusters remember."""
+    offsets: dict[int, set[int]] = {}
+    for of_cluster in histories:
+        for number, before in of_cluster.items():
+            marks = (before.first_record, before.newest_record)
+            offsets.setdefault(number, set()).update(mark.record_offset for mark in marks if mark is not None)
+    return {number: frozenset(of_partition) for number, of_partition in offsets.items()}
+
+
+def with_new_incarnation(histories: Mapping[int, PartitionHistory], recreated: Iterable[int]) -> dict[int, PartitionHistory]:
+    """The histories; partitions of a topic that was begun anew have the next incarnation, of which nothing is known yet."""
+    begun_anew = {number: PartitionHistory(HistoryRange(histories[number].history_range.incarnation + 1, 0, 0)) for number in recreated}
+    return {**histories, **begun_anew}
+
+
+def _histories_of_rows(rows: pa.Table) -> dict[int, PartitionHistory]:
+    return {
+        row["offsets_partition"]: PartitionHistory(
             history_range=HistoryRange(row["incarnation"], row["history_first_offset"] or 0, row["history_end_offset"] or 0),
             end_offset=row["end_offset"],
             last_stable_offset=row["last_stable_offset"],
-            newest_timestamp_ms=NO_TIMESTAMP if newest is None else round(newest.timestamp() * 1000),
+            newest_timestamp_ms=_milliseconds(row["newest_timestamp"]),
+            first_offset=row["first_offset"],
+            first_record=_mark(row, FIRST_RECORD),
+            newest_record=_mark(row, NEWEST_RECORD),
         )
-    for partition in plan.partitions:
-        before = known.get(partition.offsets_partition)
-        if before is None or partition.first_offset is None or partition.first_timestamp_ms is None:
-            continue
-        if partition.first_offset < before.end_offset and partition.first_timestamp_ms > before.newest_timestamp_ms > NO_TIMESTAMP:
-            known[partition.offsets_partition] = PartitionHistory(
-                HistoryRange(before.history_range.incarnation + 1, 0, 0), 0, 0, NO_TIMESTAMP
+        for row in rows.to_pylist()
+    }
+
+
+def _mark(row: Mapping[str, Any], name: str) -> RecordMark | None:
+    offset = row[f"{name}_offset"]
+    return None if offset is None else RecordMark(offset, _milliseconds(row[f"{name}_timestamp"]), row[f"{name}_crc"])
+
+
+def _milliseconds(moment: datetime | None) -> int:
+    return NO_TIMESTAMP if moment is None else round(moment.timestamp() * 1000)
+
+
+def mark_fields(name: str, mark: RecordMark | None) -> dict[str, Any]:
+    """The columns of offsets_partitions that remember a record. name: FIRST_RECORD or NEWEST_RECORD."""
+    if mark is None:
+        return {f"{name}_offset": None, f"{name}_timestamp_ms": NO_TIMESTAMP, f"{name}_crc": None}
+    return {f"{name}_offset": mark.record_offset, f"{name}_timestamp_ms": mark.timestamp_ms, f"{name}_crc": mark.crc}
+
+
+def _histories_of_tables(start: RunStart, offsets_partitions: Iterable[int]) -> dict[int, PartitionHistory]:
+    """What the history tables say themselves of each offsets partition, after offsets_partitions was deleted or was empty."""
+    ends = {}
+    numbers = list(offsets_partitions)
+    for number in numbers:
+        incarnation = 0
+        while (end := start.history_end(number, incarnation)) is not None:
+            ends[number] = (incarnation, end)
+            incarnation += 1
+    if not ends:
+        if numbers and start.last_run is not None and start.last_run.settings.get(HISTORY_SETTING) == "true":
+            raise WarehouseError(
+                f"Table offsets_partitions of {start.location.uri} is gone, and the history tables, which an older release wrote, do not"
+                " say how far they go. Restore the table from a copy, or run the nightly into another directory."
             )
-    return known
+        return {}
+    firsts: dict[tuple[int, int], int] = {}
+    for row in start.previous("surviving_records", ["offsets_partition", "incarnation", "first_offset"]).to_pylist():
+        place = (row["offsets_partition"], row["incarnation"])
+        firsts[place] = min(row["first_offset"], firsts.get(place, row["first_offset"]))
+    return {
+        number: PartitionHistory(HistoryRange(incarnation, firsts.get((number, incarnation), 0), end))
+        for number, (incarnation, end) in ends.items()
+    }
 
 
 def state_versions_at_history_end(start: RunStart) -> Mapping[str, int] | None:
-    """Delta version of each table after the newest run that wrote history up to the end of the log; None: no run did."""
+    """Delta version of each table after the newest run that wrote history up to the end of the log; None: no such run is kept."""
     runs = (run for run in reversed(start.finished) if run.fields["settings"] is not None)
     settings_of_runs = ((run, dict(run.fields["settings"])) for run in runs)
-    # A run with --until stored the state of an earlier moment, not that at the end of the history.
+    # A run with --until, and a run over an older dump, stored the state of an earlier moment, not that at the end of the history.
     return next(
         (
             run.table_versions
             for run, settings in settings_of_runs
-            if settings.get(HISTORY_SETTING) == "true" and UNTIL_SETTING not in settings
+            if GROUPS.name in run.table_versions
+            and settings.get(HISTORY_SETTING) == "true"
+            and UNTIL_SETTING not in settings
+            and BEYOND_SETTING not in settings
         ),
         None,
     )
-
-
-def appendable_range(history_range: HistoryRange, point_in_time: PointInTime | None) -> HistoryRange:
-    """The range of record offsets that this run must not append to the history tables again.
-
-    A run that ends before the history begins appends nothing at all: its records would leave a gap before the history.
-    """
-    if point_in_time is not None and not history_range.is_empty and point_in_time.end_offset < history_range.first_offset:
-        return HistoryRange(history_range.incarnation, 0, history_range.end_offset)
-    return history_range

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pickle
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,11 +17,12 @@ import pyarrow.compute as pc
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
-from groupcoord_spark.errors import GroupcoordError, InputError, UsageError
-from groupcoord_spark.log import LogPlan, PartitionLog, PlacedDoubt
+from groupcoord_spark.errors import BadCopyError, GroupcoordError, InputError, UsageError
+from groupcoord_spark.log import LogPlan, PartitionLog, PlacedDoubt, RecordMark, record_crc
 from groupcoord_spark.log.storage import shown
+from groupcoord_spark.pipeline.plan.evidence import Evidence
 from groupcoord_spark.pipeline.plan.partition_count import best_partition_count, group_hashes
-from groupcoord_spark.pipeline.read.rows import FileRows, position_text, read_piece
+from groupcoord_spark.pipeline.read.rows import FileRows, position_text, read_piece, rows_from
 from groupcoord_spark.protocol.record_types import NO_TIMESTAMP
 from groupcoord_spark.sources.live import KAFKA_CONNECTOR, LiveTopic, extent_of, live_frame
 from groupcoord_spark.sources.rows import ROW_SCHEMA, InputKind, RowBatch
@@ -37,18 +38,24 @@ TRANSACTIONS_UNKNOWN: Final = (
     "The input does not tell producers and markers: offsets of transactions that are open or were aborted count as committed."
 )
 
+NOTHING_REMEMBERED: Final[Mapping[int, Collection[int]]] = {}
+
 _HASHES: Final = 32
 
 
 @dataclass(slots=True)
 class PartitionOverview:
-    """The rows of one offsets partition: number, first and last record offset, timestamp of the first, and hashes of some group ids."""
+    """The rows of one offsets partition: number, first and last record offset, timestamp of the first, and hashes of some group ids.
+
+    evidence: the first and the newest data record, and those at the offsets that the overview was asked about.
+    """
 
     rows: int = 0
     first_offset: int | None = None
     first_timestamp_ms: int = NO_TIMESTAMP
     end_offset: int = 0
     hashes: set[int] = field(default_factory=set)
+    evidence: Evidence = field(default_factory=Evidence)
 
     def add(self, other: PartitionOverview) -> None:
         """Add the overview that another task made of the same partition."""
@@ -57,6 +64,7 @@ class PartitionOverview:
             self.first_offset, self.first_timestamp_ms = other.first_offset, other.first_timestamp_ms
         self.end_offset = max(self.end_offset, other.end_offset)
         self.hashes |= other.hashes
+        self.evidence = self.evidence.merged(other.evidence)
 
 
 @dataclass(slots=True)
@@ -75,8 +83,8 @@ class RowOverview:
     without_timestamps: int = 0
     without_leader_epochs: int = 0
 
-    def add_rows(self, batch: RowBatch) -> None:
-        """Add a batch of rows."""
+    def add_rows(self, batch: RowBatch, offsets: Mapping[int, Collection[int]] = NOTHING_REMEMBERED) -> None:
+        """Add a batch of rows. offsets: by offsets partition the record offsets whose records are kept as marks."""
         self.other_topics += batch.other_topics
         self.without_transactions += batch.without_transactions
         self.without_timestamps += batch.without_timestamps
@@ -94,18 +102,19 @@ class RowOverview:
             return
         for cluster, of_cluster in _split(rows, "cluster"):
             for number, part in _split(of_cluster, "offsets_partition"):
-                offsets = part.column("record_offset")
-                first = pc.min(offsets).as_py()
-                at = pc.index(offsets, pa.scalar(first, offsets.type)).as_py()
+                record_offsets = part.column("record_offset")
+                first = pc.min(record_offsets).as_py()
+                at = pc.index(record_offsets, pa.scalar(first, record_offsets.type)).as_py()
                 partition = self.partitions.setdefault((cluster, number), PartitionOverview())
                 timestamp_ms = part.column("record_timestamp_ms")[at].as_py()
                 hashes: set[int] = set()
+                evidence = _evidence(part, offsets.get(number, ()))
                 if len(partition.hashes) < _HASHES:
                     data = (
                         part.filter(part.column("control_type").is_null()) if part.column("control_type").null_count else part.slice(0, 0)
                     )
                     hashes = group_hashes(data.column("key").slice(0, _HASHES).to_pylist())
-                partition.add(PartitionOverview(part.num_rows, first, timestamp_ms, pc.max(offsets).as_py() + 1, hashes))
+                partition.add(PartitionOverview(part.num_rows, first, timestamp_ms, pc.max(record_offsets).as_py() + 1, hashes, evidence))
 
     def add(self, other: RowOverview) -> None:
         """Add the overview that another task made."""
@@ -137,11 +146,27 @@ def _split(rows: pa.RecordBatch, name: str) -> Iterator[tuple[Any, pa.RecordBatc
             )
 
 
+def _evidence(rows: pa.RecordBatch, offsets: Collection[int]) -> Evidence:
+    """The first and the newest data record of the rows, and the data records at ``offsets``."""
+    data = rows.filter(rows.column("control_type").is_null()) if rows.column("control_type").null_count < len(rows) else rows
+    if not data.num_rows:
+        return Evidence()
+    ends = pc.min_max(data.column("record_offset")).as_py()
+    wanted = pa.array({ends["min"], ends["max"], *offsets}, pa.int64())
+    evidence = Evidence()
+    for row in data.filter(pc.is_in(data.column("record_offset"), wanted)).to_pylist():
+        mark = RecordMark(row["record_offset"], row["record_timestamp_ms"], record_crc(row["key"], row["value"]))
+        evidence = evidence.merged(Evidence(mark, mark, {mark.record_offset: mark} if mark.record_offset in offsets else {}))
+    return evidence
+
+
 @dataclass(frozen=True, slots=True)
 class RowPlan:
     """The plan of a run that reads rows.
 
-    log: as in a plan of segments. lacks: what the input does not contain. frame: the rows of the cluster, unsorted.
+    log: as in a plan of segments. lacks: what the input does not contain. frame: the rows of the cluster, unsorted. evidence: some records
+    of each offsets partition. placed_groups: (hash of the group id, offsets partition of the group) of some groups. rows, faults: number
+    of rows, and of rows that are no records.
     """
 
     kind: InputKind
@@ -150,10 +175,25 @@ class RowPlan:
     partition_count: int
     rows: int
     frame: DataFrame
+    evidence: Mapping[int, Evidence] = field(default_factory=dict)
+    placed_groups: Sequence[tuple[int, int]] = ()
+    faults: int = 0
+
+    def complete_from(self, offsets: Mapping[int, int]) -> set[int]:
+        """The offsets partitions of which the input has a row for each record offset from the given one to the end of the log."""
+        from pyspark.sql import functions as f
+
+        if not offsets:
+            return set()
+        places = rows_from(self.frame, offsets).select("offsets_partition", "record_offset").distinct()
+        counted = places.groupBy("offsets_partition").agg(f.count("record_offset").alias("rows")).collect()
+        counts = {row.offsets_partition: row.rows for row in counted}
+        ends = {log.offsets_partition: log.end_offset for log in self.log.partitions}
+        return {number for number, offset in offsets.items() if counts.get(number, 0) == ends[number] - offset}
 
 
-def overview_of_files(spark: SparkSession, files: FileRows) -> RowOverview:
-    """The overview of the rows in files. Values are not read if the format allows it."""
+def overview_of_files(spark: SparkSession, files: FileRows, offsets: Mapping[int, Collection[int]] = NOTHING_REMEMBERED) -> RowOverview:
+    """The overview of the rows in files. offsets: by offsets partition the record offsets whose records are kept as marks."""
     pieces = files.pieces
     if not pieces:
         return RowOverview()
@@ -162,21 +202,21 @@ def overview_of_files(spark: SparkSession, files: FileRows) -> RowOverview:
         overview = RowOverview()
         for batch in batches:
             for task in batch.column(0).to_pylist():
-                for rows in read_piece(pieces[task], with_values=False):
-                    overview.add_rows(rows)
+                for rows in read_piece(pieces[task]):
+                    overview.add_rows(rows, offsets)
         yield pa.RecordBatch.from_pydict({"overview": pa.array([pickle.dumps(overview)], pa.binary())})
 
     tasks = min(len(pieces), 4 * spark.sparkContext.defaultParallelism)
     return _collected(spark.range(0, len(pieces), 1, tasks).mapInArrow(summarize, "overview BINARY"))
 
 
-def overview_of_frame(frame: DataFrame) -> RowOverview:
-    """The overview of the rows of a frame."""
+def overview_of_frame(frame: DataFrame, offsets: Mapping[int, Collection[int]] = NOTHING_REMEMBERED) -> RowOverview:
+    """The overview of the rows of a frame. offsets: by offsets partition the record offsets whose records are kept as marks."""
 
     def summarize(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         overview = RowOverview()
         for batch in batches:
-            overview.add_rows(RowBatch(batch.cast(ROW_SCHEMA), without_transactions=batch.num_rows))
+            overview.add_rows(RowBatch(batch.cast(ROW_SCHEMA), without_transactions=batch.num_rows), offsets)
         yield pa.RecordBatch.from_pydict({"overview": pa.array([pickle.dumps(overview)], pa.binary())})
 
     return _collected(frame.mapInArrow(summarize, "overview BINARY"))
@@ -197,6 +237,7 @@ def row_plan(
     *,
     cluster: str | None,
     ends: Mapping[int, int] | None = None,
+    accept_empty: bool = False,
 ) -> RowPlan:
     """The plan of a run, from the overview of its rows.
 
@@ -204,13 +245,20 @@ def row_plan(
         cluster: the name from the user. If the rows name several clusters, only rows of this cluster are read; if they name one, all rows
             are read, whatever its name.
         ends: end offset of every partition of the topic, where this is known.
+        accept_empty: without any row the plan is one without partitions.
     Raises:
         InputError: no row is a record of the offsets topic.
+        BadCopyError: there are no rows.
         UsageError: the rows name several clusters and ``cluster`` is none of them.
     """
     source = ", ".join(map(shown, inputs))
     if not overview.partitions and not ends:
-        raise InputError(_no_records(source, overview))
+        if overview.faults or overview.other_topics:
+            raise InputError(_no_records(source, overview))
+        if not accept_empty:
+            raise BadCopyError(
+                f"{source}: there are no rows. Give an export of the topic __consumer_offsets, or go on with --accept empty."
+            )
     names = overview.clusters()
     if len(names) > 1 and cluster not in names:
         raise UsageError(f"{source} holds rows of the clusters {', '.join(map(repr, names))}. Say with --cluster which one to read.")
@@ -261,18 +309,21 @@ def row_plan(
         len(ends) if ends else best_partition_count(hashes, lowest),
         sum(partition.rows for partition in partitions.values()) + overview.faults,
         frame,
+        {number: partition.evidence for number, partition in partitions.items()},
+        hashes,
+        overview.faults,
     )
 
 
 def _no_records(source: str, overview: RowOverview) -> str:
     if overview.first_fault is not None:
         return f"{source}: none of its {overview.faults} rows is a record of __consumer_offsets. {overview.first_fault}"
-    if overview.other_topics:
-        return f"{source}: all of its {overview.other_topics} rows are of other topics than __consumer_offsets."
-    return f"{source}: there are no rows. Give an export of the topic __consumer_offsets."
+    return f"{source}: all of its {overview.other_topics} rows are of other topics than __consumer_offsets."
 
 
-def live_rows(spark: SparkSession, topic: LiveTopic, *, cluster: str | None) -> RowPlan:
+def live_rows(
+    spark: SparkSession, topic: LiveTopic, *, cluster: str | None, offsets: Mapping[int, Collection[int]] = NOTHING_REMEMBERED
+) -> RowPlan:
     """The plan of a run that reads a topic, up to its present end. The topic is fetched once, into the local disks of the executors.
 
     Raises:
@@ -283,7 +334,7 @@ def live_rows(spark: SparkSession, topic: LiveTopic, *, cluster: str | None) -> 
     extent = extent_of(spark, topic)
     try:
         frame = live_frame(spark, topic, extent).persist(StorageLevel.DISK_ONLY)
-        overview = overview_of_frame(frame)
+        overview = overview_of_frame(frame, offsets)
     except (PySparkException, Py4JJavaError) as failure:
         if re.search(r"(ClassNotFoundException|NoClassDefFoundError|NoSuchMethodError): \S*org[./]apache[./]spark", str(failure)):
             raise GroupcoordError(

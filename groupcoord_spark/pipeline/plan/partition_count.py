@@ -17,16 +17,29 @@ SAMPLE_BYTES = 32 << 10
 SAMPLED_PARTITIONS = 64
 
 
-def likely_partition_count(plan: LogPlan) -> int:
-    """The partition count that explains best where the groups are, from the first records of up to SAMPLED_PARTITIONS partitions."""
+def placed_groups_of(plan: LogPlan) -> list[tuple[int, int]]:
+    """(hash of the group id, offsets partition of the group), from the first records of up to SAMPLED_PARTITIONS partitions."""
     placed_groups: list[tuple[int, int]] = []
     for partition in [log for log in plan.partitions if log.segments][:SAMPLED_PARTITIONS]:
         beginning = replace(partition.segments[0], size=min(partition.segments[0].size, SAMPLE_BYTES))
         for chunk in read_segment(beginning):
             keys = set(chunk.records.key.take(chunk.records.control_type == NOT_A_CONTROL_RECORD).to_arrow().to_pylist())
             placed_groups += [(group_hash, partition.offsets_partition) for group_hash in group_hashes(keys)]
+    return placed_groups
+
+
+def likely_partition_count(plan: LogPlan, placed_groups: Iterable[tuple[int, int]] | None = None) -> int:
+    """The partition count that explains best where the groups are. placed_groups: None: ``placed_groups_of`` the plan."""
     lowest = max((partition.offsets_partition for partition in plan.partitions), default=0) + 1
-    return best_partition_count(placed_groups, lowest)
+    return best_partition_count(placed_groups_of(plan) if placed_groups is None else placed_groups, lowest)
+
+
+def certain_partition_count(placed_groups: Iterable[tuple[int, int]], lowest: int) -> int | None:
+    """The partition count, at least ``lowest``, that alone puts every group where it is; None where no count does, or several do."""
+    pairs = np.array(list(placed_groups), np.int64).reshape(-1, 2)
+    hashes, partitions = pairs[:, 0], pairs[:, 1]
+    fitting = [count for count in range(lowest, max(MOST_PARTITIONS, lowest) + 1) if (hashes % count == partitions).all()]
+    return fitting[0] if len(fitting) == 1 else None
 
 
 def best_partition_count(placed_groups: Iterable[tuple[int, int]], lowest: int) -> int:

@@ -8,7 +8,7 @@ another: the log before the history begins, the history, and the log after the h
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -16,16 +16,16 @@ import pyarrow as pa
 from groupcoord_spark.errors import UsageError, WarehouseError
 from groupcoord_spark.log import LogPlan, PartitionLog, Segment, read_segment
 from groupcoord_spark.pipeline.extents import NO_HISTORY, HistoryPiece, HistoryRange, PointInTime, Until
+from groupcoord_spark.pipeline.plan.input_rows import TIMESTAMPS, RowPlan
 from groupcoord_spark.pipeline.read.history_records import first_later_in_history
 from groupcoord_spark.warehouse import TABLES, RunStart, open_warehouse
-from groupcoord_spark.warehouse.read import rows_at
+from groupcoord_spark.warehouse.read import UNTIL_SETTING, rows_at
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-UNTIL_SETTING: Final = "until"
 HISTORY_SETTING: Final = "history"
-"""Keys in the column ``settings`` of ``runs``: the moment of --until, and whether the run wrote history ("true")."""
+"""Key in the column ``settings`` of ``runs``: whether the run wrote history ("true")."""
 
 SURVIVORS: Final = "surviving_records"
 
@@ -34,12 +34,15 @@ _FIRST_OFFSETS_ARROW: Final = pa.schema([("offsets_partition", pa.int32()), ("re
 
 
 def find_points_in_time(
-    until: Until, plan: LogPlan, history_ranges: Mapping[int, HistoryRange], start: RunStart, spark: SparkSession
+    until: Until, plan: LogPlan, history_ranges: Mapping[int, HistoryRange], start: RunStart, spark: SparkSession, rows: RowPlan | None
 ) -> dict[int, PointInTime]:
     """For each offsets partition of the plan, its point in time at the moment ``until``.
 
+    rows: the rows of an input other than segments.
+
     Raises:
-        UsageError: ``until`` names a partition that the input does not have, or an end offset beyond the end of the log.
+        UsageError: ``until`` names a partition that the input does not have, or an end offset beyond the end of the log; or it is a time,
+            and records of the input have no timestamp.
     """
     logs = {partition.offsets_partition: partition for partition in plan.partitions}
     pieces = {
@@ -49,7 +52,11 @@ def find_points_in_time(
     }
     ends = {number: log.end_offset for number, log in logs.items()}
     if until.time_ms is not None:
-        ends |= _first_records_after(until.time_ms, logs, pieces, start, spark)
+        first_offsets = [_first_records_after(until.time_ms, logs, pieces, start, spark)]
+        if rows is not None:
+            first_offsets.append(_first_rows_after(until, until.time_ms, rows))
+        for number in {number for of_source in first_offsets for number in of_source} & ends.keys():
+            ends[number] = min(of_source[number] for of_source in first_offsets if number in of_source)
     else:
         ends |= _given_end_offsets(until, logs)
     ends_by_partition = _ends_of_complete_runs(start)
@@ -61,10 +68,9 @@ def find_points_in_time(
         piece = pieces.get(number)
         clipped = NO_HISTORY if piece is None else _clipped(piece.history_range, end)
         ends_of_runs = ends_by_partition.get((number, history_ranges[number].incarnation), []) if number in history_ranges else []
-        complete_until, run_id = max(
-            ((at, run_id) for at, run_id in ends_of_runs if at <= end), default=(0, None), key=lambda known: known[0]
-        )
-        points_in_time[number] = PointInTime(end, clipped, complete_until, run_id)
+        complete_runs = [_CompleteRun(0, None, 0), *(run for run in ends_of_runs if run.end_offset <= end)]
+        newest = max(complete_runs, key=lambda run: run.end_offset)
+        points_in_time[number] = PointInTime(end, clipped, newest.end_offset, newest.run_id, newest.run_end_offset)
     return points_in_time
 
 
@@ -74,7 +80,7 @@ def history_pieces(points_in_time: Mapping[int, PointInTime], start: RunStart) -
         return []
     versions = start.last_run.table_versions
     return [
-        HistoryPiece(number, point.history_range, versions, point.run_id, point.complete_until)
+        HistoryPiece(number, point.history_range, versions, point.run_id, point.run_end_offset)
         for number, point in points_in_time.items()
         if not point.history_range.is_empty
     ]
@@ -125,6 +131,16 @@ def _first_records_after(
     return first_offsets
 
 
+def _first_rows_after(until: Until, time_ms: int, rows: RowPlan) -> dict[int, int]:
+    """Offsets partition -> record offset of its first row later than ``time_ms``; absent if there is none."""
+    if TIMESTAMPS in rows.lacks:
+        raise UsageError(
+            f"--until {until.text} is a time, and records of this input have no timestamp. Name a file of end offsets with --until instead."
+        )
+    later = rows.frame.where(f"fault IS NULL AND record_timestamp_ms > {time_ms}").groupBy("offsets_partition").min("record_offset")
+    return dict(later.collect())
+
+
 def first_later_in_segment(segment: Segment, time_ms: int) -> int | None:
     """Record offset of the first record of the segment that is later than ``time_ms``; None: there is none."""
     for chunk in read_segment(segment):
@@ -134,17 +150,31 @@ def first_later_in_segment(segment: Segment, time_ms: int) -> int | None:
     return None
 
 
-def _ends_of_complete_runs(start: RunStart) -> dict[tuple[int, int], list[tuple[int, str]]]:
-    """(offsets partition, incarnation) -> for each run that read the whole log and wrote history: (end offset of the log, run id).
+class _CompleteRun(NamedTuple):
+    """A run after which the history has every record that counts, up to ``end_offset`` of an offsets partition.
 
-    A run whose table version was removed from the warehouse is left out.
+    run_id: the run itself or the one that it goes on from, which read the log from its beginning, up to ``run_end_offset``.
     """
-    ends: dict[tuple[int, int], list[tuple[int, str]]] = {}
+
+    end_offset: int
+    run_id: str | None
+    run_end_offset: int
+
+
+def _ends_of_complete_runs(start: RunStart) -> dict[tuple[int, int], list[_CompleteRun]]:
+    """(offsets partition, incarnation) -> the runs that wrote history up to the end of the log.
+
+    A run that went on from the runs before has read each record since: no record is missing after the end of the run that read the whole
+    log. Runs whose table version was removed from the warehouse are left out, and so are runs that go on from them.
+    """
+    ends: dict[tuple[int, int], list[_CompleteRun]] = {}
     for run in open_warehouse(start.location.uri).finished_runs(start.cluster) if start.last_run is not None else []:
         settings = run.settings
-        if settings.get(HISTORY_SETTING) != "true" or UNTIL_SETTING in settings or SURVIVORS not in run.table_versions:
+        if settings.get(HISTORY_SETTING) != "true" or UNTIL_SETTING in settings or "offsets_partitions" not in run.table_versions:
             continue
-        columns = ["offsets_partition", "incarnation", "first_offset", "end_offset"]
+        if run.is_kept and SURVIVORS not in run.table_versions:  # of a dropped night only a release that wrote survivors keeps its ends
+            continue
+        columns = ["offsets_partition", "incarnation", "first_offset", "end_offset", "read_from"]
         try:
             rows = rows_at(
                 start.location, TABLES["offsets_partitions"], run.table_versions["offsets_partitions"], start.cluster, columns
@@ -152,6 +182,13 @@ def _ends_of_complete_runs(start: RunStart) -> dict[tuple[int, int], list[tuple[
         except WarehouseError:
             continue
         for row in rows:
-            if row["first_offset"] is not None:
-                ends.setdefault((row["offsets_partition"], row["incarnation"]), []).append((row["end_offset"], run.run_id))
+            if row["first_offset"] is None:
+                continue
+            of_partition = ends.setdefault((row["offsets_partition"], row["incarnation"]), [])
+            if row["read_from"] is None:
+                of_partition.append(_CompleteRun(row["end_offset"], run.run_id, row["end_offset"]))
+            else:
+                # Of the runs before, the one that ended where this run began.
+                before = [known for known in of_partition if known.end_offset == row["read_from"]]
+                of_partition += [known._replace(end_offset=row["end_offset"]) for known in before[-1:]]
     return ends

@@ -94,6 +94,15 @@ def decode_checked_records(records: Records, semantics: Semantics, distinct_keys
     return decoder.decoded(decoder.kinds(semantics), everything, *[RowNotes.none()] * 3)
 
 
+def decode_kept_records(records: Records, decodes: Mask, semantics: Semantics, distinct_keys: tuple[Ints, pa.BinaryArray]) -> DecodedChunk:
+    """The decoded columns, without notes, of records of which ``decode_chunk`` has noted which decode.
+
+    decodes: bool[n], of that chunk. distinct_keys: the result of ``records.distinct_keys()``.
+    """
+    decoder = _ChunkDecoder(records, decodes, distinct_keys)
+    return decoder.decoded(decoder.kinds(semantics), decodes, *[RowNotes.none()] * 3)
+
+
 class _ChunkDecoder:
     """The state of decoding one chunk. known_to_decode: bool[n], records whose values need no check."""
 
@@ -172,6 +181,7 @@ class _ChunkDecoder:
             is_control=self.is_control,
             is_tombstone=self.is_tombstone,
             is_transactional=self.records.is_transactional,
+            decodes=self.key_is_good & self.value_is_good,
             coordinator_accepts=self.key_is_good & self.value_is_good & _accepted(self.key_type, self.checks.value_version, semantics),
         )
 

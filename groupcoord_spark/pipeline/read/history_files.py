@@ -5,13 +5,11 @@ The rows never cross to the JVM: the driver only gets the names of the files.
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from groupcoord_spark.coordinator.rebalances import KEY_TYPES as REBALANCE_KEY_TYPES
 from groupcoord_spark.log import Chunk, Records
@@ -22,18 +20,15 @@ from groupcoord_spark.pipeline.read.notes import RowNotes
 from groupcoord_spark.protocol import decode_end_transaction_marker
 from groupcoord_spark.protocol.columnar import decode_offset_value_columns
 from groupcoord_spark.protocol.errors import ControlRecordMalformed
-from groupcoord_spark.protocol.generated import key_json_texts, value_json_texts
+from groupcoord_spark.protocol.json_texts import key_json_column, value_json_column
 from groupcoord_spark.protocol.messages import RECORD_TYPES
 from groupcoord_spark.protocol.record_types import NOT_A_CONTROL_RECORD, KeyType, MarkerType
-from groupcoord_spark.protocol.slices import Mask
+from groupcoord_spark.protocol.slices import Mask, Slices
 from groupcoord_spark.warehouse import TABLES
 
 Rows = npt.NDArray[np.int64]
 Source: TypeAlias = str | pa.StringArray | None
 """The file of all records, or the file of each record; None for records of the history tables."""
-
-VALUE_BYTES_AT_ONCE = 1 << 20
-"""Bytes of group values that become JSON text at a time, so few that values and texts stay in the processor's cache."""
 
 MARKER_RESULTS = {MarkerType.ABORT: "aborted", MarkerType.COMMIT: "committed"}
 
@@ -157,41 +152,27 @@ def _group_columns(rows: Rows, records: Records, decoded: DecodedChunk) -> dict[
     distinct, of_distinct = np.unique(code, return_inverse=True)
     keys, values = records.key.take(rows), records.value.take(rows)
     is_known = decoded.kinds.key_type[rows] >= 0
-    names = {kind: record_type.key.name for kind, record_type in RECORD_TYPES.items()}
-    key_names = [names.get(kind) if known else None for kind, known in zip(key_type.tolist(), is_known.tolist(), strict=True)]
-    raw_keys, raw_values = keys.to_arrow(), values.to_arrow()
-    distinct_texts = pa.array(key_json_texts(decoded.names.keys.take(pa.array(distinct)).to_pylist()), pa.string())
+    names = [RECORD_TYPES[kind].key.name if kind in RECORD_TYPES else None for kind in range(max(RECORD_TYPES) + 1)]
+    raw_values = values.to_arrow()
+    distinct_texts = key_json_column(Slices.from_arrow(decoded.names.keys).take(distinct)).combine_chunks()
     return {
         "record_offset": records.record_offset[rows],
         "record_timestamp_ms": records.timestamp_ms[rows],
         "group_id": _of_key(decoded.keys.group_id, code),
         "member_id": _of_key(decoded.keys.member_id, code),
         "key_type": key_type,
-        "key_name": pa.array(key_names, pa.string()),
-        "key_json": distinct_texts.take(pa.array(of_distinct)),
+        "key_name": _of_key(pa.array(names, pa.string()), np.where(is_known, key_type, -1)),
+        "key_json": _of_key(distinct_texts, of_distinct),
         "value_version": pa.array(decoded.value_version[rows], mask=values.is_null | ~is_known),
-        "value_json": _value_texts(key_type, raw_values),
+        "value_json": value_json_column(key_type, values),
         "is_tombstone": values.is_null,
         "producer_id": records.producer_id[rows],
         "is_transactional": records.is_transactional[rows],
         "value": raw_values,
-        "key": pc.if_else(pa.array(is_known), pa.scalar(None, raw_keys.type), raw_keys),
+        "key": Slices(keys.data, keys.start, np.where(is_known, keys.start, keys.end), keys.is_null | is_known).to_arrow(),
         "key_size": keys.lengths(),
         "value_size": pa.array(values.lengths(), mask=values.is_null),
     }
-
-
-def _value_texts(key_type: npt.NDArray[np.int16], values: pa.Array) -> pa.ChunkedArray:
-    """Kafka's JSON of each value, VALUE_BYTES_AT_ONCE at a time. All texts at once would need the memory of the chunk again."""
-    stretch = np.cumsum(pc.binary_length(values).fill_null(0).to_numpy(), dtype=np.int64) // VALUE_BYTES_AT_ONCE
-    bounds = [0, *(np.flatnonzero(np.diff(stretch)) + 1).tolist(), len(values)]
-    return pa.chunked_array(
-        [
-            pa.array(value_json_texts(key_type[begin:end].tolist(), values[begin:end].to_pylist()), pa.string())
-            for begin, end in pairwise(bounds)
-        ],
-        pa.string(),
-    )
 
 
 def _marker_columns(rows: Rows, records: Records, decoded: DecodedChunk) -> dict[str, Any]:

@@ -61,7 +61,8 @@ class ReadJob:
 
     partition_count: of ``__consumer_offsets``, for the check that a group is in its partition. history_ranges: offsets partition -> the
     record offsets that the history tables have. whole_partitions: offsets partitions whose records are all in one sequence; the reader
-    itself makes the rows of ``rebalances`` for them. points_in_time: offsets partition -> its point in time; empty: all partitions are read
+    itself makes the rows of ``rebalances`` for them. carried_partitions: offsets partitions of which only the records are read that an
+    earlier run has not read. points_in_time: offsets partition -> its point in time; empty: all partitions are read
     to the end of their logs. chunk_bytes: bytes of a segment in memory at a time. row_bytes: bytes of records in one row of SHUFFLED.
     """
 
@@ -74,6 +75,7 @@ class ReadJob:
     history_ranges: dict[int, HistoryRange]
     rebalances: RebalanceJob
     whole_partitions: frozenset[int] = frozenset()
+    carried_partitions: frozenset[int] = frozenset()
     points_in_time: Mapping[int, PointInTime] = field(default_factory=dict)
     chunk_bytes: int = CHUNK_BYTES
     row_bytes: int = ROW_BYTES
@@ -120,7 +122,7 @@ def read_history(piece: HistoryPiece, job: ReadJob) -> Iterator[pa.RecordBatch]:
     with TaskFiles(job.warehouse_uri, job.cluster, job.run_id) as files:
         for records in records_in_history(job.warehouse_uri, job.cluster, piece):
             decoded = decode_chunk(records, job.semantics)
-            report.topic_names |= _topic_names(decoded)
+            report.topic_names |= topic_names_of(decoded)
             report.records_from_history += len(records)
             report.records_after_complete += int(np.count_nonzero(records.record_offset >= point_in_time.complete_until))
             _warn(files, piece, records, decoded, decoded.refusals, report, source=None)
@@ -128,6 +130,12 @@ def read_history(piece: HistoryPiece, job: ReadJob) -> Iterator[pa.RecordBatch]:
             yield from shuffled_rows(job.cluster, piece.offsets_partition, RECORDS, [kept], job.row_bytes)
         report.files = files.close()
     yield shuffled_row(job.cluster, piece.offsets_partition, REPORT_ORDER, REPORT, pickle.dumps(report))
+
+
+def read_nothing(offsets_partitions: Iterable[int], job: ReadJob) -> Iterator[pa.RecordBatch]:
+    """An empty report for each of the offsets partitions, so that they are replayed even where no record of them is new."""
+    for offsets_partition in offsets_partitions:
+        yield shuffled_row(job.cluster, offsets_partition, REPORT_ORDER, REPORT, pickle.dumps(PieceReport()))
 
 
 class SequenceReader:
@@ -189,7 +197,8 @@ class SequenceReader:
                     yield NEW_GROUP_RECORDS, [new_records]
                 else:
                     self._write(self._rebalances.apply(new_records))
-            if history_range is not None and not job.points_in_time:
+            is_whole = piece.offsets_partition not in job.carried_partitions
+            if history_range is not None and not job.points_in_time and is_whole:
                 write_survivors(files, piece.offsets_partition, chunk.records, history_range.incarnation)
             rows = np.flatnonzero(superseded.needed_for_replay(decoded.kinds))
             of_chunk = kept_records(chunk.records, rows, decoded.decodes)
@@ -266,7 +275,7 @@ def _count(report: PieceReport, chunk: Chunk, decoded: DecodedChunk, is_misplace
     counts.count_kinds(
         decoded.stored_key_type[is_data], decoded.value_version[is_data], sizes[is_data], decoded.decodes[is_data], is_misplaced[is_data]
     )
-    report.topic_names |= _topic_names(decoded)
+    report.topic_names |= topic_names_of(decoded)
 
 
 def _is_misplaced(decoded: DecodedChunk, offsets_partition: int, partition_count: int) -> Mask:
@@ -277,7 +286,7 @@ def _is_misplaced(decoded: DecodedChunk, offsets_partition: int, partition_count
     return misplaced
 
 
-def _topic_names(decoded: DecodedChunk) -> dict[str, str]:
+def topic_names_of(decoded: DecodedChunk) -> dict[str, str]:
     """Topic id -> topic name, from all commits with a topic id. Superseded commits count too: they may be the only ones with the id."""
     row, high, low = decoded.topic_ids
     if not len(row):
@@ -290,5 +299,7 @@ def _topic_names(decoded: DecodedChunk) -> dict[str, str]:
     differs = (high != high[last]) | (low != low[last])
     chosen = np.sort(np.concatenate((last_of_key[last_of_key >= 0], np.flatnonzero(differs))))
     topics = decoded.keys.topic.take(pa.array(key[chosen])).to_pylist()
-    ids = np.stack((high[chosen], low[chosen]), axis=1).astype(">i8")
-    return {uuid_text(topic_id.tobytes()): topic for topic_id, topic in zip(ids, topics, strict=True)}
+    ids = np.stack((high[chosen], low[chosen]), axis=1).astype(">i8").view("V16")
+    # Few topics have many keys: only distinct ids become text.
+    topic_of_id = dict(zip(ids.ravel().tolist(), topics, strict=True))
+    return {uuid_text(topic_id): topic for topic_id, topic in topic_of_id.items()}

@@ -63,9 +63,9 @@ def plan_files(kind: InputKind, inputs: Sequence[str]) -> FileRows:
     return FileRows(kind, tuple(inputs), tuple(plans[kind](inputs)))
 
 
-def read_piece(piece: RowPiece, *, with_values: bool = True) -> Iterator[RowBatch]:
-    """The rows of a piece. Without ``with_values``, a format with columns gives NULL for values, which are then not read."""
-    return read_table(piece, with_values=with_values) if isinstance(piece, TablePiece) else read_lines(piece)
+def read_piece(piece: RowPiece) -> Iterator[RowBatch]:
+    """The rows of a piece."""
+    return read_table(piece) if isinstance(piece, TablePiece) else read_lines(piece)
 
 
 def file_frame(spark: SparkSession, files: FileRows) -> DataFrame:
@@ -79,6 +79,18 @@ def file_frame(spark: SparkSession, files: FileRows) -> DataFrame:
                     yield rows.rows
 
     return spark.range(0, len(pieces), 1, max(len(pieces), 1)).mapInArrow(read, ROW_COLUMNS)
+
+
+def rows_from(frame: DataFrame, end_offsets: Mapping[int, int]) -> DataFrame:
+    """The rows that an earlier run has not read. end_offsets: offsets partition -> record offset up to which it has read the partition."""
+    from pyspark.sql import functions as f
+
+    if not end_offsets:
+        return frame
+    ends = f.create_map(*(f.lit(number) for pair in end_offsets.items() for number in pair))
+    # Rows without a place are read every night: nothing tells whether an earlier night has seen them.
+    end = f.coalesce(f.try_element_at(ends, f.col("offsets_partition")), f.lit(0))
+    return frame.where(f.col("record_offset").isNull() | (f.col("record_offset") >= end))
 
 
 def sorted_rows(frame: DataFrame) -> DataFrame:

@@ -17,21 +17,23 @@ LEAST_ROWS_TO_FILTER = 100_000
 class SupersedeBuffer:
     """The kept records of consecutive chunks of one offsets partition, without those that a later chunk supersedes."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, buffer_bytes: int = BUFFER_BYTES, least_rows_to_filter: int = LEAST_ROWS_TO_FILTER) -> None:
+        self._buffer_bytes = buffer_bytes
+        self._least_rows_to_filter = least_rows_to_filter
         self._batches: list[pa.RecordBatch] = []
         # First the records that were filtered together, then each chunk after them.
         self._chunks: list[tuple[ChunkKinds, CodeNames]] = []
         self._filtered_rows = 0
 
     def add(self, batch: pa.RecordBatch, kinds: ChunkKinds, names: CodeNames) -> list[pa.RecordBatch]:
-        """The records that leave the buffer, mostly none; all of them once they are BUFFER_BYTES large."""
+        """The records that leave the buffer, mostly none; all of them once they have the size of the buffer."""
         self._batches.append(batch)
         self._chunks.append((kinds, names))
         # Filtering all records again pays once there are twice as many.
-        if sum(len(kinds) for kinds, _ in self._chunks) <= max(2 * self._filtered_rows, LEAST_ROWS_TO_FILTER):
+        if sum(len(kinds) for kinds, _ in self._chunks) <= max(2 * self._filtered_rows, self._least_rows_to_filter):
             return []
         self._filter()
-        return self._take_all() if sum(batch.nbytes for batch in self._batches) >= BUFFER_BYTES else []
+        return self._take_all() if sum(batch.nbytes for batch in self._batches) >= self._buffer_bytes else []
 
     def flush(self) -> list[pa.RecordBatch]:
         """All records of the buffer, filtered once more."""

@@ -32,6 +32,7 @@ class ChunkKinds:
     key has none. member_code: int64, one code for each member id, in all groups together. key_type: int16, -1 where it cannot be read.
     producer_id: int64, NO_PRODUCER_ID for none. control_type: int8, as in Records. is_control, is_tombstone: bool.
     is_transactional: bool, the bit of the batch (the Scala coordinator looks at this bit, the Java coordinator at the producer id).
+    decodes: bool, the key is of a known type, and key and value decode.
     coordinator_accepts: bool, the record decodes and the coordinator loads records of its key type and value version. A record that is not
     accepted is refused in any state: it changes nothing and supersedes nothing.
     """
@@ -45,6 +46,7 @@ class ChunkKinds:
     is_control: Mask
     is_tombstone: Mask
     is_transactional: Mask
+    decodes: Mask
     coordinator_accepts: Mask
 
     def __len__(self) -> int:
@@ -87,8 +89,9 @@ def needed_for_replay(kinds: ChunkKinds) -> Mask:
     - of transactional commits: the rows of _visible_transactional_commits, and all tombstones;
     - of each group: the last commit before each group record that may find no group, and the last commit of the chunk;
     - group records, except those of _superseded_classic_records;
-    - of records that the coordinator does not accept: the last of each key (the last record decides whether the key is live), and the first
-      record of a transaction that is still open.
+    - of records that the coordinator does not accept: the last of each key (the last record decides whether the key is live), the last of
+      each key of type 0 that decodes (it decides whether the offset may come back), and the first record of a transaction that is still
+      open.
     """
     is_offset = (kinds.key_type == KeyType.LEGACY_OFFSET_COMMIT) | (kinds.key_type == KeyType.OFFSET_COMMIT)
     is_commit = is_offset & kinds.coordinator_accepts & ~kinds.is_tombstone & ~kinds.is_control
@@ -103,6 +106,7 @@ def needed_for_replay(kinds: ChunkKinds) -> Mask:
         is_kept[_last_rows(kinds.key_code, among)] = True
     if is_refused.any():
         is_kept[_last_rows(kinds.key_code, is_refused & (kinds.key_code >= 0))] = True
+        is_kept[_last_rows(kinds.key_code, is_refused & kinds.decodes & (kinds.key_type == KeyType.LEGACY_OFFSET_COMMIT))] = True
     if kinds.is_transactional.any():
         transactions = _transactions(kinds)
         is_kept[_first_rows_of_open_transactions(transactions)] = True

@@ -7,6 +7,7 @@ partition come in batches, and only the state of the partition stays in memory.
 from __future__ import annotations
 
 import pickle
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -17,9 +18,18 @@ import pyarrow as pa
 
 from groupcoord_spark.coordinator.broker_settings import KAFKAS_ASSIGNORS, DefaultAssignors
 from groupcoord_spark.coordinator.semantics import Semantics
+from groupcoord_spark.coordinator.state import LoadWarning
 from groupcoord_spark.coordinator.transactions import OffsetKey, StoredOffset
 from groupcoord_spark.log import Records
-from groupcoord_spark.pipeline.exchange.kept_records import NEW_GROUP_RECORDS, RECORDS, PieceReport, as_one, records_of_kept
+from groupcoord_spark.pipeline.exchange.kept_records import (
+    NEW_GROUP_RECORDS,
+    RECORDS,
+    ROW_BYTES,
+    PieceReport,
+    as_one,
+    batches_of_size,
+    records_of_kept,
+)
 from groupcoord_spark.pipeline.exchange.packing import pack, unpack_batch
 from groupcoord_spark.pipeline.exchange.state_rows import (
     COLUMNS,
@@ -31,8 +41,11 @@ from groupcoord_spark.pipeline.exchange.state_rows import (
     state_rows,
 )
 from groupcoord_spark.pipeline.expiration import ExpirationJob, expirations_of
+from groupcoord_spark.pipeline.extents import CarriedState
+from groupcoord_spark.pipeline.read.carried_records import LATEST_RECORDS, TOPIC_IDS, carried_records, carried_topic_names
 from groupcoord_spark.pipeline.read.decode import DecodedChunk, decode_checked_records
 from groupcoord_spark.pipeline.rebalances import REBALANCES, PartitionRebalances, RebalanceJob
+from groupcoord_spark.pipeline.replay.latest_records import CarriedStateComparison, LatestRecords
 from groupcoord_spark.pipeline.replay.redundant_assignments import find_redundant_records
 from groupcoord_spark.pipeline.replay.unchecked_ownership import KeptRecordsCoordinator
 from groupcoord_spark.protocol.columnar import decode_offset_value_columns, leading_int16
@@ -51,18 +64,28 @@ REPLAYED_AT_ONCE_BYTES = 4 << 20
 
 Ints = npt.NDArray[np.int64]
 
+TOPIC_NAMES_ARROW = pa.schema([("topic_id", pa.string()), ("topic", pa.string())])
+
 KNOWN_KEY_TYPES = [key_type for key_type, record_type in RECORD_TYPES.items() if record_type.dialect is None]
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayJob:
-    """The same for the replay of every offsets partition of a run. writers: number of tasks that write the state tables."""
+    """The same for the replay of every offsets partition of a run.
+
+    writers: number of tasks that write the state tables. carried: the latest records that the run goes on from; None: it goes on from none.
+    compared: the latest records whose state is compared with the state that the run reads; None: there is no comparison. writes_latest:
+    whether the run writes latest_records.
+    """
 
     semantics: Semantics
     expiration: ExpirationJob
     writers: int
     rebalances: RebalanceJob
     default_assignors: DefaultAssignors = KAFKAS_ASSIGNORS
+    carried: CarriedState | None = None
+    compared: CarriedState | None = None
+    writes_latest: bool = True
 
 
 def partition_replay(job: ReplayJob) -> Callable[..., Iterator[pd.DataFrame]]:
@@ -92,15 +115,38 @@ def _replayed(job: ReplayJob, offsets_partition: int, frames: Iterator[pd.DataFr
     report = PartitionReport(offsets_partition)
     topic_names: dict[str, str] = {}
     replay = KeptRecordsReplay(job.semantics)
+    latest = LatestRecords()
+    given: Counter[LoadWarning] = Counter()
+    """Warnings that an earlier run has given."""
+    if (carried := carried_by(job.carried, offsets_partition)) is not None:
+        records = carried_records(job.rebalances.warehouse_uri, job.rebalances.cluster, carried, offsets_partition)
+        topic_names |= carried_topic_names(job.rebalances.warehouse_uri, job.rebalances.cluster, carried, offsets_partition)
+        latest.begin_with(records)
+        for part in batches_of_size([records], REPLAYED_AT_ONCE_BYTES):
+            replay.apply(part)
+        given = Counter(replay.coordinator.finish().warnings())
+    comparison = None
+    if (compared := carried_by(job.compared, offsets_partition)) is not None:
+        records = carried_records(job.rebalances.warehouse_uri, job.rebalances.cluster, compared, offsets_partition)
+        comparison = CarriedStateComparison(records, compared.end_offsets[offsets_partition], replay.anew())
     rebalances = PartitionRebalances(job.rebalances, offsets_partition)
     own_writer = offsets_partition % job.writers
     pending_batches: list[pa.RecordBatch] = []
+
+    def apply_pending() -> None:
+        batch = _take_all(pending_batches)
+        replay.apply(batch)
+        if job.writes_latest:
+            latest.add(batch, replay)
+        if comparison is not None:
+            comparison.apply(batch)
+
     for frame in frames:
         for kind, payload in zip(frame["kind"], frame["payload"], strict=True):
             if kind == RECORDS:
                 batch = unpack_batch(payload)
                 if pending_batches and sum(pending.nbytes for pending in pending_batches) + batch.nbytes > REPLAYED_AT_ONCE_BYTES:
-                    replay.apply(_take_all(pending_batches))
+                    apply_pending()
                 pending_batches.append(batch)
             elif kind == NEW_GROUP_RECORDS:
                 for rows_so_far in rebalances.apply(unpack_batch(payload)):
@@ -115,22 +161,48 @@ def _replayed(job: ReplayJob, offsets_partition: int, frames: Iterator[pd.DataFr
                 report.warnings += piece.warnings
                 report.refusals += piece.refusals
     if pending_batches:
-        replay.apply(_take_all(pending_batches))
+        apply_pending()
     for last_rows in rebalances.finish():
         yield pd.DataFrame([(own_writer, LATER, REBALANCES, pack(last_rows))], columns=COLUMNS)
     state = replay.coordinator.finish()
     expirations = expirations_of(state, job.expiration, replay.type_0_offsets())
     rows = state_rows(state, expirations, job.default_assignors)
+    new_warnings = list((Counter(state.warnings()) - given).elements())
+    report.refusals += sum(warning.is_refusal for warning in new_warnings)
+    if comparison is not None:
+        differences = comparison.differences(replay)
+        report.differences = len(differences)
+        new_warnings += differences
+    rows["warnings"] = new_warnings
     report.live_keys, report.first_open_offset = replay.live_keys, replay.first_open_offset
     report.groups, report.offsets = len(rows["groups"]), len(rows["committed_offsets"])
     report.expired_offsets = sum(row.expired for row in expirations.offsets)
     report.removed_groups = sum(row.removed for row in expirations.groups)
-    report.warnings += len(rows["warnings"])
-    report.refusals += sum(warning.is_refusal for warning in state.warnings())
-    for kind, payload in packed_rows(report, rows, {**topic_names, **state.topic_names}):
+    report.warnings += len(new_warnings)
+    all_topic_names = {**topic_names, **state.topic_names}
+    if job.writes_latest:
+        latest_batch = latest.reduced(replay)
+        report.latest_records = latest_batch.num_rows
+        for part in batches_of_size([latest_batch], ROW_BYTES):
+            yield pd.DataFrame([_row_of_next_night(own_writer, offsets_partition, LATEST_RECORDS, part)], columns=COLUMNS)
+        names = pa.RecordBatch.from_pydict({"topic_id": [*all_topic_names], "topic": [*all_topic_names.values()]}, TOPIC_NAMES_ARROW)
+        if names.num_rows:
+            yield pd.DataFrame([_row_of_next_night(own_writer, offsets_partition, TOPIC_IDS, names)], columns=COLUMNS)
+    for kind, payload in packed_rows(report, rows, all_topic_names):
         writers = range(job.writers) if kind == TOPIC_NAMES else [own_writer]
         place = FIRST if kind == TOPIC_NAMES else LATER
         yield pd.DataFrame([(writer, place, kind, payload) for writer in writers], columns=COLUMNS)
+
+
+def carried_by(carried: CarriedState | None, offsets_partition: int) -> CarriedState | None:
+    """``carried``, where it has the offsets partition; else None."""
+    return carried if carried is not None and offsets_partition in carried.end_offsets else None
+
+
+def _row_of_next_night(writer: int, offsets_partition: int, table: str, rows: pa.RecordBatch) -> tuple[int, int, str, bytes]:
+    """A row of REPLAYED for a table that the next night reads by offsets partition, and whose rows are therefore sorted by it."""
+    number = pa.repeat(pa.scalar(offsets_partition, pa.int32()), rows.num_rows)
+    return writer, LATER + 1 + offsets_partition, table, pack(rows.append_column("offsets_partition", number))
 
 
 def _take_all(pending_batches: list[pa.RecordBatch]) -> pa.RecordBatch:
@@ -145,10 +217,11 @@ class KeptRecordsReplay:
 
     def __init__(self, semantics: Semantics) -> None:
         self.coordinator = KeptRecordsCoordinator(semantics)
-        self._semantics = semantics
+        self.semantics = semantics
         self._live_keys: set[bytes] = set()
         self._type_0_keys: set[bytes] = set()
-        self._open_since: dict[int, int] = {}
+        self.open_since: dict[int, int] = {}
+        """Producer id -> record offset of the first record of its open transaction."""
         self._next_offset = 0
 
     def apply(self, batch: pa.RecordBatch) -> None:
@@ -166,7 +239,7 @@ class KeptRecordsReplay:
         if not is_read.all():
             records = records.take(is_read)
             distinct_keys = records.distinct_keys()
-        decoded = decode_checked_records(records, self._semantics, distinct_keys)
+        decoded = decode_checked_records(records, self.semantics, distinct_keys)
         raw_keys = distinct_keys[1]
         coordinator = self.coordinator
         without_collisions, others, is_redundant = find_redundant_records(records, decoded, coordinator)
@@ -254,9 +327,17 @@ class KeptRecordsReplay:
         columns = (records.record_offset[rows].tolist(), records.producer_id[rows].tolist(), is_control[rows].tolist())
         for record_offset, producer_id, ends in zip(*columns, strict=True):
             if ends:
-                self._open_since.pop(producer_id, None)
+                self.open_since.pop(producer_id, None)
             else:
-                self._open_since.setdefault(producer_id, record_offset)
+                self.open_since.setdefault(producer_id, record_offset)
+
+    def anew(self) -> KeptRecordsReplay:
+        """A replay with the same semantics that has replayed nothing yet."""
+        return KeptRecordsReplay(self.semantics)
+
+    def live_among(self, keys: set[bytes]) -> tuple[set[bytes], set[bytes]]:
+        """Which of these keys are live, and which of them are live keys of type 0."""
+        return self._live_keys & keys, self._type_0_keys & keys
 
     @property
     def live_keys(self) -> int:
@@ -271,4 +352,4 @@ class KeptRecordsReplay:
     @property
     def first_open_offset(self) -> int | None:
         """Record offset of the first record of the oldest open transaction; None: no transaction is open."""
-        return min(self._open_since.values(), default=None)
+        return min(self.open_since.values(), default=None)

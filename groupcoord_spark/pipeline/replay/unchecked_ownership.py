@@ -12,7 +12,7 @@ from groupcoord_spark.coordinator.groups.consumer import ConsumerGroup, Consumer
 from groupcoord_spark.coordinator.groups.modern import ModernGroup
 from groupcoord_spark.coordinator.replay import PartitionReplay
 from groupcoord_spark.coordinator.semantics import Semantics
-from groupcoord_spark.coordinator.state import Doubt
+from groupcoord_spark.coordinator.state import Doubt, internal_fields
 
 
 class UncheckedConsumerGroup(ConsumerGroup):
@@ -38,6 +38,19 @@ class UncheckedConsumerGroup(ConsumerGroup):
             for member in self.members.values():
                 for topic_id, partitions in member.owned_partitions():
                     self._owner_epochs[topic_id].update(dict.fromkeys(partitions, member.member_epoch))
+
+    def internal_state(self) -> tuple[object, ...]:
+        """As for any group; the owners of partitions are equal whether the group follows them or they follow from the assignments."""
+        owner_epochs: dict[str, dict[int, int]] = {}
+        if self._checks_owners:
+            owner_epochs = {topic_id: dict(epochs) for topic_id, epochs in self._owner_epochs.items() if epochs}
+        else:
+            for member in self.members.values():
+                for topic_id, partitions in member.owned_partitions():
+                    if partitions:
+                        owner_epochs.setdefault(topic_id, {}).update(dict.fromkeys(partitions, member.member_epoch))
+        ways_to_follow_owners = frozenset({"_semantics", "_checks_owners", "_owner_epochs", "is_orderly"})
+        return *internal_fields(self, without=ways_to_follow_owners), owner_epochs
 
     def _release_partitions(self, member_id: str, member: ConsumerMember) -> None:
         if self._checks_owners:

@@ -1,0 +1,148 @@
+"""All that the history tables have of one group, place by place: commits, transactions, rebalances and removals with their causes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from groupcoord_spark.answers import offset_history as history
+from groupcoord_spark.answers.removals import removals_of
+from groupcoord_spark.coordinator.partition_owners import KEY_TYPES
+from groupcoord_spark.coordinator.removal_causes import OffsetRemoval, Place
+from groupcoord_spark.coordinator.semantics import Semantics
+from groupcoord_spark.coordinator.timeline import Event, Expiry, GroupEnd, LowerCommit, Piece, expiries, timeline
+from groupcoord_spark.warehouse.read import Condition, Warehouse
+
+
+class Question(NamedTuple):
+    """The group that is asked about, and the part of its history."""
+
+    cluster: str
+    group_id: str
+    topic: str | None = None
+    """Commits of this topic only; None: of every topic."""
+    partition: int | None = None
+    """Commits of this partition of the topic only; None: of every partition."""
+    from_ms: int | None = None
+    """First time of the events; None: all events."""
+    to_ms: int | None = None
+    """End of the time of the events; None: all events."""
+
+    def asks_about(self, topic: str, partition: int) -> bool:
+        """Whether commits of the partition are part of the question."""
+        return self.topic in (None, topic) and self.partition in (None, partition)
+
+
+class PlaceHistory(NamedTuple):
+    """The history of one group in one offsets partition of one incarnation of ``__consumer_offsets``."""
+
+    place: Place
+    commits: pa.Table
+    """``CountedCommits.rows``."""
+    pieces: Sequence[Piece]
+    """Commits, transactions and removals in order."""
+    rebalances: Sequence[Mapping[str, Any]]
+    """Rows of the table rebalances in order, with ``timestamp_ms``."""
+    ends: Sequence[GroupEnd]
+    """Tombstones of the group."""
+    removals: Mapping[int, OffsetRemoval]
+    """Record offset of the tombstone of an offset -> cause. Of every partition, also of those that the question is not about."""
+
+    def events(self, question: Question, retention_ms: int | None) -> Iterator[Event]:
+        """The events of the place in order."""
+        limits = {"from_ms": question.from_ms, "to_ms": question.to_ms}
+        return timeline(self.pieces, self.rebalances, self.ends, retention_ms=retention_ms, **limits)
+
+
+def read_history(warehouse: Warehouse, question: Question, semantics: Semantics) -> list[PlaceHistory]:
+    """The history of a group as of the newest run, place by place; empty: the history tables have no record of the group.
+
+    Args:
+        warehouse: The warehouse.
+        question: Group, partitions and time.
+        semantics: Of the broker that loads the records.
+    """
+    all_commits = rows_of(warehouse, question, "offset_commits", history.COMMIT_COLUMNS)
+    markers = history.read_markers(warehouse, question.cluster, all_commits)
+    removals = removals_of(warehouse, question.cluster, [question.group_id], all_commits, markers)
+    rebalances = rows_of(warehouse, question, "rebalances").to_pylist()
+    pending = {tuple(row.values()) for row in rows_of(warehouse, question, "pending_offsets", history.PENDING_COLUMNS).to_pylist()}
+    commits = all_commits
+    if question.topic is not None:
+        commits = commits.filter(pc.equal(commits["topic"], question.topic))
+    if question.partition is not None:
+        commits = commits.filter(pc.equal(commits["partition"], question.partition))
+    places = {*history.places_of(commits), *map(_place, rebalances), *(record.place for record, _ in removals.groups)}
+    histories = []
+    for place in sorted(places):
+        of_place, markers_of_place = history.of_place(commits, place), history.of_place(markers, place)
+        counted = history.counted_commits(of_place, markers_of_place, semantics, pending, question.to_ms)
+        rebalances_of_place = [_with_milliseconds(row) for row in rebalances if _place(row) == place]
+        rebalances_of_place.sort(key=lambda row: row["record_offset"])
+        ends = [
+            GroupEnd(record.record_offset, record.timestamp_ms, record.key_type, removal)
+            for record, removal in removals.groups
+            if record.place == place
+        ]
+        borders = {row["record_offset"] for row in rebalances_of_place} | {end.record_offset for end in ends}
+        borders |= {transaction.at for transaction in counted.transactions}
+        of_offsets = {record_offset: removal for (where, record_offset), removal in removals.offsets.items() if where == place}
+        pieces: list[Piece] = [*history.pieces_of(counted.rows, borders, of_offsets, question.from_ms, question.to_ms)]
+        pieces = [*_with_evidence(warehouse, question, pieces, place), *counted.transactions]
+        histories.append(PlaceHistory(place, counted.rows, pieces, rebalances_of_place, ends, of_offsets))
+    return histories
+
+
+def rows_of(
+    warehouse: Warehouse, question: Question, table: str, columns: Sequence[str] | None = None, where: Sequence[Condition] = ()
+) -> pa.Table:
+    """The rows of the group in a table."""
+    return warehouse.read(table, cluster=question.cluster, columns=columns, where=[("group_id", "=", question.group_id), *where])
+
+
+def expiry_events(warehouse: Warehouse, question: Question) -> Iterator[Event]:
+    """What will expire of the group and of the partitions that the question is about, the earliest first."""
+    rows = []
+    for row in rows_of(warehouse, question, "offset_expirations", ["expires_at", "rule", "topic", "partition"]).to_pylist():
+        if row["expires_at"] is not None and question.asks_about(row["topic"], row["partition"]):
+            rows.append(Expiry(milliseconds(row["expires_at"]) or 0, row["rule"], row["topic"], row["partition"]))
+    for row in rows_of(warehouse, question, "group_expirations", ["removed_at", "rule"]).to_pylist():
+        if row["removed_at"] is not None:
+            rows.append(Expiry(milliseconds(row["removed_at"]) or 0, row["rule"] or "", None, None))
+    yield from expiries(rows, warehouse.run(question.cluster).as_of_ms)
+
+
+def milliseconds(moment: datetime | None) -> int | None:
+    """A TIMESTAMP as epoch milliseconds; None: NULL."""
+    return None if moment is None else round(moment.timestamp() * 1000)
+
+
+def _with_evidence(warehouse: Warehouse, question: Question, pieces: Sequence[Piece], place: Place) -> list[Piece]:
+    """The pieces; commits of a lower offset with the partition's owner, and whether commits in between may be missing."""
+    lower = [piece for piece in pieces if isinstance(piece, LowerCommit)]
+    if not lower:
+        return list(pieces)
+    of_place: list[Condition] = [("incarnation", "=", place.incarnation), ("offsets_partition", "=", place.offsets_partition)]
+    columns = ["run_id", "first_offset", "end_offset"]
+    ranges = warehouse.read("surviving_records", cluster=question.cluster, columns=columns, where=of_place).to_pylist()
+    age = {run.run_id: number for number, run in enumerate(warehouse.finished_runs(question.cluster))}
+    ranges.sort(key=lambda row: age.get(row["run_id"], -1))
+    lower = history.with_gaps(lower, [(row["run_id"], row["first_offset"], row["end_offset"]) for row in ranges])
+    columns = ["record_offset", "key_type", "member_id", "value_json"]
+    records = rows_of(warehouse, question, "group_records", columns, [*of_place, ("key_type", "in", list(KEY_TYPES))])
+    with_all = iter(history.with_owners(lower, records))
+    return [next(with_all) if isinstance(piece, LowerCommit) else piece for piece in pieces]
+
+
+def _place(row: Mapping[str, Any]) -> Place:
+    return Place(row["incarnation"], row["offsets_partition"])
+
+
+def _with_milliseconds(row: Mapping[str, Any]) -> dict[str, Any]:
+    left_out = ("cluster", "group_id", "record_timestamp", "timestamps_out_of_range", "offsets_partition", "incarnation")
+    fields = {name: value for name, value in row.items() if name not in left_out}
+    return {**fields, "timestamp_ms": milliseconds(row["record_timestamp"])}

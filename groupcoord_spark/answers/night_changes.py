@@ -1,0 +1,259 @@
+"""What changed from one night to another: groups, committed offsets and pending offsets, and why offsets and groups are gone."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import pyarrow.compute as pc
+
+from groupcoord_spark.answers.offset_history import COMMIT_COLUMNS, read_markers
+from groupcoord_spark.answers.removals import Removals, removals_of
+from groupcoord_spark.coordinator.removal_causes import Cause, OffsetLifetime, Place
+from groupcoord_spark.warehouse.read import Condition, Run, Warehouse
+
+CHANGES: Final[Mapping[str, str]] = {
+    "group_gone": "The group was there and is no longer.",
+    "group_born": "The group is new.",
+    "group_changed": "The group has another type, state or number of members.",
+    "group_rebalanced": "The group has another generation or epoch; its type, state and number of members are the same.",
+    "offset_gone": "The committed offset was there and is no longer.",
+    "offset_rewound": "The committed offset is lower.",
+    "offset_new": "The committed offset is new.",
+    "pending_gone": "The offset was pending in an open transaction and is no longer.",
+    "pending_new": "The offset is pending in an open transaction now.",
+    "offset_forward": "The committed offset is higher.",
+}
+"""Kind of change -> sentence, in the order in which changes are listed: what may need a look comes first."""
+
+NOT_KNOWN: Final = "not_known"
+
+REASONS: Final[Mapping[str, str]] = {
+    "expired": "Its retention was over: a cleanup removed it.",
+    "group_deleted": "A request deleted the group.",
+    "topic_deleted": "The topic that it was committed for was deleted.",
+    "offset_deleted": "A request deleted the offset.",
+    "converted": "The group was converted to another protocol.",
+    "orphaned": "The group was deleted without its offsets: the table orphan_offsets has the offset.",
+    "topic_begun_anew": "The offsets topic was deleted and made again.",
+    "committed": "Its transaction was committed.",
+    "aborted": "Its transaction was aborted.",
+    NOT_KNOWN: "The history has no record of its removal, or the records do not show the cause.",
+}
+"""Why something is gone -> sentence."""
+
+_REASON_OF: Final[Mapping[Cause, str]] = {
+    "expiry": "expired",
+    "delete_groups": "group_deleted",
+    "topic_deletion": "topic_deleted",
+    "offset_delete": "offset_deleted",
+    "conversion": "converted",
+    "unknown": NOT_KNOWN,
+}
+
+_OFFSET_KEY: Final = ("group_id", "topic", "partition")
+_GROUP_VALUES: Final = {"group_type": "type", "state": "state", "generation": "generation", "member_count": "members"}
+_OffsetKey = tuple[str, str, int]
+"""Group, topic and partition."""
+
+_Row = Mapping[str, Any]
+
+
+class Change(NamedTuple):
+    """One change of a group, of a committed offset or of a pending offset."""
+
+    change: str
+    """A key of CHANGES."""
+    group_id: str
+    topic: str | None
+    partition: int | None
+    before: Any
+    """A committed offset, or of a group its type, state, generation and members as a dictionary; None: it was not there."""
+    after: Any
+    why: str | None
+    """A key of REASONS for what is gone, else None."""
+
+
+def night_changes(warehouse: Warehouse, before: Run, after: Run) -> list[Change]:
+    """The changes from one run of a cluster to a later one, in the order of CHANGES, then by group, topic and partition.
+
+    Raises WarehouseError where the tables of a run cannot be read.
+    """
+    groups = _differing(warehouse, "groups", before, after, ("group_id",), tuple(_GROUP_VALUES), tuple(_GROUP_VALUES))
+    columns = ("committed_offset", "offsets_partition", "record_offset")
+    offsets = _differing(warehouse, "committed_offsets", before, after, _OFFSET_KEY, columns, ("committed_offset",))
+    gone_groups = [row["group_id"] for row in groups if not row["is_after"]]
+    gone_offsets = [row for row in offsets if not row["is_after"]]
+    of_groups, of_offsets = _reasons(warehouse, before, after, gone_groups, gone_offsets)
+    changes = [
+        *(_group_change(row, of_groups) for row in groups),
+        *(_offset_change(row, of_offsets) for row in offsets),
+        *_pending_changes(warehouse, before, after),
+    ]
+    order = {change: number for number, change in enumerate(CHANGES)}
+    return sorted(changes, key=lambda one: (order[one.change], one.group_id, one.topic or "", one.partition or 0))
+
+
+def _differing(
+    warehouse: Warehouse, table: str, before: Run, after: Run, key: Sequence[str], columns: Sequence[str], compared: Sequence[str]
+) -> list[dict[str, Any]]:
+    """A row for each key that only one run has, or for which a compared column differs.
+
+    The row has the key, ``<column>_before`` and ``<column>_after``, and whether each run has the key: ``is_before`` and ``is_after``.
+    """
+    sides = []
+    for run, side in ((before, "before"), (after, "after")):
+        rows = warehouse.read(table, columns=[*key, *columns], run=run).rename_columns([*key, *(f"{name}_{side}" for name in columns)])
+        sides.append(rows.append_column(f"is_{side}", pc.is_valid(rows[key[0]])))
+    pairs = sides[0].join(sides[1], list(key), join_type="full outer")
+    for name in ("is_before", "is_after"):
+        pairs = pairs.set_column(pairs.column_names.index(name), name, pc.fill_null(pairs[name], False))
+    differs = pc.invert(pc.and_(pairs["is_before"], pairs["is_after"]))
+    for name in compared:
+        values = pairs[f"{name}_before"], pairs[f"{name}_after"]
+        is_equal = pc.or_(pc.fill_null(pc.equal(*values), False), pc.and_(*map(pc.is_null, values)))
+        differs = pc.or_(differs, pc.invert(is_equal))
+    rows_that_differ: list[dict[str, Any]] = pairs.filter(differs).to_pylist()
+    return rows_that_differ
+
+
+def _group_change(row: _Row, reasons: Mapping[str, str]) -> Change:
+    before, after = (
+        {word: row[f"{column}_{side}"] for column, word in _GROUP_VALUES.items()} if row[f"is_{side}"] else None
+        for side in ("before", "after")
+    )
+    why = None
+    if before is None:
+        change = "group_born"
+    elif after is None:
+        change, why = "group_gone", reasons[row["group_id"]]
+    else:
+        is_rebalance = {word for word in before if before[word] != after[word]} == {"generation"}
+        change = "group_rebalanced" if is_rebalance else "group_changed"
+    return Change(change, row["group_id"], None, None, before, after, why)
+
+
+def _offset_change(row: _Row, reasons: Mapping[_OffsetKey, str]) -> Change:
+    before, after, why = row["committed_offset_before"], row["committed_offset_after"], None
+    if not row["is_after"]:
+        change, why = "offset_gone", reasons[_key(row)]
+    elif not row["is_before"]:
+        change = "offset_new"
+    else:
+        change = "offset_forward" if after > before else "offset_rewound"
+    return Change(change, *_key(row), before, after, why)
+
+
+def _pending_changes(warehouse: Warehouse, before: Run, after: Run) -> Iterator[Change]:
+    """Offsets that are pending in one of the runs only, whichever transactions they wait in."""
+    columns = (*_OFFSET_KEY, "committed_offset", "producer_id", "offsets_partition", "record_offset")
+    sides: list[dict[_OffsetKey, _Row]] = []
+    for run in (before, after):
+        rows = warehouse.read("pending_offsets", columns=columns, run=run).to_pylist()
+        # Where several transactions wait with one offset, the newest one stands for all.
+        sides.append({_key(row): row for row in sorted(rows, key=lambda row: row["record_offset"])})
+    then, now = sides
+    for key in now.keys() - then.keys():
+        yield Change("pending_new", *key, None, now[key]["committed_offset"], None)
+    gone = {key: row for key, row in then.items() if key not in now}
+    ends = _transaction_ends(warehouse, after, gone) if gone else {}
+    for key, row in gone.items():
+        yield Change("pending_gone", *key, row["committed_offset"], None, ends.get(key, NOT_KNOWN))
+
+
+def _transaction_ends(warehouse: Warehouse, after: Run, pending: Mapping[_OffsetKey, _Row]) -> dict[_OffsetKey, str]:
+    """Offset -> how the transaction ended in which it was pending; without the offsets that have no marker in the history."""
+    producers = sorted({row["producer_id"] for row in pending.values()})
+    columns = ("offsets_partition", "incarnation", "record_offset", "producer_id", "result")
+    markers: dict[tuple[int, Place], list[tuple[int, str]]] = {}
+    for marker in warehouse.read("transactions", columns=columns, where=[("producer_id", "in", producers)], run=after).to_pylist():
+        place = Place(marker["incarnation"], marker["offsets_partition"])
+        markers.setdefault((marker["producer_id"], place), []).append((marker["record_offset"], marker["result"]))
+    logs = _logs(warehouse, after)
+    ends = {}
+    for key, row in pending.items():
+        place = Place(logs[row["offsets_partition"]].incarnation, row["offsets_partition"])
+        if later := [marker for marker in markers.get((row["producer_id"], place), ()) if marker[0] > row["record_offset"]]:
+            ends[key] = min(later)[1]
+    return ends
+
+
+def _reasons(
+    warehouse: Warehouse, before: Run, after: Run, gone_groups: Sequence[str], gone_offsets: Sequence[_Row]
+) -> tuple[dict[str, str], dict[_OffsetKey, str]]:
+    """Why each of these groups, and each of these offsets, is gone."""
+    group_ids = sorted({*gone_groups, *(row["group_id"] for row in gone_offsets)})
+    if not group_ids:
+        return {}, {}
+    of_group: list[Condition] = [("group_id", "in", group_ids)]
+    commits = warehouse.read("offset_commits", cluster=after.cluster, columns=COMMIT_COLUMNS, where=of_group)
+    removals = removals_of(warehouse, after.cluster, group_ids, commits, read_markers(warehouse, after.cluster, commits))
+    logs, older_logs = _logs(warehouse, after), _logs(warehouse, before)
+    orphans = {_key(row) for row in warehouse.read("orphan_offsets", columns=_OFFSET_KEY, where=of_group, run=after).to_pylist()}
+    tombstones = _newest_tombstones(removals, logs)
+    of_offsets = {}
+    for row in gone_offsets:
+        number, key = row["offsets_partition_before"], _key(row)
+        tombstone, reason = tombstones.get(key, (-1, NOT_KNOWN))
+        if logs[number].incarnation > older_logs[number].incarnation:
+            reason = "topic_begun_anew"
+        elif tombstone < row["record_offset_before"]:
+            reason = "orphaned" if key in orphans else NOT_KNOWN
+        of_offsets[key] = reason
+    return _reasons_of_groups(gone_groups, of_offsets, removals, logs), of_offsets
+
+
+class _Log(NamedTuple):
+    """What a run read of one offsets partition."""
+
+    incarnation: int = 0
+    end_offset: int = 0
+
+
+def _logs(warehouse: Warehouse, run: Run) -> dict[int, _Log]:
+    """Offsets partition -> what the run read of it; of a partition that is not in the run's tables nothing is known."""
+    rows = warehouse.read("offsets_partitions", columns=["offsets_partition", "incarnation", "end_offset"], run=run).to_pylist()
+    return defaultdict(_Log, {row["offsets_partition"]: _Log(row["incarnation"], row["end_offset"]) for row in rows})
+
+
+def _newest_tombstones(removals: Removals, logs: Mapping[int, _Log]) -> dict[_OffsetKey, tuple[int, str]]:
+    """Offset -> record offset and reason of its newest tombstone that the run had read."""
+    newest: dict[_OffsetKey, tuple[int, str]] = {}
+    for (place, record_offset), removal in removals.offsets.items():
+        if _had_read(logs, place, record_offset):
+            key = _key_of(removal.lifetime)
+            newest[key] = max(newest.get(key, (-1, "")), (record_offset, _REASON_OF[removal.cause]))
+    return newest
+
+
+def _reasons_of_groups(
+    gone: Sequence[str], of_offsets: Mapping[_OffsetKey, str], removals: Removals, logs: Mapping[int, _Log]
+) -> dict[str, str]:
+    """Group -> why it is gone: by its own tombstone, or where that has no known cause, by what took all of its offsets."""
+    tombstones: dict[str, tuple[int, str]] = {}
+    for record, removal in removals.groups:
+        if _had_read(logs, record.place, record.record_offset):
+            newest = tombstones.get(record.group_id, (-1, ""))
+            tombstones[record.group_id] = max(newest, (record.record_offset, _REASON_OF[removal.cause]))
+    of_its_offsets: dict[str, set[str]] = {}
+    for (group_id, _, _), reason in of_offsets.items():
+        of_its_offsets.setdefault(group_id, set()).add(reason)
+    reasons = {}
+    for group_id in gone:
+        reason, others = tombstones.get(group_id, (-1, NOT_KNOWN))[1], of_its_offsets.get(group_id, set())
+        reasons[group_id] = next(iter(others)) if reason == NOT_KNOWN and len(others) == 1 else reason
+    return reasons
+
+
+def _had_read(logs: Mapping[int, _Log], place: Place, record_offset: int) -> bool:
+    log = logs[place.offsets_partition]
+    return place.incarnation == log.incarnation and record_offset < log.end_offset
+
+
+def _key(row: _Row) -> _OffsetKey:
+    return row["group_id"], row["topic"], row["partition"]
+
+
+def _key_of(lifetime: OffsetLifetime) -> _OffsetKey:
+    return lifetime.group_id, lifetime.topic, lifetime.partition

@@ -1,0 +1,443 @@
+"""Why a group or a committed offset is there, has gone or never counted: the story in order, the evidence, and one sentence at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, Literal, NamedTuple
+
+from groupcoord_spark.answers.group_history import PlaceHistory, Question, expiry_events, milliseconds, read_history, rows_of
+from groupcoord_spark.coordinator.removal_causes import OffsetRemoval
+from groupcoord_spark.coordinator.semantics import Semantics
+from groupcoord_spark.coordinator.timeline import (
+    Event,
+    LowerCommit,
+    Piece,
+    RemovedOffsets,
+    Stretch,
+    Transaction,
+    duration,
+    iso,
+    places_text,
+)
+from groupcoord_spark.warehouse.read import Condition, Warehouse
+from groupcoord_spark.warehouse.reasons import GROUP_STAYS_BECAUSE, OFFSET_STAYS_BECAUSE
+
+Cause = Literal[
+    "still_there",
+    "expired_simple",
+    "expired_empty_group",
+    "expired_unsubscribed",
+    "expired_explicit",
+    "offset_delete",
+    "group_delete",
+    "topic_delete",
+    "aborted_transaction",
+    "open_transaction",
+    "replaced_in_transaction",
+    "rewound",
+    "group_left_empty",
+    "superseded_by_conversion",
+    "orphan",
+    "unknown",
+]
+
+_STATE_TABLES: Final = ("committed_offsets", "pending_offsets", "orphan_offsets")
+
+
+class Record(NamedTuple):
+    """A record of ``__consumer_offsets`` that is evidence."""
+
+    what: str
+    offsets_partition: int
+    record_offset: int
+
+    def __str__(self) -> str:
+        return f"{self.what} {self.offsets_partition}@{self.record_offset}"
+
+
+class Finding(NamedTuple):
+    """One thing that happened to a committed offset, or (topic None) to the group, and its cause."""
+
+    topic: str | None
+    partition: int | None
+    cause: Cause
+    other_cause: Cause | None
+    """Another cause that the records fit as well."""
+    rule: str | None
+    """Id of the rule of expiration that decides."""
+    records: Sequence[Record]
+    sentence: str
+    """Without a subject: the offset or the group."""
+
+
+class Step(NamedTuple):
+    """A part of the story."""
+
+    time_ms: int | None
+    event: str
+    what: str
+    records: Sequence[Record]
+    findings: Sequence[Finding]
+
+
+class Story(NamedTuple):
+    """The answer of ``why``."""
+
+    steps: Sequence[Step]
+    conclusion: str
+
+
+def why(warehouse: Warehouse, question: Question, semantics: Semantics) -> Story | None:
+    """The story of a group, a topic or a partition as of the newest run; None: no table has a row that the question is about.
+
+    Args:
+        warehouse: The warehouse.
+        question: Group, topic and partition.
+        semantics: Of the run.
+    """
+    run = warehouse.run(question.cluster)
+    steps: list[Step] = []
+    for place_history in read_history(warehouse, question, semantics):
+        finder = _Finder(place_history, question, semantics)
+        steps += [finder.step(event) for event in place_history.events(question, run.retention_ms)]
+        steps = [*steps, *_skipped(warehouse, question, place_history)]
+    now = list(_present(warehouse, question, run.as_of_ms))
+    found = [finding for step in [*steps, *now] for finding in step.findings]
+    has_commits = any(step.event == "commits" for step in steps)
+    if not has_commits and not any(question.topic is None or finding.topic is not None for finding in found):
+        return None
+    steps.sort(key=lambda step: (step.time_ms is None, step.time_ms or 0))
+    steps += now
+    future = [Step(event.time_ms, event.event, event.what, (), ()) for event in expiry_events(warehouse, question)]
+    return Story([*steps, *future], _conclusion(question, steps))
+
+
+class _Finder:
+    """Finds the causes behind the events of one place."""
+
+    def __init__(self, of_place: PlaceHistory, question: Question, semantics: Semantics) -> None:
+        self._history = of_place
+        self._question = question
+        self._semantics = semantics
+        self._pieces: dict[tuple[type, int | None, int | None], Piece] = {
+            (type(piece), piece.record_offset, getattr(piece, "producer_id", None)): piece for piece in of_place.pieces
+        }
+        self._markers = {
+            row["record_offset"]: row["at"]
+            for row in of_place.commits.select(["record_offset", "at"]).to_pylist()
+            if row["at"] != row["record_offset"]
+        }
+
+    def step(self, event: Event) -> Step:
+        """The event with its findings."""
+        findings = list(self._findings(event))
+        records: Sequence[Record] = [] if event.record_offset is None else [self._record("record", event.record_offset)]
+        if event.event == "commits":
+            stretch = self._piece(Stretch, event)
+            records = [self._record("first value", stretch.record_offset)]
+            if stretch.last_record_offset not in (None, stretch.record_offset):
+                records.append(self._record("last value", stretch.last_record_offset))
+        elif findings:
+            records = sorted({record for finding in findings for record in finding.records}, key=lambda record: record[1:])
+        return Step(event.time_ms, event.event, event.what, records, findings)
+
+    def _piece(self, kind: type, event: Event) -> Any:
+        producer_id = event.facts.get("producer_id") if kind in (Transaction, LowerCommit) else None
+        return self._pieces[kind, event.record_offset, producer_id]
+
+    def _findings(self, event: Event) -> Iterator[Finding]:
+        if event.event in ("rewind", "committed_again"):
+            yield self._lower(self._piece(LowerCommit, event))
+        elif event.event == "transaction":
+            yield from self._transaction(self._piece(Transaction, event))
+        elif event.event == "offsets_removed":
+            for removal in self._piece(RemovedOffsets, event).removals:
+                yield self._removed(removal)
+        elif event.event == "group_removed":
+            yield self._group_removed(event)
+        elif event.event == "rebalance":
+            yield from self._rebalance(event)
+
+    def _record(self, what: str, record_offset: int) -> Record:
+        return Record(what, self._history.place.offsets_partition, record_offset)
+
+    def _lower(self, commit: LowerCommit) -> Finding:
+        records = [self._record("value before", commit.from_record_offset), self._record("lower value", commit.record_offset)]
+        moment = "" if commit.time_ms is None else f" at {iso(commit.time_ms)}"
+        sentence = f"went back from {commit.from_committed_offset} to {commit.to_committed_offset}{moment}"
+        return Finding(commit.topic, commit.partition, "rewound", None, None, records, sentence)
+
+    def _transaction(self, transaction: Transaction) -> Iterator[Finding]:
+        causes: Mapping[str, Cause] = {"aborted": "aborted_transaction", "open": "open_transaction", "replaced": "replaced_in_transaction"}
+        cause = causes.get(transaction.result, "unknown")
+        since = "" if transaction.since_ms is None else f" since {iso(transaction.since_ms)}"
+        sentence = {
+            "aborted_transaction": f"the transaction of producer {transaction.producer_id} was aborted, so its commit never counted",
+            "open_transaction": f"the transaction of producer {transaction.producer_id} is open{since}, so its commit does not count yet",
+            "replaced_in_transaction": f"a later record replaced the commit in the open transaction of producer {transaction.producer_id}",
+        }.get(cause, f"the end of the transaction of producer {transaction.producer_id} is in no record")
+        for record_offset, topic, partition in transaction.commits:
+            records = [self._record("transactional value", record_offset)]
+            if transaction.marker_offset is not None:
+                records.append(self._record("abort marker", transaction.marker_offset))
+            yield Finding(topic, partition, cause, None, None, records, sentence)
+
+    def _removed(self, removal: OffsetRemoval) -> Finding:
+        lifetime = removal.lifetime
+        records = []
+        if lifetime.value_offset is not None:
+            records.append(self._record("last value", lifetime.value_offset))
+            if lifetime.value_offset in self._markers:
+                records.append(self._record("commit marker", self._markers[lifetime.value_offset]))
+        cause, other = self._cause_of(removal)
+        empty = self._last_rebalance(lifetime.tombstone_offset)
+        if cause == "expired_empty_group" and removal.due_by == "empty" and empty is not None:
+            records.append(self._record("group became Empty", empty["record_offset"]))
+        if lifetime.tombstone_offset is not None:
+            records.append(self._record("tombstone", lifetime.tombstone_offset))
+        rule = self._rule(cause, empty)
+        return Finding(lifetime.topic, lifetime.partition, cause, other, rule, records, _removal_sentence(removal, cause, other))
+
+    def _cause_of(self, removal: OffsetRemoval) -> tuple[Cause, Cause | None]:
+        """The cause of a removal, and another cause that the records fit as well."""
+        if removal.cause == "delete_groups":
+            return "group_delete", None
+        if removal.cause == "topic_deletion":
+            return "topic_delete", "offset_delete"
+        if removal.cause == "offset_delete":
+            return "offset_delete", None if removal.offsets_kept else "topic_delete"
+        if removal.cause != "expiry":
+            return "unknown", None
+        if removal.due_by == "explicit":
+            return "expired_explicit", None
+        if removal.due_by == "empty":
+            return "expired_empty_group", None
+        state = self._last_rebalance(removal.lifetime.tombstone_offset)
+        if state is None:
+            return "expired_simple", None
+        return ("expired_unsubscribed" if state["member_count"] else "expired_empty_group"), None
+
+    def _rule(self, cause: Cause, state: Mapping[str, Any] | None) -> str | None:
+        if not cause.startswith("expired"):
+            return None
+        if self._semantics.offset_rules != "X-B":
+            return self._semantics.offset_rules
+        if cause == "expired_explicit":
+            return "X-B0"
+        if state is not None and state["group_type"] in ("consumer", "streams"):
+            return "X-C1" if state["group_type"] == "consumer" else "X-C2"
+        return {"expired_simple": "X-B2", "expired_empty_group": "X-B1", "expired_unsubscribed": "X-B3"}[cause]
+
+    def _last_rebalance(self, record_offset: int | None) -> Mapping[str, Any] | None:
+        """The newest rebalance before a record; None: since the group was removed, the group never had a member."""
+        since = max((end.record_offset for end in self._history.ends if _is_before(end.record_offset, record_offset)), default=-1)
+        of_group = [row for row in self._history.rebalances if row["kind"] != "assignment"]
+        if since >= 0 and any(end.removal.cause == "conversion" for end in self._history.ends if end.record_offset == since):
+            since = -1
+        return next(
+            (row for row in reversed(of_group) if since < row["record_offset"] and _is_before(row["record_offset"], record_offset)), None
+        )
+
+    def _group_removed(self, event: Event) -> Finding:
+        records = [self._record("tombstone", event.record_offset or 0)]
+        state = self._last_rebalance(event.record_offset)
+        if state is not None and event.facts["cause"] in ("delete_groups", "expiry"):
+            records.insert(0, self._record("last group record", state["record_offset"]))
+        if event.facts["cause"] == "delete_groups":
+            return Finding(None, None, "group_delete", None, None, records, "was deleted by a request (DeleteGroups)")
+        if event.facts["cause"] == "conversion":
+            sentence = "changed its protocol: the record of the old kind was removed"
+            return Finding(None, None, "superseded_by_conversion", None, None, records, sentence)
+        if event.facts["cause"] == "unknown":
+            return Finding(None, None, "unknown", None, None, records, "was removed, and why is not known")
+        before = self._last_loss(event.record_offset or 0)
+        if before is None:
+            cause: Cause = "expired_empty_group" if state is not None else "unknown"
+            return Finding(
+                None,
+                None,
+                cause,
+                "group_delete",
+                self._semantics.group_rule,
+                records,
+                "was removed by a cleanup: it had no members and no offsets",
+            )
+        gone = "" if event.time_ms is None else f" at {iso(event.time_ms)}"
+        sentence = f"was removed{gone} by the cleanup that found it without members and offsets"
+        return Finding(None, None, before.cause, None, self._semantics.group_rule, records, sentence)
+
+    def _last_loss(self, before: int) -> Finding | None:
+        """What took the last offset away from the group before its tombstone."""
+        losses: list[tuple[int, Finding]] = [(at, self._removed(removal)) for at, removal in self._history.removals.items() if at < before]
+        for piece in self._history.pieces:
+            if isinstance(piece, Transaction) and piece.result == "aborted" and piece.at < before:
+                losses += [(piece.at, finding) for finding in self._transaction(piece)]
+        since = max((end.record_offset for end in self._history.ends if end.record_offset < before), default=-1)
+        losses = [loss for loss in losses if loss[0] > since]
+        return max(losses, key=lambda loss: loss[0])[1] if losses else None
+
+    def _rebalance(self, event: Event) -> Iterator[Finding]:
+        facts, record = event.facts, self._record("group record", event.record_offset or 0)
+        if facts["cause"] == "group_converted" and facts["confidence"] == "certain":
+            of_write = [end for end in self._history.ends if end.timestamp_ms == event.time_ms and end.removal.cause == "conversion"]
+            records = [self._record("tombstone of the old kind of group", end.record_offset) for end in of_write]
+            sentence = f"became a {facts['group_type']} group"
+            yield Finding(None, None, "superseded_by_conversion", None, None, [*records, record], sentence)
+        if facts["member_count"] == 0 and facts["kind"] != "assignment":
+            yield Finding(None, None, "group_left_empty", None, None, [record], "became Empty: its last member went")
+
+
+def _is_before(record_offset: int, border: int | None) -> bool:
+    return border is None or record_offset < border
+
+
+def _removal_sentence(removal: OffsetRemoval, cause: Cause, other: Cause | None) -> str:
+    gone = "" if removal.lifetime.gone_ms is None else f" at {iso(removal.lifetime.gone_ms)}"
+    age = "" if removal.age_ms is None else duration(removal.age_ms)
+    groups, kept = removal.groups_at_once, removal.offsets_kept
+    for_topic = (
+        "no other offset of the topic was left" if groups in (None, 1) else f"{groups} groups lost their offsets of the topic at once"
+    )
+    if cause == "expired_explicit":
+        return f"expired{gone}, {age} after the moment that its last commit asked for"
+    if cause.startswith("expired"):
+        if removal.due_by == "empty":
+            return f"expired{gone}, {age} after the group became Empty"
+        reason = {
+            "expired_simple": "the group never had members, so nothing but the next commit keeps the offset",
+            "expired_empty_group": "the group had no members",
+            "expired_unsubscribed": "the group had members, and no member subscribed to the topic",
+        }[cause]
+        return f"expired{gone}, {age} after the last commit: {reason}"
+    if cause == "group_delete":
+        return f"was deleted{gone} with the whole group by a request (DeleteGroups)"
+    if cause == "topic_delete":
+        against = "no record names a deleted topic" if groups is not None and groups > 1 else "one group alone lost offsets"
+        return (
+            f"was removed{gone} because the topic was deleted, or by a request (OffsetDelete); for the deleted topic speaks that"
+            f" {for_topic}, for OffsetDelete that {against}"
+        )
+    if cause == "offset_delete" and other is not None:
+        return (
+            f"was deleted{gone} by a request (OffsetDelete), or because the topic was deleted and made anew; for OffsetDelete speaks that"
+            f" the topic was committed to soon afterwards, for the deleted topic that {for_topic}"
+        )
+    if cause == "offset_delete":
+        number = "another offset" if kept == 1 else f"{kept} other offsets"
+        return f"was deleted{gone} by a request (OffsetDelete): {number} of the topic stayed, so the topic was not deleted"
+    return f"was removed{gone}, and why is not known: the history does not go back far enough, or its records have no times"
+
+
+def _skipped(warehouse: Warehouse, question: Question, of_place: PlaceHistory) -> Iterator[Step]:
+    """The records of the group in this place that a broker's loader skips or refuses, with the rule."""
+    where: list[Condition] = [("offsets_partition", "=", of_place.place.offsets_partition)]
+    rows = rows_of(warehouse, question, "warnings", ["record_offset", "code", "detail"], where).to_pylist()
+    for code, detail, record_offset in sorted({(row["code"], row["detail"], row["record_offset"] or -1) for row in rows}):
+        records = [] if record_offset < 0 else [Record("record", of_place.place.offsets_partition, record_offset)]
+        yield Step(None, "warning", f"{detail} ({code})", records, ())
+
+
+def _present(warehouse: Warehouse, question: Question, as_of_ms: int) -> Iterator[Step]:
+    """What the newest run has of the group and of the offsets that the question is about."""
+    expiries = {(row["topic"], row["partition"]): row for row in rows_of(warehouse, question, "offset_expirations").to_pylist()}
+    columns = ["topic", "partition", "committed_offset", "offsets_partition", "record_offset", "producer_id", "record_timestamp"]
+    for table in _STATE_TABLES:
+        rows = rows_of(warehouse, question, table, columns)
+        for row in rows.sort_by([("topic", "ascending"), ("partition", "ascending")]).to_pylist() if rows.num_rows else ():
+            if question.asks_about(row["topic"], row["partition"]):
+                yield _present_offset(table, row, expiries.get((row["topic"], row["partition"])), as_of_ms)
+    group_records = rows_of(warehouse, question, "rebalances", ["incarnation", "record_offset", "kind"]).to_pylist()
+    of_group = rows_of(warehouse, question, "group_expirations").to_pylist()
+    for row in rows_of(warehouse, question, "groups").to_pylist():
+        yield _present_group(row, group_records, of_group[0] if of_group else None, as_of_ms)
+
+
+def _present_offset(table: str, row: Mapping[str, Any], expiry: Mapping[str, Any] | None, as_of_ms: int) -> Step:
+    place = f"{row['topic']} {row['partition']}"
+    if table == "pending_offsets":
+        sentence = f"{row['committed_offset']} waits in the open transaction of producer {row['producer_id']}"
+        since_ms = milliseconds(row["record_timestamp"])
+        sentence += "" if since_ms is None else f", open since {iso(since_ms)}"
+        cause: Cause = "open_transaction"
+    elif table == "orphan_offsets":
+        sentence = f"{row['committed_offset']} is in the log and no broker answers it: its group does not exist (R-1.26)"
+        cause = "orphan"
+    else:
+        sentence, cause = (
+            f"{row['committed_offset']} is there, and {_stays(expiry, OFFSET_STAYS_BECAUSE, 'expires_at', as_of_ms)}",
+            "still_there",
+        )
+    records = [Record("transactional value" if cause == "open_transaction" else "value", row["offsets_partition"], row["record_offset"])]
+    rule = None if expiry is None else expiry["rule"]
+    finding = Finding(row["topic"], row["partition"], cause, None, rule, records, sentence)
+    return Step(as_of_ms, "now", f"{place}: {sentence}.", records, [finding])
+
+
+def _present_group(
+    row: Mapping[str, Any], group_records: Sequence[Mapping[str, Any]], expiry: Mapping[str, Any] | None, as_of_ms: int
+) -> Step:
+    """``group_records``: the group's rows of the table rebalances."""
+    kind = "simple" if row["is_simple"] else row["group_type"]
+    members = "no members" if row["member_count"] == 0 else f"{row['member_count']:,} {'member' if row['member_count'] == 1 else 'members'}"
+    stays = _stays(expiry, GROUP_STAYS_BECAUSE, "removed_at", as_of_ms)
+    sentence = f"is there ({kind}, {row['state']}, {members}, {row['offset_count']:,} committed offsets), and {stays}"
+    # The newest record of a modern group may be about one member; the newest epoch is the newest record of the group as a whole.
+    epochs = [(record["incarnation"], record["record_offset"]) for record in group_records if record["kind"] == "group_epoch"]
+    record_offset = max(epochs)[1] if epochs and row["group_type"] != "classic" else row["record_offset"]
+    records = [] if record_offset is None else [Record("last group record", row["offsets_partition"], record_offset)]
+    rule = None if expiry is None else expiry["rule"]
+    return Step(as_of_ms, "now", f"The group {sentence}.", records, [Finding(None, None, "still_there", None, rule, records, sentence)])
+
+
+def _stays(expiry: Mapping[str, Any] | None, reasons: Mapping[str, str], column: str, as_of_ms: int) -> str:
+    """What becomes of an offset or a group that is there."""
+    if expiry is None:
+        return "no rule of expiration is known for it"
+    rule = "" if expiry["rule"] is None else f" (rule {expiry['rule']})"
+    at_ms = milliseconds(expiry[column])
+    if at_ms is not None:
+        is_due = at_ms <= as_of_ms
+        return f"the next cleanup removes it: due since {iso(at_ms)}{rule}" if is_due else f"goes at {iso(at_ms)} if nothing changes{rule}"
+    return f"stays{rule}" if expiry["blocked_by"] is None else f"stays: {reasons[expiry['blocked_by']]}{rule}"
+
+
+def _conclusion(question: Question, steps: Sequence[Step]) -> str:
+    """One sentence: what became of everything that the question is about."""
+    last: dict[tuple[str, int], Finding] = {}
+    of_group: Finding | None = None
+    pending: dict[tuple[str, int], Finding] = {}
+    lower: dict[tuple[str, int], Finding] = {}
+    for finding in (finding for step in steps for finding in step.findings):
+        if finding.topic is None or finding.partition is None:
+            of_group = finding
+        elif finding.cause == "open_transaction":
+            pending[finding.topic, finding.partition] = finding
+        elif finding.cause == "still_there" or finding.cause not in ("rewound", "aborted_transaction", "replaced_in_transaction"):
+            last[finding.topic, finding.partition] = finding
+        else:
+            last.setdefault((finding.topic, finding.partition), finding)
+        if finding.cause == "rewound" and finding.topic is not None and finding.partition is not None:
+            lower[finding.topic, finding.partition] = finding
+    parts: list[str] = []
+    alike: dict[str, list[tuple[str, int]]] = {}
+    for key, finding in sorted(last.items()):
+        went_back = f"; it {lower[key].sentence}" if key in lower and finding.cause != "rewound" else ""
+        alike.setdefault(_without_offset(finding, is_alone=len(last) == 1) + went_back, []).append(key)
+    for key, finding in sorted(pending.items()):
+        alike.setdefault(finding.sentence, []).append(key)
+    parts += [f"{places_text(keys)}{_joint(sentence)}{sentence}" for sentence, keys in alike.items()]
+    if of_group is not None and (question.topic is None or of_group.cause not in ("still_there", "group_left_empty")):
+        return f"Group {question.group_id} {'; '.join([of_group.sentence, *parts])}."
+    return f"Of group {question.group_id}, {'; '.join(parts) or 'nothing is left of its commits'}."
+
+
+def _joint(sentence: str) -> str:
+    """What stands between the partitions and a sentence: the partitions are the subject of a sentence that begins with its verb."""
+    return " " if sentence.startswith(("is ", "was ", "went ", "expired ")) else ": "
+
+
+def _without_offset(finding: Finding, *, is_alone: bool) -> str:
+    """The sentence; where several offsets are there, without the committed offset, so that partitions of one fate share a sentence."""
+    if finding.cause != "still_there" or is_alone:
+        return finding.sentence
+    return finding.sentence.split(" ", 1)[1]

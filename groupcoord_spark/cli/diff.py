@@ -1,0 +1,111 @@
+"""``groupcoord diff``: what changed from one night to another."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from groupcoord_spark.cli.options import Common, Moment, cluster_to_read, common_options, force_option
+from groupcoord_spark.cli.render import counted, lines, moment, say, write_lines, write_records
+from groupcoord_spark.cli.words import Words
+from groupcoord_spark.errors import GroupcoordError, UsageError
+
+if TYPE_CHECKING:
+    from groupcoord_spark.warehouse.read import Run, Warehouse
+
+NAMES: Final = ("change", "group", "topic", "partition", "from", "to", "why")
+
+OF_WORDS: Final[Mapping[str, tuple[str, ...]]] = {
+    "born": ("group_born",),
+    "changed": ("group_changed",),
+    "rebalanced": ("group_rebalanced",),
+    "gone": ("group_gone", "offset_gone"),
+    "rewound": ("offset_rewound",),
+    "forward": ("offset_forward",),
+    "new": ("offset_new",),
+}
+"""Word -> kinds of change. Pending offsets have no word: each transaction of a healthy cluster makes them."""
+
+
+_NOUNS: Final = {"group": "group", "offset": "offset", "pending": "pending offset"}
+
+
+@click.command(epilog="Example: groupcoord diff --fail-on rewound,gone")
+@click.option("--from", "from_ms", type=Moment(), help="The earlier night, as of that moment. [default: the night before --to]")
+@click.option("--to", "to_ms", type=Moment(), help="The later night, as of that moment. [default: the newest]")
+@click.option(
+    "--only", type=Words("WORDS", tuple(OF_WORDS)), metavar="WORDS", help="Only these changes: born, changed, rebalanced, gone, and so on."
+)
+@click.option(
+    "--fail-on", type=Words("WORDS", tuple(OF_WORDS)), metavar="WORDS", help="End with 1 if there is one of these changes, for an alert."
+)
+@force_option
+@common_options
+def diff(common: Common, from_ms: int | None, to_ms: int | None, only: frozenset[str] | None, fail_on: frozenset[str] | None) -> None:
+    """What changed from one night to another: groups that were born, are gone or changed; committed offsets that are new, went forward,
+    were rewound or are gone; pending offsets that are new or gone. WHY says what took a group or an offset away, as far as the history
+    shows it.
+
+    WORDS, separated by commas, are born, changed, rebalanced, gone, rewound, forward and new.
+    """
+    from groupcoord_spark.answers.night_changes import night_changes
+    from groupcoord_spark.warehouse.read import open_warehouse
+
+    warehouse = open_warehouse(common.warehouse)
+    before, after = _nights(warehouse, cluster_to_read(warehouse, common.cluster), from_ms, to_ms)
+    changes = night_changes(warehouse, before, after)
+    shown_kinds = {kind for word in only for kind in OF_WORDS[word]} if only else None
+    rows = [tuple(change) for change in changes if shown_kinds is None or change.change in shown_kinds]
+    if common.output == "table":
+        cells = [(*row[:4], _short(row[4]), _short(row[5]), row[6]) for row in rows]
+        write_lines(lines([name.upper() for name in NAMES], cells, [14, 15, 15, 9, 10, 10, None]))
+    else:
+        write_records(common.output, NAMES, rows)
+    counts = Counter(change.change for change in changes)
+    if not common.quiet:
+        say(f"From the night of {_name(before)} to that of {_name(after)}: {_counted(counts) or 'no change'}.")
+    failing = Counter({kind: counts[kind] for word in sorted(fail_on or ()) for kind in OF_WORDS[word] if counts[kind]})
+    if failing:
+        raise GroupcoordError(
+            f"Since the night of {_name(before)}: {_counted(failing)}, and --fail-on {','.join(sorted(fail_on or ()))} was given."
+        )
+
+
+def _nights(warehouse: Warehouse, cluster: str, from_ms: int | None, to_ms: int | None) -> tuple[Run, Run]:
+    """The two nights. Raises UsageError where the first is not before the second, GroupcoordError where there is no night before."""
+    after = warehouse.run(cluster, at_ms=to_ms)
+    if from_ms is not None:
+        before = warehouse.run(cluster, at_ms=from_ms)
+        if before.finished_at_ms > after.finished_at_ms:
+            raise UsageError(f"--from is the night of {_name(before)}, which is later than that of --to, {_name(after)}.")
+        return before, after
+    earlier = [run for run in warehouse.finished_runs(cluster) if run.kind == "night" and run.finished_at_ms < after.finished_at_ms]
+    if not earlier:
+        raise GroupcoordError(
+            f"{warehouse.location.uri} has no night of cluster {cluster!r} before that of {_name(after)} to compare it with."
+        )
+    return earlier[-1], after
+
+
+def _name(run: Run) -> str:
+    return moment(run.as_of_ms) or run.run_id
+
+
+def _short(side: Any) -> Any:
+    """A group as ``classic Stable, generation 3, 2 members``; an offset as it is."""
+    if not isinstance(side, dict):
+        return side
+    return f"{side['type']} {side['state']}, generation {side['generation']}, {counted(side['members'], 'member')}"
+
+
+def _counted(counts: Mapping[str, int]) -> str:
+    """``2 offsets gone, 1 group born``, from the kinds of change."""
+    parts = []
+    for kind, count in counts.items():
+        of, _, word = kind.partition("_")
+        if count:
+            parts.append(f"{counted(count, _NOUNS[of])} {word}")
+    return ", ".join(parts)

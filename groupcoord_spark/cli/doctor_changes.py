@@ -1,0 +1,163 @@
+"""The reports of ``groupcoord doctor`` about changes: another release, or another number of offsets partitions."""
+
+from __future__ import annotations
+
+import shlex
+import textwrap
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from groupcoord_spark.cli.options import Common
+from groupcoord_spark.cli.render import counted, lines, printable, say, write_lines, write_records
+from groupcoord_spark.errors import InputError
+
+if TYPE_CHECKING:
+    from groupcoord_spark.coordinator.semantics import Semantics
+    from groupcoord_spark.health import CopyFacts
+    from groupcoord_spark.pipeline.load_check import LoadOutcome
+
+WIDTH: Final = 80
+LOAD_COLUMNS: Final = (
+    "release", "offsets_partition", "loads", "refused_offset", "rule", "detail", "refused", "skipped", "groups", "offsets",
+    "different_groups", "different_offsets",
+)  # fmt: skip
+MOVED_COLUMNS: Final = ("group_id", "offsets_partition", "new_offsets_partition", "offsets", "other_records")
+MOST_GROUPS_IN_COMMAND: Final = 10
+
+
+def report_upgrade(common: Common, inputs: tuple[str, ...], in_use: Semantics, target: Semantics) -> bool:
+    """Print what the target release makes of the log. Returns whether it refuses a record."""
+    outcomes = _outcomes(inputs, [in_use, target])
+    rows = list(_rows([(of_target, of_use) for of_use, of_target in outcomes]))
+    failing = [of_target for _, of_target in outcomes if not of_target.loads]
+    if common.output != "table":
+        write_records(common.output, LOAD_COLUMNS, rows)
+        return bool(failing)
+    write_lines(_upgrade_lines(outcomes, in_use, target))
+    return bool(failing)
+
+
+def report_matrix(common: Common, inputs: tuple[str, ...], in_use: Semantics) -> bool:
+    """Print what every release makes of the log. Returns False: a matrix is no question with one answer."""
+    from groupcoord_spark.pipeline.load_check import differences, release_ranges
+
+    ranges = release_ranges()
+    outcomes = _outcomes(inputs, [in_use, *(each.semantics for each in ranges)])
+    if common.output != "table":
+        write_records(
+            common.output, LOAD_COLUMNS, [row for of_use, *others in outcomes for row in _rows([(each, of_use) for each in others])]
+        )
+        return False
+    rows = []
+    for place, release_range in enumerate(ranges, 1):
+        of_release = [(outcome[place], outcome[0]) for outcome in outcomes]
+        changed = [differences(*pair) for pair in of_release]
+        rows.append(
+            (
+                release_range.name,
+                sum(not outcome.loads for outcome, _ in of_release),
+                sum(outcome.refused for outcome, _ in of_release),
+                sum(outcome.skipped.total() for outcome, _ in of_release),
+                sum(len(each.groups) for each in changed),
+                sum(len(each.offsets) for each in changed),
+            )
+        )
+    titles = ["RELEASES", "FAILING", "REFUSED", "SKIPPED", "GROUPS-DIFFER", "OFFSETS-DIFFER"]
+    write_lines([*lines(titles, rows, [*map(len, titles[:-1]), None]), *_explained(len(outcomes), in_use)])
+    return False
+
+
+def _explained(partitions: int, in_use: Semantics) -> list[str]:
+    text = (
+        f"FAILING: offsets partitions, of {partitions}, whose coordinator does not start. Differences are measured from Kafka"
+        f" {in_use.broker_version}, as if refused records were not there."
+    )
+    return textwrap.wrap(text, WIDTH)
+
+
+def _outcomes(inputs: tuple[str, ...], releases: Sequence[Semantics]) -> list[list[LoadOutcome]]:
+    from groupcoord_spark.health.processes import map_partitions
+    from groupcoord_spark.log import plan_logs
+    from groupcoord_spark.pipeline.load_check import check_load
+
+    plan = plan_logs(inputs)
+    if not plan.partitions:
+        raise InputError("The input has no partition of __consumer_offsets.")
+    return map_partitions(check_load, [(partition, releases) for partition in plan.partitions])
+
+
+def _rows(pairs: Sequence[tuple[LoadOutcome, LoadOutcome]]) -> Iterator[tuple[Any, ...]]:
+    from groupcoord_spark.pipeline.load_check import differences
+
+    for outcome, in_use in pairs:
+        changed, refusal = differences(outcome, in_use), outcome.refusal
+        first = (refusal.record_offset, refusal.rule, refusal.detail) if refusal is not None else (None, None, None)
+        yield (
+            outcome.release, outcome.offsets_partition, outcome.loads, *first, outcome.refused, outcome.skipped.total(),
+            len(outcome.groups), len(outcome.offsets), len(changed.groups), len(changed.offsets),
+        )  # fmt: skip
+
+
+def _upgrade_lines(outcomes: Sequence[list[LoadOutcome]], in_use: Semantics, target: Semantics) -> Iterator[str]:
+    from groupcoord_spark.pipeline.load_check import differences
+
+    failing = [of_target for _, of_target in outcomes if not of_target.loads]
+    everything = counted(len(outcomes), "offsets partition")
+    if failing:
+        yield f"Kafka {target.broker_version} does not load {len(failing)} of {everything}:"
+        for outcome in failing:
+            assert outcome.refusal is not None
+            at = "at the end" if outcome.refusal.record_offset is None else f"at offset {outcome.refusal.record_offset}"
+            text = f"partition {outcome.offsets_partition}, {at} ({outcome.refusal.rule}): {outcome.refusal.detail}"
+            yield from textwrap.wrap(printable(text), WIDTH, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)
+    else:
+        yield f"Kafka {target.broker_version} loads all {everything}."
+    skipped = sum(of_target.skipped.total() for _, of_target in outcomes)
+    if skipped:
+        yield f"It skips {counted(skipped, 'record')} of key types that it does not know."
+    changed = [differences(of_target, of_use) for of_use, of_target in outcomes]
+    groups = [group for each in changed for group in each.groups]
+    offsets = [offset for each in changed for offset in each.offsets]
+    begin = f"Compared with Kafka {in_use.broker_version}"
+    if not groups and not offsets:
+        yield f"{begin}, groups and committed offsets are the same."
+        return
+    yield f"{begin}, {counted(len(groups), 'group')} and {counted(len(offsets), 'committed offset')} are read differently:"
+    in_use_groups, target_groups = ({name: row for pair in outcomes for name, row in pair[place].groups.items()} for place in (0, 1))
+    titles = ["GROUP", "NOW", "THEN"]
+    names = sorted({*groups, *(offset[0] for offset in offsets)})
+    rows = [(name, _group_text(in_use_groups.get(name)), _group_text(target_groups.get(name))) for name in names]
+    yield from lines(titles, rows, [5, 3, None])
+
+
+def _group_text(group: tuple[str, str, int] | None) -> str:
+    return "no group" if group is None else f"{group[0]}, {group[1]}, {counted(group[2], 'member')}"
+
+
+def report_partitions(common: Common, copies: Sequence[CopyFacts], partitions: int, new_partitions: int, inputs: tuple[str, ...]) -> None:
+    """Print which groups a change of the number of offsets partitions moves, and the export that saves their offsets."""
+    from groupcoord_spark.health.partition_change import moved_groups
+
+    moved, live_groups = moved_groups(copies, partitions, new_partitions)
+    rows = [tuple(getattr(group, name) for name in MOVED_COLUMNS) for group in moved]
+    lost = [group for group in moved if group.is_lost]
+    if common.output != "table":
+        write_records(common.output, MOVED_COLUMNS, rows)
+    elif rows:
+        titles = ["GROUP", "FROM", "TO", "OFFSETS", "OTHER-RECORDS"]
+        write_lines(lines(titles, rows, [5, 4, 2, 7, None]))
+    if common.quiet:
+        return
+    say(
+        f"With {counted(new_partitions, 'partition')} instead of {partitions}, {len(moved)} of {counted(live_groups, 'group')}"
+        f" move, and {len(lost)} of them lose {counted(sum(group.offsets for group in lost), 'committed offset')}: Kafka moves no record."
+    )
+    if lost:
+        named = [f"--group {shlex.quote(group.group_id)}" for group in lost[:MOST_GROUPS_IN_COMMAND]]
+        names = " ".join(named)
+        if len(lost) > len(named):
+            say(f"The commands name {len(named)} of these groups; --output json has all of them.")
+        say(f"Stop the clients, then save the offsets:\n  groupcoord nightly {shlex.join(inputs)} --warehouse ./saved")
+        say(f"  groupcoord export-offsets --warehouse ./saved {names} > offsets.csv")
+        say("After the change, set them again:")
+        say(f"  kafka-consumer-groups.sh --bootstrap-server HOST:PORT --reset-offsets --from-file offsets.csv {names} --execute")

@@ -1,0 +1,63 @@
+"""``groupcoord maintain``: the upkeep of a warehouse."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from groupcoord_spark.cli.options import Common, Duration, cluster_to_read, common_options
+from groupcoord_spark.cli.render import counted, lines, say, write_lines, write_records
+
+if TYPE_CHECKING:
+    from groupcoord_spark.warehouse.maintenance import Upkeep
+
+NAMES: Final = ("table", "files_joined", "files_made", "rows_dropped", "files_deleted", "bytes_deleted")
+
+
+@click.command(epilog="Example: groupcoord maintain --keep-nights 30 --keep-history 400d --dry-run")
+@click.option(
+    "--keep-nights", type=click.IntRange(min=1), default=30, show_default=True, metavar="N", help="Nights whose tables stay readable."
+)
+@click.option(
+    "--keep-history",
+    "keep_history_ms",
+    type=Duration(),
+    default="400d",
+    show_default=True,
+    help="How long rows of history stay. Records that were still in the log at that time stay longer: look-backs need them.",
+)
+@click.option("--dry-run", is_flag=True, help="Only say what would be done.")
+@common_options
+def maintain(common: Common, keep_nights: int, keep_history_ms: int, dry_run: bool) -> None:
+    """Join the files of history of each month that is over, drop old nights and old history, and delete files that nothing needs any more.
+
+    A row for each table that changes: files of history that were joined, and the files made of them; rows of history that were dropped; and
+    the files and bytes that were deleted. Kept nights, look-backs and the history within --keep-history show the same rows as before. The
+    command may run at any time, also beside a nightly run.
+    """
+    from groupcoord_spark.warehouse.maintenance import maintain as upkeep
+    from groupcoord_spark.warehouse.read import open_warehouse
+
+    cluster = cluster_to_read(open_warehouse(common.warehouse), common.cluster)
+    done = upkeep(common.warehouse, cluster, keep_nights=keep_nights, keep_history_ms=keep_history_ms, dry_run=dry_run)
+    rows = [row for row in ([getattr(table, name) for name in NAMES] for table in done.tables) if any(row[1:])]
+    if common.output != "table":
+        write_records(common.output, NAMES, rows)
+    elif rows:
+        write_lines(lines([name.upper().replace("_", "-") for name in NAMES], rows, [20, *(len(name) for name in NAMES[1:-1]), None]))
+    if not common.quiet:
+        say(summary_text(done, dry_run=dry_run))
+
+
+def summary_text(done: Upkeep, *, dry_run: bool) -> str:
+    """What upkeep did, or would do, in a sentence."""
+    joined, made, rows, files, size = (sum(getattr(table, name) for table in done.tables) for name in NAMES[1:])
+    nights = counted(done.nights_dropped, "night")
+    if done.look_backs_dropped:
+        nights += f" and {counted(done.look_backs_dropped, 'look-back')}"
+    join, drop, delete = ("Would join", "drop", "delete") if dry_run else ("Joined", "dropped", "deleted")
+    return (
+        f"{join} {counted(joined, 'file')} of history into {made:,}, {drop} {nights} and {counted(rows, 'row')} of history,"
+        f" {delete} {counted(files, 'file')} ({size / 1e6:,.1f} MB)."
+    )

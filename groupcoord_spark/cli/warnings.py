@@ -1,0 +1,128 @@
+"""``groupcoord warnings``: doubts and quarantined records of a run, by code."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from groupcoord_spark.cli.options import Common, ShownRun, cluster_to_read, common_options, say_which_night, shown_run_options
+from groupcoord_spark.cli.render import counted, lines, say, write_lines, write_records
+from groupcoord_spark.errors import UsageError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from groupcoord_spark.warehouse.read import Condition, Run, Warehouse
+
+PLACE: Final = ("offsets_partition", "record_offset", "source", "position")
+BY_CODE: Final = ("code", "table", "count", "records", "meaning", *PLACE, "group", "detail")
+ROWS: Final = ("code", "table", *PLACE, "group", "detail", "records", "size")
+
+OF_WARNINGS: Final = (*PLACE, "group_id", "code", "detail")
+OF_QUARANTINE: Final = (*PLACE, "reason", "detail", "records", "size")
+
+
+@click.command(epilog="Example: groupcoord warnings --output json")
+@click.option("--code", help="Only this code, each row of it.")
+@click.option("--group", "group_id", metavar="GROUP", help="Only doubts about this group. Quarantined records belong to no group.")
+@shown_run_options
+@common_options
+def warnings(common: Common, code: str | None, group_id: str | None, shown_run: ShownRun) -> None:
+    """What a run accepted with a doubt (table warnings) and what it could not read or decode (table quarantined_records).
+
+    One row for each code: how many rows it has, what it means, and one place as an example. With --code each row of that code.
+    """
+    from groupcoord_spark.warehouse.read import open_warehouse
+
+    if code is not None:
+        _refuse_unknown(code)
+    warehouse = open_warehouse(common.warehouse)
+    run = shown_run.of(warehouse, cluster_to_read(warehouse, common.cluster))
+    say_which_night(common, warehouse, run)
+    parts = [_doubts(warehouse, run, code, group_id)]
+    if group_id is None:
+        parts.append(_quarantined(warehouse, run, code))
+    rows, names = (_rows_of(parts), ROWS) if code is not None else (_by_code(parts), BY_CODE)
+    if common.output != "table":
+        write_records(common.output, names, ([row[name] for name in names] for row in rows))
+    elif rows and code is not None:
+        write_lines(lines(["WHERE", "GROUP", "DETAIL"], [(_where(row), row["group"], row["detail"]) for row in rows], [15, 15, None]))
+    elif rows:
+        cells = [(row["code"], row["count"], _where(row), row["meaning"]) for row in rows]
+        write_lines(lines(["CODE", "COUNT", "FOR EXAMPLE AT", "MEANING"], cells, [10, 7, 15, None]))
+    if not common.quiet:
+        doubts, lost = (sum(part.num_rows for part in parts[at : at + 1]) for at in (0, 1))
+        quarantined = "" if group_id is not None else f", {counted(lost, 'row')} of quarantined_records"
+        say(f"Run {run.run_id}: {counted(doubts, 'doubt')}{quarantined}.")
+
+
+def _doubts(warehouse: Warehouse, run: Run, code: str | None, group_id: str | None) -> pa.Table:
+    where: list[Condition] = [("run_id", "=", run.run_id)]
+    where += [("code", "=", code)] if code is not None else []
+    where += [("group_id", "=", group_id)] if group_id is not None else []
+    return warehouse.read("warnings", columns=OF_WARNINGS, where=where, run=run)
+
+
+def _quarantined(warehouse: Warehouse, run: Run, code: str | None) -> pa.Table:
+    where: list[Condition] = [("run_id", "=", run.run_id)]
+    where += [("reason", "=", code)] if code is not None else []
+    rows = warehouse.read("quarantined_records", columns=OF_QUARANTINE, where=where, run=run)
+    return rows.rename_columns([*PLACE, "code", *OF_QUARANTINE[len(PLACE) + 1 :]])
+
+
+def _by_code(parts: Sequence[pa.Table]) -> list[dict[str, Any]]:
+    """One row for each code, the most frequent ones first within their table; the place is that of the code's first row."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    from groupcoord_spark.answers.quarantine_reasons import quarantine_reasons
+    from groupcoord_spark.warehouse.warning_codes import WARNING_CODES
+
+    meanings = {**quarantine_reasons(), **WARNING_CODES}
+    rows = []
+    for table, part in zip(("warnings", "quarantined_records"), parts, strict=False):
+        records = pc.fill_null(part["records"], 0) if "records" in part.column_names else pa.nulls(part.num_rows, pa.int64())
+        numbered = pa.table({"code": part["code"], "row": pa.array(range(part.num_rows)), "records": records})
+        groups = numbered.group_by("code").aggregate([("row", "count"), ("row", "min"), ("records", "sum")]).to_pylist()
+        for of_code in sorted(groups, key=lambda of_code: (-of_code["row_count"], of_code["code"])):
+            example = part.slice(of_code["row_min"], 1).to_pylist()[0]
+            rows.append(
+                {
+                    "code": of_code["code"],
+                    "table": table,
+                    "count": of_code["row_count"],
+                    "records": of_code["records_sum"],
+                    "meaning": meanings.get(of_code["code"]),
+                    **{name: example[name] for name in PLACE},
+                    "group": example.get("group_id"),
+                    "detail": example["detail"],
+                }
+            )
+    return rows
+
+
+def _rows_of(parts: Sequence[pa.Table]) -> list[dict[str, Any]]:
+    return [
+        {"records": None, "size": None, **row, "table": table, "group": row.get("group_id")}
+        for table, part in zip(("warnings", "quarantined_records"), parts, strict=False)
+        for row in part.to_pylist()
+    ]
+
+
+def _where(row: dict[str, Any]) -> str | None:
+    """``__consumer_offsets-3 at offset 70``, or the file and the byte where no offset is known."""
+    if row["offsets_partition"] is not None and row["record_offset"] is not None:
+        return f"__consumer_offsets-{row['offsets_partition']} at offset {row['record_offset']}"
+    if row["source"] is not None:
+        return row["source"] if row["position"] is None else f"{row['source']} at byte {row['position']}"
+    return None if row["offsets_partition"] is None else f"__consumer_offsets-{row['offsets_partition']}"
+
+
+def _refuse_unknown(code: str) -> None:
+    from groupcoord_spark.warehouse.tables import TABLES
+
+    known = {*TABLES["warnings"].by_name["code"].words, *TABLES["quarantined_records"].by_name["reason"].words}
+    if code not in known:
+        raise UsageError(f"--code {code!r} is no code that a run writes. `groupcoord warnings` lists those of a run.")

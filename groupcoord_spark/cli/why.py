@@ -1,0 +1,77 @@
+"""``groupcoord why``: why a group or a committed offset is there, has gone or never counted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from groupcoord_spark.cli.names import did_you_mean
+from groupcoord_spark.cli.options import Common, cluster_to_read, common_options, complete_groups, complete_topics, say_which_night
+from groupcoord_spark.cli.render import lines, moment, write_lines, write_records
+from groupcoord_spark.cli.rules import rules_of
+from groupcoord_spark.cli.timeline import WRONG_EVENTS, explain_missing_history, with_short_ids
+from groupcoord_spark.errors import GroupcoordError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from groupcoord_spark.answers.group_history import Question
+    from groupcoord_spark.answers.why import Story
+
+NAMES: Final = ("time", "event", "group", "topic", "partition", "cause", "other_cause", "rule", "records", "what")
+
+
+@click.command(epilog="Example: groupcoord why --group app-range --topic orders")
+@click.option("--group", "group_id", required=True, metavar="GROUP", shell_complete=complete_groups, help="The group.")
+@click.option("--topic", metavar="TOPIC", shell_complete=complete_topics, help="Only offsets of that topic.")
+@click.option("--partition", type=click.IntRange(min=0), metavar="NUMBER", help="Only the offset of that partition of the topic.")
+@common_options
+def why(common: Common, group_id: str, topic: str | None, partition: int | None) -> None:
+    """Why a group or a committed offset is there, has gone or never counted.
+
+    The story in order: commits and rewinds, when the group became Empty, transactions, removals with their causes, records that a broker's
+    loader skips, what is there now and when it goes; then one sentence. RECORDS names the evidence: 2@46 is the record with offset 46 of
+    partition 2 of __consumer_offsets. Causes are inferred; where the records fit two causes, both are named.
+    """
+    from groupcoord_spark.answers.group_history import Question
+    from groupcoord_spark.answers.why import why as answer
+    from groupcoord_spark.warehouse.read import open_warehouse
+
+    if partition is not None and topic is None:
+        raise UsageError("--partition is given without --topic. Name the topic of the partition.")
+    warehouse = open_warehouse(common.warehouse)
+    cluster = cluster_to_read(warehouse, common.cluster)
+    say_which_night(common, warehouse, warehouse.run(cluster))
+    question = Question(cluster, group_id, topic, partition)
+    story = answer(warehouse, question, rules_of(warehouse.run(cluster)))
+    if story is None:
+        if topic is not None and answer(warehouse, Question(cluster, group_id), rules_of(warehouse.run(cluster))) is not None:
+            which = f"topic {topic!r}" if partition is None else f"partition {partition} of topic {topic!r}"
+            topics = warehouse.read("offset_commits", cluster=cluster, columns=["topic"], where=[("group_id", "=", group_id)])
+            near = "" if topic in (known := set(topics["topic"].to_pylist())) else did_you_mean([topic], known)
+            raise GroupcoordError(f"Group {group_id!r} never committed an offset of {which}, as far as the tables know.{near}")
+        explain_missing_history(warehouse, cluster, group_id)
+    if common.output != "table":
+        write_records(common.output, NAMES, _rows(question, story))
+        return
+    cells = []
+    colours = ["red" if step.event in WRONG_EVENTS else None for step in story.steps]
+    for step in story.steps:
+        places = " ".join(dict.fromkeys(f"{record.offsets_partition}@{record.record_offset}" for record in step.records))
+        cells.append((moment(step.time_ms), step.event, places or None, with_short_ids(step.what)))
+    write_lines([*lines(["TIME", "EVENT", "RECORDS", "WHAT"], cells, [24, 10, 10, None], colours), "", with_short_ids(story.conclusion)])
+
+
+def _rows(question: Question, story: Story) -> Iterator[tuple[object, ...]]:
+    """A row for each finding, and for each step without findings; the last row is the conclusion."""
+    for step in story.steps:
+        time = moment(step.time_ms)
+        for finding in step.findings:
+            place = question.group_id, finding.topic, finding.partition
+            records = [record._asdict() for record in finding.records]
+            yield time, step.event, *place, finding.cause, finding.other_cause, finding.rule, records, step.what
+        if not step.findings:
+            records = [record._asdict() for record in step.records]
+            yield time, step.event, question.group_id, None, None, None, None, None, records, step.what
+    yield None, "conclusion", question.group_id, question.topic, question.partition, None, None, None, [], story.conclusion

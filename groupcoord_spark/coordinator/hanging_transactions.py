@@ -1,0 +1,182 @@
+"""Transactions without a marker: which of them are open, which hang, and how certain a log makes it.
+
+A transaction hangs when the coordinator of transactions has ended it, or never knew it in this partition: no marker will come. A producer
+has one transaction at a time, and writes the next one only after the markers of the last one are in all partitions. The rules are seen on
+brokers of 4.3.1; the rule of 15 minutes is that of ``kafka-transactions.sh find-hanging``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from groupcoord_spark.protocol.record_types import NO_PRODUCER_EPOCH, NO_TIMESTAMP
+from groupcoord_spark.protocol.transaction_state import TransactionState
+
+FIND_HANGING_MS: Final = 15 * 60_000
+"""Age at which find-hanging asks the coordinator, and the default of transaction.max.timeout.ms."""
+
+MARKER_DELAY_MS: Final = 1_000
+"""How long the markers of one transaction may take to all partitions, and a copy of a running broker may tear them apart."""
+
+
+class Certainty(StrEnum):
+    """How certain it is that a transaction hangs."""
+
+    CERTAIN = "certain"
+    """No broker that works leaves the log so, or the coordinator's own log says it."""
+    LIKELY = "likely"
+    """The transaction is older than any timeout allows, or the broker itself did not know it as open."""
+    CANDIDATE = "candidate"
+    """Old enough that find-hanging would ask the coordinator."""
+    UNDECIDED = "not decidable"
+    """Only the coordinator of transactions knows."""
+    OPEN = "open"
+    """The coordinator's log knows the transaction."""
+    OVERDUE = "overdue"
+    """The coordinator's log knows the transaction, and the timeout that its client asked for is over."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenTransaction:
+    """The records of a producer after its last marker in one partition.
+
+    Attributes:
+        first_offset, last_offset: of its batches. records, batches, bytes: of them, bytes as in the file.
+        marker_epoch: the highest epoch of a marker of the producer before, in this partition; -1: there is none.
+        batches_after, bytes_after: what lies behind its first batch.
+        pending: (group id, topic, partition) of the offsets, in the order of the records.
+        coordinator_epoch: from the newest snapshot that knows the producer; None: no snapshot does.
+        in_no_snapshot: the offset of a sound snapshot after the transaction that does not know it as open; None: there is none.
+        is_cleaned_behind: records behind the segment of its first record are missing; the cleaner never passes an open transaction.
+    """
+
+    producer_id: int
+    producer_epoch: int
+    first_offset: int
+    last_offset: int
+    first_timestamp_ms: int
+    last_timestamp_ms: int
+    records: int
+    batches: int
+    bytes: int
+    marker_epoch: int
+    batches_after: int
+    bytes_after: int
+    pending: tuple[tuple[str, str, int], ...]
+    coordinator_epoch: int | None = None
+    in_no_snapshot: int | None = None
+    is_cleaned_behind: bool = False
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """The groups with pending offsets, in the order of the records."""
+        return tuple(dict.fromkeys(group for group, _, _ in self.pending))
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerElsewhere:
+    """What another offsets partition says of the producer of an open transaction.
+
+    marker_offset, marker_timestamp_ms, marker_epoch, is_commit: its last marker there; -1 where it has none.
+    highest_epoch: of its data there; -1 for none.
+    """
+
+    offsets_partition: int
+    marker_offset: int
+    marker_timestamp_ms: int
+    marker_epoch: int
+    is_commit: bool
+    highest_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """How certain it is that a transaction hangs, and why, in one clause."""
+
+    certainty: Certainty
+    reason: str
+
+    @property
+    def hangs(self) -> bool:
+        """True where the log says that the transaction hangs, for certain or likely."""
+        return self.certainty in (Certainty.CERTAIN, Certainty.LIKELY)
+
+
+def judge(
+    transaction: OpenTransaction,
+    elsewhere: Iterable[ProducerElsewhere],
+    *,
+    now_ms: int,
+    newest_here_ms: int,
+    max_timeout_ms: int = FIND_HANGING_MS,
+) -> Judgement:
+    """How certain it is that an open transaction hangs.
+
+    Args:
+        transaction: of the partition.
+        elsewhere: the same producer in the other offsets partitions.
+        now_ms: the moment of the dump.
+        newest_here_ms: the newest timestamp of the transaction's own partition: what happened elsewhere after it may not be copied here.
+        max_timeout_ms: transaction.max.timeout.ms of the brokers.
+    """
+    if transaction.marker_epoch > transaction.producer_epoch:
+        reason = f"an earlier marker of the producer has epoch {transaction.marker_epoch}, and this transaction epoch"
+        return Judgement(Certainty.CERTAIN, f"{reason} {transaction.producer_epoch}, which was fenced by then")
+    for other in elsewhere:
+        if other.highest_epoch > transaction.producer_epoch != NO_PRODUCER_EPOCH:
+            reason = f"the producer went on with epoch {other.highest_epoch} in offsets partition {other.offsets_partition}"
+            return Judgement(Certainty.CERTAIN, f"{reason}; this transaction has epoch {transaction.producer_epoch}")
+        is_later = other.marker_timestamp_ms > transaction.last_timestamp_ms != NO_TIMESTAMP
+        if is_later and newest_here_ms >= other.marker_timestamp_ms + MARKER_DELAY_MS:
+            kind = "COMMIT" if other.is_commit else "ABORT"
+            reason = f"the producer's transaction ended by a later {kind} marker at offset {other.marker_offset} of offsets partition"
+            return Judgement(Certainty.CERTAIN, f"{reason} {other.offsets_partition}, and no marker came here")
+    age_ms = now_ms - transaction.last_timestamp_ms
+    if age_ms > max_timeout_ms:
+        return Judgement(
+            Certainty.LIKELY, "its last record is older than transaction.max.timeout.ms, the longest timeout that a client may have"
+        )
+    if transaction.in_no_snapshot is not None:
+        return Judgement(Certainty.LIKELY, f"the broker's snapshot at offset {transaction.in_no_snapshot} does not know it as open")
+    if transaction.is_cleaned_behind:
+        return Judgement(Certainty.LIKELY, "records behind it were cleaned away, and the cleaner never passes an open transaction")
+    if age_ms > FIND_HANGING_MS:
+        return Judgement(Certainty.CANDIDATE, "its last record is older than 15 minutes, so find-hanging would ask the coordinator")
+    if transaction.marker_epoch == transaction.producer_epoch != NO_PRODUCER_EPOCH:
+        return Judgement(
+            Certainty.UNDECIDED, "the producer's next transaction and a commit that came late after its marker look alike in a log"
+        )
+    return Judgement(Certainty.UNDECIDED, "only the coordinator of transactions knows whether it is still to end")
+
+
+def judge_by_coordinator(
+    transaction: OpenTransaction, offsets_partition: int, state: TransactionState, *, now_ms: int, newest_state_ms: int
+) -> Judgement | None:
+    """What the coordinator's own log says of an open transaction; None where that log ends too early to know.
+
+    Args:
+        transaction: of the offsets partition.
+        state: the last state of the transaction's producer.
+        now_ms: the moment of the dump.
+        newest_state_ms: the newest timestamp of the coordinator's log.
+    """
+    if newest_state_ms < transaction.last_timestamp_ms + MARKER_DELAY_MS:
+        return None
+    name = f"transactional id {state.transactional_id!r}"
+    is_here = ("__consumer_offsets", offsets_partition) in state.partitions
+    is_same = state.producer_epoch == transaction.producer_epoch and state.start_timestamp_ms <= transaction.last_timestamp_ms
+    if state.state not in _UNFINISHED or not is_here or not is_same:
+        partitions = ", ".join(f"{topic}-{number}" for topic, number in state.partitions) or "no partition"
+        reason = f"the coordinator has {name} in state {state.state}, epoch {state.producer_epoch}, with {partitions}"
+        return Judgement(Certainty.CERTAIN, reason)
+    if state.state == "Ongoing" and now_ms - state.start_timestamp_ms > state.timeout_ms:
+        reason = f"the coordinator has {name} still in state Ongoing, and its timeout of {state.timeout_ms / 1000:g} s is over"
+        return Judgement(Certainty.OVERDUE, reason)
+    return Judgement(Certainty.OPEN, f"the coordinator has {name} in state {state.state}, and its timeout is {state.timeout_ms / 1000:g} s")
+
+
+_UNFINISHED: Final = ("Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence")
+"""States in which the markers of a transaction are still to come."""

@@ -1,0 +1,196 @@
+"""Any DataFrame of records as raw rows: the columns that the nightly reads, made from the columns that the frame has.
+
+A frame may have the columns of Spark's Kafka source (``key``, ``value``, ``topic``, ``partition``, ``offset``, ``timestamp``) or those of
+the source ``consumer_offsets`` (``offsets_partition``, ``record_offset``, ``record_timestamp_ms``, ``producer_id`` and so on). Where a
+frame has both, a name of the second kind counts, because in decoded records ``topic`` and ``partition`` are those of the consumed topic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import (
+    BinaryType,
+    BooleanType,
+    DataType,
+    IntegerType,
+    LongType,
+    NullType,
+    NumericType,
+    ShortType,
+    StringType,
+    TimestampNTZType,
+    TimestampType,
+)
+
+from groupcoord_spark.errors import UsageError
+from groupcoord_spark.log import Chunk
+from groupcoord_spark.log.directory import OFFSETS_TOPIC
+from groupcoord_spark.pipeline.read.rows import ORDER, chunks_by_partition
+from groupcoord_spark.protocol.record_types import NO_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP, MarkerType
+from groupcoord_spark.sources.rows import ROW_SCHEMA, UNKNOWN_PARTITION
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+TASKS_PER_CORE: Final = 4
+DEFAULT_CLUSTER: Final = "default"
+SOURCE: Final = "DataFrame"
+"""The source of rows whose frame does not name their files."""
+
+KAFKA_NAMES: Final[Mapping[str, str]] = {"offsets_partition": "partition", "record_offset": "offset", "record_timestamp_ms": "timestamp"}
+"""Raw column -> the name that Spark's Kafka source has for it."""
+
+_ABSENT: Final[Mapping[str, tuple[DataType, Any]]] = {
+    "producer_id": (LongType(), NO_PRODUCER_ID),
+    "producer_epoch": (ShortType(), NO_PRODUCER_EPOCH),
+    "is_transactional": (BooleanType(), False),
+    "source": (StringType(), SOURCE),
+    "leader_epoch": (IntegerType(), NO_LEADER_EPOCH),
+}
+"""Column -> its type, and its value where a frame or a row does not have it."""
+
+_NO_PARTITION = "The row has no partition, or one that cannot be; nobody knows which record it is."
+_NO_OFFSET = "The row has no offset, or a negative one; nobody knows which record it is."
+
+
+def raw_columns(frame: DataFrame) -> dict[str, Column]:
+    """Raw column -> the expression that gives it; all of RAW_SCHEMA. A place or a time that the frame does not have is NULL.
+
+    Raises UsageError for a frame without key and value, and for a column of another type than it must have.
+    """
+    by_name = {name.lower(): frame.schema[name].dataType for name in frame.columns}
+    missing = [name for name in ("key", "value") if name not in by_name]
+    if missing:
+        raise UsageError(
+            f"The frame has no column {' and no column '.join(map(repr, missing))}. Records of __consumer_offsets are needed as Spark's"
+            " Kafka source gives them: key and value as BINARY, and partition, offset and timestamp where they are known."
+        )
+    columns = {name: _bytes(name, by_name[name]) for name in ("key", "value")}
+    places: tuple[tuple[str, DataType], ...] = (("offsets_partition", IntegerType()), ("record_offset", LongType()))
+    for name, kind in places:
+        given = _name_in(by_name, name)
+        columns[name] = F.lit(None).cast(kind) if given is None else F.col(f"`{given}`").try_cast(kind)
+    columns["record_timestamp_ms"] = _milliseconds(by_name)
+    columns["control_type"] = _control_type(by_name.get("control_type"))
+    columns["cluster"] = F.coalesce(F.col("cluster"), F.lit(DEFAULT_CLUSTER)) if "cluster" in by_name else F.lit(DEFAULT_CLUSTER)
+    columns["position"] = F.col("position").cast(LongType()) if "position" in by_name else F.lit(None).cast(LongType())
+    for name, (kind, absent) in _ABSENT.items():
+        columns[name] = F.coalesce(F.col(name).cast(kind), F.lit(absent).cast(kind)) if name in by_name else F.lit(absent).cast(kind)
+    return {name: columns[name].alias(name) for name in RAW_NAMES}
+
+
+RAW_NAMES: Final = tuple(name for name in ROW_SCHEMA.names if name not in ("fault", "detail"))
+
+
+def of_the_offsets_topic(frame: DataFrame) -> DataFrame:
+    """The rows of ``__consumer_offsets``: all rows, unless the frame has the columns of Spark's Kafka source and so names a topic."""
+    names = {name.lower() for name in frame.columns}
+    if "topic" in names and "offsets_partition" not in names:
+        return frame.where((F.col("topic") == OFFSETS_TOPIC) | F.col("topic").isNull())
+    return frame
+
+
+def raw_rows(frame: DataFrame) -> DataFrame:
+    """The records as a frame with the columns of ROW_SCHEMA, as the nightly reads them.
+
+    Raises UsageError where the frame does not tell the partition and the offset of a record.
+    """
+    names = {name.lower(): frame.schema[name].dataType for name in frame.columns}
+    missing = [kafka for raw, kafka in KAFKA_NAMES.items() if raw != "record_timestamp_ms" and _name_in(names, raw) is None]
+    if missing:
+        raise UsageError(
+            f"The frame has no column {' and no column '.join(map(repr, missing))}. The replay needs the place of each record in"
+            " __consumer_offsets, because later records replace earlier ones. Only `decode` does without."
+        )
+    rows = of_the_offsets_topic(frame).select(*raw_columns(frame).values())
+    has_partition = F.coalesce(F.col("offsets_partition") >= 0, F.lit(False))
+    has_offset = F.coalesce(F.col("record_offset") >= 0, F.lit(False))
+    nothing = F.lit(None).cast(StringType())
+    return (
+        rows.withColumn("fault", F.when(has_partition & has_offset, nothing).otherwise("row_without_place"))
+        .withColumn("detail", F.when(~has_partition, _NO_PARTITION).when(~has_offset, _NO_OFFSET))
+        .withColumn("offsets_partition", F.when(has_partition, F.col("offsets_partition")).otherwise(UNKNOWN_PARTITION))
+        .withColumn("record_offset", F.when(has_offset, F.col("record_offset")))
+    )
+
+
+def by_offsets_partition(
+    frame: DataFrame, work: Callable[[str, int, Iterator[Chunk]], Iterator[pa.RecordBatch]], schema: StructType
+) -> DataFrame:
+    """The rows that ``work`` gives for each offsets partition, from its cluster, its number and its records in the order of their offsets.
+
+    The chunks hold some hundred thousand records each, so that a partition of any size fits into the memory of a worker.
+    """
+    order = [F.col(name.removesuffix(" DESC")).desc() if name.endswith(" DESC") else F.col(name) for name in ORDER]
+
+    def of_partition(key: tuple[pa.Scalar, ...], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        cluster, offsets_partition = (scalar.as_py() for scalar in key)
+        rows = (batch.cast(ROW_SCHEMA) for batch in batches)
+        for _, chunks in chunks_by_partition(rows, SOURCE):
+            yield from work(cluster, offsets_partition, chunks)
+
+    # applyInArrow needs real types to recognize the iterator form, and annotations are text in this file
+    of_partition.__annotations__ = {
+        "key": tuple[pa.Scalar, ...],
+        "batches": Iterator[pa.RecordBatch],
+        "return": Iterator[pa.RecordBatch],
+    }
+    # Arrow and not pandas: in a pandas frame a column of 64-bit integers with a NULL becomes one of floats. groupBy sorts by a prefix of
+    # these columns, so Spark keeps this order within a group.
+    rows = raw_rows(frame).repartition(tasks_of(frame.sparkSession), "cluster", "offsets_partition").sortWithinPartitions("cluster", *order)
+    return rows.groupBy("cluster", "offsets_partition").applyInArrow(of_partition, schema)
+
+
+def tasks_of(spark: SparkSession) -> int:
+    """Number of tasks that work on offsets partitions. Spark's default of 200 would start 200 Python tasks for a handful of partitions."""
+    most = int(spark.conf.get("spark.sql.shuffle.partitions") or TASKS_PER_CORE)
+    return min(most, TASKS_PER_CORE * spark.sparkContext.defaultParallelism)
+
+
+def _name_in(names: Iterable[str] | Mapping[str, Any], raw: str) -> str | None:
+    """The name under which a frame with these columns has the raw column; None: the frame does not have it."""
+    return next((name for name in (raw, KAFKA_NAMES[raw]) if name in names and not (name != raw and "offsets_partition" in names)), None)
+
+
+def _bytes(name: str, kind: DataType) -> Column:
+    if isinstance(kind, BinaryType | NullType):
+        return F.col(name).cast(BinaryType())
+    raise UsageError(
+        f"The column {name} is {kind.simpleString().upper()}. It must be BINARY, the bytes as they are in the topic: text loses some of"
+        f" them. If the column has them in base64, convert it with F.unbase64({name!r})."
+    )
+
+
+def _milliseconds(by_name: Mapping[str, DataType]) -> Column:
+    """Epoch milliseconds; -1 where there is no time. Numbers already are milliseconds."""
+    given = _name_in(by_name, "record_timestamp_ms")
+    if given is None:
+        return F.lit(NO_TIMESTAMP).cast(LongType())
+    kind = by_name[given]
+    if isinstance(kind, TimestampNTZType):  # a time without a zone is one of UTC, whatever the zone of the session
+        milliseconds = F.unix_millis(F.to_utc_timestamp(F.col(given), F.current_timezone()))
+    elif isinstance(kind, TimestampType):
+        milliseconds = F.unix_millis(F.col(given))
+    elif isinstance(kind, NumericType):
+        milliseconds = F.col(given).cast(LongType())
+    else:
+        raise UsageError(f"The column {given} is {kind.simpleString().upper()}. It must be a TIMESTAMP, or a BIGINT of epoch milliseconds.")
+    return F.coalesce(milliseconds, F.lit(NO_TIMESTAMP).cast(LongType()))
+
+
+def _control_type(kind: DataType | None) -> Column:
+    """COMMIT, ABORT, the number of another control type, or NULL. The column may also have the numbers that brokers store."""
+    if kind is None:
+        return F.lit(None).cast(StringType())
+    control = F.col("control_type")
+    if not isinstance(kind, NumericType):
+        return control.cast(StringType())
+    named = F.when(control < 0, F.lit(None).cast(StringType()))
+    for marker in MarkerType:
+        named = named.when(control == marker.value, marker.name)
+    return named.otherwise(control.cast(StringType()))

@@ -1,0 +1,113 @@
+"""``decode``: one row for each record, with the fields of its key and a struct for each kind of value."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.pandas.functions import pandas_udf
+from pyspark.sql.types import StringType, StructField, StructType
+
+from groupcoord_spark.coordinator.semantics import JAVA
+from groupcoord_spark.errors import UsageError
+from groupcoord_spark.frames.raw_rows import KAFKA_NAMES, RAW_NAMES, of_the_offsets_topic, raw_columns
+from groupcoord_spark.log import Records
+from groupcoord_spark.pipeline.read.decode import decode_chunk
+from groupcoord_spark.protocol.record_types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP, NOT_A_CONTROL_RECORD
+from groupcoord_spark.protocol.slices import Slices
+from groupcoord_spark.sources import segments
+from groupcoord_spark.spark import udfs
+from groupcoord_spark.spark.group_values import GROUP_VALUE, decode_group_value
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+ERROR: Final = StructType([StructField("code", StringType()), StructField("detail", StringType())])
+
+_OF_KEY: Final = ("key_type", "key_name", "group_id", "topic", "partition", "member_id")
+_OF_COMMIT: Final = tuple(name for name in udfs.VALUE.names if name != "error")
+
+
+@pandas_udf(ERROR)  # type: ignore[untyped-decorator, call-overload]
+def decode_error(key: pd.Series, value: pd.Series) -> pd.DataFrame:
+    """Why a record does not decode: the code and the sentence of quarantined_records; NULL if the record decodes."""
+    n = len(key)
+    records = Records(
+        record_offset=np.arange(n),
+        timestamp_ms=np.full(n, NO_TIMESTAMP, np.int64),
+        key=Slices.from_arrow(pa.array(key, pa.binary(), from_pandas=True)),
+        value=Slices.from_arrow(pa.array(value, pa.binary(), from_pandas=True)),
+        producer_id=np.full(n, NO_PRODUCER_ID, np.int64),
+        producer_epoch=np.full(n, NO_PRODUCER_EPOCH, np.int16),
+        is_transactional=np.zeros(n, np.bool_),
+        control_type=np.full(n, NOT_A_CONTROL_RECORD, np.int8),
+        position=np.zeros(n, np.int64),
+    )
+    faults = decode_chunk(records, JAVA).faults
+    columns = {}
+    for name, texts in (("code", faults.codes), ("detail", faults.details)):
+        column = np.full(n, None, object)
+        column[faults.row] = np.array(texts, object)[faults.note] if len(faults) else None
+        columns[name] = column
+    return pd.DataFrame(columns)
+
+
+def decode(frame: DataFrame) -> DataFrame:
+    """One row for each record of ``__consumer_offsets``.
+
+    In:  any frame with key and value as BINARY: of Spark's Kafka source, of the source ``consumer_offsets``, of a table with such columns.
+    Out: the raw columns (cluster, offsets_partition, record_offset, ...), then key_type, key_name, group_id, topic, partition and
+         member_id of the key, value_version and is_tombstone, then one struct for each kind of value (offset_commit, group_metadata,
+         consumer_group_member_metadata, ...), of which at most one is not NULL, then error (code, detail), which is NULL if the record
+         decodes, then the other columns of the frame. ``topic`` and ``partition`` are those of the offset that was committed; of control
+         records the columns of key and value are NULL.
+    Raises UsageError for a frame without key and value, and for one with another column of a name that ``decode`` makes.
+    """
+    raw = raw_columns(frame)
+    read = {name.lower() for name in (*RAW_NAMES, *KAFKA_NAMES.values(), "topic", "timestamptype")}
+    others = [name for name in frame.columns if name.lower() not in read]
+    made = {*_OF_KEY, "value_version", "is_tombstone", "offset_commit", *GROUP_VALUE.names, "error"}
+    if taken := sorted(name for name in others if name.lower() in made):
+        raise UsageError(
+            f"The frame already has a column {taken[0]!r}, and decode makes one of that name. Rename it with withColumnRenamed, or drop it."
+        )
+    is_data = F.col("control_type").isNull()
+    key = F.when(is_data, F.col("key"))
+    rows = of_the_offsets_topic(frame).select(*raw.values(), *(F.col(f"`{name}`") for name in others))
+    decoded = rows.select(
+        *rows.columns,
+        udfs.decode_offsets_key(key).alias("_key"),
+        udfs.decode_offsets_value(key, "value").alias("_commit"),
+        decode_group_value(key, "value").alias("_group"),
+        decode_error(key, "value").alias("_error"),
+    )
+    has_commit = F.col("_commit.value_version").isNotNull() & F.col("_commit.error").isNull()
+    return decoded.select(
+        *RAW_NAMES,
+        *(F.col(f"_key.{name}") for name in _OF_KEY),
+        F.coalesce("_commit.value_version", "_group.value_version").alias("value_version"),
+        F.when(is_data, F.col("value").isNull()).alias("is_tombstone"),
+        F.when(has_commit, F.struct(*(F.col(f"_commit.{name}") for name in _OF_COMMIT))).alias("offset_commit"),
+        *(F.col(f"_group.{field.name}").cast(field.dataType).alias(field.name) for field in GROUP_VALUE if field.name != "value_version"),
+        F.when(is_data & F.col("_error.code").isNotNull(), F.col("_error")).alias("error"),
+        *(F.col(f"`{name}`") for name in others),
+    )
+
+
+def of_groups(records: DataFrame, *group_ids: str) -> DataFrame:
+    """The decoded records of these groups, and all control records, which tell how the transactions of the groups ended.
+
+    Without the control records ``replay`` would show committed offsets of transactions as pending.
+    """
+    return records.where(F.col("group_id").isin(*group_ids) | F.col("control_type").isNotNull())
+
+
+def register(spark: SparkSession) -> None:
+    """Register the source ``consumer_offsets``, and for ``spark.sql`` the functions that decode columns, under their own names."""
+    segments.register(spark)
+    udfs.register(spark)
+    for function in (decode_group_value, decode_error):
+        spark.udf.register(function.__name__, function)

@@ -1,0 +1,30 @@
+"""What makes the offsets topic large, slow or stuck: facts of each offsets partition and copy, and the findings that rest on them.
+
+``read_copies`` makes the facts in one pass over the logs; ``diagnose`` judges the facts of all partitions and copies. The
+rules need no broker, no Spark and no tables. Where the log cannot decide, a finding says so and names the command that asks the broker.
+"""
+
+from groupcoord_spark.health.facts import CopyFacts, PartitionFacts
+from groupcoord_spark.health.findings import FINDINGS, Finding, Severity
+from groupcoord_spark.health.gather import gather_partition
+from groupcoord_spark.health.reading import read_copies
+from groupcoord_spark.health.settings import HealthSettings, read_health_settings
+from groupcoord_spark.health.transaction_state import KnownTransactions, read_transaction_states
+from groupcoord_spark.health.verdicts import Diagnosis, PartitionVerdict, diagnose
+
+__all__ = [
+    "FINDINGS",
+    "CopyFacts",
+    "Diagnosis",
+    "Finding",
+    "HealthSettings",
+    "KnownTransactions",
+    "PartitionFacts",
+    "PartitionVerdict",
+    "Severity",
+    "diagnose",
+    "gather_partition",
+    "read_copies",
+    "read_health_settings",
+    "read_transaction_states",
+]

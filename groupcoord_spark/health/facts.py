@@ -1,0 +1,215 @@
+"""Facts of one offsets partition in one copy of the log, as ``gather`` finds them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from groupcoord_spark.coordinator.hanging_transactions import OpenTransaction
+from groupcoord_spark.log.broker_files import LogDirectoryFiles, PartitionFiles
+from groupcoord_spark.protocol.record_types import NO_TIMESTAMP
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(slots=True)
+class SegmentFacts:
+    """One segment file.
+
+    bytes: of the file. records: with control records. first_offset, next_offset: of its first record, and after its last batch; None where
+    it has no batch. oldest_timestamp_ms, newest_timestamp_ms: of its records; -1 where there is none. value_bytes: bytes of the records
+    whose transaction was not aborted and is not open. last_value_bytes: the part of them that are the last of their key.
+    """
+
+    base_offset: int
+    bytes: int = 0
+    batches: int = 0
+    records: int = 0
+    first_offset: int | None = None
+    next_offset: int | None = None
+    oldest_timestamp_ms: int = NO_TIMESTAMP
+    newest_timestamp_ms: int = NO_TIMESTAMP
+    value_bytes: int = 0
+    last_value_bytes: int = 0
+
+    @property
+    def superseded_bytes(self) -> int:
+        """Bytes of the records that a later record with the same key supersedes."""
+        return self.value_bytes - self.last_value_bytes
+
+
+@dataclass(slots=True)
+class GroupFacts:
+    """What one group has in the log. Bytes are those of uncompressed records, but for ``batch_bytes``: bytes of its batches in the files.
+
+    A record is open (its transaction has no marker), aborted, live (the last value of its key), a tombstone (the last record of its key),
+    superseded or a superseded tombstone. Each fate has [records, bytes], for offsets and for all other records of the group.
+
+    Attributes:
+        commits: values of offset commits. repeated_commits: those that commit the same offset as the commit before of the same partition.
+        batches, most_records_in_batch: of the batches whose first record is the group's.
+        first_timestamp_ms, last_timestamp_ms: of its records.
+        keys: distinct partitions with an offset, live or not.
+        metadata_bytes: of the longest metadata of a commit, where the value has more than ``gather.LARGE_VALUE`` bytes; else 0.
+    """
+
+    group_id: str
+    offset_fates: dict[str, list[int]] = field(default_factory=dict)
+    group_fates: dict[str, list[int]] = field(default_factory=dict)
+    batch_bytes: int = 0
+    batches: int = 0
+    most_records_in_batch: int = 0
+    commits: int = 0
+    repeated_commits: int = 0
+    keys: int = 0
+    transactional_records: int = 0
+    metadata_bytes: int = 0
+    first_timestamp_ms: int = NO_TIMESTAMP
+    last_timestamp_ms: int = NO_TIMESTAMP
+
+    def fates(self) -> dict[str, list[int]]:
+        """[records, bytes] by fate, of offsets and other records together."""
+        totals: dict[str, list[int]] = {}
+        for fates in (self.offset_fates, self.group_fates):
+            for fate, (records, size) in fates.items():
+                total = totals.setdefault(fate, [0, 0])
+                total[0] += records
+                total[1] += size
+        return totals
+
+    @property
+    def record_bytes(self) -> int:
+        """Bytes of all its records."""
+        return sum(size for _, size in self.fates().values())
+
+    @property
+    def records(self) -> int:
+        """Number of all its records."""
+        return sum(records for records, _ in self.fates().values())
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerFacts:
+    """The producers of a partition as columns of one length, by producer id.
+
+    Attributes:
+        producer_id: int64, distinct.
+        marker_offset, marker_timestamp_ms, marker_epoch, marker_type: of the last marker; -1 where the producer has none.
+        highest_epoch: of its data batches; -1 where the producer has none.
+        markers: how many markers.
+        last_data_offset: of the last batch that is no control batch, also of an empty one; -1 for none.
+    """
+
+    producer_id: Ints
+    marker_offset: Ints
+    marker_timestamp_ms: Ints
+    marker_epoch: Ints
+    marker_type: Ints
+    highest_epoch: Ints
+    markers: Ints
+    last_data_offset: Ints
+
+
+@dataclass(slots=True)
+class BatchFacts:
+    """Counts over all batches of a partition; bytes are those of whole batches in the files.
+
+    record_bytes: of all records but control records, uncompressed. data_horizons_ms, marker_horizons_ms: the delete horizons of the data
+    batches with records and of the control batches, in the order of the log. largest_batch_offset: -1 where there is no batch.
+    """
+
+    batches: int = 0
+    bytes: int = 0
+    record_bytes: int = 0
+    control_batches: int = 0
+    control_bytes: int = 0
+    empty_data_batches: int = 0
+    empty_data_bytes: int = 0
+    transactional_batches_with_records: int = 0
+    data_horizons_ms: list[int] = field(default_factory=list)
+    marker_horizons_ms: list[int] = field(default_factory=list)
+    largest_batch_bytes: int = 0
+    largest_batch_offset: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionFacts:
+    """What the log of one offsets partition says.
+
+    Attributes:
+        segments: all files by base offset, also empty ones.
+        log_start_offset, log_end_offset: where the log begins and ends.
+        last_stable_offset: the first offset of the oldest open transaction, else the log end offset.
+        records: all records, also control records. missing_offsets, holes: offsets without a record, and runs of them.
+        newest_timestamp_ms: of all records; -1 for none.
+        closed_removable_bytes: bytes of the records of all closed segments that cleaning all of these would remove.
+        dirty_keys: distinct keys at or above the cleaner's checkpoint, or from the log start where there is none.
+        keys: distinct keys in the log.
+        damages: sentences about files that are damaged or do not fit the segments; what they say is not used.
+    """
+
+    offsets_partition: int
+    directory: str
+    segments: tuple[SegmentFacts, ...]
+    log_start_offset: int
+    log_end_offset: int
+    last_stable_offset: int
+    records: int
+    missing_offsets: int
+    holes: int
+    newest_timestamp_ms: int
+    batches: BatchFacts
+    groups: dict[str, GroupFacts]
+    producers: ProducerFacts
+    open_transactions: tuple[OpenTransaction, ...]
+    closed_removable_bytes: int
+    keys: int
+    dirty_keys: int
+    checkpoint: int | None
+    has_checkpoint_file: bool
+    high_watermark: int | None
+    damaged_indexes: tuple[str, ...]
+    damages: tuple[str, ...]
+
+    @property
+    def log_bytes(self) -> int:
+        """Bytes of all segment files."""
+        return sum(segment.bytes for segment in self.segments)
+
+    @property
+    def active_segment_base(self) -> int:
+        """Base offset of the last segment, to which the broker appends."""
+        return self.segments[-1].base_offset if self.segments else self.log_end_offset
+
+    def fates(self) -> dict[str, list[int]]:
+        """[records, bytes] by fate over all groups."""
+        totals: dict[str, list[int]] = {}
+        for group in self.groups.values():
+            for fate, (records, size) in group.fates().items():
+                total = totals.setdefault(fate, [0, 0])
+                total[0] += records
+                total[1] += size
+        return totals
+
+
+@dataclass(frozen=True, slots=True)
+class CopyFacts:
+    """The facts of the partitions in one log directory of one broker.
+
+    log_dir: as it may be printed. uri: what opens the directory again; it may hold a password.
+    """
+
+    log_dir: str
+    uri: str
+    files: LogDirectoryFiles
+    partitions: tuple[PartitionFacts, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FilesBeside:
+    """The files that a gatherer needs of one partition: those of its own directory, and those of the log directory."""
+
+    partition: PartitionFiles
+    log_dir: LogDirectoryFiles

@@ -1,0 +1,90 @@
+"""Goes on with a log that an earlier run has read up to an offset: which files, from which position, and whether a record is missing there.
+
+The log cleaner removes a record when a later record has the same key, a tombstone too after a while. Where no record from that offset on is
+missing, the earlier run and this one together have seen every record. Where one is missing, it may have been a tombstone of a record that
+the earlier run has read, and only the whole log tells.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from groupcoord_spark.log.damage import CODES, Kind
+from groupcoord_spark.log.directory import PartitionLog
+from groupcoord_spark.log.limits import Limits
+from groupcoord_spark.log.salvage.finder import EntryFinder, ResyncAbandonedError
+from groupcoord_spark.log.segment import DEFAULT_CHUNK_BYTES, Segment
+from groupcoord_spark.log.storage import Location, SegmentFile
+
+_FIRST_BATCH_BYTES = 1 << 16
+
+
+def segments_from(log: PartitionLog, offset: int, end_file: int | None, end_position: int | None) -> tuple[Segment, ...]:
+    """The part of the log from ``offset`` on; files that end below it are not opened.
+
+    Args:
+        offset: where the earlier run ended; records below it are left out.
+        end_file, end_position: where the earlier run saw the log end (of its PartitionLog). The file is entered there if its next batch
+            begins there with ``offset``; else it is read from its beginning.
+    """
+    segments = []
+    for segment in log.segments:
+        if segment.next_base_offset is not None and segment.next_base_offset <= offset:
+            continue
+        segment = replace(segment, log_start_offset=max(segment.log_start_offset, offset))
+        if segment.base_offset < offset and segment.base_offset == end_file and end_position is not None:
+            if segment.size == end_position:
+                continue
+            if _batch_begins_at(segment, end_position, offset):
+                segment = replace(segment, start=end_position, base_offset=offset)
+        segments.append(segment)
+    return tuple(segments)
+
+
+def _batch_begins_at(segment: Segment, position: int, offset: int) -> bool:
+    """Whether a sound entry with this base offset begins at this position."""
+    if segment.size < position:
+        return False
+    with SegmentFile(Location.of(segment.uri), segment.size) as file:
+        finder = EntryFinder(file, segment.base_offset, segment.next_base_offset is None, Limits(), _FIRST_BATCH_BYTES)
+        try:
+            section = next(iter(finder.sections(position)), None)
+        except ResyncAbandonedError:
+            return False
+        if section is None or section.damaged or section.repair or not len(section.entries):
+            return False
+        return int(section.entries.position[0]) == position and int(section.entries.first_offset[0]) == offset
+
+
+def has_every_offset(segments: tuple[Segment, ...], offset: int, end_offset: int) -> bool:
+    """Whether the segments have a record for each offset from ``offset`` up to, not including, ``end_offset``.
+
+    Looks at the headers of batches and their checksums, not at records. False too where damage leaves a doubt, and for compressed messages
+    of format 0 and 1, whose headers do not tell how many messages are inside.
+    """
+    reached = offset
+    for segment in segments:
+        is_last = segment.next_base_offset is None
+        with SegmentFile(Location.of(segment.uri), segment.size) as file:
+            finder = EntryFinder(file, segment.base_offset, is_last, Limits(), DEFAULT_CHUNK_BYTES)
+            try:
+                for section in finder.sections(segment.start):
+                    if section.damaged:
+                        if is_last and CODES[section.damaged.code].kind is Kind.INFO:
+                            continue
+                        return False
+                    entries, headers = section.entries, section.headers
+                    first, last = entries.first_offset, entries.last_offset
+                    count = np.where(entries.magic == 2, headers["count"], 1)
+                    is_new = last >= reached
+                    first, last, count = first[is_new], last[is_new], count[is_new]
+                    if not len(first):
+                        continue
+                    if section.repair or (count != last - first + 1).any() or (first[1:] != last[:-1] + 1).any() or int(first[0]) > reached:
+                        return False
+                    reached = int(last[-1]) + 1
+            except ResyncAbandonedError:
+                return False
+    return reached == end_offset

@@ -1,0 +1,161 @@
+"""A few records of a log by which two dumps are compared: the first record, the newest record, and the record at a given offset.
+
+One batch is read for each. Compaction rewrites files and batches, and removes records, but a record that is left keeps its offset,
+timestamp, key and value. Control records count as no records here: markers of different clusters look alike, and not every input has them.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from crc32c import crc32c
+
+from groupcoord_spark.log.batches import CONTROL
+from groupcoord_spark.log.compression import Decompressor
+from groupcoord_spark.log.limits import Limits
+from groupcoord_spark.log.records import Records, correct_offset_ranges
+from groupcoord_spark.log.salvage.finder import EntryFinder, ResyncAbandonedError
+from groupcoord_spark.log.segment import Segment, read_segment
+from groupcoord_spark.log.storage import Location, SegmentFile
+from groupcoord_spark.protocol.record_types import NO_TIMESTAMP, NOT_A_CONTROL_RECORD
+
+_WINDOW_BYTES = 1 << 16
+
+_END_BYTES = (1 << 16, 1 << 22)
+"""How much of an end of a file is searched for a record: enough for usual batches, then enough for the largest ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordMark:
+    """What identifies a record among the records of other logs. timestamp_ms: NO_TIMESTAMP for none. crc: ``record_crc``."""
+
+    record_offset: int
+    timestamp_ms: int
+    crc: int
+
+    def is_same(self, other: RecordMark) -> bool:
+        """Both are the same record, as far as the marks say. A timestamp counts only where both records have one."""
+        timestamps_fit = NO_TIMESTAMP in (self.timestamp_ms, other.timestamp_ms) or self.timestamp_ms == other.timestamp_ms
+        return self.record_offset == other.record_offset and self.crc == other.crc and timestamps_fit
+
+
+def record_crc(key: bytes | None, value: bytes | None) -> int:
+    """CRC-32C of both lengths (4 bytes each, -1 for null), the key and the value."""
+    lengths = struct.pack(">ii", -1 if key is None else len(key), -1 if value is None else len(value))
+    return int(crc32c(value or b"", crc32c(key or b"", crc32c(lengths))))
+
+
+def first_record(segments: Sequence[Segment]) -> RecordMark | None:
+    """The first record of a log; None where the beginnings of its files have none. segments: all files in the order of their offsets."""
+    for segment in segments:
+        for batch in _data_batches(segment, 0, _END_BYTES[-1]):
+            marks = _marks_of_batch(segment, *batch)
+            if marks:
+                return marks[0]
+    return None
+
+
+def newest_record(segments: Sequence[Segment]) -> RecordMark | None:
+    """The record with the highest offset of a log; None where the ends of its files have none."""
+    for segment in reversed(segments):
+        for tail_bytes in _END_BYTES:
+            begin = max(0, segment.size - tail_bytes)
+            for batch in reversed(list(_data_batches(segment, begin, tail_bytes))):
+                marks = _marks_of_batch(segment, *batch)
+                if marks:
+                    return marks[-1]
+            if begin == 0:
+                break
+    return None
+
+
+def record_at(segments: Sequence[Segment], record_offset: int) -> RecordMark | None:
+    """The record at an offset; None where the log has no such record, or where it is not found without reading the whole file."""
+    # Only a copy made during a cleaning has the same offsets in several files.
+    files_overlap = any(segment.covers or segment.skip_below for segment in segments)
+    for segment in reversed([segment for segment in segments if segment.base_offset <= record_offset]):
+        for position, end in _batches_at(segment, record_offset):
+            for mark in _marks_of_batch(segment, position, end):
+                if mark.record_offset == record_offset:
+                    return mark
+        if not files_overlap:
+            break
+    return None
+
+
+def marks_of(records: Records) -> list[RecordMark]:
+    """The marks of records, without control records."""
+    rows = np.flatnonzero(records.control_type == NOT_A_CONTROL_RECORD).tolist()
+    return [
+        RecordMark(
+            int(records.record_offset[row]),
+            int(records.timestamp_ms[row]),
+            record_crc(records.key.row(row), records.value.row(row)),
+        )
+        for row in rows
+    ]
+
+
+def _marks_of_batch(segment: Segment, position: int, end: int) -> list[RecordMark]:
+    """The marks of the records of one batch, in the order of their offsets."""
+    batch = replace(segment, start=position, size=end, covers=())
+    return [mark for chunk in read_segment(batch) for mark in marks_of(chunk.records)]
+
+
+def _data_batches(segment: Segment, begin: int, most_bytes: int) -> Iterator[tuple[int, int]]:
+    """Position and end of the batches with data records whose position is among ``most_bytes`` bytes from ``begin`` on."""
+    with SegmentFile(Location.of(segment.uri), segment.size) as file:
+        finder = EntryFinder(file, segment.base_offset, segment.next_base_offset is None, Limits(), _WINDOW_BYTES)
+        try:
+            at = finder.next_sound(begin) if begin else 0
+        except ResyncAbandonedError:
+            return
+        for section in finder.sections(at):
+            entries, headers = section.entries, section.headers
+            for i in range(len(entries)):
+                if int(entries.position[i]) >= begin + most_bytes:
+                    return
+                if entries.magic[i] < 2 or (headers["count"][i] > 0 and not headers["attributes"][i] & CONTROL):
+                    yield int(entries.position[i]), int(entries.position[i] + entries.size[i])
+            if section.damaged and section.damaged.position >= begin + most_bytes:
+                return
+
+
+def _batches_at(segment: Segment, record_offset: int) -> Iterator[tuple[int, int]]:
+    """Position and end of the batches whose offsets include ``record_offset``: by bisection, for batches lie in the order of offsets."""
+    decompressor = Decompressor(Limits())
+    with SegmentFile(Location.of(segment.uri), segment.size) as file:
+        low, high = segment.start, file.size
+        try:
+            while high - low > _WINDOW_BYTES:
+                middle = (low + high) // 2
+                # A finder of its own for each step: the finder bounds the effort of all its searches together.
+                finder = EntryFinder(file, segment.base_offset, segment.next_base_offset is None, Limits(), _WINDOW_BYTES)
+                at = finder.next_sound(middle)
+                section = next(finder.sections(at), None) if at < high else None
+                if section is None or not len(section.entries):
+                    high = middle
+                    continue
+                correct_offset_ranges(section.entries, section.headers, finder.bytes_between, decompressor)
+                if int(section.entries.first_offset[0]) <= record_offset:
+                    low = at
+                else:
+                    high = middle
+        except ResyncAbandonedError:
+            return
+        finder = EntryFinder(file, segment.base_offset, segment.next_base_offset is None, Limits(), _WINDOW_BYTES)
+        for section in finder.sections(low):
+            if section.damaged:
+                if section.damaged.position >= high:
+                    return
+                continue
+            entries = section.entries
+            correct_offset_ranges(entries, section.headers, finder.bytes_between, decompressor)
+            for i in range(len(entries)):
+                if entries.first_offset[i] <= record_offset <= entries.last_offset[i]:
+                    yield int(entries.position[i]), int(entries.position[i] + entries.size[i])
+            if int(entries.first_offset[0]) > record_offset:
+                return

@@ -1,0 +1,18 @@
+"""The words of ``--accept``: what a run may do although its input looks like a bad copy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+EMPTY, MISSING, OLDER, RECREATED, MISPLACED, MALFORMED = "empty", "missing", "older", "recreated", "misplaced", "malformed"
+
+ACCEPTED_WORDS: Final[Mapping[str, str]] = {
+    EMPTY: "The input has no record: the state becomes empty, the history stays.",
+    MISSING: "Offsets partitions that the last night had are not in the input: their groups are dropped.",
+    OLDER: "The input is older than the last night: the state goes back, the history stays.",
+    RECREATED: "The topic was deleted and created again: its history goes on with a new incarnation.",
+    MISPLACED: "Most groups are in other offsets partitions than the partition count of the last night gives them.",
+    MALFORMED: "More than half of the rows or lines are quarantined.",
+}
+"""Word -> what is accepted, and what then happens."""

@@ -1,0 +1,192 @@
+"""Whether the coordinator of a release would load a log: one replay of each offsets partition for each set of loading rules.
+
+A record that the loader refuses makes the load of its whole offsets partition fail. A skipped record is left out, and the load goes on.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+import numpy as np
+
+from groupcoord_spark.coordinator.releases import LAST_PATCHES, Release, version_text
+from groupcoord_spark.coordinator.semantics import JAVA, Semantics, semantics_for
+from groupcoord_spark.coordinator.state import LOAD_FAILS, LoadWarning
+from groupcoord_spark.log import PartitionLog, Records, read_segment
+from groupcoord_spark.pipeline.exchange.kept_records import kept_records
+from groupcoord_spark.pipeline.read import superseded
+from groupcoord_spark.pipeline.read.decode import decode_chunk
+from groupcoord_spark.pipeline.read.supersede_buffer import SupersedeBuffer
+from groupcoord_spark.pipeline.replay.partition import KeptRecordsReplay
+
+_UNKNOWN_TYPE: Final = "R-1.6"
+_ENDS_WITH_AN_ERROR: Final = "R-1.28"
+CHUNK_BYTES: Final = 12 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """The first record that makes a load fail. record_offset: None where the load fails after the last record."""
+
+    record_offset: int | None
+    rule: str
+    detail: str
+
+
+@dataclass(slots=True)
+class LoadOutcome:
+    """What the coordinator of one release makes of one offsets partition.
+
+    Attributes:
+        release: as ``Semantics.broker_version``.
+        refusal: the first refused record; None: the partition loads.
+        refused: how many records the loader would refuse, one after another; with records that a later one supersedes left out.
+        skipped: skipped records by rule.
+        groups: group id -> (type, state, members). offsets: (group id, topic, partition) -> committed offset. The state as if the refused
+            records were not there.
+    """
+
+    offsets_partition: int
+    release: str
+    refusal: Refusal | None = None
+    refused: int = 0
+    skipped: Counter[str] = field(default_factory=Counter)
+    groups: dict[str, tuple[str, str, int]] = field(default_factory=dict)
+    offsets: dict[tuple[str, str, int], int] = field(default_factory=dict)
+
+    @property
+    def loads(self) -> bool:
+        """True where the coordinator loads the partition."""
+        return self.refusal is None
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseRange:
+    """Consecutive releases that load every log alike. semantics: of the last of them."""
+
+    first: str
+    last: str
+    semantics: Semantics
+
+    @property
+    def name(self) -> str:
+        """``2.1.0 to 2.2.2``, or a single release."""
+        return self.first if self.first == self.last else f"{self.first} to {self.last}"
+
+
+def release_ranges() -> list[ReleaseRange]:
+    """All releases in their order, as ranges of consecutive releases that load alike."""
+    releases: list[Release] = [(*line, patch) for line, last in LAST_PATCHES.items() for patch in range(last + 1)]
+    ranges: list[ReleaseRange] = []
+    for release in sorted(releases):
+        text = version_text(release)
+        semantics = semantics_for(broker_version=text)
+        if ranges and _loading_rules(ranges[-1].semantics) == _loading_rules(semantics):
+            ranges[-1] = ReleaseRange(ranges[-1].first, text, semantics)
+        else:
+            ranges.append(ReleaseRange(text, text, semantics))
+    return ranges
+
+
+def _loading_rules(semantics: Semantics) -> Semantics:
+    """The semantics without everything that does not change what a load makes of a log: names, expiration, and what the broker writes."""
+    return replace(
+        semantics,
+        broker_version="",
+        release=(),
+        written_offset_value=JAVA.written_offset_value,
+        describes_pending_revocation=JAVA.describes_pending_revocation,
+        offset_rules=JAVA.offset_rules,
+        expires_unsubscribed=JAVA.expires_unsubscribed,
+        pending_protects=JAVA.pending_protects,
+        pending_offsets_alone_keep_group=JAVA.pending_offsets_alone_keep_group,
+        stored_description_keeps_group=JAVA.stored_description_keeps_group,
+        group_rule=JAVA.group_rule,
+        offset_tombstone_key_type=JAVA.offset_tombstone_key_type,
+        default_retention_ms=JAVA.default_retention_ms,
+    )
+
+
+def check_load(log: PartitionLog, releases: Sequence[Semantics]) -> list[LoadOutcome]:
+    """What the coordinator of each release makes of the log of one offsets partition; the log is read once."""
+    loads = [_Load(log.offsets_partition, semantics) for semantics in releases]
+    for segment in log.segments:
+        for chunk in read_segment(segment, chunk_bytes=CHUNK_BYTES):
+            if len(chunk.records):
+                for load in loads:
+                    load.add(chunk.records)
+    return [load.finish() for load in loads]
+
+
+class _Load:
+    """The load of one offsets partition by the coordinator of one release."""
+
+    def __init__(self, offsets_partition: int, semantics: Semantics) -> None:
+        self._semantics = semantics
+        self._outcome = LoadOutcome(offsets_partition, semantics.broker_version)
+        self._buffer = SupersedeBuffer()
+        self._replay = KeptRecordsReplay(semantics)
+
+    def add(self, records: Records) -> None:
+        """Load more records."""
+        decoded = decode_chunk(records, self._semantics)
+        notes = decoded.refusals
+        offsets = records.record_offset[notes.row].tolist()
+        self._count(
+            LoadWarning(offset, None, notes.codes[note], notes.details[note])
+            for offset, note in zip(offsets, notes.note.tolist(), strict=True)
+        )
+        rows = np.flatnonzero(superseded.needed_for_replay(decoded.kinds))
+        kept = kept_records(records, rows, decoded.decodes)
+        for batch in self._buffer.add(kept, decoded.kinds.take(rows), decoded.names):
+            self._replay.apply(batch)
+
+    def finish(self) -> LoadOutcome:
+        """The outcome, after the last record."""
+        for batch in self._buffer.flush():
+            self._replay.apply(batch)
+        state, outcome = self._replay.coordinator.finish(), self._outcome
+        self._count(state.warnings())
+        outcome.groups = {group.group_id: (group.group_type, group.state, group.member_count) for group in state.groups()}
+        outcome.offsets = {
+            (row.group_id, row.topic, row.partition): row.committed_offset for row in (*state.committed_offsets(), *state.orphan_offsets())
+        }
+        return outcome
+
+    def _count(self, warnings: Iterable[LoadWarning]) -> None:
+        outcome = self._outcome
+        for warning in warnings:
+            if warning.code == _UNKNOWN_TYPE and not self._semantics.unknown_key_type_fails_load:
+                outcome.skipped[warning.code] += 1
+            elif self._makes_load_fail(warning):
+                outcome.refused += 1
+                refusal = Refusal(warning.record_offset, warning.code, warning.detail.removesuffix(LOAD_FAILS).strip())
+                if outcome.refusal is None or _place(refusal) < _place(outcome.refusal):
+                    outcome.refusal = refusal
+
+    def _makes_load_fail(self, warning: LoadWarning) -> bool:
+        """Whether the loader gives up. R-1.28: the Scala loader raises an error after the last record."""
+        return warning.is_refusal or warning.code == _ENDS_WITH_AN_ERROR
+
+
+def _place(refusal: Refusal) -> float:
+    """Sort key: the record offset; the end of the log is after all of them."""
+    return float("inf") if refusal.record_offset is None or refusal.rule == _ENDS_WITH_AN_ERROR else refusal.record_offset
+
+
+@dataclass(frozen=True, slots=True)
+class Differences:
+    """How the state after a load differs from that of the release in use: group ids, and (group id, topic, partition) of offsets."""
+
+    groups: tuple[str, ...]
+    offsets: tuple[tuple[str, str, int], ...]
+
+
+def differences(outcome: LoadOutcome, in_use: LoadOutcome) -> Differences:
+    """What this release reads differently from the release in use, in one offsets partition."""
+    groups = sorted(name for name in outcome.groups.keys() | in_use.groups.keys() if outcome.groups.get(name) != in_use.groups.get(name))
+    offsets = sorted(key for key in outcome.offsets.keys() | in_use.offsets.keys() if outcome.offsets.get(key) != in_use.offsets.get(key))
+    return Differences(tuple(groups), tuple(offsets))

@@ -1,0 +1,254 @@
+"""What a night takes over from the last one: the latest records, and from which record offset each log is then read.
+
+Carrying on is right where the last night's state is known to the last detail and every record since is there to be read. Whatever else is
+the case, the log is read from its beginning, and the summary says why.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from groupcoord_spark import __version__
+from groupcoord_spark.coordinator.semantics import Semantics
+from groupcoord_spark.errors import InputError, WarehouseError
+from groupcoord_spark.log import LogPlan, PartitionLog, Segment, has_every_offset, segments_from
+from groupcoord_spark.pipeline.accepted import MISSING
+from groupcoord_spark.pipeline.extents import CarriedState
+from groupcoord_spark.pipeline.plan.earlier_runs import PartitionHistory
+from groupcoord_spark.pipeline.plan.guards import Verdict
+from groupcoord_spark.pipeline.read.carried_records import LATEST_RECORDS, TOPIC_IDS
+from groupcoord_spark.pipeline.run import RunRequest
+from groupcoord_spark.warehouse import TABLES, RunStart, open_warehouse
+from groupcoord_spark.warehouse.location import locate
+from groupcoord_spark.warehouse.read import Run, check_files_at, holds_warehouse, rows_at
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+RULES_SETTING: Final = "replay.rules"
+"""Key in the column ``settings`` of ``runs``: the rules of the replay, as ``rules_of`` writes them."""
+
+WALKED_BY_DRIVER_BYTES: Final = 64 << 20
+"""Bytes of new batches whose headers the driver looks at itself; it takes less time than a Spark job. The workers look at more."""
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class CarryOver:
+    """What the run takes over.
+
+    night: the run that the state is taken from; None: none is. state: its latest records, of the offsets partitions that go on and of those
+    that the input does not have. rows: the night's rows of offsets_partitions of these, with Kafka's values (times as ``<name>_ms``).
+    coverage: the night's rows of decode_coverage. segments: offsets partition that goes on -> the segments to read. stale_since_ms: offsets
+    partition that the input does not have -> as_of of the last run that read it. whole: offsets partition -> why it is read from its
+    beginning. compared: the latest records that a run with --full compares with what it reads. gaps: offsets partition -> the first and end
+    record offset that no night has read.
+    """
+
+    night: Run | None = None
+    state: CarriedState | None = None
+    rows: Mapping[int, Row] = field(default_factory=dict)
+    segments: Mapping[int, tuple[Segment, ...]] = field(default_factory=dict)
+    stale_since_ms: Mapping[int, int] = field(default_factory=dict)
+    whole: Mapping[int, str] = field(default_factory=dict)
+    compared: CarriedState | None = None
+    gaps: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+    coverage: Sequence[Row] = ()
+
+    def reads_from(self, offsets_partition: int) -> int | None:
+        """The record offset from which the run reads the partition; None: from its beginning."""
+        return None if self.state is None else self.state.end_offsets.get(offsets_partition)
+
+
+def rules_of(semantics: Semantics) -> str:
+    """The rules of a replay in a word: this release, and every value of the semantics. Equal words: the same records, the same state."""
+    values = {column.name: getattr(semantics, column.name) for column in fields(semantics)}
+    ordered = {name: sorted(value) if isinstance(value, frozenset) else value for name, value in values.items()}
+    return f"{__version__} {semantics.name} {semantics.broker_version} {hashlib.sha256(repr(ordered).encode()).hexdigest()[:16]}"
+
+
+def ends_of_last_night(warehouse: str, cluster: str | None) -> dict[int, int]:
+    """Offsets partition -> end offset of the last night, where that night kept its latest records; {} where there is no such night.
+
+    cluster: None: the only cluster of the warehouse.
+    """
+    try:
+        if not holds_warehouse(locate(warehouse)):
+            return {}
+        opened = open_warehouse(warehouse)
+        with_nights = opened.clusters_with_nights()
+        names = with_nights if cluster is None else [name for name in with_nights if name == cluster]
+        if len(names) != 1 or LATEST_RECORDS not in opened.run(names[0]).table_versions:
+            return {}
+        columns = ["offsets_partition", "end_offset", "latest_records"]
+        rows = opened.read("offsets_partitions", cluster=names[0], columns=columns).to_pylist()
+    except WarehouseError:
+        return {}  # the run reports what is wrong with the warehouse
+    return {row["offsets_partition"]: row["end_offset"] for row in rows if row["latest_records"] is not None}
+
+
+def plan_carry_over(
+    request: RunRequest,
+    verdict: Verdict,
+    start: RunStart,
+    histories: Mapping[int, PartitionHistory],
+    spark: SparkSession,
+    *,
+    complete_from: Callable[[Mapping[int, int]], set[int]] | None = None,
+) -> CarryOver:
+    """What the run takes over from the last night.
+
+    Args:
+        verdict: what the guards let the run do. histories: from ``partition_histories``.
+        complete_from: by offsets partition and record offset, the partitions of which the input has a row for each record offset from that
+            one on; None: the input is segments.
+    Raises:
+        InputError: the input lacks offsets partitions of which the last night kept no latest records.
+    """
+    night = start.last_run
+    logs = {log.offsets_partition: log for log in verdict.plan.partitions}
+    if request.until is not None:
+        return CarryOver()
+    if night is None:
+        return CarryOver(whole=dict.fromkeys(logs, "this is the first night of the cluster"))
+    reason = _why_nothing_is_kept(night, start)
+    rows = {} if reason else _rows_of_night(night, start)
+    missing = sorted(verdict.missing)
+    _refuse_lost(missing, rows, reason)
+    if not reason and night.settings.get(RULES_SETTING) != rules_of(request.semantics):
+        reason = f"the night before applied other rules ({night.settings.get(RULES_SETTING, 'of an older release')})"
+    whole: dict[int, str] = {}
+    ends: dict[int, int] = {}
+    gaps: dict[int, tuple[int, int]] = {}
+    has_nothing_older: set[int] = set()
+    segments: dict[int, tuple[Segment, ...]] = {}
+    for number, log in logs.items():
+        row = rows.get(number)
+        accepted = "the dump is older than the night before, which was accepted" if number in verdict.older else None
+        why = reason or accepted or _why_whole(request, log, row, histories.get(number, PartitionHistory()))
+        if why is None and row is not None:
+            ends[number] = row["end_offset"]
+            segments[number] = segments_from(log, row["end_offset"], row["end_file"], row["end_position"])
+            first = _begin_of(log)
+            if first is not None and first >= row["end_offset"]:
+                has_nothing_older.add(number)
+            if first is not None and first > row["end_offset"]:
+                gaps[number] = (row["end_offset"], first)
+        else:
+            whole[number] = why or "no night before has read them"
+    complete = _complete(logs, ends, segments, spark) if complete_from is None else complete_from(ends)
+    # A log without older records has nothing that could be read instead.
+    for number in set(ends) - complete - has_nothing_older:
+        whole[number] = "the log cleaner has been at work on the records since the night before"
+        del ends[number], segments[number]
+    compared = None
+    if request.full and not reason:
+        compared = _state_of(night, ends, rows)
+        whole, ends, segments, gaps = dict.fromkeys(logs, "--full"), {}, {}, {}
+    stale = {number: night.as_of_ms if (since_ms := rows[number]["stale_since_ms"]) is None else since_ms for number in missing}
+    ends |= {number: rows[number]["end_offset"] for number in missing}
+    return CarryOver(
+        night=night if ends else None,
+        state=_state_of(night, ends, rows) if ends else None,
+        rows={number: rows[number] for number in ends},
+        segments=segments,
+        stale_since_ms=stale,
+        whole=whole,
+        compared=compared,
+        gaps=gaps,
+        coverage=_rows_of_table("decode_coverage", night, start).to_pylist() if ends else (),
+    )
+
+
+def _refuse_lost(missing: list[int], rows: Mapping[int, Row], reason: str | None) -> None:
+    """Raises InputError where an offsets partition that the input does not have cannot be carried over."""
+    lost = [number for number in missing if rows.get(number, {}).get("latest_records") is None]
+    if lost:
+        one = len(lost) == 1
+        why = reason or f"the last night kept no latest records of {'it' if one else 'them'}"
+        raise InputError(
+            f"This input lacks offsets partition{'' if one else 's'} {', '.join(map(str, lost))} of the last night, and"
+            f" {'it' if one else 'they'} cannot be carried over: {why}. Give an input with all offsets partitions, or drop"
+            f" {'this one' if one else 'these'} with --accept {MISSING}."
+        )
+
+
+def _state_of(night: Run, ends: Mapping[int, int], rows: Mapping[int, Row]) -> CarriedState:
+    versions = {table: night.table_versions[table] for table in (LATEST_RECORDS, TOPIC_IDS)}
+    return CarriedState(versions, dict(ends), {number: rows[number]["latest_records"] for number in ends})
+
+
+def _why_nothing_is_kept(night: Run, start: RunStart) -> str | None:
+    """Why no partition can go on from the latest records of the night; None: they are there."""
+    for table in (LATEST_RECORDS, TOPIC_IDS):
+        if table not in night.table_versions:
+            return "the night before was written by an older release"
+        try:
+            check_files_at(start.location, TABLES[table], night.table_versions[table], start.cluster)
+        except WarehouseError:
+            return f"the table {table} of the night before is lost or damaged"
+    return None
+
+
+def _rows_of_night(night: Run, start: RunStart) -> dict[int, Row]:
+    """Offsets partition -> the night's row of offsets_partitions, with Kafka's values."""
+    rows = TABLES["offsets_partitions"].to_milliseconds(_rows_of_table("offsets_partitions", night, start))
+    return {row["offsets_partition"]: row for row in rows.to_pylist()}
+
+
+def _rows_of_table(name: str, night: Run, start: RunStart) -> pa.Table:
+    table = TABLES[name]
+    return rows_at(start.location, table, night.table_versions[name], start.cluster, list(table.by_name))
+
+
+def _why_whole(request: RunRequest, log: PartitionLog, row: Row | None, history: PartitionHistory) -> str | None:
+    """Why a partition is read from its beginning, as far as its rows and the ends of its log tell; None: it may go on."""
+    if row is None:
+        return "no night before has read them"
+    if row["latest_records"] is None:
+        return "the night before kept no latest records of them"
+    if history.history_range.incarnation != row["incarnation"]:
+        return "the log was begun anew"
+    if log.end_offset < row["end_offset"]:
+        return "the log ends before the one of the night before"
+    first = _begin_of(log)
+    if first is not None and row["first_offset"] is not None and first < row["first_offset"]:
+        return "the log has records before those that the nights have read"
+    history_end = row["history_end_offset"] or 0
+    if request.with_history and history_end < row["end_offset"]:
+        return "nights without history came before"
+    return None
+
+
+def _begin_of(log: PartitionLog) -> int | None:
+    """Where the log begins, whether or not a record is left there; None: it has no record, or is not known."""
+    return log.first_offset if log.log_start_offset is None else log.log_start_offset
+
+
+def _complete(
+    logs: Mapping[int, PartitionLog], ends: Mapping[int, int], segments: Mapping[int, tuple[Segment, ...]], spark: SparkSession
+) -> set[int]:
+    """The offsets partitions whose new segments have a record for each offset."""
+    work = [(number, segments[number], end, logs[number].end_offset) for number, end in ends.items()]
+    if sum(segment.bytes for _, parts, _, _ in work for segment in parts) <= WALKED_BY_DRIVER_BYTES:
+        return {number for number, parts, offset, end in work if has_every_offset(parts, offset, end)}
+
+    def walk(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+        for batch in batches:
+            places = [place for place in batch.column(0).to_pylist() if has_every_offset(*work[place][1:])]
+            yield pa.RecordBatch.from_pydict({"place": pa.array(places, pa.int32())})
+
+    rows = spark.range(0, len(work), 1, len(work)).mapInArrow(walk, "place INT").collect()
+    return {work[row.place][0] for row in rows}
+
+
+def logs_to_read(plan: LogPlan, carry_over: CarryOver) -> LogPlan:
+    """The plan with only those segments that the run reads."""
+    partitions = (replace(log, segments=carry_over.segments.get(log.offsets_partition, log.segments)) for log in plan.partitions)
+    return replace(plan, partitions=tuple(partitions))

@@ -1,0 +1,476 @@
+"""Guards: what a dump must not be, so that a bad copy never replaces a good night.
+
+Before anything is read, each guard of GUARDS compares the plan with what the last night left in ``offsets_partitions``, and returns a
+refusal, a warning, or nothing. The user goes on past a refusal with ``--accept WORD``. One guard comes after reading and before the commit:
+``judge_what_was_read``.
+
+Whether two dumps are of one log is judged by records that both have, because compaction rewrites files and batches and removes records:
+a record that both have at one offset is the same in dumps of one log, and another in dumps of different logs.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from enum import Enum, auto
+from functools import cached_property
+from typing import Final
+
+from groupcoord_spark.errors import BadCopyError
+from groupcoord_spark.log import LogPlan, PartitionLog, PlacedDoubt
+from groupcoord_spark.log.storage import shown
+from groupcoord_spark.pipeline.accepted import ACCEPTED_WORDS, EMPTY, MALFORMED, MISPLACED, MISSING, OLDER, RECREATED
+from groupcoord_spark.pipeline.exchange.state_rows import PartitionReport
+from groupcoord_spark.pipeline.plan.earlier_runs import PartitionHistory
+from groupcoord_spark.pipeline.plan.evidence import Evidence
+from groupcoord_spark.pipeline.plan.partition_count import certain_partition_count
+from groupcoord_spark.pipeline.run import RunRequest
+from groupcoord_spark.protocol.record_types import NO_TIMESTAMP
+from groupcoord_spark.sources.rows import InputKind
+
+CLUSTER_ID_SETTING: Final = "input.cluster.id"
+PARTITION_COUNT_SETTING: Final = "input.partition.count"
+ACCEPTED_SETTING: Final = "accepted"
+"""Keys in the column ``settings`` of ``runs``: the id of the cluster as the input has it; the number of partitions of the offsets topic,
+where the groups leave no doubt about it; the words of --accept without which the run would have been refused."""
+
+_NUMBERS_NAMED: Final = 5
+
+_AFTER_MALFORMED: Final = "Export the topic again, or go on with --accept malformed."
+
+_CLOCKS_DIFFER_MS: Final = 3_600_000
+"""An hour: the clocks of brokers do not differ more."""
+
+
+class Likeness(Enum):
+    """What the records of a dump say about one offsets partition, compared with the records that the last night remembers."""
+
+    SAME_LOG = auto()
+    SAME_BEGINNING = auto()
+    """The log begins with the same record, but has another record where the last night saw its newest one."""
+    OTHER_LOG = auto()
+    ODD = auto()
+    """No remembered record is left, and the order of offsets and times is not what a cleaning leaves. Replicas that were cleaned at
+    different times can show that, too: it counts only in a dump of which no partition is of the same log."""
+    UNKNOWN = auto()
+    """Compaction has removed the remembered records, or the last night remembers none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """The run must not go on. sentence: why; it ends with the way out. word: of --accept; None: nothing lets the run go on."""
+
+    sentence: str
+    word: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Warned:
+    """The run goes on, with rows of ``warnings``."""
+
+    doubts: tuple[PlacedDoubt, ...]
+
+
+@dataclass(frozen=True)
+class Night:
+    """What guards look at.
+
+    Attributes:
+        kind: of the input.
+        last_night: what the last night knows of each offsets partition; {} for the first night.
+        evidence: the records that the dump shows, by offsets partition.
+        placed_groups: (hash of the group id, offsets partition of the group) of some groups of the dump.
+        rows: the number of rows of an input other than segments. faults: how many of these rows are no records.
+        last_cluster_id, last_partition_count: what earlier nights of the cluster recorded; None where they did not know.
+    """
+
+    request: RunRequest
+    plan: LogPlan
+    kind: InputKind
+    last_night: Mapping[int, PartitionHistory]
+    evidence: Mapping[int, Evidence]
+    placed_groups: Sequence[tuple[int, int]] = ()
+    rows: int = 0
+    faults: int = 0
+    last_cluster_id: str | None = None
+    last_partition_count: int | None = None
+
+    @property
+    def source(self) -> str:
+        """The inputs, for a sentence."""
+        return ", ".join(map(shown, self.request.inputs))
+
+    def evidence_of(self, offsets_partition: int) -> Evidence:
+        """The records that the dump shows of an offsets partition."""
+        return self.evidence.get(offsets_partition, Evidence())
+
+    @cached_property
+    def compared(self) -> dict[int, tuple[PartitionLog, PartitionHistory, Likeness]]:
+        """Offsets partition -> its log in the dump, what the last night knows, and how like the two are; where both have the partition."""
+        likenesses = likenesses_of(
+            self.last_night, {log.offsets_partition: self.evidence_of(log.offsets_partition) for log in self.plan.partitions}
+        )
+        return {
+            log.offsets_partition: (log, self.last_night[log.offsets_partition], likenesses[log.offsets_partition])
+            for log in self.plan.partitions
+            if log.offsets_partition in likenesses
+        }
+
+    @cached_property
+    def read_last_night(self) -> list[int]:
+        """The offsets partitions that the last night had, or carried over."""
+        return sorted(number for number, before in self.last_night.items() if before.first_offset is not None)
+
+    @cached_property
+    def has_no_record(self) -> bool:
+        """No log of the dump has anything to read."""
+        return all(log.first_offset is None for log in self.plan.partitions)
+
+    @cached_property
+    def other_logs(self) -> list[int]:
+        """The offsets partitions whose log is another one than last night's, with those that are empty beside them."""
+        others = [number for number, (_, _, likeness) in self.compared.items() if likeness is Likeness.OTHER_LOG]
+        return sorted({*others, *self._emptied}) if others else []
+
+    @cached_property
+    def missing(self) -> list[int]:
+        """The offsets partitions that the last night had, and that are not in the dump, or only as an empty directory."""
+        in_dump = {log.offsets_partition for log in self.plan.partitions} - set(self._emptied)
+        return [number for number in self.read_last_night if number not in in_dump and number not in self.other_logs]
+
+    @cached_property
+    def older(self) -> list[int]:
+        """The offsets partitions of the same log that end before the last night's end, or end with other records."""
+        return [
+            number
+            for number, (log, before, likeness) in self.compared.items()
+            if number not in self._emptied
+            and (
+                likeness is Likeness.SAME_BEGINNING
+                or (likeness is not Likeness.OTHER_LOG and log.end_offset < before.end_offset and self._ends_too_early(number, before))
+            )
+        ]
+
+    @cached_property
+    def _emptied(self) -> list[int]:
+        """The offsets partitions with nothing to read that had records in the last night."""
+        return [
+            number for number, (log, before, _) in self.compared.items() if log.first_offset is None and log.end_offset < before.end_offset
+        ]
+
+    def _ends_too_early(self, number: int, before: PartitionHistory) -> bool:
+        """The end offset of the partition, which is lower than the last night's, means that records are missing there.
+
+        Rows of files do not tell the end of the log, only the last record. Markers may not be among the rows, and compaction may have
+        removed the last record. Then the dump is older only if it has no record that is newer than the last night.
+        """
+        if self.kind in (InputKind.SEGMENTS, InputKind.KAFKA):
+            return True
+        newest = before.newest_record
+        if newest is not None and self.evidence_of(number).record_at(newest.record_offset) is not None:
+            return False
+        newest_of_last_night = max(history.newest_timestamp_ms for history in self.last_night.values())
+        marks = [evidence.newest_record for evidence in self.evidence.values()]
+        return all(mark is None or mark.timestamp_ms <= newest_of_last_night for mark in marks)
+
+
+Guard = Callable[[Night], Refusal | Warned | None]
+
+
+def likenesses_of(last_night: Mapping[int, PartitionHistory], evidence: Mapping[int, Evidence]) -> dict[int, Likeness]:
+    """Offsets partition -> likeness, for those of both nights. ODD becomes OTHER_LOG, or UNKNOWN if a partition is of the same log."""
+    likenesses = {number: likeness_of(before, evidence[number]) for number, before in last_night.items() if number in evidence}
+    is_known = not {Likeness.SAME_LOG, Likeness.SAME_BEGINNING}.isdisjoint(likenesses.values())
+    odd = Likeness.UNKNOWN if is_known else Likeness.OTHER_LOG
+    return {number: odd if likeness is Likeness.ODD else likeness for number, likeness in likenesses.items()}
+
+
+def likeness_of(before: PartitionHistory, evidence: Evidence) -> Likeness:
+    """How like one offsets partition is to the last night's: by the remembered records, else by the time of the first record."""
+    newest, first = before.newest_record, before.first_record
+    at_newest = evidence.record_at(newest.record_offset) if newest is not None else None
+    at_first = evidence.record_at(first.record_offset) if first is not None else None
+    if newest is not None and at_newest is not None and at_newest.is_same(newest):
+        return Likeness.SAME_LOG
+    if first is not None and at_first is not None and at_first.is_same(first):
+        return Likeness.SAME_LOG if at_newest is None else Likeness.SAME_BEGINNING
+    if at_newest is not None or at_first is not None:
+        return Likeness.OTHER_LOG
+    # The last night has seen every record below its end: none of them can be newer than the newest.
+    first_of_dump = evidence.first_record
+    is_begun_anew = (
+        first_of_dump is not None
+        and first_of_dump.record_offset < before.end_offset
+        and first_of_dump.timestamp_ms > before.newest_timestamp_ms > NO_TIMESTAMP
+    )
+    if is_begun_anew:
+        return Likeness.OTHER_LOG
+    return Likeness.ODD if _is_odd(before, evidence) else Likeness.UNKNOWN
+
+
+def _is_odd(before: PartitionHistory, evidence: Evidence) -> bool:
+    """The first record lies below last night's, or the first or the newest record is much older than last night's at a lower offset.
+
+    A cleaning never adds records, and the coordinator writes records in the order of time, as far as the clocks of the brokers agree.
+    """
+    first, newest = (before.first_record, evidence.first_record), (before.newest_record, evidence.newest_record)
+    known_first, first_seen = first
+    if known_first is not None and first_seen is not None and first_seen.record_offset < known_first.record_offset:
+        return True
+    return any(
+        known is not None
+        and seen is not None
+        and seen.record_offset > known.record_offset
+        and known.timestamp_ms - _CLOCKS_DIFFER_MS > seen.timestamp_ms > NO_TIMESTAMP
+        for known, seen in (first, newest)
+    )
+
+
+def other_cluster_id(night: Night) -> Refusal | None:
+    """The cluster id of the input is another one than that of earlier nights under this name."""
+    cluster_id = cluster_id_of(night.plan, night.kind)
+    if None in (cluster_id, night.last_cluster_id) or cluster_id == night.last_cluster_id:
+        return None
+    return Refusal(
+        f"{night.source} is of the cluster with cluster.id {cluster_id!r}, and earlier nights of cluster {night.request.cluster!r} were of"
+        f" {night.last_cluster_id!r}. Name this cluster with --cluster NAME."
+    )
+
+
+def nothing_to_read(night: Night) -> Refusal | None:
+    """The dump has no record, and the last night had some."""
+    if not night.has_no_record or not night.read_last_night:
+        return None
+    return Refusal(
+        f"{night.source}: there is no record in {_partitions(len(night.plan.partitions))}, and the last night had records in"
+        f" {_partitions(len(night.read_last_night))} ({_numbers(night.read_last_night)}). Copy the dump again, or go on with"
+        " --accept empty.",
+        EMPTY,
+    )
+
+
+def other_log(night: Night) -> Refusal | None:
+    """Another cluster's dump, or a topic begun anew: the dump has other records at the offsets of last night's records."""
+    different = [number for number in night.other_logs if night.compared[number][2] is Likeness.OTHER_LOG]
+    if not different:
+        return None
+    log, before, _ = night.compared[different[0]]
+    first, newest_ms = night.evidence_of(different[0]).first_record, before.newest_timestamp_ms
+    example = f"partition {different[0]} ends at offset {log.end_offset} (last night {before.end_offset})"
+    if first is not None:
+        example += (
+            f" and begins with offset {first.record_offset} of {_moment(first.timestamp_ms)} (newest of last night {_moment(newest_ms)})"
+        )
+    another_cluster = "if this dump is another cluster's, name it with --cluster NAME"
+    begun_anew = "if the topic was deleted and created again, go on with --accept recreated"
+    is_newer = first is not None and first.timestamp_ms > newest_ms > NO_TIMESTAMP
+    ways_out = (begun_anew, another_cluster) if is_newer else (another_cluster, begun_anew)
+    return Refusal(
+        f"{night.source} has other records than the last night of cluster {night.request.cluster!r} in"
+        f" {_of(len(different), night)} ({_numbers(different)}): {example}. {_capital('; '.join(ways_out))}.",
+        RECREATED,
+    )
+
+
+def older_dump(night: Night) -> Refusal | None:
+    """The dump is of the same log, and ends before the last night's end, or with other records."""
+    if not night.older:
+        return None
+    logs = {number: night.compared[number] for number in night.older}
+    ends = [
+        f"{number} at {log.end_offset} (last night {before.end_offset})"
+        for number, (log, before, likeness) in logs.items()
+        if likeness is not Likeness.SAME_BEGINNING
+    ]
+    replaced = [number for number, (_, _, likeness) in logs.items() if likeness is Likeness.SAME_BEGINNING]
+    facts = []
+    if ends:
+        more = f" and {len(ends) - _NUMBERS_NAMED} more" if len(ends) > _NUMBERS_NAMED else ""
+        facts.append(f"{_of(len(ends), night)} end before it, {', '.join(ends[:_NUMBERS_NAMED])}{more}")
+    if replaced:
+        facts.append(f"{_of(len(replaced), night)} ({_numbers(replaced)}) have another record where that night saw its newest one")
+    return Refusal(
+        f"{night.source} is older than the last night of cluster {night.request.cluster!r}, or its end was replaced: {'; '.join(facts)}."
+        " Give the newest dump, or go on with --accept older: the state goes back, the history stays.",
+        OLDER,
+    )
+
+
+def misplaced_groups(night: Night) -> Refusal | Warned | None:
+    """The groups of the dump fit another partition count of the offsets topic than last night's."""
+    expected = night.last_partition_count
+    placed = [(group_hash, number) for group_hash, number in night.placed_groups if number not in night.other_logs]
+    if expected is None or not placed:
+        return None
+    misplaced = sum(group_hash % expected != number for group_hash, number in placed)
+    if not misplaced:
+        return None
+    tonight = certain_partition_count(placed, 1 + max(number for _, number in placed))
+    fit = f"; they fit {tonight} partitions" if tonight is not None else ""
+    sentence = (
+        f"{night.source}: {misplaced} of {len(placed)} groups looked at are not in the offsets partition that the last night's"
+        f" {expected} partitions of the topic give them{fit}."
+    )
+    if 2 * misplaced > len(placed):
+        return Refusal(
+            f"{sentence} Make sure that the dump is of this cluster and that no directory was renamed, or go on with --accept misplaced.",
+            MISPLACED,
+        )
+    return Warned((PlacedDoubt("partition_count_changed", sentence, night.source, None, 0, 0, None),)) if tonight is not None else None
+
+
+def gap(night: Night) -> Warned | None:
+    """The log begins after the last night's end: records between were never seen."""
+    doubts = []
+    for number, (log, before, likeness) in night.compared.items():
+        first = log.log_start_offset if log.log_start_offset is not None else log.first_offset
+        if first is None or first <= before.end_offset or likeness is Likeness.OTHER_LOG or not before.end_offset:
+            continue
+        detail = (
+            f"Offsets {before.end_offset} to {first - 1} lie between the last night's end and the first record of this dump."
+            " Compaction or DeleteRecords may have removed them, or the copy lacks segments: the history has nothing of them."
+        )
+        doubts.append(PlacedDoubt("gap_since_last_night", detail, log.directory, number, 0, 0, before.end_offset))
+    return Warned(tuple(doubts)) if doubts else None
+
+
+def malformed_rows(night: Night) -> Refusal | None:
+    """More than half of the rows are no records."""
+    if 2 * night.faults <= night.rows:
+        return None
+    return Refusal(
+        f"{night.source}: {night.faults:,} of {night.rows:,} rows are malformed, more than half. {_AFTER_MALFORMED}", MALFORMED
+    )
+
+
+GUARDS: Final[tuple[Guard, ...]] = (
+    *(other_cluster_id, malformed_rows, nothing_to_read, other_log, older_dump, misplaced_groups, gap),
+)
+"""All guards before reading. The first refusal ends the run."""
+
+GUARDS_OF_A_LOOK_BACK: Final[tuple[Guard, ...]] = (other_cluster_id, other_log)
+"""With --until the state of an earlier moment is wanted: an older or a partial dump will do, another log will not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the guards let a run do.
+
+    Attributes:
+        plan: the plan with the doubts of the guards, without the partitions that count as missing.
+        missing: offsets partitions that the last night had and this dump has not; their state is carried over.
+        older: offsets partitions whose state goes back. recreated: offsets partitions that begin a new incarnation. Of both, nothing of
+            last night's state can be used.
+        accepted: the words of --accept without which the run would have been refused, or would have carried over missing partitions.
+        remarks: a sentence about each of these words, for the summary.
+    """
+
+    plan: LogPlan
+    missing: tuple[int, ...] = ()
+    older: frozenset[int] = frozenset()
+    recreated: frozenset[int] = frozenset()
+    accepted: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = field(default=())
+
+
+def judge(night: Night) -> Verdict:
+    """What the run may do. Raises BadCopyError, one sentence, where a guard refuses the dump and the user has not accepted that."""
+    is_look_back = night.request.until is not None
+    accepted: list[str] = []
+    doubts: list[PlacedDoubt] = []
+    for guard in GUARDS_OF_A_LOOK_BACK if is_look_back else GUARDS:
+        finding = guard(night)
+        if isinstance(finding, Warned):
+            doubts += finding.doubts
+        elif finding is not None:
+            if finding.word not in night.request.accepted:
+                raise BadCopyError(finding.sentence)
+            accepted.append(str(finding.word))
+    if is_look_back:
+        missing: list[int] = []
+    elif EMPTY in accepted:
+        missing = []
+    elif MISSING in night.request.accepted and night.missing:
+        missing = []
+        accepted.append(MISSING)
+    else:
+        missing = night.missing
+    partitions = tuple(log for log in night.plan.partitions if log.offsets_partition not in missing)
+    return Verdict(
+        replace(night.plan, partitions=partitions, doubts=(*night.plan.doubts, *doubts)),
+        tuple(missing),
+        frozenset(() if is_look_back else night.older),
+        frozenset(night.other_logs),
+        tuple(accepted),
+        tuple(_remark(word, night) for word in accepted),
+    )
+
+
+def belongs_to(last_night: Mapping[int, PartitionHistory], evidence: Mapping[int, Evidence]) -> bool:
+    """The dump shows a record of the cluster whose last night is given, and no record that contradicts that night."""
+    likenesses = set(likenesses_of(last_night, evidence).values())
+    return Likeness.SAME_LOG in likenesses and Likeness.OTHER_LOG not in likenesses
+
+
+def cluster_id_of(plan: LogPlan, kind: InputKind) -> str | None:
+    """Kafka's id of the cluster; None where the input does not have it. Rows of files have the name of a cluster, not the id."""
+    return plan.cluster_id if kind in (InputKind.SEGMENTS, InputKind.KAFKA) else None
+
+
+def judge_what_was_read(night: Night, verdict: Verdict, reports: Sequence[PartitionReport]) -> Verdict:
+    """The verdict after reading: a refusal where more than half of the rows or lines are quarantined.
+
+    Segments are never refused for that: their damage is counted by ranges of bytes, not by records, and a dump of segments of which little
+    is left ends before the last night's end.
+
+    Raises:
+        BadCopyError: more than half of the rows are quarantined, and the user has not accepted that.
+    """
+    records = max(night.rows, sum(report.counts.records for report in reports))
+    quarantined = sum(report.counts.quarantined for report in reports)
+    if night.kind is InputKind.SEGMENTS or 2 * quarantined <= records or MALFORMED in verdict.accepted:
+        return verdict
+    reasons: Counter[str] = Counter()
+    for report in reports:
+        reasons.update(report.counts.reasons)
+    if MALFORMED not in night.request.accepted:
+        counts = ", ".join(f"{reason} {count:,}" for reason, count in reasons.most_common())
+        raise BadCopyError(
+            f"{night.source}: {quarantined:,} of {records:,} rows are malformed, more than half ({counts}). {_AFTER_MALFORMED}"
+        )
+    return replace(verdict, accepted=(*verdict.accepted, MALFORMED), remarks=(*verdict.remarks, _remark(MALFORMED, night)))
+
+
+def _remark(word: str, night: Night) -> str:
+    numbers = {MISSING: night.missing, OLDER: night.older, RECREATED: night.other_logs}.get(word)
+    which = f" ({_partitions(len(numbers))}: {_numbers(numbers)})" if numbers else ""
+    return f"{word}{which}: {ACCEPTED_WORDS[word][0].lower()}{ACCEPTED_WORDS[word][1:]}"
+
+
+def _of(count: int, night: Night) -> str:
+    return f"{count} of {_partitions(len(night.compared))}"
+
+
+def _numbers(numbers: Iterable[int]) -> str:
+    listed = sorted(numbers)
+    more = f" and {len(listed) - _NUMBERS_NAMED} more" if len(listed) > _NUMBERS_NAMED else ""
+    return ", ".join(map(str, listed[:_NUMBERS_NAMED])) + more
+
+
+def _partitions(count: int) -> str:
+    return f"{count} offsets partition{'' if count == 1 else 's'}"
+
+
+def _moment(milliseconds: int) -> str:
+    try:
+        return (
+            f"{datetime.fromtimestamp(milliseconds / 1000, UTC):%Y-%m-%dT%H:%M:%SZ}" if milliseconds != NO_TIMESTAMP else "an unknown time"
+        )
+    except (OverflowError, ValueError, OSError):
+        return f"{milliseconds} ms"
+
+
+def _capital(sentence: str) -> str:
+    return sentence[:1].upper() + sentence[1:]

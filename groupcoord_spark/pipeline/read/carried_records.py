@@ -1,0 +1,41 @@
+"""The latest records of an earlier run, from the table latest_records, and the topic names that go with them."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from groupcoord_spark.errors import WarehouseError
+from groupcoord_spark.pipeline.exchange.kept_records import KEPT, as_one, empty_batch
+from groupcoord_spark.pipeline.extents import CarriedState
+from groupcoord_spark.warehouse import TABLES
+from groupcoord_spark.warehouse.declaration import TIMESTAMPS_OUT_OF_RANGE
+from groupcoord_spark.warehouse.read import rows_of_partition
+
+LATEST_RECORDS, TOPIC_IDS = "latest_records", "topic_ids"
+
+_COLUMNS = [name.removesuffix("_ms") for name in KEPT.names]
+
+
+def carried_records(warehouse_uri: str, cluster: str, carried: CarriedState, offsets_partition: int) -> pa.RecordBatch:
+    """The latest records of an offsets partition, as a batch of KEPT in the order of their record offsets.
+
+    Raises WarehouseError where the table cannot be read, or has another number of rows than the earlier run wrote.
+    """
+    table = TABLES[LATEST_RECORDS]
+    columns = [*_COLUMNS, TIMESTAMPS_OUT_OF_RANGE.name]
+    version = carried.table_versions[table.name]
+    rows = rows_of_partition(warehouse_uri, table.name, version, cluster, columns, offsets_partition)
+    if rows.num_rows != carried.rows[offsets_partition]:
+        raise WarehouseError(
+            f"Table {table.name} of {warehouse_uri} has {rows.num_rows} rows of offsets partition {offsets_partition}, and the last night"
+            f" wrote {carried.rows[offsets_partition]}. Run the nightly with --full, which reads every log from its beginning."
+        )
+    batches = table.to_milliseconds(rows).select(KEPT.names).cast(KEPT).sort_by("record_offset").to_batches()
+    return as_one(batches) if batches else empty_batch()
+
+
+def carried_topic_names(warehouse_uri: str, cluster: str, carried: CarriedState, offsets_partition: int) -> dict[str, str]:
+    """Topic id -> topic name, from all records of an offsets partition that earlier runs have read."""
+    version = carried.table_versions[TOPIC_IDS]
+    rows = rows_of_partition(warehouse_uri, TOPIC_IDS, version, cluster, ["topic_id", "topic"], offsets_partition)
+    return dict(zip(rows["topic_id"].to_pylist(), rows["topic"].to_pylist(), strict=True))

@@ -1,0 +1,145 @@
+"""Kafka's JSON of many keys or values as texts: what ``scalar.key_json`` and ``scalar.value_json`` give, without spaces and escapes.
+
+The compiled loop of ``json_loops`` writes the texts straight from the bytes. Rows that the loop leaves, and all rows of a small input, are
+decoded one by one, equal rows once.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import pairwise
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from . import fast_path, scalar
+from .columnar import leading_int16
+from .errors import DecodeError
+from .generated import decode_key, decode_value
+from .json_programs import json_programs
+from .programs import VERSIONS
+from .slices import Mask, Slices
+
+PIECE_BYTES: Final = 1 << 20
+"""Bytes of texts in one piece of a column, about: so few that the loop writes into the processor's cache."""
+
+_NO_NAMES: Final = (np.full(1, -1), np.empty((0, 5), np.int64), np.empty(0, np.uint8))
+"""The names of hidden texts, of which there are none here: see ``json_loops.put_name``."""
+
+Int64s = npt.NDArray[np.int64]
+
+
+def key_json_column(keys: Slices) -> pa.ChunkedArray:
+    """The JSON text of each key; null where the key is null or does not decode."""
+    program = _program(json_programs().key_begin, leading_int16(keys).astype(np.int64))
+    return _column(keys, program, lambda _, rows: _each_distinct(rows, _key_text))
+
+
+def value_json_column(key_type: npt.NDArray[np.int16], values: Slices) -> pa.ChunkedArray:
+    """The JSON text of each value; null for a tombstone and where the value does not decode. key_type: the type of each value's key."""
+    version = leading_int16(values)
+    has_program = (key_type >= 0) & (version >= 0) & (version < VERSIONS)
+    place = np.where(has_program, key_type.astype(np.int64) * VERSIONS + version, -1)
+
+    def decoded_one_by_one(at: Int64s, rows: Slices) -> list[str | None]:
+        texts: list[str | None] = [None] * len(rows)
+        for each_type in np.unique(key_type[at]).tolist():
+            of_type = np.flatnonzero(key_type[at] == each_type)
+            each_text = _each_distinct(rows.take(of_type), partial(_value_text, each_type))
+            for row, text in zip(of_type.tolist(), each_text, strict=True):
+                texts[row] = text
+        return texts
+
+    return _column(values, _program(json_programs().value_begin, place), decoded_one_by_one)
+
+
+def key_json_texts(keys: Sequence[bytes | None]) -> list[str | None]:
+    """``key_json_column`` for lists."""
+    texts: list[str | None] = key_json_column(Slices.of(list(keys))).to_pylist()
+    return texts
+
+
+def value_json_texts(key_types: Sequence[int], values: Sequence[bytes | None]) -> list[str | None]:
+    """``value_json_column`` for lists."""
+    texts: list[str | None] = value_json_column(np.array(key_types, np.int16), Slices.of(list(values))).to_pylist()
+    return texts
+
+
+def _program(begin: Int64s, place: Int64s) -> Int64s:
+    """The first step of each row's program, which is at ``place`` in ``begin``; -1 where there is no program."""
+    is_known = (place >= 0) & (place < len(begin))
+    return np.where(is_known, begin[np.where(is_known, place, 0)], -1)
+
+
+def _column(rows: Slices, program: Int64s, decoded_one_by_one: Callable[[Int64s, Slices], list[str | None]]) -> pa.ChunkedArray:
+    """The texts of all rows. decoded_one_by_one: gives the texts of some rows, from their row numbers and their bytes."""
+    if not fast_path.loops_for(len(rows)):
+        return pa.chunked_array([pa.array(decoded_one_by_one(np.arange(len(rows)), rows), pa.string())])
+    text_end, is_written = np.empty(len(rows), np.int64), np.empty(len(rows), np.bool_)
+    pieces, borders = _written_pieces(rows, program, text_end, is_written)
+    texts = []
+    for piece, (first, last) in zip(pieces, pairwise(borders), strict=True):
+        offsets = np.concatenate(([0], text_end[first:last])).astype(np.int32)
+        strings = pa.StringArray.from_buffers(last - first, pa.py_buffer(offsets), pa.py_buffer(piece), _validity(is_written[first:last]))
+        left = first + np.flatnonzero(~is_written[first:last] & ~rows.is_null[first:last])
+        if len(left):
+            is_left = np.zeros(last - first, np.bool_)
+            is_left[left - first] = True
+            strings = pc.replace_with_mask(strings, is_left, pa.array(decoded_one_by_one(left, rows.take(left)), pa.string()))
+        texts.append(strings)
+    return pa.chunked_array(texts, pa.string())
+
+
+def _written_pieces(
+    rows: Slices, program: Int64s, text_end: Int64s, is_written: Mask
+) -> tuple[list[npt.NDArray[np.uint8]], list[int]]:
+    """The texts that the loop can write, as pieces of bytes, and the rows between which each piece lies. Fills text_end and is_written."""
+    loops = fast_path.load_json()
+    assert loops is not None
+    programs, out = json_programs(), np.empty(PIECE_BYTES, np.uint8)
+    messages = (rows.data, rows.start, rows.end, program, programs.literals, programs.steps)
+    stack, wanted = np.empty(loops.DEEPEST, np.int64), np.empty(3, np.int64)
+    pieces, borders = [], [0]
+    while borders[-1] < len(rows):
+        row, size = loops.write_messages(*messages, *_NO_NAMES, stack, wanted, borders[-1], out, text_end, is_written)
+        if row == borders[-1]:
+            out = np.empty(2 * len(out), np.uint8)  # a single text is larger than a piece
+            continue
+        pieces.append(out[:size].copy())
+        borders.append(row)
+    return pieces, borders
+
+
+def _validity(is_valid: Mask) -> pa.Buffer | None:
+    return None if is_valid.all() else pa.array(is_valid).buffers()[1]
+
+
+def _each_distinct(rows: Slices, text_of: Callable[[bytes], str | None]) -> list[str | None]:
+    """The text of each row; null rows have none. ``text_of`` is called once for equal rows."""
+    code, distinct = rows.distinct()
+    texts = [*map(text_of, distinct.to_pylist()), None]
+    return [texts[each] for each in code.tolist()]
+
+
+def _key_text(key: bytes) -> str | None:
+    try:
+        return _compact(scalar.key_json(decode_key(key)))
+    except DecodeError:
+        return None
+
+
+def _value_text(key_type: int, value: bytes) -> str | None:
+    try:
+        decoded = decode_value(key_type, value)
+    except DecodeError:
+        return None
+    return None if decoded is None else _compact(scalar.value_json(decoded))
+
+
+def _compact(shown: Any) -> str:
+    return json.dumps(shown, separators=(",", ":"), ensure_ascii=False)

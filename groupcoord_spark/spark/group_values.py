@@ -1,0 +1,173 @@
+"""The values of group records as nested columns: a pandas UDF whose struct follows from the declarations of the messages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import pandas as pd
+from pyspark.sql.pandas.functions import pandas_udf
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    ByteType,
+    DataType,
+    IntegerType,
+    LongType,
+    ShortType,
+    StringType,
+    StructField,
+    StructType,
+)
+
+from groupcoord_spark.protocol import DecodeError, decode_assignment, decode_key, decode_subscription, decode_value
+from groupcoord_spark.protocol.fields import Array, Blob, Field, Integer, Struct, Text, Type, UuidBytes
+from groupcoord_spark.protocol.messages import RECORD_TYPES
+from groupcoord_spark.protocol.record_types import OFFSET_KEY_TYPES, KeyType
+
+_CONSUMER: Final = "consumer"
+"""The protocol type of classic groups whose members write subscriptions and assignments in the layout of Kafka's consumers."""
+
+_PARTITIONS: Final = ArrayType(
+    StructType([StructField("topic", StringType()), StructField("partitions", ArrayType(IntegerType()))])
+)
+_SUBSCRIPTION: Final = StructType(
+    [
+        StructField("version", ShortType()),
+        StructField("topics", ArrayType(StringType())),
+        StructField("user_data", BinaryType()),
+        StructField("owned_partitions", _PARTITIONS),
+        StructField("generation_id", IntegerType()),
+        StructField("rack_id", StringType()),
+    ]
+)
+
+_INTEGERS: Final[Mapping[int, DataType]] = {1: ByteType(), 2: ShortType(), 4: IntegerType(), 8: LongType()}
+
+
+def _spark_type(kind: Type) -> DataType:
+    match kind:
+        case Integer(size=size, signed=signed):
+            return _INTEGERS[size] if signed else _INTEGERS[2 * size]
+        case UuidBytes() | Text():
+            return StringType()
+        case Blob():
+            return BinaryType()
+        case Array(element=element):
+            return ArrayType(_spark_type(element))
+        case Struct(fields=fields):
+            return StructType([_spark_field(field) for field in fields])
+
+
+def _spark_field(field: Field) -> StructField:
+    return StructField(field.name, _spark_type(field.type), metadata={"comment": field.meaning})
+
+
+def _classic_fields(fields: tuple[Field, ...]) -> StructType:
+    """The fields of a GroupMetadataValue, with the members' subscriptions and assignments decoded."""
+    decoded: Mapping[str, DataType] = {"subscription": _SUBSCRIPTION, "assignment": _PARTITIONS}
+    value = StructType([_spark_field(field) for field in fields])
+    array = value["members"].dataType
+    assert isinstance(array, ArrayType)
+    assert isinstance(array.elementType, StructType)
+    members = StructType([StructField(f.name, decoded.get(f.name, f.dataType), metadata=f.metadata) for f in array.elementType])
+    return StructType([StructField(f.name, ArrayType(members), metadata=f.metadata) if f.name == "members" else f for f in value])
+
+
+_GROUP_KEY_TYPES: Final = [key_type for key_type in KeyType if key_type not in OFFSET_KEY_TYPES]
+_COLUMN_OF: Final[Mapping[int, str]] = {key_type: key_type.name.lower() for key_type in _GROUP_KEY_TYPES}
+
+GROUP_VALUE: Final = StructType(
+    [
+        StructField("value_version", ShortType()),
+        *(
+            StructField(
+                _COLUMN_OF[key_type],
+                _classic_fields(RECORD_TYPES[key_type].value.fields)
+                if key_type == KeyType.GROUP_METADATA
+                else StructType([_spark_field(field) for field in RECORD_TYPES[key_type].value.fields]),
+            )
+            for key_type in _GROUP_KEY_TYPES
+        ),
+    ]
+)
+"""value_version, then one struct for each type of group record, with the fields of all versions of its value, and their comments."""
+
+
+def _without_comments(kind: DataType) -> DataType:
+    """The same type. Spark compares it with the type of Arrow's columns, which carry no comments."""
+    match kind:
+        case StructType():
+            return StructType([StructField(field.name, _without_comments(field.dataType)) for field in kind])
+        case ArrayType():
+            return ArrayType(_without_comments(kind.elementType))
+        case _:
+            return kind
+
+
+@pandas_udf(_without_comments(GROUP_VALUE))  # type: ignore[untyped-decorator, call-overload]
+def decode_group_value(key: pd.Series, value: pd.Series) -> pd.DataFrame:
+    """The value of a group record (key type 2 and higher), in the struct of its type; all others are NULL.
+
+    NULL for commits, for tombstones and for values that do not decode. A field that the version of the value does not have has Kafka's
+    default. ``subscription`` and ``assignment`` of a member are NULL where they cannot be read, for example those of Connect workers.
+    """
+    n = len(key)
+    columns: dict[str, list[Any]] = {name: [None] * n for name in GROUP_VALUE.names}
+    for row, (key_bytes, value_bytes) in enumerate(zip(key, value, strict=True)):
+        # A cheap test first: most records are commits, and their keys begin with 0 or 1.
+        if key_bytes is None or value_bytes is None or int.from_bytes(key_bytes[:2], "big") in OFFSET_KEY_TYPES:
+            continue
+        try:
+            key_type = decode_key(bytes(key_bytes)).key_type
+            decoded = decode_value(key_type, bytes(value_bytes))
+        except DecodeError:
+            continue
+        if decoded is not None and key_type in _COLUMN_OF:
+            fields = _with_members_decoded(decoded.fields) if key_type == KeyType.GROUP_METADATA else decoded.fields
+            columns["value_version"][row] = decoded.version
+            columns[_COLUMN_OF[key_type]][row] = fields
+    return pd.DataFrame({name: pd.Series(column, dtype=object) for name, column in columns.items()})
+
+
+def _with_members_decoded(value: Mapping[str, Any]) -> dict[str, Any]:
+    is_consumer = value["protocol_type"] == _CONSUMER
+    members = [
+        {
+            **member,
+            "subscription": _subscription(member["subscription"]) if is_consumer else None,
+            "assignment": _assignment(member["assignment"]) if is_consumer else None,
+        }
+        for member in value["members"]
+    ]
+    return {**value, "members": members}
+
+
+def _subscription(data: bytes) -> dict[str, Any] | None:
+    try:
+        subscription = decode_subscription(data)
+    except DecodeError:
+        return None
+    if subscription is None:
+        return None
+    return {
+        "version": subscription.version,
+        "topics": list(subscription.topics),
+        "user_data": subscription.user_data,
+        "owned_partitions": _listed(subscription.owned_partitions),
+        "generation_id": subscription.generation_id,
+        "rack_id": subscription.rack_id,
+    }
+
+
+def _assignment(data: bytes) -> list[dict[str, Any]] | None:
+    """The partitions by topic; an empty list if the member has none, which brokers also store as no bytes at all."""
+    try:
+        assignment = decode_assignment(data)
+    except DecodeError:
+        return None
+    return [] if assignment is None else _listed(assignment.partitions)
+
+
+def _listed(partitions: Mapping[str, tuple[int, ...]]) -> list[dict[str, Any]]:
+    return [{"topic": topic, "partitions": list(numbers)} for topic, numbers in partitions.items()]

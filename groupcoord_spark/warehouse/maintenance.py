@@ -1,0 +1,417 @@
+"""The upkeep of a warehouse: joins small files of history, drops old nights and old history, and deletes files that no night needs.
+
+Nothing that a kept night or a look-back shows changes. The entries of Delta's logs stay: without them a version that ``runs`` names could
+not be read any more.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from itertools import pairwise
+from typing import Any, Final
+from urllib.parse import unquote
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from deltalake import CommitProperties, DeltaTable
+from deltalake.exceptions import DeltaError
+from deltalake.schema import Schema
+from deltalake.transaction import AddAction, RemoveAction
+from pyarrow import fs
+
+from groupcoord_spark.errors import WarehouseError
+from groupcoord_spark.warehouse.declaration import Table, WriteMode
+from groupcoord_spark.warehouse.location import Location, first_line
+from groupcoord_spark.warehouse.parts import FILE_BYTES, AddedFile, PartWriter, run_of, write_part
+from groupcoord_spark.warehouse.read import Run, open_table, open_warehouse, read_runs, rows_at, runs_of
+from groupcoord_spark.warehouse.tables import OFFSETS_PARTITIONS, RUNS, SURVIVING_RECORDS, TABLES
+from groupcoord_spark.warehouse.write import begin_run
+
+KEEP_NIGHTS: Final = 30
+"""Nights whose tables stay readable, if the user does not say otherwise."""
+
+FEW_BYTES: Final = 256 * 1024 * 1024
+"""What a nightly run joins at most of each table; `groupcoord maintain` joins everything."""
+
+HISTORY: Final = tuple(table for table in TABLES.values() if table.write is WriteMode.APPENDED and table is not RUNS)
+
+# One group is read from few row groups; where rows have no group, one partition of the log or one run.
+_ORDER: Final[Mapping[str, tuple[str, ...]]] = {
+    "offset_commits": ("group_id", "offsets_partition", "incarnation", "record_offset"),
+    "group_records": ("group_id", "offsets_partition", "incarnation", "record_offset"),
+    "rebalances": ("group_id", "offsets_partition", "incarnation", "record_offset"),
+    "transactions": ("offsets_partition", "incarnation", "record_offset"),
+    "surviving_records": ("offsets_partition", "incarnation", "run_id", "first_offset"),
+    "quarantined_records": ("run_id", "offsets_partition", "record_offset"),
+    "warnings": ("run_id", "offsets_partition", "record_offset"),
+    "log_ends": ("topic", "partition", "run_id"),
+}
+# What a look-back replays from the history: a record that was in the log at the border stays, however old it is.
+_REPLAYED: Final = ("offset_commits", "group_records", "transactions")
+# A look-back needs to know where the log of an old night ended, for as long as there is history of that night.
+_KEPT_OF_DROPPED_NIGHTS: Final = OFFSETS_PARTITIONS.name
+
+_NAME: Final = "upkeep"
+"""The name of upkeep in commits, and in files of ``runs``, where no run looks at names."""
+
+_MOST_ROWS: Final = 8_000_000
+_UNFINISHED_MS: Final = 86_400_000
+
+
+@dataclass(frozen=True, slots=True)
+class TableUpkeep:
+    """What upkeep did in one table, or with ``dry_run`` would do."""
+
+    table: str
+    files_joined: int = 0
+    files_made: int = 0
+    rows_dropped: int = 0
+    files_deleted: int = 0
+    bytes_deleted: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Upkeep:
+    """What upkeep did, or with ``dry_run`` would do."""
+
+    nights_dropped: int
+    look_backs_dropped: int
+    tables: tuple[TableUpkeep, ...]
+
+
+def maintain(
+    warehouse: str,
+    cluster: str,
+    *,
+    keep_nights: int = KEEP_NIGHTS,
+    keep_history_ms: int | None = None,
+    most_bytes: int | None = None,
+    now_ms: int | None = None,
+    dry_run: bool = False,
+) -> Upkeep:
+    """Joins, drops and deletes what a cluster's nights do not need.
+
+    Args:
+        keep_nights: the tables of so many of the newest nights stay readable; look-backs go with the nights before which they ran.
+        keep_history_ms: rows of history older than this are dropped, except for records that were still in the log at that time: the
+            state of later moments needs them. None: all history stays.
+        most_bytes: of each table no more bytes than this are joined; None: no limit.
+        now_ms: the present. A month that is over is joined, the present month never.
+        dry_run: nothing is changed.
+
+    Raises:
+        WarehouseError: there is no run of the cluster, or a table cannot be read or written. What was done until then stays done.
+    """
+    location = open_warehouse(warehouse).location
+    open_warehouse(warehouse).run(cluster)  # says what there is where there is no run
+    if not dry_run:
+        # Removes what dead runs left: joining erases the names by which their rows are known.
+        begin_run(warehouse, cluster)
+    house = _House(location, cluster, runs_of(read_runs(location)), now_ms or time.time_ns() // 1_000_000, dry_run)
+    border_ms = None if keep_history_ms is None else house.now_ms - keep_history_ms
+    done = {table.name: TableUpkeep(table.name) for table in TABLES.values()}
+    for table in HISTORY:
+        if border_ms is not None:
+            done[table.name] = replace(done[table.name], rows_dropped=_drop_rows(house, table, border_ms))
+        joined, made = _join(house, table, most_bytes)
+        done[table.name] = replace(done[table.name], files_joined=joined, files_made=made)
+    dropped, runs = _drop_nights(house, keep_nights, border_ms)
+    for table in TABLES.values():
+        files, size = _delete_unneeded(house, table, runs)
+        done[table.name] = replace(done[table.name], files_deleted=files, bytes_deleted=size)
+        if not dry_run:
+            open_table(location, table).create_checkpoint()
+    nights = sum(run.kind == "night" for run in dropped)
+    return Upkeep(nights, len(dropped) - nights, tuple(done.values()))
+
+
+@dataclass(frozen=True, slots=True)
+class _House:
+    """A warehouse, the cluster that is looked after, and every finished run of all clusters."""
+
+    location: Location
+    cluster: str
+    runs: Sequence[Run]
+    now_ms: int
+    dry_run: bool
+
+    @property
+    def own_runs(self) -> list[Run]:
+        return [run for run in self.runs if run.cluster == self.cluster]
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    """A file of a table in its newest version."""
+
+    path: str
+    size: int
+    rows: int
+    oldest_ms: int | None
+    """Smallest record timestamp; None: not known."""
+    run: Run
+    """The finished run in its name."""
+
+
+def _files(house: _House, opened: DeltaTable) -> list[_File]:
+    """The files of the cluster's finished runs, oldest run first. Files of runs that are at work are left out."""
+    finished = {run.run_id: run for run in house.own_runs}
+    actions = pa.table(opened.get_add_actions(flatten=True))
+    oldest = actions["min.record_timestamp"].cast(pa.int64()).to_pylist() if "min.record_timestamp" in actions.column_names else None
+    columns = (actions[name].to_pylist() for name in ("path", "size_bytes", "num_records", "partition.cluster"))
+    files = []
+    for row, (path, size, rows, cluster) in enumerate(zip(*columns, strict=True)):
+        run = finished.get(run_of(unquote(path).rsplit("/", 1)[-1]) or "")
+        if cluster == house.cluster and run is not None:
+            microseconds = None if oldest is None else oldest[row]
+            files.append(_File(unquote(path), size, rows, None if microseconds is None else microseconds // 1000, run))
+    return sorted(files, key=lambda file: (file.run.finished_at_ms, file.path))
+
+
+def _join(house: _House, table: Table, most_bytes: int | None) -> tuple[int, int]:
+    """Joins the files of each month that is over; the number of files before and after."""
+    opened = open_table(house.location, table)
+    newest_run = house.own_runs[-1].run_id
+    months: dict[tuple[int, int], list[_File]] = {}
+    for file in _files(house, opened):
+        if _month(file.run.finished_at_ms) < _month(house.now_ms) and file.run.run_id != newest_run:
+            months.setdefault(_month(file.run.finished_at_ms), []).append(file)
+    joined = made = bytes_read = 0
+    for files in months.values():
+        for together in _bins(files):
+            size = sum(file.size for file in together)
+            if most_bytes is not None and bytes_read + size > most_bytes:
+                continue
+            if len(together) == 1 and (most_bytes is not None or _is_in_order(house, table, together[0])):
+                continue
+            bytes_read += size
+            joined += len(together)
+            made += 1 if house.dry_run else len(_rewrite(house, table, opened, together, None))
+    return joined, made
+
+
+def _month(milliseconds: int) -> tuple[int, int]:
+    moment = datetime.fromtimestamp(milliseconds / 1000, UTC)
+    return moment.year, moment.month
+
+
+def _bins(files: Sequence[_File]) -> Iterator[list[_File]]:
+    """Consecutive files that together make one file of FILE_BYTES at most and can be sorted in memory."""
+    together: list[_File] = []
+    for file in files:
+        size, rows = (sum(getattr(other, name) for other in (*together, file)) for name in ("size", "rows"))
+        if together and (size > FILE_BYTES or rows > _MOST_ROWS):
+            yield together
+            together = []
+        together.append(file)
+    if together:
+        yield together
+
+
+def _is_in_order(house: _House, table: Table, file: _File) -> bool:
+    """Whether no two row groups of the file share values of the first column of the order, except at their border."""
+    with house.location.filesystem.open_input_file(house.location.path_in(table.name, file.path)) as source:
+        metadata = pq.ParquetFile(source).metadata
+    names = [metadata.schema.column(number).path for number in range(metadata.num_columns)]
+    column = names.index(_ORDER[table.name][0])
+    groups = [metadata.row_group(group).column(column).statistics for group in range(metadata.num_row_groups)]
+    bounded = [statistics for statistics in groups if statistics is not None and statistics.has_min_max]
+    return all(first.max <= second.min for first, second in pairwise(bounded))
+
+
+def _rewrite(house: _House, table: Table, opened: DeltaTable, files: Sequence[_File], kept: _Kept | None) -> list[AddedFile]:
+    """Writes the rows of the files in order, without those that are not kept, and commits the new files in place of the old ones."""
+    rows = pa.concat_tables(_rows(house, table, file) if kept is None else kept.of(_rows(house, table, file), file.run) for file in files)
+    rows = rows.take(pc.sort_indices(rows, sort_keys=[(name, "ascending") for name in _ORDER[table.name]]))
+    # The name of a finished run: a run that repairs the table knows by it that the rows belong there.
+    with PartWriter(house.location.uri, table, house.cluster, files[-1].run.run_id) as writer:
+        for begin in range(0, rows.num_rows, table.group_rows):
+            writer.write(rows.slice(begin, table.group_rows))
+    _commit(house, table, opened, files, writer.files, is_data_change=kept is not None)
+    return writer.files
+
+
+def _rows(house: _House, table: Table, file: _File) -> pa.Table:
+    """All rows of the file in the columns of the table, except for the cluster."""
+    with house.location.filesystem.open_input_file(house.location.path_in(table.name, file.path)) as source:
+        rows = pq.ParquetFile(source, coerce_int96_timestamp_unit="us").read()
+    columns = [rows[field.name] if field.name in rows.column_names else pa.nulls(len(rows), field.type) for field in table.file_schema]
+    return pa.table(columns, names=table.file_schema.names).cast(table.file_schema)
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """Which rows of a table of history stay."""
+
+    table: Table
+    border_ms: int
+    finished_at_ms: Mapping[str, int]
+    """Run -> when it finished."""
+    survivors: Mapping[tuple[int, int], tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]
+    """(offsets partition, incarnation) -> begins and ends of the ranges of record offsets that were in the log at the border."""
+
+    def of(self, rows: pa.Table, run: Run) -> pa.Table:
+        if "record_timestamp" in rows.column_names:
+            # A record without a timestamp is as old as the run that read it first.
+            written_ms = pc.fill_null(pc.divide(rows["record_timestamp"].cast(pa.int64()), 1000), run.finished_at_ms)
+            stays = pc.greater_equal(written_ms, self.border_ms).to_numpy()
+        else:
+            stays = np.array(
+                [self.finished_at_ms.get(name, run.finished_at_ms) >= self.border_ms for name in rows["run_id"].to_pylist()], bool
+            )
+        if self.table.name in _REPLAYED:
+            stays = stays | self._were_in_the_log(rows)
+        return rows.filter(pa.array(stays))
+
+    def _were_in_the_log(self, rows: pa.Table) -> npt.NDArray[np.bool_]:
+        survived = np.zeros(len(rows), np.bool_)
+        numbers, incarnations, offsets = (rows[name].to_numpy() for name in ("offsets_partition", "incarnation", "record_offset"))
+        for (number, incarnation), (first, end) in self.survivors.items():
+            here = np.flatnonzero((numbers == number) & (incarnations == incarnation))
+            at = np.searchsorted(first, offsets[here], "right") - 1
+            survived[here] = (at >= 0) & (offsets[here] < end[at])
+        return survived
+
+
+def _drop_rows(house: _House, table: Table, border_ms: int) -> int:
+    """Drops the rows of history that are older than the border and that no later moment needs; their number."""
+    opened = open_table(house.location, table)
+    finished_at_ms = {run.run_id: run.finished_at_ms for run in house.own_runs}
+    # What the newest night found does not grow old: it is what is known of the log.
+    finished_at_ms[house.own_runs[-1].run_id] = house.now_ms
+    survivors = _survivors(house, border_ms) if table.name in _REPLAYED else {}
+    kept = _Kept(table, border_ms, finished_at_ms, survivors)
+    dropped = 0
+    for file in _files(house, opened):
+        oldest_ms = file.oldest_ms if file.oldest_ms is not None else min(finished_at_ms.values())
+        if oldest_ms >= border_ms:
+            continue
+        left = kept.of(_rows(house, table, file), file.run).num_rows
+        if left < file.rows:
+            dropped += file.rows - left
+            if not house.dry_run:
+                _rewrite(house, table, opened, [file], kept)
+    return dropped
+
+
+def _survivors(house: _House, border_ms: int) -> dict[tuple[int, int], tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]:
+    """What was in the log when the first run after the border read it, or else the newest run that says so; nothing if no run does."""
+    version = open_table(house.location, SURVIVING_RECORDS).version()
+    known = rows_at(house.location, SURVIVING_RECORDS, version, house.cluster, ["run_id"])["run_id"].unique().to_pylist()
+    runs = [run for run in house.own_runs if run.run_id in known]
+    if not runs:
+        return {}
+    at_border = next((run for run in runs if run.finished_at_ms >= border_ms), runs[-1])
+    columns = ["offsets_partition", "incarnation", "first_offset", "end_offset"]
+    rows = rows_at(house.location, SURVIVING_RECORDS, version, house.cluster, columns, [("run_id", "=", at_border.run_id)])
+    rows = rows.sort_by([(name, "ascending") for name in columns[:3]])
+    numbers, incarnations, first, end = (rows[name].to_numpy() for name in columns)
+    ranges = {}
+    for number, incarnation in {*zip(numbers.tolist(), incarnations.tolist(), strict=True)}:
+        here = (numbers == number) & (incarnations == incarnation)
+        ranges[number, incarnation] = first[here], end[here]
+    return ranges
+
+
+def _drop_nights(house: _House, keep_nights: int, border_ms: int | None) -> tuple[list[Run], list[Run]]:
+    """Takes the versions of old runs out of ``runs``; the runs that are dropped by this, and all runs as they are afterwards."""
+    nights = [run for run in house.own_runs if run.kind == "night"]
+    first_kept_ms = nights[-keep_nights].finished_at_ms if len(nights) > keep_nights else 0
+    changed: dict[str, dict[str, int]] = {}
+    for run in house.own_runs:
+        if run.finished_at_ms < first_kept_ms:
+            left = dict(run.table_versions)
+            if (border_ms is not None and run.finished_at_ms < border_ms) or (run.is_kept and SURVIVING_RECORDS.name not in left):
+                left = {}
+            left = {name: version for name, version in left.items() if name == _KEPT_OF_DROPPED_NIGHTS}
+            if left != dict(run.table_versions):
+                changed[run.run_id] = left
+    dropped = [run for run in house.own_runs if run.run_id in changed and run.is_kept]
+    if changed and not house.dry_run:
+        _write_versions(house, changed)
+    return dropped, [replace(run, table_versions=changed.get(run.run_id, run.table_versions)) for run in house.runs]
+
+
+def _write_versions(house: _House, changed: Mapping[str, Mapping[str, int]]) -> None:
+    opened = open_table(house.location, RUNS)
+    rows = rows_at(house.location, RUNS, opened.version(), house.cluster, list(RUNS.by_name))
+    versions: list[Any] = [
+        list(changed[run_id].items()) if run_id in changed else stored
+        for run_id, stored in zip(rows["run_id"].to_pylist(), rows["table_versions"].to_pylist(), strict=True)
+    ]
+    name = "table_versions"
+    rows = rows.set_column(rows.column_names.index(name), RUNS.arrow_schema.field(name), pa.array(versions, RUNS.by_name[name].arrow_type))
+    # Files of `runs` are named by any run: all of their rows are finished.
+    actions = pa.table(opened.get_add_actions(flatten=True)).select(["path", "size_bytes", "partition.cluster"]).to_pylist()
+    newest = house.own_runs[-1]
+    files = [
+        _File(unquote(row["path"]), row["size_bytes"], 0, None, newest) for row in actions if row["partition.cluster"] == house.cluster
+    ]
+    _commit(house, RUNS, opened, files, write_part(house.location.uri, RUNS, rows, house.cluster, _NAME), is_data_change=True)
+
+
+def _delete_unneeded(house: _House, table: Table, runs: Sequence[Run]) -> tuple[int, int]:
+    """Deletes the files that neither the newest version of the table nor a run names; their number and bytes."""
+    naming = [run for run in runs if table.name in run.table_versions]
+    # Of dropped nights there may be hundreds. To look at each of their versions takes long, and the names of their files say the same.
+    versions = sorted({run.table_versions[table.name] for run in naming if run.is_kept})
+    of_dropped = {run.run_id for run in naming if not run.is_kept}
+    finished_at_ms = {run.run_id: run.finished_at_ms for run in runs}
+    filesystem = house.location.filesystem
+    count = size = 0
+    try:
+        unneeded = open_table(house.location, table).vacuum(
+            retention_hours=0, dry_run=True, enforce_retention_duration=False, full=True, keep_versions=versions
+        )
+        # A file that was removed, added and removed again is listed twice.
+        for file in filesystem.get_file_info([house.location.path_in(table.name, path) for path in dict.fromkeys(unneeded)]):
+            if not file.is_file or run_of(file.base_name) in of_dropped or _may_be_committed(table, file, finished_at_ms):
+                continue
+            count, size = count + 1, size + file.size
+            if not house.dry_run:
+                with suppress(FileNotFoundError):  # another upkeep was faster
+                    filesystem.delete_file(file.path)
+    except (DeltaError, OSError) as e:
+        raise WarehouseError(f"Table {table.name} of {house.location.uri} cannot be cleaned up: {first_line(e)}.") from e
+    return count, size
+
+
+def _may_be_committed(table: Table, file: fs.FileInfo, finished_at_ms: Mapping[str, int]) -> bool:
+    """Whether a run or an upkeep that is at work may have written the file, which is in no table yet. None of them takes a day."""
+    if file.mtime is None:
+        return True
+    written_ms = file.mtime_ns // 1_000_000
+    if written_ms < time.time_ns() // 1_000_000 - _UNFINISHED_MS:
+        return False
+    finished_ms = finished_at_ms.get(run_of(file.base_name) or "")
+    # What has the name of a finished run and is younger, upkeep has joined. To `runs` a run commits after it has finished.
+    return finished_ms is None or (table is not RUNS and written_ms > finished_ms)
+
+
+def _commit(
+    house: _House, table: Table, opened: DeltaTable, old: Sequence[_File], new: Sequence[AddedFile], *, is_data_change: bool
+) -> None:
+    now_ms = time.time_ns() // 1_000_000
+    partition: dict[str, str | None] = {"cluster": house.cluster}
+    removed = [RemoveAction(file.path, is_data_change, now_ms, file.size, partition) for file in old]
+    added = [AddAction(file.path, file.size, partition, file.modification_time_ms, is_data_change, file.stats) for file in new]
+    try:
+        opened.create_write_transaction(
+            [*removed, *added],
+            "append",
+            Schema.from_json(table.delta_schema),
+            partition_by=list(table.partition_columns),
+            commit_properties=CommitProperties(custom_metadata={"userMetadata": _NAME}),
+        )
+        opened.update_incremental()
+    except (DeltaError, OSError) as e:
+        raise WarehouseError(
+            f"Table {table.name} of {house.location.uri} cannot be changed: {first_line(e)}. Run `groupcoord maintain` again."
+        ) from e

@@ -1,0 +1,259 @@
+"""One night in any SQL engine: the tables and views in DuckDB, and the CREATE VIEW statements for Spark, DuckDB and Trino.
+
+Every statement pins the night: it names the version of the table that the row of ``runs`` names, so later runs do not change what it gives.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final, Literal
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+
+from groupcoord_spark.errors import UsageError, WarehouseError
+from groupcoord_spark.warehouse.declaration import Table, no_rows
+from groupcoord_spark.warehouse.location import Location, first_line
+from groupcoord_spark.warehouse.read import Run, Warehouse, open_table
+from groupcoord_spark.warehouse.tables import RUNS, TABLES
+from groupcoord_spark.warehouse.views import VIEWS
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+    from pyspark.sql import SparkSession
+
+Engine = Literal["spark", "duckdb", "trino"]
+
+TRINO_CATALOG: Final = "delta"
+TRINO_TABLES: Final = "groupcoord_tables"
+TRINO_VIEWS: Final = "groupcoord"
+
+
+class NightInDuckDB:
+    """A DuckDB connection with the tables and views of one night. A table is opened when a statement first names it.
+
+    The connection reads Parquet through pyarrow: only the columns and the row groups that a statement needs, from every file system that
+    the warehouse can be on, and without an extension to download.
+    """
+
+    def __init__(self, warehouse: Warehouse, *, cluster: str | None = None, at_ms: int | None = None) -> None:
+        """cluster: its rows only; None: the rows of every cluster, each as of its own newest run. at_ms: as for ``Warehouse.read``.
+
+        Raises WarehouseError if there is no such run.
+        """
+        import duckdb
+
+        self.connection: DuckDBPyConnection = duckdb.connect()
+        self.connection.execute("SET TimeZone = 'UTC'")
+        self._warehouse = warehouse
+        self._at_ms = at_ms
+        self._cluster = cluster
+        self._runs = runs_of_night(warehouse, cluster, at_ms)
+        self._opened: set[str] = set()
+
+    def statements(self, text: str) -> list[str]:
+        """The single statements of a text. Raises UsageError where DuckDB cannot read it."""
+        import duckdb
+
+        try:
+            return [statement.query for statement in self.connection.extract_statements(text)]
+        except duckdb.Error as error:
+            raise UsageError(str(error).strip()) from None
+
+    def execute(self, statement: str) -> pa.Table | None:
+        """The rows of a statement; None for a statement that gives none. Raises UsageError with DuckDB's words for one that fails.
+
+        A statement that names no table, for example SHOW TABLES, finds all of them.
+        """
+        import duckdb
+
+        try:
+            for name in names_in(statement) or (*TABLES, *VIEWS):
+                self._open(name)
+            result = self.connection.sql(statement)
+            return None if result is None else result.to_arrow_table()
+        except FileNotFoundError as error:
+            raise WarehouseError(_gone(self._warehouse.location, error)) from error
+        except duckdb.Error as error:
+            if "No such file" in str(error):
+                raise WarehouseError(_gone(self._warehouse.location, error)) from error
+            raise UsageError(str(error).strip()) from None
+
+    def _open(self, name: str) -> None:
+        if name in self._opened:
+            return
+        self._opened.add(name)
+        if name in VIEWS:
+            for needed in names_in(VIEWS[name]):
+                self._open(needed)
+            self.connection.execute(f"CREATE VIEW {name} AS {VIEWS[name]}")
+        elif name == RUNS.name:
+            self.connection.register(name, self._warehouse.read(name, cluster=self._cluster, at_ms=self._at_ms))
+        else:
+            self.connection.register(name, dataset_of(self._warehouse.location, TABLES[name], self._runs))
+
+
+def names_in(text: str) -> list[str]:
+    """The tables and views whose names are words of the text. Some may be a column or a word of a comment: opening one costs little.
+
+    DuckDB's own ``get_table_names`` is no help: it refuses statements whose columns it does not know yet.
+    """
+    words = set(re.findall(r"\w+", text.lower()))
+    return [name for name in (*TABLES, *VIEWS) if name in words]
+
+
+def runs_of_night(warehouse: Warehouse, cluster: str | None, at_ms: int | None) -> list[Run]:
+    """The run of one cluster, or of each cluster, that is the newest, or the night ``at_ms``. Raises WarehouseError if there is none."""
+    if cluster is None and not warehouse.clusters():
+        raise WarehouseError(f"{warehouse.location.uri} holds no night yet. Run `groupcoord nightly` first.")
+    return [warehouse.run(name, at_ms=at_ms) for name in ([cluster] if cluster is not None else warehouse.clusters())]
+
+
+def dataset_of(location: Location, table: Table, runs: Sequence[Run]) -> ds.Dataset | pa.Table:
+    """The rows of these runs as a dataset of pyarrow; nothing of the files has been read. A night that lacks the table has no rows."""
+    paths: list[str] = []
+    partitions: list[ds.Expression] = []
+    for run in runs:
+        of_run = _files(location, table, run)
+        paths += of_run
+        partitions += [ds.field("cluster") == run.cluster] * len(of_run)
+    if not paths:
+        return no_rows(table.arrow_schema)
+    return ds.FileSystemDataset.from_paths(
+        paths, schema=table.arrow_schema, format=ds.ParquetFileFormat(), filesystem=location.filesystem, partitions=partitions
+    )
+
+
+def _files(location: Location, table: Table, run: Run) -> list[str]:
+    """The paths of a run's files within the file system of the warehouse."""
+    if table is not RUNS and table.name not in run.table_versions:
+        return []
+    opened = open_table(location, table, run.table_versions.get(table.name))
+    files = opened.file_uris(file_pruning_predicate=[("cluster", "=", run.cluster)])
+    return [location.path_in(table.name, "/".join(uri.rsplit("/", 2)[1:])) for uri in files]
+
+
+def view_statements(engine: Engine, warehouse: Warehouse, *, cluster: str | None = None, at_ms: int | None = None) -> Iterator[str]:
+    """The statements that create a view for each table, pinned to a night, and for each view over them. None ends with a semicolon.
+
+    Spark needs Delta on its class path. DuckDB reads the files of the night and needs no extension for a local warehouse. Trino needs a
+    catalog ``delta`` with Delta Lake's connector, where ``delta.register-table-procedure.enabled`` is true.
+    Raises WarehouseError if there is no such run.
+    """
+    runs = runs_of_night(warehouse, cluster, at_ms)
+    if engine == "trino":
+        yield f"CREATE SCHEMA IF NOT EXISTS {TRINO_CATALOG}.{TRINO_TABLES}"
+        yield f"CREATE SCHEMA IF NOT EXISTS {TRINO_CATALOG}.{TRINO_VIEWS}"
+        for name in TABLES:
+            yield (
+                f"CALL {TRINO_CATALOG}.system.register_table(schema_name => '{TRINO_TABLES}', table_name => '{name}',"
+                f" table_location => {_text(warehouse.location.table_uri(name))})"
+            )
+        yield f"USE {TRINO_CATALOG}.{TRINO_VIEWS}"
+    for table in TABLES.values():
+        selects = _selects(engine, warehouse.location, table, runs)
+        yield f"CREATE OR REPLACE VIEW {table.name} AS\n" + "\nUNION ALL\n".join(selects)
+    for name, query in VIEWS.items():
+        yield f"CREATE OR REPLACE VIEW {name} AS\n{query}"
+
+
+def publish(spark: SparkSession, warehouse: Warehouse, database: str) -> list[str]:
+    """Creates or replaces the views of the newest night of each cluster in a database of the session's metastore. Returns their names.
+
+    The database is created if it does not exist. The session needs Delta on its class path (``delta_settings``).
+    Raises UsageError for a name that Spark does not take.
+    """
+    refuse_bad_database(database)
+    before = spark.catalog.currentDatabase()
+    spark.sql(f"CREATE DATABASE IF NOT EXISTS `{database}`")
+    spark.sql(f"USE `{database}`")  # a view keeps the database in which the names of its query are looked up
+    try:
+        for statement in view_statements("spark", warehouse):
+            spark.sql(statement)
+    finally:
+        spark.sql(f"USE `{before}`")
+    return [*TABLES, *VIEWS]
+
+
+def refuse_bad_database(database: str) -> None:
+    """Raises UsageError for a name of a database that Spark does not take."""
+    if not re.fullmatch("[A-Za-z0-9_]+", database):
+        raise UsageError(f"{database!r} is no name of a database: Spark takes letters, digits and _. Write for example kafka_offsets.")
+
+
+def _selects(engine: Engine, location: Location, table: Table, runs: Sequence[Run]) -> list[str]:
+    """A SELECT for each run, or one without rows."""
+    quote = "`" if engine == "spark" else '"'
+    columns = ", ".join(f"{quote}{name}{quote}" for name in table.by_name)
+    selects = []
+    for run in runs:
+        version = run.table_versions.get(table.name)
+        if version is None and table is not RUNS:
+            continue  # a night of a release that did not have the table yet
+        pinned = "" if version is None else f" VERSION AS OF {version}"
+        condition = f"cluster = {_spark_text(run.cluster) if engine == 'spark' else _text(run.cluster)}"
+        if table is RUNS:  # no version of this table belongs to the night: the night has the runs up to its own
+            kind = "TIMESTAMPTZ" if engine == "duckdb" else "TIMESTAMP"
+            condition += f" AND finished_at <= {kind} '{_utc(run.finished_at_ms)}'"
+        if engine == "spark":
+            path = location.table_uri(table.name).replace("`", "``")
+            selects.append(f"SELECT {columns} FROM delta.`{path}`{pinned} WHERE {condition}")
+        elif engine == "trino":
+            source = f"{TRINO_CATALOG}.{TRINO_TABLES}.{table.name}"
+            selects.append(f"SELECT {columns} FROM {source}{' FOR' * bool(pinned)}{pinned} WHERE {condition}")
+        elif files := _files(location, table, run):
+            stored = ", ".join(f'"{name}"' for name in table.by_name if name != "cluster")
+            listed = ", ".join(_text(_with_scheme(location, file)) for file in files)
+            source = f"read_parquet([{listed}], union_by_name = true, hive_partitioning = false)"
+            selects.append(f"SELECT * FROM (SELECT {_text(run.cluster)} AS cluster, {stored} FROM {source}) WHERE {condition}")
+    return selects or [f"SELECT {_nulls(engine, table)} WHERE 1 = 0"]
+
+
+def _utc(milliseconds: int) -> str:
+    """A time as the text of a literal, which all three engines read."""
+    return datetime.fromtimestamp(milliseconds // 1000, UTC).strftime(f"%Y-%m-%d %H:%M:%S.{milliseconds % 1000:03d} UTC")
+
+
+def _nulls(engine: Engine, table: Table) -> str:
+    """NULLs with the names and types of the table's columns."""
+    return ", ".join(f"CAST(NULL AS {_type(engine, column.sql_type)}) AS {column.name}" for column in table.columns)
+
+
+def _type(engine: Engine, sql_type: str) -> str:
+    if engine == "spark":
+        return sql_type
+    names = {
+        "STRING": "VARCHAR",
+        "BINARY": "VARBINARY" if engine == "trino" else "BLOB",
+        "TIMESTAMP": "TIMESTAMP(6) WITH TIME ZONE" if engine == "trino" else "TIMESTAMPTZ",
+        "INT": "INTEGER",
+        "ARRAY<STRING>": "ARRAY(VARCHAR)" if engine == "trino" else "VARCHAR[]",
+        "MAP<STRING, STRING>": "MAP(VARCHAR, VARCHAR)",
+        "MAP<STRING, BIGINT>": "MAP(VARCHAR, BIGINT)",
+        "ARRAY<STRUCT<column: STRING, milliseconds: BIGINT>>": 'ARRAY(ROW("column" VARCHAR, milliseconds BIGINT))'
+        if engine == "trino"
+        else 'STRUCT("column" VARCHAR, milliseconds BIGINT)[]',
+    }
+    return names.get(sql_type, sql_type)
+
+
+def _with_scheme(location: Location, path: str) -> str:
+    scheme, mark, _ = location.uri.partition("://")
+    return f"{scheme}://{path}" if mark else path
+
+
+def _text(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _spark_text(text: str) -> str:
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def _gone(location: Location, error: BaseException) -> str:
+    return (
+        f"A file of {location.uri} is gone: {first_line(error)}. After a vacuum, nights older than the retention of deleted files cannot"
+        " be read."
+    )

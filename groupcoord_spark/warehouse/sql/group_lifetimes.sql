@@ -1,0 +1,39 @@
+-- Since when and until when each group that the history knows was there, and what it wrote. template is the group id with <uuid> and
+-- <n> in place of UUIDs and numbers. is_there: the newest run has the group. removed_at: the group's newest tombstone, where the group
+-- is not there. completeness: share of the records of the offsets partition that the history has. Below 1, the counts are lower bounds,
+-- and a group may have begun before first_record_at.
+WITH written AS (
+  SELECT cluster, offsets_partition, incarnation, group_id, record_timestamp, key_size, value_size, is_tombstone, key_type,
+    CASE WHEN key_type IN (2, 3, 11, 17) THEN TRUE ELSE FALSE END AS is_own
+  FROM group_records WHERE group_id IS NOT NULL
+  UNION ALL
+  SELECT cluster, offsets_partition, incarnation, group_id, record_timestamp, key_size, value_size, is_tombstone, key_version, FALSE
+  FROM offset_commits
+),
+lives AS (
+  SELECT cluster, offsets_partition, incarnation, group_id, COUNT(*) AS records, SUM(key_size + COALESCE(value_size, 0)) AS bytes,
+    MIN(record_timestamp) AS first_record_at, MAX(record_timestamp) AS last_record_at,
+    MAX(CASE WHEN is_own AND is_tombstone THEN record_timestamp END) AS last_tombstone_at
+  FROM written
+  GROUP BY cluster, offsets_partition, incarnation, group_id
+),
+named AS (
+  SELECT v.*,
+    regexp_replace(regexp_replace(group_id,
+      '[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}', '<uuid>'),
+      '[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}', '<uuid>') AS without_uuids
+  FROM lives v
+),
+masked AS (
+  -- Digits become one character, and runs of the character become one: the same in every engine, which regular expressions are not.
+  SELECT n.*, TRANSLATE(without_uuids, '0123456789', '##########') AS digits_masked FROM named n
+)
+SELECT m.cluster, m.group_id,
+  REPLACE(REPLACE(REPLACE(REPLACE(REPLACE(REPLACE(digits_masked, '########', '#'), '####', '#'), '##', '#'), '##', '#'), '##', '#'),
+    '#', '<n>') AS template,
+  g.group_type, CASE WHEN g.group_id IS NULL THEN FALSE ELSE TRUE END AS is_there, g.member_count,
+  m.first_record_at, m.last_record_at, CASE WHEN g.group_id IS NULL THEN m.last_tombstone_at END AS removed_at,
+  m.records, m.bytes, g.offset_count AS committed_offsets, l.completeness
+FROM masked m
+LEFT JOIN groups g ON g.cluster = m.cluster AND g.group_id = m.group_id
+JOIN log_completeness l ON l.cluster = m.cluster AND l.offsets_partition = m.offsets_partition AND l.incarnation = m.incarnation

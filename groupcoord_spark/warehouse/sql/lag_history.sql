@@ -1,0 +1,38 @@
+-- The lag of each group and partition at every sample of log ends: the last commit that counted up to the sample, against the log end.
+-- produced and consumed count from the sample before. hours_to_clear: how long the group needs at this pace until it has read everything;
+-- NULL: it does not come closer, or there is no sample before.
+-- completeness: share of the records of the offsets partition that the history has. Below 1 the last commit before a sample may have been
+-- removed, and committed_offset is then an older one: lag is an upper bound.
+WITH samples AS (
+  SELECT cluster, topic, partition, sampled_at, MAX(end_offset) AS end_offset FROM log_ends GROUP BY cluster, topic, partition, sampled_at
+),
+last_commits AS (
+  SELECT s.cluster, c.offsets_partition, c.incarnation, c.group_id, s.topic, s.partition, s.sampled_at, s.end_offset,
+    c.is_tombstone, c.committed_offset,
+    ROW_NUMBER() OVER (
+      PARTITION BY s.cluster, c.group_id, s.topic, s.partition, s.sampled_at
+      ORDER BY c.incarnation DESC, c.counted_offset DESC, c.record_offset DESC
+    ) AS age
+  FROM samples s
+  JOIN counted_commits c ON c.cluster = s.cluster AND c.topic = s.topic AND c.partition = s.partition AND c.counted_at <= s.sampled_at
+),
+lags AS (
+  SELECT cluster, offsets_partition, incarnation, group_id, topic, partition, sampled_at, committed_offset, end_offset,
+    end_offset - committed_offset AS lag,
+    LAG(committed_offset) OVER (PARTITION BY cluster, group_id, topic, partition ORDER BY sampled_at) AS committed_before,
+    LAG(end_offset) OVER (PARTITION BY cluster, group_id, topic, partition ORDER BY sampled_at) AS end_before,
+    sampled_at - LAG(sampled_at) OVER (PARTITION BY cluster, group_id, topic, partition ORDER BY sampled_at) AS since_sample_before
+  FROM last_commits
+  WHERE age = 1 AND NOT is_tombstone AND committed_offset <> -1
+),
+paces AS (
+  SELECT l.*, end_offset - end_before AS produced, committed_offset - committed_before AS consumed,
+    EXTRACT(DAY FROM since_sample_before) * 24.0E0 + EXTRACT(HOUR FROM since_sample_before)
+      + EXTRACT(MINUTE FROM since_sample_before) / 60.0E0 + FLOOR(EXTRACT(SECOND FROM since_sample_before)) / 3600.0E0 AS hours
+  FROM lags l
+)
+SELECT p.cluster, p.group_id, p.topic, p.partition, p.sampled_at, p.committed_offset, p.end_offset, p.lag, p.produced, p.consumed,
+  CASE WHEN p.lag > 0 AND p.consumed > p.produced THEN p.lag * p.hours / (p.consumed - p.produced) END AS hours_to_clear,
+  c.completeness
+FROM paces p
+JOIN log_completeness c ON c.cluster = p.cluster AND c.offsets_partition = p.offsets_partition AND c.incarnation = p.incarnation

@@ -1,0 +1,48 @@
+-- Partitions that a member has and that do not advance, while the other partitions of the group do: in the hour before the group's
+-- newest commit the committed offset rose by nothing, and the median of the group's partitions rose. Without the ends of the topic's
+-- log, a partition to which nobody writes looks the same. Partitions without a committed offset are in assigned_never_committed.
+-- completeness: share of the records of the offsets partition that the history has. Below 1, advance and commits are lower bounds.
+WITH newest AS (
+  SELECT cluster, group_id, MAX(counted_at) AS newest_at FROM counted_commits WHERE NOT is_tombstone GROUP BY cluster, group_id
+),
+of_hour AS (
+  SELECT c.cluster, c.group_id, c.topic, c.partition, COUNT(*) AS commits,
+    MAX(c.committed_offset) - MIN(c.committed_offset) AS advance
+  FROM counted_commits c
+  JOIN newest n ON n.cluster = c.cluster AND n.group_id = c.group_id
+  WHERE NOT c.is_tombstone AND c.counted_at >= n.newest_at - INTERVAL '1' HOUR
+  GROUP BY c.cluster, c.group_id, c.topic, c.partition
+),
+owned AS (
+  SELECT a.cluster, a.group_id, a.topic, a.partition, MIN(a.member_id) AS member_id
+  FROM assignments a WHERE a.kind = 'current' AND a.topic IS NOT NULL
+  GROUP BY a.cluster, a.group_id, a.topic, a.partition
+),
+advances AS (
+  SELECT o.cluster, o.group_id, o.topic, o.partition, o.member_id, COALESCE(h.commits, 0) AS commits, COALESCE(h.advance, 0) AS advance
+  FROM owned o
+  LEFT JOIN of_hour h ON h.cluster = o.cluster AND h.group_id = o.group_id AND h.topic = o.topic AND h.partition = o.partition
+),
+ranked AS (
+  SELECT a.*,
+    ROW_NUMBER() OVER (PARTITION BY cluster, group_id ORDER BY advance, topic, partition) AS place,
+    COUNT(*) OVER (PARTITION BY cluster, group_id) AS partitions
+  FROM advances a
+),
+medians AS (
+  SELECT cluster, group_id, MAX(partitions) AS partitions, AVG(CAST(advance AS DOUBLE)) AS median_advance
+  FROM ranked
+  WHERE 2 * place BETWEEN partitions AND partitions + 2
+  GROUP BY cluster, group_id
+)
+SELECT a.cluster, a.group_id, a.topic, a.partition, a.member_id, m.client_id, m.client_host,
+  o.committed_offset, o.commit_timestamp AS last_commit, a.commits, a.advance, d.median_advance, d.partitions,
+  l.completeness
+FROM advances a
+JOIN medians d ON d.cluster = a.cluster AND d.group_id = a.group_id
+LEFT JOIN members m ON m.cluster = a.cluster AND m.group_id = a.group_id AND m.member_id = a.member_id
+LEFT JOIN committed_offsets o ON o.cluster = a.cluster AND o.group_id = a.group_id AND o.topic = a.topic AND o.partition = a.partition
+LEFT JOIN groups g ON g.cluster = a.cluster AND g.group_id = a.group_id
+LEFT JOIN offsets_partitions p ON p.cluster = g.cluster AND p.offsets_partition = g.offsets_partition
+LEFT JOIN log_completeness l ON l.cluster = p.cluster AND l.offsets_partition = p.offsets_partition AND l.incarnation = p.incarnation
+WHERE a.advance = 0 AND d.median_advance > 0 AND o.topic IS NOT NULL

@@ -1,0 +1,26 @@
+-- What each group costs in __consumer_offsets: records and bytes of keys and values in the history, and what stays when the log cleaner
+-- is done (the newest record of each key, tombstones apart). completeness: share of the records of the offsets partition that the
+-- history has. Below 1, records and bytes are lower bounds; what stays is complete.
+WITH written AS (
+  SELECT cluster, offsets_partition, incarnation, group_id, record_offset, is_tombstone, key_size, value_size,
+    ROW_NUMBER() OVER (
+      PARTITION BY cluster, offsets_partition, incarnation, key_version, group_id, topic, partition ORDER BY record_offset DESC
+    ) AS age
+  FROM offset_commits
+  UNION ALL
+  SELECT cluster, offsets_partition, incarnation, group_id, record_offset, is_tombstone, key_size, value_size,
+    ROW_NUMBER() OVER (
+      PARTITION BY cluster, offsets_partition, incarnation, key_type, group_id, key_json ORDER BY record_offset DESC
+    ) AS age
+  FROM group_records
+  WHERE group_id IS NOT NULL
+)
+SELECT w.cluster, w.group_id, w.offsets_partition, w.incarnation, COUNT(*) AS records,
+  SUM(CAST(key_size + COALESCE(value_size, 0) AS BIGINT)) AS bytes,
+  SUM(CASE WHEN age = 1 AND NOT is_tombstone THEN 1 ELSE 0 END) AS live_records,
+  SUM(CASE WHEN age = 1 AND NOT is_tombstone THEN key_size + COALESCE(value_size, 0) ELSE 0 END) AS live_bytes,
+  SUM(CASE WHEN is_tombstone THEN 1 ELSE 0 END) AS tombstone_records,
+  MAX(l.completeness) AS completeness
+FROM written w
+JOIN log_completeness l ON l.cluster = w.cluster AND l.offsets_partition = w.offsets_partition AND l.incarnation = w.incarnation
+GROUP BY w.cluster, w.group_id, w.offsets_partition, w.incarnation

@@ -1,0 +1,40 @@
+-- Who reads a topic: one row for each group that has a committed offset of the topic, a member with a partition of it, or a
+-- subscription. subscribed: name (a member names the topic), expression (an expression matches it), NULL (no member subscribes, or the
+-- subscription cannot be read). last_commit is the newest commit that is still stored.
+WITH committed AS (
+  SELECT cluster, group_id, topic, COUNT(*) AS committed_partitions, MAX(commit_timestamp) AS last_commit
+  FROM committed_offsets GROUP BY cluster, group_id, topic
+),
+assigned AS (
+  SELECT cluster, group_id, topic, COUNT(DISTINCT partition) AS assigned_partitions, COUNT(DISTINCT member_id) AS members
+  FROM assignments WHERE kind = 'current' AND topic IS NOT NULL
+  GROUP BY cluster, group_id, topic
+),
+topics AS (
+  SELECT cluster, topic FROM committed UNION SELECT cluster, topic FROM assigned UNION SELECT cluster, topic FROM offset_commits
+),
+subscribed AS (
+  SELECT g.cluster, g.group_id, t.topic,
+    MAX(CASE WHEN COALESCE(array_position(m.subscribed_topics, t.topic), 0) > 0 THEN 1 ELSE 0 END) AS by_name
+  FROM groups g
+  JOIN topics t ON t.cluster = g.cluster
+  LEFT JOIN members m ON m.cluster = g.cluster AND m.group_id = g.group_id
+  WHERE COALESCE(array_position(g.subscribed_topics, t.topic), 0) > 0 OR COALESCE(array_position(m.subscribed_topics, t.topic), 0) > 0
+  GROUP BY g.cluster, g.group_id, t.topic
+),
+readers AS (
+  SELECT cluster, group_id, topic FROM committed
+  UNION SELECT cluster, group_id, topic FROM assigned
+  UNION SELECT cluster, group_id, topic FROM subscribed
+)
+SELECT r.cluster, r.topic, r.group_id, g.group_type, g.state,
+  COALESCE(c.committed_partitions, 0) AS committed_partitions,
+  COALESCE(a.assigned_partitions, 0) AS assigned_partitions,
+  COALESCE(a.members, 0) AS members,
+  CASE WHEN s.by_name = 1 THEN 'name' WHEN s.by_name = 0 THEN 'expression' END AS subscribed,
+  c.last_commit
+FROM readers r
+LEFT JOIN groups g ON g.cluster = r.cluster AND g.group_id = r.group_id
+LEFT JOIN committed c ON c.cluster = r.cluster AND c.group_id = r.group_id AND c.topic = r.topic
+LEFT JOIN assigned a ON a.cluster = r.cluster AND a.group_id = r.group_id AND a.topic = r.topic
+LEFT JOIN subscribed s ON s.cluster = r.cluster AND s.group_id = r.group_id AND s.topic = r.topic

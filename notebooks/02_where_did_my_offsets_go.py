@@ -1,0 +1,93 @@
+# ---
+# # ruff: noqa: E402, N812
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # Where did the committed offsets of my group go?
+#
+# One group, record by record: what it committed, what was deleted, and what a cleanup removes next. Only Spark is needed, no warehouse.
+
+# %% tags=["parameters"]
+LOGS = "../tests/golden/vanished/logs"  # a broker's log directory, or a URI of one
+GROUP = None  # None: the group with the most deleted offsets
+
+# %%
+import matplotlib.pyplot as plt
+from pyspark.sql import functions as F
+
+from groupcoord_spark.spark import decode, expire, of_groups, register, replay
+from groupcoord_spark.spark.session import session
+
+spark = session()
+register(spark)
+# Any frame with key, value, partition and offset will do, for example spark.table("bronze.consumer_offsets").
+raw = spark.read.format("consumer_offsets").load(LOGS)
+
+# %% [markdown]
+# ## Which groups lost offsets?
+
+# %%
+records = decode(raw).cache()
+deleted = records.where("is_tombstone AND key_type IN (0, 1)").groupBy("group_id").agg(F.count("*").alias("deleted_offsets"))
+losers = deleted.orderBy(F.desc("deleted_offsets"), "group_id")
+group = GROUP or losers.first().group_id
+losers.toPandas()
+
+# %% [markdown]
+# Each row counts tombstones: records by which the broker, or somebody with an admin tool, deleted an offset.
+
+# %% [markdown]
+# ## What happened to the group, in order?
+
+# %%
+of_group = of_groups(records, group).where(F.col("group_id") == group)
+story = of_group.select(
+    F.timestamp_millis("record_timestamp_ms").alias("time"),
+    "record_offset",
+    "key_name",
+    "topic",
+    "partition",
+    "offset_commit.committed_offset",
+    F.col("group_metadata.generation").alias("generation"),
+    F.size("group_metadata.members").alias("members"),
+    "is_tombstone",
+).orderBy("record_offset")
+story.toPandas()
+
+# %% [markdown]
+# A tombstone has no committed offset; a record of the group itself with 0 members is the moment from which its offsets age.
+
+# %%
+commits = story.where("committed_offset IS NOT NULL").toPandas()
+figure, axes = plt.subplots(figsize=(8, 3))
+for (topic, partition), rows in commits.groupby(["topic", "partition"]):
+    axes.step(rows["time"], rows["committed_offset"], where="post", marker="o", label=f"{topic}-{partition}")
+axes.set(title=f"Commits of {group}", xlabel="time (UTC)", ylabel="committed offset")
+axes.legend(fontsize="x-small")
+figure.tight_layout()
+plt.show()
+
+# %% [markdown]
+# A line that falls is a group that went back; a line that ends is one that stopped committing.
+
+# %% [markdown]
+# ## What does the group have now, and what will it lose?
+
+# %%
+state = replay(of_groups(records, group))
+newest = records.agg(F.max("record_timestamp_ms")).first()[0]
+leaves = expire(state, retention="7d", as_of=newest)
+left = leaves.offsets.select("topic", "partition", "expires_at", "expired", "rule", "blocked_by").orderBy("topic", "partition")
+left.toPandas()
+
+# %% [markdown]
+# No row means that nothing of the group is left; `expires_at` is the first moment at which a cleanup removes the offset.

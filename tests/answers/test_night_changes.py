@@ -1,0 +1,123 @@
+"""What changed from one night to another, over nights made by hand. tests/pipeline/test_timeline.py has those of a real cluster."""
+
+from __future__ import annotations
+
+import pytest
+
+from groupcoord_spark.answers.night_changes import CHANGES, night_changes
+from groupcoord_spark.warehouse import open_warehouse
+from tests.warehouse.nights import AS_OF_MS, DAY_MS, commit, group, marker, night, offset
+
+HOUR_MS = 3_600_000
+LOG = {"last_stable_offset": 0, "records": 0, "decoded": 0, "quarantined": 0, "control_records": 0, "live_keys": 0, "bytes": 0}
+
+
+def log(end_offset, incarnation=0):
+    return [{"offsets_partition": 0, "incarnation": incarnation, "end_offset": end_offset, **LOG}]
+
+
+def tombstone(record_offset, group_id, topic, **fields):
+    gone = {"committed_offset": None, "value_version": None, "is_tombstone": True}
+    return commit(record_offset, group_id=group_id, topic=topic, record_timestamp_ms=AS_OF_MS + HOUR_MS, **gone, **fields)
+
+
+def changes(place, before, after):
+    """The changes between two nights of these rows."""
+    rows = {"offsets_partitions": log(100)}
+    first = night(place, "prod", rows | before)
+    second = night(place, "prod", {"offsets_partitions": log(200)} | after, as_of_ms=AS_OF_MS + DAY_MS)
+    return [tuple(change) for change in night_changes(open_warehouse(str(place)), first, second)]
+
+
+def test_equal_nights_have_no_changes(tmp_path):
+    rows = {"groups": [group("a", generation=None)], "committed_offsets": [offset("a", "t", 0, 5)]}
+    assert changes(tmp_path, rows, rows) == []
+
+
+def test_groups_are_born_gone_changed_or_rebalanced(tmp_path):
+    before = [group("gone"), group("changed"), group("rebalanced"), group("")]
+    after = [group("born"), group("changed", state="Stable", member_count=2), group("rebalanced", generation=9), group("")]
+    found = {(change, name): (then, now) for change, name, _, _, then, now, _ in changes(tmp_path, {"groups": before}, {"groups": after})}
+    empty = {"type": "classic", "state": "Empty", "generation": 1, "members": 0}
+    assert found == {
+        ("group_gone", "gone"): (empty, None),
+        ("group_born", "born"): (None, empty),
+        ("group_changed", "changed"): (empty, empty | {"state": "Stable", "members": 2}),
+        ("group_rebalanced", "rebalanced"): (empty, empty | {"generation": 9}),
+    }
+
+
+def test_offsets_are_new_forward_or_rewound(tmp_path):
+    before = [offset("g", "t", 0, 5), offset("g", "t", 1, 5), offset("g", "t", 2, 5)]
+    after = [
+        offset("g", "t", 0, 6, record_offset=50),
+        offset("g", "t", 1, 4),
+        offset("g", "t", 2, 5, record_offset=51),
+        offset("g", "", 0, 1),
+    ]
+    assert changes(tmp_path, {"committed_offsets": before}, {"committed_offsets": after}) == [
+        ("offset_rewound", "g", "t", 1, 5, 4, None),
+        ("offset_new", "g", "", 0, None, 1, None),
+        ("offset_forward", "g", "t", 0, 5, 6, None),
+    ]
+
+
+def test_a_gone_offset_has_the_cause_of_its_tombstone(tmp_path):
+    week = {"settings": {"offsets.retention.ms": str(7 * DAY_MS)}}
+    place = tmp_path
+    old_ms = AS_OF_MS - 7 * DAY_MS + HOUR_MS // 2
+    kept = [commit(1, group_id="old", topic="t", commit_timestamp_ms=old_ms, record_timestamp_ms=old_ms)]
+    kept += [commit(2, group_id="young", topic=topic, commit_timestamp_ms=AS_OF_MS) for topic in ("t", "u")]
+    kept.append(commit(3, group_id="keeper", topic="t", commit_timestamp_ms=AS_OF_MS))  # so the topic was not deleted
+    offsets = [offset("old", "t", 0, 1, record_offset=1), *(offset("young", topic, 0, 2, record_offset=2) for topic in ("t", "u"))]
+    offsets.append(offset("lost", "t", 0, 3, record_offset=3))
+    rows = {"offsets_partitions": log(100), "committed_offsets": offsets, "groups": [group("old"), group("lost"), group("young")]}
+    first = night(place, "prod", {**rows, "offset_commits": kept}, **week)
+    left = [offset("young", "u", 0, 2, record_offset=2)]
+    gone = [tombstone(150, "old", "t"), tombstone(151, "young", "t")]
+    rows = {"offsets_partitions": log(200), "committed_offsets": left, "groups": [group("young")], "offset_commits": gone}
+    second = night(place, "prod", rows, **week)
+    found = {(change, name): why for change, name, *_, why in night_changes(open_warehouse(str(place)), first, second)}
+    assert found == {
+        ("offset_gone", "old"): "expired",
+        ("offset_gone", "young"): "offset_deleted",
+        ("offset_gone", "lost"): "not_known",
+        ("group_gone", "old"): "expired",
+        ("group_gone", "lost"): "not_known",
+    }
+
+
+def test_a_tombstone_that_the_later_night_had_not_read_explains_nothing(tmp_path):
+    rows = {"offsets_partitions": log(100), "committed_offsets": [offset("g", "t", 0, 5, record_offset=10)], "offset_commits": [commit(10)]}
+    first = night(tmp_path, "prod", rows)
+    second = night(tmp_path, "prod", {"offsets_partitions": log(120)}, as_of_ms=AS_OF_MS + DAY_MS)
+    night(tmp_path, "prod", {"offsets_partitions": log(200), "offset_commits": [tombstone(150, "g", "t")]}, as_of_ms=AS_OF_MS + 2 * DAY_MS)
+    (change,) = night_changes(open_warehouse(str(tmp_path)), first, second)
+    assert (change.change, change.why) == ("offset_gone", "not_known")
+
+
+def test_a_topic_that_was_begun_anew_and_orphans_are_reasons_of_their_own(tmp_path):
+    offsets = {"committed_offsets": [offset("g", "t", 0, 5, record_offset=10)]}
+    orphan = {"orphan_offsets": offsets["committed_offsets"]}
+    (change,) = changes(tmp_path / "orphans", offsets, orphan)
+    assert change[-1] == "orphaned"
+    (change,) = changes(tmp_path / "anew", offsets, {"offsets_partitions": log(3, incarnation=1)})
+    assert change[-1] == "topic_begun_anew"
+
+
+@pytest.mark.parametrize(("markers", "why"), [(["aborted"], "aborted"), (["committed", "aborted"], "committed"), ([], "not_known")])
+def test_pending_offsets_are_gone_by_the_first_marker_after_them(tmp_path, markers, why):
+    waiting = [offset("g", "t", 0, 5, producer_id=7, record_offset=10), offset("g", "t", 0, 6, producer_id=8, record_offset=9)]
+    ends = [marker(5, 7, "aborted"), *(marker(20 + n, 7, result) for n, result in enumerate(markers))]
+    now = [offset("g", "t", 1, 9, producer_id=9, record_offset=40)]
+    found = changes(tmp_path, {"pending_offsets": waiting}, {"pending_offsets": now, "transactions": ends})
+    assert found == [("pending_gone", "g", "t", 0, 5, None, why), ("pending_new", "g", "t", 1, None, 9, None)]
+
+
+def test_an_offset_that_waits_in_another_transaction_is_no_change(tmp_path):
+    then, now = ([offset("g", "t", 0, 5, producer_id=number)] for number in (7, 8))
+    assert changes(tmp_path, {"pending_offsets": then}, {"pending_offsets": now}) == []
+
+
+def test_what_may_need_a_look_is_listed_first():
+    assert next(iter(CHANGES)) == "group_gone" and list(CHANGES)[-1] == "offset_forward"

@@ -1,0 +1,242 @@
+"""Bad copies through the command: what each is refused with, what --accept makes of it, and that good nights go on."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from click.testing import Result
+
+from tests.cli.warehouse import groupcoord
+from tests.conftest import GOLDEN
+from tests.running import rows_of, tables_of
+from tests.sources.exports import lines, of_sparks_kafka_source, raw_rows, text64, write_parquet
+
+NIGHTS = GOLDEN / "nights"
+OTHER = GOLDEN / "transactions" / "logs"
+
+pytestmark = pytest.mark.usefixtures("spark")
+
+
+def logs(night: int) -> Path:
+    return NIGHTS / str(night) / "logs"
+
+
+def nightly(warehouse: Path, dump: Path, *args: str, cluster: str | None = "nights") -> Result:
+    of_cluster = [] if cluster is None else ["--cluster", cluster]
+    return groupcoord("nightly", str(dump), "--warehouse", str(warehouse), "--as-of", "2026-11-25T08:00:00Z", *of_cluster, *args)
+
+
+def good(warehouse: Path, dump: Path, *args: str, cluster: str | None = "nights") -> str:
+    result = nightly(warehouse, dump, *args, cluster=cluster)
+    assert result.exit_code == 0, result.stderr
+    return result.stderr
+
+
+def refused(warehouse: Path, dump: Path, *args: str, cluster: str | None = "nights", exit_code: int = 1) -> str:
+    """The one sentence; nothing that readers see has changed."""
+    before = tables_of(warehouse, but=())
+    result = nightly(warehouse, dump, *args, cluster=cluster)
+    assert (result.exit_code, result.stdout) == (exit_code, ""), result.stderr
+    assert "Traceback" not in result.stderr
+    assert tables_of(warehouse, but=()) == before
+    return result.stderr.splitlines()[-1].removeprefix("Error: ")
+
+
+def history_of(warehouse: Path) -> list[tuple[int, int, int]]:
+    """(incarnation, offsets partition, record offset) of every row of offset_commits."""
+    return sorted((row["incarnation"], row["offsets_partition"], row["record_offset"]) for row in rows_of(warehouse, "offset_commits"))
+
+
+def state_of(warehouse: Path) -> Mapping[str, list[str]]:
+    """The tables of the state and of the rules."""
+    tables = tables_of(warehouse)
+    return {
+        name: tables[name] for name in ("groups", "members", "assignments", "committed_offsets", "pending_offsets", "group_expirations")
+    }
+
+
+def settings_of_last_run(warehouse: Path) -> dict[str, Any]:
+    return dict(rows_of(warehouse, "runs")[-1]["settings"])
+
+
+@pytest.fixture(scope="module")
+def three_nights(tmp_path_factory: pytest.TempPathFactory, spark: Any) -> Path:
+    """A warehouse after the nights 1 to 3; not to be written to."""
+    warehouse = tmp_path_factory.mktemp("three") / "w"
+    for night in (1, 2, 3):
+        good(warehouse, logs(night))
+    return warehouse
+
+
+@pytest.fixture
+def warehouse(three_nights: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(three_nights, tmp_path / "w"))
+
+
+@pytest.fixture
+def dump(tmp_path: Path) -> Path:
+    """A copy of night 4, to be spoiled."""
+    return Path(shutil.copytree(logs(4), tmp_path / "dump"))
+
+
+def export(kind: str, raw: pa.Table, directory: Path) -> Path:
+    if kind == "json":
+        directory.mkdir()
+        places = ("offsets_partition", "record_offset", "record_timestamp_ms")
+        data = raw.filter(raw["control_type"].is_null()).to_pylist()
+        records = [{name: row[name] for name in places} | {name: text64(row[name]) for name in ("key", "value")} for row in data]
+        (directory / "dump.jsonl").write_bytes(lines(records))
+        return directory
+    return write_parquet(directory, of_sparks_kafka_source(raw), files=2)
+
+
+class TestGoodNights:
+    def test_one_after_another_with_cleanings_between_go_on_without_a_word(self, tmp_path: Path) -> None:
+        for night in (1, 1, 2, 3, 3, 4, 5, 5):
+            summary = good(tmp_path / "w", logs(night))
+            assert "accepted" not in summary
+            assert settings_of_last_run(tmp_path / "w").keys().isdisjoint({"accepted", "history.beyond.end"})
+        assert {row["incarnation"] for row in rows_of(tmp_path / "w", "offsets_partitions")} == {0}
+        places = history_of(tmp_path / "w")
+        assert len(places) == len(set(places))
+
+    def test_in_other_kinds_of_input_go_on(self, warehouse: Path, tmp_path: Path) -> None:
+        for number, (night, kind) in enumerate(((3, "parquet"), (4, "json"), (5, "parquet"), (5, "segments"))):
+            dump = logs(night) if kind == "segments" else export(kind, raw_rows(logs(night), "nights"), tmp_path / str(number))
+            assert "accepted" not in good(warehouse, dump)
+
+    def test_of_several_brokers_copies_go_on(self, warehouse: Path, tmp_path: Path) -> None:
+        for broker, night in (("a", 3), ("b", 4)):
+            shutil.copytree(logs(night), tmp_path / "brokers" / broker)
+        good(warehouse, tmp_path / "brokers")
+        assert "replica_chosen" in {row["code"] for row in rows_of(warehouse, "warnings")}
+
+
+class TestBadCopies:
+    def test_with_nothing_to_read(self, warehouse: Path, dump: Path) -> None:
+        for file in dump.rglob("*.log"):
+            file.write_bytes(b"")
+        for file in dump.rglob("*.log"):
+            file.rename(file.with_name(f"{0:020d}.log"))
+        places = history_of(warehouse)
+        sentence = refused(warehouse, dump)
+        assert "there is no record in 4 offsets partitions" in sentence and "(0, 1, 2, 3)" in sentence and "--accept empty" in sentence
+        assert "accepted  empty: the input has no record" in good(warehouse, dump, "--accept", "empty")
+        assert rows_of(warehouse, "groups") == [] and history_of(warehouse) == places
+        good(warehouse, logs(4))
+        assert len(history_of(warehouse)) == len(set(history_of(warehouse))) > len(places)
+
+    def test_without_any_row(self, warehouse: Path, tmp_path: Path) -> None:
+        (tmp_path / "in").mkdir()
+        pq.write_table(of_sparks_kafka_source(raw_rows(logs(1)).slice(0, 0)), tmp_path / "in" / "part-00000.parquet")
+        sentence = refused(warehouse, tmp_path / "in")
+        assert sentence.endswith("there are no rows. Give an export of the topic __consumer_offsets, or go on with --accept empty.")
+        good(warehouse, tmp_path / "in", "--accept", "empty")
+        assert rows_of(warehouse, "groups") == []
+
+    def test_that_are_older(self, warehouse: Path, tmp_path: Path) -> None:
+        places, ends = (
+            history_of(warehouse),
+            {row["offsets_partition"]: row["history_end_offset"] for row in rows_of(warehouse, "offsets_partitions")},
+        )
+        sentence = refused(warehouse, logs(2))
+        assert "4 of 4 offsets partitions end before it, 0 at 18 (last night 57), 1 at 141 (last night 234)" in sentence
+        assert sentence.endswith("go on with --accept older: the state goes back, the history stays.")
+        assert "accepted  older (4 offsets partitions: 0, 1, 2, 3)" in good(warehouse, logs(2), "--accept", "older")
+        good(tmp_path / "alone", logs(2))
+        assert state_of(warehouse) == state_of(tmp_path / "alone")
+        assert history_of(warehouse) == places
+        assert {row["offsets_partition"]: row["history_end_offset"] for row in rows_of(warehouse, "offsets_partitions")} == ends
+        settings = settings_of_last_run(warehouse)
+        assert (settings["accepted"], settings["history.beyond.end"]) == ("older", "true")
+        good(warehouse, logs(4))
+        undisturbed = tmp_path / "undisturbed"
+        for night in (1, 2, 3, 4):
+            good(undisturbed, logs(night))
+        assert history_of(warehouse) == history_of(undisturbed)
+        assert tables_of(warehouse)["rebalances"] == tables_of(undisturbed)["rebalances"]
+        assert state_of(warehouse) == state_of(undisturbed)
+
+    def test_of_rows_that_are_older(self, warehouse: Path, tmp_path: Path) -> None:
+        older = export("parquet", raw_rows(logs(2), "nights"), tmp_path / "in")
+        assert "--accept older" in refused(warehouse, older)
+
+    def test_of_another_cluster_by_its_records(self, warehouse: Path, tmp_path: Path) -> None:
+        sentence = refused(warehouse, OTHER)
+        assert "has other records than the last night of cluster 'nights'" in sentence and "--cluster NAME" in sentence
+        good(warehouse, OTHER, cluster="other")
+        assert {row["cluster"] for row in rows_of(warehouse, "runs")} == {"nights", "other"}
+
+    def test_of_another_cluster_by_its_id(self, warehouse: Path, dump: Path) -> None:
+        (dump / "meta.properties").write_text("version=1\ncluster.id=aaa\n")
+        good(warehouse, dump)
+        assert settings_of_last_run(warehouse)["input.cluster.id"] == "aaa"
+        (dump / "meta.properties").write_text("version=1\ncluster.id=bbb\n")
+        assert refused(warehouse, dump) == (
+            f"{dump} is of the cluster with cluster.id 'bbb', and earlier nights of cluster 'nights' were of 'aaa'. Name this cluster with"
+            " --cluster NAME."
+        )
+
+    def test_of_a_topic_begun_anew(self, warehouse: Path) -> None:
+        places = history_of(warehouse)
+        anew = GOLDEN / "convert" / "logs"
+        assert "go on with --accept recreated" in refused(warehouse, anew)
+        assert "accepted  recreated" in good(warehouse, anew, "--accept", "recreated")
+        incarnations = {row["offsets_partition"]: row["incarnation"] for row in rows_of(warehouse, "offsets_partitions")}
+        assert 1 in incarnations.values()
+        assert [place for place in history_of(warehouse) if place[0] == 0 and incarnations[place[1]] == 1] == [
+            place for place in places if incarnations[place[1]] == 1
+        ]
+        assert "accepted" not in good(warehouse, anew)
+
+    def test_without_a_name_when_nothing_shows_the_cluster(self, warehouse: Path) -> None:
+        sentence = refused(warehouse, OTHER, cluster=None, exit_code=2)
+        assert "nothing shows that this dump is of that cluster" in sentence and "Say with --cluster" in sentence
+        good(warehouse, logs(4), cluster=None)
+        assert {row["cluster"] for row in rows_of(warehouse, "runs")} == {"nights"}
+
+    def test_of_rows_without_a_name(self, warehouse: Path, tmp_path: Path) -> None:
+        other = export("json", raw_rows(OTHER), tmp_path / "other")
+        assert "Say with --cluster" in refused(warehouse, other, cluster=None, exit_code=2)
+        good(warehouse, export("json", raw_rows(logs(4)), tmp_path / "same"), cluster=None)
+        assert {row["cluster"] for row in rows_of(warehouse, "runs")} == {"nights"}
+
+    def test_that_are_a_folder_of_dumps(self, warehouse: Path) -> None:
+        assert "this is a folder of many dumps: 1/logs, 2/logs, 3/logs, 4/logs and 1 more." in refused(warehouse, NIGHTS)
+
+    def test_whose_rows_are_mostly_malformed(self, warehouse: Path, tmp_path: Path) -> None:
+        dump = export("json", raw_rows(logs(4), "nights"), tmp_path / "in")
+        (file,) = dump.iterdir()
+        rows = file.read_bytes().splitlines(keepends=True)
+        spoiled = [json.dumps({**json.loads(row), "key": "not base64!"}).encode() + b"\n" for row in rows[: len(rows) // 2 + 2]]
+        file.write_bytes(rows[-1] + b"".join(spoiled) + b"".join(rows[len(rows) // 2 + 2 : -1]))
+        sentence = refused(warehouse, dump)
+        assert f"{len(spoiled)} of {len(rows)} rows are malformed, more than half." in sentence
+        assert "accepted  malformed" in good(warehouse, dump, "--accept", "malformed")
+
+    def test_with_groups_in_other_partitions(self, warehouse: Path, dump: Path) -> None:
+        for number in (0, 1, 2, 3):
+            (dump / f"__consumer_offsets-{number}").rename(dump / f"__consumer_offsets-{number + 4}")
+        sentence = refused(warehouse, dump)
+        assert "groups looked at are not in the offsets partition that the last night's 4 partitions of the topic give them" in sentence
+        assert sentence.endswith("or go on with --accept misplaced.")
+
+    def test_with_a_gap(self, warehouse: Path, dump: Path) -> None:
+        log = dump / "__consumer_offsets-1"
+        for file in log.glob("*.log"):
+            if int(file.stem) < 240:
+                file.unlink()
+        good(warehouse, dump)
+        details = [row["detail"] for row in rows_of(warehouse, "warnings") if row["code"] == "gap_since_last_night"]
+        assert [detail.split(" lie ")[0] for detail in details] == ["Offsets 234 to 247"]
+
+    def test_that_are_looked_at_after_an_unknown_word_of_accept(self, warehouse: Path) -> None:
+        sentence = refused(warehouse, logs(4), "--accept", "everything", exit_code=2)
+        assert "'empty', 'missing', 'older', 'recreated', 'misplaced', 'malformed'" in sentence

@@ -1,0 +1,70 @@
+"""Names that a user types: patterns, slips, completion, and a group under another name."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from groupcoord_spark.cli.names import did_you_mean, matching
+from tests.cli.warehouse import groupcoord
+
+
+def test_a_known_name_stands_for_itself_and_other_names_may_be_patterns() -> None:
+    known = {"app-1", "app-2", "app-*", "web"}
+    assert matching(["web", "app-?", "app-?"], known) == (["app-*", "app-1", "app-2", "web"], [])
+    assert matching(["app-*"], known) == (["app-*"], [])
+    assert matching(["x*", "nobody"], known) == ([], ["x*", "nobody"])
+
+
+def test_the_nearest_names_are_asked_for() -> None:
+    assert did_you_mean(["App-rnge"], ["app-range", "web"]) == " Did you mean 'app-range'?"
+    assert did_you_mean(["zzz"], ["app-range", "web"]) == ""
+
+
+def test_describe_takes_patterns_and_asks_after_a_slip(place: str) -> None:
+    result = groupcoord("describe", "--state", "--group", "p*", "--group", "queue", "--output", "csv", "--warehouse", place)
+    assert [line.split(",")[0] for line in result.stdout.splitlines()[1:]] == ["plain", "queue"]
+    result = groupcoord("describe", "--group", "plian", "--warehouse", place)
+    assert result.exit_code == 1 and "Did you mean 'plain'?" in result.stderr
+    result = groupcoord("describe", "--group", "x*", "--warehouse", place)
+    assert result.exit_code == 1 and "No group matches 'x*'" in result.stderr
+
+
+def test_the_cluster_may_stand_in_the_environment(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GROUPCOORD_CLUSTER", "nowhere")
+    result = groupcoord("list", "--warehouse", place)
+    assert result.exit_code == 1 and "'nowhere'" in result.stderr
+    assert groupcoord("list", "--cluster", "prod", "--warehouse", place).exit_code == 0
+
+
+def test_offsets_of_one_group_can_be_set_for_another(place: str) -> None:
+    result = groupcoord("export-offsets", "--group", "only-o*", "--as", "copy", "--warehouse", place)
+    assert (result.exit_code, result.stdout) == (0, '"orders",0,-1\n')
+    assert "--group copy --reset-offsets" in result.stderr
+    result = groupcoord("export-offsets", "--group", "plain", "--group", "new", "--as", "copy", "--warehouse", place)
+    assert result.exit_code == 2 and "--as takes the offsets of one group, and --group names 2 groups" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["groupcoord", "wh"], ["why"]),
+        (["groupcoord", "describe", "--group", "p"], ["plain"]),
+        (["groupcoord", "why", "--group", "plain", "--topic", ""], ["gone", "orders"]),
+    ],
+)
+def test_a_shell_completes_commands_groups_and_topics(place: str, words: list[str], expected: list[str]) -> None:
+    asked = {"COMP_WORDS": " ".join(words), "COMP_CWORD": str(len(words) - 1), "_GROUPCOORD_COMPLETE": "bash_complete"}
+    program = "import sys; sys.argv[:] = ['groupcoord']; from groupcoord_spark.cli import main; main()"
+    environment = {**os.environ, **asked, "GROUPCOORD_WAREHOUSE": place}
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment, check=False)
+    assert [line.partition(",")[2] for line in done.stdout.splitlines()] == expected, done.stderr
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_every_shell_gets_its_script(shell: str) -> None:
+    result = groupcoord("completion", shell)
+    assert result.exit_code == 0 and "_GROUPCOORD_COMPLETE" in result.stdout and f"{shell}_complete" in result.stdout

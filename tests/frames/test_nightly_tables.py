@@ -1,0 +1,61 @@
+"""The functions on DataFrames give the tables that a night over the same log writes."""
+
+from __future__ import annotations
+
+from functools import reduce
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+from chispa import assert_df_equality
+from pyspark.sql import DataFrame
+
+from groupcoord_spark.coordinator.semantics import semantics_for
+from groupcoord_spark.spark import expire, rebalances, replay
+from groupcoord_spark.warehouse import open_warehouse
+from tests.conftest import DAY_MS
+from tests.golden_answers import Corpus
+from tests.running import AS_OF_MS, run
+from tests.sources.test_segments import raw
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+JAVA_CORPORA = (
+    *("classic-modern", "transactions", "kip848", "share", "streams", "vanished", "compacted", "connect", "convert", "expiry", "fuzz-1"),
+)
+SCALA_CORPORA = ("era-0.9", "era-2.3", "era-3.9")
+STATE_TABLES = (
+    *("committed_offsets", "pending_offsets", "orphan_offsets", "groups", "members", "assignments", "warnings", "quarantined_records"),
+)
+RULE_TABLES = ("offset_expirations", "group_expirations", "tombstones")
+
+
+def stored(spark: SparkSession, warehouse: Path, table: str) -> DataFrame:
+    """The rows of the one night of a warehouse, without the run that wrote them."""
+    rows = open_warehouse(str(warehouse)).read(table)
+    rows = rows.drop_columns(["run_id"]) if "run_id" in rows.column_names else rows
+    # Spark takes no column without a chunk.
+    return spark.createDataFrame(rows if rows.num_rows else pa.table([pa.array([], f.type) for f in rows.schema], schema=rows.schema))
+
+
+def assert_equal(frame: DataFrame, expected: DataFrame) -> None:
+    assert frame.columns == expected.columns
+    assert_df_equality(frame, expected, ignore_row_order=True, ignore_nullable=True, ignore_metadata=True)
+
+
+@pytest.mark.parametrize(("release", "names"), [("4.3", JAVA_CORPORA), ("2.8", SCALA_CORPORA)])
+def test_each_frame_is_the_table_of_its_name(spark: SparkSession, tmp_path: Path, release: str, names: tuple[str, ...]) -> None:
+    """The logs of all corpora are one frame, each as a cluster of its own."""
+    rules = semantics_for(None, release)
+    for name in names:
+        run(spark, tmp_path / "w", Corpus(name).logs, cluster=name, as_of_ms=AS_OF_MS, retention_ms=DAY_MS, semantics=rules)
+    records = reduce(DataFrame.union, [raw(spark, Corpus(name).logs, cluster=name) for name in names])
+    state = replay(records, semantics=release)
+    leaves = expire(state, retention="1d", as_of=AS_OF_MS, semantics=release)
+    frames = {table: getattr(state, table) for table in STATE_TABLES} | dict(zip(RULE_TABLES, leaves, strict=True))
+    frames["rebalances"] = rebalances(records, semantics=release)
+    for table, frame in frames.items():
+        assert_equal(frame, stored(spark, tmp_path / "w", table))
+    state.unpersist()

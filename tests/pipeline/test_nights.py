@@ -1,0 +1,237 @@
+"""A log cut into nights, compacted between them or not, gives the rows that one run over the whole log gives. Without Spark."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+from unittest.mock import patch
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from groupcoord_spark.coordinator.semantics import JAVA, SCALA, Semantics
+from groupcoord_spark.log import PartitionLog, has_every_offset, plan_logs, segments_from
+from groupcoord_spark.pipeline.exchange.kept_records import KEPT, as_one, empty_batch
+from groupcoord_spark.pipeline.exchange.state_rows import PartitionReport
+from groupcoord_spark.pipeline.expiration import ExpirationJob
+from groupcoord_spark.pipeline.extents import CarriedState, HistoryRange
+from groupcoord_spark.pipeline.outcome import files_by_table
+from groupcoord_spark.pipeline.read.reader import ReadJob
+from groupcoord_spark.pipeline.rebalances import RebalanceJob
+from groupcoord_spark.pipeline.replay import partition
+from groupcoord_spark.pipeline.replay.partition import ReplayJob
+from groupcoord_spark.warehouse import TABLES
+from tests.log.log_writer import write_segment
+from tests.pipeline.local_run import rows_of_reports, run_locally
+from tests.pipeline.logs import LogRecord, random_log
+from tests.pipeline.segment_files import batch_of, batches_of
+from tests.pipeline.test_distributed_replay import AS_OF_MS, RETENTION_MS, Rows, comparable, sorted_fields
+
+EXAMPLES = int(os.environ.get("GROUPCOORD_EXAMPLES", "30"))
+"""Logs of each test; thousands take an hour."""
+
+OF_THE_END = ("R-1.26", "R-1.28", "R-3.29", "R-4.6")
+"""Warnings about the state at the end of a log. A night gives those that the night before has not given."""
+
+HISTORY = ("offset_commits", "group_records", "transactions")
+
+
+class Night(NamedTuple):
+    """What a night leaves: its rows, its reports, and what the next night goes on from."""
+
+    rows: Rows
+    report: PartitionReport
+    latest: pa.RecordBatch
+    log: PartitionLog
+    went_on: bool
+
+
+def contiguous(log: Sequence[LogRecord]) -> list[LogRecord]:
+    return [record._replace(record_offset=offset) for offset, record in enumerate(log)]
+
+
+def nights_of(rng: random.Random, log: Sequence[LogRecord], nights: int) -> list[Sequence[LogRecord]]:
+    borders = [0, *sorted(rng.randint(0, len(log)) for _ in range(nights - 1)), len(log)]
+    return [log[begin:end] for begin, end in pairwise(borders)]
+
+
+def cleaned(rng: random.Random, log: Sequence[LogRecord], read: int) -> list[LogRecord]:
+    """The log after the cleaner: below a random point of what was read, superseded records are gone, and some tombstones and aborts."""
+    point = rng.randint(0, read)
+    last = {record.key: record.record_offset for record in log if record.control_type < 0}
+    is_old = [record.record_offset < point and record.control_type < 0 for record in log]
+    drops_tombstones = rng.random() < 0.5
+    return [
+        record
+        for record, old in zip(log, is_old, strict=True)
+        if not old or (last[record.key] == record.record_offset and not (record.value is None and drops_tombstones))
+    ]
+
+
+def write(directory: Path, rng: random.Random, nights: Sequence[Sequence[LogRecord]]) -> PartitionLog:
+    """The directory of a partition; no batch has records of two nights. The plan of the log."""
+    shutil.rmtree(directory, ignore_errors=True)
+    batches = [batch for night in nights for batch in batches_of(night, 4)]
+    borders = sorted({0, len(batches), *(rng.randint(0, len(batches)) for _ in range(rng.randint(0, 2)))})
+    for begin, end in pairwise(borders):
+        part = batches[begin:end]
+        # The first file of a log keeps its name when the cleaner takes its first records.
+        write_segment(directory, [batch_of(batch) for batch in part], base_offset=part[0][0].record_offset if begin else 0)
+    if len(borders) < 2:
+        write_segment(directory, [], base_offset=0)
+    (log,) = plan_logs([str(directory)]).partitions
+    return log
+
+
+def read_night(directory: Path, log: PartitionLog, before: Night | None, semantics: Semantics, *, full: bool = False) -> Night:
+    """A night over the log, which goes on from the night before where that is possible."""
+    end = 0 if before is None else before.log.end_offset
+    segments, carried = log.segments, None
+    if before is not None and not full:
+        new = segments_from(log, end, before.log.end_file, before.log.end_position)
+        if has_every_offset(new, end, log.end_offset):
+            segments, carried = new, CarriedState({}, {0: end}, {})
+    history_range = HistoryRange(0, 0, end)
+    rebalances = RebalanceJob(str(directory / "warehouse"), "c", {0: history_range}, None)
+    job = ReadJob(
+        "c",
+        5,
+        str(directory / "warehouse"),
+        "run",
+        semantics,
+        with_history=True,
+        history_ranges={0: history_range},
+        rebalances=rebalances,
+        carried_partitions=frozenset(() if carried is None else (0,)),
+    )
+    compared = CarriedState({}, {0: end}, {}) if full and before is not None else None
+    expiration = ExpirationJob(AS_OF_MS, RETENTION_MS, semantics)
+    replay_job = ReplayJob(semantics, expiration, 1, rebalances, carried=carried, compared=compared)
+    latest = empty_batch() if before is None else before.latest
+    with (
+        patch.object(partition, "carried_records", lambda *_: latest),
+        patch.object(partition, "carried_topic_names", lambda *_: {}),
+    ):
+        tasks = [[segments]] if segments else []
+        if not tasks and carried is None:
+            return Night(dict.fromkeys(TABLES, ()), PartitionReport(0), empty_batch(), log, went_on=False)
+        reports = run_locally(tasks, job, replay_job)
+    return Night(
+        rows_of_reports(job.warehouse_uri, reports),
+        next(report for report in reports if report.offsets_partition == 0),
+        latest_records(job.warehouse_uri, reports),
+        log,
+        carried is not None,
+    )
+
+
+def latest_records(warehouse: str, reports: Sequence[PartitionReport]) -> pa.RecordBatch:
+    table = TABLES["latest_records"]
+    files = files_by_table(reports).get(table.name, [])
+    parts = [pq.read_table(f"{warehouse}/{table.name}/{file.path}", partitioning=None) for file in files]
+    if not parts:
+        return empty_batch()
+    rows = pa.concat_tables(parts).select([column.name for column in table.columns if column.name != "cluster"])
+    return as_one(table.to_milliseconds(rows.cast(pa.schema(table.file_schema))).select(KEPT.names).cast(KEPT).to_batches())
+
+
+def state_of(night: Night) -> dict[str, Any]:
+    tables = comparable({table: night.rows.get(table, ()) for table in TABLES})
+    return {table: rows for table, rows in tables.items() if table != "warnings"}
+
+
+def warnings_of(nights: Sequence[Night]) -> Mapping[str, Counter[str]]:
+    """Warnings of all nights, apart for those about the state at the end of the log."""
+    given: dict[str, Counter[str]] = {"of records": Counter(), "of the end": Counter()}
+    for night in nights:
+        for row in night.rows.get("warnings", ()):
+            if row["code"].startswith("R-"):
+                place = [field for field in sorted_fields(row) if field[0] not in ("cluster", "run_id", "source", "position")]
+                given["of the end" if row["code"] in OF_THE_END else "of records"][repr(place)] += 1
+    return given
+
+
+def history_of(nights: Sequence[Night]) -> list[int]:
+    return sorted(row["record_offset"] for night in nights for table in HISTORY for row in night.rows.get(table, ()))
+
+
+@pytest.mark.parametrize("is_cleaned", [False, True], ids=["as-written", "cleaned"])
+@pytest.mark.parametrize("semantics", [JAVA, SCALA], ids=["java", "scala"])
+@settings(max_examples=EXAMPLES, print_blob=True, deadline=None)
+@given(seed=st.integers(0, 2**32), length=st.integers(1, 80), count=st.integers(2, 5))
+def test_nights_give_the_rows_of_one_run(semantics: Semantics, is_cleaned: bool, seed: int, length: int, count: int) -> None:
+    rng = random.Random(seed)
+    log = contiguous(random_log(rng, length))
+    parts = nights_of(rng, log, count)
+    directory = Path(tempfile.mkdtemp())
+    try:
+        whole = read_night(directory, write(directory, rng, parts), None, semantics)
+        nights: list[Night] = []
+        on_disk: list[Sequence[LogRecord]] = []
+        for part in parts:
+            if is_cleaned and nights:
+                on_disk = [cleaned(rng, [record for each in on_disk for record in each], nights[-1].log.end_offset)]
+            on_disk = [*on_disk, part]
+            nights.append(read_night(directory, write(directory, rng, on_disk), nights[-1] if nights else None, semantics))
+    finally:
+        shutil.rmtree(directory)
+    first = next((number for number, part in enumerate(parts) if part), 0)
+    assert all(night.went_on for night in nights[first + 1 :])
+    last = nights[-1]
+    assert state_of(last) == state_of(whole)
+    figures = [(night.report.live_keys, night.report.first_open_offset, night.report.groups) for night in (last, whole)]
+    assert figures[0] == figures[1]
+    assert sum(night.report.counts.records for night in nights) == whole.report.counts.records
+    assert history_of(nights) == history_of([whole])
+    given_by_nights, given_at_once = warnings_of(nights), warnings_of([whole])
+    assert given_by_nights["of records"] == given_at_once["of records"]
+    assert not given_at_once["of the end"] - given_by_nights["of the end"]
+
+
+@pytest.mark.parametrize("semantics", [JAVA, SCALA], ids=["java", "scala"])
+@settings(max_examples=EXAMPLES, print_blob=True, deadline=None)
+@given(seed=st.integers(0, 2**32), length=st.integers(2, 80))
+def test_a_night_after_the_cleaner_was_at_work_on_new_records_reads_the_whole_log(semantics: Semantics, seed: int, length: int) -> None:
+    rng = random.Random(seed)
+    log = contiguous(random_log(rng, length))
+    cut = rng.randint(1, length - 1)
+    left = cleaned(rng, log, length)
+    directory = Path(tempfile.mkdtemp())
+    try:
+        first = read_night(directory, write(directory, rng, [log[:cut]]), None, semantics)
+        parts = [[r for r in left if r.record_offset < cut], [r for r in left if r.record_offset >= cut]]
+        plan = write(directory, rng, parts)
+        second, whole = read_night(directory, plan, first, semantics), read_night(directory, plan, None, semantics)
+    finally:
+        shutil.rmtree(directory)
+    missing = cut + len(parts[1]) < plan.end_offset or plan.end_offset < cut
+    assert second.went_on is not missing
+    if missing:
+        assert state_of(second) == state_of(whole)
+
+
+@pytest.mark.parametrize("semantics", [JAVA, SCALA], ids=["java", "scala"])
+@settings(max_examples=EXAMPLES, print_blob=True, deadline=None)
+@given(seed=st.integers(0, 2**32), length=st.integers(2, 80))
+def test_a_full_night_finds_the_carried_state_equal(semantics: Semantics, seed: int, length: int) -> None:
+    rng = random.Random(seed)
+    log = contiguous(random_log(rng, length))
+    parts = nights_of(rng, log, 3)
+    directory = Path(tempfile.mkdtemp())
+    try:
+        night = read_night(directory, write(directory, rng, parts[:1]), None, semantics)
+        night = read_night(directory, write(directory, rng, parts[:2]), night, semantics)
+        full = read_night(directory, write(directory, rng, parts), night, semantics, full=True)
+    finally:
+        shutil.rmtree(directory)
+    assert [row["detail"] for row in full.rows.get("warnings", ()) if row["code"] == "carried_state_differs"] == []

@@ -1,0 +1,132 @@
+"""Every view gives the same rows in Spark and in DuckDB, on the golden log of a broker whose every request is known."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from groupcoord_spark.warehouse import TABLES, open_warehouse
+from groupcoord_spark.warehouse.views import VIEWS
+from tests.conftest import GOLDEN, SampleWarehouse
+from tests.running import run
+from tests.shown_rows import connect, shown_rows
+
+CLUSTER = "sample"
+LOG_ENDS = {("orders", 0): 900, ("orders", 1): 600, ("payments", 0): 2_000}
+AFTER_THE_NIGHTS_MS = 1_795_305_600_000  # 2026-11-22T00:00:00Z
+
+
+def tables(warehouse: Path) -> dict[str, pa.Table]:
+    opened = open_warehouse(str(warehouse))
+    return {name: opened.runs(CLUSTER) if name == "runs" else opened.read(name, cluster=CLUSTER) for name in TABLES}
+
+
+@pytest.fixture(scope="module")
+def vanished_warehouse(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    warehouse, corpus = tmp_path_factory.mktemp("alike") / "warehouse", GOLDEN / "vanished"
+    read_at_ms = int((corpus / "oracle" / "read_at_ms.txt").read_text().split()[0])
+    run(spark, warehouse, corpus / "logs", as_of_ms=read_at_ms, retention_ms=60_000, log_ends=LOG_ENDS, log_ends_sampled_at_ms=read_at_ms)
+    return warehouse
+
+
+@pytest.fixture(scope="module")
+def vanished(vanished_warehouse: Path) -> dict[str, pa.Table]:
+    return tables(vanished_warehouse)
+
+
+@pytest.fixture(scope="module")
+def duck(vanished_warehouse: Path) -> duckdb.DuckDBPyConnection:
+    return connect(vanished_warehouse, CLUSTER)
+
+
+@pytest.fixture(scope="module")
+def nights(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> duckdb.DuckDBPyConnection:
+    warehouse = tmp_path_factory.mktemp("nights") / "warehouse"
+    for night in range(1, 6):
+        run(spark, warehouse, GOLDEN / "nights" / str(night) / "logs", as_of_ms=AFTER_THE_NIGHTS_MS)
+    return connect(warehouse, CLUSTER)
+
+
+@pytest.fixture(scope="module")
+def in_spark(spark: SparkSession, vanished: dict[str, pa.Table], tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    place = tmp_path_factory.mktemp("tables")
+    for name, rows in vanished.items():
+        pq.write_table(rows, place / f"{name}.parquet")
+        spark.read.parquet(str(place / f"{name}.parquet")).createOrReplaceTempView(name)
+    for view, query in VIEWS.items():
+        spark.sql(query).createOrReplaceTempView(view)
+    yield spark
+    for name in (*TABLES, *VIEWS):
+        spark.catalog.dropTempView(name)
+
+
+def texts(columns: list[str], types: dict[str, str]) -> str:
+    """Columns as text that both engines write alike; lists and intervals are left out."""
+    parts = []
+    for column in columns:
+        kind = types[column].upper()
+        if kind.startswith("TIMESTAMP"):
+            parts += [f"CAST(EXTRACT(HOUR FROM {column}) * 60 + EXTRACT(MINUTE FROM {column}) AS INT)"]
+        elif kind in ("DOUBLE", "FLOAT") or kind.startswith("DECIMAL"):
+            parts.append(f"ROUND(CAST({column} AS DOUBLE), 6)")
+        elif "[" not in kind and not kind.startswith(("ARRAY", "INTERVAL", "STRUCT", "BLOB", "BINARY")):
+            parts.append(column)
+    return ", ".join(parts)
+
+
+@pytest.mark.parametrize("view", list(VIEWS))
+def test_a_view_has_the_same_rows_in_both_engines(view: str, duck: duckdb.DuckDBPyConnection, in_spark: SparkSession) -> None:
+    types = {name: kind for name, kind, *_ in duck.execute(f"DESCRIBE {view}").fetchall()}
+    selected = texts(list(types), types)
+    in_duckdb = sorted(map(str, duck.execute(f"SELECT {selected} FROM {view}").fetchall()))
+    assert in_spark.table(view).columns == list(types)
+    assert sorted(str(tuple(row)) for row in in_spark.sql(f"SELECT {selected} FROM {view}").collect()) == in_duckdb
+
+
+def test_rewinds_of_the_nights_are_the_three_that_were_made(nights: duckdb.DuckDBPyConnection) -> None:
+    """A tool set audit-za back and export-in; pricing was set back by its only member."""
+    columns = "group_id, topic, partition, from_committed_offset, to_committed_offset, kind"
+    assert sorted(nights.execute(f"SELECT {columns} FROM rewinds").fetchall()) == [
+        ("audit-za", "orders", 0, 60, 3, "reset"),
+        ("export-in", "orders", 1, 1021, 5, "reset"),
+        ("pricing", "orders", 1, 1801, 7, "seek"),
+    ]
+
+
+PAGE = (GOLDEN.parents[1] / "docs" / "reference" / "views.md").read_text(encoding="utf-8")
+SECTIONS = dict(re.findall(r"^## (\w+)\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL))
+
+
+@pytest.mark.parametrize("view", list(SECTIONS))
+def test_the_page_of_a_view_shows_its_columns(view: str, duck: duckdb.DuckDBPyConnection) -> None:
+    columns = [name for name, *_ in duck.execute(f"DESCRIBE {view}").fetchall()]
+    paragraph = SECTIONS[view].partition("\nColumns: ")[2].partition("\n\n")[0]
+    assert re.findall(r"`(\w+)`", paragraph) == columns
+
+
+@pytest.mark.parametrize("view", [view for view, text in SECTIONS.items() if "```text" in text])
+def test_the_example_of_a_view_is_what_the_query_gives(
+    view: str, duck: duckdb.DuckDBPyConnection, nights: duckdb.DuckDBPyConnection, sample_warehouse: SampleWarehouse
+) -> None:
+    where, _, example = SECTIONS[view].partition("```text\n")
+    query, _, rows = example.partition("\n```")[0].partition("\n\n")
+    if "On the sample:" in where:
+        connection = connect(sample_warehouse.path, "sample")
+    else:
+        connection = nights if "tests/golden/nights" in where else duck
+    assert shown_rows(connection, query) == rows
+
+
+def test_a_night_stores_the_log_ends_that_it_was_given(duck: duckdb.DuckDBPyConnection) -> None:
+    ends = duck.execute("SELECT topic, partition, end_offset, start_offset FROM log_ends ORDER BY topic, partition").fetchall()
+    assert ends == [("orders", 0, 900, None), ("orders", 1, 600, None), ("payments", 0, 2_000, None)]
+    lags = duck.execute("SELECT partition, committed_offset, lag FROM lag WHERE group_id = 'van-downgraded' ORDER BY partition").fetchall()
+    assert lags == [(0, 821, 79), (1, 822, -222), (2, 823, None)]
+    assert duck.execute("SELECT lag FROM lag_history WHERE group_id = 'van-downgraded' ORDER BY partition").fetchall() == [(79,), (-222,)]

@@ -1,0 +1,93 @@
+"""The JSON texts of many keys and values are those of ``scalar``, from the compiled loop and without it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any, cast
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from groupcoord_spark.protocol import DecodedValue, DecodeError, fast_path, json_programs, json_texts, programs, record_types, scalar
+from groupcoord_spark.protocol.slices import Slices
+
+from .from_tables import damaged_keys, damaged_values, typed_values
+
+pytestmark = pytest.mark.usefixtures("each_decoder")
+
+
+def shown(json_of: Callable[[], Any]) -> str | None:
+    try:
+        return json.dumps(json_of(), separators=(",", ":"), ensure_ascii=False)
+    except DecodeError:
+        return None
+
+
+def defined_key(key: bytes) -> str | None:
+    return shown(lambda: scalar.key_json(scalar.decode_key(key)))
+
+
+def defined(key_type: int, value: bytes) -> str | None:
+    return shown(lambda: scalar.value_json(cast(DecodedValue, scalar.decode_value(key_type, value))))
+
+
+@settings(max_examples=300, print_blob=True, deadline=None)
+@given(st.lists(damaged_keys, max_size=4))
+def test_texts_of_keys_are_what_the_definition_says(keys: list[bytes]) -> None:
+    assert json_texts.key_json_texts([*keys, None]) == [*map(defined_key, keys), None]
+
+
+@settings(max_examples=400, print_blob=True, deadline=None)
+@given(st.lists(damaged_values, max_size=4))
+def test_texts_of_values_are_what_the_definition_says(typed: list[tuple[int, bytes]]) -> None:
+    key_types, values = [key_type for key_type, _ in typed], [value for _, value in typed]
+    texts = [defined(key_type, value) for key_type, value in typed]
+    assert json_texts.value_json_texts([*key_types, 3], [*values, None]) == [*texts, None]
+
+
+@settings(max_examples=100, print_blob=True, deadline=None)
+@given(st.lists(typed_values(), min_size=2, max_size=8), st.integers(1, 200))
+def test_texts_do_not_depend_on_how_many_fit_into_a_piece(typed: list[tuple[int, bytes]], piece_bytes: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(json_texts, "PIECE_BYTES", piece_bytes)
+        texts = json_texts.value_json_texts([key_type for key_type, _ in typed], [value for _, value in typed])
+    assert texts == [defined(key_type, value) for key_type, value in typed]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['"', "\\", "\n", "\x1f", "\x7f", "ä", "日本", "\U0001f389", "plain text of more than a word", 'a longer text with a "quote"'],
+)
+def test_texts_that_json_escapes_and_texts_that_are_not_ascii(text: str) -> None:
+    for padded in (text, f"padding-{text}", f"{text}-padding"):
+        key = scalar.encode_key(3, {"group_id": padded})
+        assert json_texts.key_json_texts([key]) == [json.dumps({"groupId": padded}, separators=(",", ":"), ensure_ascii=False)]
+
+
+def test_the_same_bytes_under_another_type_are_something_else() -> None:
+    value = bytes.fromhex("0000 00000003 00")
+    assert json_texts.value_json_texts([3, 6, 11, 24], [value] * 4) == ['{"epoch":3}', '{"assignmentEpoch":3}', '{"epoch":3}', None]
+
+
+def test_rows_beyond_their_buffer_have_no_text_from_the_loop() -> None:
+    loops = fast_path.load_json()
+    assert loops is not None
+    rows = Slices(np.zeros(8, np.uint8), np.array([-1, 0, 9]), np.array([3, 9, 9]), np.zeros(3, np.bool_))
+    program = np.full(3, json_programs.json_programs().value_begin[3 * programs.VERSIONS])
+    text_end, is_written = np.zeros(3, np.int64), np.ones(3, np.bool_)
+    json_texts._written_pieces(rows, program, text_end, is_written)
+    assert not is_written.any()
+
+
+def test_the_numbers_that_the_loops_repeat_are_those_of_their_definitions() -> None:
+    loops = fast_path.load_json()
+    assert loops is not None
+    defined = {**vars(programs), **vars(record_types)}
+    for names in (json_programs.JsonAction, record_types.MarkerType):
+        defined |= {each.name: int(each) for each in names}
+    copies = [*json_programs.JsonAction.__members__, *record_types.MarkerType.__members__]
+    copies += ["AS_VARINT", "VERSIONS", "NOT_A_CONTROL_RECORD"]
+    assert {name: getattr(loops, name) for name in copies} == {name: defined[name] for name in copies}

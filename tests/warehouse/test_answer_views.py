@@ -1,0 +1,399 @@
+"""The views of the folder sql on small tables, with rows worked out by hand."""
+
+from __future__ import annotations
+
+import base64
+import struct
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import duckdb
+import pytest
+
+from groupcoord_spark.warehouse import TABLES
+from groupcoord_spark.warehouse.views import VIEWS
+from tests.warehouse.nights import AS_OF_MS, DAY_MS, assignment, commit, group, marker, member, offset, run_fields
+
+MINUTE_MS, HOUR_MS = 60_000, 3_600_000
+
+
+def rows(view: str, columns: str, /, **tables: Sequence[Mapping[str, Any]]) -> list[tuple[Any, ...]]:
+    """The sorted rows of a view over these tables; the other tables are empty."""
+    connection = duckdb.connect()
+    connection.execute("SET TimeZone = 'UTC'")
+    newest = {
+        "run_id": "r",
+        "started_at_ms": AS_OF_MS,
+        "finished_at_ms": AS_OF_MS,
+        "version": "1",
+        "schema_version": 1,
+        "table_versions": {},
+    }
+    for name, table in TABLES.items():
+        of_table = [{**run_fields(), **newest}] if name == "runs" else tables.get(name, ())
+        connection.register(name, table.from_rows([{"cluster": "prod", **row} for row in of_table]) if of_table else table.empty())
+    for name, query in VIEWS.items():
+        connection.execute(f"CREATE VIEW {name} AS {query}")
+    return sorted(connection.execute(f"SELECT {columns} FROM {view}").fetchall(), key=str)
+
+
+def at(record_offset: int, committed_offset: int, minute: float = 0, **fields: Any) -> dict[str, Any]:
+    """A commit that was written so many minutes after AS_OF_MS."""
+    moment = AS_OF_MS + int(minute * MINUTE_MS)
+    times = {"record_timestamp_ms": moment, "commit_timestamp_ms": moment}
+    return commit(record_offset, committed_offset=committed_offset, **{**times, **fields})
+
+
+def gone(record_offset: int, **fields: Any) -> dict[str, Any]:
+    return commit(record_offset, committed_offset=None, is_tombstone=True, value_version=-1, value_size=-1, **fields)
+
+
+def change(record_offset: int, members: int, **fields: Any) -> dict[str, Any]:
+    """A row of rebalances."""
+    place = {"offsets_partition": 0, "incarnation": 0, "record_offset": record_offset, "record_timestamp_ms": AS_OF_MS}
+    kind = {"group_id": "g", "group_type": "classic", "kind": "generation", "to_generation": record_offset, "member_count": members}
+    return {**place, **kind, "cause": "member_joined", "evidence": "", **fields}
+
+
+def record(record_offset: int, **fields: Any) -> dict[str, Any]:
+    """A row of group_records."""
+    place = {"offsets_partition": 0, "incarnation": 0, "record_offset": record_offset, "record_timestamp_ms": AS_OF_MS}
+    facts = {"group_id": "g", "key_type": 2, "key_json": "{}", "is_tombstone": False, "is_transactional": False}
+    return {**place, **facts, "key_size": 5, "value_size": 20, **fields}
+
+
+def log_part(**fields: Any) -> dict[str, Any]:
+    """A row of offsets_partitions."""
+    counts = dict.fromkeys(
+        ("end_offset", "last_stable_offset", "records", "decoded", "quarantined", "control_records", "live_keys", "bytes"), 0
+    )
+    return {"offsets_partition": 0, "incarnation": 0, **counts, **fields}
+
+
+class TestCountedCommits:
+    def test_a_transactional_commit_counts_from_its_marker_on_and_only_if_nothing_replaced_it(self) -> None:
+        commits = [
+            at(0, 5, producer_id=1, is_transactional=True),
+            at(2, 6, producer_id=2, is_transactional=True),
+            at(4, 7, producer_id=3, is_transactional=True),
+            at(5, 3),
+            at(7, 8, producer_id=4, is_transactional=True),
+        ]
+        markers = [marker(1, 1, "committed"), marker(3, 2, "aborted"), marker(6, 3, "committed")]
+        found = rows("counted_commits", "record_offset, counted_offset", offset_commits=commits, transactions=markers)
+        assert found == [(0, 1), (5, 5)]
+
+
+class TestRewinds:
+    columns = "topic, partition, from_committed_offset, to_committed_offset, back_by, kind, member_count, from_record_offset, record_offset"
+
+    def kinds(self, offsets: Sequence[int], rebalances: Sequence[Mapping[str, Any]] = ()) -> list[tuple[int, str]]:
+        """Record offset and kind of each drop; the n-th commit has record offset 10 * n."""
+        commits = [at(10 * n, committed_offset, n) for n, committed_offset in enumerate(offsets)]
+        return sorted(
+            (at_offset, kind) for kind, at_offset in rows("rewinds", "kind, record_offset", offset_commits=commits, rebalances=rebalances)
+        )
+
+    def test_a_drop_without_members_is_a_reset(self) -> None:
+        found = rows("rewinds", self.columns, offset_commits=[at(0, 60), at(1, 3), at(2, 9)])
+        assert found == [("t", 0, 60, 3, 57, "reset", 0, 0, 1)]
+        assert self.kinds([60, 3], [change(1, 1), change(5, 0)]) == [(10, "reset")]
+
+    def test_a_drop_by_a_member_of_the_unchanged_group_is_a_seek(self) -> None:
+        assert self.kinds([50, 60, 7, 8], [change(1, 2)]) == [(20, "seek")]
+
+    def test_the_first_commit_of_new_members_below_the_last_of_the_old_ones_is_a_restart(self) -> None:
+        assert self.kinds([50, 60, 55], [change(1, 1), change(15, 1, kept_count=0)]) == [(20, "restart")]
+        assert self.kinds([50, 60, 55], [change(1, 1), change(13, 0), change(15, 1, kept_count=0)]) == [(20, "restart")]
+
+    def test_a_drop_after_a_rebalance_with_a_member_of_before_is_of_a_late_owner(self) -> None:
+        assert self.kinds([50, 60, 55, 62], [change(1, 1), change(15, 2, kept_count=1)]) == [(20, "late_owner")]
+        # A target assignment is no new generation: the members stay the same.
+        assert self.kinds([50, 60, 55], [change(1, 1), change(15, 1, kind="assignment", kept_count=1)]) == [(20, "seek")]
+
+    def test_two_rising_series_are_two_writers(self) -> None:
+        assert self.kinds([100, 10, 101, 11, 102, 12]) == [(10, "two_writers"), (30, "two_writers"), (50, "two_writers")]
+        assert self.kinds([100, 10, 11, 101, 102, 12], [change(1, 1)]) == [(10, "two_writers"), (50, "two_writers")]
+
+    def test_one_reader_that_goes_back_twice_is_not_two_writers(self) -> None:
+        assert self.kinds([10, 100, 50, 75, 95, 110, 120, 70], [change(1, 1)]) == [(20, "seek"), (70, "seek")]
+        assert self.kinds([90, 100, 98, 101, 200, 150], [change(1, 1)]) == [(20, "seek"), (50, "seek")]
+
+    def test_a_commit_after_a_tombstone_and_an_aborted_one_are_no_rewind(self) -> None:
+        commits = [at(0, 60), gone(1), at(2, 5), at(3, 1, producer_id=1, is_transactional=True)]
+        assert rows("rewinds", "record_offset", offset_commits=commits, transactions=[marker(4, 1, "aborted")]) == []
+
+    def test_completeness_is_the_share_of_the_records_between_the_two_commits(self) -> None:
+        commits = [at(0, 60), at(2, 90, partition=1), at(4, 7)]
+        assert rows("rewinds", "partition, completeness, partitions_at_once", offset_commits=commits) == [(0, 0.5, 1)]
+
+
+class TestReaders:
+    tables: ClassVar = {
+        "groups": [
+            group("live", member_count=1, state="Stable", subscribed_topics=["orders", "regex-topic"]),
+            group("idle", state_timestamp_ms=AS_OF_MS - DAY_MS),
+            group("simple", is_simple=True),
+        ],
+        "members": [member("live", "m", subscribed_topics=["orders"])],
+        "assignments": [
+            assignment("live", "m", "orders", 0),
+            assignment("live", "m", "orders", 1),
+            assignment("live", "m", "regex-topic", 0),
+        ],
+        "committed_offsets": [
+            offset("live", "orders", 0, 5, leader_epoch=3),
+            offset("idle", "gone", 0, 5, commit_timestamp_ms=AS_OF_MS - 2 * DAY_MS),
+            offset("idle", "orders", 0, 5, commit_timestamp_ms=AS_OF_MS - 2 * DAY_MS, leader_epoch=1),
+            offset("simple", "orders", 0, 9),
+        ],
+    }
+
+    def test_readers_of_a_topic_commit_or_have_a_partition_or_subscribe(self) -> None:
+        columns = "topic, group_id, committed_partitions, assigned_partitions, members, subscribed"
+        assert rows("topic_readers", columns, **self.tables) == [
+            ("gone", "idle", 1, 0, 0, None),
+            ("orders", "idle", 1, 0, 0, None),
+            ("orders", "live", 1, 2, 1, "name"),
+            ("orders", "simple", 1, 0, 0, None),
+            ("regex-topic", "live", 0, 1, 1, "expression"),
+        ]
+
+    def test_a_topic_without_a_live_reader_is_an_orphan(self) -> None:
+        assert rows("orphan_topics", "topic, groups_with_offsets, partitions, offsets", **self.tables) == [("gone", 1, 1, 1)]
+
+    def test_idle_groups_have_no_members_and_count_from_the_later_of_two_times(self) -> None:
+        columns = "group_id, is_simple, topics, offsets, CAST(idle_since AS VARCHAR)"
+        assert rows("idle_groups", columns, **self.tables) == [
+            ("idle", False, 2, 2, "2025-12-31 00:00:00+00"),
+            ("simple", True, 1, 1, "2026-01-01 00:00:00+00"),
+        ]
+
+    def test_partitions_of_members_without_a_committed_offset(self) -> None:
+        pending = [offset("live", "regex-topic", 0, 4, producer_id=7)]
+        history = {"offset_commits": [at(0, 3, group_id="live", topic="orders", partition=1), at(3, 3)], "offsets_partitions": [log_part()]}
+        columns = "topic, partition, has_pending, commits, completeness"
+        assert rows("assigned_never_committed", columns, **self.tables, pending_offsets=pending, **history) == [
+            ("orders", 1, False, 1, 0.5),
+            ("regex-topic", 0, True, 0, 0.5),
+        ]
+
+    def test_offsets_without_leader_epoch_are_counted_by_group_and_topic(self) -> None:
+        found = rows("no_leader_epoch", "group_id, topic, offsets, offsets_without_epoch", **self.tables)
+        assert found == [("idle", "gone", 1, 1), ("simple", "orders", 1, 1)]
+
+    def test_members_with_disjoint_topics_share_a_group_id(self) -> None:
+        apart = [member("live", "n", subscribed_topics=["gone"])]
+        offsets = [*self.tables["committed_offsets"], offset("live", "gone", 0, 1)]
+        tables = {**self.tables, "members": [*self.tables["members"], *apart], "committed_offsets": offsets}
+        found = rows("shared_group_id", "group_id, member_pairs_apart, first_topic, other_topic", **tables)
+        assert found == [("live", 1, "orders", "gone")]
+        together = [member("live", "n", subscribed_topics=["gone", "orders"])]
+        assert rows("shared_group_id", "group_id", **{**tables, "members": [*self.tables["members"], *together]}) == []
+
+
+def test_a_partition_is_stalled_when_the_median_of_its_group_advances() -> None:
+    owned = [assignment("g", "m", "t", partition) for partition in range(4)]
+    commits = [at(partition, 10, 0, partition=partition) for partition in range(4)]
+    commits += [at(4, 30, 10, partition=0), at(5, 50, 10, partition=1), at(6, 10, 10, partition=2), at(7, 20, 10, partition=3)]
+    tables = {
+        "assignments": owned,
+        "groups": [group("g", member_count=1)],
+        "members": [member("g", "m")],
+        "committed_offsets": [offset("g", "t", partition, 10) for partition in range(4)],
+        "offsets_partitions": [log_part()],
+    }
+    columns = "topic, partition, member_id, commits, advance, median_advance, partitions, completeness"
+    assert rows("stalled", columns, offset_commits=commits, **tables) == [("t", 2, "m", 2, 0, 15.0, 4, 1.0)]
+    assert rows("stalled", columns, offset_commits=commits[:4], **tables) == []
+
+
+def test_commits_are_counted_by_hour_with_what_compaction_left() -> None:
+    commits = [at(0, 1), at(1, 2, 59), gone(3, record_timestamp_ms=AS_OF_MS), at(4, 5, 60), at(9, 6, 61, group_id="h")]
+    columns = "group_id, CAST(bucket_start AS VARCHAR), commits, tombstones, bytes, completeness, window_is_complete"
+    assert rows("commit_rate", columns, offset_commits=commits) == [
+        ("g", "2026-01-01 00:00:00+00", 2, 1, 84, 0.75, True),
+        ("g", "2026-01-01 01:00:00+00", 1, 0, 36, 1 / 3, False),
+        ("h", "2026-01-01 01:00:00+00", 1, 0, 36, 1 / 3, False),
+    ]
+
+
+def test_hot_committers_repeat_themselves() -> None:
+    commits = [at(0, 1), at(1, 1), at(2, 1), at(3, 2), at(4, 2, partition=1), at(5, 1, group_id="h")]
+    columns = "group_id, partitions, commits, bytes, duplicates, duplicate_share, ROUND(share_of_commits, 3), completeness"
+    assert rows("hot_committers", columns, offset_commits=commits) == [
+        ("g", 2, 5, 180, 2, 0.4, 0.833, 1.0),
+        ("h", 1, 1, 36, 0, 0.0, 0.167, 1.0),
+    ]
+
+
+def test_groups_are_born_and_go_and_their_ids_have_templates() -> None:
+    uuid = "0b5e1f0a-6a8c-4f0e-9a51-0c2d3e4f5a6b"
+    commits = [at(0, 1, group_id="console-consumer-12345"), at(1, 1, 24 * 60, group_id="console-consumer-7")]
+    commits += [at(2, 1, group_id=f"job-{uuid}"), at(4, 2, 1, group_id="console-consumer-7")]
+    ends = [record(3, group_id="console-consumer-12345", is_tombstone=True, value_size=-1, record_timestamp_ms=AS_OF_MS + HOUR_MS)]
+    tables = {"offset_commits": commits, "group_records": ends, "groups": [group("console-consumer-7", offset_count=3)]}
+    columns = "group_id, template, is_there, CAST(removed_at AS VARCHAR), records, bytes, committed_offsets, completeness"
+    assert rows("group_lifetimes", columns, **tables) == [
+        ("console-consumer-12345", "console-consumer-<n>", False, "2026-01-01 01:00:00+00", 2, 41, None, 1.0),
+        ("console-consumer-7", "console-consumer-<n>", True, None, 2, 72, 3, 1.0),
+        (f"job-{uuid}", "job-<uuid>", False, None, 1, 36, None, 1.0),
+    ]
+    columns = "template, group_ids, group_ids_there, births_a_day, records, bytes, committed_offsets"
+    assert rows("group_templates", columns, **tables) == [
+        ("console-consumer-<n>", 2, 1, 1.0, 4, 113, 3),
+        ("job-<uuid>", 1, 0, 0.5, 1, 36, 0),
+    ]
+
+
+@pytest.mark.parametrize("digits", range(1, 40))
+def test_a_number_of_any_length_is_one_n(digits: int) -> None:
+    found = rows("group_lifetimes", "template", offset_commits=[at(0, 1, group_id=f"a{'7' * digits}b{'1' * digits}")])
+    assert found == [("a<n>b<n>",)]
+
+
+def test_clients_are_counted_by_what_they_are() -> None:
+    members = [
+        member("g", "rdkafka-1", client_id="rdkafka", session_timeout_ms=45000),
+        member("g", "rdkafka-2", client_id="rdkafka", session_timeout_ms=45000),
+        member("k", "x", client_id="orders-service", instance_id="i", uses_classic_protocol=True, server_assignor="uniform"),
+        member("k", "y", client_id="consumer-k-1", client_host="/10.0.0.2"),
+    ]
+    groups = [group("g", protocol="range"), group("k", group_type="consumer", protocol="uniform")]
+    columns = "client_id, client_host, library, protocol, is_static, assignor, session_timeout_ms, members, group_ids"
+    assert rows("client_inventory", columns, members=members, groups=groups) == [
+        ("consumer-k-1", "/10.0.0.2", "Java", "consumer", False, "uniform", None, 1, 1),
+        ("orders-service", "/10.0.0.1", None, "classic", True, "uniform", None, 1, 1),
+        ("rdkafka", "/10.0.0.1", "librdkafka", "classic", False, "range", 45000, 2, 1),
+    ]
+
+
+def test_what_keeps_a_group_from_the_consumer_protocol() -> None:
+    groups = [
+        group(name, protocol=protocol, member_count=1)
+        for name, protocol in [("a", "range"), ("b", "mine"), ("c", "sticky"), ("d", "range")]
+    ]
+    groups += [group("e", protocol_type="connect"), group("f", group_type="consumer"), group("s", is_simple=True, protocol_type=None)]
+    members = [
+        member("a", "m", session_timeout_ms=45000, subscribed_topics=["t"]),
+        member("b", "m", session_timeout_ms=300000, user_data=b"x"),
+        member("c", "m", session_timeout_ms=60000, user_data=b"x", subscribed_topics=["t"]),
+        member("d", "m", session_timeout_ms=10000, user_data=b"", subscribed_topics=["t"]),
+    ]
+    assert rows("protocol_readiness", "group_id, is_ready, obstacles", groups=groups, members=members) == [
+        ("a", True, ""),
+        (
+            "b",
+            False,
+            "custom assignor, user data in the subscription, a subscription that cannot be read, session timeout outside of the bounds",
+        ),
+        ("c", True, ""),
+        ("d", False, "session timeout outside of the bounds"),
+    ]
+
+
+def test_generations_an_hour_survive_compaction() -> None:
+    rebalances = [
+        change(1, 1, record_timestamp_ms=AS_OF_MS - 4 * HOUR_MS, to_generation=10, members_joined=["a"]),
+        change(8, 1, record_timestamp_ms=AS_OF_MS - HOUR_MS, to_generation=29, cause="member_left", members_left=["a"]),
+        change(9, 1, record_timestamp_ms=AS_OF_MS - HOUR_MS, to_generation=30, members_joined=["b"]),
+    ]
+    tables = {"rebalances": rebalances, "groups": [group("g")], "members": [member("g", "a"), member("g", "b")]}
+    columns = "first_generation, last_generation, rebalances, lifetime_hours, rebalances_an_hour, busiest_hour_rebalances"
+    columns += ", main_cause, main_cause_times, main_member, main_member_times, ROUND(completeness, 3)"
+    assert rows("rebalance_storms", columns, **tables) == [(10, 30, 20, 4.0, 5.0, 2, "member_joined", 2, "a", 2, 0.143)]
+    # A group that is not there any more lived up to its last rebalance.
+    assert rows("rebalance_storms", "lifetime_hours", rebalances=rebalances) == [(3.0,)]
+
+
+def test_open_transactions_say_since_when() -> None:
+    since = {"record_timestamp_ms": AS_OF_MS - HOUR_MS}
+    pending = [
+        offset("g", "t", partition, 5, producer_id=7, producer_epoch=2, record_offset=partition + 3, **since) for partition in range(2)
+    ]
+    columns = "group_id, producer_id, producer_epoch, offsets, topics, first_record_offset, CAST(open_for AS VARCHAR)"
+    assert rows("open_transactions", columns, pending_offsets=pending) == [("g", 7, 2, 2, 1, 3, "01:00:00")]
+
+
+def test_a_topic_with_two_ids_was_made_anew() -> None:
+    old, new = "MkTRaXlSRfWvFLT1M3hZWA", "Uz_G2kQIRWC33YW4WQUDVQ"
+    commits = [at(0, 5, topic_id=old), at(1, 2, 5, topic_id=new), at(2, 9, topic="u", topic_id=old)]
+    offsets = [offset("g", "t", 0, 2, topic_id=new), offset("h", "t", 0, 2, topic_id=old), offset("h", "t", 1, 2)]
+    columns = "topic, evidence, topic_ids, newest_topic_id, stale_offsets"
+    assert rows("topic_recreated", columns, offset_commits=commits, committed_offsets=offsets) == [("t", "topic_id", 2, new, 1)]
+
+
+def test_storage_is_what_the_cleaner_leaves_of_each_group() -> None:
+    commits = [at(0, 5), at(1, 6), at(2, 1, partition=1), gone(3, partition=1)]
+    tables = {"offset_commits": commits, "group_records": [record(4), record(5)]}
+    columns = "group_id, records, bytes, live_records, live_bytes, tombstone_records, completeness"
+    assert rows("storage_by_group", columns, **tables) == [("g", 6, 170, 2, 61, 1, 1.0)]
+
+
+def end(topic: str, partition: int, end_offset: int, hours: int = 0, **fields: Any) -> dict[str, Any]:
+    """A row of log_ends that was sampled so many hours after AS_OF_MS."""
+    return {
+        "topic": topic,
+        "partition": partition,
+        "end_offset": end_offset,
+        "sampled_at_ms": AS_OF_MS + hours * HOUR_MS,
+        "run_id": "r",
+        **fields,
+    }
+
+
+def test_lag_is_of_the_newest_sample_and_says_what_it_cannot_know() -> None:
+    offsets = [
+        offset("g", "t", 0, 80),
+        offset("g", "t", 1, 100),
+        offset("g", "t", 2, -1),
+        offset("g", "t", 3, 500, commit_timestamp_ms=AS_OF_MS + 3 * HOUR_MS),
+        offset("g", "t", 4, 500),
+        offset("h", "gone", 0, 5),
+        offset("h", "never", 0, 5),
+    ]
+    ends = [end("t", 0, 70), end("t", 0, 90, 1), end("t", 0, 120, 2, start_offset=20), end("gone", 0, 9, 1)]
+    ends += [end("t", partition, 110, 2) for partition in (1, 2, 3, 4)]
+    columns = "topic, partition, lag, remark, CAST(behind_since AS VARCHAR), share_of_log, group_lag, group_max_lag"
+    assert rows("lag", columns, committed_offsets=offsets, log_ends=ends) == [
+        ("gone", 0, None, "topic_gone", None, None, 0, None),
+        ("never", 0, None, "no_sample", None, None, 0, None),
+        ("t", 0, 40, None, "2026-01-01 00:00:00+00", 0.4, 50, 40),
+        ("t", 1, 10, None, None, None, 50, 40),
+        ("t", 2, None, "nothing_read", None, None, 50, 40),
+        ("t", 3, -390, "sample_is_older", None, None, 50, 40),
+        ("t", 4, -390, "beyond_end", None, None, 50, 40),
+    ]
+
+
+def test_lag_history_says_when_the_group_has_caught_up() -> None:
+    commits = [at(0, 10), at(1, 60, 90), at(2, 65, 200)]
+    ends = [end("t", 0, 100), end("t", 0, 130, 2), end("t", 0, 230, 4)]
+    columns = "CAST(sampled_at AS VARCHAR), committed_offset, end_offset, lag, produced, consumed, hours_to_clear, completeness"
+    assert rows("lag_history", columns, offset_commits=commits, log_ends=ends) == [
+        ("2026-01-01 00:00:00+00", 10, 100, 90, None, None, None, 1.0),
+        ("2026-01-01 02:00:00+00", 60, 130, 70, 30, 50, 7.0, 1.0),
+        ("2026-01-01 04:00:00+00", 65, 230, 165, 100, 5, None, 1.0),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("version", "stream_time_ms"), [(1, 1_795_231_840_584), (2, 1_795_231_840_584), (2, 0), (1, 1_262_304_000_000), (2, -1), (1, -1)]
+)
+def test_kafka_streams_writes_its_stream_time_into_the_metadata(version: int, stream_time_ms: int) -> None:
+    metadata = base64.b64encode(struct.pack(">bq", version, stream_time_ms)).decode()
+    offsets = [offset("app", "t", 0, 5, metadata=metadata)]
+    expected = None if stream_time_ms == -1 else stream_time_ms
+    assert rows("commit_notes", "kind, stream_time_ms, encoding", committed_offsets=offsets) == [("kafka_streams", expected, None)]
+
+
+def test_notes_of_other_clients_are_told_apart_by_their_form() -> None:
+    done = base64.b64encode(b"o" + struct.pack(">i", 16) + b"\x05\x01").decode()
+    notes = ["", "begun in night 2", done, "loadtest", "beside"]
+    offsets = [offset("g", "t", partition, 5, metadata=note) for partition, note in enumerate(notes)]
+    assert rows("commit_notes", "partition, kind, encoding", committed_offsets=offsets) == [
+        (1, "text", None),
+        (2, "parallel_consumer", "bit set, version 2"),
+        (3, "text", None),
+        (4, "text", None),
+    ]

@@ -1,0 +1,123 @@
+"""A warehouse that lost something: one sentence, and how to go on, for readers and for the next night."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from groupcoord_spark.errors import WarehouseError
+from groupcoord_spark.warehouse import open_warehouse
+from groupcoord_spark.warehouse.location import first_line
+from tests.warehouse.nights import AS_OF_MS, DAY_MS, night
+from tests.warehouse.test_two_runs import rows_of_night
+
+Damage = Callable[[Path], None]
+
+
+def entry(number: int) -> Callable[[Path], Path]:
+    return lambda table: sorted((table / "_delta_log").glob("*.json"))[number]
+
+
+def without(file: Callable[[Path], Path]) -> Damage:
+    return lambda table: file(table).unlink()
+
+
+def truncated(file: Callable[[Path], Path]) -> Damage:
+    return lambda table: file(table).write_bytes(file(table).read_bytes()[:60])
+
+
+def newest_data_file(table: Path) -> Path:
+    return max((table / "cluster=prod").glob("*.parquet"), key=lambda path: path.stat().st_mtime)
+
+
+DAMAGES: dict[str, Damage] = {
+    "newest entry": without(entry(-1)),
+    "entry between": without(entry(1)),
+    "truncated entry": truncated(entry(-1)),
+    "data file": without(newest_data_file),
+    "truncated data file": truncated(newest_data_file),
+    "log": lambda table: shutil.rmtree(table / "_delta_log"),
+    "table": shutil.rmtree,
+}
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("whole") / "w"
+    for number in (1, 2):
+        night(place, "prod", rows_of_night(number), as_of_ms=AS_OF_MS + number * DAY_MS)
+    return place
+
+
+@pytest.fixture
+def damaged(tmp_path: Path, whole: Path) -> Callable[[str, str], Path]:
+    def damage(table: str, what: str) -> Path:
+        shutil.copytree(whole, tmp_path / "w")
+        DAMAGES[what](tmp_path / "w" / table)
+        return tmp_path / "w"
+
+    return damage
+
+
+def sentence_of(act: Callable[[], object]) -> str:
+    with pytest.raises(WarehouseError) as raised:
+        act()
+    text = str(raised.value)
+    assert "\n" not in text and "{" not in text and ".." not in text and len(text) < 800
+    return text
+
+
+@pytest.mark.parametrize("what", DAMAGES)
+@pytest.mark.parametrize("table", ["groups", "offset_commits"])
+def test_readers_name_the_table_and_the_way_out(damaged: Callable[[str, str], Path], table: str, what: str) -> None:
+    place = damaged(table, what)
+    text = sentence_of(lambda: open_warehouse(str(place)).read(table))
+    assert table in text and "Restore it from a copy, or " in text
+
+
+@pytest.mark.parametrize("what", ["data file", "truncated data file", "log", "table"])
+def test_the_next_night_writes_a_state_table_anew(damaged: Callable[[str, str], Path], what: str) -> None:
+    place = damaged("groups", what)
+    night(place, "prod", rows_of_night(3))
+    assert open_warehouse(str(place)).read("groups")["group_id"].to_pylist() == ["g3"]
+
+
+@pytest.mark.parametrize("what", ["newest entry", "entry between", "truncated entry"])
+def test_a_state_table_with_a_damaged_log_is_written_anew_after_its_directory_is_deleted(
+    damaged: Callable[[str, str], Path], what: str
+) -> None:
+    place = damaged("groups", what)
+    assert f"delete the directory {place}/groups" in sentence_of(lambda: night(place, "prod", rows_of_night(3)))
+    shutil.rmtree(place / "groups")
+    night(place, "prod", rows_of_night(3))
+    assert open_warehouse(str(place)).read("groups")["group_id"].to_pylist() == ["g3"]
+
+
+@pytest.mark.parametrize("what", ["newest entry", "entry between", "truncated entry", "log", "table"])
+def test_the_next_night_refuses_a_damaged_history(damaged: Callable[[str, str], Path], what: str) -> None:
+    place = damaged("offset_commits", what)
+    assert "or run the nightly into another directory." in sentence_of(lambda: night(place, "prod", rows_of_night(3)))
+
+
+@pytest.mark.parametrize("what", ["entry between", "truncated entry", "data file", "truncated data file", "log", "table"])
+def test_without_runs_readers_and_nights_say_so(damaged: Callable[[str, str], Path], what: str) -> None:
+    place = damaged("runs", what)
+    for act in (lambda: open_warehouse(str(place)), lambda: night(place, "prod", rows_of_night(3))):
+        assert "table runs" in sentence_of(act).lower()
+
+
+def test_a_run_whose_row_is_lost_is_taken_back_as_if_it_had_not_finished(damaged: Callable[[str, str], Path]) -> None:
+    place = damaged("runs", "newest entry")
+    night(place, "prod", rows_of_night(3))
+    assert sorted(open_warehouse(str(place)).read("offset_commits")["record_offset"].to_pylist()) == [1, 3]
+
+
+def test_the_cause_of_an_error_of_delta_is_in_its_sentence() -> None:
+    causes = ("Unable to copy data", "No space left on device (os error 28)")
+    text = "\n".join(["Generic LocalFileSystem error", *(f"  \x1b[31m↳\x1b[0m {cause}" for cause in causes)])
+    assert first_line(OSError(text)) == "Generic LocalFileSystem error: No space left on device (os error 28)"
+    assert first_line(OSError("Kernel error: found gap: ParsedLogPath { location: 7 }.")) == "Kernel error: found gap"
+    assert first_line(OSError()) == "OSError"

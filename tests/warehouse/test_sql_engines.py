@@ -1,0 +1,128 @@
+"""DuckDB in process, DuckDB over printed views and Spark over printed and published views give the rows of one night."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from groupcoord_spark.errors import UsageError, WarehouseError
+from groupcoord_spark.warehouse import TABLES, open_warehouse
+from groupcoord_spark.warehouse.sql import NightInDuckDB, view_statements
+from groupcoord_spark.warehouse.views import VIEWS
+from tests.running import tables_of
+from tests.warehouse.nights import AS_OF_MS, DAY_MS, group, night, offset
+
+ROOT = Path(__file__).parents[2]
+
+QUERIES = (
+    *(f"SELECT '{name}' AS what, COUNT(*) AS n FROM {name}" for name in VIEWS),
+    "SELECT cluster, group_id, state, offset_count FROM groups",
+    "SELECT group_id, topic, partition, committed_offset FROM committed_offsets WHERE topic = 'orders'",
+    "SELECT rule, blocked_by, COUNT(*) AS n FROM offset_expirations GROUP BY rule, blocked_by",
+    "SELECT g.group_id, COUNT(*) AS n FROM groups g JOIN committed_offsets o USING (cluster, group_id) GROUP BY g.group_id",
+)
+
+IN_SPARK = """
+import json, sys
+from groupcoord_spark.spark.session import session
+from groupcoord_spark.warehouse import open_warehouse
+from groupcoord_spark.warehouse.sql import publish, view_statements
+warehouse, queries = open_warehouse(sys.argv[1]), json.loads(sys.argv[2])
+spark = session(with_delta=True, settings={"spark.sql.warehouse.dir": sys.argv[3]})
+publish(spark, warehouse, "night")
+spark.sql("USE night")
+for query in queries:
+    print("ROWS", json.dumps(sorted(map(repr, (tuple(row) for row in spark.sql(query).collect())))))
+"""
+
+
+@pytest.fixture
+def two_nights(tmp_path: Path) -> str:
+    """The cluster prod with two nights, and the cluster it's with one."""
+    place = str(tmp_path / "w")
+    night(place, "prod", {"groups": [group("early")]}, as_of_ms=AS_OF_MS)
+    second = {"groups": [group("a"), group("b")], "committed_offsets": [offset("a", "orders", 0, 7)]}
+    night(place, "prod", second, as_of_ms=AS_OF_MS + DAY_MS)
+    night(place, "it's", {"groups": [group("c")]}, as_of_ms=AS_OF_MS)
+    return place
+
+
+def rows(night_in_duckdb: NightInDuckDB, query: str) -> list[tuple[object, ...]]:
+    found = night_in_duckdb.execute(query)
+    assert found is not None
+    return sorted(zip(*(column.to_pylist() for column in found.columns), strict=True))
+
+
+def in_views(place: str, query: str, **night_of: int) -> list[tuple[object, ...]]:
+    connection = duckdb.connect()
+    for statement in view_statements("duckdb", open_warehouse(place), **night_of):  # type: ignore[arg-type]
+        connection.execute(statement)
+    return sorted(connection.execute(query).fetchall())
+
+
+def test_every_cluster_has_the_rows_of_its_own_newest_night(two_nights: str) -> None:
+    opened = NightInDuckDB(open_warehouse(two_nights))
+    query = "SELECT cluster, group_id FROM groups"
+    assert rows(opened, query) == in_views(two_nights, query) == [("it's", "c"), ("prod", "a"), ("prod", "b")]
+
+
+def test_an_earlier_night_is_pinned_with_the_runs_until_then(two_nights: str) -> None:
+    opened = NightInDuckDB(open_warehouse(two_nights), cluster="prod", at_ms=AS_OF_MS)
+    assert rows(opened, "SELECT group_id FROM groups") == [("early",)]
+    assert rows(opened, "SELECT COUNT(*) FROM runs") == [(1,)]
+    for query, expected in (("SELECT group_id FROM groups WHERE cluster = 'prod'", ("early",)), ("SELECT COUNT(*) FROM runs", (2,))):
+        assert in_views(two_nights, query, at_ms=AS_OF_MS) == [expected]
+
+
+def test_each_table_is_the_one_that_readers_of_the_warehouse_get(sample_warehouse: object) -> None:
+    place = str(sample_warehouse.path)  # type: ignore[attr-defined]
+    opened = NightInDuckDB(open_warehouse(place))
+    expected = tables_of(Path(place), but=())
+    for table in TABLES:
+        query = f"SELECT COUNT(*) FROM {table}"
+        assert rows(opened, query) == [(len(expected[table]),)] == in_views(place, query)
+
+
+def test_spark_gives_the_same_rows_over_published_views(sample_warehouse: object, tmp_path: Path) -> None:
+    place = str(sample_warehouse.path)  # type: ignore[attr-defined]
+    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "SPARK_MASTER": "local[1]"}
+    script = [sys.executable, "-c", IN_SPARK, place, json.dumps(QUERIES), str(tmp_path / "metastore")]
+    done = subprocess.run(script, capture_output=True, text=True, env=environment, check=False, timeout=400, cwd=tmp_path)
+    if done.returncode and re.search("unresolved dependenc|not found: ivy|SparkSubmit|download", done.stderr, re.IGNORECASE):
+        pytest.skip("Delta's jars cannot be fetched from Maven Central here.")
+    assert done.returncode == 0, done.stderr[-3000:]
+    of_spark = [json.loads(line.removeprefix("ROWS ")) for line in done.stdout.splitlines() if line.startswith("ROWS ")]
+    opened = NightInDuckDB(open_warehouse(place))
+    assert of_spark == [sorted(map(repr, rows(opened, query))) for query in QUERIES]
+
+
+def test_trino_reads_registered_tables_at_their_versions(two_nights: str) -> None:
+    statements = list(view_statements("trino", open_warehouse(two_nights), cluster="prod"))
+    versions = open_warehouse(two_nights).run("prod").table_versions
+    groups = next(statement for statement in statements if statement.startswith("CREATE OR REPLACE VIEW groups AS"))
+    assert groups.endswith(f"FROM delta.groupcoord_tables.groups FOR VERSION AS OF {versions['groups']} WHERE cluster = 'prod'")
+    assert any(statement.startswith("CALL delta.system.register_table") and "'groups'" in statement for statement in statements)
+
+
+def test_a_statement_that_duckdb_refuses_is_a_usage_error_in_its_words(two_nights: str) -> None:
+    opened = NightInDuckDB(open_warehouse(two_nights))
+    with pytest.raises(UsageError, match="nothing does not exist"):
+        opened.execute("SELECT * FROM nothing")
+    with pytest.raises(UsageError, match="syntax error"):
+        opened.statements("SELEC 1")
+
+
+def test_a_file_that_is_gone_is_named(two_nights: str) -> None:
+    opened = NightInDuckDB(open_warehouse(two_nights))
+    for file in Path(two_nights, "groups").rglob("*.parquet"):
+        file.unlink()
+    with pytest.raises(WarehouseError, match="is gone"):
+        opened.execute("SELECT * FROM groups")

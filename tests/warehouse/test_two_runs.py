@@ -1,0 +1,263 @@
+"""Two runs at once: one finishes, the other leaves no row in any table, wherever it was stopped."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+from deltalake import DeltaTable
+
+from groupcoord_spark.errors import WarehouseError
+from groupcoord_spark.warehouse import TABLES, begin_run, commit_run, open_warehouse, write_part
+from groupcoord_spark.warehouse import write as write_module
+from groupcoord_spark.warehouse.tables import HISTORY
+from tests.warehouse.nights import commit, group, night, offset, run_fields, written
+
+COMMITS = len(TABLES)
+
+
+def rows_of_night(number: int) -> dict[str, list[dict[str, Any]]]:
+    """Rows of the third night of a cluster, for example, have the number 3 everywhere."""
+    return {
+        "committed_offsets": [offset("g", "t", 0, number)],
+        "groups": [group(f"g{number}")],
+        "offset_commits": [commit(number)],
+        "warnings": [{"run_id": "r", "code": "other_topic", "detail": str(number)}],
+    }
+
+
+def newest_rows(warehouse: Path) -> dict[str, list[str]]:
+    """All rows of the newest version of each table but runs, as a reader sees them who opens the tables directly."""
+    rows = {}
+    for name in sorted(set(TABLES) - {"runs"}):
+        listed = []
+        opened = DeltaTable(str(warehouse / name))
+        for cluster in sorted({values["cluster"] for values in opened.partitions()}):
+            newest = write_module.rows_at(
+                write_module.locate(str(warehouse)), TABLES[name], opened.version(), cluster, list(TABLES[name].by_name)
+            )
+            listed += [str(row) for row in newest.to_pylist()]
+        rows[name] = sorted(listed)
+    return rows
+
+
+def rows_of_readers(warehouse: Path) -> dict[str, list[str]]:
+    opened = open_warehouse(str(warehouse))
+    return {name: sorted(str(row) for row in opened.read(name).to_pylist()) for name in sorted(set(TABLES) - {"runs"})}
+
+
+def undisturbed(warehouse: Path, *numbers: int, cluster: str = "prod") -> dict[str, list[str]]:
+    for number in numbers:
+        night(warehouse, cluster, rows_of_night(number))
+    return newest_rows(warehouse)
+
+
+@contextmanager
+def stopped_before_commit(number: int, then: Callable[[], None]) -> Iterator[None]:
+    """Calls ``then`` before the commit of that number (from 0; the last is that of ``runs``)."""
+    whole, seen = write_module._commit_table, iter(range(COMMITS))
+
+    def commit_table(*given: Any) -> DeltaTable:
+        if next(seen) == number:
+            with patch.object(write_module, "_commit_table", whole):
+                then()
+        return whole(*given)
+
+    with patch.object(write_module, "_commit_table", commit_table):
+        yield
+
+
+@pytest.fixture(scope="module")
+def rows_after_nights_1_and_3(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
+    return undisturbed(tmp_path_factory.mktemp("expected"), 1, 3)
+
+
+@pytest.mark.parametrize("number", range(COMMITS))
+def test_a_run_that_is_stopped_between_two_commits_while_another_runs_leaves_no_row(
+    tmp_path: Path, number: int, rows_after_nights_1_and_3: dict[str, list[str]]
+) -> None:
+    undisturbed(tmp_path / "w", 1)
+    start = begin_run(str(tmp_path / "w"), "prod")
+    files = written(start, rows_of_night(2))
+    with (
+        stopped_before_commit(number, lambda: undisturbed(tmp_path / "w", 3) and None),
+        pytest.raises(WarehouseError, match="Another run of cluster 'prod' wrote to"),
+    ):
+        commit_run(start, run_fields(), files)
+    assert newest_rows(tmp_path / "w") == rows_of_readers(tmp_path / "w") == rows_after_nights_1_and_3
+    assert open_warehouse(str(tmp_path / "w")).runs().num_rows == 2
+    begin_run(str(tmp_path / "w"), "prod")
+    assert newest_rows(tmp_path / "w") == rows_after_nights_1_and_3, "nothing was left to repair"
+
+
+@pytest.mark.parametrize("number", [0, 1, 7, COMMITS - 1])
+def test_a_run_of_another_cluster_passes(tmp_path: Path, number: int) -> None:
+    undisturbed(tmp_path / "w", 1)
+    start = begin_run(str(tmp_path / "w"), "prod")
+    files = written(start, rows_of_night(2))
+    with stopped_before_commit(number, lambda: undisturbed(tmp_path / "w", 3, cluster="other") and None):
+        commit_run(start, run_fields(), files)
+    undisturbed(tmp_path / "expected", 3, cluster="other")
+    assert newest_rows(tmp_path / "w") == rows_of_readers(tmp_path / "w") == undisturbed(tmp_path / "expected", 1, 2)
+
+
+@pytest.mark.parametrize("number", [0, 5, COMMITS - 1])
+def test_a_run_that_began_before_the_other_finished_fails_at_its_first_commit_and_leaves_no_file(tmp_path: Path, number: int) -> None:
+    """The other one is stopped before one of its commits, and goes on when this one has failed."""
+    undisturbed(tmp_path / "w", 1)
+    one, other = begin_run(str(tmp_path / "w"), "prod"), begin_run(str(tmp_path / "w"), "prod")
+    files_of_one, files_of_other = written(one, rows_of_night(2)), written(other, rows_of_night(3))
+    refused = []
+
+    def commit_other() -> None:
+        versions = {name: DeltaTable(str(tmp_path / "w" / name)).version() for name in TABLES}
+        try:
+            commit_run(other, run_fields(), files_of_other)
+        except WarehouseError as e:
+            refused.append(str(e))
+            assert {name: DeltaTable(str(tmp_path / "w" / name)).version() for name in TABLES} == versions
+
+    with stopped_before_commit(number, commit_other):
+        if number == 0:
+            with pytest.raises(WarehouseError):
+                commit_run(one, run_fields(), files_of_one)
+        else:
+            commit_run(one, run_fields(), files_of_one)
+    winner, loser = (other, one) if number == 0 else (one, other)
+    assert len(refused) == (0 if number == 0 else 1)
+    assert newest_rows(tmp_path / "w") == undisturbed(tmp_path / "expected", 1, 3 if number == 0 else 2)
+    names = [file.name for file in (tmp_path / "w").rglob("*.parquet")]
+    assert any(name.startswith(winner.run_id) for name in names)
+    assert not any(name.startswith(loser.run_id) for name in names)
+
+
+def test_an_unfinished_run_without_rows_cannot_go_on_either(tmp_path: Path) -> None:
+    night(tmp_path, "prod", {})
+    start = begin_run(str(tmp_path), "prod")
+    with stopped_before_commit(3, lambda: begin_run(str(tmp_path), "prod") and None), pytest.raises(WarehouseError, match="Another run"):
+        commit_run(start, run_fields(), {})
+
+
+@pytest.mark.parametrize("clusters", [["prod"] * 3, ["prod", "prod", "other"]])
+def test_runs_that_begin_and_commit_at_the_same_moment_never_double_a_row(tmp_path: Path, clusters: list[str]) -> None:
+    for cluster in sorted(set(clusters)):
+        undisturbed(tmp_path, 1, cluster=cluster)
+    together = threading.Barrier(len(clusters))
+    outcomes = []
+
+    def run(cluster: str) -> None:
+        start = begin_run(str(tmp_path), cluster)
+        files = written(start, rows_of_night(2))
+        together.wait(timeout=30)
+        try:
+            commit_run(start, run_fields(), files)
+            outcomes.append(cluster)
+        except WarehouseError as e:
+            assert "Another run of cluster" in str(e)
+
+    with ThreadPoolExecutor(len(clusters)) as pool:
+        list(pool.map(run, clusters))
+    assert sorted(outcomes) == sorted(set(clusters))
+    for cluster in set(clusters):
+        history = open_warehouse(str(tmp_path)).read("offset_commits", cluster=cluster)
+        assert sorted(history["record_offset"].to_pylist()) == [1, 2]
+    assert newest_rows(tmp_path) == rows_of_readers(tmp_path)
+
+
+def test_every_commit_of_a_run_has_the_same_transaction(tmp_path: Path) -> None:
+    for number in (1, 2):
+        night(tmp_path, "prod", rows_of_night(number))
+        assert {DeltaTable(str(tmp_path / name)).transaction_version("groupcoord:prod") for name in TABLES} == {number}
+
+
+def test_history_tables_say_how_far_they_go(tmp_path: Path) -> None:
+    start = begin_run(str(tmp_path), "a/b")
+    assert start.history_end(3, 0) is None
+    commit_run(start, run_fields(), {}, {(3, 0): 70, (4, 1): 9})
+    start = begin_run(str(tmp_path), "a/b")
+    assert [start.history_end(*place) for place in ((3, 0), (4, 1), (3, 1))] == [70, 9, None]
+    for name in ("offset_commits", "group_records", "transactions", "rebalances", "surviving_records"):
+        assert DeltaTable(str(tmp_path / name)).transaction_version("a%2Fb/3/0") == 70
+
+
+def _as_an_older_release(warehouse: Path, table: str, run_id: str, rows: list[dict[str, Any]]) -> None:
+    """Commits files of a run to one table, without a transaction."""
+    files = write_part(str(warehouse), TABLES[table], TABLES[table].from_rows(rows), "prod", run_id)
+    schema = write_module.Schema.from_json(TABLES[table].delta_schema)
+    DeltaTable(str(warehouse / table)).create_write_transaction(
+        [write_module._added(file) for file in files], "append", schema, partition_by=["cluster"]
+    )
+
+
+def test_files_of_a_run_that_is_not_in_runs_leave_the_tables_at_any_version(tmp_path: Path) -> None:
+    night(tmp_path, "prod", rows_of_night(1))
+    _as_an_older_release(tmp_path, "offset_commits", "99991231T000000Z-00000000", [commit(1)])
+    night(tmp_path, "other", rows_of_night(1))
+    begin_run(str(tmp_path), "prod")
+    assert newest_rows(tmp_path) == rows_of_readers(tmp_path)
+    assert open_warehouse(str(tmp_path)).read("offset_commits", cluster="prod").num_rows == 1
+
+
+def test_history_of_nights_whose_rows_were_dropped_from_runs_stays(tmp_path: Path) -> None:
+    for number in (1, 2, 3):
+        with patch.object(write_module, "_new_run_id", lambda _, number=number: f"2026010{number}T000000Z-00000000"):
+            night(tmp_path, "prod", rows_of_night(number))
+    first = open_warehouse(str(tmp_path)).finished_runs("prod")[0].run_id
+    runs = DeltaTable(str(tmp_path / "runs"))
+    (path, size), *_ = [item for item in write_module._files_of(runs, "prod").items() if first in item[0]]
+    start = begin_run(str(tmp_path), "prod")
+    schema = write_module.Schema.from_json(TABLES["runs"].delta_schema)
+    runs.create_write_transaction([write_module._removed(start, path, size)], "append", schema, partition_by=["cluster"])
+    night(tmp_path, "prod", rows_of_night(4))
+    assert sorted(open_warehouse(str(tmp_path)).read("offset_commits")["record_offset"].to_pylist()) == [1, 2, 3, 4]
+
+
+def test_runs_that_was_put_back_to_an_earlier_night_is_refused(tmp_path: Path) -> None:
+    night(tmp_path, "prod", rows_of_night(1))
+    log = tmp_path / "runs" / "_delta_log"
+    before = {file.name for file in log.iterdir()}
+    for number in (2, 3):
+        night(tmp_path, "prod", rows_of_night(number))
+    for file in log.iterdir():
+        if file.name not in before:
+            file.unlink()
+    with pytest.raises(WarehouseError, match=r"Table runs of .* is older than the other tables"):
+        begin_run(str(tmp_path), "prod")
+
+
+def test_a_state_table_that_was_deleted_is_written_anew_and_never_shows_another_night(tmp_path: Path) -> None:
+    import shutil
+
+    runs = [night(tmp_path, "prod", rows_of_night(number)) for number in (1, 2)]
+    shutil.rmtree(tmp_path / "groups")
+    with pytest.raises(WarehouseError, match=r"has no table groups: it was removed.* the next nightly then writes the table anew"):
+        open_warehouse(str(tmp_path)).read("groups")
+    start = begin_run(str(tmp_path), "prod")
+    assert start.previous("groups").num_rows == 0
+    assert start.previous("committed_offsets").num_rows == 1
+    start = begin_run(str(tmp_path), "prod")  # a second run, after the first one died
+    commit_run(start, run_fields(), written(start, rows_of_night(3)))
+    opened = open_warehouse(str(tmp_path))
+    assert opened.read("groups")["group_id"].to_pylist() == ["g3"]
+    for run in runs:
+        assert opened.read("committed_offsets", run=run).num_rows == 1
+        with pytest.raises(WarehouseError, match=r"Table groups of .* was deleted and made anew after this night"):
+            opened.read("groups", run=run)
+    assert undisturbed(tmp_path, 4)["groups"]
+
+
+@pytest.mark.parametrize("table", [*HISTORY, TABLES["runs"]], ids=lambda table: table.name)
+def test_a_history_table_that_was_deleted_is_not_made_anew(tmp_path: Path, table: Any) -> None:
+    import shutil
+
+    night(tmp_path, "prod", rows_of_night(1))
+    shutil.rmtree(tmp_path / table.name)
+    with pytest.raises(WarehouseError, match=r"has no table .*Restore it from a copy, or run the nightly into another directory\."):
+        begin_run(str(tmp_path), "prod")
+    assert not (tmp_path / table.name).exists()

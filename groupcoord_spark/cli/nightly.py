@@ -371,6 +371,9 @@ def summary_object(summary: Summary, retention_ms: int) -> tuple[list[str], list
     """The result of a run for programs: the names and the one row of values. Every field of ``Summary`` is there."""
     fields = {"retention_ms": retention_ms, **asdict(summary)}
     fields["as_of"] = moment(fields.pop("as_of_ms"))
+    reading = fields["reading"]
+    reading["since"] = None if (since_ms := reading.pop("since_ms")) is None else moment(since_ms)
+    reading["stale_since"] = {number: moment(since_ms) for number, since_ms in reading.pop("stale_since_ms").items()}
     return list(fields), [list(fields.values())]
 
 
@@ -422,9 +425,11 @@ def _lines_about_reading(summary: Summary) -> list[str]:
     elif reasons:
         lines.append(f"  read      whole: {reasons}")
     if reading.stale_since_ms:
-        missing, known = len(reading.stale_since_ms), len(reading.stale_since_ms) + summary.offsets_partitions
+        missing = len(reading.stale_since_ms)
+        known = counted(missing + summary.offsets_partitions, "offsets partition")
         since = " and ".join(sorted({_moment(since_ms) for since_ms in reading.stale_since_ms.values()}))
-        lines.append(f"  stale     {missing} of {known} offsets partitions are not in this dump; their groups are shown as of {since}")
+        verb = "is" if missing == 1 else "are"
+        lines.append(f"  stale     {missing} of {known} {verb} not in this dump; their groups are shown as of {since}")
     if reading.differences is not None:
         is_it = f"differs in {counted(reading.differences, 'group')}: see warnings" if reading.differences else "is the same"
         lines.append(f"  compared  with the state that the nights before carried on: it {is_it}")

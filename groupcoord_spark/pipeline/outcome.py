@@ -294,7 +294,7 @@ def _reading(carry_over: CarryOver, reports: Sequence[PartitionReport]) -> Readi
     return ReadingSummary(
         since_ms=None if carry_over.night is None or not carry_over.segments else carry_over.night.as_of_ms,
         new_records=sum(report.counts.records for report in reports if carry_over.reads_from(report.offsets_partition) is not None),
-        whole=Counter(carry_over.whole.values()),
+        whole=dict(Counter(carry_over.whole.values())),
         stale_since_ms=carry_over.stale_since_ms,
         differences=sum(compared) if compared else None,
     )

@@ -11,7 +11,9 @@ from groupcoord_spark.coordinator.semantics import JAVA, SCALA
 from groupcoord_spark.pipeline.read.decode import DecodedChunk, decode_checked_records, decode_chunk
 from groupcoord_spark.pipeline.read.notes import RowNotes
 from groupcoord_spark.protocol import encode_key, encode_value
+from groupcoord_spark.protocol.primitives import uuid_bytes
 from groupcoord_spark.protocol.record_types import KeyType, MarkerType
+from tests.coordinator.records import TOPIC_ID
 from tests.pipeline.logs import LogRecord, classic_value, commit_value, records_of
 
 COMMIT_KEY = encode_key(KeyType.OFFSET_COMMIT, {"group_id": "g", "topic": "t", "partition": 0})
@@ -90,8 +92,8 @@ def test_a_scala_coordinator_refuses_records_of_consumer_groups() -> None:
 
 def test_commits_with_a_topic_id_are_listed_with_its_halves() -> None:
     chunk = decoded((COMMIT_KEY, commit_value(1)), (COMMIT_KEY, commit_value(1, version=4)))
-    # the id of the helper is 15 zero bytes and a one
-    assert [column.tolist() for column in chunk.topic_ids] == [[1], [0], [1]]
+    high, low = (int.from_bytes(uuid_bytes(TOPIC_ID)[at : at + 8], "big", signed=True) for at in (0, 8))
+    assert [column.tolist() for column in chunk.topic_ids] == [[1], [high], [low]]
 
 
 def test_checked_records_decode_to_the_same_columns() -> None:

@@ -98,6 +98,7 @@ def run_nightly(request: RunRequest, plan: LogPlan, spark: SparkSession, progres
     night = _night(request, plan, rows, start)
     verdict = judge(night)
     histories = with_new_incarnation(night.last_night, verdict.recreated)
+    history_ranges = {number: history.history_range for number, history in histories.items()}
     points_in_time: Mapping[int, PointInTime] = {}
     progress.begin("read, replay and write")
     with own_errors(lambda: progress.stage):
@@ -106,12 +107,9 @@ def run_nightly(request: RunRequest, plan: LogPlan, spark: SparkSession, progres
     segments = [segment for partition in logs_to_read(plan, carry_over).partitions for segment in partition.segments]
     if request.until is not None:
         with own_errors(lambda: progress.stage):
-            points_in_time = find_points_in_time(
-                request.until, plan, {number: history.history_range for number, history in histories.items()}, start, spark, rows
-            )
+            points_in_time = find_points_in_time(request.until, plan, history_ranges, start, spark, rows)
         segments = [segment for segment in segments if segment.base_offset < points_in_time[segment.offsets_partition].end_offset]
     pieces = history_pieces(points_in_time, start)
-    history_ranges = {number: history.history_range for number, history in histories.items()}
     job = ReadJob(
         cluster=request.cluster,
         partition_count=_partition_count(request, plan, rows, night.placed_groups),

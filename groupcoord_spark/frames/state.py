@@ -21,7 +21,7 @@ from groupcoord_spark.pipeline.read import superseded
 from groupcoord_spark.pipeline.read.decode import decode_chunk
 from groupcoord_spark.pipeline.read.history_files import source_of, write_chunk, write_notes
 from groupcoord_spark.pipeline.read.reader import topic_names_of
-from groupcoord_spark.pipeline.replay.partition import KeptRecordsReplay
+from groupcoord_spark.pipeline.replay.kept_records_replay import KeptRecordsReplay
 from groupcoord_spark.spark.collector import without_collector
 
 if TYPE_CHECKING:

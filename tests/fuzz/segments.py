@@ -38,7 +38,7 @@ from groupcoord_spark.pipeline.extents import NO_HISTORY
 from groupcoord_spark.pipeline.read import superseded
 from groupcoord_spark.pipeline.read.decode import UNKNOWN_KEY_TYPE, UNKNOWN_VALUE_VERSION, DecodedChunk, decode_chunk
 from groupcoord_spark.pipeline.read.history_files import write_chunk
-from groupcoord_spark.pipeline.replay.partition import KeptRecordsReplay
+from groupcoord_spark.pipeline.replay.kept_records_replay import KeptRecordsReplay
 from groupcoord_spark.warehouse import TABLES
 from tests.fuzz.mutations import HARMS, LIMITS, Mutation, mutate
 from tests.log.reading import SMALL_CHUNK

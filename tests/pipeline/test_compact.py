@@ -23,7 +23,7 @@ from groupcoord_spark.pipeline.expiration import ExpirationJob, expirations_of
 from groupcoord_spark.pipeline.read import superseded
 from groupcoord_spark.pipeline.read.decode import DecodedChunk, decode_chunk
 from groupcoord_spark.pipeline.read.supersede_buffer import SupersedeBuffer
-from groupcoord_spark.pipeline.replay.partition import KeptRecordsReplay
+from groupcoord_spark.pipeline.replay.kept_records_replay import KeptRecordsReplay
 from groupcoord_spark.pipeline.replay.redundant_assignments import RedundantRecords, find_redundant_records
 from groupcoord_spark.protocol.record_types import MarkerType
 from tests.coordinator.records import group_epoch
@@ -50,7 +50,8 @@ def nothing_redundant(records: Records, *_: Any) -> RedundantRecords:
 
 def state_of(chunks: list[list[LogRecord]], semantics: Semantics, *, drop: bool) -> dict[str, Any]:
     """Without ``drop`` the records are applied one by one."""
-    with patch("groupcoord_spark.pipeline.replay.partition.find_redundant_records", find_redundant_records if drop else nothing_redundant):
+    of_module = "groupcoord_spark.pipeline.replay.kept_records_replay.find_redundant_records"
+    with patch(of_module, find_redundant_records if drop else nothing_redundant):
         return _state_of(chunks, semantics, drop=drop)
 
 

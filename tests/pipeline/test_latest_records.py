@@ -20,8 +20,8 @@ from groupcoord_spark.pipeline.exchange.state_rows import state_rows
 from groupcoord_spark.pipeline.expiration import ExpirationJob, expirations_of
 from groupcoord_spark.pipeline.read import superseded
 from groupcoord_spark.pipeline.read.decode import decode_chunk
+from groupcoord_spark.pipeline.replay.kept_records_replay import KeptRecordsReplay
 from groupcoord_spark.pipeline.replay.latest_records import LatestRecords
-from groupcoord_spark.pipeline.replay.partition import KeptRecordsReplay
 from groupcoord_spark.protocol import encode_key
 from tests.pipeline.logs import LogRecord, commit_value, random_log, records_of
 

@@ -13,7 +13,7 @@ from groupcoord_spark.coordinator.semantics import JAVA, SCALA
 from groupcoord_spark.pipeline.exchange.kept_records import kept_records
 from groupcoord_spark.pipeline.read.decode import decode_chunk
 from groupcoord_spark.pipeline.replay import redundant_assignments
-from groupcoord_spark.pipeline.replay.partition import KeptRecordsReplay
+from groupcoord_spark.pipeline.replay.kept_records_replay import KeptRecordsReplay
 from groupcoord_spark.pipeline.replay.redundant_assignments import find_redundant_records
 from groupcoord_spark.protocol import encode_value, fast_path
 from groupcoord_spark.protocol.record_types import KeyType

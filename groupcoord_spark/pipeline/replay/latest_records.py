@@ -10,31 +10,26 @@ fits seldom only makes it keep more. docs/explanation/incremental-nights.md has 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from groupcoord_spark.coordinator.groups.classic import ClassicGroup
-from groupcoord_spark.coordinator.state import LoadWarning
 from groupcoord_spark.log import Records
 from groupcoord_spark.pipeline.exchange.kept_records import as_one, batches_of_size, empty_batch, records_of_kept
 from groupcoord_spark.pipeline.read.decode import decode_kept_records
 from groupcoord_spark.pipeline.read.superseded import ChunkKinds, needed_for_replay
+from groupcoord_spark.pipeline.replay.carried_state import pending_by_group, state_of_group
+from groupcoord_spark.pipeline.replay.kept_records_replay import REPLAYED_AT_ONCE_BYTES, KeptRecordsReplay
 from groupcoord_spark.protocol.columnar import KeyColumns
 from groupcoord_spark.protocol.record_types import NO_PRODUCER_ID, KeyType, MarkerType
 from groupcoord_spark.protocol.slices import Mask, codes_of
-
-if TYPE_CHECKING:
-    from groupcoord_spark.pipeline.replay.partition import KeptRecordsReplay
 
 Ints = npt.NDArray[np.int64]
 
 HELD_BYTES = 128 << 20
 """Bytes of records that are held before they are reduced in the midst of a replay. A replay of fewer bytes reduces once, at its end."""
-REPLAYED_AT_ONCE_BYTES = 4 << 20
 
 
 class LatestRecords:
@@ -262,7 +257,7 @@ def _groups_that_differ(held: pa.RecordBatch, rows: _HeldRows, chosen: Mask, rep
     producers = np.unique(kinds.producer_id[chosen & is_compared & rows.in_transaction])
     producers = np.union1d(producers, np.array([*open_transactions, *replay.open_since], np.int64))
     replayed = chosen & (is_compared | ((kinds.is_control | rows.in_transaction) & np.isin(kinds.producer_id, producers)))
-    again = replay.anew()
+    again = KeptRecordsReplay(replay.semantics)
     for part in batches_of_size([held.filter(pa.array(replayed))], REPLAYED_AT_ONCE_BYTES):
         again.apply(part)
     open_keys = set(rows.keys.take(pa.array(np.unique(kinds.key_code[is_compared & (kinds.key_code >= 0)]))).to_pylist())
@@ -272,11 +267,11 @@ def _groups_that_differ(held: pa.RecordBatch, rows: _HeldRows, chosen: Mask, rep
         or again.live_among(open_keys) != replay.live_among(open_keys)
     ):
         return None
-    pending, pending_again = (_pending_by_group(each) for each in (replay, again))
+    pending, pending_again = (pending_by_group(each) for each in (replay, again))
     differing = set()
     for code in to_compare.tolist():
         group_id = rows.group_ids[code]
-        if _state_of(replay, group_id, pending) != _state_of(again, group_id, pending_again):
+        if state_of_group(replay, group_id, pending) != state_of_group(again, group_id, pending_again):
             differing.add(code)
     return differing
 
@@ -297,27 +292,6 @@ def _groups_to_compare(rows: _HeldRows, replay: KeptRecordsReplay) -> Ints:
     return np.array([code for code in codes if not is_certain[code] or replay.coordinator.group(rows.group_ids[code]) is None], np.int64)
 
 
-_Pending = dict[str, dict[tuple[str, int], object]]
-
-
-def _pending_by_group(replay: KeptRecordsReplay) -> _Pending:
-    by_group: _Pending = {}
-    for (group_id, topic, partition), by_producer in replay.coordinator.offsets.pending.items():
-        by_group.setdefault(group_id, {})[topic, partition] = by_producer
-    return by_group
-
-
-def _state_of(replay: KeptRecordsReplay, group_id: str, pending: _Pending) -> tuple[object, ...]:
-    """Everything about a group that a later record can meet or a row of a table can show."""
-    coordinator = replay.coordinator
-    group = coordinator.group(group_id)
-    committed, staged = coordinator.offsets.committed.get(group_id, {}), pending.get(group_id, {})
-    # Java: where neither the group nor an offset is left, nothing names the tombstone any more.
-    is_gone = group is None and not committed and not staged and replay.semantics.groups_live_from_first_commit
-    removed_at = None if is_gone else coordinator.removed_at(group_id)
-    return None if group is None else group.internal_state(), committed, staged, removed_at
-
-
 def _rows_at(rows: _HeldRows, record_offsets: list[int]) -> Ints:
     """The rows with these record offsets; a record offset that no row has is left out."""
     wanted = np.array(record_offsets, np.int64)
@@ -333,43 +307,3 @@ def _last_by_code(code: Ints, among: Mask) -> Ints:
     last = np.full(int(code.max(initial=-1)) + 1, -1, np.int64)
     last[code[places]] = places  # numpy keeps the last assignment to a position
     return last
-
-
-class CarriedStateComparison:
-    """The state that earlier runs carried on, replayed beside the state that this run reads from the beginning of the log."""
-
-    def __init__(self, latest: pa.RecordBatch, end_offset: int, carried: KeptRecordsReplay) -> None:
-        """latest: the latest records of the earlier run. end_offset: of the first record after them. carried: has replayed nothing yet."""
-        self._end_offset = end_offset
-        self._carried = carried
-        for part in batches_of_size([latest], REPLAYED_AT_ONCE_BYTES):
-            carried.apply(part)
-
-    def apply(self, batch: pa.RecordBatch) -> None:
-        """Replay the records of a batch of KEPT that the earlier run has not read."""
-        later = batch.filter(pc.greater_equal(batch.column("record_offset"), self._end_offset))
-        if later.num_rows:
-            self._carried.apply(later)
-
-    def differences(self, read: KeptRecordsReplay) -> list[LoadWarning]:
-        """A warning for each group whose carried state is another one than its state in ``read``."""
-        both = (self._carried, read)
-        pending = [_pending_by_group(replay) for replay in both]
-        group_ids = {group_id for replay in both for group_id in (*replay.coordinator.group_ids(), *replay.coordinator.offsets.committed)}
-        warnings = []
-        for group_id in sorted(group_ids.union(*pending)):
-            # Without the last part: compaction may have removed the tombstone that a warning about the group names.
-            carried, is_read = (_state_of(replay, group_id, of)[:-1] for replay, of in zip(both, pending, strict=True))
-            if carried != is_read:
-                was, is_now = (_in_words(replay, group_id, of) for replay, of in zip(both, pending, strict=True))
-                where = "" if was != is_now else ", with other contents"
-                detail = f"The nights before carried on {was}; the log, read from its beginning, gives {is_now}{where}. The latter stands."
-                warnings.append(LoadWarning(None, group_id, "carried_state_differs", detail))
-        return warnings
-
-
-def _in_words(replay: KeptRecordsReplay, group_id: str, pending: _Pending) -> str:
-    group = replay.coordinator.group(group_id)
-    kind = "no group" if group is None else f"a {group.group_type} group of generation {group.generation} with {group.member_count} members"
-    committed, staged = len(replay.coordinator.offsets.committed.get(group_id, ())), len(pending.get(group_id, ()))
-    return f"{kind}, {committed} committed and {staged} pending offsets"

@@ -43,7 +43,7 @@ from groupcoord_spark.pipeline.plan.input_rows import RowPlan
 from groupcoord_spark.pipeline.plan.partition_count import likely_partition_count, placed_groups_of
 from groupcoord_spark.pipeline.plan.point_in_time import find_points_in_time, history_pieces
 from groupcoord_spark.pipeline.read.reader import ReadJob, read_chunks, read_history, read_nothing, read_segments
-from groupcoord_spark.pipeline.read.rows import chunks_by_partition, rows_from, sorted_rows
+from groupcoord_spark.pipeline.read.rows import chunks_by_partition, sorted_rows
 from groupcoord_spark.pipeline.rebalances import RebalanceJob
 from groupcoord_spark.pipeline.replay.partition import ReplayJob, partition_replay
 from groupcoord_spark.pipeline.replay.state_files import WriteJob, state_writer
@@ -103,7 +103,7 @@ def run_nightly(request: RunRequest, plan: LogPlan, spark: SparkSession, progres
     progress.begin("read, replay and write")
     with own_errors(lambda: progress.stage):
         carry_over = plan_carry_over(request, verdict, start, histories, spark, complete_from=None if rows is None else rows.complete_from)
-        plan = _surveyed(verdict.plan, carry_over, request)
+        plan, rows = _surveyed(verdict.plan, rows, carry_over, request)
     segments = [segment for partition in logs_to_read(plan, carry_over).partitions for segment in partition.segments]
     if request.until is not None:
         with own_errors(lambda: progress.stage):
@@ -112,7 +112,7 @@ def run_nightly(request: RunRequest, plan: LogPlan, spark: SparkSession, progres
     pieces = history_pieces(points_in_time, start)
     job = ReadJob(
         cluster=request.cluster,
-        partition_count=_partition_count(request, plan, rows, night.placed_groups),
+        partition_count=_partition_count(request, plan, rows, night),
         warehouse_uri=start.location.uri,
         run_id=start.run_id,
         semantics=request.semantics,
@@ -167,21 +167,29 @@ def _night(request: RunRequest, plan: LogPlan, rows: RowPlan | None, start: RunS
     )
 
 
-def _surveyed(plan: LogPlan, carry_over: CarryOver, request: RunRequest) -> LogPlan:
-    """The plan, in which the logs that are read from their beginning are planned with all their files."""
+def _surveyed(plan: LogPlan, rows: RowPlan | None, carry_over: CarryOver, request: RunRequest) -> tuple[LogPlan, RowPlan | None]:
+    """The plan, in which the logs that are read from their beginning are planned with all their files or rows."""
     not_surveyed = {log.offsets_partition for log in plan.partitions if not log.is_surveyed} & set(carry_over.whole)
     if not not_surveyed:
-        return plan
-    surveyed = {log.offsets_partition: log for log in plan_logs(request.inputs).partitions}
+        return plan, rows
+    if rows is not None and rows.look_at_whole is not None:
+        rows = rows.look_at_whole(not_surveyed)
+    again = plan_logs(request.inputs) if rows is None else rows.log
+    surveyed = {log.offsets_partition: log for log in again.partitions}
     logs = (surveyed[log.offsets_partition] if log.offsets_partition in not_surveyed else log for log in plan.partitions)
-    return replace(plan, partitions=tuple(logs))
+    return replace(plan, partitions=tuple(logs)), rows
 
 
-def _partition_count(request: RunRequest, plan: LogPlan, rows: RowPlan | None, placed_groups: Sequence[tuple[int, int]]) -> int:
+def _partition_count(request: RunRequest, plan: LogPlan, rows: RowPlan | None, night: Night) -> int:
     """Number of partitions of ``__consumer_offsets``: the setting, unless the log has more; else the number that fits the groups."""
     if request.offsets_partitions is not None and contradiction(request, plan) is None:
         return request.offsets_partitions
-    return rows.partition_count if rows is not None else likely_partition_count(plan, placed_groups)
+    if rows is None:
+        return likely_partition_count(plan, night.placed_groups)
+    # A few new rows may fit many numbers.
+    known = night.last_partition_count
+    fits = known is not None and all(group_hash % known == number for group_hash, number in night.placed_groups)
+    return known if known is not None and fits else rows.partition_count
 
 
 def _run_stages(
@@ -237,7 +245,7 @@ def _run_stages(
     source = ", ".join(map(shown, request.inputs))
     frames = [spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(read, SHUFFLED)] if tasks else []
     if rows is not None:
-        new_rows = rows_from(rows.frame, {} if carried is None else carried.end_offsets)
+        new_rows = rows.frame_from({} if carried is None else carried.end_offsets)
         frames.append(sorted_rows(new_rows).mapInArrow(read_rows, SHUFFLED))
     kept = reduce(lambda one, other: one.union(other), frames)
     # Rows of one offsets partition must reach the replay in the order of their record offsets. groupBy sorts by a prefix of these columns,
@@ -251,7 +259,7 @@ def _run_stages(
     progress.follow(HeadwayOfJob(spark, expected))
     reports = [report for row in written.collect() for report in pickle.loads(row.payload)]
     if rows is not None:
-        rows.frame.unpersist()
+        rows.release()
     return reports
 
 

@@ -18,6 +18,7 @@ from groupcoord_spark.pipeline.plan.carry_over import RULES_SETTING, CarryOver, 
 from groupcoord_spark.pipeline.plan.earlier_runs import (
     BEYOND_SETTING,
     FIRST_RECORD,
+    HISTORY_SETTING,
     NEWEST_RECORD,
     PartitionHistory,
     mark_fields,
@@ -26,7 +27,6 @@ from groupcoord_spark.pipeline.plan.evidence import Evidence
 from groupcoord_spark.pipeline.plan.guards import ACCEPTED_SETTING, CLUSTER_ID_SETTING, PARTITION_COUNT_SETTING, cluster_id_of
 from groupcoord_spark.pipeline.plan.input_rows import RowPlan
 from groupcoord_spark.pipeline.plan.partition_count import certain_partition_count
-from groupcoord_spark.pipeline.plan.point_in_time import HISTORY_SETTING
 from groupcoord_spark.pipeline.run import PointInTimeSummary, ReadingSummary, RunRequest, Summary
 from groupcoord_spark.protocol import RECORD_TYPES
 from groupcoord_spark.protocol.record_types import NO_TIMESTAMP

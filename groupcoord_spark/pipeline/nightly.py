@@ -120,6 +120,7 @@ def run_nightly(request: RunRequest, plan: LogPlan, spark: SparkSession, progres
         history_ranges=history_ranges,
         rebalances=RebalanceJob(start.location.uri, request.cluster, history_ranges, state_versions_at_history_end(start)),
         points_in_time=points_in_time,
+        counted=carry_over.counted,
         carried_partitions=frozenset() if carry_over.state is None else frozenset(carry_over.state.end_offsets),
     )
     previous_retention_ms = None if start.last_run is None else start.last_run.retention_ms

@@ -201,7 +201,10 @@ def _offsets_partition_row(
 
 
 def _coverage_rows(reports: Sequence[PartitionReport], before: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Rows of decode_coverage: the counts of all offsets partitions by key type and value version, added to the rows ``before``."""
+    """Rows of decode_coverage: the counts of all offsets partitions by key type and value version, added to the rows ``before``.
+
+    Records of partitions that are read again, which these rows already count, are not added.
+    """
     total = {
         (row["key_type"], NO_VERSION if row["value_version"] is None else row["value_version"]): KindCount(
             row["records"], row["bytes"], row["decoded"], row["misplaced"]
@@ -210,14 +213,15 @@ def _coverage_rows(reports: Sequence[PartitionReport], before: Sequence[Mapping[
     }
     for report in reports:
         for kind, count in report.counts.by_kind.items():
+            counted = report.counts.counted_by_kind.get(kind, KindCount())
             sums = total.setdefault(kind, KindCount())
-            sums.records += count.records
-            sums.bytes += count.bytes
-            sums.decoded += count.decoded
-            sums.misplaced += count.misplaced
-        if report.counts.lost:
+            sums.records += count.records - counted.records
+            sums.bytes += count.bytes - counted.bytes
+            sums.decoded += count.decoded - counted.decoded
+            sums.misplaced += count.misplaced - counted.misplaced
+        if report.counts.lost > report.counts.counted_lost:
             # The keys of a damaged batch are not known.
-            total.setdefault((NO_KEY_TYPE, NO_VERSION), KindCount()).records += report.counts.lost
+            total.setdefault((NO_KEY_TYPE, NO_VERSION), KindCount()).records += report.counts.lost - report.counts.counted_lost
     return [
         {
             "key_type": key_type,
@@ -230,6 +234,7 @@ def _coverage_rows(reports: Sequence[PartitionReport], before: Sequence[Mapping[
             "misplaced": count.misplaced,
         }
         for (key_type, version), count in sorted(total.items())
+        if count.records
     ]
 
 

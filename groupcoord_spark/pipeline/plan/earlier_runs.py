@@ -49,6 +49,14 @@ class PartitionHistory:
     first_record: RecordMark | None = None
     newest_record: RecordMark | None = None
 
+    @property
+    def read(self) -> tuple[int, int] | None:
+        """The first and the end record offset of what the nights have read of this incarnation; None: nothing."""
+        ranges = [] if self.history_range.is_empty else [self.history_range[1:]]
+        if self.first_offset is not None:
+            ranges.append((self.first_offset, self.end_offset))
+        return (min(first for first, _ in ranges), max(end for _, end in ranges)) if ranges else None
+
 
 def partition_histories(start: RunStart, offsets_partitions: Iterable[int] = ()) -> dict[int, PartitionHistory]:
     """Offsets partition -> what the cluster's last night knows of it; {} for the first night.

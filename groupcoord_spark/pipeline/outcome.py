@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from groupcoord_spark.coordinator.authors import other_coordinator
-from groupcoord_spark.coordinator.broker_settings import OFFSETS_PARTITIONS
 from groupcoord_spark.log import LogPlan, PartitionLog
 from groupcoord_spark.log.storage import shown
 from groupcoord_spark.pipeline.exchange.counts import NO_KEY_TYPE, NO_VERSION, KindCount, PartitionCounts
@@ -26,6 +25,7 @@ from groupcoord_spark.pipeline.plan.earlier_runs import (
 from groupcoord_spark.pipeline.plan.evidence import Evidence
 from groupcoord_spark.pipeline.plan.guards import ACCEPTED_SETTING, CLUSTER_ID_SETTING, PARTITION_COUNT_SETTING, cluster_id_of
 from groupcoord_spark.pipeline.plan.input_rows import RowPlan
+from groupcoord_spark.pipeline.plan.night_plan import contradiction
 from groupcoord_spark.pipeline.plan.partition_count import certain_partition_count
 from groupcoord_spark.pipeline.run import PointInTimeSummary, ReadingSummary, RunRequest, Summary
 from groupcoord_spark.protocol import RECORD_TYPES
@@ -129,17 +129,6 @@ def _other_coordinator(request: RunRequest, reports: Sequence[PartitionReport]) 
     for report in reports:
         records.update({kind: count.decoded for kind, count in report.counts.by_kind.items()})
     return other_coordinator(request.semantics, records)
-
-
-def contradiction(request: RunRequest, plan: LogPlan) -> str | None:
-    """A sentence where the log has an offsets partition that the broker's settings rule out."""
-    highest = max((partition.offsets_partition for partition in plan.partitions), default=0)
-    if request.offsets_partitions is None or highest < request.offsets_partitions:
-        return None
-    return (
-        f"{OFFSETS_PARTITIONS} is {request.offsets_partitions} in the settings file, but the log has __consumer_offsets-{highest}: the"
-        " number is taken from where the groups lie instead. Make sure that the settings are those of this cluster."
-    )
 
 
 def _missing_records(reports: Sequence[PartitionReport], points_in_time: Mapping[int, PointInTime]) -> dict[int, int]:

@@ -167,9 +167,7 @@ def extents_of(rows: pa.RecordBatch) -> tuple[Extent, ...]:
     )
     extents = by_place.aggregate([("record_offset", "min"), ("record_offset", "max"), ("record_offset", "count")])
     return tuple(
-        Extent(
-            row["cluster"], row["offsets_partition"], row["record_offset_min"], row["record_offset_max"] + 1, row["record_offset_count"]
-        )
+        Extent(row["cluster"], row["offsets_partition"], row["record_offset_min"], row["record_offset_max"] + 1, row["record_offset_count"])
         for row in extents.to_pylist()
     )
 

@@ -117,9 +117,7 @@ def _only_cluster(files: FileRows) -> str | None:
     return names[0] if len(names) == 1 and names[0] != _NO_NAME else None
 
 
-def _overview_past(
-    spark: SparkSession, files: FileRows, ends: Mapping[int, int], night: Mapping[int, PartitionHistory]
-) -> RowOverview:
+def _overview_past(spark: SparkSession, files: FileRows, ends: Mapping[int, int], night: Mapping[int, PartitionHistory]) -> RowOverview:
     """The overview of the rows past the ends of a night, with what shows that the others are of the same log.
 
     Usually that is the newest record of the night. Of a partition without this record, or whose first record is another one now, the first

@@ -49,7 +49,7 @@ from groupcoord_spark.pipeline.rebalances import LEADER_EPOCH, REBALANCES, Parti
 from groupcoord_spark.protocol import offsets_partition_for
 from groupcoord_spark.protocol.primitives import uuid_text
 from groupcoord_spark.protocol.slices import Mask
-from groupcoord_spark.spark.headway import noted
+from groupcoord_spark.spark.job_progress import noted
 
 CHUNK_BYTES = 12 << 20
 """Bytes of a segment in memory at a time. Small enough for small workers, large enough that the same keys come again in a chunk."""

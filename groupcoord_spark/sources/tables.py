@@ -234,6 +234,8 @@ def _extent(statistics: Mapping[str, _Statistics], chosen: Mapping[str, str], ro
             return None, True
         if partition is None or partition.only_value is None or offset is None or offset.has_nulls:
             return None, True
+        if offset.only_value is None and not isinstance(offset.least, int):  # as texts, 10 comes before 9
+            return None, True
         number, first, end = int(partition.only_value), int(offset.least), int(offset.greatest) + 1
     except (TypeError, ValueError):
         return None, True

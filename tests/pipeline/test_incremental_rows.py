@@ -212,6 +212,12 @@ class TestPieces:
         pq.write_table(pa.table(rows), tmp_path / "in" / "a.parquet")
         assert self.wanted_rows(tmp_path / "in", RowFilter({0: 100})) == [(0, None), (0, None)]
 
+    def test_offsets_that_are_text_are_not_compared_as_texts(self, tmp_path: Path) -> None:
+        (tmp_path / "in").mkdir()
+        rows = {"key": [b"k"] * 3, "value": [b"v"] * 3, "partition": ["0"] * 3, "offset": ["8", "9", "10"]}
+        pq.write_table(pa.table(rows), tmp_path / "in" / "a.parquet")
+        assert self.wanted_rows(tmp_path / "in", RowFilter({0: 10})) == [(0, 10)]
+
     def test_of_a_delta_table_are_its_files_where_the_log_tells_their_extent(self, tmp_path: Path) -> None:
         table = FORMS["delta"](tmp_path / "in", 1)
         for file in table.rglob("*.parquet"):

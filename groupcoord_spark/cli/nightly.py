@@ -297,8 +297,9 @@ def _planned(
     from pyspark.errors import PySparkException
 
     from groupcoord_spark.log import plan_logs
-    from groupcoord_spark.pipeline.plan.input_rows import live_rows, overview_of_files, row_plan
-    from groupcoord_spark.pipeline.read.rows import file_frame, plan_files
+    from groupcoord_spark.pipeline.plan.input_rows import plan_file_rows
+    from groupcoord_spark.pipeline.plan.live_rows import plan_live_rows
+    from groupcoord_spark.pipeline.read.rows import plan_files
     from groupcoord_spark.sources.live import FALLBACK_VERSION, KAFKA_CONNECTOR, live_topic
     from groupcoord_spark.sources.rows import InputKind
     from groupcoord_spark.spark.session import metastore_settings, session
@@ -328,7 +329,7 @@ def _planned(
         topic = live_topic(inputs, client)
         spark = started_with_connector()
         progress.begin("read the topic")
-        rows = live_rows(spark, topic, cluster=common.cluster, offsets=_remembered_offsets(common))
+        rows = plan_live_rows(spark, topic, common.warehouse, cluster=common.cluster, goes_on=goes_on)
         progress.end(rows=rows.rows)
         return spark, rows.log, rows
     progress.begin("plan")
@@ -341,8 +342,7 @@ def _planned(
     progress.end(bytes=files.bytes)
     spark = started()
     progress.begin("look at the rows")
-    looked = overview_of_files(spark, files, _remembered_offsets(common))
-    rows = row_plan(kind, inputs, looked, file_frame(spark, files), cluster=common.cluster, accept_empty=accept_empty)
+    rows = plan_file_rows(spark, files, common.warehouse, cluster=common.cluster, goes_on=goes_on, accept_empty=accept_empty)
     progress.end(rows=rows.rows)
     return spark, rows.log, rows
 
@@ -462,18 +462,6 @@ def _share(part: float) -> str:
 
 def _below(summary: Summary) -> str:
     return "" if summary.completeness is None or summary.completeness >= 1 else ": counts of history are lower bounds"
-
-
-def _remembered_offsets(common: Common) -> dict[int, frozenset[int]]:
-    """Record offsets that the last nights of the warehouse's clusters remember: which cluster the rows are of is known only later."""
-    from groupcoord_spark.pipeline.plan.earlier_runs import last_night_of, remembered_offsets
-    from groupcoord_spark.warehouse.location import locate
-    from groupcoord_spark.warehouse.read import holds_warehouse, open_warehouse
-
-    if not holds_warehouse(locate(common.warehouse)):
-        return {}
-    warehouse = open_warehouse(common.warehouse)
-    return remembered_offsets(last_night_of(warehouse, cluster) for cluster in warehouse.clusters())
 
 
 def _cluster_of(plan: LogPlan, common: Common, rows: RowPlan | None) -> str:

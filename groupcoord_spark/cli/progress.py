@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from rich.live import Live
     from rich.text import Text
 
-    from groupcoord_spark.spark.headway import Headway
+    from groupcoord_spark.spark.job_progress import JobProgress
 
 SECONDS_BETWEEN_LOOKS: Final = 1.0
-"""A look at the headway of a Spark job takes Java some milliseconds."""
+"""A look at the progress of a Spark job takes Java some milliseconds."""
 
 FEWEST_ROWS_FOR_A_RATE: Final = 100_000
 LEAST_SECONDS_FOR_A_RATE: Final = 1.0
@@ -39,7 +39,7 @@ class StageLines:
         self._stage: str | None = None
         self._began = 0.0
         self._live: Live | None = None
-        self._headway: Headway | None = None
+        self._job_progress: JobProgress | None = None
         self._first_look: tuple[float, float] | None = None
         self._has_ended = threading.Event()
 
@@ -52,7 +52,7 @@ class StageLines:
         """Begins a stage. A stage that has not ended ends."""
         if self._stage is not None:
             self.end()
-        self._stage, self._began, self._headway = stage, time.monotonic(), None
+        self._stage, self._began, self._job_progress = stage, time.monotonic(), None
         self._first_look = None
         self._has_ended = threading.Event()
         if not self._quiet and self._stream.isatty():
@@ -63,8 +63,8 @@ class StageLines:
             self._live = Live(console=console, get_renderable=lambda: self._live_line(console), transient=True, refresh_per_second=8)
             self._live.start()
 
-    def follow(self, headway: Callable[[], Headway]) -> None:
-        """Shows on a terminal how far the current stage is: ``headway`` is called every second, in a thread of its own."""
+    def follow(self, job_progress: Callable[[], JobProgress]) -> None:
+        """Shows on a terminal how far the current stage is: ``job_progress`` is called every second, in a thread of its own."""
         if self._live is None:
             return
         has_ended = self._has_ended
@@ -72,12 +72,12 @@ class StageLines:
         def look() -> None:
             while not has_ended.wait(SECONDS_BETWEEN_LOOKS):
                 with suppress(Exception):  # what is wrong with Spark is said by the job itself
-                    self._headway = headway()
+                    self._job_progress = job_progress()
                     # Before that the workers were being started: this says nothing of how fast they are.
-                    if self._first_look is None and self._headway.share > 0:
-                        self._first_look = time.monotonic() - self._began, self._headway.share
+                    if self._first_look is None and self._job_progress.share > 0:
+                        self._first_look = time.monotonic() - self._began, self._job_progress.share
 
-        threading.Thread(target=look, daemon=True, name="headway").start()
+        threading.Thread(target=look, daemon=True, name="job_progress").start()
 
     def end(self, *, rows: int | None = None, bytes: int | None = None) -> None:
         """Ends the stage and prints its line, with rows and bytes where they are known."""
@@ -100,11 +100,11 @@ class StageLines:
             self._live = None
 
     def _seconds_left(self, seconds: float) -> float | None:
-        if self._headway is None or self._first_look is None:
+        if self._job_progress is None or self._first_look is None:
             return None
         began, share = self._first_look
-        done = self._headway.share - share
-        return (seconds - began) * (1 - self._headway.share) / done if done >= LEAST_SHARE_FOR_AN_ESTIMATE else None
+        done = self._job_progress.share - share
+        return (seconds - began) * (1 - self._job_progress.share) / done if done >= LEAST_SHARE_FOR_AN_ESTIMATE else None
 
     def _live_line(self, console: Console) -> Text:
         from rich.text import Text
@@ -112,29 +112,29 @@ class StageLines:
         seconds = time.monotonic() - self._began
         frames = _ASCII_FRAMES if console.options.ascii_only else _FRAMES
         frame = frames[int(seconds * 8) % len(frames)]
-        line = f"{frame} {live_line(self._stage or '', seconds, self._headway, self._seconds_left(seconds), console.width - 2)}"
+        line = f"{frame} {live_line(self._stage or '', seconds, self._job_progress, self._seconds_left(seconds), console.width - 2)}"
         return Text(line, no_wrap=True, overflow="ellipsis")
 
 
-def live_line(stage: str, seconds: float, headway: Headway | None, seconds_left: float | None, width: int) -> str:
+def live_line(stage: str, seconds: float, job_progress: JobProgress | None, seconds_left: float | None, width: int) -> str:
     """``read, replay and write  0:12  143 of 358 MB  about 0:17 left  2 of 11 tasks``, without what does not fit the width."""
     line = f"{stage}  {_clock(seconds)}"
-    for part in _parts(headway, seconds_left) if headway is not None else []:
+    for part in _parts(job_progress, seconds_left) if job_progress is not None else []:
         if len(line) + 2 + len(part) > width:
             break
         line += f"  {part}"
     return line
 
 
-def _parts(headway: Headway, seconds_left: float | None) -> list[str]:
+def _parts(job_progress: JobProgress, seconds_left: float | None) -> list[str]:
     """How far the stage is, the most telling first."""
-    megabytes = f"{headway.bytes_read / 1e6:,.0f}"
-    if headway.expected is not None:
-        megabytes += f" of {headway.expected.bytes / 1e6:,.0f}"
-    parts = [f"{megabytes} MB"] if headway.bytes_read else []
+    megabytes = f"{job_progress.bytes_read / 1e6:,.0f}"
+    if job_progress.expected is not None:
+        megabytes += f" of {job_progress.expected.bytes / 1e6:,.0f}"
+    parts = [f"{megabytes} MB"] if job_progress.bytes_read else []
     if seconds_left is not None:
         parts.append(f"about {_clock(seconds_left)} left")
-    return [*parts, f"{headway.tasks_done} of {headway.tasks} tasks"]
+    return [*parts, f"{job_progress.tasks_done} of {job_progress.tasks} tasks"]
 
 
 def _clock(seconds: float) -> str:

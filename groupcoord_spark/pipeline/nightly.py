@@ -6,21 +6,20 @@ import heapq
 import math
 import pickle
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import reduce
 from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
-from groupcoord_spark.log import LogPlan, Segment, plan_logs
+from groupcoord_spark.log import LogPlan, Segment
 from groupcoord_spark.log.storage import shown
 from groupcoord_spark.pipeline.exchange.kept_records import SHUFFLED
 from groupcoord_spark.pipeline.exchange.state_rows import REPLAYED, WRITTEN, PartitionReport
 from groupcoord_spark.pipeline.expiration import ExpirationJob
-from groupcoord_spark.pipeline.extents import HistoryPiece, PointInTime
+from groupcoord_spark.pipeline.extents import HistoryPiece
 from groupcoord_spark.pipeline.outcome import (
-    contradiction,
     driver_rows,
     files_by_table,
     history_ends,
@@ -28,29 +27,20 @@ from groupcoord_spark.pipeline.outcome import (
     settings_for_next_night,
     summary_of,
 )
-from groupcoord_spark.pipeline.plan.carry_over import CarryOver, logs_to_read, plan_carry_over
-from groupcoord_spark.pipeline.plan.earlier_runs import (
-    last_setting,
-    partition_histories,
-    remembered_offsets,
-    state_versions_at_history_end,
-    with_new_incarnation,
-)
-from groupcoord_spark.pipeline.plan.evidence import evidence_of_segments
+from groupcoord_spark.pipeline.plan.earlier_runs import state_versions_at_history_end
 from groupcoord_spark.pipeline.plan.file_ranges import split_large_segments
-from groupcoord_spark.pipeline.plan.guards import CLUSTER_ID_SETTING, PARTITION_COUNT_SETTING, Night, judge, judge_what_was_read
+from groupcoord_spark.pipeline.plan.guards import judge_what_was_read
 from groupcoord_spark.pipeline.plan.input_rows import RowPlan
-from groupcoord_spark.pipeline.plan.partition_count import likely_partition_count, placed_groups_of
-from groupcoord_spark.pipeline.plan.point_in_time import find_points_in_time, history_pieces
+from groupcoord_spark.pipeline.plan.night_plan import NightPlan, plan_night
 from groupcoord_spark.pipeline.read.reader import ReadJob, read_chunks, read_history, read_nothing, read_segments
-from groupcoord_spark.pipeline.read.rows import chunks_by_partition, rows_from, sorted_rows
+from groupcoord_spark.pipeline.read.rows import chunks_by_partition, sorted_rows
 from groupcoord_spark.pipeline.rebalances import RebalanceJob
 from groupcoord_spark.pipeline.replay.partition import ReplayJob, partition_replay
 from groupcoord_spark.pipeline.replay.state_files import WriteJob, state_writer
 from groupcoord_spark.pipeline.run import RunRequest, Summary
-from groupcoord_spark.sources.rows import ROW_SCHEMA, InputKind
+from groupcoord_spark.sources.rows import ROW_SCHEMA
 from groupcoord_spark.spark.failures import own_errors
-from groupcoord_spark.spark.headway import Expected, Headway, HeadwayOfJob
+from groupcoord_spark.spark.job_progress import Expected, JobProgress, ProgressOfJob
 from groupcoord_spark.warehouse import TABLES, RunStart, begin_run, commit_run, discarded_on_failure, write_part
 
 if TYPE_CHECKING:
@@ -76,8 +66,8 @@ class Progress(Protocol):
     def begin(self, stage: str) -> None:
         """The stage begins."""
 
-    def follow(self, headway: Callable[[], Headway]) -> None:
-        """The stage may take long: ``headway`` returns how far it is. Any thread may call ``headway`` at any time."""
+    def follow(self, job_progress: Callable[[], JobProgress]) -> None:
+        """The stage may take long: ``job_progress`` returns how far it is. Any thread may call ``job_progress`` at any time."""
 
     def end(self, *, rows: int | None = None, bytes: int | None = None) -> None:
         """The stage is done, with so many rows and bytes."""
@@ -95,109 +85,60 @@ def run_nightly(request: RunRequest, plan: LogPlan, spark: SparkSession, progres
         BadCopyError: the input looks like a bad copy, and the request does not accept that; the tables are as they were.
     """
     start = begin_run(request.warehouse, request.cluster)
-    night = _night(request, plan, rows, start)
-    verdict = judge(night)
-    histories = with_new_incarnation(night.last_night, verdict.recreated)
-    history_ranges = {number: history.history_range for number, history in histories.items()}
-    points_in_time: Mapping[int, PointInTime] = {}
     progress.begin("read, replay and write")
     with own_errors(lambda: progress.stage):
-        carry_over = plan_carry_over(request, verdict, start, histories, spark, complete_from=None if rows is None else rows.complete_from)
-        plan = _surveyed(verdict.plan, carry_over, request)
-    segments = [segment for partition in logs_to_read(plan, carry_over).partitions for segment in partition.segments]
-    if request.until is not None:
-        with own_errors(lambda: progress.stage):
-            points_in_time = find_points_in_time(request.until, plan, history_ranges, start, spark, rows)
-        segments = [segment for segment in segments if segment.base_offset < points_in_time[segment.offsets_partition].end_offset]
-    pieces = history_pieces(points_in_time, start)
-    job = ReadJob(
-        cluster=request.cluster,
-        partition_count=_partition_count(request, plan, rows, night.placed_groups),
-        warehouse_uri=start.location.uri,
-        run_id=start.run_id,
-        semantics=request.semantics,
-        with_history=request.writes_history,
-        history_ranges=history_ranges,
-        rebalances=RebalanceJob(start.location.uri, request.cluster, history_ranges, state_versions_at_history_end(start)),
-        points_in_time=points_in_time,
-        carried_partitions=frozenset() if carry_over.state is None else frozenset(carry_over.state.end_offsets),
-    )
-    previous_retention_ms = None if start.last_run is None else start.last_run.retention_ms
-    expiration = ExpirationJob(request.as_of_ms, request.retention_ms, request.semantics, previous_retention_ms=previous_retention_ms)
-    has_work = bool(segments or pieces or carry_over.state) or rows is not None
+        planned = plan_night(request, plan, rows, start, spark)
+    verdict = planned.verdict
     reports: list[PartitionReport] = []
-    if has_work:
+    if planned.reads_something:
         with discarded_on_failure(start), own_errors(lambda: progress.stage):
-            reports = _run_stages(spark, segments, pieces, request, job, rows, carry_over, expiration, progress)
-            verdict = judge_what_was_read(night, verdict, reports)
-    records = sum(report.counts.records for report in reports)
-    progress.end(rows=records, bytes=sum(report.counts.bytes for report in reports))
+            reports = _run_stages(planned, start, spark, progress)
+            verdict = judge_what_was_read(planned.night, verdict, reports)
+    progress.end(rows=sum(report.counts.records for report in reports), bytes=sum(report.counts.bytes for report in reports))
 
     progress.begin("commit")
     files = files_by_table(reports)
-    rows_of_driver = driver_rows(request, plan, reports, histories, points_in_time, carry_over, start.run_id, night.evidence)
+    points_in_time, carry_over, night = planned.points_in_time, planned.carry_over, planned.night
+    rows_of_driver = driver_rows(request, planned.log, reports, planned.histories, points_in_time, carry_over, start.run_id, night.evidence)
     for table, table_rows in rows_of_driver.items():
         if table_rows:
             files.setdefault(table, []).extend(
                 write_part(start.location.uri, TABLES[table], TABLES[table].from_rows(table_rows), request.cluster, start.run_id)
             )
-    summary = summary_of(request, plan, reports, points_in_time, carry_over, start.run_id, rows, verdict.remarks)
+    summary = summary_of(request, planned.log, reports, points_in_time, carry_over, start.run_id, planned.rows, verdict.remarks)
     partitions = rows_of_driver["offsets_partitions"]
-    known = settings_for_next_night(plan, night.kind, night.placed_groups, verdict.accepted, partitions)
+    known = settings_for_next_night(planned.log, night.kind, night.placed_groups, verdict.accepted, partitions)
     commit_run(start, run_row(request, summary, points_in_time, known), files, history_ends(partitions))
     progress.end(rows=sum(added.records for files_of_table in files.values() for added in files_of_table))
     return summary
 
 
-def _night(request: RunRequest, plan: LogPlan, rows: RowPlan | None, start: RunStart) -> Night:
-    """What the guards look at."""
-    last_night = partition_histories(start, [partition.offsets_partition for partition in plan.partitions])
-    count = last_setting(start, PARTITION_COUNT_SETTING)
-    return Night(
-        request,
-        plan,
-        InputKind.SEGMENTS if rows is None else rows.kind,
-        last_night,
-        evidence_of_segments(plan, remembered_offsets([last_night])) if rows is None else rows.evidence,
-        placed_groups_of(plan) if rows is None else rows.placed_groups,
-        0 if rows is None else rows.rows,
-        0 if rows is None else rows.faults,
-        last_setting(start, CLUSTER_ID_SETTING),
-        None if count is None else int(count),
+def _read_job(planned: NightPlan, start: RunStart) -> ReadJob:
+    request, carried = planned.request, planned.carry_over.state
+    versions = state_versions_at_history_end(start)
+    return ReadJob(
+        cluster=request.cluster,
+        partition_count=planned.partition_count,
+        warehouse_uri=start.location.uri,
+        run_id=start.run_id,
+        semantics=request.semantics,
+        with_history=request.writes_history,
+        history_ranges=planned.history_ranges,
+        rebalances=RebalanceJob(start.location.uri, request.cluster, planned.history_ranges, versions),
+        points_in_time=planned.points_in_time,
+        counted=planned.carry_over.counted,
+        carried_partitions=frozenset() if carried is None else frozenset(carried.end_offsets),
     )
 
 
-def _surveyed(plan: LogPlan, carry_over: CarryOver, request: RunRequest) -> LogPlan:
-    """The plan, in which the logs that are read from their beginning are planned with all their files."""
-    not_surveyed = {log.offsets_partition for log in plan.partitions if not log.is_surveyed} & set(carry_over.whole)
-    if not not_surveyed:
-        return plan
-    surveyed = {log.offsets_partition: log for log in plan_logs(request.inputs).partitions}
-    logs = (surveyed[log.offsets_partition] if log.offsets_partition in not_surveyed else log for log in plan.partitions)
-    return replace(plan, partitions=tuple(logs))
-
-
-def _partition_count(request: RunRequest, plan: LogPlan, rows: RowPlan | None, placed_groups: Sequence[tuple[int, int]]) -> int:
-    """Number of partitions of ``__consumer_offsets``: the setting, unless the log has more; else the number that fits the groups."""
-    if request.offsets_partitions is not None and contradiction(request, plan) is None:
-        return request.offsets_partitions
-    return rows.partition_count if rows is not None else likely_partition_count(plan, placed_groups)
-
-
-def _run_stages(
-    spark: SparkSession,
-    segments: Sequence[Segment],
-    pieces: Sequence[HistoryPiece],
-    request: RunRequest,
-    job: ReadJob,
-    rows: RowPlan | None,
-    carry_over: CarryOver,
-    expiration: ExpirationJob,
-    progress: Progress,
-) -> list[PartitionReport]:
+def _run_stages(planned: NightPlan, start: RunStart, spark: SparkSession, progress: Progress) -> list[PartitionReport]:
     """A report for each offsets partition, after the workers have read, replayed and written everything."""
+    request, rows, pieces, carry_over = planned.request, planned.rows, planned.history, planned.carry_over
+    job = _read_job(planned, start)
+    previous_retention_ms = None if start.last_run is None else start.last_run.retention_ms
+    expiration = ExpirationJob(request.as_of_ms, request.retention_ms, request.semantics, previous_retention_ms=previous_retention_ms)
     parallelism = spark.sparkContext.defaultParallelism
-    segments = split_large_segments(segments, spark)
+    segments = split_large_segments(planned.segments, spark)
     segment_tasks = read_tasks(segments, parallelism) if segments else []
     carried = carry_over.state
     carried_partitions = [] if carried is None else sorted(carried.end_offsets)
@@ -237,7 +178,7 @@ def _run_stages(
     source = ", ".join(map(shown, request.inputs))
     frames = [spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(read, SHUFFLED)] if tasks else []
     if rows is not None:
-        new_rows = rows_from(rows.frame, {} if carried is None else carried.end_offsets)
+        new_rows = rows.frame_from({} if carried is None else carried.end_offsets)
         frames.append(sorted_rows(new_rows).mapInArrow(read_rows, SHUFFLED))
     kept = reduce(lambda one, other: one.union(other), frames)
     # Rows of one offsets partition must reach the replay in the order of their record offsets. groupBy sorts by a prefix of these columns,
@@ -248,10 +189,10 @@ def _run_stages(
     replayed = sorted_rows_to_replay.groupBy("cluster", "offsets_partition").applyInPandas(partition_replay(replay_job), REPLAYED)
     written = replayed.repartition(writers, "writer").sortWithinPartitions("place").mapInArrow(state_writer(write_job), WRITTEN)
     expected = None if rows is not None else Expected(_bytes(segments), len(tasks), replays + writers)
-    progress.follow(HeadwayOfJob(spark, expected))
+    progress.follow(ProgressOfJob(spark, expected))
     reports = [report for row in written.collect() for report in pickle.loads(row.payload)]
     if rows is not None:
-        rows.frame.unpersist()
+        rows.release()
     return reports
 
 

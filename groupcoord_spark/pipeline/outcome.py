@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from groupcoord_spark.coordinator.authors import other_coordinator
-from groupcoord_spark.coordinator.broker_settings import OFFSETS_PARTITIONS
 from groupcoord_spark.log import LogPlan, PartitionLog
 from groupcoord_spark.log.storage import shown
 from groupcoord_spark.pipeline.exchange.counts import NO_KEY_TYPE, NO_VERSION, KindCount, PartitionCounts
@@ -18,6 +17,7 @@ from groupcoord_spark.pipeline.plan.carry_over import RULES_SETTING, CarryOver, 
 from groupcoord_spark.pipeline.plan.earlier_runs import (
     BEYOND_SETTING,
     FIRST_RECORD,
+    HISTORY_SETTING,
     NEWEST_RECORD,
     PartitionHistory,
     mark_fields,
@@ -25,8 +25,8 @@ from groupcoord_spark.pipeline.plan.earlier_runs import (
 from groupcoord_spark.pipeline.plan.evidence import Evidence
 from groupcoord_spark.pipeline.plan.guards import ACCEPTED_SETTING, CLUSTER_ID_SETTING, PARTITION_COUNT_SETTING, cluster_id_of
 from groupcoord_spark.pipeline.plan.input_rows import RowPlan
+from groupcoord_spark.pipeline.plan.night_plan import contradiction
 from groupcoord_spark.pipeline.plan.partition_count import certain_partition_count
-from groupcoord_spark.pipeline.plan.point_in_time import HISTORY_SETTING
 from groupcoord_spark.pipeline.run import PointInTimeSummary, ReadingSummary, RunRequest, Summary
 from groupcoord_spark.protocol import RECORD_TYPES
 from groupcoord_spark.protocol.record_types import NO_TIMESTAMP
@@ -131,17 +131,6 @@ def _other_coordinator(request: RunRequest, reports: Sequence[PartitionReport]) 
     return other_coordinator(request.semantics, records)
 
 
-def contradiction(request: RunRequest, plan: LogPlan) -> str | None:
-    """A sentence where the log has an offsets partition that the broker's settings rule out."""
-    highest = max((partition.offsets_partition for partition in plan.partitions), default=0)
-    if request.offsets_partitions is None or highest < request.offsets_partitions:
-        return None
-    return (
-        f"{OFFSETS_PARTITIONS} is {request.offsets_partitions} in the settings file, but the log has __consumer_offsets-{highest}: the"
-        " number is taken from where the groups lie instead. Make sure that the settings are those of this cluster."
-    )
-
-
 def _missing_records(reports: Sequence[PartitionReport], points_in_time: Mapping[int, PointInTime]) -> dict[int, int]:
     """Offsets partition -> number of record offsets whose record is in neither log nor history and may have had an effect at the moment."""
     records = {report.offsets_partition: report.records_after_complete for report in reports}
@@ -201,7 +190,10 @@ def _offsets_partition_row(
 
 
 def _coverage_rows(reports: Sequence[PartitionReport], before: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Rows of decode_coverage: the counts of all offsets partitions by key type and value version, added to the rows ``before``."""
+    """Rows of decode_coverage: the counts of all offsets partitions by key type and value version, added to the rows ``before``.
+
+    Records of partitions that are read again, which these rows already count, are not added.
+    """
     total = {
         (row["key_type"], NO_VERSION if row["value_version"] is None else row["value_version"]): KindCount(
             row["records"], row["bytes"], row["decoded"], row["misplaced"]
@@ -210,14 +202,15 @@ def _coverage_rows(reports: Sequence[PartitionReport], before: Sequence[Mapping[
     }
     for report in reports:
         for kind, count in report.counts.by_kind.items():
+            counted = report.counts.counted_by_kind.get(kind, KindCount())
             sums = total.setdefault(kind, KindCount())
-            sums.records += count.records
-            sums.bytes += count.bytes
-            sums.decoded += count.decoded
-            sums.misplaced += count.misplaced
-        if report.counts.lost:
+            sums.records += count.records - counted.records
+            sums.bytes += count.bytes - counted.bytes
+            sums.decoded += count.decoded - counted.decoded
+            sums.misplaced += count.misplaced - counted.misplaced
+        if report.counts.lost > report.counts.counted_lost:
             # The keys of a damaged batch are not known.
-            total.setdefault((NO_KEY_TYPE, NO_VERSION), KindCount()).records += report.counts.lost
+            total.setdefault((NO_KEY_TYPE, NO_VERSION), KindCount()).records += report.counts.lost - report.counts.counted_lost
     return [
         {
             "key_type": key_type,
@@ -230,6 +223,7 @@ def _coverage_rows(reports: Sequence[PartitionReport], before: Sequence[Mapping[
             "misplaced": count.misplaced,
         }
         for (key_type, version), count in sorted(total.items())
+        if count.records
     ]
 
 

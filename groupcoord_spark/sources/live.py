@@ -53,7 +53,7 @@ class LiveTopic:
 
 
 @dataclass(frozen=True, slots=True)
-class Extent:
+class TopicExtent:
     """First and end offset of each partition of the topic at one moment, and the id of the cluster."""
 
     cluster_id: str | None
@@ -81,7 +81,7 @@ def live_topic(inputs: Sequence[str], options: Mapping[str, str]) -> LiveTopic:
     return LiveTopic(inputs[0].rstrip("/"), brokers, topic.rstrip("/") or OFFSETS_TOPIC, passed_on)
 
 
-def extent_of(spark: SparkSession, topic: LiveTopic) -> Extent:
+def extent_of(spark: SparkSession, topic: LiveTopic) -> TopicExtent:
     """The present extent of the topic, from Kafka's admin client, which comes with the connector.
 
     Raises GroupcoordError where the connector is not there or the brokers do not answer, InputError where there is no such topic.
@@ -117,7 +117,7 @@ def extent_of(spark: SparkSession, topic: LiveTopic) -> Extent:
                 number: answers.partitionResult(jvm.org.apache.kafka.common.TopicPartition(topic.topic, number)).get().offset()
                 for number in numbers
             }
-        return Extent(admin.describeCluster().clusterId().get(), ends["first"], ends["end"])
+        return TopicExtent(admin.describeCluster().clusterId().get(), ends["first"], ends["end"])
     except Py4JJavaError as error:
         said = _said(error)
         if "UnknownTopicOrPartition" in said or "InvalidTopic" in said:
@@ -140,7 +140,7 @@ def _said(error: Any) -> str:
     return text.splitlines()[0].rstrip(".")
 
 
-def live_frame(spark: SparkSession, topic: LiveTopic, extent: Extent) -> DataFrame:
+def live_frame(spark: SparkSession, topic: LiveTopic, extent: TopicExtent) -> DataFrame:
     """A frame of the records from ``extent.first`` up to, not including, ``extent.end``, with ROW_COLUMNS."""
     from pyspark.sql import functions as f
 

@@ -6,10 +6,12 @@ quarantined like a damaged batch of a segment, never dropped.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 
 from groupcoord_spark.log import Code, Kind
@@ -81,11 +83,25 @@ class InputKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Extent:
+    """Rows of one offsets partition: their number, and the record offsets from ``first_offset`` up to, not including, ``end_offset``.
+
+    cluster: the name in the rows; None: they name none.
+    """
+
+    cluster: str | None
+    offsets_partition: int
+    first_offset: int
+    end_offset: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
 class RowBatch:
     """A batch of rows of the offsets topic, and counts of what the input does not contain.
 
     rows: of ROW_SCHEMA. other_topics: rows left out because they are of other topics. without_transactions, without_timestamps,
-    without_leader_epochs: how many of the rows come without the columns that would tell.
+    without_leader_epochs: how many of the rows come without the columns that would tell. left_out: the rows that a RowFilter left out.
     """
 
     rows: pa.RecordBatch
@@ -93,11 +109,75 @@ class RowBatch:
     without_transactions: int = 0
     without_timestamps: int = 0
     without_leader_epochs: int = 0
+    left_out: tuple[Extent, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RowFilter:
+    """Which rows are wanted: the new ones, with all that are no records, and those at some record offsets.
+
+    ends: offsets partition -> record offset from which rows are new; of a partition that is not there every row is new. takes_new: False:
+    only the rows at ``offsets`` are wanted. offsets: offsets partition -> record offsets.
+    """
+
+    ends: Mapping[int, int] = field(default_factory=dict)
+    offsets: Mapping[int, Collection[int]] = field(default_factory=dict)
+    takes_new: bool = True
+
+    @property
+    def takes_every_row(self) -> bool:
+        """Nothing is left out."""
+        return self.takes_new and not self.ends
+
+    def wants_of(self, extent: Extent) -> bool:
+        """Whether a row of the extent may be wanted."""
+        is_new = self.takes_new and extent.end_offset > self.ends.get(extent.offsets_partition, 0)
+        wanted = self.offsets.get(extent.offsets_partition, ())
+        return is_new or any(extent.first_offset <= offset < extent.end_offset for offset in wanted)
+
+    def filtered(self, batch: RowBatch) -> RowBatch:
+        """The wanted rows of the batch; the others are in ``left_out``."""
+        rows = batch.rows
+        if self.takes_every_row or not rows.num_rows:
+            return batch
+        is_record = rows.column("fault").is_null().to_numpy(zero_copy_only=False)
+        offsets = rows.column("record_offset").fill_null(-1).to_numpy(zero_copy_only=False)
+        numbers, number = np.unique(rows.column("offsets_partition").to_numpy(zero_copy_only=False), return_inverse=True)
+        is_wanted = np.zeros(rows.num_rows, np.bool_)
+        if self.takes_new:
+            ends = np.array([self.ends.get(int(each), 0) for each in numbers], np.int64)
+            # Rows that are no records are read every night: nothing tells whether an earlier night has seen them.
+            is_wanted = ~is_record | (offsets >= ends[number])
+        for place, each in enumerate(numbers.tolist()):
+            if each in self.offsets:
+                is_wanted |= (number == place) & np.isin(offsets, np.array(list(self.offsets[each]), np.int64))
+        if is_wanted.all():
+            return batch
+        left_out = extents_of(rows.filter(pa.array(is_record & ~is_wanted)))
+        return replace(batch, rows=rows.filter(pa.array(is_wanted)), left_out=(*batch.left_out, *left_out))
+
+
+EVERY_ROW: Final = RowFilter()
+
+
+def extents_of(rows: pa.RecordBatch) -> tuple[Extent, ...]:
+    """The extent of the rows of each cluster and offsets partition. rows: records, of ROW_SCHEMA."""
+    by_place = pa.Table.from_batches([rows.select(["cluster", "offsets_partition", "record_offset"])]).group_by(
+        ["cluster", "offsets_partition"]
+    )
+    extents = by_place.aggregate([("record_offset", "min"), ("record_offset", "max"), ("record_offset", "count")])
+    return tuple(
+        Extent(row["cluster"], row["offsets_partition"], row["record_offset_min"], row["record_offset_max"] + 1, row["record_offset_count"])
+        for row in extents.to_pylist()
+    )
 
 
 def row_batch(columns: dict[str, Any]) -> pa.RecordBatch:
     """Columns of ROW_SCHEMA as a batch."""
     return pa.RecordBatch.from_arrays([pa.array(columns[field.name], field.type) for field in ROW_SCHEMA], schema=ROW_SCHEMA)
+
+
+NO_ROWS: Final = row_batch({name: [] for name in ROW_SCHEMA.names})
 
 
 def control_type_name(control_type: int) -> str | None:

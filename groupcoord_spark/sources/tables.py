@@ -4,13 +4,18 @@ Needed are the columns ``key`` and ``value`` (BINARY), ``partition`` and ``offse
 ``cluster``, ``producer_id``, ``producer_epoch``, ``is_transactional``, ``control_type``, ``leader_epoch`` (of the batch). All others are
 left alone. The raw schema's own names (``offsets_partition``, ``record_offset``, ``record_timestamp_ms``) come first where both are there.
 No Spark: pyarrow reads what delta-rs and the directory name.
+
+A plan has a piece for each row group, with its extent where statistics tell it: those of a Delta table's log, without opening the file, or
+those of a Parquet footer. So a run that goes on from an earlier one opens only what may have new rows. Where the extent is not known, the
+columns of the place are read first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
 import numpy as np
@@ -23,7 +28,7 @@ from groupcoord_spark.log.directory import OFFSETS_TOPIC
 from groupcoord_spark.log.storage import Location, first_line, shown
 from groupcoord_spark.protocol.record_types import NO_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP
 from groupcoord_spark.sources.inputs import below, data_files
-from groupcoord_spark.sources.rows import UNKNOWN_PARTITION, RowBatch, control_type_name, row_batch
+from groupcoord_spark.sources.rows import EVERY_ROW, NO_ROWS, UNKNOWN_PARTITION, Extent, RowBatch, RowFilter, control_type_name, row_batch
 
 PIECE_BYTES: Final = 64 << 20
 """Bytes of row groups in one piece, about."""
@@ -39,21 +44,50 @@ ALIASES: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """Field -> names of the columns that may contain it; the first one that exists is read."""
 NEEDED: Final = ("key", "value", PARTITION, OFFSET)
+PLACE: Final = (PARTITION, OFFSET, "topic", "cluster")
+"""The fields that say which record a row is."""
 OF_TRANSACTIONS: Final = ("producer_id", "is_transactional", "control_type")
+
+_CUT_TEXT: Final = 32
+"""Characters from which a writer may have cut a text in its statistics."""
 
 _NO_PARTITION = "The row has no partition, or one that cannot be; nobody knows which record it is."
 _NO_OFFSET = "The row has no offset, or a negative one; nobody knows which record it is."
 
 
+class Absent(NamedTuple):
+    """Whether a file lacks the columns of transactions, of the time, and of the leader epoch."""
+
+    transactions: bool = False
+    timestamps: bool = False
+    leader_epochs: bool = False
+
+
+_NONE_ABSENT: Final = Absent()
+
+
 @dataclass(frozen=True, slots=True)
 class TablePiece:
-    """Some row groups of one Parquet file. constants: columns whose value is in the path of the file or in the Delta log, as text."""
+    """Some row groups of one Parquet file.
+
+    Attributes:
+        row_groups: None: all of the file, which was not opened yet.
+        first_row: number of the first row in the file.
+        constants: columns whose value is in the path of the file or in the Delta log, as text.
+        rows: number of rows.
+        extent: of its rows, where statistics tell it. has_our_topic: False where statistics say that all rows are of another topic.
+        absent: the columns that its file does not have.
+    """
 
     uri: str
     size: int
-    row_groups: tuple[int, ...]
+    row_groups: tuple[int, ...] | None
     first_row: int
     constants: tuple[tuple[str, str | None], ...]
+    rows: int = 0
+    extent: Extent | None = None
+    has_our_topic: bool = True
+    absent: Absent = _NONE_ABSENT
 
     @property
     def source(self) -> str:
@@ -61,8 +95,22 @@ class TablePiece:
         return shown(self.uri)
 
 
+@dataclass(frozen=True, slots=True)
+class _Statistics:
+    """Least and greatest value of a column among some rows; has_nulls: whether a row may have none."""
+
+    least: Any
+    greatest: Any
+    has_nulls: bool
+
+    @property
+    def only_value(self) -> Any:
+        """The value of all rows; None where they have several, or may have none."""
+        return self.least if self.least == self.greatest and not self.has_nulls else None
+
+
 def plan_parquet(inputs: Sequence[str]) -> list[TablePiece]:
-    """The pieces of Parquet files, and of directories of them (``name=value`` in a path is a column, as Spark writes partitions).
+    """The row groups of Parquet files, and of directories of them (``name=value`` in a path is a column, as Spark writes partitions).
 
     Raises InputError for a file that is no Parquet, or without the columns that are needed.
     """
@@ -73,12 +121,12 @@ def plan_parquet(inputs: Sequence[str]) -> list[TablePiece]:
             relative = file.path.removeprefix(top.path).strip("/").split("/")[:-1]
             pairs = [part.split("=", 1) for part in relative if "=" in part]
             constants = tuple((name, None if text == "__HIVE_DEFAULT_PARTITION__" else unquote(text)) for name, text in pairs)
-            pieces += _pieces_of(file, constants)
+            pieces += _row_groups(file, constants)
     return pieces
 
 
 def plan_delta(inputs: Sequence[str]) -> list[TablePiece]:
-    """The pieces of the newest version of Delta tables.
+    """The files of the newest version of Delta tables: a file whose extent the Delta log tells is one piece, and is not opened.
 
     Raises InputError for a table that cannot be opened, or that its Parquet files alone do not tell (deleted rows, renamed columns).
     """
@@ -93,6 +141,7 @@ def plan_delta(inputs: Sequence[str]) -> list[TablePiece]:
             mapping = table.metadata().configuration.get("delta.columnMapping.mode", "none")
             has_deletions = "deletionVectors" in (table.protocol().reader_features or []) and pa.table(table.deletion_vectors()).num_rows
             actions = pa.table(table.get_add_actions(flatten=True)).to_pylist()
+            names = [column.name for column in table.schema().fields]
         except (DeltaError, OSError, ValueError) as error:
             raise InputError(f"{top.shown}: the Delta table cannot be opened: {first_line(error)}.") from error
         if mapping != "none" or has_deletions:
@@ -100,30 +149,103 @@ def plan_delta(inputs: Sequence[str]) -> list[TablePiece]:
             raise InputError(
                 f"{top.shown}: this Delta table {what}, and its files alone do not tell its rows. Write it to Parquet with Spark."
             )
+        chosen = _chosen(names, top.shown) if actions else {}
         for action in sorted(actions, key=lambda action: str(action["path"])):
             values = {name.removeprefix("partition."): value for name, value in action.items() if name.startswith("partition.")}
             constants = tuple((name, None if value is None else str(value)) for name, value in values.items())
-            pieces += _pieces_of(below(top, unquote(action["path"])), constants)
+            pieces += _pieces_of_action(below(top, unquote(action["path"])), action, constants, chosen)
     return pieces
 
 
-def _pieces_of(file: Location, constants: tuple[tuple[str, str | None], ...]) -> list[TablePiece]:
+def _pieces_of_action(
+    file: Location, action: Mapping[str, Any], constants: tuple[tuple[str, str | None], ...], chosen: Mapping[str, str]
+) -> list[TablePiece]:
+    """The file as one piece, where the Delta log tells its extent; else its row groups."""
+    rows = action.get("num_records")
+    statistics = _of_constants(constants)
+    for name in chosen.values():
+        least, greatest, nulls = action.get(f"min.{name}"), action.get(f"max.{name}"), action.get(f"null_count.{name}")
+        if None not in (least, greatest, nulls):
+            statistics.setdefault(name, _Statistics(least, greatest, bool(nulls)))
+    extent, has_our_topic = _extent(statistics, chosen, rows) if rows is not None else (None, True)
+    if extent is None and has_our_topic:
+        return _row_groups(file, constants)
+    return [TablePiece(file.uri, int(action["size_bytes"]), None, 0, constants, int(rows or 0), extent, has_our_topic, _absent(chosen))]
+
+
+def _row_groups(file: Location, constants: tuple[tuple[str, str | None], ...]) -> list[TablePiece]:
+    """A piece for each row group of the file. Raises InputError as ``plan_parquet`` does."""
     with _opened(file) as parquet:
-        names = [*parquet.schema_arrow.names, *(name for name, _ in constants)]
-        _chosen(names, file.shown)
+        chosen = _chosen([*parquet.schema_arrow.names, *(name for name, _ in constants)], file.shown)
+        column_numbers = {parquet.schema.column(number).path: number for number in range(len(parquet.schema))}
         pieces: list[TablePiece] = []
-        groups: list[int] = []
-        size = first_row = next_row = 0
-        count = parquet.metadata.num_row_groups
-        for group in range(count):
+        first_row = 0
+        for group in range(parquet.metadata.num_row_groups):
             metadata = parquet.metadata.row_group(group)
-            groups.append(group)
-            size += metadata.total_byte_size
-            next_row += metadata.num_rows
-            if size >= PIECE_BYTES or group == count - 1:
-                pieces.append(TablePiece(file.uri, size, tuple(groups), first_row, constants))
-                groups, size, first_row = [], 0, next_row
+            statistics = _of_constants(constants)
+            for name in (chosen[field] for field in PLACE if chosen.get(field) in column_numbers):
+                of_column = metadata.column(column_numbers[name]).statistics
+                if of_column is not None and of_column.has_min_max and of_column.has_null_count:
+                    statistics[name] = _Statistics(of_column.min, of_column.max, bool(of_column.null_count))
+            extent, has_our_topic = _extent(statistics, chosen, metadata.num_rows)
+            size = metadata.total_byte_size
+            place = (file.uri, size, (group,), first_row, constants, metadata.num_rows)
+            pieces.append(TablePiece(*place, extent, has_our_topic, _absent(chosen)))
+            first_row += metadata.num_rows
         return pieces
+
+
+def joined(pieces: Iterable[TablePiece]) -> list[TablePiece]:
+    """The pieces; consecutive row groups of one file become one piece of about PIECE_BYTES, whose extent is not known."""
+    result: list[TablePiece] = []
+    for piece in pieces:
+        last = result[-1] if result else None
+        follows = (
+            last is not None
+            and last.uri == piece.uri
+            and last.size < PIECE_BYTES
+            and last.row_groups is not None
+            and piece.row_groups is not None
+            and last.row_groups[-1] + 1 == piece.row_groups[0]
+        )
+        if last is not None and follows:
+            groups = (*(last.row_groups or ()), *(piece.row_groups or ()))
+            result[-1] = replace(last, size=last.size + piece.size, row_groups=groups, rows=last.rows + piece.rows, extent=None)
+        else:
+            result.append(piece)
+    return result
+
+
+def _of_constants(constants: Sequence[tuple[str, str | None]]) -> dict[str, _Statistics]:
+    return {name: _Statistics(value, value, value is None) for name, value in constants}
+
+
+def _extent(statistics: Mapping[str, _Statistics], chosen: Mapping[str, str], rows: int) -> tuple[Extent | None, bool]:
+    """(the extent of rows, whether one of them may be of our topic); statistics: by column."""
+    topic = statistics.get(chosen.get("topic", ""))
+    if topic is not None and not topic.has_nulls and not str(topic.least) <= OFFSETS_TOPIC <= str(topic.greatest):
+        return None, False
+    of_fields = {field: statistics.get(chosen[field]) for field in PLACE if field in chosen}
+    if None in of_fields.values() or ("topic" in of_fields and topic is not None and topic.only_value != OFFSETS_TOPIC):
+        return None, True
+    cluster, partition, offset = (of_fields.get(field) for field in ("cluster", PARTITION, OFFSET))
+    try:
+        if cluster is not None and (cluster.only_value is None or len(cluster.only_value) >= _CUT_TEXT):
+            return None, True
+        if partition is None or partition.only_value is None or offset is None or offset.has_nulls:
+            return None, True
+        if offset.only_value is None and not isinstance(offset.least, int):  # as texts, 10 comes before 9
+            return None, True
+        number, first, end = int(partition.only_value), int(offset.least), int(offset.greatest) + 1
+    except (TypeError, ValueError):
+        return None, True
+    if not 0 <= number < 2**31 or first < 0:
+        return None, True
+    return Extent(None if cluster is None else cluster.only_value, number, first, end, rows), True
+
+
+def _absent(chosen: Mapping[str, str]) -> Absent:
+    return Absent(not all(name in chosen for name in OF_TRANSACTIONS), TIMESTAMP not in chosen, LEADER_EPOCH not in chosen)
 
 
 def _opened(file: Location) -> pq.ParquetFile:
@@ -151,8 +273,10 @@ def _chosen(names: Sequence[str], source: str) -> dict[str, str]:
     return chosen
 
 
-def read_table(piece: TablePiece) -> Iterator[RowBatch]:
-    """The rows of a piece, some ten thousand at a time.
+def read_table(piece: TablePiece, wanted: RowFilter = EVERY_ROW) -> Iterator[RowBatch]:
+    """The wanted rows of a piece, some ten thousand at a time.
+
+    Of a row group without any wanted row only the columns of the place are read.
 
     Raises InputError for columns of another type than they must have, and where the file cannot be read.
     """
@@ -161,18 +285,50 @@ def read_table(piece: TablePiece) -> Iterator[RowBatch]:
     with _opened(file) as parquet:
         names = parquet.schema_arrow.names
         chosen = _chosen([*names, *constants], piece.source)
-        wanted = [column for column in chosen.values() if column in names]
-        at = piece.first_row
-        try:
-            for batch in parquet.iter_batches(ROWS_A_BATCH, row_groups=list(piece.row_groups), columns=wanted):
+
+        def batches_of(groups: Sequence[int], fields: Iterable[str], at: int) -> Iterator[RowBatch]:
+            columns_of = {field: chosen[field] for field in fields if field in chosen}
+            in_file = [column for column in columns_of.values() if column in names]
+            for batch in parquet.iter_batches(ROWS_A_BATCH, row_groups=list(groups), columns=in_file):
                 columns = {
-                    name: batch.column(column) if column in batch.schema.names else pa.repeat(pa.scalar(constants.get(column)), len(batch))
-                    for name, column in chosen.items()
+                    field: batch.column(column) if column in batch.schema.names else pa.repeat(pa.scalar(constants.get(column)), len(batch))
+                    for field, column in columns_of.items()
                 }
                 yield _rows(columns, piece.source, at, len(batch))
                 at += len(batch)
+
+        def wanted_groups(groups: Iterable[int]) -> Iterator[tuple[int, int, RowBatch | None]]:
+            """(row group, its first row, where none of its rows is wanted what is to be counted)"""
+            at = piece.first_row
+            for group in groups:
+                rows = parquet.metadata.row_group(group).num_rows
+                if wanted.takes_every_row:
+                    yield group, at, None
+                else:
+                    places = [wanted.filtered(batch) for batch in batches_of([group], PLACE, at)]
+                    is_wanted = any(batch.rows.num_rows for batch in places)
+                    yield group, at, None if is_wanted else _counts(places, chosen, rows)
+                at += rows
+
+        try:
+            groups = range(parquet.metadata.num_row_groups) if piece.row_groups is None else piece.row_groups
+            for is_wanted, parts in groupby(wanted_groups(groups), key=lambda part: part[2] is None):
+                if not is_wanted:
+                    yield from (counts for _, _, counts in parts if counts is not None)
+                    continue
+                of_file = [(group, at) for group, at, _ in parts]
+                for batch in batches_of([group for group, _ in of_file], chosen, of_file[0][1]):
+                    yield wanted.filtered(batch)
         except (OSError, pa.ArrowException) as error:
             raise InputError(f"{piece.source}: the rows cannot be read: {first_line(error)}.") from error
+
+
+def _counts(places: Sequence[RowBatch], chosen: Mapping[str, str], rows: int) -> RowBatch:
+    """The counts of a row group of which no row is wanted, as a batch without rows."""
+    left_out = tuple(extent for batch in places for extent in batch.left_out)
+    others = sum(batch.other_topics for batch in places)
+    transactions, timestamps, leader_epochs = (rows * is_absent for is_absent in _absent(chosen))
+    return RowBatch(NO_ROWS, others, transactions, timestamps, leader_epochs, left_out)
 
 
 def _rows(columns: Mapping[str, Any], source: str, first_row: int, n: int) -> RowBatch:
@@ -205,7 +361,7 @@ def _rows(columns: Mapping[str, Any], source: str, first_row: int, n: int) -> Ro
             "offsets_partition": pc.if_else(has_partition, partition, UNKNOWN_PARTITION).cast(pa.int32()),
             "record_offset": pc.if_else(has_offset, offset, pa.scalar(None, pa.int64())),
             "record_timestamp_ms": _milliseconds(columns.get(TIMESTAMP), n, source),
-            "key": _bytes(columns["key"], "key", source),
+            "key": _bytes(columns["key"], "key", source) if "key" in columns else pa.nulls(n, pa.binary()),
             "value": _bytes(columns["value"], "value", source) if "value" in columns else pa.nulls(n, pa.binary()),
             "producer_id": optional("producer_id", pa.int64(), NO_PRODUCER_ID),
             "producer_epoch": optional("producer_epoch", pa.int16(), NO_PRODUCER_EPOCH),

@@ -515,7 +515,7 @@ WARNINGS = Table(
 
 DECODE_COVERAGE = Table(
     "decode_coverage",
-    "Records by type and version. The counts go on from night to night; they begin again when a night reads every log from its beginning.",
+    "Records by type and version, of all that the nights have read: a record that is read again counts once.",
     ("cluster", "key_type", "value_version"),
     REPLACED_BY_EACH_RUN,
     (

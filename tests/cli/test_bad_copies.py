@@ -9,12 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from click.testing import Result
+from deltalake import write_deltalake
 
 from tests.cli.warehouse import groupcoord
 from tests.conftest import GOLDEN
+from tests.examples import TIMES_AS_MANY
 from tests.running import rows_of, tables_of
 from tests.sources.exports import lines, of_sparks_kafka_source, raw_rows, text64, write_parquet
 
@@ -94,6 +97,9 @@ def export(kind: str, raw: pa.Table, directory: Path) -> Path:
         records = [{name: row[name] for name in places} | {name: text64(row[name]) for name in ("key", "value")} for row in data]
         (directory / "dump.jsonl").write_bytes(lines(records))
         return directory
+    if kind == "delta":
+        write_deltalake(str(directory), raw, partition_by=["offsets_partition"])
+        return directory
     return write_parquet(directory, of_sparks_kafka_source(raw), files=2)
 
 
@@ -163,10 +169,6 @@ class TestBadCopies:
         assert history_of(warehouse) == history_of(undisturbed)
         assert tables_of(warehouse)["rebalances"] == tables_of(undisturbed)["rebalances"]
         assert state_of(warehouse) == state_of(undisturbed)
-
-    def test_of_rows_that_are_older(self, warehouse: Path, tmp_path: Path) -> None:
-        older = export("parquet", raw_rows(logs(2), "nights"), tmp_path / "in")
-        assert "--accept older" in refused(warehouse, older)
 
     def test_of_another_cluster_by_its_records(self, warehouse: Path, tmp_path: Path) -> None:
         sentence = refused(warehouse, OTHER)
@@ -240,3 +242,54 @@ class TestBadCopies:
     def test_that_are_looked_at_after_an_unknown_word_of_accept(self, warehouse: Path) -> None:
         sentence = refused(warehouse, logs(4), "--accept", "everything", exit_code=2)
         assert "'empty', 'missing', 'older', 'recreated', 'misplaced', 'malformed'" in sentence
+
+
+KINDS_OF_ROWS = ("parquet", "delta", "json")
+
+
+def with_all_kinds(*usual: str) -> pytest.MarkDecorator:
+    """The test with inputs of these kinds; of every kind where more examples are asked for."""
+    return pytest.mark.parametrize("kind", KINDS_OF_ROWS if TIMES_AS_MANY > 1 else usual)
+
+
+class TestBadCopiesOfRows:
+    """The same guards over inputs of which a night opens only what is new."""
+
+    @with_all_kinds("parquet", "delta")
+    def test_that_are_older(self, warehouse: Path, tmp_path: Path, kind: str) -> None:
+        assert "--accept older" in refused(warehouse, export(kind, raw_rows(logs(2), "nights"), tmp_path / "in"))
+
+    @with_all_kinds("delta")
+    def test_of_another_cluster(self, warehouse: Path, tmp_path: Path, kind: str) -> None:
+        sentence = refused(warehouse, export(kind, raw_rows(OTHER, "nights"), tmp_path / "in"))
+        assert "has other records than the last night of cluster 'nights'" in sentence and "--cluster NAME" in sentence
+
+    @with_all_kinds("parquet")
+    def test_of_a_topic_begun_anew(self, warehouse: Path, tmp_path: Path, kind: str) -> None:
+        anew = export(kind, raw_rows(GOLDEN / "convert" / "logs", "nights"), tmp_path / "in")
+        assert "go on with --accept recreated" in refused(warehouse, anew)
+        assert "accepted  recreated" in good(warehouse, anew, "--accept", "recreated")
+        assert 1 in {row["incarnation"] for row in rows_of(warehouse, "offsets_partitions")}
+        assert "accepted" not in good(warehouse, anew)
+
+    @with_all_kinds("delta")
+    def test_with_a_gap(self, warehouse: Path, tmp_path: Path, kind: str) -> None:
+        raw = raw_rows(logs(4), "nights")
+        is_lost = pc.and_(pc.equal(raw["offsets_partition"], 1), pc.less(raw["record_offset"], 240))
+        good(warehouse, export(kind, raw.filter(pc.invert(is_lost)), tmp_path / "in"))
+        details = [row["detail"] for row in rows_of(warehouse, "warnings") if row["code"] == "gap_since_last_night"]
+        assert [detail.split(" to ")[0] for detail in details] == ["Offsets 234"]
+
+    @with_all_kinds("delta")
+    def test_with_missing_partitions_keep_their_state(self, warehouse: Path, tmp_path: Path, kind: str) -> None:
+        raw = raw_rows(logs(4), "nights")
+        summary = good(warehouse, export(kind, raw.filter(pc.not_equal(raw["offsets_partition"], 2)), tmp_path / "in"))
+        assert "stale     1 of 4 offsets partitions is not in this dump" in summary
+
+    @with_all_kinds("delta")
+    def test_a_look_back_over_the_next_night(self, warehouse: Path, tmp_path: Path, kind: str) -> None:
+        before = tables_of(warehouse)
+        (tmp_path / "ends.json").write_text(json.dumps({"1": 100}))
+        good(warehouse, export(kind, raw_rows(logs(4), "nights"), tmp_path / "in"), "--until", str(tmp_path / "ends.json"))
+        assert tables_of(warehouse) == before
+        assert rows_of(warehouse, "runs")[-1]["kind"] == "look_back"

@@ -9,7 +9,7 @@ import pytest
 
 from groupcoord_spark.cli import progress as progress_module
 from groupcoord_spark.cli.progress import StageLines, live_line, stage_line
-from groupcoord_spark.spark.headway import Expected, Headway
+from groupcoord_spark.spark.job_progress import Expected, JobProgress
 
 
 class Terminal(io.StringIO):
@@ -86,51 +86,51 @@ def test_columns_are_aligned_and_fit_80_characters_whatever_is_known():
     assert max(map(len, lines)) <= 80
 
 
-HEADWAY = Headway(bytes_read=143_000_000, tasks_done=2, tasks=11, expected=Expected(358_000_000, 2, 9))
+JOB_PROGRESS = JobProgress(bytes_read=143_000_000, tasks_done=2, tasks=11, expected=Expected(358_000_000, 2, 9))
 
 
 def test_live_line_tells_elapsed_time_megabytes_tasks_and_what_is_left():
-    line = live_line("read, replay and write", 12.4, HEADWAY, 17.2, 80)
+    line = live_line("read, replay and write", 12.4, JOB_PROGRESS, 17.2, 80)
     assert line == "read, replay and write  0:12  143 of 358 MB  about 0:17 left  2 of 11 tasks"
 
 
 @pytest.mark.parametrize("width", range(10, 80, 7))
 def test_live_line_of_a_narrow_window_drops_what_does_not_fit(width):
-    line = live_line("read, replay and write", 12.4, HEADWAY, 17.2, width)
+    line = live_line("read, replay and write", 12.4, JOB_PROGRESS, 17.2, width)
     assert line.startswith("read, replay and write  0:12")
     assert len(line) <= max(width, len("read, replay and write  0:12"))
 
 
 def test_nothing_is_estimated_where_the_work_is_not_known_beforehand():
-    headway = Headway(bytes_read=0, tasks_done=3, tasks=8, expected=None)
-    assert headway.share == 0.0
-    assert live_line("read", 3661, headway, None, 80) == "read  1:01:01  3 of 8 tasks"
+    job_progress = JobProgress(bytes_read=0, tasks_done=3, tasks=8, expected=None)
+    assert job_progress.share == 0.0
+    assert live_line("read", 3661, job_progress, None, 80) == "read  1:01:01  3 of 8 tasks"
 
 
 def test_share_of_the_work_rises_from_nothing_to_all():
     expected = Expected(bytes=100, reading_tasks=2, later_tasks=4)
-    done = [Headway(0, 0, 6, expected), Headway(50, 1, 6, expected), Headway(100, 2, 6, expected), Headway(100, 6, 6, expected)]
+    done = [JobProgress(bytes_read, tasks, 6, expected) for bytes_read, tasks in ((0, 0), (50, 1), (100, 2), (100, 6))]
     shares = [each.share for each in done]
     assert shares == sorted(shares)
     assert (shares[0], shares[-1]) == (0.0, 1.0)
 
 
-def test_headway_is_asked_for_on_a_terminal_alone_and_what_goes_wrong_there_is_no_error(monkeypatch):
+def test_progress_of_a_job_is_asked_for_on_a_terminal_alone_and_what_goes_wrong_there_is_no_error(monkeypatch):
     monkeypatch.setattr(progress_module, "SECONDS_BETWEEN_LOOKS", 0.001)
     asked = threading.Event()
 
-    def headway():
+    def job_progress():
         asked.set()
         raise ConnectionRefusedError
 
     for stream, quiet in ((io.StringIO(), False), (Terminal(), True)):
         with StageLines(stream=stream, quiet=quiet) as progress:
             progress.begin("read")
-            progress.follow(headway)
+            progress.follow(job_progress)
             assert not asked.wait(0.05)
     terminal = Terminal()
     with StageLines(stream=terminal) as progress:
         progress.begin("read")
-        progress.follow(headway)
+        progress.follow(job_progress)
         assert asked.wait(30)
     assert "Traceback" not in terminal.getvalue()

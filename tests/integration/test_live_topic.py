@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from confluent_kafka import TopicPartition
 
 from groupcoord_spark.warehouse import TABLES
 from tests.integration.groups import Groups
@@ -63,13 +64,17 @@ def nights(broker: Broker, groups: Groups, spark: SparkSession, tmp_path_factory
     as_of_s = int(time.time())
     as_of = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(as_of_s))
     copied = broker.copy_offsets_log(place / "logs")
-    command = [sys.executable, "-m", "groupcoord_spark", "nightly", broker.against, "--warehouse", str(place / "live")]
-    done = subprocess.run([*command, "--cluster", "real", "--as-of", as_of], capture_output=True, text=True, check=False, timeout=300)
+    done = live_night(broker, place / "live", "--as-of", as_of)
     if missing := re.search(r"unresolved dependency: [^\]]*", done.stderr):
         pytest.skip(f"Spark's Kafka connector cannot be had from Maven Central ({missing[0]})")
     assert done.returncode == 0, done.stderr
     run(spark, place / "log", copied, cluster="real", as_of_ms=as_of_s * 1000)
     return Nights(place / "live", place / "log", done.stderr)
+
+
+def live_night(broker: Broker, warehouse: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "groupcoord_spark", "nightly", broker.against, "--warehouse", str(warehouse), "--cluster", "real"]
+    return subprocess.run([*command, *options], capture_output=True, text=True, check=False, timeout=300)
 
 
 def told(rows: list[dict[str, Any]], table: str) -> list[str]:
@@ -131,3 +136,18 @@ def test_run_says_what_it_cannot_know(nights: Nights) -> None:
     assert "  unknown   transactions: no producers, no markers; commits of open and aborted ones count" in nights.summary
     codes = [{row["code"] for row in rows} for rows in nights.rows("warnings")]
     assert codes == [{"transactions_unknown"}, set()]
+
+
+def test_a_second_night_fetches_what_is_new_and_has_the_state_of_a_whole_one(broker: Broker, groups: Groups, nights: Nights) -> None:
+    """The last test of this file: the warehouse has more nights after it."""
+    groups.commit_as_tools_do("committed-later", [TopicPartition("orders", 0, 3)])
+    second = live_night(broker, nights.live)
+    assert second.returncode == 0, second.stderr
+    fetched = [int(count.replace(",", "")) for count in re.findall(r"read the topic +([\d,]+) rows", second.stderr)]
+    (first_records, records) = (row["records_read"] for row in rows_of(nights.live, "runs"))
+    assert "  read      incremental: " in second.stderr
+    # The newest record of each offsets partition is fetched again: it shows that the log is the same.
+    assert 0 < records <= fetched[0] < first_records // 2
+    assert "committed-later" in {row["group_id"] for row in rows_of(nights.live, "committed_offsets")}
+    whole = live_night(broker, nights.live, "--full")
+    assert "compared  with the state that the nights before carried on: it is the same" in whole.stderr, whole.stderr

@@ -8,6 +8,7 @@ import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -54,6 +55,7 @@ class Night(NamedTuple):
     latest: pa.RecordBatch
     log: PartitionLog
     went_on: bool
+    history_end: int
 
 
 def contiguous(log: Sequence[LogRecord]) -> list[LogRecord]:
@@ -93,15 +95,17 @@ def write(directory: Path, rng: random.Random, nights: Sequence[Sequence[LogReco
     return log
 
 
-def read_night(directory: Path, log: PartitionLog, before: Night | None, semantics: Semantics, *, full: bool = False) -> Night:
+def read_night(
+    directory: Path, log: PartitionLog, before: Night | None, semantics: Semantics, *, full: bool = False, with_history: bool = True
+) -> Night:
     """A night over the log, which goes on from the night before where that is possible."""
-    end = 0 if before is None else before.log.end_offset
+    end, history_end = (0, 0) if before is None else (before.log.end_offset, before.history_end)
     segments, carried = log.segments, None
-    if before is not None and not full:
+    if before is not None and not full and (history_end == end or not with_history):
         new = segments_from(log, end, before.log.end_file, before.log.end_position)
         if has_every_offset(new, end, log.end_offset):
             segments, carried = new, CarriedState({}, {0: end}, {})
-    history_range = HistoryRange(0, 0, end)
+    history_range = HistoryRange(0, 0, history_end)
     rebalances = RebalanceJob(str(directory / "warehouse"), "c", {0: history_range}, None)
     job = ReadJob(
         "c",
@@ -109,7 +113,7 @@ def read_night(directory: Path, log: PartitionLog, before: Night | None, semanti
         str(directory / "warehouse"),
         "run",
         semantics,
-        with_history=True,
+        with_history=with_history,
         history_ranges={0: history_range},
         rebalances=rebalances,
         carried_partitions=frozenset(() if carried is None else (0,)),
@@ -124,7 +128,7 @@ def read_night(directory: Path, log: PartitionLog, before: Night | None, semanti
     ):
         tasks = [[segments]] if segments else []
         if not tasks and carried is None:
-            return Night(dict.fromkeys(TABLES, ()), PartitionReport(0), empty_batch(), log, went_on=False)
+            return Night(dict.fromkeys(TABLES, ()), PartitionReport(0), empty_batch(), log, went_on=False, history_end=0)
         reports = run_locally(tasks, job, replay_job)
     return Night(
         rows_of_reports(job.warehouse_uri, reports),
@@ -132,6 +136,7 @@ def read_night(directory: Path, log: PartitionLog, before: Night | None, semanti
         latest_records(job.warehouse_uri, reports),
         log,
         carried is not None,
+        log.end_offset if with_history else history_end,
     )
 
 
@@ -235,3 +240,38 @@ def test_a_full_night_finds_the_carried_state_equal(semantics: Semantics, seed: 
     finally:
         shutil.rmtree(directory)
     assert [row["detail"] for row in full.rows.get("warnings", ()) if row["code"] == "carried_state_differs"] == []
+
+
+KINDS_OF_NIGHTS = ("usual", "usual", "usual", "full", "without history", "missing")
+"""missing: the input of the night lacks the offsets partition; its state is carried over."""
+
+
+@pytest.mark.parametrize("semantics", [JAVA, SCALA], ids=["java", "scala"])
+@settings(max_examples=EXAMPLES, print_blob=True, deadline=None)
+@given(seed=st.integers(0, 2**32), length=st.integers(1, 80), count=st.integers(3, 7))
+def test_nights_of_every_kind_give_the_rows_of_one_run(semantics: Semantics, seed: int, length: int, count: int) -> None:
+    rng = random.Random(seed)
+    log = contiguous(random_log(rng, length))
+    parts = nights_of(rng, log, count)
+    kinds = ["usual", *(rng.choice(KINDS_OF_NIGHTS) for _ in parts[2:]), "usual"]
+    directory = Path(tempfile.mkdtemp())
+    try:
+        whole = read_night(directory, write(directory, rng, parts), None, semantics)
+        nights: list[Night] = []
+        for number, kind in enumerate(kinds, 1):
+            before = nights[-1] if nights else None
+            if kind == "missing" and before is not None:
+                plan = replace(before.log, segments=())
+                night = read_night(directory, plan, before, semantics, with_history=before.history_end == before.log.end_offset)
+                assert night.report.counts.records == 0
+            else:
+                plan = write(directory, rng, parts[:number])
+                is_full, with_history = kind == "full", kind != "without history"
+                night = read_night(directory, plan, before, semantics, full=is_full, with_history=with_history)
+            nights.append(night)
+    finally:
+        shutil.rmtree(directory)
+    assert state_of(nights[-1]) == state_of(whole)
+    assert history_of(nights) == history_of([whole])
+    differing = [row for night in nights for row in night.rows.get("warnings", ()) if row["code"] == "carried_state_differs"]
+    assert differing == []

@@ -10,10 +10,11 @@ from groupcoord_spark.log import LogPlan, PartitionLog, RecordMark
 from groupcoord_spark.pipeline.exchange.counts import KindCount, PartitionCounts
 from groupcoord_spark.pipeline.exchange.state_rows import PartitionReport
 from groupcoord_spark.pipeline.extents import NO_HISTORY, CarriedState, HistoryRange, PointInTime, Until
-from groupcoord_spark.pipeline.outcome import completeness, contradiction, driver_rows, files_by_table, run_row, summary_of
+from groupcoord_spark.pipeline.outcome import completeness, driver_rows, files_by_table, run_row, summary_of
 from groupcoord_spark.pipeline.plan.carry_over import CarryOver
 from groupcoord_spark.pipeline.plan.earlier_runs import PartitionHistory
 from groupcoord_spark.pipeline.plan.evidence import Evidence
+from groupcoord_spark.pipeline.plan.night_plan import contradiction
 from groupcoord_spark.pipeline.run import RunRequest
 
 

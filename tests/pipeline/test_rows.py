@@ -17,9 +17,10 @@ from groupcoord_spark.log import Chunk, RecordMark, record_crc
 from groupcoord_spark.pipeline.extents import Until
 from groupcoord_spark.pipeline.nightly import run_nightly
 from groupcoord_spark.pipeline.plan.evidence import Evidence
-from groupcoord_spark.pipeline.plan.input_rows import RowOverview, overview_of_files, row_plan
+from groupcoord_spark.pipeline.plan.input_rows import plan_file_rows, row_plan
+from groupcoord_spark.pipeline.plan.row_overview import RowOverview
 from groupcoord_spark.pipeline.read import rows as pipeline_rows
-from groupcoord_spark.pipeline.read.rows import FileRows, chunks_by_partition, file_frame, plan_files, sorted_table
+from groupcoord_spark.pipeline.read.rows import FileRows, chunks_by_partition, plan_files, sorted_table
 from groupcoord_spark.pipeline.run import RunRequest, Summary
 from groupcoord_spark.sources.inputs import kind_of
 from groupcoord_spark.sources.rows import ROW_SCHEMA, InputKind, RowBatch
@@ -125,8 +126,8 @@ class TestRowOverview:
 
     def test_tell_where_partitions_begin_and_end(self):
         plan = self.planned(self.looked(row(7, record_timestamp_ms=9), row(3, record_timestamp_ms=8), row(2, partition=5)))
-        told = [(each.offsets_partition, each.first_offset, each.first_timestamp_ms, each.end_offset) for each in plan.log.partitions]
-        assert told == [(0, 3, 8, 8), (5, 2, 5, 3)]
+        told = [(each.offsets_partition, each.first_offset, each.end_offset) for each in plan.log.partitions]
+        assert told == [(0, 3, 8), (5, 2, 3)]
         assert (plan.rows, plan.lacks, [doubt.code for doubt in plan.log.doubts]) == (3, ("transactions",), ["transactions_unknown"])
 
     def test_show_the_first_and_the_newest_record_and_those_asked_about(self):
@@ -162,7 +163,8 @@ def night_over(spark: SparkSession, warehouse: Path, *inputs: Path, cluster: str
     """As ``groupcoord nightly`` does it."""
     paths = tuple(map(str, inputs))
     files: FileRows = plan_files(kind_of(paths), paths)
-    rows = row_plan(files.kind, paths, overview_of_files(spark, files), file_frame(spark, files), cluster=cluster)
+    goes_on = not changed.get("full") and changed.get("until") is None
+    rows = plan_file_rows(spark, files, str(warehouse), cluster=cluster, goes_on=goes_on)
     usual = {"cluster": cluster or "sample", "as_of_ms": AS_OF_MS, "retention_ms": 7 * DAY_MS, "semantics": JAVA}
     night = RunRequest(inputs=paths, warehouse=str(warehouse), **{**usual, **changed})
     return run_nightly(night, rows.log, spark, StageLines(quiet=True), rows)

@@ -35,6 +35,7 @@ class PartitionCounts:
     first_offset, end_offset: the lowest record offset, and the highest plus one; None: none. lost: records in batches that cannot be
     read (bytes of unknown content count as one record). doubts: records or batches that were read with a warning.
     newest_timestamp_ms: None where no record has a timestamp. by_kind: (key type, value version) -> KindCount, without control records.
+    counted_by_kind, counted_lost: of by_kind and lost the records that earlier nights have counted.
     reasons: reason of a quarantine -> number of records.
     """
 
@@ -46,6 +47,8 @@ class PartitionCounts:
     lost: int = 0
     doubts: int = 0
     by_kind: dict[tuple[int, int], KindCount] = field(default_factory=dict)
+    counted_by_kind: dict[tuple[int, int], KindCount] = field(default_factory=dict)
+    counted_lost: int = 0
     reasons: Counter[str] = field(default_factory=Counter)
 
     @property
@@ -75,29 +78,16 @@ class PartitionCounts:
         sizes: npt.NDArray[np.int64],
         decodes: npt.NDArray[np.bool_],
         is_misplaced: npt.NDArray[np.bool_],
+        is_counted: npt.NDArray[np.bool_] | None = None,
     ) -> None:
-        """Count data records by key type and value version (-1: none). All arrays have one entry for each record; sizes are in bytes."""
-        usual = (key_type >= NO_KEY_TYPE) & (key_type < _TYPES - 1) & (value_version >= NO_VERSION) & (value_version < _VERSIONS - 1)
-        if not usual.all():
-            for row in np.flatnonzero(~usual):
-                self._add(key_type[row], value_version[row], 1, sizes[row], decodes[row], is_misplaced[row])
-            key_type, value_version, sizes = key_type[usual], value_version[usual], sizes[usual]
-            decodes, is_misplaced = decodes[usual], is_misplaced[usual]
-        code = (key_type.astype(np.int64) + 1) * _VERSIONS + (value_version + 1)
-        slots = _TYPES * _VERSIONS
-        records = np.bincount(code, minlength=slots)
-        total = np.bincount(code, weights=sizes, minlength=slots)
-        decoded = records - np.bincount(code[~decodes], minlength=slots)
-        misplaced = np.bincount(code[is_misplaced], minlength=slots)
-        for slot in np.flatnonzero(records):
-            self._add(slot // _VERSIONS - 1, slot % _VERSIONS - 1, records[slot], total[slot], decoded[slot], misplaced[slot])
+        """Count data records by key type and value version (-1: none). All arrays have one entry for each record; sizes are in bytes.
 
-    def _add(self, key_type: Any, value_version: Any, records: Any, size: Any, decoded: Any, misplaced: Any) -> None:
-        count = self.by_kind.setdefault((int(key_type), int(value_version)), KindCount())
-        count.records += int(records)
-        count.bytes += int(size)
-        count.decoded += int(decoded)
-        count.misplaced += int(misplaced)
+        is_counted: the records that earlier nights have counted; None: none are.
+        """
+        _count_kinds(self.by_kind, key_type, value_version, sizes, decodes, is_misplaced)
+        if is_counted is not None and is_counted.any():
+            of_counted = (key_type[is_counted], value_version[is_counted], sizes[is_counted])
+            _count_kinds(self.counted_by_kind, *of_counted, decodes[is_counted], is_misplaced[is_counted])
 
     def add(self, other: PartitionCounts) -> None:
         """Add the counts of another reader of the same partition."""
@@ -109,6 +99,42 @@ class PartitionCounts:
         self.control_records += other.control_records
         self.lost += other.lost
         self.doubts += other.doubts
-        for (key_type, version), kind in other.by_kind.items():
-            self._add(key_type, version, kind.records, kind.bytes, kind.decoded, kind.misplaced)
+        self.counted_lost += other.counted_lost
+        for mine, others in ((self.by_kind, other.by_kind), (self.counted_by_kind, other.counted_by_kind)):
+            for kind, count in others.items():
+                _add(mine, *kind, count.records, count.bytes, count.decoded, count.misplaced)
         self.reasons += other.reasons
+
+
+def _count_kinds(
+    by_kind: dict[tuple[int, int], KindCount],
+    key_type: npt.NDArray[np.int16],
+    value_version: npt.NDArray[np.int16],
+    sizes: npt.NDArray[np.int64],
+    decodes: npt.NDArray[np.bool_],
+    is_misplaced: npt.NDArray[np.bool_],
+) -> None:
+    usual = (key_type >= NO_KEY_TYPE) & (key_type < _TYPES - 1) & (value_version >= NO_VERSION) & (value_version < _VERSIONS - 1)
+    if not usual.all():
+        for row in np.flatnonzero(~usual):
+            _add(by_kind, key_type[row], value_version[row], 1, sizes[row], decodes[row], is_misplaced[row])
+        key_type, value_version, sizes = key_type[usual], value_version[usual], sizes[usual]
+        decodes, is_misplaced = decodes[usual], is_misplaced[usual]
+    code = (key_type.astype(np.int64) + 1) * _VERSIONS + (value_version + 1)
+    slots = _TYPES * _VERSIONS
+    records = np.bincount(code, minlength=slots)
+    total = np.bincount(code, weights=sizes, minlength=slots)
+    decoded = records - np.bincount(code[~decodes], minlength=slots)
+    misplaced = np.bincount(code[is_misplaced], minlength=slots)
+    for slot in np.flatnonzero(records):
+        _add(by_kind, slot // _VERSIONS - 1, slot % _VERSIONS - 1, records[slot], total[slot], decoded[slot], misplaced[slot])
+
+
+def _add(
+    by_kind: dict[tuple[int, int], KindCount], key_type: Any, value_version: Any, records: Any, size: Any, decoded: Any, misplaced: Any
+) -> None:
+    count = by_kind.setdefault((int(key_type), int(value_version)), KindCount())
+    count.records += int(records)
+    count.bytes += int(size)
+    count.decoded += int(decoded)
+    count.misplaced += int(misplaced)

@@ -45,7 +45,8 @@ class CarryOver:
 
     night: the run that the state is taken from; None: none is. state: its latest records, of the offsets partitions that go on and of those
     that the input does not have. rows: the night's rows of offsets_partitions of these, with Kafka's values (times as ``<name>_ms``).
-    coverage: the night's rows of decode_coverage. segments: offsets partition that goes on -> the segments to read. stale_since_ms: offsets
+    coverage: the night's rows of decode_coverage. counted: offsets partition that is read whole -> the first and the end record offset
+    between which records are in these rows. segments: offsets partition that goes on -> the segments to read. stale_since_ms: offsets
     partition that the input does not have -> as_of of the last run that read it. whole: offsets partition -> why it is read from its
     beginning. compared: the latest records that a run with --full compares with what it reads. gaps: offsets partition -> the first and end
     record offset that no night has read.
@@ -60,6 +61,7 @@ class CarryOver:
     compared: CarriedState | None = None
     gaps: Mapping[int, tuple[int, int]] = field(default_factory=dict)
     coverage: Sequence[Row] = ()
+    counted: Mapping[int, tuple[int, int]] = field(default_factory=dict)
 
     def reads_from(self, offsets_partition: int) -> int | None:
         """The record offset from which the run reads the partition; None: from its beginning."""
@@ -153,6 +155,8 @@ def plan_carry_over(
         whole, ends, segments, gaps = dict.fromkeys(logs, "--full"), {}, {}, {}
     stale = {number: night.as_of_ms if (since_ms := rows[number]["stale_since_ms"]) is None else since_ms for number in missing}
     ends |= {number: rows[number]["end_offset"] for number in missing}
+    coverage = _coverage_of(night, start)
+    read_before = {number: histories[number].read for number in whole if coverage and number in histories}
     return CarryOver(
         night=night if ends else None,
         state=_state_of(night, ends, rows) if ends else None,
@@ -162,8 +166,20 @@ def plan_carry_over(
         whole=whole,
         compared=compared,
         gaps=gaps,
-        coverage=_rows_of_table("decode_coverage", night, start).to_pylist() if ends else (),
+        coverage=coverage,
+        counted={number: offsets for number, offsets in read_before.items() if offsets is not None},
     )
+
+
+def _coverage_of(night: Run, start: RunStart) -> Sequence[Row]:
+    """The night's rows of decode_coverage; () where they are lost, or do not count what earlier nights have read."""
+    if LATEST_RECORDS not in night.table_versions:  # older releases counted what the night itself read
+        return ()
+    try:
+        rows: Sequence[Row] = _rows_of_table("decode_coverage", night, start).to_pylist()
+    except WarehouseError:
+        return ()
+    return rows
 
 
 def _refuse_lost(missing: list[int], rows: Mapping[int, Row], reason: str | None) -> None:

@@ -12,11 +12,14 @@ import pyarrow as pa
 from groupcoord_spark.errors import WarehouseError
 from groupcoord_spark.log import RecordMark
 from groupcoord_spark.pipeline.extents import NO_HISTORY, HistoryRange
-from groupcoord_spark.pipeline.plan.point_in_time import HISTORY_SETTING
 from groupcoord_spark.protocol.record_types import NO_TIMESTAMP
-from groupcoord_spark.warehouse import RunStart, Warehouse
-from groupcoord_spark.warehouse.read import UNTIL_SETTING
+from groupcoord_spark.warehouse import RunStart, Warehouse, open_warehouse
+from groupcoord_spark.warehouse.location import locate
+from groupcoord_spark.warehouse.read import UNTIL_SETTING, holds_warehouse
 from groupcoord_spark.warehouse.tables import GROUPS
+
+HISTORY_SETTING: Final = "history"
+"""Key in the column ``settings`` of ``runs``: whether the run wrote history ("true")."""
 
 BEYOND_SETTING: Final = "history.beyond.end"
 """Key in the column ``settings`` of ``runs``: "true" where the history tables have later records than the state, after an older dump."""
@@ -46,6 +49,14 @@ class PartitionHistory:
     first_record: RecordMark | None = None
     newest_record: RecordMark | None = None
 
+    @property
+    def read(self) -> tuple[int, int] | None:
+        """The first and the end record offset of what the nights have read of this incarnation; None: nothing."""
+        ranges = [] if self.history_range.is_empty else [self.history_range[1:]]
+        if self.first_offset is not None:
+            ranges.append((self.first_offset, self.end_offset))
+        return (min(first for first, _ in ranges), max(end for _, end in ranges)) if ranges else None
+
 
 def partition_histories(start: RunStart, offsets_partitions: Iterable[int] = ()) -> dict[int, PartitionHistory]:
     """Offsets partition -> what the cluster's last night knows of it; {} for the first night.
@@ -67,6 +78,14 @@ def last_night_of(warehouse: Warehouse, cluster: str) -> dict[int, PartitionHist
     if cluster not in warehouse.clusters_with_nights():
         return {}
     return _histories_of_rows(warehouse.read("offsets_partitions", cluster=cluster, columns=_COLUMNS))
+
+
+def last_nights(warehouse: str) -> dict[str, dict[int, PartitionHistory]]:
+    """Cluster -> what its last night knows of each offsets partition; {} where there is no warehouse yet."""
+    if not holds_warehouse(locate(warehouse)):
+        return {}
+    opened = open_warehouse(warehouse)
+    return {cluster: last_night_of(opened, cluster) for cluster in opened.clusters_with_nights()}
 
 
 def remembered_offsets(histories: Iterable[Mapping[int, PartitionHistory]]) -> dict[int, frozenset[int]]:

@@ -16,6 +16,7 @@ import pyarrow as pa
 from groupcoord_spark.errors import UsageError, WarehouseError
 from groupcoord_spark.log import LogPlan, PartitionLog, Segment, read_segment
 from groupcoord_spark.pipeline.extents import NO_HISTORY, HistoryPiece, HistoryRange, PointInTime, Until
+from groupcoord_spark.pipeline.plan.earlier_runs import HISTORY_SETTING
 from groupcoord_spark.pipeline.plan.input_rows import TIMESTAMPS, RowPlan
 from groupcoord_spark.pipeline.read.history_records import first_later_in_history
 from groupcoord_spark.warehouse import TABLES, RunStart, open_warehouse
@@ -23,9 +24,6 @@ from groupcoord_spark.warehouse.read import UNTIL_SETTING, rows_at
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-HISTORY_SETTING: Final = "history"
-"""Key in the column ``settings`` of ``runs``: whether the run wrote history ("true")."""
 
 SURVIVORS: Final = "surviving_records"
 
@@ -137,8 +135,8 @@ def _first_rows_after(until: Until, time_ms: int, rows: RowPlan) -> dict[int, in
         raise UsageError(
             f"--until {until.text} is a time, and records of this input have no timestamp. Name a file of end offsets with --until instead."
         )
-    later = rows.frame.where(f"fault IS NULL AND record_timestamp_ms > {time_ms}").groupBy("offsets_partition").min("record_offset")
-    return dict(later.collect())
+    later = rows.frame_from({}).where(f"fault IS NULL AND record_timestamp_ms > {time_ms}")
+    return dict(later.groupBy("offsets_partition").min("record_offset").collect())
 
 
 def first_later_in_segment(segment: Segment, time_ms: int) -> int | None:

@@ -49,7 +49,7 @@ from groupcoord_spark.pipeline.rebalances import LEADER_EPOCH, REBALANCES, Parti
 from groupcoord_spark.protocol import offsets_partition_for
 from groupcoord_spark.protocol.primitives import uuid_text
 from groupcoord_spark.protocol.slices import Mask
-from groupcoord_spark.spark.headway import noted
+from groupcoord_spark.spark.job_progress import noted
 
 CHUNK_BYTES = 12 << 20
 """Bytes of a segment in memory at a time. Small enough for small workers, large enough that the same keys come again in a chunk."""
@@ -62,7 +62,9 @@ class ReadJob:
     partition_count: of ``__consumer_offsets``, for the check that a group is in its partition. history_ranges: offsets partition -> the
     record offsets that the history tables have. whole_partitions: offsets partitions whose records are all in one sequence; the reader
     itself makes the rows of ``rebalances`` for them. carried_partitions: offsets partitions of which only the records are read that an
-    earlier run has not read. points_in_time: offsets partition -> its point in time; empty: all partitions are read
+    earlier run has not read. counted: offsets partition that is read again -> first and end record offset between
+    which earlier nights have counted its records for decode_coverage.
+    points_in_time: offsets partition -> its point in time; empty: all partitions are read
     to the end of their logs. chunk_bytes: bytes of a segment in memory at a time. row_bytes: bytes of records in one row of SHUFFLED.
     """
 
@@ -76,6 +78,7 @@ class ReadJob:
     rebalances: RebalanceJob
     whole_partitions: frozenset[int] = frozenset()
     carried_partitions: frozenset[int] = frozenset()
+    counted: Mapping[int, tuple[int, int]] = field(default_factory=dict)
     points_in_time: Mapping[int, PointInTime] = field(default_factory=dict)
     chunk_bytes: int = CHUNK_BYTES
     row_bytes: int = ROW_BYTES
@@ -225,7 +228,8 @@ class SequenceReader:
         """
         decoded = decode_chunk(chunk.records, self._job.semantics)
         report.counts.bytes += chunk.bytes
-        _count(report, chunk, decoded, _is_misplaced(decoded, piece.offsets_partition, self._job.partition_count))
+        is_misplaced = _is_misplaced(decoded, piece.offsets_partition, self._job.partition_count)
+        _count(report, chunk, decoded, is_misplaced, self._job.counted.get(piece.offsets_partition))
         write_chunk(self._files, piece.offsets_partition, piece.source, chunk, decoded, history_range)
         return decoded
 
@@ -254,12 +258,15 @@ def _count_after_complete(chunks: Iterator[Chunk], point_in_time: PointInTime, r
         yield chunk
 
 
-def _count(report: PieceReport, chunk: Chunk, decoded: DecodedChunk, is_misplaced: Mask) -> None:
-    """Add the chunk to the counts and topic names of the report."""
+def _count(report: PieceReport, chunk: Chunk, decoded: DecodedChunk, is_misplaced: Mask, counted: tuple[int, int] | None) -> None:
+    """Add the chunk to the counts and topic names of the report. counted: first and end offset of what earlier nights have counted."""
     records, counts = chunk.records, report.counts
     for lost in chunk.lost:
-        counts.lost += 1 if lost.records is None else lost.records
-        counts.reasons[lost.code] += 1 if lost.records is None else lost.records
+        lost_records = 1 if lost.records is None else lost.records
+        counts.lost += lost_records
+        counts.reasons[lost.code] += lost_records
+        if counted is not None and lost.record_offset is not None and counted[0] <= lost.record_offset < counted[1]:
+            counts.counted_lost += lost_records
     counts.doubts += len(chunk.doubts) + len(decoded.findings)
     counts.reasons.update({code: count for code, count in decoded.faults.counts().items() if code != UNKNOWN_KEY_TYPE})
     if not len(records):
@@ -272,9 +279,11 @@ def _count(report: PieceReport, chunk: Chunk, decoded: DecodedChunk, is_misplace
     counts.control_records += control_records
     is_data: Mask | slice = ~decoded.kinds.is_control if control_records else slice(None)
     sizes = records.key.lengths() + records.value.lengths()
-    counts.count_kinds(
-        decoded.stored_key_type[is_data], decoded.value_version[is_data], sizes[is_data], decoded.decodes[is_data], is_misplaced[is_data]
-    )
+    is_counted = None
+    if counted is not None:
+        is_counted = ((records.record_offset >= counted[0]) & (records.record_offset < counted[1]))[is_data]
+    of_kinds = (decoded.stored_key_type[is_data], decoded.value_version[is_data])
+    counts.count_kinds(*of_kinds, sizes[is_data], decoded.decodes[is_data], is_misplaced[is_data], is_counted)
     report.topic_names |= topic_names_of(decoded)
 
 

@@ -20,8 +20,8 @@ from groupcoord_spark.pipeline.exchange.kept_records import records_of
 from groupcoord_spark.pipeline.read.reader import CHUNK_BYTES
 from groupcoord_spark.protocol.record_types import NO_LEADER_EPOCH, NOT_A_CONTROL_RECORD, MarkerType
 from groupcoord_spark.sources.json_lines import LinesPiece, plan_lines, read_lines
-from groupcoord_spark.sources.rows import ROW_COLUMNS, ROW_SCHEMA, InputKind, RowBatch
-from groupcoord_spark.sources.tables import TablePiece, plan_delta, plan_parquet, read_table
+from groupcoord_spark.sources.rows import EVERY_ROW, ROW_COLUMNS, ROW_SCHEMA, InputKind, RowBatch, RowFilter
+from groupcoord_spark.sources.tables import TablePiece, joined, plan_delta, plan_parquet, read_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -55,6 +55,11 @@ class FileRows:
         """Bytes of all pieces in their files."""
         return sum(piece.size for piece in self.pieces)
 
+    def clusters(self) -> list[str]:
+        """The clusters that the rows name, as far as statistics tell them; sorted."""
+        extents = [piece.extent for piece in self.pieces if isinstance(piece, TablePiece) and piece.extent is not None]
+        return sorted({extent.cluster for extent in extents if extent.cluster is not None})
+
 
 def plan_files(kind: InputKind, inputs: Sequence[str]) -> FileRows:
     """The pieces of all files. Raises InputError for a file that cannot be opened, and where there is no file."""
@@ -63,34 +68,39 @@ def plan_files(kind: InputKind, inputs: Sequence[str]) -> FileRows:
     return FileRows(kind, tuple(inputs), tuple(plans[kind](inputs)))
 
 
-def read_piece(piece: RowPiece) -> Iterator[RowBatch]:
-    """The rows of a piece."""
-    return read_table(piece) if isinstance(piece, TablePiece) else read_lines(piece)
+def pieces_with(pieces: Sequence[RowPiece], wanted: RowFilter) -> list[RowPiece]:
+    """The pieces that may have a wanted row, as far as is known without opening their files."""
+
+    def may_have(piece: RowPiece) -> bool:
+        if isinstance(piece, LinesPiece) or wanted.takes_every_row:
+            return True
+        return piece.has_our_topic and (piece.extent is None or wanted.wants_of(piece.extent))
+
+    chosen = [piece for piece in pieces if may_have(piece)]
+    tables = [piece for piece in chosen if isinstance(piece, TablePiece)]
+    return [*joined(tables), *(piece for piece in chosen if isinstance(piece, LinesPiece))]
 
 
-def file_frame(spark: SparkSession, files: FileRows) -> DataFrame:
-    """A frame of all rows, with ROW_COLUMNS."""
-    pieces = files.pieces
+def read_piece(piece: RowPiece, wanted: RowFilter = EVERY_ROW) -> Iterator[RowBatch]:
+    """The wanted rows of a piece."""
+    return read_table(piece, wanted) if isinstance(piece, TablePiece) else map(wanted.filtered, read_lines(piece))
+
+
+def file_frame(spark: SparkSession, files: FileRows, end_offsets: Mapping[int, int]) -> DataFrame:
+    """A frame of the rows that an earlier run has not read, with ROW_COLUMNS.
+
+    end_offsets: offsets partition -> record offset up to which the earlier run has read the partition; {}: every row is in the frame.
+    """
+    wanted = RowFilter(dict(end_offsets))
+    pieces = pieces_with(files.pieces, wanted)
 
     def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for task in batch.column(0).to_pylist():
-                for rows in read_piece(pieces[task]):
+                for rows in read_piece(pieces[task], wanted):
                     yield rows.rows
 
     return spark.range(0, len(pieces), 1, max(len(pieces), 1)).mapInArrow(read, ROW_COLUMNS)
-
-
-def rows_from(frame: DataFrame, end_offsets: Mapping[int, int]) -> DataFrame:
-    """The rows that an earlier run has not read. end_offsets: offsets partition -> record offset up to which it has read the partition."""
-    from pyspark.sql import functions as f
-
-    if not end_offsets:
-        return frame
-    ends = f.create_map(*(f.lit(number) for pair in end_offsets.items() for number in pair))
-    # Rows without a place are read every night: nothing tells whether an earlier night has seen them.
-    end = f.coalesce(f.try_element_at(ends, f.col("offsets_partition")), f.lit(0))
-    return frame.where(f.col("record_offset").isNull() | (f.col("record_offset") >= end))
 
 
 def sorted_rows(frame: DataFrame) -> DataFrame:

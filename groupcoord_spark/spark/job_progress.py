@@ -33,7 +33,7 @@ class Expected(NamedTuple):
     later_tasks: int
 
 
-class Headway(NamedTuple):
+class JobProgress(NamedTuple):
     """The progress of a job. tasks: the number of all tasks, or, without ``expected``, of the tasks that Spark has planned so far."""
 
     bytes_read: int
@@ -68,7 +68,7 @@ def noted(chunks: Iterable[Chunk]) -> Iterator[Chunk]:
         os.close(note)
 
 
-class HeadwayOfJob:
+class ProgressOfJob:
     """The progress of the next Spark job. Any thread may call it, a few times a second at most."""
 
     def __init__(self, spark: SparkSession, expected: Expected | None) -> None:
@@ -77,7 +77,7 @@ class HeadwayOfJob:
         self._earlier_jobs = set(self._tracker.getJobIdsForGroup())
         self._earlier_bytes = _bytes_noted()
 
-    def __call__(self) -> Headway:
+    def __call__(self) -> JobProgress:
         jobs = [self._tracker.getJobInfo(job) for job in set(self._tracker.getJobIdsForGroup()) - self._earlier_jobs]
         stages = [self._tracker.getStageInfo(stage) for job in jobs if job is not None for stage in job.stageIds]
         done = sum(stage.numCompletedTasks for stage in stages if stage is not None)
@@ -85,7 +85,7 @@ class HeadwayOfJob:
         tasks = sum(stage.numTasks for stage in stages if stage is not None and stage.numActiveTasks + stage.numCompletedTasks)
         if self._expected is not None:
             tasks = self._expected.reading_tasks + self._expected.later_tasks
-        return Headway(_bytes_noted() - self._earlier_bytes, min(done, tasks), tasks, self._expected)
+        return JobProgress(_bytes_noted() - self._earlier_bytes, min(done, tasks), tasks, self._expected)
 
 
 def _bytes_noted() -> int:

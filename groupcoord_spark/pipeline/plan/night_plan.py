@@ -1,0 +1,156 @@
+"""The planning half of a run: whether the input may be read, what the run takes over, and which records it reads. No table changes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from groupcoord_spark.coordinator.broker_settings import OFFSETS_PARTITIONS
+from groupcoord_spark.log import LogPlan, Segment, plan_logs
+from groupcoord_spark.pipeline.extents import HistoryPiece, HistoryRange, PointInTime
+from groupcoord_spark.pipeline.plan.carry_over import CarryOver, logs_to_read, plan_carry_over
+from groupcoord_spark.pipeline.plan.earlier_runs import (
+    PartitionHistory,
+    last_setting,
+    partition_histories,
+    remembered_offsets,
+    with_new_incarnation,
+)
+from groupcoord_spark.pipeline.plan.evidence import evidence_of_segments
+from groupcoord_spark.pipeline.plan.guards import CLUSTER_ID_SETTING, PARTITION_COUNT_SETTING, Night, Verdict, judge
+from groupcoord_spark.pipeline.plan.input_rows import RowPlan
+from groupcoord_spark.pipeline.plan.partition_count import likely_partition_count, placed_groups_of
+from groupcoord_spark.pipeline.plan.point_in_time import find_points_in_time, history_pieces
+from groupcoord_spark.pipeline.run import RunRequest
+from groupcoord_spark.sources.rows import InputKind
+from groupcoord_spark.warehouse import RunStart
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True, slots=True)
+class NightPlan:
+    """What a run reads and what it takes over.
+
+    Attributes:
+        night: what the guards looked at. verdict: what they let the run do.
+        log: the logs of the input, without the offsets partitions that count as missing.
+        rows: the rows of an input other than segments, which are then read instead of segments.
+        histories: offsets partition -> what earlier runs know of it.
+        carry_over: what the run takes over from the last night.
+        points_in_time: offsets partition -> its point in time; {}: all are read to the end of their logs.
+        segments: the segments that are read. history: the parts of the history tables that are read.
+        partition_count: number of partitions of ``__consumer_offsets``.
+    """
+
+    request: RunRequest
+    night: Night
+    verdict: Verdict
+    log: LogPlan
+    rows: RowPlan | None
+    histories: Mapping[int, PartitionHistory]
+    carry_over: CarryOver
+    points_in_time: Mapping[int, PointInTime]
+    segments: Sequence[Segment]
+    history: Sequence[HistoryPiece]
+    partition_count: int
+
+    @property
+    def history_ranges(self) -> dict[int, HistoryRange]:
+        """Offsets partition -> the record offsets that the history tables have."""
+        return {number: history.history_range for number, history in self.histories.items()}
+
+    @property
+    def reads_something(self) -> bool:
+        """There is something to read or to carry over."""
+        return bool(self.segments or self.history or self.carry_over.state) or self.rows is not None
+
+
+def plan_night(request: RunRequest, log: LogPlan, rows: RowPlan | None, start: RunStart, spark: SparkSession) -> NightPlan:
+    """The plan of a run over the logs, or over rows of an input other than segments.
+
+    Raises:
+        BadCopyError: the input looks like a bad copy, and the request does not accept that.
+        InputError, UsageError, WarehouseError: as ``plan_carry_over`` and ``find_points_in_time`` do.
+    """
+    night = _night(request, log, rows, start)
+    verdict = judge(night)
+    histories = with_new_incarnation(night.last_night, verdict.recreated)
+    complete_from = None if rows is None else rows.complete_from
+    carry_over = plan_carry_over(request, verdict, start, histories, spark, complete_from=complete_from)
+    log, rows = _surveyed(verdict.plan, rows, carry_over, request)
+    segments = [segment for partition in logs_to_read(log, carry_over).partitions for segment in partition.segments]
+    points_in_time: Mapping[int, PointInTime] = {}
+    if request.until is not None:
+        history_ranges = {number: history.history_range for number, history in histories.items()}
+        points_in_time = find_points_in_time(request.until, log, history_ranges, start, spark, rows)
+        segments = [segment for segment in segments if segment.base_offset < points_in_time[segment.offsets_partition].end_offset]
+    return NightPlan(
+        request=request,
+        night=night,
+        verdict=verdict,
+        log=log,
+        rows=rows,
+        histories=histories,
+        carry_over=carry_over,
+        points_in_time=points_in_time,
+        segments=segments,
+        history=history_pieces(points_in_time, start),
+        partition_count=_partition_count(request, log, rows, night),
+    )
+
+
+def contradiction(request: RunRequest, plan: LogPlan) -> str | None:
+    """A sentence where the log has an offsets partition that the broker's settings rule out."""
+    highest = max((partition.offsets_partition for partition in plan.partitions), default=0)
+    if request.offsets_partitions is None or highest < request.offsets_partitions:
+        return None
+    return (
+        f"{OFFSETS_PARTITIONS} is {request.offsets_partitions} in the settings file, but the log has __consumer_offsets-{highest}: the"
+        " number is taken from where the groups lie instead. Make sure that the settings are those of this cluster."
+    )
+
+
+def _night(request: RunRequest, plan: LogPlan, rows: RowPlan | None, start: RunStart) -> Night:
+    """What the guards look at."""
+    last_night = partition_histories(start, [partition.offsets_partition for partition in plan.partitions])
+    count = last_setting(start, PARTITION_COUNT_SETTING)
+    return Night(
+        request,
+        plan,
+        InputKind.SEGMENTS if rows is None else rows.kind,
+        last_night,
+        evidence_of_segments(plan, remembered_offsets([last_night])) if rows is None else rows.evidence,
+        placed_groups_of(plan) if rows is None else rows.placed_groups,
+        0 if rows is None else rows.rows,
+        0 if rows is None else rows.faults,
+        last_setting(start, CLUSTER_ID_SETTING),
+        None if count is None else int(count),
+    )
+
+
+def _surveyed(plan: LogPlan, rows: RowPlan | None, carry_over: CarryOver, request: RunRequest) -> tuple[LogPlan, RowPlan | None]:
+    """The plan, in which the logs that are read from their beginning are planned with all their files or rows."""
+    not_surveyed = {log.offsets_partition for log in plan.partitions if not log.is_surveyed} & set(carry_over.whole)
+    if not not_surveyed:
+        return plan, rows
+    if rows is not None and rows.look_at_whole is not None:
+        rows = rows.look_at_whole(not_surveyed)
+    again = plan_logs(request.inputs) if rows is None else rows.log
+    surveyed = {log.offsets_partition: log for log in again.partitions}
+    logs = (surveyed[log.offsets_partition] if log.offsets_partition in not_surveyed else log for log in plan.partitions)
+    return replace(plan, partitions=tuple(logs)), rows
+
+
+def _partition_count(request: RunRequest, plan: LogPlan, rows: RowPlan | None, night: Night) -> int:
+    """Number of partitions of ``__consumer_offsets``: the setting, unless the log has more; else the number that fits the groups."""
+    if request.offsets_partitions is not None and contradiction(request, plan) is None:
+        return request.offsets_partitions
+    if rows is None:
+        return likely_partition_count(plan, night.placed_groups)
+    # A few new rows may fit many numbers.
+    known = night.last_partition_count
+    fits = known is not None and all(group_hash % known == number for group_hash, number in night.placed_groups)
+    return known if known is not None and fits else rows.partition_count

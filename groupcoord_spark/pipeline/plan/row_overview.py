@@ -1,0 +1,233 @@
+"""Where rows of files, tables or a topic begin and end, before they are read for the run.
+
+The overview has for each cluster and offsets partition the first and the end offset, a few records by which dumps are compared, and some
+groups; and what the rows do not contain. Where an earlier run has read rows, only their places count: of files that have nothing else, the
+statistics tell them.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from groupcoord_spark.log import RecordMark, record_crc
+from groupcoord_spark.pipeline.plan.evidence import Evidence
+from groupcoord_spark.pipeline.plan.partition_count import group_hashes
+from groupcoord_spark.pipeline.read.rows import FileRows, RowPiece, pieces_with, position_text, read_piece
+from groupcoord_spark.sources.rows import ROW_SCHEMA, Extent, RowBatch, RowFilter
+from groupcoord_spark.sources.tables import TablePiece
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+NOTHING_REMEMBERED: Final[Mapping[int, Collection[int]]] = {}
+
+_HASHES: Final = 32
+
+
+@dataclass(slots=True)
+class PartitionOverview:
+    """The rows of one offsets partition: number, first and last record offset, and hashes of some group ids.
+
+    evidence: the first and the newest data record, and those at the offsets that the overview was asked about, of the rows that were looked
+    at. is_whole: these are all rows; of the others only the places are known.
+    """
+
+    rows: int = 0
+    first_offset: int | None = None
+    end_offset: int = 0
+    is_whole: bool = True
+    hashes: set[int] = field(default_factory=set)
+    evidence: Evidence = field(default_factory=Evidence)
+
+    def add(self, other: PartitionOverview) -> None:
+        """Add the overview that another task made of the same partition."""
+        self.rows += other.rows
+        self.is_whole &= other.is_whole
+        if other.first_offset is not None and (self.first_offset is None or other.first_offset < self.first_offset):
+            self.first_offset = other.first_offset
+        self.end_offset = max(self.end_offset, other.end_offset)
+        self.hashes |= other.hashes
+        self.evidence = self.evidence.merged(other.evidence)
+
+    def shown(self) -> Evidence:
+        """The evidence, without a first record where rows before it were not looked at."""
+        first = self.evidence.first_record
+        is_known = self.is_whole or (first is not None and first.record_offset == self.first_offset)
+        return self.evidence if is_known else replace(self.evidence, first_record=None)
+
+
+@dataclass(slots=True)
+class RowOverview:
+    """What is known about rows before they are read. Its size depends on the number of clusters and partitions, not on rows.
+
+    partitions: by cluster (None: the rows name none) and offsets partition. faults: number of rows that are no records. first_fault: the
+    sentence about the first of these rows, with its position.
+    """
+
+    partitions: dict[tuple[str | None, int], PartitionOverview] = field(default_factory=dict)
+    faults: int = 0
+    first_fault: str | None = None
+    other_topics: int = 0
+    without_transactions: int = 0
+    without_timestamps: int = 0
+    without_leader_epochs: int = 0
+
+    def add_rows(self, batch: RowBatch, offsets: Mapping[int, Collection[int]] = NOTHING_REMEMBERED) -> None:
+        """Add a batch of rows. offsets: by offsets partition the record offsets whose records are kept as marks."""
+        self.other_topics += batch.other_topics
+        self.without_transactions += batch.without_transactions
+        self.without_timestamps += batch.without_timestamps
+        self.without_leader_epochs += batch.without_leader_epochs
+        for extent in batch.left_out:
+            self.add_extent(extent)
+        rows = batch.rows
+        is_fault = rows.column("fault").is_valid()
+        faults = int(pc.sum(is_fault).as_py() or 0)
+        if faults:
+            self.faults += faults
+            if self.first_fault is None:
+                first = rows.filter(is_fault).slice(0, 1).to_pylist()[0]
+                self.first_fault = f"{first['source']}, {position_text(first['source'], first['position'])}: {first['detail']}"
+            rows = rows.filter(pc.invert(is_fault))
+        if not rows.num_rows:
+            return
+        for cluster, of_cluster in _split(rows, "cluster"):
+            for number, part in _split(of_cluster, "offsets_partition"):
+                record_offsets = part.column("record_offset")
+                first = pc.min(record_offsets).as_py()
+                partition = self.partitions.setdefault((cluster, number), PartitionOverview())
+                hashes: set[int] = set()
+                evidence = _evidence(part, offsets.get(number, ()))
+                if len(partition.hashes) < _HASHES:
+                    data = (
+                        part.filter(part.column("control_type").is_null()) if part.column("control_type").null_count else part.slice(0, 0)
+                    )
+                    hashes = group_hashes(data.column("key").slice(0, _HASHES).to_pylist())
+                end = pc.max(record_offsets).as_py() + 1
+                partition.add(PartitionOverview(part.num_rows, first, end, hashes=hashes, evidence=evidence))
+
+    def add_extent(self, extent: Extent) -> None:
+        """Add rows that were not looked at."""
+        of_rows = PartitionOverview(extent.rows, extent.first_offset, end_offset=extent.end_offset, is_whole=False)
+        self.partitions.setdefault((extent.cluster, extent.offsets_partition), PartitionOverview()).add(of_rows)
+
+    def add(self, other: RowOverview) -> None:
+        """Add the overview that another task made."""
+        for name, partition in other.partitions.items():
+            self.partitions.setdefault(name, PartitionOverview()).add(partition)
+        self.faults += other.faults
+        self.first_fault = self.first_fault or other.first_fault
+        self.other_topics += other.other_topics
+        self.without_transactions += other.without_transactions
+        self.without_timestamps += other.without_timestamps
+        self.without_leader_epochs += other.without_leader_epochs
+
+    def of_clusters(self, cluster: str | None = None) -> dict[int, PartitionOverview]:
+        """By offsets partition the overview of the rows of a cluster; None: of all clusters."""
+        partitions: dict[int, PartitionOverview] = {}
+        for (name, number), partition in self.partitions.items():
+            if cluster is None or name == cluster:
+                partitions.setdefault(number, PartitionOverview()).add(partition)
+        return partitions
+
+    def clusters(self) -> list[str]:
+        """The cluster names in the rows, sorted."""
+        return sorted({cluster for cluster, _ in self.partitions if cluster is not None})
+
+
+def _split(rows: pa.RecordBatch, name: str) -> Iterator[tuple[Any, pa.RecordBatch]]:
+    """(value, rows with this value) for each distinct value of a column."""
+    column = rows.column(name)
+    values = pc.unique(column).to_pylist()
+    for value in values:
+        if len(values) == 1:
+            yield value, rows
+        else:
+            yield (
+                value,
+                rows.filter(column.is_null() if value is None else pc.fill_null(pc.equal(column, pa.scalar(value, column.type)), False)),
+            )
+
+
+def _evidence(rows: pa.RecordBatch, offsets: Collection[int]) -> Evidence:
+    """The first and the newest data record of the rows, and the data records at ``offsets``."""
+    data = rows.filter(rows.column("control_type").is_null()) if rows.column("control_type").null_count < len(rows) else rows
+    if not data.num_rows:
+        return Evidence()
+    ends = pc.min_max(data.column("record_offset")).as_py()
+    wanted = pa.array({ends["min"], ends["max"], *offsets}, pa.int64())
+    evidence = Evidence()
+    for row in data.filter(pc.is_in(data.column("record_offset"), wanted)).to_pylist():
+        mark = RecordMark(row["record_offset"], row["record_timestamp_ms"], record_crc(row["key"], row["value"]))
+        evidence = evidence.merged(Evidence(mark, mark, {mark.record_offset: mark} if mark.record_offset in offsets else {}))
+    return evidence
+
+
+def overview_of_files(spark: SparkSession, files: FileRows, wanted: RowFilter) -> RowOverview:
+    """The overview of the rows in files, of which those that are wanted are looked at."""
+    overview = RowOverview()
+    looked_at = pieces_with(files.pieces, wanted)
+    opened = {(piece.uri, group) for piece in looked_at if isinstance(piece, TablePiece) for group in piece.row_groups or (None,)}
+    for piece in files.pieces:
+        if isinstance(piece, TablePiece) and (piece.uri, (piece.row_groups or (None,))[0]) not in opened:
+            _add_closed(overview, piece)
+    if looked_at:
+        overview.add(_overview_of_pieces(spark, looked_at, wanted))
+    return overview
+
+
+def records_in_files(spark: SparkSession, files: FileRows, offsets: Mapping[int, Collection[int]]) -> RowOverview:
+    """The overview of the rows at some record offsets alone. offsets: by offsets partition."""
+    wanted = RowFilter(offsets=offsets, takes_new=False)
+    pieces = pieces_with(files.pieces, wanted)
+    return _overview_of_pieces(spark, pieces, wanted) if pieces else RowOverview()
+
+
+def _add_closed(overview: RowOverview, piece: TablePiece) -> None:
+    """Add the rows of row groups that are not opened."""
+    if not piece.has_our_topic:
+        overview.other_topics += piece.rows
+        return
+    assert piece.extent is not None, "a row group without a known extent is always opened"
+    overview.add_extent(piece.extent)
+    overview.without_transactions += piece.rows * piece.absent.transactions
+    overview.without_timestamps += piece.rows * piece.absent.timestamps
+    overview.without_leader_epochs += piece.rows * piece.absent.leader_epochs
+
+
+def _overview_of_pieces(spark: SparkSession, pieces: list[RowPiece], wanted: RowFilter) -> RowOverview:
+    def summarize(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        overview = RowOverview()
+        for batch in batches:
+            for task in batch.column(0).to_pylist():
+                for rows in read_piece(pieces[task], wanted):
+                    overview.add_rows(rows, wanted.offsets)
+        yield pa.RecordBatch.from_pydict({"overview": pa.array([pickle.dumps(overview)], pa.binary())})
+
+    tasks = min(len(pieces), 4 * spark.sparkContext.defaultParallelism)
+    return _collected(spark.range(0, len(pieces), 1, tasks).mapInArrow(summarize, "overview BINARY"))
+
+
+def overview_of_frame(frame: DataFrame, offsets: Mapping[int, Collection[int]] = NOTHING_REMEMBERED) -> RowOverview:
+    """The overview of the rows of a frame. offsets: by offsets partition the record offsets whose records are kept as marks."""
+
+    def summarize(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        overview = RowOverview()
+        for batch in batches:
+            overview.add_rows(RowBatch(batch.cast(ROW_SCHEMA), without_transactions=batch.num_rows), offsets)
+        yield pa.RecordBatch.from_pydict({"overview": pa.array([pickle.dumps(overview)], pa.binary())})
+
+    return _collected(frame.mapInArrow(summarize, "overview BINARY"))
+
+
+def _collected(frame: DataFrame) -> RowOverview:
+    overview = RowOverview()
+    for row in frame.collect():
+        overview.add(pickle.loads(row.overview))
+    return overview

@@ -51,6 +51,7 @@ from groupcoord_spark.warehouse.read import (
     read_runs,
     rows_at,
     runs_of,
+    table_exists,
     way_out,
 )
 from groupcoord_spark.warehouse.tables import GROUPS, HISTORY, LOOK_BACK, NIGHT, OFFSET_COMMITS, RUNS, SCHEMA_VERSION, TABLES, WARNINGS
@@ -188,7 +189,7 @@ def _opened_to_write(location: Location, table: Table, named_version: int) -> De
 
     Raises WarehouseError where the table is gone and no run can write its rows anew, and where it is damaged or older than that.
     """
-    if not DeltaTable.is_deltatable(location.table_uri(table.name)):
+    if not table_exists(location, table):
         if named_version and (table in HISTORY or table is RUNS):
             open_table(location, table)  # says that it is gone
         return None  # nothing was ever in it, this release is the first to have it, or it can do without its earlier rows

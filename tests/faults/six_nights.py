@@ -46,27 +46,26 @@ def nights_of(warehouse: Path) -> int:
     return len(open_warehouse(str(warehouse)).finished_runs("nights")) if (warehouse / "runs").exists() else 0
 
 
-def killed(command: Command, kind: str, chosen: random.Random, seconds: float) -> str:
-    """The last stage that had ended when the processes of that kind were killed; "too late" where the command had ended.
+def killed(command: Command, kind: str, chosen: random.Random, seconds: float) -> str | None:
+    """The last stage that had ended when the processes of that kind were killed; None where the command had ended before.
 
-    Half of the kills come at any moment of a run, which takes so many seconds, half of them while the run writes and commits.
+    A third of the kills come at any moment of a run, which takes so many seconds, a third while it reads, and a third while it commits.
     """
-    if chosen.random() < 0.5:
-        command.wait_until(lambda: "start Spark" in command.stages())
-        if chosen.random() < 0.5:
-            command.wait_until(lambda: "read, replay and write" in command.stages())
-        time.sleep(chosen.random() * seconds / 8)
-    else:
-        time.sleep(chosen.random() * seconds)
+    after = chosen.choice((None, "start Spark", "read, replay and write"))
+    if after is not None:
+        command.wait_until(lambda: after in command.stages())
+    share = {None: 0.8, "start Spark": 0.2, "read, replay and write": 0.015}[after]
+    time.sleep(chosen.random() * share * seconds)
     while command.process.poll() is None:
+        stage = (command.stages() or ["nothing"])[-1]
         if kind == "driver":
             with suppress(ProcessLookupError):
                 os.kill(command.process.pid, signal.SIGKILL)
-            return (command.stages() or ["nothing"])[-1]
+            return stage
         if kill(command, kind):
-            return (command.stages() or ["nothing"])[-1]
+            return stage
         time.sleep(0.002)
-    return "too late"
+    return None
 
 
 def faults_after_kill(command: Command, warehouse: Path, kind: str, before: Tables | None, after: Tables) -> Iterator[str]:
@@ -125,7 +124,7 @@ def main() -> None:
     options = parser.parse_args()
     chosen = random.Random(options.seed)
     counts: Counter[str] = Counter()
-    kinds = itertools.cycle(KINDS)
+    kinds, numbers = itertools.cycle(KINDS), itertools.count()
     spark = session(settings={"spark.master": "local[2]"})
     with tempfile.TemporaryDirectory(prefix="six-nights-") as directory:
         place = Path(directory)
@@ -134,8 +133,8 @@ def main() -> None:
         warehouse = place / "w"
         for number, after in enumerate(expected, 1):
             before = expected[number - 2] if number > 1 else None
-            for _ in range(options.moments // len(DUMPS)):
-                kind, earlier, copy = next(kinds), place / "earlier", place / f"copy-{counts['kills']}"
+            while counts["kills"] < options.moments * number // len(DUMPS):
+                kind, earlier, copy = next(kinds), place / "earlier", place / f"copy-{next(numbers)}"
                 shutil.rmtree(earlier, ignore_errors=True)
                 if warehouse.exists():
                     shutil.copytree(warehouse, earlier)
@@ -151,10 +150,11 @@ def main() -> None:
                     shutil.copytree(warehouse, copy)
                     faults += faults_of_next_run(copy, number, after)
                     shutil.rmtree(copy)
-                counts.update((f"kills of {kind}", f"after {stage}"))
-                counts.update({"kills": 1, "with a fault": bool(faults), "the night was done": done})
+                if stage is not None:
+                    counts.update(("kills", f"kills of {kind}", f"kills after {stage}"))
+                counts.update({"with a fault": bool(faults), "the night was done": done})
                 outcome = "done" if done else f"exit {command.process.returncode}"
-                print(f"night {number}: {kind:6} after {stage:22} {outcome:8} {'; '.join(faults) or 'fine'}", flush=True)
+                print(f"night {number}: {kind:6} after {stage or 'its end':22} {outcome:8} {'; '.join(faults) or 'fine'}", flush=True)
             for fault in faults_of_next_run(warehouse, number, after):
                 counts["with a fault"] += 1
                 print(f"night {number}, after all kills: {fault}", flush=True)

@@ -162,7 +162,7 @@ def faults_of(
     if not is_one_sentence(code, stderr):
         yield f"night ended with {code}: {stderr.strip()[-300:]}"
     if code == 1:
-        if "Restore it from a copy" not in stderr:
+        if "Restore it from a copy" not in stderr and "into another directory" not in stderr:
             yield f"night does not say how to go on: {stderr}"
         if way := re.search(r"delete the directory (\S+):", stderr):
             shutil.rmtree(way[1])

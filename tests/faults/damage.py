@@ -188,19 +188,24 @@ def faults_of(
 
 
 def three_nights(place: Path) -> tuple[Path, list[Tables]]:
-    """A warehouse of three nights, and the rows of every table after an undisturbed fourth one: one that goes on, and one with --full.
+    """A warehouse of three nights, and the rows that every table may have after the fourth one.
 
-    A table that the next night cannot go on from makes it read all logs again, and what it knows of the log is then what --full knows.
+    The fourth night goes on from the third; or reads all logs again, as with --full, where the table that it would go on from is damaged;
+    or goes on from the second, where the row of the third in ``runs`` is lost, as if that one had not finished.
     """
     whole = place / "whole"
-    for number in (1, 2, 3):
-        assert night(whole, number) == (0, "")
     expected = []
-    for name, options in (("incremental", ()), ("full", ("--full",))):
-        shutil.copytree(whole, place / name)
-        assert night(place / name, 4, *options) == (0, "")
-        expected.append(tables_of(place / name, "nights"))
-    return whole, expected
+    for number in (1, 2, 3):
+        if number == 3:
+            expected.append(_after_the_fourth(whole, place / "without-the-third"))
+        assert night(whole, number) == (0, "")
+    return whole, [_after_the_fourth(whole, place / "incremental"), _after_the_fourth(whole, place / "full", "--full"), *expected]
+
+
+def _after_the_fourth(warehouse: Path, copy: Path, *options: str) -> Tables:
+    shutil.copytree(warehouse, copy)
+    assert night(copy, 4, *options) == (0, "")
+    return tables_of(copy, "nights")
 
 
 def main() -> None:

@@ -47,8 +47,9 @@ def possible_ranges(segment: Segment, range_bytes: int) -> list[Segment]:
                 border = finder.next_sound(max(at, borders[-1] + 1))
             except ResyncAbandonedError:
                 return [segment]
-            if border < segment.size:
-                borders.append(border)
+            if border >= segment.size:
+                break  # from here on there is no batch, and each further search would read all of the rest again
+            borders.append(border)
     return [replace(segment, start=start, size=end) for start, end in pairwise([*borders, segment.size])]
 
 

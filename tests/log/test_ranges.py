@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from groupcoord_spark.log import Segment, check_range, plan_logs, possible_ranges, ranges_to_read
+from groupcoord_spark.log.salvage.finder import EntryFinder
 from tests.conftest import GOLDEN
 from tests.log.damages import KINDS, harm
 from tests.log.log_writer import batch, marker, records, write_segment
@@ -116,3 +117,15 @@ def test_a_file_that_has_shrunk_since_it_was_planned_is_not_cut(tmp_path: Path) 
     parts = possible_ranges(segment, 300)
     path.write_bytes(path.read_bytes()[:-100])
     assert check_range(parts[-1], ends_file=True) is None
+
+
+def test_zeros_at_the_end_of_a_large_file_are_searched_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write_segment(tmp_path, [batch(0)])
+    with path.open("ab") as file:
+        file.truncate(1 << 20)
+    searches = []
+    whole = EntryFinder.next_sound
+    monkeypatch.setattr(EntryFinder, "next_sound", lambda finder, at: searches.append(at) or whole(finder, at))
+    segment = Segment(str(path), 1 << 20, 0, 0)
+    assert possible_ranges(segment, 1 << 14) == [segment]
+    assert searches == [1 << 14]

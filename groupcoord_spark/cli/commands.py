@@ -104,7 +104,8 @@ class Commands(click.Group):
             # Who reads inputs or writes tables names them in an error of ours. What is left is stdout, or a file of the installation.
             if "--debug" in given:
                 say(traceback.format_exc().rstrip())
-            say(f"Error: {e.filename or 'The output'} cannot be read or written: {e.strerror or e}.")
+            lines = (e.strerror or str(e)).splitlines() or [type(e).__name__]
+            say(f"Error: {e.filename or 'The output'} cannot be read or written: {lines[0]}.")
             _drop_what_is_left_on_stdout()
             code = 1
         sys.exit(code)

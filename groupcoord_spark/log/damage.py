@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Self
 
 from groupcoord_spark.protocol.errors import Doubt
 
@@ -85,6 +86,11 @@ class BatchError(ValueError):
         super().__init__(detail)
         self.code = code
         self.detail = detail
+
+    def without_frames(self) -> Self:
+        """The error for a list of errors: its traceback would keep the buffers of every function on the way, up to 256 MiB for a bomb."""
+        self.__cause__ = self.__context__ = None
+        return self.with_traceback(None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,9 @@ _DIRECTORIES_LOOKED_AT = 100
 
 _DUMPS_NAMED = 4
 
+_LISTINGS = 20
+"""How often a directory in use is listed at most until two lists agree."""
+
 _SPECIAL = r"(?:\.[0-9a-f]{32}-(?:delete|future|stray))"
 _PARTITION = re.compile(rf"{OFFSETS_TOPIC}-(0|[1-9][0-9]{{0,9}})")
 _NAMED_PARTITION = re.compile(rf"{OFFSETS_TOPIC}-(0|[1-9][0-9]{{0,9}}){_SPECIAL}?")
@@ -388,6 +391,7 @@ def _plan_partition(directory: _Directory, checkpoint: int | None, known_end: in
             following[0].base_offset if following else None,
             skip_below=reached if reached > file.base_offset else 0,
             log_start_offset=checkpoint or 0,
+            file_size=file.size if following else None,
         )
         if file.size == 0:
             continue
@@ -434,7 +438,7 @@ def _files_of(directory: _Directory, doubts: list[PlacedDoubt]) -> list[_File]:
     plain: list[_File] = []
     swaps: list[_File] = []
     cleaned: list[int] = []
-    for info in location.list():
+    for info in _listed_in_one_state(location):
         name = str(info.base_name)
         if directory.only is not None and name not in directory.only:
             continue
@@ -460,6 +464,31 @@ def _files_of(directory: _Directory, doubts: list[PlacedDoubt]) -> list[_File]:
         high = max(_end_of(file, directory.offsets_partition) for file in swaps)
         plain = [file for file in plain if not low <= file.base_offset < high]
     return sorted(plain + swaps, key=lambda file: file.base_offset)
+
+
+def _listed_in_one_state(location: Location) -> list[pafs.FileInfo]:
+    """The FileInfos of a partition's directory at one moment: on a local disk a directory in use is listed until nothing changes meanwhile.
+
+    A list that was read while the log cleaner put a file in the place of others may have neither. And a cleaned file goes with what was
+    written before the next cleaning: without the newest records, those that these have superseded are missing too. Raises InputError where
+    the directory does not come to rest.
+    """
+    infos = location.list()
+    if not isinstance(location.filesystem, pafs.LocalFileSystem):
+        return infos
+    for _ in range(_LISTINGS):
+        again = location.list()
+        if _finished_files(infos) == _finished_files(again):
+            return infos
+        infos = again
+    raise InputError(f"{location.shown}: its files were replaced each time that the directory was listed. Read a copy of the log.")
+
+
+def _finished_files(infos: Iterable[pafs.FileInfo]) -> list[tuple[str, int]]:
+    """Name and size of each segment; the newest one grows, and so do those that the cleaner writes."""
+    segments = sorted((str(info.base_name), int(info.size or 0)) for info in infos if _SEGMENT.fullmatch(str(info.base_name)))
+    newest = max((name for name, _ in segments if name.endswith(".log")), default="")
+    return [(name, 0 if name == newest or name.endswith(".cleaned") else size) for name, size in segments]
 
 
 def _end_of(file: _File, number: int) -> int:
@@ -488,7 +517,7 @@ def _read_tail(segment: Segment, following: Sequence[_File], limits: Limits) -> 
 def _tail_from_last_bytes(segment: Segment, tail_bytes: int, limits: Limits) -> _Tail | None:
     """The end of a file from its last ``tail_bytes``; None where only the whole file gives a sure answer."""
     is_last = segment.next_base_offset is None
-    with SegmentFile(Location.of(segment.uri), segment.size) as file:
+    with SegmentFile(Location.of(segment.uri), segment.size, segment.file_size) as file:
         finder = EntryFinder(file, segment.base_offset, is_last, limits, tail_bytes)
         at = max(0, file.size - tail_bytes)
         try:
@@ -517,7 +546,7 @@ def _tail_from_last_bytes(segment: Segment, tail_bytes: int, limits: Limits) -> 
 
 def _tail_from_whole_file(segment: Segment, limits: Limits) -> _Tail:
     """The end of a file from all its entries in their order."""
-    with SegmentFile(Location.of(segment.uri), segment.size) as file:
+    with SegmentFile(Location.of(segment.uri), segment.size, segment.file_size) as file:
         reading = Reading(segment, file, DEFAULT_CHUNK_BYTES, limits)
         reading.walk()
         return _Tail(*reading.end())
@@ -528,7 +557,7 @@ def _first_entry(segments: Sequence[Segment], limits: Limits) -> tuple[int | Non
     first_offset: int | None = None
     decompressor = Decompressor(limits)
     for segment in segments:
-        with SegmentFile(Location.of(segment.uri), segment.size) as file:
+        with SegmentFile(Location.of(segment.uri), segment.size, segment.file_size) as file:
             finder = EntryFinder(file, segment.base_offset, segment.next_base_offset is None, limits, _TAIL_BYTES[0])
             for section in finder.sections():
                 entries, headers = section.entries, section.headers

@@ -107,7 +107,7 @@ def _marks_of_batch(segment: Segment, position: int, end: int) -> list[RecordMar
 
 def _data_batches(segment: Segment, begin: int, most_bytes: int) -> Iterator[tuple[int, int]]:
     """Position and end of the batches with data records whose position is among ``most_bytes`` bytes from ``begin`` on."""
-    with SegmentFile(Location.of(segment.uri), segment.size) as file:
+    with SegmentFile(Location.of(segment.uri), segment.size, segment.file_size) as file:
         finder = EntryFinder(file, segment.base_offset, segment.next_base_offset is None, Limits(), _WINDOW_BYTES)
         try:
             at = finder.next_sound(begin) if begin else 0
@@ -127,7 +127,7 @@ def _data_batches(segment: Segment, begin: int, most_bytes: int) -> Iterator[tup
 def _batches_at(segment: Segment, record_offset: int) -> Iterator[tuple[int, int]]:
     """Position and end of the batches whose offsets include ``record_offset``: by bisection, for batches lie in the order of offsets."""
     decompressor = Decompressor(Limits())
-    with SegmentFile(Location.of(segment.uri), segment.size) as file:
+    with SegmentFile(Location.of(segment.uri), segment.size, segment.file_size) as file:
         low, high = segment.start, file.size
         try:
             while high - low > _WINDOW_BYTES:

@@ -40,15 +40,16 @@ def possible_ranges(segment: Segment, range_bytes: int) -> list[Segment]:
     if segment.bytes < 2 * range_bytes or segment.skip_below > segment.base_offset or segment.covers:
         return [segment]
     borders = [segment.start]
-    with SegmentFile(Location.of(segment.uri), segment.size) as file:
+    with SegmentFile(Location.of(segment.uri), segment.size, segment.file_size) as file:
         finder = EntryFinder(file, segment.base_offset, segment.next_base_offset is None, Limits(), _SEARCH_WINDOW_BYTES)
         for at in range(segment.start + range_bytes, segment.size - range_bytes + 1, range_bytes):
             try:
                 border = finder.next_sound(max(at, borders[-1] + 1))
             except ResyncAbandonedError:
                 return [segment]
-            if border < segment.size:
-                borders.append(border)
+            if border >= segment.size:
+                break  # from here on there is no batch, and each further search would read all of the rest again
+            borders.append(border)
     return [replace(segment, start=start, size=end) for start, end in pairwise([*borders, segment.size])]
 
 
@@ -61,9 +62,7 @@ def check_range(part: Segment, *, ends_file: bool) -> RangeOffsets | None:
     first: int | None = None
     reached = part.base_offset
     at = part.start
-    with SegmentFile(Location.of(part.uri), part.size) as file:
-        if file.size < part.size:
-            return None
+    with SegmentFile(Location.of(part.uri), part.size, part.file_size) as file:
         is_last = ends_file and part.next_base_offset is None
         finder = EntryFinder(file, part.base_offset, is_last, Limits(), DEFAULT_CHUNK_BYTES)
         for section in finder.sections(part.start):

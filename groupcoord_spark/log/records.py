@@ -173,7 +173,7 @@ def _decompressed(
                 stream = bytes(piece) if magic == 2 else wrapped_stream(view, entry_at, finish, magic)
                 piece = decompressor.decompress(codec, stream, magic=magic)
             except CompressionError as error:
-                failed[i - first] = error
+                failed[i - first] = error.without_frames()
                 piece = b""
         pieces.append(piece)
         # the count of a header may be wrong, but no record takes less than seven bytes
@@ -400,7 +400,7 @@ def _legacy_message_places(
         try:
             inner = read_inner_messages(view, at, finish)
         except RecordError as error:
-            lost[i] = error
+            lost[i] = error.without_frames()
             continue
         base = inner_offset_base(view, inner, int(entries.magic[i]), int(headers["base_offset"][i]))
         base_offset[i] = as_int64(int(base_offset[i]) + base)

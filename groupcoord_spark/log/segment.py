@@ -52,6 +52,7 @@ class Segment:
         covers: the later files whose offsets this file reaches into: a copy made during a cleaning has the merged file beside the files
             that it replaces.
         start: the position where reading begins.
+        file_size: bytes of the whole file when the work was planned, if it was finished then; None: it may grow while it is read.
     """
 
     uri: str
@@ -63,6 +64,7 @@ class Segment:
     log_start_offset: int = 0
     covers: tuple[Segment, ...] = ()
     start: int = 0
+    file_size: int | None = None
 
     @property
     def bytes(self) -> int:
@@ -130,7 +132,7 @@ def read_segment(segment: Segment, *, chunk_bytes: int = DEFAULT_CHUNK_BYTES, li
     InputError where the file cannot be read at all.
     """
     location = Location.of(segment.uri)
-    with page_cache_as_found(location, segment.start, segment.size), SegmentFile(location, segment.size) as file:
+    with page_cache_as_found(location, segment.start, segment.size), SegmentFile(location, segment.size, segment.file_size) as file:
         reading = Reading(segment, file, chunk_bytes, limits or Limits())
         reading.walk()
         yield from reading.chunks()
@@ -319,7 +321,7 @@ class Reading:
         holds_none[list(owner_of.values())] = False
         ranges = {(int(entries.first_offset[i]), int(entries.last_offset[i])): i for i in np.flatnonzero(holds_none).tolist()}
         for later in self._segment.covers:
-            with SegmentFile(Location.of(later.uri), later.size) as file:
+            with SegmentFile(Location.of(later.uri), later.size, later.file_size) as file:
                 reading = Reading(later, file, self._chunk_bytes, self._limits)
                 reading.walk()
                 kept = reading.kept

@@ -19,6 +19,8 @@ from groupcoord_spark.protocol.slices import Bytes
 PADDING = 64
 """Bytes after the end of every buffer, so that a field may be read before it is known to lie inside."""
 
+_IN_USE = "A broker's log cleaner does so with a log in use: run it again, or read a copy (docs/how-to/copy-a-dump.md)."
+
 
 @dataclass(frozen=True, slots=True)
 class Location:
@@ -113,20 +115,40 @@ class Location:
 
 
 class SegmentFile:
-    """An open file, read in ranges up to the size that it had when the work was planned: a live file may have grown since."""
+    """An open file, read in ranges up to the size that it had when the work was planned: a live file may have grown since.
 
-    def __init__(self, location: Location, size: int) -> None:
+    Args:
+        size: where reading ends.
+        whole_size: the bytes of the file when the work was planned, if the file was finished then; None: it may have grown.
+
+    Raises InputError where the file is gone, cannot be opened, or is not the one that was planned: shorter, or finished and of another
+    size. The file that the log cleaner puts in its place lacks records whose later ones are not in the plan.
+    """
+
+    def __init__(self, location: Location, size: int, whole_size: int | None = None) -> None:
         self.source = location.shown
         try:
             self._file = location.filesystem.open_input_file(location.path)
-            self.size = min(size, int(self._file.size()))
+            found = int(self._file.size())
+        except FileNotFoundError as error:
+            raise InputError(f"{self.source}: the file is gone since the directory was listed. {_IN_USE}") from error
         except (OSError, pa.ArrowException) as error:
             raise InputError(
                 f"{self.source}: the file cannot be opened: {first_line(error)}. Check permissions; copy a log in use before reading it."
             ) from error
+        if found < size or (whole_size is not None and found != whole_size):
+            self._file.close()
+            raise InputError(
+                f"{self.source}: the file has {found} bytes, and had {whole_size or size} when the directory was listed: it was cut or"
+                f" replaced. {_IN_USE}"
+            )
+        self.size = size
 
     def read(self, start: int, end: int) -> Bytes:
-        """The bytes from ``start`` to ``end`` in a new buffer, with PADDING zeros after them. ``end`` must not be beyond ``size``."""
+        """The bytes from ``start`` to ``end`` in a new buffer, with PADDING zeros after them. ``end`` must not be beyond ``size``.
+
+        Raises InputError where they cannot be read, or the file was cut since it was opened.
+        """
         wanted = end - start
         buffer = np.empty(wanted + PADDING, np.uint8)
         try:
@@ -134,7 +156,8 @@ class SegmentFile:
             got = int(self._file.readinto(buffer[:wanted].data)) if wanted else 0
         except (OSError, pa.ArrowException) as error:
             raise InputError(f"{self.source}: reading {wanted} bytes at {start} failed: {first_line(error)}.") from error
-        # a file that was cut while it was read ends in zeros here, as an unwritten tail does
+        if got < wanted:
+            raise InputError(f"{self.source}: the file ends at byte {start + got} now, and was longer when it was opened. {_IN_USE}")
         buffer[got:] = 0
         return buffer
 

@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 DELTA_PACKAGE = "io.delta:delta-spark_4.1_2.13:4.4.0"
 PACKAGES = "spark.jars.packages"
 OLDEST_JAVA = 17
+LEAST_TEMPORARY_BYTES = 8 << 20
+"""Less room for temporary files than the smallest run needs."""
 
 WORKER_DAEMON = "groupcoord_spark.pipeline.worker_daemon"
 
@@ -101,6 +104,7 @@ def _started(builder: SparkSession.Builder, wanted: dict[str, str], show_output:
     from pyspark import SparkConf, SparkContext
     from pyspark.java_gateway import launch_gateway
 
+    _refuse_full_disk(tempfile.gettempdir())
     directory = RunDirectory()
     atexit.register(end_session)
     java_options = "spark.driver.extraJavaOptions"
@@ -138,6 +142,16 @@ def _started(builder: SparkSession.Builder, wanted: dict[str, str], show_output:
         or conf.contains("spark.local.dir")
     )
     return spark
+
+
+def _refuse_full_disk(directory: str) -> None:
+    """Raises GroupcoordError where Java could not write the file with its port, for which pyspark would wait for ever."""
+    free = shutil.disk_usage(directory).free
+    if free < LEAST_TEMPORARY_BYTES:
+        raise GroupcoordError(
+            f"The disk of {directory} is full: {free:,} bytes are left, and Spark keeps its temporary files there. Make room, or name"
+            " another directory, for example with TMPDIR=/path in the environment."
+        )
 
 
 def _do_not_print_the_end_of_java(spark: SparkSession) -> None:

@@ -63,6 +63,8 @@ _NAME: Final = "upkeep"
 
 _MOST_ROWS: Final = 8_000_000
 _UNFINISHED_MS: Final = 86_400_000
+_COMMITTING_MS: Final = 600_000
+"""The tables of a run are committed within seconds. A run that has not finished so long after a commit is dead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +114,8 @@ def maintain(
     location = open_warehouse(warehouse).location
     open_warehouse(warehouse).run(cluster)  # says what there is where there is no run
     if not dry_run:
-        # Removes what dead runs left: joining erases the names by which their rows are known.
-        begin_run(warehouse, cluster)
+        # Removes what dead runs left, and lets a night finish that commits at this moment.
+        begin_run(warehouse, cluster, spares_ms=_COMMITTING_MS)
     house = _House(location, cluster, runs_of(read_runs(location)), now_ms or time.time_ns() // 1_000_000, dry_run)
     border_ms = None if keep_history_ms is None else house.now_ms - keep_history_ms
     done = {table.name: TableUpkeep(table.name) for table in TABLES.values()}

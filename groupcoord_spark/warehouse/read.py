@@ -266,12 +266,12 @@ def holds_warehouse(location: Location) -> bool:
         names = [info.base_name for info in location.filesystem.get_file_info(fs.FileSelector(location.path))]
         if not names:
             return False
-        has_runs = RUNS.name in names and DeltaTable.is_deltatable(location.table_uri(RUNS.name))
+        has_runs = RUNS.name in names and table_exists(location, RUNS)
         if not has_runs and _is_being_made(location, names):
             return False
     except OSError as e:
         raise WarehouseError(f"{location.uri} cannot be read: {first_line(e)}.") from e
-    if not has_runs and any(name in names and DeltaTable.is_deltatable(location.table_uri(name)) for name in TABLES):
+    if not has_runs and any(name in names and table_exists(location, table) for name, table in TABLES.items()):
         raise WarehouseError(
             f"{location.uri} has no table runs, which names the version of every other table: it was removed, or it is damaged."
             f" {way_out(location, RUNS)}"
@@ -296,6 +296,14 @@ def _is_being_made(location: Location, names: Sequence[str]) -> bool:
         return False
     begun = location.filesystem.get_file_info(fs.FileSelector(f"{location.path}/{RUNS.name}", allow_not_found=True))
     return all(f.base_name == "_delta_log" for f in begun)
+
+
+def table_exists(location: Location, table: Table) -> bool:
+    """Whether there is a Delta table, at whatever version. Raises WarehouseError where that cannot be found out."""
+    try:
+        return DeltaTable.is_deltatable(location.table_uri(table.name))
+    except (DeltaError, OSError) as e:
+        raise WarehouseError(f"Table {table.name} of {location.uri} cannot be read: {first_line(e)}. {way_out(location, table)}") from e
 
 
 def open_table(location: Location, table: Table, version: int | None = None) -> DeltaTable:

@@ -16,7 +16,7 @@ import pyarrow.dataset as ds
 from groupcoord_spark.errors import UsageError, WarehouseError
 from groupcoord_spark.warehouse.declaration import Table, no_rows
 from groupcoord_spark.warehouse.location import Location, first_line
-from groupcoord_spark.warehouse.read import Run, Warehouse, open_table
+from groupcoord_spark.warehouse.read import Run, Warehouse, open_table, way_out
 from groupcoord_spark.warehouse.tables import RUNS, TABLES
 from groupcoord_spark.warehouse.views import VIEWS
 
@@ -29,6 +29,9 @@ Engine = Literal["spark", "duckdb", "trino"]
 TRINO_CATALOG: Final = "delta"
 TRINO_TABLES: Final = "groupcoord_tables"
 TRINO_VIEWS: Final = "groupcoord"
+
+_DAMAGED: Final = re.compile(r"reading the stream registered as '(\w+)' failed: (.*)")
+"""DuckDB's words for a file of a table that pyarrow cannot read."""
 
 
 class NightInDuckDB:
@@ -79,6 +82,10 @@ class NightInDuckDB:
         except duckdb.Error as error:
             if "No such file" in str(error):
                 raise WarehouseError(_gone(self._warehouse.location, error)) from error
+            if damaged := _DAMAGED.search(str(error)):
+                table, why = TABLES[damaged[1]], damaged[2].rstrip(".")
+                place = self._warehouse.location
+                raise WarehouseError(f"Table {table.name} of {place.uri} cannot be read: {why}. {way_out(place, table)}") from error
             raise UsageError(str(error).strip()) from None
 
     def _open(self, name: str) -> None:

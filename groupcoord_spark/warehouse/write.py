@@ -51,6 +51,7 @@ from groupcoord_spark.warehouse.read import (
     read_runs,
     rows_at,
     runs_of,
+    table_exists,
     way_out,
 )
 from groupcoord_spark.warehouse.tables import GROUPS, HISTORY, LOOK_BACK, NIGHT, OFFSET_COMMITS, RUNS, SCHEMA_VERSION, TABLES, WARNINGS
@@ -124,12 +125,14 @@ def history_application(cluster: str, offsets_partition: int, incarnation: int) 
     return f"{quote(cluster, safe=' ')}/{offsets_partition}/{incarnation}"
 
 
-def begin_run(warehouse: str, cluster: str) -> RunStart:
+def begin_run(warehouse: str, cluster: str, *, spares_ms: int = 0) -> RunStart:
     """A new run of a cluster. Afterwards every table exists, with all columns of this release, as the cluster's last night left it.
 
     What a run that is not in ``runs`` put into the tables is removed, for this cluster only; if that run is still alive, it fails at its
     next commit. Files of dead runs that are in no table are deleted when they are a day old. Raises WarehouseError where the place holds
     something else, is of a newer release, or cannot be read or written.
+
+    spares_ms: a run whose last commit is younger than this is taken to be at work, and nothing is removed.
     """
     if not cluster:
         raise WarehouseError("A cluster's name cannot be empty. Name it with --cluster.")
@@ -144,6 +147,8 @@ def begin_run(warehouse: str, cluster: str) -> RunStart:
         start = RunStart(location, cluster, run_id, started_at_ms, of_cluster, tables, transaction)
         _refuse_older_runs(start)
         unfinished = any(_transaction_of(table, cluster) != transaction for table in tables.values())
+        if spares_ms and _last_commit_ms(start) > started_at_ms - spares_ms:
+            return start
         if unfinished or any(_strays(start, table) for name, table in tables.items() if name != RUNS.name):
             try:
                 start = _healed(start)
@@ -188,7 +193,7 @@ def _opened_to_write(location: Location, table: Table, named_version: int) -> De
 
     Raises WarehouseError where the table is gone and no run can write its rows anew, and where it is damaged or older than that.
     """
-    if not DeltaTable.is_deltatable(location.table_uri(table.name)):
+    if not table_exists(location, table):
         if named_version and (table in HISTORY or table is RUNS):
             open_table(location, table)  # says that it is gone
         return None  # nothing was ever in it, this release is the first to have it, or it can do without its earlier rows
@@ -399,6 +404,12 @@ def _missing_columns(location: Location, table: Table, opened: DeltaTable) -> li
 def _missing_checks(table: Table, opened: DeltaTable) -> dict[str, str]:
     configuration = opened.metadata().configuration
     return {name: claim for name, claim in table.checks.items() if f"delta.constraints.{name}" not in configuration}
+
+
+def _last_commit_ms(start: RunStart) -> int:
+    """When the unfinished run of the cluster committed last, by the clock of its machine; 0 where there is none."""
+    ahead = [table for table in start.tables.values() if _transaction_of(table, start.cluster) > start.transaction]
+    return max((commit["timestamp"] for table in ahead for commit in table.history(1)), default=0)
 
 
 def _transaction_of(opened: DeltaTable, cluster: str) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -12,8 +13,11 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import unquote
 
-from groupcoord_spark.warehouse import open_warehouse
+from deltalake import DeltaTable
+
+from groupcoord_spark.warehouse import TABLES, open_warehouse
 from tests.conftest import SAMPLE_LOGS
 
 PATIENCE_SECONDS = 180
@@ -142,3 +146,25 @@ def data_files(warehouse: Path) -> set[str]:
 def fractions(count: int) -> Iterator[float]:
     """``count`` moments of a run, spread evenly over it."""
     return ((each + 0.5) / count for each in range(count))
+
+
+def made_older(warehouse: Path, seconds: float = 2 * 86_400) -> None:
+    """Makes every file of the warehouse two days older: what no run can be writing any more may be removed."""
+    for path in warehouse.rglob("*"):
+        if path.is_file():
+            status = path.stat()
+            os.utime(path, (status.st_atime - seconds, status.st_mtime - seconds))
+
+
+def left_in_warehouse(warehouse: Path) -> list[str]:
+    """Files that are neither part of Delta's logs, nor in the newest version of a table or in one that a run names."""
+    runs = open_warehouse(str(warehouse)).runs()["table_versions"].to_pylist()
+    needed: set[str] = set()
+    for name in TABLES:
+        table = str(warehouse / name)
+        versions = {dict(versions)[name] for versions in runs if name in dict(versions)} | {DeltaTable(table).version()}
+        for version in versions:
+            needed.update(unquote(uri).removeprefix("file://") for uri in DeltaTable(table, version=version).file_uris())
+    is_log = re.compile(r"_delta_log/(\d{20}\.json|\d{20}\.checkpoint\.parquet|_last_checkpoint)$")
+    files = (str(path) for path in warehouse.rglob("*") if path.is_file())
+    return sorted(path.removeprefix(f"{warehouse}/") for path in files if path not in needed and not is_log.search(path))

@@ -11,16 +11,16 @@ from groupcoord_spark.warehouse import open_warehouse
 from tests.faults.two_runs import SCENES, faults_of, race
 
 
-@pytest.mark.parametrize("clusters", SCENES, ids=", ".join)
-def test_of_runs_in_threads_the_tables_have_the_rows_of_those_that_finished(tmp_path: Path, clusters: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("actors", SCENES, ids=", ".join)
+def test_of_runs_in_threads_the_tables_have_the_rows_of_those_that_finished(tmp_path: Path, actors: tuple[str, ...]) -> None:
     for seed in range(2):
         before = open_warehouse(str(tmp_path / "w")).runs().num_rows if seed else 0
-        endings = race(tmp_path / "w", clusters, "threads", random.Random(seed))
-        assert faults_of(tmp_path / "w", endings, before) == []
+        endings = race(tmp_path / "w", actors, "threads", random.Random(seed))
+        assert faults_of(tmp_path / "w", actors, endings, before) == []
         assert "finished" in endings
 
 
 def test_of_runs_in_processes_the_tables_have_the_rows_of_those_that_finished(tmp_path: Path) -> None:
-    endings = race(tmp_path / "w", SCENES[-1], "processes", random.Random(1))
-    assert faults_of(tmp_path / "w", endings, 0) == []
+    endings = race(tmp_path / "w", SCENES[3], "processes", random.Random(1))
+    assert faults_of(tmp_path / "w", SCENES[3], endings, 0) == []
     assert endings[-1] == "finished", "the run of the other cluster"

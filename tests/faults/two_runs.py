@@ -1,7 +1,8 @@
 """Lets two and three runs commit to one warehouse at once, of one cluster and of several, in threads and in processes, and counts.
 
-Runs of a cluster race each other, with pauses of random length between their commits; afterwards every table must have the rows of the runs
-that finished, as if these had run one after the other, and nothing of the others. ``python -m tests.faults.two_runs --times 50``
+Nights of a cluster race each other, with pauses of random length between their commits, beside a look-back or upkeep; the first race of
+a warehouse also makes its tables. Afterwards every table must have the rows that the finished nights leave one after the other, and nothing
+of the others. ``python -m tests.faults.two_runs --times 50``
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import argparse
 import multiprocessing
 import random
+import shutil
 import tempfile
 import time
 from collections import Counter
@@ -19,17 +21,41 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from groupcoord_spark.errors import WarehouseError
 from groupcoord_spark.warehouse import TABLES, begin_run, commit_run, open_warehouse
 from groupcoord_spark.warehouse import write as write_module
 from groupcoord_spark.warehouse.location import locate
+from groupcoord_spark.warehouse.maintenance import maintain
 from groupcoord_spark.warehouse.read import rows_at
+from groupcoord_spark.warehouse.tables import LOOK_BACK, NIGHT, RUNS, WriteMode
 from tests.warehouse.nights import commit, group, offset, run_fields, written
 
-SCENES = (("prod", "prod"), ("prod", "prod", "prod"), ("prod", "other"), ("prod", "prod", "other"))
+LOOK_BACK_OF, UPKEEP_OF = "look-back of ", "upkeep of "
+SCENES = (
+    ("prod", "prod"),
+    ("prod", "prod", "prod"),
+    ("prod", "other"),
+    ("prod", "prod", "other"),
+    ("prod", "look-back of prod"),
+    ("prod", "upkeep of prod"),
+    ("prod", "look-back of prod", "upkeep of prod"),
+    ("prod", "upkeep of prod", "upkeep of other"),
+)
+"""What runs at once: the night of a cluster, or its look-back or upkeep."""
+
 LONGEST_PAUSE = 0.06
+RACES_OF_A_WAREHOUSE = 5
+"""The next race makes the tables of a new warehouse."""
+
+NEXT_MONTH_MS = int((time.time() + 40 * 86_400) * 1000)
+EXPECTED_OF_RUNS = ("Another run of cluster",)
+EXPECTED_OF_UPKEEP = (
+    *("Another run of cluster", "holds no run of cluster", "holds no night of cluster", "is no warehouse"),
+    "Run `groupcoord maintain` again",
+)
 
 
 @contextmanager
@@ -45,57 +71,85 @@ def pauses(seed: int) -> Iterator[None]:
         yield
 
 
-def one_run(warehouse: str, cluster: str, number: int, delay: float) -> str:
-    """``finished``, or the sentence with which the run ended. All rows of the run have the number."""
+def rows_of_run(number: int) -> dict[str, list[dict[str, Any]]]:
+    """All rows of a run have its number."""
+    return {"committed_offsets": [offset("g", "t", 0, number)], "groups": [group(f"g{number}")], "offset_commits": [commit(number)]}
+
+
+def one_run(warehouse: str, actor: str, number: int, delay: float) -> str:
+    """``finished``, or the sentence with which the night, the look-back or the upkeep ended."""
     time.sleep(delay)
     try:
-        start = begin_run(warehouse, cluster)
-        rows = {"committed_offsets": [offset("g", "t", 0, number)], "groups": [group(f"g{number}")], "offset_commits": [commit(number)]}
-        commit_run(start, run_fields(records_read=number, records_decoded=number), written(start, rows))
+        if actor.startswith(UPKEEP_OF):
+            maintain(warehouse, actor.removeprefix(UPKEEP_OF), keep_nights=3, now_ms=NEXT_MONTH_MS)
+            return "finished"
+        rows = rows_of_run(number)
+        fields = run_fields(records_read=number, records_decoded=number)
+        if actor.startswith(LOOK_BACK_OF):
+            fields["kind"] = LOOK_BACK
+            del rows["offset_commits"]
+        start = begin_run(warehouse, actor.removeprefix(LOOK_BACK_OF))
+        commit_run(start, fields, written(start, rows))
     except WarehouseError as e:
         return str(e)
     return "finished"
 
 
-def one_run_in_a_process(warehouse: str, cluster: str, number: int, delay: float) -> str:
+def one_run_in_a_process(warehouse: str, actor: str, number: int, delay: float) -> str:
     """The same as ``one_run``, with pauses."""
     with pauses(number):
-        return one_run(warehouse, cluster, number, delay)
+        return one_run(warehouse, actor, number, delay)
 
 
-def race(warehouse: Path, clusters: Sequence[str], kind: str, chosen: random.Random) -> list[str]:
+def race(warehouse: Path, actors: Sequence[str], kind: str, chosen: random.Random) -> list[str]:
     """How each of the runs ended; they begin within a fifth of a second. kind: threads or processes."""
-    numbers = [chosen.randrange(1, 1 << 30) for _ in clusters]
-    delays = [chosen.random() * 0.2 for _ in clusters]
-    given = ([str(warehouse)] * len(clusters), clusters, numbers, delays)
+    numbers = [chosen.randrange(1, 1 << 30) for _ in actors]
+    delays = [chosen.random() * 0.2 for _ in actors]
+    given = ([str(warehouse)] * len(actors), actors, numbers, delays)
     if kind == "processes":
-        with ProcessPoolExecutor(len(clusters), multiprocessing.get_context("spawn")) as pool:
+        with ProcessPoolExecutor(len(actors), multiprocessing.get_context("spawn")) as pool:
             return list(pool.map(one_run_in_a_process, *given))
-    with pauses(numbers[0]), ThreadPoolExecutor(len(clusters)) as pool:
+    with pauses(numbers[0]), ThreadPoolExecutor(len(actors)) as pool:
         return list(pool.map(one_run, *given))
 
 
-def faults_of(warehouse: Path, endings: Sequence[str], finished_before: int) -> list[str]:
+def faults_of(warehouse: Path, actors: Sequence[str], endings: Sequence[str], finished_before: int) -> list[str]:
     """What is wrong after the runs of a race."""
     opened = open_warehouse(str(warehouse))
-    faults = [f"ended with: {ending}" for ending in endings if ending != "finished" and "Another run of cluster" not in ending]
-    if opened.runs().num_rows - finished_before != endings.count("finished"):
+    expected_words = {True: EXPECTED_OF_UPKEEP, False: EXPECTED_OF_RUNS}
+    faults = [
+        f"{actor} ended with: {ending}"
+        for actor, ending in zip(actors, endings, strict=True)
+        if ending != "finished" and not any(words in ending for words in expected_words[actor.startswith(UPKEEP_OF)])
+    ]
+    of_runs = [ending for actor, ending in zip(actors, endings, strict=True) if not actor.startswith(UPKEEP_OF)]
+    if opened.runs().num_rows - finished_before != of_runs.count("finished"):
         faults.append(f"{opened.runs().num_rows} rows in runs")
-    for cluster in opened.clusters():
+    for cluster in opened.clusters_with_nights():
         # A run's number is in its row of runs too: as so many records.
-        numbers = opened.runs(cluster)["records_read"].to_pylist()
-        expected = {
-            "offset_commits": ("record_offset", sorted(numbers)),
-            "committed_offsets": ("committed_offset", numbers[-1:]),
-            "groups": ("group_id", [f"g{numbers[-1]}"]),
-        }
-        for name, (column, values) in expected.items():
-            newest = DeltaTable(str(warehouse / name)).version()
-            for version in (opened.run(cluster).table_versions[name], newest):
-                rows = sorted(rows_at(locate(str(warehouse)), TABLES[name], version, cluster, [column])[column].to_pylist())
-                if rows != values:
-                    faults.append(f"{name} of {cluster} has {rows} at version {version}, expected {values}")
+        runs = opened.runs(cluster)
+        numbers = runs.filter(pc.equal(runs["kind"], NIGHT))["records_read"].to_pylist()
+        expected = undisturbed_rows(numbers)
+        # The newest versions are those of the newest run, while nobody has begun to repair.
+        newest = {name: DeltaTable(str(warehouse / name)).version() for name in TABLES if name != RUNS.name}
+        for versions in (opened.run(cluster).table_versions, newest):
+            for name, version in versions.items():
+                columns = [column.name for column in TABLES[name].columns if column.name != "cluster"]
+                rows = sorted(map(str, rows_at(locate(str(warehouse)), TABLES[name], version, cluster, columns).to_pylist()))
+                if rows != expected.get(name, []):
+                    faults.append(f"{name} of {cluster} has {rows} at version {version}, expected {expected.get(name, [])}")
     return faults
+
+
+def undisturbed_rows(numbers: Sequence[int]) -> dict[str, list[str]]:
+    """Table -> its rows after nights with these numbers, one after the other; tables without rows are left out."""
+    rows: dict[str, list[str]] = {}
+    for number in numbers:
+        for name, of_run in rows_of_run(number).items():
+            made = TABLES[name].from_milliseconds(TABLES[name].from_rows(of_run))
+            texts = [str({key: value for key, value in row.items() if key != "cluster"}) for row in made.to_pylist()]
+            rows[name] = [*rows.get(name, []), *texts] if TABLES[name].write is WriteMode.APPENDED else texts
+    return {name: sorted(of_table) for name, of_table in rows.items()}
 
 
 def main() -> None:
@@ -107,20 +161,22 @@ def main() -> None:
     chosen = random.Random(options.seed)
     failed = races = 0
     for kind in options.kinds:
-        for clusters in SCENES:
+        for actors in SCENES:
             counts: Counter[str] = Counter()
             with tempfile.TemporaryDirectory(prefix="two-runs-") as directory:
                 warehouse = Path(directory) / "warehouse"
-                for _ in range(options.times):
+                for number in range(options.times):
+                    if number % RACES_OF_A_WAREHOUSE == 0:
+                        shutil.rmtree(warehouse, ignore_errors=True)
                     before = open_warehouse(str(warehouse)).runs().num_rows if warehouse.exists() else 0
-                    endings = race(warehouse, clusters, kind, chosen)
-                    faults = faults_of(warehouse, endings, before)
+                    endings = race(warehouse, actors, kind, chosen)
+                    faults = faults_of(warehouse, actors, endings, before)
                     counts.update("finished" if ending == "finished" else "refused" for ending in endings)
                     races += 1
                     failed += bool(faults)
                     for fault in faults:
                         print(f"  {fault}", flush=True)
-            print(f"{kind:9} {', '.join(clusters):18} {options.times} races: {dict(counts)}", flush=True)
+            print(f"{kind:9} {', '.join(actors):42} {options.times} races: {dict(counts)}", flush=True)
     print(f"{failed} of {races} races failed")
 
 

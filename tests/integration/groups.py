@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 TOPICS = {"orders": 4, "payments": 2}
@@ -66,6 +66,20 @@ class Worker:
         """Leaves the group."""
         self._stopped.set()
         self._thread.join(JOIN_SECONDS)
+
+
+def commit_when_coordinator_is_there(consumer: Consumer, offsets: list[TopicPartition]) -> None:
+    """Commits as soon as the group's coordinator answers: on a slow machine not at the first attempt."""
+    not_there = (KafkaError._WAIT_COORD, KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_NOT_AVAILABLE)
+    deadline = time.monotonic() + JOIN_SECONDS
+    while True:
+        try:
+            consumer.commit(offsets=offsets, asynchronous=False)
+            return
+        except KafkaException as e:
+            if e.args[0].code() not in not_there or time.monotonic() > deadline:
+                raise
+            time.sleep(0.2)
 
 
 class Groups:
@@ -143,7 +157,7 @@ class Groups:
 
     def commit_as_tools_do(self, group_id: str, offsets: list[TopicPartition]) -> None:
         consumer = Consumer({**self._client, "group.id": group_id})
-        consumer.commit(offsets=offsets, asynchronous=False)
+        commit_when_coordinator_is_there(consumer, offsets)
         consumer.close()
 
     def _transaction(self, group_id: str, offsets: list[TopicPartition], end: Callable[[Producer], object] | None = None) -> None:

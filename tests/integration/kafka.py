@@ -15,7 +15,7 @@ import subprocess
 import tempfile
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -148,7 +148,7 @@ def run_class(jars: Path, main_class: str, *args: str) -> str:
 
 
 @contextmanager
-def running_broker(place: Path) -> Iterator[Broker]:
+def running_broker(place: Path, more_settings: Mapping[str, object] | None = None) -> Iterator[Broker]:
     """One process that is broker and controller, on free ports of this machine; it ends with the block."""
     jars = broker_jars()
     ports = free_ports(2)
@@ -160,6 +160,7 @@ def running_broker(place: Path) -> Iterator[Broker]:
         "advertised.listeners": listeners.split(",")[0],
         "controller.quorum.voters": f"1@127.0.0.1:{ports[1]}",
         "log.dirs": log_dir,
+        **(more_settings or {}),
     }
     properties = place / "server.properties"
     properties.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))

@@ -81,9 +81,9 @@ def test_a_plan_opens_no_file_that_ends_below_what_was_read_but_the_first(tmp_pa
         write_segment(tmp_path, [entry(first)], base_offset=first)
     opened = []
 
-    def opens(location: object, size: int) -> object:
+    def opens(location: object, *sizes: object) -> object:
         opened.append(str(location))
-        return file(location, size)  # type: ignore[arg-type]
+        return file(location, *sizes)  # type: ignore[arg-type]
 
     file = directory.SegmentFile
     with patch.object(directory, "SegmentFile", opens):

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from groupcoord_spark.errors import InputError
 from groupcoord_spark.log import Segment, check_range, plan_logs, possible_ranges, ranges_to_read
+from groupcoord_spark.log.salvage.finder import EntryFinder
 from tests.conftest import GOLDEN
 from tests.log.damages import KINDS, harm
 from tests.log.log_writer import batch, marker, records, write_segment
@@ -110,9 +112,22 @@ def test_small_files_and_files_that_others_cover_are_not_cut(tmp_path: Path) -> 
     assert len(possible_ranges(Segment(str(path), size, 0, 0, covers=(Segment("x", 1, 0, 5),)), 100)) == 1
 
 
-def test_a_file_that_has_shrunk_since_it_was_planned_is_not_cut(tmp_path: Path) -> None:
+def test_a_file_that_has_shrunk_since_it_was_planned_is_one_sentence(tmp_path: Path) -> None:
     path = write_segment(tmp_path, [batch(i, records(b"k")) for i in range(20)], base_offset=0)
     segment = Segment(str(path), path.stat().st_size, 0, 0)
     parts = possible_ranges(segment, 300)
     path.write_bytes(path.read_bytes()[:-100])
-    assert check_range(parts[-1], ends_file=True) is None
+    with pytest.raises(InputError, match="it was cut or replaced"):
+        check_range(parts[-1], ends_file=True)
+
+
+def test_zeros_at_the_end_of_a_large_file_are_searched_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write_segment(tmp_path, [batch(0)])
+    with path.open("ab") as file:
+        file.truncate(1 << 20)
+    searches = []
+    whole = EntryFinder.next_sound
+    monkeypatch.setattr(EntryFinder, "next_sound", lambda finder, at: searches.append(at) or whole(finder, at))
+    segment = Segment(str(path), 1 << 20, 0, 0)
+    assert possible_ranges(segment, 1 << 14) == [segment]
+    assert searches == [1 << 14]

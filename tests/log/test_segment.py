@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import tracemalloc
 from pathlib import Path
@@ -11,7 +12,8 @@ import pytest
 
 from groupcoord_spark.errors import InputError
 from groupcoord_spark.log import Segment, read_segment
-from tests.log.log_writer import LZ4, ZSTD, Rec, batch, message, records, write_segment
+from groupcoord_spark.log.limits import Limits
+from tests.log.log_writer import GZIP, LZ4, SNAPPY, ZSTD, Rec, batch, compress, message, records, write_segment
 from tests.log.reading import read, read_file
 
 
@@ -62,6 +64,22 @@ def test_the_memory_of_a_reader_is_a_few_chunks(tmp_path: Path) -> None:
     assert peak < 6 * chunk_bytes
 
 
+@pytest.mark.parametrize("codec", [GZIP, SNAPPY, LZ4, ZSTD])
+def test_bombs_that_are_refused_leave_nothing_in_memory(tmp_path: Path, codec: int) -> None:
+    limits = Limits(decompressed_floor=1 << 20, decompressed_ratio=1, decompressed_cap=1 << 20)
+    body = compress(codec, bytes(4 << 20))
+    path = write_segment(tmp_path, [batch(offset, codec=codec, body=body) for offset in range(40)])
+    segment = Segment(str(path), path.stat().st_size, 0, 0)
+    tracemalloc.start()
+    try:
+        (chunk,) = read_segment(segment, limits=limits)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert [lost.code for lost in chunk.lost] == ["decompressed_too_large"] * 40
+    assert peak < 16 << 20
+
+
 def test_an_empty_file_has_no_chunk(tmp_path: Path) -> None:
     path = write_segment(tmp_path, [])
     assert list(read_segment(Segment(str(path), 0, 0, 0))) == []
@@ -74,10 +92,30 @@ def test_what_was_written_after_planning_is_not_read(tmp_path: Path) -> None:
     assert read([segment]).offsets == list(range(9))
 
 
-def test_a_file_that_has_shrunk_since_is_read_to_its_end(tmp_path: Path) -> None:
+@pytest.mark.parametrize("change", [-100, +100])
+def test_a_finished_file_that_has_another_size_than_was_planned_is_not_read(tmp_path: Path, change: int) -> None:
     path = write_segment(tmp_path, many(5))
-    got = read([Segment(str(path), path.stat().st_size + 1000, 0, 0)])
-    assert (got.offsets, got.bytes) == (list(range(15)), path.stat().st_size)
+    size = path.stat().st_size
+    segment = Segment(str(path), size, 0, 0, 15, file_size=size)
+    os.truncate(path, size + change)
+    with pytest.raises(InputError, match=rf"{path}: the file has {size + change} bytes, and had {size} when the directory was listed"):
+        read([segment])
+
+
+def test_a_file_that_may_grow_is_not_read_if_it_has_shrunk(tmp_path: Path) -> None:
+    path = write_segment(tmp_path, many(5))
+    with pytest.raises(InputError, match="it was cut or replaced"):
+        read([Segment(str(path), path.stat().st_size + 1, 0, 0)])
+
+
+def test_a_file_that_is_cut_while_it_is_read_is_one_sentence(tmp_path: Path) -> None:
+    path = write_segment(tmp_path, many(40))
+    chunks = read_segment(Segment(str(path), path.stat().st_size, 0, 0), chunk_bytes=1000)
+    next(chunks)
+    os.truncate(path, path.stat().st_size // 2)
+    with pytest.raises(InputError, match="now, and was longer when it was opened") as caught:
+        list(chunks)
+    assert "\n" not in str(caught.value)
 
 
 def test_records_below_the_log_start_are_deleted(tmp_path: Path) -> None:
@@ -102,7 +140,7 @@ def test_a_segment_travels_to_workers(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_gone_is_told_in_one_sentence(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="cannot be opened") as caught:
+    with pytest.raises(InputError, match="the file is gone since the directory was listed") as caught:
         list(read_segment(Segment(str(tmp_path / "00000000000000000000.log"), 100, 0, 0)))
     assert "\n" not in str(caught.value)
 

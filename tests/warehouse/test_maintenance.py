@@ -17,6 +17,7 @@ from groupcoord_spark.warehouse import maintenance as upkeep
 from groupcoord_spark.warehouse.maintenance import HISTORY, maintain
 from groupcoord_spark.warehouse.parts import PartWriter, run_of
 from tests.warehouse.nights import AS_OF_MS, DAY_MS, commit, group, marker, night, offset, run_fields, written
+from tests.warehouse.test_two_runs import stopped_before_commit
 
 NEXT_MONTH_MS = time.time_ns() // 1_000_000 + 40 * DAY_MS
 LOG = {"last_stable_offset": 0, "records": 0, "decoded": 0, "quarantined": 0, "control_records": 0, "live_keys": 0, "bytes": 0}
@@ -287,3 +288,26 @@ def test_look_backs_still_know_where_the_logs_of_dropped_nights_ended(tmp_path):
     assert ends_of_complete_runs(tmp_path) == ends
     maintain(str(tmp_path), "prod", keep_nights=1, keep_history_ms=DAY_MS, now_ms=NEXT_MONTH_MS)
     assert ends_of_complete_runs(tmp_path) == ends[-1:]
+
+
+@pytest.mark.parametrize("number", [1, 9, len(TABLES) - 1])
+def test_a_night_that_commits_at_this_moment_can_finish(tmp_path, number):
+    place = tmp_path / "w"
+    nights(place, 2)
+    start = begin_run(str(place), "prod")
+    files = written(start, {"groups": [group("new")], "offset_commits": [commit(99)]})
+    with stopped_before_commit(number, lambda: maintain(str(place), "prod") and None):
+        run = commit_run(start, run_fields(), files)
+    assert open_warehouse(str(place)).run("prod").run_id == run.run_id
+    assert 99 in open_warehouse(str(place)).read("offset_commits")["record_offset"].to_pylist()
+
+
+def test_a_run_that_committed_last_ten_minutes_ago_is_dead(tmp_path, monkeypatch):
+    place = tmp_path / "w"
+    nights(place, 2)
+    start = begin_run(str(place), "prod")
+    files = written(start, {"groups": [group("new")], "offset_commits": [commit(99)]})
+    monkeypatch.setattr(upkeep, "_COMMITTING_MS", 0)
+    with stopped_before_commit(9, lambda: maintain(str(place), "prod") and None), pytest.raises(WarehouseError, match="Another run"):
+        commit_run(start, run_fields(), files)
+    assert 99 not in open_warehouse(str(place)).read("offset_commits")["record_offset"].to_pylist()

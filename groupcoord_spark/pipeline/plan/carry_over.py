@@ -26,6 +26,7 @@ from groupcoord_spark.pipeline.run import RunRequest
 from groupcoord_spark.warehouse import TABLES, RunStart, open_warehouse
 from groupcoord_spark.warehouse.location import locate
 from groupcoord_spark.warehouse.read import Run, check_files_at, holds_warehouse, rows_at
+from groupcoord_spark.warehouse.tables import DECODE_COVERAGE, OFFSETS_PARTITIONS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -176,7 +177,7 @@ def _coverage_of(night: Run, start: RunStart) -> Sequence[Row]:
     if LATEST_RECORDS not in night.table_versions:  # older releases counted what the night itself read
         return ()
     try:
-        rows: Sequence[Row] = _rows_of_table("decode_coverage", night, start).to_pylist()
+        rows: Sequence[Row] = _rows_of_table(DECODE_COVERAGE.name, night, start).to_pylist()
     except WarehouseError:
         return ()
     return rows
@@ -202,7 +203,7 @@ def _state_of(night: Run, ends: Mapping[int, int], rows: Mapping[int, Row]) -> C
 
 def _why_nothing_is_kept(night: Run, start: RunStart) -> str | None:
     """Why no partition can go on from the latest records of the night; None: they are there."""
-    for table in (LATEST_RECORDS, TOPIC_IDS):
+    for table in (LATEST_RECORDS, TOPIC_IDS, OFFSETS_PARTITIONS.name, DECODE_COVERAGE.name):
         if table not in night.table_versions:
             return "the night before was written by an older release"
         try:
@@ -214,7 +215,7 @@ def _why_nothing_is_kept(night: Run, start: RunStart) -> str | None:
 
 def _rows_of_night(night: Run, start: RunStart) -> dict[int, Row]:
     """Offsets partition -> the night's row of offsets_partitions, with Kafka's values."""
-    rows = TABLES["offsets_partitions"].to_milliseconds(_rows_of_table("offsets_partitions", night, start))
+    rows = OFFSETS_PARTITIONS.to_milliseconds(_rows_of_table(OFFSETS_PARTITIONS.name, night, start))
     return {row["offsets_partition"]: row for row in rows.to_pylist()}
 
 

@@ -12,10 +12,11 @@ import pyarrow as pa
 from groupcoord_spark.errors import WarehouseError
 from groupcoord_spark.log import RecordMark
 from groupcoord_spark.pipeline.extents import NO_HISTORY, HistoryRange
+from groupcoord_spark.pipeline.rebalances import LATEST_RECORDS, STATE_TABLES
 from groupcoord_spark.protocol.record_types import NO_TIMESTAMP
-from groupcoord_spark.warehouse import RunStart, Warehouse, open_warehouse
+from groupcoord_spark.warehouse import TABLES, RunStart, Warehouse, open_warehouse
 from groupcoord_spark.warehouse.location import locate
-from groupcoord_spark.warehouse.read import UNTIL_SETTING, holds_warehouse
+from groupcoord_spark.warehouse.read import UNTIL_SETTING, check_files_at, holds_warehouse
 from groupcoord_spark.warehouse.tables import GROUPS
 
 HISTORY_SETTING: Final = "history"
@@ -162,11 +163,14 @@ def _histories_of_tables(start: RunStart, offsets_partitions: Iterable[int]) -> 
 
 
 def state_versions_at_history_end(start: RunStart) -> Mapping[str, int] | None:
-    """Delta version of each table after the newest run that wrote history up to the end of the log; None: no such run is kept."""
+    """Delta version of each table after the newest run that wrote history up to the end of the log; None: no such run is kept.
+
+    Where a table of STATE_TABLES was deleted, or lost a file of the run, the version of LATEST_RECORDS alone, which tell the same state.
+    """
     runs = (run for run in reversed(start.finished) if run.fields["settings"] is not None)
     settings_of_runs = ((run, dict(run.fields["settings"])) for run in runs)
     # A run with --until, and a run over an older dump, stored the state of an earlier moment, not that at the end of the history.
-    return next(
+    versions = next(
         (
             run.table_versions
             for run, settings in settings_of_runs
@@ -177,3 +181,15 @@ def state_versions_at_history_end(start: RunStart) -> Mapping[str, int] | None:
         ),
         None,
     )
+    if versions is None or all(_is_there(start, table, versions) for table in STATE_TABLES):
+        return versions
+    return {LATEST_RECORDS: versions[LATEST_RECORDS]} if _is_there(start, LATEST_RECORDS, versions) else None
+
+
+def _is_there(start: RunStart, table: str, versions: Mapping[str, int]) -> bool:
+    """Whether a table has all files of the cluster at the version of a run."""
+    try:
+        check_files_at(start.location, TABLES[table], versions[table], start.cluster)
+    except (KeyError, WarehouseError):
+        return False
+    return True

@@ -1,0 +1,136 @@
+"""A log that a broker still uses: its files grow, vanish, are renamed, cut or replaced while they are listed, and before they are read."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+from unittest.mock import patch
+
+import pytest
+
+from groupcoord_spark.cli.progress import StageLines
+from groupcoord_spark.coordinator.semantics import JAVA
+from groupcoord_spark.errors import InputError
+from groupcoord_spark.log import plan_logs
+from groupcoord_spark.log.storage import Location
+from groupcoord_spark.pipeline.nightly import run_nightly
+from groupcoord_spark.pipeline.run import RunRequest
+from groupcoord_spark.warehouse import open_warehouse
+from tests.conftest import DAY_MS, GOLDEN
+from tests.log.log_writer import Rec, batch, write_segment
+from tests.running import AS_OF_MS, run, tables_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LOGS = GOLDEN / "compacted" / "logs"
+
+
+def finished_and_newest(logs: Path) -> tuple[Path, Path]:
+    """Two segments of a partition with several: a finished one, and the one that the broker writes to."""
+    files = [sorted(each.glob("*.log")) for each in sorted(logs.glob("__consumer_offsets-*"))]
+    several = max(files, key=len)
+    assert len(several) > 1
+    return max(several[:-1], key=lambda path: path.stat().st_size), several[-1]
+
+
+CHANGES: dict[str, Callable[[Path, Path], object]] = {
+    "a finished file is renamed": lambda finished, newest: finished.rename(f"{finished}.deleted"),
+    "a finished file vanishes": lambda finished, newest: finished.unlink(),
+    "a finished file is replaced by a cleaned one": lambda finished, newest: os.truncate(finished, finished.stat().st_size - 80),
+    "a finished file is replaced by a merged one": lambda finished, newest: finished.write_bytes(
+        finished.read_bytes() + newest.read_bytes()
+    ),
+    "the newest file is cut": lambda finished, newest: os.truncate(newest, newest.stat().st_size - 1),
+}
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> Path:
+    return shutil.copytree(LOGS, tmp_path / "logs")
+
+
+def run_planned(spark: SparkSession, warehouse: Path, logs: Path, change: Callable[[], object]) -> None:
+    """A night whose input changes after it was planned."""
+    request = RunRequest((str(logs),), str(warehouse), "sample", as_of_ms=AS_OF_MS, retention_ms=7 * DAY_MS, semantics=JAVA)
+    plan = plan_logs(request.inputs)
+    change()
+    run_nightly(request, plan, spark, StageLines(quiet=True))
+
+
+@pytest.mark.parametrize("what", CHANGES)
+def test_a_night_whose_files_were_changed_is_one_sentence_and_the_next_one_is_whole(
+    spark: SparkSession, tmp_path: Path, logs: Path, what: str
+) -> None:
+    finished, newest = finished_and_newest(logs)
+    with pytest.raises(InputError, match="run it again, or read a copy") as raised:
+        run_planned(spark, tmp_path / "w", logs, lambda: CHANGES[what](finished, newest))
+    assert "\n" not in str(raised.value) and logs.name in str(raised.value)
+    assert open_warehouse(str(tmp_path / "w")).runs().num_rows == 0
+    assert not list((tmp_path / "w").glob("*/cluster=*/*.parquet"))
+
+
+def test_a_night_over_a_file_that_grows_reads_what_was_planned(spark: SparkSession, tmp_path: Path, logs: Path) -> None:
+    newest = finished_and_newest(logs)[1]
+    run(spark, tmp_path / "expected", logs)
+
+    def grow() -> None:
+        newest.write_bytes(newest.read_bytes() + batch(10_000, [Rec(b"later")]))
+        (newest.parent / f"{10_001:020}.log").write_bytes(batch(10_001, [Rec(b"in a new file")]))
+
+    run_planned(spark, tmp_path / "w", logs, grow)
+    assert tables_of(tmp_path / "w") == tables_of(tmp_path / "expected")
+
+
+class TestThePlan:
+    def listed(self, logs: Path, *changes: Callable[[], object]) -> list[str]:
+        """Names of the planned files, where the directory changes each time after it was listed."""
+        whole, waiting = Location.list, list(changes)
+
+        def list_and_change(location: Location) -> object:
+            infos = whole(location)
+            if location.name.startswith("__consumer_offsets-") and waiting:
+                waiting.pop(0)()
+            return infos
+
+        with patch.object(Location, "list", list_and_change):
+            plan = plan_logs([str(logs)])
+        assert not waiting
+        return [Path(segment.uri).name for log in plan.partitions for segment in log.segments]
+
+    @pytest.fixture
+    def files(self, tmp_path: Path) -> list[Path]:
+        return [write_segment(tmp_path, [batch(n, [Rec(b"k", b"%d" % n)])], base_offset=n) for n in range(3)]
+
+    def test_has_the_merged_file_and_not_those_that_it_replaces(self, files: list[Path]) -> None:
+        def merge() -> None:
+            files[0].write_bytes(files[0].read_bytes() + files[1].read_bytes())
+            files[1].rename(f"{files[1]}.deleted")
+
+        assert self.listed(files[0].parent, merge) == [files[0].name, files[2].name]
+
+    def test_has_the_newest_file_whose_records_supersede_those_that_a_cleaned_one_lacks(self, files: list[Path]) -> None:
+        def clean() -> None:
+            write_segment(files[0].parent.parent, [batch(3, [Rec(b"k", b"3")])], base_offset=3)
+            files[0].write_bytes(b"")
+
+        assert self.listed(files[0].parent, clean) == [files[1].name, files[2].name, f"{3:020}.log"]
+
+    def test_is_not_made_anew_because_the_newest_file_grows(self, files: list[Path]) -> None:
+        def grow() -> None:
+            with files[2].open("ab") as file:
+                file.write(batch(3, [Rec(b"k")]))
+
+        assert self.listed(files[0].parent, grow, grow) == [path.name for path in files]
+
+    def test_of_a_directory_that_does_not_come_to_rest_is_one_sentence(self, files: list[Path]) -> None:
+        names = iter(range(100, 200))
+
+        def add() -> None:
+            write_segment(files[0].parent.parent, [batch(number := next(names), [Rec(b"k")])], base_offset=number)
+
+        with pytest.raises(InputError, match="its files were replaced each time that the directory was listed"):
+            self.listed(files[0].parent, *[add] * 50)

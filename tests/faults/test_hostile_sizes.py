@@ -1,0 +1,20 @@
+"""A small part of hostile_sizes.py: every log at a hundredth of its size, each as one offsets partition of one night."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tests.faults.hostile_sizes import CASES
+from tests.running import rows_of, run
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def test_what_is_around_a_hostile_batch_is_read(spark: SparkSession, tmp_path: Path) -> None:
+    for number, write in enumerate(CASES.values()):
+        write(tmp_path / "logs" / f"__consumer_offsets-{number}" / f"{0:020}.log", 100)
+    run(spark, tmp_path / "w", tmp_path / "logs")
+    commits = {(row["offsets_partition"], row["group_id"]) for row in rows_of(tmp_path / "w", "committed_offsets")}
+    assert {(number, group_id) for number in range(len(CASES)) for group_id in ("first", "last")} <= commits

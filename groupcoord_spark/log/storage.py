@@ -57,7 +57,8 @@ class Location:
             raise InputError(f"{shown(given)}: {why}. Give a path, or a URI of file, s3, gs, abfss or hdfs.") from None
         except (OSError, NotImplementedError) as error:
             why = first_line(error).replace(given, shown(given))
-            hadoop = " Set JAVA_HOME, HADOOP_HOME and CLASSPATH (`hadoop classpath --glob`)." if given.startswith(("hdfs:", "viewfs:")) else ""
+            is_hadoop = given.startswith(("hdfs:", "viewfs:"))
+            hadoop = " Set JAVA_HOME, HADOOP_HOME and CLASSPATH (`hadoop classpath --glob`)." if is_hadoop else ""
             raise _failure(error, shown(given), f"the file system cannot be reached: {why}.{hadoop}") from None
         return Location(given, filesystem, path.rstrip("/") or path)
 

@@ -20,6 +20,7 @@ from pyspark.errors import PySparkException
 from groupcoord_spark.errors import BadCopyError, GroupcoordError, InputError, UsageError
 from groupcoord_spark.log import LogPlan, PartitionLog, PlacedDoubt, RecordMark, record_crc
 from groupcoord_spark.log.storage import shown
+from groupcoord_spark.pipeline.division import Division
 from groupcoord_spark.pipeline.plan.evidence import Evidence
 from groupcoord_spark.pipeline.plan.partition_count import best_partition_count, group_hashes
 from groupcoord_spark.pipeline.read.rows import FileRows, position_text, read_piece, rows_from
@@ -206,7 +207,7 @@ def overview_of_files(spark: SparkSession, files: FileRows, offsets: Mapping[int
                     overview.add_rows(rows, offsets)
         yield pa.RecordBatch.from_pydict({"overview": pa.array([pickle.dumps(overview)], pa.binary())})
 
-    tasks = min(len(pieces), 4 * spark.sparkContext.defaultParallelism)
+    tasks = Division.of(spark).row_tasks(files.bytes, len(pieces))
     return _collected(spark.range(0, len(pieces), 1, tasks).mapInArrow(summarize, "overview BINARY"))
 
 

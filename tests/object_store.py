@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
 import time
 import urllib.request
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,6 +26,12 @@ class ObjectStore:
     """The end point. Its buckets are DUMPS and WAREHOUSES."""
 
     url: str
+    log: Path
+
+    def requests(self, prefix: str) -> Counter[tuple[str, str]]:
+        """(method, key) -> number of requests so far for keys of DUMPS with this prefix. A listing has the key ''."""
+        answered = re.findall(rf'(GET|HEAD|PUT) /{DUMPS}(?:/({prefix}[^ ?]*)|\?)', self.log.read_text())
+        return Counter((method, key) for method, key in answered)
 
     @property
     def variables(self) -> dict[str, str]:
@@ -92,7 +100,7 @@ def object_store(log: Path) -> Iterator[ObjectStore]:
                 if process.poll() is not None or time.monotonic() > deadline:
                     raise AssertionError(log.read_text()) from None
                 time.sleep(0.1)
-        store = ObjectStore(f"http://127.0.0.1:{port}")
+        store = ObjectStore(f"http://127.0.0.1:{port}", log)
         for bucket in (DUMPS, WAREHOUSES):
             store.client().create_bucket(Bucket=bucket)
         yield store

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from groupcoord_spark.log import plan_logs
 from groupcoord_spark.warehouse import open_warehouse
 from tests.cli.warehouse import groupcoord
 from tests.conftest import GOLDEN
 from tests.faults.two_runs import one_run, pauses
+from tests.log.log_writer import batch, records, write_segment
 from tests.object_store import DUMPS, WAREHOUSES, ObjectStore, object_store
 from tests.running import run, tables_of
 from tests.sources.exports import of_sparks_kafka_source, raw_rows, write_parquet
@@ -83,7 +85,8 @@ def test_commands_print_the_same_from_a_store(warehouses: tuple[str, Path], comm
     assert on_store.stdout.strip()
 
 
-def test_a_store_keeps_no_file_that_no_table_has_and_no_mark_of_a_directory(warehouses: tuple[str, Path], store: ObjectStore) -> None:
+def test_a_store_keeps_no_marks_of_directories(warehouses: tuple[str, Path], store: ObjectStore) -> None:
+    assert store.keys(WAREHOUSES, "nights/groups/")
     assert not [key for key in store.keys(WAREHOUSES, "nights/") if key.endswith("/")]
 
 
@@ -105,6 +108,24 @@ def test_of_two_runs_at_once_on_a_store_one_finishes(store: ObjectStore) -> None
     assert finished
     assert all("Another run of cluster 'prod'" in end for end in refused), ends
     assert open_warehouse(uri).read("groups", cluster="prod")["group_id"].to_pylist() in [[f"g{number}"] for number in finished]
+
+
+def test_a_plan_asks_a_store_for_the_size_and_the_end_of_each_file_and_little_else(store: ObjectStore, tmp_path: Path) -> None:
+    for number in range(3):
+        for base in range(0, 60, 20):
+            write_segment(tmp_path / "logs", [batch(base, records(*[b"key"] * 20))], base_offset=base, offsets_partition=number)
+    uri = store.upload(tmp_path / "logs", "planned")
+    plan = plan_logs([uri])
+    assert [(log.end_offset, len(log.segments)) for log in plan.partitions] == [(60, 3)] * 3
+    asked = store.requests("planned/__consumer_offsets-")
+    first, later = "planned/__consumer_offsets-0/00000000000000000000.log", "planned/__consumer_offsets-0/00000000000000000020.log"
+    assert (asked["GET", first], asked["GET", later]) == (2, 1)
+    assert sum(count for (method, key), count in asked.items() if key and method in ("GET", "HEAD")) == 2 * (9 + 3)
+    before = store.requests("planned/")
+    assert [log.end_offset for log in plan_logs([uri], lambda _: {0: 60, 1: 60, 2: 60}).partitions] == [60] * 3
+    asked = store.requests("planned/") - before
+    assert ("GET", later) not in asked
+    assert ("HEAD", later) not in asked
 
 
 def test_parquet_on_a_store_is_read(store: ObjectStore, tmp_path: Path) -> None:

@@ -184,7 +184,7 @@ def _failure(error: BaseException, place: str, sentence: str) -> InputError:
 def side_by_side(work: Callable[[Thing], Made], things: Iterable[Thing], at_once: int) -> list[Made]:
     """What ``work`` returns for each of the things, in their order; ``at_once`` of them at a time. The first error in order is raised."""
     waiting = list(things)
-    if len(waiting) < 2:
+    if at_once == 1 or len(waiting) < 2:
         return [work(thing) for thing in waiting]
     with ThreadPoolExecutor(min(at_once, len(waiting))) as pool:
         return list(pool.map(work, waiting))

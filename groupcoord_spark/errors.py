@@ -26,5 +26,11 @@ class BadCopyError(InputError):
     exit_code = 1
 
 
+class StoreError(InputError):
+    """Raised when the object store of an input does not answer, refuses the access keys, or has no such bucket."""
+
+    exit_code = 1
+
+
 class WarehouseError(GroupcoordError):
     """Raised when a warehouse cannot be read or written, or is not one of ours."""

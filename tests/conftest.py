@@ -37,7 +37,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 SLOWEST_FILES = (
-    *("pipeline/test_golden.py", "test_documentation.py", "pipeline/test_nightly.py", "cli/test_nightly.py", "cli/test_warm_up.py"),
+    *("test_object_store.py", "pipeline/test_golden.py", "test_documentation.py", "pipeline/test_nightly.py", "cli/test_nightly.py"),
+    "cli/test_warm_up.py",
     *("test_spark_submit.py", "faults/test_deaths.py", "pipeline/test_distributed_replay.py", "faults/test_interruptions.py"),
     *("pipeline/test_until.py", "warehouse/test_runs.py", "cli/test_untrusted_text.py", "integration/test_live_topic.py"),
     *("warehouse/test_views.py", "protocol/test_scalar.py", "integration/test_real_broker.py", "pipeline/test_rows.py"),

@@ -22,7 +22,7 @@ AS_OF_MS = 1_795_250_000_000
 """A moment soon after the golden logs were written."""
 
 
-def run(spark: SparkSession, warehouse: Path, *inputs: Path, **changed: Any) -> Summary:
+def run(spark: SparkSession, warehouse: Path | str, *inputs: Path | str, **changed: Any) -> Summary:
     """One night over the inputs; ``changed`` are fields of RunRequest other than their usual values."""
     paths = tuple(str(each) for each in inputs)
     usual = {"cluster": "sample", "as_of_ms": AS_OF_MS, "retention_ms": 7 * DAY_MS, "semantics": JAVA}
@@ -30,7 +30,7 @@ def run(spark: SparkSession, warehouse: Path, *inputs: Path, **changed: Any) -> 
     return run_nightly(night, plan_logs(paths), spark, StageLines(quiet=True))
 
 
-def rows_of(warehouse: Path, table: str, cluster: str | None = None, *, run_id: str | None = None) -> list[dict[str, Any]]:
+def rows_of(warehouse: Path | str, table: str, cluster: str | None = None, *, run_id: str | None = None) -> list[dict[str, Any]]:
     """A table's rows as its readers see it. Times are epoch milliseconds, exact also where no TIMESTAMP can hold them.
 
     run_id: as of that run; the cluster is then ``sample`` where none is named.
@@ -55,7 +55,7 @@ def plain_rows(table: str, columns: pa.Table) -> list[dict[str, Any]]:
 
 
 def tables_of(
-    warehouse: Path, cluster: str | None = None, *, but: tuple[str, ...] = ("runs",), run_id: str | None = None
+    warehouse: Path | str, cluster: str | None = None, *, but: tuple[str, ...] = ("runs",), run_id: str | None = None
 ) -> dict[str, list[str]]:
     """Every table's rows in an order that does not depend on how they were written, without the name of their run."""
     return {

@@ -161,7 +161,7 @@ def nightly(
 ) -> int:
     """Read a copy of a broker's __consumer_offsets, replay it as the group coordinator would, expire it, and write the Delta tables.
 
-    INPUT is a path or URI (file, s3, gs, hdfs): a broker's log directory, several brokers' copies of one cluster, one __consumer_offsets-N
+    INPUT is a path or URI (s3, gs, abfss, hdfs): a broker's log directory, several brokers' copies of one cluster, one __consumer_offsets-N
     directory, or its .log files; Parquet files or a Delta table in the schema of Spark's Kafka source; lines of JSON with base64 keys and
     values; or kafka://HOST:PORT, the topic itself. Several of one kind may be given. The tables change at the very end, all at once. An
     input that looks like a bad copy (older, empty, of another cluster) is refused; see --accept.

@@ -6,7 +6,7 @@ Planning looks at names, at both ends of each file and at a few small text files
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import pyarrow.fs as pafs
@@ -16,11 +16,12 @@ from groupcoord_spark.log.compression import Decompressor
 from groupcoord_spark.log.damage import CODES, Kind, PlacedDoubt
 from groupcoord_spark.log.limits import Limits
 from groupcoord_spark.log.marks import first_record, record_at
+from groupcoord_spark.log.object_store import FILES_AT_ONCE, at_once
 from groupcoord_spark.log.records import correct_offset_ranges
 from groupcoord_spark.log.salvage.finder import EntryFinder, ResyncAbandonedError
 from groupcoord_spark.log.salvage.order import Borders, is_in_order
 from groupcoord_spark.log.segment import DEFAULT_CHUNK_BYTES, Reading, Segment
-from groupcoord_spark.log.storage import Location, SegmentFile
+from groupcoord_spark.log.storage import Location, SegmentFile, side_by_side
 from groupcoord_spark.protocol.record_types import NO_LEADER_EPOCH, NO_TIMESTAMP
 
 OFFSETS_TOPIC = "__consumer_offsets"
@@ -32,6 +33,7 @@ _DIRECTORIES_LOOKED_AT = 100
 """How many directories are listed in search of dumps further down, so that the root of a disk named by mistake is not read in full."""
 
 _DUMPS_NAMED = 4
+_METADATA = "partition.metadata"
 
 _LISTINGS = 20
 """How often a directory in use is listed at most until two lists agree."""
@@ -89,6 +91,12 @@ class LogPlan:
     topic_id: str | None
     doubts: tuple[PlacedDoubt, ...]
 
+    @property
+    def files_at_once(self) -> int:
+        """How many files of the logs a reader should open at the same time."""
+        some_file = next((log.segments[0] for log in self.partitions if log.segments), None)
+        return 1 if some_file is None else at_once(Location.of(some_file.uri).filesystem)
+
 
 @dataclass(frozen=True, slots=True)
 class _Directory:
@@ -119,6 +127,25 @@ class _Tail:
     end_offset: int | None
     leader_epoch: int
     position: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Listing:
+    """What is in the directory of a partition. files: those that are the log, in the order of their offsets."""
+
+    directory: _Directory
+    files: list[_File]
+    doubts: list[PlacedDoubt]
+    has_metadata: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _SegmentEnd:
+    """The end of a file, which must be looked at. directory, place: which of the directories, and which of the files in it."""
+
+    directory: int
+    place: int
+    segment: Segment
 
 
 @dataclass(slots=True)
@@ -164,25 +191,50 @@ def plan_logs(inputs: Sequence[str], known_ends: Callable[[str | None], Mapping[
     cluster_id = _cluster_of(log_dirs.values())
     ends = known_ends(cluster_id)
     log_starts = {path: _log_starts(log_dir) for path, log_dir in log_dirs.items()}
+    planned = _planned_directories(list(directories.values()), ends, log_starts)
     doubts: list[PlacedDoubt] = []
     partitions: list[PartitionLog] = []
-    topic_id = None
+    copies: list[tuple[PartitionLog, PartitionLog]] = []
     for number in sorted({directory.offsets_partition for directory in directories.values()}):
-        replicas = []
-        for directory in directories.values():
-            if directory.offsets_partition == number:
-                log_start = log_starts[directory.log_dir.path].get(number) if directory.log_dir else None
-                replica, replica_topic_id = _plan_partition(directory, log_start, ends.get(number, 0))
-                replicas.append(replica)
-                topic_id = topic_id or replica_topic_id
+        replicas = [replica for replica, _ in planned if replica.log.offsets_partition == number]
         chosen = max(replicas, key=lambda replica: (replica.leader_epoch, replica.log.end_offset))
-        for replica in replicas:
-            _refuse_other_log(chosen.log, replica.log)
+        copies += [(chosen.log, replica.log) for replica in replicas if replica is not chosen]
         partitions.append(chosen.log)
         doubts += chosen.doubts
         if len(replicas) > 1:
             doubts.append(_replica_doubt(chosen, [replica for replica in replicas if replica is not chosen]))
+    side_by_side(lambda logs: _refuse_other_log(*logs), copies, FILES_AT_ONCE)
+    by_partition = sorted(planned, key=lambda of_directory: of_directory[0].log.offsets_partition)
+    topic_id = next((topic_id for _, topic_id in by_partition if topic_id), None)
     return LogPlan(tuple(partitions), cluster_id, topic_id, tuple(doubts))
+
+
+def _planned_directories(
+    directories: Sequence[_Directory], known_ends: Mapping[int, int], log_starts: Mapping[str, Mapping[int, int]]
+) -> list[tuple[_Replica, str | None]]:
+    """The log in each directory, and its topic id. See plan_logs for the arguments; log_starts: by path of the log directory.
+
+    All directories are listed side by side, then the ends of all files are read side by side, because object stores answer slowly.
+    """
+    together = max(at_once(directory.location.filesystem) for directory in directories)
+    listed = side_by_side(_files_of, directories, together)
+    to_look_at = [
+        _SegmentEnd(number, place, segment)
+        for number, of_directory in enumerate(listed)
+        for place, segment in _files_to_look_at(of_directory, known_ends.get(of_directory.directory.offsets_partition, 0))
+    ]
+    tails = side_by_side(lambda end: _tail_from_last_bytes(end.segment, _TAIL_BYTES[0], Limits()), to_look_at, together)
+    tails_of: list[dict[int, _Tail | None]] = [{} for _ in listed]
+    for end, tail in zip(to_look_at, tails, strict=True):
+        tails_of[end.directory][end.place] = tail
+
+    def planned(number: int) -> tuple[_Replica, str | None]:
+        directory = listed[number].directory
+        log_start = log_starts[directory.log_dir.path].get(directory.offsets_partition) if directory.log_dir else None
+        return _plan_partition(listed[number], log_start, tails_of[number])
+
+    # where a file is damaged, all of it is read here: few at a time, for each takes memory
+    return side_by_side(planned, range(len(listed)), FILES_AT_ONCE)
 
 
 def plan_copies(inputs: Sequence[str]) -> list[tuple[Location, LogPlan]]:
@@ -337,8 +389,6 @@ def _cluster_of(log_dirs: Iterable[Location]) -> str | None:
 
 def _refuse_other_log(one: PartitionLog, other: PartitionLog) -> None:
     """Raises BadCopyError where the first record of ``other`` is another record in ``one``: they are no replicas of one partition."""
-    if one is other:
-        return
     first = first_record(other.segments)
     at_its_offset = record_at(one.segments, first.record_offset) if first is not None else None
     if first is not None and at_its_offset is not None and not at_its_offset.is_same(first):
@@ -363,54 +413,57 @@ def _text_beside(directory: Location, name: str) -> list[str]:
     return location.read_text().splitlines() if location.info().type == pafs.FileType.File else []
 
 
-def _plan_partition(directory: _Directory, checkpoint: int | None, known_end: int) -> tuple[_Replica, str | None]:
+def _files_to_look_at(listed: _Listing, known_end: int) -> Iterator[tuple[int, Segment]]:
+    """(place among the files, segment) for each file whose end must be looked at: it has bytes, and may reach beyond ``known_end``."""
+    for place, segment in enumerate(_segments_of(listed)):
+        if segment.size and not (segment.next_base_offset is not None and segment.next_base_offset <= known_end):
+            yield place, segment
+
+
+def _segments_of(listed: _Listing) -> list[Segment]:
+    """A segment for each file, without what the ends of the files before it say."""
+    number, files = listed.directory.offsets_partition, listed.files
+    ends = [*(file.base_offset for file in files[1:]), None]
+    return [
+        Segment(file.location.uri, file.size, number, file.base_offset, end, file_size=None if end is None else file.size)
+        for file, end in zip(files, ends, strict=True)
+    ]
+
+
+def _plan_partition(listed: _Listing, checkpoint: int | None, tails: Mapping[int, _Tail | None]) -> tuple[_Replica, str | None]:
     """The log of one partition, and its topic id.
 
-    checkpoint: the log start offset that the broker wrote down; None: not known. known_end: files that end below it are not opened.
+    checkpoint: the log start offset that the broker wrote down; None: not known. tails: by place of the file, the end of each file that was
+    looked at, None where its last bytes give no sure answer.
     """
-    number, location = directory.offsets_partition, directory.location
-    doubts: list[PlacedDoubt] = []
-    files = _files_of(directory, doubts)
-    topic_id = None
-    for line in _text_beside(location, "partition.metadata"):
-        if line.startswith("topic_id:"):
-            topic_id = line.partition(":")[2].strip() or None
+    directory, files = listed.directory, listed.files
     limits = Limits()
     segments: list[Segment] = []
     reached = 0
     leader_epoch = NO_LEADER_EPOCH
     end_file = end_position = None
     is_surveyed = True
-    for i, file in enumerate(files):
-        following = files[i + 1 :]
-        segment = Segment(
-            file.location.uri,
-            file.size,
-            number,
-            file.base_offset,
-            following[0].base_offset if following else None,
-            skip_below=reached if reached > file.base_offset else 0,
-            log_start_offset=checkpoint or 0,
-            file_size=file.size if following else None,
-        )
-        if file.size == 0:
+    for place, whole in enumerate(_segments_of(listed)):
+        skip_below = reached if reached > whole.base_offset else 0
+        segment = replace(whole, skip_below=skip_below, log_start_offset=checkpoint or 0)
+        if not segment.size:
             continue
-        if following and following[0].base_offset <= known_end:
+        if place not in tails:
             segments.append(segment)
-            reached, is_surveyed = max(reached, following[0].base_offset), False
+            reached, is_surveyed = max(reached, segment.next_base_offset or 0), False
             continue
-        segment, tail = _read_tail(segment, following, limits)
+        segment, tail = _checked_tail(segment, tails[place], files[place + 1 :], limits)
         segments.append(segment)
         if tail.end_offset is not None:
             is_newest = tail.end_offset > reached and tail.position is not None
-            end_file, end_position = (file.base_offset, tail.position) if is_newest else (None, None)
+            end_file, end_position = (segment.base_offset, tail.position) if is_newest else (None, None)
             reached = max(reached, tail.end_offset)
             leader_epoch = tail.leader_epoch
     end_offset = max([reached, *(file.base_offset for file in files)])
     first_offset, first_timestamp_ms = _first_entry(segments, limits)
     log = PartitionLog(
-        number,
-        location.shown,
+        directory.offsets_partition,
+        directory.location.shown,
         tuple(segments),
         first_offset,
         first_timestamp_ms,
@@ -421,7 +474,14 @@ def _plan_partition(directory: _Directory, checkpoint: int | None, known_end: in
         end_position,
         is_surveyed,
     )
-    return _Replica(log, leader_epoch, doubts), topic_id
+    return _Replica(log, leader_epoch, listed.doubts), _topic_id_of(listed)
+
+
+def _topic_id_of(listed: _Listing) -> str | None:
+    for line in _text_beside(listed.directory.location, _METADATA) if listed.has_metadata else []:
+        if line.startswith("topic_id:"):
+            return line.partition(":")[2].strip() or None
+    return None
 
 
 def _log_start(directory: _Directory, files: Sequence[_File], checkpoint: int | None) -> int | None:
@@ -432,14 +492,17 @@ def _log_start(directory: _Directory, files: Sequence[_File], checkpoint: int | 
     return checkpoint
 
 
-def _files_of(directory: _Directory, doubts: list[PlacedDoubt]) -> list[_File]:
-    """The files that are the log, in the order of their offsets, by Kafka's own rule for a cleaning that was not finished."""
+def _files_of(directory: _Directory) -> _Listing:
+    """The files that are the log, by Kafka's own rule for a cleaning that was not finished."""
     location = directory.location
+    doubts: list[PlacedDoubt] = []
+    has_metadata = False
     plain: list[_File] = []
     swaps: list[_File] = []
     cleaned: list[int] = []
     for info in _listed_in_one_state(location):
         name = str(info.base_name)
+        has_metadata |= name == _METADATA and info.type == pafs.FileType.File
         if directory.only is not None and name not in directory.only:
             continue
         segment = _SEGMENT.fullmatch(name)
@@ -463,7 +526,7 @@ def _files_of(directory: _Directory, doubts: list[PlacedDoubt]) -> list[_File]:
         low = min(file.base_offset for file in swaps)
         high = max(_end_of(file, directory.offsets_partition) for file in swaps)
         plain = [file for file in plain if not low <= file.base_offset < high]
-    return sorted(plain + swaps, key=lambda file: file.base_offset)
+    return _Listing(directory, sorted(plain + swaps, key=lambda file: file.base_offset), doubts, has_metadata)
 
 
 def _listed_in_one_state(location: Location) -> list[pafs.FileInfo]:
@@ -494,15 +557,18 @@ def _finished_files(infos: Iterable[pafs.FileInfo]) -> list[tuple[str, int]]:
 def _end_of(file: _File, number: int) -> int:
     """The offset after the last record of a single file; its base offset where it has no record."""
     segment = Segment(file.location.uri, file.size, number, file.base_offset)
-    tail = _read_tail(segment, [], Limits())[1] if file.size else _Tail(None, NO_LEADER_EPOCH)
+    if not file.size:
+        return file.base_offset
+    _, tail = _checked_tail(segment, _tail_from_last_bytes(segment, _TAIL_BYTES[0], Limits()), [], Limits())
     return file.base_offset if tail.end_offset is None else tail.end_offset
 
 
-def _read_tail(segment: Segment, following: Sequence[_File], limits: Limits) -> tuple[Segment, _Tail]:
-    """The segment and its end. Where the file reaches beyond the base of the next file, the segment names the files that it covers."""
-    tail = None
-    for tail_bytes in _TAIL_BYTES:
-        tail = tail or _tail_from_last_bytes(segment, tail_bytes, limits)
+def _checked_tail(segment: Segment, tail: _Tail | None, following: Sequence[_File], limits: Limits) -> tuple[Segment, _Tail]:
+    """The segment and its end. Where the file reaches beyond the base of the next file, the segment names the files that it covers.
+
+    tail: what the last bytes of the file say; None where they give no sure answer.
+    """
+    tail = tail or _tail_from_last_bytes(segment, _TAIL_BYTES[1], limits)
     if tail is None or (segment.next_base_offset is not None and (tail.end_offset or 0) > segment.next_base_offset):
         covers = tuple(
             Segment(file.location.uri, file.size, segment.offsets_partition, file.base_offset) for file in following if file.size

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any
-from urllib.parse import quote
+from typing import Any, TypeVar
+from urllib.parse import quote, unquote
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-from groupcoord_spark.errors import InputError
+from groupcoord_spark.errors import InputError, StoreError
+from groupcoord_spark.log import object_store
 from groupcoord_spark.protocol.slices import Bytes
+
+Thing = TypeVar("Thing")
+Made = TypeVar("Made")
 
 PADDING = 64
 """Bytes after the end of every buffer, so that a field may be read before it is known to lie inside."""
@@ -47,13 +53,15 @@ class Location:
             path = os.path.abspath(Path(given).expanduser())  # noqa: PTH100
             return Location(path, pafs.LocalFileSystem(), path)
         try:
-            filesystem, path = pafs.FileSystem.from_uri(given)
+            filesystem, path = _located(given.rstrip("/"), object_store.variables())
         except pa.ArrowInvalid as error:
-            why = first_line(error).replace(given, shown(given))
-            raise InputError(f"{shown(given)}: {why}. Give a path, or a URI of file, s3, gs, abfs or hdfs.") from None
+            why = first_line(error).partition(": ")[0]  # what follows is the URI, perhaps with a secret
+            raise InputError(f"{shown(given)}: {why}. Give a path, or a URI of file, s3, gs, abfss or hdfs.") from None
         except (OSError, NotImplementedError) as error:
             why = first_line(error).replace(given, shown(given))
-            raise InputError(f"{shown(given)}: the file system cannot be reached: {why}.") from None
+            is_hadoop = given.startswith(("hdfs:", "viewfs:"))
+            hadoop = " Set JAVA_HOME, HADOOP_HOME and CLASSPATH (`hadoop classpath --glob`)." if is_hadoop else ""
+            raise _failure(error, shown(given), f"the file system cannot be reached: {why}.{hadoop}") from None
         return Location(given, filesystem, path.rstrip("/") or path)
 
     @property
@@ -68,7 +76,7 @@ class Location:
 
     def child(self, name: str) -> Location:
         """The file or directory ``name`` in this directory."""
-        path = f"{self.path.rstrip('/')}/{name}"
+        path = _path_below(self.path, name)
         if "://" not in self.uri:
             return Location(path, self.filesystem, path)
         base, mark, options = self.uri.partition("?")
@@ -85,9 +93,13 @@ class Location:
     def info(self) -> Any:
         """pyarrow's FileInfo. Raises InputError where the file system does not give it."""
         try:
-            return self.filesystem.get_file_info(self.path)
+            info = self.filesystem.get_file_info(self.path)
+            bucket = object_store.missing_bucket(self.filesystem, self.path) if info.type == pafs.FileType.NotFound else None
         except (OSError, pa.ArrowException) as error:
-            raise InputError(f"{self.shown} cannot be looked at: {first_line(error)}.") from error
+            raise _failure(error, self.shown, f"it cannot be looked at: {first_line(error)}.") from error
+        if bucket is not None:
+            raise StoreError(f"{self.shown}: {object_store.no_such_bucket(bucket)}.")
+        return info
 
     def list(self) -> list[Any]:
         """The FileInfos of everything in the directory, by name. A link that leads nowhere has the type NotFound.
@@ -102,7 +114,7 @@ class Location:
                 links = [path for path in Path(self.path).iterdir() if path.name not in listed and path.is_symlink()]
                 infos += [pafs.FileInfo(str(path), pafs.FileType.NotFound) for path in links]
         except (OSError, pa.ArrowException) as error:
-            raise InputError(f"{self.shown}: the directory cannot be read: {first_line(error)}. Check its permissions.") from error
+            raise _failure(error, self.shown, f"the directory cannot be read: {first_line(error)}. Check its permissions.") from error
         return sorted(infos, key=lambda info: str(info.base_name))
 
     def read_text(self) -> str:
@@ -111,7 +123,7 @@ class Location:
             with self.filesystem.open_input_stream(self.path) as stream:
                 return bytes(stream.read(1 << 20)).decode("utf-8", "replace")
         except (OSError, pa.ArrowException) as error:
-            raise InputError(f"{self.shown}: the file cannot be read: {first_line(error)}. Check its permissions.") from error
+            raise _failure(error, self.shown, f"the file cannot be read: {first_line(error)}. Check its permissions.") from error
 
 
 class SegmentFile:
@@ -133,9 +145,8 @@ class SegmentFile:
         except FileNotFoundError as error:
             raise InputError(f"{self.source}: the file is gone since the directory was listed. {_IN_USE}") from error
         except (OSError, pa.ArrowException) as error:
-            raise InputError(
-                f"{self.source}: the file cannot be opened: {first_line(error)}. Check permissions; copy a log in use before reading it."
-            ) from error
+            sentence = f"the file cannot be opened: {first_line(error)}. Check permissions; copy a log in use before reading it."
+            raise _failure(error, self.source, sentence) from error
         if found < size or (whole_size is not None and found != whole_size):
             self._file.close()
             raise InputError(
@@ -155,7 +166,7 @@ class SegmentFile:
             self._file.seek(start)
             got = int(self._file.readinto(buffer[:wanted].data)) if wanted else 0
         except (OSError, pa.ArrowException) as error:
-            raise InputError(f"{self.source}: reading {wanted} bytes at {start} failed: {first_line(error)}.") from error
+            raise _failure(error, self.source, f"reading {wanted} bytes at {start} failed: {first_line(error)}.") from error
         if got < wanted:
             raise InputError(f"{self.source}: the file ends at byte {start + got} now, and was longer when it was opened. {_IN_USE}")
         buffer[got:] = 0
@@ -172,27 +183,98 @@ class SegmentFile:
         self.close()
 
 
-def usual_uri(given: str) -> str:
-    """A path or URI as pyarrow and delta-rs take it, for one that is written as Hadoop or Databricks writes it; any other as it is.
+def _located(uri: str, of_environment: tuple[tuple[str, str], ...]) -> tuple[Any, str]:
+    """The file system of a URI, and the path in it. All paths of one store share one file system."""
+    scheme, _, rest = uri.partition("://")
+    base, mark, options = rest.partition("?")
+    top, *names = base.split("/")
+    filesystem, path = object_store.filesystem_of(f"{scheme}://{top}{mark}{options}", of_environment)
+    for name in filter(None, names):
+        path = _path_below(path, unquote(name))
+    return filesystem, path
 
-    Raises InputError for wasb://, Azure's old way to write what abfss:// names, and for dbfs:/ where Databricks does not mount it.
+
+def _path_below(directory: str, name: str) -> str:
+    return f"{directory.rstrip('/')}/{name}" if directory else name
+
+
+def _failure(error: BaseException, place: str, sentence: str) -> InputError:
+    """The error to raise about a place: what is wrong with its object store, else ``sentence``."""
+    trouble = object_store.trouble(error)
+    return StoreError(f"{place}: {trouble}.") if trouble is not None else InputError(f"{place}: {sentence}")
+
+
+def side_by_side(work: Callable[[Thing], Made], things: Iterable[Thing], at_once: int) -> list[Made]:
+    """What ``work`` returns for each of the things, in their order; ``at_once`` of them at a time. The first error in order is raised."""
+    waiting = list(things)
+    if at_once == 1 or len(waiting) < 2:
+        return [work(thing) for thing in waiting]
+    with ThreadPoolExecutor(min(at_once, len(waiting))) as pool:
+        return list(pool.map(work, waiting))
+
+
+def usual_uri(given: str) -> str:
+    """A path or URI as pyarrow and delta-rs take it, for one that is written as Hadoop, Spark or Databricks writes it; any other as it is.
+
+    Raises InputError for a way to write it that only other programs read, with the way that works.
     """
     scheme, mark, rest = given.partition(":")
-    match scheme.lower() if mark else "":
-        case "s3a" | "s3n":
+    scheme = scheme.lower() if mark else ""
+    if scheme in _NEED_TWO_SLASHES and not rest.startswith("//"):
+        raise InputError(f"{shown(given)}: two slashes are missing. Write {_NEED_TWO_SLASHES[scheme]}.")
+    match scheme:
+        case "s3" | "s3a" | "s3n":
             return f"s3:{rest}"
-        case "wasb" | "wasbs":
+        case "gs" | "gcs":
+            return f"gs:{rest}"
+        case "file":
+            return _path_of_file_uri(given, rest)
+        case "wasb" | "wasbs" | "adl" | "az" | "azure":
             raise InputError(
-                f"{shown(given)}: {scheme.lower()} is read by Hadoop alone. Write abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/PATH for"
-                " the same storage account."
+                f"{shown(given)}: {scheme} is not read. Write abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/PATH for the same storage"
+                " account."
+            )
+        case "arn":
+            raise InputError(f"{given}: this is the name of a bucket in Amazon's permissions. Write s3://BUCKET/PATH.")
+        case "http" | "https":
+            raise InputError(
+                f"{shown(given)}: a web address is not read. Write s3://BUCKET/PATH, and set AWS_ENDPOINT_URL to a store's own address."
             )
         case "dbfs":
-            path = f"/dbfs/{rest.lstrip('/')}"
-            if not Path("/dbfs").is_dir():
-                raise InputError(f"{given}: dbfs:/ is there on Databricks alone, and /dbfs is not mounted here. Give another path or URI.")
-            return path
+            path = f"/{rest.lstrip('/')}"
+            return _mounted(given, path if path.startswith("/Volumes/") else f"/dbfs{path}")
         case _:
-            return given
+            return _mounted(given, given)
+
+
+_NEED_TWO_SLASHES = {
+    **dict.fromkeys(("s3", "s3a", "s3n"), "s3://BUCKET/PATH"),
+    **dict.fromkeys(("gs", "gcs"), "gs://BUCKET/PATH"),
+    **dict.fromkeys(("abfs", "abfss"), "abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/PATH"),
+    "hdfs": "hdfs://NAMENODE:8020/PATH",
+}
+
+
+def _path_of_file_uri(given: str, rest: str) -> str:
+    """The path of file:/PATH, file:///PATH and file://localhost/PATH."""
+    host, path = "", rest
+    if rest.startswith("//"):
+        host, slash, path = rest[2:].partition("/")
+        path = slash + path
+    if host not in ("", "localhost") or not path.startswith("/"):
+        raise InputError(f"{given}: a URI of file names an absolute path of this machine. Write file:///PATH, or the path alone.")
+    return _mounted(given, unquote(path))
+
+
+def _mounted(given: str, path: str) -> str:
+    """``path``. Raises InputError for a path of Databricks on another machine, where a warehouse would be made on the local disk."""
+    for mount in ("/dbfs", "/Volumes"):
+        if path.startswith(f"{mount}/") and not Path(mount).is_dir():
+            raise InputError(
+                f"{given}: this is a path of Databricks, and {mount} is not mounted here. Run on Databricks, or give the path or URI by"
+                " which this machine reaches the storage (abfss://, s3://, gs://)."
+            )
+    return path
 
 
 def shown(uri: str) -> str:

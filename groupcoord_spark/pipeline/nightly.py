@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from groupcoord_spark.log import LogPlan, Segment
 from groupcoord_spark.log.storage import shown
+from groupcoord_spark.pipeline.division import Division
 from groupcoord_spark.pipeline.exchange.kept_records import SHUFFLED
 from groupcoord_spark.pipeline.exchange.state_rows import REPLAYED, WRITTEN, PartitionReport
 from groupcoord_spark.pipeline.expiration import ExpirationJob
@@ -45,15 +46,6 @@ from groupcoord_spark.warehouse import TABLES, RunStart, begin_run, commit_run, 
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-READ_TASK_BYTES = 512 << 20
-"""Most bytes of segments for one reading task. A longer task drops more superseded records, shorter tasks balance the cores better."""
-
-SEQUENCES_PER_CORE = 4
-"""Sequences of segments for each core, at least, where an offsets partition has several segments: so that the cores end together."""
-
-STATE_WRITER_BYTES = 4 << 30
-"""Bytes of input for which one more task writes the state tables. Below this size each state table is one file."""
 
 
 class Progress(Protocol):
@@ -137,20 +129,20 @@ def _run_stages(planned: NightPlan, start: RunStart, spark: SparkSession, progre
     job = _read_job(planned, start)
     previous_retention_ms = None if start.last_run is None else start.last_run.retention_ms
     expiration = ExpirationJob(request.as_of_ms, request.retention_ms, request.semantics, previous_retention_ms=previous_retention_ms)
-    parallelism = spark.sparkContext.defaultParallelism
-    segments = split_large_segments(planned.segments, spark)
-    segment_tasks = read_tasks(segments, parallelism) if segments else []
+    division = Division.of(spark)
+    segments = split_large_segments(planned.segments, spark, division)
+    segment_tasks = read_tasks(segments, division) if segments else []
     carried = carry_over.state
     carried_partitions = [] if carried is None else sorted(carried.end_offsets)
     tasks: list[list[list[Segment]] | HistoryPiece | None] = [*segment_tasks, *pieces, *([None] if carried_partitions else [])]
     if job.with_history and not job.points_in_time:
         job = replace(job, whole_partitions=partitions_in_one_sequence(segment_tasks))
-    writers = 1 + min(parallelism - 1, sum(segment.bytes for segment in segments) // STATE_WRITER_BYTES)
     read_partitions = {segment.offsets_partition for segment in segments} | {piece.offsets_partition for piece in pieces}
     if rows is not None:
         read_partitions |= {-1, *(log.offsets_partition for log in rows.log.partitions)}
     offsets_partitions = len(read_partitions.union(carried_partitions))
-    replays = min(offsets_partitions, int(spark.conf.get("spark.sql.shuffle.partitions") or parallelism))
+    writers = division.writers(_bytes(segments), offsets_partitions)
+    replays = division.replays(offsets_partitions, int(spark.conf.get("spark.sql.shuffle.partitions") or division.cores))
     replay_job = ReplayJob(
         request.semantics,
         expiration,
@@ -196,17 +188,13 @@ def _run_stages(planned: NightPlan, start: RunStart, spark: SparkSession, progre
     return reports
 
 
-def read_tasks(segments: Sequence[Segment], parallelism: int) -> list[list[list[Segment]]]:
+def read_tasks(segments: Sequence[Segment], division: Division) -> list[list[list[Segment]]]:
     """For each reading task its sequences of consecutive segments of one offsets partition; tasks are about equal, the largest first.
 
     A sequence is as long as equal tasks allow, because a reader drops a record only if its successor is in the same sequence.
     """
     total = _bytes(segments)
-    most_bytes = min(READ_TASK_BYTES, total / (SEQUENCES_PER_CORE * parallelism))
-    rounds = max(
-        1, -(-total // (READ_TASK_BYTES * parallelism))
-    )  # a multiple of the cores, so that no core is idle while another does a last task
-    count = rounds * parallelism
+    count, most_bytes = division.reading_tasks(total), division.sequence_bytes(total)
     sequences = [sequence for log in _by_partition(segments) for sequence in _sequences(log, most_bytes)]
     shares: list[tuple[int, int, list[list[Segment]]]] = [(0, task, []) for task in range(min(len(sequences), count))]
     for sequence in sorted(sequences, key=lambda sequence: -_bytes(sequence)):

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
-import pyarrow as pa
 from pyarrow import fs
 
 from groupcoord_spark.errors import InputError, WarehouseError
-from groupcoord_spark.log.storage import usual_uri
+from groupcoord_spark.log import object_store, storage
+from groupcoord_spark.log.storage import shown, usual_uri
 
 # A directory's name holds at most 255 bytes; the value itself is in the table's log, the name is only for people.
 _LONGEST_DIRECTORY_NAME = 200
@@ -36,23 +37,32 @@ class Location:
 
 
 def locate(warehouse: str) -> Location:
-    """The place that a path (``./warehouse``) or URI (``file:``, ``s3:``, ``gs:``, ``hdfs:``) names. Nothing is read.
+    """The place that a path (``./warehouse``) or URI (``file:``, ``s3:``, ``gs:``, ``abfss:``, ``hdfs:``) names. Nothing is read.
 
-    Raises WarehouseError for a scheme that no file system here knows.
+    Raises WarehouseError for a scheme that no file system here knows, and for a URI with keys or options in it.
     """
     try:
         warehouse = usual_uri(warehouse)
+        if "://" in warehouse and shown(warehouse) != warehouse:
+            raise WarehouseError(
+                f"{shown(warehouse)}: the URI of a warehouse has no place for keys and options, which its tables would keep. Set the"
+                " variables of the store instead, for example AWS_ACCESS_KEY_ID, AWS_REGION and AWS_ENDPOINT_URL."
+            )
+        place = storage.Location.of(warehouse)
     except InputError as e:
         raise WarehouseError(str(e)) from None
-    if "://" not in warehouse and not warehouse.startswith("file:"):
+    if isinstance(place.filesystem, fs.LocalFileSystem):
         path = str(Path(warehouse).absolute())
-        return Location(path, fs.LocalFileSystem(), path)
-    try:
-        filesystem, path = fs.FileSystem.from_uri(warehouse)
-    except (pa.ArrowException, OSError, ValueError) as e:
-        raise WarehouseError(f"{warehouse} is not a place this installation can reach: {first_line(e)}") from e
-    path = path.rstrip("/")
-    return Location(path if isinstance(filesystem, fs.LocalFileSystem) else warehouse.rstrip("/"), filesystem, path)
+        return Location(path, place.filesystem, path)
+    _allow_http(place.uri)
+    return Location(place.uri.rstrip("/"), place.filesystem, place.path.rstrip("/"))
+
+
+def _allow_http(uri: str) -> None:
+    """Has delta-rs speak to an end point without TLS, as pyarrow does, where the user has named one."""
+    end_point = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL", "")
+    if uri.startswith("s3://") and end_point.startswith("http://"):
+        os.environ.setdefault("AWS_ALLOW_HTTP", "true")
 
 
 def directory_of(cluster: str) -> str:
@@ -61,7 +71,12 @@ def directory_of(cluster: str) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of an error's text, with the last of the causes that delta-rs lists below it, without a full stop."""
+    """The first line of an error's text, with the last of the causes that delta-rs lists below it, without a full stop.
+
+    Of an error of an object store: what is wrong with the store, and what to do.
+    """
+    if (trouble := object_store.trouble(error)) is not None:
+        return trouble
     lines = str(error).splitlines() or [type(error).__name__]
     # delta-rs appends inner structures to some texts, and marks causes with a coloured arrow.
     first = lines[0].partition(": ParsedLogPath {")[0].rstrip(".")

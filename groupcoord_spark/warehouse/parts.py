@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from groupcoord_spark.errors import WarehouseError
+from groupcoord_spark.log.object_store import is_object_store
 from groupcoord_spark.warehouse.declaration import Table
 from groupcoord_spark.warehouse.location import directory_of, first_line, locate
 
@@ -160,7 +161,8 @@ class _OpenFile:
         self._footers: list[pq.FileMetaData] = []
         self._writer: pq.ParquetWriter | None = None
         try:
-            filesystem.create_dir(directory, recursive=True)
+            if not is_object_store(filesystem):  # which has no directories, only names with slashes
+                filesystem.create_dir(directory, recursive=True)
             self._stream = filesystem.open_output_stream(self._path)
         except OSError as e:
             raise WarehouseError(f"{self._path} cannot be written: {first_line(e)}.") from e

@@ -24,6 +24,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from pyarrow import fs
 
 from groupcoord_spark.errors import WarehouseError
+from groupcoord_spark.log.object_store import missing_bucket, no_such_bucket
 from groupcoord_spark.warehouse.declaration import Table, no_rows
 from groupcoord_spark.warehouse.location import Location, first_line, locate
 from groupcoord_spark.warehouse.tables import GROUPS, HISTORY, LOOK_BACK, NIGHT, RUNS, SCHEMA_VERSION, TABLES
@@ -260,6 +261,8 @@ def holds_warehouse(location: Location) -> bool:
     try:
         place = location.filesystem.get_file_info(location.path)
         if place.type == fs.FileType.NotFound:
+            if (bucket := missing_bucket(location.filesystem, location.path)) is not None:
+                raise WarehouseError(f"{location.uri}: {no_such_bucket(bucket)}.")
             return False
         if place.type == fs.FileType.File:
             raise WarehouseError(f"{location.uri} is a file, not a warehouse directory. Name a directory with --warehouse.")

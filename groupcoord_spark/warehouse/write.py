@@ -39,6 +39,8 @@ from pyarrow import fs
 
 from groupcoord_spark import __version__
 from groupcoord_spark.errors import WarehouseError
+from groupcoord_spark.log.object_store import is_object_store
+from groupcoord_spark.log.storage import side_by_side
 from groupcoord_spark.warehouse.declaration import Table, WriteMode, no_rows
 from groupcoord_spark.warehouse.location import Location, directory_of, first_line, locate
 from groupcoord_spark.warehouse.parts import AddedFile, describe, run_of, write_part
@@ -183,9 +185,15 @@ def _tables_to_write(location: Location) -> dict[str, tuple[DeltaTable | None, i
     named: dict[str, int] = {}
     for run in runs_of(read_runs(location)):
         named.update({table: max(version, named.get(table, 0)) for table, version in run.table_versions.items()})
-    return {
-        table.name: (_opened_to_write(location, table, named.get(table.name, 0)), named.get(table.name, 0)) for table in TABLES.values()
-    }
+    opened = side_by_side(
+        lambda table: _opened_to_write(location, table, named.get(table.name, 0)), TABLES.values(), _tables_at_once(location)
+    )
+    return {name: (table, named.get(name, 0)) for name, table in zip(TABLES, opened, strict=True)}
+
+
+def _tables_at_once(location: Location) -> int:
+    """How many tables are looked at at the same time: all of them on an object store, where that is waiting for answers."""
+    return len(TABLES) if is_object_store(location.filesystem) else 1
 
 
 def _opened_to_write(location: Location, table: Table, named_version: int) -> DeltaTable | None:
@@ -307,15 +315,19 @@ def commit_run(
 def _prepared_tables(location: Location) -> dict[str, DeltaTable]:
     """Every table, after missing tables are created and tables of an older release have the columns of this one."""
     stored = _tables_to_write(location) or {}
-    tables: dict[str, DeltaTable] = {}
-    # `runs` first: it marks the directory as a warehouse, also when the process ends right after.
-    for table in (RUNS, *(t for t in TABLES.values() if t is not RUNS)):
+
+    def prepared(table: Table) -> DeltaTable:
         opened, named_version = stored.get(table.name, (None, 0))
         if opened is None:
-            opened = _in_attempts(location, table, lambda t=table, n=named_version: _created(location, t, n))  # type: ignore[misc]
+            opened = _in_attempts(location, table, lambda: _created(location, table, named_version))
         if _missing_columns(location, table, opened) or _missing_checks(table, opened):
-            opened = _in_attempts(location, table, lambda t=table: _completed(location, t))  # type: ignore[misc]
-        tables[table.name] = opened
+            opened = _in_attempts(location, table, lambda: _completed(location, table))
+        return opened
+
+    # `runs` first: it marks the directory as a warehouse, also when the process ends right after.
+    others = [table for table in TABLES.values() if table is not RUNS]
+    tables = {RUNS.name: prepared(RUNS)}
+    tables |= zip((table.name for table in others), side_by_side(prepared, others, _tables_at_once(location)), strict=True)
     # The older release, which reads the version from `runs`, goes on until all is done, and so does an upgrade that died half-way.
     for table in (*(t for t in TABLES.values() if t is not RUNS), RUNS):
         opened = tables[table.name]

@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from groupcoord_spark.errors import InputError
-from groupcoord_spark.log import LogPlan, plan_logs
+from groupcoord_spark.log import LogPlan, directory, plan_logs
+from groupcoord_spark.log.object_store import FILES_AT_ONCE
 from tests.log.log_writer import T0, Rec, batch, message, records, wrapper, write_segment
 from tests.log.reading import read_logs
 
@@ -316,3 +319,16 @@ class TestReplicas:
     def test_one_directory_named_twice_is_no_replica(self, tmp_path: Path) -> None:
         folder = write_segment(tmp_path / "logs", run(0, 3)).parent
         assert plan(tmp_path, folder, folder.parent, f"{folder}/").doubts == ()
+
+
+def test_the_ends_of_many_files_are_read_at_the_same_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(FILES_AT_ONCE):
+        write_segment(tmp_path, run(0, 1), offsets_partition=number)
+    all_wait, read_end = threading.Barrier(FILES_AT_ONCE), directory._tail_from_last_bytes
+
+    def wait_and_read(*given: Any) -> Any:
+        all_wait.wait(30)  # BrokenBarrierError where one is read after another
+        return read_end(*given)
+
+    monkeypatch.setattr(directory, "_tail_from_last_bytes", wait_and_read)
+    assert [log.end_offset for log in plan_logs([str(tmp_path)]).partitions] == [1] * FILES_AT_ONCE

@@ -2,34 +2,115 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import pytest
 
 from groupcoord_spark.errors import InputError, WarehouseError
-from groupcoord_spark.log.storage import usual_uri
+from groupcoord_spark.log.storage import Location, side_by_side, usual_uri
 from groupcoord_spark.warehouse.location import locate
+
+AZURE = "Write abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/PATH"
+DATABRICKS = "this is a path of Databricks, and {} is not mounted here"
+
+
+@pytest.fixture(params=[True, False], ids=["databricks", "elsewhere"])
+def on_databricks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    mounted = bool(request.param)
+    real = Path.is_dir
+    monkeypatch.setattr(Path, "is_dir", lambda path: mounted if str(path) in ("/dbfs", "/Volumes") else real(path))
+    return mounted
 
 
 @pytest.mark.parametrize(
     ("given", "usual"),
     [
-        ("s3a://bucket/logs", "s3://bucket/logs"),
-        ("S3N://bucket/logs?region=eu", "s3://bucket/logs?region=eu"),
         ("s3://bucket/logs", "s3://bucket/logs"),
+        ("s3a://bucket/logs", "s3://bucket/logs"),
+        ("s3n://bucket/logs", "s3://bucket/logs"),
+        ("S3N://bucket/logs?region=eu", "s3://bucket/logs?region=eu"),
+        ("gs://bucket/logs", "gs://bucket/logs"),
+        ("gcs://bucket/logs", "gs://bucket/logs"),
+        ("abfs://c@a.dfs.core.windows.net/x", "abfs://c@a.dfs.core.windows.net/x"),
         ("abfss://c@a.dfs.core.windows.net/x", "abfss://c@a.dfs.core.windows.net/x"),
-        ("/Volumes/main/default/logs", "/Volumes/main/default/logs"),
+        ("hdfs://namenode:8020/logs", "hdfs://namenode:8020/logs"),
+        ("file:/data/logs", "/data/logs"),
+        ("file:///data/logs", "/data/logs"),
+        ("file://localhost/data/my%20logs", "/data/my logs"),
+        ("/data/logs", "/data/logs"),
         ("logs", "logs"),
+        ("2026-11-22T08:00/logs", "2026-11-22T08:00/logs"),
     ],
 )
-def test_schemes_of_hadoop_become_those_of_pyarrow(given: str, usual: str) -> None:
+def test_words_that_mean_a_place_everywhere(given: str, usual: str) -> None:
     assert usual_uri(given) == usual
 
 
 @pytest.mark.parametrize(
-    ("given", "sentence"),
-    [("wasbs://c@a.blob.core.windows.net/x", "Write abfss://CONTAINER@ACCOUNT"), ("dbfs:/logs", "on Databricks alone")],
+    ("given", "path", "mount"),
+    [
+        ("dbfs:/logs", "/dbfs/logs", "/dbfs"),
+        ("dbfs:///logs", "/dbfs/logs", "/dbfs"),
+        ("/dbfs/logs", "/dbfs/logs", "/dbfs"),
+        ("file:/dbfs/logs", "/dbfs/logs", "/dbfs"),
+        ("dbfs:/Volumes/main/default/logs", "/Volumes/main/default/logs", "/Volumes"),
+        ("/Volumes/main/default/logs", "/Volumes/main/default/logs", "/Volumes"),
+    ],
 )
-def test_schemes_that_cannot_be_read_are_refused_with_what_works(given: str, sentence: str) -> None:
+def test_words_of_databricks_are_its_mounts_and_refused_elsewhere(given: str, path: str, mount: str, on_databricks: bool) -> None:
+    if on_databricks:
+        assert usual_uri(given) == path
+        assert locate(given).uri == Location.of(given).uri == path
+        return
+    for place in (Location.of, locate):
+        with pytest.raises((InputError, WarehouseError), match=DATABRICKS.format(mount)):
+            place(given)
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ("wasb://c@a.blob.core.windows.net/x", AZURE),
+        ("wasbs://c@a.blob.core.windows.net/x", AZURE),
+        ("adl://a.azuredatalakestore.net/x", AZURE),
+        ("az://c/x", AZURE),
+        ("s3:/bucket/logs", "two slashes are missing. Write s3://BUCKET/PATH"),
+        ("s3a:bucket/logs", "two slashes are missing. Write s3://BUCKET/PATH"),
+        ("hdfs:/logs", "Write hdfs://NAMENODE:8020/PATH"),
+        ("abfss:/x", AZURE.replace("CONTAINER", ".*CONTAINER")),
+        ("arn:aws:s3:::bucket/logs", "Write s3://BUCKET/PATH"),
+        ("https://bucket.s3.amazonaws.com/logs", "a web address is not read. Write s3://BUCKET/PATH"),
+        ("file://server/logs", "Write file:///PATH"),
+        ("file:logs", "Write file:///PATH"),
+        ("ftp://host/logs", "Give a path, or a URI of file, s3, gs, abfss or hdfs"),
+    ],
+)
+def test_words_that_cannot_be_read_are_refused_with_what_works(given: str, sentence: str) -> None:
     with pytest.raises(InputError, match=sentence):
-        usual_uri(given)
+        Location.of(given)
     with pytest.raises(WarehouseError, match=sentence):
         locate(given)
+
+
+def test_all_paths_of_a_store_share_one_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_REGION", "us-east-1")
+    one, other = Location.of("s3a://bucket/logs/a%20b/x?region=us-east-1"), Location.of("s3://bucket/y/?region=us-east-1")
+    assert one.filesystem is other.filesystem
+    assert (one.path, other.path) == ("bucket/logs/a b/x", "bucket/y")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
+    assert Location.of("s3://bucket/y?region=us-east-1").filesystem is not other.filesystem
+
+
+def test_a_warehouse_takes_no_options_and_secrets_in_its_uri() -> None:
+    for given in ("s3://bucket/w?region=us-east-1", "s3://key:hunter2@bucket/w"):
+        with pytest.raises(WarehouseError, match="Set the variables of the store instead") as refused:
+            locate(given)
+        assert "hunter2" not in str(refused.value)
+
+
+def test_side_by_side_keeps_the_order_and_raises_the_first_error() -> None:
+    assert side_by_side(lambda number: number * number, range(100), 8) == [number * number for number in range(100)]
+    assert side_by_side(lambda number: os.getpid(), [], 8) == []
+    with pytest.raises(ZeroDivisionError):
+        side_by_side(lambda number: 1 // (number - 3), range(10), 4)

@@ -21,6 +21,7 @@ from groupcoord_spark.coordinator import PartitionReplay
 from groupcoord_spark.coordinator.rebalances import KEY_TYPES, GroupRecord, Rebalance, rebalances
 from groupcoord_spark.coordinator.semantics import JAVA, SCALA, Semantics
 from groupcoord_spark.log import plan_logs
+from groupcoord_spark.pipeline.division import Division
 from groupcoord_spark.pipeline.exchange.state_rows import WRITTEN_ROWS, state_rows, to_arrow
 from groupcoord_spark.pipeline.expiration import ExpirationJob, expirations_of
 from groupcoord_spark.pipeline.nightly import partitions_in_one_sequence, read_tasks
@@ -177,7 +178,7 @@ def read_and_replay(directory: Path, semantics: Semantics, cut: Cut) -> tuple[Ro
         row_bytes=cut.choice((1, 300, 2_000, 1 << 20)),
     )
     segments = [part for segment in segments for part in ranges_of(segment, cut.choice((70, 300, 1 << 20)))]
-    tasks = read_tasks(segments, cut.randint(1, 4))
+    tasks = read_tasks(segments, Division(cut.randint(1, 4), is_cluster=cut.choice((True, False))))
     if cut.choice((True, False)):
         job = replace(job, whole_partitions=partitions_in_one_sequence(tasks))
     replay_job = ReplayJob(semantics, ExpirationJob(AS_OF_MS, RETENTION_MS, semantics), cut.randint(1, 2), job.rebalances)

@@ -12,6 +12,7 @@ import pytest
 from groupcoord_spark.coordinator.semantics import JAVA
 from groupcoord_spark.log import plan_logs
 from groupcoord_spark.pipeline import nightly
+from groupcoord_spark.pipeline.division import Division
 from groupcoord_spark.pipeline.exchange.state_rows import WRITTEN_ROWS
 from groupcoord_spark.pipeline.plan.file_ranges import split_large_segments
 from tests.pipeline.logs import random_log
@@ -39,9 +40,9 @@ def test_only_files_that_would_hold_up_the_night_are_cut(spark: SparkSession, tm
     for offsets_partition, length in enumerate((400, 60, 50, 40)):
         write_log(tmp_path, random_log(rng, length), offsets_partition=offsets_partition)
     segments = [segment for each in plan_logs([str(tmp_path)]).partitions for segment in each.segments]
-    read = split_large_segments(segments, spark, 1500)
+    read = split_large_segments(segments, spark, Division.of(spark), 1500)
     assert [part for part in read if part.offsets_partition > 0] == segments[1:]
     ranges = [part for part in read if part.offsets_partition == 0]
     assert len(ranges) > 3 and sum(part.bytes for part in ranges) == segments[0].size
     (tmp_path / "__consumer_offsets-0" / Path(segments[0].uri).name).write_bytes(b"x" * segments[0].size)
-    assert split_large_segments(segments, spark, 1500) == segments
+    assert split_large_segments(segments, spark, Division.of(spark), 1500) == segments

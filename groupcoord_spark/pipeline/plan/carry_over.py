@@ -17,6 +17,7 @@ from groupcoord_spark import __version__
 from groupcoord_spark.coordinator.semantics import Semantics
 from groupcoord_spark.errors import InputError, WarehouseError
 from groupcoord_spark.log import LogPlan, PartitionLog, Segment, has_every_offset, segments_from
+from groupcoord_spark.log.storage import side_by_side
 from groupcoord_spark.pipeline.accepted import MISSING
 from groupcoord_spark.pipeline.extents import CarriedState
 from groupcoord_spark.pipeline.plan.earlier_runs import PartitionHistory
@@ -130,14 +131,12 @@ def plan_carry_over(
     ends: dict[int, int] = {}
     gaps: dict[int, tuple[int, int]] = {}
     has_nothing_older: set[int] = set()
-    segments: dict[int, tuple[Segment, ...]] = {}
     for number, log in logs.items():
         row = rows.get(number)
         accepted = "the dump is older than the night before, which was accepted" if number in verdict.older else None
         why = reason or accepted or _why_whole(request, log, row, histories.get(number, PartitionHistory()))
         if why is None and row is not None:
             ends[number] = row["end_offset"]
-            segments[number] = segments_from(log, row["end_offset"], row["end_file"], row["end_position"])
             first = _begin_of(log)
             if first is not None and first >= row["end_offset"]:
                 has_nothing_older.add(number)
@@ -145,7 +144,8 @@ def plan_carry_over(
                 gaps[number] = (row["end_offset"], first)
         else:
             whole[number] = why or "no night before has read them"
-    complete = _complete(logs, ends, segments, spark) if complete_from is None else complete_from(ends)
+    segments = _new_segments(verdict.plan, rows, ends)
+    complete = _complete(logs, ends, segments, spark, verdict.plan.files_at_once) if complete_from is None else complete_from(ends)
     # A log without older records has nothing that could be read instead.
     for number in set(ends) - complete - has_nothing_older:
         whole[number] = "the log cleaner has been at work on the records since the night before"
@@ -181,6 +181,17 @@ def _coverage_of(night: Run, start: RunStart) -> Sequence[Row]:
     except WarehouseError:
         return ()
     return rows
+
+
+def _new_segments(plan: LogPlan, rows: Mapping[int, Row], ends: Iterable[int]) -> dict[int, tuple[Segment, ...]]:
+    """Offsets partition -> its segments from the end of the night's log on, of the partitions in ``ends``."""
+
+    def of_partition(log: PartitionLog) -> tuple[Segment, ...]:
+        row = rows[log.offsets_partition]
+        return segments_from(log, row["end_offset"], row["end_file"], row["end_position"])
+
+    going_on = [log for log in plan.partitions if log.offsets_partition in set(ends)]
+    return dict(zip((log.offsets_partition for log in going_on), side_by_side(of_partition, going_on, plan.files_at_once), strict=True))
 
 
 def _refuse_lost(missing: list[int], rows: Mapping[int, Row], reason: str | None) -> None:
@@ -249,12 +260,17 @@ def _begin_of(log: PartitionLog) -> int | None:
 
 
 def _complete(
-    logs: Mapping[int, PartitionLog], ends: Mapping[int, int], segments: Mapping[int, tuple[Segment, ...]], spark: SparkSession
+    logs: Mapping[int, PartitionLog],
+    ends: Mapping[int, int],
+    segments: Mapping[int, tuple[Segment, ...]],
+    spark: SparkSession,
+    at_once: int,
 ) -> set[int]:
     """The offsets partitions whose new segments have a record for each offset."""
     work = [(number, segments[number], end, logs[number].end_offset) for number, end in ends.items()]
     if sum(segment.bytes for _, parts, _, _ in work for segment in parts) <= WALKED_BY_DRIVER_BYTES:
-        return {number for number, parts, offset, end in work if has_every_offset(parts, offset, end)}
+        walked = side_by_side(lambda of_partition: has_every_offset(*of_partition[1:]), work, at_once)
+        return {number for (number, *_), is_complete in zip(work, walked, strict=True) if is_complete}
 
     def walk(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
         for batch in batches:

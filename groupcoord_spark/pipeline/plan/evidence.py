@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Final
 
 from groupcoord_spark.log import LogPlan, PartitionLog, RecordMark, first_record, newest_record, record_at
-
-_PARTITIONS_AT_ONCE: Final = 8
-"""Object stores answer slowly, and many requests at a time."""
+from groupcoord_spark.log.storage import side_by_side
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,5 +54,5 @@ def evidence_of_segments(plan: LogPlan, offsets: Mapping[int, Collection[int]]) 
         remembered = {offset: mark for offset, mark in found.items() if mark is not None}
         return Evidence(first_record(log.segments), newest_record(log.segments), remembered)
 
-    with ThreadPoolExecutor(_PARTITIONS_AT_ONCE) as pool:
-        return dict(zip((log.offsets_partition for log in plan.partitions), pool.map(of_partition, plan.partitions), strict=True))
+    evidence = side_by_side(of_partition, plan.partitions, plan.files_at_once)
+    return dict(zip((log.offsets_partition for log in plan.partitions), evidence, strict=True))

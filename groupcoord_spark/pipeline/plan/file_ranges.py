@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from groupcoord_spark.log import RangeOffsets, Segment, check_range, possible_ranges, ranges_to_read
+from groupcoord_spark.log.object_store import FILES_AT_ONCE
+from groupcoord_spark.log.storage import side_by_side
+from groupcoord_spark.pipeline.division import Division
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -19,16 +22,20 @@ _WALKED: Final = "place INT, first_offset BIGINT, last_offset BIGINT"
 _WALKED_ARROW: Final = pa.schema([("place", pa.int32()), ("first_offset", pa.int64()), ("last_offset", pa.int64())])
 
 
-def split_large_segments(segments: Sequence[Segment], spark: SparkSession, range_bytes: int = RANGE_BYTES) -> list[Segment]:
+def split_large_segments(
+    segments: Sequence[Segment], spark: SparkSession, division: Division, range_bytes: int = RANGE_BYTES
+) -> list[Segment]:
     """The segments, with each large one replaced by ranges of about ``range_bytes`` if the borders of its ranges are certain.
 
-    A segment is large if it is more than half of what one core has to read; smaller segments balance without ranges. To be certain of the
-    borders, a Spark job first reads every range and checks its batches.
+    A segment is large if it is more than half of what one core has to read, or on a cluster one task; smaller segments balance without
+    ranges. To be certain of the borders, a Spark job first reads every range and checks its batches.
     """
-    cores = spark.sparkContext.defaultParallelism
     total = sum(segment.bytes for segment in segments)
-    is_large = [cores > 1 and 2 * cores * segment.bytes > total for segment in segments]
-    parts = [possible_ranges(segment, range_bytes) if large else [segment] for segment, large in zip(segments, is_large, strict=True)]
+    readers = division.reading_tasks(total) if division.is_cluster else division.cores
+    is_large = [readers > 1 and 2 * readers * segment.bytes > total for segment in segments]
+    large = [segment for segment, is_one in zip(segments, is_large, strict=True) if is_one]
+    ranges = iter(side_by_side(lambda segment: possible_ranges(segment, range_bytes), large, FILES_AT_ONCE))
+    parts = [next(ranges) if is_one else [segment] for segment, is_one in zip(segments, is_large, strict=True)]
     to_walk = [(part, part is several[-1]) for several in parts if len(several) > 1 for part in several]
     if not to_walk:
         return list(segments)

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from groupcoord_spark.log import LogPlan, read_segment
+from groupcoord_spark.log import LogPlan, PartitionLog, read_segment
+from groupcoord_spark.log.storage import side_by_side
 from groupcoord_spark.protocol import DecodeError, decode_key, java_string_hash
 from groupcoord_spark.protocol.record_types import NOT_A_CONTROL_RECORD
 
@@ -19,13 +20,16 @@ SAMPLED_PARTITIONS = 64
 
 def placed_groups_of(plan: LogPlan) -> list[tuple[int, int]]:
     """(hash of the group id, offsets partition of the group), from the first records of up to SAMPLED_PARTITIONS partitions."""
-    placed_groups: list[tuple[int, int]] = []
-    for partition in [log for log in plan.partitions if log.segments][:SAMPLED_PARTITIONS]:
-        beginning = replace(partition.segments[0], size=min(partition.segments[0].size, SAMPLE_BYTES))
+
+    def of_partition(log: PartitionLog) -> list[tuple[int, int]]:
+        beginning = replace(log.segments[0], size=min(log.segments[0].size, SAMPLE_BYTES))
+        keys: set[bytes | None] = set()
         for chunk in read_segment(beginning):
-            keys = set(chunk.records.key.take(chunk.records.control_type == NOT_A_CONTROL_RECORD).to_arrow().to_pylist())
-            placed_groups += [(group_hash, partition.offsets_partition) for group_hash in group_hashes(keys)]
-    return placed_groups
+            keys |= set(chunk.records.key.take(chunk.records.control_type == NOT_A_CONTROL_RECORD).to_arrow().to_pylist())
+        return [(group_hash, log.offsets_partition) for group_hash in group_hashes(keys)]
+
+    sampled = [log for log in plan.partitions if log.segments][:SAMPLED_PARTITIONS]
+    return [placed for of_log in side_by_side(of_partition, sampled, plan.files_at_once) for placed in of_log]
 
 
 def likely_partition_count(plan: LogPlan, placed_groups: Iterable[tuple[int, int]] | None = None) -> int:

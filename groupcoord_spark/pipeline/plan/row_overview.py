@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from groupcoord_spark.log import RecordMark, record_crc
+from groupcoord_spark.pipeline.division import Division
 from groupcoord_spark.pipeline.plan.evidence import Evidence
 from groupcoord_spark.pipeline.plan.partition_count import group_hashes
 from groupcoord_spark.pipeline.read.rows import FileRows, RowPiece, pieces_with, position_text, read_piece
@@ -210,7 +211,7 @@ def _overview_of_pieces(spark: SparkSession, pieces: list[RowPiece], wanted: Row
                     overview.add_rows(rows, wanted.offsets)
         yield pa.RecordBatch.from_pydict({"overview": pa.array([pickle.dumps(overview)], pa.binary())})
 
-    tasks = min(len(pieces), 4 * spark.sparkContext.defaultParallelism)
+    tasks = Division.of(spark).row_tasks(sum(piece.size for piece in pieces), len(pieces))
     return _collected(spark.range(0, len(pieces), 1, tasks).mapInArrow(summarize, "overview BINARY"))
 
 

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from groupcoord_spark.log import Chunk, Lost, PlacedDoubt, Records
+from groupcoord_spark.pipeline.division import Division
 from groupcoord_spark.pipeline.exchange.kept_records import records_of
 from groupcoord_spark.pipeline.read.reader import CHUNK_BYTES
 from groupcoord_spark.protocol.record_types import NO_LEADER_EPOCH, NOT_A_CONTROL_RECORD, MarkerType
@@ -100,7 +101,8 @@ def file_frame(spark: SparkSession, files: FileRows, end_offsets: Mapping[int, i
                 for rows in read_piece(pieces[task], wanted):
                     yield rows.rows
 
-    return spark.range(0, len(pieces), 1, max(len(pieces), 1)).mapInArrow(read, ROW_COLUMNS)
+    tasks = Division.of(spark).row_tasks(sum(piece.size for piece in pieces), len(pieces))
+    return spark.range(0, len(pieces), 1, tasks).mapInArrow(read, ROW_COLUMNS)
 
 
 def sorted_rows(frame: DataFrame) -> DataFrame:

@@ -1,4 +1,4 @@
-"""Makes the file of Vega and Vega-Lite that `groupcoord report` puts into its page: `python docs/vega_bundle.py`.
+"""Makes the file of Vega, Vega-Lite and Vega-Embed that `groupcoord report` puts into its page: `python docs/vega_bundle.py`.
 
 It needs vl-convert-python (extra ``dev``), which carries the libraries in itself: nothing is fetched. After an
 update of vl-convert-python, write the hash that is printed into `tests/report/test_bundle.py`.
@@ -14,8 +14,8 @@ BUNDLE = Path(__file__).parents[1] / "groupcoord_spark" / "report" / "browser" /
 
 VEGA_LITE = "6.4"
 
-SNIPPET = "window.vega = vega; window.vegaLite = vegaLite;"
-"""What the bundle leaves behind: two names. Without vega-embed, which the page does not use."""
+SNIPPET = "window.vegaEmbed = vegaEmbed;"
+"""What the bundle leaves behind: one name, which draws a specification."""
 
 
 def main() -> None:

@@ -37,7 +37,7 @@ def page(report: Report) -> str:
         when=when,
         when_iso=datetime.fromtimestamp(report.run.as_of_ms / 1000, UTC).isoformat(timespec="seconds"),
         kind="Night" if report.run.kind == "night" else "Look-back",
-        remarks="".join(f'<p class="remark">{escape(remark)}</p>' for remark in _remarks(report)),
+        remarks="".join(f'<li class="remark">{escape(remark)}</li>' for remark in _remarks(report)),
         findings="".join(_findings(report)),
         nothing=_nothing(report.findings, lacks),
         figures="".join(_figures(report)),
@@ -94,10 +94,9 @@ def _findings(report: Report) -> Iterator[str]:
         for finding in found:
             table = BY_NAME[finding.check.table]
             is_least = table.needs == "history" and report.completeness is not None and report.completeness < 1
-            number = _link(table.name, f"{finding.number:,}", finding.check.where, "number")
+            number = _link(table.name, f"{'≥ ' if is_least else ''}{finding.number:,}", finding.check.where, "number")
             because = f'<span class="because">{escape(finding.check.because)}</span>' if finding.check.because else ""
-            least = "at least " if is_least else ""
-            yield f'<li>{number}<span class="sentence">{least}{escape(finding.sentence)}{because}</span></li>'
+            yield f'<li>{number}<span class="sentence">{escape(finding.sentence)}{because}</span></li>'
         yield "</ul>"
 
 

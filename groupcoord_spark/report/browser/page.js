@@ -348,6 +348,7 @@ class Picture {
     this.shown?.finalize();
     this.shown = null;
     this.drawing.hidden = !rows.length;
+    this.figure.hidden = !rows.length && !said;
     if (!rows.length) {
       this.drawing.replaceChildren();
       return;
@@ -360,6 +361,7 @@ class Picture {
       // A layer without rows would still ask for a legend, of no height.
       layer: this.chart.layer.filter((layer) => !without.includes(layer.name)),
       datasets: { rows },
+      params: [{ name: "line_color", value: color("line") }],
       config: theme(),
       autosize: { type: "fit-x", contains: "padding" },
       padding: 2,
@@ -452,7 +454,7 @@ class Pictures {
     const said = names.length ? `${counted(shown.length, "group")} of ${wholeNumbers.format(names.length)}, those with most problems first.${carried}` : "No group has these letters.";
     const links = [["All days as a table", () => this.page.openTable("group_days")]];
     if (shown.length < names.length) links.unshift(["Show more groups", () => ((this.mostGroups *= 2), this.page.redraw("group_days"))]);
-    return { rows, said, links, widest: 240 + 56 * new Set(rows.map((row) => row.day)).size };
+    return { rows, said, links, widest: 420 + 30 * new Set(rows.map((row) => row.day)).size };
   }
 
   readDays(table) {
@@ -527,9 +529,10 @@ class Pictures {
     const newest = all[0].hour;
     const shown = all.filter((row) => row.hour > newest - (this.isNarrow() ? 4 : 14) * DAY_MS);
     const rows = shown.map((row) => ({ ...row, from: row.hour, until: row.hour + 3600000, time_text: moment(row.hour), complete_text: percent(row.completeness) }));
+    const hours = (newest - shown.at(-1).hour) / 3600000;
     const pale = rows.some((row) => row.completeness < 1) ? " Pale: compaction took some, the count is a lower bound." : "";
     const one = rows.length === 1 ? ` All within the hour from ${moment(newest)}.` : "";
-    return { rows, said: `The newest ${counted(rows.length, "hour")} with a commit, of ${wholeNumbers.format(table.all_rows)}.${one}${pale}`, links: [["All hours as a table", () => this.page.openTable("commit_hours")]] };
+    return { rows, said: `The newest ${counted(rows.length, "hour")} with a commit, of ${wholeNumbers.format(table.all_rows)}.${one}${pale}`, links: [["All hours as a table", () => this.page.openTable("commit_hours")]], widest: 300 + 24 * hours };
   }
 
   groupTemplates() {
@@ -569,7 +572,8 @@ class Page {
     this.views = new Map();
     const known = new Set([...this.groupsIn("owners"), ...this.groupsIn("owner_commits")]);
     this.timelines = data.chosen_groups.filter((group) => known.has(group));
-    this.shownGroup = this.timelines[0] ?? null;
+    const withOwners = new Set(this.groupsIn("owners"));
+    this.shownGroup = this.timelines.find((group) => withOwners.has(group)) ?? this.timelines[0] ?? null;
     for (const rows of this.tables.values()) {
       const view = new TableView(rows, (group, show) => this.showOwners(group, show));
       this.views.set(rows.name, view);
@@ -606,8 +610,10 @@ class Page {
     this.pictures.get("group_days").drawing.before(element("div", { className: "controls" }, filter));
     this.select = element("select", { id: "shown-group" }, ...this.timelines.map((group, at) => element("option", { value: String(at), textContent: label(group, 60) })));
     this.select.addEventListener("change", () => this.showOwners(this.timelines[Number(this.select.value)], true));
-    if (this.timelines.length)
+    if (this.timelines.length) {
+      this.select.value = String(this.timelines.indexOf(this.shownGroup));
       this.pictures.get("ownership").drawing.before(element("div", { className: "controls" }, element("label", { htmlFor: "shown-group", textContent: "Group" }), this.select));
+    }
   }
 
   openTable(name, where = []) {

@@ -61,7 +61,9 @@ def gather(warehouse: Warehouse, run: Run, group_ids: Sequence[str] = ()) -> Rep
     Raises WarehouseError where a table of the run cannot be read.
     """
     night = NightInDuckDB(warehouse, run=run)
-    night.connection.register("night", pa.table({"run_id": [run.run_id], "as_of": pa.array([run.as_of_ms * 1000], pa.timestamp("us", "UTC"))}))
+    night.connection.register(
+        "night", pa.table({"run_id": [run.run_id], "as_of": pa.array([run.as_of_ms * 1000], pa.timestamp("us", "UTC"))})
+    )
     tables: dict[str, pa.Table] = {}
 
     def show(name: str, rows: pa.Table) -> None:

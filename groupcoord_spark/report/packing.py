@@ -97,13 +97,11 @@ def _packed(name: str, column: pa.ChunkedArray, texts: Texts) -> dict[str, Any]:
     return {"name": name, "kind": kind, "cells": cells}
 
 
-def _number(value: float | None) -> float | str | None:
+def _number(value: int | float | bool | None) -> int | float | str | None:
     """A number that JSON and JavaScript keep as it is."""
-    if value is None or isinstance(value, bool):
-        return value
     if isinstance(value, float):
         return float(f"{value:.6g}") if math.isfinite(value) else str(value)
-    return value if -_EXACT <= value <= _EXACT else str(value)
+    return value if value is None or -_EXACT <= value <= _EXACT else str(value)
 
 
 def as_json(value: Any) -> str:

@@ -102,7 +102,9 @@ def _findings(report: Report) -> Iterator[str]:
 
 def _nothing(findings: Sequence[Finding], lacks: Mapping[str, str]) -> str:
     """What was looked for and not found, and what could not be looked for."""
-    clean = dict.fromkeys(finding.check.many.replace(" of {groups}", "") for finding in findings if not finding.number and finding.check.table not in lacks)
+    clean = dict.fromkeys(
+        finding.check.many.replace(" of {groups}", "") for finding in findings if not finding.number and finding.check.table not in lacks
+    )
     blind = dict.fromkeys(BY_NAME[finding.check.table].title for finding in findings if finding.check.table in lacks)
     texts = []
     if clean:
@@ -116,9 +118,7 @@ def _nothing(findings: Sequence[Finding], lacks: Mapping[str, str]) -> str:
 
 def _figures(report: Report) -> Iterator[str]:
     groups = report.tables["groups"]
-    states = ", ".join(
-        _link("groups", f"{count:,} {state}", (("state", "=", state),)) for state, count in report.states.items()
-    )
+    states = ", ".join(_link("groups", f"{count:,} {state}", (("state", "=", state),)) for state, count in report.states.items())
     yield _figure("Groups", _link("groups", f"{groups.num_rows:,}"), states or "none")
     yield _figure("Members", _link("groups", _sum(groups, "members"), (("members", ">=", 1),)), "of live groups")
     yield _figure("Committed offsets", _link("groups", _sum(groups, "offsets"), (("offsets", ">=", 1),)), "in the present state")

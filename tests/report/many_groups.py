@@ -14,7 +14,9 @@ from typing import Any
 from tests.warehouse.nights import AS_OF_MS, DAY_MS, commit, group, member, night, offset
 
 HOUR_MS = 3_600_000
-TOPICS = [f"{area}.{kind}.v{version}" for area in ("orders", "billing", "stock", "search") for kind in ("events", "changes") for version in (1, 2)]
+TOPICS = [
+    f"{area}.{kind}.v{version}" for area in ("orders", "billing", "stock", "search") for kind in ("events", "changes") for version in (1, 2)
+]
 
 
 def build(place: Path | str, groups: int = 10_000, seed: int = 7) -> None:
@@ -50,14 +52,21 @@ def build(place: Path | str, groups: int = 10_000, seed: int = 7) -> None:
                 back = chance.random() < 0.01
                 moment = {"record_timestamp_ms": at_ms, "commit_timestamp_ms": at_ms}
                 rows["offset_commits"].append(
-                    commit(record, group_id=group_id, topic=topic, partition=partition, committed_offset=committed - 100 * (2 - day) * (-1 if back else 1), **moment)
+                    commit(
+                        record,
+                        group_id=group_id,
+                        topic=topic,
+                        partition=partition,
+                        committed_offset=committed - 100 * (2 - day) * (-1 if back else 1),
+                        **moment,
+                    )
                 )
                 record += 1
         rows["rebalances"].append(
             {
-                **{"group_id": group_id, "offsets_partition": 0, "incarnation": 0, "record_offset": record, "group_type": "classic"},
-                **{"record_timestamp_ms": AS_OF_MS - chance.randrange(9 * DAY_MS), "kind": "generation", "to_generation": 5},
-                **{"member_count": int(is_live), "cause": "member_joined", "evidence": "", "confidence": "likely"},
+                "group_id": group_id, "offsets_partition": 0, "incarnation": 0, "record_offset": record, "group_type": "classic",
+                "record_timestamp_ms": AS_OF_MS - chance.randrange(9 * DAY_MS), "kind": "generation", "to_generation": 5,
+                "member_count": int(is_live), "cause": "member_joined", "evidence": "", "confidence": "likely",
             }
         )
         record += 1
@@ -67,7 +76,9 @@ def build(place: Path | str, groups: int = 10_000, seed: int = 7) -> None:
             rows["log_ends"].append({"topic": topic, "partition": partition, **ends})
     counts = dict.fromkeys(("quarantined", "control_records", "live_keys", "bytes"), 0)
     part = {"offsets_partition": 0, "incarnation": 0, "first_offset": 0, "history_first_offset": 0, "history_end_offset": record}
-    rows["offsets_partitions"].append({**part, **counts, "end_offset": record, "last_stable_offset": record, "records": record, "decoded": record})
+    rows["offsets_partitions"].append(
+        {**part, **counts, "end_offset": record, "last_stable_offset": record, "records": record, "decoded": record}
+    )
     night(place, "large", rows, as_of_ms=AS_OF_MS, records_read=record, records_decoded=record)
 
 

@@ -326,7 +326,7 @@ function theme() {
     legend: { labelColor: text, titleColor: text, labelFontSize: 12 },
     text: { color: text, fill: text },
     bar: { color: color("accent") },
-    rect: { stroke: color("card"), strokeWidth: 1 },
+    rect: { color: color("accent"), stroke: color("card"), strokeWidth: 1 },
     circle: { color: text },
     range: { heatmap: [color("ramp-low"), color("ramp-high")], category: ["#4c8fd6", "#e08a3c", "#3fa58c", "#c56bb0", "#b9a03b", "#7b83d9", "#cf6060", "#6fa84f", "#9a7f6a", "#5aa9b8"] },
   };
@@ -364,7 +364,7 @@ class Picture {
       params: [{ name: "line_color", value: color("line") }],
       config: theme(),
       autosize: { type: "fit-x", contains: "padding" },
-      padding: 2,
+      padding: this.chart.padding ?? 2,
       width: Math.max(180, Math.min(available, widest)),
       height: step ? step * lines : this.chart.height,
     };
@@ -663,6 +663,7 @@ async function start() {
   document.body.append(element("script", { textContent: await unpacked("library") }));
   await page.drawAll();
   page.follow(location.hash, []);
+  addEventListener("hashchange", () => page.follow(location.hash, []));
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => page.drawAll());
   let width = document.documentElement.clientWidth;
   let waiting;

@@ -65,6 +65,7 @@ class BrowserPage:
 
     def open(self, page: Path, fragment: str = "") -> None:
         """Opens a page, and waits until its pictures are drawn or it says that they cannot be."""
+        self.ask("Page.navigate", url="about:blank")  # the same page with another fragment would not be opened anew
         self.events.clear()
         self.ask("Page.navigate", url=page.resolve().as_uri() + fragment)
         until = time.monotonic() + SECONDS
@@ -137,7 +138,10 @@ def browser_page(command: str) -> Iterator[BrowserPage]:
         arguments += ["--no-first-run", "--disable-background-networking", "--disable-component-update", "--hide-scrollbars"]
         shell = f'exec "$@" 3<&{to_browser} 4>&{from_browser}'
         process = subprocess.Popen(
-            ["bash", "-c", shell, "bash", *arguments], pass_fds=(to_browser, from_browser), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            ["bash", "-c", shell, "bash", *arguments],
+            pass_fds=(to_browser, from_browser),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
         )
         os.close(to_browser)
         os.close(from_browser)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 Level = Literal["danger", "warning", "note"]
 
 LEVELS: Final[Mapping[Level, str]] = {
-    "danger": "Data is being lost, or read wrongly",
+    "danger": "Most urgent",
     "warning": "Worth a look soon",
     "note": "Good to know",
 }
@@ -58,14 +58,6 @@ CHECKS: Final = (
     ),
     Check(
         "danger",
-        "stalled",
-        (),
-        "partition stands still although its group moves",
-        "partitions of {groups} stand still although the group moves",
-        because="A record that cannot be processed, a stuck thread, or nobody writes to the partition.",
-    ),
-    Check(
-        "danger",
         "rewinds",
         (("kind", "=", "two_writers"),),
         "committed offset went back because two writers commit to one partition",
@@ -88,6 +80,14 @@ CHECKS: Final = (
         "transaction has been open for an hour or more",
         "transactions of {groups} have been open for an hour or more",
         because="The cleaner stops before it, so the offsets topic grows; kafka-transactions can abort it.",
+    ),
+    Check(
+        "warning",
+        "stalled",
+        (),
+        "partition stands still although its group moves",
+        "partitions of {groups} stand still although the group moves",
+        because="A record that cannot be processed, a stuck thread, or nobody writes to the partition.",
     ),
     Check(
         "warning",

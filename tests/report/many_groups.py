@@ -64,9 +64,18 @@ def build(place: Path | str, groups: int = 10_000, seed: int = 7) -> None:
                 record += 1
         rows["rebalances"].append(
             {
-                "group_id": group_id, "offsets_partition": 0, "incarnation": 0, "record_offset": record, "group_type": "classic",
-                "record_timestamp_ms": AS_OF_MS - chance.randrange(9 * DAY_MS), "kind": "generation", "to_generation": 5,
-                "member_count": int(is_live), "cause": "member_joined", "evidence": "", "confidence": "likely",
+                "group_id": group_id,
+                "offsets_partition": 0,
+                "incarnation": 0,
+                "record_offset": record,
+                "group_type": "classic",
+                "record_timestamp_ms": AS_OF_MS - chance.randrange(9 * DAY_MS),
+                "kind": "generation",
+                "to_generation": 5,
+                "member_count": int(is_live),
+                "cause": "member_joined",
+                "evidence": "",
+                "confidence": "likely",
             }
         )
         record += 1

@@ -682,7 +682,7 @@ start().catch((error) => {
   place.hidden = false;
   place.textContent =
     typeof DecompressionStream === "undefined"
-      ? "This browser cannot show the pictures and tables: it has no DecompressionStream. Chrome and Edge have it since 103, Firefox since 113, Safari since 16.4."
+      ? "This browser cannot show the pictures and tables: it has no DecompressionStream. Chrome and Edge have it since 80, Firefox since 113, Safari since 16.4."
       : `The pictures and tables cannot be shown: ${error.message}`;
   console.error(error);
 });

@@ -2,7 +2,7 @@
 WITH problems AS (
   SELECT DISTINCT group_id, 'live and loses offsets' AS problem, 4 AS weight FROM shown_expiring WHERE live_group_loses AND days_left <= 7
   UNION ALL SELECT DISTINCT group_id, 'about to lose data', 4 FROM shown_lag WHERE share_of_log >= 0.9
-  UNION ALL SELECT DISTINCT group_id, 'stalled', 4 FROM shown_stalled
+  UNION ALL SELECT DISTINCT group_id, 'stalled', 3 FROM shown_stalled
   UNION ALL SELECT DISTINCT group_id, 'two writers', 4 FROM shown_rewinds WHERE kind = 'two_writers'
   UNION ALL SELECT DISTINCT group_id, 'open transaction', 3 FROM shown_open_transactions WHERE open_hours >= 1
   UNION ALL SELECT DISTINCT group_id, 'shared group id', 3 FROM shown_shared_group_id

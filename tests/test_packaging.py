@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import tomllib
 from pathlib import Path
 
@@ -52,3 +53,15 @@ def test_the_source_distribution_has_the_documentation() -> None:
 def test_the_licence_lies_beside_the_package() -> None:
     assert PROJECT["license"] == "Apache-2.0"
     assert "Apache License" in (ROOT / "LICENSE").read_text(encoding="utf-8").splitlines()[1]
+
+
+def test_the_wheel_has_what_the_report_reads_beside_its_code() -> None:
+    wheel = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["hatch"]["build"]["targets"]["wheel"]
+    assert wheel == {"packages": ["groupcoord_spark"]}  # every file of the package, but for what git ignores
+    report = ROOT / "groupcoord_spark" / "report"
+    data = [path for folder in ("browser", "charts", "sql") for path in (report / folder).iterdir()]
+    assert {"vega.js", "page.html", "calendar.json", "groups.sql"} <= {path.name for path in data}
+    ignored = subprocess.run(["git", "check-ignore", *data], cwd=ROOT, capture_output=True, text=True)
+    if ignored.returncode == 128:
+        pytest.skip("the tests do not run in a git repository")
+    assert ignored.stdout == ""

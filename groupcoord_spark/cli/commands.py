@@ -43,6 +43,7 @@ COMMANDS: Final = {
     "verify": Place("groupcoord_spark.cli.verify", "verify", "Our state against what a broker answers; 1 on any difference."),
     "timeline": Place("groupcoord_spark.cli.timeline", "timeline", "A group's life in order: commits, rewinds, rebalances, removals."),
     "why": Place("groupcoord_spark.cli.why", "why", "Why a group or an offset is there, has gone or never counted."),
+    "report": Place("groupcoord_spark.cli.report", "report", "One page about one night for a browser, with every table behind it."),
     "simulate": Place("groupcoord_spark.cli.simulate", "simulate", "What the coordinator answers and writes in a scenario."),
     "assign": Place("groupcoord_spark.cli.assign", "assign", "What each assignor would give a group's members."),
     "doctor": Place("groupcoord_spark.cli.doctor", "doctor", "Why the offsets topic is large, slow or stuck, and what mends it."),

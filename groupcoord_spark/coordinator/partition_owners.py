@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from groupcoord_spark.protocol.consumer_protocol import assigned_partitions
 from groupcoord_spark.protocol.record_types import KeyType
@@ -13,8 +13,17 @@ KEY_TYPES: Final = (KeyType.GROUP_METADATA, KeyType.CONSUMER_GROUP_CURRENT_MEMBE
 """Key types of the records that ``PartitionOwners`` reads."""
 
 
+class Holding(NamedTuple):
+    """One partition that one member has. The records of classic groups name the topic, those of consumer groups its id."""
+
+    topic: str | None
+    topic_id: str | None
+    partition: int
+    member_id: str
+
+
 class PartitionOwners:
-    """The owners of the partitions of one classic or consumer group. Apply the group's records in order, then ask ``owner_of``."""
+    """The owners of the partitions of one classic or consumer group. Apply the group's records in order, then ask who has what."""
 
     def __init__(self) -> None:
         self._classic_owners: dict[tuple[str, int], str] = {}
@@ -49,6 +58,16 @@ class PartitionOwners:
         if (topic, partition) in self._classic_owners:
             owners.append(self._classic_owners[topic, partition])
         return owners[0] if len(owners) == 1 else None
+
+    def holdings(self) -> frozenset[Holding]:
+        """Every partition that a member has, also one that it must give up: until it has, two members may have the same partition."""
+        classic = (Holding(topic, None, partition, member) for (topic, partition), member in self._classic_owners.items())
+        modern = (
+            Holding(None, topic_id, partition, member)
+            for member, partitions in self._consumer_partitions.items()
+            for topic_id, partition in partitions
+        )
+        return frozenset((*classic, *modern))
 
 
 def _assigned(assignment: str) -> frozenset[tuple[str, int]]:

@@ -41,9 +41,10 @@ class NightInDuckDB:
     the warehouse can be on, and without an extension to download.
     """
 
-    def __init__(self, warehouse: Warehouse, *, cluster: str | None = None, at_ms: int | None = None) -> None:
+    def __init__(self, warehouse: Warehouse, *, cluster: str | None = None, at_ms: int | None = None, run: Run | None = None) -> None:
         """cluster: its rows only; None: the rows of every cluster, each as of its own newest run. at_ms: as for ``Warehouse.read``.
 
+        run: as of this run, which may be a look-back, and of its cluster; ``cluster`` and ``at_ms`` then have no meaning.
         Raises WarehouseError if there is no such run.
         """
         import duckdb
@@ -53,7 +54,8 @@ class NightInDuckDB:
         self._warehouse = warehouse
         self._at_ms = at_ms
         self._cluster = cluster
-        self._runs = runs_of_night(warehouse, cluster, at_ms)
+        self._run = run
+        self._runs = [run] if run is not None else runs_of_night(warehouse, cluster, at_ms)
         self._opened: set[str] = set()
 
     def statements(self, text: str) -> list[str]:
@@ -97,7 +99,7 @@ class NightInDuckDB:
                 self._open(needed)
             self.connection.execute(f"CREATE VIEW {name} AS {VIEWS[name]}")
         elif name == RUNS.name:
-            self.connection.register(name, self._warehouse.read(name, cluster=self._cluster, at_ms=self._at_ms))
+            self.connection.register(name, self._warehouse.read(name, cluster=self._cluster, at_ms=self._at_ms, run=self._run))
         else:
             self.connection.register(name, dataset_of(self._warehouse.location, TABLES[name], self._runs))
 

@@ -1,0 +1,111 @@
+"""All that the page shows of one run: the rows of every table, and what the run lacks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from groupcoord_spark.report.findings import Finding, findings_of
+from groupcoord_spark.report.ownership import TIMELINES, ownership
+from groupcoord_spark.report.tables import BY_NAME, TABLES
+from groupcoord_spark.warehouse.read import Run, Warehouse
+from groupcoord_spark.warehouse.sql import NightInDuckDB
+
+_AT_THE_END: Final = ("groups", "group_days", "owners", "owner_commits")
+"""Tables that rest on other tables of the report, in this order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What one page shows."""
+
+    run: Run
+    tables: Mapping[str, pa.Table]
+    """Name -> all rows, the worst first. A table for which the run lacks what it needs has no rows."""
+    findings: Sequence[Finding]
+    has_history: bool
+    history_is_behind: bool
+    """The history ends before the log does: the run, or one before, wrote none."""
+    completeness: float | None
+    """Share of the records of the log that the history has; None: there is no history."""
+    has_log_ends: bool
+    states: Mapping[str, int]
+    """State -> groups."""
+    chosen_groups: Sequence[str]
+    """Groups with a timeline."""
+
+    def lacks(self, name: str) -> str | None:
+        """Why a table cannot have rows, in a sentence; None: it can."""
+        if BY_NAME[name].needs == "history" and not self.has_history:
+            return "This warehouse has no history: the run was made with --no-history. Run the nightly without it to see these rows."
+        if BY_NAME[name].needs == "log_ends" and not self.has_log_ends:
+            return (
+                "This night has no sample of log ends, so no lag can be told."
+                " Give the nightly one with --end-offsets FILE, or let it ask the brokers with --with-end-offsets."
+            )
+        return None
+
+
+def gather(warehouse: Warehouse, run: Run, group_ids: Sequence[str] = ()) -> Report:
+    """The report of a run.
+
+    Args:
+        warehouse: The warehouse.
+        run: The run, a night or a look-back.
+        group_ids: Groups whose timelines are shown; none: the first groups of the table groups.
+
+    Raises WarehouseError where a table of the run cannot be read.
+    """
+    night = NightInDuckDB(warehouse, run=run)
+    night.connection.register(
+        "night", pa.table({"run_id": [run.run_id], "as_of": pa.array([run.as_of_ms * 1000], pa.timestamp("us", "UTC"))})
+    )
+    tables: dict[str, pa.Table] = {}
+
+    def show(name: str, rows: pa.Table) -> None:
+        tables[name] = rows
+        night.connection.register(f"shown_{name}", rows)
+
+    for table in TABLES:
+        if table.name not in _AT_THE_END:
+            show(table.name, _rows(night, table.query))
+    show("groups", _rows(night, BY_NAME["groups"].query))
+    show("group_days", _rows(night, BY_NAME["group_days"].query))
+    chosen = list(group_ids) or tables["groups"]["group_id"].slice(0, TIMELINES).to_pylist()
+    night.connection.register("chosen_groups", pa.table({"group_id": pa.array(chosen, pa.string())}))
+    show("owners", ownership(night, chosen))
+    show("owner_commits", _rows(night, BY_NAME["owner_commits"].query))
+    partitions = tables["completeness"]
+    ends = [partitions[name].to_pylist() for name in ("history_end_offset", "end_offset", "completeness")]
+    has_history = any(end is not None for end in ends[0])
+    states = tables["groups"]["state"].value_counts().to_pylist()
+    return Report(
+        run,
+        tables,
+        findings_of(night.connection, tables),
+        has_history,
+        has_history and any(end > (history or 0) for history, end, _ in zip(*ends, strict=True)),
+        _weighted(partitions) if has_history else None,
+        tables["lag"].num_rows > 0 or tables["lag_history"].num_rows > 0,
+        {state["values"]: state["counts"] for state in sorted(states, key=lambda state: -state["counts"])},
+        chosen,
+    )
+
+
+def _rows(night: NightInDuckDB, query: str) -> pa.Table:
+    rows = night.execute(query)
+    assert rows is not None  # every query of the report is a SELECT
+    return rows
+
+
+def _weighted(partitions: pa.Table) -> float | None:
+    """The share of the records of all offsets partitions together; None: none of them has a record."""
+    ends = partitions["end_offset"]
+    of_all = pc.sum(ends).as_py()
+    if not of_all:
+        return None
+    return float(pc.sum(pc.multiply(pc.fill_null(partitions["completeness"], 0.0), pc.cast(ends, pa.float64()))).as_py() / of_all)

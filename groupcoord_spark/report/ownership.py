@@ -1,0 +1,96 @@
+"""Which member had which partition, and when, from the records of a group."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import pyarrow as pa
+
+from groupcoord_spark.coordinator.partition_owners import KEY_TYPES, Holding, PartitionOwners
+from groupcoord_spark.warehouse.sql import NightInDuckDB
+
+TIMELINES: Final = 50
+"""Groups with a timeline, where the user names none."""
+
+_RECORDS: Final = f"""
+SELECT r.group_id, r.offsets_partition, r.incarnation, r.record_offset, epoch_ms(r.record_timestamp) AS at_ms, r.key_type, r.member_id,
+  r.value_json
+FROM group_records r
+JOIN chosen_groups k ON k.group_id = r.group_id
+WHERE r.key_type IN ({", ".join(str(int(key_type)) for key_type in KEY_TYPES)})
+ORDER BY r.group_id, r.incarnation, r.offsets_partition, r.record_offset
+"""
+
+_SCHEMA: Final = pa.schema(
+    {
+        "group_id": pa.string(),
+        "topic": pa.string(),
+        "partition": pa.int32(),
+        "member_id": pa.string(),
+        "owned_from": pa.timestamp("us", "UTC"),
+        "owned_until": pa.timestamp("us", "UTC"),
+        "offsets_partition": pa.int32(),
+        "record_offset": pa.int64(),
+    }
+)
+
+
+class Stretch(NamedTuple):
+    """A time in which a member had a partition. Times in epoch milliseconds; until_ms None: it still has."""
+
+    group_id: str
+    topic: str
+    partition: int
+    member_id: str
+    from_ms: int | None
+    until_ms: int | None
+    offsets_partition: int
+    record_offset: int
+    """Of the record that gave the partition to the member."""
+
+
+def ownership(night: NightInDuckDB, group_ids: Sequence[str]) -> pa.Table:
+    """The stretches of these groups as rows, group by group. The connection has the table chosen_groups with their ids."""
+    records = night.execute(_RECORDS)
+    names = night.execute("SELECT topic_id, topic FROM topic_ids")
+    assert records is not None and names is not None
+    topic_names = dict(zip(names["topic_id"].to_pylist(), names["topic"].to_pylist(), strict=True))
+    found = sorted(stretches(records.to_pylist(), topic_names), key=lambda s: (s.topic, s.partition, s.from_ms or 0, s.member_id))
+    place = {group_id: number for number, group_id in enumerate(group_ids)}
+    found.sort(key=lambda stretch: place[stretch.group_id])
+    columns = list(zip(*found, strict=True)) or [()] * len(_SCHEMA)
+    for at in (4, 5):
+        columns[at] = tuple(None if ms is None else ms * 1000 for ms in columns[at])
+    return pa.table([pa.array(values, field.type) for values, field in zip(columns, _SCHEMA, strict=True)], schema=_SCHEMA)
+
+
+def stretches(records: Iterable[Mapping[str, Any]], topic_names: Mapping[str, str]) -> Iterable[Stretch]:
+    """The stretches that records of ``partition_owners.KEY_TYPES`` tell, of one group after another in the order of their offsets.
+
+    Args:
+        records: group_id, offsets_partition, incarnation, record_offset, at_ms, key_type, member_id and value_json.
+        topic_names: Topic id -> name; a topic id without a name stands for itself.
+    """
+    place: tuple[Any, ...] | None = None
+    owners = PartitionOwners()
+    held: dict[Holding, Mapping[str, Any]] = {}
+
+    def stretch(holding: Holding, begin: Mapping[str, Any], until_ms: int | None) -> Stretch:
+        topic = holding.topic or topic_names.get(holding.topic_id or "") or holding.topic_id or ""
+        where = begin["offsets_partition"], begin["record_offset"]
+        return Stretch(begin["group_id"], topic, holding.partition, holding.member_id, begin["at_ms"], until_ms, *where)
+
+    for record in records:
+        if place != (place := (record["group_id"], record["incarnation"], record["offsets_partition"])):
+            yield from (stretch(holding, begin, None) for holding, begin in held.items())
+            owners, held = PartitionOwners(), {}
+        value = None if record["value_json"] is None else json.loads(record["value_json"])
+        owners.apply(record["key_type"], record["member_id"], value)
+        now = owners.holdings()
+        for holding in [holding for holding in held if holding not in now]:
+            yield stretch(holding, held.pop(holding), record["at_ms"])
+        for holding in now:
+            held.setdefault(holding, record)
+    yield from (stretch(holding, begin, None) for holding, begin in held.items())

@@ -1,0 +1,161 @@
+"""The page as text: what is worst and the figures as HTML, everything else as packed data that the page's own script shows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from html import escape
+from importlib.resources import files
+from string import Template
+from typing import Final
+
+import pyarrow.compute as pc
+
+from groupcoord_spark.report.findings import LEVELS, Finding
+from groupcoord_spark.report.gather import Report
+from groupcoord_spark.report.packing import as_json, packed, packed_tables
+from groupcoord_spark.report.tables import BY_NAME, TABLES
+
+CHARTS: Final = ("calendar", "group_days", "ownership", "lag", "lag_history", "commit_hours", "group_templates")
+"""The specifications in the folder charts."""
+
+
+def page(report: Report) -> str:
+    """The whole page, HTML in UTF-8. The same report gives the same text."""
+    lacks = {table.name: why for table in TABLES if (why := report.lacks(table.name)) is not None}
+    facts = {
+        "as_of": report.run.as_of_ms,
+        "chosen_groups": list(report.chosen_groups),
+        "charts": {name: json.loads(_file("charts", f"{name}.json")) for name in CHARTS},
+        **packed_tables(report.tables, lacks),
+    }
+    when = _moment(report.run.as_of_ms)
+    return Template(_file("browser", "page.html")).substitute(
+        title=shown(f"{report.run.cluster}, {when}: consumer groups"),
+        cluster=shown(report.run.cluster),
+        when=when,
+        when_iso=datetime.fromtimestamp(report.run.as_of_ms / 1000, UTC).isoformat(timespec="seconds"),
+        kind="Night" if report.run.kind == "night" else "Look-back",
+        remarks="".join(f'<li class="remark">{escape(remark)}</li>' for remark in _remarks(report)),
+        findings="".join(_findings(report)),
+        nothing=_nothing(report.findings, lacks),
+        figures="".join(_figures(report)),
+        about=_about(report),
+        style=_file("browser", "page.css"),
+        script=_file("browser", "page.js"),
+        data=packed(as_json(facts)),
+        library=packed(_file("browser", "vega.js")),
+        licences=packed(_file("browser", "vega-licences.txt")),
+    )
+
+
+def shown(text: str) -> str:
+    """A text as HTML. Characters that cannot be seen or that turn the order of letters are escaped, as the commands do it."""
+    return escape(text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text))
+
+
+def _file(folder: str, name: str) -> str:
+    return (files(__package__) / folder / name).read_text(encoding="utf-8")
+
+
+def _moment(milliseconds: int) -> str:
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+def _remarks(report: Report) -> Iterator[str]:
+    """What the run lacks, in sentences."""
+    if report.tables["completeness"].num_rows == 0:
+        yield "The offsets topic was empty: there is nothing to show but the runs."
+        return
+    if not report.has_history:
+        yield (
+            "This warehouse has no history: the run was made with --no-history. The state and what expires are complete;"
+            " rewinds, rebalances, commits per hour, who had which partition and the days of the groups cannot be shown."
+        )
+    elif report.history_is_behind:
+        yield "The history ends before the log does, because a run was made with --no-history: counts of the history are lower bounds."
+    if not report.has_log_ends:
+        yield "No lag: this night has no sample of log ends (nightly --end-offsets or --with-end-offsets)."
+    if report.completeness is not None and report.completeness < 1:
+        yield (
+            f"The history has {_percent(report.completeness)} of all records ever written; compaction took the others before a run read"
+            " them. Counts of the past are lower bounds, the present state is exact."
+        )
+
+
+def _findings(report: Report) -> Iterator[str]:
+    """The findings that have a number, level by level."""
+    for level, meaning in LEVELS.items():
+        found = [finding for finding in report.findings if finding.check.level == level and finding.number]
+        if not found:
+            continue
+        yield f'<h3 class="level {level}">{escape(meaning)}</h3><ul class="findings {level}">'
+        for finding in found:
+            table = BY_NAME[finding.check.table]
+            is_least = table.needs == "history" and report.completeness is not None and report.completeness < 1
+            number = _link(table.name, f"{'≥ ' if is_least else ''}{finding.number:,}", finding.check.where, "number")
+            because = f'<span class="because">{escape(finding.check.because)}</span>' if finding.check.because else ""
+            yield f'<li>{number}<span class="sentence">{escape(finding.sentence)}{because}</span></li>'
+        yield "</ul>"
+
+
+def _nothing(findings: Sequence[Finding], lacks: Mapping[str, str]) -> str:
+    """What was looked for and not found, and what could not be looked for."""
+    clean = dict.fromkeys(
+        finding.check.many.replace(" of {groups}", "") for finding in findings if not finding.number and finding.check.table not in lacks
+    )
+    blind = dict.fromkeys(BY_NAME[finding.check.table].title for finding in findings if finding.check.table in lacks)
+    texts = []
+    if clean:
+        listed = "".join(f"<li>{escape(text)}</li>" for text in clean)
+        texts.append(f"<details><summary>Looked for and not found: {len(clean)}</summary><ul>{listed}</ul></details>")
+    if blind:
+        listed = "".join(f"<li>{escape(text)}</li>" for text in blind)
+        texts.append(f"<details><summary>Could not be looked for: {len(blind)}</summary><ul>{listed}</ul></details>")
+    return "".join(texts)
+
+
+def _figures(report: Report) -> Iterator[str]:
+    groups = report.tables["groups"]
+    states = ", ".join(_link("groups", f"{count:,} {state}", (("state", "=", state),)) for state, count in report.states.items())
+    yield _figure("Groups", _link("groups", f"{groups.num_rows:,}"), states or "none")
+    yield _figure("Members", _link("groups", _sum(groups, "members"), (("members", ">=", 1),)), "of live groups")
+    yield _figure("Committed offsets", _link("groups", _sum(groups, "offsets"), (("offsets", ">=", 1),)), "in the present state")
+    records, quarantined = (report.run.row[name][0].as_py() for name in ("records_read", "records_quarantined"))
+    yield _figure("Records read", _link("nights", f"{records:,}"), f"{quarantined:,} of them unreadable")
+    complete = "no history" if report.completeness is None else _percent(report.completeness)
+    yield _figure("Completeness", _link("completeness", complete), "of all records ever written are in the history")
+
+
+def _figure(name: str, number: str, below: str) -> str:
+    return f"<div><dt>{escape(name)}</dt><dd>{number}<small>{below}</small></dd></div>"
+
+
+def _sum(rows: object, column: str) -> str:
+    return f"{pc.sum(rows[column]).as_py() or 0:,}"  # type: ignore[index]
+
+
+def _link(table: str, text: str, where: Sequence[tuple[str, str, object]] = (), kind: str = "") -> str:
+    """A link that opens a table with the rows that meet the conditions."""
+    conditions = f' data-where="{escape(as_json(where))}"' if where else ""
+    of_kind = f' class="{kind}"' if kind else ""
+    return f'<a href="#table-{table}"{of_kind}{conditions}>{escape(text)}</a>'
+
+
+def _percent(share: float) -> str:
+    """Rounded down: 100 % means all."""
+    return f"{int(share * 1000) / 10:g} %"
+
+
+def _about(report: Report) -> str:
+    run = report.run
+    rules = f"{run.semantics} {run.broker_version or ''}".strip()
+    days = "" if run.retention_ms is None else f", offsets retention {run.retention_ms / 86_400_000:g} days"
+    facts = {
+        "Run": f"{run.run_id}, finished {_moment(run.finished_at_ms)}",
+        "Rules": f"coordinator {rules}{days}",
+        "Input": f"{run.row['input_kind'][0].as_py()}: {', '.join(run.row['inputs'][0].as_py())}",
+        "Made by": f"groupcoord_spark {run.row['version'][0].as_py()}",
+    }
+    return "".join(f"<div><dt>{escape(name)}</dt><dd>{shown(fact)}</dd></div>" for name, fact in facts.items())

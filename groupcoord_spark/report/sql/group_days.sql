@@ -1,0 +1,33 @@
+-- What the records of each group say of each day (UTC) with a record: the state that the last of them left, rebalances and commits.
+-- A day with commits alone has no state: the group keeps that of the day before, and without one it has offsets alone. So it has after
+-- the tombstone of the group.
+WITH changes AS (
+  SELECT group_id, record_timestamp, incarnation, record_offset, CASE WHEN member_count > 0 THEN 'members' ELSE 'empty' END AS state,
+    CASE WHEN kind = 'assignment' THEN 0 ELSE 1 END AS rebalances
+  FROM rebalances
+  WHERE record_timestamp IS NOT NULL
+  UNION ALL
+  SELECT group_id, record_timestamp, incarnation, record_offset, 'gone', 0
+  FROM group_records
+  WHERE is_tombstone AND key_type IN (2, 3, 11, 17) AND record_timestamp IS NOT NULL
+),
+states AS (
+  SELECT group_id, CAST(record_timestamp AS DATE) AS day, ARG_MAX(state, (incarnation, record_offset)) AS state,
+    CAST(SUM(rebalances) AS BIGINT) AS rebalances, MAX((incarnation, record_offset)) AS last_place
+  FROM changes
+  GROUP BY group_id, CAST(record_timestamp AS DATE)
+),
+commits AS (
+  SELECT group_id, CAST(record_timestamp AS DATE) AS day, COUNT(*) AS commits,
+    MAX((incarnation, record_offset)) AS last_place
+  FROM offset_commits
+  WHERE NOT is_tombstone AND record_timestamp IS NOT NULL
+  GROUP BY group_id, CAST(record_timestamp AS DATE)
+)
+SELECT COALESCE(s.group_id, c.group_id) AS group_id, COALESCE(s.day, c.day) AS day,
+  CASE WHEN s.state = 'gone' AND c.last_place > s.last_place THEN 'offsets alone' ELSE s.state END AS state, COALESCE(s.rebalances, 0) AS rebalances,
+  COALESCE(c.commits, 0) AS commits
+FROM states s
+FULL JOIN commits c ON c.group_id = s.group_id AND c.day = s.day
+LEFT JOIN shown_groups g ON g.group_id = COALESCE(s.group_id, c.group_id)
+ORDER BY g.place NULLS LAST, 1, 2

@@ -1,0 +1,147 @@
+"""The tables of the report: title, the question that each answers, what a night must have for it. The rows are SQL in the folder sql."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Final, Literal
+
+Need = Literal["history", "log_ends"]
+
+MOST_ROWS: Final = 20_000
+"""Rows of one table that the page carries, the worst. The page names the number of all rows beside it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReportTable:
+    """One table of the report."""
+
+    name: str
+    section: str
+    """Id of the section of the page in which it stands."""
+    title: str
+    about: str
+    """What the rows are and what they cannot tell, in a sentence or two."""
+    needs: Need | None = None
+    """What the tables must hold for the rows to mean anything; None: every night has it."""
+
+    @property
+    def query(self) -> str:
+        """The statement, worst rows first."""
+        return (files(__package__) / "sql" / f"{self.name}.sql").read_text(encoding="utf-8").strip()
+
+
+TABLES: Final = (
+    ReportTable(
+        "expiring", "expiry", "What goes, and when", "Committed offsets by group and topic, and groups (no topic), in their present state."
+    ),
+    ReportTable("expiring_days", "expiry", "What goes on each day", "Offsets and groups by day (UTC): the rows of the calendar."),
+    ReportTable("kept", "expiry", "What stays, and why", "What no cleanup takes while the group stays as it is."),
+    ReportTable(
+        "lag",
+        "lag",
+        "Lag of each partition",
+        "Against the newest sample of log ends. share of log near 100 %: the group is about to lose data.",
+        "log_ends",
+    ),
+    ReportTable(
+        "lag_by_group", "lag", "Lag of each group", "Partitions without an answer (see remark in the table above) count as 0.", "log_ends"
+    ),
+    ReportTable("lag_history", "lag", "Lag at each sample", "Below 100 % completeness the lag is an upper bound.", "log_ends"),
+    ReportTable(
+        "rewinds",
+        "trouble",
+        "Committed offsets that went back",
+        "A drop of a committed offset: reset and restart are mostly meant, two_writers and late_owner are not.",
+        "history",
+    ),
+    ReportTable(
+        "stalled",
+        "trouble",
+        "Partitions that stand still",
+        "A member has the partition, the group moves, the partition does not. One to which nobody writes looks the same.",
+        "history",
+    ),
+    ReportTable(
+        "open_transactions",
+        "trouble",
+        "Open transactions",
+        "Their offsets do not count yet and do not expire, and the log cleaner stops before them.",
+    ),
+    ReportTable(
+        "rebalance_storms",
+        "trouble",
+        "Rebalances",
+        "The generation is a counter, so the number of rebalances survives compaction; causes are known of those in the history.",
+        "history",
+    ),
+    ReportTable(
+        "shared_group_id",
+        "trouble",
+        "Group ids that two applications share",
+        "Members that subscribe to disjoint topics: each rebalance of one stops the other.",
+    ),
+    ReportTable(
+        "topic_recreated", "trouble", "Topics that were deleted and made anew", "stale offsets still carry an older topic id.", "history"
+    ),
+    ReportTable(
+        "assigned_never_committed",
+        "trouble",
+        "Partitions without a committed offset",
+        "A member has the partition. commits above 0: an offset was there and was removed, or its transaction did not commit.",
+    ),
+    ReportTable(
+        "orphan_topics",
+        "trouble",
+        "Topics that nobody reads",
+        "Groups have committed offsets of them, and no group with members reads them now.",
+    ),
+    ReportTable("groups", "groups", "Groups", "Every group, those with most problems first. completeness is that of bytes."),
+    ReportTable(
+        "idle_groups", "groups", "Groups without members", "A simple group (offsets only) may well have a reader, which no record shows."
+    ),
+    ReportTable(
+        "group_days",
+        "groups",
+        "Groups day by day",
+        "Days (UTC) with a record of the group, and the state that its last record left. No state: commits alone.",
+        "history",
+    ),
+    ReportTable(
+        "owners",
+        "owners",
+        "Who had which partition",
+        "From the group's own records; an end is empty where the member still has the partition. Share and streams groups have no rows.",
+        "history",
+    ),
+    ReportTable(
+        "owner_commits", "owners", "Commits of these groups", "Commits that counted; those that lie close together are one row.", "history"
+    ),
+    ReportTable(
+        "commit_hours",
+        "traffic",
+        "Commits in each hour",
+        "Of all groups (UTC). Below 100 % completeness the counts are lower bounds.",
+        "history",
+    ),
+    ReportTable("hot_committers", "traffic", "Who writes most", "duplicate share: commits of the same offset once more.", "history"),
+    ReportTable(
+        "group_templates",
+        "traffic",
+        "Bytes by group template",
+        "Group ids with <n> and <uuid> in place of numbers and UUIDs, and what they cost in the offsets topic.",
+        "history",
+    ),
+    ReportTable(
+        "completeness",
+        "trust",
+        "What was read, by offsets partition",
+        "completeness: share of all records ever written that the history has.",
+    ),
+    ReportTable("warnings", "trust", "Doubts", "What was accepted with a doubt, and what a broker would skip, by code."),
+    ReportTable("quarantined", "trust", "What could not be read", "Faults by reason; no record is dropped silently."),
+    ReportTable("nights", "trust", "Runs", "The finished runs up to this one."),
+)
+"""In the order of the page, section by section."""
+
+BY_NAME: Final = {table.name: table for table in TABLES}

@@ -1,0 +1,209 @@
+"""The rows and sentences of the report, on small warehouses."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import re
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from groupcoord_spark.report import gather, page
+from groupcoord_spark.report.gather import Report
+from groupcoord_spark.report.ownership import stretches
+from groupcoord_spark.report.packing import packed_tables
+from groupcoord_spark.report.tables import TABLES
+from groupcoord_spark.warehouse.read import open_warehouse
+from tests.report.nights import HOSTILE, HOUR_MS, generation, offsets_partition
+from tests.warehouse.nights import AS_OF_MS, DAY_MS, group, night, offset
+
+
+def packed_part(html: str, name: str) -> str:
+    found = re.search(rf'<script type="text/plain" id="{name}">(.*?)</script>', html)
+    assert found is not None
+    return gzip.decompress(base64.b64decode(found[1])).decode()
+
+
+def rows_in_page(html: str) -> dict[str, list[dict[str, Any]]]:
+    """Table -> rows as the page reads them."""
+    data = json.loads(packed_part(html, "data"))
+
+    def value(kind: str, cell: Any) -> Any:
+        return data["texts"][cell] if kind == "text" and cell is not None else cell
+
+    return {
+        table["name"]: [
+            {column["name"]: value(column["kind"], cell) for column, cell in zip(table["columns"], cells, strict=True)}
+            for cells in zip(*(column["cells"] for column in table["columns"]), strict=True)
+        ]
+        for table in data["tables"]
+    }
+
+
+class TestFindings:
+    def test_the_worst_come_first_with_their_numbers(self, eventful_report: Report) -> None:
+        found = [(f.check.level, f.number, f.sentence) for f in eventful_report.findings if f.number]
+        assert found == [
+            ("danger", 1, "committed offset goes within 7 days although its group lives"),
+            ("danger", 1, "partition is so far behind that its group is about to lose data"),
+            ("danger", 1, "transaction has been open for an hour or more"),
+            ("warning", 1, "committed offset went back"),
+            ("warning", 3, "committed offsets of 3 groups go within a day"),
+            ("note", 8, "committed offsets of 8 groups go within 7 days"),
+            ("note", 1, "topic has committed offsets and no reader"),
+            ("note", 7, "groups have no members"),
+        ]
+
+    def test_a_group_has_its_problems_and_comes_first(self, eventful_report: Report) -> None:
+        first = eventful_report.tables["groups"].slice(0, 1).to_pylist()[0]
+        assert first["group_id"] == "moves"
+        assert first["problems"] == "about to lose data, live and loses offsets, open transaction, rewound, expires within 7 days"
+
+    def test_the_number_in_the_page_is_a_link_to_its_rows(self, eventful_report: Report) -> None:
+        html = page(eventful_report)
+        link = '<a href="#table-lag" class="number" data-where="[[&quot;share_of_log&quot;,&quot;&gt;=&quot;,0.9]]">1</a>'
+        assert link in html
+
+
+class TestOwnership:
+    def test_each_move_of_a_partition_ends_one_stretch_and_begins_another(self) -> None:
+        records = [
+            generation(0, 1000, {"one": {"orders": [0, 1]}}),
+            generation(1, 2000, {"one": {"orders": [0]}, "two": {"orders": [1]}}),
+            generation(2, 3000, {}),
+        ]
+        rows = [{**record, "at_ms": record["record_timestamp_ms"], "member_id": None} for record in records]
+        found = {(s.topic, s.partition, s.member_id, s.from_ms, s.until_ms, s.record_offset) for s in stretches(rows, {})}
+        assert found == {
+            ("orders", 0, "one", 1000, 3000, 0),
+            ("orders", 1, "one", 1000, 2000, 0),
+            ("orders", 1, "two", 2000, 3000, 1),
+        }
+
+    def test_a_consumer_group_names_topics_by_id_and_a_member_keeps_what_it_must_give_up(self) -> None:
+        def record(number: int, member: str, assigned: list[int], revoked: list[int]) -> dict[str, Any]:
+            topics = {
+                "assignedPartitions": [{"topicId": "T1", "partitions": assigned}],
+                "partitionsPendingRevocation": [{"topicId": "T1", "partitions": revoked}],
+            }
+            place = {"group_id": "g", "offsets_partition": 0, "incarnation": 0, "record_offset": number, "at_ms": number}
+            return {**place, "key_type": 8, "member_id": member, "value_json": json.dumps(topics)}
+
+        rows = [record(1, "one", [0, 1], []), record(2, "one", [0], [1]), record(3, "two", [1], []), record(4, "one", [0], [])]
+        found = sorted((s.topic, s.partition, s.member_id, s.from_ms, s.until_ms) for s in stretches(rows, {"T1": "orders"}))
+        assert found == [("orders", 0, "one", 1, None), ("orders", 1, "one", 1, 4), ("orders", 1, "two", 3, None)]
+
+    def test_the_report_has_the_stretches_of_the_chosen_groups(self, eventful_report: Report) -> None:
+        owners = eventful_report.tables["owners"].select(["partition", "member_id", "owned_from", "owned_until"]).to_pylist()
+        hours = [
+            (
+                row["partition"],
+                row["member_id"],
+                *(
+                    moment and (moment.timestamp() * 1000 - AS_OF_MS + 2 * DAY_MS) / HOUR_MS
+                    for moment in (row["owned_from"], row["owned_until"])
+                ),
+            )
+            for row in owners
+        ]
+        assert hours == [(0, "one", 0, 24), (0, "two", 24, None), (1, "one", 0, 1), (1, "two", 1, 24), (1, "one", 24, None)]
+
+
+class TestDaysOfGroups:
+    def test_the_last_record_of_a_day_gives_the_state(self, eventful_report: Report) -> None:
+        rows = [row for row in eventful_report.tables["group_days"].to_pylist() if row["group_id"] == "moves"]
+        assert [(row["day"], row["state"], row["rebalances"], row["commits"]) for row in rows] == [
+            (date(2025, 12, 30), "members", 2, 4),
+            (date(2025, 12, 31), "members", 1, 2),
+        ]
+
+
+class TestExpiry:
+    def test_the_calendar_counts_the_rows_of_the_table(self, eventful_report: Report) -> None:
+        days = eventful_report.tables["expiring_days"].to_pylist()
+        goes = eventful_report.tables["expiring"].to_pylist()
+        assert sum(row["offsets"] for row in days) == sum(row["offsets"] for row in goes) == 8
+        assert days[0] == {"day": date(2026, 1, 1), "offsets": 2, "groups_with_offsets": 2, "groups_removed": 0}
+        assert [row["days_left"] for row in goes[:2]] == [0, 0.5]
+
+
+class TestPacking:
+    def test_numbers_beyond_those_of_javascript_and_every_text_come_back(self, eventful_report: Report) -> None:
+        tables = rows_in_page(page(eventful_report))
+        assert {row["group_id"] for row in tables["groups"]} == {"moves", *HOSTILE}
+        lag = {row["group_id"]: row for row in tables["lag"]}
+        assert lag["=1+1"]["committed_offset"] == str(2**63 - 1)
+        assert tables["nights"][0]["as_of"] == AS_OF_MS
+        assert tables["expiring_days"][0]["day"] == (date(2026, 1, 1) - date(1970, 1, 1)).days
+
+    def test_a_long_table_is_cut_and_says_how_many_rows_there_are(self) -> None:
+        rows = {table.name: pa.table({"n": pa.array([], pa.int64())}) for table in TABLES}
+        rows["groups"] = pa.table({"n": list(range(20_001))})
+        groups = next(table for table in packed_tables(rows, {})["tables"] if table["name"] == "groups")
+        assert (groups["all_rows"], len(groups["columns"][0]["cells"])) == (20_001, 20_000)
+
+
+class TestPage:
+    def test_no_text_of_the_topic_is_html(self, eventful_report: Report) -> None:
+        html = page(eventful_report)
+        for text in HOSTILE:
+            assert not text or text not in html
+        assert "<title>prod &lt;/title&gt;, 2026-01-01 00:00 UTC: consumer groups</title>" in html
+
+    def test_the_same_report_gives_the_same_page(self, eventful_report: Report) -> None:
+        assert page(eventful_report) == page(eventful_report)
+
+    def test_the_library_is_in_the_page_and_nothing_is_asked_for(self, eventful_report: Report) -> None:
+        html = page(eventful_report)
+        assert "window.vegaEmbed=" in packed_part(html, "library")
+        assert "default-src 'none'" in html and "unsafe-eval" not in html
+        assert not re.findall(r'(?:src|href)="(?!#|data:,)', html)
+
+
+def report_of(place: Path, rows: dict[str, list[dict[str, Any]]], **fields: Any) -> Report:
+    run = night(place, "prod", rows, as_of_ms=AS_OF_MS, **fields)
+    return gather(open_warehouse(str(place)), run)
+
+
+class TestWhatANightLacks:
+    def test_an_empty_warehouse(self, tmp_path: Path) -> None:
+        html = page(report_of(tmp_path / "w", {}))
+        assert "The offsets topic was empty: there is nothing to show but the runs." in html
+
+    def test_no_history_and_no_log_ends(self, tmp_path: Path) -> None:
+        without = offsets_partition(5, history_first_offset=None, history_end_offset=None)
+        report = report_of(
+            tmp_path / "w", {"groups": [group("g")], "committed_offsets": [offset("g", "t", 0, 1)], "offsets_partitions": [without]}
+        )
+        html = page(report)
+        assert "This warehouse has no history" in html and "No lag: this night has no sample of log ends" in html
+        assert "no history</a>" in html  # in place of the completeness
+        lacking = {table["name"] for table in json.loads(packed_part(html, "data"))["tables"] if table["lacks"]}
+        assert lacking == {table.name for table in TABLES if table.needs}
+        assert "Could not be looked for: 5" in html
+
+    def test_a_history_that_ends_early(self, tmp_path: Path) -> None:
+        html = page(report_of(tmp_path / "w", {"offsets_partitions": [offsets_partition(9, history_end_offset=5)]}))
+        assert "The history ends before the log does" in html
+
+    def test_a_compacted_history_gives_lower_bounds(self, tmp_path: Path) -> None:
+        from tests.warehouse.nights import commit
+
+        commits = [commit(0, committed_offset=9), commit(3, committed_offset=2)]
+        report = report_of(tmp_path / "w", {"offset_commits": commits, "offsets_partitions": [offsets_partition(4)]})
+        assert report.completeness == 0.5
+        html = page(report)
+        assert "The history has 50 % of all records ever written" in html and ">≥ 1</a>" in html
+
+    def test_an_earlier_night_is_shown_as_it_was(self, tmp_path: Path) -> None:
+        place = tmp_path / "w"
+        first = night(place, "prod", {"groups": [group("early")]}, as_of_ms=AS_OF_MS)
+        night(place, "prod", {"groups": [group("late")]}, as_of_ms=AS_OF_MS + DAY_MS)
+        report = gather(open_warehouse(str(place)), first)
+        assert report.tables["groups"]["group_id"].to_pylist() == ["early"]
+        assert report.tables["nights"].num_rows == 1
+        assert datetime.fromtimestamp(AS_OF_MS / 1000, UTC).strftime("%Y-%m-%d") in page(report)

@@ -199,6 +199,10 @@ def _answer_current_generation(
 
 def _restart(broker: Broker, group: Group, call: Call, request: JoinGroup, instance_id: str) -> None:
     """A static member restarts: it gets a new member id and its old process is fenced (docs/reference/coordinator.md, chapter 4.5)."""
+    if group.state in (State.EMPTY, State.DEAD):
+        # Such a group has no members: the broker throws IllegalStateException here.
+        broker.answer(call, JoinGroupAnswer(Error.UNKNOWN_SERVER_ERROR, request.member_id))
+        return
     old_id = group.static_members[instance_id]
     member = group.members[old_id]
     old_leader = group.leader

@@ -1,7 +1,8 @@
 """The same requests to a real broker and to the simulator, and what each of them answers and writes, as lines of text.
 
 ``python -m tests.conformance.transcripts SERVERS LOG_DIR JARS`` plays every script against a running broker 4.3.1 and prints where the
-simulator differs; with ``--record`` it writes the broker's lines to ``tests/golden/transcripts``, which the tests compare the simulator with.
+simulator differs; with ``--record`` it writes the broker's lines to ``tests/golden/transcripts``, with which the tests compare those of the
+simulator.
 A script is a list of steps, each (who, what, fields). The simulator gets the broker's member ids and topic ids: both decide orders.
 """
 
@@ -133,7 +134,8 @@ class Backend:
             if answer.error == 0:
                 client.generation = answer.generation
             leader = self._label(answer.leader) or "none"
-            return f"{int(answer.error)} generation {answer.generation} {answer.protocol or 'none'} leader {leader} members {len(answer.members)}"
+            protocol = answer.protocol or "none"
+            return f"{int(answer.error)} generation {answer.generation} {protocol} leader {leader} members {len(answer.members)}"
 
         return self.ask(request, client, note)
 

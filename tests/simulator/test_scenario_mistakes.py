@@ -100,7 +100,7 @@ CHANGES = {
     "a member without a name": (
         "  a: {",
         "  ~: {",
-        "line 4: members has the key None, which YAML does not read as text. Put it in quotes.",
+        "line 5: members has the key None, which YAML does not read as text. Put it in quotes.",
     ),
     "a start of a member that runs": (
         "commit: a",

@@ -8,8 +8,10 @@ import pytest
 
 from tests.conformance import transcripts
 from tests.conformance.scripts import SCRIPTS
+from tests.simulator.rules import plays
 
 
+@plays("C-13.5.1", "C-13.5.3-19")
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_the_simulator_answers_and_writes_what_the_broker_did(name: str) -> None:
     recorded = transcripts.load(name)

@@ -320,9 +320,9 @@ class _ScenarioRun:
         sender = Sender(self._scenario.group_id, member, self._clients)
         try:
             request = form.request(sender, step.options["with"], known.newest if known is not None else 0)
+            self._send_request(name or ADMIN, request, _PendingRequest(None, lambda answer: None, False))
         except UsageError as e:
             raise self._scenario.mistake(step, str(e)) from e
-        self._send_request(name or ADMIN, request, _PendingRequest(None, lambda answer: None, False))
 
     def _log_of(self, number: int) -> tuple[WrittenRecord, ...]:
         return tuple(record for record in self.log if record.offsets_partition == number)

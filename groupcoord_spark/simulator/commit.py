@@ -11,6 +11,7 @@ from groupcoord_spark.simulator.answers import OffsetCommitAnswer
 from groupcoord_spark.simulator.broker import Broker, OffsetsPartition
 from groupcoord_spark.simulator.calls import Call
 from groupcoord_spark.simulator.consumer_group import ConsumerGroup, current_assignment
+from groupcoord_spark.simulator.conversion import uses_classic_protocol
 from groupcoord_spark.simulator.coordinator_checks import coordinator_error
 from groupcoord_spark.simulator.errors import Error
 from groupcoord_spark.simulator.group_checks import first_error
@@ -102,6 +103,8 @@ def _check_consumer_commit(broker: Broker, group: ConsumerGroup, request: Offset
     member = group.members.get(request.member_id)
     if member is None:
         return Error.UNKNOWN_MEMBER_ID
+    if uses_classic_protocol(member):
+        return Error.NONE if request.generation == member.member_epoch else Error.ILLEGAL_GENERATION
     if isinstance(request, OffsetCommit) and broker.release.version_of(request) < FIRST_VERSION_WITH_EPOCHS:
         return Error.UNSUPPORTED_VERSION
     if request.generation == member.member_epoch:

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-from groupcoord_spark.errors import UsageError
 from groupcoord_spark.simulator.broker import Broker
 from groupcoord_spark.simulator.consumer_group import ConsumerGroup, group_tombstones
 from groupcoord_spark.simulator.errors import Error
@@ -18,10 +17,3 @@ def remove_consumer_group(broker: Broker, group: ConsumerGroup, offset_tombstone
         group.cancel_timers(member_id)
     del broker.partition_of(group.group_id).consumer_groups[group.group_id]
     return Error.NONE
-
-
-def replace_empty_consumer_group(broker: Broker, group: ConsumerGroup) -> Error:
-    """Make room for a classic group. Raises UsageError for a group with members: a classic member joins such a group in Kafka."""
-    if group.members:
-        raise UsageError(f"Group {group.group_id!r} is a consumer group with members: a classic member among them is not simulated.")
-    return remove_consumer_group(broker, group)

@@ -53,6 +53,10 @@ class ConsumerGroup:
     resolves_regexes: bool = False
     session_timers: dict[str, Timer] = field(default_factory=dict)
     rebalance_timers: dict[str, Timer] = field(default_factory=dict)
+    join_timers: dict[str, Timer] = field(default_factory=dict)
+    """Of classic members that have been told to join again."""
+    sync_timers: dict[str, Timer] = field(default_factory=dict)
+    """Of classic members that have joined and not sent SyncGroup yet."""
 
     @property
     def members(self) -> Mapping[str, ConsumerMember]:
@@ -87,10 +91,15 @@ class ConsumerGroup:
 
     def cancel_timers(self, member_id: str) -> None:
         """Cancel the timers of a member that has left."""
-        for timers in (self.session_timers, self.rebalance_timers):
-            timer = timers.pop(member_id, None)
-            if timer is not None:
-                timer.is_cancelled = True
+        for timers in (self.session_timers, self.rebalance_timers, self.join_timers, self.sync_timers):
+            self.cancel_timer(timers, member_id)
+
+    @staticmethod
+    def cancel_timer(timers: dict[str, Timer], member_id: str) -> None:
+        """Cancel one timer of a member, if it runs."""
+        timer = timers.pop(member_id, None)
+        if timer is not None:
+            timer.is_cancelled = True
 
 
 def current_assignment(member: ConsumerMember) -> CurrentAssignment:

@@ -16,7 +16,6 @@ from groupcoord_spark import assignors
 from groupcoord_spark.assignors import SERVER_ASSIGNORS, TopicPartition
 from groupcoord_spark.coordinator.broker_settings import KAFKAS_ASSIGNORS
 from groupcoord_spark.coordinator.groups.consumer import ConsumerGroup as ReplayedGroup
-from groupcoord_spark.errors import UsageError
 from groupcoord_spark.protocol.record_types import KeyType
 from groupcoord_spark.simulator.answers import ConsumerGroupHeartbeatAnswer
 from groupcoord_spark.simulator.broker import Broker
@@ -39,8 +38,20 @@ from groupcoord_spark.simulator.consumer_group import (
     target_epoch_record,
     target_record,
 )
+from groupcoord_spark.simulator.conversion import (
+    CLASSIC_MEMBER,
+    begin_classic_group,
+    classic_members,
+    downgraded,
+    end_classic_group,
+    may_be_downgraded,
+    subscribed_topics_of,
+    upgrade_records,
+    uses_classic_protocol,
+)
 from groupcoord_spark.simulator.coordinator_checks import coordinator_error
 from groupcoord_spark.simulator.errors import Error
+from groupcoord_spark.simulator.group import CONSUMER, Group
 from groupcoord_spark.simulator.records import RecordToWrite, WrittenRecord, group_tombstone
 from groupcoord_spark.simulator.requests import ConsumerGroupHeartbeat
 from groupcoord_spark.simulator.settings import NO_TOPIC_ID
@@ -53,7 +64,7 @@ REGEX_MS: Final = 1
 REGEX_REFRESH_MIN_MS: Final = 10_000
 _FIRST_VERSION_WITH_CLIENT_IDS: Final = 1
 
-_NEW_MEMBER: Final[Mapping[str, Any]] = {
+NEW_MEMBER: Final[Mapping[str, Any]] = {
     "instance_id": None,
     "rack_id": None,
     "client_id": "",
@@ -66,7 +77,7 @@ _NEW_MEMBER: Final[Mapping[str, Any]] = {
 }
 
 
-class _RefusedError(Exception):
+class RefusedError(Exception):
     """Raised when a heartbeat is refused. Nothing of it is written."""
 
     def __init__(self, error: Error) -> None:
@@ -84,10 +95,10 @@ def consumer_group_heartbeat(broker: Broker, call: Call, request: ConsumerGroupH
     if error is not Error.NONE:
         broker.answer(call, ConsumerGroupHeartbeatAnswer(error))
         return
-    step = _Step(broker, request.group_id or "")
+    step = ConsumerStep(broker, request.group_id or "")
     try:
         answer = step.leave(request) if request.member_epoch < 0 else step.heartbeat(request)
-    except _RefusedError as refused:
+    except RefusedError as refused:
         step.undo()
         broker.answer(call, ConsumerGroupHeartbeatAnswer(refused.error))
         return
@@ -112,7 +123,7 @@ def _request_error(broker: Broker, request: ConsumerGroupHeartbeat) -> Error:
     return Error.NONE
 
 
-class _Step:
+class ConsumerStep:
     """The records of one request or timer, and the group to which they are applied."""
 
     def __init__(self, broker: Broker, group_id: str) -> None:
@@ -123,32 +134,33 @@ class _Step:
         self.records: list[RecordToWrite] = []
         self.cancelled: list[str] = []
         self._before = copy.deepcopy(self.group.replayed) if self.group is not None else None
-        self._replaced_classic = False
+        self.replaced_classic: Group | None = None
+        self.downgraded: Group | None = None
+        self._rebalances = True
 
     # Requests
 
     def heartbeat(self, request: ConsumerGroupHeartbeat) -> ConsumerGroupHeartbeatAnswer:
+        """One heartbeat of a member that joins or stays."""
         broker = self.broker
         group = self._group_for(request)
         if request.member_id not in group.members and len(group.members) >= broker.settings.group_consumer_max_size:
-            raise _RefusedError(Error.GROUP_MAX_SIZE_REACHED)
-        reported = None if request.partitions is None else self._with_ids(request.partitions)
+            raise RefusedError(Error.GROUP_MAX_SIZE_REACHED)
+        reported = None if request.partitions is None else self.with_ids(request.partitions)
         member_id = request.member_id or broker.new_member_id(request.client_id, request.client_id)
         self._check_or_create_member(group, request, member_id, reported)
         before = group.members[member_id].metadata if member_id in group.members else None
         metadata = self._metadata(before, request)
         if metadata != before:
             self.add(member_record(self.group_id, member_id, metadata))
-        subscription_changed = (before or _NEW_MEMBER)["subscribed_topic_names"] != metadata["subscribed_topic_names"]
+        subscription_changed = (before or NEW_MEMBER)["subscribed_topic_names"] != metadata["subscribed_topic_names"]
         regex_changed = self._update_regexes(group, before, metadata)
         bumps = subscription_changed or regex_changed
-        now_ms = broker.now_ms
-        if bumps or group.refreshes_metadata or now_ms >= group.metadata_deadline_ms:
-            self._refresh_metadata(group, bumps=bumps)
-        self._update_targets(group)
+        self.refresh_metadata_if_due(group, bumps=bumps)
+        self.update_targets(group)
         assigned_before = current_assignment(group.members[member_id]).assigned
-        self._reconcile(group, member_id, reported, subscription_changed=subscription_changed or regex_changed)
-        self._restart_session(group, member_id)
+        self.reconcile(group, member_id, reported, subscription_changed=subscription_changed or regex_changed)
+        self.restart_session(group, member_id)
         current = current_assignment(group.members[member_id])
         is_full = (
             request.rebalance_timeout_ms is not None
@@ -165,18 +177,19 @@ class _Step:
         )
 
     def leave(self, request: ConsumerGroupHeartbeat) -> ConsumerGroupHeartbeatAnswer:
+        """A member leaves, or leaves for a while."""
         group = self.group
         if group is None:
-            raise _RefusedError(Error.GROUP_ID_NOT_FOUND)
+            raise RefusedError(Error.GROUP_ID_NOT_FOUND)
         member_id = request.member_id
         if request.group_instance_id is not None:
             static_id = group.static_member_id(request.group_instance_id)
             if static_id is None:
-                raise _RefusedError(Error.UNKNOWN_MEMBER_ID)
+                raise RefusedError(Error.UNKNOWN_MEMBER_ID)
             if static_id != member_id:
-                raise _RefusedError(Error.FENCED_INSTANCE_ID)
+                raise RefusedError(Error.FENCED_INSTANCE_ID)
         if member_id not in group.members:
-            raise _RefusedError(Error.UNKNOWN_MEMBER_ID)
+            raise RefusedError(Error.UNKNOWN_MEMBER_ID)
         if request.member_epoch == LEFT_FOR_A_WHILE:
             current = current_assignment(group.members[member_id])
             kept = dict.fromkeys(current.assigned, 0)
@@ -187,14 +200,27 @@ class _Step:
         return ConsumerGroupHeartbeatAnswer(Error.NONE, member_id, request.member_epoch)
 
     def remove(self, group: ConsumerGroup, member_ids: Iterable[str]) -> None:
-        """Remove members: the tombstones of each, those of expressions that nobody uses any more, and a new group epoch."""
+        """Remove members: the tombstones of each, those of expressions that nobody uses any more, and a new group epoch.
+
+        The group becomes a classic group instead, if all other members use the classic protocol.
+        """
+        member_ids = list(member_ids)
+        if may_be_downgraded(self.broker, group, member_ids):
+            self.downgrade(group, member_ids)
+            return
         for member_id in member_ids:
             for record in removal_records(self.group_id, member_id):
                 self.add(record)
             self.cancelled.append(member_id)
         self._forget_unused_regexes(group)
-        group.metadata_hash = metadata_hash(self._known_topics(group.replayed.subscribed_topics))
+        group.metadata_hash = metadata_hash(self.known_topics(group.replayed.subscribed_topics))
         self.add(epoch_record(self.group_id, group.epoch + 1, group.metadata_hash))
+
+    def downgrade(self, group: ConsumerGroup, leaving: Iterable[str], *, rebalances: bool = True) -> None:
+        """Make a classic group of the members that stay. rebalances: whether it begins with a rebalance."""
+        self._rebalances = rebalances
+        self.downgraded, records = downgraded(self.broker, group, leaving, self.topic_names())
+        self.records += records
 
     # Steps of a heartbeat
 
@@ -203,19 +229,28 @@ class _Step:
         if self.group is not None:
             return self.group
         classic = self.partition.groups.get(self.group_id)
+        modern = self.partition.modern_groups.get(self.group_id)
         has_members = classic is not None and classic.state is not State.EMPTY
-        if request.member_epoch != 0 or (has_members and not self.broker.settings.allows_upgrades):
-            raise _RefusedError(Error.GROUP_ID_NOT_FOUND)
-        if has_members:
-            raise UsageError(
-                f"Group {self.group_id!r} is a classic group with members, which a broker would convert: that is not simulated."
-                " Set group.consumer.migration.policy to disabled, or let the members leave first."
-            )
-        if classic is not None:
+        if request.member_epoch != 0 or modern is not None or (has_members and not self.broker.settings.allows_upgrades):
+            raise RefusedError(Error.GROUP_ID_NOT_FOUND)
+        group = ConsumerGroup(self.group_id, ReplayedGroup(self.broker.release.semantics))
+        if classic is not None and has_members:
+            self._upgrade(group, classic)
+        elif classic is not None:
             self.records.append(group_tombstone(self.group_id))
-            self._replaced_classic = True
-        self.group = ConsumerGroup(self.group_id, ReplayedGroup(self.broker.release.semantics))
-        return self.group
+        self.group, self.replaced_classic = group, classic
+        return group
+
+    def _upgrade(self, group: ConsumerGroup, classic: Group) -> None:
+        """Make consumer members of the members of a classic group."""
+        group.metadata_hash = metadata_hash(self.known_topics(subscribed_topics_of(classic)))
+        records = upgrade_records(classic, self.ids(), group.metadata_hash) if classic.protocol_type == CONSUMER else None
+        if records is None:
+            raise RefusedError(Error.GROUP_ID_NOT_FOUND)
+        self.records.append(records[0])
+        self.group = group
+        for record in records[1:]:
+            self.add(record)
 
     def _check_or_create_member(
         self, group: ConsumerGroup, request: ConsumerGroupHeartbeat, member_id: str, reported: Collection[Partition] | None
@@ -226,27 +261,27 @@ class _Step:
             if epoch == 0:
                 if static_id is not None and static_id != member_id:
                     if group.members[static_id].member_epoch != LEFT_FOR_A_WHILE:
-                        raise _RefusedError(Error.UNRELEASED_INSTANCE_ID)
-                    self._replace(group, static_id, member_id)
+                        raise RefusedError(Error.UNRELEASED_INSTANCE_ID)
+                    self.replace(group, static_id, member_id)
                     return
             elif static_id is None:
-                raise _RefusedError(Error.UNKNOWN_MEMBER_ID)
+                raise RefusedError(Error.UNKNOWN_MEMBER_ID)
             elif static_id != member_id:
-                raise _RefusedError(Error.FENCED_INSTANCE_ID)
+                raise RefusedError(Error.FENCED_INSTANCE_ID)
         member = group.members.get(member_id)
         if member is None:
             if epoch != 0:
-                raise _RefusedError(Error.UNKNOWN_MEMBER_ID)
+                raise RefusedError(Error.UNKNOWN_MEMBER_ID)
             return
         if epoch > member.member_epoch:
-            raise _RefusedError(Error.FENCED_MEMBER_EPOCH)
+            raise RefusedError(Error.FENCED_MEMBER_EPOCH)
         if epoch < member.member_epoch:
             assigned = current_assignment(member).assigned
             # The answer to the member's last heartbeat may have been lost.
             if epoch != member.previous_member_epoch or reported is None or not set(reported) <= set(assigned):
-                raise _RefusedError(Error.FENCED_MEMBER_EPOCH)
+                raise RefusedError(Error.FENCED_MEMBER_EPOCH)
 
-    def _replace(self, group: ConsumerGroup, old_id: str, new_id: str) -> None:
+    def replace(self, group: ConsumerGroup, old_id: str, new_id: str) -> None:
         """A static member comes back with a new member id: it keeps its target and its partitions."""
         old = group.members[old_id]
         metadata, target, current = old.metadata, group.target_of(old_id), current_assignment(old)
@@ -269,19 +304,19 @@ class _Step:
         }
         given = {name: value for name, value in changes.items() if value is not None}
         who = {"client_id": request.client_id, "client_host": request.client_host, "classic_member_metadata": None}
-        return {**(before or _NEW_MEMBER), **given, **who}
+        return {**(before or NEW_MEMBER), **given, **who}
 
     def _update_regexes(self, group: ConsumerGroup, before: Mapping[str, Any] | None, metadata: Mapping[str, Any]) -> bool:
         """Forget expressions that nobody uses, and have new ones resolved. Returns whether the member got other topics by this."""
-        regex, old = metadata["subscribed_topic_regex"], (before or _NEW_MEMBER)["subscribed_topic_regex"]
+        regex, old = metadata["subscribed_topic_regex"], (before or NEW_MEMBER)["subscribed_topic_regex"]
         if regex != old:
             self._forget_unused_regexes(group)
             if regex and regex not in group.replayed.resolved_regexes:
                 try:
                     re.compile(regex)
                 except re.error:
-                    raise _RefusedError(Error.INVALID_REGULAR_EXPRESSION) from None
-        used = self._used_regexes(group)
+                    raise RefusedError(Error.INVALID_REGULAR_EXPRESSION) from None
+        used = self.used_regexes(group)
         is_missing = any(one not in group.replayed.resolved_regexes for one in used)
         last_ms, now_ms = group.regexes_resolved_at_ms, self.broker.now_ms
         waits = last_ms is not None and now_ms < last_ms + REGEX_REFRESH_MIN_MS
@@ -292,38 +327,41 @@ class _Step:
             self.broker.clock.start(TimerKind.REGEX, REGEX_MS, self.group_id, "", fire)
         return regex != old and (not regex or regex in group.replayed.resolved_regexes)
 
-    def _used_regexes(self, group: ConsumerGroup) -> list[str]:
+    def used_regexes(self, group: ConsumerGroup) -> list[str]:
+        """The expressions that members use."""
         return sorted({(member.metadata or {}).get("subscribed_topic_regex") or "" for member in group.members.values()} - {""})
 
     def _forget_unused_regexes(self, group: ConsumerGroup) -> None:
-        for regex in sorted(set(group.replayed.resolved_regexes) - set(self._used_regexes(group))):
+        for regex in sorted(set(group.replayed.resolved_regexes) - set(self.used_regexes(group))):
             self.add(regex_record(self.group_id, regex, None))
 
-    def _refresh_metadata(self, group: ConsumerGroup, *, bumps: bool) -> None:
-        """Look at the topics of the group. A change of them, or of a subscription, makes a new group epoch."""
-        new_hash = metadata_hash(self._known_topics(group.replayed.subscribed_topics))
+    def refresh_metadata_if_due(self, group: ConsumerGroup, *, bumps: bool) -> None:
+        """Look at the topics of the group. A change of them, or of a subscription (``bumps``), makes a new group epoch."""
+        if not bumps and not group.refreshes_metadata and self.broker.now_ms < group.metadata_deadline_ms:
+            return
+        new_hash = metadata_hash(self.known_topics(group.replayed.subscribed_topics))
         if bumps or new_hash != group.metadata_hash:
             self.add(epoch_record(self.group_id, group.epoch + 1, new_hash))
         group.metadata_hash, group.refreshes_metadata = new_hash, False
         group.metadata_deadline_ms = self.broker.now_ms + REFRESH_MS
 
-    def _update_targets(self, group: ConsumerGroup) -> None:
+    def update_targets(self, group: ConsumerGroup) -> None:
         """Compute the target assignment of a new group epoch. Since 4.3 that is done once in an interval (KIP-1263)."""
         now_ms, last_ms = self.broker.now_ms, group.assignment_timestamp_ms
         if group.replayed.assignment_epoch >= group.epoch:
             return
         if last_ms and now_ms < last_ms + self.broker.consumer_assignment_interval_ms:
             return
-        names = {topic_id: name for name, topic_id in self._ids().items()}
+        names = self.topic_names()
         members = []
         for member_id, member in group.members.items():
             owned = tuple(TopicPartition(names[topic_id], number) for topic_id, number in group.target_of(member_id) if topic_id in names)
-            metadata = member.metadata or _NEW_MEMBER
+            metadata = member.metadata or NEW_MEMBER
             topics = tuple(sorted(group.topics_of(member)))
             members.append(assignors.Member(member_id, topics, metadata["instance_id"], metadata["rack_id"], owned))
         assignor = SERVER_ASSIGNORS[group.replayed.protocol(KAFKAS_ASSIGNORS)]
         known = {name: assignors.Topic(topic.partitions, topic_id=topic.topic_id) for name, topic in self._topics().items()}
-        ids = self._ids()
+        ids = self.ids()
         for member_id, partitions in assignor(members, known).items():
             target = [(ids[topic], number) for topic, number in partitions]
             if member_id not in group.replayed.targets or set(target) != set(group.target_of(member_id)):
@@ -332,11 +370,12 @@ class _Step:
         self.add(target_epoch_record(self.group_id, group.epoch, timestamp_ms))
         group.assignment_timestamp_ms = now_ms
 
-    def _reconcile(
+    def reconcile(
         self, group: ConsumerGroup, member_id: str, reported: Collection[Partition] | None, *, subscription_changed: bool
     ) -> None:
+        """One step of the member towards its target. reported: what its client says that it owns; None: it says nothing."""
         member = group.members[member_id]
-        ids = self._ids()
+        ids = self.ids()
         subscribed = {ids[topic] for topic in group.topics_of(member) if topic in ids}
         target = [partition for partition in group.target_of(member_id) if partition[0] in subscribed]
         current = current_assignment(member)
@@ -354,18 +393,26 @@ class _Step:
         timer = group.rebalance_timers.pop(member_id, None)
         if timer is not None:
             timer.is_cancelled = True
-        if changed.state == UNREVOKED:
-            timeout_ms = (member.metadata or _NEW_MEMBER)["rebalance_timeout_ms"]
+        # A classic member has a timer for its next JoinGroup, and one for its SyncGroup.
+        if changed.state == UNREVOKED and not uses_classic_protocol(member):
+            timeout_ms = (member.metadata or NEW_MEMBER)["rebalance_timeout_ms"]
             fire = partial(self._fence_if_unrevoked, self.broker, self.group_id, member_id, changed.epoch)
             group.rebalance_timers[member_id] = self.broker.clock.start(TimerKind.REVOCATION, timeout_ms, self.group_id, member_id, fire)
 
-    def _restart_session(self, group: ConsumerGroup, member_id: str) -> None:
+    def waits_for_others(self, group: ConsumerGroup, member_id: str) -> bool:
+        """Whether a partition of the member's target still belongs to another member."""
+        own = {*current_assignment(group.members[member_id]).assigned}
+        return any(partition not in own and group.owned_by_any(partition) for partition in group.target_of(member_id))
+
+    def restart_session(self, group: ConsumerGroup, member_id: str) -> None:
+        """Restart the session of a member, which is as long as its protocol wants it."""
         timer = group.session_timers.pop(member_id, None)
         if timer is not None:
             timer.is_cancelled = True
+        classic = (group.members[member_id].metadata or NEW_MEMBER)[CLASSIC_MEMBER]
         group.session_timers[member_id] = self.broker.clock.start(
             TimerKind.SESSION,
-            self.broker.settings.group_consumer_session_timeout_ms,
+            self.broker.settings.group_consumer_session_timeout_ms if classic is None else classic["session_timeout_ms"],
             self.group_id,
             member_id,
             partial(fence_member, self.broker, self.group_id, member_id),
@@ -384,18 +431,25 @@ class _Step:
     def _topics(self) -> Mapping[str, Any]:
         return self.broker.settings.topics or {}
 
-    def _ids(self) -> dict[str, str]:
+    def ids(self) -> dict[str, str]:
+        """Name -> topic id, for the topics that exist."""
         return {name: topic.topic_id for name, topic in self._topics().items() if topic.topic_id != NO_TOPIC_ID}
 
-    def _known_topics(self, names: Iterable[str]) -> dict[str, int]:
+    def topic_names(self) -> dict[str, str]:
+        """Topic id -> name."""
+        return {topic_id: name for name, topic_id in self.ids().items()}
+
+    def known_topics(self, names: Iterable[str]) -> dict[str, int]:
+        """Name -> number of partitions, for those of the topics that exist."""
         return {name: self._topics()[name].partitions for name in names if name in self._topics()}
 
-    def _with_ids(self, partitions: Mapping[str, Iterable[int]]) -> set[Partition]:
-        ids = self._ids()
+    def with_ids(self, partitions: Mapping[str, Iterable[int]]) -> set[Partition]:
+        """Partitions by topic name as (topic id, partition), without topics that do not exist."""
+        ids = self.ids()
         return {(ids[topic], number) for topic, numbers in partitions.items() if topic in ids for number in numbers}
 
     def _with_names(self, partitions: Iterable[Partition]) -> dict[str, tuple[int, ...]]:
-        names = {topic_id: name for name, topic_id in self._ids().items()}
+        names = self.topic_names()
         named: dict[str, list[int]] = {}
         for topic_id, number in sorted(partitions, key=lambda one: (names.get(one[0], one[0]), one[1])):
             named.setdefault(names.get(topic_id, topic_id), []).append(number)
@@ -416,9 +470,17 @@ class _Step:
         if error is not Error.NONE:
             self.undo()
             return self.broker.release.group_append_errors.get(error, error)
-        if self._replaced_classic:
-            self.broker.remove_group(self.partition.groups[self.group_id])
-        if self.group is not None:
+        if self.replaced_classic is not None:
+            end_classic_group(self.broker, self.replaced_classic)
+            if self.group is not None:
+                for member_id, _ in classic_members(self.group):
+                    self.restart_session(self.group, member_id)
+        if self.group is not None and self.downgraded is not None:
+            for member_id in (*self.group.members, *self.cancelled):
+                self.group.cancel_timers(member_id)
+            del self.partition.consumer_groups[self.group_id]
+            begin_classic_group(self.broker, self.downgraded, rebalances=self._rebalances)
+        elif self.group is not None:
             self.partition.consumer_groups[self.group_id] = self.group
             for member_id in self.cancelled:
                 self.group.cancel_timers(member_id)
@@ -432,7 +494,7 @@ class _Step:
 
 def fence_member(broker: Broker, group_id: str, member_id: str) -> bool:
     """Remove a member whose session has ended, or that did not give up its partitions in time. False: it has left already."""
-    step = _Step(broker, group_id)
+    step = ConsumerStep(broker, group_id)
     if step.group is None or member_id not in step.group.members:
         return False
     step.remove(step.group, [member_id])
@@ -444,18 +506,18 @@ def resolve_regexes(broker: Broker, group_id: str) -> bool:
     """Store the topics that the expressions of a group match. Other topics than before make a new group epoch."""
     if broker.partitions.get(broker.partition_number(group_id)) is None:
         return False
-    step = _Step(broker, group_id)
+    step = ConsumerStep(broker, group_id)
     group = step.group
     if group is None:
         return False
     group.resolves_regexes, group.regexes_are_old, group.regexes_resolved_at_ms = False, False, broker.now_ms
     before = group.replayed.subscribed_topics
-    for regex in step._used_regexes(group):
+    for regex in step.used_regexes(group):
         topics = sorted(topic for topic in broker.settings.topics or {} if re.fullmatch(regex, topic))
         if topics != group.replayed.resolved_regexes.get(regex):
             step.add(regex_record(group_id, regex, topics, broker.now_ms))
     if group.replayed.subscribed_topics != before:
-        group.metadata_hash = metadata_hash(step._known_topics(group.replayed.subscribed_topics))
+        group.metadata_hash = metadata_hash(step.known_topics(group.replayed.subscribed_topics))
         step.add(epoch_record(group_id, group.epoch + 1, group.metadata_hash))
     has_changed = bool(step.records)
     step.write()
@@ -479,11 +541,11 @@ def load_consumer_group(broker: Broker, group_id: str, replayed: ReplayedGroup, 
             elif record.key_type == KeyType.CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA:
                 group.assignment_timestamp_ms = record.value.get("assignment_timestamp_ms", 0)
     broker.partition_of(group_id).consumer_groups[group_id] = group
-    step = _Step(broker, group_id)
+    step = ConsumerStep(broker, group_id)
     for member_id, member in group.members.items():
-        step._restart_session(group, member_id)
+        step.restart_session(group, member_id)
         if member.state == UNREVOKED:
-            timeout_ms = (member.metadata or _NEW_MEMBER)["rebalance_timeout_ms"]
-            fire = partial(_Step._fence_if_unrevoked, broker, group_id, member_id, member.member_epoch)
+            timeout_ms = (member.metadata or NEW_MEMBER)["rebalance_timeout_ms"]
+            fire = partial(ConsumerStep._fence_if_unrevoked, broker, group_id, member_id, member.member_epoch)
             group.rebalance_timers[member_id] = broker.clock.start(TimerKind.REVOCATION, timeout_ms, group_id, member_id, fire)
     return group

@@ -3,6 +3,7 @@
 from groupcoord_spark.simulator.answers import FetchedGroup, FetchedOffset, OffsetFetchAnswer
 from groupcoord_spark.simulator.broker import Broker
 from groupcoord_spark.simulator.calls import Call
+from groupcoord_spark.simulator.conversion import uses_classic_protocol
 from groupcoord_spark.simulator.coordinator_checks import coordinator_error
 from groupcoord_spark.simulator.errors import Error
 from groupcoord_spark.simulator.requests import GroupToFetch, OffsetFetch
@@ -37,8 +38,11 @@ def _fetch(broker: Broker, requested: GroupToFetch, require_stable: bool) -> Fet
     consumer_group = broker.consumer_group(group_id) if group is None else None
     if consumer_group is not None and requested.member_id is not None:
         member = consumer_group.members.get(requested.member_id)
-        if member is None or member.member_epoch != requested.member_epoch:
-            return FetchedGroup(group_id, Error.UNKNOWN_MEMBER_ID if member is None else Error.STALE_MEMBER_EPOCH, {})
+        if member is None:
+            return FetchedGroup(group_id, Error.UNKNOWN_MEMBER_ID, {})
+        if member.member_epoch != requested.member_epoch:
+            stale = Error.ILLEGAL_GENERATION if uses_classic_protocol(member) else Error.STALE_MEMBER_EPOCH
+            return FetchedGroup(group_id, stale, {})
     partition = broker.partition_of(group_id)
     offsets, in_flight = partition.offsets, partition.in_flight
     is_known = consumer_group is not None or (group is not None and group.state is not State.DEAD)

@@ -3,6 +3,7 @@
 from groupcoord_spark.simulator.answers import HeartbeatAnswer
 from groupcoord_spark.simulator.broker import Broker
 from groupcoord_spark.simulator.calls import Call
+from groupcoord_spark.simulator.classic_members import heartbeat_to_consumer_group
 from groupcoord_spark.simulator.coordinator_checks import coordinator_error
 from groupcoord_spark.simulator.errors import Error
 from groupcoord_spark.simulator.group_checks import first_error
@@ -23,7 +24,8 @@ def _heartbeat_error(broker: Broker, request: Heartbeat) -> Error:
         return error
     group = broker.group(request.group_id or "")
     if group is None:
-        return Error.UNKNOWN_MEMBER_ID
+        consumer_group = broker.consumer_group(request.group_id or "")
+        return Error.UNKNOWN_MEMBER_ID if consumer_group is None else heartbeat_to_consumer_group(broker, request, consumer_group)
     rule = broker.release.heartbeat_rules[group.state]
     error = first_error(rule.checks, group, request)
     if error is not Error.NONE:

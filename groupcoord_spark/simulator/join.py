@@ -5,8 +5,9 @@ from functools import partial
 from groupcoord_spark.simulator.answers import JoinGroupAnswer, SyncGroupAnswer
 from groupcoord_spark.simulator.broker import Broker
 from groupcoord_spark.simulator.calls import Call
+from groupcoord_spark.simulator.classic_members import join_consumer_group
 from groupcoord_spark.simulator.clock import TimerKind
-from groupcoord_spark.simulator.consumer_deletion import replace_empty_consumer_group
+from groupcoord_spark.simulator.consumer_deletion import remove_consumer_group
 from groupcoord_spark.simulator.coordinator_checks import coordinator_error
 from groupcoord_spark.simulator.errors import Error
 from groupcoord_spark.simulator.group import Group
@@ -36,7 +37,10 @@ def join_group(broker: Broker, call: Call, request: JoinGroup) -> None:
         error = Error.INCONSISTENT_GROUP_PROTOCOL
     group = broker.group(group_id) if error is Error.NONE else None
     if group is None and error is Error.NONE and (consumer_group := broker.consumer_group(group_id)) is not None:
-        error = replace_empty_consumer_group(broker, consumer_group)
+        if consumer_group.members:
+            join_consumer_group(broker, call, request, consumer_group)
+            return
+        error = remove_consumer_group(broker, consumer_group)
     is_new_group = group is None
     if group is None and error is Error.NONE:
         if request.member_id:
@@ -195,6 +199,10 @@ def _answer_current_generation(
 
 def _restart(broker: Broker, group: Group, call: Call, request: JoinGroup, instance_id: str) -> None:
     """A static member restarts: it gets a new member id and its old process is fenced (docs/reference/coordinator.md, chapter 4.5)."""
+    if group.state in (State.EMPTY, State.DEAD):
+        # Such a group has no members: the broker throws IllegalStateException here.
+        broker.answer(call, JoinGroupAnswer(Error.UNKNOWN_SERVER_ERROR, request.member_id))
+        return
     old_id = group.static_members[instance_id]
     member = group.members[old_id]
     old_leader = group.leader

@@ -3,6 +3,7 @@
 from groupcoord_spark.simulator.answers import LeaveGroupAnswer, LeftMember
 from groupcoord_spark.simulator.broker import Broker
 from groupcoord_spark.simulator.calls import Call
+from groupcoord_spark.simulator.classic_members import leave_consumer_group
 from groupcoord_spark.simulator.coordinator_checks import coordinator_error
 from groupcoord_spark.simulator.errors import Error
 from groupcoord_spark.simulator.group import Group
@@ -26,7 +27,11 @@ def leave_group(broker: Broker, call: Call, request: LeaveGroup) -> None:
             call, LeaveGroupAnswer((DEAD_IS_NOT_AVAILABLE if broker.release.has_static_members else DEAD_IS_UNKNOWN_MEMBER).error)
         )
         return
-    errors = [Error.UNKNOWN_MEMBER_ID] * len(request.members) if group is None else _leave(broker, group, request.members)
+    consumer_group = broker.consumer_group(request.group_id or "") if group is None else None
+    if consumer_group is not None:
+        errors = leave_consumer_group(broker, consumer_group, request.members)
+    else:
+        errors = [Error.UNKNOWN_MEMBER_ID] * len(request.members) if group is None else _leave(broker, group, request.members)
     version = broker.release.version_of(request)
     if version < FIRST_VERSION_WITH_LIST:
         broker.answer(call, LeaveGroupAnswer(errors[0] if errors else Error.NONE))

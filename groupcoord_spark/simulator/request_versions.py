@@ -77,6 +77,11 @@ def first_release_of(request: type) -> Release:
     return _NEWEST[request][0][0]
 
 
+def newest_version(request: type) -> int:
+    """The newest version of the request that any release knows."""
+    return _NEWEST[request][-1][1]
+
+
 def known_versions(release: Release) -> dict[type, Versions]:
     """Request -> its versions, for the requests that the release knows."""
     versions = {}

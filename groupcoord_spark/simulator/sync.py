@@ -4,6 +4,7 @@ from groupcoord_spark.protocol.record_types import NO_PRODUCER_EPOCH, NO_PRODUCE
 from groupcoord_spark.simulator.answers import SyncGroupAnswer
 from groupcoord_spark.simulator.broker import Broker
 from groupcoord_spark.simulator.calls import Call
+from groupcoord_spark.simulator.classic_members import sync_with_consumer_group
 from groupcoord_spark.simulator.coordinator_checks import coordinator_error
 from groupcoord_spark.simulator.errors import Error
 from groupcoord_spark.simulator.group import Group
@@ -26,6 +27,10 @@ def sync_group(broker: Broker, call: Call, request: SyncGroup) -> None:
     """Answer with the member's assignment or an error, or keep the request until the leader sends the assignment."""
     error = _coordinator_error(broker, request)
     group = broker.group(request.group_id or "") if error is Error.NONE else None
+    consumer_group = broker.consumer_group(request.group_id or "") if error is Error.NONE and group is None else None
+    if consumer_group is not None:
+        sync_with_consumer_group(broker, call, request, consumer_group)
+        return
     if group is None:
         broker.answer(call, SyncGroupAnswer(error if error is not Error.NONE else Error.UNKNOWN_MEMBER_ID))
         return

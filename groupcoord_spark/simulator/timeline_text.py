@@ -85,7 +85,7 @@ def answer_text(call: Call, names: Names) -> str:
     """The error of an answer, with its most important fields; "" if the call has no answer."""
     match call.answer:
         case JoinGroupAnswer(error=Error.NONE, generation=generation, protocol=protocol, leader=leader, members=members):
-            leader_text = f"leads {len(members)}" if members else f"{names.get(leader, leader)} leads"
+            leader_text = f"leads {len(members)}" if members else f"{names.get(leader, leader)} leads" if leader else "no leader"
             return f"NONE generation {generation}, {protocol}, {leader_text}"
         case ConsumerGroupHeartbeatAnswer(error=Error.NONE, member_epoch=epoch, assignment=of_member):
             return f"NONE epoch {epoch}" + ("" if of_member is None else f", {_partitions_text(of_member) or 'nothing'}")

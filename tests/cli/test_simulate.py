@@ -152,6 +152,22 @@ ANSWERS = {
         "new/OffsetFetch/1": "NONE orders-0=42",
         "old/OffsetFetch/2": "NONE orders-0=42",
     },
+    "an-upgrade-to-the-new-protocol": {
+        "c/ConsumerGroupHeartbeat/1": "NONE epoch 2, nothing",
+        "a/JoinGroup/3": "NONE generation 2, range, no leader",
+        "a/SyncGroup/2": "NONE orders:0",
+        "c/ConsumerGroupHeartbeat/2": "NONE epoch 2, orders:1",
+    },
+    "a-downgrade-to-the-classic-protocol": {
+        "a/JoinGroup/2": "NONE generation 3, range, no leader",
+        "a/Heartbeat/10": "REBALANCE_IN_PROGRESS",
+        "a/JoinGroup/4": "NONE generation 4, range, leads 1",
+        "a/SyncGroup/3": "NONE orders:0,1,2,3",
+    },
+    "an-upgrade-is-not-allowed": {
+        "c/ConsumerGroupHeartbeat/1": "GROUP_ID_NOT_FOUND",
+        "c/ConsumerGroupHeartbeat/2": "NONE epoch 2, orders:0,1,2,3",
+    },
     "partitions-are-added": {"b/SyncGroup/1/answer": "NONE orders:1", "a/SyncGroup/2": "NONE orders:0,1"},
     "a-topic-comes-to-match": {"a/SyncGroup/1": "NONE orders-eu:0", "a/SyncGroup/2": "NONE orders-eu:0;orders-us:0,1"},
     "auto-commits": {"b/OffsetFetch/1": "NONE orders-0=200", "admin/OffsetFetch/1": "NONE orders-0=207"},

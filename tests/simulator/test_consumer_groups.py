@@ -39,6 +39,7 @@ from groupcoord_spark.simulator.requests import (
     OffsetFetch,
     OffsetToCommit,
 )
+from tests.simulator.rules import plays
 from tests.simulator.scene import GROUP, Scene
 
 TOPICS = {"t": Topic(4, stand_in_topic_id("t")), "u": Topic(3, stand_in_topic_id("u"))}
@@ -97,6 +98,7 @@ def test_the_records_of_a_first_heartbeat_come_in_kafkas_order() -> None:
     assert [(record.key_type, record.value is None) for record in crowd.records[count:]] == [(8, True), (7, True), (5, True), (3, False)]
 
 
+@plays("C-13.4.1-3", "C-13.4.8", "C-13.4.10-11")
 @pytest.mark.parametrize(
     ("fields", "error"),
     [
@@ -124,6 +126,7 @@ def test_a_heartbeat_that_is_refused_writes_nothing(fields: dict[str, Any], erro
     assert len(crowd.records) == count and list(crowd.simulator.consumer_group(GROUP).members) == ["a"]
 
 
+@plays("C-13.4.4-5")
 def test_a_group_that_is_not_there_or_not_empty_cannot_be_a_consumer_group() -> None:
     crowd = Crowd(group_consumer_migration_policy="disabled")
     assert crowd.beat("a", 3).error is Error.GROUP_ID_NOT_FOUND
@@ -166,6 +169,7 @@ def test_a_member_that_does_not_give_up_its_partitions_is_removed_after_the_reba
     assert list(crowd.simulator.consumer_group(GROUP).members) == ["b"]
 
 
+@plays("C-13.4.7", "C-13.4.9")
 def test_a_static_member_comes_back_with_its_partitions() -> None:
     crowd = Crowd()
     crowd.beat("a", group_instance_id="i")

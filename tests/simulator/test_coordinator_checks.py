@@ -22,6 +22,7 @@ from groupcoord_spark.simulator.requests import (
     TxnOffsetCommit,
 )
 from tests.simulator.decision_table import by_release, case_id
+from tests.simulator.rules import plays
 from tests.simulator.scene import READS_T, Scene
 
 OFFSET = (OffsetToCommit("t", 0, 1),)
@@ -87,6 +88,7 @@ GATES = by_release("""
 """)
 
 
+@plays("C-3.1-4", "C-4.1.1", "C-9.1.1")
 @pytest.mark.parametrize(("version", "row", "expected"), GATES, ids=case_id)
 def test_the_first_gate_that_stays_shut_answers(version, row, expected):
     scene = Scene(version, group_min_session_timeout_ms=6_000)
@@ -106,6 +108,7 @@ def test_a_group_id_that_is_null_is_no_group_id_for_anybody_since_2_0():
         assert error_in(Scene(version).ask(OffsetCommit(None, OFFSET))) is expected
 
 
+@plays("C-4.1.2")
 @pytest.mark.parametrize(("version", "longest_ms"), [("0.10.2.2", 300_000), ("2.0.1", 300_000), ("2.3.0", 1_800_000), ("4.3.1", 1_800_000)])
 def test_the_longest_session_is_the_releases_default(version, longest_ms):
     for session_ms, is_too_long in ((longest_ms, False), (longest_ms + 1, True)):

@@ -15,6 +15,7 @@ from groupcoord_spark.simulator.requests import (
     TxnOffsetCommit,
 )
 from tests.simulator.decision_table import by_release, case_id, table
+from tests.simulator.rules import plays
 from tests.simulator.scene import GROUP, Scene, subscription
 
 MINUTE_MS = 60_000
@@ -45,6 +46,7 @@ def committed(scene):
     return sorted(f"{topic}/{partition}" for topic, partitions in topics.items() for partition in partitions)
 
 
+@plays("C-9.6.1-3")
 @pytest.mark.parametrize("version", ["2.8.2", "3.9.1", "4.3.1"])
 @pytest.mark.parametrize("state", ["absent", "Empty", "PreparingRebalance", "CompletingRebalance", "Stable"])
 def test_only_empty_groups_can_be_deleted(version, state):
@@ -65,6 +67,7 @@ DELETIONS = by_release("""
 """)
 
 
+@plays("C-9.4.5")
 @pytest.mark.parametrize(("version", "row", "expected"), DELETIONS, ids=case_id)
 def test_deleting_a_group_writes_its_tombstones_in_one_batch(version, row, expected):
     scene = Scene(version)
@@ -110,6 +113,7 @@ OFFSET_DELETIONS = table("""
 """)
 
 
+@plays("C-9.6.5-8")
 @pytest.mark.parametrize("version", ["2.8.2", "3.9.1", "4.3.1"])
 @pytest.mark.parametrize("row", OFFSET_DELETIONS, ids=case_id)
 def test_offsets_that_somebody_reads_are_not_deleted(version, row):

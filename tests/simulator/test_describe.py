@@ -5,6 +5,7 @@ import pytest
 from groupcoord_spark.simulator import Error
 from groupcoord_spark.simulator.requests import DescribeGroups, ListGroups
 from tests.simulator.decision_table import by_release, case_id
+from tests.simulator.rules import plays
 from tests.simulator.scene import GROUP, READS_T, Scene
 
 # State shown, protocol, metadata of a (m: shown), assignment of a.
@@ -19,6 +20,7 @@ DESCRIBED = by_release("""
 """)
 
 
+@plays("C-2.1-5")
 @pytest.mark.parametrize(("version", "row", "expected"), DESCRIBED, ids=case_id)
 def test_metadata_and_protocol_are_shown_only_while_the_group_is_stable(version, row, expected):
     scene = Scene(version)

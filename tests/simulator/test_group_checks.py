@@ -13,6 +13,7 @@ from groupcoord_spark.simulator.requests import (
     TxnOffsetCommit,
 )
 from tests.simulator.decision_table import by_release, case_id
+from tests.simulator.rules import plays
 from tests.simulator.scene import GROUP, READS_T, Scene
 
 # "member" in the tables: a member's own id, one nobody has, or "" for none.
@@ -47,6 +48,7 @@ HEARTBEATS = by_release("""
 """)
 
 
+@plays("C-7.1-5")
 @pytest.mark.parametrize(("version", "row", "expected"), HEARTBEATS, ids=case_id)
 def test_heartbeat_is_answered_by_state_member_and_generation(version, row, expected):
     scene = Scene(version)
@@ -70,6 +72,7 @@ SYNCS = by_release("""
 """)
 
 
+@plays("C-6.1", "C-6.3-4", "C-6.6-7", "C-6.9")
 @pytest.mark.parametrize(("version", "row", "expected"), SYNCS, ids=case_id)
 def test_sync_is_answered_by_state_member_and_generation(version, row, expected):
     scene = Scene(version)
@@ -88,6 +91,7 @@ PROTOCOLS_OF_SYNC = by_release("""
 """)
 
 
+@plays("C-6.5")
 @pytest.mark.parametrize(("version", "row", "expected"), PROTOCOLS_OF_SYNC, ids=case_id)
 def test_sync_wants_the_elected_protocol(version, row, expected):
     scene = Scene(version)
@@ -139,6 +143,7 @@ OFFERS = {
 }
 
 
+@plays("C-4.1.3-4", "C-4.1.6-8", "C-4.1.11", "C-4.3.1-5")
 @pytest.mark.parametrize(("version", "row", "expected"), JOINS, ids=case_id)
 def test_join_is_answered_by_state_member_and_protocol(version, row, expected):
     scene = Scene(version)
@@ -182,6 +187,7 @@ STATIC = by_release("""
 """)
 
 
+@plays("C-4.1.9-10", "C-6.2", "C-8.4")
 @pytest.mark.parametrize(("version", "row", "expected"), STATIC, ids=case_id)
 def test_an_instance_id_has_to_be_the_members_own(version, row, expected):
     scene = Scene(version)
@@ -224,6 +230,7 @@ COMMITS = by_release("""
 """)
 
 
+@plays("C-9.1.2-8")
 @pytest.mark.parametrize(("version", "row", "expected"), COMMITS, ids=case_id)
 def test_offset_commit_is_answered_by_state_member_and_generation(version, row, expected):
     scene = Scene(version)
@@ -249,6 +256,7 @@ TXN_COMMITS = by_release("""
 """)
 
 
+@plays("C-9.1.9-12")
 @pytest.mark.parametrize(("version", "row", "expected"), TXN_COMMITS, ids=case_id)
 def test_transactional_commits_care_less_about_the_group(version, row, expected):
     scene = Scene(version)
@@ -257,6 +265,7 @@ def test_transactional_commits_care_less_about_the_group(version, row, expected)
     assert answer.errors["t", 0] is Error[expected]
 
 
+@plays("C-9.1.9-12")
 @pytest.mark.parametrize(
     ("version", "expected"),
     [("0.11.0", Error.UNKNOWN_MEMBER_ID), ("2.3.0", Error.COORDINATOR_NOT_AVAILABLE), ("4.3.1", Error.COORDINATOR_NOT_AVAILABLE)],
@@ -277,6 +286,7 @@ LEAVES = by_release("""
 """)
 
 
+@plays("C-8.1-2", "C-8.6")
 @pytest.mark.parametrize(("version", "row", "expected"), LEAVES, ids=case_id)
 def test_leaving_is_answered_member_by_member(version, row, expected):
     scene = Scene(version)

@@ -8,6 +8,7 @@ from groupcoord_spark.simulator.join import size_allows
 from groupcoord_spark.simulator.release import SizeRule
 from groupcoord_spark.simulator.requests import JoinGroup, LeaveGroup, Leaving
 from tests.simulator.decision_table import by_release, case_id, table
+from tests.simulator.rules import plays
 from tests.simulator.scene import GROUP, READS_T, Scene, error_of
 
 JAVA_AND_SCALA = pytest.mark.parametrize("version", ["4.3.1", "3.9.1", "2.8.2"])
@@ -252,6 +253,7 @@ def test_the_protocol_with_most_votes_is_elected(row):
 # The sync phase
 
 
+@plays("C-6.8")
 @JAVA_AND_SCALA
 def test_the_leaders_assignment_reaches_all_that_wait_and_strangers_are_left_out(version):
     scene = Scene(version)
@@ -306,6 +308,7 @@ APPEND_ERRORS = by_release("""
 """)
 
 
+@plays("C-6.10-13")
 @pytest.mark.parametrize(("version", "row", "expected"), APPEND_ERRORS, ids=case_id)
 def test_an_assignment_that_cannot_be_written_starts_the_rebalance_over(version, row, expected):
     scene = Scene(version)
@@ -393,6 +396,7 @@ def test_a_newcomer_waits_at_most_five_minutes(version, is_member_after):
 # Leaving
 
 
+@plays("C-8.7")
 @pytest.mark.parametrize(("version", "generations", "answer_of_a"), [("3.9.1", 2, Error.NONE), ("4.3.1", 1, Error.UNKNOWN_MEMBER_ID)])
 def test_scala_acts_after_each_member_that_leaves_and_4_x_after_the_last(version, generations, answer_of_a):
     """PreparingRebalance, a waits, b does not: leave [b, a]."""
@@ -417,6 +421,7 @@ def test_a_waiting_sync_of_one_that_leaves_too(version, answer_of_b):
     assert scene.state is State.EMPTY
 
 
+@plays("C-8.5")
 @pytest.mark.parametrize(("version", "state"), [("3.9.1", State.STABLE), ("4.3.1", State.PREPARING_REBALANCE)])
 def test_a_pending_id_that_leaves_a_stable_group(version, state):
     scene = Scene(version)
@@ -427,6 +432,7 @@ def test_a_pending_id_that_leaves_a_stable_group(version, state):
     assert error_of(scene.join("p")) is Error.UNKNOWN_MEMBER_ID
 
 
+@plays("C-9.4.2")
 def test_the_last_leave_passes_through_a_rebalance_and_writes_an_empty_group():
     scene = Scene()
     scene.stabilize("a")
@@ -468,6 +474,7 @@ SIZES = table("""
 """)
 
 
+@plays("C-4.4.1-3")
 @pytest.mark.parametrize("row", SIZES, ids=case_id)
 def test_who_is_within_a_group_max_size_of_two(row):
     scene = Scene(group_initial_rebalance_delay_ms=1_000)
@@ -485,6 +492,7 @@ def test_who_is_within_a_group_max_size_of_two(row):
     assert size_allows(SizeRule[row["rule"]], 2, group, member_id) == (row["allowed"] == "yes")
 
 
+@plays("C-4.1.5")
 @pytest.mark.parametrize(("version", "others_go_on"), [("3.9.1", True), ("4.3.1", False)])
 def test_a_member_refused_for_size_is_out_and_scala_goes_on_at_once(version, others_go_on):
     scene = Scene(version, group_max_size=2)

@@ -4,6 +4,7 @@ from groupcoord_spark.simulator import State
 from groupcoord_spark.simulator.group import Group, InternalError
 from groupcoord_spark.simulator.states import CAN_REBALANCE, VALID_PREVIOUS_STATES
 from tests.simulator.decision_table import case_id, table
+from tests.simulator.rules import plays
 
 TRANSITIONS = table("""
     from                | to Empty | to PreparingRebalance | to CompletingRebalance | to Stable | to Dead
@@ -15,6 +16,7 @@ TRANSITIONS = table("""
 """)
 
 
+@plays("C-2.16")
 @pytest.mark.parametrize("row", TRANSITIONS, ids=case_id)
 def test_a_group_goes_only_where_there_is_a_way(row):
     for target in State:

@@ -5,6 +5,7 @@ import pytest
 from groupcoord_spark.simulator import Error, FailAppends, State
 from groupcoord_spark.simulator.requests import JoinGroup
 from tests.simulator.decision_table import by_release, case_id
+from tests.simulator.rules import plays
 from tests.simulator.scene import GROUP, READS_T, Scene, error_of
 
 RANGE = (("range", READS_T),)
@@ -38,6 +39,7 @@ RESTARTS = by_release("""
 """)
 
 
+@plays("C-4.5.1-3", "C-9.4.3")
 @pytest.mark.parametrize(("version", "row", "expected"), RESTARTS, ids=case_id)
 def test_the_restart_of_a_static_member(version, row, expected):
     scene = static_scene(version, BOTH)

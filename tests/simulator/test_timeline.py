@@ -16,6 +16,7 @@ from groupcoord_spark.simulator.requests import (
     SyncGroup,
 )
 from tests.simulator.decision_table import table
+from tests.simulator.rules import plays
 from tests.simulator.scene import READS_T
 
 GROUP = "g"
@@ -77,6 +78,7 @@ def _number(cell):
     return int(cell.split()[0])
 
 
+@plays("C-9.4.1")
 def test_the_example_run_takes_the_course_it_should():
     actual = [
         {
@@ -165,6 +167,7 @@ def test_what_is_no_release_to_simulate_is_refused(semantics, version):
         release_for(semantics, version)
 
 
+@plays("C-9.4.4")
 def test_a_new_static_member_is_written_about_only_where_it_makes_the_group():
     """4.x writes a record for a new group unless the request wrote one anyway."""
     simulator = Simulator(settings=Settings(group_initial_rebalance_delay_ms=0))

@@ -19,8 +19,8 @@ from groupcoord_spark.simulator.scenario.values import (
     FLAG,
     MOMENT,
     NOTHING,
-    OFFSETS,
     PARTITION_COUNTS,
+    POSITIONS,
     TEXT,
     TEXTS,
     WHOLE,
@@ -33,6 +33,9 @@ from groupcoord_spark.simulator.settings import MESSAGE_FORMAT, MIGRATION_POLICI
 AFTER_LAST_STEP_MS: Final = 60_000
 START_MS: Final = 1_767_225_600_000  # 2026-01-01T00:00:00Z
 MOVE_MS: Final = 5_000
+DAY_MS: Final = 86_400_000
+LONGEST_MS: Final = 400 * DAY_MS
+"""How long a scenario may go on. A member sends thousands of heartbeats a day, so that a slip of the pen would keep a machine busy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +196,7 @@ MEMBER_VERBS: Final = (
         "The member commits offsets.",
         (
             Key("mode", one_of("sync", "async"), "commitSync or commitAsync.", "sync", "sync"),
-            Key("offsets", OFFSETS, "The offsets.", without="the positions of all its partitions"),
+            Key("offsets", POSITIONS, "The offsets.", without="the positions of all its partitions"),
             Key("answer", one_of("lost"), "`lost`: the connection closes after the broker took the request."),
             Key(
                 "retry_after",

@@ -226,6 +226,8 @@ class _ScenarioRun:
     def _perform_member_step(self, step: Step, name: str) -> None:
         options, client = step.options, self._clients.get(name)
         if step.verb == "start":
+            if client is not None and client.is_alive:
+                raise self._scenario.mistake(step, f"member {name!r} is running already. Let it `close` or `crash` first.")
             self._add_application_row(name, "starts")
             settings = self._scenario.members[name]
             kind = NewProtocolConsumer if settings.group_protocol == CONSUMER_PROTOCOL else Consumer
@@ -234,7 +236,7 @@ class _ScenarioRun:
             client.start()
             return
         if client is None or not client.is_alive:
-            raise UsageError(f"{step.verb} at {step.at_ms} ms: member {name!r} is not running then.")
+            raise self._scenario.mistake(step, f"member {name!r} is not running then. A step before has to `start` it.")
         if step.verb == "crash":
             self._add_application_row(name, "crashes")
             client.die()
@@ -289,8 +291,11 @@ class _ScenarioRun:
             for topic, partitions in step.value.items():
                 if (topic in self.topics) is (step.verb == "create_topic"):
                     state = "exists already" if step.verb == "create_topic" else "does not exist"
-                    raise UsageError(f"{step.verb} at {step.at_ms} ms: topic {topic!r} {state} then.")
-                self.simulator.act(action(topic, partitions))
+                    raise self._scenario.mistake(step, f"topic {topic!r} {state} then.")
+                try:
+                    self.simulator.act(action(topic, partitions))
+                except UsageError as e:
+                    raise self._scenario.mistake(step, str(e)) from e
                 if step.verb == "create_topic":
                     self._let_clients_notice(topic)
         elif step.verb == "delete_topic":
@@ -309,15 +314,15 @@ class _ScenarioRun:
         if name is not None:
             member = self._clients.get(name)
             if member is None:
-                raise UsageError(f"send at {step.at_ms} ms: member {name!r} has not been started by then, and has no ids to send.")
+                raise self._scenario.mistake(step, f"member {name!r} has not been started by then, and has no ids to send.")
         form = REQUESTS[step.value]
         known = self.simulator.release.request_versions.get(form.kind)
         sender = Sender(self._scenario.group_id, member, self._clients)
         try:
             request = form.request(sender, step.options["with"], known.newest if known is not None else 0)
+            self._send_request(name or ADMIN, request, _PendingRequest(None, lambda answer: None, False))
         except UsageError as e:
-            raise UsageError(f"send at {step.at_ms} ms: {e}") from e
-        self._send_request(name or ADMIN, request, _PendingRequest(None, lambda answer: None, False))
+            raise self._scenario.mistake(step, str(e)) from e
 
     def _log_of(self, number: int) -> tuple[WrittenRecord, ...]:
         return tuple(record for record in self.log if record.offsets_partition == number)

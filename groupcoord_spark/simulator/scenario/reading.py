@@ -3,30 +3,34 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Protocol
-
-import yaml
+from typing import Any, Final, Protocol
 
 from groupcoord_spark.assignors.group import stand_in_topic_id
+from groupcoord_spark.coordinator.releases import release_named
 from groupcoord_spark.errors import InputError, UsageError
-from groupcoord_spark.simulator.client_settings import NEWEST_CLIENT, ClientSettings, defaults_of
+from groupcoord_spark.simulator.client_settings import CLASSIC_PROTOCOL, NEWEST_CLIENT, ClientSettings, defaults_of
+from groupcoord_spark.simulator.request_versions import newest_version
 from groupcoord_spark.simulator.scenario.language import (
     AFTER_LAST_STEP_MS,
     APPEND_KEYS,
     AT,
     BROKER_KEYS,
     BROKER_SETTINGS,
+    DAY_MS,
     FILE_KEYS,
+    LONGEST_MS,
     MEMBER_SETTINGS,
     VERBS,
     Key,
 )
 from groupcoord_spark.simulator.scenario.requests_by_hand import REQUESTS
-from groupcoord_spark.simulator.scenario.values import Kind, mapping_of, names_among, nearest, value_of
+from groupcoord_spark.simulator.scenario.values import Kind, described, mapping_of, names_among, nearest, value_of
+from groupcoord_spark.simulator.scenario.yaml_text import LARGEST_BYTES, MistakeError, line_of, read_yaml
 from groupcoord_spark.simulator.settings import Settings, Topic, read_settings
 
 
@@ -35,6 +39,7 @@ class Step:
     """One step: each member in ``who``, or the broker if it is empty, performs ``verb``.
 
     value: of the verb, where it names no member. options: every option of the verb, those that the file lacks with their defaults.
+    number: its place among the steps, from 1. line: its line in the file.
     """
 
     at_ms: int
@@ -42,13 +47,15 @@ class Step:
     who: tuple[str, ...]
     value: Any
     options: Mapping[str, Any]
+    number: int
+    line: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
     """A scenario as its file has it. Times of steps and ``until_ms`` are milliseconds since its start, ``start_ms`` since the epoch.
 
-    broker_version: None if the file does not name one.
+    broker_version: None if the file does not name one. source: the name of the file.
     """
 
     title: str
@@ -60,6 +67,11 @@ class Scenario:
     broker_version: str | None
     start_ms: int
     until_ms: int
+    source: str
+
+    def mistake(self, step: Step, sentence: str) -> UsageError:
+        """The error for a mistake of a step that only shows while the scenario plays."""
+        return _refusal(self.source, step.line, f"step {step.number} ({step.verb} at {step.at_ms / 1000:g}s): {sentence}")
 
 
 def shipped_scenarios() -> dict[str, str]:
@@ -76,14 +88,28 @@ def scenario_text(name: str) -> str:
     """
     path = Path(name)
     if path.is_file():
-        try:
-            return path.read_text("utf-8")
-        except (OSError, UnicodeDecodeError) as e:
-            raise InputError(f"Scenario {name} cannot be read: {e}.") from e
+        return _file_text(path, name)
     shipped = shipped_scenarios()
     if name.removesuffix(".yaml") in shipped:
         return shipped[name.removesuffix(".yaml")]
     raise InputError(f"Scenario {name!r} is neither a file nor one of those shipped: {', '.join(shipped)}.")
+
+
+def _file_text(path: Path, name: str) -> str:
+    try:
+        size = path.stat().st_size
+        # YAML needs a byte order mark no more than the reader does. A size is looked at first, because the file may be anything.
+        data = path.read_bytes() if size <= LARGEST_BYTES else b""
+    except OSError as e:
+        raise InputError(f"Scenario {name} cannot be read: {e.strerror}.") from e
+    if size > LARGEST_BYTES:
+        raise InputError(f"Scenario {name} has {size:,} bytes, and a scenario may have {LARGEST_BYTES:,}. Is it the right file?")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as e:
+        line = data.count(b"\n", 0, e.start) + 1
+        sentence = f"the byte 0x{data[e.start]:02x} is not UTF-8. Save the file in the encoding UTF-8."
+        raise InputError(f"Scenario {name}, line {line}: {sentence}") from e
 
 
 def find_scenario(name: str) -> Scenario:
@@ -97,27 +123,47 @@ def find_scenario(name: str) -> Scenario:
 
 
 def read_scenario(text: str, source: str) -> Scenario:
-    """The scenario in a YAML text. Raises UsageError, which names ``source`` and the mistake."""
+    """The scenario in a YAML text. Raises UsageError, which names ``source``, the line and the mistake."""
     try:
-        return _read(yaml.safe_load(text))
-    except (yaml.YAMLError, RecursionError) as e:
-        raise UsageError(f"Scenario {source} is not YAML: {' '.join(str(e).split())}") from e
+        return _read(read_yaml(text), source)
+    except MistakeError as e:
+        raise _refusal(source, e.line, str(e)) from e
     except UsageError as e:
-        raise UsageError(f"Scenario {source}: {e}") from e
+        raise _refusal(source, None, str(e)) from e
 
 
-def _read(content: Any) -> Scenario:
+def _refusal(source: str, line: int | None, sentence: str) -> UsageError:
+    return UsageError(f"Scenario {source}{'' if line is None else f', line {line}'}: {sentence}")
+
+
+def _read(content: Any, source: str) -> Scenario:
+    if not isinstance(content, dict):
+        what = "the file is empty" if content is None else f"the file is {described(content)}"
+        raise UsageError(
+            f"{what}. A scenario has at least `members` and `steps`: `groupcoord simulate a-member-joins --explain` shows one."
+        )
     values = _values(FILE_KEYS, content, "the file")
     broker = _values(BROKER_KEYS, values["broker"], "broker")
     settings = _given(BROKER_SETTINGS, broker["settings"], "settings of the broker")
     common = _given(MEMBER_SETTINGS, values["client"], "client")
-    members = {name: _member(name, common, {} if own is None else own) for name, own in mapping_of(values["members"], "members").items()}
-    steps = _steps(values["steps"], tuple(members))
+    members = {}
+    with at_line(line_of(content, "members")):
+        named = mapping_of(values["members"], "members")
+    for name, own in named.items():
+        with at_line(line_of(values["members"], name)):
+            members[name] = _member(name, common, {} if own is None else own)
+    with at_line(line_of(content, "steps")):
+        steps = _steps(values["steps"], tuple(members))
     last_ms = steps[-1].at_ms
     until_ms = last_ms + AFTER_LAST_STEP_MS if values["until"] is None else values["until"]
     if until_ms < last_ms:
-        raise UsageError("until is before the last step.")
+        raise MistakeError("`until` is before the last step.", line_of(content, "until"))
+    if until_ms > LONGEST_MS:
+        raise MistakeError(
+            f"the scenario goes on for {until_ms // DAY_MS} days, and may for {LONGEST_MS // DAY_MS}.", line_of(content, "until")
+        )
     topics = values["topics"]
+    _check_topics(topics, members, steps, content)
     broker_settings = read_settings(settings, _topics(topics))
     return Scenario(
         title=values["title"],
@@ -126,10 +172,35 @@ def _read(content: Any) -> Scenario:
         members=members,
         steps=steps,
         settings=replace(broker_settings, offsets_topic_is_missing=broker["offsets_topic"] is not None),
-        broker_version=broker["version"],
+        broker_version=_broker_version(broker["version"], values["broker"]),
         start_ms=values["start"],
         until_ms=until_ms,
+        source=source,
     )
+
+
+def _broker_version(version: str | None, broker: Mapping[str, Any]) -> str | None:
+    with at_line(line_of(broker, "version")):
+        if version is not None:
+            try:
+                release_named(version)
+            except UsageError as e:
+                raise UsageError(f"`version` of broker is {version!r}, not a release of Kafka. Write for example 4.3 or 0.10.2.") from e
+    return version
+
+
+def _check_topics(topics: Mapping[str, int], members: Mapping[str, ClientSettings], steps: Iterable[Step], content: Any) -> None:
+    """Refuse a topic of a member that does not exist, if its name is nearly that of one that does: it is a slip of the pen."""
+    known = {*topics, *(topic for step in steps if step.verb == "create_topic" for topic in step.value)}
+    if not topics:
+        return
+    for name, member in members.items():
+        for topic in member.topics:
+            near = nearest(topic, known)
+            if topic not in known and near.startswith("Did"):
+                raise MistakeError(
+                    f"member {name!r} subscribes to {topic!r}, which is not among `topics`. {near}", line_of(content.get("members"), name)
+                )
 
 
 def _topics(partitions: Mapping[str, int]) -> Mapping[str, Topic] | None:
@@ -143,7 +214,15 @@ def _member(name: str, common: Mapping[str, Any], own: Any) -> ClientSettings:
     try:
         member = ClientSettings(**{**defaults_of(settings.get("client_version", NEWEST_CLIENT)), **settings})
     except UsageError as e:
-        raise UsageError(f"`client.version` of member {name!r}: {e}") from e
+        version = settings.get("client_version")
+        raise UsageError(
+            f"`client.version` of member {name!r} is {version!r}, not a release of Kafka. Write for example 4.3 or 0.10.2."
+        ) from e
+    if member.group_protocol == CLASSIC_PROTOCOL and member.heartbeat_interval_ms >= member.session_timeout_ms:
+        raise UsageError(
+            f"member {name!r}: `heartbeat.interval.ms` is {member.heartbeat_interval_ms} ms, and has to be less than"
+            f" `session.timeout.ms`, which is {member.session_timeout_ms} ms."
+        )
     if unknown := member.unknown_to_client():
         raise UsageError(f"member {name!r}: {unknown}")
     if member.topics_pattern is not None:
@@ -162,17 +241,20 @@ def _check_pattern(name: str, member: ClientSettings) -> None:
 
 def _steps(listed: Any, members: tuple[str, ...]) -> tuple[Step, ...]:
     if not isinstance(listed, list) or not listed:
-        raise UsageError("steps are missing: a list such as [{at: 0s, start: a}].")
+        raise UsageError("`steps` is no list of steps. Begin each step with a dash, for example `- {at: 0s, start: a}`.")
     steps: list[Step] = []
     for number, given in enumerate(listed, 1):
-        step = _step(mapping_of(given, f"step {number}"), f"step {number}", members)
-        if steps and step.at_ms < steps[-1].at_ms:
-            raise UsageError(f"step {number} is at {given['at']}, before the one above it: put them in the order of their time.")
+        line = line_of(listed, number - 1)
+        with at_line(line):
+            step = _step(mapping_of(given, f"step {number}"), number, line, members)
+            if steps and step.at_ms < steps[-1].at_ms:
+                raise UsageError(f"step {number} is at {given['at']}, before the one above it: put them in the order of their time.")
         steps.append(step)
     return tuple(steps)
 
 
-def _step(given: Mapping[str, Any], where: str, members: tuple[str, ...]) -> Step:
+def _step(given: Mapping[str, Any], number: int, line: int | None, members: tuple[str, ...]) -> Step:
+    where = f"step {number}"
     verbs = [key for key in given if key in VERBS]
     if not verbs:
         unknown = [key for key in given if key != AT.name]
@@ -190,9 +272,14 @@ def _step(given: Mapping[str, Any], where: str, members: tuple[str, ...]) -> Ste
     if verb.name == "send":
         form = REQUESTS[chosen]
         values["with"] = _given(form.fields, values["with"], f"`with` of {where.removesuffix(')')} {chosen})")
+        newest = newest_version(form.kind)
+        if values["with"].get("version", 0) > newest:
+            raise UsageError(
+                f"`version` of {where.removesuffix(')')} {chosen}) is {values['with']['version']}, and the newest is {newest}."
+            )
         if values["as"] is not None:
             (values["as"],) = value_of(member_names, values["as"], f"`as` of {where}")
-    return Step(at_ms, verb.name, chosen if verb.kind is None else (), None if verb.kind is None else chosen, values)
+    return Step(at_ms, verb.name, chosen if verb.kind is None else (), None if verb.kind is None else chosen, values, number, line)
 
 
 class _Named(Protocol):
@@ -218,8 +305,52 @@ def _given(keys: Iterable[_Named], given: Any, where: str) -> dict[str, Any]:
     mapping = mapping_of(given, where)
     for name in mapping:
         if name not in by_name:
-            raise UsageError(f"{where} has {name!r}, which means nothing there. {nearest(name, by_name)}")
+            raise MistakeError(f"{where} has {name!r}, which means nothing there. {_advice(name, by_name)}", line_of(mapping, name))
     for key in by_name.values():
         if key.is_required and key.name not in mapping:
             raise UsageError(f"{where} needs `{key.name}`: {key.kind.words}.")
-    return {name: value_of(by_name[name].kind, value, f"`{name}` of {where}") for name, value in mapping.items()}
+    values = {}
+    for name, value in mapping.items():
+        with at_line(line_of(mapping, name)):
+            values[name] = value_of(by_name[name].kind, value, f"`{name}` of {where}")
+    return values
+
+
+def _advice(name: str, known: Iterable[str]) -> str:
+    """The nearest word that is known in this place, the place where the word is known, or all words that are known in this place."""
+    advice = nearest(name, known)
+    return _HOME_OF_KEYS.get(name, advice) if advice.startswith("Known") else advice
+
+
+def _homes() -> Iterator[tuple[str, str]]:
+    for verb in reversed(tuple(VERBS.values())):
+        for option in verb.options:
+            yield option.name, f"It belongs to the verb `{verb.name}`."
+    for form in REQUESTS.values():
+        for field in form.fields:
+            yield field.name, "It is a field of a request, and belongs under `with`."
+    for key in BROKER_SETTINGS:
+        yield key.name, "It is a setting of the broker, and belongs under `settings` of `broker`."
+    for key in MEMBER_SETTINGS:
+        yield key.name, "It is a setting of members, and belongs under `client` or under a name of `members`."
+    for key in BROKER_KEYS:
+        yield key.name, "It belongs under `broker`."
+    for verb in VERBS.values():
+        yield verb.name, "It is a verb, and belongs into an element of `steps`."
+    for key in FILE_KEYS:
+        yield key.name, "It belongs to the file itself, with no space before it."
+
+
+_HOME_OF_KEYS: Final = dict(_homes())
+"""Key -> the sentence that says where it belongs. Of several places the last one counts."""
+
+
+@contextmanager
+def at_line(line: int | None) -> Iterator[None]:
+    """Name the line in a UsageError that names none."""
+    try:
+        yield
+    except MistakeError:
+        raise
+    except UsageError as e:
+        raise MistakeError(str(e), line) from e

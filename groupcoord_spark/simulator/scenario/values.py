@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import reprlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -11,6 +12,7 @@ from typing import Any, Final
 from groupcoord_spark.assignors import TopicPartition
 from groupcoord_spark.coordinator.retention import read_duration
 from groupcoord_spark.errors import UsageError
+from groupcoord_spark.simulator.scenario.yaml_text import MistakeError, line_of
 
 NAMES_AND_VALUES: Final = "names with values"
 
@@ -32,10 +34,28 @@ def value_of(kind: Kind, value: Any, where: str) -> Any:
     """The value as the simulator uses it. Raises UsageError, which says what was expected at ``where``."""
     try:
         return kind.read(value)
+    except MistakeError:
+        raise
     except UsageError as e:
         raise UsageError(f"{where}: {e}") from e
     except ValueError as e:
-        raise UsageError(f"{where} is {value!r}, not {kind.words}.") from e
+        raise UsageError(f"{where} is {described(value)}, not {kind.words}.") from e
+
+
+class _Short(reprlib.Repr):
+    """Shows a few elements of each mapping and list, three levels deep: with YAML's aliases a small file can stand for billions."""
+
+    repr_PlacedMapping = reprlib.Repr.repr_dict  # noqa: N815 - Repr finds a method by the name of the type
+    repr_PlacedList = reprlib.Repr.repr_list  # noqa: N815
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxlevel, self.maxdict, self.maxlist, self.maxstring, self.maxother = 3, 4, 4, 80, 80
+
+
+def described(value: Any) -> str:
+    """The value as a sentence shows it: ``empty``, or its text, shortened where it is long."""
+    return "empty" if value is None else _Short().repr(value)
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
@@ -48,9 +68,10 @@ def nearest(word: str, known: Iterable[str]) -> str:
 def mapping_of(value: Any, where: str) -> Mapping[str, Any]:
     """The value, which must be a mapping with texts as keys. Raises UsageError for any other value."""
     if not isinstance(value, dict):
-        raise UsageError(f"{where} is {value!r}, where {NAMES_AND_VALUES} are expected.")
+        raise UsageError(f"{where} is {described(value)}, where {NAMES_AND_VALUES} are expected.")
     if not_text := [key for key in value if not isinstance(key, str)]:
-        raise UsageError(f"{where} has the key {not_text[0]!r}, which YAML does not read as text. Put it in quotes.")
+        sentence = f"{where} has the key {not_text[0]!r}, which YAML does not read as text. Put it in quotes."
+        raise MistakeError(sentence, line_of(value, not_text[0]))
     return value
 
 
@@ -105,8 +126,14 @@ def _nothing(value: Any) -> None:
         raise ValueError
 
 
+def _count(value: Any) -> int:
+    if not 1 <= _whole(value) <= MOST_PARTITIONS:
+        raise ValueError
+    return int(value)
+
+
 def _partition_counts(value: Any) -> Mapping[str, int]:
-    return {topic: value_of(WHOLE, partitions, f"topic {topic!r}") for topic, partitions in _names_and_values(value).items()}
+    return {topic: value_of(_COUNT, partitions, f"topic {topic!r}") for topic, partitions in _names_and_values(value).items()}
 
 
 def _offsets(value: Any) -> Mapping[TopicPartition, int]:
@@ -116,6 +143,14 @@ def _offsets(value: Any) -> Mapping[TopicPartition, int]:
         if not topic or not partition.isdecimal() or isinstance(offset, bool) or not isinstance(offset, int):
             raise UsageError(f"write for example {{orders-0: 42}}, not {{{name}: {offset}}}.")
         offsets[TopicPartition(topic, int(partition))] = offset
+    return offsets
+
+
+def _positions(value: Any) -> Mapping[TopicPartition, int]:
+    offsets = _offsets(value)
+    for (topic, partition), offset in offsets.items():
+        if offset < 0:
+            raise UsageError(f"{topic}-{partition} is {offset}: a consumer refuses to commit a negative offset.")
     return offsets
 
 
@@ -167,6 +202,10 @@ def names_among(names: Sequence[str], what: str, words: str = "") -> Kind:
     return Kind(words or f"{what}, or a list of them", TEXTS.schema, read)
 
 
+MOST_PARTITIONS: Final = 100_000
+_COUNT: Final = Kind(
+    f"a number of partitions, 1 to {MOST_PARTITIONS}", {"type": "integer", "minimum": 1, "maximum": MOST_PARTITIONS}, _count
+)
 TEXT: Final = Kind("a text", {"type": ["string", "number"]}, _text)
 WHOLE: Final = Kind("a whole number, 0 or more", {"type": "integer", "minimum": 0}, _whole)
 INTEGER: Final = Kind("a whole number", {"type": "integer"}, _integer)
@@ -181,10 +220,13 @@ TEXTS: Final = Kind("a name, or a list of names", {"anyOf": [{"type": "string"},
 NOTHING: Final = Kind("empty, true or `now`", {"enum": [None, True, "now"]}, _nothing)
 PARTITION_COUNTS: Final = Kind(
     "topics with their number of partitions, such as {orders: 4}",
-    {"type": "object", "additionalProperties": {"type": "integer", "minimum": 0}},
+    {"type": "object", "additionalProperties": _COUNT.schema},
     _partition_counts,
 )
 OFFSETS: Final = Kind("offsets such as {orders-0: 42}", {"type": "object", "additionalProperties": {"type": "integer"}}, _offsets)
+POSITIONS: Final = Kind(
+    "offsets such as {orders-0: 42}", {"type": "object", "additionalProperties": {"type": "integer", "minimum": 0}}, _positions
+)
 PARTITIONS: Final = Kind(
     "partitions such as {orders: [0, 1]}",
     {"type": "object", "additionalProperties": {"type": "array", "items": {"type": "integer", "minimum": 0}}},

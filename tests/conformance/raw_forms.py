@@ -1,0 +1,109 @@
+"""The simulator's requests in the form of the protocol, and a broker's answers in the form of the simulator's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import Any
+
+from groupcoord_spark.simulator import Topic
+from groupcoord_spark.simulator.requests import (
+    ConsumerGroupHeartbeat,
+    DeleteGroups,
+    Heartbeat,
+    JoinGroup,
+    LeaveGroup,
+    OffsetCommit,
+    Request,
+    SyncGroup,
+)
+
+Topics = Mapping[str, Topic]
+
+
+def form_of(request: Request, topics: Topics) -> dict[str, Any]:
+    """The fields of a request as its schema names them."""
+    match request:
+        case JoinGroup():
+            return {
+                **_named(request, "group_id", "session_timeout_ms", "member_id", "group_instance_id", "protocol_type"),
+                "rebalance_timeout_ms": request.rebalance_timeout_ms,
+                "protocols": [{"name": name, "metadata": metadata} for name, metadata in request.protocols],
+                "reason": None,
+            }
+        case SyncGroup():
+            return {
+                **_named(request, "group_id", "member_id", "group_instance_id", "protocol_type"),
+                "generation_id": request.generation,
+                "protocol_name": request.protocol,
+                "assignments": [{"member_id": member_id, "assignment": data} for member_id, data in request.assignments],
+            }
+        case Heartbeat():
+            return {**_named(request, "group_id", "member_id", "group_instance_id"), "generation_id": request.generation}
+        case LeaveGroup():
+            return {"group_id": request.group_id, "members": [{**leaving._asdict(), "reason": None} for leaving in request.members]}
+        case ConsumerGroupHeartbeat():
+            return {
+                **_named(request, "group_id", "member_id", "member_epoch", "rack_id", "server_assignor"),
+                "instance_id": request.group_instance_id,
+                "rebalance_timeout_ms": -1 if request.rebalance_timeout_ms is None else request.rebalance_timeout_ms,
+                "subscribed_topic_names": None if request.topics is None else list(request.topics),
+                "subscribed_topic_regex": request.topic_regex,
+                "topic_partitions": None if request.partitions is None else by_id(request.partitions, topics),
+            }
+        case OffsetCommit():
+            offsets = [
+                {
+                    "partition_index": offset.partition,
+                    "committed_offset": offset.committed_offset,
+                    "committed_leader_epoch": -1,
+                    "committed_metadata": "",
+                }
+                for offset in request.offsets
+            ]
+            return {
+                **_named(request, "group_id", "member_id", "group_instance_id"),
+                "generation_id_or_member_epoch": request.generation,
+                "topics": [{"name": request.offsets[0].topic, "partitions": offsets}],
+            }
+        case DeleteGroups():
+            return {"groups_names": list(request.group_ids)}
+        case _:
+            raise TypeError(f"{type(request).__name__} is in no script")
+
+
+def plain_answer(kind: type, answer: Mapping[str, Any], topics: Topics) -> Any:
+    """An answer with the simulator's names of its fields."""
+    plain = SimpleNamespace(error=answer.get("error_code", 0), **{name: value for name, value in answer.items() if name != "topics"})
+    if kind is JoinGroup:
+        plain.generation, plain.protocol = answer["generation_id"], answer["protocol_name"]
+    elif kind is SyncGroup:
+        plain.protocol = answer["protocol_name"]
+    elif kind is LeaveGroup:
+        plain.members = [SimpleNamespace(error=member["error_code"]) for member in answer["members"]]
+    elif kind is ConsumerGroupHeartbeat:
+        plain.assignment = None if answer["assignment"] is None else by_name(answer["assignment"]["topic_partitions"], topics)
+    elif kind is OffsetCommit:
+        plain.errors = {
+            (topic["name"], partition["partition_index"]): partition["error_code"]
+            for topic in answer["topics"]
+            for partition in topic["partitions"]
+        }
+    elif kind is DeleteGroups:
+        plain.errors = {result["group_id"]: result["error_code"] for result in answer["results"]}
+    return plain
+
+
+def by_id(partitions: Mapping[str, Any], topics: Topics) -> list[dict[str, Any]]:
+    """Partitions by topic name as the protocol lists them."""
+    return [{"topic_id": topics[topic].topic_id, "partitions": list(numbers)} for topic, numbers in partitions.items()]
+
+
+def by_name(listed: list[dict[str, Any]], topics: Topics) -> dict[str, tuple[int, ...]]:
+    """Partitions that the protocol lists by topic id, by topic name."""
+    names = {topic.topic_id: name for name, topic in topics.items()}
+    return {names[one["topic_id"]]: tuple(one["partitions"]) for one in listed}
+
+
+def _named(request: Any, *names: str) -> dict[str, Any]:
+    return {name: getattr(request, name) for name in names}

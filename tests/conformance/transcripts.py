@@ -1,0 +1,399 @@
+"""The same requests to a real broker and to the simulator, and what each of them answers and writes, as lines of text.
+
+``python -m tests.conformance.transcripts SERVERS LOG_DIR JARS`` plays every script against a running broker 4.3.1 and prints where the
+simulator differs; with ``--record`` it writes the broker's lines to ``tests/golden/transcripts``, with which the tests compare those of the
+simulator.
+A script is a list of steps, each (who, what, fields). The simulator gets the broker's member ids and topic ids: both decide orders.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import struct
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from groupcoord_spark.log.scalar import Place, read_records
+from groupcoord_spark.protocol import decode_key, decode_value, key_json, offsets_partition_for, value_json
+from groupcoord_spark.protocol.consumer_protocol import (
+    Assignment,
+    Subscription,
+    decode_assignment,
+    encode_assignment,
+    encode_subscription,
+)
+from groupcoord_spark.simulator import Simulator, Topic, WrittenRecord, read_settings, release_for
+from groupcoord_spark.simulator.requests import (
+    ConsumerGroupHeartbeat,
+    DeleteGroups,
+    Heartbeat,
+    JoinGroup,
+    LeaveGroup,
+    Leaving,
+    OffsetCommit,
+    OffsetToCommit,
+    SyncGroup,
+)
+from tests.conformance.raw_requests import Pending, RawClient
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "transcripts"
+SETTINGS: Mapping[str, int] = {
+    "group.initial.rebalance.delay.ms": 0,
+    "group.consumer.assignment.interval.ms": 0,
+    "group.min.session.timeout.ms": 500,
+}
+"""Of the broker, beside those that the integration tests have."""
+STEP_MS = 50
+"""How far the simulator's clock moves with each step. A real broker takes about as long."""
+BATCH_HEADER, CONTROL = 61, 32
+PATIENCE_SECONDS = 0.4
+"""How long a step waits for an answer before the next one begins."""
+
+Step = tuple[str, str, dict[str, Any]]
+
+
+class Client:
+    """What one client of a script knows: its ids, its generation or epoch, and what it owns."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.member_id = ""
+        self.generation = 0
+        self.owned: Mapping[str, tuple[int, ...]] = {}
+
+
+def text_of(partitions: Mapping[str, Any] | None) -> str:
+    """Partitions by topic in a few characters; ``-``: not in the answer."""
+    if partitions is None:
+        return "-"
+    return " ".join(f"{topic}:{','.join(map(str, sorted(numbers)))}" for topic, numbers in sorted(partitions.items()) if numbers) or "none"
+
+
+class Backend:
+    """Plays scripts. The two kinds of backends send a request and read the log; lines are made here."""
+
+    topics: Mapping[str, Topic]
+
+    def __init__(self) -> None:
+        self.clients: dict[str, Client] = {}
+        self.lines: list[str] = []
+        self.member_ids: list[str] = []
+        self.group = ""
+
+    def play(self, group: str, steps: list[Step]) -> list[str]:
+        """The lines of a script."""
+        self.group, self.clients, self.lines, self.member_ids = group, {}, [], []
+        for who, what, fields in steps:
+            client = self.clients.setdefault(who, Client(who))
+            answer = "" if what == "wait" else getattr(self, f"_{what}")(client, **fields)
+            if what == "wait":
+                self.pass_time(fields["ms"])
+            self.lines.append(f"{who} {what} {' '.join(f'{name}={value}' for name, value in fields.items())}".strip() + f" -> {answer}")
+            self.lines += self._late_lines() + self._record_lines()
+        return self.lines
+
+    # Requests, which a backend sends
+
+    def pass_time(self, ms: int) -> None:
+        """Let time pass."""
+        raise NotImplementedError
+
+    def ask(self, request: Any, client: Client, note: Callable[[Any], str]) -> str:
+        """The line of an answer; ``waits`` if there is none yet."""
+        raise NotImplementedError
+
+    def new_records(self) -> list[tuple[int, dict[str, Any], dict[str, Any] | None]]:
+        """The records that the group has got since the last call: (key type, key, value), in Kafka's JSON."""
+        raise NotImplementedError
+
+    def _late_lines(self) -> list[str]:
+        raise NotImplementedError
+
+    def _join(
+        self, client: Client, *, topics: str = "t", owned: bool = False, protocols: str = "range", version: int = 9, **fields: Any
+    ) -> str:
+        subscription = Subscription(1, tuple(topics.split()), None, client.owned if owned else {}, -1, None)
+        metadata = encode_subscription(subscription)
+        request = JoinGroup(
+            self.group,
+            **{"session_timeout_ms": 10_000, "rebalance_timeout_ms": 5_000, "member_id": client.member_id, **fields},
+            protocols=tuple((name, metadata) for name in protocols.split()),
+            client_id=client.name,
+            version=version,
+        )
+
+        def note(answer: Any) -> str:
+            if answer.member_id:
+                client.member_id = answer.member_id
+                if answer.member_id not in (request.member_id, *self.member_ids):
+                    self.member_ids.append(answer.member_id)
+            if answer.error == 0:
+                client.generation = answer.generation
+            leader = self._label(answer.leader) or "none"
+            protocol = answer.protocol or "none"
+            return f"{int(answer.error)} generation {answer.generation} {protocol} leader {leader} members {len(answer.members)}"
+
+        return self.ask(request, client, note)
+
+    def _sync(self, client: Client, **assignments: Any) -> str:
+        fields = {name: assignments.pop(name) for name in ("generation", "protocol") if name in assignments}
+        encoded = tuple(
+            (self.clients[name].member_id, encode_assignment(Assignment(1, {"t": tuple(numbers)}, None)))
+            for name, numbers in assignments.items()
+        )
+        request = SyncGroup(
+            self.group,
+            **{"generation": client.generation, "protocol": "range", **fields},
+            member_id=client.member_id,
+            protocol_type="consumer",
+            assignments=encoded,
+            version=5,
+        )
+
+        def note(answer: Any) -> str:
+            if answer.error:
+                return str(int(answer.error))
+            decoded = decode_assignment(answer.assignment) if answer.assignment else None
+            client.owned = {} if decoded is None else decoded.partitions
+            return f"0 {answer.protocol} {'empty' if decoded is None else text_of(client.owned)}"
+
+        return self.ask(request, client, note)
+
+    def _beat(self, client: Client, **fields: Any) -> str:
+        request = Heartbeat(self.group, **{"generation": client.generation, "member_id": client.member_id, **fields}, version=4)
+        return self.ask(request, client, lambda answer: str(int(answer.error)))
+
+    def _leave(self, client: Client, *, of: str = "", **fields: Any) -> str:
+        leaving = Leaving(**{"member_id": self.clients[of or client.name].member_id, **fields})
+        return self.ask(
+            LeaveGroup(self.group, (leaving,), 5), client, lambda answer: " ".join(str(int(one.error)) for one in answer.members)
+        )
+
+    def _new(self, client: Client, **fields: Any) -> str:
+        """A heartbeat of the new protocol, whose client takes over and gives up partitions at once."""
+        epoch = fields.get("member_epoch", client.generation)
+        client.member_id = client.member_id or client.name
+        first = {"rebalance_timeout_ms": 5_000, "topics": ("t",), "partitions": {}}
+        request = ConsumerGroupHeartbeat(
+            self.group,
+            **{
+                "member_id": client.member_id, "member_epoch": epoch, "client_id": client.name,
+                **(first if epoch == 0 else {} if epoch < 0 else {"partitions": client.owned}),
+                **fields,
+            },
+            version=1,
+        )
+
+        def note(answer: Any) -> str:
+            if answer.error == 0:
+                client.generation = max(answer.member_epoch, 0)
+                client.owned = client.owned if answer.assignment is None else answer.assignment
+            return f"{int(answer.error)} epoch {answer.member_epoch} {text_of(answer.assignment)}"
+
+        return self.ask(request, client, note)
+
+    def _commit(self, client: Client, *, older: int = 0, version: int = 9) -> str:
+        request = OffsetCommit(self.group, (OffsetToCommit("t", 0, 5),), client.generation - older, client.member_id, version=version)
+        return self.ask(request, client, lambda answer: str(int(answer.errors["t", 0])))
+
+    def _delete(self, client: Client) -> str:
+        return self.ask(DeleteGroups((self.group,), 2), client, lambda answer: str(int(answer.errors[self.group])))
+
+    # Lines
+
+    def _label(self, member_id: str | None) -> str:
+        return next((client.name for client in self.clients.values() if client.member_id == member_id), member_id or "")
+
+    def _record_lines(self) -> list[str]:
+        """One line for each record. Records of one type that follow each other are sorted: members come in the order of a hash map."""
+        lines: list[tuple[int, int, str]] = []
+        block = 0
+        for key_type, key, value in self.new_records():
+            block += not lines or lines[-1][1] != key_type
+            who = self._label(key.get("memberId"))
+            lines.append((block, key_type, f"    {key_type}{f' {who}' if who else ''} {self._value_text(value)}"))
+        return [text for _, _, text in sorted(lines)]
+
+    def _value_text(self, value: dict[str, Any] | None) -> str:
+        if value is None:
+            return "tombstone"
+        shown = {name: part for name, part in value.items() if not name.endswith(("Timestamp", "Hash", "Host"))}
+        return json.dumps(self._plain(shown), sort_keys=True, ensure_ascii=False)
+
+    def _plain(self, value: Any) -> Any:
+        if isinstance(value, list):
+            parts = [self._plain(part) for part in value]
+            return sorted(parts, key=json.dumps)
+        if isinstance(value, dict):
+            return {name: self._plain(part) for name, part in value.items() if not name.endswith("Host")}
+        if isinstance(value, str):
+            topic = next((name for name, topic in self.topics.items() if topic.topic_id == value), None)
+            return topic if topic is not None else self._label(value)
+        return value
+
+
+class Simulated(Backend):
+    """The simulator, with the member ids that the broker has made."""
+
+    def __init__(self, topics: Mapping[str, Topic], member_ids: list[str], settings: Mapping[str, int] = SETTINGS) -> None:
+        super().__init__()
+        self.topics = topics
+        self._records: list[WrittenRecord] = []
+        self._waiting: list[tuple[str, Any, Callable[[Any], str]]] = []
+        ids = iter(member_ids)
+        self.simulator = Simulator(
+            release_for(None, "4.3.1"),
+            read_settings(settings, topics),
+            start_ms=1_767_225_600_000,
+            new_member_id=lambda name: next(ids),
+            on_entry=lambda entry: self._records.extend(entry.records),
+        )
+
+    def pass_time(self, ms: int) -> None:
+        self.simulator.advance_to(self.simulator.now_ms + ms)
+
+    def ask(self, request: Any, client: Client, note: Callable[[Any], str]) -> str:
+        call = self.simulator.send(request)
+        self.pass_time(STEP_MS)
+        if call.answer is None:
+            self._waiting.append((client.name, call, note))
+            return "waits"
+        return note(call.answer)
+
+    def _late_lines(self) -> list[str]:
+        answered = [(name, note(call.answer)) for name, call, note in self._waiting if call.answer is not None]
+        self._waiting = [waiting for waiting in self._waiting if waiting[1].answer is None]
+        return [f"    {name} is answered: {text}" for name, text in answered]
+
+    def new_records(self) -> list[tuple[int, dict[str, Any], dict[str, Any] | None]]:
+        records, self._records = self._records, []
+        read = []
+        for record in records:
+            if record.key_type is not None and record.key_bytes is not None:
+                value = None if record.value_bytes is None else decode_value(record.key_type, record.value_bytes)
+                key = key_json(decode_key(record.key_bytes))
+                read.append((record.key_type, key, None if value is None else value_json(value)))
+        return read
+
+
+class RealBroker(Backend):
+    """A running broker, whose log directory is at hand."""
+
+    def __init__(self, servers: str, log_dir: Path, jars: Path) -> None:
+        super().__init__()
+        self._client = RawClient(servers, jars)
+        self._log_dir = log_dir
+        self._seen = 0
+        self._waiting: list[tuple[str, type, Pending, Callable[[Any], str]]] = []
+        named = self._client.ask("Metadata", 12, topics=None)["topics"]
+        self.topics = {one["name"]: Topic(len(one["partitions"]), one["topic_id"]) for one in named if not one["is_internal"]}
+
+    def play(self, group: str, steps: list[Step]) -> list[str]:
+        self._seen = 0
+        return super().play(group, steps)
+
+    def pass_time(self, ms: int) -> None:
+        time.sleep(ms / 1000)
+
+    def ask(self, request: Any, client: Client, note: Callable[[Any], str]) -> str:
+        from tests.conformance.raw_forms import form_of, plain_answer
+
+        pending = self._client.start(type(request).__name__, request.version, form_of(request, self.topics), client.name)
+        answer = pending.answer(PATIENCE_SECONDS)
+        if answer is None:
+            self._waiting.append((client.name, type(request), pending, note))
+            return "waits"
+        return note(plain_answer(type(request), answer, self.topics))
+
+    def _late_lines(self) -> list[str]:
+        from tests.conformance.raw_forms import plain_answer
+
+        lines, waiting = [], []
+        for name, kind, pending, note in self._waiting:
+            answer = pending.answer(0.05)
+            if answer is None:
+                waiting.append((name, kind, pending, note))
+            else:
+                lines.append(f"    {name} is answered: {note(plain_answer(kind, answer, self.topics))}")
+        self._waiting = waiting
+        return lines
+
+    def new_records(self) -> list[tuple[int, dict[str, Any], dict[str, Any] | None]]:
+        partition = self._log_dir / f"__consumer_offsets-{offsets_partition_for(self.group, 5)}"
+        data = (partition / f"{0:020}.log").read_bytes()
+        read, at = [], 0
+        while at + BATCH_HEADER < len(data):
+            (size,) = struct.unpack_from(">i", data, at + 8)
+            attributes, count = struct.unpack_from(">h", data, at + 21)[0], struct.unpack_from(">i", data, at + 57)[0]
+            assert attributes & 0b111 == 0, "a compressed batch"
+            if not attributes & CONTROL:
+                for record in read_records(data, at + BATCH_HEADER, at + 12 + size, count):
+                    key_bytes = _bytes(data, record.key)
+                    key = decode_key(key_bytes)
+                    if _group_of(key_json(key)) == self.group:
+                        value = decode_value(key.key_type, _bytes(data, record.value))
+                        read.append((key.key_type, key_json(key), None if value is None else value_json(value)))
+            at += 12 + size
+        new, self._seen = read[self._seen :], len(read)
+        return new
+
+
+def _bytes(data: bytes, place: Place | None) -> bytes | None:
+    return None if place is None else data[place.start : place.end]
+
+
+def _group_of(key: Mapping[str, Any]) -> str | None:
+    return key.get("groupId", key.get("group"))
+
+
+def load(name: str) -> dict[str, Any]:
+    """A recorded transcript: topics, member_ids and lines."""
+    recorded: dict[str, Any] = json.loads((GOLDEN / f"{name}.json").read_text("utf-8"))
+    return recorded
+
+
+def simulated_lines(steps: list[Step], recorded: Mapping[str, Any], group: str) -> list[str]:
+    """The simulator's lines for a script, with the topics and the member ids of a recorded transcript."""
+    topics = {name: Topic(*topic) for name, topic in recorded["topics"].items()}
+    return Simulated(topics, list(recorded["member_ids"])).play(group, steps)
+
+
+def main(arguments: list[str]) -> int:
+    """Play every script against a broker and against the simulator. Returns the number of scripts that differ."""
+    from tests.conformance.scripts import SCRIPTS
+
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("servers")
+    parser.add_argument("log_dir", type=Path)
+    parser.add_argument("jars", type=Path)
+    parser.add_argument("--record", action="store_true")
+    parser.add_argument("--only", default="")
+    chosen = parser.parse_args(arguments)
+    different = 0
+    for name, steps in SCRIPTS.items():
+        if chosen.only not in name:
+            continue
+        broker = RealBroker(chosen.servers, chosen.log_dir, chosen.jars)
+        group = f"{name}-{int(time.time())}"
+        lines = broker.play(group, steps)
+        topics = {topic: [known.partitions, known.topic_id] for topic, known in broker.topics.items()}
+        recorded = {"topics": topics, "member_ids": broker.member_ids, "group": group, "lines": lines}
+        if chosen.record:
+            GOLDEN.mkdir(parents=True, exist_ok=True)
+            (GOLDEN / f"{name}.json").write_text(json.dumps(recorded, indent=1, ensure_ascii=False) + "\n", "utf-8")
+        simulated = simulated_lines(steps, recorded, group)
+        print(f"{name}: {'equal' if simulated == lines else 'DIFFERENT'}")
+        different += simulated != lines
+        if simulated != lines:
+            import difflib
+
+            print("\n".join(difflib.unified_diff(lines, simulated, "broker", "simulator", lineterm="", n=1)))
+    return different
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,25 @@
+"""Classic members in consumer groups, upgrades and downgrades: the simulator answers and writes what a real broker 4.3.1 did."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+
+from tests.conformance import transcripts
+from tests.conformance.scripts import SCRIPTS
+from tests.simulator.rules import plays
+
+
+@plays("C-13.5.1", "C-13.5.3-19")
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_the_simulator_answers_and_writes_what_the_broker_did(name: str) -> None:
+    recorded = transcripts.load(name)
+    assert transcripts.simulated_lines(SCRIPTS[name], recorded, recorded["group"]) == recorded["lines"]
+
+
+def test_the_comparison_sees_other_requests() -> None:
+    recorded = transcripts.load("downgrade")
+    steps = copy.deepcopy(SCRIPTS["downgrade"])
+    steps[4] = ("C", "new", {})
+    assert transcripts.simulated_lines(steps, recorded, recorded["group"]) != recorded["lines"]

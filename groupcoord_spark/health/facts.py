@@ -142,7 +142,8 @@ class PartitionFacts:
         segments: all files by base offset, also empty ones.
         log_start_offset, log_end_offset: where the log begins and ends.
         last_stable_offset: the first offset of the oldest open transaction, else the log end offset.
-        records: all records, also control records. missing_offsets, holes: offsets without a record, and runs of them.
+        records: all records, also control records. missing_offsets, holes: offsets without a record, and runs of them. hole_end: where the
+            last such run ends; -1 for none.
         newest_timestamp_ms: of all records; -1 for none.
         closed_removable_bytes: bytes of the records of all closed segments that cleaning all of these would remove.
         dirty_keys: distinct keys at or above the cleaner's checkpoint, or from the log start where there is none.
@@ -159,6 +160,7 @@ class PartitionFacts:
     records: int
     missing_offsets: int
     holes: int
+    hole_end: int
     newest_timestamp_ms: int
     batches: BatchFacts
     groups: dict[str, GroupFacts]

@@ -480,7 +480,7 @@ class PartitionGatherer:
                 segment.last_value_bytes = int(size)
         return PartitionFacts(
             number, log.directory, tuple(self._segments), start, log_end, last_stable, self._records, missing,
-            holes, newest, self._batches, self._group_facts(keys), producers, transactions,
+            holes, self._gap_end, newest, self._batches, self._group_facts(keys), producers, transactions,
             self._closed_removable_bytes, 0 if keys is None else len(keys),
             0 if keys is None else int(np.count_nonzero(keys.last_offset >= (checkpoint or 0))), checkpoint, log_dir.has_cleaner_checkpoint,
             checked.high_watermark, self._files.partition.damaged_indexes, (*self._unread(), *checked.damages),

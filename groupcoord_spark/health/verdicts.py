@@ -376,12 +376,13 @@ class _Patient:
     def _idle_cleaner(self) -> Iterator[Finding]:
         """never_cleaned or cleaning_stopped: cleaning was due, and segments have filled since then, or a day has gone by."""
         facts, settings = self._facts, self._settings
-        is_first_pass = facts.checkpoint is None
-        if is_first_pass and facts.missing_offsets:
-            return  # the cleaner was here; how far it came is only in the checkpoint, which is not in the dump
+        is_first_pass = facts.checkpoint is None and not facts.missing_offsets
+        # Without a checkpoint the cleaner came at least as far as the last segment with a hole.
+        came_to = facts.checkpoint if facts.checkpoint is not None else facts.hole_end
         old_enough = self._dump_ms - settings.min_compaction_lag_ms
-        dirty = [each for each in self._dirty if each.newest_timestamp_ms <= old_enough]
-        clean_bytes, dirty_bytes = _bytes(self._clean), 0
+        reachable = [each for each in facts.segments if each.base_offset < self._first_uncleanable]
+        dirty = [each for each in reachable if each.base_offset >= came_to and each.newest_timestamp_ms <= old_enough]
+        clean_bytes, dirty_bytes = _bytes([each for each in reachable if each.base_offset < came_to]), 0
         due = None
         for place, segment in enumerate(dirty):
             dirty_bytes += segment.bytes
@@ -400,7 +401,10 @@ class _Patient:
         is_overdue = due_ms >= 0 and self._dump_ms - due_ms > OVERDUE_MS  # records before magic 1 have no timestamp
         clean_copy = self._smaller_copy()
         is_convicted = clean_copy is not None and since >= 1 and CLEAN_COPY * clean_copy.log_bytes < facts.log_bytes
-        if not (is_off or damaged or (has_checkpoints and since >= most) or is_overdue or is_convicted):
+        is_idle = is_off or (has_checkpoints and since >= most) or is_overdue
+        if facts.checkpoint is None and not is_first_pass:
+            is_idle = False  # how far the cleaner came is a bound only: clean segments without a hole count as dirty
+        if not (damaged or is_convicted or is_idle):
             return
         evidence = {**self.figures, "segments_filled_since_due": since, "damaged_transaction_index": list(facts.damaged_indexes)}
         better = ""
@@ -414,8 +418,9 @@ class _Patient:
             remedy = "Set log.cleaner.enable=true and cleanup.policy=compact, restart the broker, and see its log-cleaner.log."
             yield self._finding("never_cleaned", summary, remedy, evidence=evidence, ask=f"{settings_command} | grep log.cleaner")
             return
+        at = f"at offset {facts.checkpoint}" if facts.checkpoint is not None else f"at offset {dirty[0].base_offset} or before"
         summary = (
-            f"The cleaner stands at offset {facts.checkpoint}; {_size(_bytes(dirty))} in"
+            f"The cleaner stands {at}; {_size(_bytes(dirty))} in"
             f" {_counted(len(dirty), 'closed segment')} above it are"
             f" {round(100 * _bytes(dirty) / (clean_bytes + _bytes(dirty)))} % of what it can reach; {_size(removable)} would go.{better}"
         )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, NamedTuple, TypeVar
@@ -115,6 +115,22 @@ class LogDirectoryFiles:
     has_cleaner_checkpoint: bool = False
     broker_id: int | None = None
     damages: tuple[str, ...] = ()
+
+
+class LogStarts(NamedTuple):
+    """The log start offsets of a log directory by offsets partition. damage: a sentence where their checkpoint is not used, else None."""
+
+    offsets: Mapping[int, int]
+    damage: str | None = None
+
+
+def read_log_starts(log_dir: Location) -> LogStarts:
+    """What log-start-offset-checkpoint says; no offsets where it was not copied. Raises InputError where it cannot be read at all."""
+    location, damages, no_offsets = log_dir.child(LOG_STARTS), list[str](), dict[int, int]()
+    if location.info().type != pafs.FileType.File:
+        return LogStarts(no_offsets)
+    offsets = _read(location, read_offset_checkpoint, damages, or_empty=no_offsets)
+    return LogStarts(offsets or {}, damages[0] if damages else None)
 
 
 def read_log_directory_files(log_dir: Location) -> LogDirectoryFiles:

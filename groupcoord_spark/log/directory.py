@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 import pyarrow.fs as pafs
 
 from groupcoord_spark.errors import BadCopyError, InputError
+from groupcoord_spark.log.broker_files import LOG_STARTS, LogStarts, read_log_starts
 from groupcoord_spark.log.compression import Decompressor
 from groupcoord_spark.log.damage import CODES, Kind, PlacedDoubt
 from groupcoord_spark.log.limits import Limits
@@ -160,7 +161,7 @@ def plan_logs(inputs: Sequence[str], known_ends: Callable[[str | None], Mapping[
     log_dirs = {directory.log_dir.path: directory.log_dir for directory in directories.values() if directory.log_dir}
     cluster_id = _cluster_of(log_dirs.values())
     ends = known_ends(cluster_id)
-    log_starts = {path: _log_starts(log_dir) for path, log_dir in log_dirs.items()}
+    log_starts = {path: read_log_starts(log_dir) for path, log_dir in log_dirs.items()}
     doubts: list[PlacedDoubt] = []
     partitions: list[PartitionLog] = []
     topic_id = None
@@ -168,8 +169,7 @@ def plan_logs(inputs: Sequence[str], known_ends: Callable[[str | None], Mapping[
         replicas = []
         for directory in directories.values():
             if directory.offsets_partition == number:
-                log_start = log_starts[directory.log_dir.path].get(number) if directory.log_dir else None
-                replica, replica_topic_id = _plan_partition(directory, log_start, ends.get(number, 0))
+                replica, replica_topic_id = _plan_believed(directory, log_starts, ends.get(number, 0))
                 replicas.append(replica)
                 topic_id = topic_id or replica_topic_id
         chosen = max(replicas, key=lambda replica: (replica.leader_epoch, replica.log.end_offset))
@@ -345,14 +345,22 @@ def _refuse_other_log(one: PartitionLog, other: PartitionLog) -> None:
         )
 
 
-def _log_starts(log_dir: Location) -> dict[int, int]:
-    """The log start offset of each partition of the offsets topic, from log-start-offset-checkpoint; {} where the file was not copied."""
-    starts = {}
-    for line in _text_beside(log_dir, "log-start-offset-checkpoint"):
-        words = line.split(" ")
-        if len(words) == 3 and words[0] == OFFSETS_TOPIC and words[1].isdecimal() and words[2].isdecimal():
-            starts[int(words[1])] = int(words[2])
-    return starts
+def _plan_believed(directory: _Directory, log_starts: Mapping[str, LogStarts], known_end: int) -> tuple[_Replica, str | None]:
+    """The log of one partition, and its topic id. Its log start offset is believed only where the log can begin there.
+
+    Records below the log start offset are not read: a wrong one would lose them silently.
+    """
+    starts = log_starts[directory.log_dir.path] if directory.log_dir else LogStarts({})
+    checkpoint, detail = starts.offsets.get(directory.offsets_partition), starts.damage
+    replica, topic_id = _plan_partition(directory, checkpoint, known_end)
+    end = replica.log.end_offset
+    if checkpoint is not None and checkpoint > end and directory.only is None:
+        detail = f"{LOG_STARTS} names offset {checkpoint}, and the segments end at {end}: it is of a later moment, and is not used."
+        replica, topic_id = _plan_partition(directory, None, known_end)
+    if detail is not None and directory.log_dir is not None:
+        source = directory.log_dir.child(LOG_STARTS).shown
+        replica.doubts.append(PlacedDoubt("log_start_not_used", detail, source, directory.offsets_partition, 0, 0, None))
+    return replica, topic_id
 
 
 def _text_beside(directory: Location, name: str) -> list[str]:

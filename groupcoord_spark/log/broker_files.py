@@ -160,6 +160,12 @@ def _broker_id(properties: str) -> int | None:
     return int(match[1]) if match else None
 
 
+def read_segment_sizes(directory: Location) -> tuple[SegmentSize, ...]:
+    """All segment files of one partition, also empty ones, by base offset. Raises InputError where the directory cannot be read."""
+    named = ((_SEGMENT.fullmatch(str(info.base_name)), info) for info in directory.list() if info.type == pafs.FileType.File)
+    return tuple(sorted(SegmentSize(int(match[1]), int(info.size or 0)) for match, info in named if match and match[2] == "log"))
+
+
 def read_partition_files(directory: Location) -> PartitionFiles:
     """The files beside the segments of one partition. Raises InputError where the directory or a file cannot be read at all."""
     segments: list[SegmentSize] = []

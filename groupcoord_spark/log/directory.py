@@ -80,12 +80,14 @@ class LogPlan:
     """The logs that a run reads.
 
     cluster_id: from meta.properties; topic_id: from partition.metadata; None where that file is not beside the log.
+    beyond: offsets partition -> number of offsets that are left out because they lie beyond the high watermark.
     """
 
     partitions: tuple[PartitionLog, ...]
     cluster_id: str | None
     topic_id: str | None
     doubts: tuple[PlacedDoubt, ...]
+    beyond: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from groupcoord_spark.pipeline.exchange.kept_records import SHUFFLED
 from groupcoord_spark.pipeline.exchange.state_rows import REPLAYED, WRITTEN, PartitionReport
 from groupcoord_spark.pipeline.expiration import ExpirationJob
 from groupcoord_spark.pipeline.extents import HistoryPiece, PointInTime
+from groupcoord_spark.pipeline.health_rows import TOPIC_HEALTH, health_logs, health_rows
 from groupcoord_spark.pipeline.outcome import (
     contradiction,
     driver_rows,
@@ -121,6 +122,7 @@ def run_nightly(request: RunRequest, plan: LogPlan, spark: SparkSession, progres
         rebalances=RebalanceJob(start.location.uri, request.cluster, history_ranges, state_versions_at_history_end(start)),
         points_in_time=points_in_time,
         carried_partitions=frozenset() if carry_over.state is None else frozenset(carry_over.state.end_offsets),
+        health_logs=health_logs(plan) if rows is None and request.until is None else {},
     )
     previous_retention_ms = None if start.last_run is None else start.last_run.retention_ms
     expiration = ExpirationJob(request.as_of_ms, request.retention_ms, request.semantics, previous_retention_ms=previous_retention_ms)
@@ -136,6 +138,9 @@ def run_nightly(request: RunRequest, plan: LogPlan, spark: SparkSession, progres
     progress.begin("commit")
     files = files_by_table(reports)
     rows_of_driver = driver_rows(request, plan, reports, histories, points_in_time, carry_over, start.run_id, night.evidence)
+    reads_from = {} if carry_over.state is None else carry_over.state.end_offsets
+    newest_ms = {row["offsets_partition"]: row["newest_timestamp_ms"] for row in rows_of_driver["offsets_partitions"]}
+    rows_of_driver[TOPIC_HEALTH] = health_rows(reports, job.health_logs, reads_from, newest_ms, start, request.as_of_ms)
     for table, table_rows in rows_of_driver.items():
         if table_rows:
             files.setdefault(table, []).extend(
@@ -219,6 +224,7 @@ def _run_stages(
         carried=carried,
         compared=carry_over.compared,
         writes_latest=request.until is None,
+        health_logs=job.health_logs,
     )
     write_job = WriteJob(request.cluster, job.warehouse_uri, job.run_id, dict(request.topic_names))
 

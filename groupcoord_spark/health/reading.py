@@ -36,10 +36,15 @@ def segments_beside(log: PartitionLog) -> FilesBeside:
     return FilesBeside(PartitionFiles(segments=read_segment_sizes(directory)), LogDirectoryFiles())
 
 
-def all_files_beside(log: PartitionLog) -> tuple[Location, FilesBeside]:
-    """The log directory of a log with a segment, and the files that say something of the log."""
-    log_dir = Location.of(log.segments[0].uri).parent().parent()
-    return log_dir, files_beside(log, log_dir, read_log_directory_files(log_dir))
+def log_dir_of(log: PartitionLog) -> Location:
+    """The log directory of a log with a segment."""
+    return Location.of(log.segments[0].uri).parent().parent()
+
+
+def all_files_beside(log: PartitionLog) -> FilesBeside:
+    """The files that say something of a log with a segment."""
+    log_dir = log_dir_of(log)
+    return files_beside(log, log_dir, read_log_directory_files(log_dir))
 
 
 def files_beside(log: PartitionLog, log_dir: Location, checkpoints: LogDirectoryFiles) -> FilesBeside:

@@ -22,9 +22,11 @@ from groupcoord_spark.health import (
     PartitionGatherer,
     all_files_beside,
     diagnose,
+    log_dir_of,
     read_transaction_states,
 )
 from groupcoord_spark.log import LogPlan, PartitionLog
+from groupcoord_spark.log.broker_files import read_log_directory_files
 from groupcoord_spark.log.storage import Location
 from groupcoord_spark.pipeline.exchange.state_rows import PartitionReport
 from groupcoord_spark.warehouse import TABLES, RunStart
@@ -61,18 +63,21 @@ def health_rows(
         report = by_partition.get(number, PartitionReport(number))
         of_partition = report.health
         if of_partition is None:
-            of_partition = PartitionGatherer(log, all_files_beside(log)[1]).facts()  # nothing of it is new
+            of_partition = PartitionGatherer(log, all_files_beside(log)).facts()  # nothing of it is new
         of_partition = replace(of_partition, newest_timestamp_ms=newest_timestamps_ms.get(number, of_partition.newest_timestamp_ms))
         facts[number] = _with_carried(of_partition, before, report.open_producers) if number in reads_from else of_partition
     rows = _rows(_diagnosis(facts, logs), as_of_ms) if facts else []
     sizes = {number: of_partition.log_bytes for number, of_partition in facts.items()}
     together: list[Row] = []
-    for number in sorted({*logs, *(number for number in reads_from)}):
+    for number in sorted({*logs, *reads_from}):
         of_night, of_before = ([row for row in part if row["offsets_partition"] == number] for part in (rows, before))
-        merged = _merged(of_night, of_before) if number in reads_from else of_night
+        if number not in logs:
+            merged: Sequence[Row] = of_before  # the input lacks the partition, which is carried over
+        else:
+            merged = _merged(of_night, of_before) if number in reads_from else of_night
         together += [{**row, "log_bytes": sizes.get(number, row["log_bytes"])} for row in merged]
     of_topic, of_topic_before = ([row for row in part if row["offsets_partition"] is None] for part in (rows, before))
-    together += of_topic or (of_topic_before if reads_from else [])
+    together += (of_topic_before or of_topic) if reads_from else of_topic
     since = {_name(row): row["since_ms"] for row in before}
     for row in together:
         row["since_ms"] = since.get(_name(row), as_of_ms)
@@ -143,13 +148,13 @@ def _transaction_of(evidence: Mapping[str, Any]) -> OpenTransaction:
 def _diagnosis(facts: Mapping[int, PartitionFacts], logs: Mapping[int, PartitionLog]) -> Diagnosis:
     log_dirs: dict[str, Location] = {}
     partitions: dict[str, list[PartitionFacts]] = {}
-    files = {}
     for number, of_partition in facts.items():
-        log_dir, beside = all_files_beside(logs[number])
+        log_dir = log_dir_of(logs[number])
         log_dirs[log_dir.uri] = log_dir
-        files[log_dir.uri] = beside.log_dir
         partitions.setdefault(log_dir.uri, []).append(of_partition)
-    copies = [CopyFacts(log_dirs[uri].shown, uri, files[uri], tuple(of_copy)) for uri, of_copy in partitions.items()]
+    copies = [
+        CopyFacts(log_dir.shown, uri, read_log_directory_files(log_dir), tuple(partitions[uri])) for uri, log_dir in log_dirs.items()
+    ]
     return diagnose(copies, HealthSettings(), read_transaction_states(log_dirs.values()))
 
 

@@ -165,7 +165,7 @@ def _replayed(job: ReplayJob, offsets_partition: int, frames: Iterator[pd.DataFr
         new_warnings += differences
     rows["warnings"] = new_warnings
     if (gatherer := facts.gatherer()) is not None:
-        gatherer.fit(all_files_beside(job.health_logs[offsets_partition])[1])
+        gatherer.fit(all_files_beside(job.health_logs[offsets_partition]))
         report.health = gatherer.facts()
     report.open_producers = frozenset(replay.open_since)
     report.live_keys, report.first_open_offset = replay.live_keys, replay.first_open_offset

@@ -45,6 +45,7 @@ RELATIONS = (
     ("offsets_partitions", "||--o{", "surviving_records", "had", ("offsets_partition", "incarnation")),
     ("offsets_partitions", "||--o{", "latest_records", "goes on from", ("offsets_partition",)),
     ("offsets_partitions", "||--o{", "topic_ids", "named", ("offsets_partition",)),
+    ("offsets_partitions", "|o--o{", "topic_health", "is found ill", ("offsets_partition",)),
     ("offsets_partitions", "|o--o{", "transactions", "keeps", ("offsets_partition", "incarnation")),
     ("runs", "||--o{", "quarantined_records", "found", ("run_id",)),
     ("runs", "||--o{", "warnings", "found", ("run_id",)),

@@ -105,6 +105,11 @@ class MomentOrOffsets(click.ParamType):  # type: ignore[type-arg]
     help="Read every log from its beginning, not only what is new since the last night, and say whether both give the same state.",
 )
 @click.option(
+    "--up-to-high-watermark",
+    is_flag=True,
+    help="Replay only to the high watermark that the broker wrote beside the logs, as 0.10 loaded; later records may vanish.",
+)
+@click.option(
     "--end-offsets",
     "end_offsets_file",
     metavar="FILE",
@@ -153,6 +158,7 @@ def nightly(
     topic_ids_file: str | None,
     command_config: str | None,
     full: bool,
+    up_to_high_watermark: bool,
     end_offsets_file: str | None,
     no_history: bool,
     strict: bool,
@@ -197,6 +203,10 @@ def nightly(
     kind = kind_of(inputs)
     if command_config is not None and kind is not InputKind.KAFKA:
         raise UsageError("--command-config is for Kafka's client, and no INPUT is kafka://HOST:PORT. Leave it out.")
+    if up_to_high_watermark and (until is not None or kind is not InputKind.SEGMENTS):
+        raise UsageError(
+            "--up-to-high-watermark is for a night over a copy of a broker's log directory: not with --until, and not for other inputs."
+        )
     client = read_properties(command_config, "The command config file") if command_config is not None else {}
     if database is not None:
         refuse_bad_database(database)
@@ -211,6 +221,7 @@ def nightly(
                 progress,
                 accept_empty=EMPTY in accepted,
                 goes_on=not full and until is None,
+                up_to_high_watermark=up_to_high_watermark,
                 publishes=database is not None,
             )
         night = RunRequest(
@@ -290,13 +301,14 @@ def _planned(
     *,
     accept_empty: bool,
     goes_on: bool,
+    up_to_high_watermark: bool,
     publishes: bool,
 ) -> tuple[SparkSession, LogPlan, RowPlan | None]:
     """Spark, and what there is to read, by the kind of input. goes_on: the run may go on from the last night."""
     import pyspark
     from pyspark.errors import PySparkException
 
-    from groupcoord_spark.log import plan_logs
+    from groupcoord_spark.log import cut_at_high_watermarks, plan_logs
     from groupcoord_spark.pipeline.plan.input_rows import plan_file_rows
     from groupcoord_spark.pipeline.plan.live_rows import plan_live_rows
     from groupcoord_spark.pipeline.read.rows import plan_files
@@ -334,7 +346,9 @@ def _planned(
         return spark, rows.log, rows
     progress.begin("plan")
     if kind is InputKind.SEGMENTS:
-        plan = plan_logs(inputs, partial(_known_ends, common)) if goes_on else plan_logs(inputs)
+        plan = plan_logs(inputs, partial(_known_ends, common)) if goes_on and not up_to_high_watermark else plan_logs(inputs)
+        if up_to_high_watermark:
+            plan = cut_at_high_watermarks(plan)
         progress.end(bytes=sum(partition.bytes for partition in plan.partitions))
         _cluster_of(plan, common, None)  # so that a missing --cluster is reported before Spark starts
         return started(), plan, None
@@ -392,6 +406,9 @@ def summary_text(summary: Summary, retention_ms: int) -> str:
     if summary.completeness is not None:
         lines.insert(3, f"  complete  {_share(summary.completeness)} of the offsets in the span read still have a record{_below(summary)}")
     lines += _lines_about_reading(summary)
+    if summary.beyond_high_watermark:
+        parts = ", ".join(f"{count:,} of partition {number}" for number, count in sorted(summary.beyond_high_watermark.items()))
+        lines.append(f"  beyond    the high watermark, not read: offsets {parts}")
     if "transactions" in summary.lacks:
         lines.append("  unknown   transactions: no producers, no markers; commits of open and aborted ones count")
     if "timestamps" in summary.lacks:

@@ -6,8 +6,8 @@ rules need no broker, no Spark and no tables. Where the log cannot decide, a fin
 
 from groupcoord_spark.health.facts import CopyFacts, PartitionFacts
 from groupcoord_spark.health.findings import FINDINGS, Finding, Severity
-from groupcoord_spark.health.gather import gather_partition
-from groupcoord_spark.health.reading import read_copies
+from groupcoord_spark.health.gather import PartitionGatherer, gather_partition
+from groupcoord_spark.health.reading import all_files_beside, log_dir_of, read_copies, segments_beside
 from groupcoord_spark.health.settings import HealthSettings, read_health_settings
 from groupcoord_spark.health.transaction_state import KnownTransactions, read_transaction_states
 from groupcoord_spark.health.verdicts import Diagnosis, PartitionVerdict, diagnose
@@ -20,11 +20,15 @@ __all__ = [
     "HealthSettings",
     "KnownTransactions",
     "PartitionFacts",
+    "PartitionGatherer",
     "PartitionVerdict",
     "Severity",
+    "all_files_beside",
     "diagnose",
     "gather_partition",
+    "log_dir_of",
     "read_copies",
     "read_health_settings",
     "read_transaction_states",
+    "segments_beside",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -12,6 +13,13 @@ from groupcoord_spark.log.broker_files import LogDirectoryFiles, PartitionFiles
 from groupcoord_spark.protocol.record_types import NO_TIMESTAMP
 
 Ints = npt.NDArray[np.int64]
+
+
+def _known(choose: Callable[[int, int], int], one: int | None, other: int | None) -> int | None:
+    """The choice among the two offsets, or the one that is known, or None."""
+    if one is None or other is None:
+        return other if one is None else one
+    return choose(one, other)
 
 
 @dataclass(slots=True)
@@ -33,6 +41,17 @@ class SegmentFacts:
     newest_timestamp_ms: int = NO_TIMESTAMP
     value_bytes: int = 0
     last_value_bytes: int = 0
+
+    def add(self, other: SegmentFacts) -> None:
+        """Add another part of the same segment, which follows or is the first that was read."""
+        self.batches += other.batches
+        self.records += other.records
+        self.first_offset = _known(min, self.first_offset, other.first_offset)
+        self.next_offset = _known(max, self.next_offset, other.next_offset)
+        oldest = [time for time in (self.oldest_timestamp_ms, other.oldest_timestamp_ms) if time >= 0]
+        self.oldest_timestamp_ms = min(oldest, default=NO_TIMESTAMP)
+        self.newest_timestamp_ms = max(self.newest_timestamp_ms, other.newest_timestamp_ms)
+        self.value_bytes += other.value_bytes
 
     @property
     def superseded_bytes(self) -> int:
@@ -133,6 +152,17 @@ class BatchFacts:
     largest_batch_bytes: int = 0
     largest_batch_offset: int = -1
 
+    def add(self, later: BatchFacts) -> None:
+        """Add the batches that follow."""
+        for name in _SUMS_OF_BATCHES:
+            setattr(self, name, getattr(self, name) + getattr(later, name))
+        if later.largest_batch_bytes > self.largest_batch_bytes:
+            self.largest_batch_bytes, self.largest_batch_offset = later.largest_batch_bytes, later.largest_batch_offset
+
+
+_SUMS_OF_BATCHES = [name for name in BatchFacts.__slots__ if not name.startswith("largest_")]
+"""Numbers, and lists in the order of the log."""
+
 
 @dataclass(frozen=True, slots=True)
 class PartitionFacts:
@@ -142,7 +172,8 @@ class PartitionFacts:
         segments: all files by base offset, also empty ones.
         log_start_offset, log_end_offset: where the log begins and ends.
         last_stable_offset: the first offset of the oldest open transaction, else the log end offset.
-        records: all records, also control records. missing_offsets, holes: offsets without a record, and runs of them.
+        records: all records, also control records. missing_offsets, holes: offsets without a record, and runs of them. hole_end: where the
+            last such run ends; -1 for none.
         newest_timestamp_ms: of all records; -1 for none.
         closed_removable_bytes: bytes of the records of all closed segments that cleaning all of these would remove.
         dirty_keys: distinct keys at or above the cleaner's checkpoint, or from the log start where there is none.
@@ -159,6 +190,7 @@ class PartitionFacts:
     records: int
     missing_offsets: int
     holes: int
+    hole_end: int
     newest_timestamp_ms: int
     batches: BatchFacts
     groups: dict[str, GroupFacts]

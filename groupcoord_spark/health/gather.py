@@ -6,7 +6,8 @@ records of open transactions, not with records.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -106,6 +107,19 @@ class _Groups:
     def names(self) -> list[str]:
         return list(self._number_of)
 
+    def absorb(self, other: _Groups) -> Ints:
+        """Add the facts of other groups, and return the numbers that these groups have here, by their number there."""
+        numbers = self.numbers([*other.names()])
+        known = len(numbers)
+        self.counts[numbers] += other.counts[:known]
+        self.sums[numbers] += other.sums[:known]
+        self.most_records[numbers] = np.maximum(self.most_records[numbers], other.most_records[:known])
+        self.span[numbers, 0] = np.minimum(self.span[numbers, 0], other.span[:known, 0])
+        self.span[numbers, 1] = np.maximum(self.span[numbers, 1], other.span[:known, 1])
+        for number, size in other.large.items():
+            self.large[int(numbers[number])] = max(self.large.get(int(numbers[number]), 0), size)
+        return numbers
+
 
 class PartitionGatherer:
     """The facts of a partition while its chunks are added in the order of the log."""
@@ -120,25 +134,26 @@ class PartitionGatherer:
         self._batches = BatchFacts()
         self._groups = _Groups()
         self._keys = KeyTable(self._count_repeats)
+        """Of records that were decided before the active segment begins."""
+        self._active_keys = KeyTable(self._count_repeats)
         self._producers = ProducerTable()
         self._open: _Rows | None = None
         self._open_keys: pa.BinaryArray = pa.array([], pa.binary())
-        self._marker_epochs: dict[int, int] = {}
+        self._first_markers: dict[int, tuple[int, bool]] = {}
+        """Producer id -> type of its first marker, and whether the marker is in the active segment."""
         self._records = self._holes = 0
-        self._next_offset = log.log_start_offset or 0
+        self._first_offset = self._next_offset = NONE
         self._bytes = 0
         self._lost = 0
         self._first_lost = ""
-        self._aborted_bytes = 0
-        self._closed_removable_bytes: int | None = None
+        self._closed_bytes = 0
+        """Bytes of the records that were decided before the active segment begins, aborted ones included."""
         self._gap_end = NONE
 
     def add(self, chunk: Chunk, segment: Segment) -> None:
         """Add the records and batches of a chunk of ``segment``."""
         place = max(int(np.searchsorted(self._bases, segment.base_offset, "right")) - 1, 0)
         of_segment = self._segments[place]
-        if place == len(self._segments) - 1 and self._closed_removable_bytes is None:
-            self._closed_removable_bytes = self._removable_bytes()
         if chunk.lost and not self._lost:
             self._first_lost = f"{chunk.lost[0].source}, byte {chunk.lost[0].position:,}: {chunk.lost[0].detail}"
         self._lost += len(chunk.lost)
@@ -154,17 +169,94 @@ class PartitionGatherer:
         if of_segment.first_offset is None:
             of_segment.first_offset = int(records.record_offset[0])
         timestamps = records.timestamp_ms
-        oldest, newest = int(timestamps.min()), int(timestamps.max())
-        if of_segment.oldest_timestamp_ms < 0 or 0 <= oldest < of_segment.oldest_timestamp_ms:
+        newest = int(timestamps.max())
+        oldest = int(timestamps.min())
+        if oldest < 0 <= newest:
+            oldest = int(timestamps[timestamps >= 0].min())
+        if oldest >= 0 and not 0 <= of_segment.oldest_timestamp_ms <= oldest:
             of_segment.oldest_timestamp_ms = oldest
         of_segment.newest_timestamp_ms = max(of_segment.newest_timestamp_ms, newest)
         self._add_records(chunk, of_segment, batch_of_record, bytes_before)
+
+    @property
+    def first_offset(self) -> int:
+        """The first offset that was added; -1 for none."""
+        return self._first_offset
+
+    def fit(self, files: FilesBeside) -> None:
+        """From now on these are the files beside the segments, which ``facts`` compares with the segments."""
+        self._files = files
+
+    def absorb(self, later: PartitionGatherer) -> None:
+        """Add what another gatherer has seen of the same log: records that follow those of this one."""
+        self._decide_open(later._first_markers)
+        self._absorb_open(later)
+        of_base = {segment.base_offset: segment for segment in self._segments}
+        for theirs in later._segments:
+            if theirs.batches:
+                of_base[theirs.base_offset].add(theirs)
+        if later._first_offset >= 0:
+            if self._first_offset < 0:
+                self._first_offset = self._next_offset = later._first_offset
+            if later._first_offset > self._next_offset:
+                self._holes += 1
+                self._gap_end = later._first_offset
+            self._next_offset = max(self._next_offset, later._next_offset)
+        self._gap_end = max(self._gap_end, later._gap_end)
+        self._holes += later._holes
+        self._records += later._records
+        self._first_lost = self._first_lost or later._first_lost
+        self._lost += later._lost
+        self._bytes += later._bytes
+        self._closed_bytes += later._closed_bytes
+        self._batches.add(later._batches)
+        numbers = self._groups.absorb(later._groups)
+        self._keys.absorb(later._keys, numbers)
+        self._active_keys.absorb(later._active_keys, numbers)
+        self._producers.absorb(later._producers)
+        for producer_id, marker in later._first_markers.items():
+            self._first_markers.setdefault(producer_id, marker)
+
+    def _decide_open(self, first_markers: Mapping[int, tuple[int, bool]]) -> None:
+        """Decide the records of open transactions by the first marker of their producer that follows."""
+        rows = self._open
+        if rows is None:
+            return
+        group_of_key, is_offset_key = self._groups_of_keys(decode_key_columns(Slices.from_arrow(self._open_keys)))
+        is_open = np.ones(len(rows), np.bool_)
+        for producer_id in np.unique(rows.producer_id).tolist():
+            if producer_id not in first_markers:
+                continue
+            kind, is_active = first_markers[producer_id]
+            of_producer = rows.producer_id == producer_id
+            is_open &= ~of_producer
+            if kind == MarkerType.ABORT:
+                self._count(rows, of_producer, _ABORTED, group_of_key, is_offset_key)
+                self._closed_bytes += 0 if is_active else int(rows.size[of_producer].sum())
+            else:
+                self._add_decided(rows.take(of_producer), self._open_keys, group_of_key, is_offset_key, None, is_active=is_active)
+        self._open = rows.take(is_open) if is_open.any() else None
+
+    def _absorb_open(self, later: PartitionGatherer) -> None:
+        if later._open is None:
+            return
+        batches, size = self._batches.batches, self._bytes
+        theirs = replace(later._open, batch=later._open.batch + batches, bytes_through=later._open.bytes_through + size)
+        if self._open is None:
+            self._open, self._open_keys = theirs, later._open_keys
+            return
+        waiting = len(self._open_keys)
+        theirs = replace(theirs, code=np.where(theirs.code >= 0, theirs.code + waiting, NONE))
+        self._open = theirs.after(self._open)
+        self._open_keys = pa.concat_arrays([self._open_keys, later._open_keys])
 
     def _count_holes(self, chunk: Chunk, batch: Ints) -> None:
         """Count runs of missing offsets: between two batches, and inside of each batch."""
         entries, offsets = chunk.entries, chunk.records.record_offset
         if not len(entries):
             return
+        if self._first_offset < 0:
+            self._first_offset = self._next_offset = int(entries.first_offset[0])
         ends = np.concatenate(([self._next_offset], entries.last_offset[:-1] + 1))
         is_gap = entries.first_offset > ends
         inside = np.ones(len(entries), np.int64)  # of a batch without records: all of it is missing
@@ -274,7 +366,8 @@ class PartitionGatherer:
             fate = self._fates(rows, records.record_offset[markers], records.producer_id[markers], records.control_type[markers])
             is_aborted = fate == _ABORTED
             self._count(rows, is_aborted, _ABORTED, group_of_key, is_offset_key)
-            self._aborted_bytes += int(rows.size[is_aborted].sum())
+            if not self._is_active(of_segment):
+                self._closed_bytes += int(rows.size[is_aborted].sum())
             if len(open_rows := np.flatnonzero(fate == _OPEN)):
                 self._open = rows.take(open_rows)
                 codes = self._open.code
@@ -287,10 +380,14 @@ class PartitionGatherer:
         if len(markers):
             self._add_markers(chunk, markers, of_segment)
         rows = rows if decided is None else rows.take(decided)
-        self._add_decided(rows, distinct, group_of_key, is_offset_key, of_segment)
+        self._add_decided(rows, distinct, group_of_key, is_offset_key, of_segment, is_active=self._is_active(of_segment))
 
     def _add_markers(self, chunk: Chunk, markers: Ints, of_segment: SegmentFacts) -> None:
         records = chunk.records
+        is_active = self._is_active(of_segment)
+        first_of_producer = np.unique(records.producer_id[markers], return_index=True)[1]
+        for row in markers[first_of_producer].tolist():
+            self._first_markers.setdefault(int(records.producer_id[row]), (int(records.control_type[row]), is_active))
         epochs = records.producer_epoch[markers].astype(np.int64)
         none = np.full(len(markers), NONE)
         self._producers.add(
@@ -389,9 +486,19 @@ class PartitionGatherer:
                 self._groups.large[number] = max(self._groups.large.get(number, 0), len(metadata.encode()))
 
     def _add_decided(
-        self, rows: _Rows, distinct: pa.BinaryArray, group_of_key: Ints, is_offset_key: Mask, of_segment: SegmentFacts
+        self,
+        rows: _Rows,
+        distinct: pa.BinaryArray,
+        group_of_key: Ints,
+        is_offset_key: Mask,
+        of_segment: SegmentFacts | None,
+        *,
+        is_active: bool,
     ) -> None:
-        """Add records of no transaction and of committed ones: counts by group, bytes by segment, and the last record of each key."""
+        """Add records of no transaction and of committed ones: counts by group, bytes by segment, and the last record of each key.
+
+        of_segment: where nearly all of the rows are, or None. is_active: the rows were decided in the active segment.
+        """
         if rows.is_tombstone.any():
             self._count(rows, ~rows.is_tombstone, _VALUES, group_of_key, is_offset_key)
             self._count(rows, rows.is_tombstone, _TOMBSTONES, group_of_key, is_offset_key)
@@ -399,9 +506,11 @@ class PartitionGatherer:
             self._count(rows, slice(None), _VALUES, group_of_key, is_offset_key)
         if not len(rows):
             return
+        if not is_active:
+            self._closed_bytes += int(rows.size.sum())
         if not (rows.record_offset[1:] > rows.record_offset[:-1]).all():
             rows = rows.take(np.argsort(rows.record_offset, kind="stable"))
-        if int(rows.record_offset[0]) >= of_segment.base_offset:
+        if of_segment is not None and int(rows.record_offset[0]) >= of_segment.base_offset:
             of_segment.value_bytes += int(rows.size.sum())
         else:
             place = np.maximum(np.searchsorted(self._bases, rows.record_offset, "right") - 1, 0)
@@ -426,7 +535,7 @@ class PartitionGatherer:
             first_committed[code[borders[:-1]]] = committed[borders[:-1]]
             last_committed[code[borders[1:]]] = committed[borders[1:]]
         keys = distinct if len(used) == len(distinct) else distinct.take(pa.array(used))
-        self._keys.add(
+        (self._active_keys if is_active else self._keys).add(
             KeyRows(
                 keys,
                 group_of_key[used],
@@ -443,22 +552,24 @@ class PartitionGatherer:
         sums = self._groups.sums
         sums[:, 3] += np.bincount(groups[groups >= 0], minlength=len(sums))
 
-    def _removable_bytes(self) -> int:
-        """Bytes of the records so far that cleaning would remove: aborted ones, and all but the last record of each key."""
-        keys = self._keys.merged()
-        last_bytes = 0 if keys is None else int(keys.last_bytes.sum())
-        return sum(segment.value_bytes for segment in self._segments) - last_bytes + self._aborted_bytes
+    def _is_active(self, segment: SegmentFacts) -> bool:
+        """True where the segment is the last one, which the cleaner never takes."""
+        return segment is self._segments[-1]
 
     def facts(self) -> PartitionFacts:
         """The facts, after the last chunk."""
-        if self._closed_removable_bytes is None:
-            self._closed_removable_bytes = self._removable_bytes()
+        closed_keys = self._keys.merged()
+        closed_removable_bytes = self._closed_bytes - (0 if closed_keys is None else int(closed_keys.last_bytes.sum()))
         log, log_dir = self._log, self._files.log_dir
         number = log.offsets_partition
+        all_keys = KeyTable(self._count_repeats)
         if self._open is not None:
             open_keys = self._groups_of_keys(decode_key_columns(Slices.from_arrow(self._open_keys)))
             self._count(self._open, slice(None), _OPEN, *open_keys)
-        keys = self._keys.merged()
+        for rows in (closed_keys, self._active_keys.merged()):
+            if rows is not None:
+                all_keys.add(rows)
+        keys = all_keys.merged()
         by_segment = self._producers.by_segment()
         producers = self._producers.facts()
         log_end = max(log.end_offset, self._next_offset)
@@ -466,7 +577,9 @@ class PartitionGatherer:
         bases = [segment.base_offset for segment in self._segments]
         newest = max((segment.newest_timestamp_ms for segment in self._segments), default=NONE)
         start = log.log_start_offset or 0
-        holes = self._holes + int(log_end > self._next_offset)
+        reached = self._next_offset if self._first_offset >= 0 else start
+        holes = self._holes + int(self._first_offset > start) + int(log_end > reached)
+        hole_end = self._gap_end if self._gap_end >= 0 or self._first_offset <= start else self._first_offset
         missing = max(log_end - start - self._records, 0)
         checked = checked_files(
             self._files, number, log.directory, bases, log_end, by_segment, newest, transactions, is_uncleaned=not missing
@@ -480,8 +593,8 @@ class PartitionGatherer:
                 segment.last_value_bytes = int(size)
         return PartitionFacts(
             number, log.directory, tuple(self._segments), start, log_end, last_stable, self._records, missing,
-            holes, newest, self._batches, self._group_facts(keys), producers, transactions,
-            self._closed_removable_bytes, 0 if keys is None else len(keys),
+            holes, hole_end, newest, self._batches, self._group_facts(keys), producers, transactions,
+            closed_removable_bytes, 0 if keys is None else len(keys),
             0 if keys is None else int(np.count_nonzero(keys.last_offset >= (checkpoint or 0))), checkpoint, log_dir.has_cleaner_checkpoint,
             checked.high_watermark, self._files.partition.damaged_indexes, (*self._unread(), *checked.damages),
         )  # fmt: skip

@@ -8,7 +8,14 @@ from typing import Final
 
 from groupcoord_spark.coordinator.hanging_transactions import OpenTransaction
 from groupcoord_spark.health.facts import FilesBeside, Ints
-from groupcoord_spark.log.broker_files import CLEANER_CHECKPOINT, HIGH_WATERMARKS, ProducerState
+from groupcoord_spark.log.broker_files import (
+    CLEANER_CHECKPOINT,
+    HIGH_WATERMARKS,
+    LEADER_EPOCHS,
+    LOG_STARTS,
+    RECOVERY_POINTS,
+    ProducerState,
+)
 
 PRODUCER_EXPIRATION_MS: Final = 86_400_000
 """Default of producer.id.expiration.ms: after it the broker forgets a producer, and the cleaner may remove its last batch."""
@@ -55,13 +62,25 @@ def checked_files(
             " the file is of another moment or another directory, and is not used."
         )
         checkpoint = None
-    high_watermark = (log_dir.high_watermarks or {}).get(offsets_partition)
-    if high_watermark is not None and high_watermark > log_end:
+    beyond = {
+        HIGH_WATERMARKS: (log_dir.high_watermarks or {}).get(offsets_partition),
+        RECOVERY_POINTS: (log_dir.recovery_points or {}).get(offsets_partition),
+        LOG_STARTS: (log_dir.log_starts or {}).get(offsets_partition),
+    }
+    for name, offset in beyond.items():
+        if offset is not None and offset > log_end:
+            damages.append(
+                f"{name} names offset {offset} for partition {offsets_partition}, and the segments end at {log_end}:"
+                " the file is of a later moment or another directory, and is not used."
+            )
+            beyond[name] = None
+    epoch, begins = (files.partition.leader_epochs or ((0, 0),))[-1]
+    if begins > log_end:
         damages.append(
-            f"{HIGH_WATERMARKS} names offset {high_watermark} for partition {offsets_partition}, and the segments end at {log_end}:"
-            " the file is of a later moment or another directory, and is not used."
+            f"{directory}/{LEADER_EPOCHS} says that epoch {epoch} begins at offset {begins}, and the segments end at {log_end}: the file is"
+            " of a later moment or another partition, and is not used."
         )
-        high_watermark = None
+    high_watermark = beyond[HIGH_WATERMARKS]
     sound: dict[int, tuple[ProducerState, ...]] = {}
     for end_offset, states in sorted(files.partition.snapshots.items()):
         if (why := _why_snapshot_does_not_fit(end_offset, states, log_end, producers_by_segment, newest_timestamp_ms)) is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
@@ -70,6 +70,11 @@ class KeyTable:
         if self._rows > 2 * self._merged_rows + _ROWS_BEFORE_MERGE:
             self.merged()
 
+    def absorb(self, other: KeyTable, group_numbers: Ints) -> None:
+        """Add the rows of another table. group_numbers: the number that each of its groups has here."""
+        for part in other._parts:
+            self.add(replace(part, group=np.append(group_numbers, NONE)[part.group]))
+
     def merged(self) -> KeyRows | None:
         """One row for each key; None where there is no key."""
         if len(self._parts) > 1:
@@ -105,6 +110,13 @@ class ProducerTable:
         self._parts.append(_reduced({"segment_base": np.full(len(columns["producer_id"]), segment_base), **columns}))
         self._rows += len(self._parts[-1]["producer_id"])
         if self._rows > 2 * self._merged_rows + _ROWS_BEFORE_MERGE:
+            self.by_segment()
+
+    def absorb(self, other: ProducerTable) -> None:
+        """Add the rows of another table."""
+        self._parts += other._parts
+        self._rows += other._rows
+        if len(self._parts) > 1:
             self.by_segment()
 
     def by_segment(self) -> dict[str, Ints]:

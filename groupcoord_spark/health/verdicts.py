@@ -307,6 +307,8 @@ class _Patient:
             "producer_epoch": transaction.producer_epoch,
             "coordinator_epoch": transaction.coordinator_epoch,
             "first_offset": transaction.first_offset,
+            "last_offset": transaction.last_offset,
+            "first_record_timestamp_ms": transaction.first_timestamp_ms,
             "last_record_timestamp_ms": transaction.last_timestamp_ms,
             "age_ms": age_ms,
             "records": transaction.records,
@@ -315,6 +317,9 @@ class _Patient:
             "group": transaction.groups[0] if transaction.groups else None,
             "unstable": [list(offset) for offset in transaction.pending],
             "is_last_stable_offset": transaction.first_offset == facts.last_stable_offset,
+            "highest_marker_epoch": transaction.marker_epoch,
+            "in_no_snapshot": transaction.in_no_snapshot,
+            "is_cleaned_behind": transaction.is_cleaned_behind,
             "batches_after_first_offset": transaction.batches_after,
             "bytes_after_first_offset": transaction.bytes_after,
             "later_markers_of_producer_elsewhere": later_markers,
@@ -376,12 +381,13 @@ class _Patient:
     def _idle_cleaner(self) -> Iterator[Finding]:
         """never_cleaned or cleaning_stopped: cleaning was due, and segments have filled since then, or a day has gone by."""
         facts, settings = self._facts, self._settings
-        is_first_pass = facts.checkpoint is None
-        if is_first_pass and facts.missing_offsets:
-            return  # the cleaner was here; how far it came is only in the checkpoint, which is not in the dump
+        is_first_pass = facts.checkpoint is None and not facts.missing_offsets
+        # Without a checkpoint the cleaner came at least as far as the last segment with a hole.
+        came_to = facts.checkpoint if facts.checkpoint is not None else facts.hole_end
         old_enough = self._dump_ms - settings.min_compaction_lag_ms
-        dirty = [each for each in self._dirty if each.newest_timestamp_ms <= old_enough]
-        clean_bytes, dirty_bytes = _bytes(self._clean), 0
+        reachable = [each for each in facts.segments if each.base_offset < self._first_uncleanable]
+        dirty = [each for each in reachable if each.base_offset >= came_to and each.newest_timestamp_ms <= old_enough]
+        clean_bytes, dirty_bytes = _bytes([each for each in reachable if each.base_offset < came_to]), 0
         due = None
         for place, segment in enumerate(dirty):
             dirty_bytes += segment.bytes
@@ -400,7 +406,10 @@ class _Patient:
         is_overdue = due_ms >= 0 and self._dump_ms - due_ms > OVERDUE_MS  # records before magic 1 have no timestamp
         clean_copy = self._smaller_copy()
         is_convicted = clean_copy is not None and since >= 1 and CLEAN_COPY * clean_copy.log_bytes < facts.log_bytes
-        if not (is_off or damaged or (has_checkpoints and since >= most) or is_overdue or is_convicted):
+        is_idle = is_off or (has_checkpoints and since >= most) or is_overdue
+        if facts.checkpoint is None and not is_first_pass:
+            is_idle = False  # how far the cleaner came is a bound only: clean segments without a hole count as dirty
+        if not (damaged or is_convicted or is_idle):
             return
         evidence = {**self.figures, "segments_filled_since_due": since, "damaged_transaction_index": list(facts.damaged_indexes)}
         better = ""
@@ -414,8 +423,9 @@ class _Patient:
             remedy = "Set log.cleaner.enable=true and cleanup.policy=compact, restart the broker, and see its log-cleaner.log."
             yield self._finding("never_cleaned", summary, remedy, evidence=evidence, ask=f"{settings_command} | grep log.cleaner")
             return
+        at = f"at offset {facts.checkpoint}" if facts.checkpoint is not None else f"at offset {dirty[0].base_offset} or before"
         summary = (
-            f"The cleaner stands at offset {facts.checkpoint}; {_size(_bytes(dirty))} in"
+            f"The cleaner stands {at}; {_size(_bytes(dirty))} in"
             f" {_counted(len(dirty), 'closed segment')} above it are"
             f" {round(100 * _bytes(dirty) / (clean_bytes + _bytes(dirty)))} % of what it can reach; {_size(removable)} would go.{better}"
         )

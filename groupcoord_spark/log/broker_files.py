@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, NamedTuple, TypeVar
@@ -117,6 +117,22 @@ class LogDirectoryFiles:
     damages: tuple[str, ...] = ()
 
 
+class LogStarts(NamedTuple):
+    """The log start offsets of a log directory by offsets partition. damage: a sentence where their checkpoint is not used, else None."""
+
+    offsets: Mapping[int, int]
+    damage: str | None = None
+
+
+def read_log_starts(log_dir: Location) -> LogStarts:
+    """What log-start-offset-checkpoint says; no offsets where it was not copied. Raises InputError where it cannot be read at all."""
+    location, damages, no_offsets = log_dir.child(LOG_STARTS), list[str](), dict[int, int]()
+    if location.info().type != pafs.FileType.File:
+        return LogStarts(no_offsets)
+    offsets = _read(location, read_offset_checkpoint, damages, or_empty=no_offsets)
+    return LogStarts(offsets or {}, damages[0] if damages else None)
+
+
 def read_log_directory_files(log_dir: Location) -> LogDirectoryFiles:
     """The checkpoints in a broker's log directory. Raises InputError where the directory or a file cannot be read at all."""
     names = {str(info.base_name) for info in log_dir.list() if info.type == pafs.FileType.File}
@@ -142,6 +158,12 @@ def read_log_directory_files(log_dir: Location) -> LogDirectoryFiles:
 def _broker_id(properties: str) -> int | None:
     match = re.search(r"^(?:node|broker)\.id\s*=\s*([0-9]{1,10})\s*$", properties, re.MULTILINE)
     return int(match[1]) if match else None
+
+
+def read_segment_sizes(directory: Location) -> tuple[SegmentSize, ...]:
+    """All segment files of one partition, also empty ones, by base offset. Raises InputError where the directory cannot be read."""
+    named = ((_SEGMENT.fullmatch(str(info.base_name)), info) for info in directory.list() if info.type == pafs.FileType.File)
+    return tuple(sorted(SegmentSize(int(match[1]), int(info.size or 0)) for match, info in named if match and match[2] == "log"))
 
 
 def read_partition_files(directory: Location) -> PartitionFiles:

@@ -73,6 +73,8 @@ CODES: dict[str, Code] = {
         Code("segment_offset_overflow", Kind.WARN, "Entries lie more than 2^31 - 1 above the base of their file (KAFKA-5413)."),
         Code("segment_overlap", Kind.INFO, "Records are skipped because a newer file before this one covers their offsets."),
         Code("unknown_file", Kind.WARN, "A file or directory beside the segments is none that Kafka makes; it is not read."),
+        Code("beyond_high_watermark", Kind.INFO, "Records beyond the high watermark are left out, as the run was asked to."),
+        Code("log_start_not_used", Kind.WARN, "The checkpoint of log start offsets is damaged, or is not of this log and moment."),
         Code("replica_chosen", Kind.INFO, "Several replicas of a partition were given; one of them is read."),
     )
 }

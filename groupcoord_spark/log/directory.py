@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 import pyarrow.fs as pafs
 
 from groupcoord_spark.errors import BadCopyError, InputError
+from groupcoord_spark.log.broker_files import LOG_STARTS, LogStarts, read_log_starts
 from groupcoord_spark.log.compression import Decompressor
 from groupcoord_spark.log.damage import CODES, Kind, PlacedDoubt
 from groupcoord_spark.log.limits import Limits
@@ -84,12 +85,14 @@ class LogPlan:
     """The logs that a run reads.
 
     cluster_id: from meta.properties; topic_id: from partition.metadata; None where that file is not beside the log.
+    beyond: offsets partition -> number of offsets that are left out because they lie beyond the high watermark.
     """
 
     partitions: tuple[PartitionLog, ...]
     cluster_id: str | None
     topic_id: str | None
     doubts: tuple[PlacedDoubt, ...]
+    beyond: Mapping[int, int] = field(default_factory=dict)
 
     @property
     def files_at_once(self) -> int:
@@ -190,7 +193,7 @@ def plan_logs(inputs: Sequence[str], known_ends: Callable[[str | None], Mapping[
     log_dirs = {directory.log_dir.path: directory.log_dir for directory in directories.values() if directory.log_dir}
     cluster_id = _cluster_of(log_dirs.values())
     ends = known_ends(cluster_id)
-    log_starts = {path: _log_starts(log_dir) for path, log_dir in log_dirs.items()}
+    log_starts = {path: read_log_starts(log_dir) for path, log_dir in log_dirs.items()}
     planned = _planned_directories(list(directories.values()), ends, log_starts)
     doubts: list[PlacedDoubt] = []
     partitions: list[PartitionLog] = []
@@ -210,7 +213,7 @@ def plan_logs(inputs: Sequence[str], known_ends: Callable[[str | None], Mapping[
 
 
 def _planned_directories(
-    directories: Sequence[_Directory], known_ends: Mapping[int, int], log_starts: Mapping[str, Mapping[int, int]]
+    directories: Sequence[_Directory], known_ends: Mapping[int, int], log_starts: Mapping[str, LogStarts]
 ) -> list[tuple[_Replica, str | None]]:
     """The log in each directory, and its topic id. See plan_logs for the arguments; log_starts: by path of the log directory.
 
@@ -229,9 +232,8 @@ def _planned_directories(
         tails_of[end.directory][end.place] = tail
 
     def planned(number: int) -> tuple[_Replica, str | None]:
-        directory = listed[number].directory
-        log_start = log_starts[directory.log_dir.path].get(directory.offsets_partition) if directory.log_dir else None
-        return _plan_partition(listed[number], log_start, tails_of[number])
+        log_dir = listed[number].directory.log_dir
+        return _plan_believed(listed[number], log_starts[log_dir.path] if log_dir else LogStarts({}), tails_of[number])
 
     # where a file is damaged, all of it is read here: few at a time, for each takes memory
     return side_by_side(planned, range(len(listed)), FILES_AT_ONCE)
@@ -398,14 +400,22 @@ def _refuse_other_log(one: PartitionLog, other: PartitionLog) -> None:
         )
 
 
-def _log_starts(log_dir: Location) -> dict[int, int]:
-    """The log start offset of each partition of the offsets topic, from log-start-offset-checkpoint; {} where the file was not copied."""
-    starts = {}
-    for line in _text_beside(log_dir, "log-start-offset-checkpoint"):
-        words = line.split(" ")
-        if len(words) == 3 and words[0] == OFFSETS_TOPIC and words[1].isdecimal() and words[2].isdecimal():
-            starts[int(words[1])] = int(words[2])
-    return starts
+def _plan_believed(listed: _Listing, starts: LogStarts, tails: Mapping[int, _Tail | None]) -> tuple[_Replica, str | None]:
+    """The log of one partition, and its topic id. Its log start offset is believed only where the log can begin there.
+
+    Records below the log start offset are not read: a wrong one would lose them silently. tails: as ``_plan_partition`` takes them.
+    """
+    directory = listed.directory
+    checkpoint, detail = starts.offsets.get(directory.offsets_partition), starts.damage
+    replica, topic_id = _plan_partition(listed, checkpoint, tails)
+    end = replica.log.end_offset
+    if checkpoint is not None and checkpoint > end and directory.only is None:
+        detail = f"{LOG_STARTS} names offset {checkpoint}, and the segments end at {end}: it is of a later moment, and is not used."
+        replica, topic_id = _plan_partition(listed, None, tails)
+    if detail is not None and directory.log_dir is not None:
+        source = directory.log_dir.child(LOG_STARTS).shown
+        replica.doubts.append(PlacedDoubt("log_start_not_used", detail, source, directory.offsets_partition, 0, 0, None))
+    return replica, topic_id
 
 
 def _text_beside(directory: Location, name: str) -> list[str]:

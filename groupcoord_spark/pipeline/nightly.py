@@ -20,6 +20,7 @@ from groupcoord_spark.pipeline.exchange.kept_records import SHUFFLED
 from groupcoord_spark.pipeline.exchange.state_rows import REPLAYED, WRITTEN, PartitionReport
 from groupcoord_spark.pipeline.expiration import ExpirationJob
 from groupcoord_spark.pipeline.extents import HistoryPiece
+from groupcoord_spark.pipeline.health_rows import TOPIC_HEALTH, health_rows
 from groupcoord_spark.pipeline.outcome import (
     driver_rows,
     files_by_table,
@@ -92,6 +93,9 @@ def run_nightly(request: RunRequest, plan: LogPlan, spark: SparkSession, progres
     files = files_by_table(reports)
     points_in_time, carry_over, night = planned.points_in_time, planned.carry_over, planned.night
     rows_of_driver = driver_rows(request, planned.log, reports, planned.histories, points_in_time, carry_over, start.run_id, night.evidence)
+    reads_from = {} if carry_over.state is None else carry_over.state.end_offsets
+    newest_ms = {row["offsets_partition"]: row["newest_timestamp_ms"] for row in rows_of_driver["offsets_partitions"]}
+    rows_of_driver[TOPIC_HEALTH] = health_rows(reports, planned.health_logs, reads_from, newest_ms, start, request.as_of_ms)
     for table, table_rows in rows_of_driver.items():
         if table_rows:
             files.setdefault(table, []).extend(
@@ -120,6 +124,7 @@ def _read_job(planned: NightPlan, start: RunStart) -> ReadJob:
         points_in_time=planned.points_in_time,
         counted=planned.carry_over.counted,
         carried_partitions=frozenset() if carried is None else frozenset(carried.end_offsets),
+        health_logs=planned.health_logs,
     )
 
 
@@ -152,6 +157,7 @@ def _run_stages(planned: NightPlan, start: RunStart, spark: SparkSession, progre
         carried=carried,
         compared=carry_over.compared,
         writes_latest=request.until is None,
+        health_logs=job.health_logs,
     )
     write_job = WriteJob(request.cluster, job.warehouse_uri, job.run_id, dict(request.topic_names))
 

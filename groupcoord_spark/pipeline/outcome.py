@@ -279,6 +279,7 @@ def summary_of(
             records_from_history=sum(report.records_from_history for report in reports),
             missing=missing,
         ),
+        beyond_high_watermark=plan.beyond,
         accepted=accepted,
     )
 

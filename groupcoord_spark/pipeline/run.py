@@ -110,6 +110,8 @@ class Summary:
     lacks: tuple[str, ...] = ()
     """What the input does not contain, in the words of ``input.lacks`` in ``runs``."""
     point_in_time: PointInTimeSummary | None = None
+    beyond_high_watermark: Mapping[int, int] = field(default_factory=dict)
+    """Offsets partition -> number of offsets that were left out because they lie beyond the high watermark."""
     accepted: tuple[str, ...] = ()
     """A sentence about each word of --accept without which the run would have been refused."""
     reading: ReadingSummary = field(default_factory=ReadingSummary)

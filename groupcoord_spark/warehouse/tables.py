@@ -576,6 +576,32 @@ OFFSETS_PARTITIONS = Table(
     checks={"every_record_is_counted": "records = decoded + quarantined"},
 )
 
+HEALTH_SEVERITIES = ("normal", "watch", "sick")
+
+TOPIC_HEALTH = Table(
+    "topic_health",
+    "Why the offsets topic is large, slow or stuck: the findings of groupcoord doctor about each offsets partition that the run read, and a"
+    " row with its verdict for each partition without a finding. See docs/how-to/a-large-offsets-topic.md.",
+    ("cluster", "offsets_partition", "finding", "subject"),
+    REPLACED_BY_EACH_RUN,
+    (
+        CLUSTER,
+        Column("offsets_partition", "INT", "Partition of __consumer_offsets; NULL: the finding is about the whole topic."),
+        Column("copy", "STRING NOT NULL", "The log directory that was read."),
+        Column("finding", "STRING NOT NULL", "What was found; healthy or not_due where nothing is wrong."),
+        Column("severity", "STRING NOT NULL", "sick: someone must act. watch: harmless by itself.", words=HEALTH_SEVERITIES),
+        Column("subject", "STRING", "The producer id or the group; NULL: the partition itself."),
+        Column("certainty", "STRING", "Of a transaction: how certain it is that the transaction hangs; NULL: no transaction."),
+        Column("summary", "STRING NOT NULL", "One sentence with the figures that decide."),
+        Column("remedy", "STRING", "What mends it; NULL: nothing to mend."),
+        Column("ask", "STRING", "The command that asks the broker what the log cannot tell; NULL: the log decides."),
+        Column("evidence", "STRING NOT NULL", "The figures as JSON."),
+        Column("log_bytes", "BIGINT", "Bytes of all segment files of the partition; NULL: the finding is about the whole topic."),
+        Column("since", "TIMESTAMP NOT NULL", "as_of of the first of the nights in a row that have the finding."),
+        Column("read_at", "TIMESTAMP NOT NULL", "as_of of the night that read the records on which the finding rests."),
+    ),
+)
+
 RUNS = Table(
     "runs",
     "One row for each run that finished. Readers take every table at the version that the newest night of their cluster names.",
@@ -656,6 +682,7 @@ TABLES: Final[Mapping[str, Table]] = {
         WARNINGS,
         DECODE_COVERAGE,
         OFFSETS_PARTITIONS,
+        TOPIC_HEALTH,
         RUNS,
         LOG_ENDS,
     )

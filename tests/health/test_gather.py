@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import pickle
+import random
 from typing import Any
 
 import pytest
 
-from groupcoord_spark.health import PartitionFacts, gather_partition
-from groupcoord_spark.health.facts import FilesBeside
+from groupcoord_spark.health import PartitionFacts, PartitionGatherer, gather_partition
+from groupcoord_spark.health.facts import FilesBeside, ProducerFacts
+from groupcoord_spark.log import read_segment
 from groupcoord_spark.log.broker_files import read_log_directory_files, read_partition_files
 from groupcoord_spark.log.directory import plan_copies
 from groupcoord_spark.log.storage import Location
@@ -23,6 +26,34 @@ def facts_of(corpus: str, chunk_bytes: int) -> list[PartitionFacts]:
         )
         for partition in plan.partitions
     ]
+
+
+@pytest.mark.parametrize("corpus", CORPORA)
+def test_gatherers_of_parts_give_the_facts_of_the_whole(corpus: str) -> None:
+    """As the workers of a night do it: each gathers a part of the log, also of a transaction, and the parts are joined."""
+    rng = random.Random(7)
+    ((log_dir, plan),) = plan_copies([logs(corpus)])
+    for partition, whole in zip(plan.partitions, facts_of(corpus, 12 << 20), strict=True):
+        files = FilesBeside(read_partition_files(Location.of(partition.directory)), read_log_directory_files(log_dir))
+        parts = [PartitionGatherer(partition, files)]
+        for segment in partition.segments:
+            for chunk in read_segment(segment, chunk_bytes=700):
+                if rng.random() < 0.5:
+                    parts.append(PartitionGatherer(partition, files))
+                parts[-1].add(chunk, segment)
+        joined = pickle.loads(pickle.dumps(parts[0]))
+        for part in parts[1:]:
+            joined.absorb(pickle.loads(pickle.dumps(part)))
+        assert_same(joined.facts(), whole)
+
+
+def assert_same(facts: PartitionFacts, expected: PartitionFacts) -> None:
+    for name in PartitionFacts.__slots__:
+        if name == "producers":
+            for column in ProducerFacts.__slots__:
+                assert getattr(facts.producers, column).tolist() == getattr(expected.producers, column).tolist()
+        else:
+            assert getattr(facts, name) == getattr(expected, name), name
 
 
 @pytest.mark.parametrize("chunk_bytes", [12 << 20, 700])

@@ -228,6 +228,37 @@ def test_index_of_another_partition_is_said_and_not_used(tmp_path: Path) -> None
     assert "__consumer_offsets-0/00000000000000000200.txnindex does not fit the segments" in remarks[0]
 
 
+def test_damaged_index_convicts_the_cleaner_also_where_its_checkpoint_is_damaged(tmp_path: Path) -> None:
+    target = copied("uncleaned/second", tmp_path)
+    (target / "cleaner-offset-checkpoint").write_text("0\n9\n")
+    diagnosis = diagnosis_of(str(target))
+    assert names(diagnosis) == [(3, "cleaning_stopped", None)]
+    assert "stands at offset 100 or before" in diagnosis.findings[0].summary
+
+
+def test_clean_copy_convicts_a_cleaner_that_worked_before(tmp_path: Path) -> None:
+    """Partition 3 of the second broker was cleaned once, and then given up; here without the files that say so."""
+    ill, clean = copied("uncleaned/second", tmp_path / "ill"), tmp_path / "clean" / "logs"
+    for path in [*ill.glob("*-checkpoint"), *ill.glob("*/*.txnindex"), *ill.glob("*/*.snapshot")]:
+        path.unlink()
+    shutil.copytree(ill / "__consumer_offsets-0", clean / "__consumer_offsets-3")
+    assert names(diagnosis_of(str(ill))) == []
+    assert names(diagnosis_of(str(ill), str(clean))) == [(3, "cleaning_stopped", None)]
+
+
+LATER_FILES = ("recovery-point-offset-checkpoint", "log-start-offset-checkpoint", "__consumer_offsets-0/leader-epoch-checkpoint")
+
+
+@pytest.mark.parametrize("name", LATER_FILES)
+def test_every_checkpoint_of_a_later_moment_is_said(name: str, tmp_path: Path) -> None:
+    target = copied("hanging", tmp_path)
+    (target / name).write_text("0\n1\n7 999999\n" if "leader" in name else "0\n1\n__consumer_offsets 0 999999\n")
+    remarks = diagnosis_of(str(target)).remarks
+    assert len(remarks) == 1
+    assert name in remarks[0]
+    assert "later moment" in remarks[0]
+
+
 def test_damaged_checkpoint_of_the_cleaner_does_not_mean_that_the_cleaner_is_off(tmp_path: Path) -> None:
     target = copied("tombstones", tmp_path)
     (target / "cleaner-offset-checkpoint").write_text("0\n9\n")

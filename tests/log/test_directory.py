@@ -243,6 +243,21 @@ class TestFacts:
         (tmp_path / "log-start-offset-checkpoint").write_bytes(b"\xff\xfe__consumer_offsets x y\n__consumer_offsets 0\n")
         assert read_logs(tmp_path).offsets == [0, 1, 2]
 
+    @pytest.mark.parametrize(
+        "checkpoint", ["0\n1\n__consumer_offsets 0 4", "0\n2\n__consumer_offsets 0 2\n", "0\n1\n__consumer_offsets 0 4\n"]
+    )
+    def test_a_log_start_that_is_damaged_or_beyond_the_end_deletes_nothing(self, tmp_path: Path, checkpoint: str) -> None:
+        write_segment(tmp_path, run(0, 3))
+        (tmp_path / "log-start-offset-checkpoint").write_text(checkpoint)
+        assert read_logs(tmp_path).offsets == [0, 1, 2]
+        found = plan(tmp_path)
+        assert (found.partitions[0].log_start_offset, [doubt.code for doubt in found.doubts]) == (0, ["log_start_not_used"])
+
+    def test_an_empty_checkpoint_is_ordinary(self, tmp_path: Path) -> None:
+        write_segment(tmp_path, run(0, 3))
+        (tmp_path / "log-start-offset-checkpoint").write_text("")
+        assert plan(tmp_path).doubts == ()
+
 
 class TestFilesOfAPartition:
     def test_what_kafka_puts_beside_segments_is_passed_over(self, tmp_path: Path) -> None:

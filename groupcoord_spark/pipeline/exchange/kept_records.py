@@ -22,6 +22,7 @@ SHUFFLED = "cluster STRING, offsets_partition INT, first_offset BIGINT, kind STR
 - ``records``: kept records, as one packed batch of KEPT;
 - ``new_group_records``: the group records that are new to the history, with their leader epochs, for the table ``rebalances``; only of
   partitions whose records several readers have;
+- ``facts``: a piece of a pickled PartitionGatherer, with its number among the pieces: what the sequence says of the topic's health;
 - ``report``: a pickled PieceReport.
 """
 
@@ -35,7 +36,7 @@ SHUFFLED_ARROW = pa.schema(
     ]
 )
 
-RECORDS, NEW_GROUP_RECORDS, REPORT = "records", "new_group_records", "report"
+RECORDS, NEW_GROUP_RECORDS, FACTS, REPORT = "records", "new_group_records", "facts", "report"
 
 REPORT_ORDER = -1
 """The ``first_offset`` of a report: reports sort before all records of their partition."""

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from groupcoord_spark.coordinator.broker_settings import KAFKAS_ASSIGNORS, DefaultAssignors
 from groupcoord_spark.coordinator.state import AssignmentRow, GroupRow, LoadWarning, MemberRow, OffsetRow, PartitionState
+from groupcoord_spark.health import PartitionFacts
 from groupcoord_spark.pipeline.exchange.counts import PartitionCounts
 from groupcoord_spark.pipeline.exchange.packing import pack
 from groupcoord_spark.pipeline.expiration import Expirations, GroupExpirationRow, OffsetExpirationRow, TombstoneRow
@@ -67,6 +68,10 @@ class PartitionReport:
     """Number of rows of latest_records; None: none were written."""
     differences: int | None = None
     """Number of groups whose carried state differs from the state that was read; None: not compared."""
+    health: PartitionFacts | None = None
+    """Facts about the records that the run read; None: none were gathered."""
+    open_producers: frozenset[int] = frozenset()
+    """Producers with an open transaction at the end of the log."""
     files: dict[str, list[AddedFile]] = field(default_factory=dict)
 
     def take_files(self, files: Mapping[str, Sequence[AddedFile]]) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from groupcoord_spark.coordinator.broker_settings import OFFSETS_PARTITIONS
-from groupcoord_spark.log import LogPlan, Segment, plan_logs
+from groupcoord_spark.log import LogPlan, PartitionLog, Segment, plan_logs
 from groupcoord_spark.pipeline.extents import HistoryPiece, HistoryRange, PointInTime
 from groupcoord_spark.pipeline.plan.carry_over import CarryOver, logs_to_read, plan_carry_over
 from groupcoord_spark.pipeline.plan.earlier_runs import (
@@ -61,6 +61,12 @@ class NightPlan:
     def history_ranges(self) -> dict[int, HistoryRange]:
         """Offsets partition -> the record offsets that the history tables have."""
         return {number: history.history_range for number, history in self.histories.items()}
+
+    @property
+    def health_logs(self) -> dict[int, PartitionLog]:
+        """Offsets partition -> its log, where facts about the health of the log are gathered: in a night over segments."""
+        is_night_over_segments = self.rows is None and self.request.until is None
+        return {log.offsets_partition: log for log in self.log.partitions if log.segments} if is_night_over_segments else {}
 
     @property
     def reads_something(self) -> bool:

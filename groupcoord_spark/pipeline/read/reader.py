@@ -16,7 +16,9 @@ import pyarrow as pa
 
 from groupcoord_spark.coordinator.semantics import Semantics
 from groupcoord_spark.coordinator.state import LoadWarning
-from groupcoord_spark.log import Chunk, Records, Segment, read_segment
+from groupcoord_spark.health import PartitionGatherer, segments_beside
+from groupcoord_spark.log import Chunk, PartitionLog, Records, Segment, read_segment
+from groupcoord_spark.pipeline.exchange.health_facts import rows_of_gatherer
 from groupcoord_spark.pipeline.exchange.kept_records import (
     NEW_GROUP_RECORDS,
     RECORDS,
@@ -62,10 +64,10 @@ class ReadJob:
     partition_count: of ``__consumer_offsets``, for the check that a group is in its partition. history_ranges: offsets partition -> the
     record offsets that the history tables have. whole_partitions: offsets partitions whose records are all in one sequence; the reader
     itself makes the rows of ``rebalances`` for them. carried_partitions: offsets partitions of which only the records are read that an
-    earlier run has not read. counted: offsets partition that is read again -> first and end record offset between
-    which earlier nights have counted its records for decode_coverage.
-    points_in_time: offsets partition -> its point in time; empty: all partitions are read
-    to the end of their logs. chunk_bytes: bytes of a segment in memory at a time. row_bytes: bytes of records in one row of SHUFFLED.
+    earlier run has not read. counted: offsets partition that is read again -> first and end record offset between which earlier nights have
+    counted its records for decode_coverage. points_in_time: offsets partition -> its point in time; empty: all partitions are read to the
+    end of their logs. health_logs: offsets partition -> its log, where facts about its health are gathered. chunk_bytes: bytes of a segment
+    in memory at a time. row_bytes: bytes of records in one row of SHUFFLED.
     """
 
     cluster: str
@@ -80,6 +82,7 @@ class ReadJob:
     carried_partitions: frozenset[int] = frozenset()
     counted: Mapping[int, tuple[int, int]] = field(default_factory=dict)
     points_in_time: Mapping[int, PointInTime] = field(default_factory=dict)
+    health_logs: Mapping[int, PartitionLog] = field(default_factory=dict)
     chunk_bytes: int = CHUNK_BYTES
     row_bytes: int = ROW_BYTES
 
@@ -149,6 +152,7 @@ class SequenceReader:
         self._files = files
         self._buffer = SupersedeBuffer()
         self._rebalances: PartitionRebalances | None = None
+        self._gatherer: PartitionGatherer | None = None
         self._offsets_partition = -1
 
     def read(self, piece: Piece, chunks: Iterable[Chunk], report: PieceReport) -> Iterator[pa.RecordBatch]:
@@ -159,6 +163,9 @@ class SequenceReader:
         self._offsets_partition = piece.offsets_partition
         if self._rebalances is None and piece.offsets_partition in self._job.whole_partitions:
             self._rebalances = PartitionRebalances(self._job.rebalances, piece.offsets_partition)
+        health_log = self._job.health_logs.get(piece.offsets_partition)
+        if health_log is not None and self._gatherer is None:
+            self._gatherer = PartitionGatherer(health_log, segments_beside(health_log))
         point_in_time = self._job.points_in_time.get(piece.offsets_partition)
         if point_in_time is None:
             for kind, parts in self._kept(chunks, piece, report):
@@ -177,7 +184,9 @@ class SequenceReader:
         """Rows of SHUFFLED for all records that are still in the buffer, after the last piece."""
         if self._rebalances is not None:
             self._write(self._rebalances.finish())
-        return self._packed(RECORDS, self._buffer.flush())
+        yield from self._packed(RECORDS, self._buffer.flush())
+        if self._gatherer is not None:
+            yield from rows_of_gatherer(self._job.cluster, self._offsets_partition, self._gatherer)
 
     def _write(self, rebalances: Iterator[pa.Table]) -> None:
         for rows in rebalances:
@@ -192,6 +201,8 @@ class SequenceReader:
         history_range = job.history_ranges.get(piece.offsets_partition, NO_HISTORY) if job.with_history else None
         for chunk in chunks:
             decoded = self._decoded(chunk, piece, report, history_range)
+            if self._gatherer is not None and isinstance(piece, Segment):
+                self._gatherer.add(chunk, piece)
             _warn(files, piece, chunk.records, decoded, decoded.refusals, report, source=source_of(chunk, piece.source))
             if history_range is not None and len(new_rows := new_group_records(chunk, decoded, history_range)):
                 new_records = kept_records(chunk.records, new_rows, decoded.decodes)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import pickle
 from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -17,7 +17,11 @@ import pyarrow as pa
 from groupcoord_spark.coordinator.broker_settings import KAFKAS_ASSIGNORS, DefaultAssignors
 from groupcoord_spark.coordinator.semantics import Semantics
 from groupcoord_spark.coordinator.state import LoadWarning
+from groupcoord_spark.health import all_files_beside
+from groupcoord_spark.log import PartitionLog
+from groupcoord_spark.pipeline.exchange.health_facts import GathererPieces
 from groupcoord_spark.pipeline.exchange.kept_records import (
+    FACTS,
     NEW_GROUP_RECORDS,
     RECORDS,
     ROW_BYTES,
@@ -57,7 +61,7 @@ class ReplayJob:
 
     writers: number of tasks that write the state tables. carried: the latest records that the run goes on from; None: it goes on from none.
     compared: the latest records whose state is compared with the state that the run reads; None: there is no comparison. writes_latest:
-    whether the run writes latest_records.
+    whether the run writes latest_records. health_logs: as in ReadJob.
     """
 
     semantics: Semantics
@@ -68,6 +72,7 @@ class ReplayJob:
     carried: CarriedState | None = None
     compared: CarriedState | None = None
     writes_latest: bool = True
+    health_logs: Mapping[int, PartitionLog] = field(default_factory=dict)
 
 
 def partition_replay(job: ReplayJob) -> Callable[..., Iterator[pd.DataFrame]]:
@@ -114,6 +119,7 @@ def _replayed(job: ReplayJob, offsets_partition: int, frames: Iterator[pd.DataFr
     rebalances = PartitionRebalances(job.rebalances, offsets_partition)
     own_writer = offsets_partition % job.writers
     pending_batches: list[pa.RecordBatch] = []
+    facts = GathererPieces()
 
     def apply_pending() -> None:
         batch = _take_all(pending_batches)
@@ -124,7 +130,7 @@ def _replayed(job: ReplayJob, offsets_partition: int, frames: Iterator[pd.DataFr
             comparison.apply(batch)
 
     for frame in frames:
-        for kind, payload in zip(frame["kind"], frame["payload"], strict=True):
+        for kind, payload, first_offset in zip(frame["kind"], frame["payload"], frame["first_offset"], strict=True):
             if kind == RECORDS:
                 batch = unpack_batch(payload)
                 if pending_batches and sum(pending.nbytes for pending in pending_batches) + batch.nbytes > REPLAYED_AT_ONCE_BYTES:
@@ -133,6 +139,8 @@ def _replayed(job: ReplayJob, offsets_partition: int, frames: Iterator[pd.DataFr
             elif kind == NEW_GROUP_RECORDS:
                 for rows_so_far in rebalances.apply(unpack_batch(payload)):
                     yield pd.DataFrame([(own_writer, LATER, REBALANCES, pack(rows_so_far))], columns=COLUMNS)
+            elif kind == FACTS:
+                facts.add(int(first_offset), payload)
             else:
                 piece: PieceReport = pickle.loads(payload)
                 report.counts.add(piece.counts)
@@ -156,6 +164,10 @@ def _replayed(job: ReplayJob, offsets_partition: int, frames: Iterator[pd.DataFr
         report.differences = len(differences)
         new_warnings += differences
     rows["warnings"] = new_warnings
+    if (gatherer := facts.gatherer()) is not None:
+        gatherer.fit(all_files_beside(job.health_logs[offsets_partition]))
+        report.health = gatherer.facts()
+    report.open_producers = frozenset(replay.open_since)
     report.live_keys, report.first_open_offset = replay.live_keys, replay.first_open_offset
     report.groups, report.offsets = len(rows["groups"]), len(rows["committed_offsets"])
     report.expired_offsets = sum(row.expired for row in expirations.offsets)

@@ -1,0 +1,195 @@
+"""Rows of topic_health: the findings about the logs that a run has read, and what is known about records that earlier nights have read.
+
+A night that reads a log from its beginning judges all of it, as ``groupcoord doctor`` does. A night that goes on has facts of the new
+records only. They tell new transactions, and which of the transactions of the night before are still open; every other finding is
+repeated with the ``read_at`` of the night that it rests on.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from groupcoord_spark.coordinator.hanging_transactions import Certainty, OpenTransaction
+from groupcoord_spark.health import (
+    FINDINGS,
+    CopyFacts,
+    Diagnosis,
+    HealthSettings,
+    PartitionFacts,
+    PartitionGatherer,
+    all_files_beside,
+    diagnose,
+    log_dir_of,
+    read_transaction_states,
+)
+from groupcoord_spark.log import PartitionLog
+from groupcoord_spark.log.broker_files import read_log_directory_files
+from groupcoord_spark.log.storage import Location
+from groupcoord_spark.pipeline.exchange.state_rows import PartitionReport
+from groupcoord_spark.warehouse import TABLES, RunStart
+
+Row = dict[str, Any]
+
+TOPIC_HEALTH = "topic_health"
+_BLOCKED = "cleaning_blocked_by_open_transaction"
+
+
+def health_rows(
+    reports: Sequence[PartitionReport],
+    logs: Mapping[int, PartitionLog],
+    reads_from: Mapping[int, int],
+    newest_timestamps_ms: Mapping[int, int],
+    start: RunStart,
+    as_of_ms: int,
+) -> list[Row]:
+    """Rows of topic_health.
+
+    Args:
+        logs: offsets partition -> its log, of those about which facts were gathered.
+        reads_from: offsets partition -> the offset from which the run read it, where it goes on from a night.
+        newest_timestamps_ms: offsets partition -> the newest timestamp of its records, also of those that earlier nights have read.
+    """
+    before = _rows_before(start)
+    by_partition = {report.offsets_partition: report for report in reports}
+    facts: dict[int, PartitionFacts] = {}
+    for number, log in logs.items():
+        report = by_partition.get(number, PartitionReport(number))
+        of_partition = report.health
+        if of_partition is None:
+            of_partition = PartitionGatherer(log, all_files_beside(log)).facts()  # nothing of it is new
+        of_partition = replace(of_partition, newest_timestamp_ms=newest_timestamps_ms.get(number, of_partition.newest_timestamp_ms))
+        facts[number] = _with_carried(of_partition, before, report.open_producers) if number in reads_from else of_partition
+    rows = _rows(_diagnosis(facts, logs), as_of_ms) if facts else []
+    sizes = {number: of_partition.log_bytes for number, of_partition in facts.items()}
+    together: list[Row] = []
+    for number in sorted({*logs, *reads_from}):
+        of_night, of_before = ([row for row in part if row["offsets_partition"] == number] for part in (rows, before))
+        if number not in logs:
+            merged: Sequence[Row] = of_before  # the input lacks the partition, which is carried over
+        else:
+            merged = _merged(of_night, of_before) if number in reads_from else of_night
+        together += [{**row, "log_bytes": sizes.get(number, row["log_bytes"])} for row in merged]
+    of_topic, of_topic_before = ([row for row in part if row["offsets_partition"] is None] for part in (rows, before))
+    together += (of_topic_before or of_topic) if reads_from else of_topic
+    since = {_name(row): row["since_ms"] for row in before}
+    for row in together:
+        row["since_ms"] = since.get(_name(row), as_of_ms)
+        row["evidence"] = json.dumps(row["evidence"], ensure_ascii=False)
+    return together
+
+
+def _name(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    return row["offsets_partition"], row["finding"], row["subject"]
+
+
+def _rows_before(start: RunStart) -> list[Row]:
+    """The rows of the night before, without the column cluster."""
+    rows = TABLES[TOPIC_HEALTH].to_milliseconds(start.previous(TOPIC_HEALTH)).drop_columns(["cluster"]).to_pylist()
+    return [{**row, "evidence": json.loads(row["evidence"])} for row in rows]
+
+
+def _is_about_transaction(row: Mapping[str, Any]) -> bool:
+    return row["certainty"] is not None or row["finding"] == _BLOCKED
+
+
+def _merged(of_night: Sequence[Row], of_before: Sequence[Row]) -> list[Row]:
+    """The rows of a partition of which the night has read the new records only."""
+    certain = {row["subject"]: row for row in of_before if row["certainty"] == Certainty.CERTAIN}
+    # What proved it certain may lie in records that this night has not read.
+    transactions = [certain.get(row["subject"], row) if row["certainty"] else row for row in of_night if _is_about_transaction(row)]
+    stay = [row for row in of_before if not _is_about_transaction(row) and row["finding"] in FINDINGS]
+    healthy = [row for row in (*of_before, *of_night) if row["finding"] not in FINDINGS]
+    return [*transactions, *stay] or healthy[:1]
+
+
+def _with_carried(facts: PartitionFacts, before: Iterable[Row], open_producers: frozenset[int]) -> PartitionFacts:
+    """The facts of the new records, with the transactions of the night before that are still open."""
+    begun = {transaction.producer_id: transaction for transaction in facts.open_transactions}
+    carried = [
+        _transaction_of(row["evidence"])
+        for row in before
+        if row["offsets_partition"] == facts.offsets_partition and row["certainty"] is not None
+    ]
+    still_open = {each.producer_id: each for each in carried if each.producer_id in open_producers}
+    transactions = tuple(sorted((begun | still_open).values(), key=lambda each: each.first_offset))
+    stable = min([facts.last_stable_offset, *(each.first_offset for each in transactions)])
+    return replace(facts, open_transactions=transactions, last_stable_offset=stable)
+
+
+def _transaction_of(evidence: Mapping[str, Any]) -> OpenTransaction:
+    """The open transaction of a finding, as the night before saw it."""
+    return OpenTransaction(
+        evidence["producer_id"],
+        evidence["producer_epoch"],
+        evidence["first_offset"],
+        evidence["last_offset"],
+        evidence["first_record_timestamp_ms"],
+        evidence["last_record_timestamp_ms"],
+        evidence["records"],
+        evidence["batches"],
+        evidence["bytes"],
+        evidence["highest_marker_epoch"],
+        evidence["batches_after_first_offset"],
+        evidence["bytes_after_first_offset"],
+        tuple((group, topic, partition) for group, topic, partition in evidence["unstable"]),
+        evidence["coordinator_epoch"],
+        evidence["in_no_snapshot"],
+        evidence["is_cleaned_behind"],
+    )
+
+
+def _diagnosis(facts: Mapping[int, PartitionFacts], logs: Mapping[int, PartitionLog]) -> Diagnosis:
+    log_dirs: dict[str, Location] = {}
+    partitions: dict[str, list[PartitionFacts]] = {}
+    for number, of_partition in facts.items():
+        log_dir = log_dir_of(logs[number])
+        log_dirs[log_dir.uri] = log_dir
+        partitions.setdefault(log_dir.uri, []).append(of_partition)
+    copies = [
+        CopyFacts(log_dir.shown, uri, read_log_directory_files(log_dir), tuple(partitions[uri])) for uri, log_dir in log_dirs.items()
+    ]
+    return diagnose(copies, HealthSettings(), read_transaction_states(log_dirs.values()))
+
+
+def _rows(diagnosis: Diagnosis, as_of_ms: int) -> list[Row]:
+    log_bytes = {verdict.offsets_partition: verdict.figures["log_bytes"] for verdict in diagnosis.verdicts}
+    rows = [
+        {
+            "offsets_partition": each.offsets_partition,
+            "copy": each.copy,
+            "finding": each.finding,
+            "severity": each.severity.word,
+            "subject": None if each.subject is None else str(each.subject),
+            "certainty": each.certainty,
+            "summary": each.summary,
+            "remedy": each.remedy,
+            "ask": each.ask,
+            "evidence": each.evidence,
+            "log_bytes": None if each.offsets_partition is None else log_bytes[each.offsets_partition],
+            "read_at_ms": as_of_ms,
+        }
+        for each in diagnosis.findings
+    ]
+    with_finding = {row["offsets_partition"] for row in rows}
+    for verdict in diagnosis.verdicts:
+        if verdict.offsets_partition not in with_finding:
+            rows.append(
+                {
+                    "offsets_partition": verdict.offsets_partition,
+                    "copy": verdict.copy,
+                    "finding": verdict.verdict,
+                    "severity": verdict.severity.word,
+                    "subject": None,
+                    "certainty": None,
+                    "summary": "Nothing is wrong.",
+                    "remedy": None,
+                    "ask": None,
+                    "evidence": verdict.figures,
+                    "log_bytes": verdict.figures["log_bytes"],
+                    "read_at_ms": as_of_ms,
+                }
+            )
+    return rows

@@ -1,0 +1,75 @@
+"""The table topic_health: a night writes what doctor says, also where it reads only what is new."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from groupcoord_spark.health import HealthSettings, diagnose, read_copies, read_transaction_states
+from groupcoord_spark.log.storage import Location
+from tests.conftest import DAY_MS
+from tests.health.copies import GOLDEN, SICK
+from tests.running import AS_OF_MS, rows_of, run
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Findings = list[tuple[int | None, str, str, str | None, str | None, str]]
+
+
+def of_doctor(logs: Path) -> Findings:
+    copies = read_copies([str(logs)])
+    known = read_transaction_states([Location.of(copy.uri) for copy in copies])
+    findings = diagnose(copies, HealthSettings(), known).findings
+    return sorted_findings(
+        (
+            each.offsets_partition,
+            each.finding,
+            each.severity.word,
+            None if each.subject is None else str(each.subject),
+            each.certainty,
+            each.summary,
+        )
+        for each in findings
+    )
+
+
+def sorted_findings(findings: Iterable[Any]) -> Findings:
+    return sorted(findings, key=str)
+
+
+def of_night(warehouse: Path) -> Findings:
+    columns = ("offsets_partition", "finding", "severity", "subject", "certainty", "summary")
+    rows = rows_of(warehouse, "topic_health")
+    return sorted_findings(tuple(row[name] for name in columns) for row in rows if row["finding"] not in ("healthy", "not_due"))
+
+
+@pytest.mark.parametrize("corpus", ["hanging", "hot", "uncleaned/second"])
+def test_first_night_writes_what_doctor_says(spark: SparkSession, tmp_path: Path, corpus: str) -> None:
+    logs = SICK / corpus / "logs"
+    run(spark, tmp_path / "warehouse", logs)
+    assert of_night(tmp_path / "warehouse") == of_doctor(logs)
+    rows = rows_of(tmp_path / "warehouse", "topic_health")
+    assert {row["offsets_partition"] for row in rows} >= set(range(5))
+    sizes = {number: sum(path.stat().st_size for path in (logs / f"__consumer_offsets-{number}").glob("*.log")) for number in range(5)}
+    assert all(row["log_bytes"] == sizes[row["offsets_partition"]] for row in rows if row["offsets_partition"] is not None)
+
+
+def test_night_without_anything_new_repeats_the_findings_and_since_when(spark: SparkSession, tmp_path: Path) -> None:
+    logs, warehouse = SICK / "hanging" / "logs", tmp_path / "warehouse"
+    run(spark, warehouse, logs)
+    run(spark, warehouse, logs, as_of_ms=AS_OF_MS + DAY_MS)
+    assert of_night(warehouse) == of_doctor(logs)
+    assert {row["since"] for row in rows_of(warehouse, "topic_health")} == {AS_OF_MS}
+
+
+def test_nights_of_a_healthy_broker(spark: SparkSession, tmp_path: Path) -> None:
+    """Transactions begin and end from night to night, and nothing else is found."""
+    for night in (1, 2, 3):
+        logs = GOLDEN / "nights" / str(night) / "logs"
+        run(spark, tmp_path / "warehouse", logs, as_of_ms=AS_OF_MS + night)
+        doctors, nights = ({each[:4] for each in findings} for findings in (of_doctor(logs), of_night(tmp_path / "warehouse")))
+        assert nights == doctors

@@ -76,7 +76,8 @@ def _with_subscribers(
     """The removals; an offset of a topic that a member subscribed to was removed with the topic.
 
     By its age a cleanup could have taken such an offset, but cleanups spare the topics of members (X-B3, X-C1), and DeleteGroups and
-    OffsetDelete are refused (NON_EMPTY_GROUP, GROUP_SUBSCRIBED_TO_TOPIC). The view ``tombstone_causes`` cannot read subscriptions and says expiry.
+    OffsetDelete are refused (NON_EMPTY_GROUP, GROUP_SUBSCRIBED_TO_TOPIC). SQL cannot read subscriptions, so the view ``tombstone_causes``
+    says expiry there.
     """
     by_age = {key: removal for key, removal in removals.items() if removal.cause == "expiry" and removal.lifetime.expire_ms is None}
     if not by_age:

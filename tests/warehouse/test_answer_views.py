@@ -85,7 +85,8 @@ class TestCountedCommits:
 
 
 class TestCutover:
-    columns = "from_cluster, to_cluster, partition, last_committed_there, first_committed_here, rewound_by, commits_there_after, completeness"
+    offsets = "last_committed_there, first_committed_here, rewound_by, commits_there_after"
+    columns = f"from_cluster, to_cluster, partition, {offsets}, completeness"
 
     def test_a_group_that_began_lower_in_the_new_cluster_went_back_and_one_that_began_higher_skipped(self) -> None:
         there = [at(0, 50, 0), at(1, 60, 5), at(2, 90, 6, partition=1), at(3, 7, 7, partition=2)]

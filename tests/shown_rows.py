@@ -12,8 +12,8 @@ from groupcoord_spark.warehouse import TABLES, open_warehouse
 from groupcoord_spark.warehouse.views import VIEWS
 
 
-def connect(warehouse: Path, cluster: str) -> duckdb.DuckDBPyConnection:
-    """DuckDB with every table and view of a cluster's newest night, in UTC."""
+def connect(warehouse: Path, cluster: str | None) -> duckdb.DuckDBPyConnection:
+    """DuckDB with every table and view of a cluster's newest night, in UTC; cluster None: of all clusters."""
     opened, connection = open_warehouse(str(warehouse)), duckdb.connect()
     connection.execute("SET TimeZone = 'UTC'")
     for table in TABLES:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,6 +20,7 @@ from groupcoord_spark.coordinator.removal_causes import (
     removals_of_offsets,
     topics_to_look_at,
 )
+from groupcoord_spark.coordinator.subscribers import KEY_TYPES, Subscribers
 from groupcoord_spark.protocol.record_types import GROUP_KEY_TYPES
 from groupcoord_spark.warehouse.read import Warehouse
 
@@ -49,20 +51,74 @@ def removals_of(warehouse: Warehouse, cluster: str, group_ids: Sequence[str], co
         commits: The groups' rows of offset_commits (``COMMIT_COLUMNS``).
         markers: From ``read_markers``.
     """
-    retention_ms = warehouse.run(cluster).retention_ms
+    run = warehouse.run(cluster)
+    retention_ms, at_once = run.retention_ms, run.semantics == "scala"
     own = _own_records(warehouse, cluster, group_ids)
     lifetimes = lifetimes_of(commits, markers)
-    topics = sorted(topics_to_look_at(lifetimes, own, retention_ms))
+    topics = sorted(topics_to_look_at(lifetimes, own, retention_ms, groups_go_with_offsets=at_once))
     if topics:
         topic_commits = warehouse.read("offset_commits", cluster=cluster, columns=COMMIT_COLUMNS, where=[("topic", "in", topics)])
         topic_lifetimes = lifetimes_of(topic_commits, read_markers(warehouse, cluster, topic_commits))
         groups = {*group_ids, *(lifetime.group_id for lifetime in topic_lifetimes if lifetime.tombstone_offset is not None)}
-        offset_removals = removals_of_offsets(lifetimes, _own_records(warehouse, cluster, sorted(groups)), retention_ms, topic_lifetimes)
+        of_groups = _own_records(warehouse, cluster, sorted(groups))
+        offset_removals = removals_of_offsets(lifetimes, of_groups, retention_ms, topic_lifetimes, groups_go_with_offsets=at_once)
     else:
-        offset_removals = removals_of_offsets(lifetimes, own, retention_ms)
+        offset_removals = removals_of_offsets(lifetimes, own, retention_ms, groups_go_with_offsets=at_once)
+    offset_removals = _with_subscribers(warehouse, cluster, offset_removals)
     group_removals = removals_of_groups(own, offset_removals.values())
     tombstones = {(record.place, record.record_offset): record for record in own}
     return Removals(offset_removals, [(tombstones[key], removal) for key, removal in group_removals.items()])
+
+
+def _with_subscribers(
+    warehouse: Warehouse, cluster: str, removals: Mapping[tuple[Place, int], OffsetRemoval]
+) -> dict[tuple[Place, int], OffsetRemoval]:
+    """The removals; an offset of a topic that a member subscribed to was removed with the topic.
+
+    By its age a cleanup could have taken such an offset, but cleanups spare the topics of members (X-B3, X-C1), and DeleteGroups and
+    OffsetDelete are refused (NON_EMPTY_GROUP, GROUP_SUBSCRIBED_TO_TOPIC). SQL cannot read subscriptions, so the view ``tombstone_causes``
+    says expiry there.
+    """
+    by_age = {key: removal for key, removal in removals.items() if removal.cause == "expiry" and removal.lifetime.expire_ms is None}
+    if not by_age:
+        return dict(removals)
+    rows = warehouse.read(
+        "group_records",
+        cluster=cluster,
+        columns=("incarnation", "offsets_partition", "record_offset", "group_id", "key_type", "key_json", "value_json"),
+        where=[("group_id", "in", sorted({removal.lifetime.group_id for removal in by_age.values()})), ("key_type", "in", list(KEY_TYPES))],
+    )
+    records: dict[tuple[Place, str], list[Mapping[str, Any]]] = {}
+    for row in rows.sort_by("record_offset").to_pylist() if rows.num_rows else ():
+        records.setdefault((Place(row["incarnation"], row["offsets_partition"]), row["group_id"]), []).append(row)
+    expired: dict[tuple[Place, str], list[int]] = {}
+    for (place, tombstone_offset), removal in by_age.items():
+        expired.setdefault((place, removal.lifetime.group_id), []).append(tombstone_offset)
+    checked = dict(removals)
+    for (place, group_id), tombstone_offsets in expired.items():
+        for tombstone_offset in _of_subscribed_topics(place, sorted(tombstone_offsets), records.get((place, group_id), ()), by_age):
+            key = place, tombstone_offset
+            checked[key] = checked[key]._replace(cause="topic_deletion", had_subscriber=True)
+    return checked
+
+
+def _of_subscribed_topics(
+    place: Place,
+    tombstone_offsets: Iterable[int],
+    records: Iterable[Mapping[str, Any]],
+    removals: Mapping[tuple[Place, int], OffsetRemoval],
+) -> Iterator[int]:
+    """Of these tombstones those of topics that a member subscribed to. Records: of the group, in order."""
+    subscribers, rows = Subscribers(), iter(records)
+    row = next(rows, None)
+    for tombstone_offset in tombstone_offsets:
+        while row is not None and row["record_offset"] < tombstone_offset:
+            subscribers.apply(
+                row["key_type"], json.loads(row["key_json"]), None if row["value_json"] is None else json.loads(row["value_json"])
+            )
+            row = next(rows, None)
+        if subscribers.has_subscriber(removals[place, tombstone_offset].lifetime.topic):
+            yield tombstone_offset
 
 
 def _own_records(warehouse: Warehouse, cluster: str, group_ids: Sequence[str]) -> list[OwnRecord]:

@@ -19,6 +19,7 @@ from groupcoord_spark.coordinator.timeline import (
     iso,
     places_text,
 )
+from groupcoord_spark.protocol.record_types import KeyType
 from groupcoord_spark.warehouse.read import Condition, Warehouse
 from groupcoord_spark.warehouse.reasons import GROUP_STAYS_BECAUSE, OFFSET_STAYS_BECAUSE
 
@@ -42,6 +43,12 @@ Cause = Literal[
 ]
 
 _STATE_TABLES: Final = ("committed_offsets", "pending_offsets", "orphan_offsets")
+
+_MEMBER_KEY_TYPES: Final = (
+    KeyType.CONSUMER_GROUP_MEMBER_METADATA,
+    KeyType.SHARE_GROUP_MEMBER_METADATA,
+    KeyType.STREAMS_GROUP_MEMBER_METADATA,
+)
 
 
 class Record(NamedTuple):
@@ -97,11 +104,14 @@ def why(warehouse: Warehouse, question: Question, semantics: Semantics) -> Story
     """
     run = warehouse.run(question.cluster)
     steps: list[Step] = []
+    finder: _Finder | None = None
     for place_history in read_history(warehouse, question, semantics):
-        finder = _Finder(place_history, question, semantics)
+        finder = _Finder(place_history, question, semantics, _tombstones_of_members(warehouse, question, place_history))
         steps += [finder.step(event) for event in place_history.events(question, run.retention_ms)]
         steps = [*steps, *_skipped(warehouse, question, place_history)]
     now = list(_present(warehouse, question, run.as_of_ms))
+    if finder is not None and question.topic is None and not now and (end := finder.end_without_tombstone()) is not None:
+        steps.append(end)
     found = [finding for step in [*steps, *now] for finding in step.findings]
     has_commits = any(step.event == "commits" for step in steps)
     if not has_commits and not any(question.topic is None or finding.topic is not None for finding in found):
@@ -115,8 +125,11 @@ def why(warehouse: Warehouse, question: Question, semantics: Semantics) -> Story
 class _Finder:
     """Finds the causes behind the events of one place."""
 
-    def __init__(self, of_place: PlaceHistory, question: Question, semantics: Semantics) -> None:
+    def __init__(
+        self, of_place: PlaceHistory, question: Question, semantics: Semantics, tombstones_of_members: Mapping[int | None, Sequence[int]]
+    ) -> None:
         self._history = of_place
+        self._tombstones_of_members = tombstones_of_members
         self._question = question
         self._semantics = semantics
         self._pieces: dict[tuple[type, int | None, int | None], Piece] = {
@@ -201,21 +214,26 @@ class _Finder:
     def _cause_of(self, removal: OffsetRemoval) -> tuple[Cause, Cause | None]:
         """The cause of a removal, and another cause that the records fit as well."""
         if removal.cause == "delete_groups":
-            return "group_delete", None
+            # In 4.x only DeleteGroups and a cleanup remove a group. Up to 3.9 a group without members goes with its last offset.
+            return "group_delete", None if not removal.whole_group else "offset_delete" if removal.offsets_kept else "topic_delete"
         if removal.cause == "topic_deletion":
-            return "topic_delete", "offset_delete"
+            return "topic_delete", None if removal.had_subscriber else self._expired(removal) if removal.had_expired else "offset_delete"
         if removal.cause == "offset_delete":
             return "offset_delete", None if removal.offsets_kept else "topic_delete"
         if removal.cause != "expiry":
             return "unknown", None
+        return self._expired(removal), None
+
+    def _expired(self, removal: OffsetRemoval) -> Cause:
+        """Why a cleanup takes the offset."""
         if removal.due_by == "explicit":
-            return "expired_explicit", None
+            return "expired_explicit"
         if removal.due_by == "empty":
-            return "expired_empty_group", None
+            return "expired_empty_group"
         state = self._last_rebalance(removal.lifetime.tombstone_offset)
         if state is None:
-            return "expired_simple", None
-        return ("expired_unsubscribed" if state["member_count"] else "expired_empty_group"), None
+            return "expired_simple"
+        return "expired_unsubscribed" if state["member_count"] else "expired_empty_group"
 
     def _rule(self, cause: Cause, state: Mapping[str, Any] | None) -> str | None:
         if not cause.startswith("expired"):
@@ -276,6 +294,23 @@ class _Finder:
         losses = [loss for loss in losses if loss[0] > since]
         return max(losses, key=lambda loss: loss[0])[1] if losses else None
 
+    def end_without_tombstone(self) -> Step | None:
+        """The end of a group that never had members and went with its last offset (up to 3.9); None: the group ended otherwise.
+
+        Such a group has no record of its own, so no tombstone of the group shows its end.
+        """
+        last = max(self._history.removals, default=None)
+        if last is None or any(end.record_offset > last for end in self._history.ends) or self._last_rebalance(None) is not None:
+            return None
+        removal = self._history.removals[last]
+        cause, other = self._cause_of(removal)
+        gone = "" if removal.lifetime.gone_ms is None else f" at {iso(removal.lifetime.gone_ms)}"
+        sentence = f"went{gone} with its last offset: a group that never had members has no record of its own"
+        records = [self._record("tombstone", last)]
+        rule = self._semantics.group_rule if cause.startswith("expired") else None
+        finding = Finding(None, None, cause, other, rule, records, sentence)
+        return Step(removal.lifetime.gone_ms, "group_removed", f"The group {sentence}.", records, [finding])
+
     def _rebalance(self, event: Event) -> Iterator[Finding]:
         facts, record = event.facts, self._record("group record", event.record_offset or 0)
         if facts["cause"] == "group_converted" and facts["confidence"] == "certain":
@@ -284,7 +319,24 @@ class _Finder:
             sentence = f"became a {facts['group_type']} group"
             yield Finding(None, None, "superseded_by_conversion", None, None, [*records, record], sentence)
         if facts["member_count"] == 0 and facts["kind"] != "assignment":
-            yield Finding(None, None, "group_left_empty", None, None, [record], "became Empty: its last member went")
+            members = [self._record("tombstone of the last member", at) for at in self._tombstones_of_members.get(event.time_ms, ())]
+            yield Finding(None, None, "group_left_empty", None, None, [*members, record], "became Empty: its last member went")
+
+
+def _tombstones_of_members(warehouse: Warehouse, question: Question, of_place: PlaceHistory) -> Mapping[int | None, Sequence[int]]:
+    """Time of a write -> record offsets of its tombstones of members. A classic group has no such records."""
+    if not any(row["member_count"] == 0 and row["group_type"] != "classic" for row in of_place.rebalances):
+        return {}
+    where: list[Condition] = [
+        ("incarnation", "=", of_place.place.incarnation),
+        ("offsets_partition", "=", of_place.place.offsets_partition),
+        ("key_type", "in", sorted(_MEMBER_KEY_TYPES)),
+        ("is_tombstone", "=", True),
+    ]
+    tombstones: dict[int | None, list[int]] = {}
+    for row in rows_of(warehouse, question, "group_records", ["record_offset", "record_timestamp"], where).to_pylist():
+        tombstones.setdefault(milliseconds(row["record_timestamp"]), []).append(row["record_offset"])
+    return tombstones
 
 
 def _is_before(record_offset: int, border: int | None) -> bool:
@@ -309,8 +361,25 @@ def _removal_sentence(removal: OffsetRemoval, cause: Cause, other: Cause | None)
             "expired_unsubscribed": "the group had members, and no member subscribed to the topic",
         }[cause]
         return f"expired{gone}, {age} after the last commit: {reason}"
+    if cause == "group_delete" and other is not None:
+        return (
+            f"was deleted{gone} with the whole group by a request (DeleteGroups), or"
+            f" {'by a request (OffsetDelete)' if other == 'offset_delete' else 'because the topic was deleted'};"
+            " for DeleteGroups speaks that the group lost all of its offsets at once, and up to 3.9 a group without members goes with its"
+            " last offset, whatever took that offset"
+        )
     if cause == "group_delete":
         return f"was deleted{gone} with the whole group by a request (DeleteGroups)"
+    if cause == "topic_delete" and removal.had_subscriber:
+        return (
+            f"was removed{gone} because the topic was deleted: a member subscribed to the topic, so no cleanup took the offset, and"
+            " requests to delete the offset or the group are refused"
+        )
+    if cause == "topic_delete" and removal.had_expired:
+        return (
+            f"was removed{gone} because the topic was deleted, or expired; for the deleted topic speaks that {for_topic}, for the cleanup"
+            " that the retention had passed"
+        )
     if cause == "topic_delete":
         against = "no record names a deleted topic" if groups is not None and groups > 1 else "one group alone lost offsets"
         return (
@@ -325,6 +394,9 @@ def _removal_sentence(removal: OffsetRemoval, cause: Cause, other: Cause | None)
     if cause == "offset_delete":
         number = "another offset" if kept == 1 else f"{kept} other offsets"
         return f"was deleted{gone} by a request (OffsetDelete): {number} of the topic stayed, so the topic was not deleted"
+    if removal.lifetime.value_offset is None:
+        which = "by DeleteGroups or by a cleanup" if removal.group_removed else "by a cleanup, by OffsetDelete or with its topic"
+        return f"was removed{gone}, {which}: its last commit is in no record that the history has, so its age is not known"
     return f"was removed{gone}, and why is not known: the history does not go back far enough, or its records have no times"
 
 

@@ -17,6 +17,7 @@ from groupcoord_spark.cli.made_up_groups import (
     with_members,
     with_replica_racks,
 )
+from groupcoord_spark.cli.names import refuse_missing_groups
 from groupcoord_spark.cli.options import Common, ShownRun, cluster_to_read, common_options, say_which_night, shown_run_options
 from groupcoord_spark.cli.render import lines, say, write_lines, write_records
 from groupcoord_spark.errors import GroupcoordError
@@ -216,10 +217,8 @@ class _Reader:
         of_group: Condition = ("group_id", "=", group_id)
         rows = list(self._rows("groups", "group_type protocol_type protocol generation", [of_group]))
         if not rows:
-            raise GroupcoordError(
-                f"Group {group_id!r} does not exist in cluster {self._cluster!r} of {self._warehouse.location.uri}."
-                " `groupcoord list` names those that do."
-            )
+            known = self._warehouse.read("groups", columns=["group_id"], run=self._run)["group_id"].to_pylist()
+            refuse_missing_groups([group_id], known, self._cluster, self._warehouse.location.uri)
         group_type, protocol_type, protocol, generation = rows[0]
         if group_type not in ("classic", "consumer") or (group_type == "classic" and protocol_type not in ("consumer", None)):
             kind = protocol_type if group_type == "classic" else group_type

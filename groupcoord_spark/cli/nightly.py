@@ -115,6 +115,11 @@ class MomentOrOffsets(click.ParamType):  # type: ignore[type-arg]
     metavar="FILE",
     help="End offsets of topics for lag, as describe takes them: what kafka-get-offsets printed just before the copy was made.",
 )
+@click.option(
+    "--with-end-offsets",
+    is_flag=True,
+    help="Ask the brokers of a kafka:// INPUT for the start and end offsets of all topics, for lag. Not together with --end-offsets.",
+)
 @click.option("--no-history", is_flag=True, help="Write no history: no offset_commits, group_records, transactions and rebalances.")
 @click.option(
     "--strict",
@@ -160,6 +165,7 @@ def nightly(
     full: bool,
     up_to_high_watermark: bool,
     end_offsets_file: str | None,
+    with_end_offsets: bool,
     no_history: bool,
     strict: bool,
     accepted: tuple[str, ...],
@@ -178,6 +184,7 @@ def nightly(
     from groupcoord_spark.pipeline.run import RunRequest
     from groupcoord_spark.properties import read_properties
     from groupcoord_spark.sources.inputs import kind_of
+    from groupcoord_spark.sources.live import live_topic, log_extents_of
     from groupcoord_spark.sources.rows import InputKind
     from groupcoord_spark.spark.failures import own_errors
     from groupcoord_spark.spark.session import session_ends_with_block
@@ -207,6 +214,10 @@ def nightly(
         raise UsageError(
             "--up-to-high-watermark is for a night over a copy of a broker's log directory: not with --until, and not for other inputs."
         )
+    if with_end_offsets and end_offsets_file is not None:
+        raise UsageError("--end-offsets and --with-end-offsets are two samples of the same offsets. Leave one of them out.")
+    if with_end_offsets and kind is not InputKind.KAFKA:
+        raise UsageError("--with-end-offsets asks the brokers of a kafka:// INPUT, and there is none. Give --end-offsets FILE instead.")
     client = read_properties(command_config, "The command config file") if command_config is not None else {}
     if database is not None:
         refuse_bad_database(database)
@@ -224,6 +235,14 @@ def nightly(
                 up_to_high_watermark=up_to_high_watermark,
                 publishes=database is not None,
             )
+            extents: Mapping[tuple[str, int], tuple[int, int]] = {}
+            if with_end_offsets:
+                # After the end of the offsets topic is fixed: no commit of the night is newer than the sample.
+                progress.begin("ask for end offsets")
+                extents = log_extents_of(spark, live_topic(inputs, client))
+                log_ends = {place: end for place, (_, end) in extents.items()}
+                progress.end(rows=len(log_ends))
+            sampled_at_ms = time.time_ns() // 1_000_000 if end_offsets_file is None else changed_at_ms(end_offsets_file)
         night = RunRequest(
             inputs=inputs,
             warehouse=common.warehouse,
@@ -240,7 +259,8 @@ def nightly(
             accepted=frozenset(accepted),
             full=full,
             log_ends=log_ends,
-            log_ends_sampled_at_ms=0 if end_offsets_file is None else changed_at_ms(end_offsets_file),
+            log_starts={place: start for place, (start, _) in extents.items()},
+            log_ends_sampled_at_ms=sampled_at_ms,
         )
         summary = run_nightly(night, plan, spark, progress, rows)
         if database is not None:

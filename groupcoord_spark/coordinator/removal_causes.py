@@ -70,6 +70,14 @@ class OffsetRemoval(NamedTuple):
     """Number of groups that lost offsets of the topic at the same time; None: the cause does not depend on other groups."""
     offsets_kept: int | None
     """Number of offsets of the topic, of any group, that existed before and afterwards; None: the cause does not depend on other groups."""
+    had_expired: bool = False
+    """Whether the offset was old enough for a cleanup to take it."""
+    group_removed: bool = False
+    """Whether the same write removed the group."""
+    whole_group: bool = False
+    """Whether the group went because the write took its last offsets (up to 3.9)."""
+    had_subscriber: bool = False
+    """Whether a member subscribed to the topic, so that nothing but the deletion of the topic could take the offset."""
 
     @property
     def due_by(self) -> Literal["commit", "empty", "explicit"]:
@@ -106,6 +114,8 @@ class _RemovedLifetime(NamedTuple):
     """Time between the expiry and the tombstone; negative: the offset had not expired. None: not known."""
     group_removed: bool
     """Whether the same write removed the group."""
+    whole_group: bool
+    """Whether the write removed the last offsets of a group that cannot outlive its offsets: see ``removals_of_offsets``."""
 
     @property
     def had_expired(self) -> bool:
@@ -118,7 +128,7 @@ class _RemovedLifetime(NamedTuple):
     @property
     def needs_its_topic(self) -> bool:
         """Whether the cause depends on the other offsets of the topic."""
-        is_clear = self.had_just_expired or (self.group_removed and not self.had_expired)
+        is_clear = self.had_just_expired or (self.group_removed and not self.had_expired and not self.whole_group)
         return self.lifetime.value_offset is not None and self.late_ms is not None and not is_clear
 
 
@@ -148,23 +158,34 @@ def is_empty_group(key_type: int, value_version: int | None, value_json: str | N
     return '"members":[]' in value_json and '"protocolType":""' not in value_json
 
 
-def topics_to_look_at(lifetimes: Iterable[OffsetLifetime], own: Sequence[OwnRecord], retention_ms: int | None) -> set[str]:
-    """Topics for which the cause of a tombstone depends on the offsets of all groups."""
-    return {removed.lifetime.topic for removed in _removed_lifetimes(lifetimes, own, retention_ms) if removed.needs_its_topic}
+def topics_to_look_at(
+    lifetimes: Sequence[OffsetLifetime], own: Sequence[OwnRecord], retention_ms: int | None, *, groups_go_with_offsets: bool
+) -> set[str]:
+    """Topics for which the cause of a tombstone depends on the offsets of all groups. Arguments: of ``removals_of_offsets``."""
+    removed_lifetimes = _removed_lifetimes(lifetimes, own, retention_ms, groups_go_with_offsets=groups_go_with_offsets)
+    return {removed.lifetime.topic for removed in removed_lifetimes if removed.needs_its_topic}
 
 
 def removals_of_offsets(
-    lifetimes: Sequence[OffsetLifetime], own: Sequence[OwnRecord], retention_ms: int | None, topic_lifetimes: Sequence[OffsetLifetime] = ()
+    lifetimes: Sequence[OffsetLifetime],
+    own: Sequence[OwnRecord],
+    retention_ms: int | None,
+    topic_lifetimes: Sequence[OffsetLifetime] = (),
+    *,
+    groups_go_with_offsets: bool = False,
 ) -> dict[tuple[Place, int], OffsetRemoval]:
     """(place, record offset) of each tombstone -> cause of the tombstone.
 
     Args:
-        lifetimes: Of the offsets that are asked about.
+        lifetimes: Of all offsets of the groups that are asked about.
         own: All records of GROUP_KEY_TYPES, of every group in ``lifetimes`` and ``topic_lifetimes``.
         retention_ms: ``offsets.retention.minutes`` in milliseconds; None: not known.
         topic_lifetimes: Lifetimes of all offsets of all groups in the topics of ``topics_to_look_at``.
+        groups_go_with_offsets: The coordinator of Kafka 0.8.2 to 3.9 (Scala, GroupMetadataManager.cleanupGroupMetadata): any write that
+            takes the last offset of a group without members removes the group as well, and a group that never had a generation has no
+            tombstone. False: the coordinator of 4.x, where only DeleteGroups and the cleanup remove groups.
     """
-    removed_of_topics = _removed_lifetimes(topic_lifetimes, own, retention_ms)
+    removed_of_topics = _removed_lifetimes(topic_lifetimes, own, retention_ms, groups_go_with_offsets=groups_go_with_offsets)
     episodes = {
         topic: _episodes(
             [removed for removed in removed_of_topics if removed.lifetime.topic == topic],
@@ -173,7 +194,7 @@ def removals_of_offsets(
         for topic in {lifetime.topic for lifetime in topic_lifetimes}
     }
     removals = {}
-    for removed in _removed_lifetimes(lifetimes, own, retention_ms):
+    for removed in _removed_lifetimes(lifetimes, own, retention_ms, groups_go_with_offsets=groups_go_with_offsets):
         lifetime = removed.lifetime
         if lifetime.tombstone_offset is None:
             continue
@@ -183,7 +204,9 @@ def removals_of_offsets(
             episode = next((episode for episode in topic_episodes if episode.began_ms <= lifetime.gone_ms <= episode.ended_ms), None)
         groups_at_once, offsets_kept = (None, None) if episode is None else (episode.groups, episode.kept)
         cause = _cause_of_offset(removed, episode)
-        removals[lifetime.place, lifetime.tombstone_offset] = OffsetRemoval(cause, lifetime, removed.base_ms, groups_at_once, offsets_kept)
+        removals[lifetime.place, lifetime.tombstone_offset] = OffsetRemoval(
+            cause, lifetime, removed.base_ms, groups_at_once, offsets_kept, removed.had_expired, removed.group_removed, removed.whole_group
+        )
     return removals
 
 
@@ -234,33 +257,62 @@ def _cause_of_offset(removed: _RemovedLifetime, episode: _Episode | None) -> Cau
             return "topic_deletion"
     if removed.had_expired:
         return "expiry"
-    if removed.group_removed:
+    if removed.group_removed or removed.whole_group:
         return "delete_groups"
     return "topic_deletion" if episode is not None and nobody_kept and episode.soon_after == 0 else "offset_delete"
 
 
-def _removed_lifetimes(lifetimes: Iterable[OffsetLifetime], own: Iterable[OwnRecord], retention_ms: int | None) -> list[_RemovedLifetime]:
+def _removed_lifetimes(
+    lifetimes: Sequence[OffsetLifetime], own: Iterable[OwnRecord], retention_ms: int | None, *, groups_go_with_offsets: bool
+) -> list[_RemovedLifetime]:
     """Each lifetime that has a closing tombstone."""
     group_records: dict[tuple[Place, str], list[OwnRecord]] = {}
     for record in sorted(own, key=lambda record: record.record_offset):
         group_records.setdefault((record.place, record.group_id), []).append(record)
     record_offsets = {group: [record.record_offset for record in records] for group, records in group_records.items()}
     removed_at = {group: {record.timestamp_ms for record in records if record.is_tombstone} for group, records in group_records.items()}
+    last_removals = _last_removals(lifetimes) if groups_go_with_offsets else {}
     removed_lifetimes = []
     for lifetime in lifetimes:
         if lifetime.tombstone_offset is None:
             continue
         group, base_ms, due_ms = (lifetime.place, lifetime.group_id), lifetime.commit_ms, lifetime.expire_ms
         records_before = bisect_left(record_offsets.get(group, []), lifetime.tombstone_offset)
-        if records_before and (state := group_records[group][records_before - 1]).is_empty:
+        state = group_records[group][records_before - 1] if records_before else None
+        if state is not None and state.is_empty:
             base_ms = state.timestamp_ms
         if due_ms is None and base_ms is not None and retention_ms is not None:
             # The view counts the retention in whole seconds.
             due_ms = base_ms + retention_ms // 1000 * 1000
         late_ms = None if lifetime.gone_ms is None or due_ms is None else lifetime.gone_ms - due_ms
         group_removed = lifetime.gone_ms is not None and lifetime.gone_ms in removed_at.get(group, ())
-        removed_lifetimes.append(_RemovedLifetime(lifetime, base_ms, late_ms, group_removed))
+        # Without a record of its own the group never had a generation: its removal leaves no tombstone of the group.
+        never_had_members = state is None or state.is_tombstone
+        whole_group = groups_go_with_offsets and (group_removed or (never_had_members and lifetime.gone_ms in last_removals.get(group, ())))
+        removed_lifetimes.append(_RemovedLifetime(lifetime, base_ms, late_ms, group_removed, whole_group))
     return removed_lifetimes
+
+
+def _last_removals(lifetimes: Iterable[OffsetLifetime]) -> dict[tuple[Place, str], set[int]]:
+    """Group -> times of the writes after which the group had no offset."""
+    spans: dict[tuple[Place, str], list[tuple[int | None, int | None]]] = {}
+    for lifetime in lifetimes:
+        spans.setdefault((lifetime.place, lifetime.group_id), []).append((lifetime.born_ms, lifetime.gone_ms))
+    last: dict[tuple[Place, str], set[int]] = {}
+    for group, of_group in spans.items():
+        # From the last write backwards: ``begun`` is the earliest first commit of an offset that is gone later.
+        ends = sorted({gone_ms for _, gone_ms in of_group if gone_ms is not None}, reverse=True)
+        by_end: dict[int | None, list[int]] = {}
+        for born_ms, gone_ms in of_group:
+            if born_ms is not None:
+                by_end.setdefault(gone_ms, []).append(born_ms)
+        begun = min(by_end.get(None, []), default=None)
+        last[group] = set()
+        for end_ms in ends:
+            if begun is None or begun > end_ms:
+                last[group].add(end_ms)
+            begun = min([born_ms for born_ms in (begun, *by_end.get(end_ms, [])) if born_ms is not None], default=None)
+    return last
 
 
 def _episodes(removed_lifetimes: Iterable[_RemovedLifetime], lifetimes: Iterable[OffsetLifetime]) -> list[_Episode]:

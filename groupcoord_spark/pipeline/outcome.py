@@ -108,7 +108,13 @@ def driver_rows(
 def _log_end_rows(request: RunRequest, run_id: str) -> list[dict[str, Any]]:
     sample = {"sampled_at_ms": request.log_ends_sampled_at_ms, "run_id": run_id}
     return [
-        {"topic": topic, "partition": partition, "end_offset": end_offset, **sample}
+        {
+            "topic": topic,
+            "partition": partition,
+            "start_offset": request.log_starts.get((topic, partition)),
+            "end_offset": end_offset,
+            **sample,
+        }
         for (topic, partition), end_offset in sorted(request.log_ends.items())
     ]
 

@@ -37,6 +37,8 @@ class RunRequest:
     """Words of --accept: what the run may do although it looks like a bad copy."""
     log_ends: Mapping[tuple[str, int], int] = field(default_factory=dict)
     """Topic and partition -> end offset, of a sample that the user gave."""
+    log_starts: Mapping[tuple[str, int], int] = field(default_factory=dict)
+    """Topic and partition -> start offset, where the sample has it."""
     log_ends_sampled_at_ms: int = 0
 
     @property

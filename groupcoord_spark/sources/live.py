@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -86,6 +87,51 @@ def extent_of(spark: SparkSession, topic: LiveTopic) -> TopicExtent:
 
     Raises GroupcoordError where the connector is not there or the brokers do not answer, InputError where there is no such topic.
     """
+    with _admin_client(spark, topic) as (jvm, admin):
+        names = jvm.java.util.Collections.singleton(topic.topic)
+        description = admin.describeTopics(names).allTopicNames().get().get(topic.topic)
+        extents = _log_extents(jvm, admin, [(topic.topic, partition.partition()) for partition in description.partitions()])
+        return TopicExtent(
+            admin.describeCluster().clusterId().get(),
+            {partition: start for (_, partition), (start, _) in extents.items()},
+            {partition: end for (_, partition), (_, end) in extents.items()},
+        )
+
+
+def log_extents_of(spark: SparkSession, topic: LiveTopic) -> dict[tuple[str, int], tuple[int, int]]:
+    """(topic, partition) -> start and end offset of the log at present, for every topic of the cluster except Kafka's internal ones.
+
+    Partitions without a leader are left out. Raises GroupcoordError as ``extent_of`` does.
+    """
+    with _admin_client(spark, topic) as (jvm, admin):
+        descriptions = admin.describeTopics(admin.listTopics().names().get()).allTopicNames().get().entrySet()
+        partitions = [
+            (entry.getKey(), partition.partition())
+            for entry in descriptions
+            for partition in entry.getValue().partitions()
+            if partition.leader() is not None
+        ]
+        return _log_extents(jvm, admin, partitions)
+
+
+def _log_extents(jvm: Any, admin: Any, partitions: Iterable[tuple[str, int]]) -> dict[tuple[str, int], tuple[int, int]]:
+    """(topic, partition) -> start and end offset."""
+    spec = jvm.org.apache.kafka.clients.admin.OffsetSpec
+    asked = {place: jvm.org.apache.kafka.common.TopicPartition(*place) for place in partitions}
+    offsets = []
+    for wanted in (spec.earliest(), spec.latest()):
+        request = jvm.java.util.HashMap()
+        for place in asked.values():
+            request.put(place, wanted)
+        answers = admin.listOffsets(request).all().get()
+        offsets.append({place: answers.get(topic_partition).offset() for place, topic_partition in asked.items()})
+    starts, ends = offsets
+    return {place: (starts[place], ends[place]) for place in asked}
+
+
+@contextmanager
+def _admin_client(spark: SparkSession, topic: LiveTopic) -> Iterator[tuple[Any, Any]]:
+    """The JVM and Kafka's admin client in it. Failures of the client become the errors that ``extent_of`` names."""
     from py4j.protocol import Py4JError, Py4JJavaError
 
     jvm: Any = spark.sparkContext._jvm
@@ -103,21 +149,7 @@ def extent_of(spark: SparkSession, topic: LiveTopic) -> TopicExtent:
             " of your own."
         ) from None
     try:
-        names = jvm.java.util.Collections.singleton(topic.topic)
-        description = admin.describeTopics(names).allTopicNames().get().get(topic.topic)
-        numbers = [partition.partition() for partition in description.partitions()]
-        spec = jvm.org.apache.kafka.clients.admin.OffsetSpec
-        ends = {}
-        for which, wanted in (("first", spec.earliest()), ("end", spec.latest())):
-            asked = jvm.java.util.HashMap()
-            for number in numbers:
-                asked.put(jvm.org.apache.kafka.common.TopicPartition(topic.topic, number), wanted)
-            answers = admin.listOffsets(asked)
-            ends[which] = {
-                number: answers.partitionResult(jvm.org.apache.kafka.common.TopicPartition(topic.topic, number)).get().offset()
-                for number in numbers
-            }
-        return TopicExtent(admin.describeCluster().clusterId().get(), ends["first"], ends["end"])
+        yield jvm, admin
     except Py4JJavaError as error:
         said = _said(error)
         if "UnknownTopicOrPartition" in said or "InvalidTopic" in said:

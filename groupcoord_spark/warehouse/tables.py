@@ -67,7 +67,7 @@ GROUP_KEPT_BY = ("members", "offsets", "pending_transaction", "share_group", "to
 
 REBALANCE_CAUSES = (
     *("member_joined", "member_left", "member_expelled", "member_gone", "member_restarted", "subscription_changed"),
-    *("partitions_changed", "follow_up", "leader_rejoined", "coordinator_moved", "group_converted", "unknown"),
+    *("partitions_changed", "follow_up", "probing", "leader_rejoined", "coordinator_moved", "group_converted", "unknown"),
 )
 
 RECORD_OFFSET_IS_NOT_NEGATIVE = {"record_offset_is_not_negative": "record_offset >= 0"}

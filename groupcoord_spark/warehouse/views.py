@@ -89,8 +89,8 @@ the groups that become Dead (topic NULL)."""
 # One write of a coordinator gives all of its records one timestamp: that is how the records of one request or cleanup are known.
 TOMBSTONE_CAUSES: Final = """
 WITH retention AS (
-  SELECT cluster, retention_ms FROM (
-    SELECT cluster, CAST(settings['offsets.retention.ms'] AS BIGINT) AS retention_ms,
+  SELECT cluster, retention_ms, is_scala FROM (
+    SELECT cluster, CAST(settings['offsets.retention.ms'] AS BIGINT) AS retention_ms, semantics = 'scala' AS is_scala,
       ROW_NUMBER() OVER (PARTITION BY cluster ORDER BY finished_at DESC) AS age
     FROM runs WHERE kind = 'night' OR (kind IS NULL AND settings['until'] IS NULL)
   ) r WHERE age = 1
@@ -148,7 +148,8 @@ dated AS (
     v.record_offset AS value_offset, v.commit_timestamp, v.expire_timestamp,
     CASE WHEN g.key_type = 2 AND NOT g.is_tombstone AND g.value_version >= 2 AND g.value_json LIKE '%"members":[]%'
         AND g.value_json NOT LIKE '%"protocolType":""%'
-      THEN g.record_timestamp ELSE v.commit_timestamp END AS base_timestamp
+      THEN g.record_timestamp ELSE v.commit_timestamp END AS base_timestamp,
+    CASE WHEN g.is_tombstone IS NULL OR g.is_tombstone THEN TRUE ELSE FALSE END AS never_had_members
   FROM placed t
   LEFT JOIN commits v ON v.cluster = t.cluster AND v.offsets_partition = t.offsets_partition AND v.incarnation = t.incarnation
     AND v.record_offset = t.value_offset
@@ -159,16 +160,34 @@ dated AS (
   WHERE t.is_tombstone
 ),
 due AS (
-  SELECT d.*,
+  SELECT d.*, COALESCE(r.is_scala, FALSE) AS is_scala,
     COALESCE(d.expire_timestamp, d.base_timestamp + INTERVAL '1' SECOND * CAST(r.retention_ms / 1000 AS BIGINT)) AS due_at
   FROM dated d LEFT JOIN retention r ON r.cluster = d.cluster
+),
+lives AS (
+  SELECT cluster, offsets_partition, incarnation, topic, group_id, partition, MIN(record_timestamp) AS born_at, gone_at
+  FROM placed WHERE NOT is_tombstone
+  GROUP BY cluster, offsets_partition, incarnation, topic, group_id, partition, gone_at
+),
+emptied AS (
+  -- Up to 3.9 (Scala) a group without members goes with its last offset, and without a tombstone if it never had members.
+  SELECT d.cluster, d.offsets_partition, d.incarnation, d.group_id, d.record_timestamp
+  FROM (
+    SELECT DISTINCT cluster, offsets_partition, incarnation, group_id, record_timestamp FROM due WHERE is_scala AND never_had_members
+  ) d
+  LEFT JOIN lives l ON l.cluster = d.cluster AND l.offsets_partition = d.offsets_partition AND l.incarnation = d.incarnation
+    AND l.group_id = d.group_id AND l.born_at <= d.record_timestamp AND (l.gone_at IS NULL OR l.gone_at > d.record_timestamp)
+  WHERE l.group_id IS NULL AND d.record_timestamp IS NOT NULL
 ),
 judged AS (
   SELECT d.*,
     d.record_timestamp >= d.due_at AS was_due,
     d.record_timestamp >= d.due_at AND d.record_timestamp < d.due_at + INTERVAL '1' HOUR AS was_just_due,
-    COALESCE(w.group_removed, FALSE) AS group_removed
+    COALESCE(w.group_removed, FALSE) AS group_removed,
+    CASE WHEN d.is_scala AND w.group_removed OR m.group_id IS NOT NULL THEN TRUE ELSE FALSE END AS whole_group
   FROM due d
+  LEFT JOIN emptied m ON m.cluster = d.cluster AND m.offsets_partition = d.offsets_partition AND m.incarnation = d.incarnation
+    AND m.group_id = d.group_id AND m.record_timestamp = d.record_timestamp AND d.never_had_members
   LEFT JOIN removals w ON w.cluster = d.cluster AND w.offsets_partition = d.offsets_partition AND w.incarnation = d.incarnation
     AND w.group_id = d.group_id AND w.record_timestamp = d.record_timestamp
 ),
@@ -183,15 +202,10 @@ episodes AS (
         CASE WHEN record_timestamp <= LAG(record_timestamp) OVER (
           PARTITION BY cluster, topic ORDER BY record_timestamp, offsets_partition, record_offset
         ) + INTERVAL '1' SECOND THEN 0 ELSE 1 END AS begins
-      FROM judged WHERE value_offset IS NOT NULL AND NOT was_just_due AND NOT (group_removed AND NOT was_due)
+      FROM judged WHERE value_offset IS NOT NULL AND NOT was_just_due AND NOT (group_removed AND NOT was_due AND NOT whole_group)
     ) e
   ) e
   GROUP BY cluster, topic, episode
-),
-lives AS (
-  SELECT cluster, topic, group_id, partition, MIN(record_timestamp) AS born_at, gone_at
-  FROM placed WHERE NOT is_tombstone
-  GROUP BY cluster, topic, group_id, partition, gone_at
 ),
 topics AS (
   SELECT e.cluster, e.topic, e.began_at, e.ended_at, e.groups_at_once,
@@ -207,7 +221,7 @@ of_offsets AS (
       WHEN t.groups_at_once > 1 AND t.offsets_spared = 0
         AND (t.offsets_soon_after = 0 OR t.ended_at < t.began_at + INTERVAL '0.01' SECOND) THEN 'topic_deletion'
       WHEN j.was_due THEN 'expiry'
-      WHEN j.group_removed THEN 'delete_groups'
+      WHEN j.group_removed OR j.whole_group THEN 'delete_groups'
       WHEN t.offsets_spared = 0 AND t.offsets_soon_after = 0 THEN 'topic_deletion'
       ELSE 'offset_delete' END AS cause
   FROM judged j
@@ -220,13 +234,14 @@ SELECT cluster, offsets_partition, incarnation, record_offset, record_timestamp,
 FROM of_offsets
 UNION ALL
 SELECT g.cluster, g.offsets_partition, g.incarnation, g.record_offset, g.record_timestamp, g.group_id, NULL, NULL, g.key_type,
-  CASE WHEN w.group_converted THEN 'conversion'
+  CASE WHEN g.record_timestamp IS NULL THEN 'unknown'
+    WHEN w.group_converted THEN 'conversion'
     WHEN g.key_type = 11 OR BOOL_OR(o.cause = 'delete_groups') THEN 'delete_groups'
     WHEN BOOL_OR(o.cause = 'unknown') THEN 'unknown'
     ELSE 'expiry' END,
   NULL, NULL, NULL, NULL, NULL, TRUE, NULL, NULL, NULL
 FROM own g
-JOIN removals w ON w.cluster = g.cluster AND w.offsets_partition = g.offsets_partition AND w.incarnation = g.incarnation
+LEFT JOIN removals w ON w.cluster = g.cluster AND w.offsets_partition = g.offsets_partition AND w.incarnation = g.incarnation
   AND w.group_id = g.group_id AND w.record_timestamp = g.record_timestamp
 LEFT JOIN of_offsets o ON o.cluster = g.cluster AND o.offsets_partition = g.offsets_partition AND o.incarnation = g.incarnation
   AND o.group_id = g.group_id AND o.record_timestamp = g.record_timestamp
@@ -258,7 +273,7 @@ _FILES: Final = (
     *("record_positions", "log_completeness", "counted_commits", "rewinds", "topic_readers", "stalled", "idle_groups", "orphan_topics"),
     *("assigned_never_committed", "commit_rate", "hot_committers", "group_lifetimes", "group_templates", "client_inventory"),
     *("protocol_readiness", "rebalance_storms", "open_transactions", "no_leader_epoch", "topic_recreated", "shared_group_id"),
-    *("storage_by_group", "lag", "lag_history", "commit_notes"),
+    *("storage_by_group", "lag", "lag_history", "commit_notes", "cutover"),
 )
 """The views in the folder sql, one file each; a view stands after the views that it reads."""
 

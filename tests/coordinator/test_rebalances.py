@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -147,6 +148,24 @@ class TestClassicGenerations:
     def test_partitions_revoked_before_are_handed_on_in_a_follow_up(self) -> None:
         revoked = generation(2, 1_000, member("a", 0, 1), member("b"))
         assert cause(FIRST, revoked, generation(3, 1_200, *BOTH)) == ("follow_up", "likely")
+
+    @pytest.mark.parametrize(
+        ("scheduled_ms", "expected"),
+        [
+            (T0 + 600_000, ("probing", "certain")),
+            (0, ("follow_up", "certain")),
+            (T0 + 700_001, ("leader_rejoined", "likely")),  # not yet
+            (2**63 - 1, ("leader_rejoined", "likely")),  # none
+        ],
+    )
+    def test_a_rebalance_at_the_time_that_kafka_streams_had_set_is_probing(self, scheduled_ms: int, expected: tuple[str, str]) -> None:
+        info = struct.pack(">ii", 11, 11) + bytes(20) + struct.pack(">iq", 0, scheduled_ms)
+        assigned = encode_assignment(Assignment(1, {"t": (0, 1)}, info))
+        members = {**BOTH[0], "assignment": assigned}, BOTH[1]
+        before, after = (generation(number, at_ms, *members, protocol="stream") for number, at_ms in ((2, 0), (3, 700_000)))
+        assert cause(before, after) == expected
+        # Bytes of another assignor mean nothing.
+        assert cause(*(generation(n, at_ms, *members) for n, at_ms in ((2, 0), (3, 700_000)))) == ("leader_rejoined", "likely")
 
     def test_nothing_new_is_a_leader_that_joined_again_or_a_coordinator_that_moved(self) -> None:
         assert cause(SECOND, generation(3, 9_000, *BOTH)) == ("leader_rejoined", "likely")

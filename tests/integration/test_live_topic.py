@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka import TopicPartition
 
 from groupcoord_spark.warehouse import TABLES
-from tests.integration.groups import Groups
+from tests.integration.groups import RECORDS, TOPICS, Groups
 from tests.integration.kafka import Broker
 from tests.running import rows_of, run
 
@@ -39,7 +39,7 @@ NOT_SHOWN = {
     },
 }
 
-CANNOT_BE_EQUAL = {"pending_offsets", "transactions", "surviving_records", "latest_records", "warnings", "runs"}
+CANNOT_BE_EQUAL = {"log_ends", "pending_offsets", "transactions", "surviving_records", "latest_records", "warnings", "runs"}
 """Tables that are about what the connector does not show, or about the run; each has a test of its own."""
 
 
@@ -64,7 +64,7 @@ def nights(broker: Broker, groups: Groups, spark: SparkSession, tmp_path_factory
     as_of_s = int(time.time())
     as_of = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(as_of_s))
     copied = broker.copy_offsets_log(place / "logs")
-    done = live_night(broker, place / "live", "--as-of", as_of)
+    done = live_night(broker, place / "live", "--with-end-offsets", "--as-of", as_of)
     if missing := re.search(r"unresolved dependency: [^\]]*", done.stderr):
         pytest.skip(f"Spark's Kafka connector cannot be had from Maven Central ({missing[0]})")
     assert done.returncode == 0, done.stderr
@@ -126,6 +126,15 @@ def test_markers_are_not_there_and_nothing_else_is_missing(nights: Nights) -> No
 
     live, log = nights.rows("surviving_records")
     assert survivors(live) == survivors(log) - markers
+
+
+def test_brokers_say_where_the_logs_of_all_topics_start_and_end(nights: Nights) -> None:
+    live, log = nights.rows("log_ends")
+    extents = {(row["topic"], row["partition"]): (row["start_offset"], row["end_offset"]) for row in live}
+    of_groups = {place: extent for place, extent in extents.items() if place[0] in TOPICS}
+    expected = {(topic, n): (0, RECORDS // count) for topic, count in TOPICS.items() for n in range(count)}
+    assert (of_groups, log) == (expected, [])
+    assert {row["sampled_at"] for row in live} and not any(topic.startswith("__") for topic, _ in extents)
 
 
 def test_run_says_what_it_cannot_know(nights: Nights) -> None:

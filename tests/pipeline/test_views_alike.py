@@ -55,6 +55,15 @@ def nights(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> duc
 
 
 @pytest.fixture(scope="module")
+def clusters(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> duckdb.DuckDBPyConnection:
+    """Two clusters in one warehouse: the same groups were at work in one after the other."""
+    warehouse = tmp_path_factory.mktemp("clusters") / "warehouse"
+    for cluster, corpus in (("old", "codec-gzip"), ("new", "codec-lz4")):
+        run(spark, warehouse, GOLDEN / corpus / "logs", cluster=cluster, as_of_ms=AFTER_THE_NIGHTS_MS)
+    return connect(warehouse, None)
+
+
+@pytest.fixture(scope="module")
 def in_spark(spark: SparkSession, vanished: dict[str, pa.Table], tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     place = tmp_path_factory.mktemp("tables")
     for name, rows in vanished.items():
@@ -113,12 +122,18 @@ def test_the_page_of_a_view_shows_its_columns(view: str, duck: duckdb.DuckDBPyCo
 
 @pytest.mark.parametrize("view", [view for view, text in SECTIONS.items() if "```text" in text])
 def test_the_example_of_a_view_is_what_the_query_gives(
-    view: str, duck: duckdb.DuckDBPyConnection, nights: duckdb.DuckDBPyConnection, sample_warehouse: SampleWarehouse
+    view: str,
+    duck: duckdb.DuckDBPyConnection,
+    nights: duckdb.DuckDBPyConnection,
+    clusters: duckdb.DuckDBPyConnection,
+    sample_warehouse: SampleWarehouse,
 ) -> None:
     where, _, example = SECTIONS[view].partition("```text\n")
     query, _, rows = example.partition("\n```")[0].partition("\n\n")
     if "On the sample:" in where:
         connection = connect(sample_warehouse.path, "sample")
+    elif "On two clusters" in where:
+        connection = clusters
     else:
         connection = nights if "tests/golden/nights" in where else duck
     assert shown_rows(connection, query) == rows

@@ -84,6 +84,21 @@ class TestCountedCommits:
         assert found == [(0, 1), (5, 5)]
 
 
+class TestCutover:
+    offsets = "last_committed_there, first_committed_here, rewound_by, commits_there_after"
+    columns = f"from_cluster, to_cluster, partition, {offsets}, completeness"
+
+    def test_a_group_that_began_lower_in_the_new_cluster_went_back_and_one_that_began_higher_skipped(self) -> None:
+        there = [at(0, 50, 0), at(1, 60, 5), at(2, 90, 6, partition=1), at(3, 7, 7, partition=2)]
+        here = [at(0, 40, 10), at(1, 41, 11), at(3, 99, 12, partition=1), at(4, 1, 12, group_id="other")]
+        found = rows("cutover", self.columns, offset_commits=[*there, *({**row, "cluster": "new"} for row in here)])
+        assert found == [("prod", "new", 0, 60, 40, 20, 0, 0.8), ("prod", "new", 1, 90, 99, -9, 0, 0.8)]
+
+    def test_commits_in_the_old_cluster_after_the_first_one_in_the_new_cluster_are_counted(self) -> None:
+        commits = [at(0, 50, 0), at(1, 60, 20), at(2, 61, 21), {**at(0, 55, 10), "cluster": "new"}]
+        assert rows("cutover", self.columns, offset_commits=commits) == [("prod", "new", 0, 61, 55, 6, 2, 1.0)]
+
+
 class TestRewinds:
     columns = "topic, partition, from_committed_offset, to_committed_offset, back_by, kind, member_count, from_record_offset, record_offset"
 

@@ -16,6 +16,7 @@ Cause = Literal[
     "subscription_changed",
     "partitions_changed",
     "follow_up",
+    "probing",
     "leader_rejoined",
     "coordinator_moved",
     "group_converted",

@@ -22,8 +22,11 @@ from groupcoord_spark.coordinator.rebalances.findings import (
 from groupcoord_spark.coordinator.rebalances.generations import Generation, is_connect
 from groupcoord_spark.coordinator.rebalances.moves import Moves
 from groupcoord_spark.coordinator.rebalances.records import NOT_KNOWN, Value
-from groupcoord_spark.protocol import decode_subscription
+from groupcoord_spark.protocol import decode_assignment, decode_subscription
+from groupcoord_spark.protocol.streams_assignment import decode_streams_assignment
 
+STREAMS_ASSIGNOR: Final = "stream"
+"""Name of the assignor of Kafka Streams in the classic protocol (StreamsPartitionAssignor)."""
 _STREAMS_CLIENT: Final = re.compile(r"-StreamThread-\d+(-consumer)?$")
 
 
@@ -160,6 +163,9 @@ def _cause_without_newcomers(
         )
     if new_partitions:
         return Finding("partitions_changed", "likely", f"Nobody ever had before: {names_of(new_partitions)}.")
+    scheduled = _scheduled_by_streams(old, new)
+    if scheduled is not None:
+        return scheduled
     if moves.assigned:
         return Finding(
             "follow_up",
@@ -177,6 +183,34 @@ def _cause_without_newcomers(
         "likely",
         "Same members, subscriptions and partitions: a leader (in Connect any worker) that joins again leaves no other trace, nor does"
         " a member that changes protocols which are not in use.",
+    )
+
+
+def _scheduled_by_streams(old: Generation, new: Generation) -> Finding | None:
+    """The rebalance that Kafka Streams had scheduled in the generation before (KIP-441); None: no scheduled time had come."""
+    if old.value["protocol"] != STREAMS_ASSIGNOR:
+        return None
+    scheduled: list[tuple[int, str]] = []
+    for member_id, member in old.members.items():
+        assignment = decoded_or_none(decode_assignment, member["assignment"])
+        of_streams = None if assignment is None or not assignment.user_data else decode_streams_assignment(assignment.user_data)
+        if of_streams is not None and of_streams.next_rebalance_ms is not None:
+            scheduled.append((of_streams.next_rebalance_ms, member_id))
+    next_ms, member_id = min(scheduled, default=(new.join_ended_ms + 1, ""))
+    if next_ms > new.join_ended_ms:
+        return None
+    if next_ms == 0:
+        return Finding(
+            "follow_up",
+            "certain",
+            f"The assignment of generation {old.value['generation']} told {member_id} to start a rebalance at once, to hand on tasks.",
+        )
+    late = _seconds(new.join_ended_ms - next_ms)
+    return Finding(
+        "probing",
+        "certain",
+        f"The assignment of generation {old.value['generation']} told {member_id} to start a rebalance, to see whether warm-up tasks have"
+        f" caught up; the join phase ended {late} after that time.",
     )
 
 

@@ -1,9 +1,10 @@
 -- The commits and tombstones of offsets that counted, with the moment from which they counted: the record itself, or the marker of its
--- transaction. Aborted and open transactions are left out, and commits that a later record replaced before their transaction ended.
+-- transaction; where records have no times (up to 0.9), the time in the commit. Aborted and open transactions are left out, and commits
+-- that a later record replaced before their transaction ended.
 WITH ended AS (
   SELECT c.*,
     COALESCE(marker_offset, record_offset) AS counted_offset,
-    COALESCE(marker_timestamp, record_timestamp) AS counted_at
+    COALESCE(marker_timestamp, record_timestamp, commit_timestamp) AS counted_at
   FROM offset_commits_resolved c
   WHERE transaction_result IS NULL OR transaction_result = 'committed'
 ),

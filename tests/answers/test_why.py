@@ -1,0 +1,182 @@
+"""Causes that `why` names where no record names one, over nights made by hand. tests/pipeline/test_causes.py has those of a broker."""
+
+from __future__ import annotations
+
+import base64
+import json
+import struct
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from groupcoord_spark.answers.group_history import Question
+from groupcoord_spark.answers.why import Finding, Story, why
+from groupcoord_spark.coordinator.semantics import semantics_for
+from groupcoord_spark.warehouse import open_warehouse
+from tests.shown_rows import connect
+from tests.warehouse.nights import AS_OF_MS, commit, group, night, offset
+
+SECOND_MS, HOUR_MS = 1_000, 3_600_000
+RETENTION_MS = 60 * SECOND_MS
+
+
+def at(record_offset: int, seconds: float, **fields: Any) -> dict[str, Any]:
+    """A commit of group g."""
+    moment = AS_OF_MS + int(seconds * SECOND_MS)
+    return commit(record_offset, record_timestamp_ms=moment, commit_timestamp_ms=moment, **fields)
+
+
+def gone(record_offset: int, seconds: float, **fields: Any) -> dict[str, Any]:
+    """A tombstone of an offset of group g."""
+    return at(record_offset, seconds, **fields) | {"committed_offset": None, "is_tombstone": True, "commit_timestamp_ms": -1}
+
+
+def own(record_offset: int, seconds: float, value: Any, key_type: int = 2, **fields: Any) -> dict[str, Any]:
+    """A record of group g itself; ``value`` None: a tombstone."""
+    place = {"offsets_partition": 0, "incarnation": 0, "record_offset": record_offset, "group_id": "g", "key_json": "{}"}
+    facts = {"key_type": key_type, "is_tombstone": value is None, "is_transactional": False, "key_size": 5}
+    written = {"value_version": None if value is None else 3, "value_json": None if value is None else json.dumps(value)}
+    return {**place, **facts, **written, "record_timestamp_ms": AS_OF_MS + int(seconds * SECOND_MS), **fields}
+
+
+def classic(*topics: str) -> dict[str, Any]:
+    """The value of a classic group with a member that subscribes to these topics."""
+    names = b"".join(struct.pack(">h", len(name)) + name.encode() for name in topics)
+    subscription = struct.pack(">hi", 0, len(topics)) + names + struct.pack(">i", -1)
+    member = {"memberId": "m", "subscription": base64.b64encode(subscription).decode(), "assignment": ""}
+    return {"protocolType": "consumer", "members": [member]}
+
+
+def change(record_offset: int, seconds: float, members: int, group_type: str = "classic") -> dict[str, Any]:
+    """A row of rebalances."""
+    facts = {"group_type": group_type, "kind": "generation" if group_type == "classic" else "group_epoch", "to_generation": 1}
+    cause = {"member_count": members, "cause": "member_joined" if members else "member_left", "confidence": "certain", "evidence": "."}
+    place = {"offsets_partition": 0, "incarnation": 0, "record_offset": record_offset, "group_id": "g"}
+    return {**place, **facts, **cause, "record_timestamp_ms": AS_OF_MS + int(seconds * SECOND_MS)}
+
+
+def story(place: Path, release: str, **tables: Sequence[dict[str, Any]]) -> Story:
+    semantics = semantics_for(None, release)
+    run = {"semantics": semantics.name, "broker_version": semantics.broker_version, "as_of_ms": AS_OF_MS + HOUR_MS}
+    night(place, "prod", tables, settings={"offsets.retention.ms": str(RETENTION_MS)}, **run)
+    found = why(open_warehouse(str(place)), Question("prod", "g"), semantics)
+    assert found is not None
+    return found
+
+
+def findings(found: Story) -> list[Finding]:
+    return [finding for step in found.steps for finding in step.findings]
+
+
+def causes(found: Story) -> list[tuple[Any, ...]]:
+    return [finding[:4] for finding in findings(found)]
+
+
+def causes_of_view(place: Path) -> list[tuple[int, str]]:
+    query = "SELECT record_offset, cause FROM tombstone_causes ORDER BY record_offset"
+    return [(row["record_offset"], row["cause"]) for row in connect(place, "prod").sql(query).to_arrow_table().to_pylist()]
+
+
+SIMPLE = [at(0, 0, partition=0), at(1, 0, topic="u"), gone(2, 5, partition=0), gone(3, 5, topic="u")]
+
+
+def test_up_to_3_9_a_simple_group_that_loses_everything_at_once_was_deleted_and_has_no_tombstone(tmp_path: Path) -> None:
+    """The Scala coordinator writes no tombstone for a group without a generation: `why` said OffsetDelete, and nothing of the group."""
+    others = [at(4, 0, group_id="other"), at(5, 0, group_id="other", topic="u")]
+    found = story(tmp_path, "3.9", offset_commits=[*SIMPLE, *others])
+    assert causes(found) == [
+        ("t", 0, "group_delete", "offset_delete"),
+        ("u", 0, "group_delete", "offset_delete"),
+        (None, None, "group_delete", "offset_delete"),
+    ]
+    assert "went at 2026-01-01T00:00:05.000Z with its last offset" in found.conclusion
+    assert causes_of_view(tmp_path) == [(2, "delete_groups"), (3, "delete_groups")]
+
+
+def test_in_4_x_the_same_records_are_offset_deletes(tmp_path: Path) -> None:
+    """The coordinator of 4.x writes the tombstone of every group that it deletes."""
+    others = [at(4, 0, group_id="other"), at(5, 0, group_id="other", topic="u")]
+    found = story(tmp_path, "4.3", offset_commits=[*SIMPLE, *others])
+    assert causes(found)[:2] == [("t", 0, "offset_delete", None), ("u", 0, "offset_delete", None)]
+    assert causes_of_view(tmp_path) == [(2, "offset_delete"), (3, "offset_delete")]
+
+
+def test_up_to_3_9_a_group_that_keeps_an_offset_was_not_deleted(tmp_path: Path) -> None:
+    there = {"groups": [group("g", is_simple=True)], "committed_offsets": [offset("g", "u", 0, 1)]}
+    found = story(tmp_path, "3.9", offset_commits=[*SIMPLE[:3], at(9, 0, group_id="other")], **there)
+    assert causes(found) == [("t", 0, "offset_delete", None), ("u", 0, "still_there", None), (None, None, "still_there", None)]
+
+
+def test_up_to_3_9_a_topic_that_is_deleted_takes_empty_groups_along(tmp_path: Path) -> None:
+    """The write that takes the last offset removes an Empty group too, which looked like DeleteGroups."""
+    of_g = [at(1, 0), gone(2, 5)]
+    of_other = [at(4, 0, group_id="other"), at(5, 0, group_id="other", topic="u"), gone(6, 5, group_id="other")]
+    records = [own(0, -1, {"protocolType": "consumer", "members": []}), own(3, 5, None)]
+    rebalances = [change(0, -1, 0)]
+    found = story(tmp_path / "scala", "3.9", offset_commits=[*of_g, *of_other], group_records=records, rebalances=rebalances)
+    assert ("t", 0, "topic_delete", "offset_delete") in causes(found)
+    assert causes(found)[-1][:3] == (None, None, "topic_delete")
+    assert causes_of_view(tmp_path / "scala") == [(2, "topic_deletion"), (3, "expiry"), (6, "topic_deletion")]
+    found = story(tmp_path / "java", "4.3", offset_commits=[*of_g, *of_other], group_records=records, rebalances=rebalances)
+    assert ("t", 0, "group_delete", None) in causes(found)
+
+
+@pytest.mark.parametrize(("topic", "cause"), [("t", "topic_delete"), ("u", "expired_unsubscribed")])
+def test_an_old_offset_of_a_topic_that_a_member_subscribes_to_went_with_its_topic(tmp_path: Path, topic: str, cause: str) -> None:
+    """By the age of its commit alone it looked expired. A cleanup spares the topics of members, and requests are refused."""
+    commits = [at(1, 0, topic=topic), gone(2, 90, topic=topic)]
+    found = story(tmp_path, "4.3", offset_commits=commits, group_records=[own(0, -1, classic("t"))], rebalances=[change(0, -1, 1)])
+    assert causes(found) == [(topic, 0, cause, None)]
+    assert ("a member subscribed to the topic" in found.conclusion) == (topic == "t")
+
+
+def test_subscriptions_of_consumer_groups_count_by_name_and_by_expression(tmp_path: Path) -> None:
+    commits = [at(10 + n, 0, topic=topic) for n, topic in enumerate("tuv")] + [
+        gone(20 + n, 90, topic=topic) for n, topic in enumerate("tuv")
+    ]
+    by_name = {"subscribedTopicNames": ["t"], "subscribedTopicRegex": "^u.*"}
+    records = [
+        own(0, -1, {"epoch": 1}, key_type=3),
+        own(1, -1, by_name, key_type=5, key_json=json.dumps({"groupId": "g", "memberId": "m"})),
+        own(2, -1, {"topics": ["u"]}, key_type=16, key_json=json.dumps({"groupId": "g", "regularExpression": "^u.*"})),
+    ]
+    found = story(tmp_path, "4.3", offset_commits=commits, group_records=records, rebalances=[change(0, -1, 1, "consumer")])
+    assert [cause for _, _, cause, _ in causes(found)] == ["topic_delete", "topic_delete", "expired_unsubscribed"]
+
+
+def test_an_offset_that_was_old_enough_and_went_with_many_has_both_causes(tmp_path: Path) -> None:
+    """Hours after it was due, with the offsets of another group: a deleted topic, or a cleanup after the retention was made shorter."""
+    late = HOUR_MS / SECOND_MS * 2
+    commits = [at(0, 0), at(1, 0, group_id="other"), gone(2, late), gone(3, late, group_id="other")]
+    found = story(tmp_path, "4.3", offset_commits=commits)
+    assert causes(found)[0] == ("t", 0, "topic_delete", "expired_simple")
+    assert "or expired" in found.conclusion
+
+
+def test_a_tombstone_whose_commit_was_compacted_away_names_what_is_possible(tmp_path: Path) -> None:
+    found = story(tmp_path / "alone", "4.3", offset_commits=[gone(2, 5)])
+    assert causes(found)[0] == ("t", 0, "unknown", None)
+    assert "by a cleanup, by OffsetDelete or with its topic" in found.conclusion
+    found = story(tmp_path / "with group", "4.3", offset_commits=[gone(2, 5)], group_records=[own(3, 5, None)])
+    assert "by DeleteGroups or by a cleanup" in found.conclusion
+
+
+def test_the_tombstone_of_the_last_member_is_evidence_that_the_group_became_empty(tmp_path: Path) -> None:
+    records = [own(4, 9, None, key_type=5, key_json="{}"), own(5, 9, {"epoch": 2}, key_type=3)]
+    found = story(
+        tmp_path,
+        "4.3",
+        offset_commits=[at(1, 0)],
+        group_records=records,
+        rebalances=[change(0, -1, 1, "consumer"), change(5, 9, 0, "consumer")],
+    )
+    (left,) = [finding for finding in findings(found) if finding.cause == "group_left_empty"]
+    assert [record.record_offset for record in left.records] == [4, 5]
+
+
+def test_a_group_tombstone_without_a_time_has_a_row_in_the_view(tmp_path: Path) -> None:
+    """Records of 0.9 have no times: the view left the tombstones of such groups out."""
+    story(tmp_path, "3.9", offset_commits=[at(1, 0)], group_records=[own(3, 0, None, record_timestamp_ms=None)])
+    assert causes_of_view(tmp_path) == [(3, "unknown")]

@@ -302,6 +302,7 @@ def _planned(
     from groupcoord_spark.sources.live import FALLBACK_VERSION, KAFKA_CONNECTOR, live_topic
     from groupcoord_spark.sources.rows import InputKind
     from groupcoord_spark.spark.session import metastore_settings, session
+    from groupcoord_spark.spark.stage_names import describe_job
 
     def started(**settings: str) -> SparkSession:
         progress.begin("start Spark")
@@ -328,7 +329,8 @@ def _planned(
         topic = live_topic(inputs, client)
         spark = started_with_connector()
         progress.begin("read the topic")
-        rows = live_rows(spark, topic, cluster=common.cluster, offsets=_remembered_offsets(common))
+        with describe_job(spark, "nightly", "read the topic"):
+            rows = live_rows(spark, topic, cluster=common.cluster, offsets=_remembered_offsets(common))
         progress.end(rows=rows.rows)
         return spark, rows.log, rows
     progress.begin("plan")
@@ -341,7 +343,8 @@ def _planned(
     progress.end(bytes=files.bytes)
     spark = started()
     progress.begin("look at the rows")
-    looked = overview_of_files(spark, files, _remembered_offsets(common))
+    with describe_job(spark, "nightly", "look at the rows"):
+        looked = overview_of_files(spark, files, _remembered_offsets(common))
     rows = row_plan(kind, inputs, looked, file_frame(spark, files), cluster=common.cluster, accept_empty=accept_empty)
     progress.end(rows=rows.rows)
     return spark, rows.log, rows

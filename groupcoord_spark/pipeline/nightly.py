@@ -51,6 +51,7 @@ from groupcoord_spark.pipeline.run import RunRequest, Summary
 from groupcoord_spark.sources.rows import ROW_SCHEMA, InputKind
 from groupcoord_spark.spark.failures import own_errors
 from groupcoord_spark.spark.headway import Expected, Headway, HeadwayOfJob
+from groupcoord_spark.spark.stage_names import describe_job, describe_stages
 from groupcoord_spark.warehouse import TABLES, RunStart, begin_run, commit_run, discarded_on_failure, write_part
 
 if TYPE_CHECKING:
@@ -101,12 +102,12 @@ def run_nightly(request: RunRequest, plan: LogPlan, spark: SparkSession, progres
     history_ranges = {number: history.history_range for number, history in histories.items()}
     points_in_time: Mapping[int, PointInTime] = {}
     progress.begin("read, replay and write")
-    with own_errors(lambda: progress.stage):
+    with own_errors(lambda: progress.stage), describe_job(spark, shown_run(request), "look for new records"):
         carry_over = plan_carry_over(request, verdict, start, histories, spark, complete_from=None if rows is None else rows.complete_from)
         plan = _surveyed(verdict.plan, carry_over, request)
     segments = [segment for partition in logs_to_read(plan, carry_over).partitions for segment in partition.segments]
     if request.until is not None:
-        with own_errors(lambda: progress.stage):
+        with own_errors(lambda: progress.stage), describe_job(spark, shown_run(request), "find the point in time"):
             points_in_time = find_points_in_time(request.until, plan, history_ranges, start, spark, rows)
         segments = [segment for segment in segments if segment.base_offset < points_in_time[segment.offsets_partition].end_offset]
     pieces = history_pieces(points_in_time, start)
@@ -197,7 +198,8 @@ def _run_stages(
 ) -> list[PartitionReport]:
     """A report for each offsets partition, after the workers have read, replayed and written everything."""
     parallelism = spark.sparkContext.defaultParallelism
-    segments = split_large_segments(segments, spark)
+    with describe_job(spark, shown_run(request), "split large segments"):
+        segments = split_large_segments(segments, spark)
     segment_tasks = read_tasks(segments, parallelism) if segments else []
     carried = carry_over.state
     carried_partitions = [] if carried is None else sorted(carried.end_offsets)
@@ -235,24 +237,32 @@ def _run_stages(
         return read_chunks(([piece] for piece in chunks_by_partition((batch.cast(ROW_SCHEMA) for batch in batches), source)), job)
 
     source = ", ".join(map(shown, request.inputs))
-    frames = [spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(read, SHUFFLED)] if tasks else []
-    if rows is not None:
-        new_rows = rows_from(rows.frame, {} if carried is None else carried.end_offsets)
-        frames.append(sorted_rows(new_rows).mapInArrow(read_rows, SHUFFLED))
-    kept = reduce(lambda one, other: one.union(other), frames)
-    # Rows of one offsets partition must reach the replay in the order of their record offsets. groupBy sorts by a prefix of these columns,
-    # so Spark keeps this order and does not sort again.
-    sorted_rows_to_replay = kept.repartition(replays, "cluster", "offsets_partition").sortWithinPartitions(
-        "cluster", "offsets_partition", "first_offset"
-    )
-    replayed = sorted_rows_to_replay.groupBy("cluster", "offsets_partition").applyInPandas(partition_replay(replay_job), REPLAYED)
-    written = replayed.repartition(writers, "writer").sortWithinPartitions("place").mapInArrow(state_writer(write_job), WRITTEN)
-    expected = None if rows is not None else Expected(_bytes(segments), len(tasks), replays + writers)
-    progress.follow(HeadwayOfJob(spark, expected))
-    reports = [report for row in written.collect() for report in pickle.loads(row.payload)]
+    with describe_stages(spark, shown_run(request), "read", "replay", "write") as stages:
+        read, read_rows = stages.followed_by("replay", read), stages.followed_by("replay", read_rows)
+        replay = stages.groups_followed_by("write", partition_replay(replay_job))
+        frames = [spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(read, SHUFFLED)] if tasks else []
+        if rows is not None:
+            new_rows = rows_from(rows.frame, {} if carried is None else carried.end_offsets)
+            frames.append(sorted_rows(new_rows).mapInArrow(read_rows, SHUFFLED))
+        kept = reduce(lambda one, other: one.union(other), frames)
+        # Rows of one offsets partition must reach the replay in the order of their record offsets. groupBy sorts by a prefix of these
+        # columns, so Spark keeps this order and does not sort again.
+        sorted_rows_to_replay = kept.repartition(replays, "cluster", "offsets_partition").sortWithinPartitions(
+            "cluster", "offsets_partition", "first_offset"
+        )
+        replayed = sorted_rows_to_replay.groupBy("cluster", "offsets_partition").applyInPandas(replay, REPLAYED)
+        written = replayed.repartition(writers, "writer").sortWithinPartitions("place").mapInArrow(state_writer(write_job), WRITTEN)
+        expected = None if rows is not None else Expected(_bytes(segments), len(tasks), replays + writers)
+        progress.follow(HeadwayOfJob(spark, expected))
+        reports = [report for row in written.collect() for report in pickle.loads(row.payload)]
     if rows is not None:
         rows.frame.unpersist()
     return reports
+
+
+def shown_run(request: RunRequest) -> str:
+    """The run as Spark's UI shows it, before the name of each stage."""
+    return f"nightly {request.cluster}"
 
 
 def read_tasks(segments: Sequence[Segment], parallelism: int) -> list[list[list[Segment]]]:

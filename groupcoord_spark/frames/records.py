@@ -31,7 +31,7 @@ ERROR: Final = StructType([StructField("code", StringType()), StructField("detai
 _OF_KEY: Final = ("key_type", "key_name", "group_id", "topic", "partition", "member_id")
 _OF_COMMIT: Final = tuple(name for name in udfs.VALUE.names if name != "error")
 
-_COLUMNS: Final = TABLES["group_records"].by_name | TABLES["offset_commits"].by_name
+_COLUMNS: Final = {**TABLES["group_records"].by_name, **TABLES["offset_commits"].by_name}
 _COMMENTS: Final = {
     **{name: column.comment for name, column in _COLUMNS.items()},
     "key_type": "Type of the key; NULL: a control record, or too short to have one.",

@@ -238,12 +238,11 @@ def _run_stages(
 
     source = ", ".join(map(shown, request.inputs))
     with describe_stages(spark, shown_run(request), "read", "replay", "write") as stages:
-        read, read_rows = stages.followed_by("replay", read), stages.followed_by("replay", read_rows)
         replay = stages.groups_followed_by("write", partition_replay(replay_job))
-        frames = [spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(read, SHUFFLED)] if tasks else []
+        frames = [spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(stages.followed_by("replay", read), SHUFFLED)] if tasks else []
         if rows is not None:
             new_rows = rows_from(rows.frame, {} if carried is None else carried.end_offsets)
-            frames.append(sorted_rows(new_rows).mapInArrow(read_rows, SHUFFLED))
+            frames.append(sorted_rows(new_rows).mapInArrow(stages.followed_by("replay", read_rows), SHUFFLED))
         kept = reduce(lambda one, other: one.union(other), frames)
         # Rows of one offsets partition must reach the replay in the order of their record offsets. groupBy sorts by a prefix of these
         # columns, so Spark keeps this order and does not sort again.

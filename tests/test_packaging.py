@@ -5,9 +5,12 @@ from __future__ import annotations
 import re
 import subprocess
 import tomllib
+from importlib.metadata import Distribution, distribution
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -65,3 +68,30 @@ def test_the_wheel_has_what_the_report_reads_beside_its_code() -> None:
     if ignored.returncode == 128:
         pytest.skip("the tests do not run in a git repository")
     assert ignored.stdout == ""
+
+
+WITHOUT_SPARK = {"pyspark", "py4j", "delta-spark"}
+"""What docs/how-to/a-cluster.md removes from the environment that travels to a cluster."""
+
+
+def installed_for(name: str, found: dict[str, Distribution]) -> dict[str, Distribution]:
+    """The distribution of that name and those that it needs, but those of Spark."""
+    normal = canonicalize_name(name)
+    if normal not in found and normal not in WITHOUT_SPARK:
+        found[normal] = distribution(name)
+        for requirement in map(Requirement, found[normal].requires or []):
+            if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
+                installed_for(requirement.name, found)
+    return found
+
+
+def test_the_environment_without_spark_is_lean() -> None:
+    """Before it is packed; packing makes about a third of it. Spark's own jars would be 470 MB more."""
+    found: dict[str, Distribution] = {}
+    for requirement in PROJECT["dependencies"]:
+        installed_for(Requirement(requirement).name, found)
+    places = (found_file.locate() for each in found.values() for found_file in each.files or [] if found_file.suffix != ".pyc")
+    megabytes = sum(place.stat().st_size for place in map(Path, places) if place.exists()) / 1e6
+    assert "pyarrow" in found
+    assert not WITHOUT_SPARK & set(found)
+    assert megabytes < 800

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 
 import pyspark
@@ -17,11 +18,13 @@ ROOT = Path(__file__).parents[1]
 SPARK_SUBMIT = Path(pyspark.__file__).parent / "bin" / "spark-submit"
 
 
-def zipped_package(place: Path) -> Path:
+def zipped_package(place: Path, appended: Mapping[str, str] | None = None) -> Path:
+    """The package as ``--py-files`` takes it. appended: file in the package -> text after its own."""
     with zipfile.ZipFile(place, "w") as archive:
         for path in (ROOT / "groupcoord_spark").rglob("*"):
             if path.is_file() and path.suffix != ".pyc":
-                archive.write(path, path.relative_to(ROOT))
+                name = str(path.relative_to(ROOT))
+                archive.writestr(name, path.read_bytes() + (appended or {}).get(name, "").encode())
     return place
 
 

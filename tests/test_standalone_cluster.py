@@ -1,4 +1,4 @@
-"""``jobs/nightly.py`` on a standalone cluster: one master and two workers, each a process of its own, and an executor that is killed."""
+"""``jobs/nightly.py`` on a standalone cluster: one master and two workers, each a process of its own, and executors that are killed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,25 @@ from tests.test_spark_submit import SPARK_SUBMIT, zipped_package
 ROOT = Path(__file__).parents[1]
 SPARK_CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"
 EXECUTOR = "CoarseGrainedExecutorBackend"
-PYTHON_WORKERS = "pyspark.daemon"
+
+FUNCTIONS_OF_STAGES = {"read": ("pipeline/read/reader.py", "read_segments"), "replay": ("pipeline/replay/partition.py", "_replayed")}
+"""Stage -> the file of the package and the function in it that give the rows of a task of that stage."""
+
+PAUSE = """
+
+def _pausing(function):
+    import os, pathlib, time
+    place = pathlib.Path({place!r})
+    def paused(*args):
+        yield from function(*args)
+        (place / str(os.getpid())).touch()
+        while not (place / "go-on").exists():
+            time.sleep(0.02)
+    return paused
+
+{name} = _pausing({name})
+"""
+"""What is appended to that file: a task that has made its rows, and written its files, waits until the test lets it go on."""
 
 
 class Cluster:
@@ -45,16 +63,6 @@ class Cluster:
             self.processes.append(subprocess.Popen(command, stdout=output, stderr=output, env=environment, cwd=self.place))
         return log
 
-    def executors(self) -> list[int]:
-        """Process ids of the executors that run a Python worker, so that their tasks have begun."""
-        parents = {pid: (parent, command) for pid, parent, command in running_processes()}
-        ours = {process.pid for process in self.processes}
-        return [
-            parent
-            for parent, command in parents.values()
-            if PYTHON_WORKERS in command and EXECUTOR in parents.get(parent, (0, ""))[1] and parents[parent][0] in ours
-        ]
-
 
 def running_processes() -> Iterator[tuple[int, int, str]]:
     """(process id, parent's process id, command line) of each process of this machine."""
@@ -67,7 +75,7 @@ def running_processes() -> Iterator[tuple[int, int, str]]:
                 continue  # the process has ended
 
 
-def wait_for(log: Path, pattern: str, seconds: int = 120) -> str:
+def wait_for(log: Path, pattern: str, seconds: int = 300) -> str:
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         found = re.search(pattern, log.read_text(errors="replace"))
@@ -93,8 +101,21 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
             process.wait(30)
 
 
-def submitted(cluster: Cluster, warehouse: Path) -> subprocess.Popen[str]:
-    package = zipped_package(warehouse.with_name("groupcoord_spark.zip"))
+def executor_of(worker: int) -> int | None:
+    """Process id of the executor that a Python worker belongs to; None: it has ended."""
+    processes = {pid: (parent, command) for pid, parent, command in running_processes()}
+    while worker in processes:
+        if EXECUTOR in processes[worker][1]:
+            return worker
+        worker = processes[worker][0]
+    return None
+
+
+def submitted(cluster: Cluster, warehouse: Path, stage: str, waiting: Path) -> subprocess.Popen[str]:
+    """A night on the cluster. The tasks of the stage note their worker in ``waiting`` before they end, and wait there."""
+    file, name = FUNCTIONS_OF_STAGES[stage]
+    pause = PAUSE.format(place=str(waiting), name=name)
+    package = zipped_package(warehouse.with_name("groupcoord_spark.zip"), {f"groupcoord_spark/{file}": pause})
     variables = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "SPARK_MASTER")}
     variables |= {"PYSPARK_PYTHON": sys.executable, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
     command = [
@@ -106,17 +127,25 @@ def submitted(cluster: Cluster, warehouse: Path) -> subprocess.Popen[str]:
     return subprocess.Popen(command, cwd=cluster.place, env=variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-def test_a_killed_executor_changes_no_row(cluster: Cluster, tmp_path: Path, sample_warehouse: SampleWarehouse) -> None:
-    run = submitted(cluster, tmp_path / "w")
-    killed: set[int] = set()
-    while run.poll() is None and not killed:
-        for executor in cluster.executors()[:1]:
-            os.kill(executor, signal.SIGKILL)
-            killed.add(executor)
+@pytest.mark.parametrize("stage", list(FUNCTIONS_OF_STAGES))
+def test_an_executor_killed_in_a_stage_changes_no_row(
+    cluster: Cluster, tmp_path: Path, sample_warehouse: SampleWarehouse, stage: str
+) -> None:
+    """A task dies that has written its files. With an executor that replays, also what it read before is lost, and read again."""
+    waiting = tmp_path / "waiting"
+    waiting.mkdir()
+    run = submitted(cluster, tmp_path / "w", stage, waiting)
+    killed = None
+    while run.poll() is None and killed is None:
+        for note in waiting.iterdir():
+            killed = killed or executor_of(int(note.name))
         time.sleep(0.02)
+    if killed is not None:
+        os.kill(killed, signal.SIGKILL)
+    (waiting / "go-on").touch()
     printed, errors = run.communicate(timeout=300)
     assert run.returncode == 0, printed + errors
-    assert killed, "the run ended before an executor could be killed"
+    assert killed is not None, "the run ended before an executor could be killed"
     assert "173 read = 173 decoded + 0 quarantined" in printed
     assert tables_of(tmp_path / "w") == tables_of(sample_warehouse.path)
     for table in TABLES:

@@ -335,6 +335,7 @@ def _planned(
     from groupcoord_spark.sources.live import FALLBACK_VERSION, KAFKA_CONNECTOR, live_topic
     from groupcoord_spark.sources.rows import InputKind
     from groupcoord_spark.spark.session import metastore_settings, session
+    from groupcoord_spark.spark.stage_names import describe_job
 
     def started(**settings: str) -> SparkSession:
         progress.begin("start Spark")
@@ -361,7 +362,8 @@ def _planned(
         topic = live_topic(inputs, client)
         spark = started_with_connector()
         progress.begin("read the topic")
-        rows = plan_live_rows(spark, topic, common.warehouse, cluster=common.cluster, goes_on=goes_on)
+        with describe_job(spark, "nightly", "read the topic"):
+            rows = plan_live_rows(spark, topic, common.warehouse, cluster=common.cluster, goes_on=goes_on)
         progress.end(rows=rows.rows)
         return spark, rows.log, rows
     progress.begin("plan")
@@ -376,7 +378,8 @@ def _planned(
     progress.end(bytes=files.bytes)
     spark = started()
     progress.begin("look at the rows")
-    rows = plan_file_rows(spark, files, common.warehouse, cluster=common.cluster, goes_on=goes_on, accept_empty=accept_empty)
+    with describe_job(spark, "nightly", "look at the rows"):
+        rows = plan_file_rows(spark, files, common.warehouse, cluster=common.cluster, goes_on=goes_on, accept_empty=accept_empty)
     progress.end(rows=rows.rows)
     return spark, rows.log, rows
 

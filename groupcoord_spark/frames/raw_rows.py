@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
+from pyspark.errors import PySparkAttributeError
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import (
     BinaryType,
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 TASKS_PER_CORE: Final = 4
+TASKS_WITHOUT_SETTING: Final = 50
+"""One for each offsets partition of Kafka's default."""
 DEFAULT_CLUSTER: Final = "default"
 SOURCE: Final = "DataFrame"
 """The source of rows whose frame does not name their files."""
@@ -105,7 +108,8 @@ def raw_rows(frame: DataFrame) -> DataFrame:
     if missing:
         raise UsageError(
             f"The frame has no column {' and no column '.join(map(repr, missing))}. The replay needs the place of each record in"
-            " __consumer_offsets, because later records replace earlier ones. Only `decode` does without."
+            " __consumer_offsets, because later records replace earlier ones. Only `decode` does without. Spark's Kafka source gives both"
+            " columns: keep them where the table is written. If the frame has them under other names, rename them with withColumnRenamed."
         )
     rows = of_the_offsets_topic(frame).select(*raw_columns(frame).values())
     has_partition = F.coalesce(F.col("offsets_partition") >= 0, F.lit(False))
@@ -148,8 +152,12 @@ def by_offsets_partition(
 
 def tasks_of(spark: SparkSession) -> int:
     """Number of tasks that work on offsets partitions. Spark's default of 200 would start 200 Python tasks for a handful of partitions."""
-    most = int(spark.conf.get("spark.sql.shuffle.partitions") or TASKS_PER_CORE)
-    return min(most, TASKS_PER_CORE * spark.sparkContext.defaultParallelism)
+    setting = spark.conf.get("spark.sql.shuffle.partitions") or ""
+    most = int(setting) if setting.isdecimal() else TASKS_WITHOUT_SETTING  # Databricks has the setting "auto"
+    try:
+        return min(most, TASKS_PER_CORE * spark.sparkContext.defaultParallelism)
+    except PySparkAttributeError:  # a session of Spark Connect does not know the cores of the cluster
+        return most
 
 
 def _name_in(names: Iterable[str] | Mapping[str, Any], raw: str) -> str | None:

@@ -21,14 +21,33 @@ from groupcoord_spark.protocol.slices import Slices
 from groupcoord_spark.sources import segments
 from groupcoord_spark.spark import udfs
 from groupcoord_spark.spark.group_values import GROUP_VALUE, decode_group_value
+from groupcoord_spark.warehouse import TABLES
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 ERROR: Final = StructType([StructField("code", StringType()), StructField("detail", StringType())])
 
 _OF_KEY: Final = ("key_type", "key_name", "group_id", "topic", "partition", "member_id")
 _OF_COMMIT: Final = tuple(name for name in udfs.VALUE.names if name != "error")
+
+_COLUMNS: Final = {**TABLES["group_records"].by_name, **TABLES["offset_commits"].by_name}
+_COMMENTS: Final = {
+    **{name: column.comment for name, column in _COLUMNS.items()},
+    "key_type": "Type of the key; NULL: a control record, or too short to have one.",
+    "group_id": "The group; NULL: a control record, or the key does not decode.",
+    "is_tombstone": "The record has no value: it deletes what its key names. NULL: a control record.",
+    "commit_timestamp_ms": f"{_COLUMNS['commit_timestamp'].comment} Epoch milliseconds.",
+    "expire_timestamp_ms": f"{_COLUMNS['expire_timestamp'].comment} Epoch milliseconds.",
+    "record_timestamp_ms": "Time of the record in epoch milliseconds; -1: none.",
+    "offset_commit": "The value of a commit (key types 0 and 1); NULL: a tombstone, another type, or a value that does not decode.",
+    "error": "Why the record does not decode, as in quarantined_records; NULL: it decodes.",
+}
+"""Column -> what users read as its comment. Where a table of the warehouse has the column, the comment is that of the table."""
+
+OFFSET_COMMIT: Final = StructType(
+    [StructField(name, udfs.VALUE[name].dataType, metadata={"comment": _COMMENTS[name]}) for name in _OF_COMMIT]
+)
 
 
 @pandas_udf(ERROR)  # type: ignore[untyped-decorator, call-overload]
@@ -85,16 +104,23 @@ def decode(frame: DataFrame) -> DataFrame:
         decode_error(key, "value").alias("_error"),
     )
     has_commit = F.col("_commit.value_version").isNotNull() & F.col("_commit.error").isNull()
+    commit = F.struct(*(F.col(f"_commit.{name}") for name in _OF_COMMIT))
     return decoded.select(
-        *RAW_NAMES,
-        *(F.col(f"_key.{name}") for name in _OF_KEY),
-        F.coalesce("_commit.value_version", "_group.value_version").alias("value_version"),
-        F.when(is_data, F.col("value").isNull()).alias("is_tombstone"),
-        F.when(has_commit, F.struct(*(F.col(f"_commit.{name}") for name in _OF_COMMIT))).alias("offset_commit"),
+        *(_commented(name, F.col(name)) for name in RAW_NAMES),
+        *(_commented(name, F.col(f"_key.{name}")) for name in _OF_KEY),
+        _commented("value_version", F.coalesce("_commit.value_version", "_group.value_version")),
+        _commented("is_tombstone", F.when(is_data, F.col("value").isNull())),
+        _commented("offset_commit", F.when(has_commit, commit).cast(OFFSET_COMMIT)),
         *(F.col(f"_group.{field.name}").cast(field.dataType).alias(field.name) for field in GROUP_VALUE if field.name != "value_version"),
-        F.when(is_data & F.col("_error.code").isNotNull(), F.col("_error")).alias("error"),
+        _commented("error", F.when(is_data & F.col("_error.code").isNotNull(), F.col("_error"))),
         *(F.col(f"`{name}`") for name in others),
     )
+
+
+def _commented(name: str, column: Column) -> Column:
+    """The column under that name, with its comment if there is one."""
+    comment = _COMMENTS.get(name)
+    return column.alias(name) if comment is None else column.alias(name, metadata={"comment": comment})
 
 
 def of_groups(records: DataFrame, *group_ids: str) -> DataFrame:

@@ -43,6 +43,7 @@ from groupcoord_spark.pipeline.run import RunRequest, Summary
 from groupcoord_spark.sources.rows import ROW_SCHEMA
 from groupcoord_spark.spark.failures import own_errors
 from groupcoord_spark.spark.job_progress import Expected, JobProgress, ProgressOfJob
+from groupcoord_spark.spark.stage_names import describe_job, describe_stages
 from groupcoord_spark.warehouse import TABLES, RunStart, begin_run, commit_run, discarded_on_failure, write_part
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ def run_nightly(request: RunRequest, plan: LogPlan, spark: SparkSession, progres
     """
     start = begin_run(request.warehouse, request.cluster)
     progress.begin("read, replay and write")
-    with own_errors(lambda: progress.stage):
+    with own_errors(lambda: progress.stage), describe_job(spark, shown_run(request), "look for new records"):
         planned = plan_night(request, plan, rows, start, spark)
     verdict = planned.verdict
     reports: list[PartitionReport] = []
@@ -135,7 +136,8 @@ def _run_stages(planned: NightPlan, start: RunStart, spark: SparkSession, progre
     previous_retention_ms = None if start.last_run is None else start.last_run.retention_ms
     expiration = ExpirationJob(request.as_of_ms, request.retention_ms, request.semantics, previous_retention_ms=previous_retention_ms)
     division = Division.of(spark)
-    segments = split_large_segments(planned.segments, spark, division)
+    with describe_job(spark, shown_run(request), "split large segments"):
+        segments = split_large_segments(planned.segments, spark, division)
     segment_tasks = read_tasks(segments, division) if segments else []
     carried = carry_over.state
     carried_partitions = [] if carried is None else sorted(carried.end_offsets)
@@ -174,24 +176,31 @@ def _run_stages(planned: NightPlan, start: RunStart, spark: SparkSession, progre
         return read_chunks(([piece] for piece in chunks_by_partition((batch.cast(ROW_SCHEMA) for batch in batches), source)), job)
 
     source = ", ".join(map(shown, request.inputs))
-    frames = [spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(read, SHUFFLED)] if tasks else []
-    if rows is not None:
-        new_rows = rows.frame_from({} if carried is None else carried.end_offsets)
-        frames.append(sorted_rows(new_rows).mapInArrow(read_rows, SHUFFLED))
-    kept = reduce(lambda one, other: one.union(other), frames)
-    # Rows of one offsets partition must reach the replay in the order of their record offsets. groupBy sorts by a prefix of these columns,
-    # so Spark keeps this order and does not sort again.
-    sorted_rows_to_replay = kept.repartition(replays, "cluster", "offsets_partition").sortWithinPartitions(
-        "cluster", "offsets_partition", "first_offset"
-    )
-    replayed = sorted_rows_to_replay.groupBy("cluster", "offsets_partition").applyInPandas(partition_replay(replay_job), REPLAYED)
-    written = replayed.repartition(writers, "writer").sortWithinPartitions("place").mapInArrow(state_writer(write_job), WRITTEN)
-    expected = None if rows is not None else Expected(_bytes(segments), len(tasks), replays + writers)
-    progress.follow(ProgressOfJob(spark, expected))
-    reports = [report for row in written.collect() for report in pickle.loads(row.payload)]
+    with describe_stages(spark, shown_run(request), "read", "replay", "write") as stages:
+        replay = stages.groups_followed_by("write", partition_replay(replay_job))
+        frames = [spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(stages.followed_by("replay", read), SHUFFLED)] if tasks else []
+        if rows is not None:
+            new_rows = rows.frame_from({} if carried is None else carried.end_offsets)
+            frames.append(sorted_rows(new_rows).mapInArrow(stages.followed_by("replay", read_rows), SHUFFLED))
+        kept = reduce(lambda one, other: one.union(other), frames)
+        # Rows of one offsets partition must reach the replay in the order of their record offsets. groupBy sorts by a prefix of these
+        # columns, so Spark keeps this order and does not sort again.
+        sorted_rows_to_replay = kept.repartition(replays, "cluster", "offsets_partition").sortWithinPartitions(
+            "cluster", "offsets_partition", "first_offset"
+        )
+        replayed = sorted_rows_to_replay.groupBy("cluster", "offsets_partition").applyInPandas(replay, REPLAYED)
+        written = replayed.repartition(writers, "writer").sortWithinPartitions("place").mapInArrow(state_writer(write_job), WRITTEN)
+        expected = None if rows is not None else Expected(_bytes(segments), len(tasks), replays + writers)
+        progress.follow(ProgressOfJob(spark, expected))
+        reports = [report for row in written.collect() for report in pickle.loads(row.payload)]
     if rows is not None:
         rows.release()
     return reports
+
+
+def shown_run(request: RunRequest) -> str:
+    """The run as Spark's UI shows it, before the name of each stage."""
+    return f"nightly {request.cluster}"
 
 
 def read_tasks(segments: Sequence[Segment], division: Division) -> list[list[list[Segment]]]:

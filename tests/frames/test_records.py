@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from groupcoord_spark.errors import UsageError
+from groupcoord_spark.frames.raw_rows import tasks_of
 from groupcoord_spark.protocol import decode_assignment, decode_subscription, decode_value
 from groupcoord_spark.protocol.fields import Array, Struct, Type
 from groupcoord_spark.protocol.messages import RECORD_TYPES
@@ -167,6 +168,30 @@ def test_a_frame_that_cannot_be_decoded(spark: SparkSession, columns: list[str],
     frame = spark.createDataFrame([], "key BINARY, value BINARY").selectExpr(*columns)
     with pytest.raises(UsageError, match=sentence):
         decode(frame)
+
+
+def test_keys_and_values_alone_decode(spark: SparkSession, records: DataFrame) -> None:
+    """A bronze table that a consumer wrote without the place of its records."""
+    of_corpus = records.where("cluster = 'share' AND control_type IS NULL").cache()
+    found = decode(of_corpus.select("key", "value"))
+    unknown = ("offsets_partition", "record_offset", "record_timestamp_ms", "producer_id", "producer_epoch", "leader_epoch", "position")
+    known = [name for name in found.columns if name not in (*unknown, "cluster", "source", "is_transactional")]
+    assert found.schema == records.schema
+    assert sorted(map(repr, found.select(known).collect())) == sorted(map(repr, of_corpus.select(known).collect()))
+
+
+def test_databricks_may_leave_the_number_of_tasks_to_spark(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = tasks_of(spark)
+    monkeypatch.setattr(type(spark.conf), "get", lambda conf, name: "auto")
+    assert tasks_of(spark) >= expected > 0
+
+
+def test_a_column_has_a_comment(records: DataFrame) -> None:
+    commented = {field.name: field.metadata.get("comment") for field in records.schema}
+    assert {"key_type", "group_id", "topic", "partition", "member_id", "value_version", "offset_commit", "error"} <= {
+        name for name, comment in commented.items() if comment
+    }
+    assert all(field.metadata.get("comment") for field in records.schema["offset_commit"].dataType)  # type: ignore[attr-defined]
 
 
 def test_a_replay_needs_the_place_of_each_record(spark: SparkSession) -> None:

@@ -21,13 +21,29 @@ from tests.warehouse.nights import AS_OF_MS, DAY_MS, group, night, offset
 
 ROOT = Path(__file__).parents[2]
 
-QUERIES = (
-    *(f"SELECT '{name}' AS what, COUNT(*) AS n FROM {name}" for name in VIEWS),
-    "SELECT cluster, group_id, state, offset_count FROM groups",
+TWENTY_QUERIES = (
+    "SELECT cluster, group_id, group_type, state, offset_count FROM groups",
+    "SELECT state, COUNT(*) AS n, SUM(member_count) AS members FROM groups GROUP BY state",
     "SELECT group_id, topic, partition, committed_offset FROM committed_offsets WHERE topic = 'orders'",
+    "SELECT group_id, MAX(committed_offset) AS highest, COUNT(DISTINCT topic) AS topics FROM committed_offsets GROUP BY group_id",
     "SELECT rule, blocked_by, COUNT(*) AS n FROM offset_expirations GROUP BY rule, blocked_by",
-    "SELECT g.group_id, COUNT(*) AS n FROM groups g JOIN committed_offsets o USING (cluster, group_id) GROUP BY g.group_id",
+    "SELECT group_id, COUNT(*) AS n FROM groups JOIN committed_offsets USING (cluster, group_id) GROUP BY group_id",
+    "SELECT group_id, topic, what, never_because, offsets FROM expiring",
+    "SELECT topic, CAST(day AS DATE) AS day, SUM(offsets) AS offsets FROM expiring WHERE what = 'offsets' GROUP BY topic, day",
+    "SELECT group_id, transaction_result, COUNT(*) AS n FROM offset_commits_resolved GROUP BY group_id, transaction_result",
+    "SELECT cause, key_type, COUNT(*) AS n FROM tombstone_causes GROUP BY cause, key_type",
+    "SELECT group_id, CAST(day AS DATE) AS day, rebalances, members_joined, by_joining FROM rebalance_rate",
+    "SELECT kind, cause, SUM(partitions_moved) AS moved FROM rebalances GROUP BY kind, cause",
+    "SELECT client_id, COUNT(*) AS n FROM members LEFT JOIN assignments USING (cluster, group_id, member_id) GROUP BY client_id",
+    "SELECT topic, COUNT(*) AS readers FROM topic_readers GROUP BY topic HAVING COUNT(*) > 1",
+    "SELECT group_id, ROW_NUMBER() OVER (ORDER BY offset_count DESC, group_id) AS place FROM groups",
+    "SELECT group_id FROM groups WHERE group_id NOT IN (SELECT group_id FROM committed_offsets)",
+    "SELECT group_id, COALESCE(metadata, '-') AS metadata FROM offset_commits WHERE is_tombstone = FALSE AND committed_offset > 3",
+    "SELECT CASE WHEN group_id LIKE 'app-%' THEN 'app' ELSE 'other' END AS family, COUNT(*) AS n FROM groups GROUP BY 1",
+    "SELECT offsets_partition, records, decoded, quarantined, live_keys FROM offsets_partitions",
+    "SELECT kind, semantics, records_read, table_versions['groups'] IS NOT NULL AS has_groups FROM runs",
 )
+QUERIES = (*(f"SELECT '{name}' AS what, COUNT(*) AS n FROM {name}" for name in VIEWS), *TWENTY_QUERIES)
 
 IN_SPARK = """
 import json, sys
@@ -57,7 +73,7 @@ def two_nights(tmp_path: Path) -> str:
 def rows(night_in_duckdb: NightInDuckDB, query: str) -> list[tuple[object, ...]]:
     found = night_in_duckdb.execute(query)
     assert found is not None
-    return sorted(zip(*(column.to_pylist() for column in found.columns), strict=True))
+    return sorted(zip(*(column.to_pylist() for column in found.columns), strict=True), key=repr)
 
 
 def in_views(place: str, query: str, **night_of: int) -> list[tuple[object, ...]]:

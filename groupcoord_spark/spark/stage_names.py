@@ -1,0 +1,99 @@
+"""Names of a run's jobs and stages in Spark's UI, its REST interface and its event log.
+
+Spark describes all stages of a query by one text, the local property ``spark.job.description`` of the thread that runs the query. With
+adaptive execution, which is Spark's default, each stage is a job of its own, and Spark reads the property anew for each job. So the tasks
+of a stage send the name of the stage after them in an accumulator, which the driver receives before Spark counts the stage as done, and
+the driver changes the property. Without adaptive execution all stages are one job, and have one description.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.accumulators import Accumulator, AccumulatorParam
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+DESCRIPTION: Final = "spark.job.description"
+
+
+class _Description(AccumulatorParam[str]):
+    """Sets the description to each text that arrives at the driver. A worker, which has no properties, only keeps the text."""
+
+    def __init__(self, properties: Any = None) -> None:
+        self._properties = properties
+
+    def __reduce__(self) -> tuple[type[_Description], tuple[()]]:
+        return _Description, ()
+
+    def zero(self, value: str) -> str:
+        return ""
+
+    def addInPlace(self, value1: str, value2: str) -> str:  # noqa: N802
+        if value2 and self._properties is not None:
+            self._properties.setProperty(DESCRIPTION, value2)
+        return value2 or value1
+
+
+class StageNames:
+    """The names of the stages of one query. ``describe_stages`` makes it, and workers get it in their functions."""
+
+    def __init__(self, run: str, next_stage: Accumulator[str]) -> None:
+        self._run = run
+        self._next_stage = next_stage
+
+    def followed_by(self, name: str, function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        """The function of a stage, for mapInArrow. The stage after that stage is called ``name``."""
+        description, next_stage = described(self._run, name), self._next_stage
+
+        @wraps(function)
+        def announcing(batches: Any) -> Any:
+            next_stage.add(description)
+            return function(batches)
+
+        return announcing
+
+    def groups_followed_by(self, name: str, function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+        """As ``followed_by``, for applyInPandas, which counts the parameters of its function."""
+        description, next_stage = described(self._run, name), self._next_stage
+
+        @wraps(function)
+        def announcing(key: Any, frames: Any) -> Any:
+            next_stage.add(description)
+            return function(key, frames)
+
+        return announcing
+
+
+def described(run: str, name: str) -> str:
+    """The description of a stage: ``groupcoord nightly prod: replay``."""
+    return f"groupcoord {run}: {name}"
+
+
+@contextmanager
+def describe_stages(spark: SparkSession, run: str, *names: str) -> Iterator[StageNames]:
+    """A block in which one query runs, whose stages have these names. ``followed_by`` says which function belongs to which stage.
+
+    run: what runs, for example ``nightly prod``. Afterwards the thread has its earlier description again.
+    """
+    is_adaptive = spark.conf.get("spark.sql.adaptive.enabled") == "true"
+    with describe_job(spark, run, names[0] if is_adaptive else ", ".join(names)):
+        # Of this thread: the object that Spark copies whenever the thread submits a stage.
+        properties = spark.sparkContext._jsc.sc().getLocalProperties()
+        yield StageNames(run, spark.sparkContext.accumulator("", _Description(properties)))
+
+
+@contextmanager
+def describe_job(spark: SparkSession, run: str, name: str) -> Iterator[None]:
+    """A block whose jobs and all of their stages have one name. Afterwards the thread has its earlier description again."""
+    context = spark.sparkContext
+    before = context.getLocalProperty(DESCRIPTION)
+    context.setLocalProperty(DESCRIPTION, described(run, name))
+    try:
+        yield
+    finally:
+        context.setLocalProperty(DESCRIPTION, before)  # type: ignore[arg-type]

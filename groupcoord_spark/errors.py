@@ -26,6 +26,12 @@ class BadCopyError(InputError):
     exit_code = 1
 
 
+class InputChangedError(InputError):
+    """Raised when a file of an input was cut, replaced or deleted while it was read: the log is in use. Reading it again may help."""
+
+    exit_code = 1
+
+
 class StoreError(InputError):
     """Raised when the object store of an input does not answer, refuses the access keys, or has no such bucket."""
 

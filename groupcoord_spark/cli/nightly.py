@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -19,7 +19,7 @@ from groupcoord_spark.cli.end_offsets import changed_at_ms, read_end_offsets
 from groupcoord_spark.cli.options import Common, Duration, Moment, common_options_of_a_writer, duration_text, force_option, written_time
 from groupcoord_spark.cli.progress import StageLines
 from groupcoord_spark.cli.render import counted, moment, say, write_records
-from groupcoord_spark.errors import GroupcoordError, UsageError
+from groupcoord_spark.errors import GroupcoordError, InputChangedError, UsageError
 from groupcoord_spark.pipeline.accepted import ACCEPTED_WORDS, EMPTY
 
 if TYPE_CHECKING:
@@ -35,6 +35,9 @@ DEFAULT_CLUSTER = "default"
 
 NIGHTS_BETWEEN_UPKEEP = 10
 """After so many runs of a cluster the nightly run looks after the warehouse."""
+
+READINGS_OF_A_LOG_IN_USE = 5
+"""So often a log is read whose files are replaced meanwhile. With Kafka's default, the log cleaner rests 15 seconds after a pass."""
 
 _SEE_WARNINGS = "see `groupcoord warnings`"
 
@@ -222,7 +225,8 @@ def nightly(
     if database is not None:
         refuse_bad_database(database)
     can_be_written(locate(common.warehouse))  # so that a warehouse that cannot be used is reported before Spark starts
-    with StageLines(quiet=common.quiet) as progress, session_ends_with_block():
+
+    def one_night(progress: StageLines) -> tuple[SparkSession, Summary]:
         with own_errors(lambda: progress.stage):
             spark, plan, rows = _planned(
                 kind,
@@ -236,12 +240,13 @@ def nightly(
                 publishes=database is not None,
             )
             extents: Mapping[tuple[str, int], tuple[int, int]] = {}
+            ends_of_logs = log_ends
             if with_end_offsets:
                 # After the end of the offsets topic is fixed: no commit of the night is newer than the sample.
                 progress.begin("ask for end offsets")
                 extents = log_extents_of(spark, live_topic(inputs, client))
-                log_ends = {place: end for place, (_, end) in extents.items()}
-                progress.end(rows=len(log_ends))
+                ends_of_logs = {place: end for place, (_, end) in extents.items()}
+                progress.end(rows=len(extents))
             sampled_at_ms = time.time_ns() // 1_000_000 if end_offsets_file is None else changed_at_ms(end_offsets_file)
         night = RunRequest(
             inputs=inputs,
@@ -258,11 +263,14 @@ def nightly(
             until=until,
             accepted=frozenset(accepted),
             full=full,
-            log_ends=log_ends,
+            log_ends=ends_of_logs,
             log_starts={place: start for place, (start, _) in extents.items()},
             log_ends_sampled_at_ms=sampled_at_ms,
         )
-        summary = run_nightly(night, plan, spark, progress, rows)
+        return spark, run_nightly(night, plan, spark, progress, rows)
+
+    with StageLines(quiet=common.quiet) as progress, session_ends_with_block():
+        spark, summary = _again_while_the_input_changes(one_night, progress, say_so=not common.quiet)
         if database is not None:
             _publish(spark, common, database, progress)
     if common.output == "json":
@@ -274,6 +282,20 @@ def nightly(
     if strict:
         _refuse_doubtful(summary)
     return 0
+
+
+def _again_while_the_input_changes(
+    one_night: Callable[[StageLines], tuple[SparkSession, Summary]], progress: StageLines, *, say_so: bool
+) -> tuple[SparkSession, Summary]:
+    """What ``one_night`` returns. A broker's log cleaner replaces files of a log in use: such a log is planned and read again."""
+    for number in range(2, READINGS_OF_A_LOG_IN_USE + 1):
+        try:
+            return one_night(progress)
+        except InputChangedError:
+            progress.end()
+            if say_so:
+                say(f"The log was changed while it was read, and is read again ({number} of {READINGS_OF_A_LOG_IN_USE}).")
+    return one_night(progress)
 
 
 def _do_upkeep(common: Common, cluster: str) -> None:

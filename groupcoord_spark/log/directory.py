@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow.fs as pafs
 
-from groupcoord_spark.errors import BadCopyError, InputError
+from groupcoord_spark.errors import BadCopyError, InputChangedError, InputError
 from groupcoord_spark.log.broker_files import LOG_STARTS, LogStarts, read_log_starts
 from groupcoord_spark.log.compression import Decompressor
 from groupcoord_spark.log.damage import CODES, Kind, PlacedDoubt
@@ -543,8 +543,8 @@ def _listed_in_one_state(location: Location) -> list[pafs.FileInfo]:
     """The FileInfos of a partition's directory at one moment: on a local disk a directory in use is listed until nothing changes meanwhile.
 
     A list that was read while the log cleaner put a file in the place of others may have neither. And a cleaned file goes with what was
-    written before the next cleaning: without the newest records, those that these have superseded are missing too. Raises InputError where
-    the directory does not come to rest.
+    written before the next cleaning: without the newest records, those that these have superseded are missing too. Raises InputChangedError
+    where the directory does not come to rest.
     """
     infos = location.list()
     if not isinstance(location.filesystem, pafs.LocalFileSystem):
@@ -554,7 +554,7 @@ def _listed_in_one_state(location: Location) -> list[pafs.FileInfo]:
         if _finished_files(infos) == _finished_files(again):
             return infos
         infos = again
-    raise InputError(f"{location.shown}: its files were replaced each time that the directory was listed. Read a copy of the log.")
+    raise InputChangedError(f"{location.shown}: its files were replaced each time that the directory was listed. Read a copy of the log.")
 
 
 def _finished_files(infos: Iterable[pafs.FileInfo]) -> list[tuple[str, int]]:

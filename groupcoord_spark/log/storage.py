@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-from groupcoord_spark.errors import InputError, StoreError
+from groupcoord_spark.errors import InputChangedError, InputError, StoreError
 from groupcoord_spark.log import object_store
 from groupcoord_spark.protocol.slices import Bytes
 
@@ -133,8 +133,8 @@ class SegmentFile:
         size: where reading ends.
         whole_size: the bytes of the file when the work was planned, if the file was finished then; None: it may have grown.
 
-    Raises InputError where the file is gone, cannot be opened, or is not the one that was planned: shorter, or finished and of another
-    size. The file that the log cleaner puts in its place lacks records whose later ones are not in the plan.
+    Raises InputError where the file cannot be opened, InputChangedError where it is gone or is not the one that was planned: shorter, or
+    finished and of another size. The file that the log cleaner puts in its place lacks records whose later ones are not in the plan.
     """
 
     def __init__(self, location: Location, size: int, whole_size: int | None = None) -> None:
@@ -143,13 +143,13 @@ class SegmentFile:
             self._file = location.filesystem.open_input_file(location.path)
             found = int(self._file.size())
         except FileNotFoundError as error:
-            raise InputError(f"{self.source}: the file is gone since the directory was listed. {_IN_USE}") from error
+            raise InputChangedError(f"{self.source}: the file is gone since the directory was listed. {_IN_USE}") from error
         except (OSError, pa.ArrowException) as error:
             sentence = f"the file cannot be opened: {first_line(error)}. Check permissions; copy a log in use before reading it."
             raise _failure(error, self.source, sentence) from error
         if found < size or (whole_size is not None and found != whole_size):
             self._file.close()
-            raise InputError(
+            raise InputChangedError(
                 f"{self.source}: the file has {found} bytes, and had {whole_size or size} when the directory was listed: it was cut or"
                 f" replaced. {_IN_USE}"
             )
@@ -158,7 +158,7 @@ class SegmentFile:
     def read(self, start: int, end: int) -> Bytes:
         """The bytes from ``start`` to ``end`` in a new buffer, with PADDING zeros after them. ``end`` must not be beyond ``size``.
 
-        Raises InputError where they cannot be read, or the file was cut since it was opened.
+        Raises InputError where they cannot be read, InputChangedError where the file was cut since it was opened.
         """
         wanted = end - start
         buffer = np.empty(wanted + PADDING, np.uint8)
@@ -168,7 +168,7 @@ class SegmentFile:
         except (OSError, pa.ArrowException) as error:
             raise _failure(error, self.source, f"reading {wanted} bytes at {start} failed: {first_line(error)}.") from error
         if got < wanted:
-            raise InputError(f"{self.source}: the file ends at byte {start + got} now, and was longer when it was opened. {_IN_USE}")
+            raise InputChangedError(f"{self.source}: the file ends at byte {start + got} now, and was longer when it was opened. {_IN_USE}")
         buffer[got:] = 0
         return buffer
 

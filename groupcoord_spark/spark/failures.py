@@ -13,7 +13,8 @@ from itertools import pairwise
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 
-from groupcoord_spark.errors import GroupcoordError, InputError, UsageError, WarehouseError
+from groupcoord_spark import errors
+from groupcoord_spark.errors import GroupcoordError
 from groupcoord_spark.spark.run_directory import RunDirectory, own_directory
 
 OUT_OF_MEMORY = "java.lang.OutOfMemoryError"
@@ -74,10 +75,11 @@ def _own_error(failure: Exception, text: str, stage: str | None) -> GroupcoordEr
     if not isinstance(failure, PySparkException | Py4JError) and not _is_raised_in_py4j(failure):
         return None
     # Spark only gives the text of a worker's error.
-    kinds = {kind.__name__: kind for kind in (GroupcoordError, UsageError, InputError, WarehouseError)}
     errors_of_ours = re.findall(r"^groupcoord_spark\.errors\.(\w+): (.+)$", text, re.MULTILINE)
-    if errors_of_ours and errors_of_ours[-1][0] in kinds:
-        return kinds[errors_of_ours[-1][0]](errors_of_ours[-1][1])
+    if errors_of_ours:
+        name, sentence = errors_of_ours[-1]
+        kind: type[GroupcoordError] = getattr(errors, name)
+        return kind(sentence)
     if OUT_OF_MEMORY in text:
         return GroupcoordError(f"Java, in which Spark runs, ran out of memory{when}. {_UNCHANGED} {_MORE_MEMORY}{_kept_output(directory)}")
     if re.search(r"^([\w.]+\.)?\w*MemoryError\b", text, re.MULTILINE):

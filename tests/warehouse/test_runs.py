@@ -223,6 +223,18 @@ def test_a_run_that_fails_before_its_commit_changes_nothing(tmp_path):
     assert {name: DeltaTable(str(tmp_path / name)).version() for name in TABLES} == versions
 
 
+def test_a_file_that_a_lost_task_has_written_goes_before_the_commit(tmp_path):
+    """The task has run again on another executor, and only the files of that second time are in its report."""
+    night(tmp_path, "prod", {"offset_commits": [commit(1)]})
+    start = begin_run(str(tmp_path), "prod")
+    lost, reported = (written(start, {"offset_commits": [commit(2)]}) for _ in range(2))
+    commit_run(start, run_fields(), reported)
+    files = {file.name for file in (tmp_path / "offset_commits").rglob("*.parquet")}
+    assert {file.path.rpartition("/")[2] for file in reported["offset_commits"]} < files
+    assert not files & {file.path.rpartition("/")[2] for file in lost["offset_commits"]}
+    assert history_seen(tmp_path) == [1, 2]
+
+
 def test_files_of_dead_runs_go_when_they_are_a_day_old(tmp_path):
     run = night(tmp_path, "prod", {"offset_commits": [commit(1)]})
     start = begin_run(str(tmp_path), "prod")

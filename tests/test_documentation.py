@@ -44,6 +44,7 @@ OPTIONS_OF_OTHER_PROGRAMS = {
     *("--reset-offsets", "--from-file", "--bootstrap-server", "--execute", "--offsets-decoder", "--formatter"),
     *("--topic", "--partition", "--start-offset"),
     *("--mutations", "--seed", "--packages", "--repositories", "--inplace", "--prefix", "--help"),
+    *("--no-compile", "--yes", "--exclude", "--compress-level"),
 }
 
 RULE_ID = re.compile(r"\b(R-\d+\.\d+|X-[A-Z]\d*)\b")

@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from decimal import Decimal
 from pathlib import Path
 
 import duckdb
@@ -73,7 +74,9 @@ def two_nights(tmp_path: Path) -> str:
 def rows(night_in_duckdb: NightInDuckDB, query: str) -> list[tuple[object, ...]]:
     found = night_in_duckdb.execute(query)
     assert found is not None
-    return sorted(zip(*(column.to_pylist() for column in found.columns), strict=True), key=repr)
+    # DuckDB's sums of integers are decimals without a fraction.
+    columns = [[int(value) if isinstance(value, Decimal) else value for value in column.to_pylist()] for column in found.columns]
+    return sorted(zip(*columns, strict=True), key=repr)
 
 
 def in_views(place: str, query: str, **night_of: int) -> list[tuple[object, ...]]:

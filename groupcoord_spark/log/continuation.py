@@ -35,7 +35,8 @@ def segments_from(log: PartitionLog, offset: int, end_file: int | None, end_posi
             continue
         segment = replace(segment, log_start_offset=max(segment.log_start_offset, offset))
         if segment.base_offset < offset and segment.base_offset == end_file and end_position is not None:
-            if segment.size == end_position:
+            # A cleaned file may have new records and by chance the size that it had.
+            if segment.size == end_position and log.end_offset <= offset:
                 continue
             if _batch_begins_at(segment, end_position, offset):
                 segment = replace(segment, start=end_position, base_offset=offset)

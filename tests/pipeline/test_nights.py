@@ -68,8 +68,11 @@ def nights_of(rng: random.Random, log: Sequence[LogRecord], nights: int) -> list
 
 
 def cleaned(rng: random.Random, log: Sequence[LogRecord], read: int) -> list[LogRecord]:
-    """The log after the cleaner: below a random point of what was read, superseded records are gone, and some tombstones and aborts."""
-    point = rng.randint(0, read)
+    """The log after the cleaner: below a random point of what was read, superseded records are gone, and some tombstones and aborts.
+
+    The last record stays: the cleaner leaves the active segment alone, and a log never ends before its end.
+    """
+    point = rng.randint(0, min(read, log[-1].record_offset) if log else 0)
     last = {record.key: record.record_offset for record in log if record.control_type < 0}
     is_old = [record.record_offset < point and record.control_type < 0 for record in log]
     drops_tombstones = rng.random() < 0.5

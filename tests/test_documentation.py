@@ -282,7 +282,7 @@ class TestOutput:
             assert printed.exit_code == 0
             assert without_trailing_spaces(printed.output) == without_trailing_spaces(expected)
 
-    @pytest.mark.parametrize("block", [block for block in blocks("console") if block.startswith("$ groupcoord doctor ")])
+    @pytest.mark.parametrize("block", [block for block in blocks("console") if block.startswith("$ groupcoord doctor tests/")])
     def test_doctor_says_of_the_golden_logs_what_is_shown(self, block: str, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.chdir(ROOT)
         line, _, shown = block.removeprefix("$ ").partition("\n")

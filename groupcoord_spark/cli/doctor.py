@@ -1,32 +1,43 @@
-"""``groupcoord doctor``: why the offsets topic is large, slow or stuck, from a copy of a log directory."""
+"""``groupcoord doctor``: why the offsets topic is large, slow or stuck, from a copy of a log directory or from a night."""
 
 from __future__ import annotations
 
-import re
-import textwrap
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from groupcoord_spark.cli.doctor_changes import report_matrix, report_partitions, report_upgrade
-from groupcoord_spark.cli.options import Common, Moment, common_options_with_output, force_option
-from groupcoord_spark.cli.render import lines, moment, printable, say, write_lines, write_records
-from groupcoord_spark.errors import UsageError
+from groupcoord_spark.cli.doctor_report import write_diagnosis, write_night
+from groupcoord_spark.cli.options import (
+    Common,
+    Moment,
+    ShownRun,
+    cluster_to_read,
+    common_options_with_output,
+    say_which_night,
+    shown_run_options,
+)
+from groupcoord_spark.cli.render import say
+from groupcoord_spark.errors import GroupcoordError, UsageError
 
 if TYPE_CHECKING:
-    from groupcoord_spark.health import CopyFacts, Diagnosis, Finding, PartitionVerdict
+    from groupcoord_spark.answers.health_history import HealthHistory
+    from groupcoord_spark.health import CopyFacts, Finding
 
-COLUMNS: Final = (
-    "offsets_partition", "copy", "finding", "severity", "subject", "certainty", "summary", "remedy", "ask", "evidence",
-)  # fmt: skip
-COLUMNS_OF_PARTITION: Final = ("verdict", "figures")
-"""The verdict on the finding's offsets partition, and the figures of the partition; null for a finding about the whole topic."""
-WIDTH: Final = 80
 REFUSED: Final = "refused"
 """What --fail-on takes for --upgrade-to: the release refuses a record."""
-_COMMAND: Final = re.compile(r"kafka-[a-z-]+\.sh --.*", re.DOTALL)
-"""A command that ends a sentence."""
+OF_INPUT: Final = {
+    "as_of_ms": "--as-of",
+    "settings_file": "--settings",
+    "transaction_state": "--transaction-state",
+    "upgrade_to": "--upgrade-to",
+    "matrix": "--matrix",
+    "broker_version": "--broker-version",
+    "partitions": "--partitions",
+}
+"""Parameter -> option that asks about an INPUT and not about a night."""
 
 
 class FindingNames(click.ParamType):  # type: ignore[type-arg]
@@ -52,7 +63,7 @@ class FindingNames(click.ParamType):  # type: ignore[type-arg]
 
 
 @click.command(epilog="Example: groupcoord doctor tests/golden/classic-modern/logs")
-@click.argument("inputs", metavar="INPUT...", nargs=-1, required=True)
+@click.argument("inputs", metavar="INPUT...", nargs=-1)
 @click.option(
     "--fail-on",
     type=FindingNames(),
@@ -74,11 +85,27 @@ class FindingNames(click.ParamType):  # type: ignore[type-arg]
 @click.option("--matrix", is_flag=True, help="The same for every release from 0.8.2 on.")
 @click.option("--broker-version", metavar="V", help="The release in use, for --upgrade-to and --matrix. [default: 4.3]")
 @click.option("--partitions", type=click.IntRange(1), metavar="N", help="What N partitions of __consumer_offsets would do to the groups.")
-@force_option
+@click.option(
+    "--warehouse",
+    default=None,
+    metavar="DIR",
+    help="Adds since which night each finding is there, and the growth of the log. Without INPUT: what a night found.",
+)
+@click.option(
+    "--cluster",
+    envvar="GROUPCOORD_CLUSTER",
+    show_envvar=True,
+    metavar="NAME",
+    help="The Kafka cluster, with --warehouse. [default: the warehouse's only one]",
+)
+@shown_run_options
 @common_options_with_output
+@click.pass_context
 def doctor(
+    ctx: click.Context,
     common: Common,
     inputs: tuple[str, ...],
+    shown_run: ShownRun,
     fail_on: frozenset[str] | None,
     as_of_ms: int | None,
     settings_file: str | None,
@@ -95,31 +122,66 @@ def doctor(
     is asked: where only the broker knows, a finding has the command that asks. The log of the transaction coordinator is read where INPUT
     has it (__transaction_state-N), and answers most of these questions.
 
+    Without INPUT the findings are those of table topic_health: of the newest night, or of another one with --at or --run.
+
     sick: someone must act. watch: harmless by itself. normal: ordinary. An open transaction has a certainty: certain and likely ones hang.
     """
     from groupcoord_spark.health import diagnose, read_copies, read_transaction_states
     from groupcoord_spark.log.storage import Location
 
+    if not inputs:
+        return _night(common, shown_run, fail_on, [option for name, option in OF_INPUT.items() if ctx.params[name]])
     if (upgrade_to is not None) + matrix + (partitions is not None) > 1:
         raise UsageError("--upgrade-to, --matrix and --partitions are different questions. Ask one at a time.")
     if broker_version is not None and upgrade_to is None and not matrix:
         raise UsageError("--broker-version is the release that --upgrade-to and --matrix compare with. Add one of them, or leave it out.")
     if upgrade_to is not None or matrix:
         return _change_of_release(common, inputs, fail_on, upgrade_to, broker_version)
+    history = _history(common, common.warehouse, shown_run) if common.warehouse else None
+    if history is None and shown_run != ShownRun():
+        raise UsageError("--at, --run and --look-back choose a night of a warehouse: add --warehouse.")
     settings, copies = _settings(settings_file), _copies(read_copies, inputs)
     if partitions is not None:
         report_partitions(common, copies, _partition_count(inputs, settings_file), partitions, inputs)
         return 0
     known = read_transaction_states((Location.of(copy.uri) for copy in copies), transaction_state)
     diagnosis = diagnose(copies, settings, known, as_of_ms=as_of_ms)
-    if common.output == "table":
-        write_lines(_report(diagnosis, len(copies)))
-    else:
-        write_records(common.output, (*COLUMNS, *COLUMNS_OF_PARTITION), list(_rows(diagnosis)))
+    write_diagnosis(common, diagnosis, len(copies), history)
     if not common.quiet:
         for remark in diagnosis.remarks:
             say(remark)
-    failing = sorted({finding.finding for finding in diagnosis.findings} & (fail_on or frozenset()))
+    return _exit_code(common, diagnosis.findings, fail_on)
+
+
+def _night(common: Common, shown_run: ShownRun, fail_on: frozenset[str] | None, options_of_input: list[str]) -> int:
+    """Shows what a night found."""
+    warehouse = common.warehouse or os.environ.get("GROUPCOORD_WAREHOUSE")
+    if not warehouse:
+        raise UsageError("There is no INPUT. Name a copy of a log directory, or a --warehouse whose nights are asked.")
+    if options_of_input:
+        raise UsageError(f"{', '.join(options_of_input)}: this is asked about a log. Name a copy of a log directory as INPUT.")
+    history = _history(common, warehouse, shown_run)
+    if not history.rows:
+        raise GroupcoordError(
+            f"Run {history.run.run_id} in {warehouse} has no verdicts: it read no segments, or an earlier release made it."
+            " Name a copy of a log directory as INPUT."
+        )
+    return _exit_code(common, write_night(common, history), fail_on)
+
+
+def _history(common: Common, uri: str, shown_run: ShownRun) -> HealthHistory:
+    from groupcoord_spark.answers.health_history import health_history
+    from groupcoord_spark.warehouse.read import open_warehouse
+
+    warehouse = open_warehouse(uri)
+    run = shown_run.of(warehouse, cluster_to_read(warehouse, common.cluster))
+    say_which_night(common, warehouse, run)
+    return health_history(warehouse, run)
+
+
+def _exit_code(common: Common, findings: Iterable[Finding], fail_on: frozenset[str] | None) -> int:
+    """1 where there is a finding of --fail-on, which is said; else 0."""
+    failing = sorted({finding.finding for finding in findings} & (fail_on or frozenset()))
     if failing and not common.quiet:
         say(f"Found: {', '.join(failing)}.")
     return 1 if failing else 0
@@ -179,77 +241,3 @@ def _settings(path: str | None) -> Any:
         return read_health_settings(properties)
     except UsageError as e:
         raise UsageError(f"{path}: {e}") from e
-
-
-def _rows(diagnosis: Diagnosis) -> Iterator[tuple[Any, ...]]:
-    """A row for each finding, then one for each partition and copy without a finding."""
-    verdicts = {(each.offsets_partition, each.copy): each for each in diagnosis.verdicts}
-    for finding in diagnosis.findings:
-        of_partition = verdicts.get((finding.offsets_partition, finding.copy)) if finding.offsets_partition is not None else None
-        row = (finding.severity.word if name == "severity" else getattr(finding, name) for name in COLUMNS)
-        yield (*row, *((None, None) if of_partition is None else (of_partition.verdict, of_partition.figures)))
-    with_finding = {(finding.offsets_partition, finding.copy) for finding in diagnosis.findings}
-    for place, each in verdicts.items():
-        if place not in with_finding:
-            yield (*place, each.verdict, each.severity.word, *[None] * 5, {}, each.verdict, each.figures)
-
-
-def _report(diagnosis: Diagnosis, copies: int) -> Iterator[str]:
-    """The findings as paragraphs, then a table of the partitions; lines of at most 80 characters where names allow it."""
-    for finding in diagnosis.findings:
-        yield from _paragraph(finding, copies)
-    if not diagnosis.findings:
-        yield "Nothing is wrong."
-        yield ""
-    yield from _partitions(diagnosis.verdicts, copies)
-    if diagnosis.dump_ms >= 0:
-        yield f"Ages are measured from {moment(diagnosis.dump_ms)}."
-
-
-def _paragraph(finding: Finding, copies: int) -> Iterator[str]:
-    place = "topic" if finding.offsets_partition is None else f"partition {finding.offsets_partition}"
-    certainty = f" ({finding.certainty})" if finding.certainty else ""
-    yield printable(f"{finding.severity.word.upper():<6} {finding.finding}{certainty}, {place}")
-    if copies > 1:
-        yield printable(f"       in {finding.copy}")
-    yield from _wrapped("", finding.summary)
-    yield from _wrapped("Remedy: ", finding.remedy)
-    if finding.ask:
-        yield from _wrapped("Ask: ", finding.ask)
-    yield ""
-
-
-def _wrapped(title: str, text: str) -> Iterator[str]:
-    """Lines of a sentence; a command at the end of it begins a line, and goes on after a backslash, so that it can be copied."""
-    indent = " " * 7
-    command = _COMMAND.search(text)
-    sentence = text if command is None else text[: command.start()]
-    yield from textwrap.wrap(
-        printable(f"{title}{sentence}"), WIDTH, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False
-    )
-    if command is None:
-        return
-    # an option stays on one line with its value
-    words = textwrap.wrap(re.sub(r"(?<= )(--\S+) (?!--)", "\\1\0", command[0]), WIDTH - 13, break_on_hyphens=False, break_long_words=False)
-    for place, part in enumerate(words):
-        end = " \\" if place < len(words) - 1 else ""
-        yield printable(f"{indent}  {'  ' if place else ''}{part}".replace("\0", " ")) + end
-
-
-def _partitions(verdicts: Sequence[PartitionVerdict], copies: int) -> Iterator[str]:
-    titles = ["PARTITION", "BYTES", "SEGMENTS", "DIRTY", "MISSING", "VERDICT", *(["COPY"] if copies > 1 else [])]
-    rows = []
-    for each in verdicts:
-        figures = each.figures
-        ratio = figures["cleanable_ratio"]
-        dirty = None if ratio is None else f"{ratio:.2f}"
-        row = [
-            each.offsets_partition,
-            f"{figures['log_bytes']:,}",
-            figures["segments"],
-            dirty,
-            f"{figures['missing_offsets']:,}",
-            each.verdict,
-        ]
-        rows.append([*row, each.copy] if copies > 1 else row)
-    yield from lines(titles, rows, [*map(len, titles[:-1]), None])

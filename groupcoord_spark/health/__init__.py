@@ -10,7 +10,7 @@ from groupcoord_spark.health.gather import PartitionGatherer, gather_partition
 from groupcoord_spark.health.reading import all_files_beside, log_dir_of, read_copies, segments_beside
 from groupcoord_spark.health.settings import HealthSettings, read_health_settings
 from groupcoord_spark.health.transaction_state import KnownTransactions, read_transaction_states
-from groupcoord_spark.health.verdicts import Diagnosis, PartitionVerdict, diagnose
+from groupcoord_spark.health.verdicts import Diagnosis, PartitionVerdict, diagnose, worst_first, worst_of
 
 __all__ = [
     "FINDINGS",
@@ -31,4 +31,6 @@ __all__ = [
     "read_health_settings",
     "read_transaction_states",
     "segments_beside",
+    "worst_first",
+    "worst_of",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -99,18 +99,28 @@ def diagnose(copies: Sequence[CopyFacts], settings: HealthSettings, known: Known
             patient = _Patient(copy, partition, copies, settings, known, dump_ms)
             found = list(patient.findings())
             findings += found
-            worst = max((finding for finding in found if finding.finding != "live_set"), key=_badness, default=None)
-            verdict = worst.finding if worst is not None and worst.severity > Severity.NORMAL else patient.healthy_verdict()
+            worst = worst_of(found)
+            verdict = worst.finding if worst is not None else patient.healthy_verdict()
             severity = worst.severity if worst is not None else Severity.NORMAL
             verdicts.append(PartitionVerdict(partition.offsets_partition, copy.log_dir, verdict, severity, patient.figures))
         findings += _throwaway_groups(copy)
     remarks = [damage for copy in copies for damage in (*copy.files.damages, *(d for each in copy.partitions for d in each.damages))]
     return Diagnosis(
         dump_ms,
-        tuple(sorted(findings, key=_badness, reverse=True)),
+        tuple(worst_first(findings)),
         tuple(sorted(verdicts, key=lambda each: (-each.severity, -each.figures["log_bytes"], each.offsets_partition))),
         tuple(remarks),
     )
+
+
+def worst_first(findings: Iterable[Finding]) -> list[Finding]:
+    """The findings in the order in which they are shown."""
+    return sorted(findings, key=_badness, reverse=True)
+
+
+def worst_of(findings: Iterable[Finding]) -> Finding | None:
+    """The finding that is the verdict on a partition; None where none of its findings is worse than normal."""
+    return max((each for each in findings if each.severity > Severity.NORMAL), key=_badness, default=None)
 
 
 _RANK = {name: -place for place, name in enumerate(FINDINGS)}

@@ -10,6 +10,7 @@ import pytest
 
 from groupcoord_spark.health import HealthSettings, diagnose, read_copies, read_transaction_states
 from groupcoord_spark.log.storage import Location
+from tests.cli.warehouse import groupcoord
 from tests.conftest import DAY_MS
 from tests.health.copies import GOLDEN, SICK
 from tests.running import AS_OF_MS, rows_of, run
@@ -67,9 +68,14 @@ def test_night_without_anything_new_repeats_the_findings_and_since_when(spark: S
 
 
 def test_nights_of_a_healthy_broker(spark: SparkSession, tmp_path: Path) -> None:
-    """Transactions begin and end from night to night, and nothing else is found."""
+    """Transactions begin and end from night to night, and nothing else is found. The page shows what doctor says of the last night."""
+    warehouse = tmp_path / "warehouse"
     for night in (1, 2, 3):
         logs = GOLDEN / "nights" / str(night) / "logs"
-        run(spark, tmp_path / "warehouse", logs, as_of_ms=AS_OF_MS + night)
-        doctors, nights = ({each[:4] for each in findings} for findings in (of_doctor(logs), of_night(tmp_path / "warehouse")))
+        run(spark, warehouse, logs, as_of_ms=AS_OF_MS + night * DAY_MS)
+        doctors, nights = ({each[:4] for each in findings} for findings in (of_doctor(logs), of_night(warehouse)))
         assert nights == doctors
+    page = (GOLDEN.parents[1] / "docs" / "how-to" / "a-large-offsets-topic.md").read_text()
+    shown = page.partition("$ groupcoord doctor --warehouse ./warehouse\n")[2].partition("```")[0]
+    printed = groupcoord("doctor", "--warehouse", str(warehouse)).stdout
+    assert [line.rstrip() for line in printed.splitlines()] == shown.splitlines()

@@ -1,0 +1,198 @@
+"""What ``groupcoord doctor`` prints: findings as paragraphs, and tables of the partitions and of the nights."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from groupcoord_spark.cli.options import Common
+from groupcoord_spark.cli.render import lines, moment, printable, write_lines, write_records
+
+if TYPE_CHECKING:
+    from groupcoord_spark.answers.health_history import HealthHistory
+    from groupcoord_spark.health import Diagnosis, Finding, PartitionVerdict
+
+COLUMNS: Final = (
+    "offsets_partition", "copy", "finding", "severity", "subject", "certainty", "summary", "remedy", "ask", "evidence",
+)  # fmt: skip
+COLUMNS_OF_PARTITION: Final = ("verdict", "figures")
+"""The verdict on the finding's offsets partition, and the figures of the partition; null for a finding about the whole topic."""
+COLUMNS_OF_NIGHTS: Final = ("since", "bytes_per_night", "log_bytes_by_night")
+"""With --warehouse: the night since which the finding is there, null where the night does not have it; the growth of the partition."""
+WIDTH: Final = 80
+_COMMAND: Final = re.compile(r"kafka-[a-z-]+\.sh --.*", re.DOTALL)
+"""A command that ends a sentence."""
+
+
+def write_diagnosis(common: Common, diagnosis: Diagnosis, copies: int, history: HealthHistory | None) -> None:
+    """Writes what is wrong with copies of a log; with a history also since when."""
+    if common.output != "table":
+        _write_rows(common, diagnosis, history)
+        return
+    write_lines(_findings(diagnosis, copies, history))
+    write_lines(_partitions(diagnosis.verdicts, copies, history))
+    if diagnosis.dump_ms >= 0:
+        write_lines([f"Ages are measured from {moment(diagnosis.dump_ms)}."])
+    if history is not None:
+        write_lines(["", *_nights(history)])
+
+
+def write_night(common: Common, history: HealthHistory) -> Sequence[Finding]:
+    """Writes what a night found, and returns the findings."""
+    diagnosis = _diagnosis_of(history)
+    if common.output != "table":
+        _write_rows(common, diagnosis, history)
+        return diagnosis.findings
+    copies = len({verdict.copy for verdict in diagnosis.verdicts})
+    write_lines(_findings(diagnosis, copies, history))
+    rows = []
+    for verdict in diagnosis.verdicts:
+        size, growth = verdict.figures["log_bytes"], history.bytes_per_night(verdict.offsets_partition)
+        rows.append([verdict.offsets_partition, _number(size), _signed(growth), verdict.verdict])
+    write_lines([*_table(["PARTITION", "BYTES", "PER-NIGHT", "VERDICT"], rows), "", *_nights(history)])
+    return diagnosis.findings
+
+
+def _diagnosis_of(history: HealthHistory) -> Diagnosis:
+    """The rows of a night as ``diagnose`` would have given them; figures of a partition with a finding are its bytes alone."""
+    from groupcoord_spark.health import FINDINGS, Diagnosis, Finding, PartitionVerdict, Severity, worst_first, worst_of
+
+    findings, figures, copies, healthy = [], {}, {}, {}
+    for row in history.rows:
+        number = row["offsets_partition"]
+        if row["finding"] in FINDINGS:
+            texts = {name: row[name] for name in ("finding", "offsets_partition", "copy", "subject", "summary", "evidence", "certainty")}
+            findings.append(Finding(severity=Severity[row["severity"].upper()], remedy=row["remedy"] or "", ask=row["ask"], **texts))
+        else:
+            healthy[number] = row["finding"]
+        if number is not None:
+            copies[number] = row["copy"]
+            # of a night that went on, the evidence is that of an earlier night, and the bytes are its own
+            figures[number] = {**(row["evidence"] if number in healthy else {}), "log_bytes": row["log_bytes"]}
+    verdicts = []
+    for number, of_partition in figures.items():
+        worst = worst_of(finding for finding in findings if finding.offsets_partition == number)
+        verdict = worst.finding if worst is not None else healthy.get(number, "healthy")
+        severity = worst.severity if worst is not None else Severity.NORMAL
+        verdicts.append(PartitionVerdict(number, copies[number], verdict, severity, of_partition))
+    verdicts.sort(key=lambda each: (-each.severity, -(each.figures["log_bytes"] or 0), each.offsets_partition))
+    return Diagnosis(-1, tuple(worst_first(findings)), tuple(verdicts), ())
+
+
+def _write_rows(common: Common, diagnosis: Diagnosis, history: HealthHistory | None) -> None:
+    names = (*COLUMNS, *COLUMNS_OF_PARTITION, *(COLUMNS_OF_NIGHTS if history is not None else ()))
+    assert common.output != "table"
+    write_records(common.output, names, [(*row, *_of_nights(row, history)) for row in _rows(diagnosis)])
+
+
+def _of_nights(row: Sequence[Any], history: HealthHistory | None) -> tuple[Any, ...]:
+    """The values of COLUMNS_OF_NIGHTS; none where there is no history."""
+    if history is None:
+        return ()
+    cells = dict(zip(COLUMNS, row, strict=False))
+    number = cells["offsets_partition"]
+    since = moment(history.since_ms(number, cells["finding"], cells["subject"]))
+    if number is None:
+        return since, None, None
+    return since, history.bytes_per_night(number), {moment(as_of_ms): size for as_of_ms, size in history.sizes(number)}
+
+
+def _rows(diagnosis: Diagnosis) -> Iterator[tuple[Any, ...]]:
+    """A row for each finding, then one for each partition and copy without a finding."""
+    verdicts = {(each.offsets_partition, each.copy): each for each in diagnosis.verdicts}
+    for finding in diagnosis.findings:
+        of_partition = verdicts.get((finding.offsets_partition, finding.copy)) if finding.offsets_partition is not None else None
+        row = (finding.severity.word if name == "severity" else getattr(finding, name) for name in COLUMNS)
+        yield (*row, *((None, None) if of_partition is None else (of_partition.verdict, of_partition.figures)))
+    with_finding = {(finding.offsets_partition, finding.copy) for finding in diagnosis.findings}
+    for place, each in verdicts.items():
+        if place not in with_finding:
+            yield (*place, each.verdict, each.severity.word, *[None] * 5, {}, each.verdict, each.figures)
+
+
+def _findings(diagnosis: Diagnosis, copies: int, history: HealthHistory | None) -> Iterator[str]:
+    """The findings as paragraphs; lines of at most 80 characters where names allow it."""
+    for finding in diagnosis.findings:
+        yield from _paragraph(finding, copies, history)
+    if not diagnosis.findings:
+        yield "Nothing is wrong."
+        yield ""
+
+
+def _paragraph(finding: Finding, copies: int, history: HealthHistory | None) -> Iterator[str]:
+    place = "topic" if finding.offsets_partition is None else f"partition {finding.offsets_partition}"
+    certainty = f" ({finding.certainty})" if finding.certainty else ""
+    yield printable(f"{finding.severity.word.upper():<6} {finding.finding}{certainty}, {place}")
+    if copies > 1:
+        yield printable(f"       in {finding.copy}")
+    yield from _wrapped("", finding.summary)
+    yield from _wrapped("Remedy: ", finding.remedy)
+    if finding.ask:
+        yield from _wrapped("Ask: ", finding.ask)
+    if history is not None:
+        yield from _wrapped("Since: ", _since(finding, history))
+    yield ""
+
+
+def _since(finding: Finding, history: HealthHistory) -> str:
+    since_ms = history.since_ms(finding.offsets_partition, finding.finding, finding.subject)
+    if since_ms is None:
+        return f"new, the night of {moment(history.run.as_of_ms)} did not find it."
+    return f"the night of {moment(since_ms)}."
+
+
+def _wrapped(title: str, text: str) -> Iterator[str]:
+    """Lines of a sentence; a command at the end of it begins a line, and goes on after a backslash, so that it can be copied."""
+    indent = " " * 7
+    command = _COMMAND.search(text)
+    sentence = text if command is None else text[: command.start()]
+    yield from textwrap.wrap(
+        printable(f"{title}{sentence}"), WIDTH, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False
+    )
+    if command is None:
+        return
+    # an option stays on one line with its value
+    words = textwrap.wrap(re.sub(r"(?<= )(--\S+) (?!--)", "\\1\0", command[0]), WIDTH - 13, break_on_hyphens=False, break_long_words=False)
+    for place, part in enumerate(words):
+        end = " \\" if place < len(words) - 1 else ""
+        yield printable(f"{indent}  {'  ' if place else ''}{part}".replace("\0", " ")) + end
+
+
+def _partitions(verdicts: Sequence[PartitionVerdict], copies: int, history: HealthHistory | None) -> list[str]:
+    """A table of the partitions. PER-NIGHT is of the copy that the nights read."""
+    titles = ["PARTITION", "BYTES", *(["PER-NIGHT"] if history is not None else []), "SEGMENTS", "DIRTY", "MISSING", "VERDICT"]
+    rows = []
+    for each in verdicts:
+        figures = each.figures
+        ratio = figures["cleanable_ratio"]
+        growth = [_signed(history.bytes_per_night(each.offsets_partition))] if history is not None else []
+        cells = [figures["segments"], None if ratio is None else f"{ratio:.2f}", _number(figures["missing_offsets"]), each.verdict]
+        row = [each.offsets_partition, _number(figures["log_bytes"]), *growth, *cells]
+        rows.append([*row, each.copy] if copies > 1 else row)
+    return _table([*titles, *(["COPY"] if copies > 1 else [])], rows)
+
+
+def _nights(history: HealthHistory) -> Iterator[str]:
+    """A table of the bytes of all partitions, night by night, and the mean growth."""
+    before = [None, *(night.total for night in history.nights)]
+    rows = [
+        [moment(night.as_of_ms), _number(night.total), _signed(None if earlier is None else night.total - earlier)]
+        for night, earlier in zip(history.nights, before, strict=False)
+    ]
+    yield from _table(["NIGHT", "BYTES", "GROWTH"], rows)
+    if (growth := history.total_per_night) is not None:
+        yield f"The topic grew by {growth:,} bytes a night." if growth >= 0 else f"The topic shrank by {-growth:,} bytes a night."
+
+
+def _table(titles: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]:
+    return lines(titles, rows, [*map(len, titles[:-1]), None])
+
+
+def _number(number: int | None) -> str | None:
+    return None if number is None else f"{number:,}"
+
+
+def _signed(number: int | None) -> str | None:
+    return None if number is None else f"{number:+,}"

@@ -4,7 +4,7 @@
 rules need no broker, no Spark and no tables. Where the log cannot decide, a finding says so and names the command that asks the broker.
 """
 
-from groupcoord_spark.health.facts import CopyFacts, PartitionFacts
+from groupcoord_spark.health.facts import CopyFacts, FilesBeside, PartitionFacts
 from groupcoord_spark.health.findings import FINDINGS, Finding, Severity
 from groupcoord_spark.health.gather import PartitionGatherer, gather_partition
 from groupcoord_spark.health.reading import all_files_beside, log_dir_of, read_copies, segments_beside
@@ -16,6 +16,7 @@ __all__ = [
     "FINDINGS",
     "CopyFacts",
     "Diagnosis",
+    "FilesBeside",
     "Finding",
     "HealthSettings",
     "KnownTransactions",

@@ -18,7 +18,8 @@ import pyarrow.fs as pafs
 from crc32c import crc32c
 
 from groupcoord_spark.errors import InputError
-from groupcoord_spark.log.storage import Location, first_line
+from groupcoord_spark.log.object_store import at_once
+from groupcoord_spark.log.storage import Location, first_line, side_by_side
 
 CLEANER_CHECKPOINT: Final = "cleaner-offset-checkpoint"
 HIGH_WATERMARKS: Final = "replication-offset-checkpoint"
@@ -138,16 +139,18 @@ def read_log_directory_files(log_dir: Location) -> LogDirectoryFiles:
     names = {str(info.base_name) for info in log_dir.list() if info.type == pafs.FileType.File}
     damages: list[str] = []
     no_offsets: dict[int, int] = {}
-    cleaner, high_watermarks, log_starts, recovery_points = (
-        _read(log_dir.child(name), read_offset_checkpoint, damages, or_empty=no_offsets) if name in names else None
-        for name in (CLEANER_CHECKPOINT, HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS)
-    )
+    checkpoints = [name for name in (CLEANER_CHECKPOINT, HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS) if name in names]
+    contents = side_by_side(_bytes_of, map(log_dir.child, checkpoints), at_once(log_dir.filesystem))
+    offsets = {
+        name: _parsed(log_dir.child(name), data, read_offset_checkpoint, damages, or_empty=no_offsets)
+        for name, data in zip(checkpoints, contents, strict=True)
+    }
     broker_id = _broker_id(log_dir.child(META_PROPERTIES).read_text()) if META_PROPERTIES in names else None
     return LogDirectoryFiles(
-        cleaner,
-        high_watermarks,
-        log_starts,
-        recovery_points,
+        offsets.get(CLEANER_CHECKPOINT),
+        offsets.get(HIGH_WATERMARKS),
+        offsets.get(LOG_STARTS),
+        offsets.get(RECOVERY_POINTS),
         CLEAN_SHUTDOWN in names,
         CLEANER_CHECKPOINT in names,
         broker_id,
@@ -169,29 +172,35 @@ def read_segment_sizes(directory: Location) -> tuple[SegmentSize, ...]:
 def read_partition_files(directory: Location) -> PartitionFiles:
     """The files beside the segments of one partition. Raises InputError where the directory or a file cannot be read at all."""
     segments: list[SegmentSize] = []
+    beside: list[tuple[str, re.Match[str] | None]] = []
+    for info in directory.list():
+        name = str(info.base_name)
+        if info.type != pafs.FileType.File:
+            continue
+        match = _SEGMENT.fullmatch(name)
+        if match is not None and match[2] == "log":
+            segments.append(SegmentSize(int(match[1]), int(info.size or 0)))
+        elif match is not None or name == LEADER_EPOCHS:
+            beside.append((name, match))
+    # there is a snapshot for each segment: an object store answers many requests in the time of one
+    contents = side_by_side(_bytes_of, (directory.child(name) for name, _ in beside), at_once(directory.filesystem))
     snapshots: dict[int, tuple[ProducerState, ...]] = {}
     indexes: dict[int, tuple[AbortedTransaction, ...]] = {}
     leader_epochs = None
     damages: list[str] = []
     damaged_indexes: list[str] = []
     no_aborts: tuple[AbortedTransaction, ...] = ()
-    for info in directory.list():
-        name = str(info.base_name)
-        if info.type != pafs.FileType.File:
-            continue
-        if name == LEADER_EPOCHS:
-            leader_epochs = _read(directory.child(name), read_leader_epochs, damages)
-        if not (match := _SEGMENT.fullmatch(name)):
-            continue
-        base_offset = int(match[1])
-        if match[2] == "log":
-            segments.append(SegmentSize(base_offset, int(info.size or 0)))
+    for (name, match), data in zip(beside, contents, strict=True):
+        location = directory.child(name)
+        if match is None:
+            leader_epochs = _parsed(location, data, read_leader_epochs, damages)
         elif match[2] == "snapshot":
-            states = _read(directory.child(name), partial(read_snapshot, end_offset=base_offset), damages)
+            states = _parsed(location, data, partial(read_snapshot, end_offset=int(match[1])), damages)
             if states is not None:
-                snapshots[base_offset] = states
+                snapshots[int(match[1])] = states
         else:
-            aborted = _read(directory.child(name), partial(read_transaction_index, base_offset=base_offset), damages, or_empty=no_aborts)
+            base_offset = int(match[1])
+            aborted = _parsed(location, data, partial(read_transaction_index, base_offset=base_offset), damages, or_empty=no_aborts)
             if aborted is None:
                 damaged_indexes.append(name)
             else:
@@ -203,12 +212,22 @@ Read = TypeVar("Read")
 
 
 def _read(location: Location, parse: Callable[[bytes], Read], damages: list[str], *, or_empty: Read | None = None) -> Read | None:
-    """What ``parse`` makes of the file. An empty file gives ``or_empty``: a running broker leaves some files empty."""
+    """What ``parse`` makes of the file, as ``_parsed`` says."""
+    return _parsed(location, _bytes_of(location), parse, damages, or_empty=or_empty)
+
+
+def _bytes_of(location: Location) -> bytes:
     try:
         with location.filesystem.open_input_stream(location.path) as stream:
-            data = bytes(stream.read())
+            return bytes(stream.read())
     except (OSError, pa.ArrowException) as error:
         raise InputError(f"{location.shown}: the file cannot be read: {first_line(error)}. Check its permissions.") from error
+
+
+def _parsed(
+    location: Location, data: bytes, parse: Callable[[bytes], Read], damages: list[str], *, or_empty: Read | None = None
+) -> Read | None:
+    """What ``parse`` makes of the bytes of the file. No bytes give ``or_empty``: a running broker leaves some files empty."""
     if not data:
         return or_empty
     try:

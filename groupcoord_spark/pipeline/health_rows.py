@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +18,9 @@ from groupcoord_spark.health import (
     FINDINGS,
     CopyFacts,
     Diagnosis,
+    FilesBeside,
     HealthSettings,
+    KnownTransactions,
     PartitionFacts,
     PartitionGatherer,
     all_files_beside,
@@ -26,8 +29,9 @@ from groupcoord_spark.health import (
     read_transaction_states,
 )
 from groupcoord_spark.log import PartitionLog
-from groupcoord_spark.log.broker_files import read_log_directory_files
-from groupcoord_spark.log.storage import Location
+from groupcoord_spark.log.broker_files import LogDirectoryFiles, PartitionFiles, read_log_directory_files
+from groupcoord_spark.log.object_store import at_once
+from groupcoord_spark.log.storage import Location, side_by_side
 from groupcoord_spark.pipeline.exchange.state_rows import PartitionReport
 from groupcoord_spark.warehouse import TABLES, RunStart
 
@@ -54,12 +58,14 @@ def health_rows(
     """
     before = _rows_before(start)
     by_partition = {report.offsets_partition: report for report in reports}
+    unread = [log for number, log in logs.items() if number not in by_partition or by_partition[number].health is None]
+    with_transaction = {row["offsets_partition"] for row in before if row["certainty"] is not None}
+    goes_on_closed = reads_from.keys() - with_transaction
+    files = dict(zip((log.offsets_partition for log in unread), _files_beside(unread, goes_on_closed), strict=True))
     facts: dict[int, PartitionFacts] = {}
     for number, log in logs.items():
         report = by_partition.get(number, PartitionReport(number))
-        of_partition = report.health
-        if of_partition is None:
-            of_partition = PartitionGatherer(log, all_files_beside(log)).facts()  # nothing of it is new
+        of_partition = PartitionGatherer(log, files[number]).facts() if report.health is None else report.health
         of_partition = replace(of_partition, newest_timestamp_ms=newest_timestamps_ms.get(number, of_partition.newest_timestamp_ms))
         facts[number] = _with_carried(of_partition, before, report.open_producers) if number in reads_from else of_partition
     rows = _rows(_diagnosis(facts, logs), as_of_ms) if facts else []
@@ -79,6 +85,21 @@ def health_rows(
         row["since_ms"] = since.get(_name(row), as_of_ms)
         row["evidence"] = json.dumps(row["evidence"], ensure_ascii=False)
     return together
+
+
+def _files_beside(unread: Sequence[PartitionLog], goes_on_closed: AbstractSet[int]) -> list[FilesBeside]:
+    """The files beside the logs of which nothing is new.
+
+    goes_on_closed: offsets partitions that go on from a night without an open transaction. Nothing about their logs is judged again, so
+    that their files are not opened: on an object store, opening them takes seconds.
+    """
+    if not unread:
+        return []
+
+    def of_log(log: PartitionLog) -> FilesBeside:
+        return FilesBeside(PartitionFiles(), LogDirectoryFiles()) if log.offsets_partition in goes_on_closed else all_files_beside(log)
+
+    return side_by_side(of_log, unread, at_once(log_dir_of(unread[0]).filesystem))
 
 
 def _name(row: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -151,7 +172,10 @@ def _diagnosis(facts: Mapping[int, PartitionFacts], logs: Mapping[int, Partition
     copies = [
         CopyFacts(log_dir.shown, uri, read_log_directory_files(log_dir), tuple(partitions[uri])) for uri, log_dir in log_dirs.items()
     ]
-    return diagnose(copies, HealthSettings(), read_transaction_states(log_dirs.values()))
+    # the log of the transaction coordinator can be long, and says something of open transactions only
+    has_open = any(of_partition.open_transactions for of_partition in facts.values())
+    known = read_transaction_states(log_dirs.values()) if has_open else KnownTransactions()
+    return diagnose(copies, HealthSettings(), known)
 
 
 def _rows(diagnosis: Diagnosis, as_of_ms: int) -> list[Row]:

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from groupcoord_spark.health import HealthSettings, diagnose, read_copies, read_transaction_states
+from groupcoord_spark.health import FilesBeside, HealthSettings, all_files_beside, diagnose, read_copies, read_transaction_states
+from groupcoord_spark.log import PartitionLog
 from groupcoord_spark.log.storage import Location
+from groupcoord_spark.pipeline import health_rows
 from tests.cli.warehouse import groupcoord
 from tests.conftest import DAY_MS
 from tests.health.copies import GOLDEN, SICK
@@ -59,12 +61,24 @@ def test_first_night_writes_what_doctor_says(spark: SparkSession, tmp_path: Path
     assert all(row["log_bytes"] == sizes[row["offsets_partition"]] for row in rows if row["offsets_partition"] is not None)
 
 
-def test_night_without_anything_new_repeats_the_findings_and_since_when(spark: SparkSession, tmp_path: Path) -> None:
-    logs, warehouse = SICK / "hanging" / "logs", tmp_path / "warehouse"
+@pytest.mark.parametrize(("corpus", "with_transaction"), [("hanging", {0, 1, 2, 3, 4}), ("healthy", {3})])
+def test_night_without_anything_new_repeats_the_findings_and_since_when(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, corpus: str, with_transaction: set[int]
+) -> None:
+    logs, warehouse = SICK / corpus / "logs", tmp_path / "warehouse"
     run(spark, warehouse, logs)
+    opened = []
+
+    def recorded(log: PartitionLog) -> FilesBeside:
+        opened.append(log.offsets_partition)
+        return all_files_beside(log)
+
+    monkeypatch.setattr(health_rows, "all_files_beside", recorded)
     run(spark, warehouse, logs, as_of_ms=AS_OF_MS + DAY_MS)
     assert of_night(warehouse) == of_doctor(logs)
     assert {row["since"] for row in rows_of(warehouse, "topic_health")} == {AS_OF_MS}
+    # the files beside the segments are opened only where a transaction is judged again
+    assert sorted(opened) == sorted(with_transaction)
 
 
 def test_nights_of_a_healthy_broker(spark: SparkSession, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from groupcoord_spark.coordinator.hanging_transactions import OpenTransaction
+from groupcoord_spark.health.groups import GroupFacts, GroupSums
 from groupcoord_spark.log.broker_files import LogDirectoryFiles, PartitionFiles
 from groupcoord_spark.protocol.record_types import NO_TIMESTAMP
 
@@ -57,56 +58,6 @@ class SegmentFacts:
     def superseded_bytes(self) -> int:
         """Bytes of the records that a later record with the same key supersedes."""
         return self.value_bytes - self.last_value_bytes
-
-
-@dataclass(slots=True)
-class GroupFacts:
-    """What one group has in the log. Bytes are those of uncompressed records, but for ``batch_bytes``: bytes of its batches in the files.
-
-    A record is open (its transaction has no marker), aborted, live (the last value of its key), a tombstone (the last record of its key),
-    superseded or a superseded tombstone. Each fate has [records, bytes], for offsets and for all other records of the group.
-
-    Attributes:
-        commits: values of offset commits. repeated_commits: those that commit the same offset as the commit before of the same partition.
-        batches, most_records_in_batch: of the batches whose first record is the group's.
-        first_timestamp_ms, last_timestamp_ms: of its records.
-        keys: distinct partitions with an offset, live or not.
-        metadata_bytes: of the longest metadata of a commit, where the value has more than ``gather.LARGE_VALUE`` bytes; else 0.
-    """
-
-    group_id: str
-    offset_fates: dict[str, list[int]] = field(default_factory=dict)
-    group_fates: dict[str, list[int]] = field(default_factory=dict)
-    batch_bytes: int = 0
-    batches: int = 0
-    most_records_in_batch: int = 0
-    commits: int = 0
-    repeated_commits: int = 0
-    keys: int = 0
-    transactional_records: int = 0
-    metadata_bytes: int = 0
-    first_timestamp_ms: int = NO_TIMESTAMP
-    last_timestamp_ms: int = NO_TIMESTAMP
-
-    def fates(self) -> dict[str, list[int]]:
-        """[records, bytes] by fate, of offsets and other records together."""
-        totals: dict[str, list[int]] = {}
-        for fates in (self.offset_fates, self.group_fates):
-            for fate, (records, size) in fates.items():
-                total = totals.setdefault(fate, [0, 0])
-                total[0] += records
-                total[1] += size
-        return totals
-
-    @property
-    def record_bytes(self) -> int:
-        """Bytes of all its records."""
-        return sum(size for _, size in self.fates().values())
-
-    @property
-    def records(self) -> int:
-        """Number of all its records."""
-        return sum(records for records, _ in self.fates().values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +126,7 @@ class PartitionFacts:
         records: all records, also control records. missing_offsets, holes: offsets without a record, and runs of them. hole_end: where the
             last such run ends; -1 for none.
         newest_timestamp_ms: of all records; -1 for none.
+        groups: by group id; empty in a report of a night, in which group_sums travel alone.
         closed_removable_bytes: bytes of the records of all closed segments that cleaning all of these would remove.
         dirty_keys: distinct keys at or above the cleaner's checkpoint, or from the log start where there is none.
         keys: distinct keys in the log.
@@ -194,6 +146,7 @@ class PartitionFacts:
     newest_timestamp_ms: int
     batches: BatchFacts
     groups: dict[str, GroupFacts]
+    group_sums: GroupSums
     producers: ProducerFacts
     open_transactions: tuple[OpenTransaction, ...]
     closed_removable_bytes: int
@@ -214,16 +167,6 @@ class PartitionFacts:
     def active_segment_base(self) -> int:
         """Base offset of the last segment, to which the broker appends."""
         return self.segments[-1].base_offset if self.segments else self.log_end_offset
-
-    def fates(self) -> dict[str, list[int]]:
-        """[records, bytes] by fate over all groups."""
-        totals: dict[str, list[int]] = {}
-        for group in self.groups.values():
-            for fate, (records, size) in group.fates().items():
-                total = totals.setdefault(fate, [0, 0])
-                total[0] += records
-                total[1] += size
-        return totals
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,17 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from groupcoord_spark.coordinator.hanging_transactions import OpenTransaction
-from groupcoord_spark.health.facts import BatchFacts, FilesBeside, GroupFacts, Ints, PartitionFacts, SegmentFacts
+from groupcoord_spark.health.facts import BatchFacts, FilesBeside, Ints, PartitionFacts, SegmentFacts
+from groupcoord_spark.health.groups import (
+    ABORTED,
+    LIVE,
+    OPEN,
+    SUPERSEDED,
+    SUPERSEDED_TOMBSTONE,
+    TOMBSTONE,
+    GroupFacts,
+    sums_of_groups,
+)
 from groupcoord_spark.health.side_files import checked_files
 from groupcoord_spark.health.tables import NO_COMMIT, NONE, KeyRows, KeyTable, ProducerTable
 from groupcoord_spark.log import Chunk, PartitionLog, Segment, read_segment
@@ -31,8 +41,6 @@ LARGE_VALUE: Final = 512
 
 CHUNK_BYTES: Final = 12 << 20
 
-LIVE, SUPERSEDED, TOMBSTONE, SUPERSEDED_TOMBSTONE = "live", "superseded", "tombstone", "superseded_tombstone"
-ABORTED, OPEN = "aborted", "open"
 _VALUES, _TOMBSTONES, _ABORTED, _OPEN = range(4)
 _COMMITTED_AT, _COMMITTED_BYTES = 2, 10
 """In every version of a commit's value the committed offset stands in bytes 2 to 10."""
@@ -591,9 +599,10 @@ class PartitionGatherer:
             place = np.maximum(np.searchsorted(self._bases, keys.last_offset, "right") - 1, 0)
             for segment, size in zip(self._segments, np.bincount(place, keys.last_bytes, len(self._segments)).tolist(), strict=True):
                 segment.last_value_bytes = int(size)
+        groups = self._group_facts(keys)
         return PartitionFacts(
             number, log.directory, tuple(self._segments), start, log_end, last_stable, self._records, missing,
-            holes, hole_end, newest, self._batches, self._group_facts(keys), producers, transactions,
+            holes, hole_end, newest, self._batches, groups, sums_of_groups(list(groups.values())), producers, transactions,
             closed_removable_bytes, 0 if keys is None else len(keys),
             0 if keys is None else int(np.count_nonzero(keys.last_offset >= (checkpoint or 0))), checkpoint, log_dir.has_cleaner_checkpoint,
             checked.high_watermark, self._files.partition.damaged_indexes, (*self._unread(), *checked.damages),

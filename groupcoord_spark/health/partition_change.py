@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from groupcoord_spark.errors import UsageError
 from groupcoord_spark.health.facts import CopyFacts
-from groupcoord_spark.health.gather import LIVE
+from groupcoord_spark.health.groups import LIVE
 from groupcoord_spark.protocol import offsets_partition_for
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -15,9 +14,9 @@ from groupcoord_spark.coordinator.hanging_transactions import (
     judge,
     judge_by_coordinator,
 )
-from groupcoord_spark.health.facts import CopyFacts, GroupFacts, PartitionFacts, SegmentFacts
+from groupcoord_spark.health.facts import CopyFacts, PartitionFacts, SegmentFacts
 from groupcoord_spark.health.findings import FINDINGS, Finding, Severity
-from groupcoord_spark.health.gather import LIVE, SUPERSEDED_TOMBSTONE, TOMBSTONE
+from groupcoord_spark.health.groups import LIVE, MOST_NAMES, SUPERSEDED_TOMBSTONE, THROWAWAY_KINDS, TOMBSTONE, GroupFacts, together
 from groupcoord_spark.health.settings import HealthSettings
 from groupcoord_spark.health.transaction_state import KnownTransactions
 from groupcoord_spark.protocol.record_types import MarkerType
@@ -47,13 +46,6 @@ MANY_THROWAWAY_GROUPS: Final = 10
 MOST_OFFSETS_IN_SEGMENT: Final = 2**31 - 1
 LARGE_LOG_BYTES: Final = 100 << 20
 """The default of offsets.topic.segment.bytes: below it all records are usually in the active segment, which is never cleaned."""
-MOST_NAMES: Final = 20
-"""Names of groups in the evidence of one finding."""
-
-_THROWAWAY = (
-    ("console-consumer", re.compile(r"console-consumer-[0-9]+")),
-    ("uuid", re.compile(r"(.*[-_.])?[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.DOTALL)),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +180,7 @@ class _Patient:
             "records": facts.records,
             "keys": facts.keys,
             "dirty_keys": facts.dirty_keys,
-            "bytes_by_fate": {fate: size for fate, (_, size) in facts.fates().items()},
+            "bytes_by_fate": {fate: size for fate, (_, size) in facts.group_sums.fates.items()},
         }
 
     def findings(self) -> Iterator[Finding]:
@@ -509,8 +501,7 @@ class _Patient:
         residue = batches.control_bytes + batches.empty_data_bytes
         producers = len(facts.producers.producer_id)
         if producers >= MANY_PRODUCERS and residue >= MOST_OF_THE_LOG * facts.log_bytes:
-            writer = max(facts.groups.values(), key=lambda group: group.transactional_records, default=None)
-            subject = writer.group_id if writer is not None and writer.transactional_records else None
+            subject = facts.group_sums.most_transactional
             horizons = batches.marker_horizons_ms
             evidence = {
                 **self.figures,
@@ -531,20 +522,20 @@ class _Patient:
             )
             remedy = "Keep one transactional.id for each instance of the client, not one for each start. What is left goes a day later."
             yield self._finding("many_producers", summary, remedy, subject=subject, evidence=evidence)
-        fates = facts.fates()
+        fates = facts.group_sums.fates
         waiting = [fates.get(fate, [0, 0]) for fate in (TOMBSTONE, SUPERSEDED_TOMBSTONE)]
         tombstones, size = sum(count for count, _ in waiting), sum(size for _, size in waiting)
         if tombstones >= MANY_TOMBSTONES and size >= SHARE_OF_TOMBSTONES * batches.record_bytes:
-            of_groups = [group for group in facts.groups.values() if TOMBSTONE in group.fates() or SUPERSEDED_TOMBSTONE in group.fates()]
+            of_groups = facts.group_sums
             horizons = batches.data_horizons_ms
             evidence = {
                 **self.figures,
                 "tombstones": tombstones,
-                "offset_tombstones": sum(_tombstones(group.offset_fates) for group in of_groups),
-                "group_tombstones": sum(_tombstones(group.group_fates) for group in of_groups),
+                "offset_tombstones": of_groups.offset_tombstones,
+                "group_tombstones": of_groups.group_tombstones,
                 "tombstone_record_bytes": size,
-                "groups": len(of_groups),
-                "name_prefix": _common_prefix([group.group_id for group in of_groups]),
+                "groups": of_groups.with_tombstones,
+                "name_prefix": of_groups.tombstone_prefix,
                 "share_of_record_bytes": round(size / batches.record_bytes, 4),
                 "with_delete_horizon": len(horizons),
                 "delete_horizon_min_ms": min(horizons, default=None),
@@ -552,7 +543,7 @@ class _Patient:
                 "horizon_passed": sum(horizon < self._dump_ms for horizon in horizons),
             }
             summary = (
-                f"{tombstones:,} tombstones of {len(of_groups):,} groups are"
+                f"{tombstones:,} tombstones of {of_groups.with_tombstones:,} groups are"
                 f" {round(100 * size / batches.record_bytes)} % of the bytes of all records;"
                 f" {len(horizons):,} batches have a delete horizon."
             )
@@ -566,7 +557,7 @@ class _Patient:
 
     def _groups(self) -> Iterator[Finding]:
         facts = self._facts
-        for group in facts.groups.values():
+        for group in facts.group_sums.largest:
             if group.batch_bytes < MOST_OF_THE_LOG * facts.log_bytes or not group.commits:
                 continue
             share = f"{round(100 * group.batch_bytes / facts.log_bytes)} % of {_size(facts.log_bytes)}"
@@ -598,21 +589,22 @@ class _Patient:
 
 def _throwaway_groups(copy: CopyFacts) -> Iterator[Finding]:
     """The groups of a copy whose names are made anew for each start of a client."""
-    groups = {name: group for partition in copy.partitions for name, group in partition.groups.items()}
+    sums = [partition.group_sums for partition in copy.partitions]
     kinds: dict[str, Any] = {}
     names: list[str] = []
-    for kind, pattern in _THROWAWAY:
-        of_kind = [group for name, group in groups.items() if pattern.fullmatch(name)]
-        if of_kind:
-            deleted = sum(LIVE not in group.fates() for group in of_kind)
-            size = sum(group.record_bytes for group in of_kind)
-            kinds[kind] = {"groups": len(of_kind), "deleted": deleted, "record_bytes": size}
-            names += [group.group_id for group in of_kind]
-    if len(names) < MANY_THROWAWAY_GROUPS:
+    number = 0
+    for kind in THROWAWAY_KINDS:
+        of_kind = together(each.throwaway[kind] for each in sums if kind in each.throwaway)
+        if of_kind is not None:
+            kinds[kind] = {"groups": of_kind.groups, "deleted": of_kind.deleted, "record_bytes": of_kind.record_bytes}
+            names += of_kind.names
+            number += of_kind.groups
+    if number < MANY_THROWAWAY_GROUPS:
         return
-    evidence = {"kinds": kinds, "groups": names[:MOST_NAMES], "number_of_groups": len(names), "all_groups": len(groups)}
+    all_groups = sum(each.groups for each in sums)
+    evidence = {"kinds": kinds, "groups": names[:MOST_NAMES], "number_of_groups": number, "all_groups": all_groups}
     parts = ", ".join(f"{figures['groups']:,} named by {kind}" for kind, figures in kinds.items())
-    summary = f"{len(names):,} of {len(groups):,} groups are made anew for each start of a client ({parts}), such as {names[0]!r}."
+    summary = f"{number:,} of {all_groups:,} groups are made anew for each start of a client ({parts}), such as {names[0]!r}."
     remedy = (
         "Give these clients a fixed group.id; delete old groups with kafka-consumer-groups.sh --delete, or lower offsets.retention.minutes."
     )
@@ -634,16 +626,6 @@ def _figures_of_group(group: GroupFacts) -> dict[str, Any]:
         "last_timestamp_ms": group.last_timestamp_ms,
         "bytes_by_fate": {fate: size for fate, (_, size) in group.fates().items()},
     }
-
-
-def _tombstones(fates: dict[str, list[int]]) -> int:
-    return sum(fates.get(fate, [0, 0])[0] for fate in (TOMBSTONE, SUPERSEDED_TOMBSTONE))
-
-
-def _common_prefix(names: Sequence[str]) -> str:
-    """What all names begin with."""
-    first, last = min(names), max(names)
-    return first[: next((place for place, letter in enumerate(first) if last[place : place + 1] != letter), len(first))]
 
 
 def _bytes(segments: Sequence[SegmentFacts]) -> int:

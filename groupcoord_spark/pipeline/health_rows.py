@@ -169,9 +169,7 @@ def _diagnosis(facts: Mapping[int, PartitionFacts], logs: Mapping[int, Partition
         log_dir = log_dir_of(logs[number])
         log_dirs[log_dir.uri] = log_dir
         partitions.setdefault(log_dir.uri, []).append(of_partition)
-    copies = [
-        CopyFacts(log_dir.shown, uri, read_log_directory_files(log_dir), tuple(partitions[uri])) for uri, log_dir in log_dirs.items()
-    ]
+    copies = [CopyFacts(log_dir.shown, uri, read_log_directory_files(log_dir), tuple(partitions[uri])) for uri, log_dir in log_dirs.items()]
     # the log of the transaction coordinator can be long, and says something of open transactions only
     has_open = any(of_partition.open_transactions for of_partition in facts.values())
     known = read_transaction_states(log_dirs.values()) if has_open else KnownTransactions()

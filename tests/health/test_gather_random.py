@@ -82,7 +82,7 @@ def test_fates_are_those_of_a_plain_loop(steps: list[Any], border: int, chunk_by
     assert {each.producer_id: each.first_offset for each in facts.open_transactions} == open_since
     assert facts.last_stable_offset == min(open_since.values(), default=len(steps))
     assert (facts.missing_offsets, facts.holes, facts.records) == (0, 0, len(steps))
-    values = {fate: size for fate, (_, size) in facts.fates().items()}
+    values = {fate: size for fate, (_, size) in facts.group_sums.fates.items()}
     assert sum(segment.value_bytes for segment in facts.segments) == sum(
         size for fate, size in values.items() if fate not in ("open", "aborted")
     )

@@ -1,0 +1,166 @@
+"""What the groups have in the log of an offsets partition: facts of each group, and sums over all of them.
+
+The rules need the sums and the few groups that may be findings: their size does not grow with the groups.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from groupcoord_spark.protocol.record_types import NO_TIMESTAMP
+
+LIVE, SUPERSEDED, TOMBSTONE, SUPERSEDED_TOMBSTONE = "live", "superseded", "tombstone", "superseded_tombstone"
+ABORTED, OPEN = "aborted", "open"
+"""Fates of records."""
+
+MOST_NAMES: Final = 20
+"""Names of groups in the evidence of one finding."""
+_LARGEST_GROUPS: Final = 2
+"""A finding about a group is about one that wrote at least half of the partition: there are at most two of them."""
+
+_THROWAWAY = (
+    ("console-consumer", re.compile(r"console-consumer-[0-9]+")),
+    ("uuid", re.compile(r"(.*[-_.])?[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.DOTALL)),
+)
+THROWAWAY_KINDS: Final = tuple(kind for kind, _ in _THROWAWAY)
+
+
+@dataclass(slots=True)
+class GroupFacts:
+    """What one group has in the log. Bytes are those of uncompressed records, but for ``batch_bytes``: bytes of its batches in the files.
+
+    A record is open (its transaction has no marker), aborted, live (the last value of its key), a tombstone (the last record of its key),
+    superseded or a superseded tombstone. Each fate has [records, bytes], for offsets and for all other records of the group.
+
+    Attributes:
+        commits: values of offset commits. repeated_commits: those that commit the same offset as the commit before of the same partition.
+        batches, most_records_in_batch: of the batches whose first record is the group's.
+        first_timestamp_ms, last_timestamp_ms: of its records.
+        keys: distinct partitions with an offset, live or not.
+        metadata_bytes: of the longest metadata of a commit, where the value has more than ``gather.LARGE_VALUE`` bytes; else 0.
+    """
+
+    group_id: str
+    offset_fates: dict[str, list[int]] = field(default_factory=dict)
+    group_fates: dict[str, list[int]] = field(default_factory=dict)
+    batch_bytes: int = 0
+    batches: int = 0
+    most_records_in_batch: int = 0
+    commits: int = 0
+    repeated_commits: int = 0
+    keys: int = 0
+    transactional_records: int = 0
+    metadata_bytes: int = 0
+    first_timestamp_ms: int = NO_TIMESTAMP
+    last_timestamp_ms: int = NO_TIMESTAMP
+
+    def fates(self) -> dict[str, list[int]]:
+        """[records, bytes] by fate, of offsets and other records together."""
+        totals: dict[str, list[int]] = {}
+        for fates in (self.offset_fates, self.group_fates):
+            _add_fates(totals, fates)
+        return totals
+
+    @property
+    def record_bytes(self) -> int:
+        """Bytes of all its records."""
+        return sum(size for _, size in self.fates().values())
+
+    @property
+    def records(self) -> int:
+        """Number of all its records."""
+        return sum(records for records, _ in self.fates().values())
+
+
+@dataclass(frozen=True, slots=True)
+class ThrowawayGroups:
+    """Groups whose names are made anew for each start of a client. deleted: those without a live record. names: the first of them."""
+
+    groups: int
+    deleted: int
+    record_bytes: int
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSums:
+    """Sums over all groups of a partition.
+
+    Attributes:
+        groups: how many. fates: [records, bytes] by fate.
+        largest: the groups with the most bytes of batches. most_transactional: the group with the most records of transactions, if any.
+        with_tombstones: how many groups have tombstones. tombstone_prefix: what the names of all these begin with.
+        offset_tombstones, group_tombstones: tombstones, also superseded ones, of offsets and of all other records.
+        throwaway: by a kind of THROWAWAY_KINDS, without kinds that have no group.
+    """
+
+    groups: int = 0
+    fates: dict[str, list[int]] = field(default_factory=dict)
+    largest: tuple[GroupFacts, ...] = ()
+    most_transactional: str | None = None
+    with_tombstones: int = 0
+    tombstone_prefix: str = ""
+    offset_tombstones: int = 0
+    group_tombstones: int = 0
+    throwaway: dict[str, ThrowawayGroups] = field(default_factory=dict)
+
+
+def sums_of_groups(groups: Sequence[GroupFacts]) -> GroupSums:
+    """The sums over the groups of one offsets partition."""
+    fates: dict[str, list[int]] = {}
+    for group in groups:
+        _add_fates(fates, group.fates())
+    with_tombstones = [group for group in groups if _tombstones(group.offset_fates) or _tombstones(group.group_fates)]
+    writer = max(groups, key=lambda group: group.transactional_records, default=None)
+    return GroupSums(
+        len(groups),
+        fates,
+        tuple(sorted(groups, key=lambda group: -group.batch_bytes)[:_LARGEST_GROUPS]),
+        writer.group_id if writer is not None and writer.transactional_records else None,
+        len(with_tombstones),
+        _common_prefix([group.group_id for group in with_tombstones]),
+        sum(_tombstones(group.offset_fates) for group in with_tombstones),
+        sum(_tombstones(group.group_fates) for group in with_tombstones),
+        _throwaway_of(groups),
+    )
+
+
+def _add_fates(totals: dict[str, list[int]], fates: dict[str, list[int]]) -> None:
+    for fate, (records, size) in fates.items():
+        total = totals.setdefault(fate, [0, 0])
+        total[0] += records
+        total[1] += size
+
+
+def together(parts: Iterable[ThrowawayGroups]) -> ThrowawayGroups | None:
+    """The groups of several partitions; None where there is no part."""
+    listed = list(parts)
+    if not listed:
+        return None
+    names = tuple(name for part in listed for name in part.names)[:MOST_NAMES]
+    groups, deleted, record_bytes = (sum(getattr(part, name) for part in listed) for name in ("groups", "deleted", "record_bytes"))
+    return ThrowawayGroups(groups, deleted, record_bytes, names)
+
+
+def _throwaway_of(groups: Sequence[GroupFacts]) -> dict[str, ThrowawayGroups]:
+    kinds = {}
+    for kind, pattern in _THROWAWAY:
+        of_kind = [group for group in groups if pattern.fullmatch(group.group_id)]
+        if of_kind:
+            deleted = sum(LIVE not in group.fates() for group in of_kind)
+            names = tuple(group.group_id for group in of_kind[:MOST_NAMES])
+            kinds[kind] = ThrowawayGroups(len(of_kind), deleted, sum(group.record_bytes for group in of_kind), names)
+    return kinds
+
+
+def _tombstones(fates: dict[str, list[int]]) -> int:
+    return sum(fates.get(fate, [0, 0])[0] for fate in (TOMBSTONE, SUPERSEDED_TOMBSTONE))
+
+
+def _common_prefix(names: Sequence[str]) -> str:
+    """What all names begin with; empty for no names."""
+    first, last = min(names, default=""), max(names, default="")
+    return first[: next((place for place, letter in enumerate(first) if last[place : place + 1] != letter), len(first))]

@@ -27,12 +27,13 @@ from groupcoord_spark.protocol import encode_value
 from groupcoord_spark.protocol.record_types import KeyType
 from groupcoord_spark.spark.session import WORKER_DAEMON
 from groupcoord_spark.warehouse import TABLES, open_warehouse
-from tests.conftest import DAY_MS, SAMPLE_LOGS, SampleWarehouse
+from tests.conftest import DAY_MS, GOLDEN, SAMPLE_LOGS, SampleWarehouse
 from tests.coordinator.records import consumer_member, current_assignment, group_epoch, target_epoch
 from tests.log.log_writer import T0
 from tests.pipeline.logs import TOPIC_ID, LogRecord, classic_group_key, classic_value, commit_value, log_of, offset_key
 from tests.pipeline.segment_files import batch_of, write_log
 from tests.running import AS_OF_MS, rows_of, run, tables_of
+from tests.sources.exports import raw_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -468,3 +469,17 @@ class TestReaders:
         nameless = group.selectExpr("* EXCEPT (group_id)", "CAST(NULL AS STRING) AS group_id")
         with pytest.raises(Exception, match="DELTA_NOT_NULL_CONSTRAINT_VIOLATED"):
             nameless.write.format("delta").mode("append").save(str(place))
+
+
+def test_a_record_counts_once_however_often_it_is_read(spark: SparkSession, tmp_path: Path) -> None:
+    """The third dump was cleaned, so three partitions of it are read whole; the last night reads everything again."""
+    sizes: dict[tuple[int, int], int] = {}
+    for night, is_full in ((1, False), (2, False), (3, False), (3, True)):
+        logs = GOLDEN / "nights" / str(night) / "logs"
+        for row in raw_rows(logs).to_pylist():
+            if row["control_type"] is None:
+                sizes[row["offsets_partition"], row["record_offset"]] = len(row["key"] or b"") + len(row["value"] or b"")
+        summary = run(spark, tmp_path / "w", logs, cluster="nights", full=is_full)
+        coverage = rows_of(tmp_path / "w", "decode_coverage")
+        assert (sum(row["records"] for row in coverage), sum(row["bytes"] for row in coverage)) == (len(sizes), sum(sizes.values()))
+    assert summary.reading.whole == {"--full": 4}

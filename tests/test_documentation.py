@@ -36,13 +36,13 @@ WARNING_CODE_PAGE = DOCS / "reference" / "warning-codes.md"
 
 README_LINES = 150
 
-OF_OTHER_INPUTS = {"look at the rows", "with an older connector", "read the topic", "publish"}
+OF_OTHER_INPUTS = {"look at the rows", "with an older connector", "read the topic", "ask for end offsets", "publish"}
 """Stages that a run over segments without --publish does not have."""
 
 OPTIONS_OF_OTHER_PROGRAMS = {
     *("--editable", "--list", "--describe", "--to", "--master", "--archives", "--properties-file", "--py-files"),
     *("--reset-offsets", "--from-file", "--bootstrap-server", "--execute", "--offsets-decoder", "--formatter"),
-    *("--topic", "--partition", "--start-offset"),
+    *("--topic", "--partition", "--start-offset", "--conf"),
     *("--mutations", "--seed", "--packages", "--repositories", "--inplace", "--prefix", "--help"),
     *("--no-compile", "--yes", "--exclude", "--compress-level"),
 }
@@ -330,7 +330,7 @@ class TestOutput:
             stage for stage in dict.fromkeys(["plan", *named]) if stage not in OF_OTHER_INPUTS
         ]
         of_others = [block.split("\n\n")[0] for block in blocks("console") if "$ groupcoord nightly" in block]
-        assert {line[:24].rstrip() for block in of_others for line in block.splitlines() if line[0] != "$"} == set(named) - {"publish"}
+        assert {line[:24].rstrip() for block in of_others for line in block.splitlines() if line[0] != "$"} == set(named) - {"ask for end offsets", "publish"}
 
 
 class TestBlocks:

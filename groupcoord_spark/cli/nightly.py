@@ -6,8 +6,6 @@ import json
 import re
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
-from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,9 +14,10 @@ import click
 
 from groupcoord_spark.cli import interruption
 from groupcoord_spark.cli.end_offsets import changed_at_ms, read_end_offsets
-from groupcoord_spark.cli.options import Common, Duration, Moment, common_options_of_a_writer, duration_text, force_option, written_time
+from groupcoord_spark.cli.night_summary import summary_object, summary_text
+from groupcoord_spark.cli.options import Common, Duration, Moment, common_options_of_a_writer, force_option, written_time
 from groupcoord_spark.cli.progress import StageLines
-from groupcoord_spark.cli.render import counted, moment, say, write_records
+from groupcoord_spark.cli.render import counted, say, write_records
 from groupcoord_spark.errors import GroupcoordError, InputChangedError, UsageError
 from groupcoord_spark.pipeline.accepted import ACCEPTED_WORDS, EMPTY
 
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from groupcoord_spark.log import LogPlan
     from groupcoord_spark.pipeline.extents import Until
     from groupcoord_spark.pipeline.plan.input_rows import RowPlan
-    from groupcoord_spark.pipeline.run import PointInTimeSummary, Summary
+    from groupcoord_spark.pipeline.run import Summary
     from groupcoord_spark.sources.rows import InputKind
 
 DEFAULT_CLUSTER = "default"
@@ -38,8 +37,6 @@ NIGHTS_BETWEEN_UPKEEP = 10
 
 READINGS_OF_A_LOG_IN_USE = 5
 """So often a log is read whose files are replaced meanwhile. With Kafka's default, the log cleaner rests 15 seconds after a pass."""
-
-_SEE_WARNINGS = "see `groupcoord warnings`"
 
 _TOPIC_ID = re.compile(r"[A-Za-z0-9_-]{22}")
 
@@ -424,106 +421,6 @@ def _refuse_doubtful(summary: Summary) -> None:
         raise GroupcoordError(
             f"{', '.join(problems)}, and --strict was given. The tables are written; see `groupcoord warnings --run {summary.run_id}`."
         )
-
-
-def summary_object(summary: Summary, retention_ms: int) -> tuple[list[str], list[list[Any]]]:
-    """The result of a run for programs: the names and the one row of values. Every field of ``Summary`` is there."""
-    fields = {"retention_ms": retention_ms, **asdict(summary)}
-    fields["as_of"] = moment(fields.pop("as_of_ms"))
-    reading = fields["reading"]
-    reading["since"] = None if (since_ms := reading.pop("since_ms")) is None else moment(since_ms)
-    reading["stale_since"] = {number: moment(since_ms) for number, since_ms in reading.pop("stale_since_ms").items()}
-    return list(fields), [list(fields.values())]
-
-
-def summary_text(summary: Summary, retention_ms: int) -> str:
-    """The result of a run in a few lines for people."""
-    lines = [
-        "",
-        f"Cluster {summary.cluster!r} in {summary.warehouse}, run {summary.run_id}",
-        f"  records   {summary.records_read:,} read = {summary.records_decoded:,} decoded + {summary.records_quarantined:,} quarantined"
-        f" ({counted(summary.offsets_partitions, 'offsets partition')}, {summary.bytes_read / 1e6:,.1f} MB)",
-        f"  state     {counted(summary.groups, 'group')}, {counted(summary.committed_offsets, 'committed offset')}",
-        f"  cleanup   as of {_moment(summary.as_of_ms)} with retention {duration_text(retention_ms)}: would remove"
-        f" {counted(summary.expired_offsets, 'offset')} and {counted(summary.removed_groups, 'group')}"
-        f" ({summary.semantics} {summary.broker_version})",
-    ]
-    if summary.completeness is not None:
-        lines.insert(3, f"  complete  {_share(summary.completeness)} of the offsets in the span read still have a record{_below(summary)}")
-    lines += _lines_about_reading(summary)
-    if summary.beyond_high_watermark:
-        parts = ", ".join(f"{count:,} of partition {number}" for number, count in sorted(summary.beyond_high_watermark.items()))
-        lines.append(f"  beyond    the high watermark, not read: offsets {parts}")
-    if "transactions" in summary.lacks:
-        lines.append("  unknown   transactions: no producers, no markers; commits of open and aborted ones count")
-    if "timestamps" in summary.lacks:
-        lines.append("  unknown   timestamps of records")
-    if "leader_epochs" in summary.lacks:
-        lines.append("  unknown   leader epochs of batches: no rebalance has the cause coordinator_moved")
-    if summary.point_in_time is not None:
-        lines += _lines_about(summary.point_in_time)
-    lines += [f"  accepted  {sentence}" for sentence in summary.accepted]
-    if summary.quarantined_by_reason:
-        reasons = ", ".join(f"{reason} {count:,}" for reason, count in summary.quarantined_by_reason.items())
-        lines.append(f"  lost      {reasons}: {_SEE_WARNINGS}")
-    if summary.warnings:
-        lines.append(f"  doubts    {summary.warnings:,}: {_SEE_WARNINGS}")
-    if summary.contradiction:
-        lines.append(f"  settings  {summary.contradiction}")
-    if summary.other_coordinator:
-        lines.append(f"  hint      {summary.other_coordinator}")
-    return "\n".join(lines)
-
-
-def _lines_about_reading(summary: Summary) -> list[str]:
-    """What was read and what was carried over from the night before, a line for each."""
-    reading, lines = summary.reading, []
-    reasons = "; ".join(f"{counted(count, 'offsets partition')}: {reason}" for reason, count in reading.whole.items())
-    if reading.since_ms is not None:
-        new, since = counted(reading.new_records, "new record"), _moment(reading.since_ms)
-        lines.append(f"  read      incremental: {new} since the night of {since}{f'; read whole: {reasons}' if reasons else ''}")
-    elif len(reading.whole) == 1:
-        lines.append(f"  read      whole: {next(iter(reading.whole))}")
-    elif reasons:
-        lines.append(f"  read      whole: {reasons}")
-    if reading.stale_since_ms:
-        missing = len(reading.stale_since_ms)
-        known = counted(missing + summary.offsets_partitions, "offsets partition")
-        since = " and ".join(sorted({_moment(since_ms) for since_ms in reading.stale_since_ms.values()}))
-        verb = "is" if missing == 1 else "are"
-        lines.append(f"  stale     {missing} of {known} {verb} not in this dump; their groups are shown as of {since}")
-    if reading.differences is not None:
-        is_it = f"differs in {counted(reading.differences, 'group')}: see warnings" if reading.differences else "is the same"
-        lines.append(f"  compared  with the state that the nights before carried on: it {is_it}")
-    return lines
-
-
-def _lines_about(past: PointInTimeSummary) -> list[str]:
-    lines = [
-        f"  until     {past.text}: {counted(past.ended_early, 'offsets partition')} cut off before the end of the log;"
-        f" {counted(past.records_from_history, 'record')} taken from the history"
-    ]
-    if past.missing:
-        numbers, records = ", ".join(map(str, past.missing)), sum(past.missing.values())
-        lines.append(
-            f"  unknown   offsets partition{'' if len(past.missing) == 1 else 's'} {numbers} may not be exact: {counted(records, 'offset')}"
-            f" before that moment without a record any more, neither in the log nor in the history: {_SEE_WARNINGS}"
-        )
-    return lines
-
-
-def _moment(milliseconds: int) -> str:
-    moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=milliseconds)
-    return moment.isoformat(timespec="seconds").replace("+00:00", "Z")
-
-
-def _share(part: float) -> str:
-    """A share in per cent that says 100 % of the whole alone."""
-    return "100 %" if part >= 1 else f"{min(part * 100, 99.9):.1f} %"
-
-
-def _below(summary: Summary) -> str:
-    return "" if summary.completeness is None or summary.completeness >= 1 else ": counts of history are lower bounds"
 
 
 def _cluster_of(plan: LogPlan, common: Common, rows: RowPlan | None) -> str:

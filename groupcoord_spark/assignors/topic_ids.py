@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import NamedTuple
 
 from groupcoord_spark.assignors.membership import Topics
@@ -29,5 +30,15 @@ def topic_id_of(topic: str, topics: Topics) -> TopicId:
     text = topics[topic].topic_id
     if text is None:
         raise ValueError(f"Topic {topic!r} has no id. The broker's uniform assignor goes by topic ids: give it one.")
+    return parse_topic_id(text)
+
+
+@lru_cache(maxsize=1 << 12)
+def parse_topic_id(text: str) -> TopicId:
+    """A topic id from its text of 22 characters.
+
+    Raises:
+        ValueError: the text is not base64url of 16 bytes.
+    """
     raw = uuid_bytes(text)
     return TopicId(int.from_bytes(raw[:8], "big", signed=True), int.from_bytes(raw[8:], "big", signed=True))

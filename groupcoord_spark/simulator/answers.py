@@ -96,6 +96,47 @@ class ConsumerGroupDescribeAnswer:
     groups: tuple[DescribedConsumerGroup, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class ShareGroupHeartbeatAnswer:
+    """The answer to ShareGroupHeartbeat. assignment: topic -> partitions; None: as in the answer before."""
+
+    error: Error
+    member_id: str | None = None
+    member_epoch: int = 0
+    heartbeat_interval_ms: int = 0
+    assignment: Mapping[str, tuple[int, ...]] | None = None
+
+
+class DescribedShareMember(NamedTuple):
+    """A member of a share group as ShareGroupDescribe shows it. assignment: topic -> partitions."""
+
+    member_id: str
+    client_id: str
+    member_epoch: int
+    topics: tuple[str, ...]
+    assignment: Mapping[str, tuple[int, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedShareGroup:
+    """A share group as ShareGroupDescribe shows it."""
+
+    group_id: str
+    error: Error
+    state: str = ""
+    group_epoch: int = 0
+    assignment_epoch: int = 0
+    assignor: str = ""
+    members: tuple[DescribedShareMember, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ShareGroupDescribeAnswer:
+    """The answer to ShareGroupDescribe, group by group."""
+
+    groups: tuple[DescribedShareGroup, ...]
+
+
 class LeftMember(NamedTuple):
     """The result for one member of a LeaveGroup request, with the ids of the request."""
 
@@ -242,6 +283,8 @@ Answer = (
     | LeaveGroupAnswer
     | ConsumerGroupHeartbeatAnswer
     | ConsumerGroupDescribeAnswer
+    | ShareGroupHeartbeatAnswer
+    | ShareGroupDescribeAnswer
     | OffsetCommitAnswer
     | OffsetFetchAnswer
     | TransactionAnswer

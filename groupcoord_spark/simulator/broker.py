@@ -17,19 +17,15 @@ from groupcoord_spark.simulator.permissions import Denied
 from groupcoord_spark.simulator.records import RecordToWrite, WrittenRecord
 from groupcoord_spark.simulator.release import Release
 from groupcoord_spark.simulator.settings import MemberIds, Settings
+from groupcoord_spark.simulator.share_group import ShareGroup
 from groupcoord_spark.simulator.states import State
 
 
 class ModernGroup(NamedTuple):
-    """A share or streams group. Its own requests are not simulated."""
+    """A streams group. Its own requests are not simulated."""
 
     group_type: str
     member_count: int
-
-    @property
-    def refuses_classic_members(self) -> bool:
-        """Whether a classic JoinGroup is refused: by every share group and by streams groups with members."""
-        return self.group_type == "share" or (self.group_type == "streams" and self.member_count > 0)
 
 
 LOGGED_ERRORS = frozenset({Error.NONE, Error.NOT_ENOUGH_REPLICAS_AFTER_APPEND, Error.REQUEST_TIMED_OUT})
@@ -61,6 +57,7 @@ class OffsetsPartition:
         "number",
         "offsets",
         "producers_with_open_transaction",
+        "share_groups",
         "waiting_fetches",
     )
 
@@ -70,7 +67,8 @@ class OffsetsPartition:
         self.groups: dict[str, Group] = {}
         self.consumer_groups: dict[str, ConsumerGroup] = {}
         self.modern_groups: dict[str, ModernGroup] = {}
-        """Group id -> share or streams group. Such a group only refuses requests."""
+        """Group id -> streams group. Such a group only refuses requests."""
+        self.share_groups: dict[str, ShareGroup] = {}
         self.offsets = OffsetStore(release.semantics)
         self.appends_in_flight: list[AppendInFlight] = []
         self.in_flight: dict[OffsetKey, StoredOffset] = {}
@@ -154,20 +152,36 @@ class Broker:
         return self.partitions[self.partition_number(group_id)]
 
     def group(self, group_id: str) -> Group | None:
-        """The classic group, or None if it does not exist. Raises UsageError for a group that is not classic."""
+        """The classic group, or None if it does not exist. Raises UsageError for a streams group."""
         partition = self.partitions.get(self.partition_number(group_id))
         if partition is None:
             return None
         group = partition.groups.get(group_id)
         if group is None and group_id in partition.modern_groups:
             kind = partition.modern_groups[group_id].group_type
-            raise UsageError(f"Group {group_id!r} is a {kind} group: only classic and consumer groups are simulated.")
+            raise UsageError(f"Group {group_id!r} is a {kind} group: only classic, consumer and share groups are simulated.")
         return group
 
     def consumer_group(self, group_id: str) -> ConsumerGroup | None:
         """The consumer group, or None if there is no consumer group of that id."""
         partition = self.partitions.get(self.partition_number(group_id))
         return None if partition is None else partition.consumer_groups.get(group_id)
+
+    def share_group(self, group_id: str) -> ShareGroup | None:
+        """The share group, or None if there is no share group of that id."""
+        partition = self.partitions.get(self.partition_number(group_id))
+        return None if partition is None else partition.share_groups.get(group_id)
+
+    def refuses_classic_members(self, group_id: str) -> bool:
+        """Whether a classic JoinGroup is refused: by every share group and by streams groups with members."""
+        streams_group = self.modern_group(group_id)
+        return self.share_group(group_id) is not None or (streams_group is not None and streams_group.member_count > 0)
+
+    @property
+    def share_assignment_interval_ms(self) -> int:
+        """group.share.assignment.interval.ms; the default of the release if it is not set."""
+        interval_ms = self.settings.group_share_assignment_interval_ms
+        return self.release.share_assignment_interval_ms if interval_ms is None else interval_ms
 
     @property
     def consumer_assignment_interval_ms(self) -> int:
@@ -176,7 +190,7 @@ class Broker:
         return self.release.consumer_assignment_interval_ms if interval_ms is None else interval_ms
 
     def modern_group(self, group_id: str) -> ModernGroup | None:
-        """The group if it is a share or streams group, else None."""
+        """The group if it is a streams group, else None."""
         partition = self.partitions.get(self.partition_number(group_id))
         return None if partition is None else partition.modern_groups.get(group_id)
 

@@ -14,6 +14,7 @@ class TimerKind(Enum):
     SESSION = "session timeout"
     REVOCATION = "rebalance timeout of a revocation"
     REGEX = "resolution of regular expressions"
+    SHARE_STATE = "creation of share state"
     PENDING_MEMBER = "pending member id"
     APPEND = "append to the log"
     OFFSETS_TOPIC = "creation of __consumer_offsets"

@@ -72,8 +72,7 @@ def _unknown_partitions(broker: Broker, offsets: Sequence[OffsetToCommit]) -> tu
 
 
 def _check_commit(broker: Broker, request: OffsetCommit) -> Error:
-    modern = broker.modern_group(request.group_id or "")
-    if modern is not None and modern.group_type == "share":
+    if broker.share_group(request.group_id or "") is not None:
         return Error.GROUP_ID_NOT_FOUND
     group = broker.group(request.group_id or "")
     consumer_group = broker.consumer_group(request.group_id or "") if group is None else None
@@ -121,6 +120,8 @@ def _check_consumer_commit(broker: Broker, group: ConsumerGroup, request: Offset
 
 
 def _check_transactional_commit(broker: Broker, request: TxnOffsetCommit) -> Error:
+    if broker.share_group(request.group_id or "") is not None:
+        return Error.GROUP_ID_NOT_FOUND
     group = broker.group(request.group_id or "")
     consumer_group = broker.consumer_group(request.group_id or "") if group is None else None
     if consumer_group is not None:

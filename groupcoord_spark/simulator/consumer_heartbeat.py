@@ -229,9 +229,9 @@ class ConsumerStep:
         if self.group is not None:
             return self.group
         classic = self.partition.groups.get(self.group_id)
-        modern = self.partition.modern_groups.get(self.group_id)
+        is_of_other_type = self.group_id in self.partition.modern_groups or self.group_id in self.partition.share_groups
         has_members = classic is not None and classic.state is not State.EMPTY
-        if request.member_epoch != 0 or modern is not None or (has_members and not self.broker.settings.allows_upgrades):
+        if request.member_epoch != 0 or is_of_other_type or (has_members and not self.broker.settings.allows_upgrades):
             raise RefusedError(Error.GROUP_ID_NOT_FOUND)
         group = ConsumerGroup(self.group_id, ReplayedGroup(self.broker.release.semantics))
         if classic is not None and has_members:

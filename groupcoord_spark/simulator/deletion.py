@@ -20,6 +20,7 @@ from groupcoord_spark.simulator.group import CONSUMER, Group
 from groupcoord_spark.simulator.records import RecordToWrite, group_tombstone, offset_tombstone
 from groupcoord_spark.simulator.requests import DeleteGroups, OffsetDelete
 from groupcoord_spark.simulator.settings import NO_TOPIC_ID
+from groupcoord_spark.simulator.share_heartbeat import delete_share_group
 from groupcoord_spark.simulator.states import State
 
 _REBALANCING = (State.PREPARING_REBALANCE, State.COMPLETING_REBALANCE)
@@ -34,6 +35,8 @@ def _delete_group(broker: Broker, group_id: str) -> Error:
     error = coordinator_error(broker, DeleteGroups, group_id)
     if error is not Error.NONE:
         return error
+    if (share_group := broker.share_group(group_id)) is not None:
+        return delete_share_group(broker, share_group)
     group = broker.group(group_id)
     consumer_group = broker.consumer_group(group_id) if group is None else None
     if consumer_group is None and (group is None or group.state is State.DEAD):

@@ -102,19 +102,22 @@ def list_groups(broker: Broker, call: Call, request: ListGroups) -> None:
     wanted_states = {state.lower() if ignores_case else state for state in request.states}
     wanted_types = {group_type.lower() for group_type in request.types}
     listed = []
+
+    def is_wanted(name: str, group_type: str) -> bool:
+        return (not wanted_types or group_type in wanted_types) and (
+            not wanted_states or (name.lower() if ignores_case else name) in wanted_states
+        )
+
     for partition in broker.partitions.values():
         for group in partition.groups.values():
             name = state_name(broker, group)
-            if wanted_types and "classic" not in wanted_types:
-                continue
-            if not wanted_states or (name.lower() if ignores_case else name) in wanted_states:
+            if is_wanted(name, "classic"):
                 listed.append(ListedGroup(group.group_id, group.protocol_type or "", name))
-        for consumer_group in partition.consumer_groups.values():
-            name = consumer_group.replayed.state
-            if wanted_types and "consumer" not in wanted_types:
-                continue
-            if not wanted_states or (name.lower() if ignores_case else name) in wanted_states:
-                listed.append(ListedGroup(consumer_group.group_id, "consumer", name, "consumer"))
+        for modern_groups in (partition.consumer_groups, partition.share_groups):
+            for modern_group in modern_groups.values():
+                replayed = modern_group.replayed
+                if is_wanted(replayed.state, replayed.group_type):
+                    listed.append(ListedGroup(modern_group.group_id, replayed.protocol_type, replayed.state, replayed.group_type))
     broker.answer(call, ListGroupsAnswer(Error.NONE, tuple(sorted(listed))))
 
 

@@ -32,8 +32,7 @@ def join_group(broker: Broker, call: Call, request: JoinGroup) -> None:
     """Add or keep the member. The answer comes now (an error, or the current generation) or at the end of the join phase."""
     error = coordinator_error(broker, JoinGroup, request.group_id, request)
     group_id = request.group_id or ""
-    modern = broker.modern_group(group_id)
-    if error is Error.NONE and modern is not None and modern.refuses_classic_members:
+    if error is Error.NONE and broker.refuses_classic_members(group_id):
         error = Error.INCONSISTENT_GROUP_PROTOCOL
     group = broker.group(group_id) if error is Error.NONE else None
     if group is None and error is Error.NONE and (consumer_group := broker.consumer_group(group_id)) is not None:

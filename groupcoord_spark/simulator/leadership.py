@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from groupcoord_spark.coordinator.groups.consumer import ConsumerGroup as ReplayedConsumerGroup
+from groupcoord_spark.coordinator.groups.share import ShareGroup as ReplayedShareGroup
 from groupcoord_spark.coordinator.replay import PartitionReplay
 from groupcoord_spark.coordinator.state import GroupRow, MemberRow, PartitionState
 from groupcoord_spark.protocol.record_types import OFFSET_KEY_TYPES, KeyType, MarkerType
@@ -16,10 +17,12 @@ from groupcoord_spark.simulator.member import Member
 from groupcoord_spark.simulator.rebalance import prepare_rebalance, restart_session
 from groupcoord_spark.simulator.records import WrittenRecord
 from groupcoord_spark.simulator.release import SizeRule
+from groupcoord_spark.simulator.share_heartbeat import load_share_group
 from groupcoord_spark.simulator.states import State
 
 _CLASSIC = "classic"
 _CONSUMER = "consumer"
+_SHARE = "share"
 
 
 def begin_loading(broker: Broker, number: int) -> None:
@@ -57,6 +60,10 @@ def load_partition(broker: Broker, number: int, records: Iterable[WrittenRecord]
             replayed = state.group(row.group_id)
             assert isinstance(replayed, ReplayedConsumerGroup)
             load_consumer_group(broker, row.group_id, replayed, records)
+        elif row.group_type == _SHARE:
+            share_group = state.group(row.group_id)
+            assert isinstance(share_group, ReplayedShareGroup)
+            load_share_group(broker, row.group_id, share_group, records)
         else:
             partition.modern_groups[row.group_id] = ModernGroup(row.group_type, row.member_count)
     for group in list(partition.groups.values()):
@@ -81,6 +88,9 @@ def unload_partition(broker: Broker, number: int) -> None:
     for consumer_group in partition.consumer_groups.values():
         for member_id in list(consumer_group.members):
             consumer_group.cancel_timers(member_id)
+    for share_group in partition.share_groups.values():
+        for member_id in list(share_group.members):
+            share_group.cancel_session(member_id)
     broker.fail_appends_in_flight(partition)
     del broker.partitions[number]
 

@@ -13,6 +13,7 @@ from groupcoord_spark.simulator.answers import (
     DeleteGroupsAnswer,
     DescribedConsumerGroup,
     DescribedGroup,
+    DescribedShareGroup,
     DescribeGroupsAnswer,
     FetchedGroup,
     FindCoordinatorAnswer,
@@ -23,6 +24,8 @@ from groupcoord_spark.simulator.answers import (
     OffsetCommitAnswer,
     OffsetDeleteAnswer,
     OffsetFetchAnswer,
+    ShareGroupDescribeAnswer,
+    ShareGroupHeartbeatAnswer,
     SyncGroupAnswer,
     TransactionAnswer,
 )
@@ -41,6 +44,8 @@ from groupcoord_spark.simulator.requests import (
     OffsetDelete,
     OffsetFetch,
     Request,
+    ShareGroupDescribe,
+    ShareGroupHeartbeat,
     SyncGroup,
     TxnOffsetCommit,
 )
@@ -74,6 +79,8 @@ def refusal(request: Request, denied: Denied) -> Answer | None:
             return DescribeGroupsAnswer(tuple(DescribedGroup(group_id, refused) for group_id in group_ids))
         case ConsumerGroupDescribe(group_ids=group_ids) if DESCRIBE in denied.group_operations:
             return ConsumerGroupDescribeAnswer(tuple(DescribedConsumerGroup(group_id, refused) for group_id in group_ids))
+        case ShareGroupDescribe(group_ids=group_ids) if DESCRIBE in denied.group_operations:
+            return ShareGroupDescribeAnswer(tuple(DescribedShareGroup(group_id, refused) for group_id in group_ids))
         case FindCoordinator(keys=keys) if DESCRIBE in denied.group_operations:
             return FindCoordinatorAnswer(tuple(FoundCoordinator(key, refused, -1) for key in keys))
         case OffsetFetch(groups=groups) if DESCRIBE in denied.group_operations:
@@ -92,6 +99,8 @@ def _refusal_to_read(request: Request) -> Answer | None:
             return HeartbeatAnswer(refused)
         case ConsumerGroupHeartbeat():
             return ConsumerGroupHeartbeatAnswer(refused)
+        case ShareGroupHeartbeat():
+            return ShareGroupHeartbeatAnswer(refused)
         case LeaveGroup():
             return LeaveGroupAnswer(refused)
         case OffsetCommit(offsets=offsets) | TxnOffsetCommit(offsets=offsets):

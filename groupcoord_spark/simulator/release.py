@@ -140,6 +140,7 @@ class Release:
 
     # Consumer groups (KIP-848)
     consumer_assignment_interval_ms: int = 0
+    share_assignment_interval_ms: int = 0
     """Default of group.consumer.assignment.interval.ms (KIP-1263)."""
     stores_assignment_timestamp: bool = False
     describes_pending_revocation: bool = False
@@ -303,6 +304,7 @@ _CHANGES: tuple[tuple[tuple[int, ...], dict[str, Any]], ...] = (
         (4, 3),
         {
             "consumer_assignment_interval_ms": 1_000,
+            "share_assignment_interval_ms": 1_000,
             "stores_assignment_timestamp": True,
             "describes_pending_revocation": True,
             "commits_by_older_epoch": True,

@@ -2,6 +2,7 @@
 
 Source: ``ApiKeys`` of kafka-clients 0.10.1 to 4.3 on Maven Central, without versions that are marked unstable. Brokers 3.7
 to 3.9 know ConsumerGroupHeartbeat version 0, but refuse it by default (``group.coordinator.rebalance.protocols``): here it comes with 4.0.
+Requests of share groups come with 4.2: before, share groups were a preview, off by default and with other rules.
 """
 
 from collections.abc import Mapping
@@ -23,6 +24,8 @@ from groupcoord_spark.simulator.requests import (
     OffsetCommit,
     OffsetDelete,
     OffsetFetch,
+    ShareGroupDescribe,
+    ShareGroupHeartbeat,
     SyncGroup,
     TxnOffsetCommit,
     WriteTxnMarkers,
@@ -46,6 +49,8 @@ _NEWEST: Final[Mapping[type, tuple[tuple[Release, int], ...]]] = {
     LeaveGroup: (((0, 10), 0), ((0, 11), 1), ((2, 0), 2), ((2, 4), 4), ((3, 2), 5)),
     ConsumerGroupHeartbeat: (((4, 0), 1),),
     ConsumerGroupDescribe: (((4, 0), 1),),
+    ShareGroupHeartbeat: (((4, 2), 1),),
+    ShareGroupDescribe: (((4, 2), 1),),
     OffsetCommit: (((0, 10), 2), ((0, 11), 3), ((2, 0), 4), ((2, 1), 6), ((2, 3), 7), ((2, 4), 8), ((3, 7), 9), ((4, 2), 10)),
     OffsetFetch: (
         *(((0, 10), 1), ((0, 10, 2), 2), ((0, 11), 3), ((2, 0), 4), ((2, 1), 5), ((2, 4), 6), ((2, 5), 7), ((3, 0), 8), ((3, 7), 9)),
@@ -67,6 +72,8 @@ _OLDEST: Final[Mapping[type, tuple[tuple[Release, int], ...]]] = {
     JoinGroup: (((4, 0), 2), ((4, 1), 0)),
     OffsetCommit: (((4, 0), 2),),
     OffsetFetch: (((4, 0), 1),),
+    ShareGroupHeartbeat: (((4, 2), 1),),
+    ShareGroupDescribe: (((4, 2), 1),),
     WriteTxnMarkers: (((4, 0), 1),),
 }
 """Request -> (first release, oldest version since that release), for requests whose oldest version was once not 0 (KIP-896)."""

@@ -90,6 +90,31 @@ class ConsumerGroupDescribe:
     version: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class ShareGroupHeartbeat:
+    """Join a share group, stay in it, or leave (KIP-932). None: as in the request before.
+
+    member_epoch: 0 to join, -1 to leave. A member of a share group has no instance id and never reports its partitions.
+    """
+
+    group_id: str | None
+    member_id: str
+    member_epoch: int
+    rack_id: str | None = None
+    topics: tuple[str, ...] | None = None
+    client_id: str = ""
+    client_host: str = "/127.0.0.1"
+    version: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ShareGroupDescribe:
+    """Get the state, the epochs and the members of share groups."""
+
+    group_ids: tuple[str, ...]
+    version: int | None = None
+
+
 class Leaving(NamedTuple):
     """The member that leaves: its member id, or "" and its instance id."""
 
@@ -245,6 +270,8 @@ Request = (
     | LeaveGroup
     | ConsumerGroupHeartbeat
     | ConsumerGroupDescribe
+    | ShareGroupHeartbeat
+    | ShareGroupDescribe
     | OffsetCommit
     | TxnOffsetCommit
     | OffsetFetch

@@ -41,6 +41,10 @@ class Settings:
     group_consumer_max_size: int = 2_147_483_647
     group_consumer_assignment_interval_ms: int | None = None
     group_consumer_regex_refresh_interval_ms: int = 600_000
+    group_share_session_timeout_ms: int = 45_000
+    group_share_heartbeat_interval_ms: int = 5_000
+    group_share_max_size: int = 200
+    group_share_assignment_interval_ms: int | None = None
     group_consumer_migration_policy: str = "bidirectional"
     offsets_topic_is_missing: bool = False
     """``__consumer_offsets`` does not exist at the start: the first FindCoordinator has it created."""
@@ -114,6 +118,10 @@ _PROPERTIES = {
     "group.consumer.max.size": ("group_consumer_max_size", 1),
     "group.consumer.assignment.interval.ms": ("group_consumer_assignment_interval_ms", 1),
     "group.consumer.regex.refresh.interval.ms": ("group_consumer_regex_refresh_interval_ms", 1),
+    "group.share.session.timeout.ms": ("group_share_session_timeout_ms", 1),
+    "group.share.heartbeat.interval.ms": ("group_share_heartbeat_interval_ms", 1),
+    "group.share.max.size": ("group_share_max_size", 1),
+    "group.share.assignment.interval.ms": ("group_share_assignment_interval_ms", 1),
     "offsets.commit.timeout.ms": ("offsets_commit_timeout_ms", 1),
     "offsets.topic.num.partitions": ("offsets_topic_num_partitions", 1),
 }

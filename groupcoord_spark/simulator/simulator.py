@@ -60,11 +60,15 @@ from groupcoord_spark.simulator.requests import (
     OffsetDelete,
     OffsetFetch,
     Request,
+    ShareGroupDescribe,
+    ShareGroupHeartbeat,
     SyncGroup,
     TxnOffsetCommit,
     WriteTxnMarkers,
 )
 from groupcoord_spark.simulator.settings import MemberIds, Settings, Topic, numbered_member_ids
+from groupcoord_spark.simulator.share_group import ShareGroup
+from groupcoord_spark.simulator.share_heartbeat import share_group_describe, share_group_heartbeat, share_topics_have_changed
 from groupcoord_spark.simulator.sync import sync_group
 from groupcoord_spark.simulator.transactions import add_offsets_to_txn, end_txn, write_txn_markers
 
@@ -79,6 +83,8 @@ _HANDLERS: dict[type, Callable[[Broker, Call, Any], None]] = {
     AddOffsetsToTxn: add_offsets_to_txn,
     EndTxn: end_txn,
     WriteTxnMarkers: write_txn_markers,
+    ShareGroupHeartbeat: share_group_heartbeat,
+    ShareGroupDescribe: share_group_describe,
     ConsumerGroupHeartbeat: consumer_group_heartbeat,
     ConsumerGroupDescribe: consumer_group_describe,
     FindCoordinator: find_coordinator,
@@ -201,10 +207,12 @@ class Simulator:
             case CreateTopic(topic, partitions) | AddPartitions(topic, partitions):
                 broker.settings = broker.settings.with_topic(topic, partitions)
                 topics_have_changed(broker)
+                share_topics_have_changed(broker)
             case DeleteTopic(topic):
                 delete_topic(broker, topic)
                 broker.settings = broker.settings.without_topic(topic)
                 topics_have_changed(broker)
+                share_topics_have_changed(broker)
             case Deny(denied):
                 broker.denied = denied
             case CleanUp():
@@ -237,6 +245,10 @@ class Simulator:
         """The consumer group in its current state, or None if there is none. The caller must not change it."""
         return self._broker.consumer_group(group_id)
 
+    def share_group(self, group_id: str) -> ShareGroup | None:
+        """The share group in its current state, or None if there is none. The caller must not change it."""
+        return self._broker.share_group(group_id)
+
     def describe(self, group_id: str, version: int = 5) -> DescribedGroup:
         """The group as DescribeGroups shows it, without a request in the timeline."""
         return describe_group(self._broker, group_id, version)
@@ -264,8 +276,10 @@ class Simulator:
             is_classic = group_id is not None and broker.modern_group(group_id) is None
             group = broker.group(group_id) if is_classic and group_id is not None else None
             state, generation = (None, None) if group is None else (state_name(broker, group), group.generation)
-            if group is None and group_id is not None and (consumer_group := broker.consumer_group(group_id)) is not None:
-                state, generation = consumer_group.replayed.state, consumer_group.epoch
+            if group is None and group_id is not None:
+                modern_group = broker.consumer_group(group_id) or broker.share_group(group_id)
+                if modern_group is not None:
+                    state, generation = modern_group.replayed.state, modern_group.epoch
             self._on_entry(
                 TimelineEntry(
                     at_ms=broker.now_ms,

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from groupcoord_spark.protocol.consumer_protocol import decode_assignment
 from groupcoord_spark.protocol.errors import DecodeError
-from groupcoord_spark.protocol.record_types import CONSUMER_GROUP_KEY_TYPES, KeyType
+from groupcoord_spark.protocol.record_types import CONSUMER_GROUP_KEY_TYPES, SHARE_GROUP_KEY_TYPES, KeyType
 from groupcoord_spark.simulator.answers import (
     ConsumerGroupDescribeAnswer,
     ConsumerGroupHeartbeatAnswer,
@@ -18,6 +18,8 @@ from groupcoord_spark.simulator.answers import (
     ListGroupsAnswer,
     OffsetCommitAnswer,
     OffsetFetchAnswer,
+    ShareGroupDescribeAnswer,
+    ShareGroupHeartbeatAnswer,
     SyncGroupAnswer,
 )
 from groupcoord_spark.simulator.calls import Call
@@ -35,6 +37,7 @@ from groupcoord_spark.simulator.requests import (
     OffsetFetch,
     OffsetToCommit,
     Request,
+    ShareGroupHeartbeat,
     SyncGroup,
     TxnOffsetCommit,
     WriteTxnMarkers,
@@ -59,6 +62,10 @@ def request_text(request: Request, names: Names) -> str:
             parts = [{0: "joins", -1: "leaves", -2: "leaves for a while"}.get(epoch, f"epoch {epoch}")]
             parts += [f"subscribes to {','.join(topics)}"] if topics else [f"subscribes to {regex}"] if regex else []
             parts += [f"owns {_partitions_text(partitions) or 'nothing'}"] if partitions is not None and epoch > 0 else []
+            return f"{name} {', '.join(parts)}"
+        case ShareGroupHeartbeat(member_id=member_id, member_epoch=epoch, topics=topics):
+            parts = [f"{member_id} {'joins' if epoch == 0 else 'leaves' if epoch < 0 else f'epoch {epoch}'}"]
+            parts += [f"subscribes to {','.join(topics)}"] if topics else []
             return f"{name} {', '.join(parts)}"
         case LeaveGroup(members=members):
             return (
@@ -87,14 +94,17 @@ def answer_text(call: Call, names: Names) -> str:
         case JoinGroupAnswer(error=Error.NONE, generation=generation, protocol=protocol, leader=leader, members=members):
             leader_text = f"leads {len(members)}" if members else f"{names.get(leader, leader)} leads" if leader else "no leader"
             return f"NONE generation {generation}, {protocol}, {leader_text}"
-        case ConsumerGroupHeartbeatAnswer(error=Error.NONE, member_epoch=epoch, assignment=of_member):
+        case (
+            ConsumerGroupHeartbeatAnswer(error=Error.NONE, member_epoch=epoch, assignment=of_member)
+            | ShareGroupHeartbeatAnswer(error=Error.NONE, member_epoch=epoch, assignment=of_member)
+        ):
             return f"NONE epoch {epoch}" + ("" if of_member is None else f", {_partitions_text(of_member) or 'nothing'}")
-        case ConsumerGroupDescribeAnswer(groups=consumer_groups):
+        case ConsumerGroupDescribeAnswer(groups=modern_groups) | ShareGroupDescribeAnswer(groups=modern_groups):
             return " ".join(
                 f"{group.error.name} {group.state} epoch {group.group_epoch}, {group.assignor}, {len(group.members)} members"
                 if group.error is Error.NONE
                 else group.error.name
-                for group in consumer_groups
+                for group in modern_groups
             )
         case SyncGroupAnswer(error=Error.NONE, assignment=assignment):
             return f"NONE {_assignment_text(assignment)}"
@@ -131,7 +141,13 @@ def answer_text(call: Call, names: Names) -> str:
             return member_errors[0] if member_errors else error.name
 
 
-_PARTS_OF_CONSUMER_GROUPS: Final = {
+_PARTS_OF_GROUPS: Final = {
+    KeyType.SHARE_GROUP_METADATA: "group",
+    KeyType.SHARE_GROUP_MEMBER_METADATA: "member",
+    KeyType.SHARE_GROUP_TARGET_ASSIGNMENT_METADATA: "target",
+    KeyType.SHARE_GROUP_TARGET_ASSIGNMENT_MEMBER: "target of",
+    KeyType.SHARE_GROUP_CURRENT_MEMBER_ASSIGNMENT: "assignment of",
+    KeyType.SHARE_GROUP_STATE_PARTITION_METADATA: "share state",
     KeyType.CONSUMER_GROUP_METADATA: "group",
     KeyType.CONSUMER_GROUP_PARTITION_METADATA: "topics",
     KeyType.CONSUMER_GROUP_MEMBER_METADATA: "member",
@@ -142,23 +158,33 @@ _PARTS_OF_CONSUMER_GROUPS: Final = {
 }
 
 
-def _consumer_record_text(record: WrittenRecord) -> str:
-    """A record of a consumer group: what it is about, and its epoch if it has one."""
+def _modern_record_text(record: WrittenRecord) -> str:
+    """A record of a consumer or share group: what it is about, and its epoch if it has one."""
     key, value = record.key or {}, record.value
     about = key.get("regular_expression", key.get("member_id"))
-    text = " ".join(filter(None, (_PARTS_OF_CONSUMER_GROUPS[KeyType(record.key_type or 0)], about)))
+    text = " ".join(filter(None, (_PARTS_OF_GROUPS[KeyType(record.key_type or 0)], about)))
     if value is None:
         return f"{text} tombstone"
+    if record.key_type == KeyType.SHARE_GROUP_STATE_PARTITION_METADATA:
+        return " ".join([text, *(_share_state_text(value, phase) for phase in _SHARE_STATE_PHASES if value[f"{phase}_topics"])])
     epoch = next((value[name] for name in ("epoch", "assignment_epoch", "member_epoch") if name in value), None)
     return text if epoch is None else f"{text} epoch {epoch}"
+
+
+_SHARE_STATE_PHASES: Final = ("initializing", "initialized", "deleting")
+
+
+def _share_state_text(value: Mapping[str, Any], phase: str) -> str:
+    topics = {topic["topic_name"]: topic.get("partitions", ()) for topic in value[f"{phase}_topics"]}
+    return f"{phase} {_partitions_text(topics) if phase != 'deleting' else ','.join(topics)}"
 
 
 def record_text(record: WrittenRecord) -> str:
     """The content of a record: ``offset orders-0=42``, ``group generation 3, range, 2 members``, a tombstone, or ``marker COMMIT``."""
     if record.control is not None or record.key is None:
         return f"marker {record.control}"
-    if record.key_type in CONSUMER_GROUP_KEY_TYPES:
-        return _consumer_record_text(record)
+    if record.key_type in CONSUMER_GROUP_KEY_TYPES or record.key_type in SHARE_GROUP_KEY_TYPES:
+        return _modern_record_text(record)
     if record.key_type == KeyType.GROUP_METADATA:
         if record.value is None:
             return "group tombstone"

@@ -152,6 +152,21 @@ ANSWERS = {
         "new/OffsetFetch/1": "NONE orders-0=42",
         "old/OffsetFetch/2": "NONE orders-0=42",
     },
+    "a-share-group": {
+        "admin/ShareGroupHeartbeat/1": "NONE epoch 2, nothing",
+        "admin/ShareGroupHeartbeat/2": "NONE epoch 3, orders:0,1",
+        "admin/ShareGroupHeartbeat/3": "NONE epoch 4, orders:0",
+        "admin/ShareGroupDescribe/1": "NONE Stable epoch 5, simple, 3 members",
+        "admin/DescribeGroups/1": "GROUP_ID_NOT_FOUND Dead, 0 members",
+    },
+    "a-share-group-ends": {
+        "admin/ShareGroupHeartbeat/4": "NONE epoch 3",
+        "admin/ShareGroupHeartbeat/5": "FENCED_MEMBER_EPOCH",
+        "admin/OffsetCommit/1": "GROUP_ID_NOT_FOUND",
+        "admin/JoinGroup/1": "INCONSISTENT_GROUP_PROTOCOL",
+        "admin/DeleteGroups/1": "NON_EMPTY_GROUP",
+        "admin/DeleteGroups/2": "NONE",
+    },
     "an-upgrade-to-the-new-protocol": {
         "c/ConsumerGroupHeartbeat/1": "NONE epoch 2, nothing",
         "a/JoinGroup/3": "NONE generation 2, range, no leader",
@@ -370,11 +385,11 @@ def test_segments_replay_to_the_state_of_the_broker(name, tmp_path):
     (state,) = read_back(tmp_path).values()
     group_id = find_scenario(name).group_id
     here = outcome.simulator.group(group_id)
-    consumer_group = outcome.simulator.consumer_group(group_id)
-    if consumer_group is not None:
+    modern_group = outcome.simulator.consumer_group(group_id) or outcome.simulator.share_group(group_id)
+    if modern_group is not None:
         (row,) = state.groups()
-        assert (row.state, row.generation) == (consumer_group.replayed.state, consumer_group.epoch)
-        assert {member.member_id for member in state.members()} == set(consumer_group.members)
+        assert (row.state, row.generation) == (modern_group.replayed.state, modern_group.epoch)
+        assert {member.member_id for member in state.members()} == set(modern_group.members)
         return
     if here is None:
         assert (state.groups(), state.committed_offsets()) == ([], [])
@@ -448,6 +463,8 @@ FIRST_RELEASES = {
     "the-new-protocol": "4.0",
     "a-static-member-of-the-new-protocol": "4.0",
     "an-empty-group-changes-its-protocol": "4.0",
+    "a-share-group": "4.2",
+    "a-share-group-ends": "4.2",
     "an-open-transaction-delays-a-consumer": "0.11",
     "an-administrator-removes-members": "2.3",
     "a-transaction-commits-offsets": "0.11",

@@ -19,6 +19,7 @@ import org.apache.kafka.coordinator.group.api.assignor.PartitionAssignor;
 import org.apache.kafka.coordinator.group.api.assignor.SubscribedTopicDescriber;
 import org.apache.kafka.coordinator.group.api.assignor.SubscriptionType;
 import org.apache.kafka.coordinator.group.assignor.RangeAssignor;
+import org.apache.kafka.coordinator.group.assignor.SimpleAssignor;
 import org.apache.kafka.coordinator.group.assignor.UniformAssignor;
 import org.apache.kafka.coordinator.group.generated.ConsumerGroupTargetAssignmentMemberValue;
 import org.apache.kafka.coordinator.group.modern.Assignment;
@@ -48,11 +49,19 @@ public final class ServerAssignors {
                 case "member" -> group.addMember(fields[1], fields[2], fields[3]);
                 case "target" -> group.addTarget(fields[1], fields[2], fields[3]);
                 default -> {
-                    group.answer(fields[1].equals("range") ? new RangeAssignor() : new UniformAssignor(), out);
+                    group.answer(assignorOf(fields[1]), out);
                     group = new ServerAssignors();
                 }
             }
         }
+    }
+
+    private static PartitionAssignor assignorOf(String name) {
+        return switch (name) {
+            case "range" -> new RangeAssignor();
+            case "simple" -> new SimpleAssignor();
+            default -> new UniformAssignor();
+        };
     }
 
     private void addTopic(String name, Uuid id, int partitions) {

@@ -10,11 +10,15 @@ from groupcoord_spark.simulator import Topic
 from groupcoord_spark.simulator.requests import (
     ConsumerGroupHeartbeat,
     DeleteGroups,
+    DescribeGroups,
     Heartbeat,
     JoinGroup,
     LeaveGroup,
+    ListGroups,
     OffsetCommit,
     Request,
+    ShareGroupDescribe,
+    ShareGroupHeartbeat,
     SyncGroup,
 )
 
@@ -51,6 +55,17 @@ def form_of(request: Request, topics: Topics) -> dict[str, Any]:
                 "subscribed_topic_regex": request.topic_regex,
                 "topic_partitions": None if request.partitions is None else by_id(request.partitions, topics),
             }
+        case ShareGroupHeartbeat():
+            return {
+                **_named(request, "group_id", "member_id", "member_epoch", "rack_id"),
+                "subscribed_topic_names": None if request.topics is None else list(request.topics),
+            }
+        case ShareGroupDescribe():
+            return {"group_ids": list(request.group_ids), "include_authorized_operations": 0}
+        case DescribeGroups():
+            return {"groups": list(request.group_ids), "include_authorized_operations": 0}
+        case ListGroups():
+            return {"states_filter": list(request.states), "types_filter": list(request.types)}
         case OffsetCommit():
             offsets = [
                 {
@@ -81,7 +96,7 @@ def plain_answer(kind: type, answer: Mapping[str, Any], topics: Topics) -> Any:
         plain.protocol = answer["protocol_name"]
     elif kind is LeaveGroup:
         plain.members = [SimpleNamespace(error=member["error_code"]) for member in answer["members"]]
-    elif kind is ConsumerGroupHeartbeat:
+    elif kind in (ConsumerGroupHeartbeat, ShareGroupHeartbeat):
         plain.assignment = None if answer["assignment"] is None else by_name(answer["assignment"]["topic_partitions"], topics)
     elif kind is OffsetCommit:
         plain.errors = {
@@ -91,7 +106,22 @@ def plain_answer(kind: type, answer: Mapping[str, Any], topics: Topics) -> Any:
         }
     elif kind is DeleteGroups:
         plain.errors = {result["group_id"]: result["error_code"] for result in answer["results"]}
+    elif kind is ListGroups:
+        plain.groups = [SimpleNamespace(**one, state=one["group_state"]) for one in answer["groups"]]
+    elif kind is DescribeGroups:
+        plain.groups = [SimpleNamespace(error=one["error_code"], state=one["group_state"]) for one in answer["groups"]]
+    elif kind is ShareGroupDescribe:
+        plain.groups = [_share_group(one, topics) for one in answer["groups"]]
     return plain
+
+
+def _share_group(group: Mapping[str, Any], topics: Topics) -> Any:
+    members = []
+    for member in group["members"]:
+        assignment = by_name(member["assignment"]["topic_partitions"], topics)
+        members.append(SimpleNamespace(**{**member, "assignment": assignment}))
+    names = {"error": group["error_code"], "state": group["group_state"], "assignor": group["assignor_name"]}
+    return SimpleNamespace(**{**group, **names, "members": members})
 
 
 def by_id(partitions: Mapping[str, Any], topics: Topics) -> list[dict[str, Any]]:

@@ -1,4 +1,6 @@
-"""Compares uniform and server-range with Kafka's own classes on random groups: ``python -m tests.conformance.server_assignors JARS``
+"""Compares uniform, server-range and simple (of share groups) with Kafka's own classes on random groups.
+
+``python -m tests.conformance.server_assignors JARS``
 
 Run by hand. JARS is a directory with these jars of one Kafka release from 4.0.1 on (uniform of 4.0.0 is another): kafka-clients,
 kafka-server-common, kafka-coordinator-common, kafka-group-coordinator, kafka-group-coordinator-api, and slf4j-api. The ``libs`` of a
@@ -6,10 +8,11 @@ broker has them, and Maven fetches each: ``mvn dependency:copy -Dartifact=org.ap
 JARS may be followed by the number of groups (2000) and the seed (1). Prints how many assignments were equal and the first difference, and
 exits 1 on any.
 
-Each group goes through several rounds: members come and go, topics grow to 200 partitions, and the assignment of a round is the target
-with which the next one begins, in the order in which the broker writes it into the record. ``ServerAssignors.java`` reads the lines
-``topic NAME ID PARTITIONS``, ``member ID INSTANCE-ID|- TOPIC,TOPIC``, ``target ID TOPIC PARTITION,PARTITION`` and ``assign uniform|range``,
-and answers with ``target`` lines and ``end``.
+Each group goes through several rounds, consumer groups and share groups alike: members come and go, topics grow to 200 partitions, and the
+assignment of a round is the target with which the next one begins, in the order in which the broker writes it into the record.
+``ServerAssignors.java`` reads the lines ``topic NAME ID PARTITIONS``, ``member ID INSTANCE-ID|- TOPIC,TOPIC``,
+``target ID TOPIC PARTITION,PARTITION`` and ``assign uniform|range|simple``, and answers with ``target`` lines and ``end``.
+Kafka's class of simple is as here since 4.3.
 """
 
 from __future__ import annotations
@@ -24,7 +27,9 @@ from pathlib import Path
 from typing import IO
 
 from groupcoord_spark.assignors import SERVER_ASSIGNORS, Assignment, Member, Topic, TopicPartition
+from groupcoord_spark.assignors.java_maps import hash_of_text, in_hash_order
 from groupcoord_spark.assignors.membership import assignment_of
+from groupcoord_spark.assignors.simple import simple_assignment
 
 Target = list[tuple[str, list[int]]]
 """Topics and partitions in the order of a ConsumerGroupTargetAssignmentMemberValue."""
@@ -118,6 +123,21 @@ def assignment_in(targets: Mapping[str, Target]) -> Assignment:
     )
 
 
+def assigned(group: Group, assignor: str) -> Assignment:
+    """The assignment of the assignors here."""
+    if assignor != "simple":
+        return SERVER_ASSIGNORS[assignor](group.members(), group.topics)
+    ids = {name: topic.topic_id or "" for name, topic in group.topics.items()}
+    targets = simple_assignment(
+        {member_id: [ids[name] for name in in_hash_order(names, hash_of_text)] for member_id, names in group.subscriptions.items()},
+        {member_id: {ids[topic]: numbers for topic, numbers in target} for member_id, target in group.targets.items()},
+        {ids[name]: range(topic.partitions) for name, topic in group.topics.items()},
+        is_homogeneous=len({frozenset(names) for names in group.subscriptions.values()}) == 1,
+    )
+    names = {topic_id: name for name, topic_id in ids.items()}
+    return assignment_in({member_id: [(names[topic], numbers) for topic, numbers in of.items()] for member_id, of in targets.items()})
+
+
 def main(arguments: Sequence[str]) -> int:
     """Compare and print; the exit code."""
     if not arguments:
@@ -130,18 +150,19 @@ def main(arguments: Sequence[str]) -> int:
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as java:
         assert java.stdin is not None and java.stdout is not None
         for number in range(groups):
-            group = random_group(chance)
-            for round_number in range(chance.randint(1, 6)):
-                for assignor in ("range", "uniform"):
-                    targets = answered(group, assignor, java.stdin, java.stdout)
-                    if SERVER_ASSIGNORS[assignor](group.members(), group.topics) == assignment_in(targets):
-                        equal += 1
-                    else:
-                        different += 1
-                        if different == 1:
-                            print(f"{assignor} differs in round {round_number} of group {number}:\n{group.lines(assignor)}")
-                group.targets = targets
-                change(group, chance)
+            for assignors in (("range", "uniform"), ("simple",)):
+                group = random_group(chance)
+                for round_number in range(chance.randint(1, 6)):
+                    for assignor in assignors:
+                        targets = answered(group, assignor, java.stdin, java.stdout)
+                        if assigned(group, assignor) == assignment_in(targets):
+                            equal += 1
+                        else:
+                            different += 1
+                            if different == 1:
+                                print(f"{assignor} differs in round {round_number} of group {number}:\n{group.lines(assignor)}")
+                    group.targets = targets
+                    change(group, chance)
         java.stdin.close()
     print(f"{equal} of {equal + different} assignments equal")
     return 1 if different or not equal else 0

@@ -30,12 +30,16 @@ from groupcoord_spark.simulator import Simulator, Topic, WrittenRecord, read_set
 from groupcoord_spark.simulator.requests import (
     ConsumerGroupHeartbeat,
     DeleteGroups,
+    DescribeGroups,
     Heartbeat,
     JoinGroup,
     LeaveGroup,
     Leaving,
+    ListGroups,
     OffsetCommit,
     OffsetToCommit,
+    ShareGroupDescribe,
+    ShareGroupHeartbeat,
     SyncGroup,
 )
 from tests.conformance.raw_requests import Pending, RawClient
@@ -45,6 +49,7 @@ SETTINGS: Mapping[str, int] = {
     "group.initial.rebalance.delay.ms": 0,
     "group.consumer.assignment.interval.ms": 0,
     "group.min.session.timeout.ms": 500,
+    "group.share.assignment.interval.ms": 0,
 }
 """Of the broker, beside those that the integration tests have."""
 STEP_MS = 50
@@ -52,6 +57,8 @@ STEP_MS = 50
 BATCH_HEADER, CONTROL = 61, 32
 PATIENCE_SECONDS = 0.4
 """How long a step waits for an answer before the next one begins."""
+SHARE_STATE_SECONDS = 0.3
+"""How long the share coordinator of a broker may take to make the state of partitions, and to say so."""
 
 Step = tuple[str, str, dict[str, Any]]
 
@@ -92,6 +99,8 @@ class Backend:
             answer = "" if what == "wait" else getattr(self, f"_{what}")(client, **fields)
             if what == "wait":
                 self.pass_time(fields["ms"])
+            if what == "share":
+                self.await_share_state()
             self.lines.append(f"{who} {what} {' '.join(f'{name}={value}' for name, value in fields.items())}".strip() + f" -> {answer}")
             self.lines += self._late_lines() + self._record_lines()
         return self.lines
@@ -101,6 +110,9 @@ class Backend:
     def pass_time(self, ms: int) -> None:
         """Let time pass."""
         raise NotImplementedError
+
+    def await_share_state(self) -> None:
+        """Wait until the share coordinator has made the state that a heartbeat asked for."""
 
     def ask(self, request: Any, client: Client, note: Callable[[Any], str]) -> str:
         """The line of an answer; ``waits`` if there is none yet."""
@@ -195,6 +207,49 @@ class Backend:
             return f"{int(answer.error)} epoch {answer.member_epoch} {text_of(answer.assignment)}"
 
         return self.ask(request, client, note)
+
+    def _share(self, client: Client, **fields: Any) -> str:
+        """A heartbeat of a share group's member."""
+        epoch = fields.get("member_epoch", client.generation)
+        client.member_id = client.member_id or client.name
+        first = {"topics": ("t",)} if epoch == 0 else {}
+        request = ShareGroupHeartbeat(
+            self.group,
+            **{"member_id": client.member_id, "member_epoch": epoch, "client_id": client.name, **first, **fields},
+            version=1,
+        )
+
+        def note(answer: Any) -> str:
+            if answer.error == 0:
+                client.generation = max(answer.member_epoch, 0)
+            return f"{int(answer.error)} epoch {answer.member_epoch} {text_of(answer.assignment)}"
+
+        return self.ask(request, client, note)
+
+    def _show(self, client: Client) -> str:
+        """What ShareGroupDescribe shows."""
+
+        def note(answer: Any) -> str:
+            (group,) = answer.groups
+            members = " ".join(
+                sorted(f"{self._label(one.member_id)}:{one.member_epoch}:{text_of(one.assignment)}" for one in group.members)
+            )
+            return f"{int(group.error)} {group.state} epoch {group.group_epoch} {group.assignment_epoch} {group.assignor} {members}".strip()
+
+        return self.ask(ShareGroupDescribe((self.group,), 1), client, note)
+
+    def _list(self, client: Client) -> str:
+        """What ListGroups and DescribeGroups say of the group."""
+
+        def listed(answer: Any) -> str:
+            return " ".join(f"{one.protocol_type}/{one.state}/{one.group_type}" for one in answer.groups if one.group_id == self.group)
+
+        def described(answer: Any) -> str:
+            (group,) = answer.groups
+            return f"{int(group.error)} {group.state}"
+
+        text = self.ask(ListGroups(version=5), client, listed)
+        return f"{text or 'not listed'}, {self.ask(DescribeGroups((self.group,), 6), client, described)}"
 
     def _commit(self, client: Client, *, older: int = 0, version: int = 9) -> str:
         request = OffsetCommit(self.group, (OffsetToCommit("t", 0, 5),), client.generation - older, client.member_id, version=version)
@@ -298,6 +353,9 @@ class RealBroker(Backend):
 
     def pass_time(self, ms: int) -> None:
         time.sleep(ms / 1000)
+
+    def await_share_state(self) -> None:
+        time.sleep(SHARE_STATE_SECONDS)
 
     def ask(self, request: Any, client: Client, note: Callable[[Any], str]) -> str:
         from tests.conformance.raw_forms import form_of, plain_answer

@@ -194,6 +194,7 @@ def test_every_request_can_be_made_with_its_required_fields_and_every_field_has_
         "protocols": ("sticky",),
         "states": ("Empty",),
         "types": ("classic",),
+        "client_id": "client",
         "member_ids": ("x", "y"),
         "group_instance_ids": ("x", "y"),
         "group_ids": ("x", "y"),
@@ -211,7 +212,7 @@ def test_every_request_can_be_made_with_its_required_fields_and_every_field_has_
         assert isinstance(plain := form.request(sender, required, version), Request) and plain.version == version
         other = False if values[field.name] is True and field.is_required else values[field.name]
         given = {**required, field.name: {("u", 1): 6} if field.name == "offsets" else other}
-        assert form.request(sender, given, version) != plain or field.name in ("producer_id", "partitions"), field.name
+        assert form.request(sender, given, version) != plain or given == required or field.name in ("producer_id", "partitions"), field.name
         if field.since > 1 and not field.is_required:
             with pytest.raises(UsageError, match=f"version {field.since - 1} has no {field.name}: the field is there (in|since) version"):
                 form.request(sender, {**required, field.name: other, "version": field.since - 1}, 9)
@@ -331,6 +332,7 @@ def test_the_offsets_topic_is_created_for_the_first_that_asks_for_its_coordinato
 REFUSED = {
     "READ": [
         "ConsumerGroupHeartbeat",
+        "ShareGroupHeartbeat",
         "JoinGroup",
         "SyncGroup",
         "Heartbeat",
@@ -339,14 +341,21 @@ REFUSED = {
         "TxnOffsetCommit",
         "AddOffsetsToTxn",
     ],
-    "DESCRIBE": ["ConsumerGroupDescribe", "FindCoordinator", "OffsetFetch", "DescribeGroups"],
+    "DESCRIBE": ["ConsumerGroupDescribe", "ShareGroupDescribe", "FindCoordinator", "OffsetFetch", "DescribeGroups"],
     "DELETE": ["DeleteGroups", "OffsetDelete"],
 }
 
 
 @pytest.mark.parametrize("operation", REFUSED)
 def test_what_the_authorizer_refuses_never_reaches_the_coordinator(operation: str) -> None:
-    fields_of = {"offsets": "{t-0: 1}", "partitions": "{t: [0]}", "producer_id": "5", "committed": "true"}
+    fields_of = {
+        "offsets": "{t-0: 1}",
+        "partitions": "{t: [0]}",
+        "producer_id": "5",
+        "committed": "true",
+        "member_id": "a",
+        "member_epoch": "0",
+    }
     lines = [f"  - {{at: 0s, deny_group: {operation}}}"]
     for name, form in REQUESTS.items():
         required = ", ".join(f"{field.name}: {fields_of[field.name]}" for field in form.fields if field.is_required)

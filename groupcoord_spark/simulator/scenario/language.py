@@ -134,6 +134,14 @@ BROKER_SETTINGS: Final = (
         "Which groups with members may change their protocol.",
         without="bidirectional",
     ),
+    Key("group.share.session.timeout.ms", WHOLE, "The session timeout of members of share groups."),
+    Key("group.share.heartbeat.interval.ms", WHOLE, "The time between two heartbeats of members of share groups."),
+    Key("group.share.max.size", WHOLE, "The largest number of members of a share group (default: 200)."),
+    Key(
+        "group.share.assignment.interval.ms",
+        WHOLE,
+        "The time between two target assignments of a share group (since 4.3: 1000, before: 0).",
+    ),
     Key("offsets.commit.timeout.ms", WHOLE, "How long a request waits for the append of its records."),
     Key("offsets.topic.num.partitions", WHOLE, "The number of partitions of `__consumer_offsets`."),
 )

@@ -34,7 +34,7 @@ from groupcoord_spark.simulator.errors import Error
 from groupcoord_spark.simulator.permissions import Denied
 from groupcoord_spark.simulator.records import WrittenRecord
 from groupcoord_spark.simulator.release import Release
-from groupcoord_spark.simulator.requests import ConsumerGroupHeartbeat, Heartbeat, Request
+from groupcoord_spark.simulator.requests import ConsumerGroupHeartbeat, Heartbeat, Request, ShareGroupHeartbeat
 from groupcoord_spark.simulator.scenario.reading import Scenario, Step
 from groupcoord_spark.simulator.scenario.requests_by_hand import ADMIN, REQUESTS, Sender
 from groupcoord_spark.simulator.simulator import Simulator, TimelineEntry
@@ -350,7 +350,7 @@ class _ScenarioRun:
             kind, who, answer = "timer", BROKER, None
             what = "" if entry.timer is None else entry.timer.value
             what = f"{what} of {member_name}" if member_name else what
-        if entry.call is not None and isinstance(entry.call.request, (Heartbeat, ConsumerGroupHeartbeat)):
+        if entry.call is not None and isinstance(entry.call.request, (Heartbeat, ConsumerGroupHeartbeat, ShareGroupHeartbeat)):
             result = (answer, generation)
             is_routine = not entry.records and (answer == "NONE" or self._last_heartbeat.get(who) == result)
             self._last_heartbeat[who] = result

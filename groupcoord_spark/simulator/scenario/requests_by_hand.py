@@ -34,6 +34,8 @@ from groupcoord_spark.simulator.requests import (
     OffsetFetch,
     OffsetToCommit,
     Request,
+    ShareGroupDescribe,
+    ShareGroupHeartbeat,
     SyncGroup,
     TxnOffsetCommit,
     WriteTxnMarkers,
@@ -249,6 +251,16 @@ def _consumer_heartbeat(sender: Sender, fields: Mapping[str, Any]) -> Request:
     )
 
 
+def _share_heartbeat(sender: Sender, fields: Mapping[str, Any]) -> Request:
+    return ShareGroupHeartbeat(
+        _group_id(sender, fields),
+        fields["member_id"],
+        fields["member_epoch"],
+        client_id=fields.get("client_id", fields["member_id"]),
+        **_given(fields, "rack_id", "topics"),
+    )
+
+
 def _fetch(sender: Sender, fields: Mapping[str, Any]) -> Request:
     group = GroupToFetch(_group_id(sender, fields), fields.get("partitions"), **_given(fields, "member_id", "member_epoch"))
     return OffsetFetch((group,), **_given(fields, "require_stable"))
@@ -316,6 +328,22 @@ REQUESTS: Final[Mapping[str, RequestForm]] = {
     ),
     "ConsumerGroupDescribe": RequestForm(
         ConsumerGroupDescribe, (GROUP_ID, GROUP_IDS, VERSION), lambda sender, fields: ConsumerGroupDescribe(_group_ids(sender, fields))
+    ),
+    "ShareGroupHeartbeat": RequestForm(
+        ShareGroupHeartbeat,
+        (
+            GROUP_ID,
+            Field("member_id", TEXT, "", is_required=True),
+            Field("member_epoch", INTEGER, "", is_required=True),
+            Field("rack_id", TEXT, "as before"),
+            Field("topics", TEXTS, "as before"),
+            Field("client_id", TEXT, "the member id"),
+            VERSION,
+        ),
+        _share_heartbeat,
+    ),
+    "ShareGroupDescribe": RequestForm(
+        ShareGroupDescribe, (GROUP_ID, GROUP_IDS, VERSION), lambda sender, fields: ShareGroupDescribe(_group_ids(sender, fields))
     ),
     "OffsetCommit": RequestForm(
         OffsetCommit,

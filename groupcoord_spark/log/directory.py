@@ -436,7 +436,7 @@ def _segments_of(listed: _Listing) -> list[Segment]:
     ends = [*(file.base_offset for file in files[1:]), None]
     return [
         Segment(file.location.uri, file.size, number, file.base_offset, end, file_size=None if end is None else file.size)
-        for file, end in zip(files, ends, strict=True)
+        for file, end in zip(files, ends, strict=False)
     ]
 
 

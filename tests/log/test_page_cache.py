@@ -109,5 +109,5 @@ def test_to_ask_for_a_page_does_not_wait_for_it(cold: Path, monkeypatch: pytest.
 def test_a_file_that_is_gone_is_told_by_the_reader(cold: Path) -> None:
     segment = segment_of(cold)
     cold.unlink()
-    with pytest.raises(InputError, match="the file cannot be opened"):
+    with pytest.raises(InputError, match="the file is gone since the directory was listed"):
         next(read_segment(segment))

@@ -10,6 +10,7 @@ import pytest
 from groupcoord_spark.errors import WarehouseError
 from groupcoord_spark.log import RecordMark
 from groupcoord_spark.pipeline.extents import HistoryRange
+from groupcoord_spark.pipeline.plan import earlier_runs
 from groupcoord_spark.pipeline.plan.earlier_runs import (
     BEYOND_SETTING,
     FIRST_RECORD,
@@ -22,6 +23,7 @@ from groupcoord_spark.pipeline.plan.earlier_runs import (
     state_versions_at_history_end,
     with_new_incarnation,
 )
+from groupcoord_spark.pipeline.rebalances import STATE_TABLES
 from groupcoord_spark.protocol.record_types import NO_TIMESTAMP
 from groupcoord_spark.warehouse import TABLES
 
@@ -31,7 +33,13 @@ FIRST, NEWEST = RecordMark(10, 4_000, 1), RecordMark(98, NEWEST_MS, 2)
 
 def start(*rows: dict[str, Any], runs: tuple[Any, ...] = ()) -> Any:
     """A RunStart after a run that left these rows of offsets_partitions."""
-    return SimpleNamespace(previous=lambda table, columns: TABLES[table].from_rows(rows).select(columns), finished=runs, last_run=None)
+    return SimpleNamespace(
+        cluster="c",
+        location=SimpleNamespace(uri="w"),
+        previous=lambda table, columns: TABLES[table].from_rows(rows).select(columns),
+        finished=runs,
+        last_run=None,
+    )
 
 
 def start_without_offsets_partitions(ends: dict[tuple[int, int], int], *survivors: dict[str, Any], history: str = "true") -> Any:
@@ -103,18 +111,25 @@ def test_the_last_setting_is_that_of_the_newest_run_that_has_it() -> None:
 
 def finished(history: str | None, version: int, **settings: str) -> Any:
     fields = None if history is None else [("history", history), *settings.items()]
-    return SimpleNamespace(fields={"settings": fields}, table_versions={"groups": version})
+    return SimpleNamespace(fields={"settings": fields}, table_versions=dict.fromkeys(STATE_TABLES, version))
 
 
+@pytest.fixture
+def tables_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(earlier_runs, "check_files_at", lambda *args: None)
+
+
+@pytest.mark.usefixtures("tables_are_there")
 def test_state_at_the_end_of_the_history_is_that_of_the_newest_run_that_wrote_history_to_the_end() -> None:
     runs = (finished("true", 1), finished("true", 2), finished("false", 3), finished("true", 4, until="2026-01-01"), finished(None, 5))
-    assert state_versions_at_history_end(start(runs=runs)) == {"groups": 2}
+    assert state_versions_at_history_end(start(runs=runs)) == dict.fromkeys(STATE_TABLES, 2)
     assert state_versions_at_history_end(start(runs=runs[2:])) is None
 
 
+@pytest.mark.usefixtures("tables_are_there")
 def test_a_run_over_an_older_dump_has_not_the_state_at_the_end_of_the_history() -> None:
     runs = (finished("true", 1), finished("true", 2, **{BEYOND_SETTING: "true"}))
-    assert state_versions_at_history_end(start(runs=runs)) == {"groups": 1}
+    assert state_versions_at_history_end(start(runs=runs)) == dict.fromkeys(STATE_TABLES, 1)
 
 
 def test_without_offsets_partitions_the_history_tables_say_how_far_they_go() -> None:

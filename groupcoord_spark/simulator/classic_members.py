@@ -28,6 +28,7 @@ from groupcoord_spark.simulator.conversion import (
 )
 from groupcoord_spark.simulator.errors import Error
 from groupcoord_spark.simulator.group import CONSUMER
+from groupcoord_spark.simulator.group_step import topic_names
 from groupcoord_spark.simulator.member import Protocols
 from groupcoord_spark.simulator.requests import Heartbeat, JoinGroup, Leaving, SyncGroup
 
@@ -132,7 +133,7 @@ def sync_with_consumer_group(broker: Broker, call: Call, request: SyncGroup, gro
     group.cancel_timer(group.sync_timers, request.member_id)
     step = ConsumerStep(broker, group.group_id)
     step.restart_session(group, request.member_id)
-    names = step.topic_names()
+    names = topic_names(broker)
     assigned = ((names[topic_id], number) for topic_id, number in sorted(current_assignment(member).assigned) if topic_id in names)
     answer = SyncGroupAnswer(Error.NONE, request.protocol_type, request.protocol, classic_assignment(member, assigned))
     broker.answer(call, answer)

@@ -52,13 +52,11 @@ from groupcoord_spark.simulator.conversion import (
 from groupcoord_spark.simulator.coordinator_checks import coordinator_error
 from groupcoord_spark.simulator.errors import Error
 from groupcoord_spark.simulator.group import CONSUMER, Group
-from groupcoord_spark.simulator.records import RecordToWrite, WrittenRecord, group_tombstone
+from groupcoord_spark.simulator.group_step import REFRESH_MS, GroupStep, RefusedError, known_topics, topic_ids, topic_names
+from groupcoord_spark.simulator.records import WrittenRecord, group_tombstone
 from groupcoord_spark.simulator.requests import ConsumerGroupHeartbeat
-from groupcoord_spark.simulator.settings import NO_TOPIC_ID
 from groupcoord_spark.simulator.states import State
 
-REFRESH_MS: Final = 300_000
-"""How long a group trusts what it knows of its topics."""
 REGEX_MS: Final = 1
 """How long the broker's background thread takes to resolve an expression in the simulator."""
 REGEX_REFRESH_MIN_MS: Final = 10_000
@@ -75,14 +73,6 @@ NEW_MEMBER: Final[Mapping[str, Any]] = {
     "server_assignor": None,
     "classic_member_metadata": None,
 }
-
-
-class RefusedError(Exception):
-    """Raised when a heartbeat is refused. Nothing of it is written."""
-
-    def __init__(self, error: Error) -> None:
-        super().__init__(error.name)
-        self.error = error
 
 
 def consumer_group_heartbeat(broker: Broker, call: Call, request: ConsumerGroupHeartbeat) -> None:
@@ -123,15 +113,14 @@ def _request_error(broker: Broker, request: ConsumerGroupHeartbeat) -> Error:
     return Error.NONE
 
 
-class ConsumerStep:
-    """The records of one request or timer, and the group to which they are applied."""
+class ConsumerStep(GroupStep):
+    """The records of one request or timer, and the consumer group to which they are applied."""
+
+    group: ConsumerGroup | None
 
     def __init__(self, broker: Broker, group_id: str) -> None:
-        self.broker = broker
-        self.group_id = group_id
-        self.partition = broker.partition_of(group_id)
+        super().__init__(broker, group_id)
         self.group = self.partition.consumer_groups.get(group_id)
-        self.records: list[RecordToWrite] = []
         self.cancelled: list[str] = []
         self._before = copy.deepcopy(self.group.replayed) if self.group is not None else None
         self.replaced_classic: Group | None = None
@@ -213,13 +202,13 @@ class ConsumerStep:
                 self.add(record)
             self.cancelled.append(member_id)
         self._forget_unused_regexes(group)
-        group.metadata_hash = metadata_hash(self.known_topics(group.replayed.subscribed_topics))
+        group.metadata_hash = metadata_hash(known_topics(self.broker, group.replayed.subscribed_topics))
         self.add(epoch_record(self.group_id, group.epoch + 1, group.metadata_hash))
 
     def downgrade(self, group: ConsumerGroup, leaving: Iterable[str], *, rebalances: bool = True) -> None:
         """Make a classic group of the members that stay. rebalances: whether it begins with a rebalance."""
         self._rebalances = rebalances
-        self.downgraded, records = downgraded(self.broker, group, leaving, self.topic_names())
+        self.downgraded, records = downgraded(self.broker, group, leaving, topic_names(self.broker))
         self.records += records
 
     # Steps of a heartbeat
@@ -243,8 +232,8 @@ class ConsumerStep:
 
     def _upgrade(self, group: ConsumerGroup, classic: Group) -> None:
         """Make consumer members of the members of a classic group."""
-        group.metadata_hash = metadata_hash(self.known_topics(subscribed_topics_of(classic)))
-        records = upgrade_records(classic, self.ids(), group.metadata_hash) if classic.protocol_type == CONSUMER else None
+        group.metadata_hash = metadata_hash(known_topics(self.broker, subscribed_topics_of(classic)))
+        records = upgrade_records(classic, topic_ids(self.broker), group.metadata_hash) if classic.protocol_type == CONSUMER else None
         if records is None:
             raise RefusedError(Error.GROUP_ID_NOT_FOUND)
         self.records.append(records[0])
@@ -339,7 +328,7 @@ class ConsumerStep:
         """Look at the topics of the group. A change of them, or of a subscription (``bumps``), makes a new group epoch."""
         if not bumps and not group.refreshes_metadata and self.broker.now_ms < group.metadata_deadline_ms:
             return
-        new_hash = metadata_hash(self.known_topics(group.replayed.subscribed_topics))
+        new_hash = metadata_hash(known_topics(self.broker, group.replayed.subscribed_topics))
         if bumps or new_hash != group.metadata_hash:
             self.add(epoch_record(self.group_id, group.epoch + 1, new_hash))
         group.metadata_hash, group.refreshes_metadata = new_hash, False
@@ -352,7 +341,7 @@ class ConsumerStep:
             return
         if last_ms and now_ms < last_ms + self.broker.consumer_assignment_interval_ms:
             return
-        names = self.topic_names()
+        names = topic_names(self.broker)
         members = []
         for member_id, member in group.members.items():
             owned = tuple(TopicPartition(names[topic_id], number) for topic_id, number in group.target_of(member_id) if topic_id in names)
@@ -360,8 +349,9 @@ class ConsumerStep:
             topics = tuple(sorted(group.topics_of(member)))
             members.append(assignors.Member(member_id, topics, metadata["instance_id"], metadata["rack_id"], owned))
         assignor = SERVER_ASSIGNORS[group.replayed.protocol(KAFKAS_ASSIGNORS)]
-        known = {name: assignors.Topic(topic.partitions, topic_id=topic.topic_id) for name, topic in self._topics().items()}
-        ids = self.ids()
+        existing = self.broker.settings.topics or {}
+        known = {name: assignors.Topic(topic.partitions, topic_id=topic.topic_id) for name, topic in existing.items()}
+        ids = topic_ids(self.broker)
         for member_id, partitions in assignor(members, known).items():
             target = [(ids[topic], number) for topic, number in partitions]
             if member_id not in group.replayed.targets or set(target) != set(group.target_of(member_id)):
@@ -375,7 +365,7 @@ class ConsumerStep:
     ) -> None:
         """One step of the member towards its target. reported: what its client says that it owns; None: it says nothing."""
         member = group.members[member_id]
-        ids = self.ids()
+        ids = topic_ids(self.broker)
         subscribed = {ids[topic] for topic in group.topics_of(member) if topic in ids}
         target = [partition for partition in group.target_of(member_id) if partition[0] in subscribed]
         current = current_assignment(member)
@@ -428,28 +418,13 @@ class ConsumerStep:
 
     # Topics
 
-    def _topics(self) -> Mapping[str, Any]:
-        return self.broker.settings.topics or {}
-
-    def ids(self) -> dict[str, str]:
-        """Name -> topic id, for the topics that exist."""
-        return {name: topic.topic_id for name, topic in self._topics().items() if topic.topic_id != NO_TOPIC_ID}
-
-    def topic_names(self) -> dict[str, str]:
-        """Topic id -> name."""
-        return {topic_id: name for name, topic_id in self.ids().items()}
-
-    def known_topics(self, names: Iterable[str]) -> dict[str, int]:
-        """Name -> number of partitions, for those of the topics that exist."""
-        return {name: self._topics()[name].partitions for name in names if name in self._topics()}
-
     def with_ids(self, partitions: Mapping[str, Iterable[int]]) -> set[Partition]:
         """Partitions by topic name as (topic id, partition), without topics that do not exist."""
-        ids = self.ids()
+        ids = topic_ids(self.broker)
         return {(ids[topic], number) for topic, numbers in partitions.items() if topic in ids for number in numbers}
 
     def _with_names(self, partitions: Iterable[Partition]) -> dict[str, tuple[int, ...]]:
-        names = self.topic_names()
+        names = topic_names(self.broker)
         named: dict[str, list[int]] = {}
         for topic_id, number in sorted(partitions, key=lambda one: (names.get(one[0], one[0]), one[1])):
             named.setdefault(names.get(topic_id, topic_id), []).append(number)
@@ -457,19 +432,8 @@ class ConsumerStep:
 
     # Records
 
-    def add(self, record: RecordToWrite) -> None:
-        """Apply a record to the group, and keep it for the append."""
-        assert self.group is not None
-        record_offset = self.partition.next_record_offset + len(self.records)
-        self.records.append(record)
-        self.group.replayed.apply(record_offset, record.key_type, record.key, record.value)
-
-    def write(self) -> Error:
-        """Append the records. If the append fails, the group goes back to what it was."""
-        error, _ = self.broker.append(self.group_id, self.records) if self.records else (Error.NONE, [])
-        if error is not Error.NONE:
-            self.undo()
-            return self.broker.release.group_append_errors.get(error, error)
+    def finish(self) -> None:
+        """The group is known, what it replaced ends, and the timers of members that have left end."""
         if self.replaced_classic is not None:
             end_classic_group(self.broker, self.replaced_classic)
             if self.group is not None:
@@ -484,7 +448,6 @@ class ConsumerStep:
             self.partition.consumer_groups[self.group_id] = self.group
             for member_id in self.cancelled:
                 self.group.cancel_timers(member_id)
-        return Error.NONE
 
     def undo(self) -> None:
         """Forget the records."""
@@ -517,7 +480,7 @@ def resolve_regexes(broker: Broker, group_id: str) -> bool:
         if topics != group.replayed.resolved_regexes.get(regex):
             step.add(regex_record(group_id, regex, topics, broker.now_ms))
     if group.replayed.subscribed_topics != before:
-        group.metadata_hash = metadata_hash(step.known_topics(group.replayed.subscribed_topics))
+        group.metadata_hash = metadata_hash(known_topics(broker, group.replayed.subscribed_topics))
         step.add(epoch_record(group_id, group.epoch + 1, group.metadata_hash))
     has_changed = bool(step.records)
     step.write()

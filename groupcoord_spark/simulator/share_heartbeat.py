@@ -27,9 +27,9 @@ from groupcoord_spark.simulator.clock import TimerKind
 from groupcoord_spark.simulator.consumer_group import metadata_hash
 from groupcoord_spark.simulator.coordinator_checks import coordinator_error
 from groupcoord_spark.simulator.errors import Error
-from groupcoord_spark.simulator.records import RecordToWrite, WrittenRecord
+from groupcoord_spark.simulator.group_step import REFRESH_MS, GroupStep, RefusedError, known_topics, topic_ids, topic_names
+from groupcoord_spark.simulator.records import WrittenRecord
 from groupcoord_spark.simulator.requests import LEAVE_EPOCH, ShareGroupDescribe, ShareGroupHeartbeat
-from groupcoord_spark.simulator.settings import NO_TOPIC_ID
 from groupcoord_spark.simulator.share_group import (
     ShareGroup,
     assignment_record,
@@ -43,19 +43,9 @@ from groupcoord_spark.simulator.share_group import (
     target_record,
 )
 
-REFRESH_MS: Final = 300_000
-"""How long a group trusts what it knows of its topics."""
 SHARE_STATE_MS: Final = 1
 """How long the share coordinator of the simulated cluster takes to make the state of partitions."""
 ASSIGNOR: Final = "simple"
-
-
-class RefusedError(Exception):
-    """Raised when a heartbeat is refused. Nothing of it is written."""
-
-    def __init__(self, error: Error) -> None:
-        super().__init__(error.name)
-        self.error = error
 
 
 def share_group_heartbeat(broker: Broker, call: Call, request: ShareGroupHeartbeat) -> None:
@@ -84,15 +74,14 @@ def _is_incomplete(request: ShareGroupHeartbeat) -> bool:
     )
 
 
-class ShareStep:
-    """The records of one request or timer, and the group to which they are applied."""
+class ShareStep(GroupStep):
+    """The records of one request or timer, and the share group to which they are applied."""
+
+    group: ShareGroup | None
 
     def __init__(self, broker: Broker, group_id: str) -> None:
-        self.broker = broker
-        self.group_id = group_id
-        self.partition = broker.partition_of(group_id)
+        super().__init__(broker, group_id)
         self.group = self.partition.share_groups.get(group_id)
-        self.records: list[RecordToWrite] = []
         self._before = _changeable(self.group) if self.group is not None else {}
         self._left: list[str] = []
 
@@ -138,7 +127,7 @@ class ShareStep:
         for record in removal_records(self.group_id, member_id):
             self.add(record)
         self._left.append(member_id)
-        group.metadata_hash = metadata_hash(self._known_topics(group))
+        group.metadata_hash = metadata_hash(known_topics(self.broker, group.replayed.subscribed_topics))
         self.add(epoch_record(self.group_id, group.epoch + 1, group.metadata_hash))
 
     # Steps of a heartbeat
@@ -173,14 +162,14 @@ class ShareStep:
         for member_id in group.members:
             for topic_id, numbers in group.target_of(member_id).items():
                 assigned.setdefault(topic_id, set()).update(numbers)
-        subscribed = {_ids(self.broker).get(name) for name in group.replayed.subscribed_topics}
+        subscribed = {topic_ids(self.broker).get(name) for name in group.replayed.subscribed_topics}
         return any(topic in subscribed and numbers - assigned.get(topic, set()) for topic, numbers in group.initialized.items())
 
     def _refresh_metadata(self, group: ShareGroup, *, bumps: bool) -> None:
         """Look at the topics of the group. A change of them, or of what is to be assigned (``bumps``), makes a new group epoch."""
         if not bumps and not group.refreshes_metadata and self.broker.now_ms < group.metadata_deadline_ms:
             return
-        new_hash = metadata_hash(self._known_topics(group))
+        new_hash = metadata_hash(known_topics(self.broker, group.replayed.subscribed_topics))
         if bumps or new_hash != group.metadata_hash:
             self.add(epoch_record(self.group_id, group.epoch + 1, new_hash))
         group.metadata_hash, group.refreshes_metadata = new_hash, False
@@ -193,7 +182,7 @@ class ShareStep:
             return
         if last_ms and now_ms < last_ms + self.broker.share_assignment_interval_ms:
             return
-        ids = _ids(self.broker)
+        ids = topic_ids(self.broker)
         named = {member_id: (member.metadata or _NEW_MEMBER)["subscribed_topic_names"] for member_id, member in group.members.items()}
         targets = simple_assignment(
             {member_id: [ids[name] for name in in_hash_order(names, hash_of_text) if name in ids] for member_id, names in named.items()},
@@ -210,7 +199,7 @@ class ShareStep:
 
     def _take_target_over(self, group: ShareGroup, member_id: str) -> None:
         """The member gets its target, without topics to which it does not subscribe."""
-        member, ids = group.members[member_id], _ids(self.broker)
+        member, ids = group.members[member_id], topic_ids(self.broker)
         if member.member_epoch == group.replayed.assignment_epoch:
             return
         subscribed = {ids.get(name) for name in (member.metadata or _NEW_MEMBER)["subscribed_topic_names"]}
@@ -220,7 +209,7 @@ class ShareStep:
 
     def _initialize(self, group: ShareGroup) -> None:
         """Have the share coordinator make the state of partitions that have none."""
-        topics, ids = self.broker.settings.topics or {}, _ids(self.broker)
+        topics, ids = self.broker.settings.topics or {}, topic_ids(self.broker)
         is_new = False
         for name in sorted(group.replayed.subscribed_topics):
             if name in ids:
@@ -230,7 +219,7 @@ class ShareStep:
                     group.initializing.setdefault(ids[name], set()).update(missing)
                     is_new = True
         if is_new:
-            self.add(state_record(self.group_id, group.initializing, group.initialized, (), _names(self.broker)))
+            self.add(state_record(self.group_id, group.initializing, group.initialized, (), topic_names(self.broker)))
         if group.initializing and not group.initializes:
             group.initializes = True
             fire = partial(end_initialization, self.broker, self.group_id)
@@ -243,30 +232,14 @@ class ShareStep:
         fire = partial(fence_share_member, self.broker, self.group_id, member_id)
         group.session_timers[member_id] = self.broker.clock.start(TimerKind.SESSION, timeout_ms, self.group_id, member_id, fire)
 
-    def _known_topics(self, group: ShareGroup) -> dict[str, int]:
-        topics = self.broker.settings.topics or {}
-        return {name: topics[name].partitions for name in group.replayed.subscribed_topics if name in topics}
-
     # Records
 
-    def add(self, record: RecordToWrite) -> None:
-        """Apply a record to the group, and keep it for the append."""
-        assert self.group is not None
-        record_offset = self.partition.next_record_offset + len(self.records)
-        self.records.append(record)
-        self.group.replayed.apply(record_offset, record.key_type, record.key, record.value)
-
-    def write(self) -> Error:
-        """Append the records. If the append fails, the group goes back to what it was."""
-        error, _ = self.broker.append(self.group_id, self.records) if self.records else (Error.NONE, [])
-        if error is not Error.NONE:
-            self.undo()
-            return self.broker.release.group_append_errors.get(error, error)
+    def finish(self) -> None:
+        """The group is known, and the sessions of members that have left end."""
         if self.group is not None:
             self.partition.share_groups[self.group_id] = self.group
             for member_id in self._left:
                 self.group.cancel_session(member_id)
-        return Error.NONE
 
     def undo(self) -> None:
         """Forget the records."""
@@ -311,7 +284,7 @@ def end_initialization(broker: Broker, group_id: str) -> bool:
         return False
     made = {topic: group.initialized.get(topic, set()) | numbers for topic, numbers in group.initializing.items()}
     initialized = {**group.initialized, **made}
-    error, _ = broker.append(group_id, [state_record(group_id, {}, initialized, (), _names(broker))])
+    error, _ = broker.append(group_id, [state_record(group_id, {}, initialized, (), topic_names(broker))])
     if error is Error.NONE:
         group.initialized, group.initializing = initialized, {}
     return True
@@ -329,7 +302,7 @@ def delete_share_group(broker: Broker, group: ShareGroup) -> Error:
     if group.members:
         return Error.NON_EMPTY_GROUP
     topics = dict.fromkeys((*group.initialized, *group.initializing))
-    batches = [[state_record(group.group_id, {}, {}, topics, _names(broker))]] if topics else []
+    batches = [[state_record(group.group_id, {}, {}, topics, topic_names(broker))]] if topics else []
     for records in (*batches, group_tombstones(group.group_id)):
         error, _ = broker.append(group.group_id, records)
         if error is not Error.NONE:
@@ -385,17 +358,7 @@ def load_share_group(broker: Broker, group_id: str, replayed: ReplayedGroup, rec
 # Topics
 
 
-def _ids(broker: Broker) -> dict[str, str]:
-    """Name -> topic id, for the topics that exist."""
-    return {name: topic.topic_id for name, topic in (broker.settings.topics or {}).items() if topic.topic_id != NO_TOPIC_ID}
-
-
-def _names(broker: Broker) -> dict[str, str]:
-    """Topic id -> name."""
-    return {topic_id: name for name, topic_id in _ids(broker).items()}
-
-
 def _with_names(broker: Broker, partitions: Mapping[str, Iterable[int]]) -> dict[str, tuple[int, ...]]:
-    names = _names(broker)
+    names = topic_names(broker)
     named = {names.get(topic_id, topic_id): tuple(sorted(numbers)) for topic_id, numbers in partitions.items()}
     return dict(sorted(named.items()))

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from groupcoord_spark.log import LogPlan
+    from groupcoord_spark.log.held_files import HeldFiles
     from groupcoord_spark.pipeline.extents import Until
     from groupcoord_spark.pipeline.plan.input_rows import RowPlan
     from groupcoord_spark.pipeline.run import Summary
@@ -223,7 +224,7 @@ def nightly(
         refuse_bad_database(database)
     can_be_written(locate(common.warehouse))  # so that a warehouse that cannot be used is reported before Spark starts
 
-    def one_night(progress: StageLines) -> tuple[SparkSession, Summary]:
+    def one_night(progress: StageLines, held: HeldFiles) -> tuple[SparkSession, Summary]:
         with own_errors(lambda: progress.stage):
             spark, plan, rows = _planned(
                 kind,
@@ -231,6 +232,7 @@ def nightly(
                 client,
                 common,
                 progress,
+                held,
                 accept_empty=EMPTY in accepted,
                 goes_on=not full and until is None,
                 up_to_high_watermark=up_to_high_watermark,
@@ -282,17 +284,24 @@ def nightly(
 
 
 def _again_while_the_input_changes(
-    one_night: Callable[[StageLines], tuple[SparkSession, Summary]], progress: StageLines, *, say_so: bool
+    one_night: Callable[[StageLines, HeldFiles], tuple[SparkSession, Summary]], progress: StageLines, *, say_so: bool
 ) -> tuple[SparkSession, Summary]:
-    """What ``one_night`` returns. A broker's log cleaner replaces files of a log in use: such a log is planned and read again."""
+    """What ``one_night`` returns; it may hold files open until it does.
+
+    A broker's log cleaner replaces files of a log in use. Where the files cannot be held, such a log is planned and read again.
+    """
+    from groupcoord_spark.log.held_files import HeldFiles
+
     for number in range(2, READINGS_OF_A_LOG_IN_USE + 1):
         try:
-            return one_night(progress)
+            with HeldFiles() as held:
+                return one_night(progress, held)
         except InputChangedError:
             progress.end()
             if say_so:
                 say(f"The log was changed while it was read, and is read again ({number} of {READINGS_OF_A_LOG_IN_USE}).")
-    return one_night(progress)
+    with HeldFiles() as held:
+        return one_night(progress, held)
 
 
 def _do_upkeep(common: Common, cluster: str) -> None:
@@ -337,17 +346,22 @@ def _planned(
     client: dict[str, str],
     common: Common,
     progress: StageLines,
+    held: HeldFiles,
     *,
     accept_empty: bool,
     goes_on: bool,
     up_to_high_watermark: bool,
     publishes: bool,
 ) -> tuple[SparkSession, LogPlan, RowPlan | None]:
-    """Spark, and what there is to read, by the kind of input. goes_on: the run may go on from the last night."""
+    """Spark, and what there is to read, by the kind of input.
+
+    held: holds local segments open. goes_on: the run may go on from the last night.
+    """
     import pyspark
     from pyspark.errors import PySparkException
 
     from groupcoord_spark.log import cut_at_high_watermarks, plan_logs
+    from groupcoord_spark.log.directory import no_ends
     from groupcoord_spark.pipeline.plan.input_rows import plan_file_rows
     from groupcoord_spark.pipeline.plan.live_rows import plan_live_rows
     from groupcoord_spark.pipeline.read.rows import plan_files
@@ -387,7 +401,8 @@ def _planned(
         return spark, rows.log, rows
     progress.begin("plan")
     if kind is InputKind.SEGMENTS:
-        plan = plan_logs(inputs, partial(_known_ends, common)) if goes_on and not up_to_high_watermark else plan_logs(inputs)
+        known_ends = partial(_known_ends, common) if goes_on and not up_to_high_watermark else no_ends
+        plan = plan_logs(inputs, known_ends, held=held)
         if up_to_high_watermark:
             plan = cut_at_high_watermarks(plan)
         progress.end(bytes=sum(partition.bytes for partition in plan.partitions))

@@ -16,7 +16,6 @@ from groupcoord_spark.log.directory import PartitionLog
 from groupcoord_spark.log.limits import Limits
 from groupcoord_spark.log.salvage.finder import EntryFinder, ResyncAbandonedError
 from groupcoord_spark.log.segment import DEFAULT_CHUNK_BYTES, Segment
-from groupcoord_spark.log.storage import Location, SegmentFile
 
 _FIRST_BATCH_BYTES = 1 << 16
 
@@ -48,7 +47,7 @@ def _batch_begins_at(segment: Segment, position: int, offset: int) -> bool:
     """Whether a sound entry with this base offset begins at this position."""
     if segment.size < position:
         return False
-    with SegmentFile(Location.of(segment.uri), segment.size, segment.file_size) as file:
+    with segment.open() as file:
         finder = EntryFinder(file, segment.base_offset, segment.next_base_offset is None, Limits(), _FIRST_BATCH_BYTES)
         try:
             section = next(iter(finder.sections(position)), None)
@@ -68,7 +67,7 @@ def has_every_offset(segments: tuple[Segment, ...], offset: int, end_offset: int
     reached = offset
     for segment in segments:
         is_last = segment.next_base_offset is None
-        with SegmentFile(Location.of(segment.uri), segment.size, segment.file_size) as file:
+        with segment.open() as file:
             finder = EntryFinder(file, segment.base_offset, is_last, Limits(), DEFAULT_CHUNK_BYTES)
             try:
                 for section in finder.sections(segment.start):

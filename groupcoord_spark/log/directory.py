@@ -6,29 +6,26 @@ Planning looks at names, at both ends of each file and at a few small text files
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import pyarrow.fs as pafs
 
-from groupcoord_spark.errors import BadCopyError, InputChangedError, InputError
+from groupcoord_spark.errors import BadCopyError, InputError
 from groupcoord_spark.log.broker_files import LOG_STARTS, LogStarts, read_log_starts
-from groupcoord_spark.log.compression import Decompressor
-from groupcoord_spark.log.damage import CODES, Kind, PlacedDoubt
+from groupcoord_spark.log.damage import PlacedDoubt
+from groupcoord_spark.log.ends import TAIL_BYTES, Tail, checked_tail, first_entry, tail_from_last_bytes
+from groupcoord_spark.log.held_files import HeldFile, HeldFiles
 from groupcoord_spark.log.limits import Limits
+from groupcoord_spark.log.listing import OFFSET_DIGITS, SEGMENT_NAME, listed_in_one_state
 from groupcoord_spark.log.marks import first_record, record_at
 from groupcoord_spark.log.object_store import FILES_AT_ONCE, at_once
-from groupcoord_spark.log.records import correct_offset_ranges
-from groupcoord_spark.log.salvage.finder import EntryFinder, ResyncAbandonedError
-from groupcoord_spark.log.salvage.order import Borders, is_in_order
-from groupcoord_spark.log.segment import DEFAULT_CHUNK_BYTES, Reading, Segment
-from groupcoord_spark.log.storage import Location, SegmentFile, side_by_side
-from groupcoord_spark.protocol.record_types import NO_LEADER_EPOCH, NO_TIMESTAMP
+from groupcoord_spark.log.segment import Segment
+from groupcoord_spark.log.storage import Location, side_by_side
+from groupcoord_spark.protocol.record_types import NO_LEADER_EPOCH
 
 OFFSETS_TOPIC = "__consumer_offsets"
-
-_TAIL_BYTES = (1 << 16, 1 << 22)
-"""How much of the end of a file is read before the whole file is: enough for usual batches, then enough for the largest ones."""
 
 _DIRECTORIES_LOOKED_AT = 100
 """How many directories are listed in search of dumps further down, so that the root of a disk named by mistake is not read in full."""
@@ -36,13 +33,9 @@ _DIRECTORIES_LOOKED_AT = 100
 _DUMPS_NAMED = 4
 _METADATA = "partition.metadata"
 
-_LISTINGS = 20
-"""How often a directory in use is listed at most until two lists agree."""
-
 _SPECIAL = r"(?:\.[0-9a-f]{32}-(?:delete|future|stray))"
 _PARTITION = re.compile(rf"{OFFSETS_TOPIC}-(0|[1-9][0-9]{{0,9}})")
 _NAMED_PARTITION = re.compile(rf"{OFFSETS_TOPIC}-(0|[1-9][0-9]{{0,9}}){_SPECIAL}?")
-_SEGMENT = re.compile(r"([0-9]{20})\.log(\.swap|\.cleaned)?")
 _BESIDE_SEGMENTS = re.compile(
     r".*\.deleted|[0-9]{20}\.(?:index|timeindex|txnindex|snapshot)(?:\.swap|\.cleaned)?|leader-epoch-checkpoint|partition\.metadata"
 )
@@ -86,6 +79,7 @@ class LogPlan:
 
     cluster_id: from meta.properties; topic_id: from partition.metadata; None where that file is not beside the log.
     beyond: offsets partition -> number of offsets that are left out because they lie beyond the high watermark.
+    held: what keeps the files open; None: they are opened by their paths.
     """
 
     partitions: tuple[PartitionLog, ...]
@@ -93,6 +87,7 @@ class LogPlan:
     topic_id: str | None
     doubts: tuple[PlacedDoubt, ...]
     beyond: Mapping[int, int] = field(default_factory=dict)
+    held: HeldFiles | None = field(default=None, compare=False)
 
     @property
     def files_at_once(self) -> int:
@@ -118,18 +113,7 @@ class _File:
     location: Location
     base_offset: int
     size: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Tail:
-    """The end of a file: the offset after its last record (None: the file has no entry), and the leader epoch of its last entry.
-
-    position: after the last entry; None where it is not known.
-    """
-
-    end_offset: int | None
-    leader_epoch: int
-    position: int | None = None
+    held: HeldFile | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +147,13 @@ def no_ends(cluster_id: str | None) -> Mapping[int, int]:
     return {}
 
 
-def plan_logs(inputs: Sequence[str], known_ends: Callable[[str | None], Mapping[int, int]] = no_ends) -> LogPlan:
+def plan_logs(
+    inputs: Sequence[str],
+    known_ends: Callable[[str | None], Mapping[int, int]] = no_ends,
+    *,
+    held: HeldFiles | None = None,
+    wanted: Container[int] | None = None,
+) -> LogPlan:
     """The logs to read from paths and URIs that are all of one cluster.
 
     Each input is a log directory of a broker, a directory of one partition, a directory of log directories (copies of several brokers), or
@@ -173,6 +163,8 @@ def plan_logs(inputs: Sequence[str], known_ends: Callable[[str | None], Mapping[
     Args:
         known_ends: from the cluster id (None where meta.properties is not there) to the end offset of each offsets partition that an
             earlier run has read. Files that end below it are not opened, but for the first one of each partition.
+        held: keeps the files of local logs open as they are when they are listed, for a log that a broker uses; None: nothing does.
+        wanted: the offsets partitions to plan; None: all.
     Raises:
         InputError: an input is not there, cannot be read, or is no log of the offsets topic.
         BadCopyError: an input is a folder of many dumps, or the inputs are of several clusters.
@@ -193,8 +185,9 @@ def plan_logs(inputs: Sequence[str], known_ends: Callable[[str | None], Mapping[
     log_dirs = {directory.log_dir.path: directory.log_dir for directory in directories.values() if directory.log_dir}
     cluster_id = _cluster_of(log_dirs.values())
     ends = known_ends(cluster_id)
+    directories = {place: directory for place, directory in directories.items() if wanted is None or directory.offsets_partition in wanted}
     log_starts = {path: read_log_starts(log_dir) for path, log_dir in log_dirs.items()}
-    planned = _planned_directories(list(directories.values()), ends, log_starts)
+    planned = _planned_directories(list(directories.values()), ends, log_starts, held)
     doubts: list[PlacedDoubt] = []
     partitions: list[PartitionLog] = []
     copies: list[tuple[PartitionLog, PartitionLog]] = []
@@ -209,25 +202,29 @@ def plan_logs(inputs: Sequence[str], known_ends: Callable[[str | None], Mapping[
     side_by_side(lambda logs: _refuse_other_log(*logs), copies, FILES_AT_ONCE)
     by_partition = sorted(planned, key=lambda of_directory: of_directory[0].log.offsets_partition)
     topic_id = next((topic_id for _, topic_id in by_partition if topic_id), None)
-    return LogPlan(tuple(partitions), cluster_id, topic_id, tuple(doubts))
+    return LogPlan(tuple(partitions), cluster_id, topic_id, tuple(doubts), held=held)
 
 
 def _planned_directories(
-    directories: Sequence[_Directory], known_ends: Mapping[int, int], log_starts: Mapping[str, LogStarts]
+    directories: Sequence[_Directory], known_ends: Mapping[int, int], log_starts: Mapping[str, LogStarts], held: HeldFiles | None
 ) -> list[tuple[_Replica, str | None]]:
     """The log in each directory, and its topic id. See plan_logs for the arguments; log_starts: by path of the log directory.
 
     All directories are listed side by side, then the ends of all files are read side by side, because object stores answer slowly.
     """
-    together = max(at_once(directory.location.filesystem) for directory in directories)
-    listed = side_by_side(_files_of, directories, together)
+    together = max((at_once(directory.location.filesystem) for directory in directories), default=1)
+
+    def listing_of(directory: _Directory) -> _Listing:
+        return _files_of(directory, known_ends.get(directory.offsets_partition, 0), held)
+
+    listed = side_by_side(listing_of, directories, together)
     to_look_at = [
         _SegmentEnd(number, place, segment)
         for number, of_directory in enumerate(listed)
         for place, segment in _files_to_look_at(of_directory, known_ends.get(of_directory.directory.offsets_partition, 0))
     ]
-    tails = side_by_side(lambda end: _tail_from_last_bytes(end.segment, _TAIL_BYTES[0], Limits()), to_look_at, together)
-    tails_of: list[dict[int, _Tail | None]] = [{} for _ in listed]
+    tails = side_by_side(lambda end: tail_from_last_bytes(end.segment, TAIL_BYTES[0], Limits()), to_look_at, together)
+    tails_of: list[dict[int, Tail | None]] = [{} for _ in listed]
     for end, tail in zip(to_look_at, tails, strict=True):
         tails_of[end.directory][end.place] = tail
 
@@ -275,7 +272,7 @@ def _directories_of(location: Location) -> list[_Directory]:
     _refuse_many_dumps(location, directories)
     if directories:
         return directories
-    if any(_SEGMENT.fullmatch(str(child.base_name)) for child in children):
+    if any(SEGMENT_NAME.fullmatch(str(child.base_name)) for child in children):
         raise InputError(f"{location.shown}: {_NAME_LOST.format('the directory is not called so')}")
     raise InputError(
         f"{location.shown}: no partition of {OFFSETS_TOPIC} is in it. Name a log directory of a broker (log.dirs), "
@@ -400,7 +397,7 @@ def _refuse_other_log(one: PartitionLog, other: PartitionLog) -> None:
         )
 
 
-def _plan_believed(listed: _Listing, starts: LogStarts, tails: Mapping[int, _Tail | None]) -> tuple[_Replica, str | None]:
+def _plan_believed(listed: _Listing, starts: LogStarts, tails: Mapping[int, Tail | None]) -> tuple[_Replica, str | None]:
     """The log of one partition, and its topic id. Its log start offset is believed only where the log can begin there.
 
     Records below the log start offset are not read: a wrong one would lose them silently. tails: as ``_plan_partition`` takes them.
@@ -435,12 +432,12 @@ def _segments_of(listed: _Listing) -> list[Segment]:
     number, files = listed.directory.offsets_partition, listed.files
     ends = [*(file.base_offset for file in files[1:]), None]
     return [
-        Segment(file.location.uri, file.size, number, file.base_offset, end, file_size=None if end is None else file.size)
+        Segment(file.location.uri, file.size, number, file.base_offset, end, file_size=None if end is None else file.size, held=file.held)
         for file, end in zip(files, ends, strict=False)
     ]
 
 
-def _plan_partition(listed: _Listing, checkpoint: int | None, tails: Mapping[int, _Tail | None]) -> tuple[_Replica, str | None]:
+def _plan_partition(listed: _Listing, checkpoint: int | None, tails: Mapping[int, Tail | None]) -> tuple[_Replica, str | None]:
     """The log of one partition, and its topic id.
 
     checkpoint: the log start offset that the broker wrote down; None: not known. tails: by place of the file, the end of each file that was
@@ -453,7 +450,8 @@ def _plan_partition(listed: _Listing, checkpoint: int | None, tails: Mapping[int
     leader_epoch = NO_LEADER_EPOCH
     end_file = end_position = None
     is_surveyed = True
-    for place, whole in enumerate(_segments_of(listed)):
+    all_segments = _segments_of(listed)
+    for place, whole in enumerate(all_segments):
         skip_below = reached if reached > whole.base_offset else 0
         segment = replace(whole, skip_below=skip_below, log_start_offset=checkpoint or 0)
         if not segment.size:
@@ -462,7 +460,7 @@ def _plan_partition(listed: _Listing, checkpoint: int | None, tails: Mapping[int
             segments.append(segment)
             reached, is_surveyed = max(reached, segment.next_base_offset or 0), False
             continue
-        segment, tail = _checked_tail(segment, tails[place], files[place + 1 :], limits)
+        segment, tail = checked_tail(segment, tails[place], all_segments[place + 1 :], limits)
         segments.append(segment)
         if tail.end_offset is not None:
             is_newest = tail.end_offset > reached and tail.position is not None
@@ -470,7 +468,7 @@ def _plan_partition(listed: _Listing, checkpoint: int | None, tails: Mapping[int
             reached = max(reached, tail.end_offset)
             leader_epoch = tail.leader_epoch
     end_offset = max([reached, *(file.base_offset for file in files)])
-    first_offset, first_timestamp_ms = _first_entry(segments, limits)
+    first_offset, first_timestamp_ms = first_entry(segments, limits)
     log = PartitionLog(
         directory.offsets_partition,
         directory.location.shown,
@@ -502,24 +500,28 @@ def _log_start(directory: _Directory, files: Sequence[_File], checkpoint: int | 
     return checkpoint
 
 
-def _files_of(directory: _Directory) -> _Listing:
-    """The files that are the log, by Kafka's own rule for a cleaning that was not finished."""
+def _files_of(directory: _Directory, known_end: int, held: HeldFiles | None) -> _Listing:
+    """The files that are the log, by Kafka's own rule for a cleaning that was not finished.
+
+    known_end: the end offset that an earlier run has read. held: holds the files that a run may open which goes on from there.
+    """
     location = directory.location
     doubts: list[PlacedDoubt] = []
     has_metadata = False
     plain: list[_File] = []
     swaps: list[_File] = []
     cleaned: list[int] = []
-    for info in _listed_in_one_state(location):
+    infos, held_files = listed_in_one_state(location, held, partial(_names_to_hold, directory, known_end))
+    for info in infos:
         name = str(info.base_name)
         has_metadata |= name == _METADATA and info.type == pafs.FileType.File
         if directory.only is not None and name not in directory.only:
             continue
-        segment = _SEGMENT.fullmatch(name)
+        segment = SEGMENT_NAME.fullmatch(name)
         if segment:
             _refuse_lost_link(location, info)
         if segment and info.type == pafs.FileType.File:
-            file = _File(location.child(name), int(segment[1]), int(info.size or 0))
+            file = _File(location.child(name), int(segment[1]), int(info.size or 0), held_files.get(name))
             if segment[2] is None:
                 plain.append(file)
             elif segment[2] == ".swap":
@@ -539,118 +541,20 @@ def _files_of(directory: _Directory) -> _Listing:
     return _Listing(directory, sorted(plain + swaps, key=lambda file: file.base_offset), doubts, has_metadata)
 
 
-def _listed_in_one_state(location: Location) -> list[pafs.FileInfo]:
-    """The FileInfos of a partition's directory at one moment: on a local disk a directory in use is listed until nothing changes meanwhile.
-
-    A list that was read while the log cleaner put a file in the place of others may have neither. And a cleaned file goes with what was
-    written before the next cleaning: without the newest records, those that these have superseded are missing too. Raises InputChangedError
-    where the directory does not come to rest.
-    """
-    infos = location.list()
-    if not isinstance(location.filesystem, pafs.LocalFileSystem):
-        return infos
-    for _ in range(_LISTINGS):
-        again = location.list()
-        if _finished_files(infos) == _finished_files(again):
-            return infos
-        infos = again
-    raise InputChangedError(f"{location.shown}: its files were replaced each time that the directory was listed. Read a copy of the log.")
-
-
-def _finished_files(infos: Iterable[pafs.FileInfo]) -> list[tuple[str, int]]:
-    """Name and size of each segment; the newest one grows, and so do those that the cleaner writes."""
-    segments = sorted((str(info.base_name), int(info.size or 0)) for info in infos if _SEGMENT.fullmatch(str(info.base_name)))
-    newest = max((name for name, _ in segments if name.endswith(".log")), default="")
-    return [(name, 0 if name == newest or name.endswith(".cleaned") else size) for name, size in segments]
+def _names_to_hold(directory: _Directory, known_end: int, names: Collection[str]) -> list[str]:
+    """The first segment, and those that reach beyond ``known_end`` or end there: a run that goes on looks for the newest record before."""
+    known = sorted(name for name in names if SEGMENT_NAME.fullmatch(name) and (directory.only is None or name in directory.only))
+    ends = [*(int(name[:OFFSET_DIGITS]) for name in known[1:]), None]
+    return [name for place, (name, end) in enumerate(zip(known, ends, strict=False)) if place == 0 or end is None or end >= known_end]
 
 
 def _end_of(file: _File, number: int) -> int:
     """The offset after the last record of a single file; its base offset where it has no record."""
-    segment = Segment(file.location.uri, file.size, number, file.base_offset)
+    segment = Segment(file.location.uri, file.size, number, file.base_offset, held=file.held)
     if not file.size:
         return file.base_offset
-    _, tail = _checked_tail(segment, _tail_from_last_bytes(segment, _TAIL_BYTES[0], Limits()), [], Limits())
+    _, tail = checked_tail(segment, tail_from_last_bytes(segment, TAIL_BYTES[0], Limits()), [], Limits())
     return file.base_offset if tail.end_offset is None else tail.end_offset
-
-
-def _checked_tail(segment: Segment, tail: _Tail | None, following: Sequence[_File], limits: Limits) -> tuple[Segment, _Tail]:
-    """The segment and its end. Where the file reaches beyond the base of the next file, the segment names the files that it covers.
-
-    tail: what the last bytes of the file say; None where they give no sure answer.
-    """
-    tail = tail or _tail_from_last_bytes(segment, _TAIL_BYTES[1], limits)
-    if tail is None or (segment.next_base_offset is not None and (tail.end_offset or 0) > segment.next_base_offset):
-        covers = tuple(
-            Segment(file.location.uri, file.size, segment.offsets_partition, file.base_offset) for file in following if file.size
-        )
-        segment = replace(segment, covers=covers)
-        tail = _tail_from_whole_file(segment, limits)
-        end = tail.end_offset or 0
-        segment = replace(segment, covers=tuple(later for later in covers if later.base_offset < end))
-    return segment, tail
-
-
-def _tail_from_last_bytes(segment: Segment, tail_bytes: int, limits: Limits) -> _Tail | None:
-    """The end of a file from its last ``tail_bytes``; None where only the whole file gives a sure answer."""
-    is_last = segment.next_base_offset is None
-    with SegmentFile(Location.of(segment.uri), segment.size, segment.file_size) as file:
-        finder = EntryFinder(file, segment.base_offset, is_last, limits, tail_bytes)
-        at = max(0, file.size - tail_bytes)
-        try:
-            at = finder.next_sound(at) if at else 0
-        except ResyncAbandonedError:
-            return None
-        if at == file.size:
-            return None
-        tail = _Tail(None, NO_LEADER_EPOCH)
-        decompressor = Decompressor(limits)
-        reached = segment.base_offset
-        for section in finder.sections(at):
-            if section.damaged:
-                if CODES[section.damaged.code].kind is Kind.INFO and is_last:
-                    continue
-                return None
-            entries = section.entries
-            correct_offset_ranges(entries, section.headers, finder.bytes_between, decompressor)
-            if section.repair or not is_in_order(entries, Borders(reached, None, file.size)):
-                return None
-            reached = int(entries.last_offset[-1]) + 1
-            epoch = int(section.headers["leader_epoch"][-1]) if entries.magic[-1] == 2 else NO_LEADER_EPOCH
-            tail = _Tail(reached, epoch, int(entries.position[-1] + entries.size[-1]))
-        return tail
-
-
-def _tail_from_whole_file(segment: Segment, limits: Limits) -> _Tail:
-    """The end of a file from all its entries in their order."""
-    with SegmentFile(Location.of(segment.uri), segment.size, segment.file_size) as file:
-        reading = Reading(segment, file, DEFAULT_CHUNK_BYTES, limits)
-        reading.walk()
-        return _Tail(*reading.end())
-
-
-def _first_entry(segments: Sequence[Segment], limits: Limits) -> tuple[int | None, int | None]:
-    """The base offset of the first entry of a log, and the max timestamp of the first entry with records; None where there is none."""
-    first_offset: int | None = None
-    decompressor = Decompressor(limits)
-    for segment in segments:
-        with SegmentFile(Location.of(segment.uri), segment.size, segment.file_size) as file:
-            finder = EntryFinder(file, segment.base_offset, segment.next_base_offset is None, limits, _TAIL_BYTES[0])
-            for section in finder.sections():
-                entries, headers = section.entries, section.headers
-                correct_offset_ranges(entries, headers, finder.bytes_between, decompressor)
-                for i in range(len(entries)):
-                    if first_offset is None:
-                        first_offset = int(entries.first_offset[i])
-                    if entries.magic[i] < 2 or headers["count"][i] > 0:
-                        return first_offset, _max_timestamp(finder, int(entries.position[i]), int(entries.magic[i]))
-    return first_offset, None
-
-
-def _max_timestamp(finder: EntryFinder, position: int, magic: int) -> int:
-    if magic == 0:
-        return NO_TIMESTAMP
-    at = position + (35 if magic == 2 else 18)
-    return int.from_bytes(finder.bytes_between(at, at + 8), "big", signed=True)
 
 
 def _replica_doubt(chosen: _Replica, others: Sequence[_Replica]) -> PlacedDoubt:

@@ -15,7 +15,7 @@ from groupcoord_spark.log.directory import LogPlan, PartitionLog
 from groupcoord_spark.log.limits import Limits
 from groupcoord_spark.log.salvage.finder import EntryFinder, ResyncAbandonedError
 from groupcoord_spark.log.segment import DEFAULT_CHUNK_BYTES, Segment
-from groupcoord_spark.log.storage import Location, SegmentFile
+from groupcoord_spark.log.storage import Location
 
 _LEAVE_OUT = "or leave --up-to-high-watermark out"
 
@@ -94,7 +94,7 @@ def _position_of(segment: Segment, watermark: int, source: str) -> int | None:
     """
     if segment.next_base_offset is not None and segment.next_base_offset <= watermark:
         return None
-    with SegmentFile(Location.of(segment.uri), segment.size) as file:
+    with segment.open() as file:
         finder = EntryFinder(file, segment.base_offset, segment.next_base_offset is None, Limits(), DEFAULT_CHUNK_BYTES)
         try:
             for section in finder.sections(segment.start):

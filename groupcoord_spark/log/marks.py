@@ -19,7 +19,6 @@ from groupcoord_spark.log.limits import Limits
 from groupcoord_spark.log.records import Records, correct_offset_ranges
 from groupcoord_spark.log.salvage.finder import EntryFinder, ResyncAbandonedError
 from groupcoord_spark.log.segment import Segment, read_segment
-from groupcoord_spark.log.storage import Location, SegmentFile
 from groupcoord_spark.protocol.record_types import NO_TIMESTAMP, NOT_A_CONTROL_RECORD
 
 _WINDOW_BYTES = 1 << 16
@@ -107,7 +106,7 @@ def _marks_of_batch(segment: Segment, position: int, end: int) -> list[RecordMar
 
 def _data_batches(segment: Segment, begin: int, most_bytes: int) -> Iterator[tuple[int, int]]:
     """Position and end of the batches with data records whose position is among ``most_bytes`` bytes from ``begin`` on."""
-    with SegmentFile(Location.of(segment.uri), segment.size, segment.file_size) as file:
+    with segment.open() as file:
         finder = EntryFinder(file, segment.base_offset, segment.next_base_offset is None, Limits(), _WINDOW_BYTES)
         try:
             at = finder.next_sound(begin) if begin else 0
@@ -127,7 +126,7 @@ def _data_batches(segment: Segment, begin: int, most_bytes: int) -> Iterator[tup
 def _batches_at(segment: Segment, record_offset: int) -> Iterator[tuple[int, int]]:
     """Position and end of the batches whose offsets include ``record_offset``: by bisection, for batches lie in the order of offsets."""
     decompressor = Decompressor(Limits())
-    with SegmentFile(Location.of(segment.uri), segment.size, segment.file_size) as file:
+    with segment.open() as file:
         low, high = segment.start, file.size
         try:
             while high - low > _WINDOW_BYTES:

@@ -18,7 +18,6 @@ from groupcoord_spark.log.limits import Limits
 from groupcoord_spark.log.salvage.finder import EntryFinder, ResyncAbandonedError
 from groupcoord_spark.log.salvage.order import Borders, is_in_order
 from groupcoord_spark.log.segment import DEFAULT_CHUNK_BYTES, Segment
-from groupcoord_spark.log.storage import Location, SegmentFile
 
 _SEARCH_WINDOW_BYTES = 1 << 16
 
@@ -40,7 +39,7 @@ def possible_ranges(segment: Segment, range_bytes: int) -> list[Segment]:
     if segment.bytes < 2 * range_bytes or segment.skip_below > segment.base_offset or segment.covers:
         return [segment]
     borders = [segment.start]
-    with SegmentFile(Location.of(segment.uri), segment.size, segment.file_size) as file:
+    with segment.open() as file:
         finder = EntryFinder(file, segment.base_offset, segment.next_base_offset is None, Limits(), _SEARCH_WINDOW_BYTES)
         for at in range(segment.start + range_bytes, segment.size - range_bytes + 1, range_bytes):
             try:
@@ -62,7 +61,7 @@ def check_range(part: Segment, *, ends_file: bool) -> RangeOffsets | None:
     first: int | None = None
     reached = part.base_offset
     at = part.start
-    with SegmentFile(Location.of(part.uri), part.size, part.file_size) as file:
+    with part.open() as file:
         is_last = ends_file and part.next_base_offset is None
         finder = EntryFinder(file, part.base_offset, is_last, Limits(), DEFAULT_CHUNK_BYTES)
         for section in finder.sections(part.start):

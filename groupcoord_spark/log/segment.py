@@ -11,6 +11,7 @@ import numpy.typing as npt
 from groupcoord_spark.log.batches import HEADER, OUT_OF_RANGE, Entries, Headers, headers_at
 from groupcoord_spark.log.compression import Decompressor
 from groupcoord_spark.log.damage import CODES, Kind, Lost, PlacedDoubt, Report
+from groupcoord_spark.log.held_files import HeldFile
 from groupcoord_spark.log.limits import MIB, Limits
 from groupcoord_spark.log.page_cache import page_cache_as_found
 from groupcoord_spark.log.records import (
@@ -53,6 +54,7 @@ class Segment:
             that it replaces.
         start: the position where reading begins.
         file_size: bytes of the whole file when the work was planned, if it was finished then; None: it may grow while it is read.
+        held: the same file, which the planning process keeps open; None: it does not.
     """
 
     uri: str
@@ -65,6 +67,7 @@ class Segment:
     covers: tuple[Segment, ...] = ()
     start: int = 0
     file_size: int | None = None
+    held: HeldFile | None = None
 
     @property
     def bytes(self) -> int:
@@ -75,6 +78,10 @@ class Segment:
     def source(self) -> str:
         """The URI as it may be printed and stored: without user and password."""
         return shown(self.uri)
+
+    def open(self) -> SegmentFile:
+        """The file, up to where reading ends. Raises InputError and InputChangedError as SegmentFile does."""
+        return SegmentFile(Location.of(self.uri), self.size, self.file_size, self.held)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,8 +138,7 @@ def read_segment(segment: Segment, *, chunk_bytes: int = DEFAULT_CHUNK_BYTES, li
     A file with any bytes has at least one chunk, and the bytes of the chunks add up to its size. Damage is reported in the chunks. Raises
     InputError where the file cannot be read at all.
     """
-    location = Location.of(segment.uri)
-    with page_cache_as_found(location, segment.start, segment.size), SegmentFile(location, segment.size, segment.file_size) as file:
+    with segment.open() as file, page_cache_as_found(file.location, segment.start, segment.size):
         reading = Reading(segment, file, chunk_bytes, limits or Limits())
         reading.walk()
         yield from reading.chunks()
@@ -321,7 +327,7 @@ class Reading:
         holds_none[list(owner_of.values())] = False
         ranges = {(int(entries.first_offset[i]), int(entries.last_offset[i])): i for i in np.flatnonzero(holds_none).tolist()}
         for later in self._segment.covers:
-            with SegmentFile(Location.of(later.uri), later.size, later.file_size) as file:
+            with later.open() as file:
                 reading = Reading(later, file, self._chunk_bytes, self._limits)
                 reading.walk()
                 kept = reading.kept

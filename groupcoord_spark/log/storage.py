@@ -17,6 +17,7 @@ import pyarrow.fs as pafs
 
 from groupcoord_spark.errors import InputChangedError, InputError, StoreError
 from groupcoord_spark.log import object_store
+from groupcoord_spark.log.held_files import HeldFile
 from groupcoord_spark.protocol.slices import Bytes
 
 Thing = TypeVar("Thing")
@@ -132,13 +133,21 @@ class SegmentFile:
     Args:
         size: where reading ends.
         whole_size: the bytes of the file when the work was planned, if the file was finished then; None: it may have grown.
+        held: the file, kept open by the process that planned the work; then it does not matter what the location leads to by now. Where
+            the held file is not there, which is so on another machine, the file at the location is read.
+
+    Attributes:
+        location: the file that is open.
 
     Raises InputError where the file cannot be opened, InputChangedError where it is gone or is not the one that was planned: shorter, or
     finished and of another size. The file that the log cleaner puts in its place lacks records whose later ones are not in the plan.
     """
 
-    def __init__(self, location: Location, size: int, whole_size: int | None = None) -> None:
+    def __init__(self, location: Location, size: int, whole_size: int | None = None, held: HeldFile | None = None) -> None:
         self.source = location.shown
+        if held is not None and held.is_there():
+            location = Location(held.path, pafs.LocalFileSystem(), held.path)
+        self.location = location
         try:
             self._file = location.filesystem.open_input_file(location.path)
             found = int(self._file.size())

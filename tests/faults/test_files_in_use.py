@@ -1,10 +1,13 @@
-"""A log that a broker still uses: its files grow, vanish, are renamed, cut or replaced while they are listed, and before they are read."""
+"""A log that a broker still uses: its files grow, vanish, are renamed, cut or replaced while they are listed, and before they are read.
+
+Where the system allows it, a night holds the files open that it has listed, and reads those. Elsewhere it reads the log again.
+"""
 
 from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
@@ -15,12 +18,13 @@ from groupcoord_spark.cli.progress import StageLines
 from groupcoord_spark.coordinator.semantics import JAVA
 from groupcoord_spark.errors import InputChangedError
 from groupcoord_spark.log import plan_logs
+from groupcoord_spark.log.held_files import HeldFiles
 from groupcoord_spark.log.storage import Location
 from groupcoord_spark.pipeline.nightly import run_nightly
 from groupcoord_spark.pipeline.run import RunRequest
 from groupcoord_spark.warehouse import open_warehouse
 from tests.conftest import DAY_MS, GOLDEN
-from tests.faults.damage import called
+from tests.faults.damage import Tables, called
 from tests.log.log_writer import Rec, batch, write_segment
 from tests.running import AS_OF_MS, run, tables_of
 
@@ -54,12 +58,45 @@ def logs(tmp_path: Path) -> Path:
     return shutil.copytree(LOGS, tmp_path / "logs")
 
 
-def run_planned(spark: SparkSession, warehouse: Path, logs: Path, change: Callable[[], object]) -> None:
+def run_planned(spark: SparkSession, warehouse: Path, logs: Path, change: Callable[[], object], held: HeldFiles | None = None) -> None:
     """A night whose input changes after it was planned."""
     request = RunRequest((str(logs),), str(warehouse), "sample", as_of_ms=AS_OF_MS, retention_ms=7 * DAY_MS, semantics=JAVA)
-    plan = plan_logs(request.inputs)
+    plan = plan_logs(request.inputs, held=held)
     change()
     run_nightly(request, plan, spark, StageLines(quiet=True))
+
+
+def rows_without_sizes(warehouse: Path) -> Tables:
+    """topic_health tells the size of the files when they were read."""
+    return {name: rows for name, rows in tables_of(warehouse).items() if name != "topic_health"}
+
+
+def replace_all(logs: Path) -> None:
+    """A cleaner that puts a file without records in the place of every file."""
+    for path in logs.glob("__consumer_offsets-*/*.log"):
+        path.rename(f"{path}.deleted")
+        path.touch()
+
+
+def test_a_night_that_holds_its_files_reads_them_also_when_all_are_replaced_and_removed(
+    spark: SparkSession, tmp_path: Path, logs: Path
+) -> None:
+    run(spark, tmp_path / "expected", logs)
+
+    def change() -> None:
+        replace_all(logs)
+        for path in logs.glob("__consumer_offsets-*/*.deleted"):
+            path.unlink()
+
+    with HeldFiles() as held:
+        run_planned(spark, tmp_path / "w", logs, change, held)
+    assert rows_without_sizes(tmp_path / "w") == rows_without_sizes(tmp_path / "expected")
+
+
+def test_a_night_that_holds_its_files_is_one_sentence_where_one_is_cut(spark: SparkSession, tmp_path: Path, logs: Path) -> None:
+    newest = finished_and_newest(logs)[1]
+    with HeldFiles() as held, pytest.raises(InputChangedError, match="run it again, or read a copy"):
+        run_planned(spark, tmp_path / "w", logs, lambda: os.truncate(newest, newest.stat().st_size - 1), held)
 
 
 @pytest.mark.parametrize("what", CHANGES)
@@ -83,10 +120,7 @@ def test_a_night_over_a_file_that_grows_reads_what_was_planned(spark: SparkSessi
         (newest.parent / f"{10_001:020}.log").write_bytes(batch(10_001, [Rec(b"in a new file")]))
 
     run_planned(spark, tmp_path / "w", logs, grow)
-    read, expected = tables_of(tmp_path / "w"), tables_of(tmp_path / "expected")
-    for tables in (read, expected):
-        tables.pop("topic_health")  # tells the size of the files when they were read
-    assert read == expected
+    assert rows_without_sizes(tmp_path / "w") == rows_without_sizes(tmp_path / "expected")
 
 
 class TestTheCommand:
@@ -104,6 +138,20 @@ class TestTheCommand:
 
         return nightly
 
+    @pytest.fixture
+    def cannot_hold(self) -> Iterator[None]:
+        """A system without /proc."""
+        with patch.object(HeldFiles, "hold", lambda held, path: None):
+            yield
+
+    def test_reads_a_log_once_beside_a_cleaner_that_never_rests(
+        self, nightly: Callable[[Callable[[], object]], tuple[int, str]], tmp_path: Path, logs: Path
+    ) -> None:
+        code, stderr = nightly(lambda: replace_all(logs))
+        assert (code, stderr.count("is read again")) == (0, 0)
+        assert open_warehouse(str(tmp_path / "w")).runs().to_pylist()[0]["records_read"] > 0
+
+    @pytest.mark.usefixtures("cannot_hold")
     def test_reads_a_log_again_that_was_cleaned_meanwhile(
         self, nightly: Callable[[Callable[[], object]], tuple[int, str]], tmp_path: Path, logs: Path
     ) -> None:
@@ -114,6 +162,7 @@ class TestTheCommand:
         assert "is read again (2 of 5)" in stderr
         assert open_warehouse(str(tmp_path / "w")).runs().num_rows == 1
 
+    @pytest.mark.usefixtures("cannot_hold")
     def test_ends_with_one_sentence_where_the_log_does_not_come_to_rest(
         self, nightly: Callable[[Callable[[], object]], tuple[int, str]], tmp_path: Path, logs: Path
     ) -> None:
@@ -136,9 +185,12 @@ class TestThePlan:
                 waiting.pop(0)()
             return infos
 
-        with patch.object(Location, "list", list_and_change):
-            plan = plan_logs([str(logs)])
-        assert not waiting
+        with patch.object(Location, "list", list_and_change), HeldFiles() as held:
+            plan = plan_logs([str(logs)], held=held)
+            assert not waiting
+            planned = [segment for log in plan.partitions for segment in log.segments]
+            for segment in planned:
+                assert segment.held is not None and segment.held.inode == Path(segment.uri).stat().st_ino
         return [Path(segment.uri).name for log in plan.partitions for segment in log.segments]
 
     @pytest.fixture
@@ -164,7 +216,7 @@ class TestThePlan:
             with files[2].open("ab") as file:
                 file.write(batch(3, [Rec(b"k")]))
 
-        assert self.listed(files[0].parent, grow, grow) == [path.name for path in files]
+        assert self.listed(files[0].parent, grow) == [path.name for path in files]
 
     def test_of_a_directory_that_does_not_come_to_rest_is_one_sentence(self, files: list[Path]) -> None:
         names = iter(range(100, 200))

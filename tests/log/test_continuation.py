@@ -7,7 +7,7 @@ from unittest.mock import patch
 
 import pytest
 
-from groupcoord_spark.log import LogPlan, PartitionLog, directory, has_every_offset, plan_logs, read_segment, segments_from
+from groupcoord_spark.log import LogPlan, PartitionLog, has_every_offset, plan_logs, read_segment, segment, segments_from
 from tests.log.log_writer import Rec, batch, write_segment
 
 
@@ -85,8 +85,8 @@ def test_a_plan_opens_no_file_that_ends_below_what_was_read_but_the_first(tmp_pa
         opened.append(str(location))
         return file(location, *sizes)  # type: ignore[arg-type]
 
-    file = directory.SegmentFile
-    with patch.object(directory, "SegmentFile", opens):
+    file = segment.SegmentFile
+    with patch.object(segment, "SegmentFile", opens):
         plan: LogPlan = plan_logs([str(tmp_path)], lambda cluster_id: {0: 7})
     names = {name.rsplit("/", 1)[1].split(".log")[0].lstrip("0") or "0" for name in opened}
     assert names == {"0", "6", "8"}

@@ -7,7 +7,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from groupcoord_spark.coordinator.broker_settings import OFFSETS_PARTITIONS
+from groupcoord_spark.errors import InputChangedError
 from groupcoord_spark.log import LogPlan, PartitionLog, Segment, plan_logs
+from groupcoord_spark.log.directory import OFFSETS_TOPIC
+from groupcoord_spark.log.storage import shown
 from groupcoord_spark.pipeline.extents import HistoryPiece, HistoryRange, PointInTime
 from groupcoord_spark.pipeline.plan.carry_over import CarryOver, logs_to_read, plan_carry_over
 from groupcoord_spark.pipeline.plan.earlier_runs import (
@@ -144,8 +147,11 @@ def _surveyed(plan: LogPlan, rows: RowPlan | None, carry_over: CarryOver, reques
         return plan, rows
     if rows is not None and rows.look_at_whole is not None:
         rows = rows.look_at_whole(not_surveyed)
-    again = plan_logs(request.inputs) if rows is None else rows.log
+    again = plan_logs(request.inputs, held=plan.held, wanted=not_surveyed) if rows is None else rows.log
     surveyed = {log.offsets_partition: log for log in again.partitions}
+    if not not_surveyed <= surveyed.keys():
+        gone = ", ".join(f"{OFFSETS_TOPIC}-{number}" for number in sorted(not_surveyed - surveyed.keys()))
+        raise InputChangedError(f"{', '.join(map(shown, request.inputs))}: {gone} is gone since the directory was listed. Run it again.")
     logs = (surveyed[log.offsets_partition] if log.offsets_partition in not_surveyed else log for log in plan.partitions)
     return replace(plan, partitions=tuple(logs)), rows
 

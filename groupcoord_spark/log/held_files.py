@@ -1,0 +1,116 @@
+"""Keeps the files of a log in use open from the moment when they were listed, so that all processes of this machine read those files.
+
+The log cleaner of a running broker never changes a file that has another one after it: it puts a new file in its place. Whoever has the
+old file open reads the old bytes, under whatever name, or none, the file has since (docs/decisions/0014-files-held-open.md).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Final
+
+LEAST_DESCRIPTOR: Final = 1024
+"""Lowest number of a descriptor that is kept for long: ``select``, with which Spark's driver listens to Java, takes none from here on."""
+
+_DESCRIPTORS: Final = "/proc/{}/fd"
+
+
+@dataclass(frozen=True, slots=True)
+class HeldFile:
+    """A file that another process of this machine, or this one, keeps open.
+
+    Attributes:
+        path: by which every process of the same user opens it. On another machine it leads nowhere, or to another file.
+        device, inode: which file it is.
+    """
+
+    path: str
+    device: int
+    inode: int
+
+    def is_there(self) -> bool:
+        """Whether the path leads to this file: False on another machine, and after the file was let go."""
+        try:
+            found = os.stat(self.path)  # noqa: PTH116
+        except OSError:
+            return False
+        return (found.st_dev, found.st_ino) == (self.device, self.inode)
+
+
+class HeldFiles:
+    """Files that stay open until the block ends. Where the system does not allow it, nothing is held, and files are read by their paths."""
+
+    def __init__(self) -> None:
+        self._descriptors: list[int] = []
+        self._limits: tuple[int, int] | None = None
+
+    def __enter__(self) -> HeldFiles:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def hold(self, path: str) -> HeldFile | None:
+        """The file at ``path``, open from now on. None where it is gone, where the system has no /proc, and where too many files are open.
+
+        Several threads may call it at the same time.
+        """
+        if not sys.platform.startswith("linux"):
+            return None
+        try:
+            descriptor = self._opened(path)
+        except OSError:
+            return None
+        status = os.fstat(descriptor)
+        held = HeldFile(f"{_DESCRIPTORS.format(os.getpid())}/{descriptor}", status.st_dev, status.st_ino)
+        if not held.is_there():
+            os.close(descriptor)
+            return None
+        self._descriptors.append(descriptor)
+        return held
+
+    def let_go(self, file: HeldFile) -> None:
+        """Close one of the files."""
+        descriptor = int(file.path.rpartition("/")[2])
+        self._descriptors.remove(descriptor)
+        os.close(descriptor)
+
+    def close(self) -> None:
+        """Close all files."""
+        while self._descriptors:
+            os.close(self._descriptors.pop())
+        if self._limits is not None:
+            import resource
+
+            resource.setrlimit(resource.RLIMIT_NOFILE, self._limits)
+            self._limits = None
+
+    def _opened(self, path: str) -> int:
+        """A descriptor of the file, from LEAST_DESCRIPTOR on. Raises OSError where there can be none."""
+        import fcntl
+
+        low = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            try:
+                return fcntl.fcntl(low, fcntl.F_DUPFD_CLOEXEC, LEAST_DESCRIPTOR)
+            except OSError:
+                if not self._limit_is_raised():
+                    raise
+                return fcntl.fcntl(low, fcntl.F_DUPFD_CLOEXEC, LEAST_DESCRIPTOR)
+        finally:
+            os.close(low)
+
+    def _limit_is_raised(self) -> bool:
+        """Whether this process may have more open files from now on than before."""
+        import resource
+
+        if self._limits is None:
+            soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+            if soft == hard:
+                return False
+            self._limits = soft, hard
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        return True

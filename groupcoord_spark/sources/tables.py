@@ -250,8 +250,9 @@ def _absent(chosen: Mapping[str, str]) -> Absent:
 
 def _opened(file: Location) -> pq.ParquetFile:
     try:
-        # Spark's 96-bit times may be beyond the range of 64-bit nanoseconds
-        return pq.ParquetFile(file.filesystem.open_input_file(file.path), coerce_int96_timestamp_unit="us")
+        source = file.filesystem.open_input_file(file.path)
+        # Spark's 96-bit times may be beyond the range of 64-bit nanoseconds. Spark writes checksums of pages.
+        return pq.ParquetFile(source, coerce_int96_timestamp_unit="us", page_checksum_verification=True)
     except (OSError, pa.ArrowException) as error:
         raise InputError(f"{file.shown}: this is no Parquet file that can be read: {first_line(error)}.") from error
 

@@ -30,7 +30,7 @@ from groupcoord_spark.errors import WarehouseError
 from groupcoord_spark.warehouse.declaration import Table, WriteMode
 from groupcoord_spark.warehouse.location import Location, first_line
 from groupcoord_spark.warehouse.parts import FILE_BYTES, AddedFile, PartWriter, run_of, write_part
-from groupcoord_spark.warehouse.read import Run, open_table, open_warehouse, read_runs, rows_at, runs_of
+from groupcoord_spark.warehouse.read import Run, checked_file, open_table, open_warehouse, read_runs, rows_at, runs_of
 from groupcoord_spark.warehouse.tables import OFFSETS_PARTITIONS, RUNS, SURVIVING_RECORDS, TABLES
 from groupcoord_spark.warehouse.write import begin_run
 
@@ -243,7 +243,7 @@ def _rewrite(house: _House, table: Table, opened: DeltaTable, files: Sequence[_F
 def _rows(house: _House, table: Table, file: _File) -> pa.Table:
     """All rows of the file in the columns of the table, except for the cluster."""
     with house.location.filesystem.open_input_file(house.location.path_in(table.name, file.path)) as source:
-        rows = pq.ParquetFile(source, coerce_int96_timestamp_unit="us").read()
+        rows = checked_file(source).read()
     columns = [rows[field.name] if field.name in rows.column_names else pa.nulls(len(rows), field.type) for field in table.file_schema]
     return pa.table(columns, names=table.file_schema.names).cast(table.file_schema)
 

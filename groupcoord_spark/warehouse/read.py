@@ -429,7 +429,7 @@ def _rows(
         # Files lie one directory deep; delta-rs's own file system would bring its threads along, which at times outlive the interpreter.
         path = location.path_in(table.name, "/".join(uri.rsplit("/", 2)[1:]))
         with location.filesystem.open_input_file(path) as source:
-            return _rows_of_file(pq.ParquetFile(source, coerce_int96_timestamp_unit="us"), cluster, schema, where)
+            return _rows_of_file(checked_file(source), cluster, schema, where)
 
     try:
         # To delta-rs an empty text in a condition means NULL; Kafka has groups of that name.
@@ -459,6 +459,11 @@ def _rows(
     except (DeltaError, OSError, pa.ArrowException) as e:
         raise WarehouseError(f"Table {table.name} of {location.uri} cannot be read: {first_line(e)}. {way_out(location, table)}") from e
     return pa.concat_tables([no_rows(schema), *parts])
+
+
+def checked_file(source: pa.NativeFile) -> pq.ParquetFile:
+    """The open file as Parquet; reading a page that does not fit its checksum raises OSError. Pages of older releases have no checksum."""
+    return pq.ParquetFile(source, coerce_int96_timestamp_unit="us", page_checksum_verification=True)
 
 
 def _rows_of_file(file: pq.ParquetFile, cluster: str, schema: pa.Schema, where: Sequence[Condition]) -> pa.Table:

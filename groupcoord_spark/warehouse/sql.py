@@ -30,6 +30,8 @@ TRINO_CATALOG: Final = "delta"
 TRINO_TABLES: Final = "groupcoord_tables"
 TRINO_VIEWS: Final = "groupcoord"
 
+_CHECKED: Final = ds.ParquetFileFormat(default_fragment_scan_options=ds.ParquetFragmentScanOptions(page_checksum_verification=True))
+
 _DAMAGED: Final = re.compile(r"reading the stream registered as '(\w+)' failed: (.*)")
 """DuckDB's words for a file of a table that pyarrow cannot read."""
 
@@ -131,7 +133,7 @@ def dataset_of(location: Location, table: Table, runs: Sequence[Run]) -> ds.Data
     if not paths:
         return no_rows(table.arrow_schema)
     return ds.FileSystemDataset.from_paths(
-        paths, schema=table.arrow_schema, format=ds.ParquetFileFormat(), filesystem=location.filesystem, partitions=partitions
+        paths, schema=table.arrow_schema, format=_CHECKED, filesystem=location.filesystem, partitions=partitions
     )
 
 

@@ -130,6 +130,16 @@ def test_a_large_file_is_several_pieces(tmp_path, monkeypatch):
     assert [row for piece in pieces for batch in read_table(piece) for row in batch.rows["position"].to_pylist()] == list(range(10))
 
 
+def test_a_flipped_bit_of_a_page_with_a_checksum_is_told(tmp_path):
+    path = tmp_path / "rows.parquet"
+    pq.write_table(table_of(value=[b"v" * 500]), path, write_page_checksum=True, compression="none", use_dictionary=False, write_statistics=False)
+    content = bytearray(path.read_bytes())
+    content[content.index(b"v" * 500) + 250] ^= 4
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=r"the rows cannot be read: .*checksum"):
+        rows_of(path)
+
+
 def test_a_file_that_is_cut_is_told(tmp_path):
     pq.write_table(table_of(10), tmp_path / "in")
     (tmp_path / "in").write_bytes((tmp_path / "in").read_bytes()[:-10])

@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from groupcoord_spark.errors import WarehouseError
@@ -29,6 +30,15 @@ def truncated(file: Callable[[Path], Path]) -> Damage:
     return lambda table: file(table).write_bytes(file(table).read_bytes()[:60])
 
 
+def flip_a_bit(path: Path) -> None:
+    """One bit of the last value of the first column."""
+    chunk = pq.ParquetFile(path).metadata.row_group(0).column(0)
+    begin = chunk.dictionary_page_offset or chunk.data_page_offset
+    content = bytearray(path.read_bytes())
+    content[begin + chunk.total_compressed_size - 1] ^= 4
+    path.write_bytes(content)
+
+
 def newest_data_file(table: Path) -> Path:
     return max((table / "cluster=prod").glob("*.parquet"), key=lambda path: path.stat().st_mtime)
 
@@ -39,6 +49,7 @@ DAMAGES: dict[str, Damage] = {
     "truncated entry": truncated(entry(-1)),
     "data file": without(newest_data_file),
     "truncated data file": truncated(newest_data_file),
+    "flipped bit": lambda table: flip_a_bit(newest_data_file(table)),
     "log": lambda table: shutil.rmtree(table / "_delta_log"),
     "table": shutil.rmtree,
 }

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from groupcoord_spark.errors import WarehouseError
 from groupcoord_spark.warehouse import TABLES, AddedFile, PartWriter, write_part
 from groupcoord_spark.warehouse.parts import run_of
+from groupcoord_spark.warehouse.read import checked_file
 from tests.examples import examples
 from tests.warehouse.nights import AS_OF_MS, commit
 
@@ -30,6 +31,25 @@ def test_rows_come_back_as_they_went_in(tmp_path):
     assert [file.records for file in files] == [5]
     assert held(tmp_path, files).cast(COMMITS.file_schema) == rows
     assert (tmp_path / "offset_commits" / files[0].path).stat().st_size == files[0].size
+
+
+def test_a_flipped_bit_never_reads_as_other_rows(tmp_path):
+    rows = COMMITS.from_rows([commit(n, leader_epoch=n, commit_timestamp_ms=AS_OF_MS + n) for n in range(200)])
+    (file,) = write_part(str(tmp_path), COMMITS, rows, "prod", "run-1")
+    content = (tmp_path / "offset_commits" / file.path).read_bytes()
+    first_page = 4
+    footer = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
+    refused = 0
+    for position in range(first_page, footer, 3):
+        damaged = bytearray(content)
+        damaged[position] ^= 1 << position % 8
+        try:
+            read = checked_file(pa.BufferReader(bytes(damaged))).read().cast(COMMITS.file_schema)
+        except (OSError, pa.ArrowException):
+            refused += 1
+        else:
+            assert read == rows, position
+    assert refused > 100
 
 
 def test_no_rows_make_no_file(tmp_path):

@@ -82,19 +82,17 @@ def run_nightly(request: RunRequest, plan: LogPlan, spark: SparkSession, progres
     progress.begin("read, replay and write")
     with own_errors(lambda: progress.stage), describe_job(spark, shown_run(request), "look for new records"):
         planned = plan_night(request, plan, rows, start, spark)
-    verdict = planned.verdict
     reports: list[PartitionReport] = []
     if planned.reads_something:
         with discarded_on_failure(start), own_errors(lambda: progress.stage):
             reports = _run_stages(planned, start, spark, progress)
-            verdict = judge_what_was_read(planned.night, verdict, reports)
+            planned = replace(planned, verdict=judge_what_was_read(planned.night, planned.verdict, reports))
     progress.end(rows=sum(report.counts.records for report in reports), bytes=sum(report.counts.bytes for report in reports))
 
     progress.begin("commit")
     files = files_by_table(reports)
-    points_in_time, carry_over, night = planned.points_in_time, planned.carry_over, planned.night
-    rows_of_driver = driver_rows(request, planned.log, reports, planned.histories, points_in_time, carry_over, start.run_id, night.evidence)
-    reads_from = {} if carry_over.state is None else carry_over.state.end_offsets
+    rows_of_driver = driver_rows(planned, reports, start.run_id)
+    reads_from = {} if planned.carry_over.state is None else planned.carry_over.state.end_offsets
     newest_ms = {row["offsets_partition"]: row["newest_timestamp_ms"] for row in rows_of_driver["offsets_partitions"]}
     rows_of_driver[TOPIC_HEALTH] = health_rows(reports, planned.health_logs, reads_from, newest_ms, start, request.as_of_ms)
     for table, table_rows in rows_of_driver.items():
@@ -102,10 +100,10 @@ def run_nightly(request: RunRequest, plan: LogPlan, spark: SparkSession, progres
             files.setdefault(table, []).extend(
                 write_part(start.location.uri, TABLES[table], TABLES[table].from_rows(table_rows), request.cluster, start.run_id)
             )
-    summary = summary_of(request, planned.log, reports, points_in_time, carry_over, start.run_id, planned.rows, verdict.remarks)
+    summary = summary_of(planned, reports, start.run_id)
     partitions = rows_of_driver["offsets_partitions"]
-    known = settings_for_next_night(planned.log, night.kind, night.placed_groups, verdict.accepted, partitions)
-    commit_run(start, run_row(request, summary, points_in_time, known), files, history_ends(partitions))
+    known = settings_for_next_night(planned, partitions)
+    commit_run(start, run_row(request, summary, planned.points_in_time, known), files, history_ends(partitions))
     progress.end(rows=sum(added.records for files_of_table in files.values() for added in files_of_table))
     return summary
 

@@ -24,8 +24,7 @@ from groupcoord_spark.pipeline.plan.earlier_runs import (
 )
 from groupcoord_spark.pipeline.plan.evidence import Evidence
 from groupcoord_spark.pipeline.plan.guards import ACCEPTED_SETTING, CLUSTER_ID_SETTING, PARTITION_COUNT_SETTING, cluster_id_of
-from groupcoord_spark.pipeline.plan.input_rows import RowPlan
-from groupcoord_spark.pipeline.plan.night_plan import contradiction
+from groupcoord_spark.pipeline.plan.night_plan import NightPlan, contradiction
 from groupcoord_spark.pipeline.plan.partition_count import certain_partition_count
 from groupcoord_spark.pipeline.run import PointInTimeSummary, ReadingSummary, RunRequest, Summary
 from groupcoord_spark.protocol import RECORD_TYPES
@@ -48,17 +47,9 @@ def files_by_table(reports: Sequence[PartitionReport]) -> dict[str, list[AddedFi
     return files
 
 
-def driver_rows(
-    request: RunRequest,
-    plan: LogPlan,
-    reports: Sequence[PartitionReport],
-    histories: Mapping[int, PartitionHistory],
-    points_in_time: Mapping[int, PointInTime],
-    carry_over: CarryOver,
-    run_id: str,
-    evidence: Mapping[int, Evidence] | None = None,
-) -> dict[str, list[dict[str, Any]]]:
+def driver_rows(planned: NightPlan, reports: Sequence[PartitionReport], run_id: str) -> dict[str, list[dict[str, Any]]]:
     """Rows of offsets_partitions, decode_coverage, warnings and log_ends that the driver writes, by table. Times are in milliseconds."""
+    request, plan, histories, points_in_time = planned.request, planned.log, planned.histories, planned.points_in_time
     by_partition = {report.offsets_partition: report for report in reports}
     logs = {partition.offsets_partition: partition for partition in plan.partitions}
     # Partitions that are dropped keep a row: a later run must know what the history tables already have of them.
@@ -69,8 +60,8 @@ def driver_rows(
             by_partition.get(number, PartitionReport(number)),
             histories.get(number, PartitionHistory()),
             points_in_time.get(number),
-            carry_over,
-            (evidence or {}).get(number, Evidence()),
+            planned.carry_over,
+            planned.night.evidence_of(number),
         )
         for number in sorted({*logs, *histories})
     ]
@@ -99,7 +90,7 @@ def driver_rows(
         doubts.append({"run_id": run_id, "code": "settings_contradicted", "detail": sentence})
     return {
         "offsets_partitions": partitions,
-        "decode_coverage": _coverage_rows(reports, carry_over.coverage),
+        "decode_coverage": _coverage_rows(reports, planned.carry_over.coverage),
         "warnings": doubts,
         "log_ends": _log_end_rows(request, run_id),
     }
@@ -233,17 +224,10 @@ def _coverage_rows(reports: Sequence[PartitionReport], before: Sequence[Mapping[
     ]
 
 
-def summary_of(
-    request: RunRequest,
-    plan: LogPlan,
-    reports: Sequence[PartitionReport],
-    points_in_time: Mapping[int, PointInTime],
-    carry_over: CarryOver,
-    run_id: str,
-    rows: RowPlan | None,
-    accepted: tuple[str, ...] = (),
-) -> Summary:
+def summary_of(planned: NightPlan, reports: Sequence[PartitionReport], run_id: str) -> Summary:
     """The summary of the run, from the reports of all offsets partitions."""
+    request, plan, rows = planned.request, planned.log, planned.rows
+    points_in_time, carry_over = planned.points_in_time, planned.carry_over
     reasons: Counter[str] = Counter()
     for report in reports:
         reasons.update(report.counts.reasons)
@@ -286,7 +270,7 @@ def summary_of(
             missing=missing,
         ),
         beyond_high_watermark=plan.beyond,
-        accepted=accepted,
+        accepted=planned.verdict.remarks,
     )
 
 
@@ -338,19 +322,13 @@ def _first_offset(log: PartitionLog, counts: PartitionCounts, carried: Mapping[s
     return min(log.log_start_offset, counts.first_offset)
 
 
-def settings_for_next_night(
-    plan: LogPlan,
-    kind: InputKind,
-    placed_groups: Sequence[tuple[int, int]],
-    accepted: Sequence[str],
-    partitions: Iterable[Mapping[str, Any]],
-) -> dict[str, str]:
+def settings_for_next_night(planned: NightPlan, partitions: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     """Keys of ``runs.settings`` by which later runs judge their input. partitions: the rows of offsets_partitions of this run."""
-    lowest = max((log.offsets_partition for log in plan.partitions), default=0) + 1
+    lowest = max((log.offsets_partition for log in planned.log.partitions), default=0) + 1
     known = {
-        CLUSTER_ID_SETTING: cluster_id_of(plan, kind),
-        PARTITION_COUNT_SETTING: certain_partition_count(placed_groups, lowest),
-        ACCEPTED_SETTING: ", ".join(accepted) or None,
+        CLUSTER_ID_SETTING: cluster_id_of(planned.log, planned.night.kind),
+        PARTITION_COUNT_SETTING: certain_partition_count(planned.night.placed_groups, lowest),
+        ACCEPTED_SETTING: ", ".join(planned.verdict.accepted) or None,
         BEYOND_SETTING: "true" if any((row["history_end_offset"] or 0) > row["end_offset"] for row in partitions) else None,
     }
     return {name: str(value) for name, value in known.items() if value is not None}

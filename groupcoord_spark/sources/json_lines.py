@@ -23,13 +23,15 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from itertools import chain
 from typing import Any, Final
 
 import pyarrow as pa
 
 from groupcoord_spark.errors import InputError
 from groupcoord_spark.log.directory import OFFSETS_TOPIC
-from groupcoord_spark.log.storage import Location, first_line, shown
+from groupcoord_spark.log.object_store import at_once
+from groupcoord_spark.log.storage import Location, first_line, shown, side_by_side
 from groupcoord_spark.protocol import DecodeError, EncodeError, encode_key_json, encode_value_json
 from groupcoord_spark.protocol.record_types import NO_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP
 from groupcoord_spark.sources.inputs import data_files, is_gzip, is_zstd
@@ -74,15 +76,17 @@ class LinesPiece:
 
 def plan_lines(inputs: Sequence[str]) -> list[LinesPiece]:
     """The pieces of files, and of directories of them. Raises InputError where one cannot be opened."""
-    pieces = []
-    for given in inputs:
-        for file in data_files(Location.of(given)):
-            size = int(file.info().size or 0)
-            with _opened(file) as stream:
-                is_packed = _packing(stream.read(4)) is not None
-            step = size if is_packed else PIECE_BYTES
-            pieces += [LinesPiece(file.uri, start, min(start + step, size)) for start in range(0, size, max(step, 1))]
-    return pieces
+    files = [file for given in inputs for file in data_files(Location.of(given))]
+    together = max((at_once(file.filesystem) for file in files), default=1)
+    return list(chain.from_iterable(side_by_side(_pieces_of, files, together)))
+
+
+def _pieces_of(file: Location) -> list[LinesPiece]:
+    with _opened(file) as stream:
+        size = int(stream.size())
+        is_packed = _packing(stream.read(4)) is not None
+    step = size if is_packed else PIECE_BYTES
+    return [LinesPiece(file.uri, start, min(start + step, size)) for start in range(0, size, max(step, 1))]
 
 
 def read_lines(piece: LinesPiece) -> Iterator[RowBatch]:

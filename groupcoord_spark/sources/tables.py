@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
+from itertools import chain, groupby
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
@@ -25,7 +25,8 @@ import pyarrow.parquet as pq
 
 from groupcoord_spark.errors import InputError
 from groupcoord_spark.log.directory import OFFSETS_TOPIC
-from groupcoord_spark.log.storage import Location, first_line, shown
+from groupcoord_spark.log.object_store import at_once
+from groupcoord_spark.log.storage import Location, first_line, shown, side_by_side
 from groupcoord_spark.protocol.record_types import NO_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP
 from groupcoord_spark.sources.inputs import below, data_files
 from groupcoord_spark.sources.rows import EVERY_ROW, NO_ROWS, UNKNOWN_PARTITION, Extent, RowBatch, RowFilter, control_type_name, row_batch
@@ -53,6 +54,10 @@ _CUT_TEXT: Final = 32
 
 _NO_PARTITION = "The row has no partition, or one that cannot be; nobody knows which record it is."
 _NO_OFFSET = "The row has no offset, or a negative one; nobody knows which record it is."
+
+
+Constants = tuple[tuple[str, str | None], ...]
+"""Columns whose value is in the path of a file or in the Delta log, as text."""
 
 
 class Absent(NamedTuple):
@@ -83,7 +88,7 @@ class TablePiece:
     size: int
     row_groups: tuple[int, ...] | None
     first_row: int
-    constants: tuple[tuple[str, str | None], ...]
+    constants: Constants
     rows: int = 0
     extent: Extent | None = None
     has_our_topic: bool = True
@@ -114,15 +119,15 @@ def plan_parquet(inputs: Sequence[str]) -> list[TablePiece]:
 
     Raises InputError for a file that is no Parquet, or without the columns that are needed.
     """
-    pieces = []
+    files: list[tuple[Location, Constants]] = []
     for given in inputs:
         top = Location.of(given)
         for file in data_files(top):
             relative = file.path.removeprefix(top.path).strip("/").split("/")[:-1]
             pairs = [part.split("=", 1) for part in relative if "=" in part]
             constants = tuple((name, None if text == "__HIVE_DEFAULT_PARTITION__" else unquote(text)) for name, text in pairs)
-            pieces += _row_groups(file, constants)
-    return pieces
+            files.append((file, constants))
+    return list(chain.from_iterable(_row_groups_of(files)))
 
 
 def plan_delta(inputs: Sequence[str]) -> list[TablePiece]:
@@ -133,7 +138,8 @@ def plan_delta(inputs: Sequence[str]) -> list[TablePiece]:
     from deltalake import DeltaTable
     from deltalake.exceptions import DeltaError
 
-    pieces = []
+    pieces: list[TablePiece | None] = []
+    to_open: list[tuple[Location, Constants]] = []
     for given in inputs:
         top = Location.of(given)
         try:
@@ -153,14 +159,17 @@ def plan_delta(inputs: Sequence[str]) -> list[TablePiece]:
         for action in sorted(actions, key=lambda action: str(action["path"])):
             values = {name.removeprefix("partition."): value for name, value in action.items() if name.startswith("partition.")}
             constants = tuple((name, None if value is None else str(value)) for name, value in values.items())
-            pieces += _pieces_of_action(below(top, unquote(action["path"])), action, constants, chosen)
-    return pieces
+            file = below(top, unquote(action["path"]))
+            piece = _piece_of_action(file, action, constants, chosen)
+            pieces.append(piece)
+            if piece is None:
+                to_open.append((file, constants))
+    row_groups = iter(_row_groups_of(to_open))
+    return [opened for piece in pieces for opened in ([piece] if piece is not None else next(row_groups))]
 
 
-def _pieces_of_action(
-    file: Location, action: Mapping[str, Any], constants: tuple[tuple[str, str | None], ...], chosen: Mapping[str, str]
-) -> list[TablePiece]:
-    """The file as one piece, where the Delta log tells its extent; else its row groups."""
+def _piece_of_action(file: Location, action: Mapping[str, Any], constants: Constants, chosen: Mapping[str, str]) -> TablePiece | None:
+    """The file as one piece, where the Delta log tells its extent; None: its row groups are the pieces."""
     rows = action.get("num_records")
     statistics = _of_constants(constants)
     for name in chosen.values():
@@ -169,11 +178,17 @@ def _pieces_of_action(
             statistics.setdefault(name, _Statistics(least, greatest, bool(nulls)))
     extent, has_our_topic = _extent(statistics, chosen, rows) if rows is not None else (None, True)
     if extent is None and has_our_topic:
-        return _row_groups(file, constants)
-    return [TablePiece(file.uri, int(action["size_bytes"]), None, 0, constants, int(rows or 0), extent, has_our_topic, _absent(chosen))]
+        return None
+    return TablePiece(file.uri, int(action["size_bytes"]), None, 0, constants, int(rows or 0), extent, has_our_topic, _absent(chosen))
 
 
-def _row_groups(file: Location, constants: tuple[tuple[str, str | None], ...]) -> list[TablePiece]:
+def _row_groups_of(files: Sequence[tuple[Location, Constants]]) -> list[list[TablePiece]]:
+    """The row groups of each file. The footers are read side by side, because object stores answer slowly."""
+    together = max((at_once(file.filesystem) for file, _ in files), default=1)
+    return side_by_side(lambda of_file: _row_groups(*of_file), files, together)
+
+
+def _row_groups(file: Location, constants: Constants) -> list[TablePiece]:
     """A piece for each row group of the file. Raises InputError as ``plan_parquet`` does."""
     with _opened(file) as parquet:
         chosen = _chosen([*parquet.schema_arrow.names, *(name for name, _ in constants)], file.shown)
@@ -274,8 +289,8 @@ def _chosen(names: Sequence[str], source: str) -> dict[str, str]:
     return chosen
 
 
-def read_table(piece: TablePiece, wanted: RowFilter = EVERY_ROW) -> Iterator[RowBatch]:
-    """The wanted rows of a piece, some ten thousand at a time.
+def read_table(piece: TablePiece, wanted: RowFilter = EVERY_ROW, *, only_places: bool = False) -> Iterator[RowBatch]:
+    """The wanted rows of a piece, some ten thousand at a time. only_places: without keys, values and all else that a place does not need.
 
     Of a row group without any wanted row only the columns of the place are read.
 
@@ -318,7 +333,7 @@ def read_table(piece: TablePiece, wanted: RowFilter = EVERY_ROW) -> Iterator[Row
                     yield from (counts for _, _, counts in parts if counts is not None)
                     continue
                 of_file = [(group, at) for group, at, _ in parts]
-                for batch in batches_of([group for group, _ in of_file], chosen, of_file[0][1]):
+                for batch in batches_of([group for group, _ in of_file], PLACE if only_places else chosen, of_file[0][1]):
                     yield wanted.filtered(batch)
         except (OSError, pa.ArrowException) as error:
             raise InputError(f"{piece.source}: the rows cannot be read: {first_line(error)}.") from error

@@ -14,8 +14,10 @@ from groupcoord_spark.pipeline.outcome import completeness, driver_rows, files_b
 from groupcoord_spark.pipeline.plan.carry_over import CarryOver
 from groupcoord_spark.pipeline.plan.earlier_runs import PartitionHistory
 from groupcoord_spark.pipeline.plan.evidence import Evidence
-from groupcoord_spark.pipeline.plan.night_plan import contradiction
+from groupcoord_spark.pipeline.plan.guards import Night, Verdict
+from groupcoord_spark.pipeline.plan.night_plan import NightPlan, contradiction
 from groupcoord_spark.pipeline.run import RunRequest
+from groupcoord_spark.sources.rows import InputKind
 
 
 def plan(*logs: PartitionLog) -> LogPlan:
@@ -60,8 +62,21 @@ def rows_of_driver(
     points_in_time: dict[int, PointInTime] | None = None,
     request: RunRequest = REQUEST,
     carry_over: CarryOver = NOTHING_CARRIED,
+    evidence: dict[int, Evidence] | None = None,
 ) -> dict[str, list[dict[str, Any]]]:
-    return driver_rows(request, plan, reports, histories or {}, points_in_time or {}, carry_over, "run")
+    return driver_rows(planned(plan, request, histories, points_in_time, carry_over, evidence), reports, "run")
+
+
+def planned(
+    plan: LogPlan,
+    request: RunRequest,
+    histories: dict[int, PartitionHistory] | None = None,
+    points_in_time: dict[int, PointInTime] | None = None,
+    carry_over: CarryOver = NOTHING_CARRIED,
+    evidence: dict[int, Evidence] | None = None,
+) -> NightPlan:
+    night = Night(request, plan, InputKind.SEGMENTS, {}, evidence or {})
+    return NightPlan(request, night, Verdict(plan), plan, None, histories or {}, carry_over, points_in_time or {}, (), (), 50)
 
 
 def test_a_partition_row_extends_the_history_by_what_was_read() -> None:
@@ -97,7 +112,7 @@ def test_a_look_back_ends_at_its_moment_and_leaves_the_history_as_it_is() -> Non
     request, points_in_time = replace(REQUEST, until=Until("then", end_offsets={0: 40})), {0: PointInTime(40, NO_HISTORY, 40)}
     (row,) = rows_of_driver(plan(log(0, 120, 0)), [read(0, 40, 40)], histories, points_in_time, request)["offsets_partitions"]
     assert (row["end_offset"], row["last_stable_offset"], row["history_end_offset"]) == (40, 40, 100)
-    summary = summary_of(request, plan(log(0, 120, 0)), [], points_in_time, CarryOver(), "run", None)
+    summary = summary_of(planned(plan(log(0, 120, 0)), request, points_in_time=points_in_time), [], "run")
     assert (run_row(request, summary, {})["kind"], run_row(REQUEST, summary, {})["kind"]) == ("look_back", "night")
 
 
@@ -107,7 +122,7 @@ def test_a_partition_row_remembers_the_records_that_were_seen() -> None:
 
     def remembered(before: PartitionHistory, seen: Evidence, until: PointInTime | None = None, *logs: PartitionLog) -> tuple[Any, Any]:
         points = {} if until is None else {0: until}
-        (row,) = driver_rows(REQUEST, plan(*logs), [], {0: before}, points, CarryOver(), "run", {0: seen})["offsets_partitions"]
+        (row,) = rows_of_driver(plan(*logs), [], {0: before}, points, evidence={0: seen})["offsets_partitions"]
         return row[first], row[newest]
 
     before, seen, tonight = PartitionHistory(first_record=old, newest_record=old), Evidence(new, new), log(0, 10, 0)

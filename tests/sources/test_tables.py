@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 from pathlib import Path
+from threading import Barrier
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -132,12 +133,37 @@ def test_a_large_file_is_several_pieces(tmp_path, monkeypatch):
 
 def test_a_flipped_bit_of_a_page_with_a_checksum_is_told(tmp_path):
     path = tmp_path / "rows.parquet"
-    pq.write_table(table_of(value=[b"v" * 500]), path, write_page_checksum=True, compression="none", use_dictionary=False, write_statistics=False)
+    plain = {"compression": "none", "use_dictionary": False, "write_statistics": False}
+    pq.write_table(table_of(value=[b"v" * 500]), path, write_page_checksum=True, **plain)
     content = bytearray(path.read_bytes())
     content[content.index(b"v" * 500) + 250] ^= 4
     path.write_bytes(content)
     with pytest.raises(InputError, match=r"the rows cannot be read: .*checksum"):
         rows_of(path)
+
+
+def test_footers_are_read_side_by_side(tmp_path, monkeypatch):
+    from groupcoord_spark.sources import tables
+
+    for number in range(2):
+        pq.write_table(table_of(number + 1), tmp_path / f"{number}.parquet")
+    both_wait, opened = Barrier(2, timeout=30), tables._opened
+
+    def opened_with_the_other(file):
+        both_wait.wait()
+        return opened(file)
+
+    monkeypatch.setattr(tables, "_opened", opened_with_the_other)
+    assert [piece.rows for piece in plan_parquet([str(tmp_path)])] == [1, 2]
+
+
+def test_places_are_read_without_keys_and_values(tmp_path):
+    write_parquet(tmp_path / "in.parquet", raw_rows(LOGS))
+    (piece,) = plan_parquet([str(tmp_path / "in.parquet")])
+    whole, places = (pa.Table.from_batches([batch.rows for batch in read_table(piece, only_places=only)]) for only in (False, True))
+    names = ["cluster", "offsets_partition", "record_offset", "fault"]
+    assert places.select(names) == whole.select(names)
+    assert (places["key"].null_count, places["value"].null_count) == (len(places), len(places))
 
 
 def test_a_file_that_is_cut_is_told(tmp_path):

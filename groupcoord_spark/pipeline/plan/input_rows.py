@@ -49,6 +49,7 @@ class RowPlan:
         lacks: what the input does not contain.
         rows, faults: number of rows, and of rows that are no records.
         frame_from: the rows of the cluster that an earlier run has not read, unsorted.
+        places_from: the same rows; other columns than those of the place need not be filled.
         evidence: some records of each offsets partition.
         placed_groups: (hash of the group id, offsets partition of the group) of some groups.
         look_at_whole: the plan in which these offsets partitions are looked at from their beginning; None: all of them are.
@@ -61,6 +62,7 @@ class RowPlan:
     partition_count: int
     rows: int
     frame_from: FrameFrom
+    places_from: FrameFrom
     evidence: Mapping[int, Evidence] = field(default_factory=dict)
     placed_groups: Sequence[tuple[int, int]] = ()
     faults: int = 0
@@ -73,7 +75,7 @@ class RowPlan:
 
         if not offsets:
             return set()
-        places = self.frame_from(offsets).select("offsets_partition", "record_offset").distinct()
+        places = self.places_from(offsets).select("offsets_partition", "record_offset").distinct()
         counted = places.groupBy("offsets_partition").agg(f.count("record_offset").alias("rows")).collect()
         counts = {row.offsets_partition: row.rows for row in counted}
         ends = {log.offsets_partition: log.end_offset for log in self.log.partitions}
@@ -108,7 +110,10 @@ def plan_file_rows(
     def frame_from(offsets: Mapping[int, int]) -> DataFrame:
         return file_frame(spark, files, offsets)
 
-    return row_plan(files.kind, files.inputs, overview, frame_from, cluster=cluster, accept_empty=accept_empty)
+    def places_from(offsets: Mapping[int, int]) -> DataFrame:
+        return file_frame(spark, files, offsets, only_places=True)
+
+    return row_plan(files.kind, files.inputs, overview, frame_from, places_from=places_from, cluster=cluster, accept_empty=accept_empty)
 
 
 def _only_cluster(files: FileRows) -> str | None:
@@ -150,6 +155,7 @@ def row_plan(
     overview: RowOverview,
     frame_from: FrameFrom,
     *,
+    places_from: FrameFrom | None = None,
     cluster: str | None,
     ends: Mapping[int, int] | None = None,
     accept_empty: bool = False,
@@ -157,6 +163,7 @@ def row_plan(
     """The plan of a run, from the overview of its rows.
 
     Args:
+        places_from: as in RowPlan; None: ``frame_from`` gives them.
         cluster: the name from the user. If the rows name several clusters, only rows of this cluster are read; if they name one, all rows
             are read, whatever its name.
         ends: end offset of every partition of the topic, where this is known.
@@ -214,9 +221,12 @@ def row_plan(
     hashes = [(group_hash, number) for number, partition in partitions.items() for group_hash in partition.hashes]
     lowest = max(partitions, default=0) + 1
 
-    def of_cluster(offsets: Mapping[int, int]) -> DataFrame:
-        frame = frame_from(offsets)
-        return frame.where((frame["cluster"] == chosen_cluster) | frame["fault"].isNotNull())
+    def of_cluster(rows_from: FrameFrom) -> FrameFrom:
+        def chosen_from(offsets: Mapping[int, int]) -> DataFrame:
+            frame = rows_from(offsets)
+            return frame.where((frame["cluster"] == chosen_cluster) | frame["fault"].isNotNull())
+
+        return rows_from if chosen_cluster is None else chosen_from
 
     named = names[0] if len(names) == 1 and names[0] != _NO_NAME else chosen_cluster
     return RowPlan(
@@ -225,7 +235,8 @@ def row_plan(
         lacks,
         len(ends) if ends else best_partition_count(hashes, lowest),
         sum(partition.rows for partition in partitions.values()) + overview.faults,
-        frame_from if chosen_cluster is None else of_cluster,
+        of_cluster(frame_from),
+        of_cluster(places_from or frame_from),
         {number: partition.shown() for number, partition in partitions.items()},
         hashes,
         overview.faults,

@@ -82,15 +82,16 @@ def pieces_with(pieces: Sequence[RowPiece], wanted: RowFilter) -> list[RowPiece]
     return [*joined(tables), *(piece for piece in chosen if isinstance(piece, LinesPiece))]
 
 
-def read_piece(piece: RowPiece, wanted: RowFilter = EVERY_ROW) -> Iterator[RowBatch]:
-    """The wanted rows of a piece."""
-    return read_table(piece, wanted) if isinstance(piece, TablePiece) else map(wanted.filtered, read_lines(piece))
+def read_piece(piece: RowPiece, wanted: RowFilter = EVERY_ROW, *, only_places: bool = False) -> Iterator[RowBatch]:
+    """The wanted rows of a piece. only_places: of tables without the columns that tell no place."""
+    return read_table(piece, wanted, only_places=only_places) if isinstance(piece, TablePiece) else map(wanted.filtered, read_lines(piece))
 
 
-def file_frame(spark: SparkSession, files: FileRows, end_offsets: Mapping[int, int]) -> DataFrame:
+def file_frame(spark: SparkSession, files: FileRows, end_offsets: Mapping[int, int], *, only_places: bool = False) -> DataFrame:
     """A frame of the rows that an earlier run has not read, with ROW_COLUMNS.
 
     end_offsets: offsets partition -> record offset up to which the earlier run has read the partition; {}: every row is in the frame.
+    only_places: columns other than those of the place need not be filled.
     """
     wanted = RowFilter(dict(end_offsets))
     pieces = pieces_with(files.pieces, wanted)
@@ -98,7 +99,7 @@ def file_frame(spark: SparkSession, files: FileRows, end_offsets: Mapping[int, i
     def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for task in batch.column(0).to_pylist():
-                for rows in read_piece(pieces[task], wanted):
+                for rows in read_piece(pieces[task], wanted, only_places=only_places):
                     yield rows.rows
 
     tasks = Division.of(spark).row_tasks(sum(piece.size for piece in pieces), len(pieces))

@@ -134,6 +134,17 @@ def read_log_starts(log_dir: Location) -> LogStarts:
     return LogStarts(offsets or {}, damages[0] if damages else None)
 
 
+def read_cleaned_ends(log_dir: Location) -> Mapping[int, int]:
+    """Offsets partition -> the offset below which cleaner-offset-checkpoint says that the log was cleaned; {} where it was not copied.
+
+    Raises InputError where it cannot be read at all.
+    """
+    location, no_offsets = log_dir.child(CLEANER_CHECKPOINT), dict[int, int]()
+    if location.info().type != pafs.FileType.File:
+        return no_offsets
+    return _read(location, read_offset_checkpoint, [], or_empty=no_offsets) or no_offsets
+
+
 def read_log_directory_files(log_dir: Location) -> LogDirectoryFiles:
     """The checkpoints in a broker's log directory. Raises InputError where the directory or a file cannot be read at all."""
     names = {str(info.base_name) for info in log_dir.list() if info.type == pafs.FileType.File}

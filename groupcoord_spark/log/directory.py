@@ -13,7 +13,7 @@ from functools import partial
 import pyarrow.fs as pafs
 
 from groupcoord_spark.errors import BadCopyError, InputError
-from groupcoord_spark.log.broker_files import LOG_STARTS, LogStarts, read_log_starts
+from groupcoord_spark.log.broker_files import LOG_STARTS, LogStarts, read_cleaned_ends, read_log_starts
 from groupcoord_spark.log.damage import PlacedDoubt
 from groupcoord_spark.log.ends import TAIL_BYTES, Tail, checked_tail, first_entry, tail_from_last_bytes
 from groupcoord_spark.log.held_files import HeldFile, HeldFiles
@@ -79,6 +79,7 @@ class LogPlan:
 
     cluster_id: from meta.properties; topic_id: from partition.metadata; None where that file is not beside the log.
     beyond: offsets partition -> number of offsets that are left out because they lie beyond the high watermark.
+    cleaned_ends: offsets partition -> up to where the broker's cleaner had been before the log was listed, as far as that is known.
     held: what keeps the files open; None: they are opened by their paths.
     """
 
@@ -87,6 +88,7 @@ class LogPlan:
     topic_id: str | None
     doubts: tuple[PlacedDoubt, ...]
     beyond: Mapping[int, int] = field(default_factory=dict)
+    cleaned_ends: Mapping[int, int] = field(default_factory=dict)
     held: HeldFiles | None = field(default=None, compare=False)
 
     @property
@@ -139,6 +141,7 @@ class _SegmentEnd:
 class _Replica:
     log: PartitionLog
     leader_epoch: int
+    log_dir: Location | None
     doubts: list[PlacedDoubt] = field(default_factory=list)
 
 
@@ -187,7 +190,10 @@ def plan_logs(
     ends = known_ends(cluster_id)
     directories = {place: directory for place, directory in directories.items() if wanted is None or directory.offsets_partition in wanted}
     log_starts = {path: read_log_starts(log_dir) for path, log_dir in log_dirs.items()}
+    # Before the partitions are listed: the log of a running broker then has all that its cleaner has seen.
+    cleaned_ends = {path: read_cleaned_ends(log_dir) for path, log_dir in log_dirs.items()}
     planned = _planned_directories(list(directories.values()), ends, log_starts, held)
+    cleaned_end_of: dict[int, int] = {}
     doubts: list[PlacedDoubt] = []
     partitions: list[PartitionLog] = []
     copies: list[tuple[PartitionLog, PartitionLog]] = []
@@ -196,13 +202,15 @@ def plan_logs(
         chosen = max(replicas, key=lambda replica: (replica.leader_epoch, replica.log.end_offset))
         copies += [(chosen.log, replica.log) for replica in replicas if replica is not chosen]
         partitions.append(chosen.log)
+        if chosen.log_dir is not None and number in cleaned_ends[chosen.log_dir.path]:
+            cleaned_end_of[number] = cleaned_ends[chosen.log_dir.path][number]
         doubts += chosen.doubts
         if len(replicas) > 1:
             doubts.append(_replica_doubt(chosen, [replica for replica in replicas if replica is not chosen]))
     side_by_side(lambda logs: _refuse_other_log(*logs), copies, FILES_AT_ONCE)
     by_partition = sorted(planned, key=lambda of_directory: of_directory[0].log.offsets_partition)
     topic_id = next((topic_id for _, topic_id in by_partition if topic_id), None)
-    return LogPlan(tuple(partitions), cluster_id, topic_id, tuple(doubts), held=held)
+    return LogPlan(tuple(partitions), cluster_id, topic_id, tuple(doubts), cleaned_ends=cleaned_end_of, held=held)
 
 
 def _planned_directories(
@@ -482,7 +490,7 @@ def _plan_partition(listed: _Listing, checkpoint: int | None, tails: Mapping[int
         end_position,
         is_surveyed,
     )
-    return _Replica(log, leader_epoch, listed.doubts), _topic_id_of(listed)
+    return _Replica(log, leader_epoch, None if directory.only is not None else directory.log_dir, listed.doubts), _topic_id_of(listed)
 
 
 def _topic_id_of(listed: _Listing) -> str | None:

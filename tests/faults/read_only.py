@@ -13,14 +13,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.cli.warehouse import groupcoord
 from tests.conftest import GOLDEN
 from tests.faults.damage import AS_OF_MS, READING, called, is_one_sentence
-from tests.running import groupcoord, tables_of
+from tests.running import tables_of
 
 DUMPS = GOLDEN / "nights"
+NIGHTS = (1, 2, 3)
 WRITING: Mapping[str, Sequence[str]] = {
-    "nightly": ("nightly", str(DUMPS / "3" / "logs"), "--as-of", str(AS_OF_MS[2]), "--cluster", "nights"),
-    "look-back": ("nightly", str(DUMPS / "3" / "logs"), "--until", str(AS_OF_MS[0]), "--cluster", "nights"),
+    "nightly": ("nightly", str(DUMPS / "4" / "logs"), "--as-of", str(AS_OF_MS[3]), "--cluster", "nights"),
+    "look-back": ("nightly", str(DUMPS / "4" / "logs"), "--until", str(AS_OF_MS[0]), "--cluster", "nights"),
     "maintain": ("maintain", "--keep-nights", "1"),
 }
 
@@ -50,7 +52,7 @@ def night(dump: Path, warehouse: Path, number: int) -> tuple[int, str]:
 
 def faults_of_input(place: Path) -> Iterator[str]:
     """What is wrong with nights over a dump where nothing may be written."""
-    for number in (1, 2):
+    for number in NIGHTS:
         dump = DUMPS / str(number) / "logs"
         for warehouse in ("usual", "read-only"):
             if warehouse == "usual":
@@ -71,19 +73,18 @@ def faults_of_warehouse(warehouse: Path) -> Iterator[str]:
     with read_only(warehouse):
         for name, arguments in READING.items():
             found = printed(warehouse, arguments)
-            if found != expected[name] or found[0] != 0:
+            if found != expected[name]:
                 yield f"{name} ended with {found[0]}, elsewhere with {expected[name][0]}"
         for name, arguments in WRITING.items():
             code, stderr = called(*arguments, "--warehouse", str(warehouse))
-            if code != 1 or not is_one_sentence(code, stderr) or "Read-only" not in stderr:
+            if code != 1 or not is_one_sentence(code, stderr) or "cannot be written" not in stderr:
                 yield f"{name} ended with {code}: {stderr.strip()[-400:]}"
-            print(f"{name}: {stderr.strip().splitlines()[-1][:200]}", flush=True)
         code, stderr = called("nightly", str(DUMPS / "1" / "logs"), "--warehouse", str(warehouse / "new"), "--cluster", "nights")
         if code != 1 or not is_one_sentence(code, stderr):
             yield f"a first night ended with {code}: {stderr.strip()[-400:]}"
     if tables_of(warehouse, "nights") != rows:
         yield "rows are others than before"
-    if (ended := night(DUMPS / "3" / "logs", warehouse, 3))[0]:
+    if (ended := night(DUMPS / "4" / "logs", warehouse, 4))[0]:
         yield f"the night after that ended with {ended}"
 
 
@@ -96,7 +97,7 @@ def main() -> None:
     spark.stop()
     for fault in faults:
         print(fault)
-    print(f"{len(faults)} faults of {4 + 2 * len(READING) + len(WRITING) + 2} commands")
+    print(f"{len(faults)} faults of {2 * len(NIGHTS) + 2 * len(READING) + len(WRITING) + 2} commands")
 
 
 if __name__ == "__main__":

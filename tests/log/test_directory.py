@@ -253,6 +253,16 @@ class TestFacts:
         found = plan(tmp_path)
         assert (found.partitions[0].log_start_offset, [doubt.code for doubt in found.doubts]) == (0, ["log_start_not_used"])
 
+    def test_the_plan_tells_up_to_where_the_cleaner_has_been(self, tmp_path: Path) -> None:
+        segment = write_segment(tmp_path, run(0, 3))
+        assert plan(tmp_path).cleaned_ends == {}
+        checkpoint = tmp_path / "cleaner-offset-checkpoint"
+        checkpoint.write_text("0\n3\norders 0 9\n__consumer_offsets 0 7\n__consumer_offsets 1 8\n")
+        assert plan(tmp_path).cleaned_ends == {0: 7}
+        assert plan(segment).cleaned_ends == {}, "a single file need not have what the cleaner has seen"
+        checkpoint.write_bytes(b"\xff\n__consumer_offsets 0\n")
+        assert plan(tmp_path).cleaned_ends == {}
+
     def test_an_empty_checkpoint_is_ordinary(self, tmp_path: Path) -> None:
         write_segment(tmp_path, run(0, 3))
         (tmp_path / "log-start-offset-checkpoint").write_text("")
@@ -339,11 +349,11 @@ class TestReplicas:
 def test_the_ends_of_many_files_are_read_at_the_same_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(FILES_AT_ONCE):
         write_segment(tmp_path, run(0, 1), offsets_partition=number)
-    all_wait, read_end = threading.Barrier(FILES_AT_ONCE), directory._tail_from_last_bytes
+    all_wait, read_end = threading.Barrier(FILES_AT_ONCE), directory.tail_from_last_bytes
 
     def wait_and_read(*given: Any) -> Any:
         all_wait.wait(30)  # BrokenBarrierError where one is read after another
         return read_end(*given)
 
-    monkeypatch.setattr(directory, "_tail_from_last_bytes", wait_and_read)
+    monkeypatch.setattr(directory, "tail_from_last_bytes", wait_and_read)
     assert [log.end_offset for log in plan_logs([str(tmp_path)]).partitions] == [1] * FILES_AT_ONCE

@@ -65,6 +65,24 @@ def refused(night: Night) -> str:
     return str(failure.value)
 
 
+class TestACleanerThatWasAhead:
+    def ahead(self, cleaned_ends: dict[int, int], **fields: Any) -> Night:
+        night = a_night(**fields)
+        return replace(night, plan=replace(night.plan, cleaned_ends=cleaned_ends))
+
+    def test_of_the_copy_is_refused_also_on_the_first_night(self) -> None:
+        for last_night in ({0: SEEN, 1: SEEN}, {}):
+            sentence = refused(self.ahead({0: 150, 1: 151}, last_night=last_night))
+            assert "logs-1: the log ends at offset 150" in sentence and "has been up to 151." in sentence
+
+    def test_names_one_partition_and_counts_the_others(self) -> None:
+        assert "up to 151; so it is with 1 offsets partition more." in refused(self.ahead({0: 151, 1: 160}))
+
+    def test_was_not_ahead_where_the_log_is_longer_or_an_earlier_state_is_wanted(self) -> None:
+        assert judge(night := self.ahead({0: 150, 1: 20, 2: 500})) == Verdict(night.plan)
+        judge(self.ahead({0: 151}, until=Until("then", time_ms=1)))
+
+
 class TestAGoodNight:
     def test_that_grew_goes_on_without_a_word(self) -> None:
         night = a_night()

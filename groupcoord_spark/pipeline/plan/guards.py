@@ -20,6 +20,7 @@ from typing import Final
 
 from groupcoord_spark.errors import BadCopyError
 from groupcoord_spark.log import LogPlan, PartitionLog, PlacedDoubt
+from groupcoord_spark.log.broker_files import CLEANER_CHECKPOINT
 from groupcoord_spark.log.storage import shown
 from groupcoord_spark.pipeline.accepted import ACCEPTED_WORDS, EMPTY, MALFORMED, MISPLACED, MISSING, OLDER, RECREATED
 from groupcoord_spark.pipeline.exchange.state_rows import PartitionReport
@@ -336,6 +337,23 @@ def gap(night: Night) -> Warned | None:
     return Warned(tuple(doubts)) if doubts else None
 
 
+def cleaned_later(night: Night) -> Refusal | None:
+    """The broker's cleaner has been beyond the end of a log: it has removed records whose later ones this copy does not have."""
+    later = [log for log in night.plan.partitions if night.plan.cleaned_ends.get(log.offsets_partition, 0) > log.end_offset]
+    if not later:
+        return None
+    log = later[0]
+    return Refusal(
+        f"{log.directory}: the log ends at offset {log.end_offset}, and {CLEANER_CHECKPOINT} says that the log cleaner has been up to"
+        f" {night.plan.cleaned_ends[log.offsets_partition]}{_and_others(len(later) - 1)}. The broker was at work while the log was copied,"
+        f" and records may be missing: copy again, or remove that file to read the copy as it is."
+    )
+
+
+def _and_others(partitions: int) -> str:
+    return f"; so it is with {_partitions(partitions)} more" if partitions else ""
+
+
 def malformed_rows(night: Night) -> Refusal | None:
     """More than half of the rows are no records."""
     if 2 * night.faults <= night.rows:
@@ -346,7 +364,7 @@ def malformed_rows(night: Night) -> Refusal | None:
 
 
 GUARDS: Final[tuple[Guard, ...]] = (
-    *(other_cluster_id, malformed_rows, nothing_to_read, other_log, older_dump, misplaced_groups, gap),
+    *(other_cluster_id, malformed_rows, nothing_to_read, other_log, older_dump, cleaned_later, misplaced_groups, gap),
 )
 """All guards before reading. The first refusal ends the run."""
 

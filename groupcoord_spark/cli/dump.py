@@ -148,11 +148,13 @@ def _partitions(inputs: tuple[str, ...], remarks: _Remarks) -> Iterator[tuple[in
         raise UsageError(f"dump reads files, and {inputs[0]} is a topic. `groupcoord nightly {inputs[0]}` reads it into tables.")
     if kind is InputKind.SEGMENTS:
         from groupcoord_spark.log import plan_logs, read_segment
+        from groupcoord_spark.log.held_files import HeldFiles
 
-        plan = plan_logs(inputs)
-        remarks.report(plan.doubts)
-        for partition in plan.partitions:
-            yield partition.offsets_partition, chain.from_iterable(map(read_segment, partition.segments))
+        with HeldFiles() as held:
+            plan = plan_logs(inputs, held=held)
+            remarks.report(plan.doubts)
+            for partition in plan.partitions:
+                yield partition.offsets_partition, chain.from_iterable(map(read_segment, partition.segments))
         return
     from groupcoord_spark.log.storage import shown as without_secrets
     from groupcoord_spark.pipeline.read.rows import CHUNK_ROWS, chunks_by_partition, plan_files, sorted_table

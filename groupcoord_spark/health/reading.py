@@ -16,6 +16,7 @@ from groupcoord_spark.log.broker_files import (
     read_segment_sizes,
 )
 from groupcoord_spark.log.directory import plan_copies
+from groupcoord_spark.log.held_files import HeldFiles
 from groupcoord_spark.log.storage import Location
 
 
@@ -24,9 +25,10 @@ def read_copies(inputs: Sequence[str], *, processes: int | None = None) -> list[
 
     Raises InputError where an input is not there, is no log of the offsets topic, or cannot be read.
     """
-    copies = [(log_dir, plan, read_log_directory_files(log_dir)) for log_dir, plan in plan_copies(inputs)]
-    tasks = [(partition, files_beside(partition, log_dir, files)) for log_dir, plan, files in copies for partition in plan.partitions]
-    facts = iter(map_partitions(gather_partition, tasks, processes=processes))
+    with HeldFiles() as held:
+        copies = [(log_dir, plan, read_log_directory_files(log_dir)) for log_dir, plan in plan_copies(inputs, held=held)]
+        tasks = [(partition, files_beside(partition, log_dir, files)) for log_dir, plan, files in copies for partition in plan.partitions]
+        facts = iter(map_partitions(gather_partition, tasks, processes=processes))
     return [CopyFacts(log_dir.shown, log_dir.uri, files, tuple(next(facts) for _ in plan.partitions)) for log_dir, plan, files in copies]
 
 

@@ -244,10 +244,10 @@ def _planned_directories(
     return side_by_side(planned, range(len(listed)), FILES_AT_ONCE)
 
 
-def plan_copies(inputs: Sequence[str]) -> list[tuple[Location, LogPlan]]:
+def plan_copies(inputs: Sequence[str], *, held: HeldFiles | None = None) -> list[tuple[Location, LogPlan]]:
     """(log directory, plan of its logs) for each log directory among the inputs: every copy of a partition is read, none is chosen.
 
-    Raises InputError as ``plan_logs`` does.
+    held: as ``plan_logs`` takes it. Raises InputError as ``plan_logs`` does.
     """
     log_dirs: dict[str, Location] = {}
     inputs_of: dict[str, list[str]] = {}
@@ -258,7 +258,7 @@ def plan_copies(inputs: Sequence[str]) -> list[tuple[Location, LogPlan]]:
             files = [directory.location.uri] if directory.only is None else [directory.location.child(name).uri for name in directory.only]
             inputs_of.setdefault(log_dir.uri, []).extend(files)
     _cluster_of(log_dirs.values())
-    return [(log_dir, plan_logs(inputs_of[uri])) for uri, log_dir in log_dirs.items()]
+    return [(log_dir, plan_logs(inputs_of[uri], held=held)) for uri, log_dir in log_dirs.items()]
 
 
 def _directories_of(location: Location) -> list[_Directory]:

@@ -111,6 +111,9 @@ class HeldFiles:
             soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
             if soft == hard:
                 return False
+            try:
+                resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+            except (OSError, ValueError):  # the limit of the whole system is lower
+                return False
             self._limits = soft, hard
-            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
         return True

@@ -14,6 +14,7 @@ import pytest
 from groupcoord_spark.errors import InputError
 from groupcoord_spark.log import LogPlan, directory, plan_logs
 from groupcoord_spark.log.object_store import FILES_AT_ONCE
+from groupcoord_spark.log.storage import Location
 from tests.log.log_writer import T0, Rec, batch, message, records, wrapper, write_segment
 from tests.log.reading import read_logs
 
@@ -252,6 +253,19 @@ class TestFacts:
         assert read_logs(tmp_path).offsets == [0, 1, 2]
         found = plan(tmp_path)
         assert (found.partitions[0].log_start_offset, [doubt.code for doubt in found.doubts]) == (0, ["log_start_not_used"])
+
+    def test_of_a_part_of_the_partitions_no_other_is_listed(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        for number in range(3):
+            write_segment(tmp_path, run(0, 3), offsets_partition=number)
+        listed, whole = [], Location.list
+
+        def list_and_note(location: Location) -> list[Any]:
+            listed.append(location.name)
+            return whole(location)
+
+        monkeypatch.setattr(Location, "list", list_and_note)
+        assert [log.offsets_partition for log in plan_logs([str(tmp_path)], wanted={1}).partitions] == [1]
+        assert [name for name in listed if name.startswith("__consumer_offsets-")] == ["__consumer_offsets-1"]
 
     def test_the_plan_tells_up_to_where_the_cleaner_has_been(self, tmp_path: Path) -> None:
         segment = write_segment(tmp_path, run(0, 3))

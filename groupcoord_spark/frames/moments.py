@@ -20,7 +20,9 @@ def milliseconds_of(moment: object) -> int:
 
     Raises UsageError for what is no time.
     """
-    if isinstance(moment, Integral) and not isinstance(moment, bool):
+    if isinstance(moment, bool):
+        raise _no_time(moment)
+    if isinstance(moment, Integral):
         return int(moment)
     if isinstance(moment, str):
         try:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from groupcoord_spark.coordinator.retention import read_duration
 from groupcoord_spark.coordinator.semantics import JAVA, Semantics
-from groupcoord_spark.frames.moments import milliseconds_of
-from groupcoord_spark.frames.raw_rows import tasks_of
+from groupcoord_spark.errors import UsageError
+from groupcoord_spark.frames.moments import Moment, milliseconds_of, retention_of
+from groupcoord_spark.frames.raw_rows import kept, tasks_of
 from groupcoord_spark.frames.rows_of_tables import PACKED, frame_of, packed_rows_of
-from groupcoord_spark.frames.state import Moment, State, named_semantics
+from groupcoord_spark.frames.state import State, named_semantics
 from groupcoord_spark.pipeline.exchange.state_rows import WRITTEN_ROWS
 from groupcoord_spark.pipeline.expiration import GROUP_COLUMNS, OFFSET_COLUMNS, PENDING_COLUMNS, ExpirationJob, expiration_rows
 from groupcoord_spark.pipeline.what_if import StateTables, cleanups
@@ -36,23 +37,25 @@ class Expirations(NamedTuple):
 
 
 def expire(
-    state: State, *, retention: str = "7d", as_of: Moment, semantics: Semantics | str = JAVA, assume_members_gone: bool = False
+    state: State, *, retention: timedelta | str = "7d", as_of: Moment, semantics: Semantics | str = JAVA, assume_members_gone: bool = False
 ) -> Expirations:
     """What a cleanup at ``as_of`` removes from the state, by the rules of the broker. Nothing is computed before a frame is used.
 
     Args:
         state: from ``replay``, or made from tables of a warehouse: ``State`` with frames of one run. Some groups will do, with all of
             their offsets.
-        retention: the broker's offsets.retention, for example ``7d`` or ``36h``.
+        retention: the broker's offsets.retention, for example ``7d``, ``36h`` or a timedelta.
         as_of: the moment of the cleanup.
         semantics: as in ``replay``.
         assume_members_gone: treat groups with members as if their last member had left at ``as_of``.
     Raises:
-        UsageError: ``retention``, ``as_of`` or ``semantics`` cannot be understood.
+        UsageError: ``state`` is none; ``retention``, ``as_of`` or ``semantics`` cannot be understood.
     """
     from pyspark.sql import functions as F  # noqa: N812
 
-    job = ExpirationJob(milliseconds_of(as_of), read_duration(retention), named_semantics(semantics), assume_members_gone)
+    if not isinstance(state, State):
+        raise UsageError(f"expire takes what replay gives: expire(replay(records), ...). This is of the type {type(state).__name__}.")
+    job = ExpirationJob(milliseconds_of(as_of), retention_of(retention), named_semantics(semantics), assume_members_gone)
     place = ("cluster", "offsets_partition")
     columns = [*place, *OFFSET_COLUMNS]
     offsets = state.committed_offsets.select(*columns, F.lit(_COMMITTED).alias("origin")).unionByName(
@@ -69,7 +72,7 @@ def expire(
         described = state.described_groups.withColumn("is_described", F.lit(True))
         groups = groups.join(described, on=["cluster", "group_id"], how="left")
     paired = offsets.groupBy(*place).cogroup(groups.groupBy(*place))
-    packed = paired.applyInArrow(_rules(job), PACKED).coalesce(tasks_of(groups.sparkSession)).persist()
+    packed = kept(paired.applyInArrow(_rules(job), PACKED).coalesce(tasks_of(groups.sparkSession)))
     return Expirations(*(frame_of(packed, table) for table in ("offset_expirations", "group_expirations", "tombstones")))
 
 

@@ -7,11 +7,14 @@ frame has both, a name of the second kind counts, because in decoded records ``t
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
-from pyspark.errors import PySparkAttributeError
+from pyspark import StorageLevel
+from pyspark.errors import PySparkAttributeError, PySparkException
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import (
     BinaryType,
@@ -35,7 +38,7 @@ from groupcoord_spark.protocol.record_types import NO_LEADER_EPOCH, NO_PRODUCER_
 from groupcoord_spark.sources.rows import ROW_SCHEMA, UNKNOWN_PARTITION
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import Column, SparkSession
     from pyspark.sql.types import StructType
 
 TASKS_PER_CORE: Final = 4
@@ -64,9 +67,9 @@ _NO_OFFSET = "The row has no offset, or a negative one; nobody knows which recor
 def raw_columns(frame: DataFrame) -> dict[str, Column]:
     """Raw column -> the expression that gives it; all of RAW_SCHEMA. A place or a time that the frame does not have is NULL.
 
-    Raises UsageError for a frame without key and value, and for a column of another type than it must have.
+    frame: from ``readable``. Raises UsageError for a frame without key and value, and for a column of another type than it must have.
     """
-    by_name = {name.lower(): frame.schema[name].dataType for name in frame.columns}
+    by_name = {field.name: field.dataType for field in frame.schema}
     missing = [name for name in ("key", "value") if name not in by_name]
     if missing:
         raise UsageError(
@@ -77,33 +80,68 @@ def raw_columns(frame: DataFrame) -> dict[str, Column]:
     places: tuple[tuple[str, DataType], ...] = (("offsets_partition", IntegerType()), ("record_offset", LongType()))
     for name, kind in places:
         given = _name_in(by_name, name)
-        columns[name] = F.lit(None).cast(kind) if given is None else F.col(f"`{given}`").try_cast(kind)
+        columns[name] = F.lit(None).cast(kind) if given is None else _as(given, by_name[given], kind)
     columns["record_timestamp_ms"] = _milliseconds(by_name)
     columns["control_type"] = _control_type(by_name.get("control_type"))
-    columns["cluster"] = F.coalesce(F.col("cluster"), F.lit(DEFAULT_CLUSTER)) if "cluster" in by_name else F.lit(DEFAULT_CLUSTER)
-    columns["position"] = F.col("position").cast(LongType()) if "position" in by_name else F.lit(None).cast(LongType())
+    cluster = F.lit(DEFAULT_CLUSTER)
+    columns["cluster"] = F.coalesce(_as("cluster", by_name["cluster"], StringType()), cluster) if "cluster" in by_name else cluster
+    position = LongType()
+    columns["position"] = _as("position", by_name["position"], position) if "position" in by_name else F.lit(None).cast(position)
     for name, (kind, absent) in _ABSENT.items():
-        columns[name] = F.coalesce(F.col(name).cast(kind), F.lit(absent).cast(kind)) if name in by_name else F.lit(absent).cast(kind)
+        value = F.lit(absent).cast(kind)
+        columns[name] = F.coalesce(_as(name, by_name[name], kind), value) if name in by_name else value
     return {name: columns[name].alias(name) for name in RAW_NAMES}
 
 
 RAW_NAMES: Final = tuple(name for name in ROW_SCHEMA.names if name not in ("fault", "detail"))
+
+READ_NAMES: Final = frozenset((*RAW_NAMES, *KAFKA_NAMES.values(), "topic", "timestamptype"))
+"""The columns of a frame that are not passed on as they are, in lower case."""
+
+
+def readable(frame: DataFrame) -> DataFrame:
+    """The frame, with the names of READ_NAMES in lower case: Spark may tell upper case from lower case (``spark.sql.caseSensitive``).
+
+    Raises UsageError for what is no DataFrame of Spark, and for a frame with two columns of one of these names.
+    """
+    if not isinstance(frame, DataFrame):
+        raise UsageError(
+            f"A DataFrame of Spark with records of __consumer_offsets is needed, and this is of the type {type(frame).__name__}. A log is"
+            " read with spark.read.format('consumer_offsets').load(path), a frame of pandas with spark.createDataFrame."
+        )
+    names = [name.lower() if name.lower() in READ_NAMES else name for name in frame.columns]
+    if doubled := sorted(name for name, count in Counter(names).items() if count > 1):
+        raise UsageError(f"The frame has two columns {doubled[0]!r}. Drop or rename one of them, for example before a join.")
+    return frame if names == frame.columns else frame.toDF(*names)
+
+
+def quoted(name: str) -> str:
+    """The name of a column as Spark reads it whatever is in it, dots too."""
+    escaped = name.replace("`", "``")
+    return f"`{escaped}`"
 
 
 def of_the_offsets_topic(frame: DataFrame) -> DataFrame:
     """The rows of ``__consumer_offsets``: all rows, unless the frame has the columns of Spark's Kafka source and so names a topic."""
     names = {name.lower() for name in frame.columns}
     if "topic" in names and "offsets_partition" not in names:
-        return frame.where((F.col("topic") == OFFSETS_TOPIC) | F.col("topic").isNull())
+        topic = F.col("topic").cast(StringType())
+        return frame.where((topic == OFFSETS_TOPIC) | topic.isNull())
     return frame
 
 
 def raw_rows(frame: DataFrame) -> DataFrame:
     """The records as a frame with the columns of ROW_SCHEMA, as the nightly reads them.
 
-    Raises UsageError where the frame does not tell the partition and the offset of a record.
+    Raises UsageError for a stream, and where the frame does not tell the partition and the offset of a record.
     """
-    names = {name.lower(): frame.schema[name].dataType for name in frame.columns}
+    frame = readable(frame)
+    if frame.isStreaming:
+        raise UsageError(
+            "The frame is a stream, and only `decode` takes one: the state follows from all records in their order. Write what `decode`"
+            " gives to a table, and give the function that table as spark.read gives it, or call it in foreachBatch on the whole table."
+        )
+    names = frame.columns
     missing = [kafka for raw, kafka in KAFKA_NAMES.items() if raw != "record_timestamp_ms" and _name_in(names, raw) is None]
     if missing:
         raise UsageError(
@@ -150,6 +188,16 @@ def by_offsets_partition(
     return rows.groupBy("cluster", "offsets_partition").applyInArrow(of_partition, schema)
 
 
+def kept(frame: DataFrame) -> DataFrame:
+    """The frame, which stays on the executors after its first use; as it is on Databricks' serverless compute, which keeps no frame."""
+    try:
+        return frame.persist(StorageLevel.MEMORY_AND_DISK)
+    except PySparkException as error:
+        if "NOT_SUPPORTED_WITH_SERVERLESS" not in str(error):
+            raise
+        return frame
+
+
 def tasks_of(spark: SparkSession) -> int:
     """Number of tasks that work on offsets partitions. Spark's default of 200 would start 200 Python tasks for a handful of partitions."""
     setting = spark.conf.get("spark.sql.shuffle.partitions") or ""
@@ -163,6 +211,18 @@ def tasks_of(spark: SparkSession) -> int:
 def _name_in(names: Iterable[str] | Mapping[str, Any], raw: str) -> str | None:
     """The name under which a frame with these columns has the raw column; None: the frame does not have it."""
     return next((name for name in (raw, KAFKA_NAMES[raw]) if name in names and not (name != raw and "offsets_partition" in names)), None)
+
+
+def _as(name: str, given: DataType, wanted: DataType) -> Column:
+    """The column as one of that type; NULL where a text is no such number."""
+    if isinstance(wanted, StringType):
+        return F.col(name).cast(wanted)
+    if isinstance(given, NumericType | StringType | BooleanType | NullType):
+        return F.col(name).try_cast(wanted)
+    raise UsageError(
+        f"The column {name} is {given.simpleString().upper()}. It must be {wanted.simpleString().upper()}. If it is about something else,"
+        " rename it with withColumnRenamed."
+    )
 
 
 def _bytes(name: str, kind: DataType) -> Column:

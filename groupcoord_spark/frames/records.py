@@ -8,18 +8,18 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.pandas.functions import pandas_udf
 from pyspark.sql.types import StringType, StructField, StructType
 
 from groupcoord_spark.coordinator.semantics import JAVA
 from groupcoord_spark.errors import UsageError
-from groupcoord_spark.frames.raw_rows import KAFKA_NAMES, RAW_NAMES, of_the_offsets_topic, raw_columns
+from groupcoord_spark.frames.raw_rows import RAW_NAMES, READ_NAMES, of_the_offsets_topic, quoted, raw_columns, readable
 from groupcoord_spark.log import Records
 from groupcoord_spark.pipeline.read.decode import decode_chunk
 from groupcoord_spark.protocol.record_types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP, NOT_A_CONTROL_RECORD
 from groupcoord_spark.protocol.slices import Slices
 from groupcoord_spark.sources import segments
 from groupcoord_spark.spark import udfs
+from groupcoord_spark.spark.column_functions import column_function
 from groupcoord_spark.spark.group_values import GROUP_VALUE, decode_group_value
 from groupcoord_spark.warehouse import TABLES
 
@@ -50,7 +50,7 @@ OFFSET_COMMIT: Final = StructType(
 )
 
 
-@pandas_udf(ERROR)  # type: ignore[untyped-decorator, call-overload]
+@column_function(ERROR)
 def decode_error(key: pd.Series, value: pd.Series) -> pd.DataFrame:
     """Why a record does not decode: the code and the sentence of quarantined_records; NULL if the record decodes."""
     n = len(key)
@@ -77,27 +77,31 @@ def decode_error(key: pd.Series, value: pd.Series) -> pd.DataFrame:
 def decode(frame: DataFrame) -> DataFrame:
     """One row for each record of ``__consumer_offsets``.
 
-    In:  any frame with key and value as BINARY: of Spark's Kafka source, of the source ``consumer_offsets``, of a table with such columns.
+    In:  any frame with key and value as BINARY: of Spark's Kafka source, of the source ``consumer_offsets``, of a table with such columns;
+         also a streaming one. Rows that name another topic than ``__consumer_offsets`` are left out.
     Out: the raw columns (cluster, offsets_partition, record_offset, ...), then key_type, key_name, group_id, topic, partition and
          member_id of the key, value_version and is_tombstone, then one struct for each kind of value (offset_commit, group_metadata,
          consumer_group_member_metadata, ...), of which at most one is not NULL, then error (code, detail), which is NULL if the record
          decodes, then the other columns of the frame. ``topic`` and ``partition`` are those of the offset that was committed; of control
          records the columns of key and value are NULL.
-    Raises UsageError for a frame without key and value, and for one with another column of a name that ``decode`` makes.
+    Raises UsageError for what is no frame, for a frame without key and value, and for one with another column of a name that ``decode``
+    makes.
     """
+    frame = readable(frame)
     raw = raw_columns(frame)
-    read = {name.lower() for name in (*RAW_NAMES, *KAFKA_NAMES.values(), "topic", "timestamptype")}
-    others = [name for name in frame.columns if name.lower() not in read]
     made = {*_OF_KEY, "value_version", "is_tombstone", "offset_commit", *GROUP_VALUE.names, "error"}
+    names = {name.lower() for name in frame.columns}
+    read = READ_NAMES | made if made <= names else READ_NAMES  # decoded already: decoded once more
+    others = [name for name in frame.columns if name.lower() not in read]
     if taken := sorted(name for name in others if name.lower() in made):
         raise UsageError(
             f"The frame already has a column {taken[0]!r}, and decode makes one of that name. Rename it with withColumnRenamed, or drop it."
         )
     is_data = F.col("control_type").isNull()
     key = F.when(is_data, F.col("key"))
-    rows = of_the_offsets_topic(frame).select(*raw.values(), *(F.col(f"`{name}`") for name in others))
+    rows = of_the_offsets_topic(frame).select(*raw.values(), *(F.col(quoted(name)) for name in others))
     decoded = rows.select(
-        *rows.columns,
+        "*",
         udfs.decode_offsets_key(key).alias("_key"),
         udfs.decode_offsets_value(key, "value").alias("_commit"),
         decode_group_value(key, "value").alias("_group"),
@@ -113,7 +117,7 @@ def decode(frame: DataFrame) -> DataFrame:
         _commented("offset_commit", F.when(has_commit, commit).cast(OFFSET_COMMIT)),
         *(F.col(f"_group.{field.name}").cast(field.dataType).alias(field.name) for field in GROUP_VALUE if field.name != "value_version"),
         _commented("error", F.when(is_data & F.col("_error.code").isNotNull(), F.col("_error"))),
-        *(F.col(f"`{name}`") for name in others),
+        *(F.col(quoted(name)) for name in others),
     )
 
 
@@ -136,4 +140,4 @@ def register(spark: SparkSession) -> None:
     segments.register(spark)
     udfs.register(spark)
     for function in (decode_group_value, decode_error):
-        spark.udf.register(function.__name__, function)
+        spark.udf.register(function.name, function.udf)

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from numbers import Integral
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
 
 from groupcoord_spark.coordinator.semantics import JAVA, Semantics, semantics_for
-from groupcoord_spark.frames.moments import milliseconds_of
-from groupcoord_spark.frames.raw_rows import SOURCE, by_offsets_partition
+from groupcoord_spark.errors import UsageError
+from groupcoord_spark.frames.moments import Moment, milliseconds_of
+from groupcoord_spark.frames.raw_rows import SOURCE, by_offsets_partition, kept
 from groupcoord_spark.frames.rows_of_tables import PACKED, RowsInMemory, frame_of, packed, packed_rows_of, plain_frame_of
 from groupcoord_spark.log import Chunk
 from groupcoord_spark.pipeline.exchange.kept_records import kept_records
@@ -37,9 +38,6 @@ OF_NO_TABLE: Final[Mapping[str, pa.Schema]] = {
     DESCRIBED_GROUPS: pa.schema([("group_id", pa.string())]),
 }
 """Rows of the replay that belong to no table of the warehouse, and their columns after ``cluster``."""
-
-Moment = datetime | str | int
-"""A time: with a zone, or ISO 8601 (UTC unless the text says otherwise), or epoch milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +80,8 @@ def replay(
         until: only the records before the first one that is later than this moment are replayed; or by offsets partition the offset of
             the first record that is not replayed.
     Raises:
-        UsageError: the frame lacks a column, or a column has another type; ``semantics`` or ``until`` is not known.
+        UsageError: the frame is a stream, lacks a column, or has a column of another type; ``semantics`` or ``until`` is not known.
     """
-    from pyspark import StorageLevel
     from pyspark.sql import functions as F  # noqa: N812
 
     rules = named_semantics(semantics)
@@ -94,7 +91,7 @@ def replay(
         with without_collector():
             yield from _replayed(rules, end, cluster, offsets_partition, chunks)
 
-    replayed = by_offsets_partition(records, work, PACKED).persist(StorageLevel.MEMORY_AND_DISK)
+    replayed = kept(by_offsets_partition(records, work, PACKED))
     names = plain_frame_of(replayed, TOPIC_NAMES, OF_NO_TABLE[TOPIC_NAMES]).groupBy("cluster", "topic_id").agg(F.max("name").alias("name"))
     assignments = frame_of(replayed, "assignments")
     named = assignments.join(names, on=["cluster", "topic_id"], how="left").select(
@@ -124,7 +121,7 @@ def named_semantics(semantics: Semantics | str) -> Semantics:
     """The semantics of that name. Raises UsageError for a name and a release that do not exist."""
     if isinstance(semantics, Semantics):
         return semantics
-    return semantics_for(semantics) if semantics in ("java", "scala") else semantics_for(broker_version=semantics)
+    return semantics_for(semantics) if semantics in ("java", "scala") else semantics_for(broker_version=str(semantics))
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +134,9 @@ class _End:
     @staticmethod
     def of(until: Moment | Mapping[int, int] | None) -> _End:
         if isinstance(until, Mapping):
+            numbers: list[object] = [*until, *until.values()]
+            if wrong := [each for each in numbers if not isinstance(each, Integral)]:
+                raise UsageError(f"until={{partition: offset}} takes two whole numbers, for example {{0: 1000}}; {wrong[0]!r} is none.")
             return _End(offsets=dict(until))
         return _End(None if until is None else milliseconds_of(until))
 

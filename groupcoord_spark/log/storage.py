@@ -231,6 +231,11 @@ def usual_uri(given: str) -> str:
     scheme = scheme.lower() if mark else ""
     if scheme in _NEED_TWO_SLASHES and not rest.startswith("//"):
         raise InputError(f"{shown(given)}: two slashes are missing. Write {_NEED_TWO_SLASHES[scheme]}.")
+    authority = rest.removeprefix("//").partition("/")[0]
+    if scheme in _NEED_TWO_SLASHES and scheme != "hdfs" and not authority:  # a cluster's own HDFS needs no name
+        raise InputError(f"{shown(given)}: the name of a bucket or container is missing. Write {_NEED_TWO_SLASHES[scheme]}.")
+    if scheme in ("abfs", "abfss") and not set("@.") & set(authority):
+        raise InputError(f"{shown(given)}: the storage account is missing. Write {_NEED_TWO_SLASHES[scheme]}.")
     match scheme:
         case "s3" | "s3a" | "s3n":
             return f"s3:{rest}"

@@ -11,6 +11,8 @@ from functools import cache
 from importlib.util import find_spec
 from types import ModuleType
 
+from groupcoord_spark.protocol.loop_cache import used_for_zips
+
 ROWS_WORTH_LOADING = 50_000
 """The scalar decoders take 4 us a row, so these rows take about as long as to load the loops. A row counts once in each stage."""
 
@@ -21,11 +23,13 @@ _logger = logging.getLogger(__name__)
 def load() -> ModuleType | None:
     """The module ``loops``; None, with a warning in the log, where numba cannot be imported or cannot store its compiled code.
 
-    numba stores the code beside the package, in the user's cache or in NUMBA_CACHE_DIR. Where it can write to none of them, every process
-    would compile all loops again. The run goes on with the scalar decoders: the same tables, in about 25 times the time.
+    numba stores the code beside the package, in the user's cache or in NUMBA_CACHE_DIR (``loop_cache``: where the package is a zip). Where
+    it can write to none of them, every process would compile all loops again. The run goes on with the scalar decoders: the same tables,
+    in about 25 times the time.
     """
     try:
-        from groupcoord_spark.protocol import loops
+        with used_for_zips():
+            from groupcoord_spark.protocol import loops
     except (ImportError, OSError, RuntimeError) as fault:
         _warn(str(fault))
         return None
@@ -37,7 +41,8 @@ def load_json() -> ModuleType | None:
     """The module ``json_loops``; None where ``load`` gives None."""
     if load() is None:
         return None
-    from groupcoord_spark.protocol import json_loops
+    with used_for_zips():
+        from groupcoord_spark.protocol import json_loops
 
     return json_loops
 

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import pandas as pd
-from pyspark.sql.pandas.functions import pandas_udf
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -24,6 +23,7 @@ from groupcoord_spark.protocol import DecodeError, decode_assignment, decode_key
 from groupcoord_spark.protocol.fields import Array, Blob, Field, Integer, Struct, Text, Type, UuidBytes
 from groupcoord_spark.protocol.messages import RECORD_TYPES
 from groupcoord_spark.protocol.record_types import OFFSET_KEY_TYPES, KeyType
+from groupcoord_spark.spark.column_functions import column_function
 
 _CONSUMER: Final = "consumer"
 """The protocol type of classic groups whose members write subscriptions and assignments in the layout of Kafka's consumers."""
@@ -105,7 +105,7 @@ def _without_comments(kind: DataType) -> DataType:
             return kind
 
 
-@pandas_udf(_without_comments(GROUP_VALUE))  # type: ignore[untyped-decorator, call-overload]
+@column_function(_without_comments(GROUP_VALUE))
 def decode_group_value(key: pd.Series, value: pd.Series) -> pd.DataFrame:
     """The value of a group record (key type 2 and higher), in the struct of its type; all others are NULL.
 

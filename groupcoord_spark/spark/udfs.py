@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-from pyspark.sql.pandas.functions import pandas_udf
 from pyspark.sql.types import IntegerType, LongType, ShortType, StringType, StructField, StructType
 
 from groupcoord_spark.protocol import RECORD_TYPES, DecodeError, decode_key
@@ -20,6 +19,7 @@ from groupcoord_spark.protocol.columnar import decode_key_columns, decode_offset
 from groupcoord_spark.protocol.json_texts import key_json_column, value_json_texts
 from groupcoord_spark.protocol.record_types import NO_LEADER_EPOCH, NO_TIMESTAMP, OFFSET_KEY_TYPES
 from groupcoord_spark.protocol.slices import Slices
+from groupcoord_spark.spark.column_functions import column_function
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -60,7 +60,7 @@ def _nullable(values: Any, of: str, is_null: Any) -> Any:
     return pd.arrays.IntegerArray(np.asarray(values).astype(of), np.asarray(is_null, np.bool_))
 
 
-@pandas_udf(KEY)  # type: ignore[untyped-decorator, call-overload]
+@column_function(KEY)
 def decode_offsets_key(key: pd.Series) -> pd.DataFrame:
     """The fields of a record's key. error: the reason code, if the key does not decode or its type is unknown."""
     slices = _slices(key)
@@ -86,7 +86,7 @@ def decode_offsets_key(key: pd.Series) -> pd.DataFrame:
     )
 
 
-@pandas_udf(VALUE)  # type: ignore[untyped-decorator, call-overload]
+@column_function(VALUE)
 def decode_offsets_value(key: pd.Series, value: pd.Series) -> pd.DataFrame:
     """The fields of a commit's value (key types 0 and 1); all NULL for tombstones and other key types.
 
@@ -124,7 +124,7 @@ def decode_offsets_value(key: pd.Series, value: pd.Series) -> pd.DataFrame:
     )
 
 
-@pandas_udf(StringType())  # type: ignore[untyped-decorator, call-overload]
+@column_function(StringType())
 def decode_offsets_value_json(key: pd.Series, value: pd.Series) -> pd.Series:
     """A value of any key type as Kafka's JSON; NULL for tombstones and for values that do not decode."""
     types = [_key_type(key_bytes) for key_bytes in key]
@@ -142,4 +142,4 @@ def _key_type(key: bytes | None) -> int:
 def register(spark: SparkSession) -> None:
     """Register the functions for ``spark.sql``, under their own names."""
     for function in (decode_offsets_key, decode_offsets_value, decode_offsets_value_json):
-        spark.udf.register(function.__name__, function)
+        spark.udf.register(function.name, function.udf)

@@ -77,6 +77,8 @@ def test_words_of_databricks_are_its_mounts_and_refused_elsewhere(given: str, pa
         ("az://c/x", AZURE),
         ("s3:/bucket/logs", "two slashes are missing. Write s3://BUCKET/PATH"),
         ("s3a:bucket/logs", "two slashes are missing. Write s3://BUCKET/PATH"),
+        ("s3:///logs", "the name of a bucket or container is missing. Write s3://BUCKET/PATH"),
+        ("abfss://container/logs", "the storage account is missing. Write abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/PATH"),
         ("hdfs:/logs", "Write hdfs://NAMENODE:8020/PATH"),
         ("abfss:/x", AZURE.replace("CONTAINER", ".*CONTAINER")),
         ("arn:aws:s3:::bucket/logs", "Write s3://BUCKET/PATH"),

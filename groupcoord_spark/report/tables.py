@@ -161,8 +161,8 @@ TABLES: Final = (
         "commit_notes",
         "clients",
         "Notes in the metadata of commits",
-        "kind is a guess from the form of the text: stream times of Kafka Streams, offsets that parallel-consumer has done beyond the committed"
-        " one.",
+        "kind is a guess from the form of the text: stream times of Kafka Streams, offsets that parallel-consumer has done beyond the"
+        " committed one.",
     ),
     ReportTable(
         "completeness",

@@ -89,10 +89,8 @@ def test_lag_is_the_sum_over_the_newest_sample(tmp_path):
 
 
 def test_lag_says_how_long_a_group_is_behind_and_when_it_loses_records(tmp_path):
-    ends = [
-        {"topic": "t", "partition": 0, "end_offset": 100 * n, "start_offset": 24 * n, "sampled_at_ms": AS_OF_MS + n * 86_400_000, "run_id": "r"}
-        for n in range(3)
-    ]
+    sample = {"topic": "t", "partition": 0, "run_id": "r"}
+    ends = [{**sample, "end_offset": 100 * n, "start_offset": 24 * n, "sampled_at_ms": AS_OF_MS + n * 86_400_000} for n in range(3)]
     offsets = [offset("a", "t", 0, 150), offset("b", "t", 0, 40), offset("c", "t", 0, 200)]
     night(tmp_path, "prod", {"groups": [group(name) for name in "abc"], "committed_offsets": offsets, "log_ends": ends})
     lines = groupcoord("list", "--lag", "--warehouse", str(tmp_path)).stdout.splitlines()

@@ -48,8 +48,8 @@ GROUP BY group_id
 @click.option(
     "--lag",
     is_flag=True,
-    help="Add LAG, records that the group has not read by the newest sample of nightly --end-offsets; MAX-LAG, of one partition; BEHIND, the"
-    " lag in time; LOSS-IN, when a topic's retention takes records that the group has not read.",
+    help="Add LAG, records that the group has not read by the newest sample of nightly --end-offsets; MAX-LAG, of one partition; BEHIND,"
+    " the lag in time; LOSS-IN, when a topic's retention takes records that the group has not read.",
 )
 @shown_run_options
 @common_options

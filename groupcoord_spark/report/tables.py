@@ -41,8 +41,8 @@ TABLES: Final = (
         "lag",
         "lag",
         "Lag of each partition",
-        "Against the newest sample of log ends. share of log near 100 %: the group is about to lose data. hours to loss: until the log begins"
-        " after the committed offset, if the group stands still.",
+        "Against the newest sample of log ends. share of log near 100 %: the group is about to lose data. hours to loss: until the log"
+        " begins after the committed offset, if the group stands still.",
         "log_ends",
     ),
     ReportTable(

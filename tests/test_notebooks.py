@@ -13,6 +13,8 @@ import pytest
 
 from groupcoord_spark.errors import WarehouseError
 from groupcoord_spark.warehouse import find_warehouse
+from groupcoord_spark.warehouse.sql import names_in
+from groupcoord_spark.warehouse.views import VIEWS
 
 NOTEBOOKS = sorted((Path(__file__).parents[1] / "notebooks").glob("*.py"))
 
@@ -67,6 +69,7 @@ FACTS_OF_LOGS = {
     "02_where_did_my_offsets_go": "import json; print(json.dumps(int(losers.agg(F.sum('deleted_offsets')).first()[0])))",
     "03_rebalances": "import json; print(json.dumps(int(most['rebalances'].sum())))",
     "04_retention": "import json; print(json.dumps(counts['offsets'].tolist()))",
+    "05_answers": "import json; print(json.dumps([story.conclusion, sorted(rewound['group_id'])]))",
 }
 
 
@@ -81,8 +84,19 @@ def test_a_notebook_runs_on_any_log_by_its_first_line(name: str, tmp_path: Path)
     elif name == "04_retention":
         under_7_days, under_1_day = found
         assert 0 < under_7_days < under_1_day
+    elif name == "05_answers":
+        conclusion, rewound = found
+        assert conclusion.startswith("Group van-")
+        empty = ["van-rewound-empty-classic"] * 2 + ["van-rewound-empty-consumer"] * 2
+        assert rewound == ["van-live-classic", "van-live-consumer", *empty, *["van-rewound-simple"] * 2]
     else:
         assert found > 5
+
+
+def test_every_view_has_a_cell_in_the_notebook_of_answers() -> None:
+    statements = "\n".join(cells_of(jupytext.read(NOTEBOOKS[0].with_name("05_answers.py")), "code"))
+    helpers = {"offset_commits_resolved", "record_positions"}
+    assert helpers == set(VIEWS) - set(names_in(statements))
 
 
 def test_the_nearest_warehouse_is_found_from_below(sample_warehouse: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

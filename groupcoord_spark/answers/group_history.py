@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -131,11 +132,29 @@ def _with_evidence(warehouse: Warehouse, question: Question, pieces: Sequence[Pi
     ranges = warehouse.read("surviving_records", cluster=question.cluster, columns=columns, where=of_place).to_pylist()
     age = {run.run_id: number for number, run in enumerate(warehouse.finished_runs(question.cluster))}
     ranges.sort(key=lambda row: age.get(row["run_id"], -1))
-    lower = history.with_gaps(lower, [(row["run_id"], row["first_offset"], row["end_offset"]) for row in ranges])
+    known = [(row["run_id"], row["first_offset"], row["end_offset"]) for row in ranges]
+    lower = history.with_gaps(lower, [*known, *_ranges_of_history(warehouse, question, of_place, lower)])
     columns = ["record_offset", "key_type", "member_id", "value_json"]
     records = rows_of(warehouse, question, "group_records", columns, [*of_place, ("key_type", "in", list(KEY_TYPES))])
     with_all = iter(history.with_owners(lower, records))
     return [next(with_all) if isinstance(piece, LowerCommit) else piece for piece in pieces]
+
+
+def _ranges_of_history(
+    warehouse: Warehouse, question: Question, of_place: Sequence[Condition], lower: Sequence[LowerCommit]
+) -> Iterator[tuple[str, int, int]]:
+    """The record offsets that the history has between each lower commit and the one before: ranges of no run, each with its own name.
+
+    A run that goes on from the night before reads new records alone, and so has no rows of surviving_records.
+    """
+    first, last = min(commit.from_record_offset for commit in lower), max(commit.record_offset for commit in lower)
+    where = [*of_place, ("record_offset", ">=", first), ("record_offset", "<=", last)]
+    tables = ("offset_commits", "group_records", "transactions")
+    found = [warehouse.read(table, cluster=question.cluster, columns=["record_offset"], where=where)["record_offset"] for table in tables]
+    offsets = np.unique(np.concatenate([column.to_numpy() for column in found]))
+    begins = np.flatnonzero(np.append(True, offsets[1:] > offsets[:-1] + 1))
+    ends = offsets[np.append(begins[1:], len(offsets)) - 1] + 1
+    yield from ((f"history from {begin}", int(begin), int(end)) for begin, end in zip(offsets[begins], ends, strict=True))
 
 
 def _place(row: Mapping[str, Any]) -> Place:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final, Literal, NamedTuple
 
 from groupcoord_spark.answers.group_history import PlaceHistory, Question, expiry_events, milliseconds, read_history, rows_of
@@ -19,7 +20,9 @@ from groupcoord_spark.coordinator.timeline import (
     iso,
     places_text,
 )
+from groupcoord_spark.protocol.errors import DecodeError
 from groupcoord_spark.protocol.record_types import KeyType
+from groupcoord_spark.protocol.scalar import decode_key
 from groupcoord_spark.warehouse.read import Condition, Warehouse
 from groupcoord_spark.warehouse.reasons import GROUP_STAYS_BECAUSE, OFFSET_STAYS_BECAUSE
 
@@ -109,17 +112,18 @@ def why(warehouse: Warehouse, question: Question, semantics: Semantics) -> Story
         finder = _Finder(place_history, question, semantics, _tombstones_of_members(warehouse, question, place_history))
         steps += [finder.step(event) for event in place_history.events(question, run.retention_ms)]
         steps = [*steps, *_skipped(warehouse, question, place_history)]
+    unreadable = list(_unreadable(warehouse, question))
     now = list(_present(warehouse, question, run.as_of_ms))
     if finder is not None and question.topic is None and not now and (end := finder.end_without_tombstone()) is not None:
         steps.append(end)
     found = [finding for step in [*steps, *now] for finding in step.findings]
     has_commits = any(step.event == "commits" for step in steps)
-    if not has_commits and not any(question.topic is None or finding.topic is not None for finding in found):
+    if not has_commits and not unreadable and not any(question.topic is None or finding.topic is not None for finding in found):
         return None
     steps.sort(key=lambda step: (step.time_ms is None, step.time_ms or 0))
-    steps += now
+    steps += [*unreadable, *now]
     future = [Step(event.time_ms, event.event, event.what, (), ()) for event in expiry_events(warehouse, question)]
-    return Story([*steps, *future], _conclusion(question, steps))
+    return Story([*steps, *future], _conclusion(question, steps) + _what_is_not_known(len(unreadable)))
 
 
 class _Finder:
@@ -407,6 +411,35 @@ def _skipped(warehouse: Warehouse, question: Question, of_place: PlaceHistory) -
     for code, detail, record_offset in sorted({(row["code"], row["detail"], row["record_offset"] or -1) for row in rows}):
         records = [] if record_offset < 0 else [Record("record", of_place.place.offsets_partition, record_offset)]
         yield Step(None, "warning", f"{detail} ({code})", records, ())
+
+
+def _unreadable(warehouse: Warehouse, question: Question) -> Iterator[Step]:
+    """The records in quarantine whose key names what the question is about, in the order of the log."""
+    columns = ["offsets_partition", "record_offset", "reason", "detail", "key"]
+    where: list[Condition] = [("offsets_partition", ">=", 0), ("record_offset", ">=", 0)]
+    rows = warehouse.read("quarantined_records", cluster=question.cluster, columns=columns, where=where).to_pylist()
+    name, steps = question.group_id.encode(), {}
+    for row in rows:
+        if row["key"] is None or name not in row["key"]:
+            continue
+        with suppress(DecodeError):
+            fields = decode_key(row["key"]).fields
+            topic, partition = fields.get("topic"), fields.get("partition")
+            if fields.get("group_id") != question.group_id:
+                continue
+            if question.topic is not None and (topic is None or partition is None or not question.asks_about(topic, partition)):
+                continue
+            what = "A record of the group" if topic is None else f"A record of {topic} {partition}"
+            record = Record("unreadable record", row["offsets_partition"], row["record_offset"])
+            steps[record] = Step(None, "quarantined", f"{what} could not be read: {row['detail']} ({row['reason']})", [record], ())
+    yield from (steps[record] for record in sorted(steps))
+
+
+def _what_is_not_known(unreadable: int) -> str:
+    if not unreadable:
+        return ""
+    records, they = ("record", "it") if unreadable == 1 else ("records", "they")
+    return f" {unreadable:,} {records} of it could not be read: what {they} said is missing here."
 
 
 def _present(warehouse: Warehouse, question: Question, as_of_ms: int) -> Iterator[Step]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import click
 
 from groupcoord_spark.cli.options import Common, ShownRun, cluster_to_read, common_options, say_which_night, shown_run_options
 from groupcoord_spark.cli.render import lines, shown, write_lines, write_records
 from groupcoord_spark.cli.words import Words
+from groupcoord_spark.coordinator.timeline import duration
 
 if TYPE_CHECKING:
     from groupcoord_spark.warehouse.read import Run, Warehouse
@@ -16,6 +17,13 @@ if TYPE_CHECKING:
 # Kafka's own words (GroupState, GroupType); the warehouse has the types in lower case, as the protocol names them.
 STATES: Final = ("Empty", "Stable", "Assigning", "Reconciling", "NotReady", "PreparingRebalance", "CompletingRebalance", "Dead")
 TYPES: Final = ("Classic", "Consumer", "Share", "Streams")
+
+_LAG_OF_GROUPS: Final = """
+SELECT group_id, CAST(SUM(CASE WHEN lag > 0 THEN lag ELSE 0 END) AS BIGINT) AS lag, MAX(lag) AS max_lag, MAX(hours_behind) AS hours_behind,
+  MIN(CASE WHEN lost > 0 THEN 0.0E0 ELSE hours_to_loss END) AS hours_to_loss
+FROM lag WHERE lag IS NOT NULL
+GROUP BY group_id
+"""
 
 
 @click.command("list", epilog="Example: groupcoord list --state Stable,Empty --type")
@@ -38,7 +46,10 @@ TYPES: Final = ("Classic", "Consumer", "Share", "Streams")
     help="Add the column TYPE; with TYPES only those groups.",
 )
 @click.option(
-    "--lag", is_flag=True, help="Add the column LAG: records that the group has not read, by the newest sample of nightly --end-offsets."
+    "--lag",
+    is_flag=True,
+    help="Add LAG, records that the group has not read by the newest sample of nightly --end-offsets; MAX-LAG, of one partition; BEHIND,"
+    " the lag in time; LOSS-IN, when a topic's retention takes records that the group has not read.",
 )
 @shown_run_options
 @common_options
@@ -69,30 +80,43 @@ def list_groups(common: Common, states: frozenset[str] | None, types: frozenset[
     cells = {name: groups[column].to_pylist() for name, column in columns.items()}
     if "type" in cells:
         cells["type"] = [word.capitalize() for word in cells["type"]]
+    titles = [name.upper() for name in columns]
     if lag:
-        lags = _lags(warehouse, run)
-        columns["lag"] = "lag"
-        cells["lag"] = [lags.get(group) for group in cells["group"]]
+        lags, nothing = _lags(warehouse, run), _Lag(None, None, None, None)
+        of_groups = [lags.get(group, nothing) for group in cells["group"]]
+        shown_lags = of_groups if common.output != "table" else map(_cells, of_groups)
+        columns |= dict.fromkeys(_Lag._fields, "")
+        cells |= zip(_Lag._fields, map(list, zip(*shown_lags, strict=True)) if of_groups else [[]] * 4, strict=True)
+        titles += ["LAG", "MAX-LAG", "BEHIND", "LOSS-IN"]
     if common.output != "table":
         write_records(common.output, list(columns), zip(*cells.values(), strict=True))
     elif len(columns) == 1:
         write_lines(shown(group) for group in cells["group"])
     else:
         width = max([15, *(len(shown(group)) for group in cells["group"])]) + 10
-        write_lines(lines([name.upper() for name in columns], zip(*cells.values(), strict=True), [width, *[20] * (len(columns) - 1)]))
+        write_lines(lines(titles, zip(*cells.values(), strict=True), [width, *[20] * (len(columns) - 1)]))
 
 
-def _lags(warehouse: Warehouse, run: Run) -> dict[str, int]:
-    """Group -> sum of the lag of its partitions. Groups without a partition in the newest sample of log ends are left out."""
-    from groupcoord_spark.cli.end_offsets import newest_end_offsets
+class _Lag(NamedTuple):
+    """The lag of a group by the newest sample of log ends. hours_to_loss is 0 where records are gone that the group has not read."""
 
-    ends = newest_end_offsets(warehouse, run)
-    names = ["group_id", "topic", "partition", "committed_offset"]
-    offsets = warehouse.read("committed_offsets", columns=names, run=run)
-    lags: dict[str, int] = {}
-    for group_id, topic, partition, committed in zip(*(offsets[name].to_pylist() for name in names), strict=True):
-        end = ends.get((topic, partition))
-        # -1 is what some clients commit for "nowhere yet": no lag follows from it.
-        if end is not None and committed != -1:
-            lags[group_id] = lags.get(group_id, 0) + max(end - committed, 0)
-    return lags
+    lag: int | None
+    max_lag: int | None
+    hours_behind: float | None
+    hours_to_loss: float | None
+
+
+def _lags(warehouse: Warehouse, run: Run) -> dict[str, _Lag]:
+    """Group -> its lag. Groups without a partition in the newest sample of log ends are left out."""
+    from groupcoord_spark.warehouse.sql import NightInDuckDB
+
+    rows = NightInDuckDB(warehouse, run=run).execute(_LAG_OF_GROUPS)
+    assert rows is not None  # the statement is a SELECT
+    group_ids, *columns = (column.to_pylist() for column in rows.columns)
+    return dict(zip(group_ids, map(_Lag, *columns), strict=True))
+
+
+def _cells(lag: _Lag) -> tuple[object, ...]:
+    """For people: lengths of time in their greatest units."""
+    behind, loss = (None if hours is None else duration(round(hours * 3_600_000)) for hours in (lag.hours_behind, lag.hours_to_loss))
+    return lag.lag, lag.max_lag, behind, "lost" if lag.hours_to_loss == 0 else loss

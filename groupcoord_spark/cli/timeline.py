@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _UUID: Final = re.compile(r"\b([0-9a-f]{8})-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b")
 
-WRONG_EVENTS: Final = frozenset({"rewind", "transaction", "offsets_removed", "group_removed", "warning"})
+WRONG_EVENTS: Final = frozenset({"rewind", "transaction", "offsets_removed", "group_removed", "warning", "quarantined"})
 """Events that are shown in red: an offset went back or away, commits that do not count, records that a broker does not take."""
 
 NAMES: Final = ("time", "until", "event", "offsets_partition", "record_offset", "generation", "what", "facts")

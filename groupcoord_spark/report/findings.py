@@ -58,6 +58,22 @@ CHECKS: Final = (
     ),
     Check(
         "danger",
+        "lag",
+        (("lost", ">=", 1),),
+        "partition lost records before its group read them",
+        "partitions of {groups} lost records before the group read them",
+        because="The log begins after the committed offset: the group begins anew where auto.offset.reset says.",
+    ),
+    Check(
+        "danger",
+        "lag",
+        (("hours_to_loss", "<=", 48),),
+        "partition loses records within two days if its group stands still",
+        "partitions of {groups} lose records within two days if the group stands still",
+        because="At the pace of the last days the log begins after the committed offset by then.",
+    ),
+    Check(
+        "danger",
         "rewinds",
         (("kind", "=", "two_writers"),),
         "committed offset went back because two writers commit to one partition",

@@ -41,7 +41,8 @@ TABLES: Final = (
         "lag",
         "lag",
         "Lag of each partition",
-        "Against the newest sample of log ends. share of log near 100 %: the group is about to lose data.",
+        "Against the newest sample of log ends. share of log near 100 %: the group is about to lose data. hours to loss: until the log"
+        " begins after the committed offset, if the group stands still.",
         "log_ends",
     ),
     ReportTable(
@@ -101,6 +102,12 @@ TABLES: Final = (
         "idle_groups", "groups", "Groups without members", "A simple group (offsets only) may well have a reader, which no record shows."
     ),
     ReportTable(
+        "topic_readers",
+        "groups",
+        "Who reads which topic",
+        "A group that has a committed offset, a partition or a subscription. A subscription by name shows only for topics of some table.",
+    ),
+    ReportTable(
         "group_days",
         "groups",
         "Groups day by day",
@@ -131,6 +138,31 @@ TABLES: Final = (
         "Bytes by group template",
         "Group ids with <n> and <uuid> in place of numbers and UUIDs, and what they cost in the offsets topic.",
         "history",
+    ),
+    ReportTable(
+        "client_inventory",
+        "clients",
+        "Members by client",
+        "library is a guess from the usual form of ids, and empty where the ids are the user's own. group id: the first of the groups.",
+    ),
+    ReportTable(
+        "protocol_readiness",
+        "clients",
+        "Ready for the consumer protocol",
+        "Classic groups of consumers, and what keeps them from KIP-848. The bounds of the session timeout are the broker's defaults.",
+    ),
+    ReportTable(
+        "no_leader_epoch",
+        "clients",
+        "Offsets without a leader epoch",
+        "Their consumers cannot notice that a log was truncated after an unclean leader election.",
+    ),
+    ReportTable(
+        "commit_notes",
+        "clients",
+        "Notes in the metadata of commits",
+        "kind is a guess from the form of the text: stream times of Kafka Streams, offsets that parallel-consumer has done beyond the"
+        " committed one.",
     ),
     ReportTable(
         "completeness",

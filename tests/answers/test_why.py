@@ -14,6 +14,7 @@ import pytest
 from groupcoord_spark.answers.group_history import Question
 from groupcoord_spark.answers.why import Finding, Story, why
 from groupcoord_spark.coordinator.semantics import semantics_for
+from groupcoord_spark.protocol.scalar import encode_key
 from groupcoord_spark.warehouse import open_warehouse
 from tests.shown_rows import connect
 from tests.warehouse.nights import AS_OF_MS, commit, group, night, offset
@@ -180,3 +181,29 @@ def test_a_group_tombstone_without_a_time_has_a_row_in_the_view(tmp_path: Path) 
     """Records of 0.9 have no times: the view left the tombstones of such groups out."""
     story(tmp_path, "3.9", offset_commits=[at(1, 0)], group_records=[own(3, 0, None, record_timestamp_ms=None)])
     assert causes_of_view(tmp_path) == [(3, "unknown")]
+
+
+def test_nights_that_go_on_from_the_one_before_miss_no_commit_that_the_history_has(tmp_path: Path) -> None:
+    """They have no rows of surviving_records: every rewind that they read was said to have lost records to compaction."""
+    first = {"surviving_records": [{"offsets_partition": 0, "incarnation": 0, "first_offset": 0, "end_offset": 1, "run_id": "r"}]}
+    whole = story(tmp_path / "whole", "4.3", offset_commits=[at(0, 0, committed_offset=9), at(1, 1), at(2, 2, committed_offset=3)], **first)
+    assert not any("Compaction took" in step.what for step in whole.steps)
+    hole = story(tmp_path / "hole", "4.3", offset_commits=[at(0, 0, committed_offset=9), at(7, 2, committed_offset=3)], **first)
+    assert any("Compaction took" in step.what for step in hole.steps)
+
+
+def test_records_in_quarantine_that_name_the_group_are_part_of_the_story(tmp_path: Path) -> None:
+    """A group whose last commit could not be read had the story of its commit before, and nothing said so."""
+    keys = [encode_key(1, {"group_id": "g", "topic": "t", "partition": 0}), encode_key(2, {"group_id": "g"})]
+    keys += [encode_key(1, {"group_id": "gg", "topic": "t", "partition": 0}), b"\x00\x01g"]
+    lost = {"offsets_partition": 0, "source": "f", "reason": "value_truncated", "detail": "It ends early.", "run_id": "r"}
+    rows = [{**lost, "record_offset": 7 + n, "key": key} for n, key in enumerate(keys)]
+    found = story(tmp_path, "4.3", offset_commits=[at(0, 0, committed_offset=9)], quarantined_records=[*rows, *rows[:1]])
+    assert [(step.what, step.records[0].record_offset) for step in found.steps if step.event == "quarantined"] == [
+        ("A record of t 0 could not be read: It ends early. (value_truncated)", 7),
+        ("A record of the group could not be read: It ends early. (value_truncated)", 8),
+    ]
+    assert found.conclusion.endswith(" 2 records of it could not be read: what they said is missing here.")
+    of_partition = why(open_warehouse(str(tmp_path)), Question("prod", "g", "t", 0), semantics_for(None, "4.3"))
+    assert of_partition is not None
+    assert of_partition.conclusion.endswith(" 1 record of it could not be read: what it said is missing here.")

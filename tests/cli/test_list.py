@@ -82,6 +82,21 @@ def test_lag_is_the_sum_over_the_newest_sample(tmp_path):
     offsets = [offset("a", "t", 0, 40), offset("a", "t", 1, 60), offset("a", "u", 0, 1), offset("b", "u", 0, 3)]
     night(tmp_path, "prod", {"groups": [group("a"), group("b")], "committed_offsets": offsets, "log_ends": [*older, *ends]})
     rows = groupcoord("list", "--lag", "--output", "json", "--warehouse", str(tmp_path)).stdout.splitlines()
-    assert [json.loads(row) for row in rows] == [{"group": "a", "lag": 10}, {"group": "b", "lag": None}]
+    of_a = {"group": "a", "lag": 10, "max_lag": 10, "hours_behind": 0.0, "hours_to_loss": None}
+    assert [json.loads(row) for row in rows] == [of_a, {**dict.fromkeys(of_a), "group": "b"}]
     lines = groupcoord("describe", "--group", "a", "--output", "csv", "--warehouse", str(tmp_path)).stdout.splitlines()
     assert [line.split(",")[5:7] for line in lines[1:]] == [["50", "10"], ["51", "0"], ["", ""]]
+
+
+def test_lag_says_how_long_a_group_is_behind_and_when_it_loses_records(tmp_path):
+    sample = {"topic": "t", "partition": 0, "run_id": "r"}
+    ends = [{**sample, "end_offset": 100 * n, "start_offset": 24 * n, "sampled_at_ms": AS_OF_MS + n * 86_400_000} for n in range(3)]
+    offsets = [offset("a", "t", 0, 150), offset("b", "t", 0, 40), offset("c", "t", 0, 200)]
+    night(tmp_path, "prod", {"groups": [group(name) for name in "abc"], "committed_offsets": offsets, "log_ends": ends})
+    lines = groupcoord("list", "--lag", "--warehouse", str(tmp_path)).stdout.splitlines()
+    assert [" ".join(line.split()) for line in lines] == [
+        "GROUP LAG MAX-LAG BEHIND LOSS-IN",
+        "a 50 50 12 h 4 d 6 h",
+        "b 160 160 1 d 14 h lost",
+        "c 0 0 - -",
+    ]

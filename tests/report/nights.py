@@ -96,7 +96,7 @@ def eventful(place: Path, **fields: Any) -> Run:
     ]
     rows = {
         "groups": [
-            group("moves", state="Stable", member_count=2, topic_count=1, offset_count=2, generation=3),
+            group("moves", state="Stable", member_count=2, topic_count=1, offset_count=2, generation=3, subscribed_topics=["payments"]),
             *(group(group_id, is_simple=True, protocol_type=None, generation=None, offset_count=1, topic_count=1) for group_id in HOSTILE),
         ],
         "members": [member("moves", "one"), member("moves", "two")],

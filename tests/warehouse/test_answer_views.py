@@ -7,67 +7,10 @@ import struct
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-import duckdb
 import pytest
 
-from groupcoord_spark.warehouse import TABLES
-from groupcoord_spark.warehouse.views import VIEWS
-from tests.warehouse.nights import AS_OF_MS, DAY_MS, assignment, commit, group, marker, member, offset, run_fields
-
-MINUTE_MS, HOUR_MS = 60_000, 3_600_000
-
-
-def rows(view: str, columns: str, /, **tables: Sequence[Mapping[str, Any]]) -> list[tuple[Any, ...]]:
-    """The sorted rows of a view over these tables; the other tables are empty."""
-    connection = duckdb.connect()
-    connection.execute("SET TimeZone = 'UTC'")
-    newest = {
-        "run_id": "r",
-        "started_at_ms": AS_OF_MS,
-        "finished_at_ms": AS_OF_MS,
-        "version": "1",
-        "schema_version": 1,
-        "table_versions": {},
-    }
-    for name, table in TABLES.items():
-        of_table = [{**run_fields(), **newest}] if name == "runs" else tables.get(name, ())
-        connection.register(name, table.from_rows([{"cluster": "prod", **row} for row in of_table]) if of_table else table.empty())
-    for name, query in VIEWS.items():
-        connection.execute(f"CREATE VIEW {name} AS {query}")
-    return sorted(connection.execute(f"SELECT {columns} FROM {view}").fetchall(), key=str)
-
-
-def at(record_offset: int, committed_offset: int, minute: float = 0, **fields: Any) -> dict[str, Any]:
-    """A commit that was written so many minutes after AS_OF_MS."""
-    moment = AS_OF_MS + int(minute * MINUTE_MS)
-    times = {"record_timestamp_ms": moment, "commit_timestamp_ms": moment}
-    return commit(record_offset, committed_offset=committed_offset, **{**times, **fields})
-
-
-def gone(record_offset: int, **fields: Any) -> dict[str, Any]:
-    return commit(record_offset, committed_offset=None, is_tombstone=True, value_version=-1, value_size=-1, **fields)
-
-
-def change(record_offset: int, members: int, **fields: Any) -> dict[str, Any]:
-    """A row of rebalances."""
-    place = {"offsets_partition": 0, "incarnation": 0, "record_offset": record_offset, "record_timestamp_ms": AS_OF_MS}
-    kind = {"group_id": "g", "group_type": "classic", "kind": "generation", "to_generation": record_offset, "member_count": members}
-    return {**place, **kind, "cause": "member_joined", "evidence": "", **fields}
-
-
-def record(record_offset: int, **fields: Any) -> dict[str, Any]:
-    """A row of group_records."""
-    place = {"offsets_partition": 0, "incarnation": 0, "record_offset": record_offset, "record_timestamp_ms": AS_OF_MS}
-    facts = {"group_id": "g", "key_type": 2, "key_json": "{}", "is_tombstone": False, "is_transactional": False}
-    return {**place, **facts, "key_size": 5, "value_size": 20, **fields}
-
-
-def log_part(**fields: Any) -> dict[str, Any]:
-    """A row of offsets_partitions."""
-    counts = dict.fromkeys(
-        ("end_offset", "last_stable_offset", "records", "decoded", "quarantined", "control_records", "live_keys", "bytes"), 0
-    )
-    return {"offsets_partition": 0, "incarnation": 0, **counts, **fields}
+from tests.warehouse.nights import AS_OF_MS, DAY_MS, assignment, group, marker, member, offset
+from tests.warehouse.view_rows import HOUR_MS, at, change, end, gone, log_part, record, rows
 
 
 class TestCountedCommits:
@@ -261,10 +204,10 @@ def test_groups_are_born_and_go_and_their_ids_have_templates() -> None:
     ]
 
 
-@pytest.mark.parametrize("digits", range(1, 40))
-def test_a_number_of_any_length_is_one_n(digits: int) -> None:
-    found = rows("group_lifetimes", "template", offset_commits=[at(0, 1, group_id=f"a{'7' * digits}b{'1' * digits}")])
-    assert found == [("a<n>b<n>",)]
+def test_a_number_of_any_length_is_one_n() -> None:
+    ids = [f"a{'7' * digits}b{'10' * digits}#" for digits in range(1, 40)]
+    found = rows("group_lifetimes", "template", offset_commits=[at(n, 1, group_id=group_id) for n, group_id in enumerate(ids)])
+    assert found == [("a<n>b<n>#",)] * len(ids)
 
 
 def test_clients_are_counted_by_what_they_are() -> None:
@@ -343,18 +286,6 @@ def test_storage_is_what_the_cleaner_leaves_of_each_group() -> None:
     tables = {"offset_commits": commits, "group_records": [record(4), record(5)]}
     columns = "group_id, records, bytes, live_records, live_bytes, tombstone_records, completeness"
     assert rows("storage_by_group", columns, **tables) == [("g", 6, 170, 2, 61, 1, 1.0)]
-
-
-def end(topic: str, partition: int, end_offset: int, hours: int = 0, **fields: Any) -> dict[str, Any]:
-    """A row of log_ends that was sampled so many hours after AS_OF_MS."""
-    return {
-        "topic": topic,
-        "partition": partition,
-        "end_offset": end_offset,
-        "sampled_at_ms": AS_OF_MS + hours * HOUR_MS,
-        "run_id": "r",
-        **fields,
-    }
 
 
 def test_lag_is_of_the_newest_sample_and_says_what_it_cannot_know() -> None:

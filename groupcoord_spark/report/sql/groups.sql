@@ -1,7 +1,8 @@
 -- Every group, those with most problems first.
 WITH problems AS (
   SELECT DISTINCT group_id, 'live and loses offsets' AS problem, 4 AS weight FROM shown_expiring WHERE live_group_loses AND days_left <= 7
-  UNION ALL SELECT DISTINCT group_id, 'about to lose data', 4 FROM shown_lag WHERE share_of_log >= 0.9
+  UNION ALL SELECT DISTINCT group_id, 'about to lose data', 4 FROM shown_lag WHERE share_of_log >= 0.9 OR hours_to_loss <= 48
+  UNION ALL SELECT DISTINCT group_id, 'lost records', 5 FROM shown_lag WHERE lost >= 1
   UNION ALL SELECT DISTINCT group_id, 'stalled', 3 FROM shown_stalled
   UNION ALL SELECT DISTINCT group_id, 'two writers', 4 FROM shown_rewinds WHERE kind = 'two_writers'
   UNION ALL SELECT DISTINCT group_id, 'open transaction', 3 FROM shown_open_transactions WHERE open_hours >= 1

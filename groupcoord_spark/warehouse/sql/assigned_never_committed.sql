@@ -1,5 +1,6 @@
 -- Partitions that a member has and of which the group has no committed offset. has_pending: an open transaction has one. commits counts
 -- the commits of the partition in the history: above 0, an offset was there and was removed, or its transaction did not commit.
+-- Share groups are left out: their positions are in another topic.
 -- completeness: share of the records of the offsets partition that the history has. Below 1, commits is a lower bound.
 WITH committed AS (
   SELECT cluster, group_id, topic, partition, COUNT(*) AS commits
@@ -14,6 +15,7 @@ SELECT a.cluster, a.group_id, a.topic, a.partition, a.member_id, m.client_id, m.
   COALESCE(c.commits, 0) AS commits,
   l.completeness
 FROM assignments a
+JOIN groups g ON g.cluster = a.cluster AND g.group_id = a.group_id AND g.group_type <> 'share'
 LEFT JOIN committed_offsets o ON o.cluster = a.cluster AND o.group_id = a.group_id AND o.topic = a.topic AND o.partition = a.partition
 LEFT JOIN members m ON m.cluster = a.cluster AND m.group_id = a.group_id AND m.member_id = a.member_id
 LEFT JOIN committed c ON c.cluster = a.cluster AND c.group_id = a.group_id AND c.topic = a.topic AND c.partition = a.partition

@@ -8,6 +8,7 @@ SELECT m.cluster, m.client_id, m.client_host,
     WHEN m.client_id LIKE 'kgo%' THEN 'franz-go'
     WHEN m.client_id LIKE 'kafkajs%' THEN 'kafkajs'
     WHEN m.member_id LIKE '%github.com/segmentio/kafka-go%' THEN 'kafka-go'
+    WHEN g.protocol = 'RoundRobinAssigner' THEN 'kafkajs'
     WHEN g.protocol_type = 'connect' THEN 'Kafka Connect'
     WHEN g.group_type = 'streams' OR m.client_id LIKE '%-StreamThread-%' OR g.protocol = 'stream' THEN 'Kafka Streams'
     WHEN m.client_id LIKE 'consumer-%' OR m.client_id LIKE 'console-consumer%' THEN 'Java'

@@ -3,7 +3,7 @@
 -- the log goes on after the hour.
 WITH hours AS (
   SELECT cluster, offsets_partition, incarnation, date_trunc('hour', record_timestamp) AS bucket_start,
-    CAST(COUNT(*) AS DOUBLE) / (MAX(record_offset) - MIN(record_offset) + 1) AS completeness
+    COUNT(*) AS records, MAX(record_offset) - MIN(record_offset) + 1 AS span
   FROM record_positions
   WHERE record_timestamp IS NOT NULL
   GROUP BY cluster, offsets_partition, incarnation, date_trunc('hour', record_timestamp)
@@ -20,9 +20,11 @@ counts AS (
   WHERE record_timestamp IS NOT NULL
   GROUP BY cluster, offsets_partition, incarnation, group_id, topic, date_trunc('hour', record_timestamp)
 )
-SELECT c.cluster, c.group_id, c.topic, c.bucket_start, c.commits, c.tombstones, c.bytes, h.completeness,
-  e.newest_at >= c.bucket_start + INTERVAL '1' HOUR AS window_is_complete
+SELECT c.cluster, c.group_id, c.topic, c.bucket_start, SUM(c.commits) AS commits, SUM(c.tombstones) AS tombstones,
+  SUM(c.bytes) AS bytes, CAST(SUM(h.records) AS DOUBLE) / SUM(h.span) AS completeness,
+  MAX(e.newest_at) >= c.bucket_start + INTERVAL '1' HOUR AS window_is_complete
 FROM counts c
 JOIN hours h ON h.cluster = c.cluster AND h.offsets_partition = c.offsets_partition AND h.incarnation = c.incarnation
   AND h.bucket_start = c.bucket_start
 JOIN ends e ON e.cluster = c.cluster
+GROUP BY c.cluster, c.group_id, c.topic, c.bucket_start

@@ -1,13 +1,16 @@
 -- The lag of each group and partition at every sample of log ends: the last commit that counted up to the sample, against the log end.
--- produced and consumed count from the sample before. hours_to_clear: how long the group needs at this pace until it has read everything;
--- NULL: it does not come closer, or there is no sample before.
+-- produced, consumed and deleted count from the sample before; deleted: by how much the log begins later. hours_to_clear: how long the
+-- group needs at this pace until it has read everything; NULL: it does not come closer, or there is no sample before. hours_to_loss: how
+-- long at this pace until the start of the log overtakes the group, 0 if it has; NULL: it does not come closer, or the samples have no
+-- start offsets.
 -- completeness: share of the records of the offsets partition that the history has. Below 1 the last commit before a sample may have been
 -- removed, and committed_offset is then an older one: lag is an upper bound.
 WITH samples AS (
-  SELECT cluster, topic, partition, sampled_at, MAX(end_offset) AS end_offset FROM log_ends GROUP BY cluster, topic, partition, sampled_at
+  SELECT cluster, topic, partition, sampled_at, MAX(start_offset) AS start_offset, MAX(end_offset) AS end_offset
+  FROM log_ends GROUP BY cluster, topic, partition, sampled_at
 ),
 last_commits AS (
-  SELECT s.cluster, c.offsets_partition, c.incarnation, c.group_id, s.topic, s.partition, s.sampled_at, s.end_offset,
+  SELECT s.cluster, c.offsets_partition, c.incarnation, c.group_id, s.topic, s.partition, s.sampled_at, s.start_offset, s.end_offset,
     c.is_tombstone, c.committed_offset,
     ROW_NUMBER() OVER (
       PARTITION BY s.cluster, c.group_id, s.topic, s.partition, s.sampled_at
@@ -17,22 +20,26 @@ last_commits AS (
   JOIN counted_commits c ON c.cluster = s.cluster AND c.topic = s.topic AND c.partition = s.partition AND c.counted_at <= s.sampled_at
 ),
 lags AS (
-  SELECT cluster, offsets_partition, incarnation, group_id, topic, partition, sampled_at, committed_offset, end_offset,
+  SELECT cluster, offsets_partition, incarnation, group_id, topic, partition, sampled_at, committed_offset, start_offset, end_offset,
     end_offset - committed_offset AS lag,
     LAG(committed_offset) OVER (PARTITION BY cluster, group_id, topic, partition ORDER BY sampled_at) AS committed_before,
+    LAG(start_offset) OVER (PARTITION BY cluster, group_id, topic, partition ORDER BY sampled_at) AS start_before,
     LAG(end_offset) OVER (PARTITION BY cluster, group_id, topic, partition ORDER BY sampled_at) AS end_before,
     sampled_at - LAG(sampled_at) OVER (PARTITION BY cluster, group_id, topic, partition ORDER BY sampled_at) AS since_sample_before
   FROM last_commits
-  WHERE age = 1 AND NOT is_tombstone AND committed_offset <> -1
+  WHERE age = 1 AND NOT is_tombstone AND committed_offset >= 0
 ),
 paces AS (
-  SELECT l.*, end_offset - end_before AS produced, committed_offset - committed_before AS consumed,
+  SELECT l.*, end_offset - end_before AS produced, committed_offset - committed_before AS consumed, start_offset - start_before AS deleted,
     EXTRACT(DAY FROM since_sample_before) * 24.0E0 + EXTRACT(HOUR FROM since_sample_before)
       + EXTRACT(MINUTE FROM since_sample_before) / 60.0E0 + FLOOR(EXTRACT(SECOND FROM since_sample_before)) / 3600.0E0 AS hours
   FROM lags l
 )
-SELECT p.cluster, p.group_id, p.topic, p.partition, p.sampled_at, p.committed_offset, p.end_offset, p.lag, p.produced, p.consumed,
+SELECT p.cluster, p.group_id, p.topic, p.partition, p.sampled_at, p.committed_offset, p.end_offset, p.lag, p.produced, p.consumed, p.deleted,
   CASE WHEN p.lag > 0 AND p.consumed > p.produced THEN p.lag * p.hours / (p.consumed - p.produced) END AS hours_to_clear,
+  CASE WHEN p.lag > 0 AND p.committed_offset < p.start_offset THEN 0.0E0
+    WHEN p.lag > 0 AND p.deleted > p.consumed THEN (p.committed_offset - p.start_offset) * p.hours / (p.deleted - p.consumed)
+    END AS hours_to_loss,
   c.completeness
 FROM paces p
 JOIN log_completeness c ON c.cluster = p.cluster AND c.offsets_partition = p.offsets_partition AND c.incarnation = p.incarnation

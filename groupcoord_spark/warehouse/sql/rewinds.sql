@@ -1,5 +1,6 @@
 -- Every drop of a committed offset: by how much, when, and of which kind. A commit after a tombstone of the offset is no drop.
--- kind: two_writers (two rising series of commits interleave), reset (the group had no members), restart (the group had begun anew
+-- kind: topic_recreated (the two commits carry different topic ids, so their offsets are of two logs), two_writers (two rising series of
+-- commits interleave), reset (the group had no members), restart (the group had begun anew
 -- since the commit before: nobody of the members before is left), late_owner (the members changed since the commit before), seek
 -- (a member of the unchanged group committed a lower offset).
 -- completeness: share of the records between the two commits that the history has. Below 1, commits between the two may be missing.
@@ -14,6 +15,9 @@ WITH steps AS (
     LAG(counted_offset) OVER (
       PARTITION BY cluster, offsets_partition, incarnation, group_id, topic, partition ORDER BY counted_offset, record_offset
     ) AS from_counted_offset,
+    LAG(topic_id) OVER (
+      PARTITION BY cluster, offsets_partition, incarnation, group_id, topic, partition ORDER BY counted_offset, record_offset
+    ) AS from_topic_id,
     SUM(CASE WHEN is_tombstone THEN 1 ELSE 0 END) OVER (
       PARTITION BY cluster, offsets_partition, incarnation, group_id, topic, partition ORDER BY counted_offset, record_offset
       ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
@@ -75,6 +79,7 @@ paired AS (
 drops AS (
   SELECT s.cluster, s.offsets_partition, s.incarnation, s.group_id, s.topic, s.partition, s.record_offset, s.counted_offset, s.counted_at,
     s.committed_offset, s.from_committed_offset, s.from_record_offset, s.from_counted_offset,
+    CASE WHEN s.topic_id <> s.from_topic_id THEN TRUE ELSE FALSE END AS is_of_new_topic,
     CASE WHEN p.continues = 1 THEN TRUE
       WHEN p.goes_on = 1 AND (p.next_other_drop IS NULL OR p.next_continuation < p.next_other_drop) THEN TRUE
       ELSE FALSE END AS is_interleaved
@@ -100,7 +105,8 @@ since AS (
 )
 SELECT d.cluster, d.group_id, d.topic, d.partition, d.counted_at AS rewound_at,
   d.from_committed_offset, d.committed_offset AS to_committed_offset, d.from_committed_offset - d.committed_offset AS back_by,
-  CASE WHEN d.is_interleaved THEN 'two_writers'
+  CASE WHEN d.is_of_new_topic THEN 'topic_recreated'
+    WHEN d.is_interleaved THEN 'two_writers'
     WHEN c.member_count IS NULL OR c.member_count = 0 THEN 'reset'
     WHEN s.has_begun_anew = 1 THEN 'restart'
     WHEN s.has_changed = 1 THEN 'late_owner'

@@ -1,32 +1,35 @@
 -- Groups whose members subscribe to disjoint topics: two applications that use one group id by mistake. Each rebalance of one stops the
--- other. member_pairs_apart: pairs of members without a common topic. Members whose subscription cannot be read are left out.
+-- other. member_pairs_apart: pairs of members without a common topic; the other columns are of the first such pair. A topic is NULL where
+-- no table names one of the member's topics. Left out are members whose subscription cannot be read, and those that subscribe by an
+-- expression or to no topic.
+-- No topic has the name '', so the intersection with an array of it is the empty array, which every engine writes in another way.
 WITH topics AS (
   SELECT DISTINCT cluster, group_id, topic FROM committed_offsets
   UNION SELECT DISTINCT cluster, group_id, topic FROM assignments WHERE topic IS NOT NULL
   UNION SELECT DISTINCT cluster, group_id, topic FROM offset_commits
 ),
-subscriptions AS (
-  SELECT m.cluster, m.group_id, m.member_id, m.client_id, t.topic
-  FROM members m
-  JOIN topics t ON t.cluster = m.cluster AND t.group_id = m.group_id
-  WHERE COALESCE(array_position(m.subscribed_topics, t.topic), 0) > 0
-),
 subscribers AS (
-  SELECT cluster, group_id, member_id, MIN(topic) AS first_topic FROM subscriptions GROUP BY cluster, group_id, member_id
+  SELECT m.cluster, m.group_id, m.member_id, m.subscribed_topics
+  FROM members m
+  WHERE m.subscribed_topics <> array_intersect(m.subscribed_topics, split('', ',')) AND COALESCE(m.subscribed_topic_regex, '') = ''
 ),
 pairs AS (
-  SELECT a.cluster, a.group_id, a.member_id AS one, b.member_id AS other, a.first_topic, b.first_topic AS other_topic
+  SELECT a.cluster, a.group_id, a.member_id AS one_member_id, b.member_id AS other_member_id,
+    ROW_NUMBER() OVER (PARTITION BY a.cluster, a.group_id ORDER BY a.member_id, b.member_id) AS place,
+    COUNT(*) OVER (PARTITION BY a.cluster, a.group_id) AS member_pairs_apart
   FROM subscribers a
   JOIN subscribers b ON b.cluster = a.cluster AND b.group_id = a.group_id AND b.member_id > a.member_id
+  WHERE array_intersect(a.subscribed_topics, b.subscribed_topics) = array_intersect(a.subscribed_topics, split('', ','))
 ),
-common AS (
-  SELECT DISTINCT a.cluster, a.group_id, a.member_id AS one, b.member_id AS other
-  FROM subscriptions a
-  JOIN subscriptions b ON b.cluster = a.cluster AND b.group_id = a.group_id AND b.topic = a.topic AND b.member_id > a.member_id
+named AS (
+  SELECT s.cluster, s.group_id, s.member_id, MIN(t.topic) AS topic
+  FROM subscribers s
+  JOIN topics t ON t.cluster = s.cluster AND t.group_id = s.group_id
+  WHERE COALESCE(array_position(s.subscribed_topics, t.topic), 0) > 0
+  GROUP BY s.cluster, s.group_id, s.member_id
 )
-SELECT p.cluster, p.group_id, COUNT(*) AS member_pairs_apart, MIN(p.first_topic) AS first_topic, MAX(p.other_topic) AS other_topic,
-  MIN(p.one) AS one_member_id, MAX(p.other) AS other_member_id
+SELECT p.cluster, p.group_id, p.member_pairs_apart, o.topic AS first_topic, n.topic AS other_topic, p.one_member_id, p.other_member_id
 FROM pairs p
-LEFT JOIN common c ON c.cluster = p.cluster AND c.group_id = p.group_id AND c.one = p.one AND c.other = p.other
-WHERE c.group_id IS NULL
-GROUP BY p.cluster, p.group_id
+LEFT JOIN named o ON o.cluster = p.cluster AND o.group_id = p.group_id AND o.member_id = p.one_member_id
+LEFT JOIN named n ON n.cluster = p.cluster AND n.group_id = p.group_id AND n.member_id = p.other_member_id
+WHERE p.place = 1

@@ -1,17 +1,36 @@
 -- Partitions that a member has and that do not advance, while the other partitions of the group do: in the hour before the group's
--- newest commit the committed offset rose by nothing, and the median of the group's partitions rose. Without the ends of the topic's
--- log, a partition to which nobody writes looks the same. Partitions without a committed offset are in assigned_never_committed.
+-- newest commit the committed offset rose by nothing, and the median of the group's partitions rose. advance counts from the last commit
+-- before the hour, else from the first one in it, to the newest. Without the ends of the topic's log, a partition to which nobody writes
+-- looks the same. Partitions without a committed offset are in assigned_never_committed.
 -- completeness: share of the records of the offsets partition that the history has. Below 1, advance and commits are lower bounds.
 WITH newest AS (
   SELECT cluster, group_id, MAX(counted_at) AS newest_at FROM counted_commits WHERE NOT is_tombstone GROUP BY cluster, group_id
 ),
-of_hour AS (
-  SELECT c.cluster, c.group_id, c.topic, c.partition, COUNT(*) AS commits,
-    MAX(c.committed_offset) - MIN(c.committed_offset) AS advance
+ranked_commits AS (
+  SELECT c.cluster, c.group_id, c.topic, c.partition, c.committed_offset,
+    CASE WHEN c.counted_at >= n.newest_at - INTERVAL '1' HOUR THEN 1 ELSE 0 END AS is_of_hour,
+    ROW_NUMBER() OVER (
+      PARTITION BY c.cluster, c.group_id, c.topic, c.partition
+      ORDER BY c.incarnation DESC, c.counted_offset DESC, c.record_offset DESC
+    ) AS age
   FROM counted_commits c
   JOIN newest n ON n.cluster = c.cluster AND n.group_id = c.group_id
-  WHERE NOT c.is_tombstone AND c.counted_at >= n.newest_at - INTERVAL '1' HOUR
-  GROUP BY c.cluster, c.group_id, c.topic, c.partition
+  WHERE NOT c.is_tombstone
+),
+of_hour AS (
+  SELECT cluster, group_id, topic, partition, SUM(is_of_hour) AS commits, COALESCE(
+    MIN(CASE WHEN is_of_hour = 0 THEN age END), MAX(age)
+  ) AS base_age
+  FROM ranked_commits
+  GROUP BY cluster, group_id, topic, partition
+),
+advanced AS (
+  SELECT h.cluster, h.group_id, h.topic, h.partition, h.commits, l.committed_offset - b.committed_offset AS advance
+  FROM of_hour h
+  JOIN ranked_commits b ON b.cluster = h.cluster AND b.group_id = h.group_id AND b.topic = h.topic AND b.partition = h.partition
+    AND b.age = h.base_age
+  JOIN ranked_commits l ON l.cluster = h.cluster AND l.group_id = h.group_id AND l.topic = h.topic AND l.partition = h.partition
+    AND l.age = 1
 ),
 owned AS (
   SELECT a.cluster, a.group_id, a.topic, a.partition, MIN(a.member_id) AS member_id
@@ -21,7 +40,7 @@ owned AS (
 advances AS (
   SELECT o.cluster, o.group_id, o.topic, o.partition, o.member_id, COALESCE(h.commits, 0) AS commits, COALESCE(h.advance, 0) AS advance
   FROM owned o
-  LEFT JOIN of_hour h ON h.cluster = o.cluster AND h.group_id = o.group_id AND h.topic = o.topic AND h.partition = o.partition
+  LEFT JOIN advanced h ON h.cluster = o.cluster AND h.group_id = o.group_id AND h.topic = o.topic AND h.partition = o.partition
 ),
 ranked AS (
   SELECT a.*,

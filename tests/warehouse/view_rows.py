@@ -1,0 +1,120 @@
+"""Small tables made by hand, and the rows of a view over them."""
+
+from __future__ import annotations
+
+import base64
+import struct
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import duckdb
+
+from groupcoord_spark.warehouse import TABLES
+from groupcoord_spark.warehouse.sql import names_in
+from groupcoord_spark.warehouse.views import VIEWS
+from tests.warehouse.nights import AS_OF_MS, assignment, commit, group, marker, member, offset, run_fields
+
+MINUTE_MS, HOUR_MS = 60_000, 3_600_000
+
+_TIMES = {"started_at_ms": AS_OF_MS, "finished_at_ms": AS_OF_MS}
+_NEWEST = {"run_id": "r", **_TIMES, "version": "1", "schema_version": 1, "table_versions": {}}
+
+
+def needed_by(view: str) -> list[str]:
+    """The view and the views below it, each after those that it reads."""
+    needed: list[str] = []
+    for name in names_in(VIEWS[view]):
+        needed += [below for below in (needed_by(name) if name in VIEWS and name != view else ()) if below not in needed]
+    return [*needed, view]
+
+
+def rows(view: str, columns: str, /, **tables: Sequence[Mapping[str, Any]]) -> list[tuple[Any, ...]]:
+    """The sorted rows of a view over these tables; the other tables are empty."""
+    connection = duckdb.connect()
+    connection.execute("SET TimeZone = 'UTC'")
+    for name, table in TABLES.items():
+        of_table = [{**run_fields(), **_NEWEST}] if name == "runs" else tables.get(name, ())
+        connection.register(name, table.from_rows([{"cluster": "prod", **row} for row in of_table]) if of_table else table.empty())
+    for name in needed_by(view):
+        connection.execute(f"CREATE VIEW {name} AS {VIEWS[name]}")
+    return sorted(connection.execute(f"SELECT {columns} FROM {view}").fetchall(), key=str)
+
+
+def at(record_offset: int, committed_offset: int, minute: float = 0, **fields: Any) -> dict[str, Any]:
+    """A commit that was written so many minutes after AS_OF_MS."""
+    moment = AS_OF_MS + int(minute * MINUTE_MS)
+    times = {"record_timestamp_ms": moment, "commit_timestamp_ms": moment}
+    return commit(record_offset, committed_offset=committed_offset, **{**times, **fields})
+
+
+def gone(record_offset: int, **fields: Any) -> dict[str, Any]:
+    return commit(record_offset, committed_offset=None, is_tombstone=True, value_version=-1, value_size=-1, **fields)
+
+
+def change(record_offset: int, members: int, **fields: Any) -> dict[str, Any]:
+    """A row of rebalances."""
+    place = {"offsets_partition": 0, "incarnation": 0, "record_offset": record_offset, "record_timestamp_ms": AS_OF_MS}
+    kind = {"group_id": "g", "group_type": "classic", "kind": "generation", "to_generation": record_offset, "member_count": members}
+    return {**place, **kind, "cause": "member_joined", "evidence": "", **fields}
+
+
+def record(record_offset: int, **fields: Any) -> dict[str, Any]:
+    """A row of group_records."""
+    place = {"offsets_partition": 0, "incarnation": 0, "record_offset": record_offset, "record_timestamp_ms": AS_OF_MS}
+    facts = {"group_id": "g", "key_type": 2, "key_json": "{}", "is_tombstone": False, "is_transactional": False}
+    return {**place, **facts, "key_size": 5, "value_size": 20, **fields}
+
+
+def log_part(**fields: Any) -> dict[str, Any]:
+    """A row of offsets_partitions."""
+    counts = dict.fromkeys(
+        ("end_offset", "last_stable_offset", "records", "decoded", "quarantined", "control_records", "live_keys", "bytes"), 0
+    )
+    return {"offsets_partition": 0, "incarnation": 0, **counts, **fields}
+
+
+def end(topic: str, partition: int, end_offset: int, hours: int = 0, **fields: Any) -> dict[str, Any]:
+    """A row of log_ends that was sampled so many hours after AS_OF_MS."""
+    return {
+        "topic": topic,
+        "partition": partition,
+        "end_offset": end_offset,
+        "sampled_at_ms": AS_OF_MS + hours * HOUR_MS,
+        "run_id": "r",
+        **fields,
+    }
+
+
+def odd_rows() -> dict[str, list[dict[str, Any]]]:
+    """A cluster whose rows are odd in many ways: table -> rows. Every view of the folder sql has a row of it."""
+    old_id, new_id = "MkTRaXlSRfWvFLT1M3hZWA", "Uz_G2kQIRWC33YW4WQUDVQ"
+    bits = base64.b64encode(b"l" + struct.pack(">h", 20) + b"\x06\xff\x0f\x00").decode()
+    runs = base64.b64encode(b"e" + struct.pack(">4i", 1, 70_000, 3, 2)).decode()
+    times = base64.b64encode(struct.pack(">bq", 2, 1_795_231_840_584)).decode()
+    commits = [
+        *(at(0, 60, topic_id=old_id), at(1, 3, 1, topic_id=new_id), at(2, -1, 2), at(3, 4, 90, partition=1), at(4, 9, 95, partition=1)),
+        *(gone(5, partition=2), at(6, 1, producer_id=1, is_transactional=True), at(8, 2, 3, producer_id=2, is_transactional=True)),
+        *(at(9, 7, group_id="job-7#0b5e1f0a-6a8c-4f0e-9a51-0c2d3e4f5a6b"), at(0, 5, incarnation=1), at(1, 2, 60 * 50, incarnation=1)),
+        at(12, 9, group_id="van-simple-a", topic="orders"),
+        *(at(13 + n, 5 * n * n, n, partition=n % 3, group_id="s") for n in range(2)),
+        *(at(15 + n, 5 * n, 5 + n, partition=n % 3, group_id="s") for n in range(5)),
+        at(2, 8, record_timestamp_ms=None, commit_timestamp_ms=None, incarnation=1, topic="группа"),
+    ]
+    pending = offset("g", "t", 5, 2, producer_id=2, record_offset=8, record_timestamp_ms=AS_OF_MS)
+    offsets = [offset("g", "t", n, 400 * n - 1, metadata=note) for n, note in enumerate([bits, runs, times, "night 1", None])]
+    member_of = {"subscribed_topics": ["t", "x"], "session_timeout_ms": 10_000, "user_data": b"x"}
+    rebalances = [change(n, 1, to_generation=n % 3, record_timestamp_ms=AS_OF_MS + n * HOUR_MS, members_joined=["m"]) for n in range(5)]
+    return {
+        "runs": [{**run_fields(), **_NEWEST, "run_id": "odd"}],
+        "offset_commits": commits,
+        "transactions": [marker(7, 1, "aborted", record_timestamp_ms=AS_OF_MS)],
+        "group_records": [record(10), record(11, is_tombstone=True, value_size=-1)],
+        "rebalances": rebalances,
+        "committed_offsets": [*offsets, offset("idle", "u", 0, 3), *(offset("s", "t", n, 5) for n in range(3))],
+        "pending_offsets": [pending],
+        "groups": [group("g", protocol="mine", member_count=2, subscribed_topics=["t", "x", "q"]), group("idle"), group("s")],
+        "members": [member("g", "m", **member_of), member("g", "n", subscribed_topics=["q"])],
+        "assignments": [assignment("g", "m", "t", partition) for partition in range(7)] + [assignment("s", "m", "t", n) for n in range(3)],
+        "offsets_partitions": [log_part(incarnation=1, end_offset=3)],
+        "log_ends": [end("t", n, 600 + 300 * hours, hours, start_offset=10 * hours) for n in range(3) for hours in (0, 24, 49)],
+    }

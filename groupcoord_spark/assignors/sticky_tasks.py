@@ -117,7 +117,8 @@ class _StickyTasks:
         self._assign_active(self._tasks(only_stateful=False))
         if self._replicas > 0:
             self._assign_standby(self._tasks(only_stateful=True))
-        return {member_id: AssignedTasks(frozenset(self._active[member_id]), frozenset(self._standby[member_id])) for member_id in self._members}
+        tasks = ((member_id, self._active[member_id], self._standby[member_id]) for member_id in self._members)
+        return {member_id: AssignedTasks(frozenset(active), frozenset(standby)) for member_id, active, standby in tasks}
 
     def _make_processes(self, ordered: Sequence[str]) -> dict[str, _Process]:
         """Process id -> process, in the order of Kafka's map, which is made for as many processes as the group has members."""

@@ -50,7 +50,7 @@ class Settings:
     group_streams_max_size: int = 2_147_483_647
     group_streams_num_standby_replicas: int = 0
     group_streams_initial_rebalance_delay_ms: int = 3_000
-    group_streams_assignment_interval_ms: int = 1_000
+    group_streams_assignment_interval_ms: int | None = None
     group_consumer_migration_policy: str = "bidirectional"
     offsets_topic_is_missing: bool = False
     """``__consumer_offsets`` does not exist at the start: the first FindCoordinator has it created."""

@@ -61,6 +61,8 @@ INTERNAL_TOPICS_MS: Final = 1
 """How long the simulated cluster takes to make internal topics."""
 STANDBY_REPLICAS: Final = "num.standby.replicas"
 _NOT_VALIDATED: Final = -1
+_FIRST_ASSIGNMENT_EPOCH: Final = 1
+"""Of members that wait for the first assignment: in 4.2, too, where groups begin with epoch 0."""
 
 
 def streams_group_heartbeat(broker: Broker, call: Call, request: StreamsGroupHeartbeat) -> None:
@@ -261,7 +263,7 @@ class StreamsStep:
         last_epoch, last_ms = group.replayed.assignment_epoch, group.assignment_timestamp_ms
         if self.group_id in self.partition.streams_initial_delays:
             status.append(Status(StatusCode.ASSIGNMENT_DELAYED, "streams.initial.rebalance.delay.ms"))
-            return _Targets(last_epoch, NO_TASKS)
+            return _Targets(max(last_epoch, _FIRST_ASSIGNMENT_EPOCH), NO_TASKS)
         if last_epoch >= epoch:
             return _Targets(last_epoch, of_sender)
         interval_ms = assignment_interval_ms(self.broker, self.group_id)
@@ -272,7 +274,8 @@ class StreamsStep:
         for member_id in in_hash_order(members, hash_of_text):
             if member_id not in group.replayed.targets or targets[member_id] != group.target_of(member_id):
                 self._records.append(target_record(self.group_id, member_id, targets[member_id]))
-        self._records.append(target_epoch_record(self.group_id, epoch, self.broker.now_ms))
+        timestamp_ms = self.broker.now_ms if self.broker.release.stores_assignment_timestamp else 0
+        self._records.append(target_epoch_record(self.group_id, epoch, timestamp_ms))
         return _Targets(epoch, of_sender if sender is None else targets[sender])
 
     def _reconcile(

@@ -34,7 +34,7 @@ def check_streams_commit(broker: Broker, group: StreamsGroup, request: OffsetCom
     if request.generation == current.epoch:
         return Error.NONE
     stale = Error.ILLEGAL_GENERATION if is_transactional else Error.STALE_MEMBER_EPOCH
-    if request.generation > current.epoch or not broker.release.commits_by_older_epoch:
+    if request.generation > current.epoch:
         return stale
     subtopologies = source_subtopologies(group.replayed.topology or {"subtopologies": ()})
     since = {**current.pending_revocation[ACTIVE], **current.assigned[ACTIVE]}

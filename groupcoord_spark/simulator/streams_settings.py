@@ -38,7 +38,9 @@ def initial_delay_ms(broker: Broker, group_id: str) -> int:
 
 def assignment_interval_ms(broker: Broker, group_id: str) -> int:
     """The time between two target assignments."""
-    return _of_group(broker, group_id, "streams.assignment.interval.ms", broker.settings.group_streams_assignment_interval_ms)
+    of_broker = broker.settings.group_streams_assignment_interval_ms
+    default_ms = broker.release.streams_assignment_interval_ms if of_broker is None else of_broker
+    return _of_group(broker, group_id, "streams.assignment.interval.ms", default_ms)
 
 
 def _of_group(broker: Broker, group_id: str, name: str, of_broker: int) -> int:

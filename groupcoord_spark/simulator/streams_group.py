@@ -118,13 +118,13 @@ class StreamsGroup:
         """Apply a record that is in the log."""
         self.replayed.apply(record_offset, record.key_type, record.key, record.value)
         self.note(record.key_type, record.value)
-        self.grow()
+        self.grow(len(self.members))
         if not self.members:
             self.shutdown_by = None
 
-    def grow(self) -> None:
-        """Double the slots of the map of members as often as its members ask for it."""
-        while len(self.members) * 3 > self.slots * 4:
+    def grow(self, members: int) -> None:
+        """Double the slots of the map of members as often as so many members ask for it."""
+        while members * 3 > self.slots * 4:
             self.slots *= 2
 
     def note(self, key_type: int | None, value: Mapping[str, Any] | None) -> None:

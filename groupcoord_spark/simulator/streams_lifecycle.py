@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from groupcoord_spark.coordinator.groups.streams import StreamsGroup as ReplayedGroup
+from groupcoord_spark.protocol.record_types import KeyType
 from groupcoord_spark.simulator.broker import Broker, OffsetsPartition
 from groupcoord_spark.simulator.errors import Error
 from groupcoord_spark.simulator.records import RecordToWrite, WrittenRecord
@@ -30,10 +31,13 @@ def delete_streams_group(broker: Broker, group: StreamsGroup, offset_tombstones:
 def load_streams_group(broker: Broker, group_id: str, replayed: ReplayedGroup, records: Iterable[WrittenRecord]) -> None:
     """A streams group after the load of its partition. Sessions, and the rebalance timeouts of members that give up tasks, start now."""
     group = StreamsGroup(group_id, replayed)
+    known: frozenset[str] = frozenset()
     for record in records:
         if record.key is not None and record.key.get("group_id") == group_id:
             group.note(record.key_type, record.value)
-    group.grow()
+            if record.key_type == KeyType.STREAMS_GROUP_MEMBER_METADATA:
+                known = known | {record.key["member_id"]} if record.value is not None else known - {record.key["member_id"]}
+                group.grow(len(known))
     broker.partition_of(group_id).streams_groups[group_id] = group
     step = StreamsStep(broker, group_id)
     for member_id in group.members:

@@ -16,6 +16,7 @@ from groupcoord_spark.simulator.requests import (
     LeaveGroup,
     ListGroups,
     OffsetCommit,
+    OffsetDelete,
     OffsetFetch,
     Request,
     ShareGroupDescribe,
@@ -90,6 +91,12 @@ def form_of(request: Request, topics: Topics) -> dict[str, Any]:
             return streams_form(request)
         case StreamsGroupDescribe():
             return {"group_ids": list(request.group_ids), "include_authorized_operations": 0}
+        case OffsetDelete():
+            listed = [
+                {"name": topic, "partitions": [{"partition_index": number} for number in numbers]}
+                for topic, numbers in request.partitions.items()
+            ]
+            return {"group_id": request.group_id, "topics": listed}
         case OffsetFetch():
             (group,) = request.groups
             return {
@@ -139,7 +146,7 @@ def plain_answer(kind: type, answer: Mapping[str, Any], topics: Topics) -> Any:
         return plain_streams_description(answer)
     elif kind is OffsetFetch:
         plain.groups = [SimpleNamespace(error=one["error_code"]) for one in answer["groups"]]
-    elif kind is OffsetCommit:
+    elif kind in (OffsetCommit, OffsetDelete):
         plain.errors = {
             (topic["name"], partition["partition_index"]): partition["error_code"]
             for topic in answer["topics"]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from groupcoord_spark.simulator import Action, AddPartitions, ConfigureGroup, CreateTopic, DeleteTopic
-from groupcoord_spark.simulator.requests import GroupToFetch, OffsetCommit, OffsetFetch, OffsetToCommit
+from groupcoord_spark.simulator.requests import GroupToFetch, OffsetCommit, OffsetDelete, OffsetFetch, OffsetToCommit
 from groupcoord_spark.simulator.streams_requests import StreamsGroupDescribe, StreamsGroupHeartbeat
 from tests.conformance.streams_topologies import topology_named
 
@@ -107,6 +107,13 @@ class StreamsSteps:
         return self.ask(request, client, lambda answer: " ".join(str(int(one.error)) for one in answer.groups))
 
     # An administrator
+
+    def _forget(self, client: Any, *, topic: str) -> str:
+        """OffsetDelete of partition 0 of a topic."""
+        request = OffsetDelete(self.group, {topic: (0,)}, 0)
+        return self.ask(
+            request, client, lambda answer: f"{int(answer.error)} {' '.join(str(int(error)) for error in answer.errors.values())}".strip()
+        )
 
     def _configure(self, client: Any, **settings: int) -> str:
         for name, value in settings.items():

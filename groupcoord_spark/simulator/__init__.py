@@ -1,4 +1,4 @@
-"""A simulated group coordinator for classic, consumer and share groups, with simulated time.
+"""A simulated group coordinator for classic, consumer, share and streams groups, with simulated time.
 
 The same requests at the same times get the answers that a broker of the chosen release gives, in the same order, and write the same
 records to ``__consumer_offsets``. ``Simulator`` takes one request after the other; ``simulate`` turns a list of events into a timeline.
@@ -10,6 +10,7 @@ from groupcoord_spark.simulator.actions import (
     AddPartitions,
     BeginLoad,
     CleanUp,
+    ConfigureGroup,
     CreateTopic,
     DeleteTopic,
     FailAppends,
@@ -31,6 +32,7 @@ __all__ = [
     "BeginLoad",
     "Call",
     "CleanUp",
+    "ConfigureGroup",
     "CreateTopic",
     "DeleteTopic",
     "Error",

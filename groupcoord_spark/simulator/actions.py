@@ -78,8 +78,32 @@ class Deny:
 
 
 @dataclass(frozen=True, slots=True)
+class ConfigureGroup:
+    """An administrator gives a group a setting of its own, which takes the place of the broker's.
+
+    name: one of ``SETTINGS_OF_GROUPS`` of streams_settings.py.
+    """
+
+    group_id: str
+    name: str
+    value: int
+
+
+@dataclass(frozen=True, slots=True)
 class CleanUp:
     """The offsets retention check runs now, in addition to its regular interval."""
 
 
-Action = BeginLoad | LoadPartition | LosePartition | SetActive | FailAppends | CreateTopic | AddPartitions | DeleteTopic | Deny | CleanUp
+Action = (
+    BeginLoad
+    | LoadPartition
+    | LosePartition
+    | SetActive
+    | FailAppends
+    | CreateTopic
+    | AddPartitions
+    | DeleteTopic
+    | Deny
+    | ConfigureGroup
+    | CleanUp
+)

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from groupcoord_spark.assignors import NO_GENERATION
 from groupcoord_spark.protocol.record_types import NO_LEADER_EPOCH
 from groupcoord_spark.simulator.errors import Error
+from groupcoord_spark.simulator.streams_answers import StreamsGroupDescribeAnswer, StreamsGroupHeartbeatAnswer
 
 
 class JoinedMember(NamedTuple):
@@ -285,6 +286,8 @@ Answer = (
     | ConsumerGroupDescribeAnswer
     | ShareGroupHeartbeatAnswer
     | ShareGroupDescribeAnswer
+    | StreamsGroupHeartbeatAnswer
+    | StreamsGroupDescribeAnswer
     | OffsetCommitAnswer
     | OffsetFetchAnswer
     | TransactionAnswer

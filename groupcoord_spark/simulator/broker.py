@@ -1,10 +1,8 @@
 """The state of the simulated broker, which all requests share: clock, settings, log, and offsets partitions with groups and offsets."""
 
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
 
 from groupcoord_spark.coordinator.transactions import OffsetKey, OffsetStore, StoredOffset
-from groupcoord_spark.errors import UsageError
 from groupcoord_spark.protocol import offsets_partition_for
 from groupcoord_spark.protocol.record_types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from groupcoord_spark.simulator.answers import Answer
@@ -19,14 +17,7 @@ from groupcoord_spark.simulator.release import Release
 from groupcoord_spark.simulator.settings import MemberIds, Settings
 from groupcoord_spark.simulator.share_group import ShareGroup
 from groupcoord_spark.simulator.states import State
-
-
-class ModernGroup(NamedTuple):
-    """A streams group. Its own requests are not simulated."""
-
-    group_type: str
-    member_count: int
-
+from groupcoord_spark.simulator.streams_group import StreamsGroup
 
 LOGGED_ERRORS = frozenset({Error.NONE, Error.NOT_ENOUGH_REPLICAS_AFTER_APPEND, Error.REQUEST_TIMED_OUT})
 """Results of an append after which the records are in the log of the leader. A later load of the partition finds them there."""
@@ -52,12 +43,13 @@ class OffsetsPartition:
         "groups",
         "in_flight",
         "is_loading",
-        "modern_groups",
         "next_record_offset",
         "number",
         "offsets",
         "producers_with_open_transaction",
         "share_groups",
+        "streams_groups",
+        "streams_initial_delays",
         "waiting_fetches",
     )
 
@@ -66,9 +58,10 @@ class OffsetsPartition:
         self.is_loading = False
         self.groups: dict[str, Group] = {}
         self.consumer_groups: dict[str, ConsumerGroup] = {}
-        self.modern_groups: dict[str, ModernGroup] = {}
-        """Group id -> streams group. Such a group only refuses requests."""
         self.share_groups: dict[str, ShareGroup] = {}
+        self.streams_groups: dict[str, StreamsGroup] = {}
+        self.streams_initial_delays: dict[str, Timer] = {}
+        """Group id -> the timer of a streams group that waits for more members. It runs on even if the group is not written."""
         self.offsets = OffsetStore(release.semantics)
         self.appends_in_flight: list[AppendInFlight] = []
         self.in_flight: dict[OffsetKey, StoredOffset] = {}
@@ -107,6 +100,8 @@ class Broker:
         self.offsets_topic_exists = not settings.offsets_topic_is_missing
         if self.offsets_topic_exists:
             self.lead_all_partitions()
+        self.group_settings: dict[str, dict[str, int]] = {}
+        """Group id -> settings that an administrator has given to the group."""
         self.append_takes_ms = 0
         """How long the appends of commits and assignments take."""
         self.transactions: dict[int, set[int]] = {}
@@ -152,15 +147,9 @@ class Broker:
         return self.partitions[self.partition_number(group_id)]
 
     def group(self, group_id: str) -> Group | None:
-        """The classic group, or None if it does not exist. Raises UsageError for a streams group."""
+        """The classic group, or None if there is no classic group of that id."""
         partition = self.partitions.get(self.partition_number(group_id))
-        if partition is None:
-            return None
-        group = partition.groups.get(group_id)
-        if group is None and group_id in partition.modern_groups:
-            kind = partition.modern_groups[group_id].group_type
-            raise UsageError(f"Group {group_id!r} is a {kind} group: only classic, consumer and share groups are simulated.")
-        return group
+        return None if partition is None else partition.groups.get(group_id)
 
     def consumer_group(self, group_id: str) -> ConsumerGroup | None:
         """The consumer group, or None if there is no consumer group of that id."""
@@ -174,8 +163,8 @@ class Broker:
 
     def refuses_classic_members(self, group_id: str) -> bool:
         """Whether a classic JoinGroup is refused: by every share group and by streams groups with members."""
-        streams_group = self.modern_group(group_id)
-        return self.share_group(group_id) is not None or (streams_group is not None and streams_group.member_count > 0)
+        streams_group = self.streams_group(group_id)
+        return self.share_group(group_id) is not None or (streams_group is not None and bool(streams_group.members))
 
     @property
     def share_assignment_interval_ms(self) -> int:
@@ -189,10 +178,10 @@ class Broker:
         interval_ms = self.settings.group_consumer_assignment_interval_ms
         return self.release.consumer_assignment_interval_ms if interval_ms is None else interval_ms
 
-    def modern_group(self, group_id: str) -> ModernGroup | None:
-        """The group if it is a streams group, else None."""
+    def streams_group(self, group_id: str) -> StreamsGroup | None:
+        """The streams group, or None if there is no streams group of that id."""
         partition = self.partitions.get(self.partition_number(group_id))
-        return None if partition is None else partition.modern_groups.get(group_id)
+        return None if partition is None else partition.streams_groups.get(group_id)
 
     def create_group(self, group_id: str) -> Group:
         """Create a group: Empty, generation 0."""

@@ -15,6 +15,7 @@ class TimerKind(Enum):
     REVOCATION = "rebalance timeout of a revocation"
     REGEX = "resolution of regular expressions"
     SHARE_STATE = "creation of share state"
+    INTERNAL_TOPICS = "creation of internal topics"
     PENDING_MEMBER = "pending member id"
     APPEND = "append to the log"
     OFFSETS_TOPIC = "creation of __consumer_offsets"

@@ -20,9 +20,7 @@ from groupcoord_spark.simulator.records import BROKER_RETENTION, RecordToWrite, 
 from groupcoord_spark.simulator.requests import OffsetCommit, OffsetToCommit, TxnOffsetCommit
 from groupcoord_spark.simulator.settings import NO_TOPIC_ID
 from groupcoord_spark.simulator.states import State
-
-FIRST_VERSION_WITH_EPOCHS = 9
-"""First version of OffsetCommit whose generation may be a member epoch."""
+from groupcoord_spark.simulator.streams_offsets import FIRST_VERSION_WITH_EPOCHS, check_streams_commit
 
 
 def offset_commit(broker: Broker, call: Call, request: OffsetCommit) -> None:
@@ -74,6 +72,8 @@ def _unknown_partitions(broker: Broker, offsets: Sequence[OffsetToCommit]) -> tu
 def _check_commit(broker: Broker, request: OffsetCommit) -> Error:
     if broker.share_group(request.group_id or "") is not None:
         return Error.GROUP_ID_NOT_FOUND
+    if (streams_group := broker.streams_group(request.group_id or "")) is not None:
+        return check_streams_commit(broker, streams_group, request)
     group = broker.group(request.group_id or "")
     consumer_group = broker.consumer_group(request.group_id or "") if group is None else None
     if consumer_group is not None:
@@ -122,6 +122,8 @@ def _check_consumer_commit(broker: Broker, group: ConsumerGroup, request: Offset
 def _check_transactional_commit(broker: Broker, request: TxnOffsetCommit) -> Error:
     if broker.share_group(request.group_id or "") is not None:
         return Error.GROUP_ID_NOT_FOUND
+    if (streams_group := broker.streams_group(request.group_id or "")) is not None:
+        return check_streams_commit(broker, streams_group, request)
     group = broker.group(request.group_id or "")
     consumer_group = broker.consumer_group(request.group_id or "") if group is None else None
     if consumer_group is not None:

@@ -50,9 +50,9 @@ from groupcoord_spark.simulator.conversion import (
     uses_classic_protocol,
 )
 from groupcoord_spark.simulator.coordinator_checks import coordinator_error
-from groupcoord_spark.simulator.errors import Error
+from groupcoord_spark.simulator.errors import Error, RefusedError
 from groupcoord_spark.simulator.group import CONSUMER, Group
-from groupcoord_spark.simulator.group_step import REFRESH_MS, GroupStep, RefusedError, known_topics, topic_ids, topic_names
+from groupcoord_spark.simulator.group_step import REFRESH_MS, GroupStep, known_topics, topic_ids, topic_names
 from groupcoord_spark.simulator.records import WrittenRecord, group_tombstone
 from groupcoord_spark.simulator.requests import ConsumerGroupHeartbeat
 from groupcoord_spark.simulator.states import State
@@ -218,7 +218,7 @@ class ConsumerStep(GroupStep):
         if self.group is not None:
             return self.group
         classic = self.partition.groups.get(self.group_id)
-        is_of_other_type = self.group_id in self.partition.modern_groups or self.group_id in self.partition.share_groups
+        is_of_other_type = self.group_id in self.partition.streams_groups or self.group_id in self.partition.share_groups
         has_members = classic is not None and classic.state is not State.EMPTY
         if request.member_epoch != 0 or is_of_other_type or (has_members and not self.broker.settings.allows_upgrades):
             raise RefusedError(Error.GROUP_ID_NOT_FOUND)

@@ -22,6 +22,8 @@ from groupcoord_spark.simulator.requests import DeleteGroups, OffsetDelete
 from groupcoord_spark.simulator.settings import NO_TOPIC_ID
 from groupcoord_spark.simulator.share_heartbeat import delete_share_group
 from groupcoord_spark.simulator.states import State
+from groupcoord_spark.simulator.streams_group import StreamsGroup
+from groupcoord_spark.simulator.streams_lifecycle import delete_streams_group
 
 _REBALANCING = (State.PREPARING_REBALANCE, State.COMPLETING_REBALANCE)
 
@@ -38,7 +40,7 @@ def _delete_group(broker: Broker, group_id: str) -> Error:
     if (share_group := broker.share_group(group_id)) is not None:
         return delete_share_group(broker, share_group)
     group = broker.group(group_id)
-    consumer_group = broker.consumer_group(group_id) if group is None else None
+    consumer_group = _reconciled_group(broker, group_id) if group is None else None
     if consumer_group is None and (group is None or group.state is State.DEAD):
         return Error.GROUP_ID_NOT_FOUND
     if consumer_group.members if consumer_group is not None else group is None or group.state is not State.EMPTY:
@@ -48,21 +50,32 @@ def _delete_group(broker: Broker, group_id: str) -> Error:
     if broker.release.deletion_writes_pending:
         deleted += [pending for pending in partition.pending_partitions(group_id) if pending not in deleted]
     if consumer_group is not None:
-        return _delete_consumer_group(broker, partition, consumer_group, deleted)
+        return _delete_reconciled_group(broker, partition, consumer_group, deleted)
     assert group is not None
     return _delete_offsets_and_group(broker, partition, group, deleted, with_group=True)
 
 
-def _delete_consumer_group(broker: Broker, partition: OffsetsPartition, group: ConsumerGroup, deleted: Collection[TopicPartition]) -> Error:
-    """Delete a consumer group with these offsets. Returns the error of a failed append, after which nothing is deleted."""
-    error = remove_consumer_group(broker, group, [offset_tombstone(group.group_id, topic, number) for topic, number in deleted])
+def _reconciled_group(broker: Broker, group_id: str) -> ConsumerGroup | StreamsGroup | None:
+    """The consumer or streams group, or None if there is none."""
+    return broker.consumer_group(group_id) or broker.streams_group(group_id)
+
+
+def _delete_reconciled_group(
+    broker: Broker, partition: OffsetsPartition, group: ConsumerGroup | StreamsGroup, deleted: Collection[TopicPartition]
+) -> Error:
+    """Delete a consumer or streams group with these offsets. Returns the error of a failed append, after which nothing is deleted."""
+    tombstones = [offset_tombstone(group.group_id, topic, number) for topic, number in deleted]
+    if isinstance(group, StreamsGroup):
+        error = delete_streams_group(broker, group, tombstones)
+    else:
+        error = remove_consumer_group(broker, group, tombstones)
     if error is Error.NONE:
         _forget_offsets(partition, group.group_id, deleted)
     return error
 
 
 def _delete_offsets(broker: Broker, partition: OffsetsPartition, group_id: str, deleted: Collection[TopicPartition]) -> Error:
-    """Delete offsets of a consumer group. Returns the error of a failed append, after which nothing is deleted."""
+    """Delete offsets of a consumer or streams group. Returns the error of a failed append, after which nothing is deleted."""
     records = [offset_tombstone(group_id, topic, number) for topic, number in deleted]
     error, _ = broker.append(group_id, records) if records else (Error.NONE, [])
     if error is not Error.NONE:
@@ -82,7 +95,7 @@ def offset_delete(broker: Broker, call: Call, request: OffsetDelete) -> None:
     error = coordinator_error(broker, OffsetDelete, request.group_id)
     group_id = request.group_id or ""
     group = broker.group(group_id) if error is Error.NONE else None
-    consumer_group = broker.consumer_group(group_id) if error is Error.NONE and group is None else None
+    consumer_group = _reconciled_group(broker, group_id) if error is Error.NONE and group is None else None
     if error is Error.NONE and consumer_group is None and (group is None or group.state is State.DEAD):
         error = Error.GROUP_ID_NOT_FOUND
     if error is not Error.NONE:
@@ -104,7 +117,7 @@ def offset_delete(broker: Broker, call: Call, request: OffsetDelete) -> None:
             elif not broker.settings.has_partition(topic, number):
                 errors[topic_partition] = Error.UNKNOWN_TOPIC_OR_PARTITION
             elif (group is not None and group.is_subscribed_to(topic)) or (
-                consumer_group is not None and topic in consumer_group.replayed.subscribed_topics
+                consumer_group is not None and consumer_group.members and topic in consumer_group.replayed.subscribed_topics
             ):
                 errors[topic_partition] = Error.GROUP_SUBSCRIBED_TO_TOPIC
             else:
@@ -129,7 +142,10 @@ def delete_topic(broker: Broker, topic: str) -> None:
     """Delete the offsets of a deleted topic in all groups. Scala brokers also delete Empty groups that have no other offsets."""
     topic_id = broker.settings.topic_id(topic)
     for partition in broker.partitions.values():
-        groups: dict[str, Group | None] = {**partition.groups, **dict.fromkeys(partition.consumer_groups)}
+        groups: dict[str, Group | None] = {
+            **partition.groups,
+            **dict.fromkeys((*partition.consumer_groups, *partition.streams_groups)),
+        }
         for group_id, group in sorted(groups.items()):
             committed = partition.offsets.committed.get(group_id, {})
             deleted = [
@@ -151,7 +167,8 @@ def clean_up(broker: Broker) -> bool:
     cleanup = Cleanup(broker.now_ms, broker.retention_ms, broker.release.semantics)
     has_removed = False
     for partition in broker.partitions.values():
-        if not (partition.groups or partition.consumer_groups) or partition.is_loading:
+        reconciled_groups: dict[str, ConsumerGroup | StreamsGroup] = {**partition.consumer_groups, **partition.streams_groups}
+        if not (partition.groups or reconciled_groups) or partition.is_loading:
             continue
         pending: dict[str, set[TopicPartition]] = {}
         for group_id, topic, number in partition.offsets.pending:
@@ -168,26 +185,26 @@ def clean_up(broker: Broker) -> bool:
             writes_group = any(tombstone.reason == GROUP_REMOVED for tombstone in result.tombstones)
             _delete_offsets_and_group(broker, partition, group, deleted, with_group=is_removed, writes_group=writes_group)
             has_removed = True
-        for group_id, consumer_group in sorted(partition.consumer_groups.items()):
+        for group_id, reconciled_group in sorted(reconciled_groups.items()):
             committed = partition.offsets.committed.get(group_id, {})
-            result = cleanup.of_group(_consumer_group_row(consumer_group), committed, pending.get(group_id, ()))
+            result = cleanup.of_group(_reconciled_group_row(reconciled_group), committed, pending.get(group_id, ()))
             deleted = [(expiry.topic, expiry.partition) for expiry in result.offsets if expiry.expired]
             if result.group.removed:
-                _delete_consumer_group(broker, partition, consumer_group, deleted)
+                _delete_reconciled_group(broker, partition, reconciled_group, deleted)
             elif deleted:
                 _delete_offsets(broker, partition, group_id, deleted)
             has_removed = has_removed or bool(deleted) or result.group.removed
     return has_removed
 
 
-def _consumer_group_row(group: ConsumerGroup) -> GroupRow:
-    """A consumer group in the form that the expiration rules read."""
+def _reconciled_group_row(group: ConsumerGroup | StreamsGroup) -> GroupRow:
+    """A consumer or streams group in the form that the expiration rules read."""
     return GroupRow(
         group_id=group.group_id,
-        group_type="consumer",
+        group_type=group.replayed.group_type,
         is_simple=False,
         state=group.replayed.state,
-        protocol_type=CONSUMER,
+        protocol_type=group.replayed.protocol_type,
         protocol=None,
         generation=group.epoch,
         assignment_epoch=group.replayed.assignment_epoch,
@@ -198,7 +215,7 @@ def _consumer_group_row(group: ConsumerGroup) -> GroupRow:
         offset_count=0,
         pending_offset_count=0,
         assigned_partition_count=0,
-        topology_epoch=None,
+        topology_epoch=group.replayed.topology_epoch,
         state_timestamp_ms=None,
         record_offset=None,
         record_timestamp_ms=None,

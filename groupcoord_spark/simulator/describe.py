@@ -113,7 +113,7 @@ def list_groups(broker: Broker, call: Call, request: ListGroups) -> None:
             name = state_name(broker, group)
             if is_wanted(name, "classic"):
                 listed.append(ListedGroup(group.group_id, group.protocol_type or "", name))
-        for modern_groups in (partition.consumer_groups, partition.share_groups):
+        for modern_groups in (partition.consumer_groups, partition.share_groups, partition.streams_groups):
             for modern_group in modern_groups.values():
                 replayed = modern_group.replayed
                 if is_wanted(replayed.state, replayed.group_type):

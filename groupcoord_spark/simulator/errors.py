@@ -45,3 +45,12 @@ class Error(IntEnum):
     UNSUPPORTED_ASSIGNOR = 112
     STALE_MEMBER_EPOCH = 113
     INVALID_REGULAR_EXPRESSION = 128
+    STREAMS_INVALID_TOPOLOGY = 130
+
+
+class RefusedError(Exception):
+    """Raised when a heartbeat is refused. Nothing of the heartbeat is written."""
+
+    def __init__(self, error: Error) -> None:
+        super().__init__(error.name)
+        self.error = error

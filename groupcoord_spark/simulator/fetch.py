@@ -8,6 +8,7 @@ from groupcoord_spark.simulator.coordinator_checks import coordinator_error
 from groupcoord_spark.simulator.errors import Error
 from groupcoord_spark.simulator.requests import GroupToFetch, OffsetFetch
 from groupcoord_spark.simulator.states import State
+from groupcoord_spark.simulator.streams_offsets import check_streams_fetch
 
 _NO_OFFSET = FetchedOffset()
 _DENIED = FetchedOffset(error=Error.TOPIC_AUTHORIZATION_FAILED)
@@ -43,9 +44,12 @@ def _fetch(broker: Broker, requested: GroupToFetch, require_stable: bool) -> Fet
         if member.member_epoch != requested.member_epoch:
             stale = Error.ILLEGAL_GENERATION if uses_classic_protocol(member) else Error.STALE_MEMBER_EPOCH
             return FetchedGroup(group_id, stale, {})
+    streams_group = broker.streams_group(group_id)
+    if streams_group is not None and (error := check_streams_fetch(streams_group, requested)) is not Error.NONE:
+        return FetchedGroup(group_id, error, {})
     partition = broker.partition_of(group_id)
     offsets, in_flight = partition.offsets, partition.in_flight
-    is_known = consumer_group is not None or (group is not None and group.state is not State.DEAD)
+    is_known = consumer_group is not None or streams_group is not None or (group is not None and group.state is not State.DEAD)
     committed = offsets.committed.get(group_id, {}) if is_known else {}
 
     def fetched(topic: str, number: int) -> FetchedOffset:

@@ -14,14 +14,6 @@ REFRESH_MS: Final = 300_000
 """How long a group trusts what it knows of its topics."""
 
 
-class RefusedError(Exception):
-    """Raised when a heartbeat is refused. Nothing of the heartbeat is written."""
-
-    def __init__(self, error: Error) -> None:
-        super().__init__(error.name)
-        self.error = error
-
-
 class GroupOfRecords(Protocol):
     """A group of the simulator. replayed: what a replay of the group's records gives."""
 

@@ -23,6 +23,7 @@ from groupcoord_spark.simulator.records import group_record, new_group_record
 from groupcoord_spark.simulator.release import SizeRule
 from groupcoord_spark.simulator.requests import JoinGroup
 from groupcoord_spark.simulator.states import CAN_REBALANCE, State
+from groupcoord_spark.simulator.streams_lifecycle import delete_streams_group
 
 FIRST_VERSION_WITH_MEMBER_IDS = 4
 FIRST_VERSION_WITH_SKIP_ASSIGNMENT = 9
@@ -40,6 +41,8 @@ def join_group(broker: Broker, call: Call, request: JoinGroup) -> None:
             join_consumer_group(broker, call, request, consumer_group)
             return
         error = remove_consumer_group(broker, consumer_group)
+    elif group is None and error is Error.NONE and (streams_group := broker.streams_group(group_id)) is not None:
+        error = delete_streams_group(broker, streams_group)
     is_new_group = group is None
     if group is None and error is Error.NONE:
         if request.member_id:

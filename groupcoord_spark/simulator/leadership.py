@@ -4,11 +4,12 @@ from collections.abc import Iterable
 
 from groupcoord_spark.coordinator.groups.consumer import ConsumerGroup as ReplayedConsumerGroup
 from groupcoord_spark.coordinator.groups.share import ShareGroup as ReplayedShareGroup
+from groupcoord_spark.coordinator.groups.streams import StreamsGroup as ReplayedStreamsGroup
 from groupcoord_spark.coordinator.replay import PartitionReplay
 from groupcoord_spark.coordinator.state import GroupRow, MemberRow, PartitionState
 from groupcoord_spark.protocol.record_types import OFFSET_KEY_TYPES, KeyType, MarkerType
 from groupcoord_spark.simulator.answers import JoinGroupAnswer, SyncGroupAnswer
-from groupcoord_spark.simulator.broker import Broker, ModernGroup, OffsetsPartition
+from groupcoord_spark.simulator.broker import Broker, OffsetsPartition
 from groupcoord_spark.simulator.commit import stored_offset
 from groupcoord_spark.simulator.consumer_heartbeat import load_consumer_group
 from groupcoord_spark.simulator.errors import Error
@@ -19,6 +20,7 @@ from groupcoord_spark.simulator.records import WrittenRecord
 from groupcoord_spark.simulator.release import SizeRule
 from groupcoord_spark.simulator.share_heartbeat import load_share_group
 from groupcoord_spark.simulator.states import State
+from groupcoord_spark.simulator.streams_lifecycle import load_streams_group, unload_streams_groups
 
 _CLASSIC = "classic"
 _CONSUMER = "consumer"
@@ -65,7 +67,9 @@ def load_partition(broker: Broker, number: int, records: Iterable[WrittenRecord]
             assert isinstance(share_group, ReplayedShareGroup)
             load_share_group(broker, row.group_id, share_group, records)
         else:
-            partition.modern_groups[row.group_id] = ModernGroup(row.group_type, row.member_count)
+            streams_group = state.group(row.group_id)
+            assert isinstance(streams_group, ReplayedStreamsGroup)
+            load_streams_group(broker, row.group_id, streams_group, records)
     for group in list(partition.groups.values()):
         if broker.release.size_rule is not SizeRule.NONE and len(group.members) > broker.settings.group_max_size:
             prepare_rebalance(broker, group)
@@ -91,6 +95,7 @@ def unload_partition(broker: Broker, number: int) -> None:
     for share_group in partition.share_groups.values():
         for member_id in list(share_group.members):
             share_group.cancel_session(member_id)
+    unload_streams_groups(partition)
     broker.fail_appends_in_flight(partition)
     del broker.partitions[number]
 

@@ -49,6 +49,8 @@ from groupcoord_spark.simulator.requests import (
     SyncGroup,
     TxnOffsetCommit,
 )
+from groupcoord_spark.simulator.streams_answers import DescribedStreamsGroup, StreamsGroupDescribeAnswer, StreamsGroupHeartbeatAnswer
+from groupcoord_spark.simulator.streams_requests import StreamsGroupDescribe, StreamsGroupHeartbeat
 
 READ: Final = "READ"
 DESCRIBE: Final = "DESCRIBE"
@@ -81,6 +83,8 @@ def refusal(request: Request, denied: Denied) -> Answer | None:
             return ConsumerGroupDescribeAnswer(tuple(DescribedConsumerGroup(group_id, refused) for group_id in group_ids))
         case ShareGroupDescribe(group_ids=group_ids) if DESCRIBE in denied.group_operations:
             return ShareGroupDescribeAnswer(tuple(DescribedShareGroup(group_id, refused) for group_id in group_ids))
+        case StreamsGroupDescribe(group_ids=group_ids) if DESCRIBE in denied.group_operations:
+            return StreamsGroupDescribeAnswer(tuple(DescribedStreamsGroup(group_id, refused) for group_id in group_ids))
         case FindCoordinator(keys=keys) if DESCRIBE in denied.group_operations:
             return FindCoordinatorAnswer(tuple(FoundCoordinator(key, refused, -1) for key in keys))
         case OffsetFetch(groups=groups) if DESCRIBE in denied.group_operations:
@@ -101,6 +105,8 @@ def _refusal_to_read(request: Request) -> Answer | None:
             return ConsumerGroupHeartbeatAnswer(refused)
         case ShareGroupHeartbeat():
             return ShareGroupHeartbeatAnswer(refused)
+        case StreamsGroupHeartbeat():
+            return StreamsGroupHeartbeatAnswer(refused)
         case LeaveGroup():
             return LeaveGroupAnswer(refused)
         case OffsetCommit(offsets=offsets) | TxnOffsetCommit(offsets=offsets):

@@ -142,6 +142,7 @@ class Release:
     consumer_assignment_interval_ms: int = 0
     share_assignment_interval_ms: int = 0
     """Default of group.consumer.assignment.interval.ms (KIP-1263)."""
+    streams_assignment_interval_ms: int = 0
     stores_assignment_timestamp: bool = False
     describes_pending_revocation: bool = False
     commits_by_older_epoch: bool = False
@@ -305,6 +306,7 @@ _CHANGES: tuple[tuple[tuple[int, ...], dict[str, Any]], ...] = (
         {
             "consumer_assignment_interval_ms": 1_000,
             "share_assignment_interval_ms": 1_000,
+            "streams_assignment_interval_ms": 1_000,
             "stores_assignment_timestamp": True,
             "describes_pending_revocation": True,
             "commits_by_older_epoch": True,

@@ -30,6 +30,7 @@ from groupcoord_spark.simulator.requests import (
     TxnOffsetCommit,
     WriteTxnMarkers,
 )
+from groupcoord_spark.simulator.streams_requests import StreamsGroupDescribe, StreamsGroupHeartbeat
 
 
 class Versions(NamedTuple):
@@ -51,6 +52,8 @@ _NEWEST: Final[Mapping[type, tuple[tuple[Release, int], ...]]] = {
     ConsumerGroupDescribe: (((4, 0), 1),),
     ShareGroupHeartbeat: (((4, 2), 1),),
     ShareGroupDescribe: (((4, 2), 1),),
+    StreamsGroupHeartbeat: (((4, 2), 0),),
+    StreamsGroupDescribe: (((4, 2), 0),),
     OffsetCommit: (((0, 10), 2), ((0, 11), 3), ((2, 0), 4), ((2, 1), 6), ((2, 3), 7), ((2, 4), 8), ((3, 7), 9), ((4, 2), 10)),
     OffsetFetch: (
         *(((0, 10), 1), ((0, 10, 2), 2), ((0, 11), 3), ((2, 0), 4), ((2, 1), 5), ((2, 4), 6), ((2, 5), 7), ((3, 0), 8), ((3, 7), 9)),

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from groupcoord_spark.assignors import NO_GENERATION
 from groupcoord_spark.protocol.record_types import NO_LEADER_EPOCH, NO_TIMESTAMP
+from groupcoord_spark.simulator.streams_requests import StreamsGroupDescribe, StreamsGroupHeartbeat
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,6 +273,8 @@ Request = (
     | ConsumerGroupDescribe
     | ShareGroupHeartbeat
     | ShareGroupDescribe
+    | StreamsGroupHeartbeat
+    | StreamsGroupDescribe
     | OffsetCommit
     | TxnOffsetCommit
     | OffsetFetch

@@ -45,6 +45,12 @@ class Settings:
     group_share_heartbeat_interval_ms: int = 5_000
     group_share_max_size: int = 200
     group_share_assignment_interval_ms: int | None = None
+    group_streams_session_timeout_ms: int = 45_000
+    group_streams_heartbeat_interval_ms: int = 5_000
+    group_streams_max_size: int = 2_147_483_647
+    group_streams_num_standby_replicas: int = 0
+    group_streams_initial_rebalance_delay_ms: int = 3_000
+    group_streams_assignment_interval_ms: int | None = None
     group_consumer_migration_policy: str = "bidirectional"
     offsets_topic_is_missing: bool = False
     """``__consumer_offsets`` does not exist at the start: the first FindCoordinator has it created."""
@@ -122,6 +128,12 @@ _PROPERTIES = {
     "group.share.heartbeat.interval.ms": ("group_share_heartbeat_interval_ms", 1),
     "group.share.max.size": ("group_share_max_size", 1),
     "group.share.assignment.interval.ms": ("group_share_assignment_interval_ms", 1),
+    "group.streams.session.timeout.ms": ("group_streams_session_timeout_ms", 1),
+    "group.streams.heartbeat.interval.ms": ("group_streams_heartbeat_interval_ms", 1),
+    "group.streams.max.size": ("group_streams_max_size", 1),
+    "group.streams.num.standby.replicas": ("group_streams_num_standby_replicas", 1),
+    "group.streams.initial.rebalance.delay.ms": ("group_streams_initial_rebalance_delay_ms", 1),
+    "group.streams.assignment.interval.ms": ("group_streams_assignment_interval_ms", 1),
     "offsets.commit.timeout.ms": ("offsets_commit_timeout_ms", 1),
     "offsets.topic.num.partitions": ("offsets_topic_num_partitions", 1),
 }

@@ -26,8 +26,8 @@ from groupcoord_spark.simulator.calls import Call
 from groupcoord_spark.simulator.clock import TimerKind
 from groupcoord_spark.simulator.consumer_group import metadata_hash
 from groupcoord_spark.simulator.coordinator_checks import coordinator_error
-from groupcoord_spark.simulator.errors import Error
-from groupcoord_spark.simulator.group_step import REFRESH_MS, GroupStep, RefusedError, known_topics, topic_ids, topic_names
+from groupcoord_spark.simulator.errors import Error, RefusedError
+from groupcoord_spark.simulator.group_step import REFRESH_MS, GroupStep, known_topics, topic_ids, topic_names
 from groupcoord_spark.simulator.records import WrittenRecord
 from groupcoord_spark.simulator.requests import LEAVE_EPOCH, ShareGroupDescribe, ShareGroupHeartbeat
 from groupcoord_spark.simulator.share_group import (
@@ -135,7 +135,7 @@ class ShareStep(GroupStep):
     def _group_for(self, request: ShareGroupHeartbeat) -> ShareGroup:
         """The share group. A first heartbeat creates it, if the id belongs to no group of another type."""
         if self.group is None:
-            others = (self.partition.groups, self.partition.consumer_groups, self.partition.modern_groups)
+            others = (self.partition.groups, self.partition.consumer_groups, self.partition.streams_groups)
             if request.member_epoch != 0 or any(self.group_id in groups for groups in others):
                 raise RefusedError(Error.GROUP_ID_NOT_FOUND)
             self.group = ShareGroup(self.group_id, ReplayedGroup(self.broker.release.semantics))

@@ -10,6 +10,7 @@ from groupcoord_spark.simulator.actions import (
     AddPartitions,
     BeginLoad,
     CleanUp,
+    ConfigureGroup,
     CreateTopic,
     DeleteTopic,
     Deny,
@@ -24,7 +25,7 @@ from groupcoord_spark.simulator.calls import Call
 from groupcoord_spark.simulator.clock import Timer, TimerKind
 from groupcoord_spark.simulator.commit import offset_commit, txn_offset_commit
 from groupcoord_spark.simulator.consumer_group import ConsumerGroup
-from groupcoord_spark.simulator.consumer_heartbeat import consumer_group_heartbeat, topics_have_changed
+from groupcoord_spark.simulator.consumer_heartbeat import consumer_group_heartbeat
 from groupcoord_spark.simulator.deletion import clean_up, delete_groups, delete_topic, offset_delete
 from groupcoord_spark.simulator.describe import (
     consumer_group_describe,
@@ -68,7 +69,11 @@ from groupcoord_spark.simulator.requests import (
 )
 from groupcoord_spark.simulator.settings import MemberIds, Settings, Topic, numbered_member_ids
 from groupcoord_spark.simulator.share_group import ShareGroup
-from groupcoord_spark.simulator.share_heartbeat import share_group_describe, share_group_heartbeat, share_topics_have_changed
+from groupcoord_spark.simulator.share_heartbeat import share_group_describe, share_group_heartbeat
+from groupcoord_spark.simulator.streams_describe import streams_group_describe
+from groupcoord_spark.simulator.streams_group import StreamsGroup
+from groupcoord_spark.simulator.streams_heartbeat import all_groups_see_topics, streams_group_heartbeat
+from groupcoord_spark.simulator.streams_requests import StreamsGroupDescribe, StreamsGroupHeartbeat
 from groupcoord_spark.simulator.sync import sync_group
 from groupcoord_spark.simulator.transactions import add_offsets_to_txn, end_txn, write_txn_markers
 
@@ -85,6 +90,8 @@ _HANDLERS: dict[type, Callable[[Broker, Call, Any], None]] = {
     WriteTxnMarkers: write_txn_markers,
     ShareGroupHeartbeat: share_group_heartbeat,
     ShareGroupDescribe: share_group_describe,
+    StreamsGroupHeartbeat: streams_group_heartbeat,
+    StreamsGroupDescribe: streams_group_describe,
     ConsumerGroupHeartbeat: consumer_group_heartbeat,
     ConsumerGroupDescribe: consumer_group_describe,
     FindCoordinator: find_coordinator,
@@ -206,15 +213,15 @@ class Simulator:
                 broker.append_error, broker.append_takes_ms = error, takes_ms
             case CreateTopic(topic, partitions) | AddPartitions(topic, partitions):
                 broker.settings = broker.settings.with_topic(topic, partitions)
-                topics_have_changed(broker)
-                share_topics_have_changed(broker)
+                all_groups_see_topics(broker)
             case DeleteTopic(topic):
                 delete_topic(broker, topic)
                 broker.settings = broker.settings.without_topic(topic)
-                topics_have_changed(broker)
-                share_topics_have_changed(broker)
+                all_groups_see_topics(broker)
             case Deny(denied):
                 broker.denied = denied
+            case ConfigureGroup(group_id, name, value):
+                broker.group_settings.setdefault(group_id, {})[name] = value
             case CleanUp():
                 clean_up(broker)
         self._close_event(None, action, None)
@@ -249,6 +256,10 @@ class Simulator:
         """The share group in its current state, or None if there is none. The caller must not change it."""
         return self._broker.share_group(group_id)
 
+    def streams_group(self, group_id: str) -> StreamsGroup | None:
+        """The streams group in its current state, or None if there is none. The caller must not change it."""
+        return self._broker.streams_group(group_id)
+
     def describe(self, group_id: str, version: int = 5) -> DescribedGroup:
         """The group as DescribeGroups shows it, without a request in the timeline."""
         return describe_group(self._broker, group_id, version)
@@ -273,11 +284,10 @@ class Simulator:
         broker = self._broker
         if self._on_entry is not None:
             group_id = getattr(call.request, "group_id", None) if call is not None else timer.group_id if timer is not None else None
-            is_classic = group_id is not None and broker.modern_group(group_id) is None
-            group = broker.group(group_id) if is_classic and group_id is not None else None
+            group = broker.group(group_id) if group_id is not None else None
             state, generation = (None, None) if group is None else (state_name(broker, group), group.generation)
             if group is None and group_id is not None:
-                modern_group = broker.consumer_group(group_id) or broker.share_group(group_id)
+                modern_group = broker.consumer_group(group_id) or broker.share_group(group_id) or broker.streams_group(group_id)
                 if modern_group is not None:
                     state, generation = modern_group.replayed.state, modern_group.epoch
             self._on_entry(

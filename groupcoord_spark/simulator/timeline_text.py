@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from groupcoord_spark.protocol.consumer_protocol import decode_assignment
 from groupcoord_spark.protocol.errors import DecodeError
-from groupcoord_spark.protocol.record_types import CONSUMER_GROUP_KEY_TYPES, SHARE_GROUP_KEY_TYPES, KeyType
+from groupcoord_spark.protocol.record_types import KeyType
 from groupcoord_spark.simulator.answers import (
     ConsumerGroupDescribeAnswer,
     ConsumerGroupHeartbeatAnswer,
@@ -42,6 +42,9 @@ from groupcoord_spark.simulator.requests import (
     TxnOffsetCommit,
     WriteTxnMarkers,
 )
+from groupcoord_spark.simulator.streams_answers import StreamsGroupDescribeAnswer, StreamsGroupHeartbeatAnswer
+from groupcoord_spark.simulator.streams_requests import StreamsGroupHeartbeat
+from groupcoord_spark.simulator.streams_text import streams_answer_text, streams_request_text
 
 Names = Mapping[str, str]
 """Member id -> name of the member in the scenario."""
@@ -67,6 +70,8 @@ def request_text(request: Request, names: Names) -> str:
             parts = [f"{member_id} {'joins' if epoch == 0 else 'leaves' if epoch < 0 else f'epoch {epoch}'}"]
             parts += [f"subscribes to {','.join(topics)}"] if topics else []
             return f"{name} {', '.join(parts)}"
+        case StreamsGroupHeartbeat():
+            return f"{name} {streams_request_text(request)}"
         case LeaveGroup(members=members):
             return (
                 f"{name} {', '.join(names.get(member.member_id, member.member_id or str(member.group_instance_id)) for member in members)}"
@@ -99,6 +104,8 @@ def answer_text(call: Call, names: Names) -> str:
             | ShareGroupHeartbeatAnswer(error=Error.NONE, member_epoch=epoch, assignment=of_member)
         ):
             return f"NONE epoch {epoch}" + ("" if of_member is None else f", {_partitions_text(of_member) or 'nothing'}")
+        case StreamsGroupHeartbeatAnswer(error=Error.NONE) | StreamsGroupDescribeAnswer():
+            return streams_answer_text(call.answer)
         case ConsumerGroupDescribeAnswer(groups=modern_groups) | ShareGroupDescribeAnswer(groups=modern_groups):
             return " ".join(
                 f"{group.error.name} {group.state} epoch {group.group_epoch}, {group.assignor}, {len(group.members)} members"
@@ -148,6 +155,12 @@ _PARTS_OF_GROUPS: Final = {
     KeyType.SHARE_GROUP_TARGET_ASSIGNMENT_MEMBER: "target of",
     KeyType.SHARE_GROUP_CURRENT_MEMBER_ASSIGNMENT: "assignment of",
     KeyType.SHARE_GROUP_STATE_PARTITION_METADATA: "share state",
+    KeyType.STREAMS_GROUP_METADATA: "group",
+    KeyType.STREAMS_GROUP_MEMBER_METADATA: "member",
+    KeyType.STREAMS_GROUP_TOPOLOGY: "topology",
+    KeyType.STREAMS_GROUP_TARGET_ASSIGNMENT_METADATA: "target",
+    KeyType.STREAMS_GROUP_TARGET_ASSIGNMENT_MEMBER: "target of",
+    KeyType.STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT: "assignment of",
     KeyType.CONSUMER_GROUP_METADATA: "group",
     KeyType.CONSUMER_GROUP_PARTITION_METADATA: "topics",
     KeyType.CONSUMER_GROUP_MEMBER_METADATA: "member",
@@ -159,7 +172,7 @@ _PARTS_OF_GROUPS: Final = {
 
 
 def _modern_record_text(record: WrittenRecord) -> str:
-    """A record of a consumer or share group: what it is about, and its epoch if it has one."""
+    """A record of a consumer, share or streams group: what it is about, and its epoch if it has one."""
     key, value = record.key or {}, record.value
     about = key.get("regular_expression", key.get("member_id"))
     text = " ".join(filter(None, (_PARTS_OF_GROUPS[KeyType(record.key_type or 0)], about)))
@@ -183,7 +196,7 @@ def record_text(record: WrittenRecord) -> str:
     """The content of a record: ``offset orders-0=42``, ``group generation 3, range, 2 members``, a tombstone, or ``marker COMMIT``."""
     if record.control is not None or record.key is None:
         return f"marker {record.control}"
-    if record.key_type in CONSUMER_GROUP_KEY_TYPES or record.key_type in SHARE_GROUP_KEY_TYPES:
+    if record.key_type in _PARTS_OF_GROUPS:
         return _modern_record_text(record)
     if record.key_type == KeyType.GROUP_METADATA:
         if record.value is None:

@@ -87,6 +87,47 @@ ANSWERS = {
         "a/Heartbeat/5": "NOT_COORDINATOR",
     },
     "a-changed-subscription": {"b/SyncGroup/2/answer": "NONE orders:1;visits:0,1"},
+    "a-streams-group": {
+        "admin/StreamsGroupHeartbeat/1": "NONE epoch 1, nothing, ASSIGNMENT_DELAYED, MISSING_INTERNAL_TOPICS",
+        "admin/StreamsGroupHeartbeat/3": "NONE epoch 3, 0_0 0_2 1_1",
+        "admin/StreamsGroupHeartbeat/4": "NONE epoch 3, 0_1 1_0 1_2",
+    },
+    "a-streams-task-moves": {
+        "admin/StreamsGroupHeartbeat/2": "NONE epoch 3, nothing",
+        "admin/StreamsGroupHeartbeat/3": "NONE epoch 2, 0_0 0_1",
+        "admin/StreamsGroupHeartbeat/6": "NONE epoch 3, 0_2",
+        "admin/StreamsGroupHeartbeat/10": "NONE epoch 5, 0_1",
+        "admin/StreamsGroupHeartbeat/11": "UNKNOWN_MEMBER_ID",
+    },
+    "a-streams-application-without-tasks": {
+        "admin/StreamsGroupHeartbeat/1": "NONE epoch 2, nothing, MISSING_SOURCE_TOPICS",
+        "admin/StreamsGroupHeartbeat/2": "NONE epoch 3, INCORRECTLY_PARTITIONED_TOPICS",
+        "admin/StreamsGroupHeartbeat/3": "NONE epoch 4, MISSING_INTERNAL_TOPICS",
+        "admin/StreamsGroupHeartbeat/4": "NONE epoch 5, 0_0 0_1 0_2",
+        "admin/StreamsGroupHeartbeat/5": "NONE epoch 5, nothing, MISSING_SOURCE_TOPICS",
+    },
+    "standby-tasks": {
+        "admin/StreamsGroupHeartbeat/4": "NONE epoch 5, 0_1, standby 0_3",
+        "admin/StreamsGroupHeartbeat/6": "NONE epoch 5, 0_0 0_3, standby 0_1 0_2",
+        "admin/StreamsGroupHeartbeat/13": "NONE epoch 6, 0_1 0_3",
+    },
+    "a-streams-application-is-shut-down": {
+        "admin/StreamsGroupHeartbeat/4": "NONE epoch 3, 0_1, SHUTDOWN_APPLICATION",
+        "admin/StreamsGroupHeartbeat/6": "NONE epoch 5, 0_0, SHUTDOWN_APPLICATION",
+        "admin/StreamsGroupHeartbeat/9": "NONE epoch 8, 0_0 0_1",
+    },
+    "another-topology": {
+        "admin/StreamsGroupHeartbeat/2": "INVALID_REQUEST",
+        "admin/StreamsGroupHeartbeat/4": "NONE epoch 3, nothing, STALE_TOPOLOGY",
+        "admin/DeleteGroups/1": "NON_EMPTY_GROUP",
+        "admin/StreamsGroupHeartbeat/7": "NONE epoch 2, 0_0 0_1",
+    },
+    "a-streams-commit-with-an-old-epoch": {
+        "admin/OffsetCommit/2": "NONE",
+        "admin/OffsetCommit/3": "STALE_MEMBER_EPOCH",
+        "admin/OffsetCommit/5": "UNKNOWN_MEMBER_ID",
+        "admin/OffsetFetch/2": "NONE orders-0=11 orders-1=21",
+    },
     "an-open-transaction-delays-a-consumer": {
         "a/OffsetFetch/1": "NONE UNSTABLE_OFFSET_COMMIT",
         "admin/OffsetFetch/1": "NONE orders-0=10",
@@ -385,7 +426,8 @@ def test_segments_replay_to_the_state_of_the_broker(name, tmp_path):
     (state,) = read_back(tmp_path).values()
     group_id = find_scenario(name).group_id
     here = outcome.simulator.group(group_id)
-    modern_group = outcome.simulator.consumer_group(group_id) or outcome.simulator.share_group(group_id)
+    simulator = outcome.simulator
+    modern_group = simulator.consumer_group(group_id) or simulator.share_group(group_id) or simulator.streams_group(group_id)
     if modern_group is not None:
         (row,) = state.groups()
         assert (row.state, row.generation) == (modern_group.replayed.state, modern_group.epoch)
@@ -465,6 +507,9 @@ FIRST_RELEASES = {
     "an-empty-group-changes-its-protocol": "4.0",
     "a-share-group": "4.2",
     "a-share-group-ends": "4.2",
+    **dict.fromkeys((name for name in SHIPPED if "streams" in name), "4.2"),
+    "standby-tasks": "4.2",
+    "another-topology": "4.2",
     "an-open-transaction-delays-a-consumer": "0.11",
     "an-administrator-removes-members": "2.3",
     "a-transaction-commits-offsets": "0.11",

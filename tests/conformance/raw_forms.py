@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
 
-from groupcoord_spark.simulator import Topic
+from groupcoord_spark.simulator import Action, AddPartitions, ConfigureGroup, CreateTopic, DeleteTopic, Topic
 from groupcoord_spark.simulator.requests import (
     ConsumerGroupHeartbeat,
     DeleteGroups,
@@ -16,11 +16,15 @@ from groupcoord_spark.simulator.requests import (
     LeaveGroup,
     ListGroups,
     OffsetCommit,
+    OffsetDelete,
+    OffsetFetch,
     Request,
     ShareGroupDescribe,
     ShareGroupHeartbeat,
     SyncGroup,
 )
+from groupcoord_spark.simulator.streams_requests import StreamsGroupDescribe, StreamsGroupHeartbeat
+from tests.conformance.streams_forms import plain_streams_answer, plain_streams_description, streams_form
 
 Topics = Mapping[str, Topic]
 
@@ -83,8 +87,46 @@ def form_of(request: Request, topics: Topics) -> dict[str, Any]:
             }
         case DeleteGroups():
             return {"groups_names": list(request.group_ids)}
+        case StreamsGroupHeartbeat():
+            return streams_form(request)
+        case StreamsGroupDescribe():
+            return {"group_ids": list(request.group_ids), "include_authorized_operations": 0}
+        case OffsetDelete():
+            listed = [
+                {"name": topic, "partitions": [{"partition_index": number} for number in numbers]}
+                for topic, numbers in request.partitions.items()
+            ]
+            return {"group_id": request.group_id, "topics": listed}
+        case OffsetFetch():
+            (group,) = request.groups
+            return {
+                "groups": [{"group_id": group.group_id, "member_id": group.member_id, "member_epoch": group.member_epoch, "topics": None}],
+                "require_stable": int(request.require_stable),
+            }
         case _:
             raise TypeError(f"{type(request).__name__} is in no script")
+
+
+_INCREMENTAL_SET, _OF_GROUP = 0, 32
+
+
+def form_of_action(action: Action) -> tuple[str, int, dict[str, Any]]:
+    """What an administrator sends: the request, its version and its fields."""
+    match action:
+        case ConfigureGroup(group_id, name, value):
+            setting = {"name": name, "config_operation": _INCREMENTAL_SET, "value": str(value)}
+            resource = {"resource_type": _OF_GROUP, "resource_name": group_id, "configs": [setting]}
+            return "IncrementalAlterConfigs", 1, {"resources": [resource]}
+        case CreateTopic(topic, partitions):
+            created = {"name": topic, "num_partitions": partitions, "replication_factor": 1}
+            return "CreateTopics", 7, {"topics": [created], "timeout_ms": 10_000}
+        case AddPartitions(topic, partitions):
+            grown = {"name": topic, "count": partitions, "assignments": None}
+            return "CreatePartitions", 3, {"topics": [grown], "timeout_ms": 10_000}
+        case DeleteTopic(topic):
+            return "DeleteTopics", 6, {"topics": [{"name": topic}], "timeout_ms": 10_000}
+        case _:
+            raise TypeError(f"{type(action).__name__} is in no script")
 
 
 def plain_answer(kind: type, answer: Mapping[str, Any], topics: Topics) -> Any:
@@ -98,7 +140,13 @@ def plain_answer(kind: type, answer: Mapping[str, Any], topics: Topics) -> Any:
         plain.members = [SimpleNamespace(error=member["error_code"]) for member in answer["members"]]
     elif kind in (ConsumerGroupHeartbeat, ShareGroupHeartbeat):
         plain.assignment = None if answer["assignment"] is None else by_name(answer["assignment"]["topic_partitions"], topics)
-    elif kind is OffsetCommit:
+    elif kind is StreamsGroupHeartbeat:
+        return plain_streams_answer(answer)
+    elif kind is StreamsGroupDescribe:
+        return plain_streams_description(answer)
+    elif kind is OffsetFetch:
+        plain.groups = [SimpleNamespace(error=one["error_code"]) for one in answer["groups"]]
+    elif kind in (OffsetCommit, OffsetDelete):
         plain.errors = {
             (topic["name"], partition["partition_index"]): partition["error_code"]
             for topic in answer["topics"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.conformance.streams_scripts import STREAMS_SCRIPTS
 from tests.conformance.transcripts import Step
 
 _TWO_CLASSIC_MEMBERS: list[Step] = [
@@ -217,3 +218,5 @@ SCRIPTS: dict[str, list[Step]] = {
         ("B", "share", {}),
     ],
 }
+
+SCRIPTS.update(STREAMS_SCRIPTS)

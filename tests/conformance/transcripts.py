@@ -26,7 +26,7 @@ from groupcoord_spark.protocol.consumer_protocol import (
     encode_assignment,
     encode_subscription,
 )
-from groupcoord_spark.simulator import Simulator, Topic, WrittenRecord, read_settings, release_for
+from groupcoord_spark.simulator import Action, Simulator, Topic, WrittenRecord, read_settings, release_for
 from groupcoord_spark.simulator.requests import (
     ConsumerGroupHeartbeat,
     DeleteGroups,
@@ -43,6 +43,7 @@ from groupcoord_spark.simulator.requests import (
     SyncGroup,
 )
 from tests.conformance.raw_requests import Pending, RawClient
+from tests.conformance.streams_steps import StreamsSteps
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "transcripts"
 SETTINGS: Mapping[str, int] = {
@@ -50,8 +51,14 @@ SETTINGS: Mapping[str, int] = {
     "group.consumer.assignment.interval.ms": 0,
     "group.min.session.timeout.ms": 500,
     "group.share.assignment.interval.ms": 0,
+    "group.streams.initial.rebalance.delay.ms": 0,
+    "group.streams.assignment.interval.ms": 0,
 }
 """Of the broker, beside those that the integration tests have."""
+LIMITS: Mapping[str, int] = {"group.streams.min.session.timeout.ms": 500, "group.streams.min.heartbeat.interval.ms": 300}
+"""Of the broker, too: they allow the settings that scripts give to groups."""
+TOPICS = ("t", "u")
+"""The topics that the broker must have. Topics that a script makes have the group in their names."""
 STEP_MS = 50
 """How far the simulator's clock moves with each step. A real broker takes about as long."""
 BATCH_HEADER, CONTROL = 61, 32
@@ -59,6 +66,11 @@ PATIENCE_SECONDS = 0.4
 """How long a step waits for an answer before the next one begins."""
 SHARE_STATE_SECONDS = 0.3
 """How long the share coordinator of a broker may take to make the state of partitions, and to say so."""
+
+APPEND_SECONDS = 0.02
+"""How long a broker may take to write records after its answer: a JoinGroup that needs a member id does not wait for them."""
+ACTION_SECONDS = 0.4
+"""How long the coordinator of a broker may take to hear of a topic or of a setting of a group."""
 
 Step = tuple[str, str, dict[str, Any]]
 
@@ -71,6 +83,8 @@ class Client:
         self.member_id = ""
         self.generation = 0
         self.owned: Mapping[str, tuple[int, ...]] = {}
+        self.tasks: dict[str, Mapping[str, tuple[int, ...]]] = {}
+        """Of a streams group's member: kind -> subtopology -> partitions."""
 
 
 def text_of(partitions: Mapping[str, Any] | None) -> str:
@@ -80,7 +94,7 @@ def text_of(partitions: Mapping[str, Any] | None) -> str:
     return " ".join(f"{topic}:{','.join(map(str, sorted(numbers)))}" for topic, numbers in sorted(partitions.items()) if numbers) or "none"
 
 
-class Backend:
+class Backend(StreamsSteps):
     """Plays scripts. The two kinds of backends send a request and read the log; lines are made here."""
 
     topics: Mapping[str, Topic]
@@ -101,14 +115,19 @@ class Backend:
                 self.pass_time(fields["ms"])
             if what == "share":
                 self.await_share_state()
-            self.lines.append(f"{who} {what} {' '.join(f'{name}={value}' for name, value in fields.items())}".strip() + f" -> {answer}")
-            self.lines += self._late_lines() + self._record_lines()
+            request = f"{who} {what} {' '.join(f'{name}={value}' for name, value in fields.items())}".strip()
+            lines = [f"{request} -> {answer}", *self._late_lines(), *self._record_lines()]
+            self.lines += [line.replace(group, "GROUP") for line in lines]
         return self.lines
 
     # Requests, which a backend sends
 
     def pass_time(self, ms: int) -> None:
         """Let time pass."""
+        raise NotImplementedError
+
+    def act(self, action: Action) -> None:
+        """Have an administrator change something, and wait until the coordinator knows."""
         raise NotImplementedError
 
     def await_share_state(self) -> None:
@@ -311,6 +330,10 @@ class Simulated(Backend):
     def pass_time(self, ms: int) -> None:
         self.simulator.advance_to(self.simulator.now_ms + ms)
 
+    def act(self, action: Action) -> None:
+        self.simulator.act(action)
+        self.pass_time(STEP_MS)
+
     def ask(self, request: Any, client: Client, note: Callable[[Any], str]) -> str:
         call = self.simulator.send(request)
         self.pass_time(STEP_MS)
@@ -344,6 +367,8 @@ class RealBroker(Backend):
         self._log_dir = log_dir
         self._seen = 0
         self._waiting: list[tuple[str, type, Pending, Callable[[Any], str]]] = []
+        while self._client.ask("FindCoordinator", 4, key_type=0, coordinator_keys=["any"])["coordinators"][0]["error_code"]:
+            time.sleep(PATIENCE_SECONDS)  # the broker makes __consumer_offsets
         named = self._client.ask("Metadata", 12, topics=None)["topics"]
         self.topics = {one["name"]: Topic(len(one["partitions"]), one["topic_id"]) for one in named if not one["is_internal"]}
 
@@ -353,6 +378,15 @@ class RealBroker(Backend):
 
     def pass_time(self, ms: int) -> None:
         time.sleep(ms / 1000)
+
+    def act(self, action: Action) -> None:
+        from tests.conformance.raw_forms import form_of_action
+
+        api, version, fields = form_of_action(action)
+        answer = self._client.ask(api, version, **fields)
+        results = answer.get("responses", answer.get("topics", answer.get("results")))
+        assert all(one["error_code"] == 0 for one in results), answer
+        time.sleep(ACTION_SECONDS)
 
     def await_share_state(self) -> None:
         time.sleep(SHARE_STATE_SECONDS)
@@ -381,6 +415,7 @@ class RealBroker(Backend):
         return lines
 
     def new_records(self) -> list[tuple[int, dict[str, Any], dict[str, Any] | None]]:
+        time.sleep(APPEND_SECONDS)
         partition = self._log_dir / f"__consumer_offsets-{offsets_partition_for(self.group, 5)}"
         data = (partition / f"{0:020}.log").read_bytes()
         read, at = [], 0
@@ -438,7 +473,7 @@ def main(arguments: list[str]) -> int:
         broker = RealBroker(chosen.servers, chosen.log_dir, chosen.jars)
         group = f"{name}-{int(time.time())}"
         lines = broker.play(group, steps)
-        topics = {topic: [known.partitions, known.topic_id] for topic, known in broker.topics.items()}
+        topics = {topic: [broker.topics[topic].partitions, broker.topics[topic].topic_id] for topic in TOPICS}
         recorded = {"topics": topics, "member_ids": broker.member_ids, "group": group, "lines": lines}
         if chosen.record:
             GOLDEN.mkdir(parents=True, exist_ok=True)

@@ -333,6 +333,7 @@ REFUSED = {
     "READ": [
         "ConsumerGroupHeartbeat",
         "ShareGroupHeartbeat",
+        "StreamsGroupHeartbeat",
         "JoinGroup",
         "SyncGroup",
         "Heartbeat",
@@ -341,7 +342,7 @@ REFUSED = {
         "TxnOffsetCommit",
         "AddOffsetsToTxn",
     ],
-    "DESCRIBE": ["ConsumerGroupDescribe", "ShareGroupDescribe", "FindCoordinator", "OffsetFetch", "DescribeGroups"],
+    "DESCRIBE": ["ConsumerGroupDescribe", "ShareGroupDescribe", "StreamsGroupDescribe", "FindCoordinator", "OffsetFetch", "DescribeGroups"],
     "DELETE": ["DeleteGroups", "OffsetDelete"],
 }
 

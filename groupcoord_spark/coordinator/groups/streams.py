@@ -133,6 +133,16 @@ class StreamsGroup(ModernGroup):
         return None
 
     @property
+    def topology(self) -> Value | None:
+        """The value of key type 23; None: there is no topology."""
+        return self._topology
+
+    @property
+    def validated_topology_epoch(self) -> int:
+        """Epoch of the topology that was checked against the topics; -1: topics were missing or did not fit."""
+        return self._validated_topology_epoch
+
+    @property
     def topology_epoch(self) -> int | None:
         return None if self._topology is None else self._topology["epoch"]
 

@@ -14,6 +14,7 @@ from groupcoord_spark.simulator.client_settings import CLASSIC_PROTOCOL, CONSUME
 from groupcoord_spark.simulator.errors import Error
 from groupcoord_spark.simulator.permissions import GROUP_OPERATIONS
 from groupcoord_spark.simulator.scenario.requests_by_hand import REQUESTS
+from groupcoord_spark.simulator.scenario.streams_values import GROUP_SETTINGS, TOPOLOGY
 from groupcoord_spark.simulator.scenario.values import (
     DURATION,
     FLAG,
@@ -142,6 +143,16 @@ BROKER_SETTINGS: Final = (
         WHOLE,
         "The time between two target assignments of a share group (since 4.3: 1000, before: 0).",
     ),
+    Key("group.streams.session.timeout.ms", WHOLE, "The session timeout of members of streams groups."),
+    Key("group.streams.heartbeat.interval.ms", WHOLE, "The time between two heartbeats of members of streams groups."),
+    Key("group.streams.max.size", WHOLE, "The largest number of members of a streams group."),
+    Key("group.streams.num.standby.replicas", WHOLE, "How many standbys each task with state has (default: 0)."),
+    Key("group.streams.initial.rebalance.delay.ms", WHOLE, "How long an empty streams group waits for more members (default: 3000)."),
+    Key(
+        "group.streams.assignment.interval.ms",
+        WHOLE,
+        "The time between two target assignments of a streams group (since 4.3: 1000, before: 0).",
+    ),
     Key("offsets.commit.timeout.ms", WHOLE, "How long a request waits for the append of its records."),
     Key("offsets.topic.num.partitions", WHOLE, "The number of partitions of `__consumer_offsets`."),
 )
@@ -264,6 +275,11 @@ BROKER_VERBS: Final = (
         "The authorizer refuses these topics in commits, fetches and deletions of offsets: TOPIC_AUTHORIZATION_FAILED. An empty list ends"
         " the refusal.",
     ),
+    Verb(
+        "configure_group",
+        GROUP_SETTINGS,
+        "An administrator gives the streams group settings of its own, which take the place of the broker's.",
+    ),
     Verb("delete_topic", TEXT, "The topic is deleted, with the offsets that groups have committed for it."),
     Verb("clean_up", NOTHING, "The broker checks the retention of offsets now."),
 )
@@ -288,6 +304,14 @@ FILE_KEYS: Final = (
     Key("title", TEXT, "What the scenario is about.", ""),
     Key("group", TEXT, "The group id.", "group", "group"),
     Key("topics", PARTITION_COUNTS, "Topic -> number of partitions.", {}, "every topic exists"),
+    Key(
+        "topology",
+        TOPOLOGY,
+        "The topology of a streams application. `epoch` is 0 without it. Each of its `subtopologies` has `source_topics`,"
+        " `source_topic_regex`, `repartition_sink_topics`, `repartition_source_topics`, `state_changelog_topics` (both as names, or with"
+        " numbers of partitions) and `copartition_groups` (lists of its sources).",
+        without="none: StreamsGroupHeartbeat has to name one to join",
+    ),
     Key("client", MAPPING, "Settings of all members, by Kafka's names.", {}),
     Key("members", MAPPING, "Name -> settings of that member. A member's own setting overrides `client`.", {}),
     Key("broker", MAPPING, "The release and the settings of the broker.", {}),

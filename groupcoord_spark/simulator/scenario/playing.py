@@ -17,6 +17,7 @@ from groupcoord_spark.simulator.actions import (
     AddPartitions,
     BeginLoad,
     CleanUp,
+    ConfigureGroup,
     CreateTopic,
     DeleteTopic,
     Deny,
@@ -298,6 +299,9 @@ class _ScenarioRun:
                     raise self._scenario.mistake(step, str(e)) from e
                 if step.verb == "create_topic":
                     self._let_clients_notice(topic)
+        elif step.verb == "configure_group":
+            for name, value in step.value.items():
+                self.simulator.act(ConfigureGroup(self._scenario.group_id, name, value))
         elif step.verb == "delete_topic":
             self.simulator.act(DeleteTopic(step.value))
             self._let_clients_notice(step.value)
@@ -317,7 +321,7 @@ class _ScenarioRun:
                 raise self._scenario.mistake(step, f"member {name!r} has not been started by then, and has no ids to send.")
         form = REQUESTS[step.value]
         known = self.simulator.release.request_versions.get(form.kind)
-        sender = Sender(self._scenario.group_id, member, self._clients)
+        sender = Sender(self._scenario.group_id, member, self._clients, self._scenario.topology)
         try:
             request = form.request(sender, step.options["with"], known.newest if known is not None else 0)
             self._send_request(name or ADMIN, request, _PendingRequest(None, lambda answer: None, False))
@@ -433,6 +437,8 @@ def _action_text(action: Action) -> str:
         case Deny(denied):
             refused = [*(f"{operation} of groups" for operation in sorted(denied.group_operations)), *sorted(denied.topics)]
             return f"refuses {', '.join(refused)}" if refused else "refuses nothing any more"
+        case ConfigureGroup(group_id, name, value):
+            return f"group {group_id} has {name}={value}"
         case CleanUp():
             return "offsets retention check"
         case _:

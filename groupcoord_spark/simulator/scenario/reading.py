@@ -32,6 +32,7 @@ from groupcoord_spark.simulator.scenario.requests_by_hand import REQUESTS
 from groupcoord_spark.simulator.scenario.values import Kind, described, mapping_of, names_among, nearest, value_of
 from groupcoord_spark.simulator.scenario.yaml_text import LARGEST_BYTES, MistakeError, line_of, read_yaml
 from groupcoord_spark.simulator.settings import Settings, Topic, read_settings
+from groupcoord_spark.simulator.streams_requests import Topology
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +56,7 @@ class Step:
 class Scenario:
     """A scenario as its file has it. Times of steps and ``until_ms`` are milliseconds since its start, ``start_ms`` since the epoch.
 
+    topology: what members of a streams group send when they join.
     broker_version: None if the file does not name one. source: the name of the file.
     """
 
@@ -65,6 +67,7 @@ class Scenario:
     steps: tuple[Step, ...]
     settings: Settings
     broker_version: str | None
+    topology: Topology | None
     start_ms: int
     until_ms: int
     source: str
@@ -173,6 +176,7 @@ def _read(content: Any, source: str) -> Scenario:
         steps=steps,
         settings=replace(broker_settings, offsets_topic_is_missing=broker["offsets_topic"] is not None),
         broker_version=_broker_version(broker["version"], values["broker"]),
+        topology=values["topology"],
         start_ms=values["start"],
         until_ms=until_ms,
         source=source,

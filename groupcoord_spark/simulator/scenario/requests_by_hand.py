@@ -40,7 +40,10 @@ from groupcoord_spark.simulator.requests import (
     TxnOffsetCommit,
     WriteTxnMarkers,
 )
+from groupcoord_spark.simulator.scenario.streams_by_hand import streams_heartbeat
+from groupcoord_spark.simulator.scenario.streams_values import ENDPOINT, TAGS, TASKS, TOPOLOGY
 from groupcoord_spark.simulator.scenario.values import ASSIGNMENTS, DURATION, FLAG, INTEGER, OFFSETS, PARTITIONS, TEXT, TEXTS, WHOLE, Kind
+from groupcoord_spark.simulator.streams_requests import StreamsGroupDescribe, StreamsGroupHeartbeat, Topology
 
 ADMIN: Final = "admin"
 """The client id of a request that no member sends."""
@@ -52,6 +55,8 @@ class Sender(NamedTuple):
     group_id: str
     member: Consumer | None
     started: Mapping[str, Consumer] = {}
+    topology: Topology | None = None
+    """Of the scenario: what a member of a streams group sends when it joins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -344,6 +349,31 @@ REQUESTS: Final[Mapping[str, RequestForm]] = {
     ),
     "ShareGroupDescribe": RequestForm(
         ShareGroupDescribe, (GROUP_ID, GROUP_IDS, VERSION), lambda sender, fields: ShareGroupDescribe(_group_ids(sender, fields))
+    ),
+    "StreamsGroupHeartbeat": RequestForm(
+        StreamsGroupHeartbeat,
+        (
+            *(GROUP_ID, replace(INSTANCE_ID, without="none")),
+            Field("member_id", TEXT, "", is_required=True),
+            Field("member_epoch", INTEGER, "", is_required=True),
+            Field("topology", TOPOLOGY, "none; with epoch 0 that of the scenario"),
+            Field("active_tasks", TASKS, "as before; none with epoch 0 or another list of tasks"),
+            Field("standby_tasks", TASKS, "as before; none with epoch 0 or another list of tasks"),
+            Field("warmup_tasks", TASKS, "as before; none with epoch 0 or another list of tasks"),
+            Field("rebalance_timeout_ms", DURATION, "as before; 300 s with epoch 0"),
+            Field("process_id", TEXT, "as before; the member id with epoch 0"),
+            Field("rack_id", TEXT, "as before"),
+            Field("client_tags", TAGS, "as before"),
+            Field("user_endpoint", ENDPOINT, "as before"),
+            Field("endpoint_information_epoch", INTEGER, "0"),
+            Field("shutdown_application", FLAG, "false"),
+            Field("client_id", TEXT, "the member id"),
+            VERSION,
+        ),
+        lambda sender, fields: streams_heartbeat(_group_id(sender, fields), sender.topology, fields),
+    ),
+    "StreamsGroupDescribe": RequestForm(
+        StreamsGroupDescribe, (GROUP_ID, GROUP_IDS, VERSION), lambda sender, fields: StreamsGroupDescribe(_group_ids(sender, fields))
     ),
     "OffsetCommit": RequestForm(
         OffsetCommit,

@@ -1,0 +1,56 @@
+"""Streams groups end and come back: DeleteGroups and expiration, a classic group in place of an Empty one, loads and unloads.
+
+Rules: docs/reference/coordinator.md, chapters 10 and 13.7.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from groupcoord_spark.coordinator.groups.streams import StreamsGroup as ReplayedGroup
+from groupcoord_spark.protocol.record_types import KeyType
+from groupcoord_spark.simulator.broker import Broker, OffsetsPartition
+from groupcoord_spark.simulator.errors import Error
+from groupcoord_spark.simulator.records import RecordToWrite, WrittenRecord
+from groupcoord_spark.simulator.streams_group import StreamsGroup, group_tombstones
+from groupcoord_spark.simulator.streams_heartbeat import StreamsStep
+from groupcoord_spark.simulator.streams_tasks import UNREVOKED
+
+
+def delete_streams_group(broker: Broker, group: StreamsGroup, offset_tombstones: Sequence[RecordToWrite] = ()) -> Error:
+    """Write the tombstones of an Empty group after those of its offsets, and forget the group. Returns the error of the append."""
+    error, _ = broker.append(group.group_id, [*offset_tombstones, *group_tombstones(group.group_id)])
+    if error is not Error.NONE:
+        return broker.release.group_append_errors.get(error, error)
+    partition = broker.partition_of(group.group_id)
+    del partition.streams_groups[group.group_id]
+    StreamsGroup.cancel_timer(partition.streams_initial_delays, group.group_id)
+    return Error.NONE
+
+
+def load_streams_group(broker: Broker, group_id: str, replayed: ReplayedGroup, records: Iterable[WrittenRecord]) -> None:
+    """A streams group after the load of its partition. Sessions, and the rebalance timeouts of members that give up tasks, start now."""
+    group = StreamsGroup(group_id, replayed)
+    known: frozenset[str] = frozenset()
+    for record in records:
+        if record.key is not None and record.key.get("group_id") == group_id:
+            group.note(record.key_type, record.value)
+            if record.key_type == KeyType.STREAMS_GROUP_MEMBER_METADATA:
+                known = known | {record.key["member_id"]} if record.value is not None else known - {record.key["member_id"]}
+                group.grow(len(known))
+    broker.partition_of(group_id).streams_groups[group_id] = group
+    step = StreamsStep(broker, group_id)
+    for member_id in group.members:
+        step.restart_session(group, member_id)
+        current = group.current_of(member_id)
+        if current.state == UNREVOKED:
+            step.start_rebalance_timer(group, member_id, current.epoch, group.metadata_of(member_id)["rebalance_timeout_ms"])
+
+
+def unload_streams_groups(partition: OffsetsPartition) -> None:
+    """Stop the timers of the streams groups of a partition that the broker loses."""
+    for group in partition.streams_groups.values():
+        for member_id in list(group.members):
+            group.cancel_timers(member_id)
+    for group_id in list(partition.streams_initial_delays):
+        StreamsGroup.cancel_timer(partition.streams_initial_delays, group_id)

@@ -1,0 +1,127 @@
+"""What a member of a streams group has, and one step of its reconciliation (Kafka: ``CurrentAssignmentBuilder`` of streams groups).
+
+Rules: docs/reference/coordinator.md, chapter 13.7.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, NamedTuple
+
+from groupcoord_spark.assignors.sticky_tasks import Task
+
+KINDS: Final = ("active", "standby", "warmup")
+ACTIVE: Final = "active"
+STABLE, UNREVOKED, UNRELEASED = "STABLE", "UNREVOKED_TASKS", "UNRELEASED_TASKS"
+STATE_NUMBERS: Final = {STABLE: 1, UNREVOKED: 2, UNRELEASED: 3}
+
+Held = Mapping[str, Mapping[Task, int]]
+"""Kind -> task -> the epoch at which the member got it. Only the epochs of active tasks count: the log has no others."""
+Owned = Mapping[str, frozenset[Task]]
+"""Kind -> tasks."""
+
+NOTHING: Final[Held] = {kind: {} for kind in KINDS}
+_NO_EPOCH: Final = 0
+
+
+class CurrentTasks(NamedTuple):
+    """What a member has."""
+
+    epoch: int = 0
+    previous_epoch: int = 0
+    state: str = STABLE
+    assigned: Held = NOTHING
+    pending_revocation: Held = NOTHING
+
+
+def reconciled(
+    current: CurrentTasks,
+    target: Owned,
+    target_epoch: int,
+    reported: Owned | None,
+    is_unreleased: Callable[[str, Task], bool],
+) -> CurrentTasks | None:
+    """One step of a member towards its target. None: the member must come back without tasks, its state is from a newer release.
+
+    Args:
+        reported: the tasks that the client says it has; None: it says nothing, and may have any.
+        is_unreleased: whether a task cannot be given to the member yet: another member runs it, or the member's process has it otherwise.
+    """
+    if current.state == STABLE and current.epoch == target_epoch:
+        return current
+    epoch = current.epoch
+    if current.state == UNREVOKED:
+        if _has_any(reported, current.pending_revocation):
+            return current
+        epoch += 1
+    elif current.state not in STATE_NUMBERS:
+        if reported is None or any(reported.values()):
+            return None
+        epoch = target_epoch
+    keep = {kind: {task: since for task, since in current.assigned[kind].items() if task in target[kind]} for kind in KINDS}
+    revoked = {kind: {task: since for task, since in current.assigned[kind].items() if task not in target[kind]} for kind in KINDS}
+    if any(revoked.values()) and _has_any(reported, revoked):
+        return CurrentTasks(epoch, current.epoch, UNREVOKED, keep, revoked)
+    wanted = [(kind, task) for kind in KINDS for task in target[kind] if task not in keep[kind]]
+    free = [(kind, task) for kind, task in wanted if not is_unreleased(kind, task)]
+    for kind, task in free:
+        keep[kind][task] = target_epoch if kind == ACTIVE else _NO_EPOCH
+    state = STABLE if len(free) == len(wanted) else UNRELEASED
+    return CurrentTasks(target_epoch, current.epoch, state, keep, NOTHING)
+
+
+def _has_any(reported: Owned | None, held: Held) -> bool:
+    return reported is None or any(task in reported[kind] for kind in KINDS for task in held[kind])
+
+
+def tasks_of(listed: Iterable[Mapping[str, Any]]) -> frozenset[Task]:
+    """The tasks of a record's list."""
+    return frozenset(Task(one["subtopology_id"], number) for one in listed for number in one["partitions"])
+
+
+def tasks_by_subtopology(tasks: Iterable[Task]) -> dict[str, tuple[int, ...]]:
+    """Tasks as a request and an answer list them: subtopology -> partition numbers."""
+    by_subtopology: dict[str, tuple[int, ...]] = {}
+    for name, number in sorted(tasks):
+        by_subtopology[name] = (*by_subtopology.get(name, ()), number)
+    return by_subtopology
+
+
+def tasks_value(tasks: Iterable[Task]) -> list[dict[str, Any]]:
+    """Tasks as a record lists them."""
+    return [{"subtopology_id": name, "partitions": list(numbers)} for name, numbers in tasks_by_subtopology(tasks).items()]
+
+
+def current_tasks(value: Mapping[str, Any], epoch: int, previous_epoch: int, state: str) -> CurrentTasks:
+    """What a member has, from the record of its current assignment. Active tasks without an epoch have that of the member."""
+    lists = {kind: (f"{kind}_tasks", f"{kind}_tasks_pending_revocation") for kind in KINDS}
+    assigned = {kind: _with_epochs(kind, value[of], epoch) for kind, (of, _) in lists.items()}
+    pending = {kind: _with_epochs(kind, value[of], epoch) for kind, (_, of) in lists.items()}
+    return CurrentTasks(epoch, previous_epoch, state, assigned, pending)
+
+
+def _with_epochs(kind: str, listed: Iterable[Mapping[str, Any]], member_epoch: int) -> dict[Task, int]:
+    held: dict[Task, int] = {}
+    for one in listed:
+        epochs = one["assignment_epochs"] or [member_epoch] * len(one["partitions"])
+        for number, since in zip(one["partitions"], epochs, strict=False):
+            held[Task(one["subtopology_id"], number)] = since if kind == ACTIVE else _NO_EPOCH
+    return held
+
+
+def current_value(current: CurrentTasks) -> dict[str, Any]:
+    """The value of the record of a member's current assignment."""
+    value: dict[str, Any] = {
+        "member_epoch": current.epoch,
+        "previous_member_epoch": current.previous_epoch,
+        "state": STATE_NUMBERS[current.state],
+    }
+    for name, held in (("tasks", current.assigned), ("tasks_pending_revocation", current.pending_revocation)):
+        for kind in KINDS:
+            value[f"{kind}_{name}"] = [
+                {**one, "assignment_epochs": [held[kind][Task(one["subtopology_id"], number)] for number in one["partitions"]]}
+                if kind == ACTIVE
+                else {**one, "assignment_epochs": []}
+                for one in tasks_value(held[kind])
+            ]
+    return value

@@ -1,0 +1,198 @@
+"""Streams groups beyond what the transcripts of a broker play: sizes, refusals, failed appends, loads, expiration, and random groups."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from groupcoord_spark.simulator import (
+    AddPartitions,
+    CleanUp,
+    ConfigureGroup,
+    FailAppends,
+    LoadPartition,
+    LosePartition,
+    Simulator,
+    Topic,
+    read_settings,
+    release_for,
+)
+from groupcoord_spark.simulator.actions import Deny
+from groupcoord_spark.simulator.errors import Error
+from groupcoord_spark.simulator.permissions import Denied
+from groupcoord_spark.simulator.records import WrittenRecord
+from groupcoord_spark.simulator.streams_answers import DescribedStreamsGroup, StatusCode, StreamsGroupHeartbeatAnswer
+from groupcoord_spark.simulator.streams_requests import (
+    InternalTopic,
+    StreamsGroupDescribe,
+    StreamsGroupHeartbeat,
+    Subtopology,
+    Topology,
+)
+from tests.simulator.rules import plays
+
+GROUP = "app"
+PLAIN = Topology(0, (Subtopology("0", ("t",)),))
+STATEFUL = Topology(0, (Subtopology("0", ("t",), state_changelog_topics=(InternalTopic("changelog"),)), Subtopology("1", ("u",))))
+DAY_MS = 86_400_000
+
+
+class Scene:
+    """A broker with two topics, and everything it has written."""
+
+    def __init__(self, version: str = "4.3.1", topology: Topology = PLAIN, **properties: int) -> None:
+        settings = {"group.streams.initial.rebalance.delay.ms": 0, **{name.replace("_", "."): value for name, value in properties.items()}}
+        self.log: list[WrittenRecord] = []
+        self.topology = topology
+        topics = {"t": Topic(2, "zEt8Vj41TJS-zoIBnJIytw"), "u": Topic(3, "Orgs2naRRtG0xOYT5xHDnA")}
+        self.simulator = Simulator(
+            release_for(None, version), read_settings(settings, topics), on_entry=lambda entry: self.log.extend(entry.records)
+        )
+
+    def beat(self, member_id: str, epoch: int, has: dict[str, dict[str, tuple[int, ...]]] | None = None) -> StreamsGroupHeartbeatAnswer:
+        """A heartbeat; has: kind -> subtopology -> partitions that the client lists, None: it lists nothing."""
+        joins = {"rebalance_timeout_ms": 60_000, "topology": self.topology, "process_id": member_id[0]} if epoch == 0 else {}
+        lists = {"active": {}, "standby": {}, "warmup": {}, **(has or {})} if epoch == 0 or has is not None else {}
+        request = StreamsGroupHeartbeat(GROUP, member_id, epoch, **joins, **{f"{kind}_tasks": tasks for kind, tasks in lists.items()})
+        answer = self.simulator.send(request, self.simulator.now_ms + 1_000).answer
+        assert isinstance(answer, StreamsGroupHeartbeatAnswer)
+        return answer
+
+    @property
+    def group(self) -> DescribedStreamsGroup:
+        (group,) = self.simulator.send(StreamsGroupDescribe((GROUP,))).answer.groups
+        return group
+
+    def reload(self) -> None:
+        """Lose the partition and load it again."""
+        number = self.simulator.offsets_partition_of(GROUP)
+        self.simulator.act(LosePartition(number))
+        self.simulator.act(LoadPartition(number, tuple(self.log)))
+
+
+@plays("C-13.7.7")
+def test_a_full_streams_group_takes_nobody_who_joins() -> None:
+    scene = Scene(group_streams_max_size=1)
+    scene.beat("a", 0)
+    assert scene.beat("b", 0).error is Error.GROUP_MAX_SIZE_REACHED
+    assert scene.beat("a", 0).error is Error.GROUP_MAX_SIZE_REACHED
+    assert scene.beat("a", 2).error is Error.NONE
+
+
+@plays("C-13.7.2")
+def test_a_topology_with_a_refused_topic_never_reaches_the_coordinator() -> None:
+    scene = Scene()
+    scene.simulator.act(Deny(Denied(topics=frozenset({"t"}))))
+    assert scene.beat("a", 0).error is Error.TOPIC_AUTHORIZATION_FAILED
+    scene.simulator.act(Deny(Denied()))
+    scene.beat("a", 0)
+    scene.simulator.act(Deny(Denied(topics=frozenset({"t"}))))
+    assert scene.group.error is Error.TOPIC_AUTHORIZATION_FAILED
+
+
+@plays("C-13.7.37")
+def test_an_empty_streams_group_goes_with_a_retention_check() -> None:
+    scene = Scene()
+    scene.beat("a", 0)
+    scene.simulator.act(CleanUp())
+    assert scene.group.error is Error.NONE
+    scene.beat("a", -1)
+    scene.log.clear()
+    scene.simulator.act(CleanUp())
+    assert [(record.key_type, record.value) for record in scene.log] == [(20, None), (17, None), (23, None)]
+    assert scene.group.error is Error.GROUP_ID_NOT_FOUND
+
+
+@plays("C-13.7.38")
+def test_a_load_of_the_log_brings_the_streams_group_back() -> None:
+    scene = Scene(topology=STATEFUL)
+    scene.beat("a", 0)
+    scene.beat("a", 2)
+    scene.beat("b", 0)
+    scene.beat("a", 3, {"active": {"0": (0, 1), "1": (0, 1, 2)}})
+    shown, epoch = scene.group, scene.group.members[0].member_epoch
+    number = scene.simulator.offsets_partition_of(GROUP)
+    scene.simulator.act(LosePartition(number))
+    assert scene.beat("a", epoch).error is Error.NOT_COORDINATOR
+    scene.simulator.act(LoadPartition(number, tuple(scene.log)))
+    assert scene.group.members == shown.members
+    assert (scene.group.state, scene.group.group_epoch) == (shown.state, shown.group_epoch)
+    scene.log.clear()
+    assert scene.beat("a", epoch).error is Error.NONE
+    assert not scene.log
+    assert scene.group == shown
+    scene.simulator.advance_to(scene.simulator.now_ms + 60_000)
+    assert scene.group.state == "Empty"
+
+
+def test_a_failed_append_changes_nothing() -> None:
+    scene = Scene()
+    scene.simulator.act(FailAppends(Error.NOT_ENOUGH_REPLICAS))
+    assert scene.beat("a", 0).error is Error.COORDINATOR_NOT_AVAILABLE
+    scene.simulator.act(FailAppends(Error.NONE))
+    assert scene.beat("a", 2).error is Error.GROUP_ID_NOT_FOUND
+    assert scene.beat("a", 0).member_epoch == 2
+    shown = scene.group
+    scene.simulator.act(FailAppends(Error.NOT_ENOUGH_REPLICAS))
+    scene.simulator.act(AddPartitions("t", 4))
+    assert scene.beat("a", 2).error is Error.COORDINATOR_NOT_AVAILABLE
+    assert scene.group == shown
+    scene.simulator.act(FailAppends(Error.NONE))
+    assert scene.beat("a", 2).active_tasks == {"0": (0, 1, 2, 3)}
+
+
+def test_a_group_of_4_2_begins_with_epoch_0_and_has_no_interval() -> None:
+    scene = Scene("4.2.0")
+    assert scene.beat("a", 0).member_epoch == 1
+    scene.simulator.send(StreamsGroupHeartbeat(GROUP, "a", 1))
+    assert scene.beat("b", 0).status == ()
+    scene = Scene("4.2.0", group_streams_initial_rebalance_delay_ms=3_000)
+    answer = scene.beat("a", 0)
+    assert (answer.member_epoch, [status.code for status in answer.status]) == (1, [StatusCode.ASSIGNMENT_DELAYED])
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_groups_keep_their_promises_and_are_what_their_log_says(seed: int) -> None:
+    chance = random.Random(seed)
+    scene = Scene(topology=STATEFUL)
+    epochs: dict[str, int] = {}
+    has: dict[str, dict[str, dict[str, tuple[int, ...]]]] = {}
+    for _ in range(150):
+        member_id = chance.choice(["a1", "a2", "b1", "b2", "c1"])
+        action = chance.random()
+        if action < 0.05:
+            scene.simulator.act(ConfigureGroup(GROUP, "streams.num.standby.replicas", chance.randint(0, 2)))
+        elif action < 0.1:
+            scene.simulator.advance_to(scene.simulator.now_ms + chance.choice([5_000, 50_000]))
+        leaves = member_id in epochs and chance.random() < 0.1
+        epoch = -1 if leaves else epochs.get(member_id, 0)
+        answer = scene.beat(member_id, epoch, None if leaves else has.get(member_id, {}))
+        if answer.error is not Error.NONE or leaves:
+            assert answer.error in (Error.NONE, Error.UNKNOWN_MEMBER_ID, Error.GROUP_ID_NOT_FOUND)
+            epochs.pop(member_id, None)
+            has.pop(member_id, None)
+            continue
+        epochs[member_id] = answer.member_epoch
+        if answer.active_tasks is not None:
+            has[member_id] = {"active": dict(answer.active_tasks), "standby": dict(answer.standby_tasks or {})}
+        _check_promises(scene.group)
+        if chance.random() < 0.1:
+            shown = scene.group
+            scene.reload()
+            assert (scene.group.members, scene.group.state) == (shown.members, shown.state)
+
+
+def _check_promises(group: DescribedStreamsGroup) -> None:
+    active = [(name, number) for member in group.members for name, numbers in member.assignment.active.items() for number in numbers]
+    assert len(active) == len(set(active)), "two members run one task"
+    for process_id in {member.process_id for member in group.members}:
+        of_process = [
+            (name, number)
+            for member in group.members
+            if member.process_id == process_id
+            for tasks in (member.assignment.active, member.assignment.standby)
+            for name, numbers in tasks.items()
+            for number in numbers
+        ]
+        assert len(of_process) == len(set(of_process)), "a process has a task twice"

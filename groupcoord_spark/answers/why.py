@@ -182,6 +182,7 @@ class _Finder:
         records = [self._record("value before", commit.from_record_offset), self._record("lower value", commit.record_offset)]
         moment = "" if commit.time_ms is None else f" at {iso(commit.time_ms)}"
         sentence = f"went back from {commit.from_committed_offset} to {commit.to_committed_offset}{moment}"
+        sentence += " because the topic was made anew" if commit.is_of_new_topic else ""
         return Finding(commit.topic, commit.partition, "rewound", None, None, records, sentence)
 
     def _transaction(self, transaction: Transaction) -> Iterator[Finding]:

@@ -427,6 +427,7 @@ def _lower_commits(rows: pa.Table, lower: Longs, previous: Longs, is_after_remov
             from_record_offset=before["record_offset"],
             producer_id=commit["producer_id"] if commit["is_transactional"] else None,
             is_after_removal=after_removal,
+            is_of_new_topic=None not in (ids := {before["topic_id"], commit["topic_id"]}) and len(ids) == 2,
         )
 
 

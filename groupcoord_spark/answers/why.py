@@ -182,6 +182,7 @@ class _Finder:
         records = [self._record("value before", commit.from_record_offset), self._record("lower value", commit.record_offset)]
         moment = "" if commit.time_ms is None else f" at {iso(commit.time_ms)}"
         sentence = f"went back from {commit.from_committed_offset} to {commit.to_committed_offset}{moment}"
+        sentence += " because the topic was made anew" if commit.is_of_new_topic else ""
         return Finding(commit.topic, commit.partition, "rewound", None, None, records, sentence)
 
     def _transaction(self, transaction: Transaction) -> Iterator[Finding]:
@@ -484,8 +485,9 @@ def _present_group(
     """``group_records``: the group's rows of the table rebalances."""
     kind = "simple" if row["is_simple"] else row["group_type"]
     members = "no members" if row["member_count"] == 0 else f"{row['member_count']:,} {'member' if row['member_count'] == 1 else 'members'}"
+    offsets = f"{row['offset_count']:,} committed {'offset' if row['offset_count'] == 1 else 'offsets'}"
     stays = _stays(expiry, GROUP_STAYS_BECAUSE, "removed_at", as_of_ms)
-    sentence = f"is there ({kind}, {row['state']}, {members}, {row['offset_count']:,} committed offsets), and {stays}"
+    sentence = f"is there ({kind}, {row['state']}, {members}, {offsets}), and {stays}"
     # The newest record of a modern group may be about one member; the newest epoch is the newest record of the group as a whole.
     epochs = [(record["incarnation"], record["record_offset"]) for record in group_records if record["kind"] == "group_epoch"]
     record_offset = max(epochs)[1] if epochs and row["group_type"] != "classic" else row["record_offset"]
@@ -530,7 +532,8 @@ def _conclusion(question: Question, steps: Sequence[Step]) -> str:
         alike.setdefault(_without_offset(finding, is_alone=len(last) == 1) + went_back, []).append(key)
     for key, finding in sorted(pending.items()):
         alike.setdefault(finding.sentence, []).append(key)
-    parts += [f"{places_text(keys)}{_joint(sentence)}{sentence}" for sentence, keys in alike.items()]
+    for sentence, keys in alike.items():
+        parts.append(f"{places_text(keys)}{_joint(sentence)}{sentence if len(keys) == 1 else _of_several(sentence)}")
     if of_group is not None and (question.topic is None or of_group.cause not in ("still_there", "group_left_empty")):
         return f"Group {question.group_id} {'; '.join([of_group.sentence, *parts])}."
     return f"Of group {question.group_id}, {'; '.join(parts) or 'nothing is left of its commits'}."
@@ -539,6 +542,14 @@ def _conclusion(question: Question, steps: Sequence[Step]) -> str:
 def _joint(sentence: str) -> str:
     """What stands between the partitions and a sentence: the partitions are the subject of a sentence that begins with its verb."""
     return " " if sentence.startswith(("is ", "was ", "went ", "expired ")) else ": "
+
+
+def _of_several(sentence: str) -> str:
+    """A sentence that begins with its verb, with several partitions as its subject."""
+    for one, several in (("is there, and stays", "are there, and stay"), ("is there, and goes", "are there, and go"), ("was ", "were ")):
+        if sentence.startswith(one):
+            return (several + sentence.removeprefix(one)).replace("; it went back", "; they went back")
+    return sentence.replace("is there, and the next cleanup removes it", "are there, and the next cleanup removes them")
 
 
 def _without_offset(finding: Finding, *, is_alone: bool) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import click
 
 from groupcoord_spark.cli.options import Common, ShownRun, cluster_to_read, common_options, say_which_night, shown_run_options
-from groupcoord_spark.cli.render import lines, shown, write_lines, write_records
+from groupcoord_spark.cli.render import lines, say, shown, write_lines, write_records
 from groupcoord_spark.cli.words import Words
 from groupcoord_spark.coordinator.timeline import duration
 
@@ -83,6 +83,8 @@ def list_groups(common: Common, states: frozenset[str] | None, types: frozenset[
     titles = [name.upper() for name in columns]
     if lag:
         lags, nothing = _lags(warehouse, run), _Lag(None, None, None, None)
+        if not lags and not common.quiet:
+            say("No lag: this night has no sample of log ends. Give the nightly one with --end-offsets FILE or --with-end-offsets.")
         of_groups = [lags.get(group, nothing) for group in cells["group"]]
         shown_lags = of_groups if common.output != "table" else map(_cells, of_groups)
         columns |= dict.fromkeys(_Lag._fields, "")

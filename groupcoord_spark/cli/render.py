@@ -19,8 +19,9 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
+from itertools import zip_longest
 from pathlib import Path
-from typing import Any, Final, Literal, TextIO
+from typing import Any, Final, Literal, NamedTuple, TextIO
 
 import click
 
@@ -32,10 +33,19 @@ NOTHING = "-"
 FEW_ROWS: Final = 32
 """Up to this many rows are aligned row by row: describe prints a small table for each of very many groups."""
 
+_NO_SHORT_CELL: Final = 16
+"""Cells of up to so many characters are whole as long as titles can be cut."""
+_FEW_CHARACTERS: Final = 10
+"""Cells of up to so many characters are whole, and times have hour and minute, as long as longer cells can be cut."""
 _LEAST_CUT_WIDTH: Final = 7
 """No cell is cut to fewer characters."""
 _LEAST_TITLE_WIDTH: Final = 5
+_COLUMN_OF_A_TABLE: Final = 12
+"""A table whose columns would have fewer characters each on the average cannot be read."""
 _LEAST_SENTENCE_WIDTH: Final = 30
+_TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
+_TIME_WIDTHS: Final = (20, 17, 10)
+"""Widths of a time to the second, of one to the minute, and of its day."""
 _IS_WIDE: Final = "groupcoord_spark.wide"
 """The key in click's ``ctx.meta`` that says that --wide was given."""
 
@@ -153,6 +163,22 @@ def lines(
     return [form % tuple(titles), *[form % row for row in cells]]
 
 
+def lines_or_blocks(titles: Sequence[str], rows: Iterable[Sequence[object]], least_widths: Sequence[int | None]) -> list[str]:
+    """As ``lines``; where so many columns cannot fit the terminal, a block of lines for each row, with a line for each column."""
+    limit, cells = _terminal_width(), [tuple(map(shown, row)) for row in rows]
+    widths = [max(map(len, column)) for column in zip(titles, *cells, strict=True)]
+    if limit is None or not cells or sum(widths) + len(widths) - 1 <= limit or len(titles) * _COLUMN_OF_A_TABLE <= limit:
+        return lines(titles, cells, least_widths)
+    margin = max(map(len, titles)) + 2
+    blocks: list[str] = []
+    for row in cells:
+        for title, cell in zip(titles, row, strict=True):
+            parts = textwrap.wrap(cell, max(limit - margin, _LEAST_SENTENCE_WIDTH)) or [""]
+            blocks += [f"{title.ljust(margin)}{parts[0]}".rstrip(), *(f"{' ' * margin}{part}" for part in parts[1:])]
+        blocks.append("")
+    return blocks[:-1]
+
+
 def show_all_columns_whole() -> None:
     """Tables of this command are as wide as their cells, also on a terminal (--wide)."""
     click.get_current_context().meta[_IS_WIDE] = True
@@ -169,17 +195,52 @@ def _terminal_width() -> int | None:
 def fitting_lines(titles: Sequence[str], cells: Sequence[Sequence[str]], limit: int) -> list[list[str]]:
     """The lines of the titles and of each row, none longer than ``limit`` unless there are too many columns for it.
 
-    The widest columns are narrowed first, titles only where cells alone are not enough. A cell that is too long is cut in the middle; a
-    sentence in the last column goes on below.
+    Texts of several words go on below. Then the longest cells are cut in the middle, then titles, and short cells only where nothing else
+    is enough. Of a time its last digits go first.
     """
     widths = [max(map(len, column)) for column in zip(titles, *cells, strict=True)]
     has_sentences = any(" " in row[-1] for row in cells)
-    with_titles = [max(len(title), _LEAST_CUT_WIDTH) for title in titles]
-    for least in (with_titles, [_LEAST_CUT_WIDTH] * len(titles), [_LEAST_TITLE_WIDTH] * len(titles)):
+    by_column: Iterable[Sequence[str]] = zip(*cells, strict=True) if cells else [()] * len(titles)
+    columns = [_Column.of(title, column) for title, column in zip(titles, by_column, strict=True)]
+    stages = (
+        [max(column.title, column.least(_NO_SHORT_CELL, _TIME_WIDTHS[0])) for column in columns],
+        [max(_LEAST_TITLE_WIDTH, column.least(_NO_SHORT_CELL, _TIME_WIDTHS[1])) for column in columns],
+        [column.least(_FEW_CHARACTERS, _TIME_WIDTHS[1]) for column in columns],
+        [column.least(_LEAST_CUT_WIDTH, _TIME_WIDTHS[2]) for column in columns],
+        [_LEAST_TITLE_WIDTH] * len(titles),
+    )
+    for least in stages:
         if has_sentences:
             least[-1] = _LEAST_SENTENCE_WIDTH
         widths = _narrowed(widths, least, limit - len(widths) + 1, last_first=has_sentences)
-    return [_fitted_row(row, widths, has_sentences=has_sentences) for row in (titles, *cells)]
+    return [_fitted_row(row, widths, columns) for row in (titles, *cells)]
+
+
+class _Column(NamedTuple):
+    """What is known of a column of a table that must fit."""
+
+    title: int
+    """The width of the title."""
+    longest: int
+    """The width of the widest cell."""
+    longest_word: int
+    has_texts: bool
+    """Cells of several words, which may go on below."""
+    has_times: bool
+
+    @classmethod
+    def of(cls, title: str, cells: Sequence[str]) -> _Column:
+        """The column with this title and these cells."""
+        has_texts = any(" " in cell.strip() for cell in cells)
+        word = max((len(word) for cell in cells for word in cell.split()), default=0) if has_texts else 0
+        has_times = any(map(_TIME.fullmatch, cells)) and all(cell == NOTHING or _TIME.fullmatch(cell) for cell in cells)
+        return cls(len(title), max(map(len, cells), default=0), word, has_texts, has_times)
+
+    def least(self, cell: int, time: int) -> int:
+        """The width to which the column may be narrowed, where other cells may be cut to ``cell`` characters and times to ``time``."""
+        if self.has_times:
+            return time
+        return max(_LEAST_TITLE_WIDTH, min(cell, self.longest_word if self.has_texts else self.longest))
 
 
 def _narrowed(widths: Sequence[int], least: Sequence[int], total: int, *, last_first: bool) -> list[int]:
@@ -195,14 +256,38 @@ def _narrowed(widths: Sequence[int], least: Sequence[int], total: int, *, last_f
     return narrowed
 
 
-def _fitted_row(row: Sequence[str], widths: Sequence[int], *, has_sentences: bool) -> list[str]:
-    *firsts, last = row
-    cells = [cut_in_the_middle(cell, width).ljust(width) for cell, width in zip(firsts, widths[:-1], strict=True)]
-    before = " ".join([*cells, ""])
-    if not has_sentences:
-        return [f"{before}{cut_in_the_middle(last, widths[-1])}".rstrip()]
-    parts = textwrap.wrap(last, max(widths[-1], 1), break_on_hyphens=False) or [""]
-    return [f"{before}{parts[0]}".rstrip(), *(f"{' ' * len(before)}{part}" for part in parts[1:])]
+def _fitted_row(row: Sequence[str], widths: Sequence[int], columns: Sequence[_Column]) -> list[str]:
+    parts = [_fitted_cell(cell, max(width, 1), column) for cell, width, column in zip(row, widths, columns, strict=True)]
+    return [
+        " ".join(part.ljust(width) for part, width in zip(line, widths, strict=True)).rstrip() for line in zip_longest(*parts, fillvalue="")
+    ]
+
+
+def _fitted_cell(cell: str, width: int, column: _Column) -> list[str]:
+    if len(cell) <= width:
+        return [cell]
+    if column.has_times and _TIME.fullmatch(cell):
+        return [_short_time(cell, width)]
+    if column.has_texts and " " in cell.strip():
+        words = " ".join(cut_in_the_middle(word, width) for word in cell.split(" "))
+        return textwrap.wrap(words, width, break_on_hyphens=False) or [""]
+    return [cut_in_the_middle(cell, width)]
+
+
+def _short_time(time: str, width: int) -> str:
+    """A time to the second, to the minute, or its day."""
+    second, minute, day = _TIME_WIDTHS
+    if width >= second:
+        return f"{time[:19]}Z"
+    if width >= minute:
+        return f"{time[:16]}Z"
+    return time[:10] if width >= day else cut_in_the_middle(time, width)
+
+
+def wrapped(text: str) -> list[str]:
+    """A sentence as lines that fit the terminal; as one line where stdout is no terminal, and with --wide."""
+    limit = _terminal_width()
+    return [text] if limit is None else textwrap.wrap(text, limit, break_on_hyphens=False) or [""]
 
 
 def cut_in_the_middle(text: str, width: int) -> str:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from groupcoord_spark.cli.options import Common, at_option, common_options
-from groupcoord_spark.cli.render import lines, moment, say, terminal_json, write_lines, write_records
+from groupcoord_spark.cli.render import lines_or_blocks, moment, say, terminal_json, write_lines, write_records
 from groupcoord_spark.errors import GroupcoordError, UsageError
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def _run(night: NightInDuckDB, statements: str, common: Common) -> None:
         if common.output == "table":
             titles = [name.upper() for name in names]
             texts = [[_text(value) for value in row] for row in cells]
-            write_lines(lines(titles, texts, [*map(len, titles[:-1]), None]))
+            write_lines(lines_or_blocks(titles, texts, [*map(len, titles[:-1]), None]))
         else:
             write_records(common.output, names, cells)
 

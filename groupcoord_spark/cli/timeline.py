@@ -16,7 +16,7 @@ from groupcoord_spark.errors import GroupcoordError, UsageError
 if TYPE_CHECKING:
     from groupcoord_spark.answers.group_history import Question
     from groupcoord_spark.coordinator.timeline import Event
-    from groupcoord_spark.warehouse.read import Warehouse
+    from groupcoord_spark.warehouse.read import Condition, Warehouse
 
 _UUID: Final = re.compile(r"\b([0-9a-f]{8})-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b")
 
@@ -88,8 +88,16 @@ def explain_missing_history(warehouse: Warehouse, cluster: str, group_id: str) -
     if warehouse.read("groups", cluster=cluster, columns=["group_id"], where=[("group_id", "=", group_id)]).num_rows:
         raise GroupcoordError(f"The history tables have no record of group {group_id!r} in {where}: its nights were run with --no-history.")
     known = warehouse.read("groups", cluster=cluster, columns=["group_id"])["group_id"].to_pylist()
-    near = did_you_mean([group_id], known)
+    others = [name for name in warehouse.clusters_with_nights() if name != cluster and _knows(warehouse, name, group_id)]
+    near = f" It is in cluster {', '.join(map(repr, others))}: --cluster." if others else did_you_mean([group_id], known)
     raise GroupcoordError(f"Group {group_id!r} is in no record of {where}.{near} `groupcoord list` names those that exist.")
+
+
+def _knows(warehouse: Warehouse, cluster: str, group_id: str) -> bool:
+    """Whether the newest night of the cluster has the group, or its history a commit of the group."""
+    where: list[Condition] = [("group_id", "=", group_id)]
+    tables = ("groups", "offset_commits")
+    return any(warehouse.read(table, cluster=cluster, columns=["group_id"], where=where).num_rows for table in tables)
 
 
 def with_short_ids(text: str) -> str:

@@ -8,7 +8,7 @@ import click
 
 from groupcoord_spark.cli.names import did_you_mean
 from groupcoord_spark.cli.options import Common, cluster_to_read, common_options, complete_groups, complete_topics, say_which_night
-from groupcoord_spark.cli.render import lines, moment, write_lines, write_records
+from groupcoord_spark.cli.render import lines, moment, wrapped, write_lines, write_records
 from groupcoord_spark.cli.rules import rules_of
 from groupcoord_spark.cli.timeline import WRONG_EVENTS, explain_missing_history, with_short_ids
 from groupcoord_spark.errors import GroupcoordError, UsageError
@@ -60,7 +60,8 @@ def why(common: Common, group_id: str, topic: str | None, partition: int | None)
     for step in story.steps:
         places = " ".join(dict.fromkeys(f"{record.offsets_partition}@{record.record_offset}" for record in step.records))
         cells.append((moment(step.time_ms), step.event, places or None, with_short_ids(step.what)))
-    write_lines([*lines(["TIME", "EVENT", "RECORDS", "WHAT"], cells, [24, 10, 10, None], colours), "", with_short_ids(story.conclusion)])
+    table = lines(["TIME", "EVENT", "RECORDS", "WHAT"], cells, [24, 10, 10, None], colours)
+    write_lines([*table, "", *wrapped(with_short_ids(story.conclusion))])
 
 
 def _rows(question: Question, story: Story) -> Iterator[tuple[object, ...]]:

@@ -71,6 +71,8 @@ class LowerCommit(NamedTuple):
     """A tombstone removed the offset between the two commits."""
     may_miss_commits: bool = False
     """The log cleaner removed records between the two commits before a run read them."""
+    is_of_new_topic: bool = False
+    """The two commits carry different topic ids: the topic was made anew, and its offsets count from 0 again."""
     owner: str | None = None
     """Id of the member that had the partition when the commit was written; None: not known."""
 
@@ -307,6 +309,8 @@ def _lower_commit(commit: LowerCommit, members: _Members) -> Event:
         what += f" {members.sentence(commit.owner)}"
     else:
         what += f" Producer {commit.producer_id} committed it in a transaction."
+    if commit.is_of_new_topic:
+        what += " The topic was made anew between the two commits (they carry different topic ids), so its offsets count from 0 again."
     if commit.may_miss_commits:
         what += " Compaction took records in between before a night read them: there may have been other commits."
     facts = {
@@ -321,6 +325,7 @@ def _lower_commit(commit: LowerCommit, members: _Members) -> Event:
         "owner": commit.owner,
         "members": None if members.names is None else list(members.names),
         "may_miss_commits": commit.may_miss_commits,
+        "is_of_new_topic": commit.is_of_new_topic,
     }
     kind: EventKind = "committed_again" if commit.is_after_removal else "rewind"
     return Event(commit.time_ms, None, kind, commit.record_offset, None, what, facts)

@@ -57,6 +57,8 @@ class NightInDuckDB:
 
         self.connection: DuckDBPyConnection = duckdb.connect()
         self.connection.execute("SET TimeZone = 'UTC'")
+        # DuckDB draws a bar for a statement of some seconds, into the rows that a program reads.
+        self.connection.execute("SET enable_progress_bar = false")
         self._warehouse = warehouse
         self._at_ms = at_ms
         self._cluster = cluster

@@ -207,3 +207,12 @@ def test_records_in_quarantine_that_name_the_group_are_part_of_the_story(tmp_pat
     of_partition = why(open_warehouse(str(tmp_path)), Question("prod", "g", "t", 0), semantics_for(None, "4.3"))
     assert of_partition is not None
     assert of_partition.conclusion.endswith(" 1 record of it could not be read: what it said is missing here.")
+
+
+def test_a_lower_offset_of_a_topic_that_was_made_anew_is_said_to_be_one(tmp_path: Path) -> None:
+    ids = {"topic_id": "MkTRaXlSRfWvFLT1M3hZWA"}, {"topic_id": "Uz_G2kQIRWC33YW4WQUDVQ"}
+    found = story(tmp_path, "4.3", offset_commits=[at(0, 0, committed_offset=9, **ids[0]), at(1, 1, committed_offset=3, **ids[1])])
+    assert any("The topic was made anew between the two commits" in step.what for step in found.steps)
+    assert "went back from 9 to 3 at 2026-01-01T00:00:01.000Z because the topic was made anew" in found.conclusion
+    same = [at(0, 0, committed_offset=9), at(1, 1, committed_offset=3, **ids[1])]
+    assert not any("made anew" in step.what for step in story(tmp_path / "same", "4.3", offset_commits=same).steps)

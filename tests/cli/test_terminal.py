@@ -34,6 +34,20 @@ def on_terminal(*words: str, **environment: str) -> str:
     return b"".join(parts).decode().replace("\r\n", "\n")
 
 
+def test_titles_are_cut_before_short_cells_and_times_lose_their_last_digits() -> None:
+    """At 80 columns `checkout-us` was `che…-us` so that LOG-END-OFFSET was whole, and a time was `2026-11-…39.577Z`."""
+    titles = ["GROUP", "CURRENT-OFFSET", "LOG-END-OFFSET"]
+    assert fitting_lines(titles, [["checkout-us", "12", "-"]], 30) == [["GROUP       CURR…SET LOG-…FSET"], ["checkout-us 12       -"]]
+    time = "2026-11-21T03:21:13.583Z"
+    for width, shown in ((24, time), (22, "2026-11-21T03:21:13Z"), (19, "2026-11-21T03:21Z"), (12, "2026-11-21")):
+        assert fitting_lines(["AT", "N"], [[time, "1"], ["-", "2"]], width + 2)[1] == [f"{shown.ljust(min(width, 24))} 1"]
+
+
+def test_texts_of_several_words_go_on_below() -> None:
+    found = fitting_lines(["RECORDS", "WHAT"], [["2@207 2@208 2@224", "one two three four five six seven"]], 44)
+    assert found[1] == ["2@207 2@208   one two three four five six", "2@224         seven"]
+
+
 def test_long_ids_are_cut_in_the_middle() -> None:
     assert cut_in_the_middle("consumer-1-0990c170", 9) == "cons…c170"
     assert cut_in_the_middle("short", 5) == "short"
@@ -67,3 +81,12 @@ def test_what_is_wrong_is_red_unless_no_color_is_set(tmp_path: Path) -> None:
     assert re.search(r"\x1b\[31m.* rewind ", shown)
     assert not ESCAPES.search(on_terminal(*words, NO_COLOR="1"))
     assert max(len(ESCAPES.sub("", line)) for line in shown.splitlines()) <= 80
+
+
+def test_rows_with_more_columns_than_fit_are_blocks(tmp_path: Path) -> None:
+    """Sixteen columns of a view were cut to two letters each, and still broke the line."""
+    night(tmp_path, "prod", {"offset_commits": [commit(1, committed_offset=9), commit(2, committed_offset=3)]})
+    words = ("sql", "--warehouse", str(tmp_path))
+    shown = on_terminal(*words, "SELECT * FROM rewinds").splitlines()
+    assert "KIND                   reset" in shown and "BACK_BY                6" in shown
+    assert on_terminal(*words, "SELECT group_id, kind FROM rewinds").splitlines() == ["GROUP_ID KIND", "g        reset"]

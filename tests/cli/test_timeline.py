@@ -200,3 +200,11 @@ def test_csv_has_the_same_facts(rewound):
 def test_a_range_that_begins_with_a_rewind_knows_the_offset_before(rewound):
     back, *_ = events(rewound, "--from", "2026-01-01T00:00:11Z", "--to", "2026-01-01T00:00:12Z")
     assert (back["event"], back["facts"]["from_committed_offset"]) == ("rewind", 109)
+
+
+def test_a_group_of_another_cluster_is_found_there(tmp_path):
+    night(tmp_path, "old", {"groups": [group("moved")]})
+    night(tmp_path, "new", {"groups": [group("stays")]})
+    for command in ("timeline", "why"):
+        result = groupcoord(command, "--group", "moved", "--cluster", "new", "--warehouse", str(tmp_path))
+        assert "is in no record of cluster 'new'" in result.stderr and "It is in cluster 'old': --cluster." in result.stderr

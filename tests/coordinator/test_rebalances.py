@@ -167,6 +167,18 @@ class TestClassicGenerations:
         # Bytes of another assignor mean nothing.
         assert cause(*(generation(n, at_ms, *members) for n, at_ms in ((2, 0), (3, 700_000)))) == ("leader_rejoined", "likely")
 
+    def test_a_probing_rebalance_tells_how_far_warm_up_tasks_have_come(self) -> None:
+        info = struct.pack(">ii", 11, 11) + bytes(20) + struct.pack(">iq", 0, T0 + 600_000)
+        assigned = encode_assignment(Assignment(1, {"t": (0, 1)}, info))
+
+        def restored(offset_sum: int) -> dict[str, Any]:
+            tasks = struct.pack(">iiiqh", 2, 0, 1, -2, -1) + struct.pack(">iiqh", 1, 2, offset_sum, -1)
+            told = struct.pack(">ii", 11, 11) + bytes(16) + struct.pack(">i", 0) + tasks + struct.pack(">bii", 0, 0, 0)
+            return {**BOTH[0], "assignment": assigned, "subscription": encode_subscription(Subscription(1, ("t",), told, {}, 2, None))}
+
+        row = last(*(generation(n, at_ms, restored(n * 500), BOTH[1], protocol="stream") for n, at_ms in ((2, 0), (3, 700_000))))
+        assert row.evidence.endswith(" Offsets restored for warm-up and standby tasks: 1_2 of a 1,500 (1,000 before).")
+
     def test_nothing_new_is_a_leader_that_joined_again_or_a_coordinator_that_moved(self) -> None:
         assert cause(SECOND, generation(3, 9_000, *BOTH)) == ("leader_rejoined", "likely")
         before, after = generation(2, 1_000, *BOTH, epoch=4), generation(3, 9_000, *BOTH, epoch=5)

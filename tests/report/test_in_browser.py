@@ -89,12 +89,17 @@ def test_each_number_of_the_findings_opens_as_many_rows(browser: BrowserPage, ev
 
 
 def test_hostile_group_ids_are_texts(browser: BrowserPage, eventful_page: Path) -> None:
+    browser.look_like(1280, 900)
     browser.open(eventful_page)
     browser.run("groupcoordReport.openTable('groups')")
     shown = {row[0] for row in table_texts(browser, "groups")}
     assert {"(empty)", "=1+1", "bell\\x07 and turn\\u202e around", "${title} %s {{ datum }} datum.name"} <= shown
     assert all(len(text) <= 48 for text in shown)
     assert any(text.startswith("long-xxx") and "…" in text for text in shown)
+    browser.look_like(390, 844)
+    browser.open(eventful_page)
+    browser.run("groupcoordReport.openTable('groups')")
+    assert max(len(row[0]) for row in table_texts(browser, "groups")) == 20  # the columns beside are seen, too
     assert browser.run("document.title").startswith("prod </title>")
     assert browser.run("document.querySelectorAll('main img').length") == 0
     nothing_is_wrong(browser)

@@ -92,6 +92,12 @@ def test_every_cluster_has_the_rows_of_its_own_newest_night(two_nights: str) -> 
     assert rows(opened, query) == in_views(two_nights, query) == [("it's", "c"), ("prod", "a"), ("prod", "b")]
 
 
+def test_no_bar_is_drawn_between_the_rows(two_nights: str) -> None:
+    """A statement of more than two seconds drew one on stdout, so JSON and CSV could not be read."""
+    opened = NightInDuckDB(open_warehouse(two_nights))
+    assert opened.connection.execute("SELECT current_setting('enable_progress_bar')").fetchall() == [(False,)]
+
+
 def test_an_earlier_night_is_pinned_with_the_runs_until_then(two_nights: str) -> None:
     opened = NightInDuckDB(open_warehouse(two_nights), cluster="prod", at_ms=AS_OF_MS)
     assert rows(opened, "SELECT group_id FROM groups") == [("early",)]

@@ -24,6 +24,7 @@ from groupcoord_spark.coordinator.rebalances.moves import Moves
 from groupcoord_spark.coordinator.rebalances.records import NOT_KNOWN, Value
 from groupcoord_spark.protocol import decode_assignment, decode_subscription
 from groupcoord_spark.protocol.streams_assignment import decode_streams_assignment
+from groupcoord_spark.protocol.streams_subscription import RUNNING, decode_streams_subscription
 
 STREAMS_ASSIGNOR: Final = "stream"
 """Name of the assignor of Kafka Streams in the classic protocol (StreamsPartitionAssignor)."""
@@ -210,8 +211,31 @@ def _scheduled_by_streams(old: Generation, new: Generation) -> Finding | None:
         "probing",
         "certain",
         f"The assignment of generation {old.value['generation']} told {member_id} to start a rebalance, to see whether warm-up tasks have"
-        f" caught up; the join phase ended {late} after that time.",
+        f" caught up; the join phase ended {late} after that time.{_restored(old, new)}",
     )
+
+
+def _restored(old: Generation, new: Generation) -> str:
+    """How far the members have restored tasks that they do not run as active ones, in a sentence; '': no member tells."""
+    before, now = _offset_sums(old), _offset_sums(new)
+    tasks = [
+        f"{task} of {member_id} {now[member_id, task]:,}"
+        + (f" ({before[member_id, task]:,} before)" if (member_id, task) in before else "")
+        for member_id, task in now
+    ]
+    return f" Offsets restored for warm-up and standby tasks: {names_of(tasks)}." if tasks else ""
+
+
+def _offset_sums(generation: Generation) -> dict[tuple[str, str], int]:
+    """Member id and task -> sum of the offsets up to which the member has restored the task's changelogs."""
+    sums: dict[tuple[str, str], int] = {}
+    for member_id, member in generation.members.items():
+        subscription = decoded_or_none(decode_subscription, member["subscription"])
+        of_streams = None if subscription is None or not subscription.user_data else decode_streams_subscription(subscription.user_data)
+        for task in () if of_streams is None else of_streams.tasks:
+            if task.offset_sum is not None and task.offset_sum != RUNNING:
+                sums[member_id, task.name] = task.offset_sum
+    return sums
 
 
 def _members_with_other_topics(old: Generation, new: Generation) -> list[str]:

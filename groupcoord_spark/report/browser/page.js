@@ -284,8 +284,9 @@ class TableView {
   }
 
   putText(cell, name, value) {
-    const isSentence = ["about", "detail", "for_example", "traps", "reason", "problems"].includes(name);
-    const text = label(value, isSentence ? 300 : 48);
+    const isSentence = ["about", "detail", "for_example", "traps", "reason", "problems", "obstacles"].includes(name);
+    const isNarrow = document.documentElement.clientWidth < 640;
+    const text = label(value, isSentence ? 300 : isNarrow ? 20 : 48);
     cell.classList.toggle("wrap", isSentence && text.length > 30);
     if (text !== value) cell.title = short(seen(value), 2000);
     if (name === "group_id" && this.showOwners(value, false)) {

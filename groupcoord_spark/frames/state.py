@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral
@@ -9,17 +10,20 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
+from pyspark.sql.types import StructType
 
+from groupcoord_spark.coordinator.authors import other_coordinator
 from groupcoord_spark.coordinator.semantics import JAVA, Semantics, semantics_for
 from groupcoord_spark.errors import UsageError
 from groupcoord_spark.frames.moments import Moment, milliseconds_of
 from groupcoord_spark.frames.raw_rows import SOURCE, by_offsets_partition, kept
-from groupcoord_spark.frames.rows_of_tables import PACKED, RowsInMemory, frame_of, packed, packed_rows_of, plain_frame_of
+from groupcoord_spark.frames.rows_of_tables import PACKED, RowsInMemory, frame_of, packed, packed_rows_of, plain_frame_of, schema_of
 from groupcoord_spark.log import Chunk
+from groupcoord_spark.pipeline.exchange.counts import PartitionCounts
 from groupcoord_spark.pipeline.exchange.kept_records import kept_records
 from groupcoord_spark.pipeline.exchange.state_rows import WRITTEN_ROWS
 from groupcoord_spark.pipeline.read import superseded
-from groupcoord_spark.pipeline.read.decode import decode_chunk
+from groupcoord_spark.pipeline.read.decode import DecodedChunk, decode_chunk
 from groupcoord_spark.pipeline.read.history_files import source_of, write_chunk, write_notes
 from groupcoord_spark.pipeline.read.reader import topic_names_of
 from groupcoord_spark.pipeline.replay.kept_records_replay import KeptRecordsReplay
@@ -31,11 +35,13 @@ if TYPE_CHECKING:
 TOPIC_NAMES: Final = "topic_names"
 TYPE_0_OFFSETS: Final = "type_0_offsets"
 DESCRIBED_GROUPS: Final = "described_groups"
+KINDS: Final = "kinds"
 
 OF_NO_TABLE: Final[Mapping[str, pa.Schema]] = {
     TOPIC_NAMES: pa.schema([("topic_id", pa.string()), ("name", pa.string())]),
     TYPE_0_OFFSETS: pa.schema([("group_id", pa.string()), ("topic", pa.string()), ("partition", pa.int32())]),
     DESCRIBED_GROUPS: pa.schema([("group_id", pa.string())]),
+    KINDS: pa.schema([("key_type", pa.int32()), ("value_version", pa.int32()), ("decoded", pa.int64())]),
 }
 """Rows of the replay that belong to no table of the warehouse, and their columns after ``cluster``."""
 
@@ -109,12 +115,30 @@ def replay(
         groups=frame_of(replayed, "groups"),
         members=frame_of(replayed, "members"),
         assignments=named,
-        warnings=frame_of(replayed, "warnings"),
+        warnings=frame_of(replayed, "warnings").unionByName(_of_other_coordinators(replayed, rules), allowMissingColumns=True),
         quarantined_records=frame_of(replayed, "quarantined_records"),
         type_0_offsets=plain_frame_of(replayed, TYPE_0_OFFSETS, OF_NO_TABLE[TYPE_0_OFFSETS]),
         described_groups=plain_frame_of(replayed, DESCRIBED_GROUPS, OF_NO_TABLE[DESCRIBED_GROUPS]),
         replayed=replayed,
     )
+
+
+def _of_other_coordinators(replayed: DataFrame, semantics: Semantics) -> DataFrame:
+    """The columns of a warning that are not NULL, for each cluster whose records another coordinator wrote than that of the semantics."""
+    columns = pa.schema([(name, pa.string()) for name in ("cluster", "code", "detail")])
+    declared = schema_of("warnings")
+    schema = StructType([declared[name] for name in columns.names])
+
+    def of_cluster(key: tuple[pa.Scalar, ...], kinds: pa.Table) -> pa.Table:
+        records: Counter[tuple[int, int]] = Counter()
+        for key_type, value_version, decoded in zip(*(kinds[name].to_pylist() for name in OF_NO_TABLE[KINDS].names), strict=True):
+            records[key_type, value_version] += decoded
+        sentence = other_coordinator(semantics, records)
+        rows = [{"cluster": key[0].as_py(), "code": "other_coordinator", "detail": sentence}] if sentence else []
+        return pa.Table.from_pylist(rows, columns)
+
+    of_cluster.__annotations__ = {"key": tuple[pa.Scalar, ...], "kinds": pa.Table, "return": pa.Table}
+    return plain_frame_of(replayed, KINDS, OF_NO_TABLE[KINDS]).groupBy("cluster").applyInArrow(of_cluster, schema)
 
 
 def named_semantics(semantics: Semantics | str) -> Semantics:
@@ -163,6 +187,7 @@ def _replayed(
     files = RowsInMemory()
     replay_of_partition = KeptRecordsReplay(semantics)
     topic_names: dict[str, str] = {}
+    counts = PartitionCounts()
     for chunk in end.cut(chunks, offsets_partition):
         decoded = decode_chunk(chunk.records, semantics)
         write_chunk(files, offsets_partition, SOURCE, chunk, decoded, None)
@@ -170,6 +195,7 @@ def _replayed(
         for table, rows in files.taken():
             yield from packed(cluster, offsets_partition, table, rows)
         topic_names |= topic_names_of(decoded)
+        _count_kinds(counts, chunk, decoded)
         kept = kept_records(chunk.records, np.flatnonzero(superseded.needed_for_replay(decoded.kinds)), decoded.decodes)
         if kept.num_rows:
             replay_of_partition.apply(kept)
@@ -190,9 +216,23 @@ def _replayed(
         TOPIC_NAMES: [*{**topic_names, **state.topic_names}.items()],
         TYPE_0_OFFSETS: [*replay_of_partition.type_0_offsets()],
         DESCRIBED_GROUPS: [(group.group_id,) for group in groups if group.has_stored_description],
+        KINDS: [(*kind, count.decoded) for kind, count in counts.by_kind.items()],
     }
     for name, tuples in rows_of_no_table.items():
         schema = OF_NO_TABLE[name]
         columns = [pa.array(column, kind) for column, kind in zip(zip(*tuples, strict=True), schema.types, strict=False)]
         if columns:
             yield from packed(cluster, offsets_partition, name, pa.Table.from_arrays(columns, schema=schema))
+
+
+def _count_kinds(counts: PartitionCounts, chunk: Chunk, decoded: DecodedChunk) -> None:
+    """Count the records of the chunk that are no control records by key type and value version."""
+    is_data = ~decoded.kinds.is_control
+    sizes = (chunk.records.key.lengths() + chunk.records.value.lengths())[is_data]
+    counts.count_kinds(
+        decoded.stored_key_type[is_data],
+        decoded.value_version[is_data],
+        sizes,
+        decoded.decodes[is_data],
+        np.zeros(len(sizes), np.bool_),
+    )

@@ -107,6 +107,13 @@ def test_a_stream_is_decoded_and_not_replayed(spark: SparkSession, bronze: DataF
     assert spark.read.parquet(str(tmp_path / "out")).count() == bronze.count()
 
 
+def test_records_of_another_coordinator_are_a_warning_as_in_a_night(spark: SparkSession) -> None:
+    state = replay(raw(spark, Corpus("era-0.9").logs), semantics="4.3")
+    (found,) = state.warnings.where("code = 'other_coordinator'").collect()
+    assert (found.cluster, found.offsets_partition, found.group_id) == ("default", None, None)
+    assert found.detail.startswith("Brokers older than the chosen 4.3 wrote")
+
+
 def test_expire_takes_a_state(bronze: DataFrame) -> None:
     with pytest.raises(UsageError, match=r"expire\(replay\(records\), ...\).*type DataFrame"):
         expire(bronze, as_of=NOON_MS)  # type: ignore[arg-type]

@@ -155,6 +155,7 @@ def read_log_directory_files(log_dir: Location) -> LogDirectoryFiles:
     offsets = {
         name: _parsed(log_dir.child(name), data, read_offset_checkpoint, damages, or_empty=no_offsets)
         for name, data in zip(checkpoints, contents, strict=True)
+        if data is not None
     }
     broker_id = _broker_id(log_dir.child(META_PROPERTIES).read_text()) if META_PROPERTIES in names else None
     return LogDirectoryFiles(
@@ -203,6 +204,8 @@ def read_partition_files(directory: Location) -> PartitionFiles:
     no_aborts: tuple[AbortedTransaction, ...] = ()
     for (name, match), data in zip(beside, contents, strict=True):
         location = directory.child(name)
+        if data is None:
+            continue
         if match is None:
             leader_epochs = _parsed(location, data, read_leader_epochs, damages)
         elif match[2] == "snapshot":
@@ -223,14 +226,17 @@ Read = TypeVar("Read")
 
 
 def _read(location: Location, parse: Callable[[bytes], Read], damages: list[str], *, or_empty: Read | None = None) -> Read | None:
-    """What ``parse`` makes of the file, as ``_parsed`` says."""
-    return _parsed(location, _bytes_of(location), parse, damages, or_empty=or_empty)
+    """What ``parse`` makes of the file, as ``_parsed`` says; ``or_empty`` where it is gone."""
+    return _parsed(location, _bytes_of(location) or b"", parse, damages, or_empty=or_empty)
 
 
-def _bytes_of(location: Location) -> bytes:
+def _bytes_of(location: Location) -> bytes | None:
+    """The content of a file that was in a list; None where it is gone since: a running broker removes files with their segments."""
     try:
         with location.filesystem.open_input_stream(location.path) as stream:
             return bytes(stream.read())
+    except FileNotFoundError:
+        return None
     except (OSError, pa.ArrowException) as error:
         raise InputError(f"{location.shown}: the file cannot be read: {first_line(error)}. Check its permissions.") from error
 

@@ -551,9 +551,10 @@ def _files_of(directory: _Directory, known_end: int, held: HeldFiles | None) -> 
 
 def _names_to_hold(directory: _Directory, known_end: int, names: Collection[str]) -> list[str]:
     """The first segment, and those that reach beyond ``known_end`` or end there: a run that goes on looks for the newest record before."""
-    known = sorted(name for name in names if SEGMENT_NAME.fullmatch(name) and (directory.only is None or name in directory.only))
-    ends = [*(int(name[:OFFSET_DIGITS]) for name in known[1:]), None]
-    return [name for place, (name, end) in enumerate(zip(known, ends, strict=False)) if place == 0 or end is None or end >= known_end]
+    wanted = names if directory.only is None else directory.only.intersection(names)
+    files = sorted(name for name in wanted if SEGMENT_NAME.fullmatch(name) and not name.endswith(".cleaned"))
+    ends = [*(int(name[:OFFSET_DIGITS]) for name in files[1:]), None]
+    return [name for place, (name, end) in enumerate(zip(files, ends, strict=False)) if place == 0 or end is None or end >= known_end]
 
 
 def _end_of(file: _File, number: int) -> int:

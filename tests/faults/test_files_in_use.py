@@ -25,6 +25,7 @@ from groupcoord_spark.pipeline.run import RunRequest
 from groupcoord_spark.warehouse import open_warehouse
 from tests.conftest import DAY_MS, GOLDEN
 from tests.faults.damage import Tables, called
+from tests.faults.simulated_cleaner import BusyLog, ending
 from tests.log.log_writer import Rec, batch, write_segment
 from tests.running import AS_OF_MS, run, tables_of
 
@@ -226,3 +227,9 @@ class TestThePlan:
 
         with pytest.raises(InputChangedError, match="its files were replaced each time that the directory was listed"):
             self.listed(files[0].parent, *[add] * 50)
+
+
+def test_a_log_that_is_held_is_read_as_it_was_at_one_moment_beside_a_cleaner_that_never_rests(tmp_path: Path) -> None:
+    log = BusyLog(tmp_path)
+    with log.at_work():
+        assert [ending(log, "held", 0.01) for _ in range(20)] == ["right"] * 20

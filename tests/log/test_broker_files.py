@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import struct
 from functools import partial
 from pathlib import Path
@@ -51,6 +52,25 @@ def test_snapshots_and_indexes_say_what_kafkas_classes_say(corpus: str) -> None:
             if name not in files.damaged_indexes:
                 expected = [tuple(entry.values())[1:] for entry in aborted]
                 assert [tuple(entry) for entry in files.transaction_indexes[int(name[:20])]] == expected
+
+
+def test_a_file_that_a_running_broker_removes_meanwhile_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copytree(HANGING, tmp_path / "logs")
+    listed = Location.list
+
+    def list_and_remove(location: Location) -> list[Any]:
+        infos = listed(location)
+        for path in Path(location.path).iterdir():
+            if path.suffix in (".snapshot", ".txnindex") or path.name.endswith("-checkpoint"):
+                path.unlink()
+        return infos
+
+    monkeypatch.setattr(Location, "list", list_and_remove)
+    files = read_partition_files(Location.of(str(tmp_path / "logs" / "__consumer_offsets-4")))
+    assert (files.snapshots, files.transaction_indexes, files.leader_epochs) == ({}, {}, None)
+    assert (files.damages, files.damaged_indexes) == ((), ())
+    log_dir = read_log_directory_files(Location.of(str(tmp_path / "logs")))
+    assert (log_dir.cleaner, log_dir.high_watermarks, log_dir.damages) == (None, None, ())
 
 
 def test_index_that_stopped_a_cleaner_is_said_and_not_used() -> None:

@@ -64,7 +64,10 @@ def clusters(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> d
 
 
 @pytest.fixture(scope="module")
-def in_spark(spark: SparkSession, vanished: dict[str, pa.Table], tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+def in_spark(
+    spark_for_few_rows: SparkSession, vanished: dict[str, pa.Table], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[SparkSession]:
+    spark = spark_for_few_rows
     place = tmp_path_factory.mktemp("tables")
     for name, rows in vanished.items():
         pq.write_table(rows, place / f"{name}.parquet")

@@ -95,12 +95,12 @@ def spark() -> Iterator[SparkSession]:
     shared.stop()
 
 
-@pytest.fixture
-def spark_with_delta(spark: SparkSession) -> Iterator[SparkSession]:
-    """The session of all tests, for tests that read Delta tables through Spark; their temporary views are dropped after them."""
-    if "DeltaSparkSessionExtension" not in spark.sparkContext.getConf().get("spark.sql.extensions", ""):
-        pytest.skip("Spark's Delta reader is neither on this machine nor can it be fetched from Maven Central")
-    # Queries over a few rows: to compile code for them and to plan them anew while they run would take longer than the queries.
+@pytest.fixture(scope="module")
+def spark_for_few_rows(spark: SparkSession) -> Iterator[SparkSession]:
+    """The session of all tests, for queries over a few rows.
+
+    To compile code for such queries, and to plan them anew while they run, takes longer than the queries.
+    """
     for_few_rows = {
         "spark.sql.shuffle.partitions": "1",
         "spark.sql.adaptive.enabled": "false",
@@ -113,6 +113,15 @@ def spark_with_delta(spark: SparkSession) -> Iterator[SparkSession]:
     yield spark
     for name, value in before.items():
         spark.conf.set(name, value)
+
+
+@pytest.fixture
+def spark_with_delta(spark_for_few_rows: SparkSession) -> Iterator[SparkSession]:
+    """The session of all tests, for tests that read Delta tables through Spark; their temporary views are dropped after them."""
+    spark = spark_for_few_rows
+    if "DeltaSparkSessionExtension" not in spark.sparkContext.getConf().get("spark.sql.extensions", ""):
+        pytest.skip("Spark's Delta reader is neither on this machine nor can it be fetched from Maven Central")
+    yield spark
     for table in spark.catalog.listTables():
         if table.isTemporary:
             spark.catalog.dropTempView(table.name)

@@ -111,11 +111,13 @@ def executor_of(worker: int) -> int | None:
     return None
 
 
-def submitted(cluster: Cluster, warehouse: Path, stage: str, waiting: Path) -> subprocess.Popen[str]:
-    """A night on the cluster. The tasks of the stage note their worker in ``waiting`` before they end, and wait there."""
-    file, name = FUNCTIONS_OF_STAGES[stage]
-    pause = PAUSE.format(place=str(waiting), name=name)
-    package = zipped_package(warehouse.with_name("groupcoord_spark.zip"), {f"groupcoord_spark/{file}": pause})
+def submitted(cluster: Cluster, warehouse: Path, waiting: Path) -> subprocess.Popen[str]:
+    """A night on the cluster. The tasks of each stage note their worker in a directory of ``waiting`` before they end, and wait there."""
+    pauses = {
+        f"groupcoord_spark/{file}": PAUSE.format(place=str(waiting / stage), name=name)
+        for stage, (file, name) in FUNCTIONS_OF_STAGES.items()
+    }
+    package = zipped_package(warehouse.with_name("groupcoord_spark.zip"), pauses)
     variables = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "SPARK_MASTER")}
     variables |= {"PYSPARK_PYTHON": sys.executable, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
     command = [
@@ -127,25 +129,29 @@ def submitted(cluster: Cluster, warehouse: Path, stage: str, waiting: Path) -> s
     return subprocess.Popen(command, cwd=cluster.place, env=variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-@pytest.mark.parametrize("stage", list(FUNCTIONS_OF_STAGES))
-def test_an_executor_killed_in_a_stage_changes_no_row(
-    cluster: Cluster, tmp_path: Path, sample_warehouse: SampleWarehouse, stage: str
-) -> None:
-    """A task dies that has written its files. With an executor that replays, also what it read before is lost, and read again."""
-    waiting = tmp_path / "waiting"
-    waiting.mkdir()
-    run = submitted(cluster, tmp_path / "w", stage, waiting)
+def kill_executor_in(stage: str, waiting: Path, run: subprocess.Popen[str]) -> bool:
+    """Kills an executor whose task waits in the stage, and lets the others go on. False: the run ended before there was one."""
     killed = None
     while run.poll() is None and killed is None:
-        for note in waiting.iterdir():
+        for note in (waiting / stage).iterdir():
             killed = killed or executor_of(int(note.name))
         time.sleep(0.02)
     if killed is not None:
         os.kill(killed, signal.SIGKILL)
-    (waiting / "go-on").touch()
+    (waiting / stage / "go-on").touch()
+    return killed is not None
+
+
+def test_executors_killed_in_each_stage_change_no_row(cluster: Cluster, tmp_path: Path, sample_warehouse: SampleWarehouse) -> None:
+    """Tasks die that have written their files. With an executor that replays, also what it read before is lost, and read again."""
+    waiting = tmp_path / "waiting"
+    for stage in FUNCTIONS_OF_STAGES:
+        (waiting / stage).mkdir(parents=True)
+    run = submitted(cluster, tmp_path / "w", waiting)
+    killed = [stage for stage in FUNCTIONS_OF_STAGES if kill_executor_in(stage, waiting, run)]
     printed, errors = run.communicate(timeout=300)
     assert run.returncode == 0, printed + errors
-    assert killed is not None, "the run ended before an executor could be killed"
+    assert killed == list(FUNCTIONS_OF_STAGES), "the run ended before an executor could be killed"
     assert "173 read = 173 decoded + 0 quarantined" in printed
     assert tables_of(tmp_path / "w") == tables_of(sample_warehouse.path)
     for table in TABLES:

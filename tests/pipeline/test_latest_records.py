@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from groupcoord_spark.coordinator.semantics import JAVA, SCALA, Semantics
@@ -23,6 +23,7 @@ from groupcoord_spark.pipeline.read.decode import decode_chunk
 from groupcoord_spark.pipeline.replay.kept_records_replay import KeptRecordsReplay
 from groupcoord_spark.pipeline.replay.latest_records import LatestRecords
 from groupcoord_spark.protocol import encode_key
+from tests.examples import examples
 from tests.pipeline.logs import LogRecord, commit_value, random_log, records_of
 
 
@@ -73,7 +74,7 @@ def through_nights(nights: Sequence[Sequence[LogRecord]], semantics: Semantics) 
 
 
 @pytest.mark.parametrize("semantics", [JAVA, SCALA], ids=["java", "scala"])
-@settings(max_examples=300, print_blob=True, deadline=None)
+@examples(100)
 @given(seed=st.integers(0, 2**32), length=st.integers(1, 120), cuts=st.lists(st.integers(0, 120), max_size=6))
 def test_nights_end_in_the_state_of_the_whole_log(semantics: Semantics, seed: int, length: int, cuts: list[int]) -> None:
     log = random_log(random.Random(seed), length)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import shutil
 import tempfile
@@ -17,7 +16,7 @@ from unittest.mock import patch
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from groupcoord_spark.coordinator.semantics import JAVA, SCALA, Semantics
@@ -32,14 +31,12 @@ from groupcoord_spark.pipeline.rebalances import RebalanceJob
 from groupcoord_spark.pipeline.replay import partition
 from groupcoord_spark.pipeline.replay.partition import ReplayJob
 from groupcoord_spark.warehouse import TABLES
+from tests.examples import examples
 from tests.log.log_writer import write_segment
 from tests.pipeline.local_run import rows_of_reports, run_locally
 from tests.pipeline.logs import LogRecord, random_log
 from tests.pipeline.segment_files import batch_of, batches_of
 from tests.pipeline.test_distributed_replay import AS_OF_MS, RETENTION_MS, Rows, comparable, sorted_fields
-
-EXAMPLES = int(os.environ.get("GROUPCOORD_EXAMPLES", "30"))
-"""Logs of each test; thousands take an hour."""
 
 OF_THE_END = ("R-1.26", "R-1.28", "R-3.29", "R-4.6")
 """Warnings about the state at the end of a log. A night gives those that the night before has not given."""
@@ -175,7 +172,7 @@ def history_of(nights: Sequence[Night]) -> list[int]:
 
 @pytest.mark.parametrize("is_cleaned", [False, True], ids=["as-written", "cleaned"])
 @pytest.mark.parametrize("semantics", [JAVA, SCALA], ids=["java", "scala"])
-@settings(max_examples=EXAMPLES, print_blob=True, deadline=None)
+@examples(12)
 @given(seed=st.integers(0, 2**32), length=st.integers(1, 80), count=st.integers(2, 5))
 def test_nights_give_the_rows_of_one_run(semantics: Semantics, is_cleaned: bool, seed: int, length: int, count: int) -> None:
     rng = random.Random(seed)
@@ -207,7 +204,7 @@ def test_nights_give_the_rows_of_one_run(semantics: Semantics, is_cleaned: bool,
 
 
 @pytest.mark.parametrize("semantics", [JAVA, SCALA], ids=["java", "scala"])
-@settings(max_examples=EXAMPLES, print_blob=True, deadline=None)
+@examples(12)
 @given(seed=st.integers(0, 2**32), length=st.integers(2, 80))
 def test_a_night_after_the_cleaner_was_at_work_on_new_records_reads_the_whole_log(semantics: Semantics, seed: int, length: int) -> None:
     rng = random.Random(seed)
@@ -229,7 +226,7 @@ def test_a_night_after_the_cleaner_was_at_work_on_new_records_reads_the_whole_lo
 
 
 @pytest.mark.parametrize("semantics", [JAVA, SCALA], ids=["java", "scala"])
-@settings(max_examples=EXAMPLES, print_blob=True, deadline=None)
+@examples(12)
 @given(seed=st.integers(0, 2**32), length=st.integers(2, 80))
 def test_a_full_night_finds_the_carried_state_equal(semantics: Semantics, seed: int, length: int) -> None:
     rng = random.Random(seed)
@@ -250,7 +247,7 @@ KINDS_OF_NIGHTS = ("usual", "usual", "usual", "full", "without history", "missin
 
 
 @pytest.mark.parametrize("semantics", [JAVA, SCALA], ids=["java", "scala"])
-@settings(max_examples=EXAMPLES, print_blob=True, deadline=None)
+@examples(12)
 @given(seed=st.integers(0, 2**32), length=st.integers(1, 80), count=st.integers(3, 7))
 def test_nights_of_every_kind_give_the_rows_of_one_run(semantics: Semantics, seed: int, length: int, count: int) -> None:
     rng = random.Random(seed)

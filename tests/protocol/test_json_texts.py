@@ -8,11 +8,12 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from groupcoord_spark.protocol import DecodedValue, DecodeError, fast_path, json_programs, json_texts, programs, record_types, scalar
 from groupcoord_spark.protocol.slices import Slices
+from tests.examples import examples
 
 from .from_tables import damaged_keys, damaged_values, typed_values
 
@@ -34,13 +35,13 @@ def defined(key_type: int, value: bytes) -> str | None:
     return shown(lambda: scalar.value_json(cast(DecodedValue, scalar.decode_value(key_type, value))))
 
 
-@settings(max_examples=300, print_blob=True, deadline=None)
+@examples(150)
 @given(st.lists(damaged_keys, max_size=4))
 def test_texts_of_keys_are_what_the_definition_says(keys: list[bytes]) -> None:
     assert json_texts.key_json_texts([*keys, None]) == [*map(defined_key, keys), None]
 
 
-@settings(max_examples=400, print_blob=True, deadline=None)
+@examples(200)
 @given(st.lists(damaged_values, max_size=4))
 def test_texts_of_values_are_what_the_definition_says(typed: list[tuple[int, bytes]]) -> None:
     key_types, values = [key_type for key_type, _ in typed], [value for _, value in typed]
@@ -48,7 +49,7 @@ def test_texts_of_values_are_what_the_definition_says(typed: list[tuple[int, byt
     assert json_texts.value_json_texts([*key_types, 3], [*values, None]) == [*texts, None]
 
 
-@settings(max_examples=100, print_blob=True, deadline=None)
+@examples(50)
 @given(st.lists(typed_values(), min_size=2, max_size=8), st.integers(1, 200))
 def test_texts_do_not_depend_on_how_many_fit_into_a_piece(typed: list[tuple[int, bytes]], piece_bytes: int) -> None:
     with pytest.MonkeyPatch.context() as patch:

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import json
-import os
-import re
-import subprocess
-import sys
+from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 
 import duckdb
 import pytest
+from pyspark.sql import SparkSession
 
 from groupcoord_spark.errors import UsageError, WarehouseError
 from groupcoord_spark.warehouse import TABLES, open_warehouse
-from groupcoord_spark.warehouse.sql import NightInDuckDB, view_statements
-from groupcoord_spark.warehouse.views import VIEWS
+from groupcoord_spark.warehouse.sql import NightInDuckDB, publish, view_statements
+from tests.conftest import SampleWarehouse
 from tests.running import tables_of
 from tests.warehouse.nights import AS_OF_MS, DAY_MS, group, night, offset
-
-ROOT = Path(__file__).parents[2]
 
 TWENTY_QUERIES = (
     "SELECT cluster, group_id, group_type, state, offset_count FROM groups",
@@ -44,20 +39,6 @@ TWENTY_QUERIES = (
     "SELECT offsets_partition, records, decoded, quarantined, live_keys FROM offsets_partitions",
     "SELECT kind, semantics, records_read, table_versions['groups'] IS NOT NULL AS has_groups FROM runs",
 )
-QUERIES = (*(f"SELECT '{name}' AS what, COUNT(*) AS n FROM {name}" for name in VIEWS), *TWENTY_QUERIES)
-
-IN_SPARK = """
-import json, sys
-from groupcoord_spark.spark.session import session
-from groupcoord_spark.warehouse import open_warehouse
-from groupcoord_spark.warehouse.sql import publish, view_statements
-warehouse, queries = open_warehouse(sys.argv[1]), json.loads(sys.argv[2])
-spark = session(with_delta=True, settings={"spark.sql.warehouse.dir": sys.argv[3]})
-publish(spark, warehouse, "night")
-spark.sql("USE night")
-for query in queries:
-    print("ROWS", json.dumps(sorted(map(repr, (tuple(row) for row in spark.sql(query).collect())))))
-"""
 
 
 @pytest.fixture
@@ -106,8 +87,8 @@ def test_an_earlier_night_is_pinned_with_the_runs_until_then(two_nights: str) ->
         assert in_views(two_nights, query, at_ms=AS_OF_MS) == [expected]
 
 
-def test_each_table_is_the_one_that_readers_of_the_warehouse_get(sample_warehouse: object) -> None:
-    place = str(sample_warehouse.path)  # type: ignore[attr-defined]
+def test_each_table_is_the_one_that_readers_of_the_warehouse_get(sample_warehouse: SampleWarehouse) -> None:
+    place = str(sample_warehouse.path)
     opened = NightInDuckDB(open_warehouse(place))
     expected = tables_of(Path(place), but=())
     for table in TABLES:
@@ -115,18 +96,21 @@ def test_each_table_is_the_one_that_readers_of_the_warehouse_get(sample_warehous
         assert rows(opened, query) == [(len(expected[table]),)] == in_views(place, query)
 
 
-def test_spark_gives_the_same_rows_over_published_views(sample_warehouse: object, tmp_path: Path) -> None:
-    place = str(sample_warehouse.path)  # type: ignore[attr-defined]
-    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "SPARK_MASTER": "local[1]"}
-    script = [sys.executable, "-c", IN_SPARK, place, json.dumps(QUERIES), str(tmp_path / "metastore")]
-    done = subprocess.run(script, capture_output=True, text=True, env=environment, check=False, timeout=400, cwd=tmp_path)
-    if done.returncode and re.search("unresolved dependenc|not found: ivy|SparkSubmit|download", done.stderr, re.IGNORECASE):
-        pytest.skip("Delta's jars cannot be fetched from Maven Central here.")
-    assert done.returncode == 0, done.stderr[-3000:]
-    of_spark = [json.loads(line.removeprefix("ROWS ")) for line in done.stdout.splitlines() if line.startswith("ROWS ")]
-    opened = NightInDuckDB(open_warehouse(place))
-    assert of_spark == [sorted(map(repr, rows(opened, query))) for query in QUERIES]
+@pytest.fixture
+def published(spark_with_delta: SparkSession, sample_warehouse: SampleWarehouse) -> Iterator[SparkSession]:
+    """A session whose database is the one in which the night of the sample is published."""
+    publish(spark_with_delta, open_warehouse(str(sample_warehouse.path)), "published_night")
+    spark_with_delta.sql("USE published_night")
+    yield spark_with_delta
+    spark_with_delta.sql("USE default")
+    spark_with_delta.sql("DROP DATABASE published_night CASCADE")
+
+
+def test_spark_gives_the_same_rows_over_published_views(published: SparkSession, sample_warehouse: SampleWarehouse) -> None:
+    opened = NightInDuckDB(open_warehouse(str(sample_warehouse.path)))
+    for query in TWENTY_QUERIES:
+        of_spark = [tuple(row) for row in published.sql(query).collect()]
+        assert sorted(map(repr, of_spark)) == sorted(map(repr, rows(opened, query))), query
 
 
 def test_trino_reads_registered_tables_at_their_versions(two_nights: str) -> None:

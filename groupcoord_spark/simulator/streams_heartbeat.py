@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 from groupcoord_spark.assignors.java_maps import hash_of_text, in_hash_order
-from groupcoord_spark.assignors.sticky_tasks import Task, TaskMember, sticky_tasks
+from groupcoord_spark.assignors.sticky_tasks import TaskMember, sticky_tasks
 from groupcoord_spark.coordinator.groups.streams import StreamsGroup as ReplayedGroup
 from groupcoord_spark.protocol.record_types import KeyType
 from groupcoord_spark.simulator.broker import Broker
@@ -62,7 +62,7 @@ INTERNAL_TOPICS_MS: Final = 1
 STANDBY_REPLICAS: Final = "num.standby.replicas"
 _NOT_VALIDATED: Final = -1
 _FIRST_ASSIGNMENT_EPOCH: Final = 1
-"""Of members that wait for the first assignment: in 4.2, too, where groups begin with epoch 0."""
+"""Of members that wait for the first assignment: in 4.2, too, where a group is made with epoch 0 and gets epoch 2 first, as since 4.3."""
 
 
 def streams_group_heartbeat(broker: Broker, call: Call, request: StreamsGroupHeartbeat) -> None:
@@ -228,8 +228,9 @@ class StreamsStep:
         if not bumps:
             return group.epoch, configured
         self._deadline_ms = self.broker.now_ms + REFRESH_MS
-        self._records.append(epoch_record(self.group_id, group.epoch + 1, new_hash, validated, configs))
-        return group.epoch + 1, configured
+        epoch = max(group.epoch, _FIRST_ASSIGNMENT_EPOCH) + 1
+        self._records.append(epoch_record(self.group_id, epoch, new_hash, validated, configs))
+        return epoch, configured
 
     def _configs(self) -> dict[str, str]:
         return {STANDBY_REPLICAS: str(standby_replicas(self.broker, self.group_id))}
@@ -282,14 +283,10 @@ class StreamsStep:
         self, group: StreamsGroup, request: StreamsGroupHeartbeat, current: CurrentTasks, metadata: Mapping[str, Any], targets: _Targets
     ) -> CurrentTasks:
         """One step of the member towards its target."""
-        processes, process_id = group.processes_of_tasks(), metadata["process_id"]
-
-        def is_unreleased(kind: str, task: Task) -> bool:
-            active = processes.get((ACTIVE, task), set())
-            of_process = any(process_id in processes.get((other, task), ()) for other in KINDS)
-            return of_process or (kind == ACTIVE and bool(active))
-
-        after = reconciled(current, targets.of_member, targets.epoch, reported_tasks(request), is_unreleased)
+        process_id: str = metadata["process_id"]
+        after = reconciled(
+            current, targets.of_member, targets.epoch, reported_tasks(request), lambda kind, task: group.is_held(kind, task, process_id)
+        )
         if after is None:
             raise RefusedError(Error.FENCED_MEMBER_EPOCH)
         if after != current:

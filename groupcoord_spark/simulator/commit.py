@@ -72,12 +72,12 @@ def _unknown_partitions(broker: Broker, offsets: Sequence[OffsetToCommit]) -> tu
 def _check_commit(broker: Broker, request: OffsetCommit) -> Error:
     if broker.share_group(request.group_id or "") is not None:
         return Error.GROUP_ID_NOT_FOUND
-    if (streams_group := broker.streams_group(request.group_id or "")) is not None:
-        return check_streams_commit(broker, streams_group, request)
     group = broker.group(request.group_id or "")
     consumer_group = broker.consumer_group(request.group_id or "") if group is None else None
     if consumer_group is not None:
         return _check_consumer_commit(broker, consumer_group, request)
+    if group is None and (streams_group := broker.streams_group(request.group_id or "")) is not None:
+        return check_streams_commit(broker, streams_group, request)
     if group is None:
         if request.generation < 0:
             broker.create_group(request.group_id or "")
@@ -122,12 +122,12 @@ def _check_consumer_commit(broker: Broker, group: ConsumerGroup, request: Offset
 def _check_transactional_commit(broker: Broker, request: TxnOffsetCommit) -> Error:
     if broker.share_group(request.group_id or "") is not None:
         return Error.GROUP_ID_NOT_FOUND
-    if (streams_group := broker.streams_group(request.group_id or "")) is not None:
-        return check_streams_commit(broker, streams_group, request)
     group = broker.group(request.group_id or "")
     consumer_group = broker.consumer_group(request.group_id or "") if group is None else None
     if consumer_group is not None:
         return _check_consumer_commit(broker, consumer_group, request)
+    if group is None and (streams_group := broker.streams_group(request.group_id or "")) is not None:
+        return check_streams_commit(broker, streams_group, request)
     if group is None:
         if request.generation >= 0 and not broker.release.txn_commit_creates_group:
             return Error.ILLEGAL_GENERATION

@@ -44,7 +44,7 @@ def _fetch(broker: Broker, requested: GroupToFetch, require_stable: bool) -> Fet
         if member.member_epoch != requested.member_epoch:
             stale = Error.ILLEGAL_GENERATION if uses_classic_protocol(member) else Error.STALE_MEMBER_EPOCH
             return FetchedGroup(group_id, stale, {})
-    streams_group = broker.streams_group(group_id)
+    streams_group = broker.streams_group(group_id) if group is None and consumer_group is None else None
     if streams_group is not None and (error := check_streams_fetch(streams_group, requested)) is not Error.NONE:
         return FetchedGroup(group_id, error, {})
     partition = broker.partition_of(group_id)

@@ -143,6 +143,8 @@ class Release:
     share_assignment_interval_ms: int = 0
     """Default of group.consumer.assignment.interval.ms (KIP-1263)."""
     streams_assignment_interval_ms: int = 0
+    group_settings_hide_streams_delay: bool = True
+    """A streams group with settings of its own has the default initial delay, unless it sets one, and not that of the broker."""
     stores_assignment_timestamp: bool = False
     describes_pending_revocation: bool = False
     commits_by_older_epoch: bool = False
@@ -307,6 +309,7 @@ _CHANGES: tuple[tuple[tuple[int, ...], dict[str, Any]], ...] = (
             "consumer_assignment_interval_ms": 1_000,
             "share_assignment_interval_ms": 1_000,
             "streams_assignment_interval_ms": 1_000,
+            "group_settings_hide_streams_delay": False,
             "stores_assignment_timestamp": True,
             "describes_pending_revocation": True,
             "commits_by_older_epoch": True,

@@ -176,7 +176,7 @@ class Simulator:
         """Send a request to the broker at a time (None: now). The returned call has the answer, or gets it in a later event.
 
         Raises:
-            UsageError: the time is in the past, the release does not know the request, or the group is not classic.
+            UsageError: the time is in the past, or the release does not know the request.
         """
         if at_ms is not None:
             self.advance_to(at_ms)

@@ -6,7 +6,7 @@ Rules: docs/reference/coordinator.md, chapter 13.7.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -19,6 +19,7 @@ from groupcoord_spark.simulator.clock import Timer
 from groupcoord_spark.simulator.records import RecordToWrite
 from groupcoord_spark.simulator.streams_requests import StreamsGroupHeartbeat
 from groupcoord_spark.simulator.streams_tasks import (
+    ACTIVE,
     KINDS,
     CurrentTasks,
     Owned,
@@ -43,6 +44,7 @@ NEW_MEMBER: Final[Mapping[str, Any]] = {
 }
 NO_TASKS: Final[Owned] = {kind: frozenset() for kind in KINDS}
 _FIRST_SLOTS: Final = 2
+_KEY_TYPES_OF_MEMBERS: Final = (KeyType.STREAMS_GROUP_MEMBER_METADATA, KeyType.STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT)
 _GOLDEN_RATIO: Final = -7046029254386353131
 
 
@@ -69,6 +71,10 @@ class StreamsGroup:
     endpoint_epoch: int = 0
     session_timers: dict[str, Timer] = field(default_factory=dict)
     rebalance_timers: dict[str, Timer] = field(default_factory=dict)
+    active_processes: dict[Task, str] = field(default_factory=dict)
+    """Active task -> the process that has it, or still has to give it up."""
+    other_processes: dict[tuple[str, Task], set[str]] = field(default_factory=dict)
+    """(kind, task) -> the processes that have the task. As in Kafka a process is in the set once, whichever of its members has the task."""
     slots: int = _FIRST_SLOTS
     """Of Kafka's map of members, which never shrinks."""
 
@@ -103,20 +109,23 @@ class StreamsGroup:
         target = self.replayed.targets.get(member_id)
         return NO_TASKS if target is None else {kind: tasks_of(target[f"{kind}_tasks"]) for kind in KINDS}
 
-    def processes_of_tasks(self) -> dict[tuple[str, Task], set[str]]:
-        """(kind, task) -> ids of the processes that have the task, or still have to give it up."""
-        processes: dict[tuple[str, Task], set[str]] = {}
-        for member_id in self.members:
-            current = self.current_of(member_id)
-            for held in (current.assigned, current.pending_revocation):
-                for kind in KINDS:
-                    for task in held[kind]:
-                        processes.setdefault((kind, task), set()).add(self.metadata_of(member_id)["process_id"])
-        return processes
+    def is_held(self, kind: str, task: Task, process_id: str) -> bool:
+        """Whether a task may not be given to a member of a process yet: another member runs it, or the process has it in any form."""
+        runs = self.active_processes.get(task)
+        return (
+            runs == process_id
+            or (kind == ACTIVE and runs is not None)
+            or any(process_id in self.other_processes.get((other, task), ()) for other in KINDS)
+        )
 
     def apply(self, record_offset: int, record: RecordToWrite) -> None:
         """Apply a record that is in the log."""
+        is_of_member = record.key_type in _KEY_TYPES_OF_MEMBERS
+        if is_of_member:
+            self._forget_tasks(record.key["member_id"])
         self.replayed.apply(record_offset, record.key_type, record.key, record.value)
+        if is_of_member:
+            self.note_tasks(record.key["member_id"])
         self.note(record.key_type, record.value)
         self.grow(len(self.members))
         if not self.members:
@@ -126,6 +135,31 @@ class StreamsGroup:
         """Double the slots of the map of members as often as so many members ask for it."""
         while members * 3 > self.slots * 4:
             self.slots *= 2
+
+    def _forget_tasks(self, member_id: str) -> None:
+        process_id = self.metadata_of(member_id)["process_id"]
+        for kind, task in self._held_by(member_id):
+            if kind != ACTIVE:
+                self.other_processes.get((kind, task), set()).discard(process_id)
+            elif self.active_processes.get(task) == process_id:
+                del self.active_processes[task]
+
+    def note_tasks(self, member_id: str) -> None:
+        """Remember which process has the tasks of a member."""
+        process_id = self.metadata_of(member_id)["process_id"]
+        for kind, task in self._held_by(member_id):
+            if kind == ACTIVE:
+                self.active_processes[task] = process_id
+            else:
+                self.other_processes.setdefault((kind, task), set()).add(process_id)
+
+    def _held_by(self, member_id: str) -> Iterator[tuple[str, Task]]:
+        """(kind, task) of the tasks that a member has, or still has to give up."""
+        current = self.current_of(member_id)
+        for held in (current.assigned, current.pending_revocation):
+            for kind in KINDS:
+                for task in held[kind]:
+                    yield kind, task
 
     def note(self, key_type: int | None, value: Mapping[str, Any] | None) -> None:
         """Remember what the replay of a record does not keep."""

@@ -10,8 +10,9 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 from groupcoord_spark.assignors.java_maps import hash_of_text, in_hash_order
-from groupcoord_spark.assignors.sticky_tasks import Task, TaskMember, sticky_tasks
+from groupcoord_spark.assignors.sticky_tasks import TaskMember, sticky_tasks
 from groupcoord_spark.coordinator.groups.streams import StreamsGroup as ReplayedGroup
+from groupcoord_spark.errors import UsageError
 from groupcoord_spark.protocol.record_types import KeyType
 from groupcoord_spark.simulator.broker import Broker
 from groupcoord_spark.simulator.calls import Call
@@ -62,11 +63,16 @@ INTERNAL_TOPICS_MS: Final = 1
 STANDBY_REPLICAS: Final = "num.standby.replicas"
 _NOT_VALIDATED: Final = -1
 _FIRST_ASSIGNMENT_EPOCH: Final = 1
-"""Of members that wait for the first assignment: in 4.2, too, where groups begin with epoch 0."""
+"""Of members that wait for the first assignment: in 4.2, too, where a group is made with epoch 0 and gets epoch 2 first, as since 4.3."""
 
 
 def streams_group_heartbeat(broker: Broker, call: Call, request: StreamsGroupHeartbeat) -> None:
-    """Answer with the member's epoch, with its tasks if they are new to the member, and with what keeps the group from more tasks."""
+    """Answer with the member's epoch, with its tasks if they are new to the member, and with what keeps the group from more tasks.
+
+    Raises UsageError where every topic exists: nobody knows then how many partitions the sources have.
+    """
+    if broker.settings.topics is None and request.topology is not None:
+        raise UsageError("A streams group needs the topics of the cluster: name those that exist, with their numbers of partitions.")
     error = topics_error(request, broker.denied)
     if error is Error.NONE and broker.is_active:
         error = request_error(request)
@@ -127,8 +133,7 @@ class StreamsStep:
             status.append(Status(StatusCode.STALE_TOPOLOGY, f"{metadata['topology_epoch']} < {of_group['epoch']}"))
         epoch, configured = self._group_epoch(group, request, topology, bumps=changes)
         self._start_initial_delay(group)
-        members = {**self._metadata(group), member_id: metadata}
-        targets = self._update_targets(group, epoch, members, configured, status, member_id)
+        targets = self._update_targets(group, epoch, configured, status, {member_id: metadata})
         after = self._reconcile(group, request, current, metadata, targets)
         self.restart_session(group, member_id)
         if request.shutdown_application and group.shutdown_by is None:
@@ -159,7 +164,7 @@ class StreamsStep:
         group = self.group
         if group is None or not group.members or group.configured is None or group.epoch <= group.replayed.assignment_epoch:
             return False
-        self._update_targets(group, group.epoch, self._metadata(group), group.configured, [], None)
+        self._update_targets(group, group.epoch, group.configured, [], {})
         self.write()
         return bool(self._records)
 
@@ -228,8 +233,9 @@ class StreamsStep:
         if not bumps:
             return group.epoch, configured
         self._deadline_ms = self.broker.now_ms + REFRESH_MS
-        self._records.append(epoch_record(self.group_id, group.epoch + 1, new_hash, validated, configs))
-        return group.epoch + 1, configured
+        epoch = max(group.epoch, _FIRST_ASSIGNMENT_EPOCH) + 1
+        self._records.append(epoch_record(self.group_id, epoch, new_hash, validated, configs))
+        return epoch, configured
 
     def _configs(self) -> dict[str, str]:
         return {STANDBY_REPLICAS: str(standby_replicas(self.broker, self.group_id))}
@@ -249,15 +255,15 @@ class StreamsStep:
         self,
         group: StreamsGroup,
         epoch: int,
-        members: Mapping[str, Mapping[str, Any]],
         configured: ConfiguredTopology,
         status: list[Status],
-        sender: str | None,
+        sending: Mapping[str, Mapping[str, Any]],
     ) -> _Targets:
         """Compute the target assignment of a new group epoch, once in an interval (KIP-1263) and not while the group waits for members.
 
-        members: member id -> metadata. sender: the member whose tasks are asked for; None: a timer, not a heartbeat.
+        sending: id -> metadata of the member that sends the heartbeat, whose tasks are asked for; empty: a timer asks.
         """
+        sender = next(iter(sending), None)
         of_sender = NO_TASKS if sender is None else group.target_of(sender)
         configs = group.last_configs if sender is None else self._configs()
         last_epoch, last_ms = group.replayed.assignment_epoch, group.assignment_timestamp_ms
@@ -270,6 +276,7 @@ class StreamsStep:
         if last_ms and interval_ms and self.broker.now_ms < last_ms + interval_ms:
             status.append(Status(StatusCode.ASSIGNMENT_DELAYED, "streams.assignment.interval.ms"))
             return _Targets(last_epoch, of_sender)
+        members = {**self._metadata(group), **sending}
         targets = _targets(group, members, configured, int(configs.get(STANDBY_REPLICAS, 0)))
         for member_id in in_hash_order(members, hash_of_text):
             if member_id not in group.replayed.targets or targets[member_id] != group.target_of(member_id):
@@ -282,14 +289,10 @@ class StreamsStep:
         self, group: StreamsGroup, request: StreamsGroupHeartbeat, current: CurrentTasks, metadata: Mapping[str, Any], targets: _Targets
     ) -> CurrentTasks:
         """One step of the member towards its target."""
-        processes, process_id = group.processes_of_tasks(), metadata["process_id"]
-
-        def is_unreleased(kind: str, task: Task) -> bool:
-            active = processes.get((ACTIVE, task), set())
-            of_process = any(process_id in processes.get((other, task), ()) for other in KINDS)
-            return of_process or (kind == ACTIVE and bool(active))
-
-        after = reconciled(current, targets.of_member, targets.epoch, reported_tasks(request), is_unreleased)
+        process_id: str = metadata["process_id"]
+        after = reconciled(
+            current, targets.of_member, targets.epoch, reported_tasks(request), lambda kind, task: group.is_held(kind, task, process_id)
+        )
         if after is None:
             raise RefusedError(Error.FENCED_MEMBER_EPOCH)
         if after != current:

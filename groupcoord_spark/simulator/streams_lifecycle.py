@@ -41,6 +41,7 @@ def load_streams_group(broker: Broker, group_id: str, replayed: ReplayedGroup, r
     broker.partition_of(group_id).streams_groups[group_id] = group
     step = StreamsStep(broker, group_id)
     for member_id in group.members:
+        group.note_tasks(member_id)
         step.restart_session(group, member_id)
         current = group.current_of(member_id)
         if current.state == UNREVOKED:

@@ -15,6 +15,8 @@ SETTINGS_OF_GROUPS: Final = (
 )
 """Settings of a group (``kafka-configs --group``). Each takes the place of the broker's, whose name has ``group.`` before it."""
 
+DEFAULT_INITIAL_DELAY_MS: Final = 3_000
+
 
 def session_timeout_ms(broker: Broker, group_id: str) -> int:
     """How long a member may be silent."""
@@ -33,7 +35,9 @@ def standby_replicas(broker: Broker, group_id: str) -> int:
 
 def initial_delay_ms(broker: Broker, group_id: str) -> int:
     """How long an Empty group waits for more members after the first one."""
-    return _of_group(broker, group_id, "streams.initial.rebalance.delay.ms", broker.settings.group_streams_initial_rebalance_delay_ms)
+    of_broker = broker.settings.group_streams_initial_rebalance_delay_ms
+    is_hidden = broker.release.group_settings_hide_streams_delay and group_id in broker.group_settings
+    return _of_group(broker, group_id, "streams.initial.rebalance.delay.ms", DEFAULT_INITIAL_DELAY_MS if is_hidden else of_broker)
 
 
 def assignment_interval_ms(broker: Broker, group_id: str) -> int:

@@ -22,6 +22,7 @@ from groupcoord_spark.simulator.requests import (
     ShareGroupDescribe,
     ShareGroupHeartbeat,
     SyncGroup,
+    TxnOffsetCommit,
 )
 from groupcoord_spark.simulator.streams_requests import StreamsGroupDescribe, StreamsGroupHeartbeat
 from tests.conformance.streams_forms import plain_streams_answer, plain_streams_description, streams_form
@@ -91,6 +92,20 @@ def form_of(request: Request, topics: Topics) -> dict[str, Any]:
             return streams_form(request)
         case StreamsGroupDescribe():
             return {"group_ids": list(request.group_ids), "include_authorized_operations": 0}
+        case TxnOffsetCommit():
+            (offset,) = request.offsets
+            partition = {
+                "partition_index": offset.partition,
+                "committed_offset": offset.committed_offset,
+                "committed_leader_epoch": -1,
+                "committed_metadata": "",
+            }
+            return {
+                **_named(request, "group_id", "producer_id", "producer_epoch", "member_id", "group_instance_id"),
+                "transactional_id": request.group_id,
+                "generation_id": request.generation,
+                "topics": [{"name": offset.topic, "partitions": [partition]}],
+            }
         case OffsetDelete():
             listed = [
                 {"name": topic, "partitions": [{"partition_index": number} for number in numbers]}
@@ -146,7 +161,7 @@ def plain_answer(kind: type, answer: Mapping[str, Any], topics: Topics) -> Any:
         return plain_streams_description(answer)
     elif kind is OffsetFetch:
         plain.groups = [SimpleNamespace(error=one["error_code"]) for one in answer["groups"]]
-    elif kind in (OffsetCommit, OffsetDelete):
+    elif kind in (OffsetCommit, OffsetDelete, TxnOffsetCommit):
         plain.errors = {
             (topic["name"], partition["partition_index"]): partition["error_code"]
             for topic in answer["topics"]

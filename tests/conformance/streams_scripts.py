@@ -414,4 +414,17 @@ STREAMS_SCRIPTS: dict[str, list[tuple[str, str, dict[str, Any]]]] = {
         ("A", "streams", {"member_epoch": -1}),
         ("X", "delete", {}),
     ],
+    "transactions-of-a-streams-group": [
+        ("A", "streams", {}),
+        ("A", "stage", {}),
+        ("A", "stage", {"older": -1}),
+        ("A", "stage", {"older": 1}),
+        ("A", "stage", {"topic": "u", "older": 1}),
+        ("X", "stage", {"member_id": "unknown"}),
+        ("X", "stage", {"member_id": ""}),
+        ("B", "streams", {}),
+        ("A", "streams", {}),
+        ("A", "streams", {"owns": "0_0"}),
+        ("A", "stage", {"older": 1}),
+    ],
 }

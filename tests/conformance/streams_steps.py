@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from groupcoord_spark.simulator import Action, AddPartitions, ConfigureGroup, CreateTopic, DeleteTopic
-from groupcoord_spark.simulator.requests import GroupToFetch, OffsetCommit, OffsetDelete, OffsetFetch, OffsetToCommit
+from groupcoord_spark.simulator.requests import GroupToFetch, OffsetCommit, OffsetDelete, OffsetFetch, OffsetToCommit, TxnOffsetCommit
 from groupcoord_spark.simulator.streams_requests import StreamsGroupDescribe, StreamsGroupHeartbeat
 from tests.conformance.streams_topologies import topology_named
 
@@ -22,6 +22,10 @@ class StreamsSteps:
         raise NotImplementedError
 
     def act(self, action: Action) -> None:
+        raise NotImplementedError
+
+    def producer(self) -> tuple[int, int]:
+        """The id and the epoch of a new producer with the group's id as its transactional id: what it had begun before is aborted."""
         raise NotImplementedError
 
     def _streams(self, client: Any, *, topology: str | None = "", owns: str | None = "", process: str = "", **fields: Any) -> str:
@@ -97,6 +101,15 @@ class StreamsSteps:
         offset = OffsetToCommit(topic.format(group=self.group), partition, 5)
         who = client.member_id if member_id is None else member_id
         request = OffsetCommit(self.group, (offset,), client.generation - older, who, version=version)
+        return self.ask(request, client, lambda answer: " ".join(str(int(error)) for error in answer.errors.values()))
+
+    def _stage(self, client: Any, *, topic: str = "t", older: int = 0, member_id: str | None = None) -> str:
+        """A commit in a transaction. The transactional id is that of the group."""
+        producer_id, producer_epoch = self.producer()
+        who = client.member_id if member_id is None else member_id
+        generation = -1 if not who else client.generation - older
+        offset = OffsetToCommit(topic, 0, 5)
+        request = TxnOffsetCommit(self.group, producer_id, (offset,), producer_epoch, generation, who, version=5)
         return self.ask(request, client, lambda answer: " ".join(str(int(error)) for error in answer.errors.values()))
 
     def _fetch(self, client: Any, *, older: int = 0, member_id: str | None = "") -> str:

@@ -317,6 +317,7 @@ class Simulated(Backend):
         super().__init__()
         self.topics = topics
         self._records: list[WrittenRecord] = []
+        self._producer_id = 0
         self._waiting: list[tuple[str, Any, Callable[[Any], str]]] = []
         ids = iter(member_ids)
         self.simulator = Simulator(
@@ -333,6 +334,10 @@ class Simulated(Backend):
     def act(self, action: Action) -> None:
         self.simulator.act(action)
         self.pass_time(STEP_MS)
+
+    def producer(self) -> tuple[int, int]:
+        self._producer_id += 1
+        return self._producer_id, 0
 
     def ask(self, request: Any, client: Client, note: Callable[[Any], str]) -> str:
         call = self.simulator.send(request)
@@ -378,6 +383,14 @@ class RealBroker(Backend):
 
     def pass_time(self, ms: int) -> None:
         time.sleep(ms / 1000)
+
+    def producer(self) -> tuple[int, int]:
+        answer: dict[str, Any] = {"error_code": -1}
+        while answer["error_code"]:
+            time.sleep(PATIENCE_SECONDS)
+            self._client.ask("FindCoordinator", 4, key_type=1, coordinator_keys=[self.group])
+            answer = self._client.ask("InitProducerId", 5, transactional_id=self.group, transaction_timeout_ms=60_000)
+        return answer["producer_id"], answer["producer_epoch"]
 
     def act(self, action: Action) -> None:
         from tests.conformance.raw_forms import form_of_action

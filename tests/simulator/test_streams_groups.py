@@ -142,14 +142,21 @@ def test_a_failed_append_changes_nothing() -> None:
     assert scene.beat("a", 2).active_tasks == {"0": (0, 1, 2, 3)}
 
 
-def test_a_group_of_4_2_begins_with_epoch_0_and_has_no_interval() -> None:
+def test_a_group_of_4_2_has_no_assignment_interval() -> None:
     scene = Scene("4.2.0")
-    assert scene.beat("a", 0).member_epoch == 1
-    scene.simulator.send(StreamsGroupHeartbeat(GROUP, "a", 1))
-    assert scene.beat("b", 0).status == ()
+    assert scene.beat("a", 0).member_epoch == 2
+    scene.simulator.send(StreamsGroupHeartbeat(GROUP, "b", 0, rebalance_timeout_ms=1, topology=PLAIN, process_id="b"))
+    assert scene.beat("c", 0).status == ()
     scene = Scene("4.2.0", group_streams_initial_rebalance_delay_ms=3_000)
     answer = scene.beat("a", 0)
     assert (answer.member_epoch, [status.code for status in answer.status]) == (1, [StatusCode.ASSIGNMENT_DELAYED])
+
+
+@pytest.mark.parametrize(("version", "waits"), [("4.2.0", True), ("4.3.1", False)])
+def test_settings_of_a_group_hide_the_delay_of_the_broker_in_4_2(version: str, waits: bool) -> None:
+    scene = Scene(version)
+    scene.simulator.act(ConfigureGroup(GROUP, "streams.num.standby.replicas", 0))
+    assert bool(scene.beat("a", 0).status) is waits
 
 
 @pytest.mark.parametrize("seed", range(12))

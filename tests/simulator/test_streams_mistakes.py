@@ -60,6 +60,7 @@ CHANGES = {
         "`active_tasks` of `with` of step 3 (send StreamsGroupHeartbeat) is [0], not tasks by subtopology",
     ),
     "a task that is no list": ('{"0": [0]}', '{"0": 0}', "write for example {'0': [0, 1]}, not {'0': 0}."),
+    "no topics": ("topics: {orders: 4, clicks: 4}\n", "", "A streams group needs the topics of the cluster: name those that exist, with"),
     "no member id": ("{member_id: a, member_epoch: 0}", "{member_epoch: 0}", "needs `member_id`: a text."),
     "an endpoint without a port": (
         "member_epoch: 0}",

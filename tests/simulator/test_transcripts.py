@@ -14,7 +14,7 @@ from tests.conformance.scripts import SCRIPTS
 from tests.simulator.rules import plays
 
 
-@plays("C-13.5.1", "C-13.5.3-19", "C-13.6.1-4", "C-13.6.6-8", "C-13.6.10-16", "C-13.7.1", "C-13.7.3-6", "C-13.7.8-36")
+@plays("C-13.5.1", "C-13.5.3-19", "C-13.6.1-4", "C-13.6.6-8", "C-13.6.10-16", "C-13.7.1", "C-13.7.3-6", "C-13.7.8-36", "C-13.7.39")
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_the_simulator_answers_and_writes_what_the_broker_did(name: str) -> None:
     recorded = transcripts.load(name)

@@ -272,8 +272,8 @@ BROKER_VERBS: Final = (
     Verb(
         "deny_topic",
         TEXTS,
-        "The authorizer refuses these topics in commits, fetches and deletions of offsets: TOPIC_AUTHORIZATION_FAILED. An empty list ends"
-        " the refusal.",
+        "The authorizer refuses these topics in commits, fetches and deletions of offsets, in topologies of streams applications and in"
+        " StreamsGroupDescribe: TOPIC_AUTHORIZATION_FAILED. An empty list ends the refusal.",
     ),
     Verb(
         "configure_group",

@@ -52,18 +52,6 @@ def test_every_section_asks_a_question_and_ends_in_a_sentence(notebook: Any) -> 
     assert all(text.endswith(".") and not text.startswith("#") for text in closing)
 
 
-def run_in(directory: Path, notebook: Any, facts: str) -> Any:
-    """What the cell ``facts`` prints after all cells of the notebook, as JSON."""
-    directory.mkdir(exist_ok=True)
-    jupytext.write(notebook, directory / "notebook.ipynb")
-    converted = nbformat.read(directory / "notebook.ipynb", as_version=4)
-    converted.cells.append(nbformat.v4.new_code_cell(facts))
-    nbclient.NotebookClient(converted, kernel_name="python3", resources={"metadata": {"path": str(directory)}}).execute()
-    pictures = [output for cell in converted.cells for output in cell.get("outputs", ()) if "image/png" in output.get("data", {})]
-    assert pictures
-    return json.loads(converted.cells[-1].outputs[0]["text"])
-
-
 FACTS_OF_LOGS = {
     "01_tour": "import json; print(json.dumps([len(groups), int(of_kinds['records'].sum()), len(expiring)]))",
     "02_where_did_my_offsets_go": "import json; print(json.dumps(int(losers.agg(F.sum('deleted_offsets')).first()[0])))",
@@ -73,24 +61,40 @@ FACTS_OF_LOGS = {
 }
 
 
-@pytest.mark.parametrize("name", FACTS_OF_LOGS)
-def test_a_notebook_runs_on_any_log_by_its_first_line(name: str, tmp_path: Path) -> None:
-    notebook = jupytext.read(NOTEBOOKS[0].with_name(f"{name}.py"))
-    first = next(cell for cell in notebook.cells if cell.cell_type == "code")
-    first.source = first.source.replace("../tests", str(NOTEBOOKS[0].parents[1] / "tests"))
-    found = run_in(tmp_path, notebook, FACTS_OF_LOGS[name])
-    if name == "01_tour":
-        assert found[:2] == [22, 173] and found[2] > 5
-    elif name == "04_retention":
-        under_7_days, under_1_day = found
-        assert 0 < under_7_days < under_1_day
-    elif name == "05_answers":
-        conclusion, rewound = found
-        assert conclusion.startswith("Group van-")
-        empty = ["van-rewound-empty-classic"] * 2 + ["van-rewound-empty-consumer"] * 2
-        assert rewound == ["van-live-classic", "van-live-consumer", *empty, *["van-rewound-simple"] * 2]
-    else:
-        assert found > 5
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """Notebook -> what its cell of ``FACTS_OF_LOGS`` prints after all its cells, as JSON.
+
+    The notebooks run one after the other in one kernel, in which Spark starts once. Each finds no name of the one before.
+    """
+    directory = tmp_path_factory.mktemp("notebooks")
+    together, last = nbformat.v4.new_notebook(), {}
+    for name, facts in FACTS_OF_LOGS.items():
+        jupytext.write(jupytext.read(NOTEBOOKS[0].with_name(f"{name}.py")), directory / f"{name}.ipynb")
+        cells = nbformat.read(directory / f"{name}.ipynb", as_version=4).cells
+        first = next(cell for cell in cells if cell.cell_type == "code")
+        first.source = first.source.replace("../tests", str(NOTEBOOKS[0].parents[1] / "tests"))
+        together.cells += [nbformat.v4.new_code_cell("%reset -f"), *cells, nbformat.v4.new_code_cell(facts)]
+        last[name] = (len(together.cells) - len(cells) - 1, len(together.cells))
+    nbclient.NotebookClient(together, kernel_name="python3", resources={"metadata": {"path": str(directory)}}).execute()
+    for begin, end in last.values():
+        outputs = [output for cell in together.cells[begin:end] for output in cell.get("outputs", ())]
+        assert any("image/png" in output.get("data", {}) for output in outputs)
+    return {name: json.loads(together.cells[end - 1].outputs[0]["text"]) for name, (_, end) in last.items()}
+
+
+def test_notebooks_run_on_any_log_by_their_first_line(found: dict[str, Any]) -> None:
+    groups, records, expiring = found["01_tour"]
+    assert (groups, records) == (22, 173)
+    assert expiring > 5
+    assert found["02_where_did_my_offsets_go"] > 5
+    assert found["03_rebalances"] > 5
+    under_7_days, under_1_day = found["04_retention"]
+    assert 0 < under_7_days < under_1_day
+    conclusion, rewound = found["05_answers"]
+    assert conclusion.startswith("Group van-")
+    empty = ["van-rewound-empty-classic"] * 2 + ["van-rewound-empty-consumer"] * 2
+    assert rewound == ["van-live-classic", "van-live-consumer", *empty, *["van-rewound-simple"] * 2]
 
 
 def test_every_view_has_a_cell_in_the_notebook_of_answers() -> None:

@@ -3,9 +3,11 @@
 from groupcoord_spark.simulator.answers import FetchedGroup, FetchedOffset, OffsetFetchAnswer
 from groupcoord_spark.simulator.broker import Broker
 from groupcoord_spark.simulator.calls import Call
+from groupcoord_spark.simulator.consumer_group import ConsumerGroup
 from groupcoord_spark.simulator.conversion import uses_classic_protocol
 from groupcoord_spark.simulator.coordinator_checks import coordinator_error
 from groupcoord_spark.simulator.errors import Error
+from groupcoord_spark.simulator.group import Group
 from groupcoord_spark.simulator.requests import GroupToFetch, OffsetFetch
 from groupcoord_spark.simulator.states import State
 
@@ -36,6 +38,8 @@ def _fetch(broker: Broker, requested: GroupToFetch, require_stable: bool) -> Fet
         return FetchedGroup(group_id, error, {})
     group = broker.group(group_id)
     consumer_group = broker.consumer_group(group_id) if group is None else None
+    if broker.appends_in_flight:
+        group, consumer_group = broker.shown(group_id, Group, group), broker.shown(group_id, ConsumerGroup, consumer_group)
     if consumer_group is not None and requested.member_id is not None:
         member = consumer_group.members.get(requested.member_id)
         if member is None:
@@ -47,6 +51,8 @@ def _fetch(broker: Broker, requested: GroupToFetch, require_stable: bool) -> Fet
     offsets, in_flight = partition.offsets, partition.in_flight
     is_known = consumer_group is not None or (group is not None and group.state is not State.DEAD)
     committed = offsets.committed.get(group_id, {}) if is_known else {}
+    for append in partition.appends_in_flight:
+        committed = {**committed, **{key[1:]: stored for key, stored in append.deleted.items() if key[0] == group_id}}
 
     def fetched(topic: str, number: int) -> FetchedOffset:
         if topic in broker.denied.topics:

@@ -237,8 +237,8 @@ BROKER_VERBS: Final = (
     Verb(
         "append",
         MAPPING,
-        "From now on the appends of commits and of assignments take time, or fail. An empty mapping ends both. Other records are written at"
-        " once.",
+        "From now on appends to the log take time, or fail. An empty mapping ends both. Who waits for an append, and what a failed one"
+        " takes back, depends on the release ([chapter 9.7](coordinator.md#97-appends-that-take-time-and-appends-that-fail)).",
     ),
     Verb(
         "fail_appends",
@@ -271,7 +271,7 @@ BROKER_VERBS: Final = (
 VERBS: Final[Mapping[str, Verb]] = {verb.name: verb for verb in (*MEMBER_VERBS, *BROKER_VERBS)}
 
 APPEND_KEYS: Final = (
-    Key("takes", DURATION, "How long an append takes. A commit waits for `offsets.commit.timeout.ms` at most.", 0, "no time"),
+    Key("takes", DURATION, "How long an append takes. A request waits for `offsets.commit.timeout.ms` at most.", 0, "no time"),
     Key(
         "fails",
         one_of(*Error.__members__),

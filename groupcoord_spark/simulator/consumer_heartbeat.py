@@ -7,7 +7,6 @@ fails, the group goes back to what it was.
 from __future__ import annotations
 
 import copy
-import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from typing import Any, Final
@@ -17,6 +16,7 @@ from groupcoord_spark.assignors import SERVER_ASSIGNORS, TopicPartition
 from groupcoord_spark.coordinator.broker_settings import KAFKAS_ASSIGNORS
 from groupcoord_spark.coordinator.groups.consumer import ConsumerGroup as ReplayedGroup
 from groupcoord_spark.protocol.record_types import KeyType
+from groupcoord_spark.simulator import re2j
 from groupcoord_spark.simulator.answers import ConsumerGroupHeartbeatAnswer
 from groupcoord_spark.simulator.broker import Broker
 from groupcoord_spark.simulator.calls import Call
@@ -316,8 +316,8 @@ class ConsumerStep(GroupStep):
             self._forget_unused_regexes(group)
             if regex and regex not in group.replayed.resolved_regexes:
                 try:
-                    re.compile(regex)
-                except re.error:
+                    re2j.parsed(regex)
+                except re2j.InvalidExpressionError:
                     raise RefusedError(Error.INVALID_REGULAR_EXPRESSION) from None
         used = self.used_regexes(group)
         is_missing = any(one not in group.replayed.resolved_regexes for one in used)
@@ -515,7 +515,7 @@ def resolve_regexes(broker: Broker, group_id: str) -> bool:
     group.resolves_regexes, group.regexes_are_old, group.regexes_resolved_at_ms = False, False, broker.now_ms
     before = group.replayed.subscribed_topics
     for regex in step.used_regexes(group):
-        topics = sorted(topic for topic in broker.settings.topics or {} if re.fullmatch(regex, topic))
+        topics = sorted(topic for topic in broker.settings.topics or {} if re2j.matches(regex, topic))
         if topics != group.replayed.resolved_regexes.get(regex):
             step.add(regex_record(group_id, regex, topics, broker.now_ms))
     if group.replayed.subscribed_topics != before:

@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol
 from groupcoord_spark.assignors.group import stand_in_topic_id
 from groupcoord_spark.coordinator.releases import release_named
 from groupcoord_spark.errors import InputError, UsageError
-from groupcoord_spark.simulator.client_settings import CLASSIC_PROTOCOL, NEWEST_CLIENT, ClientSettings, defaults_of
+from groupcoord_spark.simulator.client_settings import CLASSIC_PROTOCOL, CONSUMER_PROTOCOL, NEWEST_CLIENT, ClientSettings, defaults_of
 from groupcoord_spark.simulator.request_versions import newest_version
 from groupcoord_spark.simulator.scenario.language import (
     AFTER_LAST_STEP_MS,
@@ -233,6 +233,8 @@ def _member(name: str, common: Mapping[str, Any], own: Any) -> ClientSettings:
 def _check_pattern(name: str, member: ClientSettings) -> None:
     if member.topics:
         raise UsageError(f"member {name!r} has both `topics` and `topics.pattern`: a consumer subscribes in one way.")
+    if member.group_protocol == CONSUMER_PROTOCOL:
+        return  # the broker reads the expression, and refuses it if it is none
     try:
         re.compile(member.topics_pattern or "")
     except re.error as e:

@@ -82,14 +82,16 @@ def _text(value: Any) -> str:
 
 
 def _whole(value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+    if _integer(value) < 0:
         raise ValueError
-    return value
+    return int(value)
 
 
 def _integer(value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise ValueError
+    if abs(value) > LARGEST_LONG:
+        raise UsageError(f"{value} is greater than any number in Kafka: write at most {LARGEST_LONG}.")
     return value
 
 
@@ -106,6 +108,22 @@ def _milliseconds(value: Any) -> int:
         return read_duration(value)
     except UsageError as e:
         raise ValueError from e
+
+
+def _setting_ms(value: Any) -> int:
+    milliseconds = _milliseconds(value)
+    if not 1 <= milliseconds <= LARGEST_INT:
+        raise UsageError(f"{value} is not a time that this setting can have: write 1ms to {LARGEST_INT}ms.")
+    return milliseconds
+
+
+def _count_of(least: int, most: int) -> Callable[[Any], int]:
+    def read(value: Any) -> int:
+        if not least <= _integer(value) <= most:
+            raise ValueError
+        return int(value)
+
+    return read
 
 
 def _moment(value: Any) -> int:
@@ -126,14 +144,8 @@ def _nothing(value: Any) -> None:
         raise ValueError
 
 
-def _count(value: Any) -> int:
-    if not 1 <= _whole(value) <= MOST_PARTITIONS:
-        raise ValueError
-    return int(value)
-
-
 def _partition_counts(value: Any) -> Mapping[str, int]:
-    return {topic: value_of(_COUNT, partitions, f"topic {topic!r}") for topic, partitions in _names_and_values(value).items()}
+    return {topic: value_of(PARTITION_COUNT, partitions, f"topic {topic!r}") for topic, partitions in _names_and_values(value).items()}
 
 
 def _offsets(value: Any) -> Mapping[TopicPartition, int]:
@@ -142,6 +154,9 @@ def _offsets(value: Any) -> Mapping[TopicPartition, int]:
         topic, _, partition = name.rpartition("-")
         if not topic or not partition.isdecimal() or isinstance(offset, bool) or not isinstance(offset, int):
             raise UsageError(f"write for example {{orders-0: 42}}, not {{{name}: {offset}}}.")
+        if int(partition) > LARGEST_INT:
+            raise UsageError(f"{name} names partition {partition}, and the greatest number of a partition is {LARGEST_INT}.")
+        value_of(INTEGER, offset, name)
         offsets[TopicPartition(topic, int(partition))] = offset
     return offsets
 
@@ -202,10 +217,16 @@ def names_among(names: Sequence[str], what: str, words: str = "") -> Kind:
     return Kind(words or f"{what}, or a list of them", TEXTS.schema, read)
 
 
+def _count_kind(words: str, least: int, most: int) -> Kind:
+    return Kind(words, {"type": "integer", "minimum": least, "maximum": most}, _count_of(least, most))
+
+
+LARGEST_INT: Final = 2**31 - 1
+LARGEST_LONG: Final = 2**63 - 1
 MOST_PARTITIONS: Final = 100_000
-_COUNT: Final = Kind(
-    f"a number of partitions, 1 to {MOST_PARTITIONS}", {"type": "integer", "minimum": 1, "maximum": MOST_PARTITIONS}, _count
-)
+PARTITION_COUNT: Final = _count_kind(f"a number of partitions, 1 to {MOST_PARTITIONS}", 1, MOST_PARTITIONS)
+INT: Final = _count_kind(f"a whole number, 0 to {LARGEST_INT}", 0, LARGEST_INT)
+INT_FROM_1: Final = _count_kind(f"a whole number, 1 to {LARGEST_INT}", 1, LARGEST_INT)
 TEXT: Final = Kind("a text", {"type": ["string", "number"]}, _text)
 WHOLE: Final = Kind("a whole number, 0 or more", {"type": "integer", "minimum": 0}, _whole)
 INTEGER: Final = Kind("a whole number", {"type": "integer"}, _integer)
@@ -215,12 +236,13 @@ DURATION: Final = Kind(
     {"anyOf": [{"type": "string", "pattern": r"^\s*\d+\s*(ms|s|m|h|d)\s*$"}, {"type": "integer", "minimum": 0}]},
     _milliseconds,
 )
+SETTING_MS: Final = Kind("a time such as 500ms, 30s or 5m, and not 0", DURATION.schema, _setting_ms)
 MOMENT: Final = Kind("a moment such as 2026-01-01T00:00:00Z", {"type": "string"}, _moment)
 TEXTS: Final = Kind("a name, or a list of names", {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}, _texts)
 NOTHING: Final = Kind("empty, true or `now`", {"enum": [None, True, "now"]}, _nothing)
 PARTITION_COUNTS: Final = Kind(
     "topics with their number of partitions, such as {orders: 4}",
-    {"type": "object", "additionalProperties": _COUNT.schema},
+    {"type": "object", "additionalProperties": PARTITION_COUNT.schema},
     _partition_counts,
 )
 OFFSETS: Final = Kind("offsets such as {orders-0: 42}", {"type": "object", "additionalProperties": {"type": "integer"}}, _offsets)

@@ -149,6 +149,10 @@ class Consumer:
         self._is_busy = False
         self._is_blocked = False
         self._callbacks: list[Callable[[], None]] = []
+        self._last_traffic_ms: int | None = None
+        """When the client last sent or received something; None: there is no connection to the coordinator."""
+        self._auto_commit_epoch = 0
+        """Goes up with each auto commit, so that one that was scheduled before is not made."""
 
     @property
     def protocol(self) -> str | None:
@@ -173,7 +177,7 @@ class Consumer:
         self._refresh_topics()
         self._needs_rejoin = False
         if self.settings.enable_auto_commit:
-            self._schedule(self.settings.auto_commit_interval_ms, self._auto_commit_comes_due)
+            self._schedule_auto_commit(self.settings.auto_commit_interval_ms)
         self._find_coordinator(self._join)
 
     def die(self) -> None:
@@ -266,7 +270,7 @@ class Consumer:
             else:
                 self._schedule(self.settings.retry_backoff_ms, lambda: self._find_coordinator(then))
 
-        self._environment.send(self, FindCoordinator((self._group_id,), version=self._version(FindCoordinator)), on_answer)
+        self._send(FindCoordinator((self._group_id,), version=self._version(FindCoordinator)), on_answer)
 
     def _find_coordinator_after_backoff(self, then: Callable[[], None]) -> None:
         self._schedule(self.settings.retry_backoff_ms, lambda: self._find_coordinator(then))
@@ -289,7 +293,7 @@ class Consumer:
             client_id=self.settings.client_id,
             version=self._version(JoinGroup),
         )
-        self._environment.send(self, request, lambda answer: self._on_join(answer) if attempt == self._join_attempt else None)
+        self._send(request, lambda answer: self._on_join(answer) if attempt == self._join_attempt else None)
 
     def _subscription(self, assignor: str) -> bytes:
         user_data = None
@@ -353,7 +357,7 @@ class Consumer:
             assignments=assignments,
             version=self._version(SyncGroup),
         )
-        self._environment.send(self, request, lambda answer: self._on_sync(answer) if attempt == self._join_attempt else None)
+        self._send(request, lambda answer: self._on_sync(answer) if attempt == self._join_attempt else None)
 
     def _on_sync(self, answer: SyncGroupAnswer | None) -> None:
         error = Error.REQUEST_TIMED_OUT if answer is None else answer.error
@@ -458,7 +462,7 @@ class Consumer:
 
     def _send_leave_group(self) -> None:
         leaving = Leaving(self.member_id, self.settings.group_instance_id)
-        self._environment.send(self, LeaveGroup(self._group_id, (leaving,), self._version(LeaveGroup)), lambda answer: None)
+        self._send(LeaveGroup(self._group_id, (leaving,), self._version(LeaveGroup)), lambda answer: None)
 
     def _poll_expired(self) -> None:
         if not self._is_busy or self.phase is Phase.CLOSED:
@@ -489,7 +493,7 @@ class Consumer:
         request = Heartbeat(
             self._group_id, self.generation, self.member_id, self.settings.group_instance_id, version=self._version(Heartbeat)
         )
-        self._environment.send(self, request, lambda answer: self._on_heartbeat_answer(answer, heartbeat_epoch))
+        self._send(request, lambda answer: self._on_heartbeat_answer(answer, heartbeat_epoch))
         self._schedule(self.settings.heartbeat_interval_ms, lambda: self._send_heartbeat(heartbeat_epoch))
 
     def _on_heartbeat_answer(self, answer: HeartbeatAnswer | None, heartbeat_epoch: int) -> None:
@@ -548,15 +552,21 @@ class Consumer:
 
     # Offsets
 
-    def _auto_commit_comes_due(self) -> None:
-        """The interval of auto commits has passed: the next poll commits the positions."""
-        if self.phase is not Phase.CLOSED:
-            self._auto_commit_is_due = True
-            self._poll()
+    def _schedule_auto_commit(self, delay_ms: int) -> None:
+        """The first poll after that time commits the positions: an interval later, or soon if the last commit may be repeated."""
+        self._auto_commit_epoch += 1
+        epoch = self._auto_commit_epoch
+
+        def come_due() -> None:
+            if epoch == self._auto_commit_epoch and self.phase is not Phase.CLOSED:
+                self._auto_commit_is_due = True
+                self._poll()
+
+        self._schedule(delay_ms, come_due)
 
     def _auto_commit(self) -> None:
         self._auto_commit_is_due = False
-        self._schedule(self.settings.auto_commit_interval_ms, self._auto_commit_comes_due)
+        self._schedule_auto_commit(self.settings.auto_commit_interval_ms)
         if self.positions:
             self._send_commit(_PendingCommit("auto commit", dict(self.positions), False, 0, False, None, is_auto=True))
 
@@ -594,7 +604,7 @@ class Consumer:
         version = self._version(OffsetFetch)
         # Since 2.5 consumers wait for the end of transactions that may change their offsets (KIP-447).
         groups = (GroupToFetch(self._group_id, _by_topic(requested)),)
-        self._environment.send(self, OffsetFetch(groups, version >= FIRST_VERSION_WITH_REQUIRE_STABLE, version), on_answer)
+        self._send(OffsetFetch(groups, version >= FIRST_VERSION_WITH_REQUIRE_STABLE, version), on_answer)
 
     def _commit_request(self, offsets: Mapping[TopicPartition, int]) -> OffsetCommit:
         to_commit = tuple(OffsetToCommit(topic, number, offset) for (topic, number), offset in offsets.items())
@@ -604,12 +614,20 @@ class Consumer:
     def _commit_ignoring_errors(self, then: Callable[[], None]) -> None:
         """Commit the positions before a rebalance or before close(), and call ``then`` whether the commit succeeds or fails."""
 
+        offsets = dict(self.positions)
+
         def on_answer(answer: OffsetCommitAnswer | None) -> None:
             self._is_blocked = False
+            if answer is not None and all(error is Error.NONE for error in answer.errors.values()):
+                self._tell_interceptors(offsets)
             then()
 
         self._is_blocked = True
-        self._environment.send(self, self._commit_request(self.positions), on_answer)
+        self._send(self._commit_request(offsets), on_answer)
+
+    def _tell_interceptors(self, offsets: Mapping[TopicPartition, int]) -> None:
+        for interceptor in self.settings.interceptor_classes:
+            self._notify_application(f"onCommit({_offsets_text(offsets)}) of {interceptor}")
 
     def _send_commit(self, commit: _PendingCommit) -> None:
         if self.phase is Phase.CLOSED:
@@ -620,8 +638,8 @@ class Consumer:
             self._end_commit(commit, f"{'RebalanceInProgressException' if is_rebalancing else 'CommitFailedException'}, nothing was sent")
         else:
             loses_answer, commit.loses_answer = commit.loses_answer, False
-            self._environment.send(
-                self, self._commit_request(commit.offsets), lambda answer: self._on_commit(commit, answer), loses_answer=loses_answer
+            self._send(
+                self._commit_request(commit.offsets), lambda answer: self._on_commit(commit, answer), loses_answer=loses_answer
             )
 
     def _on_commit(self, commit: _PendingCommit, answer: OffsetCommitAnswer | None) -> None:
@@ -659,13 +677,14 @@ class Consumer:
         self, commit: _PendingCommit, outcome: str, *, is_retriable: bool = False, then: Callable[[], None] | None = None
     ) -> None:
         if outcome == "done":
-            for interceptor in self.settings.interceptor_classes:
-                self._notify_application(f"onCommit({_offsets_text(commit.offsets)}) of {interceptor}")
+            self._tell_interceptors(commit.offsets)
 
         def callback() -> None:
             if commit.is_auto:
                 if outcome != "done":
                     self._notify_application(f"auto commit fails: {outcome}")
+                if is_retriable:
+                    self._schedule_auto_commit(self.settings.retry_backoff_ms)
                 return
             self._notify_application(f"{commit.call}: {outcome}" if commit.is_sync else f"callback of {commit.call}: {outcome}")
             if is_retriable and commit.retry_after_ms is not None:
@@ -690,6 +709,44 @@ class Consumer:
     def _version(self, kind: type) -> int:
         """The newest version of a request that both the client and the broker know."""
         return min(self._own_versions[kind].newest, self._broker_versions[kind].newest)
+
+    def _send(self, request: Request, then: Callable[[Any], None], *, loses_answer: bool = False) -> None:
+        """Send a request. If the connection was closed because it was idle, the client looks for the coordinator first.
+
+        A connection is idle even while a request waits for its answer: the answer is lost when the connection is closed.
+        """
+        idle_ms, now_ms = self.settings.connections_max_idle_ms, self._environment.now_ms
+        was_closed = self._last_traffic_ms is not None and now_ms - self._last_traffic_ms >= idle_ms
+        self._last_traffic_ms = now_ms
+        if was_closed:
+            self._notify_application(f"the connection to the coordinator is closed: idle for {idle_ms / 1000:g} s")
+            if not isinstance(request, FindCoordinator):
+                self._find_coordinator(lambda: self._send(request, then, loses_answer=loses_answer))
+                return
+        is_answered = False
+
+        def on_answer(answer: Any) -> None:
+            nonlocal is_answered
+            if not is_answered:
+                is_answered, self._last_traffic_ms = True, self._environment.now_ms
+                then(answer)
+
+        def close_if_idle() -> None:
+            nonlocal is_answered
+            left_ms = (self._last_traffic_ms or 0) + idle_ms - self._environment.now_ms
+            if is_answered or self.phase is Phase.CLOSED:
+                return
+            if left_ms > 0:
+                self._schedule(left_ms, close_if_idle)
+                return
+            is_answered = True
+            self._notify_application(f"the connection to the coordinator is closed: idle for {idle_ms / 1000:g} s")
+            self._last_traffic_ms = None
+            then(None)
+
+        self._environment.send(self, request, on_answer, loses_answer=loses_answer)
+        if isinstance(request, JoinGroup | SyncGroup):
+            self._schedule(idle_ms, close_if_idle)
 
     def _schedule(self, delay_ms: int, do: Callable[[], None]) -> None:
         self._environment.schedule(delay_ms, self, do)

@@ -77,7 +77,7 @@ class NewProtocolConsumer(Consumer):
             settings.client_id,
             version=self._version(ConsumerGroupHeartbeat),
         )
-        self._environment.send(self, request, lambda answer: self._on_new_heartbeat(answer, sequence))
+        self._send(request, lambda answer: self._on_new_heartbeat(answer, sequence))
 
     def _on_new_heartbeat(self, answer: ConsumerGroupHeartbeatAnswer | None, sequence: int) -> None:
         if sequence != self._heartbeat_epoch:
@@ -176,7 +176,7 @@ class NewProtocolConsumer(Consumer):
                 client_id=self.settings.client_id,
                 version=self._version(ConsumerGroupHeartbeat),
             )
-            self._environment.send(self, request, lambda answer: None)
+            self._send(request, lambda answer: None)
 
     def _forget_membership(self) -> None:
         self.generation = 0

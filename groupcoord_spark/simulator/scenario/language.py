@@ -103,6 +103,12 @@ MEMBER_SETTINGS: Final = (
     _setting("retry.backoff.ms", SETTING_MS, "How long the client waits before it repeats a request."),
     _setting("default.api.timeout.ms", SETTING_MS, "How long commitSync repeats a commit."),
     _setting("metadata.max.age.ms", SETTING_MS, "The time after which the client asks again which topics and partitions there are."),
+    _setting(
+        "connections.max.idle.ms",
+        SETTING_MS,
+        "How long nothing may go over the connection to the coordinator before the client closes it. The client then looks for the"
+        " coordinator again, and the answer to a JoinGroup that waits is lost.",
+    ),
     _setting("enable.auto.commit", FLAG, "Whether poll() commits the positions at intervals, and close() and rebalances commit them."),
     _setting("auto.commit.interval.ms", SETTING_MS, "The time between two such commits of poll()."),
     _setting("internal.leave.group.on.close", FLAG, "Whether close() of a dynamic member sends LeaveGroup. Kafka Streams sets false."),

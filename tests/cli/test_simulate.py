@@ -160,6 +160,11 @@ ANSWERS = {
         "a/ConsumerGroupHeartbeat/8/answer": "NOT_COORDINATOR",
         "admin/ConsumerGroupDescribe/3": "NONE Assigning epoch 5, uniform, 2 members",
     },
+    "an-idle-connection": {
+        "b/JoinGroup/3": "(waits)",
+        "b/FindCoordinator/2": "NONE __consumer_offsets-12",
+        "b/JoinGroup/4/answer": "NONE generation 2, range, a leads",
+    },
     "a-share-group": {
         "admin/ShareGroupHeartbeat/1": "NONE epoch 2, nothing",
         "admin/ShareGroupHeartbeat/2": "NONE epoch 3, orders:0,1",
@@ -523,7 +528,7 @@ def test_requests_can_be_sent_by_hand(tmp_path):
 
 
 def test_what_is_neither_file_nor_shipped_is_named_with_the_choice():
-    with pytest.raises(UsageError, match="'nothing' is neither a file nor one of those shipped. Known are a-changed-subscription, "):
+    with pytest.raises(UsageError, match=r"'nothing' is neither a file nor one of those shipped\. Known are a-changed-subscription, "):
         find_scenario("nothing")
-    with pytest.raises(UsageError, match="Did you mean 'a-full-group'?"):
+    with pytest.raises(UsageError, match=r"Did you mean 'a-full-group'\?"):
         find_scenario("a-full-grup.yaml")

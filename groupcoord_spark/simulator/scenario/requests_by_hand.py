@@ -40,7 +40,19 @@ from groupcoord_spark.simulator.requests import (
     TxnOffsetCommit,
     WriteTxnMarkers,
 )
-from groupcoord_spark.simulator.scenario.values import ASSIGNMENTS, DURATION, FLAG, INTEGER, OFFSETS, PARTITIONS, TEXT, TEXTS, WHOLE, Kind
+from groupcoord_spark.simulator.scenario.values import (
+    ASSIGNMENTS,
+    DURATION,
+    DURATION_32,
+    FLAG,
+    INT32,
+    OFFSETS,
+    PARTITIONS,
+    TEXT,
+    TEXTS,
+    WHOLE,
+    Kind,
+)
 
 ADMIN: Final = "admin"
 """The client id of a request that no member sends."""
@@ -114,7 +126,7 @@ class RequestForm:
 
 
 GROUP_ID: Final = Field("group_id", TEXT, "the scenario's group")
-GENERATION: Final = Field("generation", INTEGER, "the member's, else -1")
+GENERATION: Final = Field("generation", INT32, "the member's, else -1")
 MEMBER_ID: Final = Field("member_id", TEXT, "the member's, else empty")
 INSTANCE_ID: Final = Field("group_instance_id", TEXT, "the member's, else none")
 METADATA: Final = Field("metadata", TEXT, "empty")
@@ -273,8 +285,8 @@ REQUESTS: Final[Mapping[str, RequestForm]] = {
         JoinGroup,
         (
             *(GROUP_ID, MEMBER_ID, replace(INSTANCE_ID, since=5)),
-            Field("session_timeout_ms", DURATION, "45 s"),
-            Field("rebalance_timeout_ms", DURATION, "300 s", since=1),
+            Field("session_timeout_ms", DURATION_32, "45 s"),
+            Field("rebalance_timeout_ms", DURATION_32, "300 s", since=1),
             Field("protocol_type", TEXT, "consumer"),
             Field("protocols", TEXTS, "range"),
             Field("topics", TEXTS, "the member's topics, else none"),
@@ -314,9 +326,9 @@ REQUESTS: Final[Mapping[str, RequestForm]] = {
         ConsumerGroupHeartbeat,
         (
             *(GROUP_ID, MEMBER_ID, INSTANCE_ID),
-            Field("member_epoch", INTEGER, "the member's, else 0"),
+            Field("member_epoch", INT32, "the member's, else 0"),
             Field("rack_id", TEXT, "none"),
-            Field("rebalance_timeout_ms", DURATION, "as before; 300 s with epoch 0"),
+            Field("rebalance_timeout_ms", DURATION_32, "as before; 300 s with epoch 0"),
             Field("topics", TEXTS, "as before; with epoch 0 the member's topics, else none"),
             Field("topic_regex", TEXT, "as before", since=1),
             Field("server_assignor", TEXT, "as before"),
@@ -334,7 +346,7 @@ REQUESTS: Final[Mapping[str, RequestForm]] = {
         (
             GROUP_ID,
             Field("member_id", TEXT, "", is_required=True),
-            Field("member_epoch", INTEGER, "", is_required=True),
+            Field("member_epoch", INT32, "", is_required=True),
             Field("rack_id", TEXT, "as before"),
             Field("topics", TEXTS, "as before"),
             Field("client_id", TEXT, "the member id"),
@@ -350,7 +362,7 @@ REQUESTS: Final[Mapping[str, RequestForm]] = {
         (
             *(GROUP_ID, GENERATION, MEMBER_ID, replace(INSTANCE_ID, since=7)),
             *(OFFSETS_FIELD, METADATA),
-            Field("leader_epoch", INTEGER, "-1", since=6),
+            Field("leader_epoch", INT32, "-1", since=6),
             Field("commit_timestamp_ms", WHOLE, "the time of the broker", since=1, until=1),
             Field("retention_ms", DURATION, "that of the broker", since=2, until=4, lacking=-1),
             VERSION,
@@ -364,7 +376,7 @@ REQUESTS: Final[Mapping[str, RequestForm]] = {
             GROUP_ID,
             Field("partitions", PARTITIONS, "all that have an offset"),
             Field("member_id", TEXT, "none", since=9),
-            Field("member_epoch", INTEGER, "-1", since=9),
+            Field("member_epoch", INT32, "-1", since=9),
             Field("require_stable", FLAG, "false", since=7, lacking=False),
             VERSION,
         ),
@@ -389,7 +401,7 @@ REQUESTS: Final[Mapping[str, RequestForm]] = {
             replace(MEMBER_ID, since=3, lacking=""),
             replace(INSTANCE_ID, since=3),
             *(*PRODUCER, OFFSETS_FIELD, METADATA),
-            Field("leader_epoch", INTEGER, "-1", since=2),
+            Field("leader_epoch", INT32, "-1", since=2),
             VERSION,
         ),
         _commit_in_transaction,

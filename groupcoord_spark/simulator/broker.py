@@ -1,6 +1,6 @@
 """The state of the simulated broker, which all requests share: clock, settings, log, and offsets partitions with groups and offsets."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from groupcoord_spark.coordinator.transactions import OffsetKey, OffsetStore, StoredOffset
@@ -244,7 +244,7 @@ class Broker:
     def append(
         self,
         group_id: str,
-        records: Iterable[RecordToWrite],
+        records: Sequence[RecordToWrite],
         producer_id: int = NO_PRODUCER_ID,
         producer_epoch: int = NO_PRODUCER_EPOCH,
         *,
@@ -254,7 +254,8 @@ class Broker:
     ) -> tuple[Error, list[WrittenRecord]]:
         """Write records of one group as one batch. Returns (NONE, the written records), or (the error of the log, no records).
 
-        A Java coordinator whose appends take time goes on as if the append had succeeded, and hears of its result later.
+        A Java coordinator whose appends take time goes on as if the append had succeeded, and hears of its result later: if the append is
+        going to fail, the records are not in the log.
 
         Args:
             undo: takes back the changes of the records, if the append fails after that time.
@@ -269,7 +270,7 @@ class Broker:
             if before is not NO_VIEW:
                 append.views.setdefault(group_id, before)
             append.deleted.update(deleted or {})
-            return Error.NONE, written
+            return Error.NONE, written or self._unlogged(group_id, records, producer_id, producer_epoch)
         if error not in LOGGED_ERRORS:
             return error, []
         written = self._log(group_id, records, producer_id, producer_epoch)
@@ -278,7 +279,7 @@ class Broker:
     def append_tombstones(
         self,
         group_id: str,
-        records: Iterable[RecordToWrite],
+        records: Sequence[RecordToWrite],
         undo: Callable[[], None],
         before: Any = NO_VIEW,
         deleted: Mapping[OffsetKey, StoredOffset] | None = None,
@@ -406,6 +407,14 @@ class Broker:
             partition.next_record_offset += 1
         self.written_records.extend(written)
         return written
+
+    def _unlogged(self, group_id: str, records: Iterable[RecordToWrite], producer_id: int, producer_epoch: int) -> list[WrittenRecord]:
+        """Records as they would stand in the log, if their append did not fail."""
+        partition = self.partition_of(group_id)
+        return [
+            self.record(partition, record, partition.next_record_offset + at, producer_id, producer_epoch)
+            for at, record in enumerate(records)
+        ]
 
     def record(
         self, partition: OffsetsPartition, record: RecordToWrite, record_offset: int, producer_id: int, producer_epoch: int

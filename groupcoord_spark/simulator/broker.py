@@ -1,6 +1,7 @@
 """The state of the simulated broker, which all requests share: clock, settings, log, and offsets partitions with groups and offsets."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from groupcoord_spark.coordinator.transactions import OffsetKey, OffsetStore, StoredOffset
@@ -47,7 +48,6 @@ class OffsetsPartition:
         "offsets",
         "producers_with_open_transaction",
         "share_groups",
-        "waiting_fetches",
     )
 
     def __init__(self, number: int, release: Release) -> None:
@@ -65,8 +65,6 @@ class OffsetsPartition:
         """The batch of a Java coordinator whose append is going to fail. What is written meanwhile goes into the same batch."""
         self.in_flight: dict[OffsetKey, StoredOffset] = {}
         """Commits in flight: their records are being appended. Of two commits of the same key the later one is here."""
-        self.waiting_fetches: list[Callable[[], None]] = []
-        """OffsetFetch requests of 4.x that are answered when no append is in flight."""
         self.producers_with_open_transaction: dict[str, set[int]] = {}
         """Group id -> producer ids whose open transaction has staged offsets of the group, even if all of these offsets were deleted since.
         Only the rules of Scala brokers ask for it."""
@@ -337,6 +335,36 @@ class Broker:
             return None
         return partition.failing_batch or max(partition.appends_in_flight, key=lambda append: append.due_ms)
 
+    def wait_for_appends(self, group_ids: frozenset[str], end: Callable[[Error, frozenset[str]], None]) -> bool:
+        """Wait for everything that was written so far to the partitions of these groups.
+
+        Args:
+            end: called once, with (NONE, no groups), or with the error of an append as the client gets it and the groups that it concerns.
+
+        Returns:
+            Whether there is anything to wait for; if not, ``end`` is called at once.
+        """
+        by_partition: dict[int, set[str]] = {}
+        for group_id in group_ids:
+            by_partition.setdefault(self.partition_number(group_id), set()).add(group_id)
+        appends = [(append, of) for number, of in by_partition.items() if (append := self.last_append_of(number)) is not None]
+        failed: dict[str, Error] = {}
+        remaining = len(appends)
+
+        def count(error: Error, of: set[str]) -> None:
+            nonlocal remaining
+            remaining -= 1
+            if error is not Error.NONE:
+                failed.update(dict.fromkeys(of, self.release.group_append_errors.get(error, error)))
+            if not remaining:
+                end(next(iter(failed.values()), Error.NONE), frozenset(failed))
+
+        for append, of in appends:
+            self.wait_for(append, partial(count, of=of))
+        if not appends:
+            end(Error.NONE, frozenset())
+        return bool(appends)
+
     def shown(self, group_id: str, kind: type[T], current: T | None) -> T | None:
         """The group as readers see it: a change of a Java coordinator is seen when its records are replicated.
 
@@ -360,7 +388,6 @@ class Broker:
                 append.timer.is_cancelled = True
             append.undos.clear()
             append.finish(Error.NOT_LEADER_OR_FOLLOWER)
-        self._answer_waiting_fetches(partition)
 
     def _start_append(
         self, group_id: str, records: Iterable[RecordToWrite], producer_id: int, producer_epoch: int
@@ -384,19 +411,12 @@ class Broker:
             if partition.failing_batch is append:
                 partition.failing_batch = None
             append.finish(append.error)
-            self._answer_waiting_fetches(partition)
             return True
 
         append.timer = self.clock.start(TimerKind.APPEND, self.append_takes_ms, group_id, "", fire)
         partition.appends_in_flight.append(append)
         self.appends_in_flight += 1
         return append
-
-    def _answer_waiting_fetches(self, partition: OffsetsPartition) -> None:
-        if not partition.appends_in_flight:
-            waiting, partition.waiting_fetches = partition.waiting_fetches, []
-            for answer in waiting:
-                answer()
 
     def _log(self, group_id: str, records: Iterable[RecordToWrite], producer_id: int, producer_epoch: int) -> list[WrittenRecord]:
         partition = self.partition_of(group_id)

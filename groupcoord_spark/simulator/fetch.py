@@ -19,16 +19,17 @@ _UNSTABLE = FetchedOffset(error=Error.UNSTABLE_OFFSET_COMMIT)
 def offset_fetch(broker: Broker, call: Call, request: OffsetFetch) -> None:
     """Answer with the committed offsets of each group. With ``require_stable`` a partition with a pending offset gets an error instead."""
 
-    def answer() -> None:
-        broker.answer(call, OffsetFetchAnswer(tuple(_fetch(broker, group, request.require_stable) for group in request.groups)))
+    def answer(error: Error = Error.NONE, failed: frozenset[str] = frozenset()) -> None:
+        groups = (
+            FetchedGroup(group.group_id, error, {}) if group.group_id in failed else _fetch(broker, group, request.require_stable)
+            for group in request.groups
+        )
+        broker.answer(call, OffsetFetchAnswer(tuple(groups)))
 
-    if request.require_stable and broker.release.stable_fetch_waits:
-        for group in request.groups:
-            partition = broker.partitions.get(broker.partition_number(group.group_id))
-            if partition is not None and partition.appends_in_flight:
-                partition.waiting_fetches.append(answer)
-                return
-    answer()
+    if request.require_stable and broker.release.stable_fetch_waits and broker.appends_in_flight:
+        broker.wait_for_appends(frozenset(group.group_id for group in request.groups), answer)
+    else:
+        answer()
 
 
 def _fetch(broker: Broker, requested: GroupToFetch, require_stable: bool) -> FetchedGroup:
@@ -58,7 +59,7 @@ def _fetch(broker: Broker, requested: GroupToFetch, require_stable: bool) -> Fet
         if topic in broker.denied.topics:
             return _DENIED
         key = (group_id, topic, number)
-        if require_stable and (key in offsets.pending or key in in_flight):
+        if require_stable and (key in offsets.pending or (key in in_flight and not broker.release.stable_fetch_waits)):
             return _UNSTABLE
         stored = committed.get((topic, number))
         return _NO_OFFSET if stored is None else FetchedOffset(stored.committed_offset, stored.leader_epoch, stored.metadata)

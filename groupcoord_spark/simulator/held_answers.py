@@ -41,32 +41,20 @@ _WITH_ONE_ERROR: Final = (
 
 def hold_answer(broker: Broker, call: Call) -> None:
     """Keep the answer of a request until the appends in flight have succeeded. If one fails, its error is the answer."""
-    groups = _group_ids(broker, call)
-    appends = {number: broker.last_append_of(number) for number in {broker.partition_number(group_id) for group_id in groups}}
-    waits_for = [append for append in appends.values() if append is not None]
-    if not waits_for:
-        return
     answer = call.answer
+    groups = frozenset(_group_ids(broker, call))
+    if not any(broker.last_append_of(broker.partition_number(group_id)) for group_id in groups):
+        return
     if answer is not None:
         broker.take_back_answer(call)
-    failed: dict[str, Error] = {}
-    remaining = len(waits_for)
 
-    def end(error: Error, number: int) -> None:
-        nonlocal remaining
-        remaining -= 1
-        if error is not Error.NONE:
-            mapped = broker.release.group_append_errors.get(error, error)
-            failed.update({group_id: mapped for group_id in groups if broker.partition_number(group_id) == number})
-        if remaining or call.answer is not None:
-            return
-        final = _failed_answer(call, answer, failed) if failed else answer
-        if final is not None:
-            broker.answer(call, final)
+    def end(error: Error, failed: frozenset[str]) -> None:
+        if call.answer is None:
+            final = _failed_answer(call, answer, error, failed) if failed else answer
+            if final is not None:
+                broker.answer(call, final)
 
-    for number, append in appends.items():
-        if append is not None:
-            broker.wait_for(append, lambda error, number=number: end(error, number))  # type: ignore[misc]
+    broker.wait_for_appends(groups, end)
 
 
 def _group_ids(broker: Broker, call: Call) -> Iterable[str]:
@@ -86,12 +74,11 @@ def _group_ids(broker: Broker, call: Call) -> Iterable[str]:
     return (group_id,) if waits else ()
 
 
-def _failed_answer(call: Call, answer: Answer | None, failed: dict[str, Error]) -> Answer | None:
-    """The answer to a request, an append for which has failed."""
-    error = next(iter(failed.values()))
+def _failed_answer(call: Call, answer: Answer | None, error: Error, failed: frozenset[str]) -> Answer | None:
+    """The answer to a request, an append for which has failed. failed: the groups that it concerns."""
     request = call.request
     if isinstance(answer, DeleteGroupsAnswer):
-        return DeleteGroupsAnswer({**answer.errors, **failed})
+        return DeleteGroupsAnswer({**answer.errors, **dict.fromkeys(failed, error)})
     if isinstance(answer, OffsetCommitAnswer):
         return OffsetCommitAnswer(dict.fromkeys(answer.errors, error))
     if isinstance(request, JoinGroup):

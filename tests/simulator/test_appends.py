@@ -364,6 +364,17 @@ def test_whoever_waits_hears_of_a_move_of_the_coordinator():
     scene.pass_time(2 * TAKES_MS)
 
 
+def test_a_stable_fetch_fails_with_the_append_before_it():
+    scene = Scene()
+    scene.commit(1)
+    slow(scene, Error.KAFKA_STORAGE_ERROR)
+    scene.simulator.send(OffsetCommit(GROUP, (OffsetToCommit("t", 0, 2),)))
+    call = scene.simulator.send(OffsetFetch((GroupToFetch(GROUP, {"t": (0,)}), GroupToFetch("other", {"t": (0,)})), True))
+    assert call.answer is None
+    scene.pass_time(TAKES_MS)
+    assert [group.error for group in call.answer.groups] == [Error.NOT_COORDINATOR, Error.NONE]
+
+
 @plays("C-9.7.4")
 @JAVA_AND_SCALA
 @pytest.mark.parametrize("error", [Error.NONE, Error.KAFKA_STORAGE_ERROR])

@@ -3,13 +3,15 @@
 Rules: docs/reference/coordinator.md, chapter 9.6, and docs/reference/expiration-rules.md, chapters 3 and 4.
 """
 
-from collections.abc import Collection
+import copy
+from collections.abc import Callable, Collection
 
 from groupcoord_spark.coordinator.expiration import GROUP_REMOVED, Cleanup
 from groupcoord_spark.coordinator.state import GroupRow
-from groupcoord_spark.coordinator.transactions import TopicPartition
+from groupcoord_spark.coordinator.transactions import OffsetKey, StoredOffset, TopicPartition
 from groupcoord_spark.protocol.record_types import NO_PRODUCER_ID
 from groupcoord_spark.simulator.answers import DeleteGroupsAnswer, OffsetDeleteAnswer
+from groupcoord_spark.simulator.appends import NO_VIEW
 from groupcoord_spark.simulator.broker import Broker, OffsetsPartition
 from groupcoord_spark.simulator.calls import Call
 from groupcoord_spark.simulator.consumer_deletion import remove_consumer_group
@@ -64,30 +66,71 @@ def _delete_reconciled_group(
     broker: Broker, partition: OffsetsPartition, group: ConsumerGroup | StreamsGroup, deleted: Collection[TopicPartition]
 ) -> Error:
     """Delete a consumer or streams group with these offsets. Returns the error of a failed append, after which nothing is deleted."""
-    tombstones = [offset_tombstone(group.group_id, topic, number) for topic, number in deleted]
+    offsets = DeletedOffsets(partition, group.group_id, deleted)
     if isinstance(group, StreamsGroup):
-        error = delete_streams_group(broker, group, tombstones)
+        error = delete_streams_group(broker, group, offsets.tombstones, offsets.put_back, offsets.committed)
     else:
-        error = remove_consumer_group(broker, group, tombstones)
+        error = remove_consumer_group(broker, group, offsets.tombstones, offsets.put_back, offsets.committed)
     if error is Error.NONE:
-        _forget_offsets(partition, group.group_id, deleted)
+        offsets.forget()
     return error
 
 
 def _delete_offsets(broker: Broker, partition: OffsetsPartition, group_id: str, deleted: Collection[TopicPartition]) -> Error:
     """Delete offsets of a consumer or streams group. Returns the error of a failed append, after which nothing is deleted."""
-    records = [offset_tombstone(group_id, topic, number) for topic, number in deleted]
-    error, _ = broker.append(group_id, records) if records else (Error.NONE, [])
-    if error is not Error.NONE:
-        return broker.release.group_append_errors.get(error, error)
-    _forget_offsets(partition, group_id, deleted)
-    return Error.NONE
+    if not deleted:
+        return Error.NONE
+    offsets = DeletedOffsets(partition, group_id, deleted)
+    error = broker.append_tombstones(group_id, offsets.tombstones, offsets.put_back, deleted=offsets.committed)
+    if error is Error.NONE:
+        offsets.forget()
+    return error
 
 
-def _forget_offsets(partition: OffsetsPartition, group_id: str, deleted: Collection[TopicPartition]) -> None:
-    for topic, number in deleted:
-        partition.in_flight.pop((group_id, topic, number), None)
-        partition.offsets.delete(group_id, topic, number, NO_PRODUCER_ID, is_transactional=False)
+class DeletedOffsets:
+    """Offsets of a group that are deleted, and what they were.
+
+    Args:
+        partitions: those whose offsets get tombstones. all_pending: the pending offsets of other partitions go too, without tombstones.
+    """
+
+    def __init__(
+        self, partition: OffsetsPartition, group_id: str, partitions: Collection[TopicPartition], *, all_pending: bool = False
+    ) -> None:
+        self._partition = partition
+        self._group_id = group_id
+        self._partitions = tuple(partitions)
+        store, keys = partition.offsets, [(group_id, *place) for place in partitions]
+        stored = store.committed.get(group_id, {})
+        self.committed: dict[OffsetKey, StoredOffset] = {key: stored[key[1:]] for key in keys if key[1:] in stored}
+        in_flight = partition.in_flight
+        self._in_flight = {key: in_flight[key] for key in in_flight if key in keys or (all_pending and key[0] == group_id)}
+        pending = [(group_id, *place) for place in partition.pending_partitions(group_id)] if all_pending else keys
+        self._pending = {key: dict(store.pending[key]) for key in pending if key in store.pending}
+        self._dropped = pending if all_pending else []
+
+    @property
+    def tombstones(self) -> list[RecordToWrite]:
+        """One tombstone for each offset."""
+        return [offset_tombstone(self._group_id, topic, number) for topic, number in self._partitions]
+
+    def forget(self) -> None:
+        """Delete the offsets."""
+        store = self._partition.offsets
+        for topic, number in self._partitions:
+            store.delete(self._group_id, topic, number, NO_PRODUCER_ID, is_transactional=False)
+        for key in self._in_flight:
+            self._partition.in_flight.pop(key, None)
+        for key in self._dropped:
+            store.pending.pop(key, None)
+
+    def put_back(self) -> None:
+        """The append of the tombstones has failed: the offsets are there again."""
+        store = self._partition.offsets
+        for (group_id, topic, number), stored in self.committed.items():
+            store.put(group_id, topic, number, stored)
+        store.pending.update(self._pending)
+        self._partition.in_flight.update(self._in_flight)
 
 
 def offset_delete(broker: Broker, call: Call, request: OffsetDelete) -> None:
@@ -291,20 +334,27 @@ def _delete_offsets_and_group(
     group_id = group.group_id
     if writes_group is None:
         writes_group = broker.release.deletion_always_writes_group or group.generation > 0
-    records: list[RecordToWrite] = [offset_tombstone(group_id, topic, number) for topic, number in deleted]
+    offsets = DeletedOffsets(partition, group_id, deleted, all_pending=with_group)
+    records = offsets.tombstones
     if with_group and writes_group:
         records.append(group_tombstone(group_id))
+    producers = partition.producers_with_open_transaction.get(group_id)
+    put_group_back: list[Callable[[], None]] = []
+
+    def undo() -> None:
+        offsets.put_back()
+        for put_back in put_group_back:
+            put_back()
+        if with_group and producers is not None:
+            partition.producers_with_open_transaction[group_id] = producers
+
     if records:
-        error, _ = broker.append(group_id, records)
+        before = copy.copy(group) if with_group else NO_VIEW
+        error = broker.append_tombstones(group_id, records, undo, before, offsets.committed)
         if error is not Error.NONE:
-            return broker.release.group_append_errors.get(error, error)
-    _forget_offsets(partition, group_id, deleted)
+            return error
+    offsets.forget()
     if with_group:
-        partition.offsets.committed.pop(group_id, None)
-        for key in [key for key in partition.in_flight if key[0] == group_id]:
-            del partition.in_flight[key]
-        for topic, number in partition.pending_partitions(group_id):
-            partition.offsets.pending.pop((group_id, topic, number))
         partition.producers_with_open_transaction.pop(group_id, None)
-        broker.remove_group(group)
+        put_group_back.append(broker.remove_group(group))
     return Error.NONE

@@ -26,6 +26,7 @@ from groupcoord_spark.simulator.broker import Broker
 from groupcoord_spark.simulator.calls import Call
 from groupcoord_spark.simulator.errors import Error
 from groupcoord_spark.simulator.requests import DeleteGroups, JoinGroup, SyncGroup
+from groupcoord_spark.simulator.streams_answers import StreamsGroupHeartbeatAnswer
 
 _RESULTS_OF_PARTITIONS: Final = frozenset({Error.NONE, Error.OFFSET_METADATA_TOO_LARGE, Error.UNKNOWN_TOPIC_OR_PARTITION})
 """Errors of a commit that concern single partitions: the other ones are written."""
@@ -34,6 +35,7 @@ _WITH_ONE_ERROR: Final = (
     LeaveGroupAnswer,
     ConsumerGroupHeartbeatAnswer,
     ShareGroupHeartbeatAnswer,
+    StreamsGroupHeartbeatAnswer,
     OffsetDeleteAnswer,
 )
 """Answers to requests that may write, with one error for the whole request."""

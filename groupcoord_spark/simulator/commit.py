@@ -209,8 +209,9 @@ def _store_slowly(
 
     def forget() -> None:
         for key, commit in commits.items():
-            if partition.in_flight.get(key) == commit:
-                del partition.in_flight[key]
+            for places in (partition.in_flight, partition.deleted_in_flight):
+                if places.get(key) == commit:
+                    del places[key]
 
     def end(error: Error, written: list[WrittenRecord]) -> None:
         if error is Error.NONE:

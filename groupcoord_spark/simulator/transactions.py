@@ -55,7 +55,11 @@ def _write_or_keep(broker: Broker, number: int, producer_id: int, producer_epoch
         _write_or_keep(broker, number, producer_id, producer_epoch, marker)
 
     def end(error: Error) -> None:
-        if error is not Error.NONE:
+        if error is Error.NONE:
+            return
+        if broker.append_error is Error.NONE:
+            again()
+        else:
             broker.unwritten_markers.append(again)
 
     partition = broker.partitions.get(number)

@@ -31,6 +31,7 @@ class OffsetsPartition:
     __slots__ = (
         "appends_in_flight",
         "consumer_groups",
+        "deleted_in_flight",
         "failing_batch",
         "groups",
         "in_flight",
@@ -60,6 +61,8 @@ class OffsetsPartition:
         """The batch of a Java coordinator whose append is going to fail. What is written meanwhile goes into the same batch."""
         self.in_flight: dict[OffsetKey, StoredOffset] = {}
         """Commits in flight: their records are being appended. Of two commits of the same key the later one is here."""
+        self.deleted_in_flight: dict[OffsetKey, StoredOffset] = {}
+        """Commits in flight that a deletion has overtaken. It may still be taken back."""
         self.producers_with_open_transaction: dict[str, set[int]] = {}
         """Group id -> producer ids whose open transaction has staged offsets of the group, even if all of these offsets were deleted since.
         Only the rules of Scala brokers ask for it."""

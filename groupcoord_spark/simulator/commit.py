@@ -199,6 +199,8 @@ def _store_slowly(
     partition = broker.partition_of(group_id)
     keys = [(group_id, record.key["topic"], record.key["partition"]) for record in records]
     commits: dict[OffsetKey, StoredOffset] = {}
+    staged = ((key, partition.offsets.pending.get(key, {}).get(producer_id)) for key in keys)
+    staged_before = {key: commit for key, commit in staged if commit is not None}
 
     def store(written: list[WrittenRecord]) -> None:
         for record, key in zip(written, keys, strict=True):
@@ -211,8 +213,9 @@ def _store_slowly(
 
     def forget() -> None:
         for key, commit in commits.items():
-            if partition.in_flight.get(key) == commit:
-                del partition.in_flight[key]
+            for places in (partition.in_flight, partition.deleted_in_flight):
+                if places.get(key) == commit:
+                    del places[key]
 
     def end(error: Error, written: list[WrittenRecord]) -> None:
         if error is Error.NONE:
@@ -224,8 +227,11 @@ def _store_slowly(
     def take_back() -> None:
         forget()
         if producer_id != NO_PRODUCER_ID:
-            for _, topic, number in keys:
-                partition.offsets.unstage(group_id, topic, number, producer_id)
+            for key in keys:
+                partition.offsets.unstage(*key, producer_id)
+                # A Scala coordinator forgets an earlier commit of the transaction too.
+                if broker.release.applies_before_append and (earlier := staged_before.get(key)) is not None:
+                    partition.offsets.stage(*key, producer_id, earlier)
         _forget_group(broker, call, partition, group_id)
 
     def end_late(error: Error, written: list[WrittenRecord]) -> None:

@@ -48,13 +48,19 @@ def _delete_group(broker: Broker, group_id: str) -> Error:
     if consumer_group.members if consumer_group is not None else group is None or group.state is not State.EMPTY:
         return Error.NON_EMPTY_GROUP
     partition = broker.partition_of(group_id)
-    deleted = list(partition.offsets.committed.get(group_id, ()))
+    deleted = [*partition.offsets.committed.get(group_id, ())]
+    deleted += [place for place in _written_in_flight(broker, partition, group_id) if place not in deleted]
     if broker.release.deletion_writes_pending:
         deleted += [pending for pending in partition.pending_partitions(group_id) if pending not in deleted]
     if consumer_group is not None:
         return _delete_reconciled_group(broker, partition, consumer_group, deleted)
     assert group is not None
     return _delete_offsets_and_group(broker, partition, group, deleted, with_group=True)
+
+
+def _written_in_flight(broker: Broker, partition: OffsetsPartition, group_id: str) -> list[TopicPartition]:
+    """The partitions of commits in flight, which a Java coordinator deletes like others: it has applied them already."""
+    return [key[1:] for key in partition.in_flight if key[0] == group_id] if broker.release.applies_before_append else []
 
 
 def _reconciled_group(broker: Broker, group_id: str) -> ConsumerGroup | StreamsGroup | None:
@@ -119,8 +125,9 @@ class DeletedOffsets:
         store = self._partition.offsets
         for topic, number in self._partitions:
             store.delete(self._group_id, topic, number, NO_PRODUCER_ID, is_transactional=False)
-        for key in self._in_flight:
+        for key, commit in self._in_flight.items():
             self._partition.in_flight.pop(key, None)
+            self._partition.deleted_in_flight[key] = commit
         for key in self._dropped:
             store.pending.pop(key, None)
 
@@ -130,7 +137,11 @@ class DeletedOffsets:
         for (group_id, topic, number), stored in self.committed.items():
             store.put(group_id, topic, number, stored)
         store.pending.update(self._pending)
-        self._partition.in_flight.update(self._in_flight)
+        for key, commit in self._in_flight.items():
+            if self._partition.deleted_in_flight.pop(key, None) == commit:
+                self._partition.in_flight[key] = commit
+            else:  # its records have been replicated meanwhile
+                store.put(*key, commit)
 
 
 def offset_delete(broker: Broker, call: Call, request: OffsetDelete) -> None:
@@ -148,7 +159,7 @@ def offset_delete(broker: Broker, call: Call, request: OffsetDelete) -> None:
         broker.answer(call, OffsetDeleteAnswer(Error.NON_EMPTY_GROUP))
         return
     partition = broker.partition_of(group_id)
-    committed = partition.offsets.committed.get(group_id, {})
+    existing = {*partition.offsets.committed.get(group_id, ()), *_written_in_flight(broker, partition, group_id)}
     errors: dict[TopicPartition, Error] = {}
     deleted = []
     dropped_pending = []
@@ -166,7 +177,7 @@ def offset_delete(broker: Broker, call: Call, request: OffsetDelete) -> None:
             else:
                 errors[topic_partition] = Error.NONE
                 is_pending = (group_id, *topic_partition) in partition.offsets.pending
-                if topic_partition in committed or (is_pending and broker.release.deletion_writes_pending):
+                if topic_partition in existing or (is_pending and broker.release.deletion_writes_pending):
                     deleted.append(topic_partition)
                 elif is_pending:
                     dropped_pending.append(topic_partition)
@@ -197,7 +208,8 @@ def delete_topic(broker: Broker, topic: str) -> None:
                 if topic_partition[0] == topic and (stored.topic_id is None or topic_id == NO_TOPIC_ID or stored.topic_id == topic_id)
             ]
             if broker.release.deletion_writes_pending:
-                deleted += [pending for pending in partition.pending_partitions(group_id) if pending[0] == topic]
+                others = (*_written_in_flight(broker, partition, group_id), *partition.pending_partitions(group_id))
+                deleted += [place for place in dict.fromkeys(others) if place[0] == topic and place not in deleted]
             if deleted and group is None:
                 _delete_offsets(broker, partition, group_id, deleted)
             elif deleted and group is not None:
@@ -231,12 +243,14 @@ def clean_up(broker: Broker) -> bool:
         for group_id, reconciled_group in sorted(reconciled_groups.items()):
             committed = partition.offsets.committed.get(group_id, {})
             result = cleanup.of_group(_reconciled_group_row(reconciled_group), committed, pending.get(group_id, ()))
-            deleted = [(expiry.topic, expiry.partition) for expiry in result.offsets if expiry.expired]
-            if result.group.removed:
+            in_flight = {key[1:] for key in partition.in_flight if key[0] == group_id}
+            expired = [(expiry.topic, expiry.partition) for expiry in result.offsets if expiry.expired]
+            deleted = [place for place in expired if place not in in_flight]
+            if result.group.removed and not in_flight:
                 _delete_reconciled_group(broker, partition, reconciled_group, deleted)
             elif deleted:
                 _delete_offsets(broker, partition, group_id, deleted)
-            has_removed = has_removed or bool(deleted) or result.group.removed
+            has_removed = has_removed or bool(deleted) or (result.group.removed and not in_flight)
     return has_removed
 
 

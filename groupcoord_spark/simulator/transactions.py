@@ -55,7 +55,11 @@ def _write_or_keep(broker: Broker, number: int, producer_id: int, producer_epoch
         _write_or_keep(broker, number, producer_id, producer_epoch, marker)
 
     def end(error: Error) -> None:
-        if error is not Error.NONE:
+        if error is Error.NONE:
+            return
+        if broker.append_error is Error.NONE:
+            again()
+        else:
             broker.unwritten_markers.append(again)
 
     partition = broker.partitions.get(number)
@@ -74,10 +78,18 @@ def _end_in(
 ) -> None:
     """Write a marker, and apply it when it is written. ``end`` is called with the result of the append after that."""
     partition = broker.partitions[number]
+    offsets, marker_offset = partition.offsets, partition.next_record_offset
 
     def apply(error: Error) -> None:
         if error is Error.NONE:
-            partition.offsets.end_transaction(producer_id, marker)
+            # Commits that came while the marker was being written belong to the next transaction of the producer.
+            staged = [(key, by_producer[producer_id]) for key, by_producer in offsets.pending.items() if producer_id in by_producer]
+            later = [(key, commit) for key, commit in staged if commit.record_offset > marker_offset]
+            for key, _ in later:
+                offsets.unstage(*key, producer_id)
+            offsets.end_transaction(producer_id, marker)
+            for key, commit in later:
+                offsets.stage(*key, producer_id, commit)
             for producers in partition.producers_with_open_transaction.values():
                 producers.discard(producer_id)
         end(error)

@@ -13,6 +13,7 @@ from groupcoord_spark.cli.made_up_groups import (
     ReplicaRacks,
     WrittenMember,
     made_up_group,
+    remarks_on_claims,
     verdict_on_assignors,
     with_members,
     with_replica_racks,
@@ -20,7 +21,7 @@ from groupcoord_spark.cli.made_up_groups import (
 from groupcoord_spark.cli.names import refuse_missing_groups
 from groupcoord_spark.cli.options import Common, ShownRun, cluster_to_read, common_options, say_which_night, shown_run_options
 from groupcoord_spark.cli.render import lines, say, write_lines, write_records
-from groupcoord_spark.errors import GroupcoordError
+from groupcoord_spark.errors import GroupcoordError, UsageError
 
 if TYPE_CHECKING:
     from groupcoord_spark.assignors.group import AssignableGroup, Proposal
@@ -106,7 +107,7 @@ def assign(
     from groupcoord_spark.assignors.group import advice, proposals, with_changed_member_count
     from groupcoord_spark.warehouse.read import open_warehouse
 
-    sizes, protocol = dict(partitions), None
+    sizes, protocol = _sizes(partitions), None
     if group_id is None:
         group = made_up_group(written, sizes)
     else:
@@ -124,7 +125,7 @@ def assign(
     if not common.quiet:
         for sentence in group.assumptions:
             say(f"Assumed: {sentence}")
-        for sentence in verdict_on_assignors(written, protocol):
+        for sentence in (*remarks_on_claims(group, written), *verdict_on_assignors(written, protocol)):
             say(sentence)
     if common.output == "table":
         write_lines(_table(current, group, made, protocol))
@@ -133,6 +134,15 @@ def assign(
                 say(sentence)
         return
     write_records(common.output, _NAMES, _rows(group_id, group, made))
+
+
+def _sizes(partitions: Sequence[tuple[str, int]]) -> dict[str, int]:
+    """Topic -> number of partitions. Raises UsageError for a topic with two numbers."""
+    sizes: dict[str, int] = {}
+    for topic, number in partitions:
+        if sizes.setdefault(topic, number) != number:
+            raise UsageError(f"--partitions says that {topic!r} has {sizes[topic]} partitions, and that it has {number}.")
+    return sizes
 
 
 def _rows(group_id: str | None, group: AssignableGroup, made: Sequence[Proposal]) -> Iterator[tuple[Any, ...]]:

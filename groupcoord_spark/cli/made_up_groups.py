@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any, NamedTuple
 
 import click
 
+from groupcoord_spark.assignors import CLIENT_ASSIGNORS
 from groupcoord_spark.assignors.group import AssignableGroup, stand_in_topic_id
 from groupcoord_spark.assignors.membership import Member, Topic, TopicPartition
 from groupcoord_spark.errors import UsageError
@@ -29,10 +31,24 @@ class MemberParam(click.ParamType):  # type: ignore[type-arg]
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> WrittenMember:
         if isinstance(value, WrittenMember):
             return value
-        name, *parts = str(value).split()
-        given = dict(part.partition("=")[::2] for part in parts)
-        if unknown := [part for part in given if part not in _PARTS]:
-            self.fail(f"{value!r} has {unknown[0]!r}, which is none of {', '.join(_PARTS)}.", param, ctx)
+        name, *parts = str(value).split() or [""]
+        if not name or "=" in name:
+            self.fail(f"{value!r} does not begin with the name of a member: write for example 'c topics=orders'.", param, ctx)
+        given: dict[str, str] = {}
+        for part in parts:
+            key, sign, words = part.partition("=")
+            if key not in _PARTS:
+                self.fail(f"{value!r} has {key!r}, which is none of {', '.join(_PARTS)}.", param, ctx)
+            if not sign or not words:
+                self.fail(f"{value!r} says nothing after {key}=.", param, ctx)
+            if key in given:
+                self.fail(f"{value!r} has {key}= twice: write all after one, separated by commas.", param, ctx)
+            given[key] = words
+        assignors = _words(given.get("assignors", ""))
+        for assignor in assignors:
+            near = get_close_matches(assignor, CLIENT_ASSIGNORS, 1, 0.75)
+            if near and assignor not in CLIENT_ASSIGNORS:
+                self.fail(f"{value!r} names the assignor {assignor!r}. Did you mean {near[0]!r}?", param, ctx)
         owned = _partitions(given.get("owns", ""))
         if owned is None:
             self.fail(f"{given['owns']!r} does not name partitions, such as orders:0,1;visits:3.", param, ctx)
@@ -40,7 +56,7 @@ class MemberParam(click.ParamType):  # type: ignore[type-arg]
         if not topics:
             self.fail(f"{value!r} has no topics: write for example 'c topics=orders'.", param, ctx)
         member = Member(name, topics, given.get("instance"), given.get("rack"), owned, 0 if owned else -1)
-        return WrittenMember(member, _words(given.get("assignors", "")))
+        return WrittenMember(member, assignors)
 
 
 class ReplicaRacks(click.ParamType):  # type: ignore[type-arg]
@@ -63,8 +79,11 @@ def made_up_group(members: Sequence[WrittenMember], partitions: Mapping[str, int
     if not members:
         raise UsageError("Name a group with --group, or make one up with --member and --partitions.")
     subscribed = sorted({topic for written in members for topic in written.member.topics})
+    _refuse_two_of_the_same([written.member for written in members])
     if missing := [topic for topic in subscribed if topic not in partitions]:
         raise UsageError(f"How many partitions does {missing[0]!r} have? Say so with --partitions {missing[0]}=N.")
+    if extra := [topic for topic in partitions if topic not in subscribed]:
+        raise UsageError(f"No member subscribes to {extra[0]!r}. Topics of the group: {', '.join(subscribed)}.")
     topics = {topic: Topic(partitions[topic], topic_id=stand_in_topic_id(topic)) for topic in subscribed}
     return AssignableGroup(tuple(written.member for written in members), topics)
 
@@ -72,14 +91,47 @@ def made_up_group(members: Sequence[WrittenMember], partitions: Mapping[str, int
 def with_members(group: AssignableGroup, members: Sequence[WrittenMember], partitions: Mapping[str, int]) -> AssignableGroup:
     """The group with these members more. Raises UsageError for a member id that the group has, or a topic of unknown size."""
     topics = dict(group.topics)
+    _refuse_two_of_the_same([*group.members, *(written.member for written in members)])
     for written in members:
-        if written.member.member_id in {member.member_id for member in group.members}:
-            raise UsageError(f"The group has a member {written.member.member_id!r} already.")
         for topic in written.member.topics:
             if topic not in topics and topic not in partitions:
                 raise UsageError(f"How many partitions does {topic!r} have? Say so with --partitions {topic}=N.")
             topics.setdefault(topic, Topic(partitions.get(topic, 0), topic_id=stand_in_topic_id(topic)))
     return AssignableGroup((*group.members, *(written.member for written in members)), topics, group.assumptions)
+
+
+def _refuse_two_of_the_same(members: Sequence[Member]) -> None:
+    """Raises UsageError if two members have the same id or the same instance id."""
+    by_instance: dict[str, str] = {}
+    ids: set[str] = set()
+    for member in members:
+        if member.member_id in ids:
+            raise UsageError(f"There are two members {member.member_id!r}: give each a name of its own.")
+        ids.add(member.member_id)
+        if member.instance_id is not None:
+            other = by_instance.setdefault(member.instance_id, member.member_id)
+            if other != member.member_id:
+                raise UsageError(f"Members {other!r} and {member.member_id!r} both have the instance id {member.instance_id!r}.")
+
+
+def remarks_on_claims(group: AssignableGroup, written: Sequence[WrittenMember]) -> list[str]:
+    """Sentences on partitions that the written members say they own, and that no assignor would have given them."""
+    is_written = {one.member.member_id for one in written}
+    remarks = []
+    owners: dict[TopicPartition, str] = {}
+    for member in group.members:
+        for place in member.owned:
+            name, topic = f"{place.topic}:{place.partition}", group.topics.get(place.topic)
+            if member.member_id not in is_written:
+                owners[place] = member.member_id
+                continue
+            if topic is None or place.topic not in member.topics:
+                remarks.append(f"{member.member_id} owns {name}, and does not subscribe to the topic.")
+            elif place.partition >= topic.partitions:
+                remarks.append(f"{member.member_id} owns {name}, and the topic has {topic.partitions} partitions.")
+            if (other := owners.setdefault(place, member.member_id)) != member.member_id:
+                remarks.append(f"{other} and {member.member_id} both own {name}.")
+    return remarks
 
 
 def with_replica_racks(group: AssignableGroup, racks: Mapping[str, Sequence[frozenset[str]]]) -> AssignableGroup:
@@ -118,7 +170,8 @@ def verdict_on_assignors(members: Sequence[WrittenMember], elected: str | None) 
             votes[vote] = votes.get(vote, 0) + 1
     if candidates is not None and any(written.assignors for written in members):
         winners = [name for name in candidates if votes.get(name, 0) == max(votes.get(one, 0) for one in candidates)]
-        sentences.append(f"All members support {', '.join(candidates)}; the coordinator elects {' or '.join(winners)}.")
+        who = "The members that can join all" if sentences else "All members"
+        sentences.append(f"{who} support {', '.join(candidates)}; the coordinator elects {' or '.join(winners)}.")
     return sentences
 
 

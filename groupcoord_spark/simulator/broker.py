@@ -1,11 +1,14 @@
 """The state of the simulated broker, which all requests share: clock, settings, log, and offsets partitions with groups and offsets."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any, TypeVar
 
 from groupcoord_spark.coordinator.transactions import OffsetKey, OffsetStore, StoredOffset
 from groupcoord_spark.protocol import offsets_partition_for
 from groupcoord_spark.protocol.record_types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from groupcoord_spark.simulator.answers import Answer
+from groupcoord_spark.simulator.appends import ERRORS_OF_REPLICATION, LOGGED_ERRORS, NO_VIEW, AppendInFlight, Waiter
 from groupcoord_spark.simulator.calls import Call
 from groupcoord_spark.simulator.clock import Clock, Timer, TimerKind
 from groupcoord_spark.simulator.consumer_group import ConsumerGroup
@@ -19,19 +22,7 @@ from groupcoord_spark.simulator.share_group import ShareGroup
 from groupcoord_spark.simulator.states import State
 from groupcoord_spark.simulator.streams_group import StreamsGroup
 
-LOGGED_ERRORS = frozenset({Error.NONE, Error.NOT_ENOUGH_REPLICAS_AFTER_APPEND, Error.REQUEST_TIMED_OUT})
-"""Results of an append after which the records are in the log of the leader. A later load of the partition finds them there."""
-
-
-class AppendInFlight:
-    """An append whose result is not known. ``end`` is called with the result, once."""
-
-    __slots__ = ("end", "group_id", "timer")
-
-    def __init__(self, group_id: str, end: Callable[[Error], None]) -> None:
-        self.group_id = group_id
-        self.end = end
-        self.timer: Timer | None = None
+T = TypeVar("T")
 
 
 class OffsetsPartition:
@@ -40,6 +31,8 @@ class OffsetsPartition:
     __slots__ = (
         "appends_in_flight",
         "consumer_groups",
+        "deleted_in_flight",
+        "failing_batch",
         "groups",
         "in_flight",
         "is_loading",
@@ -50,7 +43,6 @@ class OffsetsPartition:
         "share_groups",
         "streams_groups",
         "streams_initial_delays",
-        "waiting_fetches",
     )
 
     def __init__(self, number: int, release: Release) -> None:
@@ -64,10 +56,13 @@ class OffsetsPartition:
         """Group id -> the timer of a streams group that waits for more members. It runs on even if the group is not written."""
         self.offsets = OffsetStore(release.semantics)
         self.appends_in_flight: list[AppendInFlight] = []
+        """Oldest first."""
+        self.failing_batch: AppendInFlight | None = None
+        """The batch of a Java coordinator whose append is going to fail. What is written meanwhile goes into the same batch."""
         self.in_flight: dict[OffsetKey, StoredOffset] = {}
         """Commits in flight: their records are being appended. Of two commits of the same key the later one is here."""
-        self.waiting_fetches: list[Callable[[], None]] = []
-        """OffsetFetch requests of 4.x that are answered when no append is in flight."""
+        self.deleted_in_flight: dict[OffsetKey, StoredOffset] = {}
+        """Commits in flight that a deletion has overtaken. It may still be taken back."""
         self.producers_with_open_transaction: dict[str, set[int]] = {}
         """Group id -> producer ids whose open transaction has staged offsets of the group, even if all of these offsets were deleted since.
         Only the rules of Scala brokers ask for it."""
@@ -103,7 +98,11 @@ class Broker:
         self.group_settings: dict[str, dict[str, int]] = {}
         """Group id -> settings that an administrator has given to the group."""
         self.append_takes_ms = 0
-        """How long the appends of commits and assignments take."""
+        """How long appends take."""
+        self.appends_in_flight = 0
+        """The number of appends in flight in all partitions."""
+        self.unwritten_markers: list[Callable[[], None]] = []
+        """Write the markers of ended transactions whose append has failed: the transaction coordinator repeats them."""
         self.transactions: dict[int, set[int]] = {}
         """Producer id -> numbers of the offsets partitions that take part in its open transaction."""
         self.answered_calls: list[Call] = []
@@ -189,14 +188,27 @@ class Broker:
         self.partition_of(group_id).groups[group_id] = group
         return group
 
-    def remove_group(self, group: Group) -> None:
-        """Remove a group from the broker's memory: it becomes Dead and its timers are cancelled. Writes no record."""
+    def remove_group(self, group: Group) -> Callable[[], None]:
+        """Remove a group from the broker's memory: it becomes Dead and its timers are cancelled. Writes no record.
+
+        Returns what puts the group back as it was.
+        """
+        groups = self.partition_of(group.group_id).groups
+        before = group.state, group.previous_state, group.state_timestamp_ms
         group.transition_to(State.DEAD, self.now_ms)
         timers = [group.join_timer, group.sync_timer, *group.pending_members.values(), *(member.session_timer for member in group.members)]
-        for timer in timers:
-            if timer is not None:
-                timer.is_cancelled = True
-        self.partition_of(group.group_id).groups.pop(group.group_id, None)
+        running = [timer for timer in timers if timer is not None and not timer.is_cancelled and not timer.is_fired]
+        for timer in running:
+            timer.is_cancelled = True
+        groups.pop(group.group_id, None)
+
+        def put_back() -> None:
+            group.state, group.previous_state, group.state_timestamp_ms = before
+            for timer in running:
+                self.clock.revive(timer)
+            groups[group.group_id] = group
+
+        return put_back
 
     def new_member_id(self, name: str, client_id: str) -> str:
         """Make a member id for a client. ``name``: the client id of a dynamic member, the instance id of a static member."""
@@ -216,15 +228,65 @@ class Broker:
         call.answered_at_ms = self.clock.now_ms
         self.answered_calls.append(call)
 
+    def take_back_answer(self, call: Call) -> None:
+        """The answer of the current event to a request is not sent yet."""
+        self.answered_calls.remove(call)
+        call.answer = call.answered_at_ms = None
+
     def append(
-        self, group_id: str, records: Iterable[RecordToWrite], producer_id: int = NO_PRODUCER_ID, producer_epoch: int = NO_PRODUCER_EPOCH
+        self,
+        group_id: str,
+        records: Sequence[RecordToWrite],
+        producer_id: int = NO_PRODUCER_ID,
+        producer_epoch: int = NO_PRODUCER_EPOCH,
+        *,
+        undo: Callable[[], None] | None = None,
+        before: Any = NO_VIEW,
+        deleted: Mapping[OffsetKey, StoredOffset] | None = None,
     ) -> tuple[Error, list[WrittenRecord]]:
-        """Write records of one group as one batch. Returns (NONE, the written records), or (the error of the log, no records)."""
+        """Write records of one group as one batch. Returns (NONE, the written records), or (the error of the log, no records).
+
+        A Java coordinator whose appends take time goes on as if the append had succeeded, and hears of its result later: if the append is
+        going to fail, the records are not in the log.
+
+        Args:
+            undo: takes back the changes of the records, if the append fails after that time.
+            before: the group as readers see it in that time; None: they see no group.
+            deleted: offsets that readers see in that time.
+        """
         error = self.append_error
+        if self.release.applies_before_append and (self.append_takes_ms or self.partition_of(group_id).failing_batch is not None):
+            append, written = self._start_append(group_id, records, producer_id, producer_epoch)
+            if undo is not None:
+                append.undos.append(undo)
+            if before is not NO_VIEW:
+                append.views.setdefault(group_id, before)
+            append.deleted.update(deleted or {})
+            return Error.NONE, written or self._unlogged(group_id, records, producer_id, producer_epoch)
         if error not in LOGGED_ERRORS:
             return error, []
         written = self._log(group_id, records, producer_id, producer_epoch)
         return (Error.NONE, written) if error is Error.NONE else (error, [])
+
+    def append_tombstones(
+        self,
+        group_id: str,
+        records: Sequence[RecordToWrite],
+        undo: Callable[[], None],
+        before: Any = NO_VIEW,
+        deleted: Mapping[OffsetKey, StoredOffset] | None = None,
+    ) -> Error:
+        """Write the tombstones of a deletion. Returns the error that keeps the coordinator from deleting; NONE: it deletes.
+
+        A Scala coordinator deletes whatever becomes of the tombstones, and does not wait for other replicas. The other arguments are those
+        of ``append``.
+        """
+        if self.release.applies_before_append:
+            error, _ = self.append(group_id, records, undo=undo, before=before, deleted=deleted)
+            return self.release.group_append_errors.get(error, error)
+        if self.append_error is Error.NONE or self.append_error in ERRORS_OF_REPLICATION:
+            self._log(group_id, records, NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
+        return Error.NONE
 
     def append_slowly(
         self,
@@ -233,54 +295,122 @@ class Broker:
         producer_id: int,
         producer_epoch: int,
         end: Callable[[Error, list[WrittenRecord]], None],
-        end_late: Callable[[list[WrittenRecord]], None],
+        end_late: Callable[[Error, list[WrittenRecord]], None],
     ) -> None:
         """Write records of one group as one batch, which takes ``append_takes_ms``.
 
         Args:
             end: called with the result and the records in the log: after the append, or after offsets.commit.timeout.ms with
                 REQUEST_TIMED_OUT.
-            end_late: called when an append succeeds after that timeout.
+            end_late: called with the result of an append that outlasts that time.
         """
-        error, takes_ms, timeout_ms = self.append_error, self.append_takes_ms, self.settings.offsets_commit_timeout_ms
-        written = self._log(group_id, records, producer_id, producer_epoch) if error in LOGGED_ERRORS else []
-        partition = self.partition_of(group_id)
-        append = AppendInFlight(group_id, lambda result: end(result, written))
+        append, written = self._start_append(group_id, records, producer_id, producer_epoch)
+        self.wait_for(append, lambda error: end(error, written), lambda error: end_late(error, written))
 
-        def fire() -> bool:
-            partition.appends_in_flight.remove(append)
-            if takes_ms <= timeout_ms:
-                append.end(error)
-            elif error is Error.NONE:
-                end_late(written)
-            self._answer_waiting_fetches(partition)
-            return True
+    def wait_for(
+        self, append: AppendInFlight, end: Callable[[Error], None], end_late: Callable[[Error], None] = lambda error: None
+    ) -> None:
+        """Wait for an append, at most for offsets.commit.timeout.ms. ``end`` and ``end_late`` as in ``append_slowly``."""
+        waiter = Waiter(end, end_late)
+        append.waiters.append(waiter)
+        timeout_ms = self.settings.offsets_commit_timeout_ms
+        if append.due_ms - self.now_ms > timeout_ms:
 
-        def time_out() -> bool:
-            append.end(Error.REQUEST_TIMED_OUT)
-            append.end = lambda result: None
-            append.timer = self.clock.start(TimerKind.APPEND, takes_ms - timeout_ms, group_id, "", fire)
-            return True
+            def time_out() -> bool:
+                end(Error.REQUEST_TIMED_OUT)
+                return True
 
-        append.timer = self.clock.start(
-            TimerKind.APPEND, min(takes_ms, timeout_ms), group_id, "", fire if takes_ms <= timeout_ms else time_out
-        )
-        partition.appends_in_flight.append(append)
+            waiter.timer = self.clock.start(TimerKind.APPEND, timeout_ms, append.group_id, "", time_out)
+
+    def last_append_of(self, number: int) -> AppendInFlight | None:
+        """The append of an offsets partition whose end is the end of all that was written so far; None: nothing is in flight."""
+        partition = self.partitions.get(number)
+        if partition is None or not partition.appends_in_flight:
+            return None
+        return partition.failing_batch or max(partition.appends_in_flight, key=lambda append: append.due_ms)
+
+    def wait_for_appends(self, group_ids: frozenset[str], end: Callable[[Error, frozenset[str]], None]) -> bool:
+        """Wait for everything that was written so far to the partitions of these groups.
+
+        Args:
+            end: called once, with (NONE, no groups), or with the error of an append as the client gets it and the groups that it concerns.
+
+        Returns:
+            Whether there is anything to wait for; if not, ``end`` is called at once.
+        """
+        by_partition: dict[int, set[str]] = {}
+        for group_id in group_ids:
+            by_partition.setdefault(self.partition_number(group_id), set()).add(group_id)
+        appends = [(append, of) for number, of in by_partition.items() if (append := self.last_append_of(number)) is not None]
+        failed: dict[str, Error] = {}
+        remaining = len(appends)
+
+        def count(error: Error, of: set[str]) -> None:
+            nonlocal remaining
+            remaining -= 1
+            if error is not Error.NONE:
+                failed.update(dict.fromkeys(of, self.release.group_append_errors.get(error, error)))
+            if not remaining:
+                end(next(iter(failed.values()), Error.NONE), frozenset(failed))
+
+        for append, of in appends:
+            self.wait_for(append, partial(count, of=of))
+        if not appends:
+            end(Error.NONE, frozenset())
+        return bool(appends)
+
+    def shown(self, group_id: str, kind: type[T], current: T | None) -> T | None:
+        """The group as readers see it: a change of a Java coordinator is seen when its records are replicated.
+
+        Args:
+            current: the group of that kind as it is now; None: there is none.
+        """
+        if self.appends_in_flight:
+            partition = self.partitions.get(self.partition_number(group_id))
+            for append in () if partition is None else partition.appends_in_flight:
+                if group_id in append.views:
+                    before = append.views[group_id]
+                    return before if isinstance(before, kind) else None
+        return current
 
     def fail_appends_in_flight(self, partition: OffsetsPartition) -> None:
         """The broker loses the partition: whoever waits for an append hears that the leader is another one."""
-        for append in partition.appends_in_flight:
+        appends, partition.appends_in_flight, partition.failing_batch = partition.appends_in_flight, [], None
+        self.appends_in_flight -= len(appends)
+        for append in appends:
             if append.timer is not None:
                 append.timer.is_cancelled = True
-            append.end(Error.NOT_LEADER_OR_FOLLOWER)
-        partition.appends_in_flight.clear()
-        self._answer_waiting_fetches(partition)
+            append.undos.clear()
+            append.finish(Error.NOT_LEADER_OR_FOLLOWER)
 
-    def _answer_waiting_fetches(self, partition: OffsetsPartition) -> None:
-        if not partition.appends_in_flight:
-            waiting, partition.waiting_fetches = partition.waiting_fetches, []
-            for answer in waiting:
-                answer()
+    def _start_append(
+        self, group_id: str, records: Iterable[RecordToWrite], producer_id: int, producer_epoch: int
+    ) -> tuple[AppendInFlight, list[WrittenRecord]]:
+        """Start an append of records. Returns it and its records in the log; none if the append is going to fail."""
+        append = self._start_append_to(self.partition_of(group_id), group_id)
+        is_logged = append.error in LOGGED_ERRORS
+        return append, self._log(group_id, records, producer_id, producer_epoch) if is_logged else []
+
+    def _start_append_to(self, partition: OffsetsPartition, group_id: str) -> AppendInFlight:
+        """Start an append that takes time, or join the batch that is going to fail."""
+        if partition.failing_batch is not None:
+            return partition.failing_batch
+        append = AppendInFlight(group_id, self.append_error, self.now_ms + self.append_takes_ms)
+        if self.release.applies_before_append and append.error not in LOGGED_ERRORS:
+            partition.failing_batch = append
+
+        def fire() -> bool:
+            partition.appends_in_flight.remove(append)
+            self.appends_in_flight -= 1
+            if partition.failing_batch is append:
+                partition.failing_batch = None
+            append.finish(append.error)
+            return True
+
+        append.timer = self.clock.start(TimerKind.APPEND, self.append_takes_ms, group_id, "", fire)
+        partition.appends_in_flight.append(append)
+        self.appends_in_flight += 1
+        return append
 
     def _log(self, group_id: str, records: Iterable[RecordToWrite], producer_id: int, producer_epoch: int) -> list[WrittenRecord]:
         partition = self.partition_of(group_id)
@@ -291,6 +421,14 @@ class Broker:
             partition.next_record_offset += 1
         self.written_records.extend(written)
         return written
+
+    def _unlogged(self, group_id: str, records: Iterable[RecordToWrite], producer_id: int, producer_epoch: int) -> list[WrittenRecord]:
+        """Records as they would stand in the log, if their append did not fail."""
+        partition = self.partition_of(group_id)
+        return [
+            self.record(partition, record, partition.next_record_offset + at, producer_id, producer_epoch)
+            for at, record in enumerate(records)
+        ]
 
     def record(
         self, partition: OffsetsPartition, record: RecordToWrite, record_offset: int, producer_id: int, producer_epoch: int
@@ -310,8 +448,22 @@ class Broker:
             is_transactional=producer_id != NO_PRODUCER_ID,
         )
 
-    def append_marker(self, partition: OffsetsPartition, producer_id: int, producer_epoch: int, control: str) -> None:
-        """Write a transaction marker. ``append_error`` does not apply to markers."""
+    def append_marker(
+        self, partition: OffsetsPartition, producer_id: int, producer_epoch: int, control: str, end: Callable[[Error], None]
+    ) -> None:
+        """Write a transaction marker. ``end`` is called with the result of the append, whenever that is known."""
+        error = self.append_error
+        if self.append_takes_ms or partition.failing_batch is not None:
+            append = self._start_append_to(partition, "")
+            if append.error in LOGGED_ERRORS:
+                self._log_marker(partition, producer_id, producer_epoch, control)
+            append.waiters.append(Waiter(end, lambda error: None))
+            return
+        if error in LOGGED_ERRORS:
+            self._log_marker(partition, producer_id, producer_epoch, control)
+        end(error)
+
+    def _log_marker(self, partition: OffsetsPartition, producer_id: int, producer_epoch: int, control: str) -> None:
         self._batch += 1
         self.written_records.append(
             WrittenRecord(

@@ -8,16 +8,12 @@ Rules: docs/reference/coordinator.md, chapters 9.5 and 14.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from enum import Enum, auto
-from typing import Any, Final, Protocol
+from collections.abc import Iterable
 
 from groupcoord_spark import assignors
 from groupcoord_spark.assignors import CLIENT_ASSIGNORS, NO_GENERATION, TopicPartition
 from groupcoord_spark.protocol.consumer_protocol import (
     Assignment,
-    Partitions,
     StickyUserData,
     Subscription,
     decode_assignment,
@@ -30,130 +26,34 @@ from groupcoord_spark.protocol.consumer_protocol import (
     encode_subscription,
 )
 from groupcoord_spark.simulator.answers import (
-    FindCoordinatorAnswer,
     HeartbeatAnswer,
     JoinedMember,
     JoinGroupAnswer,
-    OffsetCommitAnswer,
-    OffsetFetchAnswer,
     SyncGroupAnswer,
 )
-from groupcoord_spark.simulator.client_settings import COOPERATIVE, ClientSettings
+from groupcoord_spark.simulator.client_core import (
+    COORDINATOR_LOST_ERRORS,
+    MEMBERSHIP_LOST_ERRORS,
+    Phase,
+)
+from groupcoord_spark.simulator.client_offsets import OffsetsClient
+from groupcoord_spark.simulator.client_settings import COOPERATIVE
 from groupcoord_spark.simulator.errors import Error
-from groupcoord_spark.simulator.request_versions import Versions, known_versions
+from groupcoord_spark.simulator.partition_lists import by_topic, offsets_text, partitions_text, topic_partitions
 from groupcoord_spark.simulator.requests import (
     FindCoordinator,
-    GroupToFetch,
     Heartbeat,
     JoinGroup,
     LeaveGroup,
     Leaving,
     OffsetCommit,
     OffsetFetch,
-    OffsetToCommit,
-    Request,
     SyncGroup,
 )
 
-COORDINATOR_LOST_ERRORS: Final = frozenset({Error.NOT_COORDINATOR, Error.COORDINATOR_NOT_AVAILABLE, Error.REQUEST_TIMED_OUT})
-"""Errors after which the client looks for the coordinator again, then repeats the request."""
-RETRIABLE_ERRORS: Final = COORDINATOR_LOST_ERRORS | {
-    Error.COORDINATOR_LOAD_IN_PROGRESS,
-    Error.UNKNOWN_TOPIC_OR_PARTITION,
-    Error.UNSTABLE_OFFSET_COMMIT,
-    Error.STALE_MEMBER_EPOCH,
-}
-FIRST_VERSION_WITH_REQUIRE_STABLE: Final = 7
-MEMBERSHIP_LOST_ERRORS: Final = frozenset({Error.UNKNOWN_MEMBER_ID, Error.ILLEGAL_GENERATION})
-"""Errors after which the client is no longer a member and joins again."""
 
-
-class Environment(Protocol):
-    """What a client needs from outside: a connection to the broker, a clock with timers, and an application."""
-
-    def send(self, client: Consumer, request: Request, then: Callable[[Any], None], *, loses_answer: bool = False) -> None:
-        """Send a request. ``then`` is called with the answer, or with None if the connection closes without an answer."""
-
-    def name_member(self, client: Consumer, member_id: str) -> None:
-        """The client has made its own member id."""
-
-    def schedule(self, delay_ms: int, client: Consumer, do: Callable[[], None]) -> None:
-        """Call ``do`` after ``delay_ms`` milliseconds if the client is alive then."""
-
-    def notify_application(self, client: Consumer, text: str) -> None:
-        """Report a call of the client to its application, or of the application to the client."""
-
-    @property
-    def topics(self) -> Mapping[str, int]:
-        """Topic -> number of partitions, of the cluster at this moment."""
-
-    @property
-    def now_ms(self) -> int:
-        """The simulated time, in milliseconds since the epoch."""
-
-
-class Phase(Enum):
-    """The state of a consumer's membership (AbstractCoordinator.MemberState)."""
-
-    UNJOINED = auto()
-    JOINING = auto()
-    SYNCING = auto()
-    STABLE = auto()
-    CLOSED = auto()
-
-
-class Consumer:
-    """One process with one consumer. After ``die`` the environment makes none of its scheduled calls."""
-
-    _first_request: type = JoinGroup
-    """The request with which the client joins its group."""
-
-    def __init__(
-        self, name: str, group_id: str, settings: ClientSettings, broker_versions: Mapping[type, Versions], environment: Environment
-    ) -> None:
-        """A consumer that has not started. ``broker_versions``: the versions of requests that the broker knows."""
-        self.name = name
-        self.settings = settings
-        self.is_alive = True
-        self.frozen_until_ms = 0
-        self.member_id = ""
-        self.generation = NO_GENERATION
-        self.phase = Phase.UNJOINED
-        self.positions: dict[TopicPartition, int] = {}
-        self._group_id = group_id
-        self._environment = environment
-        self._release = settings.release
-        self._own_versions = known_versions(self._release)
-        self._broker_versions = broker_versions
-        self._topics: dict[str, int] = {}
-        """Topic -> number of partitions, as the client knows them: it asks again after metadata.max.age.ms."""
-        self._metadata_epoch = 0
-        """Goes up with each refresh of the topics, so that one that was scheduled before is not made."""
-        self._assigned_counts: Mapping[str, int | None] | None = None
-        """The topics of the group with their numbers of partitions when this client made the assignment; None: it did not make it."""
-        self._subscribed_topics = settings.topics
-        self._pattern = settings.topics_pattern
-        self._auto_commit_is_due = False
-        self._names_subscription = False
-        """A client of the new protocol: the next heartbeat names the subscription."""
-        self._protocol: str | None = None
-        self._owned_partitions: tuple[TopicPartition, ...] = ()
-        self._last_assignment: tuple[TopicPartition, ...] = ()
-        """The partitions of the last assignment. The assignor ``sticky`` sends them although the consumer has revoked them."""
-        self._owned_generation = NO_GENERATION
-        self._join_attempt = 0
-        """Goes up with each JoinGroup, so that answers to earlier attempts are ignored."""
-        self._heartbeat_epoch = 0
-        """Goes up when heartbeats stop or start again, so that scheduled heartbeats of an earlier membership are not sent."""
-        self._needs_rejoin = False
-        self._is_busy = False
-        self._is_blocked = False
-        self._callbacks: list[Callable[[], None]] = []
-
-    @property
-    def protocol(self) -> str | None:
-        """The assignor of the member's generation; None before the first answer to JoinGroup."""
-        return self._protocol
+class Consumer(OffsetsClient):
+    """A consumer whose leader assigns the partitions."""
 
     # What the application does
 
@@ -173,7 +73,7 @@ class Consumer:
         self._refresh_topics()
         self._needs_rejoin = False
         if self.settings.enable_auto_commit:
-            self._schedule(self.settings.auto_commit_interval_ms, self._auto_commit_comes_due)
+            self._schedule_auto_commit(self.settings.auto_commit_interval_ms)
         self._find_coordinator(self._join)
 
     def die(self) -> None:
@@ -217,7 +117,7 @@ class Consumer:
         for partition in self.positions:
             self.positions[partition] += records
         self._notify_application(
-            f"processes to {_offsets_text(self.positions)}" if self.positions else "holds no partition, processes nothing"
+            f"processes to {offsets_text(self.positions)}" if self.positions else "holds no partition, processes nothing"
         )
 
     def stop_polling(self, duration_ms: int) -> None:
@@ -228,48 +128,7 @@ class Consumer:
             self._schedule(self.settings.max_poll_interval_ms, self._poll_expired)
         self._schedule(duration_ms, self._resume_polling)
 
-    def commit(
-        self, offsets: Mapping[TopicPartition, int] | None, *, is_sync: bool, loses_answer: bool = False, retry_after_ms: int | None = None
-    ) -> None:
-        """commitSync or commitAsync.
-
-        Args:
-            offsets: None: the positions of all owned partitions.
-            loses_answer: the connection closes after the broker has received the request.
-            retry_after_ms: how long after a callback with a retriable error the application commits the same offsets again; None: never.
-        """
-        to_commit = dict(self.positions if offsets is None else offsets)
-        call = f"{'commitSync' if is_sync else 'commitAsync'}({_offsets_text(to_commit)})"
-        self._run_callbacks()
-        if not to_commit:
-            self._notify_application(f"{call}: nothing to commit")
-            return
-        commit = _PendingCommit(
-            call, to_commit, is_sync, self._environment.now_ms + self.settings.default_api_timeout_ms, loses_answer, retry_after_ms
-        )
-        self._is_blocked = is_sync
-        self._send_commit(commit)
-
-    def fetch(self) -> None:
-        """committed(): get the committed offsets of the owned partitions."""
-        self._fetch_offsets(self._owned_partitions, is_committed_call=True)
-
     # Finding the coordinator, joining, syncing
-
-    def _find_coordinator(self, then: Callable[[], None]) -> None:
-        def on_answer(answer: FindCoordinatorAnswer | None) -> None:
-            error = Error.COORDINATOR_NOT_AVAILABLE if answer is None else answer.coordinators[0].error
-            if error is Error.NONE:
-                then()
-            elif error not in RETRIABLE_ERRORS:
-                self._fail_for_good(error)
-            else:
-                self._schedule(self.settings.retry_backoff_ms, lambda: self._find_coordinator(then))
-
-        self._environment.send(self, FindCoordinator((self._group_id,), version=self._version(FindCoordinator)), on_answer)
-
-    def _find_coordinator_after_backoff(self, then: Callable[[], None]) -> None:
-        self._schedule(self.settings.retry_backoff_ms, lambda: self._find_coordinator(then))
 
     def _join(self) -> None:
         if self.phase is Phase.CLOSED:
@@ -289,12 +148,12 @@ class Consumer:
             client_id=self.settings.client_id,
             version=self._version(JoinGroup),
         )
-        self._environment.send(self, request, lambda answer: self._on_join(answer) if attempt == self._join_attempt else None)
+        self._send(request, lambda answer: self._on_join(answer) if attempt == self._join_attempt else None)
 
     def _subscription(self, assignor: str) -> bytes:
         user_data = None
         if assignor == "sticky" and self._owned_generation != NO_GENERATION:
-            user_data = encode_sticky_user_data(StickyUserData(_by_topic(self._last_assignment), self._owned_generation))
+            user_data = encode_sticky_user_data(StickyUserData(by_topic(self._last_assignment), self._owned_generation))
         elif assignor == COOPERATIVE:
             user_data = encode_cooperative_sticky_generation(self._owned_generation)
         owned = self._owned_partitions if self.settings.is_cooperative else ()
@@ -304,7 +163,7 @@ class Consumer:
                 self.settings.subscription_version,
                 self._subscribed_topics,
                 user_data,
-                _by_topic(owned),
+                by_topic(owned),
                 generation,
                 self.settings.client_rack,
             )
@@ -337,7 +196,7 @@ class Consumer:
         cluster = {name: assignors.Topic(partitions) for name, partitions in self._topics.items()}
         assignment = CLIENT_ASSIGNORS[self._protocol or ""](members, cluster)
         return tuple(
-            (member_id, encode_assignment(Assignment(self.settings.subscription_version, _by_topic(partitions), None)))
+            (member_id, encode_assignment(Assignment(self.settings.subscription_version, by_topic(partitions), None)))
             for member_id, partitions in assignment.items()
         )
 
@@ -353,14 +212,14 @@ class Consumer:
             assignments=assignments,
             version=self._version(SyncGroup),
         )
-        self._environment.send(self, request, lambda answer: self._on_sync(answer) if attempt == self._join_attempt else None)
+        self._send(request, lambda answer: self._on_sync(answer) if attempt == self._join_attempt else None)
 
     def _on_sync(self, answer: SyncGroupAnswer | None) -> None:
         error = Error.REQUEST_TIMED_OUT if answer is None else answer.error
         if answer is not None and error is Error.NONE:
             self.phase = Phase.STABLE
             assignment = decode_assignment(answer.assignment)
-            self._apply_assignment(tuple(_topic_partitions(assignment.partitions)) if assignment is not None else ())
+            self._apply_assignment(tuple(topic_partitions(assignment.partitions)) if assignment is not None else ())
         elif error in MEMBERSHIP_LOST_ERRORS:
             self._reset_membership(error)
             self._join()
@@ -443,11 +302,6 @@ class Consumer:
         self._heartbeat_epoch += 1
         self._join_attempt += 1
 
-    def _fail_for_good(self, error: Error) -> None:
-        self._notify_application(f"fails for good: {error.name}")
-        self.phase = Phase.CLOSED
-        self._heartbeat_epoch += 1
-
     def _leave_and_stop(self, leaves: bool) -> None:
         # A static member sends no LeaveGroup of its own accord (KIP-345): it may come back within its session timeout.
         if self.member_id and leaves and self.phase is not Phase.CLOSED:
@@ -458,7 +312,7 @@ class Consumer:
 
     def _send_leave_group(self) -> None:
         leaving = Leaving(self.member_id, self.settings.group_instance_id)
-        self._environment.send(self, LeaveGroup(self._group_id, (leaving,), self._version(LeaveGroup)), lambda answer: None)
+        self._send(LeaveGroup(self._group_id, (leaving,), self._version(LeaveGroup)), lambda answer: None)
 
     def _poll_expired(self) -> None:
         if not self._is_busy or self.phase is Phase.CLOSED:
@@ -489,7 +343,7 @@ class Consumer:
         request = Heartbeat(
             self._group_id, self.generation, self.member_id, self.settings.group_instance_id, version=self._version(Heartbeat)
         )
-        self._environment.send(self, request, lambda answer: self._on_heartbeat_answer(answer, heartbeat_epoch))
+        self._send(request, lambda answer: self._on_heartbeat_answer(answer, heartbeat_epoch))
         self._schedule(self.settings.heartbeat_interval_ms, lambda: self._send_heartbeat(heartbeat_epoch))
 
     def _on_heartbeat_answer(self, answer: HeartbeatAnswer | None, heartbeat_epoch: int) -> None:
@@ -546,170 +400,6 @@ class Consumer:
         if name in self._subscribed_topics or name in (self._assigned_counts or ()):
             self._schedule(self.settings.retry_backoff_ms, self._refresh_topics)
 
-    # Offsets
-
-    def _auto_commit_comes_due(self) -> None:
-        """The interval of auto commits has passed: the next poll commits the positions."""
-        if self.phase is not Phase.CLOSED:
-            self._auto_commit_is_due = True
-            self._poll()
-
-    def _auto_commit(self) -> None:
-        self._auto_commit_is_due = False
-        self._schedule(self.settings.auto_commit_interval_ms, self._auto_commit_comes_due)
-        if self.positions:
-            self._send_commit(_PendingCommit("auto commit", dict(self.positions), False, 0, False, None, is_auto=True))
-
-    def _fetch_offsets(self, partitions: Iterable[TopicPartition], *, is_committed_call: bool = False) -> None:
-        """Send OffsetFetch. Its answer goes to the application after committed(), else sets the positions of new partitions."""
-        requested = tuple(partitions)
-        if not requested:
-            return
-
-        def on_answer(answer: OffsetFetchAnswer | None) -> None:
-            group = None if answer is None else answer.groups[0]
-            if group is None or group.error in RETRIABLE_ERRORS:
-                self._find_coordinator_after_backoff(lambda: self._fetch_offsets(requested, is_committed_call=is_committed_call))
-                return
-            if group.error is not Error.NONE:
-                self._fail_for_good(group.error)
-                return
-            fetched = {partition: group.topics[partition.topic][partition.partition] for partition in requested}
-            if any(offset.error in RETRIABLE_ERRORS for offset in fetched.values()):
-                self._schedule(self.settings.retry_backoff_ms, lambda: self._fetch_offsets(requested, is_committed_call=is_committed_call))
-                return
-            if failed := [offset.error for offset in fetched.values() if offset.error is not Error.NONE]:
-                self._fail_for_good(failed[0])
-                return
-            committed = {partition: offset.committed_offset for partition, offset in fetched.items()}
-            if is_committed_call:
-                existing = {partition: offset for partition, offset in committed.items() if offset >= 0}
-                self._notify_application(f"committed: {_offsets_text(existing) or 'nothing'}")
-                return
-            for partition, offset in committed.items():
-                if partition in self._owned_partitions:
-                    # Without a committed offset auto.offset.reset decides, and the log of a simulated topic begins at 0.
-                    self.positions.setdefault(partition, max(offset, 0))
-
-        version = self._version(OffsetFetch)
-        # Since 2.5 consumers wait for the end of transactions that may change their offsets (KIP-447).
-        groups = (GroupToFetch(self._group_id, _by_topic(requested)),)
-        self._environment.send(self, OffsetFetch(groups, version >= FIRST_VERSION_WITH_REQUIRE_STABLE, version), on_answer)
-
-    def _commit_request(self, offsets: Mapping[TopicPartition, int]) -> OffsetCommit:
-        to_commit = tuple(OffsetToCommit(topic, number, offset) for (topic, number), offset in offsets.items())
-        version = self._version(OffsetCommit)
-        return OffsetCommit(self._group_id, to_commit, self.generation, self.member_id, self.settings.group_instance_id, version=version)
-
-    def _commit_ignoring_errors(self, then: Callable[[], None]) -> None:
-        """Commit the positions before a rebalance or before close(), and call ``then`` whether the commit succeeds or fails."""
-
-        def on_answer(answer: OffsetCommitAnswer | None) -> None:
-            self._is_blocked = False
-            then()
-
-        self._is_blocked = True
-        self._environment.send(self, self._commit_request(self.positions), on_answer)
-
-    def _send_commit(self, commit: _PendingCommit) -> None:
-        if self.phase is Phase.CLOSED:
-            self._end_commit(commit, "IllegalStateException: the consumer has failed or is closed")
-        elif self.phase is not Phase.STABLE:
-            # Without a generation no request is sent (ConsumerCoordinator.sendOffsetCommitRequest).
-            is_rebalancing = self.phase in (Phase.JOINING, Phase.SYNCING)
-            self._end_commit(commit, f"{'RebalanceInProgressException' if is_rebalancing else 'CommitFailedException'}, nothing was sent")
-        else:
-            loses_answer, commit.loses_answer = commit.loses_answer, False
-            self._environment.send(
-                self, self._commit_request(commit.offsets), lambda answer: self._on_commit(commit, answer), loses_answer=loses_answer
-            )
-
-    def _on_commit(self, commit: _PendingCommit, answer: OffsetCommitAnswer | None) -> None:
-        errors = (Error.REQUEST_TIMED_OUT,) if answer is None else tuple(answer.errors.values())
-        error = next((answer_error for answer_error in errors if answer_error is not Error.NONE), Error.NONE)
-        if error in RETRIABLE_ERRORS:
-            reason = "the connection closed without an answer" if answer is None else error.name
-            if not commit.is_sync:
-                if error in COORDINATOR_LOST_ERRORS:
-                    self._find_coordinator(lambda: None)
-                self._end_commit(commit, f"RetriableCommitFailedException ({reason})", is_retriable=True)
-            elif self._environment.now_ms >= commit.deadline_ms:
-                self._end_commit(commit, f"TimeoutException ({reason})")
-            elif error in COORDINATOR_LOST_ERRORS:
-                self._find_coordinator_after_backoff(lambda: self._send_commit(commit))
-            else:
-                self._schedule(self.settings.retry_backoff_ms, lambda: self._send_commit(commit))
-        elif error is Error.NONE:
-            self._end_commit(commit, "done")
-        elif error in MEMBERSHIP_LOST_ERRORS:
-            self._end_commit(commit, f"CommitFailedException ({error.name})", then=lambda: self._rejoin_after(error))
-        elif error is Error.REBALANCE_IN_PROGRESS:
-            exception = "RebalanceInProgressException" if self._release >= (2, 5) else f"CommitFailedException ({error.name})"
-            self._end_commit(commit, exception, then=self._request_rejoin)
-        elif error is Error.FENCED_INSTANCE_ID:
-            self._end_commit(commit, "FencedInstanceIdException", then=lambda: self._fail_for_good(error))
-        else:
-            self._end_commit(commit, f"fails for good: {error.name}")
-
-    def _rejoin_after(self, error: Error) -> None:
-        self._reset_membership(error)
-        self._request_rejoin()
-
-    def _end_commit(
-        self, commit: _PendingCommit, outcome: str, *, is_retriable: bool = False, then: Callable[[], None] | None = None
-    ) -> None:
-        if outcome == "done":
-            for interceptor in self.settings.interceptor_classes:
-                self._notify_application(f"onCommit({_offsets_text(commit.offsets)}) of {interceptor}")
-
-        def callback() -> None:
-            if commit.is_auto:
-                if outcome != "done":
-                    self._notify_application(f"auto commit fails: {outcome}")
-                return
-            self._notify_application(f"{commit.call}: {outcome}" if commit.is_sync else f"callback of {commit.call}: {outcome}")
-            if is_retriable and commit.retry_after_ms is not None:
-                self._schedule(commit.retry_after_ms, lambda: self.commit(commit.offsets, is_sync=False))
-
-        if commit.is_sync:
-            self._is_blocked = False
-            self._run_callbacks()
-            callback()
-        else:
-            self._callbacks.append(callback)
-        if then is not None:
-            then()
-        self._poll()
-
-    def _run_callbacks(self) -> None:
-        """Call the callbacks of commitAsync in the order in which the commits were completed. Done at a poll and at the next commit."""
-        callbacks, self._callbacks = self._callbacks, []
-        for callback in callbacks:
-            callback()
-
-    def _version(self, kind: type) -> int:
-        """The newest version of a request that both the client and the broker know."""
-        return min(self._own_versions[kind].newest, self._broker_versions[kind].newest)
-
-    def _schedule(self, delay_ms: int, do: Callable[[], None]) -> None:
-        self._environment.schedule(delay_ms, self, do)
-
-    def _notify_application(self, text: str) -> None:
-        self._environment.notify_application(self, text)
-
-
-@dataclass(slots=True)
-class _PendingCommit:
-    """A commit of the application that is not completed."""
-
-    call: str
-    offsets: Mapping[TopicPartition, int]
-    is_sync: bool
-    deadline_ms: int
-    loses_answer: bool
-    retry_after_ms: int | None
-    is_auto: bool = False
-
 
 def _assignor_member(member: JoinedMember, assignor: str) -> assignors.Member:
     subscription = decode_subscription(member.metadata)
@@ -726,26 +416,6 @@ def _assignor_member(member: JoinedMember, assignor: str) -> assignors.Member:
         subscription.topics,
         instance_id=member.group_instance_id,
         rack=subscription.rack_id,
-        owned=tuple(_topic_partitions(owned)),
+        owned=tuple(topic_partitions(owned)),
         generation=generation,
     )
-
-
-def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, tuple[int, ...]]:
-    numbers: dict[str, list[int]] = {}
-    for topic, number in partitions:
-        numbers.setdefault(topic, []).append(number)
-    return {topic: tuple(listed) for topic, listed in numbers.items()}
-
-
-def _topic_partitions(by_topic: Partitions) -> Iterable[TopicPartition]:
-    return (TopicPartition(topic, partition) for topic, numbers in by_topic.items() for partition in numbers)
-
-
-def partitions_text(partitions: Iterable[TopicPartition]) -> str:
-    """The partitions as ``orders:0,1;payments:3``, the form of the describe command; "" without partitions."""
-    return ";".join(f"{topic}:{','.join(map(str, numbers))}" for topic, numbers in _by_topic(partitions).items())
-
-
-def _offsets_text(offsets: Mapping[TopicPartition, int]) -> str:
-    return " ".join(f"{topic}-{number}={offset}" for (topic, number), offset in offsets.items())

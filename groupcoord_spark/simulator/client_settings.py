@@ -45,6 +45,7 @@ class ClientSettings:
     retry_backoff_ms: int = 100
     default_api_timeout_ms: int = 60_000
     metadata_max_age_ms: int = 300_000
+    connections_max_idle_ms: int = 540_000
     enable_auto_commit: bool = False
     auto_commit_interval_ms: int = 5_000
     internal_leave_group_on_close: bool = True

@@ -25,7 +25,7 @@ class TimerKind(Enum):
 class Timer:
     """A timer. ``fire`` returns False if it changed nothing, because the deadline behind the timer has moved."""
 
-    __slots__ = ("due_ms", "fire", "group_id", "is_cancelled", "kind", "member_id")
+    __slots__ = ("due_ms", "fire", "group_id", "is_cancelled", "is_fired", "kind", "member_id")
 
     def __init__(self, kind: TimerKind, due_ms: int, group_id: str, member_id: str, fire: Callable[[], bool]) -> None:
         self.kind = kind
@@ -34,6 +34,7 @@ class Timer:
         self.member_id = member_id
         self.fire = fire
         self.is_cancelled = False
+        self.is_fired = False
 
 
 class Clock:
@@ -52,6 +53,15 @@ class Clock:
         self._sequence += 1
         heapq.heappush(self._queue, (timer.due_ms, self._sequence, timer))
         return timer
+
+    def revive(self, timer: Timer) -> None:
+        """Let a cancelled timer run again. If its time has passed, it is due now."""
+        timer.is_cancelled = False
+        if any(queued is timer for _, _, queued in self._queue):
+            return
+        timer.due_ms = max(timer.due_ms, self.now_ms)
+        self._sequence += 1
+        heapq.heappush(self._queue, (timer.due_ms, self._sequence, timer))
 
     def timers(self) -> list[Timer]:
         """The timers that have not fired, in the order of their due times."""
@@ -74,5 +84,6 @@ class Clock:
             timer = heapq.heappop(queue)[2]
             if not timer.is_cancelled:
                 self.now_ms = timer.due_ms
+                timer.is_fired = True
                 return timer
         return None

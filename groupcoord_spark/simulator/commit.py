@@ -29,7 +29,7 @@ def offset_commit(broker: Broker, call: Call, request: OffsetCommit) -> None:
     if existing:
         error = coordinator_error(broker, OffsetCommit, request.group_id)
         if error is Error.NONE:
-            error = _check_commit(broker, request)
+            error = _check_commit(broker, call, request)
         if error is Error.NONE:
             _store(broker, call, request, errors, existing)
             return
@@ -43,7 +43,7 @@ def txn_offset_commit(broker: Broker, call: Call, request: TxnOffsetCommit) -> N
     if existing:
         error = coordinator_error(broker, TxnOffsetCommit, request.group_id)
         if error is Error.NONE:
-            error = _check_transactional_commit(broker, request)
+            error = _check_transactional_commit(broker, call, request)
         if error is Error.NONE and broker.settings.has_old_message_format(broker.release.semantics.release):
             error = Error.UNSUPPORTED_FOR_MESSAGE_FORMAT
         if error is Error.NONE:
@@ -69,7 +69,7 @@ def _unknown_partitions(broker: Broker, offsets: Sequence[OffsetToCommit]) -> tu
     return errors, existing
 
 
-def _check_commit(broker: Broker, request: OffsetCommit) -> Error:
+def _check_commit(broker: Broker, call: Call, request: OffsetCommit) -> Error:
     if broker.share_group(request.group_id or "") is not None:
         return Error.GROUP_ID_NOT_FOUND
     group = broker.group(request.group_id or "")
@@ -80,7 +80,7 @@ def _check_commit(broker: Broker, request: OffsetCommit) -> Error:
         return check_streams_commit(broker, streams_group, request)
     if group is None:
         if request.generation < 0:
-            broker.create_group(request.group_id or "")
+            broker.create_group(request.group_id or "").created_by = call
             return Error.NONE
         since = broker.release.group_not_found_since
         version = broker.release.version_of(request)
@@ -119,7 +119,7 @@ def _check_consumer_commit(broker: Broker, group: ConsumerGroup, request: Offset
     return Error.NONE if all(epoch is not None and request.generation >= epoch for epoch in epochs) else stale
 
 
-def _check_transactional_commit(broker: Broker, request: TxnOffsetCommit) -> Error:
+def _check_transactional_commit(broker: Broker, call: Call, request: TxnOffsetCommit) -> Error:
     if broker.share_group(request.group_id or "") is not None:
         return Error.GROUP_ID_NOT_FOUND
     group = broker.group(request.group_id or "")
@@ -132,6 +132,7 @@ def _check_transactional_commit(broker: Broker, request: TxnOffsetCommit) -> Err
         if request.generation >= 0 and not broker.release.txn_commit_creates_group:
             return Error.ILLEGAL_GENERATION
         group = broker.create_group(request.group_id or "")
+        group.created_by = call
     return first_error(broker.release.txn_commit_checks, group, request)
 
 
@@ -167,13 +168,22 @@ def _store(
     if is_transactional:
         broker.transactions.setdefault(producer_id, set()).add(partition.number)
         partition.producers_with_open_transaction.setdefault(group_id, set()).add(producer_id)
-    if broker.append_takes_ms:
+    if broker.append_takes_ms or partition.failing_batch is not None:
         _store_slowly(broker, call, group_id, errors, records, producer_id, producer_epoch)
         return
     error, written = broker.append(group_id, records, producer_id, producer_epoch)
     for record in written:
         _put(partition, group_id, record)
+    if error is not Error.NONE:
+        _forget_group(broker, call, partition, group_id)
     broker.answer(call, _commit_answer(broker, errors, error))
+
+
+def _forget_group(broker: Broker, call: Call, partition: OffsetsPartition, group_id: str) -> None:
+    """A Java coordinator takes back the creation of the group too, if the first commit of a group cannot be written."""
+    group = partition.groups.get(group_id)
+    if broker.release.applies_before_append and group is not None and group.created_by is call:
+        broker.remove_group(group)
 
 
 def _store_slowly(
@@ -189,6 +199,8 @@ def _store_slowly(
     partition = broker.partition_of(group_id)
     keys = [(group_id, record.key["topic"], record.key["partition"]) for record in records]
     commits: dict[OffsetKey, StoredOffset] = {}
+    staged = ((key, partition.offsets.pending.get(key, {}).get(producer_id)) for key in keys)
+    staged_before = {key: commit for key, commit in staged if commit is not None}
 
     def store(written: list[WrittenRecord]) -> None:
         for record, key in zip(written, keys, strict=True):
@@ -201,22 +213,30 @@ def _store_slowly(
 
     def forget() -> None:
         for key, commit in commits.items():
-            if partition.in_flight.get(key) == commit:
-                del partition.in_flight[key]
+            for places in (partition.in_flight, partition.deleted_in_flight):
+                if places.get(key) == commit:
+                    del places[key]
 
     def end(error: Error, written: list[WrittenRecord]) -> None:
         if error is Error.NONE:
             store(written)
         elif error is not Error.REQUEST_TIMED_OUT or not broker.release.stores_after_timeout:
-            forget()
-            if producer_id != NO_PRODUCER_ID:
-                for _, topic, number in keys:
-                    partition.offsets.unstage(group_id, topic, number, producer_id)
+            take_back()
         broker.answer(call, _commit_answer(broker, errors, error))
 
-    def end_late(written: list[WrittenRecord]) -> None:
+    def take_back() -> None:
+        forget()
+        if producer_id != NO_PRODUCER_ID:
+            for key in keys:
+                partition.offsets.unstage(*key, producer_id)
+                # A Scala coordinator forgets an earlier commit of the transaction too.
+                if broker.release.applies_before_append and (earlier := staged_before.get(key)) is not None:
+                    partition.offsets.stage(*key, producer_id, earlier)
+        _forget_group(broker, call, partition, group_id)
+
+    def end_late(error: Error, written: list[WrittenRecord]) -> None:
         if broker.release.stores_after_timeout:
-            store(written)
+            store(written) if error is Error.NONE else take_back()
 
     first_offset = partition.next_record_offset
     broker.append_slowly(group_id, records, producer_id, producer_epoch, end, end_late)

@@ -11,9 +11,11 @@ from typing import Final
 
 from groupcoord_spark.assignors import TopicPartition
 from groupcoord_spark.simulator.answers import ConsumerGroupHeartbeatAnswer
-from groupcoord_spark.simulator.client import COORDINATOR_LOST_ERRORS, Consumer, Phase, partitions_text
+from groupcoord_spark.simulator.client import Consumer
+from groupcoord_spark.simulator.client_core import COORDINATOR_LOST_ERRORS, Phase
 from groupcoord_spark.simulator.consumer_group import LEFT_FOR_A_WHILE
 from groupcoord_spark.simulator.errors import Error
+from groupcoord_spark.simulator.partition_lists import by_topic, partitions_text
 from groupcoord_spark.simulator.requests import LEAVE_EPOCH, ConsumerGroupHeartbeat
 
 _ID_SPAN_MS: Final = 100_000_000
@@ -62,7 +64,7 @@ class NewProtocolConsumer(Consumer):
         names_subscription, self._names_subscription = joins or self._names_subscription, False
         partitions: Mapping[str, tuple[int, ...]] | None = None
         if joins or owned:
-            partitions = {} if joins else _by_topic(self._owned_partitions)
+            partitions = {} if joins else by_topic(self._owned_partitions)
         request = ConsumerGroupHeartbeat(
             self._group_id,
             self.member_id,
@@ -77,7 +79,7 @@ class NewProtocolConsumer(Consumer):
             settings.client_id,
             version=self._version(ConsumerGroupHeartbeat),
         )
-        self._environment.send(self, request, lambda answer: self._on_new_heartbeat(answer, sequence))
+        self._send(request, lambda answer: self._on_new_heartbeat(answer, sequence))
 
     def _on_new_heartbeat(self, answer: ConsumerGroupHeartbeatAnswer | None, sequence: int) -> None:
         if sequence != self._heartbeat_epoch:
@@ -176,16 +178,9 @@ class NewProtocolConsumer(Consumer):
                 client_id=self.settings.client_id,
                 version=self._version(ConsumerGroupHeartbeat),
             )
-            self._environment.send(self, request, lambda answer: None)
+            self._send(request, lambda answer: None)
 
     def _forget_membership(self) -> None:
         self.generation = 0
         self.phase = Phase.UNJOINED
         self._heartbeat_epoch += 1
-
-
-def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, tuple[int, ...]]:
-    numbers: dict[str, list[int]] = {}
-    for topic, number in partitions:
-        numbers.setdefault(topic, []).append(number)
-    return {topic: tuple(listed) for topic, listed in numbers.items()}

@@ -1,19 +1,42 @@
 """The end of consumer groups: DeleteGroups, and a classic group that takes the place of an Empty one."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
+from groupcoord_spark.coordinator.transactions import OffsetKey, StoredOffset
 from groupcoord_spark.simulator.broker import Broker
+from groupcoord_spark.simulator.clock import Clock
 from groupcoord_spark.simulator.consumer_group import ConsumerGroup, group_tombstones
 from groupcoord_spark.simulator.errors import Error
 from groupcoord_spark.simulator.records import RecordToWrite
 
 
-def remove_consumer_group(broker: Broker, group: ConsumerGroup, offset_tombstones: Sequence[RecordToWrite] = ()) -> Error:
-    """Write the tombstones of the group after those of its offsets, and forget the group. Returns the error of the append."""
-    error, _ = broker.append(group.group_id, [*offset_tombstones, *group_tombstones(group)])
+def remove_consumer_group(
+    broker: Broker,
+    group: ConsumerGroup,
+    offset_tombstones: Sequence[RecordToWrite] = (),
+    undo_offsets: Callable[[], None] | None = None,
+    deleted: Mapping[OffsetKey, StoredOffset] | None = None,
+) -> Error:
+    """Write the tombstones of the group after those of its offsets, and forget the group. Returns the error of the append.
+
+    Args:
+        undo_offsets: puts the deleted offsets back, if the append fails later.
+        deleted: these offsets.
+    """
+    groups = broker.partition_of(group.group_id).consumer_groups
+    run_timers_again: list[Callable[[Clock], None]] = []
+
+    def undo() -> None:
+        groups[group.group_id] = group
+        for run_again in run_timers_again:
+            run_again(broker.clock)
+        if undo_offsets is not None:
+            undo_offsets()
+
+    records = [*offset_tombstones, *group_tombstones(group)]
+    error, _ = broker.append(group.group_id, records, undo=undo, before=group, deleted=deleted)
     if error is not Error.NONE:
         return broker.release.group_append_errors.get(error, error)
-    for member_id in list(group.members):
-        group.cancel_timers(member_id)
-    del broker.partition_of(group.group_id).consumer_groups[group.group_id]
+    run_timers_again.append(group.stop_timers())
+    del groups[group.group_id]
     return Error.NONE

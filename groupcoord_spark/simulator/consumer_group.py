@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 from groupcoord_spark.coordinator.groups.consumer import ConsumerGroup as ReplayedGroup
 from groupcoord_spark.coordinator.groups.consumer import ConsumerMember
 from groupcoord_spark.protocol.record_types import KeyType
-from groupcoord_spark.simulator.clock import Timer
+from groupcoord_spark.simulator.clock import Clock, Timer
 from groupcoord_spark.simulator.records import RecordToWrite
 
 Partition = tuple[str, int]
@@ -89,10 +89,35 @@ class ConsumerGroup:
         by_regex = self.replayed.resolved_regexes.get(metadata.get("subscribed_topic_regex") or "", [])
         return frozenset((*metadata.get("subscribed_topic_names", ()), *by_regex))
 
+    @property
+    def _timers(self) -> tuple[dict[str, Timer], ...]:
+        return self.session_timers, self.rebalance_timers, self.join_timers, self.sync_timers
+
     def cancel_timers(self, member_id: str) -> None:
         """Cancel the timers of a member that has left."""
-        for timers in (self.session_timers, self.rebalance_timers, self.join_timers, self.sync_timers):
+        for timers in self._timers:
             self.cancel_timer(timers, member_id)
+
+    def cancel_timers_without_member(self) -> None:
+        """Cancel the timers of those who are not members."""
+        for timers in self._timers:
+            for member_id in [member_id for member_id in timers if member_id not in self.members]:
+                self.cancel_timer(timers, member_id)
+
+    def stop_timers(self) -> Callable[[Clock], None]:
+        """Cancel the timers of all members. Returns what lets them run again."""
+        stopped = [(timers, dict(timers)) for timers in self._timers]
+        for timers, running in stopped:
+            for member_id in running:
+                self.cancel_timer(timers, member_id)
+
+        def run_again(clock: Clock) -> None:
+            for timers, running in stopped:
+                timers.update(running)
+                for timer in running.values():
+                    clock.revive(timer)
+
+        return run_again
 
     @staticmethod
     def cancel_timer(timers: dict[str, Timer], member_id: str) -> None:

@@ -7,8 +7,7 @@ fails, the group goes back to what it was.
 from __future__ import annotations
 
 import copy
-import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -17,10 +16,11 @@ from groupcoord_spark.assignors import SERVER_ASSIGNORS, TopicPartition
 from groupcoord_spark.coordinator.broker_settings import KAFKAS_ASSIGNORS
 from groupcoord_spark.coordinator.groups.consumer import ConsumerGroup as ReplayedGroup
 from groupcoord_spark.protocol.record_types import KeyType
+from groupcoord_spark.simulator import re2j
 from groupcoord_spark.simulator.answers import ConsumerGroupHeartbeatAnswer
 from groupcoord_spark.simulator.broker import Broker
 from groupcoord_spark.simulator.calls import Call
-from groupcoord_spark.simulator.clock import TimerKind
+from groupcoord_spark.simulator.clock import Clock, TimerKind
 from groupcoord_spark.simulator.consumer_group import (
     LEFT_FOR_A_WHILE,
     UNREVOKED,
@@ -52,7 +52,7 @@ from groupcoord_spark.simulator.conversion import (
 from groupcoord_spark.simulator.coordinator_checks import coordinator_error
 from groupcoord_spark.simulator.errors import Error, RefusedError
 from groupcoord_spark.simulator.group import CONSUMER, Group
-from groupcoord_spark.simulator.group_step import REFRESH_MS, GroupStep, known_topics, topic_ids, topic_names
+from groupcoord_spark.simulator.group_step import REFRESH_MS, RETRY_MS, GroupStep, known_topics, topic_ids, topic_names
 from groupcoord_spark.simulator.records import WrittenRecord, group_tombstone
 from groupcoord_spark.simulator.requests import ConsumerGroupHeartbeat
 from groupcoord_spark.simulator.states import State
@@ -60,6 +60,16 @@ from groupcoord_spark.simulator.states import State
 REGEX_MS: Final = 1
 """How long the broker's background thread takes to resolve an expression in the simulator."""
 REGEX_REFRESH_MIN_MS: Final = 10_000
+_CHANGEABLE: Final = (
+    "replayed",
+    "metadata_hash",
+    "assignment_timestamp_ms",
+    "refreshes_metadata",
+    "metadata_deadline_ms",
+    "regexes_resolved_at_ms",
+    "regexes_are_old",
+)
+"""What the records of a step change in a consumer group."""
 _FIRST_VERSION_WITH_CLIENT_IDS: Final = 1
 
 NEW_MEMBER: Final[Mapping[str, Any]] = {
@@ -121,9 +131,12 @@ class ConsumerStep(GroupStep):
     def __init__(self, broker: Broker, group_id: str) -> None:
         super().__init__(broker, group_id)
         self.group = self.partition.consumer_groups.get(group_id)
-        self.cancelled: list[str] = []
-        self._before = copy.deepcopy(self.group.replayed) if self.group is not None else None
+        if self.group is not None:
+            self.remember(self.group, _CHANGEABLE)
+        self.replaced: list[str] = []
         self.replaced_classic: Group | None = None
+        self._put_classic_back: Callable[[], None] | None = None
+        self._run_timers_again: Callable[[Clock], None] | None = None
         self.downgraded: Group | None = None
         self._rebalances = True
 
@@ -200,7 +213,8 @@ class ConsumerStep(GroupStep):
         for member_id in member_ids:
             for record in removal_records(self.group_id, member_id):
                 self.add(record)
-            self.cancelled.append(member_id)
+            # The broker stops the timers before it writes, and a failed append does not start them again.
+            group.cancel_timers(member_id)
         self._forget_unused_regexes(group)
         group.metadata_hash = metadata_hash(known_topics(self.broker, group.replayed.subscribed_topics))
         self.add(epoch_record(self.group_id, group.epoch + 1, group.metadata_hash))
@@ -276,7 +290,7 @@ class ConsumerStep(GroupStep):
         metadata, target, current = old.metadata, group.target_of(old_id), current_assignment(old)
         for record in removal_records(self.group_id, old_id):
             self.add(record)
-        self.cancelled.append(old_id)
+        self.replaced.append(old_id)
         self.add(member_record(self.group_id, new_id, metadata))
         self.add(target_record(self.group_id, new_id, target))
         self.add(assignment_record(self.group_id, new_id, current._replace(epoch=0, previous_epoch=0)))
@@ -302,8 +316,8 @@ class ConsumerStep(GroupStep):
             self._forget_unused_regexes(group)
             if regex and regex not in group.replayed.resolved_regexes:
                 try:
-                    re.compile(regex)
-                except re.error:
+                    re2j.parsed(regex)
+                except re2j.InvalidExpressionError:
                     raise RefusedError(Error.INVALID_REGULAR_EXPRESSION) from None
         used = self.used_regexes(group)
         is_missing = any(one not in group.replayed.resolved_regexes for one in used)
@@ -432,36 +446,61 @@ class ConsumerStep(GroupStep):
 
     # Records
 
+    def before(self) -> Any:
+        """The group before the step, which may have been a classic group; None: there was none."""
+        return super().before() or copy.copy(self.replaced_classic)
+
     def finish(self) -> None:
         """The group is known, what it replaced ends, and the timers of members that have left end."""
         if self.replaced_classic is not None:
-            end_classic_group(self.broker, self.replaced_classic)
+            self._put_classic_back = end_classic_group(self.broker, self.replaced_classic)
             if self.group is not None:
                 for member_id, _ in classic_members(self.group):
                     self.restart_session(self.group, member_id)
         if self.group is not None and self.downgraded is not None:
-            for member_id in (*self.group.members, *self.cancelled):
-                self.group.cancel_timers(member_id)
+            self._run_timers_again = self.group.stop_timers()
             del self.partition.consumer_groups[self.group_id]
             begin_classic_group(self.broker, self.downgraded, rebalances=self._rebalances)
         elif self.group is not None:
             self.partition.consumer_groups[self.group_id] = self.group
-            for member_id in self.cancelled:
+            for member_id in self.replaced:
                 self.group.cancel_timers(member_id)
 
-    def undo(self) -> None:
-        """Forget the records."""
-        if self.group is not None and self._before is not None:
-            self.group.replayed = self._before
+    def undo_finished(self) -> None:
+        """Take back the step after ``finish``: the append has failed later."""
+        self.undo()
+        group = self.group
+        if group is None:
+            return
+        if self.downgraded is not None:
+            self.broker.remove_group(self.downgraded)
+            if self._run_timers_again is not None:
+                self._run_timers_again(self.broker.clock)
+        if self._before:
+            self.partition.consumer_groups[self.group_id] = group
+            group.cancel_timers_without_member()
+            for member_id in self.replaced:
+                self.restart_session(group, member_id)
+        else:
+            self.partition.consumer_groups.pop(self.group_id, None)
+            group.stop_timers()
+            if self._put_classic_back is not None:
+                self._put_classic_back()
 
 
 def fence_member(broker: Broker, group_id: str, member_id: str) -> bool:
     """Remove a member whose session has ended, or that did not give up its partitions in time. False: it has left already."""
     step = ConsumerStep(broker, group_id)
-    if step.group is None or member_id not in step.group.members:
+    group = step.group
+    if group is None or member_id not in group.members:
         return False
-    step.remove(step.group, [member_id])
-    step.write()
+    step.remove(group, [member_id])
+
+    def repeat() -> None:
+        fire = partial(fence_member, broker, group_id, member_id)
+        group.session_timers[member_id] = broker.clock.start(TimerKind.SESSION, RETRY_MS, group_id, member_id, fire)
+
+    step.write(repeat)
     return True
 
 
@@ -476,7 +515,7 @@ def resolve_regexes(broker: Broker, group_id: str) -> bool:
     group.resolves_regexes, group.regexes_are_old, group.regexes_resolved_at_ms = False, False, broker.now_ms
     before = group.replayed.subscribed_topics
     for regex in step.used_regexes(group):
-        topics = sorted(topic for topic in broker.settings.topics or {} if re.fullmatch(regex, topic))
+        topics = sorted(topic for topic in broker.settings.topics or {} if re2j.matches(regex, topic))
         if topics != group.replayed.resolved_regexes.get(regex):
             step.add(regex_record(group_id, regex, topics, broker.now_ms))
     if group.replayed.subscribed_topics != before:

@@ -6,7 +6,7 @@ member of the new protocol goes. Rules: docs/reference/coordinator.md, chapter 1
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from groupcoord_spark.coordinator.groups.consumer import ConsumerMember
@@ -136,8 +136,8 @@ def _assigned(member: Member, topic_ids: Mapping[str, str]) -> list[Partition] |
     return [(topic_ids[topic], number) for topic, numbers in assignment.partitions.items() if topic in topic_ids for number in numbers]
 
 
-def end_classic_group(broker: Broker, group: Group) -> None:
-    """Forget a classic group that has become a consumer group: whoever waits has to join again."""
+def end_classic_group(broker: Broker, group: Group) -> Callable[[], None]:
+    """Forget a classic group that has become a consumer group: whoever waits has to join again. Returns what puts the group back."""
     for member in group.members:
         waiting = group.take_awaiting_join(member)
         if waiting is not None:
@@ -145,7 +145,7 @@ def end_classic_group(broker: Broker, group: Group) -> None:
         if member.awaiting_sync is not None:
             broker.answer(member.awaiting_sync, SyncGroupAnswer(Error.REBALANCE_IN_PROGRESS))
             member.awaiting_sync = None
-    broker.remove_group(group)
+    return broker.remove_group(group)
 
 
 # To the classic protocol

@@ -3,13 +3,15 @@
 Rules: docs/reference/coordinator.md, chapter 9.6, and docs/reference/expiration-rules.md, chapters 3 and 4.
 """
 
-from collections.abc import Collection
+import copy
+from collections.abc import Callable, Collection
 
 from groupcoord_spark.coordinator.expiration import GROUP_REMOVED, Cleanup
 from groupcoord_spark.coordinator.state import GroupRow
-from groupcoord_spark.coordinator.transactions import TopicPartition
+from groupcoord_spark.coordinator.transactions import OffsetKey, StoredOffset, TopicPartition
 from groupcoord_spark.protocol.record_types import NO_PRODUCER_ID
 from groupcoord_spark.simulator.answers import DeleteGroupsAnswer, OffsetDeleteAnswer
+from groupcoord_spark.simulator.appends import NO_VIEW
 from groupcoord_spark.simulator.broker import Broker, OffsetsPartition
 from groupcoord_spark.simulator.calls import Call
 from groupcoord_spark.simulator.consumer_deletion import remove_consumer_group
@@ -46,13 +48,19 @@ def _delete_group(broker: Broker, group_id: str) -> Error:
     if consumer_group.members if consumer_group is not None else group is None or group.state is not State.EMPTY:
         return Error.NON_EMPTY_GROUP
     partition = broker.partition_of(group_id)
-    deleted = list(partition.offsets.committed.get(group_id, ()))
+    deleted = [*partition.offsets.committed.get(group_id, ())]
+    deleted += [place for place in _written_in_flight(broker, partition, group_id) if place not in deleted]
     if broker.release.deletion_writes_pending:
         deleted += [pending for pending in partition.pending_partitions(group_id) if pending not in deleted]
     if consumer_group is not None:
         return _delete_reconciled_group(broker, partition, consumer_group, deleted)
     assert group is not None
     return _delete_offsets_and_group(broker, partition, group, deleted, with_group=True)
+
+
+def _written_in_flight(broker: Broker, partition: OffsetsPartition, group_id: str) -> list[TopicPartition]:
+    """The partitions of commits in flight, which a Java coordinator deletes like others: it has applied them already."""
+    return [key[1:] for key in partition.in_flight if key[0] == group_id] if broker.release.applies_before_append else []
 
 
 def _reconciled_group(broker: Broker, group_id: str) -> ConsumerGroup | StreamsGroup | None:
@@ -64,30 +72,76 @@ def _delete_reconciled_group(
     broker: Broker, partition: OffsetsPartition, group: ConsumerGroup | StreamsGroup, deleted: Collection[TopicPartition]
 ) -> Error:
     """Delete a consumer or streams group with these offsets. Returns the error of a failed append, after which nothing is deleted."""
-    tombstones = [offset_tombstone(group.group_id, topic, number) for topic, number in deleted]
+    offsets = DeletedOffsets(partition, group.group_id, deleted)
     if isinstance(group, StreamsGroup):
-        error = delete_streams_group(broker, group, tombstones)
+        error = delete_streams_group(broker, group, offsets.tombstones, offsets.put_back, offsets.committed)
     else:
-        error = remove_consumer_group(broker, group, tombstones)
+        error = remove_consumer_group(broker, group, offsets.tombstones, offsets.put_back, offsets.committed)
     if error is Error.NONE:
-        _forget_offsets(partition, group.group_id, deleted)
+        offsets.forget()
     return error
 
 
 def _delete_offsets(broker: Broker, partition: OffsetsPartition, group_id: str, deleted: Collection[TopicPartition]) -> Error:
     """Delete offsets of a consumer or streams group. Returns the error of a failed append, after which nothing is deleted."""
-    records = [offset_tombstone(group_id, topic, number) for topic, number in deleted]
-    error, _ = broker.append(group_id, records) if records else (Error.NONE, [])
-    if error is not Error.NONE:
-        return broker.release.group_append_errors.get(error, error)
-    _forget_offsets(partition, group_id, deleted)
-    return Error.NONE
+    if not deleted:
+        return Error.NONE
+    offsets = DeletedOffsets(partition, group_id, deleted)
+    error = broker.append_tombstones(group_id, offsets.tombstones, offsets.put_back, deleted=offsets.committed)
+    if error is Error.NONE:
+        offsets.forget()
+    return error
 
 
-def _forget_offsets(partition: OffsetsPartition, group_id: str, deleted: Collection[TopicPartition]) -> None:
-    for topic, number in deleted:
-        partition.in_flight.pop((group_id, topic, number), None)
-        partition.offsets.delete(group_id, topic, number, NO_PRODUCER_ID, is_transactional=False)
+class DeletedOffsets:
+    """Offsets of a group that are deleted, and what they were.
+
+    Args:
+        partitions: those whose offsets get tombstones. all_pending: the pending offsets of other partitions go too, without tombstones.
+    """
+
+    def __init__(
+        self, partition: OffsetsPartition, group_id: str, partitions: Collection[TopicPartition], *, all_pending: bool = False
+    ) -> None:
+        self._partition = partition
+        self._group_id = group_id
+        self._partitions = tuple(partitions)
+        store, keys = partition.offsets, [(group_id, *place) for place in partitions]
+        stored = store.committed.get(group_id, {})
+        self.committed: dict[OffsetKey, StoredOffset] = {key: stored[key[1:]] for key in keys if key[1:] in stored}
+        in_flight = partition.in_flight
+        self._in_flight = {key: in_flight[key] for key in in_flight if key in keys or (all_pending and key[0] == group_id)}
+        pending = [(group_id, *place) for place in partition.pending_partitions(group_id)] if all_pending else keys
+        self._pending = {key: dict(store.pending[key]) for key in pending if key in store.pending}
+        self._dropped = pending if all_pending else []
+
+    @property
+    def tombstones(self) -> list[RecordToWrite]:
+        """One tombstone for each offset."""
+        return [offset_tombstone(self._group_id, topic, number) for topic, number in self._partitions]
+
+    def forget(self) -> None:
+        """Delete the offsets."""
+        store = self._partition.offsets
+        for topic, number in self._partitions:
+            store.delete(self._group_id, topic, number, NO_PRODUCER_ID, is_transactional=False)
+        for key, commit in self._in_flight.items():
+            self._partition.in_flight.pop(key, None)
+            self._partition.deleted_in_flight[key] = commit
+        for key in self._dropped:
+            store.pending.pop(key, None)
+
+    def put_back(self) -> None:
+        """The append of the tombstones has failed: the offsets are there again."""
+        store = self._partition.offsets
+        for (group_id, topic, number), stored in self.committed.items():
+            store.put(group_id, topic, number, stored)
+        store.pending.update(self._pending)
+        for key, commit in self._in_flight.items():
+            if self._partition.deleted_in_flight.pop(key, None) == commit:
+                self._partition.in_flight[key] = commit
+            else:  # its records have been replicated meanwhile
+                store.put(*key, commit)
 
 
 def offset_delete(broker: Broker, call: Call, request: OffsetDelete) -> None:
@@ -105,7 +159,7 @@ def offset_delete(broker: Broker, call: Call, request: OffsetDelete) -> None:
         broker.answer(call, OffsetDeleteAnswer(Error.NON_EMPTY_GROUP))
         return
     partition = broker.partition_of(group_id)
-    committed = partition.offsets.committed.get(group_id, {})
+    existing = {*partition.offsets.committed.get(group_id, ()), *_written_in_flight(broker, partition, group_id)}
     errors: dict[TopicPartition, Error] = {}
     deleted = []
     dropped_pending = []
@@ -123,7 +177,7 @@ def offset_delete(broker: Broker, call: Call, request: OffsetDelete) -> None:
             else:
                 errors[topic_partition] = Error.NONE
                 is_pending = (group_id, *topic_partition) in partition.offsets.pending
-                if topic_partition in committed or (is_pending and broker.release.deletion_writes_pending):
+                if topic_partition in existing or (is_pending and broker.release.deletion_writes_pending):
                     deleted.append(topic_partition)
                 elif is_pending:
                     dropped_pending.append(topic_partition)
@@ -154,7 +208,8 @@ def delete_topic(broker: Broker, topic: str) -> None:
                 if topic_partition[0] == topic and (stored.topic_id is None or topic_id == NO_TOPIC_ID or stored.topic_id == topic_id)
             ]
             if broker.release.deletion_writes_pending:
-                deleted += [pending for pending in partition.pending_partitions(group_id) if pending[0] == topic]
+                others = (*_written_in_flight(broker, partition, group_id), *partition.pending_partitions(group_id))
+                deleted += [place for place in dict.fromkeys(others) if place[0] == topic and place not in deleted]
             if deleted and group is None:
                 _delete_offsets(broker, partition, group_id, deleted)
             elif deleted and group is not None:
@@ -188,12 +243,14 @@ def clean_up(broker: Broker) -> bool:
         for group_id, reconciled_group in sorted(reconciled_groups.items()):
             committed = partition.offsets.committed.get(group_id, {})
             result = cleanup.of_group(_reconciled_group_row(reconciled_group), committed, pending.get(group_id, ()))
-            deleted = [(expiry.topic, expiry.partition) for expiry in result.offsets if expiry.expired]
-            if result.group.removed:
+            in_flight = {key[1:] for key in partition.in_flight if key[0] == group_id}
+            expired = [(expiry.topic, expiry.partition) for expiry in result.offsets if expiry.expired]
+            deleted = [place for place in expired if place not in in_flight]
+            if result.group.removed and not in_flight:
                 _delete_reconciled_group(broker, partition, reconciled_group, deleted)
             elif deleted:
                 _delete_offsets(broker, partition, group_id, deleted)
-            has_removed = has_removed or bool(deleted) or result.group.removed
+            has_removed = has_removed or bool(deleted) or (result.group.removed and not in_flight)
     return has_removed
 
 
@@ -291,20 +348,27 @@ def _delete_offsets_and_group(
     group_id = group.group_id
     if writes_group is None:
         writes_group = broker.release.deletion_always_writes_group or group.generation > 0
-    records: list[RecordToWrite] = [offset_tombstone(group_id, topic, number) for topic, number in deleted]
+    offsets = DeletedOffsets(partition, group_id, deleted, all_pending=with_group)
+    records = offsets.tombstones
     if with_group and writes_group:
         records.append(group_tombstone(group_id))
+    producers = partition.producers_with_open_transaction.get(group_id)
+    put_group_back: list[Callable[[], None]] = []
+
+    def undo() -> None:
+        offsets.put_back()
+        for put_back in put_group_back:
+            put_back()
+        if with_group and producers is not None:
+            partition.producers_with_open_transaction[group_id] = producers
+
     if records:
-        error, _ = broker.append(group_id, records)
+        before = copy.copy(group) if with_group else NO_VIEW
+        error = broker.append_tombstones(group_id, records, undo, before, offsets.committed)
         if error is not Error.NONE:
-            return broker.release.group_append_errors.get(error, error)
-    _forget_offsets(partition, group_id, deleted)
+            return error
+    offsets.forget()
     if with_group:
-        partition.offsets.committed.pop(group_id, None)
-        for key in [key for key in partition.in_flight if key[0] == group_id]:
-            del partition.in_flight[key]
-        for topic, number in partition.pending_partitions(group_id):
-            partition.offsets.pending.pop((group_id, topic, number))
         partition.producers_with_open_transaction.pop(group_id, None)
-        broker.remove_group(group)
+        put_group_back.append(broker.remove_group(group))
     return Error.NONE

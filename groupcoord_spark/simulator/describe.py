@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from functools import partial
+from typing import Any
 
 from groupcoord_spark.coordinator.broker_settings import KAFKAS_ASSIGNORS
 from groupcoord_spark.simulator.answers import (
@@ -16,15 +17,17 @@ from groupcoord_spark.simulator.answers import (
     ListedGroup,
     ListGroupsAnswer,
 )
-from groupcoord_spark.simulator.broker import Broker
+from groupcoord_spark.simulator.broker import Broker, OffsetsPartition
 from groupcoord_spark.simulator.calls import Call
 from groupcoord_spark.simulator.clock import TimerKind
-from groupcoord_spark.simulator.consumer_group import Partition, current_assignment
+from groupcoord_spark.simulator.consumer_group import ConsumerGroup, Partition, current_assignment
 from groupcoord_spark.simulator.coordinator_checks import coordinator_error
 from groupcoord_spark.simulator.errors import Error
 from groupcoord_spark.simulator.group import Group
 from groupcoord_spark.simulator.requests import ConsumerGroupDescribe, DescribeGroups, FindCoordinator, ListGroups
+from groupcoord_spark.simulator.share_group import ShareGroup
 from groupcoord_spark.simulator.states import State
+from groupcoord_spark.simulator.streams_group import StreamsGroup
 
 FIRST_VERSION_WITH_SEVERAL_KEYS = 4
 OFFSETS_TOPIC_CREATION_MS = 500
@@ -66,7 +69,7 @@ def describe_group(broker: Broker, group_id: str, version: int) -> DescribedGrou
     error = coordinator_error(broker, DescribeGroups, group_id)
     if error is not Error.NONE:
         return DescribedGroup(group_id, error)
-    group = broker.group(group_id)
+    group = broker.shown(group_id, Group, broker.group(group_id))
     if group is None or group.state is State.DEAD:
         since = broker.release.unknown_group_is_error_since
         is_error = since is not None and version >= since
@@ -109,16 +112,28 @@ def list_groups(broker: Broker, call: Call, request: ListGroups) -> None:
         )
 
     for partition in broker.partitions.values():
-        for group in partition.groups.values():
-            name = state_name(broker, group)
-            if is_wanted(name, "classic"):
-                listed.append(ListedGroup(group.group_id, group.protocol_type or "", name))
-        for modern_groups in (partition.consumer_groups, partition.share_groups, partition.streams_groups):
-            for modern_group in modern_groups.values():
-                replayed = modern_group.replayed
-                if is_wanted(replayed.state, replayed.group_type):
-                    listed.append(ListedGroup(modern_group.group_id, replayed.protocol_type, replayed.state, replayed.group_type))
+        for group in _shown_groups(partition):
+            if isinstance(group, Group):
+                name = state_name(broker, group)
+                if is_wanted(name, "classic"):
+                    listed.append(ListedGroup(group.group_id, group.protocol_type or "", name))
+            elif is_wanted(group.replayed.state, group.replayed.group_type):
+                replayed = group.replayed
+                listed.append(ListedGroup(group.group_id, replayed.protocol_type, replayed.state, replayed.group_type))
     broker.answer(call, ListGroupsAnswer(Error.NONE, tuple(sorted(listed))))
+
+
+def _shown_groups(partition: OffsetsPartition) -> Iterable[Group | ConsumerGroup | ShareGroup | StreamsGroup]:
+    """The groups of a partition as readers see them: those that are being written are seen as before."""
+    groups: dict[str, Any] = {
+        **partition.groups,
+        **partition.consumer_groups,
+        **partition.share_groups,
+        **partition.streams_groups,
+    }
+    for append in reversed(partition.appends_in_flight):
+        groups.update(append.views)
+    return [group for group in groups.values() if group is not None]
 
 
 def consumer_group_describe(broker: Broker, call: Call, request: ConsumerGroupDescribe) -> None:
@@ -128,7 +143,7 @@ def consumer_group_describe(broker: Broker, call: Call, request: ConsumerGroupDe
 
 def _consumer_group(broker: Broker, group_id: str) -> DescribedConsumerGroup:
     error = coordinator_error(broker, ConsumerGroupDescribe, group_id)
-    group = broker.consumer_group(group_id) if error is Error.NONE else None
+    group = broker.shown(group_id, ConsumerGroup, broker.consumer_group(group_id)) if error is Error.NONE else None
     if group is None:
         return DescribedConsumerGroup(group_id, error if error is not Error.NONE else Error.GROUP_ID_NOT_FOUND)
     names = {topic.topic_id: name for name, topic in (broker.settings.topics or {}).items()}

@@ -3,9 +3,11 @@
 from groupcoord_spark.simulator.answers import FetchedGroup, FetchedOffset, OffsetFetchAnswer
 from groupcoord_spark.simulator.broker import Broker
 from groupcoord_spark.simulator.calls import Call
+from groupcoord_spark.simulator.consumer_group import ConsumerGroup
 from groupcoord_spark.simulator.conversion import uses_classic_protocol
 from groupcoord_spark.simulator.coordinator_checks import coordinator_error
 from groupcoord_spark.simulator.errors import Error
+from groupcoord_spark.simulator.group import Group
 from groupcoord_spark.simulator.requests import GroupToFetch, OffsetFetch
 from groupcoord_spark.simulator.states import State
 from groupcoord_spark.simulator.streams_offsets import check_streams_fetch
@@ -18,16 +20,17 @@ _UNSTABLE = FetchedOffset(error=Error.UNSTABLE_OFFSET_COMMIT)
 def offset_fetch(broker: Broker, call: Call, request: OffsetFetch) -> None:
     """Answer with the committed offsets of each group. With ``require_stable`` a partition with a pending offset gets an error instead."""
 
-    def answer() -> None:
-        broker.answer(call, OffsetFetchAnswer(tuple(_fetch(broker, group, request.require_stable) for group in request.groups)))
+    def answer(error: Error = Error.NONE, failed: frozenset[str] = frozenset()) -> None:
+        groups = (
+            FetchedGroup(group.group_id, error, {}) if group.group_id in failed else _fetch(broker, group, request.require_stable)
+            for group in request.groups
+        )
+        broker.answer(call, OffsetFetchAnswer(tuple(groups)))
 
-    if request.require_stable and broker.release.stable_fetch_waits:
-        for group in request.groups:
-            partition = broker.partitions.get(broker.partition_number(group.group_id))
-            if partition is not None and partition.appends_in_flight:
-                partition.waiting_fetches.append(answer)
-                return
-    answer()
+    if request.require_stable and broker.release.stable_fetch_waits and broker.appends_in_flight:
+        broker.wait_for_appends(frozenset(group.group_id for group in request.groups), answer)
+    else:
+        answer()
 
 
 def _fetch(broker: Broker, requested: GroupToFetch, require_stable: bool) -> FetchedGroup:
@@ -37,6 +40,8 @@ def _fetch(broker: Broker, requested: GroupToFetch, require_stable: bool) -> Fet
         return FetchedGroup(group_id, error, {})
     group = broker.group(group_id)
     consumer_group = broker.consumer_group(group_id) if group is None else None
+    if broker.appends_in_flight:
+        group, consumer_group = broker.shown(group_id, Group, group), broker.shown(group_id, ConsumerGroup, consumer_group)
     if consumer_group is not None and requested.member_id is not None:
         member = consumer_group.members.get(requested.member_id)
         if member is None:
@@ -51,12 +56,14 @@ def _fetch(broker: Broker, requested: GroupToFetch, require_stable: bool) -> Fet
     offsets, in_flight = partition.offsets, partition.in_flight
     is_known = consumer_group is not None or streams_group is not None or (group is not None and group.state is not State.DEAD)
     committed = offsets.committed.get(group_id, {}) if is_known else {}
+    for append in partition.appends_in_flight:
+        committed = {**committed, **{key[1:]: stored for key, stored in append.deleted.items() if key[0] == group_id}}
 
     def fetched(topic: str, number: int) -> FetchedOffset:
         if topic in broker.denied.topics:
             return _DENIED
         key = (group_id, topic, number)
-        if require_stable and (key in offsets.pending or key in in_flight):
+        if require_stable and (key in offsets.pending or (key in in_flight and not broker.release.stable_fetch_waits)):
             return _UNSTABLE
         stored = committed.get((topic, number))
         return _NO_OFFSET if stored is None else FetchedOffset(stored.committed_offset, stored.leader_epoch, stored.metadata)

@@ -23,6 +23,7 @@ class Group:
 
     __slots__ = (
         "_like_java",
+        "created_by",
         "generation",
         "group_id",
         "in_initial_delay",
@@ -47,6 +48,8 @@ class Group:
     def __init__(self, group_id: str, now_ms: int, *, like_java: bool) -> None:
         self._like_java = like_java
         self.group_id = group_id
+        self.created_by: Call | None = None
+        """The commit that has created the group."""
         self.state = State.EMPTY
         self.previous_state: State | None = None
         self.state_timestamp_ms: int | None = now_ms

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import copy
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any, Final, Protocol
 
 from groupcoord_spark.simulator.broker import Broker
@@ -10,6 +12,8 @@ from groupcoord_spark.simulator.errors import Error
 from groupcoord_spark.simulator.records import RecordToWrite
 from groupcoord_spark.simulator.settings import NO_TOPIC_ID
 
+RETRY_MS: Final = 500
+"""How long a Java coordinator waits before it repeats what a timer began, if the append has failed."""
 REFRESH_MS: Final = 300_000
 """How long a group trusts what it knows of its topics."""
 
@@ -31,6 +35,12 @@ class GroupStep:
         self.group_id = group_id
         self.partition = broker.partition_of(group_id)
         self.records: list[RecordToWrite] = []
+        self._before: Mapping[str, Any] = {}
+        """What the records may change in the group, as it was before the step; empty: there was no group."""
+
+    def remember(self, group: Any, names: Iterable[str]) -> None:
+        """Keep a copy of these attributes of the group, for the case that the append fails."""
+        self._before = {name: copy.deepcopy(getattr(group, name)) for name in names}
 
     def add(self, record: RecordToWrite) -> None:
         """Apply a record to the group, and keep it for the append."""
@@ -39,17 +49,38 @@ class GroupStep:
         self.records.append(record)
         self.group.replayed.apply(record_offset, record.key_type, record.key, record.value)
 
-    def write(self) -> Error:
-        """Append the records. If the append fails, the group goes back to what it was."""
-        error, _ = self.broker.append(self.group_id, self.records) if self.records else (Error.NONE, [])
-        if error is not Error.NONE:
-            self.undo()
-            return self.broker.release.group_append_errors.get(error, error)
+    def write(self, then_undo: Callable[[], None] | None = None) -> Error:
+        """Append the records. If the append fails, now or later, the group goes back to what it was.
+
+        then_undo: called after that.
+        """
+        if self.records:
+
+            def undo() -> None:
+                self.undo_finished()
+                if then_undo is not None:
+                    then_undo()
+
+            error, _ = self.broker.append(self.group_id, self.records, undo=undo, before=self.before())
+            if error is not Error.NONE:
+                self.undo()
+                if then_undo is not None:
+                    then_undo()
+                return self.broker.release.group_append_errors.get(error, error)
         self.finish()
         return Error.NONE
 
+    def before(self) -> Any:
+        """The group before the step; None: there was none."""
+        return None if not self._before else replace(self.group, **self._before)  # type: ignore[type-var]
+
     def undo(self) -> None:
-        """Forget the records."""
+        """Forget the records. The timers stay as they are, as in Kafka."""
+        for name, value in self._before.items():
+            setattr(self.group, name, value)
+
+    def undo_finished(self) -> None:
+        """Take back the step after ``finish``: the append has failed later."""
         raise NotImplementedError
 
     def finish(self) -> None:

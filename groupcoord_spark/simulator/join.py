@@ -1,7 +1,10 @@
 """JoinGroup: new members, members that join again, and static members that restart (docs/reference/coordinator.md, chapter 4)."""
 
+from collections.abc import Sequence
 from functools import partial
+from typing import NamedTuple
 
+from groupcoord_spark.protocol.record_types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from groupcoord_spark.simulator.answers import JoinGroupAnswer, SyncGroupAnswer
 from groupcoord_spark.simulator.broker import Broker
 from groupcoord_spark.simulator.calls import Call
@@ -12,14 +15,14 @@ from groupcoord_spark.simulator.coordinator_checks import coordinator_error
 from groupcoord_spark.simulator.errors import Error
 from groupcoord_spark.simulator.group import Group
 from groupcoord_spark.simulator.group_checks import first_error
-from groupcoord_spark.simulator.member import Member
+from groupcoord_spark.simulator.member import Member, Protocols
 from groupcoord_spark.simulator.rebalance import (
     end_join_phase_if_complete,
     members_for_leader,
     prepare_rebalance,
     restart_session,
 )
-from groupcoord_spark.simulator.records import group_record, new_group_record
+from groupcoord_spark.simulator.records import WrittenRecord, group_record, new_group_record
 from groupcoord_spark.simulator.release import SizeRule
 from groupcoord_spark.simulator.requests import JoinGroup
 from groupcoord_spark.simulator.states import CAN_REBALANCE, State
@@ -208,7 +211,7 @@ def _restart(broker: Broker, group: Group, call: Call, request: JoinGroup, insta
     old_id = group.static_members[instance_id]
     member = group.members[old_id]
     old_leader = group.leader
-    old_protocols, old_timeouts_ms = member.protocols, (member.rebalance_timeout_ms, member.session_timeout_ms)
+    before = _Replaced(old_id, old_leader, member.protocols, (member.rebalance_timeout_ms, member.session_timeout_ms))
     _fence(broker, group, member)
     group.rename(member, broker.new_member_id(instance_id, request.client_id))
     if not broker.release.replaced_member_stays_new:
@@ -223,16 +226,53 @@ def _restart(broker: Broker, group: Group, call: Call, request: JoinGroup, insta
         prepare_rebalance(broker, group)
         return
     if group.state is State.STABLE and broker.release.static_restart_is_written:
-        error, _ = broker.append(group.group_id, [group_record(group, broker.release)])
+        _write_restart(broker, group, call, request, member, before)
+    else:
+        _answer_restart(broker, group, call, request, member, old_leader)
+
+
+class _Replaced(NamedTuple):
+    """What a static member was before its restart. timeouts_ms: its rebalance timeout and its session timeout."""
+
+    member_id: str
+    leader: str | None
+    protocols: Protocols
+    timeouts_ms: tuple[int, int]
+
+
+def _write_restart(broker: Broker, group: Group, call: Call, request: JoinGroup, member: Member, before: _Replaced) -> None:
+    """Write the new member id, then answer. If the append fails, the member has its old id again.
+
+    While the append takes time the JoinGroup waits as in a join phase: one that begins meanwhile may answer it.
+    """
+    records = [group_record(group, broker.release)]
+    member_id = member.member_id
+
+    def end(error: Error, written: Sequence[WrittenRecord]) -> None:
+        if group.members.get(member_id) is not member:
+            return
         if error is not Error.NONE:
-            group.update_protocols(member, old_protocols)
-            member.rebalance_timeout_ms, member.session_timeout_ms = old_timeouts_ms
-            group.rename(member, old_id)
+            group.take_awaiting_join(member)
+            group.update_protocols(member, before.protocols)
+            member.rebalance_timeout_ms, member.session_timeout_ms = before.timeouts_ms
+            group.rename(member, before.member_id)
             restart_session(broker, group, member)
             error = broker.release.group_append_errors.get(error, error)
-            answer = JoinGroupAnswer(error, "", group.generation, group.protocol_type, group.protocol, old_leader or "")
-            broker.answer(call, answer)
-            return
+            if call.answer is None:
+                answer = JoinGroupAnswer(error, "", group.generation, group.protocol_type, group.protocol, before.leader or "")
+                broker.answer(call, answer)
+        elif member.awaiting_join is call:
+            group.take_awaiting_join(member)
+            _answer_restart(broker, group, call, request, member, before.leader)
+
+    group.wait_for_join_phase(member, call)
+    if broker.append_takes_ms or broker.partition_of(group.group_id).failing_batch is not None:
+        broker.append_slowly(group.group_id, records, NO_PRODUCER_ID, NO_PRODUCER_EPOCH, end, lambda error, written: None)
+    else:
+        end(*broker.append(group.group_id, records))
+
+
+def _answer_restart(broker: Broker, group: Group, call: Call, request: JoinGroup, member: Member, old_leader: str | None) -> None:
     if _skips_assignment(broker, request):
         is_leader = member.member_id == group.leader
         _answer_current_generation(broker, group, call, member, group.leader, is_leader=is_leader, skips_assignment=is_leader)
@@ -265,7 +305,11 @@ def _fence(broker: Broker, group: Group, member: Member) -> None:
 
 def _write_new_group(broker: Broker, group: Group, call: Call, request: JoinGroup) -> None:
     """Write the empty record of a new group (4.x). If the append fails, the group is removed."""
-    error, _ = broker.append(group.group_id, [new_group_record(group, broker.release)])
+
+    def undo() -> None:
+        broker.remove_group(group)
+
+    error, _ = broker.append(group.group_id, [new_group_record(group, broker.release)], undo=undo, before=None)
     if error is Error.NONE:
         return
     if call.answer is None:

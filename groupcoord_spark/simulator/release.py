@@ -164,6 +164,9 @@ class Release:
     expires_while_rebalancing: bool = False
     """The cleanup removes offsets of topics without a subscriber also during a rebalance (2.4 to 2.7)."""
     fetch_shows_empty_topics: bool = False
+    applies_before_append: bool = False
+    """A change is made before its append has a result, and is taken back if the append fails; every request that may write waits for the
+    appends before it. False: only what a request itself writes is waited for."""
     stores_after_timeout: bool = False
     """A commit whose append outlasts offsets.commit.timeout.ms is stored when the append succeeds. False: it stays in the log alone."""
     stable_fetch_waits: bool = False
@@ -291,6 +294,7 @@ _CHANGES: tuple[tuple[tuple[int, ...], dict[str, Any]], ...] = (
             "group_not_found_since": 9,
             "txn_commit_creates_group": False,
             "fetch_shows_empty_topics": True,
+            "applies_before_append": True,
             "stores_after_timeout": True,
             "stable_fetch_waits": True,
             "offset_delete_may_remove_group": False,

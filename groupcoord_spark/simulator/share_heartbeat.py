@@ -6,7 +6,6 @@ Rules: docs/reference/coordinator.md, chapter 13.6.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any, Final
@@ -27,7 +26,7 @@ from groupcoord_spark.simulator.clock import TimerKind
 from groupcoord_spark.simulator.consumer_group import metadata_hash
 from groupcoord_spark.simulator.coordinator_checks import coordinator_error
 from groupcoord_spark.simulator.errors import Error, RefusedError
-from groupcoord_spark.simulator.group_step import REFRESH_MS, GroupStep, known_topics, topic_ids, topic_names
+from groupcoord_spark.simulator.group_step import REFRESH_MS, RETRY_MS, GroupStep, known_topics, topic_ids, topic_names
 from groupcoord_spark.simulator.records import WrittenRecord
 from groupcoord_spark.simulator.requests import LEAVE_EPOCH, ShareGroupDescribe, ShareGroupHeartbeat
 from groupcoord_spark.simulator.share_group import (
@@ -82,8 +81,8 @@ class ShareStep(GroupStep):
     def __init__(self, broker: Broker, group_id: str) -> None:
         super().__init__(broker, group_id)
         self.group = self.partition.share_groups.get(group_id)
-        self._before = _changeable(self.group) if self.group is not None else {}
-        self._left: list[str] = []
+        if self.group is not None:
+            self.remember(self.group, _CHANGEABLE)
 
     # Requests
 
@@ -126,7 +125,8 @@ class ShareStep(GroupStep):
         """Remove a member: its tombstones, and a new group epoch."""
         for record in removal_records(self.group_id, member_id):
             self.add(record)
-        self._left.append(member_id)
+        # The broker stops the timer before it writes, and a failed append does not start it again.
+        group.cancel_session(member_id)
         group.metadata_hash = metadata_hash(known_topics(self.broker, group.replayed.subscribed_topics))
         self.add(epoch_record(self.group_id, group.epoch + 1, group.metadata_hash))
 
@@ -235,24 +235,31 @@ class ShareStep(GroupStep):
     # Records
 
     def finish(self) -> None:
-        """The group is known, and the sessions of members that have left end."""
+        """The group is known."""
         if self.group is not None:
             self.partition.share_groups[self.group_id] = self.group
-            for member_id in self._left:
-                self.group.cancel_session(member_id)
 
-    def undo(self) -> None:
-        """Forget the records."""
-        for name, value in self._before.items():
-            setattr(self.group, name, value)
-
-
-def _changeable(group: ShareGroup) -> dict[str, Any]:
-    """A copy of what a heartbeat changes in the group."""
-    names = ("replayed", "metadata_hash", "metadata_deadline_ms", "refreshes_metadata", "assignment_timestamp_ms", "initializing")
-    return {name: copy.deepcopy(getattr(group, name)) for name in names}
+    def undo_finished(self) -> None:
+        """Take back the step after ``finish``: the append has failed later."""
+        self.undo()
+        if self.group is None:
+            return
+        for member_id in [member_id for member_id in self.group.session_timers if not self._before or member_id not in self.group.members]:
+            self.group.cancel_session(member_id)
+        if not self._before:
+            self.partition.share_groups.pop(self.group_id, None)
 
 
+_CHANGEABLE: Final = (
+    "replayed",
+    "metadata_hash",
+    "metadata_deadline_ms",
+    "refreshes_metadata",
+    "assignment_timestamp_ms",
+    "initializing",
+    "initialized",
+)
+"""What the records of a step change in a share group."""
 _NEW_MEMBER: Final[Mapping[str, Any]] = {"rack_id": None, "client_id": "", "client_host": "", "subscribed_topic_names": []}
 
 
@@ -266,10 +273,16 @@ def _changed_metadata(before: Mapping[str, Any] | None, request: ShareGroupHeart
 def fence_share_member(broker: Broker, group_id: str, member_id: str) -> bool:
     """Remove a member whose session has ended. False: it has left already."""
     step = ShareStep(broker, group_id)
-    if step.group is None or member_id not in step.group.members:
+    group = step.group
+    if group is None or member_id not in group.members:
         return False
-    step.remove(step.group, member_id)
-    step.write()
+    step.remove(group, member_id)
+
+    def repeat() -> None:
+        fire = partial(fence_share_member, broker, group_id, member_id)
+        group.session_timers[member_id] = broker.clock.start(TimerKind.SESSION, RETRY_MS, group_id, member_id, fire)
+
+    step.write(repeat)
     return True
 
 
@@ -284,7 +297,12 @@ def end_initialization(broker: Broker, group_id: str) -> bool:
         return False
     made = {topic: group.initialized.get(topic, set()) | numbers for topic, numbers in group.initializing.items()}
     initialized = {**group.initialized, **made}
-    error, _ = broker.append(group_id, [state_record(group_id, {}, initialized, (), topic_names(broker))])
+    before = group.initialized, group.initializing
+
+    def undo() -> None:
+        group.initialized, group.initializing = before
+
+    error, _ = broker.append(group_id, [state_record(group_id, {}, initialized, (), topic_names(broker))], undo=undo)
     if error is Error.NONE:
         group.initialized, group.initializing = initialized, {}
     return True
@@ -303,11 +321,16 @@ def delete_share_group(broker: Broker, group: ShareGroup) -> Error:
         return Error.NON_EMPTY_GROUP
     topics = dict.fromkeys((*group.initialized, *group.initializing))
     batches = [[state_record(group.group_id, {}, {}, topics, topic_names(broker))]] if topics else []
+    groups = broker.partition_of(group.group_id).share_groups
+
+    def undo() -> None:
+        groups[group.group_id] = group
+
     for records in (*batches, group_tombstones(group.group_id)):
-        error, _ = broker.append(group.group_id, records)
+        error, _ = broker.append(group.group_id, records, undo=undo, before=group)
         if error is not Error.NONE:
             return broker.release.group_append_errors.get(error, error)
-    del broker.partition_of(group.group_id).share_groups[group.group_id]
+    del groups[group.group_id]
     return Error.NONE
 
 
@@ -318,7 +341,7 @@ def share_group_describe(broker: Broker, call: Call, request: ShareGroupDescribe
 
 def _described(broker: Broker, group_id: str) -> DescribedShareGroup:
     error = coordinator_error(broker, ShareGroupDescribe, group_id)
-    group = broker.share_group(group_id) if error is Error.NONE else None
+    group = broker.shown(group_id, ShareGroup, broker.share_group(group_id)) if error is Error.NONE else None
     if group is None:
         return DescribedShareGroup(group_id, error if error is not Error.NONE else Error.GROUP_ID_NOT_FOUND)
     members = tuple(

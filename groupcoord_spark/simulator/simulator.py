@@ -39,6 +39,7 @@ from groupcoord_spark.simulator.errors import Error
 from groupcoord_spark.simulator.fetch import offset_fetch
 from groupcoord_spark.simulator.group import Group
 from groupcoord_spark.simulator.heartbeat import heartbeat
+from groupcoord_spark.simulator.held_answers import hold_answer
 from groupcoord_spark.simulator.join import join_group
 from groupcoord_spark.simulator.leadership import begin_loading, load_partition, unload_partition
 from groupcoord_spark.simulator.leave import leave_group
@@ -75,7 +76,7 @@ from groupcoord_spark.simulator.streams_group import StreamsGroup
 from groupcoord_spark.simulator.streams_heartbeat import all_groups_see_topics, streams_group_heartbeat
 from groupcoord_spark.simulator.streams_requests import StreamsGroupDescribe, StreamsGroupHeartbeat
 from groupcoord_spark.simulator.sync import sync_group
-from groupcoord_spark.simulator.transactions import add_offsets_to_txn, end_txn, write_txn_markers
+from groupcoord_spark.simulator.transactions import add_offsets_to_txn, end_txn, write_kept_markers, write_txn_markers
 
 _HANDLERS: dict[type, Callable[[Broker, Call, Any], None]] = {
     JoinGroup: join_group,
@@ -192,6 +193,8 @@ class Simulator:
             self._broker.answer(call, answer)
         else:
             _HANDLERS[kind](self._broker, call, request)
+            if self._broker.appends_in_flight and self.release.applies_before_append:
+                hold_answer(self._broker, call)
         self._close_event(call, None, None)
         return call
 
@@ -205,12 +208,14 @@ class Simulator:
                 begin_loading(broker, number)
             case LoadPartition(number, records):
                 load_partition(broker, number, records)
+                write_kept_markers(broker)
             case LosePartition(number):
                 unload_partition(broker, number)
             case SetActive(is_active):
                 broker.is_active = is_active
             case FailAppends(error, takes_ms):
                 broker.append_error, broker.append_takes_ms = error, takes_ms
+                write_kept_markers(broker)
             case CreateTopic(topic, partitions) | AddPartitions(topic, partitions):
                 broker.settings = broker.settings.with_topic(topic, partitions)
                 all_groups_see_topics(broker)

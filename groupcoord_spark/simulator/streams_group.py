@@ -7,7 +7,7 @@ Rules: docs/reference/coordinator.md, chapter 13.7.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from groupcoord_spark.assignors.java_maps import hash_of_text, in_hash_order
@@ -44,6 +44,10 @@ NEW_MEMBER: Final[Mapping[str, Any]] = {
 }
 NO_TASKS: Final[Owned] = {kind: frozenset() for kind in KINDS}
 _FIRST_SLOTS: Final = 2
+_FROM_RECORDS: Final = (
+    *("replayed", "metadata_hash", "assignment_timestamp_ms", "last_configs", "configured", "refreshes_metadata", "metadata_deadline_ms"),
+    *("active_processes", "other_processes", "slots"),
+)
 _KEY_TYPES_OF_MEMBERS: Final = (KeyType.STREAMS_GROUP_MEMBER_METADATA, KeyType.STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT)
 _GOLDEN_RATIO: Final = -7046029254386353131
 
@@ -168,6 +172,19 @@ class StreamsGroup:
             self.last_configs = {one["key"]: one["value"] for one in value["last_assignment_configs"] or ()}
         elif key_type == KeyType.STREAMS_GROUP_TARGET_ASSIGNMENT_METADATA and value is not None:
             self.assignment_timestamp_ms = value["assignment_timestamp_ms"]
+
+    def log_state(self) -> dict[str, Any]:
+        """What records change in the group."""
+        return {name: getattr(self, name) for name in _FROM_RECORDS}
+
+    def take_back(self, before: Mapping[str, Any]) -> None:
+        """Put back a copy of ``log_state``."""
+        for name, value in before.items():
+            setattr(self, name, value)
+
+    def seen_as(self, before: Mapping[str, Any]) -> StreamsGroup:
+        """The group with a copy of ``log_state``, as readers see it while its records are being written."""
+        return replace(self, **before)
 
     def cancel_timers(self, member_id: str) -> None:
         """Cancel the timers of a member that has left."""

@@ -5,7 +5,8 @@ Rules: docs/reference/coordinator.md, chapter 13.7.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import copy
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final, NamedTuple
 
@@ -21,7 +22,7 @@ from groupcoord_spark.simulator.consumer_group import metadata_hash
 from groupcoord_spark.simulator.consumer_heartbeat import topics_have_changed
 from groupcoord_spark.simulator.coordinator_checks import coordinator_error
 from groupcoord_spark.simulator.errors import Error, RefusedError
-from groupcoord_spark.simulator.group_step import REFRESH_MS, known_topics
+from groupcoord_spark.simulator.group_step import REFRESH_MS, RETRY_MS, known_topics
 from groupcoord_spark.simulator.records import RecordToWrite, group_tombstone
 from groupcoord_spark.simulator.requests import LEAVE_EPOCH
 from groupcoord_spark.simulator.share_heartbeat import share_topics_have_changed
@@ -357,16 +358,30 @@ class StreamsStep:
 
     # Records
 
-    def write(self) -> Error:
-        """Append the records and apply them. If the append fails, the group stays what it was."""
+    def write(self, then_undo: Callable[[], None] | None = None) -> Error:
+        """Append the records and apply them. If the append fails, now or later, the group is what it was.
+
+        then_undo: called after that.
+        """
         group = self.group
         assert group is not None
-        error, written = self.broker.append(self.group_id, self._records) if self._records else (Error.NONE, [])
+        is_slow = bool(self.broker.append_takes_ms) or self.partition.failing_batch is not None
+        before = copy.deepcopy(group.log_state()) if is_slow and not self._is_new else None
+        classic = self.partition.groups.get(self.group_id) if self._is_new else None
+
+        def undo() -> None:
+            self._undo_written(group, before)
+            if then_undo is not None:
+                then_undo()
+
+        view = classic if before is None else group.seen_as(before)
+        error, written = self.broker.append(self.group_id, self._records, undo=undo, before=view) if self._records else (Error.NONE, [])
         if error is not Error.NONE:
+            if then_undo is not None:
+                then_undo()
             return self.broker.release.group_append_errors.get(error, error)
         if self._is_new:
             group.shutdown_by, group.endpoint_epoch = None, 0
-            classic = self.partition.groups.get(self.group_id)
             if classic is not None:
                 self.broker.remove_group(classic)
             self.partition.streams_groups[self.group_id] = group
@@ -377,6 +392,15 @@ class StreamsStep:
             if record.key_type != KeyType.GROUP_METADATA:
                 group.apply(in_log.record_offset, record)
         return Error.NONE
+
+    def _undo_written(self, group: StreamsGroup, before: Mapping[str, Any] | None) -> None:
+        """The append has failed later. The timers stay as they are, as in Kafka, but those of members that were never there."""
+        if before is None:
+            self.partition.streams_groups.pop(self.group_id, None)
+            for member_id in list(group.members):
+                group.cancel_timers(member_id)
+            return
+        group.take_back(before)
 
 
 def _targets(
@@ -408,8 +432,14 @@ def _end_session(broker: Broker, group_id: str, member_id: str) -> bool:
     step = StreamsStep(broker, group_id)
     if step.group is None or member_id not in step.group.members:
         return False
-    step.remove(step.group, member_id)
-    step.write()
+    group = step.group
+    step.remove(group, member_id)
+
+    def repeat() -> None:
+        fire = partial(_end_session, broker, group_id, member_id)
+        group.session_timers[member_id] = broker.clock.start(TimerKind.SESSION, RETRY_MS, group_id, member_id, fire)
+
+    step.write(repeat)
     return True
 
 

@@ -5,9 +5,10 @@ Rules: docs/reference/coordinator.md, chapters 10 and 13.7.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from groupcoord_spark.coordinator.groups.streams import StreamsGroup as ReplayedGroup
+from groupcoord_spark.coordinator.transactions import OffsetKey, StoredOffset
 from groupcoord_spark.protocol.record_types import KeyType
 from groupcoord_spark.simulator.broker import Broker, OffsetsPartition
 from groupcoord_spark.simulator.errors import Error
@@ -17,12 +18,30 @@ from groupcoord_spark.simulator.streams_heartbeat import StreamsStep
 from groupcoord_spark.simulator.streams_tasks import UNREVOKED
 
 
-def delete_streams_group(broker: Broker, group: StreamsGroup, offset_tombstones: Sequence[RecordToWrite] = ()) -> Error:
-    """Write the tombstones of an Empty group after those of its offsets, and forget the group. Returns the error of the append."""
-    error, _ = broker.append(group.group_id, [*offset_tombstones, *group_tombstones(group.group_id)])
+def delete_streams_group(
+    broker: Broker,
+    group: StreamsGroup,
+    offset_tombstones: Sequence[RecordToWrite] = (),
+    undo_offsets: Callable[[], None] | None = None,
+    deleted: Mapping[OffsetKey, StoredOffset] | None = None,
+) -> Error:
+    """Write the tombstones of an Empty group after those of its offsets, and forget the group. Returns the error of the append.
+
+    Args:
+        undo_offsets: puts the deleted offsets back, if the append fails later.
+        deleted: these offsets.
+    """
+    partition = broker.partition_of(group.group_id)
+
+    def undo() -> None:
+        partition.streams_groups[group.group_id] = group
+        if undo_offsets is not None:
+            undo_offsets()
+
+    records = [*offset_tombstones, *group_tombstones(group.group_id)]
+    error, _ = broker.append(group.group_id, records, undo=undo, before=group, deleted=deleted)
     if error is not Error.NONE:
         return broker.release.group_append_errors.get(error, error)
-    partition = broker.partition_of(group.group_id)
     del partition.streams_groups[group.group_id]
     StreamsGroup.cancel_timer(partition.streams_initial_delays, group.group_id)
     return Error.NONE

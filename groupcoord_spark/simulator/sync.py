@@ -74,7 +74,7 @@ def _store_assignments(broker: Broker, group: Group, assignments: dict[str, byte
     for member in members:
         member.assignment = assignments.get(member.member_id, b"")
     records = [group_record(group, broker.release)]
-    if not broker.append_takes_ms:
+    if not broker.append_takes_ms and broker.partition_of(group.group_id).failing_batch is None:
         error, _ = broker.append(group.group_id, records)
         _end_sync_phase(broker, group, error)
         return
@@ -85,7 +85,7 @@ def _store_assignments(broker: Broker, group: Group, assignments: dict[str, byte
         if group.state is State.COMPLETING_REBALANCE and group.generation == generation:
             _end_sync_phase(broker, group, error)
 
-    broker.append_slowly(group.group_id, records, NO_PRODUCER_ID, NO_PRODUCER_EPOCH, end, lambda written: None)
+    broker.append_slowly(group.group_id, records, NO_PRODUCER_ID, NO_PRODUCER_EPOCH, end, lambda error, written: None)
 
 
 def _end_sync_phase(broker: Broker, group: Group, error: Error) -> None:

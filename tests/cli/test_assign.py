@@ -178,7 +178,7 @@ def test_a_new_member_has_its_own_subscription(place):
     row = rows_of(place, "--group", "shop", "--assignor", "range", *joins)["range"]
     assert row["assignment"]["d"] == {"visits": [0, 1]} and row["members"] == 4
     again = groupcoord("assign", "--warehouse", place, "--group", "shop", "--member", "a topics=orders")
-    assert again.exit_code == 2 and "The group has a member 'a' already." in again.stderr
+    assert again.exit_code == 2 and "There are two members 'a': give each a name of its own." in again.stderr
 
 
 def made_up(*options):
@@ -225,12 +225,32 @@ def test_the_assignor_that_the_coordinator_elects_is_named():
             ("--member", "a topics=t", "--partitions", "t=1", "--replica-racks", "u=r"),
             "No member subscribes to 'u'. Topics of the group: t.",
         ),
+        (("--member", " "), "' ' does not begin with the name of a member: write for example 'c topics=orders'."),
+        (("--member", "topics=t"), "'topics=t' does not begin with the name of a member"),
+        (("--member", "a topics"), "'a topics' says nothing after topics=."),
+        (("--member", "a topics=t topics=u"), "'a topics=t topics=u' has topics= twice: write all after one"),
+        (("--member", "a topics=t assignors=rang"), "names the assignor 'rang'. Did you mean 'range'?"),
+        (("--member", "a topics=t", "--member", "a topics=t"), "There are two members 'a': give each a name of its own."),
+        (("--member", "a topics=t instance=i", "--member", "b topics=t instance=i"), "Members 'a' and 'b' both have the instance id 'i'."),
+        (("--member", "a topics=t", "--partitions", "t=1", "--partitions", "u=1"), "No member subscribes to 'u'. Topics of the group: t."),
+        (("--partitions", "t=1", "--partitions", "t=2"), "--partitions says that 't' has 1 partitions, and that it has 2."),
         (("--replica-racks", "t"), "'t' does not name racks of replicas, such as 'orders=r1,r2;r2,r3'."),
     ],
 )
 def test_a_mistake_in_a_made_up_group_is_one_sentence(options, sentence):
     result = groupcoord("assign", *options)
     assert result.exit_code == 2 and sentence in " ".join(result.stderr.split())
+
+
+def test_claims_that_no_assignor_would_have_made_are_remarked_on():
+    said = groupcoord(
+        "assign", "--partitions", "t=2", "--member", "a topics=t owns=t:0;u:0", "--member", "b topics=t owns=t:0,7", "--assignor", "range"
+    ).stderr.splitlines()
+    assert said[:3] == [
+        "a owns u:0, and does not subscribe to the topic.",
+        "a and b both own t:0.",
+        "b owns t:7, and the topic has 2 partitions.",
+    ]
 
 
 @pytest.mark.parametrize(("listed", "kept"), [([20, 4], 20), ([4, 20], 4)])

@@ -193,6 +193,19 @@ ANSWERS = {
         "new/OffsetFetch/1": "NONE orders-0=42",
         "old/OffsetFetch/2": "NONE orders-0=42",
     },
+    "a-failed-append-of-the-new-protocol": {
+        "b/ConsumerGroupHeartbeat/1": "(waits)",
+        "admin/ConsumerGroupDescribe/1": "NONE Stable epoch 2, uniform, 1 members",
+        "admin/ConsumerGroupDescribe/2": "NONE Reconciling epoch 3, uniform, 2 members",
+        "c/ConsumerGroupHeartbeat/1/answer": "NOT_COORDINATOR",
+        "a/ConsumerGroupHeartbeat/8/answer": "NOT_COORDINATOR",
+        "admin/ConsumerGroupDescribe/3": "NONE Assigning epoch 5, uniform, 2 members",
+    },
+    "an-idle-connection": {
+        "b/JoinGroup/3": "(waits)",
+        "b/FindCoordinator/2": "NONE __consumer_offsets-12",
+        "b/JoinGroup/4/answer": "NONE generation 2, range, a leads",
+    },
     "a-share-group": {
         "admin/ShareGroupHeartbeat/1": "NONE epoch 2, nothing",
         "admin/ShareGroupHeartbeat/2": "NONE epoch 3, orders:0,1",
@@ -503,6 +516,7 @@ def test_a_comparison_wants_two_releases_and_no_other(options):
 
 FIRST_RELEASES = {
     "the-new-protocol": "4.0",
+    "a-failed-append-of-the-new-protocol": "4.0",
     "a-static-member-of-the-new-protocol": "4.0",
     "an-empty-group-changes-its-protocol": "4.0",
     "a-share-group": "4.2",
@@ -559,5 +573,7 @@ def test_requests_can_be_sent_by_hand(tmp_path):
 
 
 def test_what_is_neither_file_nor_shipped_is_named_with_the_choice():
-    with pytest.raises(UsageError, match="'nothing' is neither a file nor one of those shipped: a-changed-subscription, "):
+    with pytest.raises(UsageError, match=r"'nothing' is neither a file nor one of those shipped\. Known are a-changed-subscription, "):
         find_scenario("nothing")
+    with pytest.raises(UsageError, match=r"Did you mean 'a-full-group'\?"):
+        find_scenario("a-full-grup.yaml")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from groupcoord_spark.assignors.group import stand_in_topic_id
-from groupcoord_spark.simulator import Error, LosePartition, State, Topic
+from groupcoord_spark.simulator import Error, FailAppends, LosePartition, State, Topic
 from groupcoord_spark.simulator.requests import ConsumerGroupHeartbeat, DeleteGroups, JoinGroup, LeaveGroup, Leaving, OffsetDelete
 from tests.simulator.rules import PLAYED_BY, plays, rows_of_the_reference
 from tests.simulator.scene import GROUP, READS_T, Scene, error_of
@@ -48,11 +48,27 @@ TRANSITIONS: dict[str, tuple[str, str, Callable[[Scene], object]]] = {
     "C-2.12 joins": ("CompletingRebalance", "PreparingRebalance", lambda scene: scene.enter("n")),
     "C-2.12 leaves": ("CompletingRebalance", "PreparingRebalance", lambda scene: scene.leave("b")),
     "C-2.12 silent": ("CompletingRebalance", "PreparingRebalance", lambda scene: _beat(scene, 10_000, "a")),
+    "C-2.12 changed": (
+        "CompletingRebalance",
+        "PreparingRebalance",
+        lambda scene: scene.join("b", protocols=(("range", READS_T + b"!"),)),
+    ),
+    "C-2.12 storing fails": (
+        "CompletingRebalance",
+        "PreparingRebalance",
+        lambda scene: [scene.simulator.act(FailAppends(Error.NOT_ENOUGH_REPLICAS)), scene.sync("a")],
+    ),
+    "C-2.12 sync timer": (
+        "CompletingRebalance",
+        "PreparingRebalance",
+        lambda scene: [scene.sync("b"), _beat(scene, 60_000, "a", "b")],
+    ),
     "C-2.13": ("CompletingRebalance", "Dead", _lose),
     "C-2.14 joins": ("Stable", "PreparingRebalance", lambda scene: scene.enter("n")),
     "C-2.14 leaves": ("Stable", "PreparingRebalance", lambda scene: scene.leave("b")),
     "C-2.14 leader": ("Stable", "PreparingRebalance", lambda scene: scene.join("a")),
     "C-2.14 changed": ("Stable", "PreparingRebalance", lambda scene: scene.join("b", protocols=(("range", READS_T + b"!"),))),
+    "C-2.14 silent": ("Stable", "PreparingRebalance", lambda scene: _beat(scene, 10_000, "a")),
     "C-2.15": ("Stable", "Dead", _lose),
 }
 

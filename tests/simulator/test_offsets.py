@@ -228,6 +228,7 @@ def test_a_transactional_commit_in_flight_is_unstable_and_taken_back_if_its_appe
     scene = slow_scene(version, error=Error.NOT_ENOUGH_REPLICAS)
     scene.simulator.send(TxnOffsetCommit(GROUP, 5, (OffsetToCommit("t", 0, 2),)))
     scene.pass_time(SLOWLY_MS)
+    scene.simulator.act(FailAppends(Error.NONE))
     scene.simulator.send(EndTxn(5, True))
     assert fetch(scene, {"t": (0,)}, require_stable=True) == {"t": {0: FetchedOffset(1)}}
 

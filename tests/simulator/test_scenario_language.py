@@ -17,7 +17,6 @@ from groupcoord_spark.simulator.scenario import TimelineRow, json_schema, play, 
 from groupcoord_spark.simulator.scenario.as_json import response_json
 from groupcoord_spark.simulator.scenario.language import BROKER_SETTINGS, MEMBER_SETTINGS, VERBS
 from groupcoord_spark.simulator.scenario.requests_by_hand import REQUESTS, Sender
-from groupcoord_spark.simulator.scenario.values import TEXT, WHOLE
 from groupcoord_spark.simulator.settings import read_settings
 
 SCENARIO = """
@@ -65,7 +64,7 @@ def refusal(change: tuple[str, str]) -> str:
             ("session.timeout.ms", "session.timeout"),
             "client has 'session.timeout', which means nothing there. Did you mean 'session.timeout",
         ),
-        (("20s}", "20 seconds}"), "`session.timeout.ms` of client is '20 seconds', not a time such as 500ms, 30s or 5m."),
+        (("20s}", "20 seconds}"), "`session.timeout.ms` of client is '20 seconds', not a time such as 500ms, 30s or 5m, and not 0."),
         (("topics: [t],", "topic: [t],"), "member 'a' has 'topic', which means nothing there. Did you mean 'topics'?"),
         (
             ("[sticky, range]", "[stickky]"),
@@ -221,8 +220,9 @@ def test_every_request_can_be_made_with_its_required_fields_and_every_field_has_
 
 def test_settings_of_members_and_brokers_are_those_that_the_simulator_reads() -> None:
     assert {key.name.replace(".", "_") for key in MEMBER_SETTINGS} == {field.name for field in fields(ClientSettings)}
-    examples = {TEXT.words: "0.10.2", WHOLE.words: 5}
-    read_settings({key.name: examples.get(key.kind.words) or key.kind.schema["enum"][0] for key in BROKER_SETTINGS})
+    for key in BROKER_SETTINGS:
+        schema = key.kind.schema
+        read_settings({key.name: schema["enum"][0] if "enum" in schema else 5 if schema["type"] == "integer" else "0.10.2"})
     with pytest.raises(UsageError) as refused:
         read_settings({"unknown": 5})
     assert all(key.name in str(refused.value) for key in BROKER_SETTINGS)

@@ -139,6 +139,53 @@ CHANGES = {
         "broker: {settings: {offsets.retention.minutes: 7d}}",
         "line 2: `offsets.retention.minutes` of sett",
     ),
+    "a time of nothing": (
+        "topics: [",
+        "heartbeat.interval.ms: 0, topics: [",
+        "line 5: `heartbeat.interval.ms` of member 'a': 0 is not a time that this setting can have: write 1ms to 2147483647ms.",
+    ),
+    "no partitions of the offsets topic": (
+        "group: g",
+        "broker: {settings: {offsets.topic.num.partitions: 0}}",
+        "line 2: `offsets.topic.num.partitions` of settings of the broker is 0, not a number of partitions, 1 to 100000.",
+    ),
+    "an offset beyond all numbers": (
+        "commit: a",
+        "commit: a, offsets: {orders-0: 99999999999999999999}",
+        "line 8: `offsets` of step 2 (commit): orders-0: 99999999999999999999 is greater than any number in Kafka",
+    ),
+    "a commit of a misspelt topic": (
+        "commit: a",
+        "commit: a, offsets: {order-0: 1}",
+        "line 8: step 2 (commit) names 'order', which is not among `topics`. Did you mean 'orders'?",
+    ),
+    "a request with a misspelt topic": (
+        "commit: a",
+        "send: OffsetFetch, with: {partitions: {orers: [0]}}",
+        "line 8: step 2 (send) names 'orers', which is not among `topics`. Did you mean 'orders'?",
+    ),
+    "a deletion of a misspelt topic": ("commit: a", "delete_topic: oders", "line 8: step 2 (delete_topic) names 'oders', which is not"),
+    "a release before all states": ("group: g", 'broker: {version: "0.8.2"}', "line 2: broker version '0.8.2' cannot be simulated"),
+    "an error in small letters": (
+        "commit: a",
+        "fail_appends: not_enough_replicas",
+        "line 8: `fail_appends` of step 2 (fail_appends): 'not_enough_replicas' is not known. Did you mean 'NOT_ENOUGH_REPLICAS'?",
+    ),
+    "a generation of more than 32 bits": (
+        "commit: a",
+        "send: Heartbeat, with: {generation: 99999999999}",
+        "line 8: `generation` of `with` of step 2 (send Heartbeat): 99999999999 does not fit into the field, which has 32 bits",
+    ),
+    "a session of a century": (
+        "commit: a",
+        "send: JoinGroup, with: {session_timeout_ms: 36500d}",
+        "line 8: `session_timeout_ms` of `with` of step 2 (send JoinGroup): 3153600000000 does not fit into the field",
+    ),
+    "a partition beyond all numbers": (
+        "commit: a",
+        "send: OffsetFetch, with: {partitions: {orders: [99999999999]}}",
+        "line 8: `partitions` of `with` of step 2 (send OffsetFetch): a partition of orders is 99999999999, not a whole number, 0 to",
+    ),
     "a mapping as a key": ("group: g", "{a: b}: g", "line 2: a mapping or a list is a key here: only a name can be one."),
     "nesting": ("group: g", "group: " + "[" * 50_000, "line 2: mappings and lists are nested deeper than 20: is this a scenario?"),
 }

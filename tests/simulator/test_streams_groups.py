@@ -203,3 +203,34 @@ def _check_promises(group: DescribedStreamsGroup) -> None:
             for number in numbers
         ]
         assert len(of_process) == len(set(of_process)), "a process has a task twice"
+
+
+def test_an_append_that_fails_late_takes_the_heartbeat_back() -> None:
+    scene = Scene()
+    scene.beat("a", 0)
+    shown = scene.group
+    scene.simulator.act(FailAppends(Error.NOT_ENOUGH_REPLICAS, 500))
+    call = scene.simulator.send(
+        StreamsGroupHeartbeat(GROUP, "b", 0, rebalance_timeout_ms=60_000, topology=PLAIN, process_id="b"), scene.simulator.now_ms + 1_000
+    )
+    assert call.answer is None
+    assert scene.group == shown
+    scene.simulator.advance_to(scene.simulator.now_ms + 500)
+    assert call.answer is not None and call.answer.error is Error.COORDINATOR_NOT_AVAILABLE
+    assert scene.group == shown
+    scene.simulator.act(FailAppends(Error.NONE))
+    assert scene.beat("b", 3).error is Error.UNKNOWN_MEMBER_ID
+    scene.log.clear()
+    assert scene.beat("a", 2).error is Error.NONE
+    assert not scene.log
+
+
+def test_a_slow_append_lets_the_answer_wait() -> None:
+    scene = Scene()
+    scene.simulator.act(FailAppends(Error.NONE, 500))
+    call = scene.simulator.send(StreamsGroupHeartbeat(GROUP, "a", 0, rebalance_timeout_ms=60_000, topology=PLAIN, process_id="a"), 1_000)
+    assert call.answer is None
+    assert scene.group.error is Error.GROUP_ID_NOT_FOUND
+    scene.simulator.advance_to(1_500)
+    assert call.answer is not None and call.answer.member_epoch == 2
+    assert scene.group.state == "Stable"

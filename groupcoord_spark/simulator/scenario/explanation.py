@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from groupcoord_spark.simulator.release import Release
 from groupcoord_spark.simulator.scenario.language import BROKER_SETTINGS, MEMBER_SETTINGS
 from groupcoord_spark.simulator.scenario.reading import Scenario
-from groupcoord_spark.simulator.scenario.values import DURATION
+from groupcoord_spark.simulator.scenario.values import SETTING_MS
 from groupcoord_spark.simulator.settings import property_values
 
 
@@ -51,7 +51,7 @@ def _of_members(scenario: Scenario) -> Iterator[ExplainedSetting]:
                 members_by_value.setdefault(value, []).append(name)
         for value, members in members_by_value.items():
             who = "all members" if len(members) == len(scenario.members) > 1 else ", ".join(members)
-            yield ExplainedSetting(who, key.name, _shown(value, is_duration=key.kind is DURATION), key.meaning)
+            yield ExplainedSetting(who, key.name, _shown(value, is_duration=key.kind is SETTING_MS), key.meaning)
 
 
 def _shown(value: Any, *, is_duration: bool) -> str:

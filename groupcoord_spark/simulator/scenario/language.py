@@ -18,10 +18,14 @@ from groupcoord_spark.simulator.scenario.streams_values import GROUP_SETTINGS, T
 from groupcoord_spark.simulator.scenario.values import (
     DURATION,
     FLAG,
+    INT,
+    INT_FROM_1,
     MOMENT,
     NOTHING,
+    PARTITION_COUNT,
     PARTITION_COUNTS,
     POSITIONS,
+    SETTING_MS,
     TEXT,
     TEXTS,
     WHOLE,
@@ -72,7 +76,7 @@ LIST_OF_STEPS: Final = Kind("a list of steps", {"type": "array"}, lambda value: 
 
 def _setting(name: str, kind: Kind, meaning: str) -> Key:
     default = getattr(ClientSettings(), name.replace(".", "_"))
-    if kind is DURATION:
+    if kind is SETTING_MS:
         return Key(name, kind, meaning, default, f"{default / 1000:g} s")
     words = str(default).lower() if isinstance(default, bool) else ", ".join(default) if isinstance(default, tuple) else default or ""
     return Key(name, kind, meaning, default, words)
@@ -94,67 +98,73 @@ MEMBER_SETTINGS: Final = (
     _setting(
         "partition.assignment.strategy", names_among(tuple(CLIENT_ASSIGNORS), "assignor"), "The assignors, in the order of preference."
     ),
-    _setting("session.timeout.ms", DURATION, "How long the broker waits for a heartbeat."),
-    _setting("heartbeat.interval.ms", DURATION, "The time between two heartbeats."),
-    _setting("max.poll.interval.ms", DURATION, "How long the application may not poll before the member leaves; the rebalance timeout."),
-    _setting("retry.backoff.ms", DURATION, "How long the client waits before it repeats a request."),
-    _setting("default.api.timeout.ms", DURATION, "How long commitSync repeats a commit."),
-    _setting("metadata.max.age.ms", DURATION, "The time after which the client asks again which topics and partitions there are."),
+    _setting("session.timeout.ms", SETTING_MS, "How long the broker waits for a heartbeat."),
+    _setting("heartbeat.interval.ms", SETTING_MS, "The time between two heartbeats."),
+    _setting("max.poll.interval.ms", SETTING_MS, "How long the application may not poll before the member leaves; the rebalance timeout."),
+    _setting("retry.backoff.ms", SETTING_MS, "How long the client waits before it repeats a request."),
+    _setting("default.api.timeout.ms", SETTING_MS, "How long commitSync repeats a commit."),
+    _setting("metadata.max.age.ms", SETTING_MS, "The time after which the client asks again which topics and partitions there are."),
+    _setting(
+        "connections.max.idle.ms",
+        SETTING_MS,
+        "How long nothing may go over the connection to the coordinator before the client closes it. The client then looks for the"
+        " coordinator again, and the answer to a JoinGroup that waits is lost.",
+    ),
     _setting("enable.auto.commit", FLAG, "Whether poll() commits the positions at intervals, and close() and rebalances commit them."),
-    _setting("auto.commit.interval.ms", DURATION, "The time between two such commits of poll()."),
+    _setting("auto.commit.interval.ms", SETTING_MS, "The time between two such commits of poll()."),
     _setting("internal.leave.group.on.close", FLAG, "Whether close() of a dynamic member sends LeaveGroup. Kafka Streams sets false."),
     _setting("interceptor.classes", TEXTS, "Names of interceptors, which hear of every commit that succeeds."),
 )
 assert len(MEMBER_SETTINGS) == len(fields(ClientSettings))
 
 BROKER_SETTINGS: Final = (
-    Key("group.min.session.timeout.ms", WHOLE, "The shortest session timeout of a member."),
-    Key("group.max.session.timeout.ms", WHOLE, "The longest session timeout of a member."),
-    Key("group.initial.rebalance.delay.ms", WHOLE, "How long the first rebalance of an empty group waits for more members."),
-    Key("group.max.size", WHOLE, "The largest number of members."),
-    Key("offset.metadata.max.bytes", WHOLE, "The longest metadata of a commit."),
-    Key("offsets.retention.minutes", WHOLE, "How long offsets are kept."),
-    Key("offsets.retention.check.interval.ms", WHOLE, "The time between two checks of the retention."),
+    Key("group.min.session.timeout.ms", INT, "The shortest session timeout of a member."),
+    Key("group.max.session.timeout.ms", INT, "The longest session timeout of a member."),
+    Key("group.initial.rebalance.delay.ms", INT, "How long the first rebalance of an empty group waits for more members."),
+    Key("group.max.size", INT_FROM_1, "The largest number of members."),
+    Key("offset.metadata.max.bytes", INT, "The longest metadata of a commit."),
+    Key("offsets.retention.minutes", INT_FROM_1, "How long offsets are kept."),
+    Key("offsets.retention.check.interval.ms", INT_FROM_1, "The time between two checks of the retention."),
     Key(
         MESSAGE_FORMAT,
         TEXT,
         "The format of the log in brokers before 3.0. A format before 0.11 has no transactions.",
     ),
-    Key("group.consumer.session.timeout.ms", WHOLE, "The session timeout of members of the new protocol."),
-    Key("group.consumer.heartbeat.interval.ms", WHOLE, "The time between two heartbeats of members of the new protocol."),
-    Key("group.consumer.max.size", WHOLE, "The largest number of members of a consumer group."),
+    Key("group.consumer.session.timeout.ms", INT_FROM_1, "The session timeout of members of the new protocol."),
+    Key("group.consumer.heartbeat.interval.ms", INT_FROM_1, "The time between two heartbeats of members of the new protocol."),
+    Key("group.consumer.max.size", INT_FROM_1, "The largest number of members of a consumer group."),
     Key(
         "group.consumer.assignment.interval.ms",
-        WHOLE,
+        INT,
         "The time between two target assignments of a consumer group (since 4.3: 1000, before: 0).",
     ),
-    Key("group.consumer.regex.refresh.interval.ms", WHOLE, "The time after which regular expressions are resolved again."),
+    Key("group.consumer.regex.refresh.interval.ms", INT_FROM_1, "The time after which regular expressions are resolved again."),
     Key(
         MIGRATION_POLICY,
         one_of(*MIGRATION_POLICIES),
         "Which groups with members may change their protocol.",
         without="bidirectional",
     ),
-    Key("group.share.session.timeout.ms", WHOLE, "The session timeout of members of share groups."),
-    Key("group.share.heartbeat.interval.ms", WHOLE, "The time between two heartbeats of members of share groups."),
-    Key("group.share.max.size", WHOLE, "The largest number of members of a share group (default: 200)."),
+    Key("group.share.session.timeout.ms", INT_FROM_1, "The session timeout of members of share groups."),
+    Key("group.share.heartbeat.interval.ms", INT_FROM_1, "The time between two heartbeats of members of share groups."),
+    Key("group.share.max.size", INT_FROM_1, "The largest number of members of a share group (default: 200)."),
     Key(
         "group.share.assignment.interval.ms",
-        WHOLE,
+        INT,
         "The time between two target assignments of a share group (since 4.3: 1000, before: 0).",
     ),
-    Key("group.streams.session.timeout.ms", WHOLE, "The session timeout of members of streams groups."),
-    Key("group.streams.heartbeat.interval.ms", WHOLE, "The time between two heartbeats of members of streams groups."),
-    Key("group.streams.max.size", WHOLE, "The largest number of members of a streams group."),
-    Key("group.streams.num.standby.replicas", WHOLE, "How many standbys each task with state has (default: 0)."),
-    Key("group.streams.initial.rebalance.delay.ms", WHOLE, "How long an empty streams group waits for more members (default: 3000)."),
+    Key("group.streams.session.timeout.ms", INT_FROM_1, "The session timeout of members of streams groups."),
+    Key("group.streams.heartbeat.interval.ms", INT_FROM_1, "The time between two heartbeats of members of streams groups."),
+    Key("group.streams.max.size", INT_FROM_1, "The largest number of members of a streams group."),
+    Key("group.streams.num.standby.replicas", INT, "How many standbys each task with state has (default: 0)."),
+    Key("group.streams.initial.rebalance.delay.ms", INT, "How long an empty streams group waits for more members (default: 3000)."),
     Key(
         "group.streams.assignment.interval.ms",
-        WHOLE,
+        INT,
         "The time between two target assignments of a streams group (since 4.3: 1000, before: 0).",
     ),
-    Key("offsets.commit.timeout.ms", WHOLE, "How long a request waits for the append of its records."),
-    Key("offsets.topic.num.partitions", WHOLE, "The number of partitions of `__consumer_offsets`."),
+    Key("offsets.commit.timeout.ms", INT_FROM_1, "How long a request waits for the append of its records."),
+    Key("offsets.topic.num.partitions", PARTITION_COUNT, "The number of partitions of `__consumer_offsets`."),
 )
 
 BROKER_KEYS: Final = (
@@ -248,8 +258,8 @@ BROKER_VERBS: Final = (
     Verb(
         "append",
         MAPPING,
-        "From now on the appends of commits and of assignments take time, or fail. An empty mapping ends both. Other records are written at"
-        " once.",
+        "From now on appends to the log take time, or fail. An empty mapping ends both. Who waits for an append, and what a failed one"
+        " takes back, depends on the release ([chapter 9.7](coordinator.md#97-appends-that-take-time-and-appends-that-fail)).",
     ),
     Verb(
         "fail_appends",
@@ -287,7 +297,7 @@ BROKER_VERBS: Final = (
 VERBS: Final[Mapping[str, Verb]] = {verb.name: verb for verb in (*MEMBER_VERBS, *BROKER_VERBS)}
 
 APPEND_KEYS: Final = (
-    Key("takes", DURATION, "How long an append takes. A commit waits for `offsets.commit.timeout.ms` at most.", 0, "no time"),
+    Key("takes", DURATION, "How long an append takes. A request waits for `offsets.commit.timeout.ms` at most.", 0, "no time"),
     Key(
         "fails",
         one_of(*Error.__members__),

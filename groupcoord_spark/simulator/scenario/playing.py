@@ -28,6 +28,7 @@ from groupcoord_spark.simulator.actions import (
 from groupcoord_spark.simulator.answers import Answer, JoinGroupAnswer
 from groupcoord_spark.simulator.calls import Call
 from groupcoord_spark.simulator.client import Consumer
+from groupcoord_spark.simulator.client_core import ClientCore
 from groupcoord_spark.simulator.client_settings import CONSUMER_PROTOCOL
 from groupcoord_spark.simulator.clock import TimerKind
 from groupcoord_spark.simulator.consumer_client import NewProtocolConsumer
@@ -111,7 +112,7 @@ def play(scenario: Scenario, release: Release) -> Outcome:
 class _ScheduledAction:
     at_ms: int
     number: int
-    actor: Consumer | None = field(compare=False)
+    actor: ClientCore | None = field(compare=False)
     do: Callable[[], None] = field(compare=False)
 
 
@@ -119,7 +120,7 @@ class _ScheduledAction:
 class _PendingRequest:
     """A request without an answer. ``sender`` None: no client waits for it. ``loses_answer``: the client gets None instead."""
 
-    sender: Consumer | None
+    sender: ClientCore | None
     then: Callable[[Any], None]
     loses_answer: bool
 
@@ -159,16 +160,16 @@ class _ScenarioRun:
 
     # The environment of the clients
 
-    def send(self, client: Consumer, request: Request, then: Callable[[Any], None], *, loses_answer: bool = False) -> None:
+    def send(self, client: ClientCore, request: Request, then: Callable[[Any], None], *, loses_answer: bool = False) -> None:
         self._send_request(client.name, request, _PendingRequest(client, then, loses_answer))
 
-    def name_member(self, client: Consumer, member_id: str) -> None:
+    def name_member(self, client: ClientCore, member_id: str) -> None:
         self._names[member_id] = client.name
 
-    def schedule(self, delay_ms: int, client: Consumer, do: Callable[[], None]) -> None:
+    def schedule(self, delay_ms: int, client: ClientCore, do: Callable[[], None]) -> None:
         self._schedule(self.now_ms + delay_ms, client, do)
 
-    def notify_application(self, client: Consumer, text: str) -> None:
+    def notify_application(self, client: ClientCore, text: str) -> None:
         self._add_application_row(client.name, text)
 
     # The run
@@ -201,7 +202,7 @@ class _ScenarioRun:
         self.simulator.advance_to(due.at_ms)
         due.do()
 
-    def _schedule(self, at_ms: int, actor: Consumer | None, do: Callable[[], None]) -> None:
+    def _schedule(self, at_ms: int, actor: ClientCore | None, do: Callable[[], None]) -> None:
         self._count += 1
         heapq.heappush(self._queue, _ScheduledAction(at_ms, self._count, actor, do))
 

@@ -13,7 +13,8 @@ from typing import Any, Final, Protocol
 from groupcoord_spark.assignors.group import stand_in_topic_id
 from groupcoord_spark.coordinator.releases import release_named
 from groupcoord_spark.errors import InputError, UsageError
-from groupcoord_spark.simulator.client_settings import CLASSIC_PROTOCOL, NEWEST_CLIENT, ClientSettings, defaults_of
+from groupcoord_spark.simulator.client_settings import CLASSIC_PROTOCOL, CONSUMER_PROTOCOL, NEWEST_CLIENT, ClientSettings, defaults_of
+from groupcoord_spark.simulator.release import release_for
 from groupcoord_spark.simulator.request_versions import newest_version
 from groupcoord_spark.simulator.scenario.language import (
     AFTER_LAST_STEP_MS,
@@ -95,7 +96,7 @@ def scenario_text(name: str) -> str:
     shipped = shipped_scenarios()
     if name.removesuffix(".yaml") in shipped:
         return shipped[name.removesuffix(".yaml")]
-    raise InputError(f"Scenario {name!r} is neither a file nor one of those shipped: {', '.join(shipped)}.")
+    raise InputError(f"Scenario {name!r} is neither a file nor one of those shipped. {nearest(name.removesuffix('.yaml'), shipped)}")
 
 
 def _file_text(path: Path, name: str) -> str:
@@ -190,21 +191,45 @@ def _broker_version(version: str | None, broker: Mapping[str, Any]) -> str | Non
                 release_named(version)
             except UsageError as e:
                 raise UsageError(f"`version` of broker is {version!r}, not a release of Kafka. Write for example 4.3 or 0.10.2.") from e
+            release_for(None, version)
     return version
 
 
 def _check_topics(topics: Mapping[str, int], members: Mapping[str, ClientSettings], steps: Iterable[Step], content: Any) -> None:
-    """Refuse a topic of a member that does not exist, if its name is nearly that of one that does: it is a slip of the pen."""
+    """Refuse a topic that does not exist, if its name is nearly that of one that does: it is a slip of the pen."""
+    steps = tuple(steps)
     known = {*topics, *(topic for step in steps if step.verb == "create_topic" for topic in step.value)}
     if not topics:
         return
     for name, member in members.items():
         for topic in member.topics:
-            near = nearest(topic, known)
-            if topic not in known and near.startswith("Did"):
-                raise MistakeError(
-                    f"member {name!r} subscribes to {topic!r}, which is not among `topics`. {near}", line_of(content.get("members"), name)
-                )
+            if advice := _near_topic(topic, known):
+                line = line_of(content.get("members"), name)
+                raise MistakeError(f"member {name!r} subscribes to {topic!r}, which is not among `topics`. {advice}", line)
+    for step in steps:
+        for topic in _topics_of(step):
+            if advice := _near_topic(topic, known):
+                raise MistakeError(f"step {step.number} ({step.verb}) names {topic!r}, which is not among `topics`. {advice}", step.line)
+
+
+def _near_topic(topic: str, known: Iterable[str]) -> str:
+    """The advice for a topic that is nearly a known one; "" for one that is known or not near."""
+    known = frozenset(known)
+    advice = "" if topic in known else nearest(topic, known)
+    return advice if advice.startswith("Did") else ""
+
+
+def _topics_of(step: Step) -> Iterator[str]:
+    """The topics that a step names."""
+    fields = {**step.options, **(step.options.get("with") or {})}
+    for name in ("topics", "partitions"):
+        yield from fields.get(name) or ()
+    for partition in fields.get("offsets") or ():
+        yield partition.topic
+    if step.verb == "delete_topic":
+        yield step.value
+    elif step.verb == "add_partitions":
+        yield from step.value
 
 
 def _topics(partitions: Mapping[str, int]) -> Mapping[str, Topic] | None:
@@ -237,6 +262,8 @@ def _member(name: str, common: Mapping[str, Any], own: Any) -> ClientSettings:
 def _check_pattern(name: str, member: ClientSettings) -> None:
     if member.topics:
         raise UsageError(f"member {name!r} has both `topics` and `topics.pattern`: a consumer subscribes in one way.")
+    if member.group_protocol == CONSUMER_PROTOCOL:
+        return  # the broker reads the expression, and refuses it if it is none
     try:
         re.compile(member.topics_pattern or "")
     except re.error as e:

@@ -42,7 +42,19 @@ from groupcoord_spark.simulator.requests import (
 )
 from groupcoord_spark.simulator.scenario.streams_by_hand import streams_heartbeat
 from groupcoord_spark.simulator.scenario.streams_values import ENDPOINT, TAGS, TASKS, TOPOLOGY
-from groupcoord_spark.simulator.scenario.values import ASSIGNMENTS, DURATION, FLAG, INTEGER, OFFSETS, PARTITIONS, TEXT, TEXTS, WHOLE, Kind
+from groupcoord_spark.simulator.scenario.values import (
+    ASSIGNMENTS,
+    DURATION,
+    DURATION_32,
+    FLAG,
+    INT32,
+    OFFSETS,
+    PARTITIONS,
+    TEXT,
+    TEXTS,
+    WHOLE,
+    Kind,
+)
 from groupcoord_spark.simulator.streams_requests import StreamsGroupDescribe, StreamsGroupHeartbeat, Topology
 
 ADMIN: Final = "admin"
@@ -119,7 +131,7 @@ class RequestForm:
 
 
 GROUP_ID: Final = Field("group_id", TEXT, "the scenario's group")
-GENERATION: Final = Field("generation", INTEGER, "the member's, else -1")
+GENERATION: Final = Field("generation", INT32, "the member's, else -1")
 MEMBER_ID: Final = Field("member_id", TEXT, "the member's, else empty")
 INSTANCE_ID: Final = Field("group_instance_id", TEXT, "the member's, else none")
 METADATA: Final = Field("metadata", TEXT, "empty")
@@ -278,8 +290,8 @@ REQUESTS: Final[Mapping[str, RequestForm]] = {
         JoinGroup,
         (
             *(GROUP_ID, MEMBER_ID, replace(INSTANCE_ID, since=5)),
-            Field("session_timeout_ms", DURATION, "45 s"),
-            Field("rebalance_timeout_ms", DURATION, "300 s", since=1),
+            Field("session_timeout_ms", DURATION_32, "45 s"),
+            Field("rebalance_timeout_ms", DURATION_32, "300 s", since=1),
             Field("protocol_type", TEXT, "consumer"),
             Field("protocols", TEXTS, "range"),
             Field("topics", TEXTS, "the member's topics, else none"),
@@ -319,9 +331,9 @@ REQUESTS: Final[Mapping[str, RequestForm]] = {
         ConsumerGroupHeartbeat,
         (
             *(GROUP_ID, MEMBER_ID, INSTANCE_ID),
-            Field("member_epoch", INTEGER, "the member's, else 0"),
+            Field("member_epoch", INT32, "the member's, else 0"),
             Field("rack_id", TEXT, "none"),
-            Field("rebalance_timeout_ms", DURATION, "as before; 300 s with epoch 0"),
+            Field("rebalance_timeout_ms", DURATION_32, "as before; 300 s with epoch 0"),
             Field("topics", TEXTS, "as before; with epoch 0 the member's topics, else none"),
             Field("topic_regex", TEXT, "as before", since=1),
             Field("server_assignor", TEXT, "as before"),
@@ -339,7 +351,7 @@ REQUESTS: Final[Mapping[str, RequestForm]] = {
         (
             GROUP_ID,
             Field("member_id", TEXT, "", is_required=True),
-            Field("member_epoch", INTEGER, "", is_required=True),
+            Field("member_epoch", INT32, "", is_required=True),
             Field("rack_id", TEXT, "as before"),
             Field("topics", TEXTS, "as before"),
             Field("client_id", TEXT, "the member id"),
@@ -355,17 +367,17 @@ REQUESTS: Final[Mapping[str, RequestForm]] = {
         (
             *(GROUP_ID, replace(INSTANCE_ID, without="none")),
             Field("member_id", TEXT, "", is_required=True),
-            Field("member_epoch", INTEGER, "", is_required=True),
+            Field("member_epoch", INT32, "", is_required=True),
             Field("topology", TOPOLOGY, "none; with epoch 0 that of the scenario"),
             Field("active_tasks", TASKS, "as before; none with epoch 0 or another list of tasks"),
             Field("standby_tasks", TASKS, "as before; none with epoch 0 or another list of tasks"),
             Field("warmup_tasks", TASKS, "as before; none with epoch 0 or another list of tasks"),
-            Field("rebalance_timeout_ms", DURATION, "as before; 300 s with epoch 0"),
+            Field("rebalance_timeout_ms", DURATION_32, "as before; 300 s with epoch 0"),
             Field("process_id", TEXT, "as before; the member id with epoch 0"),
             Field("rack_id", TEXT, "as before"),
             Field("client_tags", TAGS, "as before"),
             Field("user_endpoint", ENDPOINT, "as before"),
-            Field("endpoint_information_epoch", INTEGER, "0"),
+            Field("endpoint_information_epoch", INT32, "0"),
             Field("shutdown_application", FLAG, "false"),
             Field("client_id", TEXT, "the member id"),
             VERSION,
@@ -380,7 +392,7 @@ REQUESTS: Final[Mapping[str, RequestForm]] = {
         (
             *(GROUP_ID, GENERATION, MEMBER_ID, replace(INSTANCE_ID, since=7)),
             *(OFFSETS_FIELD, METADATA),
-            Field("leader_epoch", INTEGER, "-1", since=6),
+            Field("leader_epoch", INT32, "-1", since=6),
             Field("commit_timestamp_ms", WHOLE, "the time of the broker", since=1, until=1),
             Field("retention_ms", DURATION, "that of the broker", since=2, until=4, lacking=-1),
             VERSION,
@@ -394,7 +406,7 @@ REQUESTS: Final[Mapping[str, RequestForm]] = {
             GROUP_ID,
             Field("partitions", PARTITIONS, "all that have an offset"),
             Field("member_id", TEXT, "none", since=9),
-            Field("member_epoch", INTEGER, "-1", since=9),
+            Field("member_epoch", INT32, "-1", since=9),
             Field("require_stable", FLAG, "false", since=7, lacking=False),
             VERSION,
         ),
@@ -419,7 +431,7 @@ REQUESTS: Final[Mapping[str, RequestForm]] = {
             replace(MEMBER_ID, since=3, lacking=""),
             replace(INSTANCE_ID, since=3),
             *(*PRODUCER, OFFSETS_FIELD, METADATA),
-            Field("leader_epoch", INTEGER, "-1", since=2),
+            Field("leader_epoch", INT32, "-1", since=2),
             VERSION,
         ),
         _commit_in_transaction,

@@ -61,8 +61,9 @@ def described(value: Any) -> str:
 def nearest(word: str, known: Iterable[str]) -> str:
     """A sentence that names the known word nearest to ``word``, or all known words if none is near."""
     words = sorted(known)
-    near = difflib.get_close_matches(word, words, 1, 0.6)
-    return f"Did you mean {near[0]!r}?" if near else f"Known are {', '.join(words)}."
+    by_lower_case = {one.lower(): one for one in words}
+    near = difflib.get_close_matches(word.lower(), by_lower_case, 1, 0.6)
+    return f"Did you mean {by_lower_case[near[0]]!r}?" if near else f"Known are {', '.join(words)}."
 
 
 def mapping_of(value: Any, where: str) -> Mapping[str, Any]:
@@ -82,14 +83,16 @@ def _text(value: Any) -> str:
 
 
 def _whole(value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+    if _integer(value) < 0:
         raise ValueError
-    return value
+    return int(value)
 
 
 def _integer(value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise ValueError
+    if abs(value) > LARGEST_LONG:
+        raise UsageError(f"{value} is greater than any number in Kafka: write at most {LARGEST_LONG}.")
     return value
 
 
@@ -106,6 +109,32 @@ def _milliseconds(value: Any) -> int:
         return read_duration(value)
     except UsageError as e:
         raise ValueError from e
+
+
+def _int32(value: Any) -> int:
+    if not -LARGEST_INT - 1 <= _integer(value) <= LARGEST_INT:
+        raise UsageError(f"{value} does not fit into the field, which has 32 bits: write at most {LARGEST_INT}.")
+    return int(value)
+
+
+def _milliseconds_32(value: Any) -> int:
+    return _int32(_milliseconds(value))
+
+
+def _setting_ms(value: Any) -> int:
+    milliseconds = _milliseconds(value)
+    if not 1 <= milliseconds <= LARGEST_INT:
+        raise UsageError(f"{value} is not a time that this setting can have: write 1ms to {LARGEST_INT}ms.")
+    return milliseconds
+
+
+def _count_of(least: int, most: int) -> Callable[[Any], int]:
+    def read(value: Any) -> int:
+        if not least <= _integer(value) <= most:
+            raise ValueError
+        return int(value)
+
+    return read
 
 
 def _moment(value: Any) -> int:
@@ -126,14 +155,8 @@ def _nothing(value: Any) -> None:
         raise ValueError
 
 
-def _count(value: Any) -> int:
-    if not 1 <= _whole(value) <= MOST_PARTITIONS:
-        raise ValueError
-    return int(value)
-
-
 def _partition_counts(value: Any) -> Mapping[str, int]:
-    return {topic: value_of(_COUNT, partitions, f"topic {topic!r}") for topic, partitions in _names_and_values(value).items()}
+    return {topic: value_of(PARTITION_COUNT, partitions, f"topic {topic!r}") for topic, partitions in _names_and_values(value).items()}
 
 
 def _offsets(value: Any) -> Mapping[TopicPartition, int]:
@@ -142,6 +165,9 @@ def _offsets(value: Any) -> Mapping[TopicPartition, int]:
         topic, _, partition = name.rpartition("-")
         if not topic or not partition.isdecimal() or isinstance(offset, bool) or not isinstance(offset, int):
             raise UsageError(f"write for example {{orders-0: 42}}, not {{{name}: {offset}}}.")
+        if int(partition) > LARGEST_INT:
+            raise UsageError(f"{name} names partition {partition}, and the greatest number of a partition is {LARGEST_INT}.")
+        value_of(INTEGER, offset, name)
         offsets[TopicPartition(topic, int(partition))] = offset
     return offsets
 
@@ -159,7 +185,7 @@ def _partitions(value: Any) -> Mapping[str, tuple[int, ...]]:
     for topic, numbers in _names_and_values(value).items():
         if not isinstance(numbers, list):
             raise UsageError(f"write for example {{orders: [0, 1]}}, not {{{topic}: {numbers!r}}}.")
-        partitions[topic] = tuple(value_of(WHOLE, number, f"a partition of {topic}") for number in numbers)
+        partitions[topic] = tuple(value_of(INT, number, f"a partition of {topic}") for number in numbers)
     return partitions
 
 
@@ -199,28 +225,38 @@ def names_among(names: Sequence[str], what: str, words: str = "") -> Kind:
                 raise UsageError(f"{name!r} is no {what}. {nearest(name, names)}" if names else f"{name!r} is no {what}: there is none.")
         return given
 
-    return Kind(words or f"{what}, or a list of them", TEXTS.schema, read)
+    article = "an" if what[0] in "aeiou" else "a"
+    return Kind(words or f"{article} {what}, or a list of them", TEXTS.schema, read)
 
 
+def _count_kind(words: str, least: int, most: int, read: Callable[[Any], int] | None = None) -> Kind:
+    return Kind(words, {"type": "integer", "minimum": least, "maximum": most}, read or _count_of(least, most))
+
+
+LARGEST_INT: Final = 2**31 - 1
+LARGEST_LONG: Final = 2**63 - 1
 MOST_PARTITIONS: Final = 100_000
-_COUNT: Final = Kind(
-    f"a number of partitions, 1 to {MOST_PARTITIONS}", {"type": "integer", "minimum": 1, "maximum": MOST_PARTITIONS}, _count
-)
+PARTITION_COUNT: Final = _count_kind(f"a number of partitions, 1 to {MOST_PARTITIONS}", 1, MOST_PARTITIONS)
+INT: Final = _count_kind(f"a whole number, 0 to {LARGEST_INT}", 0, LARGEST_INT)
+INT_FROM_1: Final = _count_kind(f"a whole number, 1 to {LARGEST_INT}", 1, LARGEST_INT)
 TEXT: Final = Kind("a text", {"type": ["string", "number"]}, _text)
 WHOLE: Final = Kind("a whole number, 0 or more", {"type": "integer", "minimum": 0}, _whole)
 INTEGER: Final = Kind("a whole number", {"type": "integer"}, _integer)
+INT32: Final = _count_kind("a whole number", -LARGEST_INT - 1, LARGEST_INT, _int32)
 FLAG: Final = Kind("true or false", {"type": "boolean"}, _flag)
 DURATION: Final = Kind(
     "a time such as 500ms, 30s or 5m",
     {"anyOf": [{"type": "string", "pattern": r"^\s*\d+\s*(ms|s|m|h|d)\s*$"}, {"type": "integer", "minimum": 0}]},
     _milliseconds,
 )
+SETTING_MS: Final = Kind("a time such as 500ms, 30s or 5m, and not 0", DURATION.schema, _setting_ms)
+DURATION_32: Final = Kind(DURATION.words, DURATION.schema, _milliseconds_32)
 MOMENT: Final = Kind("a moment such as 2026-01-01T00:00:00Z", {"type": "string"}, _moment)
 TEXTS: Final = Kind("a name, or a list of names", {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}, _texts)
 NOTHING: Final = Kind("empty, true or `now`", {"enum": [None, True, "now"]}, _nothing)
 PARTITION_COUNTS: Final = Kind(
     "topics with their number of partitions, such as {orders: 4}",
-    {"type": "object", "additionalProperties": _COUNT.schema},
+    {"type": "object", "additionalProperties": PARTITION_COUNT.schema},
     _partition_counts,
 )
 OFFSETS: Final = Kind("offsets such as {orders-0: 42}", {"type": "object", "additionalProperties": {"type": "integer"}}, _offsets)

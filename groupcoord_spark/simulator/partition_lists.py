@@ -1,0 +1,31 @@
+"""Partitions and offsets as clients list them and as a timeline shows them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from groupcoord_spark.assignors import TopicPartition
+from groupcoord_spark.protocol.consumer_protocol import Partitions
+
+
+def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, tuple[int, ...]]:
+    """Topic -> its partitions, in their order."""
+    numbers: dict[str, list[int]] = {}
+    for topic, number in partitions:
+        numbers.setdefault(topic, []).append(number)
+    return {topic: tuple(listed) for topic, listed in numbers.items()}
+
+
+def topic_partitions(listed: Partitions) -> Iterable[TopicPartition]:
+    """Every partition of a list by topic."""
+    return (TopicPartition(topic, partition) for topic, numbers in listed.items() for partition in numbers)
+
+
+def partitions_text(partitions: Iterable[TopicPartition]) -> str:
+    """The partitions as ``orders:0,1;payments:3``, the form of the describe command; "" without partitions."""
+    return ";".join(f"{topic}:{','.join(map(str, numbers))}" for topic, numbers in by_topic(partitions).items())
+
+
+def offsets_text(offsets: Mapping[TopicPartition, int]) -> str:
+    """Offsets as ``orders-0=5 orders-1=7``."""
+    return " ".join(f"{topic}-{number}={offset}" for (topic, number), offset in offsets.items())

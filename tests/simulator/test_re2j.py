@@ -1,0 +1,71 @@
+"""Regular expressions as the broker reads them: what RE2J 1.8 said of them is recorded in tests/golden/re2j.json."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from groupcoord_spark.simulator.re2j import InvalidExpressionError, matches, parsed
+from groupcoord_spark.simulator.release import release_for
+from groupcoord_spark.simulator.scenario.playing import play
+from groupcoord_spark.simulator.scenario.reading import read_scenario
+from tests.simulator.rules import plays
+
+GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "re2j.json").read_text("utf-8"))
+
+
+def of_simulator(expression: str) -> str:
+    try:
+        return "".join("01"[matches(expression, text)] for text in GOLDEN["texts"])
+    except InvalidExpressionError:
+        return "refused"
+
+
+def test_expressions_are_read_as_re2j_reads_them() -> None:
+    assert len(GOLDEN["results"]) > 1_000
+    assert {expression: of_simulator(expression) for expression in GOLDEN["results"]} == GOLDEN["results"]
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "(a)\\1",
+        "a(?=b)",
+        "(?!a)b",
+        "(?<=a)b",
+        "(?<!a)b",
+        "a++",
+        "a*+",
+        "(?>a)",
+        "a**",
+        "\\Z",
+        "\\C",
+        "[[:foo:]]",
+        "\\p{Foo}",
+        "a{1001}",
+        "(a",
+    ],
+)
+def test_what_re2j_lacks_is_refused(expression: str) -> None:
+    with pytest.raises(InvalidExpressionError):
+        parsed(expression)
+
+
+def test_a_match_never_takes_exponential_time() -> None:
+    assert not matches("((a*)*)*b", "a" * 200)
+    assert matches("(a|aa)+", "a" * 200)
+
+
+@plays("C-13.4.11")
+@pytest.mark.parametrize(
+    ("expression", "shown"),
+    [("(or)ders-\\\\1", "fails for good: INVALID_REGULAR_EXPRESSION"), ("ord.*", "onPartitionsAssigned(orders:0)")],
+)
+def test_the_broker_reads_the_expression_of_a_client(expression: str, shown: str) -> None:
+    text = f"""
+topics: {{orders: 1}}
+members: {{a: {{group.protocol: consumer, topics.pattern: "{expression}"}}}}
+steps: [{{at: 0s, start: a}}]
+"""
+    rows = play(read_scenario(text, "s"), release_for()).rows
+    assert shown in [row.what for row in rows]

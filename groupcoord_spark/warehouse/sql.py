@@ -59,7 +59,7 @@ class NightInDuckDB:
         self.connection.execute("SET TimeZone = 'UTC'")
         # DuckDB draws a bar for a statement of some seconds, into the rows that a program reads. In Jupyter without ipywidgets it draws
         # none, and refuses to be told so.
-        if self.connection.execute("SELECT current_setting('enable_progress_bar')").fetchone() == (True,):
+        if self.connection.execute("SELECT current_setting('enable_progress_bar')").fetchall() == [(True,)]:
             self.connection.execute("SET enable_progress_bar = false")
         self._warehouse = warehouse
         self._at_ms = at_ms

@@ -1,0 +1,100 @@
+"""Random requests while appends take time and fail: in the end memory and log say the same, and everybody has an answer."""
+
+import random
+from typing import Any
+
+import pytest
+
+from groupcoord_spark.simulator import (
+    Error,
+    FailAppends,
+    LoadPartition,
+    LosePartition,
+    Settings,
+    Simulator,
+    Topic,
+    WrittenRecord,
+    release_for,
+)
+from groupcoord_spark.simulator.requests import (
+    ConsumerGroupHeartbeat,
+    DeleteGroups,
+    EndTxn,
+    GroupToFetch,
+    OffsetCommit,
+    OffsetDelete,
+    OffsetFetch,
+    OffsetToCommit,
+    Request,
+    ShareGroupHeartbeat,
+    TxnOffsetCommit,
+)
+from groupcoord_spark.simulator.settings import stand_in_topic_id
+
+GROUPS = ("g1", "g2", "g3")
+ERRORS = (*[Error.NONE] * 3, Error.KAFKA_STORAGE_ERROR, Error.NOT_LEADER_OR_FOLLOWER, Error.MESSAGE_TOO_LARGE)
+SETTINGS = Settings(
+    topics={"t": Topic(4, stand_in_topic_id("t"))},
+    offsets_topic_num_partitions=1,
+    group_consumer_assignment_interval_ms=0,
+    group_share_assignment_interval_ms=0,
+)
+
+
+def random_request(source: random.Random, simulator: Simulator) -> Request:
+    group, member = source.choice(GROUPS), source.choice("abc")
+    offsets = (OffsetToCommit("t", source.randrange(4), source.randrange(100)),)
+    consumers, sharers = simulator.consumer_group(group), simulator.share_group(f"{group}-share")
+    epoch = 0 if consumers is None or member not in consumers.members else consumers.members[member].member_epoch
+    share_epoch = 0 if sharers is None or member not in sharers.members else sharers.members[member].member_epoch or 0
+    first: dict[str, Any] = {"rebalance_timeout_ms": 8_000, "topics": ("t",), "partitions": {}}
+    leaves = source.random() < 0.2
+    return source.choice(
+        [
+            OffsetCommit(group, offsets),
+            TxnOffsetCommit(group, source.randrange(3), offsets),
+            EndTxn(source.randrange(3), source.random() < 0.7),
+            OffsetFetch((GroupToFetch(group, None),), require_stable=True),
+            DeleteGroups((group, source.choice(GROUPS))),
+            OffsetDelete(group, {"t": (0, 1)}),
+            ConsumerGroupHeartbeat(group, member, -1) if leaves else ConsumerGroupHeartbeat(group, member, epoch, **first),
+            ShareGroupHeartbeat(f"{group}-share", member, -1 if leaves else share_epoch, topics=None if leaves else ("t",)),
+        ]
+    )
+
+
+def state_of(simulator: Simulator) -> dict[str, Any]:
+    (partition,) = simulator._broker.partitions.values()
+    consumers = {
+        group_id: (
+            group.epoch,
+            group.replayed.targets,
+            {name: (member.metadata, member.member_epoch, member.state, member.assigned) for name, member in group.members.items()},
+        )
+        for group_id, group in partition.consumer_groups.items()
+    }
+    sharers = {
+        group_id: (group.epoch, group.replayed.targets, group.initialized, {name: one.assigned for name, one in group.members.items()})
+        for group_id, group in partition.share_groups.items()
+    }
+    return {"offsets": partition.offsets.committed, "pending": partition.offsets.pending, "consumers": consumers, "sharers": sharers}
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_what_the_memory_has_is_what_the_log_says(seed: int) -> None:
+    source = random.Random(seed)
+    log: list[WrittenRecord] = []
+    simulator = Simulator(release_for(), SETTINGS, on_entry=lambda entry: log.extend(entry.records))
+    calls = []
+    for _ in range(60):
+        simulator.advance_to(simulator.now_ms + source.choice([0, 1, 50, 400, 3_000, 20_000]))
+        if source.random() < 0.15:
+            simulator.act(FailAppends(source.choice(ERRORS), source.choice([0, 300, 2_000, 8_000])))
+        calls.append(simulator.send(random_request(source, simulator)))
+    simulator.act(FailAppends(Error.NONE))
+    simulator.advance_to(simulator.now_ms + 30_000)
+    assert [call for call in calls if call.answer is None] == []
+    loaded = Simulator(release_for(), SETTINGS)
+    loaded.act(LosePartition(0))
+    loaded.act(LoadPartition(0, tuple(log)))
+    assert state_of(simulator) == state_of(loaded)

@@ -14,7 +14,6 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from groupcoord_spark.errors import UsageError, WarehouseError
-from groupcoord_spark.log.storage import side_by_side
 from groupcoord_spark.warehouse.declaration import Table, no_rows
 from groupcoord_spark.warehouse.location import Location, first_line
 from groupcoord_spark.warehouse.read import Run, Warehouse, open_table, way_out
@@ -32,9 +31,6 @@ TRINO_TABLES: Final = "groupcoord_tables"
 TRINO_VIEWS: Final = "groupcoord"
 
 _CHECKED: Final = ds.ParquetFileFormat(default_fragment_scan_options=ds.ParquetFragmentScanOptions(page_checksum_verification=True))
-
-TABLES_AT_ONCE: Final = 8
-"""Statements about tables that Spark gets at the same time: most of the time of each is that of a small job, which leaves cores idle."""
 
 _DAMAGED: Final = re.compile(r"reading the stream registered as '(\w+)' failed: (.*)")
 """DuckDB's words for a file of a table that pyarrow cannot read."""
@@ -189,10 +185,7 @@ def publish(spark: SparkSession, warehouse: Warehouse, database: str) -> list[st
     spark.sql(f"CREATE DATABASE IF NOT EXISTS `{database}`")
     spark.sql(f"USE `{database}`")  # a view keeps the database in which the names of its query are looked up
     try:
-        statements = list(view_statements("spark", warehouse))
-        # Spark reads the log of each Delta table by a job of its own. The views over the tables need no job, but their order.
-        side_by_side(spark.sql, statements[: len(TABLES)], TABLES_AT_ONCE)
-        for statement in statements[len(TABLES) :]:
+        for statement in view_statements("spark", warehouse):
             spark.sql(statement)
     finally:
         spark.sql(f"USE `{before}`")

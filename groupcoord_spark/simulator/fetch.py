@@ -10,6 +10,7 @@ from groupcoord_spark.simulator.errors import Error
 from groupcoord_spark.simulator.group import Group
 from groupcoord_spark.simulator.requests import GroupToFetch, OffsetFetch
 from groupcoord_spark.simulator.states import State
+from groupcoord_spark.simulator.streams_group import StreamsGroup
 from groupcoord_spark.simulator.streams_offsets import check_streams_fetch
 
 _NO_OFFSET = FetchedOffset()
@@ -50,6 +51,8 @@ def _fetch(broker: Broker, requested: GroupToFetch, require_stable: bool) -> Fet
             stale = Error.ILLEGAL_GENERATION if uses_classic_protocol(member) else Error.STALE_MEMBER_EPOCH
             return FetchedGroup(group_id, stale, {})
     streams_group = broker.streams_group(group_id) if group is None and consumer_group is None else None
+    if broker.appends_in_flight:
+        streams_group = broker.shown(group_id, StreamsGroup, streams_group)
     if streams_group is not None and (error := check_streams_fetch(streams_group, requested)) is not Error.NONE:
         return FetchedGroup(group_id, error, {})
     partition = broker.partition_of(group_id)

@@ -369,8 +369,12 @@ class StreamsStep:
         before = copy.deepcopy(group.log_state()) if is_slow and not self._is_new else None
         classic = self.partition.groups.get(self.group_id) if self._is_new else None
 
+        put_classic_back: Callable[[], None] | None = None
+
         def undo() -> None:
             self._undo_written(group, before)
+            if put_classic_back is not None:
+                put_classic_back()
             if then_undo is not None:
                 then_undo()
 
@@ -383,7 +387,7 @@ class StreamsStep:
         if self._is_new:
             group.shutdown_by, group.endpoint_epoch = None, 0
             if classic is not None:
-                self.broker.remove_group(classic)
+                put_classic_back = self.broker.remove_group(classic)
             self.partition.streams_groups[self.group_id] = group
         elif self.configured is not None:
             group.configured, group.refreshes_metadata = self.configured, False
@@ -397,10 +401,11 @@ class StreamsStep:
         """The append has failed later. The timers stay as they are, as in Kafka, but those of members that were never there."""
         if before is None:
             self.partition.streams_groups.pop(self.group_id, None)
-            for member_id in list(group.members):
-                group.cancel_timers(member_id)
-            return
-        group.take_back(before)
+        else:
+            group.take_back(before)
+        for timers in (group.session_timers, group.rebalance_timers):
+            for member_id in [member_id for member_id in timers if before is None or member_id not in group.members]:
+                group.cancel_timer(timers, member_id)
 
 
 def _targets(

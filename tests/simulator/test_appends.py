@@ -25,6 +25,7 @@ from groupcoord_spark.simulator.requests import (
     WriteTxnMarkers,
 )
 from groupcoord_spark.simulator.settings import stand_in_topic_id
+from groupcoord_spark.simulator.streams_requests import StreamsGroupDescribe, StreamsGroupHeartbeat, Subtopology, Topology
 from tests.simulator.rules import plays
 from tests.simulator.scene import GROUP, READS_T, Scene, error_of
 
@@ -401,3 +402,34 @@ def test_the_assignments_of_a_failed_append_are_forgotten(version):
     assert error_of(follower) is Error.NOT_COORDINATOR
     assert scene.state is State.PREPARING_REBALANCE
     assert [member.assignment for member in scene.group.members] == [b"", b""]
+
+
+STREAMS: dict[str, Any] = {
+    "rebalance_timeout_ms": 60_000,
+    "process_id": "p",
+    "topology": Topology(0, (Subtopology("0", ("t",)),)),
+    "active_tasks": {},
+    "standby_tasks": {},
+    "warmup_tasks": {},
+}
+
+
+def streams_beat(scene: Scene, member: str, epoch: int = 0) -> Call:
+    return scene.simulator.send(StreamsGroupHeartbeat(GROUP, member, epoch, **(STREAMS if epoch == 0 else {})))
+
+
+def test_a_streams_group_waits_and_is_taken_back_too():
+    scene = Scene(topics=TOPICS, group_streams_initial_rebalance_delay_ms=0)
+    slow(scene)
+    first = streams_beat(scene, "a")
+    assert (first.answer, scene.ask(StreamsGroupDescribe((GROUP,))).groups[0].error) == (None, Error.GROUP_ID_NOT_FOUND)
+    scene.pass_time(TAKES_MS)
+    assert error_of(first) is Error.NONE
+    slow(scene, Error.KAFKA_STORAGE_ERROR)
+    second = streams_beat(scene, "b")
+    scene.pass_time(TAKES_MS)
+    assert error_of(second) is Error.NOT_COORDINATOR
+    group = scene.simulator.streams_group(GROUP)
+    assert (set(group.members), set(group.session_timers)) == ({"a"}, {"a"})
+    end_failures(scene)
+    assert error_of(streams_beat(scene, "b")) is Error.NONE

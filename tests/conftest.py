@@ -122,9 +122,9 @@ def spark_with_delta(spark_for_few_rows: SparkSession) -> Iterator[SparkSession]
     if "DeltaSparkSessionExtension" not in spark.sparkContext.getConf().get("spark.sql.extensions", ""):
         pytest.skip("Spark's Delta reader is neither on this machine nor can it be fetched from Maven Central")
     yield spark
-    for table in spark.catalog.listTables():
+    for table in spark.sql("SHOW TABLES").collect():  # spark.catalog.listTables needs compiled code
         if table.isTemporary:
-            spark.catalog.dropTempView(table.name)
+            spark.catalog.dropTempView(table.tableName)
 
 
 @pytest.fixture(scope="session")

@@ -141,7 +141,7 @@ def _sizes(partitions: Sequence[tuple[str, int]]) -> dict[str, int]:
     sizes: dict[str, int] = {}
     for topic, number in partitions:
         if sizes.setdefault(topic, number) != number:
-            raise UsageError(f"--partitions says that {topic!r} has {sizes[topic]} partitions, and that it has {number}.")
+            raise UsageError(f"--partitions gives {topic!r} two numbers of partitions: {sizes[topic]} and {number}.")
     return sizes
 
 

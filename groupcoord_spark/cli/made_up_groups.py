@@ -11,6 +11,7 @@ import click
 from groupcoord_spark.assignors import CLIENT_ASSIGNORS
 from groupcoord_spark.assignors.group import AssignableGroup, stand_in_topic_id
 from groupcoord_spark.assignors.membership import Member, Topic, TopicPartition
+from groupcoord_spark.cli.render import counted
 from groupcoord_spark.errors import UsageError
 
 _PARTS = ("topics", "assignors", "rack", "instance", "owns")
@@ -128,7 +129,7 @@ def remarks_on_claims(group: AssignableGroup, written: Sequence[WrittenMember]) 
             if topic is None or place.topic not in member.topics:
                 remarks.append(f"{member.member_id} owns {name}, and does not subscribe to the topic.")
             elif place.partition >= topic.partitions:
-                remarks.append(f"{member.member_id} owns {name}, and the topic has {topic.partitions} partitions.")
+                remarks.append(f"{member.member_id} owns {name}, and the topic has {counted(topic.partitions, 'partition')}.")
             if (other := owners.setdefault(place, member.member_id)) != member.member_id:
                 remarks.append(f"{other} and {member.member_id} both own {name}.")
     return remarks

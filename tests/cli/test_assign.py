@@ -233,7 +233,7 @@ def test_the_assignor_that_the_coordinator_elects_is_named():
         (("--member", "a topics=t", "--member", "a topics=t"), "There are two members 'a': give each a name of its own."),
         (("--member", "a topics=t instance=i", "--member", "b topics=t instance=i"), "Members 'a' and 'b' both have the instance id 'i'."),
         (("--member", "a topics=t", "--partitions", "t=1", "--partitions", "u=1"), "No member subscribes to 'u'. Topics of the group: t."),
-        (("--partitions", "t=1", "--partitions", "t=2"), "--partitions says that 't' has 1 partitions, and that it has 2."),
+        (("--partitions", "t=1", "--partitions", "t=2"), "--partitions gives 't' two numbers of partitions: 1 and 2."),
         (("--replica-racks", "t"), "'t' does not name racks of replicas, such as 'orders=r1,r2;r2,r3'."),
     ],
 )

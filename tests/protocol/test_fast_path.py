@@ -77,13 +77,12 @@ def test_a_driver_warns_that_numba_is_not_installed_without_loading_anything(
 
 
 def test_without_a_place_for_compiled_code_the_scalar_decoder_is_used(tmp_path: Path) -> None:
-    """As a package that Spark ships in an archive, for a user without a home."""
+    """As a package that Spark ships in an archive, for a user whose directory for compiled code cannot be written."""
     package = Path(groupcoord_spark.__file__).parent
     archive = shutil.make_archive(str(tmp_path / "package"), "zip", package.parent, package.name)
     no_directory = tmp_path / "file"
     no_directory.touch()
-    environment = {**os.environ, "PYTHONPATH": archive, "HOME": str(no_directory), "XDG_CACHE_HOME": str(no_directory / "cache")}
-    environment.pop("NUMBA_CACHE_DIR", None)
+    environment = {**os.environ, "PYTHONPATH": archive, "HOME": str(no_directory), "NUMBA_CACHE_DIR": str(no_directory / "cache")}
     asked = "from groupcoord_spark.protocol import fast_path; print(fast_path.__file__, fast_path.load())"
     run = subprocess.run([sys.executable, "-c", asked], env=environment, cwd=tmp_path, capture_output=True, text=True, check=True)
     assert run.stdout.startswith(archive) and run.stdout.endswith(" None\n"), run.stdout

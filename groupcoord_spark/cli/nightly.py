@@ -181,6 +181,7 @@ def nightly(
     """
     from groupcoord_spark.coordinator.broker_settings import SETTINGS_OF_RUNS, read_broker_settings, refuse_misspelled_names
     from groupcoord_spark.coordinator.semantics import semantics_for
+    from groupcoord_spark.log.held_files import HeldFiles
     from groupcoord_spark.pipeline.nightly import run_nightly
     from groupcoord_spark.pipeline.run import RunRequest
     from groupcoord_spark.properties import read_properties
@@ -224,49 +225,50 @@ def nightly(
         refuse_bad_database(database)
     can_be_written(locate(common.warehouse))  # so that a warehouse that cannot be used is reported before Spark starts
 
-    def one_night(progress: StageLines, held: HeldFiles) -> tuple[SparkSession, Summary]:
-        with own_errors(lambda: progress.stage):
-            spark, plan, rows = _planned(
-                kind,
-                inputs,
-                client,
-                common,
-                progress,
-                held,
-                accept_empty=EMPTY in accepted,
-                goes_on=not full and until is None,
-                up_to_high_watermark=up_to_high_watermark,
-                publishes=database is not None,
+    def one_night(progress: StageLines) -> tuple[SparkSession, Summary]:
+        with HeldFiles() as held:
+            with own_errors(lambda: progress.stage):
+                spark, plan, rows = _planned(
+                    kind,
+                    inputs,
+                    client,
+                    common,
+                    progress,
+                    held,
+                    accept_empty=EMPTY in accepted,
+                    goes_on=not full and until is None,
+                    up_to_high_watermark=up_to_high_watermark,
+                    publishes=database is not None,
+                )
+                extents: Mapping[tuple[str, int], tuple[int, int]] = {}
+                ends_of_logs = log_ends
+                if with_end_offsets:
+                    # After the end of the offsets topic is fixed: no commit of the night is newer than the sample.
+                    progress.begin("ask for end offsets")
+                    extents = log_extents_of(spark, live_topic(inputs, client))
+                    ends_of_logs = {place: end for place, (_, end) in extents.items()}
+                    progress.end(rows=len(extents))
+                sampled_at_ms = time.time_ns() // 1_000_000 if end_offsets_file is None else changed_at_ms(end_offsets_file)
+            night = RunRequest(
+                inputs=inputs,
+                warehouse=common.warehouse,
+                cluster=_cluster_of(plan, common, rows),
+                as_of_ms=as_of_ms,
+                retention_ms=retention_ms,
+                semantics=rules,
+                with_history=not no_history,
+                topic_names=topic_names,
+                settings={name: properties[name] for name in SETTINGS_OF_RUNS if name in properties},
+                default_assignors=broker.default_assignors,
+                offsets_partitions=broker.offsets_partitions,
+                until=until,
+                accepted=frozenset(accepted),
+                full=full,
+                log_ends=ends_of_logs,
+                log_starts={place: start for place, (start, _) in extents.items()},
+                log_ends_sampled_at_ms=sampled_at_ms,
             )
-            extents: Mapping[tuple[str, int], tuple[int, int]] = {}
-            ends_of_logs = log_ends
-            if with_end_offsets:
-                # After the end of the offsets topic is fixed: no commit of the night is newer than the sample.
-                progress.begin("ask for end offsets")
-                extents = log_extents_of(spark, live_topic(inputs, client))
-                ends_of_logs = {place: end for place, (_, end) in extents.items()}
-                progress.end(rows=len(extents))
-            sampled_at_ms = time.time_ns() // 1_000_000 if end_offsets_file is None else changed_at_ms(end_offsets_file)
-        night = RunRequest(
-            inputs=inputs,
-            warehouse=common.warehouse,
-            cluster=_cluster_of(plan, common, rows),
-            as_of_ms=as_of_ms,
-            retention_ms=retention_ms,
-            semantics=rules,
-            with_history=not no_history,
-            topic_names=topic_names,
-            settings={name: properties[name] for name in SETTINGS_OF_RUNS if name in properties},
-            default_assignors=broker.default_assignors,
-            offsets_partitions=broker.offsets_partitions,
-            until=until,
-            accepted=frozenset(accepted),
-            full=full,
-            log_ends=ends_of_logs,
-            log_starts={place: start for place, (start, _) in extents.items()},
-            log_ends_sampled_at_ms=sampled_at_ms,
-        )
-        return spark, run_nightly(night, plan, spark, progress, rows)
+            return spark, run_nightly(night, plan, spark, progress, rows)
 
     with StageLines(quiet=common.quiet) as progress, session_ends_with_block():
         spark, summary = _again_while_the_input_changes(one_night, progress, say_so=not common.quiet)
@@ -284,24 +286,20 @@ def nightly(
 
 
 def _again_while_the_input_changes(
-    one_night: Callable[[StageLines, HeldFiles], tuple[SparkSession, Summary]], progress: StageLines, *, say_so: bool
+    one_night: Callable[[StageLines], tuple[SparkSession, Summary]], progress: StageLines, *, say_so: bool
 ) -> tuple[SparkSession, Summary]:
-    """What ``one_night`` returns; it may hold files open until it does.
+    """What ``one_night`` returns.
 
-    A broker's log cleaner replaces files of a log in use. Where the files cannot be held, such a log is planned and read again.
+    A broker's log cleaner replaces files of a log in use. Where the night cannot hold them open, such a log is planned and read again.
     """
-    from groupcoord_spark.log.held_files import HeldFiles
-
     for number in range(2, READINGS_OF_A_LOG_IN_USE + 1):
         try:
-            with HeldFiles() as held:
-                return one_night(progress, held)
+            return one_night(progress)
         except InputChangedError:
             progress.end()
             if say_so:
                 say(f"The log was changed while it was read, and is read again ({number} of {READINGS_OF_A_LOG_IN_USE}).")
-    with HeldFiles() as held:
-        return one_night(progress, held)
+    return one_night(progress)
 
 
 def _do_upkeep(common: Common, cluster: str) -> None:

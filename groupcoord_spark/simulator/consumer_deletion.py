@@ -34,9 +34,8 @@ def remove_consumer_group(
             undo_offsets()
 
     records = [*offset_tombstones, *group_tombstones(group)]
-    error, _ = broker.append(group.group_id, records, undo=undo, before=group, deleted=deleted)
-    if error is not Error.NONE:
-        return broker.release.group_append_errors.get(error, error)
-    run_timers_again.append(group.stop_timers())
-    del groups[group.group_id]
-    return Error.NONE
+    error = broker.append_tombstones(group.group_id, records, undo, group, deleted)
+    if error is Error.NONE:
+        run_timers_again.append(group.stop_timers())
+        del groups[group.group_id]
+    return error

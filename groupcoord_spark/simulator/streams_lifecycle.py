@@ -39,12 +39,11 @@ def delete_streams_group(
             undo_offsets()
 
     records = [*offset_tombstones, *group_tombstones(group.group_id)]
-    error, _ = broker.append(group.group_id, records, undo=undo, before=group, deleted=deleted)
-    if error is not Error.NONE:
-        return broker.release.group_append_errors.get(error, error)
-    del partition.streams_groups[group.group_id]
-    StreamsGroup.cancel_timer(partition.streams_initial_delays, group.group_id)
-    return Error.NONE
+    error = broker.append_tombstones(group.group_id, records, undo, group, deleted)
+    if error is Error.NONE:
+        del partition.streams_groups[group.group_id]
+        StreamsGroup.cancel_timer(partition.streams_initial_delays, group.group_id)
+    return error
 
 
 def load_streams_group(broker: Broker, group_id: str, replayed: ReplayedGroup, records: Iterable[WrittenRecord]) -> None:

@@ -1,7 +1,7 @@
 """Keeps the files of a log in use open from the moment when they were listed, so that all processes of this machine read those files.
 
-The log cleaner of a running broker never changes a file that has another one after it: it puts a new file in its place. Whoever has the
-old file open reads the old bytes, under whatever name, or none, the file has since (docs/decisions/0014-files-held-open.md).
+The log cleaner of a running broker never changes a file that has another one after it: it puts a new file in its place. A process
+that has the old file open still reads the old bytes, also after the file was renamed or deleted (docs/decisions/0014-files-held-open.md).
 """
 
 from __future__ import annotations

@@ -25,9 +25,9 @@ def listed_in_one_state(
 ) -> tuple[list[pafs.FileInfo], Mapping[str, HeldFile]]:
     """The FileInfos of a partition's directory at one moment, and by name the files that are held open as they were at that moment.
 
-    A local directory in use is listed until nothing changes meanwhile. A list that was read while the log cleaner put a file in the place
-    of others may have neither. And a cleaned file goes with what was written before the next cleaning: without the newest records, those
-    that these have superseded are missing too.
+    A local directory in use is listed until nothing changes meanwhile. A list that was read while the log cleaner replaced files may name
+    neither the old files nor the new one. Files of different moments do not fit together either: the cleaner removes a record from an old
+    file because a newer file has a later record of the same key, so a list without that newer file has no record of the key at all.
 
     Args:
         names_to_hold: from the names of all files to those of the files to hold.

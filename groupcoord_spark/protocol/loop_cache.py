@@ -1,7 +1,8 @@
 """Where numba keeps the compiled loops of a package that lies in a zip, as ``spark-submit --py-files`` sends it.
 
-numba's own place for it follows from the path of the zip, which each executor of each application has anew: all of them would compile the
-loops again, for some twenty seconds of CPU. This place follows from the text of the loops, so that a host compiles them once.
+numba names its own directory after the path of the zip. Each executor of each application has the zip at another path, so each would
+compile the loops again, which takes some twenty seconds of CPU. The directory here is named after the text of the loops, so that a host
+compiles them once.
 """
 
 from __future__ import annotations

@@ -39,14 +39,14 @@ def pytest_configure(config: pytest.Config) -> None:
 SLOWEST_FILES = (
     *("pipeline/test_views_alike.py", "test_standalone_cluster.py", "test_notebooks.py", "test_documentation.py"),
     *("pipeline/test_nights.py", "warehouse/test_sql_engines.py", "test_object_store.py", "pipeline/test_golden.py"),
-    *("frames/test_nightly_tables.py", "warehouse/test_two_runs.py", "cli/test_warm_up.py", "cli/test_bad_copies.py"),
+    *("dataframes/test_nightly_tables.py", "warehouse/test_two_runs.py", "cli/test_warm_up.py", "cli/test_bad_copies.py"),
     *("warehouse/test_maintenance.py", "warehouse/test_views.py", "integration/test_live_topic.py"),
-    *("frames/test_frames_of_users.py", "cli/test_nightly.py", "pipeline/test_nightly.py"),
-    *("pipeline/test_incremental_rows.py", "frames/test_records.py", "faults/test_deaths.py", "test_spark_submit.py"),
+    *("dataframes/test_frames_of_users.py", "cli/test_nightly.py", "pipeline/test_nightly.py"),
+    *("pipeline/test_incremental_rows.py", "dataframes/test_records.py", "faults/test_deaths.py", "test_spark_submit.py"),
     *("protocol/test_json_texts.py", "faults/test_interruptions.py", "pipeline/test_distributed_replay.py"),
     *("pipeline/test_latest_records.py", "pipeline/test_rows.py", "faults/test_files_in_use.py"),
     *("pipeline/test_until.py", "pipeline/test_upgrade.py", "sources/test_segments.py", "pipeline/test_causes.py"),
-    *("health/test_gather.py", "faults/test_two_runs.py", "pipeline/test_topic_health.py", "cli/test_maintain.py"),
+    *("doctor/test_gather.py", "faults/test_two_runs.py", "pipeline/test_topic_health.py", "cli/test_maintain.py"),
     *("warehouse/test_runs.py", "simulator/test_properties.py", "warehouse/test_answer_views.py"),
     *("cli/test_untrusted_text.py", "report/test_in_browser.py", "protocol/test_columnar.py", "test_arrows.py"),
 )

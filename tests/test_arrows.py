@@ -92,7 +92,7 @@ def test_every_room_is_in_a_layer() -> None:
 
 
 def test_definitions_of_protocol_do_without_numpy() -> None:
-    names = ("fields", "primitives", "scalar", "errors", "partitioner", "consumer_protocol")
+    names = ("fields", "primitives", "definition", "errors", "partitioner", "consumer_protocol")
     definitions = [PACKAGE / "protocol" / f"{name}.py" for name in names]
     definitions += sorted((PACKAGE / "protocol" / "messages").glob("*.py"))
     found = [each for path in definitions for each in imports_of(path)]

@@ -436,7 +436,7 @@ class TestWords:
     def test_files_of_the_package_named_are_there(self) -> None:
         named = set(re.findall(r"`([a-z_]+(?:/[a-z_]+)*/[\w.-]*)`", ALL_TEXT))
         files = {name for name in named if name.endswith((".py", ".md", ".yaml"))}
-        assert "protocol/scalar.py" in files
+        assert "protocol/definition.py" in files
         assert [name for name in sorted(files) if not (ROOT / name).exists() and not (PACKAGE / name).exists()] == []
 
     def test_golden_folders_named_are_there(self) -> None:

@@ -11,11 +11,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from groupcoord_spark.answers import offset_history as history
+from groupcoord_spark.answers.removal_causes import OffsetRemoval, Place
 from groupcoord_spark.answers.removals import removals_of
+from groupcoord_spark.answers.timeline import Event, Expiry, GroupEnd, LowerCommit, Piece, expiries, timeline
 from groupcoord_spark.coordinator.partition_owners import KEY_TYPES
-from groupcoord_spark.coordinator.removal_causes import OffsetRemoval, Place
 from groupcoord_spark.coordinator.semantics import Semantics
-from groupcoord_spark.coordinator.timeline import Event, Expiry, GroupEnd, LowerCommit, Piece, expiries, timeline
 from groupcoord_spark.warehouse.read import Condition, Warehouse
 
 

@@ -9,8 +9,8 @@ from typing import Any, Final, NamedTuple
 import pyarrow.compute as pc
 
 from groupcoord_spark.answers.offset_history import COMMIT_COLUMNS, read_markers
+from groupcoord_spark.answers.removal_causes import Cause, OffsetLifetime, Place
 from groupcoord_spark.answers.removals import Removals, removals_of
-from groupcoord_spark.coordinator.removal_causes import Cause, OffsetLifetime, Place
 from groupcoord_spark.warehouse.read import Condition, Run, Warehouse
 
 CHANGES: Final[Mapping[str, str]] = {

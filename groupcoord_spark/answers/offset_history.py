@@ -11,11 +11,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from groupcoord_spark.coordinator.commit_results import Marker, OffsetRecord, results_of
+from groupcoord_spark.answers.commit_results import Marker, OffsetRecord, results_of
+from groupcoord_spark.answers.removal_causes import OffsetLifetime, OffsetRemoval, Place
+from groupcoord_spark.answers.timeline import LowerCommit, PartitionStretch, RemovedOffsets, Stretch, Transaction
 from groupcoord_spark.coordinator.partition_owners import PartitionOwners
-from groupcoord_spark.coordinator.removal_causes import OffsetLifetime, OffsetRemoval, Place
 from groupcoord_spark.coordinator.semantics import Semantics
-from groupcoord_spark.coordinator.timeline import LowerCommit, PartitionStretch, RemovedOffsets, Stretch, Transaction
 from groupcoord_spark.warehouse.read import Condition, Warehouse
 
 PAUSE_MS: Final = 3_600_000

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from groupcoord_spark.answers.offset_history import COMMIT_COLUMNS, lifetimes_of, milliseconds, read_markers
-from groupcoord_spark.coordinator.removal_causes import (
+from groupcoord_spark.answers.removal_causes import (
     GroupRemoval,
     OffsetRemoval,
     OwnRecord,
@@ -20,7 +20,7 @@ from groupcoord_spark.coordinator.removal_causes import (
     removals_of_offsets,
     topics_to_look_at,
 )
-from groupcoord_spark.coordinator.subscribers import KEY_TYPES, Subscribers
+from groupcoord_spark.answers.subscribers import KEY_TYPES, Subscribers
 from groupcoord_spark.protocol.record_types import GROUP_KEY_TYPES
 from groupcoord_spark.warehouse.read import Warehouse
 

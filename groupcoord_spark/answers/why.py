@@ -7,9 +7,8 @@ from contextlib import suppress
 from typing import Any, Final, Literal, NamedTuple
 
 from groupcoord_spark.answers.group_history import PlaceHistory, Question, expiry_events, milliseconds, read_history, rows_of
-from groupcoord_spark.coordinator.removal_causes import OffsetRemoval
-from groupcoord_spark.coordinator.semantics import Semantics
-from groupcoord_spark.coordinator.timeline import (
+from groupcoord_spark.answers.removal_causes import OffsetRemoval
+from groupcoord_spark.answers.timeline import (
     Event,
     LowerCommit,
     Piece,
@@ -20,9 +19,10 @@ from groupcoord_spark.coordinator.timeline import (
     iso,
     places_text,
 )
+from groupcoord_spark.coordinator.semantics import Semantics
+from groupcoord_spark.protocol.definition import decode_key
 from groupcoord_spark.protocol.errors import DecodeError
 from groupcoord_spark.protocol.record_types import KeyType
-from groupcoord_spark.protocol.scalar import decode_key
 from groupcoord_spark.warehouse.read import Condition, Warehouse
 from groupcoord_spark.warehouse.reasons import GROUP_STAYS_BECAUSE, OFFSET_STAYS_BECAUSE
 

@@ -24,7 +24,7 @@ from groupcoord_spark.errors import GroupcoordError, UsageError
 
 if TYPE_CHECKING:
     from groupcoord_spark.answers.health_history import HealthHistory
-    from groupcoord_spark.health import CopyFacts, Finding
+    from groupcoord_spark.doctor import CopyFacts, Finding
 
 REFUSED: Final = "refused"
 """What --fail-on takes for --upgrade-to: the release refuses a record."""
@@ -46,7 +46,7 @@ class FindingNames(click.ParamType):  # type: ignore[type-arg]
     name = "FINDING,..."
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> frozenset[str]:
-        from groupcoord_spark.health import FINDINGS, Severity
+        from groupcoord_spark.doctor import FINDINGS, Severity
 
         if isinstance(value, frozenset):
             return value
@@ -126,8 +126,8 @@ def doctor(
 
     sick: someone must act. watch: harmless by itself. normal: ordinary. An open transaction has a certainty: certain and likely ones hang.
     """
-    from groupcoord_spark.health import diagnose, read_copies, read_transaction_states
-    from groupcoord_spark.log.storage import Location
+    from groupcoord_spark.doctor import diagnose, read_copies, read_transaction_states
+    from groupcoord_spark.log.files.storage import Location
 
     if not inputs:
         return _night(common, shown_run, fail_on, [option for name, option in OF_INPUT.items() if ctx.params[name]])
@@ -228,8 +228,8 @@ def _copies(read: Any, inputs: tuple[str, ...]) -> list[CopyFacts]:
 
 def _settings(path: str | None) -> Any:
     from groupcoord_spark.coordinator.broker_settings import refuse_misspelled_names
-    from groupcoord_spark.health import HealthSettings, read_health_settings
-    from groupcoord_spark.health.settings import SETTING_NAMES
+    from groupcoord_spark.doctor import HealthSettings, read_health_settings
+    from groupcoord_spark.doctor.settings import SETTING_NAMES
     from groupcoord_spark.properties import read_properties
 
     if path is None:

@@ -13,7 +13,7 @@ from groupcoord_spark.errors import InputError
 
 if TYPE_CHECKING:
     from groupcoord_spark.coordinator.semantics import Semantics
-    from groupcoord_spark.health import CopyFacts
+    from groupcoord_spark.doctor import CopyFacts
     from groupcoord_spark.pipeline.load_check import LoadOutcome
 
 WIDTH: Final = 80
@@ -76,7 +76,7 @@ def _explained(partitions: int, in_use: Semantics) -> list[str]:
 
 
 def _outcomes(inputs: tuple[str, ...], releases: Sequence[Semantics]) -> list[list[LoadOutcome]]:
-    from groupcoord_spark.health.processes import map_partitions
+    from groupcoord_spark.doctor.processes import map_partitions
     from groupcoord_spark.log import plan_logs
     from groupcoord_spark.pipeline.load_check import check_load
 
@@ -136,7 +136,7 @@ def _group_text(group: tuple[str, str, int] | None) -> str:
 
 def report_partitions(common: Common, copies: Sequence[CopyFacts], partitions: int, new_partitions: int, inputs: tuple[str, ...]) -> None:
     """Print which groups a change of the number of offsets partitions moves, and the export that saves their offsets."""
-    from groupcoord_spark.health.partition_change import moved_groups
+    from groupcoord_spark.doctor.partition_change import moved_groups
 
     moved, live_groups = moved_groups(copies, partitions, new_partitions)
     rows = [tuple(getattr(group, name) for name in MOVED_COLUMNS) for group in moved]

@@ -12,7 +12,7 @@ from groupcoord_spark.cli.render import lines, moment, printable, write_lines, w
 
 if TYPE_CHECKING:
     from groupcoord_spark.answers.health_history import HealthHistory
-    from groupcoord_spark.health import Diagnosis, Finding, PartitionVerdict
+    from groupcoord_spark.doctor import Diagnosis, Finding, PartitionVerdict
 
 COLUMNS: Final = (
     "offsets_partition", "copy", "finding", "severity", "subject", "certainty", "summary", "remedy", "ask", "evidence",
@@ -57,7 +57,7 @@ def write_night(common: Common, history: HealthHistory) -> Sequence[Finding]:
 
 def _diagnosis_of(history: HealthHistory) -> Diagnosis:
     """The rows of a night as ``diagnose`` would have given them; figures of a partition with a finding are its bytes alone."""
-    from groupcoord_spark.health import FINDINGS, Diagnosis, Finding, PartitionVerdict, Severity, worst_first, worst_of
+    from groupcoord_spark.doctor import FINDINGS, Diagnosis, Finding, PartitionVerdict, Severity, worst_first, worst_of
 
     findings, figures, copies, healthy = [], {}, {}, {}
     for row in history.rows:

@@ -148,7 +148,7 @@ def _partitions(inputs: tuple[str, ...], remarks: _Remarks) -> Iterator[tuple[in
         raise UsageError(f"dump reads files, and {inputs[0]} is a topic. `groupcoord nightly {inputs[0]}` reads it into tables.")
     if kind is InputKind.SEGMENTS:
         from groupcoord_spark.log import plan_logs, read_segment
-        from groupcoord_spark.log.held_files import HeldFiles
+        from groupcoord_spark.log.files.held_files import HeldFiles
 
         with HeldFiles() as held:
             plan = plan_logs(inputs, held=held)
@@ -156,7 +156,7 @@ def _partitions(inputs: tuple[str, ...], remarks: _Remarks) -> Iterator[tuple[in
             for partition in plan.partitions:
                 yield partition.offsets_partition, chain.from_iterable(map(read_segment, partition.segments))
         return
-    from groupcoord_spark.log.storage import shown as without_secrets
+    from groupcoord_spark.log.files.storage import shown as without_secrets
     from groupcoord_spark.pipeline.read.rows import CHUNK_ROWS, chunks_by_partition, plan_files, sorted_table
 
     table = sorted_table(plan_files(kind, inputs), MOST_SORTED_BYTES)

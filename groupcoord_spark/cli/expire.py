@@ -228,7 +228,7 @@ def _remark(run: Run, present: ExpirationJob, job: ExpirationJob, totals: Counte
 
 def _write_tombstones(directory: Path, state: StateTables, job: ExpirationJob, end_offsets: dict[int, int], codec: str) -> str:
     """Writes the segments; what was written, as a sentence."""
-    from groupcoord_spark.log import compression
+    from groupcoord_spark.log.decode import compression
     from groupcoord_spark.log.writing import write_segment
     from groupcoord_spark.pipeline.what_if import tombstone_batches
 

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import click
 
+from groupcoord_spark.answers.timeline import duration
 from groupcoord_spark.cli.options import Common, ShownRun, cluster_to_read, common_options, say_which_night, shown_run_options
 from groupcoord_spark.cli.render import lines, say, shown, write_lines, write_records
 from groupcoord_spark.cli.words import Words
-from groupcoord_spark.coordinator.timeline import duration
 
 if TYPE_CHECKING:
     from groupcoord_spark.warehouse.read import Run, Warehouse

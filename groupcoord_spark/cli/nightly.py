@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from groupcoord_spark.log import LogPlan
-    from groupcoord_spark.log.held_files import HeldFiles
+    from groupcoord_spark.log.files.held_files import HeldFiles
     from groupcoord_spark.pipeline.extents import Until
     from groupcoord_spark.pipeline.plan.input_rows import RowPlan
     from groupcoord_spark.pipeline.run import Summary
@@ -181,7 +181,7 @@ def nightly(
     """
     from groupcoord_spark.coordinator.broker_settings import SETTINGS_OF_RUNS, read_broker_settings, refuse_misspelled_names
     from groupcoord_spark.coordinator.semantics import semantics_for
-    from groupcoord_spark.log.held_files import HeldFiles
+    from groupcoord_spark.log.files.held_files import HeldFiles
     from groupcoord_spark.pipeline.nightly import run_nightly
     from groupcoord_spark.pipeline.run import RunRequest
     from groupcoord_spark.properties import read_properties

@@ -13,16 +13,16 @@ from functools import partial
 import pyarrow.fs as pafs
 
 from groupcoord_spark.errors import BadCopyError, InputError
-from groupcoord_spark.log.broker_files import LOG_STARTS, LogStarts, read_cleaned_ends, read_log_starts
 from groupcoord_spark.log.damage import PlacedDoubt
 from groupcoord_spark.log.ends import TAIL_BYTES, Tail, checked_tail, first_entry, tail_from_last_bytes
-from groupcoord_spark.log.held_files import HeldFile, HeldFiles
+from groupcoord_spark.log.files.broker_files import LOG_STARTS, LogStarts, read_cleaned_ends, read_log_starts
+from groupcoord_spark.log.files.held_files import HeldFile, HeldFiles
+from groupcoord_spark.log.files.listing import OFFSET_DIGITS, SEGMENT_NAME, listed_in_one_state
+from groupcoord_spark.log.files.object_store import FILES_AT_ONCE, at_once
+from groupcoord_spark.log.files.storage import Location, side_by_side
 from groupcoord_spark.log.limits import Limits
-from groupcoord_spark.log.listing import OFFSET_DIGITS, SEGMENT_NAME, listed_in_one_state
 from groupcoord_spark.log.marks import first_record, record_at
-from groupcoord_spark.log.object_store import FILES_AT_ONCE, at_once
 from groupcoord_spark.log.segment import Segment
-from groupcoord_spark.log.storage import Location, side_by_side
 from groupcoord_spark.protocol.record_types import NO_LEADER_EPOCH
 
 OFFSETS_TOPIC = "__consumer_offsets"

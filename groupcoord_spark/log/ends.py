@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from groupcoord_spark.log.compression import Decompressor
 from groupcoord_spark.log.damage import CODES, Kind
+from groupcoord_spark.log.decode.compression import Decompressor
+from groupcoord_spark.log.decode.records import correct_offset_ranges
 from groupcoord_spark.log.limits import Limits
-from groupcoord_spark.log.records import correct_offset_ranges
 from groupcoord_spark.log.salvage.finder import EntryFinder, ResyncAbandonedError
 from groupcoord_spark.log.salvage.order import Borders, is_in_order
 from groupcoord_spark.log.segment import DEFAULT_CHUNK_BYTES, Reading, Segment

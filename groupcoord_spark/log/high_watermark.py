@@ -9,13 +9,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from groupcoord_spark.errors import InputError
-from groupcoord_spark.log.broker_files import HIGH_WATERMARKS, read_log_directory_files
 from groupcoord_spark.log.damage import PlacedDoubt
 from groupcoord_spark.log.directory import LogPlan, PartitionLog
+from groupcoord_spark.log.files.broker_files import HIGH_WATERMARKS, read_log_directory_files
+from groupcoord_spark.log.files.storage import Location
 from groupcoord_spark.log.limits import Limits
 from groupcoord_spark.log.salvage.finder import EntryFinder, ResyncAbandonedError
 from groupcoord_spark.log.segment import DEFAULT_CHUNK_BYTES, Segment
-from groupcoord_spark.log.storage import Location
 
 _LEAVE_OUT = "or leave --up-to-high-watermark out"
 

@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from crc32c import crc32c
 
-from groupcoord_spark.log.batches import CONTROL
-from groupcoord_spark.log.compression import Decompressor
+from groupcoord_spark.log.decode.batches import CONTROL
+from groupcoord_spark.log.decode.compression import Decompressor
+from groupcoord_spark.log.decode.records import Records, correct_offset_ranges
 from groupcoord_spark.log.limits import Limits
-from groupcoord_spark.log.records import Records, correct_offset_ranges
 from groupcoord_spark.log.salvage.finder import EntryFinder, ResyncAbandonedError
 from groupcoord_spark.log.segment import Segment, read_segment
 from groupcoord_spark.protocol.record_types import NO_TIMESTAMP, NOT_A_CONTROL_RECORD

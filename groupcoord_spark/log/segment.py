@@ -8,13 +8,10 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
-from groupcoord_spark.log.batches import HEADER, OUT_OF_RANGE, Entries, Headers, headers_at
-from groupcoord_spark.log.compression import Decompressor
 from groupcoord_spark.log.damage import CODES, Kind, Lost, PlacedDoubt, Report
-from groupcoord_spark.log.held_files import HeldFile
-from groupcoord_spark.log.limits import MIB, Limits
-from groupcoord_spark.log.page_cache import page_cache_as_found
-from groupcoord_spark.log.records import (
+from groupcoord_spark.log.decode.batches import HEADER, OUT_OF_RANGE, Entries, Headers, headers_at
+from groupcoord_spark.log.decode.compression import Decompressor
+from groupcoord_spark.log.decode.records import (
     MARKER_LOST,
     Payloads,
     Records,
@@ -23,9 +20,12 @@ from groupcoord_spark.log.records import (
     read_in_file_order,
     read_in_offset_order,
 )
+from groupcoord_spark.log.files.held_files import HeldFile
+from groupcoord_spark.log.files.page_cache import page_cache_as_found
+from groupcoord_spark.log.files.storage import PADDING, Location, SegmentFile, shown
+from groupcoord_spark.log.limits import MIB, Limits
 from groupcoord_spark.log.salvage.finder import DamagedRange, EntryFinder
 from groupcoord_spark.log.salvage.order import Borders, Order, put_in_order
-from groupcoord_spark.log.storage import PADDING, Location, SegmentFile, shown
 from groupcoord_spark.protocol.record_types import NO_LEADER_EPOCH, NOT_A_CONTROL_RECORD
 from groupcoord_spark.protocol.slices import Bytes, Mask, Positions
 

@@ -13,8 +13,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import Any
 
-from groupcoord_spark.coordinator.hanging_transactions import Certainty, OpenTransaction
-from groupcoord_spark.health import (
+from groupcoord_spark.doctor import (
     FINDINGS,
     CopyFacts,
     Diagnosis,
@@ -28,10 +27,11 @@ from groupcoord_spark.health import (
     log_dir_of,
     read_transaction_states,
 )
+from groupcoord_spark.doctor.hanging_transactions import Certainty, OpenTransaction
 from groupcoord_spark.log import PartitionLog
-from groupcoord_spark.log.broker_files import LogDirectoryFiles, PartitionFiles, read_log_directory_files
-from groupcoord_spark.log.object_store import at_once
-from groupcoord_spark.log.storage import Location, side_by_side
+from groupcoord_spark.log.files.broker_files import LogDirectoryFiles, PartitionFiles, read_log_directory_files
+from groupcoord_spark.log.files.object_store import at_once
+from groupcoord_spark.log.files.storage import Location, side_by_side
 from groupcoord_spark.pipeline.exchange.state_rows import PartitionReport
 from groupcoord_spark.warehouse import TABLES, RunStart
 

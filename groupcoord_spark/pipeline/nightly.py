@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 import pyarrow as pa
 
 from groupcoord_spark.log import LogPlan, Segment
-from groupcoord_spark.log.storage import shown
+from groupcoord_spark.log.files.storage import shown
 from groupcoord_spark.pipeline.division import Division
 from groupcoord_spark.pipeline.exchange.kept_records import SHUFFLED
 from groupcoord_spark.pipeline.exchange.state_rows import REPLAYED, WRITTEN, PartitionReport

@@ -9,7 +9,7 @@ from typing import Any
 
 from groupcoord_spark.coordinator.authors import other_coordinator
 from groupcoord_spark.log import LogPlan, PartitionLog
-from groupcoord_spark.log.storage import shown
+from groupcoord_spark.log.files.storage import shown
 from groupcoord_spark.pipeline.exchange.counts import NO_KEY_TYPE, NO_VERSION, KindCount, PartitionCounts
 from groupcoord_spark.pipeline.exchange.state_rows import PartitionReport
 from groupcoord_spark.pipeline.extents import PointInTime

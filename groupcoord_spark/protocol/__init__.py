@@ -1,7 +1,7 @@
 """The bytes of records of the offsets topic, decoded to values, and values encoded to bytes.
 
 The room covers the keys and values of every record type that a Kafka release wrote, the bytes that members put into the records of their
-groups, and transaction markers. ``messages`` declares the layout of every message as a table. ``scalar`` reads and writes one record by
+groups, and transaction markers. ``messages`` declares the layout of every message as a table. ``definition`` reads and writes one record by
 these tables, and it is the definition of correct. Two faster decoders give the same results, which tests prove: ``generated`` (its
 ``decode_key`` and ``decode_value`` are exported here) decodes one record with functions that it generates from the tables; ``columnar``
 and ``value_checks`` decode many records to columns with ``loops``, which numba compiles.
@@ -25,13 +25,7 @@ from .consumer_protocol import (
     decode_subscription,
     subscribed_topics,
 )
-from .errors import DecodeError, Doubt, EncodeError, SubscriptionMalformed, SubscriptionUnknown
-from .fields import ZERO_UUID
-from .from_json import encode_key_json, encode_value_json
-from .generated import decode_key, decode_value
-from .messages import RECORD_TYPES
-from .partitioner import java_string_hash, offsets_partition_for
-from .scalar import (
+from .definition import (
     UNKNOWN_TAGS,
     DecodedKey,
     DecodedValue,
@@ -42,6 +36,12 @@ from .scalar import (
     key_json,
     value_json,
 )
+from .errors import DecodeError, Doubt, EncodeError, SubscriptionMalformed, SubscriptionUnknown
+from .fields import ZERO_UUID
+from .from_json import encode_key_json, encode_value_json
+from .generated import decode_key, decode_value
+from .messages import RECORD_TYPES
+from .partitioner import java_string_hash, offsets_partition_for
 from .slices import Slices
 
 __all__ = [

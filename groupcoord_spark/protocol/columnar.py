@@ -1,7 +1,7 @@
-"""Decodes many keys, or many values of offset commits, to columns. Each row has the result that ``scalar`` gives for it.
+"""Decodes many keys, or many values of offset commits, to columns. Each row has the result that ``definition`` gives for it.
 
 The compiled loops read the rows that look like those that brokers write. All other rows, and all rows of a small input, are decoded one by
-one by ``generated``. Results, doubts and errors are therefore those of ``scalar``. Texts are Arrow strings.
+one by ``generated``. Results, doubts and errors are therefore those of ``definition``. Texts are Arrow strings.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from . import fast_path, primitives
+from .definition import DecodedKey, DecodedValue
 from .errors import DecodeError, Doubt
 from .fields import ZERO_UUID
 from .generated import decode_key, decode_value
 from .programs import FlatPrograms, programs_of_keys, programs_of_offset_values
 from .record_types import KeyType
-from .scalar import DecodedKey, DecodedValue
 from .slices import Mask, Slices
 
 Int16s = npt.NDArray[np.int16]

@@ -15,6 +15,7 @@ from itertools import repeat
 from typing import Any
 
 from . import primitives
+from .definition import FieldReader, write_message
 from .errors import (
     AssignmentMalformed,
     ConnectMalformed,
@@ -33,7 +34,6 @@ from .messages.embedded import (
     COOPERATIVE_STICKY_USER_DATA,
     STICKY_USER_DATA,
 )
-from .scalar import FieldReader, write_message
 
 _INT16, _INT32 = struct.Struct(">h"), struct.Struct(">i")
 

@@ -9,12 +9,12 @@ import base64
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from .definition import encode_key, encode_value
 from .errors import EncodeError
 from .fields import Array, Blob, Field, Message, Struct
 from .fields import Type as FieldType
 from .messages import RECORD_TYPES
 from .record_types import KeyType
-from .scalar import encode_key, encode_value
 
 
 def encode_key_json(key_type: int, data: Mapping[str, Any]) -> bytes:

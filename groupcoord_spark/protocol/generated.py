@@ -1,7 +1,7 @@
 """Decodes one record with functions that are generated from the tables, one function for each message and version.
 
 A generated function reads what brokers write. Everything rare (a cut value, text that is not UTF-8, bytes left over, an older layout) it
-leaves to ``scalar``, so results, doubts and errors are those of ``scalar`` in every case. ``groupcoord_spark.protocol`` exports
+leaves to ``definition``, so results, doubts and errors are those of ``definition`` in every case. ``groupcoord_spark.protocol`` exports
 ``decode_key`` and ``decode_value`` of this file.
 """
 
@@ -11,12 +11,12 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from . import primitives, scalar
+from . import definition, primitives
+from .definition import UNKNOWN_TAGS, DecodedKey, DecodedValue
 from .errors import DecodeError
 from .fields import Array, Blob, Field, Integer, Message, Struct, Text, Type, UuidBytes
 from .messages import RECORD_TYPES
 from .record_types import OFFSET_KEY_TYPES
-from .scalar import UNKNOWN_TAGS, DecodedKey, DecodedValue
 
 Reader = Callable[[bytes, int], Any]
 
@@ -26,11 +26,11 @@ class _UnusualFormError(ValueError):
 
 
 _NOT_GENERATED_FOR = (_UnusualFormError, LookupError, struct.error, UnicodeDecodeError)
-"""The exceptions by which a generated function leaves a record to ``scalar``."""
+"""The exceptions by which a generated function leaves a record to ``definition``."""
 
 
 def decode_key(key: bytes | None, *, dialect: str | None = None) -> DecodedKey:
-    """The decoded key of a record: ``scalar.decode_key``, only faster."""
+    """The decoded key of a record: ``definition.decode_key``, only faster."""
     if key is not None:
         try:
             key_type = key[0] << 8 | key[1]
@@ -41,11 +41,11 @@ def decode_key(key: bytes | None, *, dialect: str | None = None) -> DecodedKey:
         else:
             if key_type not in OFFSET_KEY_TYPES or fields["partition"] >= 0:
                 return DecodedKey(key_type, name, fields, ())
-    return scalar.decode_key(key, dialect=dialect)
+    return definition.decode_key(key, dialect=dialect)
 
 
 def decode_value(key_type: int, value: bytes | None, *, dialect: str | None = None) -> DecodedValue | None:
-    """The decoded value of a record, None for a tombstone: ``scalar.decode_value``, only faster."""
+    """The decoded value of a record, None for a tombstone: ``definition.decode_value``, only faster."""
     return _decode_value(_VALUE_READERS, key_type, value, dialect)
 
 
@@ -65,7 +65,7 @@ def _decode_value(readers: _Readers, key_type: int, value: bytes | None, dialect
         else:
             if key_type not in OFFSET_KEY_TYPES or fields["committed_offset"] >= 0:
                 return DecodedValue(version, name, fields, None, ())
-    return scalar.decode_value(key_type, value, dialect=dialect)
+    return definition.decode_value(key_type, value, dialect=dialect)
 
 
 def _put_into_cache(cached: dict[bytes, Any], raw: bytes, decoded: Any, *, most: int) -> None:
@@ -87,7 +87,7 @@ class _UuidTextCache(dict[bytes, str]):
 
 
 def _rare_length(buf: bytes, at: int, longest: int) -> tuple[int, int]:
-    """The number stored for a compact length (n + 1) of more than one byte, and the position after it. Null is left to ``scalar``."""
+    """The number stored for a compact length (n + 1) of more than one byte, and the position after it. Null is left to ``definition``."""
     try:
         length, after = primitives.read_compact_length(buf, at)
     except DecodeError as fault:

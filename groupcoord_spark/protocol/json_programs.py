@@ -16,13 +16,13 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from .definition import field_json
 from .fields import Array, Blob, Field, Integer, Message, Struct, Text, Type, UuidBytes
 from .messages import RECORD_TYPES
 from .messages.offsets import OFFSET_COMMIT_VALUE
 from .primitives import LONGEST_COMPACT_TEXT
 from .programs import AS_VARINT, LONGEST_BLOB, VERSIONS
 from .record_types import KeyType
-from .scalar import field_json
 
 
 class JsonAction(IntEnum):

@@ -1,4 +1,4 @@
-"""Kafka's JSON of many keys or values as texts: what ``scalar.key_json`` and ``scalar.value_json`` give, without spaces and escapes.
+"""Kafka's JSON of many keys or values as texts: as ``definition.key_json`` and ``definition.value_json`` give it, without spaces.
 
 The compiled loop of ``json_loops`` writes the texts straight from the bytes. Rows that the loop leaves, and all rows of a small input, are
 decoded one by one, equal rows once.
@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from . import fast_path, scalar
+from . import definition, fast_path
 from .columnar import leading_int16
 from .errors import DecodeError
 from .generated import decode_key, decode_value
@@ -128,7 +128,7 @@ def _each_distinct(rows: Slices, text_of: Callable[[bytes], str | None]) -> list
 
 def _key_text(key: bytes) -> str | None:
     try:
-        return _compact(scalar.key_json(decode_key(key)))
+        return _compact(definition.key_json(decode_key(key)))
     except DecodeError:
         return None
 
@@ -138,7 +138,7 @@ def _value_text(key_type: int, value: bytes) -> str | None:
         decoded = decode_value(key_type, value)
     except DecodeError:
         return None
-    return None if decoded is None else _compact(scalar.value_json(decoded))
+    return None if decoded is None else _compact(definition.value_json(decoded))
 
 
 def _compact(shown: Any) -> str:

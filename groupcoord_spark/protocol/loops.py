@@ -482,11 +482,11 @@ def read_rows(
     data, start, end, count, batch, offset_delta, timestamp_delta,
     key_start, key_end, key_is_null, value_start, value_end, value_is_null, needs_scalar,
 ):  # fmt: skip
-    """Fills the columns of ``log.columnar.Rows`` with the records of each batch.
+    """Fills the columns of ``log.decode.columnar.Rows`` with the records of each batch.
 
     Args:
         start, end: where the decompressed records of each batch lie. count: how many records the batch claims.
-        needs_scalar: set for each batch that ``log.scalar`` must read; its rows are filled only in part.
+        needs_scalar: set for each batch that ``log.decode.definition`` must read; its rows are filled only in part.
     """
     row = 0
     for i in range(len(start)):
@@ -526,7 +526,7 @@ def _sized_place(data, at, end):
 def read_messages(
     data, start, end, offset, timestamp_ms, key_start, key_end, key_is_null, value_start, value_end, value_is_null, needs_scalar,
 ):  # fmt: skip
-    """Fills the columns of ``log.columnar.Rows`` with messages of magic 0 and 1; needs_scalar: set for those that the loop cannot read."""
+    """Fills the columns of ``log.decode.columnar.Rows`` with messages of magic 0 and 1; needs_scalar: the loop cannot read it."""
     for i in range(len(start)):
         needs_scalar[i] = True
         at = start[i]

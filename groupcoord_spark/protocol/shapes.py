@@ -1,8 +1,9 @@
 """Keys and values without their contents, so that many different ones with the same fault become equal and are decoded once.
 
-The faults and doubts that ``scalar`` reports follow from lengths, counts, presence marks, tags and the end of the bytes, from texts that
-are not UTF-8, and from a negative offset or partition. A shape is a value in which all other bytes are set to zero. To decode a shape gives
-the faults and doubts of every value of that shape, and the topic id of an offset commit, which stays; other decoded fields mean nothing.
+The faults and doubts that ``definition`` reports follow from lengths, counts, presence marks, tags and the end of the bytes, from texts
+that are not UTF-8, and from a negative offset or partition. A shape is a value in which all other bytes are set to zero. To decode a shape
+gives the faults and doubts of every value of that shape, and the topic id of an offset commit, which stays; other decoded fields mean
+nothing.
 """
 
 from __future__ import annotations

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from groupcoord_spark.protocol.definition import FieldReader
 from groupcoord_spark.protocol.errors import UnknownKeyType, UnknownValueVersion
 from groupcoord_spark.protocol.fields import Int16, Message
 from groupcoord_spark.protocol.messages.transaction_state import TRANSACTION_LOG_KEY, TRANSACTION_LOG_VALUE
 from groupcoord_spark.protocol.primitives import read_integer
-from groupcoord_spark.protocol.scalar import FieldReader
 
 STATES = (
     "Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "Dead", "PrepareEpochFence",

@@ -29,7 +29,7 @@ class ValueChecks(NamedTuple):
 
     Attributes:
         value_version: int16, the version that the value begins with; -1 where the value has none or was not to be looked at.
-        surely_decodes: bool, the value has exactly the layout of its version. False means that ``scalar.decode_value`` must decide.
+        surely_decodes: bool, the value has exactly the layout of its version. False means that ``definition.decode_value`` must decide.
         topic_high: int64, the high half of the topic id that an offset commit names, big-endian; 0 where the commit names none, or the
             value does not surely decode.
         topic_low: int64, the low half of the same topic id.

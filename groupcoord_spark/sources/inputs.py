@@ -14,7 +14,7 @@ import pyarrow.fs as pafs
 
 from groupcoord_spark.errors import InputError
 from groupcoord_spark.log.directory import OFFSETS_TOPIC, log_directories_below
-from groupcoord_spark.log.storage import Location, first_line, shown
+from groupcoord_spark.log.files.storage import Location, first_line, shown
 from groupcoord_spark.sources.rows import InputKind
 
 KAFKA_SCHEME: Final = "kafka://"

@@ -30,8 +30,8 @@ import pyarrow as pa
 
 from groupcoord_spark.errors import InputError
 from groupcoord_spark.log.directory import OFFSETS_TOPIC
-from groupcoord_spark.log.object_store import at_once
-from groupcoord_spark.log.storage import Location, first_line, shown, side_by_side
+from groupcoord_spark.log.files.object_store import at_once
+from groupcoord_spark.log.files.storage import Location, first_line, shown, side_by_side
 from groupcoord_spark.protocol import DecodeError, EncodeError, encode_key_json, encode_value_json
 from groupcoord_spark.protocol.record_types import NO_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP
 from groupcoord_spark.sources.inputs import data_files, is_gzip, is_zstd

@@ -25,8 +25,8 @@ import pyarrow.parquet as pq
 
 from groupcoord_spark.errors import InputError
 from groupcoord_spark.log.directory import OFFSETS_TOPIC
-from groupcoord_spark.log.object_store import at_once
-from groupcoord_spark.log.storage import Location, first_line, shown, side_by_side
+from groupcoord_spark.log.files.object_store import at_once
+from groupcoord_spark.log.files.storage import Location, first_line, shown, side_by_side
 from groupcoord_spark.protocol.record_types import NO_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP
 from groupcoord_spark.sources.inputs import below, data_files
 from groupcoord_spark.sources.rows import EVERY_ROW, NO_ROWS, UNKNOWN_PARTITION, Extent, RowBatch, RowFilter, control_type_name, row_batch

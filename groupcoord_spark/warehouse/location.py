@@ -10,8 +10,8 @@ from urllib.parse import quote
 from pyarrow import fs
 
 from groupcoord_spark.errors import InputError, WarehouseError
-from groupcoord_spark.log import object_store, storage
-from groupcoord_spark.log.storage import shown, usual_uri
+from groupcoord_spark.log.files import object_store, storage
+from groupcoord_spark.log.files.storage import shown, usual_uri
 
 # A directory's name holds at most 255 bytes; the value itself is in the table's log, the name is only for people.
 _LONGEST_DIRECTORY_NAME = 200

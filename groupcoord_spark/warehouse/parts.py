@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from groupcoord_spark.errors import WarehouseError
-from groupcoord_spark.log.object_store import is_object_store
+from groupcoord_spark.log.files.object_store import is_object_store
 from groupcoord_spark.warehouse.declaration import Table
 from groupcoord_spark.warehouse.location import directory_of, first_line, locate
 

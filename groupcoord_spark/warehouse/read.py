@@ -24,7 +24,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from pyarrow import fs
 
 from groupcoord_spark.errors import WarehouseError
-from groupcoord_spark.log.object_store import missing_bucket, no_such_bucket
+from groupcoord_spark.log.files.object_store import missing_bucket, no_such_bucket
 from groupcoord_spark.warehouse.declaration import Table, no_rows
 from groupcoord_spark.warehouse.location import Location, first_line, locate
 from groupcoord_spark.warehouse.tables import GROUPS, HISTORY, LOOK_BACK, NIGHT, RUNS, SCHEMA_VERSION, TABLES

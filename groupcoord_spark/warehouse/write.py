@@ -40,8 +40,8 @@ from pyarrow import fs
 
 from groupcoord_spark import __version__
 from groupcoord_spark.errors import WarehouseError
-from groupcoord_spark.log.object_store import is_object_store
-from groupcoord_spark.log.storage import side_by_side
+from groupcoord_spark.log.files.object_store import is_object_store
+from groupcoord_spark.log.files.storage import side_by_side
 from groupcoord_spark.warehouse.declaration import Table, WriteMode, no_rows
 from groupcoord_spark.warehouse.location import Location, directory_of, first_line, locate
 from groupcoord_spark.warehouse.parts import AddedFile, describe, run_of, write_part

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from groupcoord_spark.answers.offset_history import COMMIT_COLUMNS, counted_commits, lifetimes_of, pieces_of, with_gaps
+from groupcoord_spark.answers.removal_causes import OffsetLifetime, OffsetRemoval, Place
+from groupcoord_spark.answers.timeline import LowerCommit, RemovedOffsets, Stretch, Transaction
 from groupcoord_spark.coordinator import JAVA, SCALA, Semantics, StoredOffset
-from groupcoord_spark.coordinator.removal_causes import OffsetLifetime, OffsetRemoval, Place
-from groupcoord_spark.coordinator.timeline import LowerCommit, RemovedOffsets, Stretch, Transaction
 from groupcoord_spark.coordinator.transactions import OffsetStore
 from groupcoord_spark.protocol.record_types import MarkerType
 from groupcoord_spark.warehouse import TABLES

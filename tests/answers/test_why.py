@@ -14,7 +14,7 @@ import pytest
 from groupcoord_spark.answers.group_history import Question
 from groupcoord_spark.answers.why import Finding, Story, why
 from groupcoord_spark.coordinator.semantics import semantics_for
-from groupcoord_spark.protocol.scalar import encode_key
+from groupcoord_spark.protocol.definition import encode_key
 from groupcoord_spark.warehouse import open_warehouse
 from tests.shown_rows import connect
 from tests.warehouse.nights import AS_OF_MS, commit, group, night, offset

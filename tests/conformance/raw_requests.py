@@ -16,6 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from groupcoord_spark.protocol.definition import FieldReader, write_message
 from groupcoord_spark.protocol.fields import (
     ZERO_UUID,
     Array,
@@ -33,7 +34,6 @@ from groupcoord_spark.protocol.fields import (
     Uint16,
     Uuid,
 )
-from groupcoord_spark.protocol.scalar import FieldReader, write_message
 
 _NUMBERS: Mapping[str, Type] = {"bool": Int8, "int8": Int8, "int16": Int16, "uint16": Uint16, "int32": Int32, "int64": Int64, "uuid": Uuid}
 _FLAGS = {"true": 1, "false": 0}

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from groupcoord_spark.log.scalar import Place, read_records
+from groupcoord_spark.log.decode.definition import Place, read_records
 from groupcoord_spark.protocol import decode_key, decode_value, key_json, offsets_partition_for, value_json
 from groupcoord_spark.protocol.consumer_protocol import (
     Assignment,

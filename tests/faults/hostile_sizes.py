@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from groupcoord_spark.protocol.definition import encode_key, encode_value
 from groupcoord_spark.protocol.record_types import KeyType
-from groupcoord_spark.protocol.scalar import encode_key, encode_value
 from groupcoord_spark.warehouse import open_warehouse
 from tests.faults.damage import is_one_sentence
 from tests.faults.running import PROCESSES, Command, nightly

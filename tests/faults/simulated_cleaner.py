@@ -21,7 +21,7 @@ from pathlib import Path
 
 from groupcoord_spark.errors import InputChangedError
 from groupcoord_spark.log import plan_logs, read_segment
-from groupcoord_spark.log.held_files import HeldFiles
+from groupcoord_spark.log.files.held_files import HeldFiles
 from tests.log.log_writer import Rec, batch
 
 KEYS = [b"k%d" % number for number in range(40)]

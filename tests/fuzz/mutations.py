@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from crc32c import crc32c
 
 from groupcoord_spark.log import Limits
-from groupcoord_spark.log.compression import Decompressor
+from groupcoord_spark.log.decode.compression import Decompressor
 from tests.log.damages import KINDS as HARMS
 from tests.log.damages import harm
 from tests.log.log_writer import GZIP, SNAPPY, ZSTD, compress, message, sized, varint

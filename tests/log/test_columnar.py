@@ -7,8 +7,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from groupcoord_spark.log.columnar import Rows, read_messages, read_rows
-from groupcoord_spark.log.scalar import (
+from groupcoord_spark.log.decode.columnar import Rows, read_messages, read_rows
+from groupcoord_spark.log.decode.definition import (
     MIN_RECORD,
     Message,
     Place,

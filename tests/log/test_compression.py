@@ -14,7 +14,7 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from groupcoord_spark.log.compression import GZIP, LZ4, SNAPPY, ZSTD, CompressionError, Decompressor
+from groupcoord_spark.log.decode.compression import GZIP, LZ4, SNAPPY, ZSTD, CompressionError, Decompressor
 from groupcoord_spark.log.limits import Limits
 from tests.examples import examples
 from tests.log.log_writer import compress

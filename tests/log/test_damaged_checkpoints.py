@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from groupcoord_spark.errors import InputError
 from groupcoord_spark.log import cut_at_high_watermarks, plan_logs, read_segment
-from groupcoord_spark.log.broker_files import DamagedFileError, read_offset_checkpoint
 from groupcoord_spark.log.directory import LogPlan
+from groupcoord_spark.log.files.broker_files import DamagedFileError, read_offset_checkpoint
 from tests.log.log_writer import Rec, batch, write_segment
 
 END = 20

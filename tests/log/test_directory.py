@@ -13,8 +13,8 @@ import pytest
 
 from groupcoord_spark.errors import InputError
 from groupcoord_spark.log import LogPlan, directory, plan_logs
-from groupcoord_spark.log.object_store import FILES_AT_ONCE
-from groupcoord_spark.log.storage import Location
+from groupcoord_spark.log.files.object_store import FILES_AT_ONCE
+from groupcoord_spark.log.files.storage import Location
 from tests.log.log_writer import T0, Rec, batch, message, records, wrapper, write_segment
 from tests.log.reading import read_logs
 

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from groupcoord_spark.log import Limits
-from groupcoord_spark.log.batches import checksums_fit, entry_positions, headers_at
-from groupcoord_spark.log.storage import PADDING
+from groupcoord_spark.log.decode.batches import checksums_fit, entry_positions, headers_at
+from groupcoord_spark.log.files.storage import PADDING
 from tests.examples import examples
 from tests.log.log_writer import GZIP, Rec, batch, message, records, wrapper, write_segment
 from tests.log.reading import SMALL_CHUNK, Read, read_file

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from groupcoord_spark.log.held_files import LEAST_DESCRIPTOR, HeldFile, HeldFiles
-from groupcoord_spark.log.storage import Location, SegmentFile
+from groupcoord_spark.log.files.held_files import LEAST_DESCRIPTOR, HeldFile, HeldFiles
+from groupcoord_spark.log.files.storage import Location, SegmentFile
 
 
 @pytest.fixture
@@ -83,7 +83,7 @@ def test_the_limit_of_open_files_is_raised_and_put_back(file: Path) -> None:
 def test_more_files_than_the_system_allows_are_not_held(file: Path) -> None:
     script = """
 import resource, sys
-from groupcoord_spark.log.held_files import HeldFiles
+from groupcoord_spark.log.files.held_files import HeldFiles
 resource.setrlimit(resource.RLIMIT_NOFILE, (1026, 1026))
 with HeldFiles() as files:
     print([files.hold(sys.argv[1]) is not None for _ in range(4)], open(sys.argv[1]).read())

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from groupcoord_spark.errors import InputError
-from groupcoord_spark.log import Segment, page_cache, read_segment
+from groupcoord_spark.log import Segment, read_segment
+from groupcoord_spark.log.files import page_cache
 from tests.log.log_writer import Rec, batch, write_segment
 
 PART = 1 << 20

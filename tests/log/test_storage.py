@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from groupcoord_spark.errors import InputError, WarehouseError
-from groupcoord_spark.log.storage import Location, side_by_side, usual_uri
+from groupcoord_spark.log.files.storage import Location, side_by_side, usual_uri
 from groupcoord_spark.warehouse.location import locate
 
 AZURE = "Write abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/PATH"

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from groupcoord_spark.log import plan_logs, read_segment
-from groupcoord_spark.log.compression import CODECS
+from groupcoord_spark.log.decode.compression import CODECS
 from groupcoord_spark.log.writing import Batch, RecordToLog, batch_bytes, marker, write_segment
 from tests.examples import examples
 from tests.log.log_writer import Rec, batch

@@ -28,7 +28,7 @@ from groupcoord_spark.pipeline.nightly import partitions_in_one_sequence, read_t
 from groupcoord_spark.pipeline.read.reader import ReadJob
 from groupcoord_spark.pipeline.rebalances import REBALANCES, RebalanceJob
 from groupcoord_spark.pipeline.replay.partition import ReplayJob
-from groupcoord_spark.protocol import DecodeError, decode_key, decode_value, scalar
+from groupcoord_spark.protocol import DecodeError, decode_key, decode_value, definition
 from groupcoord_spark.warehouse import TABLES
 from tests.coordinator.records import Record
 from tests.examples import examples
@@ -111,8 +111,8 @@ def group_records(log: Sequence[LogRecord]) -> Iterator[GroupRecord]:
     for each in log:
         if each.control_type < 0:
             with suppress(DecodeError):
-                key = scalar.decode_key(each.key)
-                value = scalar.decode_value(key.key_type, each.value)
+                key = definition.decode_key(each.key)
+                value = definition.decode_value(key.key_type, each.value)
                 if key.key_type in KEY_TYPES:
                     fields = None if value is None else value.fields
                     yield GroupRecord(each.record_offset, T0 + each.record_offset, key.key_type, key.fields, fields)

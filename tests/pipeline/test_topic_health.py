@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from groupcoord_spark.health import FilesBeside, HealthSettings, all_files_beside, diagnose, read_copies, read_transaction_states
+from groupcoord_spark.doctor import FilesBeside, HealthSettings, all_files_beside, diagnose, read_copies, read_transaction_states
 from groupcoord_spark.log import PartitionLog
-from groupcoord_spark.log.storage import Location
+from groupcoord_spark.log.files.storage import Location
 from groupcoord_spark.pipeline import health_rows
 from tests.cli.warehouse import groupcoord
 from tests.conftest import DAY_MS
-from tests.health.copies import GOLDEN, SICK
+from tests.doctor.copies import GOLDEN, SICK
 from tests.running import AS_OF_MS, rows_of, run
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from groupcoord_spark.protocol import ZERO_UUID, DecodeError, Doubt, columnar, scalar
+from groupcoord_spark.protocol import ZERO_UUID, DecodeError, Doubt, columnar, definition
 from groupcoord_spark.protocol.slices import Slices
 
 
@@ -28,8 +28,8 @@ def check_key_columns(keys: Sequence[bytes | None]) -> None:
     for row, (key, each) in enumerate(zip(keys, shown, strict=True)):
         if key is not None and len(key) >= 2:
             assert columns.key_type[row] == int.from_bytes(key[:2], "big", signed=True)
-        expected = outcome(lambda key=key: scalar.decode_key(key))
-        if isinstance(expected, scalar.DecodedKey):
+        expected = outcome(lambda key=key: definition.decode_key(key))
+        if isinstance(expected, definition.DecodedKey):
             fields = expected.fields
             assert each == (fields["group_id"], fields.get("topic"), fields.get("partition", -1), fields.get("member_id"),
                             fields.get("regular_expression"))  # fmt: skip
@@ -43,7 +43,7 @@ def check_key_columns(keys: Sequence[bytes | None]) -> None:
 def check_offset_value_columns(key_types: Sequence[int], values: Sequence[bytes | None]) -> None:
     """Check the answers and the columns for the rows of types 0 and 1."""
     outcomes = [
-        outcome(lambda key_type=key_type, value=value: scalar.decode_value(key_type, value))
+        outcome(lambda key_type=key_type, value=value: definition.decode_value(key_type, value))
         for key_type, value in zip(key_types, values, strict=True)
     ]
     slices = Slices.of(list(values))
@@ -58,7 +58,7 @@ def check_offset_value_columns(key_types: Sequence[int], values: Sequence[bytes 
         value, expected = values[rows[i]], outcomes[rows[i]]
         has_version = value is not None and len(value) >= 2
         assert columns.value_version[i] == (int.from_bytes((value or b"")[:2], "big", signed=True) if has_version else -1)
-        if isinstance(expected, scalar.DecodedValue):
+        if isinstance(expected, definition.DecodedValue):
             fields = expected.fields
             topic_id = fields.get("topic_id", ZERO_UUID)
             assert each == (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from groupcoord_spark.protocol import DecodedValue, DecodeError, columnar, generated, scalar
+from groupcoord_spark.protocol import DecodedValue, DecodeError, columnar, definition, generated
 from groupcoord_spark.protocol.slices import Slices
 
 OFFSET_V1 = bytes.fromhex("0001 000000000000002a 0000 0000018bcfe56800 0000018bd50bc400")
@@ -16,7 +16,7 @@ TOPIC_ID = bytes.fromhex("0123456789abcdeffedcba9876543210")
 def key_refusal(key: bytes | None) -> DecodeError:
     """The refusal of a key: the same from all three decoders."""
     with pytest.raises(DecodeError) as by_definition:
-        scalar.decode_key(key)
+        definition.decode_key(key)
     with pytest.raises(type(by_definition.value)):
         generated.decode_key(key)
     columns = columnar.decode_key_columns(Slices.of([key]))
@@ -27,19 +27,19 @@ def key_refusal(key: bytes | None) -> DecodeError:
 def value_refusal(key_type: int, value: bytes | None) -> DecodeError:
     """The refusal of a value by the definition and by the compiled functions."""
     with pytest.raises(DecodeError) as by_definition:
-        scalar.decode_value(key_type, value)
+        definition.decode_value(key_type, value)
     with pytest.raises(type(by_definition.value)):
         generated.decode_value(key_type, value)
     return by_definition.value
 
 
 def decode(key_type: int, value: bytes) -> DecodedValue:
-    decoded = scalar.decode_value(key_type, value)
+    decoded = definition.decode_value(key_type, value)
     assert decoded is not None and decoded == generated.decode_value(key_type, value)
     return decoded
 
 
-def codes(decoded: scalar.DecodedKey | DecodedValue) -> list[str]:
+def codes(decoded: definition.DecodedKey | DecodedValue) -> list[str]:
     return [doubt.code for doubt in decoded.doubts]
 
 
@@ -69,7 +69,7 @@ class TestKeys:
         assert key_refusal(bytes.fromhex("0002 ffff")).code == "key_malformed"
 
     def test_bytes_after_the_key_are_noted(self) -> None:
-        assert codes(scalar.decode_key(bytes.fromhex("0002 0001 67 ff"))) == ["key_trailing_bytes"]
+        assert codes(definition.decode_key(bytes.fromhex("0002 0001 67 ff"))) == ["key_trailing_bytes"]
 
     @pytest.mark.parametrize(("key", "marker"), [("0000 0000", "ABORT"), ("0000 0001", "COMMIT")])
     def test_a_transaction_marker_that_leaked_as_a_plain_record_is_named(self, key: str, marker: str) -> None:
@@ -82,15 +82,15 @@ class TestKeys:
         assert key_refusal(bytes.fromhex(key)).code == "key_truncated"
 
     def test_invalid_utf8_in_a_key_is_replaced_and_its_bytes_noted(self) -> None:
-        decoded = scalar.decode_key(bytes.fromhex("0002 0002 c328"))
+        decoded = definition.decode_key(bytes.fromhex("0002 0002 c328"))
         assert decoded.fields == {"group_id": "\ufffd("}
         assert codes(decoded) == ["invalid_utf8"] and "c328" in decoded.doubts[0].detail
 
     def test_a_negative_partition_is_noted(self) -> None:
-        assert codes(scalar.decode_key(bytes.fromhex("0001 0001 67 0001 74 ffffffff"))) == ["negative_partition"]
+        assert codes(definition.decode_key(bytes.fromhex("0001 0001 67 0001 74 ffffffff"))) == ["negative_partition"]
 
     def test_empty_group_and_topic_are_accepted(self) -> None:
-        decoded = scalar.decode_key(bytes.fromhex("0001 0000 0000 00000000"))
+        decoded = definition.decode_key(bytes.fromhex("0001 0000 0000 00000000"))
         assert decoded.fields == {"group_id": "", "topic": "", "partition": 0} and decoded.doubts == ()
 
 
@@ -102,7 +102,7 @@ class TestValues:
     def test_a_null_value_is_a_tombstone_of_every_known_type(self) -> None:
         for key_type in range(24):
             if key_type not in (9, 18):
-                assert scalar.decode_value(key_type, None) is None
+                assert definition.decode_value(key_type, None) is None
 
     def test_a_tombstone_of_an_unknown_type_is_of_unknown_type(self) -> None:
         assert value_refusal(24, None).code == "unknown_key_type"
@@ -181,17 +181,17 @@ class TestValues:
 
 class TestMarkers:
     def test_the_key_of_a_marker_says_how_the_transaction_ended(self) -> None:
-        assert scalar.decode_control_key(bytes.fromhex("0000 0000")) == 0
-        assert scalar.decode_control_key(bytes.fromhex("0000 0001")) == 1
+        assert definition.decode_control_key(bytes.fromhex("0000 0000")) == 0
+        assert definition.decode_control_key(bytes.fromhex("0000 0001")) == 1
 
     def test_later_versions_only_append(self) -> None:
-        assert scalar.decode_control_key(bytes.fromhex("0001 0001 ffff")) == 1
-        assert scalar.decode_end_transaction_marker(bytes.fromhex("0007 00000011 aa")) == 17
+        assert definition.decode_control_key(bytes.fromhex("0001 0001 ffff")) == 1
+        assert definition.decode_end_transaction_marker(bytes.fromhex("0007 00000011 aa")) == 17
 
     @pytest.mark.parametrize("data", [None, "", "00", "0000", "0000 00", "ffff 0001"])
     def test_short_and_negative_ones_are_malformed(self, data: str | None) -> None:
         raw = None if data is None else bytes.fromhex(data)
-        for read in (scalar.decode_control_key, scalar.decode_end_transaction_marker):
+        for read in (definition.decode_control_key, definition.decode_end_transaction_marker):
             with pytest.raises(DecodeError) as refusal:
                 read(raw)
             assert refusal.value.code == "control_record_malformed"

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from groupcoord_spark.protocol import generated, json_texts, scalar
+from groupcoord_spark.protocol import definition, generated, json_texts
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 EXAMPLES = [json.loads(line) for line in (GOLDEN / "examples.jsonl").read_text(encoding="utf-8").splitlines()]
@@ -19,28 +19,29 @@ class TestExample:
     def test_bytes_become_the_json_kafka_shows_and_json_the_same_bytes(self, example: dict[str, Any]) -> None:
         dialect = example.get("dialect")
         raw_key = bytes.fromhex(example["key_hex"])
-        key = scalar.decode_key(raw_key, dialect=dialect)
-        assert (key.key_type, key.name, scalar.key_json(key)) == (example["key"]["type"], example["key"]["name"], example["key"]["data"])
+        key = definition.decode_key(raw_key, dialect=dialect)
+        shown = (key.key_type, key.name, definition.key_json(key))
+        assert shown == (example["key"]["type"], example["key"]["name"], example["key"]["data"])
         assert key.doubts == () or {doubt.code for doubt in key.doubts} == {"negative_partition"}
-        assert scalar.encode_key(key.key_type, key.fields, dialect=dialect) == raw_key
+        assert definition.encode_key(key.key_type, key.fields, dialect=dialect) == raw_key
 
         if example["value_hex"] is None:
-            assert scalar.decode_value(key.key_type, None) is None and example["value"] is None
+            assert definition.decode_value(key.key_type, None) is None and example["value"] is None
             return
         raw_value = bytes.fromhex(example["value_hex"])
-        value = scalar.decode_value(key.key_type, raw_value, dialect=dialect)
+        value = definition.decode_value(key.key_type, raw_value, dialect=dialect)
         assert value is not None
         assert (value.version, value.dialect) == (example["value"]["version"], dialect)
-        assert json.dumps(scalar.value_json(value)) == json.dumps(example["value"]["data"])
+        assert json.dumps(definition.value_json(value)) == json.dumps(example["value"]["data"])
         assert value.doubts == () or {doubt.code for doubt in value.doubts} == {"negative_offset"}
-        assert scalar.encode_value(key.key_type, value.version, value.fields, dialect=dialect) == raw_value
+        assert definition.encode_value(key.key_type, value.version, value.fields, dialect=dialect) == raw_value
 
     def test_the_fast_decoders_say_the_same(self, example: dict[str, Any]) -> None:
         raw_key = bytes.fromhex(example["key_hex"])
         raw_value = None if example["value_hex"] is None else bytes.fromhex(example["value_hex"])
         dialect, key_type = example.get("dialect"), example["key"]["type"]
-        assert generated.decode_key(raw_key, dialect=dialect) == scalar.decode_key(raw_key, dialect=dialect)
-        assert generated.decode_value(key_type, raw_value, dialect=dialect) == scalar.decode_value(key_type, raw_value, dialect=dialect)
+        assert generated.decode_key(raw_key, dialect=dialect) == definition.decode_key(raw_key, dialect=dialect)
+        assert generated.decode_value(key_type, raw_value, dialect=dialect) == definition.decode_value(key_type, raw_value, dialect=dialect)
         if key_type != 9:
             shown = None if example["value"] is None else json.dumps(example["value"]["data"], separators=(",", ":"), ensure_ascii=False)
             assert json_texts.value_json_texts([key_type], [raw_value]) == [shown]

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from groupcoord_spark.protocol import generated, scalar
+from groupcoord_spark.protocol import definition, generated
 from tests.examples import examples
 
 from .columns import outcome
@@ -13,7 +13,7 @@ from .from_tables import damaged_keys, damaged_values
 @examples(150)
 @given(damaged_keys)
 def test_keys_are_what_the_definition_says(key: bytes) -> None:
-    assert repr(outcome(lambda: generated.decode_key(key))) == repr(outcome(lambda: scalar.decode_key(key)))
+    assert repr(outcome(lambda: generated.decode_key(key))) == repr(outcome(lambda: definition.decode_key(key)))
 
 
 @examples(150)
@@ -21,7 +21,7 @@ def test_keys_are_what_the_definition_says(key: bytes) -> None:
 def test_values_are_what_the_definition_says(typed: tuple[int, bytes]) -> None:
     key_type, value = typed
     # by their text, which also tells the order of fields and -1 from absent
-    assert repr(outcome(lambda: generated.decode_value(key_type, value))) == repr(outcome(lambda: scalar.decode_value(key_type, value)))
+    assert repr(outcome(lambda: generated.decode_value(key_type, value))) == repr(outcome(lambda: definition.decode_value(key_type, value)))
 
 
 few_texts = st.sampled_from(["", "a", "member-1", "member-2", "\U0001f389", "x" * 300])
@@ -54,7 +54,7 @@ def generations(draw: st.DrawFn) -> list[bytes]:
             "current_state_timestamp_ms": 1,
             "members": of_generation,
         }
-        value = bytearray(scalar.encode_value(2, draw(st.integers(0, 4)), fields))
+        value = bytearray(definition.encode_value(2, draw(st.integers(0, 4)), fields))
         if draw(st.booleans()):
             at = draw(st.integers(2, len(value) - 1))
             if draw(st.booleans()):
@@ -69,7 +69,7 @@ def generations(draw: st.DrawFn) -> list[bytes]:
 @given(generations())
 def test_members_that_come_again_are_what_the_definition_says(values: list[bytes]) -> None:
     for value in values:
-        defined = repr(outcome(lambda value=value: scalar.decode_value(2, value)))  # type: ignore[misc]
+        defined = repr(outcome(lambda value=value: definition.decode_value(2, value)))  # type: ignore[misc]
         assert repr(outcome(lambda value=value: generated.decode_value(2, value))) == defined  # type: ignore[misc]
         assert repr(outcome(lambda value=value: generated.decode_shared_value(2, value))) == defined  # type: ignore[misc]
 
@@ -86,7 +86,7 @@ def test_a_member_that_its_reader_changes_comes_again_as_it_was() -> None:
         "assignment": b"a",
     }
     fields = {"protocol_type": "consumer", "generation": 1, "protocol": "range", "leader": None, "current_state_timestamp_ms": 1}
-    value = scalar.encode_value(2, 3, {**fields, "members": [member]})
+    value = definition.encode_value(2, 3, {**fields, "members": [member]})
     for _ in range(3):
         decoded = generated.decode_value(2, value)
         assert decoded is not None
@@ -100,7 +100,7 @@ def test_who_changes_nothing_gets_members_that_come_again_as_the_same_objects() 
     first = {"protocol_type": "consumer", "generation": 1, "protocol": "range", "leader": None}
     second = {**first, "generation": 2}
     both, one = [{"member_id": "one", **member}, {"member_id": "another", **member}], [{"member_id": "another", **member}]
-    values = [scalar.encode_value(2, 0, {**fields, "members": each}) for fields, each in ((first, both), (second, both), (second, one))]
+    values = [definition.encode_value(2, 0, {**fields, "members": each}) for fields, each in ((first, both), (second, both), (second, one))]
     before, after, last = (generated.decode_shared_value(2, value) for value in values)
     assert before is not None and after is not None and last is not None
     assert after.fields["generation"] == 2 and after.fields["members"] is before.fields["members"]

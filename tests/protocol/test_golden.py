@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from groupcoord_spark.protocol import RECORD_TYPES, DecodeError, columnar, json_texts, scalar
+from groupcoord_spark.protocol import RECORD_TYPES, DecodeError, columnar, definition, json_texts
 from groupcoord_spark.protocol.slices import Slices
 
 from .columns import check_key_columns, check_offset_value_columns
@@ -33,16 +33,16 @@ class TestCorpus:
         for record in records_of(corpus):
             if record["key"].get("unknown"):
                 with pytest.raises(DecodeError) as refusal:
-                    scalar.decode_key(raw(record["key_hex"]))
+                    definition.decode_key(raw(record["key_hex"]))
                 assert refusal.value.code == "unknown_key_type"
                 continue
-            key = scalar.decode_key(raw(record["key_hex"]))
-            assert (key.key_type, scalar.key_json(key)) == (record["key"]["type"], record["key"]["data"])
-            value = scalar.decode_value(key.key_type, raw(record["value_hex"]))
+            key = definition.decode_key(raw(record["key_hex"]))
+            assert (key.key_type, definition.key_json(key)) == (record["key"]["type"], record["key"]["data"])
+            value = definition.decode_value(key.key_type, raw(record["value_hex"]))
             assert (value is None) == (record["value"] is None)
             if value is not None:
                 assert value.version == record["value"]["version"]
-                assert json.dumps(scalar.value_json(value)) == json.dumps(record["value"]["data"])
+                assert json.dumps(definition.value_json(value)) == json.dumps(record["value"]["data"])
 
     @pytest.mark.usefixtures("each_decoder")
     def test_columns_and_json_texts_say_the_same(self, corpus: Path) -> None:

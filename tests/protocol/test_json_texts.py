@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from groupcoord_spark.protocol import DecodedValue, DecodeError, fast_path, json_programs, json_texts, programs, record_types, scalar
+from groupcoord_spark.protocol import DecodedValue, DecodeError, definition, fast_path, json_programs, json_texts, programs, record_types
 from groupcoord_spark.protocol.slices import Slices
 from tests.examples import examples
 
@@ -28,11 +28,11 @@ def shown(json_of: Callable[[], Any]) -> str | None:
 
 
 def defined_key(key: bytes) -> str | None:
-    return shown(lambda: scalar.key_json(scalar.decode_key(key)))
+    return shown(lambda: definition.key_json(definition.decode_key(key)))
 
 
 def defined(key_type: int, value: bytes) -> str | None:
-    return shown(lambda: scalar.value_json(cast(DecodedValue, scalar.decode_value(key_type, value))))
+    return shown(lambda: definition.value_json(cast(DecodedValue, definition.decode_value(key_type, value))))
 
 
 @examples(150)
@@ -64,7 +64,7 @@ def test_texts_do_not_depend_on_how_many_fit_into_a_piece(typed: list[tuple[int,
 )
 def test_texts_that_json_escapes_and_texts_that_are_not_ascii(text: str) -> None:
     for padded in (text, f"padding-{text}", f"{text}-padding"):
-        key = scalar.encode_key(3, {"group_id": padded})
+        key = definition.encode_key(3, {"group_id": padded})
         assert json_texts.key_json_texts([key]) == [json.dumps({"groupId": padded}, separators=(",", ":"), ensure_ascii=False)]
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from groupcoord_spark.protocol import RECORD_TYPES, ZERO_UUID, encode_value, scalar
+from groupcoord_spark.protocol import RECORD_TYPES, ZERO_UUID, definition, encode_value
 from groupcoord_spark.protocol.primitives import uuid_bytes
 from groupcoord_spark.protocol.record_types import OFFSET_KEY_TYPES
 from groupcoord_spark.protocol.slices import Slices
@@ -34,7 +34,7 @@ def test_what_is_sure_to_decode_does_decode(typed: list[tuple[int, bytes]]) -> N
         assert version == (int.from_bytes(value[:2], "big", signed=True) if len(value) >= 2 else -1)
         topic_id = uuid_bytes(ZERO_UUID)
         if is_sure:
-            decoded = scalar.decode_value(key_type, value)
+            decoded = definition.decode_value(key_type, value)
             assert decoded is not None
             assert not decoded.dialect and READ_IN_PART.isdisjoint(doubt.code for doubt in decoded.doubts)
             topic_id = uuid_bytes(decoded.fields.get("topic_id", ZERO_UUID))
@@ -78,7 +78,7 @@ def test_of_a_topic_id_that_comes_twice_the_first_is_not_taken() -> None:
     commit = {"committed_offset": 42, "leader_epoch": 5, "metadata": "note", "commit_timestamp_ms": 7, "topic_id": "ASNFZ4mrze_-3LqYdlQyEA"}
     once = encode_value(1, 4, commit)
     twice = once[:-19] + bytes([2, 0, 16]) + bytes(range(16)) + once[-18:]
-    decoded = scalar.decode_value(1, twice)
+    decoded = definition.decode_value(1, twice)
     assert decoded is not None and decoded.fields["topic_id"] == commit["topic_id"]
     checks = checks_of([(1, twice)])
     named = (checks.topic_high.tolist(), checks.topic_low.tolist())

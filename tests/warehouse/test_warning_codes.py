@@ -109,7 +109,7 @@ def test_a_new_code_in_any_of_the_forms_is_noticed() -> None:
     forms = {
         "log/order.py": 'report.doubt("new_code", 0, 0, None, "It is new.")',
         "log/directory.py": 'doubts.append(PlacedDoubt("new_code", "It is new.", source, None, 0, 0, None))',
-        "protocol/scalar.py": 'reader.doubt("new_code", "It is new.")',
+        "protocol/definition.py": 'reader.doubt("new_code", "It is new.")',
         "protocol/columnar.py": 'doubts = (Doubt("new_code", detail),)',
         "coordinator/streams.py": 'self._check_group_can_go(group_id, "R-9.9")',
         "pipeline/outcome.py": 'rows.append({"run_id": run_id, "code": "new_code", "detail": sentence})',

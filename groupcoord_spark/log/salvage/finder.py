@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from crc32c import crc32c
 
-from groupcoord_spark.log.batches import (
+from groupcoord_spark.log.decode.batches import (
     CODEC_BITS,
     CONTROL,
     CRC_START,
@@ -30,8 +30,8 @@ from groupcoord_spark.log.batches import (
     entry_positions,
     headers_at,
 )
+from groupcoord_spark.log.files.storage import PADDING, SegmentFile
 from groupcoord_spark.log.limits import MIB, Limits
-from groupcoord_spark.log.storage import PADDING, SegmentFile
 from groupcoord_spark.protocol.slices import Bytes, Mask, Positions
 
 _ENTRIES_AT_ONCE = 4096

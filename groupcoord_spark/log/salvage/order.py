@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from groupcoord_spark.log.batches import MAX_OFFSETS_IN_FILE, Entries, as_int64
 from groupcoord_spark.log.damage import Report
+from groupcoord_spark.log.decode.batches import MAX_OFFSETS_IN_FILE, Entries, as_int64
 from groupcoord_spark.protocol.slices import Mask, Positions
 
 

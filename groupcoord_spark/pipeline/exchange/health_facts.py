@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from groupcoord_spark.health import PartitionGatherer
+from groupcoord_spark.doctor import PartitionGatherer
 from groupcoord_spark.pipeline.exchange.kept_records import FACTS, ROW_BYTES, shuffled_row
 
 _NUMBER_BYTES = 8

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from groupcoord_spark.coordinator.broker_settings import KAFKAS_ASSIGNORS, DefaultAssignors
 from groupcoord_spark.coordinator.state import AssignmentRow, GroupRow, LoadWarning, MemberRow, OffsetRow, PartitionState
-from groupcoord_spark.health import PartitionFacts
+from groupcoord_spark.doctor import PartitionFacts
 from groupcoord_spark.pipeline.exchange.counts import PartitionCounts
 from groupcoord_spark.pipeline.exchange.packing import pack
 from groupcoord_spark.pipeline.expiration import Expirations, GroupExpirationRow, OffsetExpirationRow, TombstoneRow

@@ -17,7 +17,7 @@ from groupcoord_spark import __version__
 from groupcoord_spark.coordinator.semantics import Semantics
 from groupcoord_spark.errors import InputError, WarehouseError
 from groupcoord_spark.log import LogPlan, PartitionLog, Segment, has_every_offset, segments_from
-from groupcoord_spark.log.storage import side_by_side
+from groupcoord_spark.log.files.storage import side_by_side
 from groupcoord_spark.pipeline.accepted import MISSING
 from groupcoord_spark.pipeline.extents import CarriedState
 from groupcoord_spark.pipeline.plan.earlier_runs import PartitionHistory

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from groupcoord_spark.log import LogPlan, PartitionLog, RecordMark, first_record, newest_record, record_at
-from groupcoord_spark.log.storage import side_by_side
+from groupcoord_spark.log.files.storage import side_by_side
 
 
 @dataclass(frozen=True, slots=True)

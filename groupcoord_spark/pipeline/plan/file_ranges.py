@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from groupcoord_spark.log import RangeOffsets, Segment, check_range, possible_ranges, ranges_to_read
-from groupcoord_spark.log.object_store import FILES_AT_ONCE
-from groupcoord_spark.log.storage import side_by_side
+from groupcoord_spark.log.files.object_store import FILES_AT_ONCE
+from groupcoord_spark.log.files.storage import side_by_side
 from groupcoord_spark.pipeline.division import Division
 
 if TYPE_CHECKING:

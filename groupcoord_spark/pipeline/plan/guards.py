@@ -20,8 +20,8 @@ from typing import Final
 
 from groupcoord_spark.errors import BadCopyError
 from groupcoord_spark.log import LogPlan, PartitionLog, PlacedDoubt
-from groupcoord_spark.log.broker_files import CLEANER_CHECKPOINT
-from groupcoord_spark.log.storage import shown
+from groupcoord_spark.log.files.broker_files import CLEANER_CHECKPOINT
+from groupcoord_spark.log.files.storage import shown
 from groupcoord_spark.pipeline.accepted import ACCEPTED_WORDS, EMPTY, MALFORMED, MISPLACED, MISSING, OLDER, RECREATED
 from groupcoord_spark.pipeline.exchange.state_rows import PartitionReport
 from groupcoord_spark.pipeline.plan.earlier_runs import PartitionHistory

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from groupcoord_spark.log import LogPlan, PartitionLog, read_segment
-from groupcoord_spark.log.storage import side_by_side
+from groupcoord_spark.log.files.storage import side_by_side
 from groupcoord_spark.protocol import DecodeError, decode_key, java_string_hash
 from groupcoord_spark.protocol.record_types import NOT_A_CONTROL_RECORD
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from groupcoord_spark.coordinator.semantics import Semantics
 from groupcoord_spark.coordinator.state import LoadWarning
-from groupcoord_spark.health import PartitionGatherer, segments_beside
+from groupcoord_spark.doctor import PartitionGatherer, segments_beside
 from groupcoord_spark.log import Chunk, PartitionLog, Records, Segment, read_segment
 from groupcoord_spark.pipeline.exchange.health_facts import rows_of_gatherer
 from groupcoord_spark.pipeline.exchange.kept_records import (

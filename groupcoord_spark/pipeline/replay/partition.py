@@ -17,7 +17,7 @@ import pyarrow as pa
 from groupcoord_spark.coordinator.broker_settings import KAFKAS_ASSIGNORS, DefaultAssignors
 from groupcoord_spark.coordinator.semantics import Semantics
 from groupcoord_spark.coordinator.state import LoadWarning
-from groupcoord_spark.health import all_files_beside
+from groupcoord_spark.doctor import all_files_beside
 from groupcoord_spark.log import PartitionLog
 from groupcoord_spark.pipeline.exchange.health_facts import GathererPieces
 from groupcoord_spark.pipeline.exchange.kept_records import (

@@ -1,0 +1,143 @@
+"""``decode``: one row for each record, with the fields of its key and a struct for each kind of value."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import StringType, StructField, StructType
+
+from groupcoord_spark.coordinator.semantics import JAVA
+from groupcoord_spark.dataframes.raw_rows import RAW_NAMES, READ_NAMES, of_the_offsets_topic, quoted, raw_columns, readable
+from groupcoord_spark.errors import UsageError
+from groupcoord_spark.log import Records
+from groupcoord_spark.pipeline.read.decode import decode_chunk
+from groupcoord_spark.protocol.record_types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP, NOT_A_CONTROL_RECORD
+from groupcoord_spark.protocol.slices import Slices
+from groupcoord_spark.sources import segments
+from groupcoord_spark.spark import udfs
+from groupcoord_spark.spark.column_functions import column_function
+from groupcoord_spark.spark.group_values import GROUP_VALUE, decode_group_value
+from groupcoord_spark.warehouse import TABLES
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+ERROR: Final = StructType([StructField("code", StringType()), StructField("detail", StringType())])
+
+_OF_KEY: Final = ("key_type", "key_name", "group_id", "topic", "partition", "member_id")
+_OF_COMMIT: Final = tuple(name for name in udfs.VALUE.names if name != "error")
+
+_COLUMNS: Final = {**TABLES["group_records"].by_name, **TABLES["offset_commits"].by_name}
+_COMMENTS: Final = {
+    **{name: column.comment for name, column in _COLUMNS.items()},
+    "key_type": "Type of the key; NULL: a control record, or too short to have one.",
+    "group_id": "The group; NULL: a control record, or the key does not decode.",
+    "is_tombstone": "The record has no value: it deletes what its key names. NULL: a control record.",
+    "commit_timestamp_ms": f"{_COLUMNS['commit_timestamp'].comment} Epoch milliseconds.",
+    "expire_timestamp_ms": f"{_COLUMNS['expire_timestamp'].comment} Epoch milliseconds.",
+    "record_timestamp_ms": "Time of the record in epoch milliseconds; -1: none.",
+    "offset_commit": "The value of a commit (key types 0 and 1); NULL: a tombstone, another type, or a value that does not decode.",
+    "error": "Why the record does not decode, as in quarantined_records; NULL: it decodes.",
+}
+"""Column -> what users read as its comment. Where a table of the warehouse has the column, the comment is that of the table."""
+
+OFFSET_COMMIT: Final = StructType(
+    [StructField(name, udfs.VALUE[name].dataType, metadata={"comment": _COMMENTS[name]}) for name in _OF_COMMIT]
+)
+
+
+@column_function(ERROR)
+def decode_error(key: pd.Series, value: pd.Series) -> pd.DataFrame:
+    """Why a record does not decode: the code and the sentence of quarantined_records; NULL if the record decodes."""
+    n = len(key)
+    records = Records(
+        record_offset=np.arange(n),
+        timestamp_ms=np.full(n, NO_TIMESTAMP, np.int64),
+        key=Slices.from_arrow(pa.array(key, pa.binary(), from_pandas=True)),
+        value=Slices.from_arrow(pa.array(value, pa.binary(), from_pandas=True)),
+        producer_id=np.full(n, NO_PRODUCER_ID, np.int64),
+        producer_epoch=np.full(n, NO_PRODUCER_EPOCH, np.int16),
+        is_transactional=np.zeros(n, np.bool_),
+        control_type=np.full(n, NOT_A_CONTROL_RECORD, np.int8),
+        position=np.zeros(n, np.int64),
+    )
+    faults = decode_chunk(records, JAVA).faults
+    columns = {}
+    for name, texts in (("code", faults.codes), ("detail", faults.details)):
+        column = np.full(n, None, object)
+        column[faults.row] = np.array(texts, object)[faults.note] if len(faults) else None
+        columns[name] = column
+    return pd.DataFrame(columns)
+
+
+def decode(frame: DataFrame) -> DataFrame:
+    """One row for each record of ``__consumer_offsets``.
+
+    In:  any frame with key and value as BINARY: of Spark's Kafka source, of the source ``consumer_offsets``, of a table with such columns;
+         also a streaming one. Rows that name another topic than ``__consumer_offsets`` are left out.
+    Out: the raw columns (cluster, offsets_partition, record_offset, ...), then key_type, key_name, group_id, topic, partition and
+         member_id of the key, value_version and is_tombstone, then one struct for each kind of value (offset_commit, group_metadata,
+         consumer_group_member_metadata, ...), of which at most one is not NULL, then error (code, detail), which is NULL if the record
+         decodes, then the other columns of the frame. ``topic`` and ``partition`` are those of the offset that was committed; of control
+         records the columns of key and value are NULL.
+    Raises UsageError for what is no frame, for a frame without key and value, and for one with another column of a name that ``decode``
+    makes.
+    """
+    frame = readable(frame)
+    raw = raw_columns(frame)
+    made = {*_OF_KEY, "value_version", "is_tombstone", "offset_commit", *GROUP_VALUE.names, "error"}
+    names = {name.lower() for name in frame.columns}
+    read = READ_NAMES | made if made <= names else READ_NAMES  # decoded already: decoded once more
+    others = [name for name in frame.columns if name.lower() not in read]
+    if taken := sorted(name for name in others if name.lower() in made):
+        raise UsageError(
+            f"The frame already has a column {taken[0]!r}, and decode makes one of that name. Rename it with withColumnRenamed, or drop it."
+        )
+    is_data = F.col("control_type").isNull()
+    key = F.when(is_data, F.col("key"))
+    rows = of_the_offsets_topic(frame).select(*raw.values(), *(F.col(quoted(name)) for name in others))
+    decoded = rows.select(
+        "*",
+        udfs.decode_offsets_key(key).alias("_key"),
+        udfs.decode_offsets_value(key, "value").alias("_commit"),
+        decode_group_value(key, "value").alias("_group"),
+        decode_error(key, "value").alias("_error"),
+    )
+    has_commit = F.col("_commit.value_version").isNotNull() & F.col("_commit.error").isNull()
+    commit = F.struct(*(F.col(f"_commit.{name}") for name in _OF_COMMIT))
+    return decoded.select(
+        *(_commented(name, F.col(name)) for name in RAW_NAMES),
+        *(_commented(name, F.col(f"_key.{name}")) for name in _OF_KEY),
+        _commented("value_version", F.coalesce("_commit.value_version", "_group.value_version")),
+        _commented("is_tombstone", F.when(is_data, F.col("value").isNull())),
+        _commented("offset_commit", F.when(has_commit, commit).cast(OFFSET_COMMIT)),
+        *(F.col(f"_group.{field.name}").cast(field.dataType).alias(field.name) for field in GROUP_VALUE if field.name != "value_version"),
+        _commented("error", F.when(is_data & F.col("_error.code").isNotNull(), F.col("_error"))),
+        *(F.col(quoted(name)) for name in others),
+    )
+
+
+def _commented(name: str, column: Column) -> Column:
+    """The column under that name, with its comment if there is one."""
+    comment = _COMMENTS.get(name)
+    return column.alias(name) if comment is None else column.alias(name, metadata={"comment": comment})
+
+
+def of_groups(records: DataFrame, *group_ids: str) -> DataFrame:
+    """The decoded records of these groups, and all control records, which tell how the transactions of the groups ended.
+
+    Without the control records ``replay`` would show committed offsets of transactions as pending.
+    """
+    return records.where(F.col("group_id").isin(*group_ids) | F.col("control_type").isNotNull())
+
+
+def register(spark: SparkSession) -> None:
+    """Register the source ``consumer_offsets``, and for ``spark.sql`` the functions that decode columns, under their own names."""
+    segments.register(spark)
+    udfs.register(spark)
+    for function in (decode_group_value, decode_error):
+        spark.udf.register(function.name, function.udf)

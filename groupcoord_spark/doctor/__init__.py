@@ -1,0 +1,37 @@
+"""What makes the offsets topic large, slow or stuck: facts of each offsets partition and copy, and the findings that rest on them.
+
+``read_copies`` makes the facts in one pass over the logs; ``diagnose`` judges the facts of all partitions and copies. The
+rules need no broker, no Spark and no tables. Where the log cannot decide, a finding says so and names the command that asks the broker.
+"""
+
+from groupcoord_spark.doctor.facts import CopyFacts, FilesBeside, PartitionFacts
+from groupcoord_spark.doctor.findings import FINDINGS, Finding, Severity
+from groupcoord_spark.doctor.gather import PartitionGatherer, gather_partition
+from groupcoord_spark.doctor.reading import all_files_beside, log_dir_of, read_copies, segments_beside
+from groupcoord_spark.doctor.settings import HealthSettings, read_health_settings
+from groupcoord_spark.doctor.transaction_state import KnownTransactions, read_transaction_states
+from groupcoord_spark.doctor.verdicts import Diagnosis, PartitionVerdict, diagnose, worst_first, worst_of
+
+__all__ = [
+    "FINDINGS",
+    "CopyFacts",
+    "Diagnosis",
+    "FilesBeside",
+    "Finding",
+    "HealthSettings",
+    "KnownTransactions",
+    "PartitionFacts",
+    "PartitionGatherer",
+    "PartitionVerdict",
+    "Severity",
+    "all_files_beside",
+    "diagnose",
+    "gather_partition",
+    "log_dir_of",
+    "read_copies",
+    "read_health_settings",
+    "read_transaction_states",
+    "segments_beside",
+    "worst_first",
+    "worst_of",
+]

@@ -1,0 +1,58 @@
+"""Reads the copies of a log into facts: one pass over each partition."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from groupcoord_spark.doctor.facts import CopyFacts, FilesBeside
+from groupcoord_spark.doctor.gather import gather_partition
+from groupcoord_spark.doctor.processes import map_partitions
+from groupcoord_spark.log import PartitionLog
+from groupcoord_spark.log.directory import plan_copies
+from groupcoord_spark.log.files.broker_files import (
+    LogDirectoryFiles,
+    PartitionFiles,
+    read_log_directory_files,
+    read_partition_files,
+    read_segment_sizes,
+)
+from groupcoord_spark.log.files.held_files import HeldFiles
+from groupcoord_spark.log.files.storage import Location
+
+
+def read_copies(inputs: Sequence[str], *, processes: int | None = None) -> list[CopyFacts]:
+    """The facts of every partition in every log directory among the inputs. processes: as ``map_partitions`` takes it.
+
+    Raises InputError where an input is not there, is no log of the offsets topic, or cannot be read.
+    """
+    with HeldFiles() as held:
+        copies = [(log_dir, plan, read_log_directory_files(log_dir)) for log_dir, plan in plan_copies(inputs, held=held)]
+        tasks = [(partition, files_beside(partition, log_dir, files)) for log_dir, plan, files in copies for partition in plan.partitions]
+        facts = iter(map_partitions(gather_partition, tasks, processes=processes))
+    return [CopyFacts(log_dir.shown, log_dir.uri, files, tuple(next(facts) for _ in plan.partitions)) for log_dir, plan, files in copies]
+
+
+def segments_beside(log: PartitionLog) -> FilesBeside:
+    """The segment files of a log, also empty ones, and nothing of the other files: enough to gather, not to judge."""
+    directory = Location.of(log.segments[0].uri).parent()
+    return FilesBeside(PartitionFiles(segments=read_segment_sizes(directory)), LogDirectoryFiles())
+
+
+def log_dir_of(log: PartitionLog) -> Location:
+    """The log directory of a log with a segment."""
+    return Location.of(log.segments[0].uri).parent().parent()
+
+
+def all_files_beside(log: PartitionLog) -> FilesBeside:
+    """The files that say something of a log with a segment."""
+    log_dir = log_dir_of(log)
+    return files_beside(log, log_dir, read_log_directory_files(log_dir))
+
+
+def files_beside(log: PartitionLog, log_dir: Location, checkpoints: LogDirectoryFiles) -> FilesBeside:
+    """The files that say something of this log; none of them where the user named single segments of a partition."""
+    # the log has the name of its directory as it may be printed, which opens nothing where a password belongs to it
+    files = read_partition_files(log_dir.child(log.directory.rstrip("/").rsplit("/", 1)[-1]))
+    read = {segment.base_offset for segment in log.segments}
+    is_whole = all(base_offset in read for base_offset, size in files.segments if size)
+    return FilesBeside(files, checkpoints) if is_whole else FilesBeside(PartitionFiles(), LogDirectoryFiles())

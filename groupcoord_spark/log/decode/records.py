@@ -1,0 +1,517 @@
+"""Turns entries into records: the columns that all later stages work on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from groupcoord_spark.log.damage import BatchError, Report
+from groupcoord_spark.log.decode.batches import (
+    CODEC_BITS,
+    CONTROL,
+    HEADER_SIZE,
+    LOG_APPEND_TIME,
+    OUT_OF_RANGE,
+    TRANSACTIONAL,
+    Entries,
+    Headers,
+    as_int64,
+    legacy_timestamp,
+)
+from groupcoord_spark.log.decode.columnar import Rows, read_messages, read_rows
+from groupcoord_spark.log.decode.compression import CompressionError, Decompressor
+from groupcoord_spark.log.decode.definition import (
+    MIN_RECORD,
+    RecordError,
+    inner_checksum_fits,
+    inner_offset_base,
+    read_inner_messages,
+    read_records,
+)
+from groupcoord_spark.log.files.storage import PADDING
+from groupcoord_spark.protocol.record_types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NOT_A_CONTROL_RECORD, MarkerType
+from groupcoord_spark.protocol.slices import Bytes, Mask, Positions, Slices
+
+OTHER_CONTROL_TYPE = 127
+"""The control_type of a stored type that does not fit an int8, or would equal NOT_A_CONTROL_RECORD."""
+
+_LEAST = -(2**63)
+
+_BYTES_PER_ROW = 64
+"""About what the columns of one record take in memory. It bounds a chunk of very small records."""
+
+MARKER_LOST = " It is a control batch: if it ended a transaction, that transaction stays open in what is left."
+"""The end of a sentence about a lost control batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """Records of one file in the order of their offsets, as columns of one length n.
+
+    Attributes:
+        record_offset: int64.
+        timestamp_ms: int64; NO_TIMESTAMP in magic 0.
+        key, value: ranges of one buffer. A null value is a tombstone.
+        producer_id, producer_epoch: int64 and int16; NO_PRODUCER_ID and NO_PRODUCER_EPOCH for none.
+        is_transactional: bool, of the record's batch.
+        control_type: int8, a MarkerType or another number as stored, OTHER_CONTROL_TYPE where that does not fit; NOT_A_CONTROL_RECORD.
+        position: int64, where the record's batch begins in the file.
+    """
+
+    record_offset: Positions
+    timestamp_ms: Positions
+    key: Slices
+    value: Slices
+    producer_id: Positions
+    producer_epoch: npt.NDArray[np.int16]
+    is_transactional: Mask
+    control_type: npt.NDArray[np.int8]
+    position: Positions
+
+    def __len__(self) -> int:
+        return len(self.record_offset)
+
+    def distinct_keys(self) -> tuple[Positions, pa.BinaryArray]:
+        """The code of each record's key, int64, and the distinct keys. The code is -1 for control records and null keys."""
+        keys = self.key
+        return Slices(keys.data, keys.start, keys.end, keys.is_null | (self.control_type != NOT_A_CONTROL_RECORD)).distinct()
+
+    @staticmethod
+    def none() -> Records:
+        """Columns of no record."""
+        nothing = np.zeros(0, np.int64)
+        flags = np.zeros(0, np.bool_)
+        no_bytes = Slices(np.zeros(0, np.uint8), nothing, nothing, flags)
+        return Records(nothing, nothing, no_bytes, no_bytes, nothing, nothing.astype(np.int16), flags, nothing.astype(np.int8), nothing)
+
+    def take(self, rows: npt.NDArray[Any]) -> Records:
+        """The records that a mask or indices choose; no key or value is copied."""
+        return Records(
+            self.record_offset[rows],
+            self.timestamp_ms[rows],
+            self.key.take(rows),
+            self.value.take(rows),
+            self.producer_id[rows],
+            self.producer_epoch[rows],
+            self.is_transactional[rows],
+            self.control_type[rows],
+            self.position[rows],
+        )
+
+
+@dataclass(slots=True)
+class Payloads:
+    """Entries with their decompressed records: those of entry i are ``data[start[i]:end[i]]``.
+
+    failed: the entries that cannot be decompressed, with the error.
+    """
+
+    entries: Entries
+    headers: Headers
+    data: Bytes
+    start: Positions
+    end: Positions
+    failed: dict[int, CompressionError]
+
+
+def codecs_of(entries: Entries, headers: Headers) -> npt.NDArray[np.int64]:
+    """The number of the compression codec of each entry."""
+    return attributes_of(entries, headers) & CODEC_BITS
+
+
+def attributes_of(entries: Entries, headers: Headers) -> npt.NDArray[np.int64]:
+    """The low byte of the attributes of each entry; Kafka looks at no other."""
+    # in an old message they are the first byte of what HEADER calls the checksum
+    return np.asarray(np.where(entries.magic == 2, headers["attributes"] & 0xFF, headers["crc"] >> 24).astype(np.int64))
+
+
+def payloads_of(
+    window: Bytes, at: Positions, entries: Entries, headers: Headers, decompressor: Decompressor, most_bytes: int
+) -> Iterator[Payloads]:
+    """The entries with their decompressed records, in pieces of at most about ``most_bytes``; a single entry may have more.
+
+    at: where each entry begins in ``window``, which must end in PADDING.
+    """
+    is_modern = entries.magic == 2
+    start = np.where(is_modern, at + HEADER_SIZE, at)
+    end = at + entries.size
+    is_compressed = (codecs_of(entries, headers) != 0) & ~(is_modern & (start == end) & (headers["count"] == 0))
+    columns = np.where(is_modern, headers["count"].astype(np.int64), 1) * _BYTES_PER_ROW
+    if is_compressed.any():
+        yield from _decompressed(window, at, start, end, is_compressed, columns, entries, headers, decompressor, most_bytes)
+        return
+    cost = np.cumsum(np.maximum(entries.size, columns))
+    first = 0
+    while first < len(entries):
+        spent = int(cost[first - 1]) if first else 0
+        part = slice(first, max(first + 1, int(np.searchsorted(cost, spent + most_bytes, "right"))))
+        yield Payloads(entries.take(part), headers[part], window, start[part], end[part], {})
+        first = part.stop
+
+
+def _decompressed(
+    window: Bytes,
+    at: Positions,
+    start: Positions,
+    end: Positions,
+    is_compressed: Mask,
+    columns: Positions,
+    entries: Entries,
+    headers: Headers,
+    decompressor: Decompressor,
+    most_bytes: int,
+) -> Iterator[Payloads]:
+    view = window.data
+    pieces: list[bytes | memoryview] = []
+    failed: dict[int, CompressionError] = {}
+    cost = first = 0
+    by_entry = (at, start, end, codecs_of(entries, headers), entries.magic, is_compressed, columns)
+    for i, (entry_at, begin, finish, codec, magic, packed, column_bytes) in enumerate(
+        zip(*(column.tolist() for column in by_entry), strict=True)
+    ):
+        piece: bytes | memoryview = view[begin:finish]
+        if packed:
+            try:
+                stream = bytes(piece) if magic == 2 else wrapped_stream(view, entry_at, finish, magic)
+                piece = decompressor.decompress(codec, stream, magic=magic)
+            except CompressionError as error:
+                failed[i - first] = error.without_frames()
+                piece = b""
+        pieces.append(piece)
+        # the count of a header may be wrong, but no record takes less than seven bytes
+        cost += max(len(piece), min(column_bytes, _BYTES_PER_ROW * (len(piece) // MIN_RECORD + 1)))
+        if cost >= most_bytes:
+            yield _joined(entries, headers, first, pieces, failed)
+            pieces, failed, cost, first = [], {}, 0, i + 1
+    if pieces:
+        yield _joined(entries, headers, first, pieces, failed)
+
+
+def _joined(
+    entries: Entries, headers: Headers, first: int, pieces: Sequence[bytes | memoryview], failed: dict[int, CompressionError]
+) -> Payloads:
+    """The entries from ``first`` on with their decompressed records, ``pieces``, copied into one new buffer."""
+    bounds = np.zeros(len(pieces) + 1, np.int64)
+    np.cumsum([len(piece) for piece in pieces], out=bounds[1:])
+    data = np.frombuffer(b"".join([*pieces, bytes(PADDING)]), np.uint8)
+    part = slice(first, first + len(pieces))
+    return Payloads(entries.take(part), headers[part], data, bounds[:-1], bounds[1:], failed)
+
+
+def wrapped_stream(view: memoryview, at: int, end: int, magic: int) -> bytes:
+    """The compressed value of an old message. Raises CompressionError (wrapper_malformed) where no value fills the rest of the message."""
+    here = at + (26 if magic else 18)
+    for _ in range(2):
+        length = int.from_bytes(view[here : here + 4], "big", signed=True) if here + 4 <= end else -2
+        here += 4 + max(length, 0)
+    if length < 0 or here != end:
+        raise CompressionError("wrapper_malformed", "the compressed message has no value, or one that does not fill it")
+    return bytes(view[end - length : end])
+
+
+@dataclass(slots=True)
+class StoredRecords:
+    """The records of some entries in the order of the file.
+
+    Attributes:
+        batch: int64, the index of each record's entry.
+        keep: bool; False for a record that is lost by itself.
+        lost: entries of which nothing can be read.
+    """
+
+    records: Records
+    batch: Positions
+    keep: Mask
+    lost: list[int]
+
+
+def read_in_file_order(payloads: Payloads, report: Report, skip_below: int = _LEAST) -> StoredRecords:
+    """The records of some entries in the order of the file. Entries and records that cannot be read go to ``report``.
+
+    skip_below: entries that end below this offset are not reported.
+    """
+    entries, headers = payloads.entries, payloads.headers
+    is_modern = entries.magic == 2
+    attributes = np.where(is_modern, attributes_of(entries, headers), 0)
+    base_offset = np.where(is_modern, headers["base_offset"], 0) + entries.moved_by
+    base_timestamp = np.where(is_modern, headers["base_timestamp"], 0)
+    fixed_timestamp = headers["max_timestamp"].astype(np.int64)
+    lost: dict[int, BatchError] = dict(payloads.failed)
+    if is_modern.all() and not lost:
+        rows, errors = read_rows(payloads.data, payloads.start, payloads.end, headers["count"].astype(np.int64))
+        lost.update(errors)
+    else:
+        rows = _read_mixed(payloads, is_modern, base_offset, attributes, fixed_timestamp, lost, report, skip_below)
+    for i in sorted(lost):
+        if int(entries.last_offset[i]) >= skip_below:
+            _report_lost(payloads, attributes, i, lost[i], report)
+
+    batch = rows.batch
+    record_offset = rows.offset_delta
+    record_offset += base_offset[batch]
+    timestamp_ms = rows.timestamp_delta
+    timestamp_ms += base_timestamp[batch]
+    has_fixed = (attributes & LOG_APPEND_TIME) != 0
+    if has_fixed.any():
+        timestamp_ms = np.where(has_fixed[batch], fixed_timestamp[batch], timestamp_ms)
+    producer_id = np.where(is_modern, headers["producer_id"], NO_PRODUCER_ID)
+    producer_epoch = np.where(is_modern, headers["producer_epoch"], NO_PRODUCER_EPOCH).astype(np.int16)
+    records = Records(
+        record_offset,
+        timestamp_ms,
+        Slices(payloads.data, rows.key_start, rows.key_end, rows.key_is_null),
+        Slices(payloads.data, rows.value_start, rows.value_end, rows.value_is_null),
+        producer_id[batch],
+        producer_epoch[batch],
+        ((attributes & TRANSACTIONAL) != 0)[batch],
+        np.full(len(rows), NOT_A_CONTROL_RECORD, np.int8),
+        entries.position[batch],
+    )
+    keep = np.ones(len(rows), np.bool_)
+    is_control = (attributes & CONTROL) != 0
+    if is_control.any():
+        _read_control_types(records, np.flatnonzero(is_control[batch]), entries.size[batch], keep, report, skip_below)
+    _report_offset_ranges(record_offset, batch, payloads, is_modern, lost, report, skip_below)
+    return StoredRecords(records, batch, keep, list(lost))
+
+
+def read_in_offset_order(payloads: Payloads, report: Report, skip_below: int) -> tuple[Records, int]:
+    """The records of some entries in the order of their offsets, and how many records below ``skip_below`` are left out.
+
+    Of several records with one offset, the last one in the file is kept. Entries and records that cannot be read go to ``report``.
+    """
+    stored = read_in_file_order(payloads, report, skip_below)
+    records, keep, record_offset = stored.records, stored.keep, stored.records.record_offset
+    order = None
+    if not (record_offset[1:] > record_offset[:-1]).all():
+        order = _order_of(record_offset, stored.batch, payloads.entries, keep, report, skip_below)
+    skipped = 0
+    if len(records) and int(record_offset.min()) < skip_below:
+        above = record_offset >= skip_below
+        skipped = int(np.count_nonzero(keep & ~above))
+        keep &= above
+    if order is not None:
+        records = records.take(order[keep[order]])
+    elif not keep.all():
+        records = records.take(keep)
+    return records, skipped
+
+
+def correct_offset_ranges(
+    entries: Entries, headers: Headers, bytes_between: Callable[[int, int], bytes], decompressor: Decompressor
+) -> None:
+    """Sets first_offset and last_offset of the entries whose headers do not have them.
+
+    These are compressed old messages, whose offset is that of one message inside, and batches whose last offset delta is impossible.
+    bytes_between: gives the bytes of the file from one position to another.
+    """
+    is_modern = entries.magic == 2
+    last_delta = headers["last_offset_delta"]
+    hidden = (last_delta < 0) | (last_delta < headers["count"] - np.int64(1))
+    if not is_modern.all():
+        hidden = np.where(is_modern, hidden, codecs_of(entries, headers) != 0)
+    for i in np.flatnonzero(hidden).tolist():
+        at = int(entries.position[i])
+        inside = _offsets_inside(bytes_between(at, at + int(entries.size[i])), int(entries.magic[i]), headers[i], decompressor)
+        entries.first_offset[i], entries.last_offset[i], entries.moved_by[i] = inside
+
+
+def _offsets_inside(entry: bytes, magic: int, header: Any, decompressor: Decompressor) -> tuple[int, int, int]:
+    """The first and the last offset of one entry, and its ``moved_by``."""
+    view = memoryview(entry)
+    base = int(header["base_offset"])
+    try:
+        if magic == 2:
+            codec = int(header["attributes"]) & CODEC_BITS
+            inside = memoryview(decompressor.decompress(codec, entry[HEADER_SIZE:], magic=magic)) if codec else view[HEADER_SIZE:]
+            deltas = [record.offset_delta for record in read_records(inside, 0, len(inside), int(header["count"]))]
+            return base, as_int64(base + max(deltas, default=0)), 0
+        stream = decompressor.decompress(int(header["crc"]) >> 24 & CODEC_BITS, wrapped_stream(view, 0, len(entry), magic), magic=magic)
+        inner = read_inner_messages(stream, 0, len(stream))
+        base = inner_offset_base(stream, inner, magic, base)
+        # below zero the offset of the compressed message is wrong, and only its neighbours show the right one
+        moved_by = OUT_OF_RANGE if base < 0 else 0
+        offsets = [int.from_bytes(stream[place.start : place.start + 8], "big", signed=True) for place in inner.places]
+        return as_int64(base + moved_by + min(offsets)), as_int64(base + moved_by + max(offsets)), moved_by
+    except BatchError:
+        # the entry will be lost for this error; until then its header says where its offsets lie
+        return base, as_int64(base + max(int(header["last_offset_delta"]), 0)) if magic == 2 else base, 0
+
+
+def _read_mixed(
+    payloads: Payloads,
+    is_modern: Mask,
+    base_offset: Positions,
+    attributes: Positions,
+    fixed_timestamp: Positions,
+    lost: dict[int, BatchError],
+    report: Report,
+    skip_below: int,
+) -> Rows:
+    """Rows of batches and old messages together. Of compressed old messages it also sets base_offset and the timestamp of all inside."""
+    usable = np.ones(len(is_modern), np.bool_)
+    usable[list(lost)] = False
+    batches = np.flatnonzero(is_modern & usable)
+    rows, errors = read_rows(
+        payloads.data, payloads.start[batches], payloads.end[batches], payloads.headers["count"][batches].astype(np.int64)
+    )
+    rows.batch = batches[rows.batch]
+    lost.update({int(batches[i]): error for i, error in errors.items()})
+    if is_modern.all():
+        return rows
+    messages = np.flatnonzero(~is_modern & usable)
+    owner, start, end = _legacy_message_places(payloads, messages, base_offset, attributes, fixed_timestamp, lost, report)
+    old, errors = read_messages(payloads.data, start, end)
+    old.batch = owner[old.batch]
+    entries = payloads.entries
+    for message, error in errors.items():
+        i = int(owner[message])
+        at = int(start[message])
+        record_offset = as_int64(int.from_bytes(payloads.data[at : at + 8].tobytes(), "big", signed=True) + int(base_offset[i]))
+        if record_offset >= skip_below:
+            report.lose_record(error.code, int(entries.position[i]), int(entries.size[i]), record_offset, _sentence(error))
+    if len(rows) == 0:
+        return old
+    both = Rows.concat(rows, old)
+    return both.take(np.argsort(both.batch, kind="stable"))
+
+
+def _legacy_message_places(
+    payloads: Payloads,
+    old: Positions,
+    base_offset: Positions,
+    attributes: Positions,
+    fixed_timestamp: Positions,
+    lost: dict[int, BatchError],
+    report: Report,
+) -> tuple[Positions, Positions, Positions]:
+    """The entry, the start and the end of every old message, also of those inside compressed messages."""
+    entries, headers, view = payloads.entries, payloads.headers, payloads.data.data
+    stored = headers["crc"] >> 24
+    owner: list[int] = []
+    start: list[int] = []
+    end: list[int] = []
+    for i in old.tolist():
+        at, finish = int(payloads.start[i]), int(payloads.end[i])
+        if stored[i] & CODEC_BITS == 0:
+            owner.append(i)
+            start.append(at)
+            end.append(finish)
+            continue
+        position, size = int(entries.position[i]), int(entries.size[i])
+        try:
+            inner = read_inner_messages(view, at, finish)
+        except RecordError as error:
+            lost[i] = error.without_frames()
+            continue
+        base = inner_offset_base(view, inner, int(entries.magic[i]), int(headers["base_offset"][i]))
+        base_offset[i] = as_int64(int(base_offset[i]) + base)
+        if entries.magic[i] == 1 and stored[i] & LOG_APPEND_TIME:
+            attributes[i] |= LOG_APPEND_TIME
+            fixed_timestamp[i] = legacy_timestamp(headers[i])
+        first, last = int(entries.first_offset[i]), int(entries.last_offset[i])
+        if inner.is_cut:
+            kept = len(inner.places)
+            detail = f"The compressed message with offsets {first} to {last} ends inside of a message; the {kept} before it are kept."
+            report.doubt("inner_message_truncated", position, size, first, detail)
+        for place in inner.places:
+            if not inner_checksum_fits(view, place):
+                offset = int.from_bytes(view[place.start : place.start + 8], "big", signed=True) + int(base_offset[i])
+                detail = f"The checksum of the message at offset {offset} does not fit; that of the compressed message around it does."
+                report.doubt_record("inner_crc_mismatch", position, size, offset, detail)
+            owner.append(i)
+            start.append(place.start)
+            end.append(place.end)
+    return np.array(owner, np.int64), np.array(start, np.int64), np.array(end, np.int64)
+
+
+def _report_lost(payloads: Payloads, attributes: Positions, i: int, error: BatchError, report: Report) -> None:
+    entries, headers = payloads.entries, payloads.headers
+    first, last = int(entries.first_offset[i]), int(entries.last_offset[i])
+    records = None
+    if entries.magic[i] == 2:
+        count, last_delta = int(headers["count"][i]), int(headers["last_offset_delta"][i])
+        if 0 <= count <= last_delta + 1 and error.code != "record_count_impossible":
+            records = count
+    detail = f"Batch with offsets {first} to {last}: {error.detail}.{MARKER_LOST if attributes[i] & CONTROL else ''}"
+    report.lose(error.code, int(entries.position[i]), int(entries.size[i]), first, detail, records)
+
+
+def _sentence(error: BatchError) -> str:
+    return f"{error.detail[0].upper()}{error.detail[1:]}."
+
+
+def _read_control_types(records: Records, control: Positions, size: Positions, keep: Mask, report: Report, skip_below: int) -> None:
+    """Sets control_type of the control records. Those whose key has no type are reported, and their ``keep`` is cleared."""
+    start = records.key.start[control]
+    length = records.key.end[control] - start
+    halves = np.ndarray((len(records.key.data) - 1,), ">i2", records.key.data.data, 0, (1,))
+    version, kind = halves[start], halves[start + 2].astype(np.int64)
+    readable = (length >= 4) & (version >= 0)
+    records.control_type[control] = np.where((kind >= 0) & (kind < OTHER_CONTROL_TYPE), kind, OTHER_CONTROL_TYPE)
+    for i in np.flatnonzero(~readable | (kind < MarkerType.ABORT) | (kind > MarkerType.COMMIT)).tolist():
+        row = int(control[i])
+        offset, position = int(records.record_offset[row]), int(records.position[row])
+        if readable[i]:
+            if offset >= skip_below:
+                detail = f"The control record at offset {offset} has type {kind[i]}, neither ABORT (0) nor COMMIT (1)."
+                report.doubt_record("control_type_unknown", position, int(size[row]), offset, detail)
+            continue
+        keep[row] = False
+        if offset >= skip_below:
+            key_is = "null" if records.key.is_null[row] else f"of {length[i]} bytes" if length[i] < 4 else f"of version {version[i]}"
+            detail = f"The key of the control record at offset {offset} is {key_is}.{MARKER_LOST}"
+            report.lose_record(
+                "control_record_malformed", position, int(size[row]), offset, detail, records.key.row(row), records.value.row(row)
+            )
+
+
+def _report_offset_ranges(
+    record_offset: Positions,
+    batch: Positions,
+    payloads: Payloads,
+    is_modern: Mask,
+    lost: dict[int, BatchError],
+    report: Report,
+    skip_below: int,
+) -> None:
+    """Reports batches whose last offset is impossible, and batches with records outside of the range of offsets that they claim."""
+    entries, headers = payloads.entries, payloads.headers
+    last_delta = headers["last_offset_delta"]
+    strange = is_modern & ((last_delta < 0) | (last_delta < headers["count"] - np.int64(1)))
+    for i in np.flatnonzero(strange).tolist():
+        if i not in lost and entries.last_offset[i] >= skip_below:
+            first = int(entries.first_offset[i])
+            detail = f"The batch at offset {first} claims to end at {first + int(last_delta[i])} with {headers['count'][i]} records in it."
+            report.doubt("last_offset_delta_invalid", int(entries.position[i]), int(entries.size[i]), first, detail)
+    outside = (record_offset < entries.first_offset[batch]) | (record_offset > entries.last_offset[batch])
+    if not outside.any():
+        return
+    for i, records in zip(*(column.tolist() for column in np.unique(batch[outside], return_counts=True)), strict=True):
+        first, last = int(entries.first_offset[i]), int(entries.last_offset[i])
+        detail = f"{records} records of the batch with offsets {first} to {last} have offsets outside of that range."
+        report.doubt("record_offset_out_of_batch", int(entries.position[i]), int(entries.size[i]), first, detail, records)
+
+
+def _order_of(record_offset: Positions, batch: Positions, entries: Entries, keep: Mask, report: Report, skip_below: int) -> Positions:
+    """The rows in the order of their offsets. Of rows with one offset all but the last in the file have their ``keep`` cleared."""
+    order = np.lexsort((np.arange(len(batch)), entries.position[batch], record_offset))
+    is_replaced = np.zeros(len(batch), np.bool_)
+    is_replaced[order[:-1]] = record_offset[order[1:]] == record_offset[order[:-1]]
+    keep &= ~is_replaced
+    falls = np.zeros(len(batch), np.bool_)
+    falls[1:] = (batch[1:] == batch[:-1]) & (record_offset[1:] <= record_offset[:-1])
+    replaced_in = np.bincount(batch[is_replaced], minlength=len(entries))
+    for i in np.unique(batch[is_replaced | falls]).tolist():
+        if entries.last_offset[i] < skip_below:
+            continue
+        replaced = int(replaced_in[i])
+        first, last = int(entries.first_offset[i]), int(entries.last_offset[i])
+        detail = f"Offsets do not rise in the batch with offsets {first} to {last}; {replaced} of its records give way to later ones."
+        report.doubt("record_offset_disorder", int(entries.position[i]), int(entries.size[i]), first, detail, replaced)
+    return np.asarray(order)

@@ -1,0 +1,351 @@
+"""Reads the files that a broker keeps beside the segments: checkpoints, producer snapshots and transaction indexes.
+
+Each file is optional. A file that is damaged (cut, flipped, written for something else) is not used: a sentence says what is wrong with it.
+Whether a sound file fits the segments beside it is a question of ``health``. Formats: org.apache.kafka.storage.internals.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final, NamedTuple, TypeVar
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+from crc32c import crc32c
+
+from groupcoord_spark.errors import InputError
+from groupcoord_spark.log.files.object_store import at_once
+from groupcoord_spark.log.files.storage import Location, first_line, side_by_side
+
+CLEANER_CHECKPOINT: Final = "cleaner-offset-checkpoint"
+HIGH_WATERMARKS: Final = "replication-offset-checkpoint"
+LOG_STARTS: Final = "log-start-offset-checkpoint"
+RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
+LEADER_EPOCHS: Final = "leader-epoch-checkpoint"
+META_PROPERTIES: Final = "meta.properties"
+CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
+
+_TOPIC = "__consumer_offsets"
+_SEGMENT = re.compile(r"([0-9]{20})\.(log|snapshot|txnindex)")
+_NUMBER = re.compile(r"0|[1-9][0-9]*")
+_SNAPSHOT_HEADER = struct.Struct(">hIi")
+_SNAPSHOT_CRC_START = 6
+_PRODUCER_ENTRY = struct.Struct(">qhiqiqiq")
+_ABORTED_ENTRY = struct.Struct(">hqqqq")
+_SNAPSHOT_VERSION = 1
+_INDEX_VERSION = 0
+_CHECKPOINT_VERSION = 0
+
+
+class DamagedFileError(ValueError):
+    """Raised when a file beside the segments cannot be what its name says. The text is a clause without the name of the file."""
+
+
+class ProducerState(NamedTuple):
+    """What a broker knew of one producer when it wrote a snapshot.
+
+    last_sequence, last_offset: -1 where the producer has written no data. coordinator_epoch: -1 for none.
+    transaction_first_offset: the first offset of the open transaction; -1: the producer has none.
+    """
+
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp_ms: int
+    coordinator_epoch: int
+    transaction_first_offset: int
+
+
+class AbortedTransaction(NamedTuple):
+    """An entry of a transaction index. last_stable_offset: of the partition when the ABORT marker was written."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+
+
+class SegmentSize(NamedTuple):
+    """A segment file by its name. Files of 0 bytes are ordinary: cleaning leaves them, and a new active segment begins so."""
+
+    base_offset: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionFiles:
+    """The files of one partition's directory.
+
+    Attributes:
+        segments: all ``.log`` files, also empty ones, by base offset.
+        snapshots: producer states by the offset in the name of the file: the state before the record at that offset.
+        transaction_indexes: aborted transactions by the base offset of the segment.
+        leader_epochs: (epoch, first offset); None where the file is not there or damaged.
+        damages: a sentence for each file that is damaged.
+        damaged_indexes: names of the damaged transaction indexes; a cleaner that reads one stops cleaning the partition.
+    """
+
+    segments: tuple[SegmentSize, ...] = ()
+    snapshots: dict[int, tuple[ProducerState, ...]] = field(default_factory=dict)
+    transaction_indexes: dict[int, tuple[AbortedTransaction, ...]] = field(default_factory=dict)
+    leader_epochs: tuple[tuple[int, int], ...] | None = None
+    damages: tuple[str, ...] = ()
+    damaged_indexes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LogDirectoryFiles:
+    """The checkpoints of a log directory, by offsets partition; None where the file is not there or damaged.
+
+    A running broker leaves some of them empty.
+    cleaner: the first offset that the cleaner has not cleaned. had_clean_shutdown: the broker was stopped in an orderly way.
+    has_cleaner_checkpoint: its file is there, sound or not; a broker makes it when it starts its cleaner. broker_id: from meta.properties.
+    """
+
+    cleaner: dict[int, int] | None = None
+    high_watermarks: dict[int, int] | None = None
+    log_starts: dict[int, int] | None = None
+    recovery_points: dict[int, int] | None = None
+    had_clean_shutdown: bool = False
+    has_cleaner_checkpoint: bool = False
+    broker_id: int | None = None
+    damages: tuple[str, ...] = ()
+
+
+class LogStarts(NamedTuple):
+    """The log start offsets of a log directory by offsets partition. damage: a sentence where their checkpoint is not used, else None."""
+
+    offsets: Mapping[int, int]
+    damage: str | None = None
+
+
+def read_log_starts(log_dir: Location) -> LogStarts:
+    """What log-start-offset-checkpoint says; no offsets where it was not copied. Raises InputError where it cannot be read at all."""
+    location, damages, no_offsets = log_dir.child(LOG_STARTS), list[str](), dict[int, int]()
+    if location.info().type != pafs.FileType.File:
+        return LogStarts(no_offsets)
+    offsets = _read(location, read_offset_checkpoint, damages, or_empty=no_offsets)
+    return LogStarts(offsets or {}, damages[0] if damages else None)
+
+
+def read_cleaned_ends(log_dir: Location) -> Mapping[int, int]:
+    """Offsets partition -> the offset below which cleaner-offset-checkpoint says that the log was cleaned; {} where it was not copied.
+
+    Raises InputError where it cannot be read at all.
+    """
+    location, no_offsets = log_dir.child(CLEANER_CHECKPOINT), dict[int, int]()
+    if location.info().type != pafs.FileType.File:
+        return no_offsets
+    return _read(location, read_offset_checkpoint, [], or_empty=no_offsets) or no_offsets
+
+
+def read_log_directory_files(log_dir: Location) -> LogDirectoryFiles:
+    """The checkpoints in a broker's log directory. Raises InputError where the directory or a file cannot be read at all."""
+    names = {str(info.base_name) for info in log_dir.list() if info.type == pafs.FileType.File}
+    damages: list[str] = []
+    no_offsets: dict[int, int] = {}
+    checkpoints = [name for name in (CLEANER_CHECKPOINT, HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS) if name in names]
+    contents = side_by_side(_bytes_of, map(log_dir.child, checkpoints), at_once(log_dir.filesystem))
+    offsets = {
+        name: _parsed(log_dir.child(name), data, read_offset_checkpoint, damages, or_empty=no_offsets)
+        for name, data in zip(checkpoints, contents, strict=True)
+        if data is not None
+    }
+    broker_id = _broker_id(log_dir.child(META_PROPERTIES).read_text()) if META_PROPERTIES in names else None
+    return LogDirectoryFiles(
+        offsets.get(CLEANER_CHECKPOINT),
+        offsets.get(HIGH_WATERMARKS),
+        offsets.get(LOG_STARTS),
+        offsets.get(RECOVERY_POINTS),
+        CLEAN_SHUTDOWN in names,
+        CLEANER_CHECKPOINT in names,
+        broker_id,
+        tuple(damages),
+    )
+
+
+def _broker_id(properties: str) -> int | None:
+    match = re.search(r"^(?:node|broker)\.id\s*=\s*([0-9]{1,10})\s*$", properties, re.MULTILINE)
+    return int(match[1]) if match else None
+
+
+def read_segment_sizes(directory: Location) -> tuple[SegmentSize, ...]:
+    """All segment files of one partition, also empty ones, by base offset. Raises InputError where the directory cannot be read."""
+    named = ((_SEGMENT.fullmatch(str(info.base_name)), info) for info in directory.list() if info.type == pafs.FileType.File)
+    return tuple(sorted(SegmentSize(int(match[1]), int(info.size or 0)) for match, info in named if match and match[2] == "log"))
+
+
+def read_partition_files(directory: Location) -> PartitionFiles:
+    """The files beside the segments of one partition. Raises InputError where the directory or a file cannot be read at all."""
+    segments: list[SegmentSize] = []
+    beside: list[tuple[str, re.Match[str] | None]] = []
+    for info in directory.list():
+        name = str(info.base_name)
+        if info.type != pafs.FileType.File:
+            continue
+        match = _SEGMENT.fullmatch(name)
+        if match is not None and match[2] == "log":
+            segments.append(SegmentSize(int(match[1]), int(info.size or 0)))
+        elif match is not None or name == LEADER_EPOCHS:
+            beside.append((name, match))
+    # there is a snapshot for each segment: an object store answers many requests in the time of one
+    contents = side_by_side(_bytes_of, (directory.child(name) for name, _ in beside), at_once(directory.filesystem))
+    snapshots: dict[int, tuple[ProducerState, ...]] = {}
+    indexes: dict[int, tuple[AbortedTransaction, ...]] = {}
+    leader_epochs = None
+    damages: list[str] = []
+    damaged_indexes: list[str] = []
+    no_aborts: tuple[AbortedTransaction, ...] = ()
+    for (name, match), data in zip(beside, contents, strict=True):
+        location = directory.child(name)
+        if data is None:
+            continue
+        if match is None:
+            leader_epochs = _parsed(location, data, read_leader_epochs, damages)
+        elif match[2] == "snapshot":
+            states = _parsed(location, data, partial(read_snapshot, end_offset=int(match[1])), damages)
+            if states is not None:
+                snapshots[int(match[1])] = states
+        else:
+            base_offset = int(match[1])
+            aborted = _parsed(location, data, partial(read_transaction_index, base_offset=base_offset), damages, or_empty=no_aborts)
+            if aborted is None:
+                damaged_indexes.append(name)
+            else:
+                indexes[base_offset] = aborted
+    return PartitionFiles(tuple(segments), snapshots, indexes, leader_epochs, tuple(damages), tuple(damaged_indexes))
+
+
+Read = TypeVar("Read")
+
+
+def _read(location: Location, parse: Callable[[bytes], Read], damages: list[str], *, or_empty: Read | None = None) -> Read | None:
+    """What ``parse`` makes of the file, as ``_parsed`` says; ``or_empty`` where it is gone."""
+    return _parsed(location, _bytes_of(location) or b"", parse, damages, or_empty=or_empty)
+
+
+def _bytes_of(location: Location) -> bytes | None:
+    """The content of a file that was in a list; None where it is gone since: a running broker removes files with their segments."""
+    try:
+        with location.filesystem.open_input_stream(location.path) as stream:
+            return bytes(stream.read())
+    except FileNotFoundError:
+        return None
+    except (OSError, pa.ArrowException) as error:
+        raise InputError(f"{location.shown}: the file cannot be read: {first_line(error)}. Check its permissions.") from error
+
+
+def _parsed(
+    location: Location, data: bytes, parse: Callable[[bytes], Read], damages: list[str], *, or_empty: Read | None = None
+) -> Read | None:
+    """What ``parse`` makes of the bytes of the file. No bytes give ``or_empty``: a running broker leaves some files empty."""
+    if not data:
+        return or_empty
+    try:
+        return parse(data)
+    except DamagedFileError as error:
+        damages.append(f"{location.shown} is damaged and not used: {error}.")
+        return None
+
+
+def read_offset_checkpoint(data: bytes) -> dict[int, int]:
+    """Offset by partition of ``__consumer_offsets``: version, count, then ``topic partition offset`` on each line.
+
+    Raises DamagedFileError.
+    """
+    offsets: dict[tuple[str, int], int] = {}
+    for line in _checkpoint_lines(data):
+        words = line.split(" ")
+        if len(words) != 3 or not words[0] or not _NUMBER.fullmatch(words[1]) or not _NUMBER.fullmatch(words[2]):
+            raise DamagedFileError(f"the line {line!r} is not a topic, a partition and an offset")
+        if (words[0], int(words[1])) in offsets:
+            raise DamagedFileError(f"{words[0]}-{words[1]} stands in it twice")
+        offsets[words[0], int(words[1])] = int(words[2])
+    return {partition: offset for (topic, partition), offset in offsets.items() if topic == _TOPIC}
+
+
+def read_leader_epochs(data: bytes) -> tuple[tuple[int, int], ...]:
+    """(epoch, first offset) in rising order. Raises DamagedFileError."""
+    epochs: list[tuple[int, int]] = []
+    for line in _checkpoint_lines(data):
+        words = line.split(" ")
+        if len(words) != 2 or not all(_NUMBER.fullmatch(word) for word in words):
+            raise DamagedFileError(f"the line {line!r} is not a leader epoch and an offset")
+        epoch, first_offset = int(words[0]), int(words[1])
+        if epochs and (epoch <= epochs[-1][0] or first_offset < epochs[-1][1]):
+            raise DamagedFileError(f"epoch {epoch} at offset {first_offset} follows epoch {epochs[-1][0]} at offset {epochs[-1][1]}")
+        epochs.append((epoch, first_offset))
+    return tuple(epochs)
+
+
+def _checkpoint_lines(data: bytes) -> Sequence[str]:
+    """The entries of a checkpoint after its version and its count."""
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError:
+        raise DamagedFileError("it is not text") from None
+    if not text.endswith("\n"):
+        raise DamagedFileError("its last line is cut off")
+    lines = text[:-1].split("\n")
+    if lines[0] != str(_CHECKPOINT_VERSION):
+        raise DamagedFileError(f"its version is {lines[0][:20]!r} instead of {_CHECKPOINT_VERSION}")
+    if len(lines) < 2 or not _NUMBER.fullmatch(lines[1]):
+        raise DamagedFileError("it has no count of entries")
+    if len(lines) - 2 != int(lines[1]):
+        raise DamagedFileError(f"it says that it has {lines[1]} entries, and {len(lines) - 2} are there")
+    return lines[2:]
+
+
+def read_snapshot(data: bytes, end_offset: int) -> tuple[ProducerState, ...]:
+    """The producer states in a snapshot, by producer id as stored.
+
+    end_offset: from the name of the file; the snapshot has the state before that offset. Raises DamagedFileError.
+    """
+    if len(data) < _SNAPSHOT_HEADER.size:
+        raise DamagedFileError(f"it has {len(data)} bytes, too few for the header of a snapshot")
+    version, crc, count = _SNAPSHOT_HEADER.unpack_from(data)
+    if version != _SNAPSHOT_VERSION:
+        raise DamagedFileError(f"its version is {version} instead of {_SNAPSHOT_VERSION}")
+    if crc32c(data[_SNAPSHOT_CRC_START:]) != crc:
+        raise DamagedFileError("its checksum does not fit")
+    if count < 0 or _SNAPSHOT_HEADER.size + count * _PRODUCER_ENTRY.size != len(data):
+        raise DamagedFileError(f"it says that it has {count} producers, which is not what {len(data)} bytes hold")
+    states = tuple(ProducerState(*entry) for entry in _PRODUCER_ENTRY.iter_unpack(data[_SNAPSHOT_HEADER.size :]))
+    for state in states:
+        if state.last_offset >= end_offset or state.transaction_first_offset >= end_offset:
+            raise DamagedFileError(f"producer {state.producer_id} has written at or after offset {end_offset}, where the snapshot ends")
+    return states
+
+
+def read_transaction_index(data: bytes, base_offset: int) -> tuple[AbortedTransaction, ...]:
+    """The aborted transactions in the index of a segment, in the order of their markers.
+
+    base_offset: of the segment. Raises DamagedFileError.
+    """
+    if len(data) % _ABORTED_ENTRY.size:
+        raise DamagedFileError(f"it has {len(data)} bytes, which is no multiple of the {_ABORTED_ENTRY.size} bytes of an entry")
+    aborted: list[AbortedTransaction] = []
+    for number, (version, *entry) in enumerate(_ABORTED_ENTRY.iter_unpack(data)):
+        transaction = AbortedTransaction(*entry)
+        if version != _INDEX_VERSION:
+            raise DamagedFileError(f"the version of entry {number} is {version} instead of {_INDEX_VERSION}")
+        if not 0 <= transaction.first_offset <= transaction.last_offset or transaction.producer_id < 0:
+            raise DamagedFileError(
+                f"entry {number} says that producer {transaction.producer_id} wrote from offset {transaction.first_offset} to"
+                f" {transaction.last_offset}"
+            )
+        if transaction.last_offset < base_offset or not 0 <= transaction.last_stable_offset <= transaction.last_offset + 1:
+            raise DamagedFileError(
+                f"entry {number} ends at offset {transaction.last_offset} with the last stable offset {transaction.last_stable_offset},"
+                f" in the index of the segment at {base_offset}"
+            )
+        if aborted and transaction.last_offset <= aborted[-1].last_offset:
+            raise DamagedFileError(f"entry {number} ends at offset {transaction.last_offset}, not after the entry before it")
+        aborted.append(transaction)
+    return tuple(aborted)

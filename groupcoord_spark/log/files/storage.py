@@ -1,0 +1,307 @@
+"""Reads files and folders by path or URI, on every file system that pyarrow.fs knows."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TypeVar
+from urllib.parse import quote, unquote
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.fs as pafs
+
+from groupcoord_spark.errors import InputChangedError, InputError, StoreError
+from groupcoord_spark.log.files import object_store
+from groupcoord_spark.log.files.held_files import HeldFile
+from groupcoord_spark.protocol.slices import Bytes
+
+Thing = TypeVar("Thing")
+Made = TypeVar("Made")
+
+PADDING = 64
+"""Bytes after the end of every buffer, so that a field may be read before it is known to lie inside."""
+
+_IN_USE = "A broker's log cleaner does so with a log in use: run it again, or read a copy (docs/how-to/copy-a-dump.md)."
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """A path or URI together with the file system that has it.
+
+    Attributes:
+        uri: what a worker opens again: an absolute path, or the URI as given.
+        path: the same inside of ``filesystem``.
+    """
+
+    uri: str
+    filesystem: Any
+    path: str
+
+    @staticmethod
+    def of(given: str) -> Location:
+        """The location of a path or URI. Nothing is opened yet.
+
+        Raises InputError for a scheme that pyarrow does not know, or a file system that cannot be reached.
+        """
+        given = usual_uri(given)
+        if "://" not in given:
+            # without "..", and as it is called: a link to a partition's directory has the name that counts
+            path = os.path.abspath(Path(given).expanduser())  # noqa: PTH100
+            return Location(path, pafs.LocalFileSystem(), path)
+        try:
+            filesystem, path = _located(given.rstrip("/"), object_store.variables())
+        except pa.ArrowInvalid as error:
+            why = first_line(error).partition(": ")[0]  # what follows is the URI, perhaps with a secret
+            raise InputError(f"{shown(given)}: {why}. Give a path, or a URI of file, s3, gs, abfss or hdfs.") from None
+        except (OSError, NotImplementedError) as error:
+            why = first_line(error).replace(given, shown(given))
+            is_hadoop = given.startswith(("hdfs:", "viewfs:"))
+            hadoop = " Set JAVA_HOME, HADOOP_HOME and CLASSPATH (`hadoop classpath --glob`)." if is_hadoop else ""
+            raise _failure(error, shown(given), f"the file system cannot be reached: {why}.{hadoop}") from None
+        return Location(given, filesystem, path.rstrip("/") or path)
+
+    @property
+    def shown(self) -> str:
+        """The URI as it may be printed and stored: without user, password and options."""
+        return shown(self.uri)
+
+    @property
+    def name(self) -> str:
+        """The last part of the path."""
+        return self.path.rstrip("/").rsplit("/", 1)[-1]
+
+    def child(self, name: str) -> Location:
+        """The file or directory ``name`` in this directory."""
+        path = _path_below(self.path, name)
+        if "://" not in self.uri:
+            return Location(path, self.filesystem, path)
+        base, mark, options = self.uri.partition("?")
+        return Location(f"{base.rstrip('/')}/{quote(name)}{mark}{options}", self.filesystem, path)
+
+    def parent(self) -> Location:
+        """The directory of this file or directory; the top directory is its own parent."""
+        path = self.path.rpartition("/")[0] or "/"
+        if "://" not in self.uri:
+            return Location(path, self.filesystem, path)
+        base, mark, options = self.uri.partition("?")
+        return Location(f"{base.rstrip('/').rpartition('/')[0]}{mark}{options}", self.filesystem, path)
+
+    def info(self) -> Any:
+        """pyarrow's FileInfo. Raises InputError where the file system does not give it."""
+        try:
+            info = self.filesystem.get_file_info(self.path)
+            bucket = object_store.missing_bucket(self.filesystem, self.path) if info.type == pafs.FileType.NotFound else None
+        except (OSError, pa.ArrowException) as error:
+            raise _failure(error, self.shown, f"it cannot be looked at: {first_line(error)}.") from error
+        if bucket is not None:
+            raise StoreError(f"{self.shown}: {object_store.no_such_bucket(bucket)}.")
+        return info
+
+    def list(self) -> list[Any]:
+        """The FileInfos of everything in the directory, by name. A link that leads nowhere has the type NotFound.
+
+        Raises InputError where the directory cannot be listed.
+        """
+        try:
+            infos = self.filesystem.get_file_info(pafs.FileSelector(self.path, recursive=False))
+            if isinstance(self.filesystem, pafs.LocalFileSystem):
+                # Arrow leaves out links that lead nowhere: a log of which only the links were copied would be read as one without records.
+                listed = {info.base_name for info in infos}
+                links = [path for path in Path(self.path).iterdir() if path.name not in listed and path.is_symlink()]
+                infos += [pafs.FileInfo(str(path), pafs.FileType.NotFound) for path in links]
+        except (OSError, pa.ArrowException) as error:
+            raise _failure(error, self.shown, f"the directory cannot be read: {first_line(error)}. Check its permissions.") from error
+        return sorted(infos, key=lambda info: str(info.base_name))
+
+    def read_text(self) -> str:
+        """The content of a small text file. Bytes that are not UTF-8 become U+FFFD. Raises InputError where the file cannot be read."""
+        try:
+            with self.filesystem.open_input_stream(self.path) as stream:
+                return bytes(stream.read(1 << 20)).decode("utf-8", "replace")
+        except (OSError, pa.ArrowException) as error:
+            raise _failure(error, self.shown, f"the file cannot be read: {first_line(error)}. Check its permissions.") from error
+
+
+class SegmentFile:
+    """An open file, read in ranges up to the size that it had when the work was planned: a live file may have grown since.
+
+    Args:
+        size: where reading ends.
+        whole_size: the bytes of the file when the work was planned, if the file was finished then; None: it may have grown.
+        held: the file, kept open by the process that planned the work; then it does not matter what the location leads to by now. Where
+            the held file is not there, which is so on another machine, the file at the location is read.
+
+    Attributes:
+        location: the file that is open.
+
+    Raises InputError where the file cannot be opened, InputChangedError where it is gone or is not the one that was planned: shorter, or
+    finished and of another size. The file that the log cleaner puts in its place lacks records whose later ones are not in the plan.
+    """
+
+    def __init__(self, location: Location, size: int, whole_size: int | None = None, held: HeldFile | None = None) -> None:
+        self.source = location.shown
+        if held is not None and held.is_there():
+            location = Location(held.path, pafs.LocalFileSystem(), held.path)
+        self.location = location
+        try:
+            self._file = location.filesystem.open_input_file(location.path)
+            found = int(self._file.size())
+        except FileNotFoundError as error:
+            raise InputChangedError(f"{self.source}: the file is gone since the directory was listed. {_IN_USE}") from error
+        except (OSError, pa.ArrowException) as error:
+            sentence = f"the file cannot be opened: {first_line(error)}. Check permissions; copy a log in use before reading it."
+            raise _failure(error, self.source, sentence) from error
+        if found < size or (whole_size is not None and found != whole_size):
+            self._file.close()
+            raise InputChangedError(
+                f"{self.source}: the file has {found} bytes, and had {whole_size or size} when the directory was listed: it was cut or"
+                f" replaced. {_IN_USE}"
+            )
+        self.size = size
+
+    def read(self, start: int, end: int) -> Bytes:
+        """The bytes from ``start`` to ``end`` in a new buffer, with PADDING zeros after them. ``end`` must not be beyond ``size``.
+
+        Raises InputError where they cannot be read, InputChangedError where the file was cut since it was opened.
+        """
+        wanted = end - start
+        buffer = np.empty(wanted + PADDING, np.uint8)
+        try:
+            self._file.seek(start)
+            got = int(self._file.readinto(buffer[:wanted].data)) if wanted else 0
+        except (OSError, pa.ArrowException) as error:
+            raise _failure(error, self.source, f"reading {wanted} bytes at {start} failed: {first_line(error)}.") from error
+        if got < wanted:
+            raise InputChangedError(f"{self.source}: the file ends at byte {start + got} now, and was longer when it was opened. {_IN_USE}")
+        buffer[got:] = 0
+        return buffer
+
+    def close(self) -> None:
+        """Closes the file."""
+        self._file.close()
+
+    def __enter__(self) -> SegmentFile:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+
+def _located(uri: str, of_environment: tuple[tuple[str, str], ...]) -> tuple[Any, str]:
+    """The file system of a URI, and the path in it. All paths of one store share one file system."""
+    scheme, _, rest = uri.partition("://")
+    base, mark, options = rest.partition("?")
+    top, *names = base.split("/")
+    filesystem, path = object_store.filesystem_of(f"{scheme}://{top}{mark}{options}", of_environment)
+    for name in filter(None, names):
+        path = _path_below(path, unquote(name))
+    return filesystem, path
+
+
+def _path_below(directory: str, name: str) -> str:
+    return f"{directory.rstrip('/')}/{name}" if directory else name
+
+
+def _failure(error: BaseException, place: str, sentence: str) -> InputError:
+    """The error to raise about a place: what is wrong with its object store, else ``sentence``."""
+    trouble = object_store.trouble(error)
+    return StoreError(f"{place}: {trouble}.") if trouble is not None else InputError(f"{place}: {sentence}")
+
+
+def side_by_side(work: Callable[[Thing], Made], things: Iterable[Thing], at_once: int) -> list[Made]:
+    """What ``work`` returns for each of the things, in their order; ``at_once`` of them at a time. The first error in order is raised."""
+    waiting = list(things)
+    if at_once == 1 or len(waiting) < 2:
+        return [work(thing) for thing in waiting]
+    with ThreadPoolExecutor(min(at_once, len(waiting))) as pool:
+        return list(pool.map(work, waiting))
+
+
+def usual_uri(given: str) -> str:
+    """A path or URI as pyarrow and delta-rs take it, for one that is written as Hadoop, Spark or Databricks writes it; any other as it is.
+
+    Raises InputError for a way to write it that only other programs read, with the way that works.
+    """
+    scheme, mark, rest = given.partition(":")
+    scheme = scheme.lower() if mark else ""
+    if scheme in _NEED_TWO_SLASHES and not rest.startswith("//"):
+        raise InputError(f"{shown(given)}: two slashes are missing. Write {_NEED_TWO_SLASHES[scheme]}.")
+    authority = rest.removeprefix("//").partition("/")[0]
+    if scheme in _NEED_TWO_SLASHES and scheme != "hdfs" and not authority:  # a cluster's own HDFS needs no name
+        raise InputError(f"{shown(given)}: the name of a bucket or container is missing. Write {_NEED_TWO_SLASHES[scheme]}.")
+    if scheme in ("abfs", "abfss") and not set("@.") & set(authority):
+        raise InputError(f"{shown(given)}: the storage account is missing. Write {_NEED_TWO_SLASHES[scheme]}.")
+    match scheme:
+        case "s3" | "s3a" | "s3n":
+            return f"s3:{rest}"
+        case "gs" | "gcs":
+            return f"gs:{rest}"
+        case "file":
+            return _path_of_file_uri(given, rest)
+        case "wasb" | "wasbs" | "adl" | "az" | "azure":
+            raise InputError(
+                f"{shown(given)}: {scheme} is not read. Write abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/PATH for the same storage"
+                " account."
+            )
+        case "arn":
+            raise InputError(f"{given}: this is the name of a bucket in Amazon's permissions. Write s3://BUCKET/PATH.")
+        case "http" | "https":
+            raise InputError(
+                f"{shown(given)}: a web address is not read. Write s3://BUCKET/PATH, and set AWS_ENDPOINT_URL to a store's own address."
+            )
+        case "dbfs":
+            path = f"/{rest.lstrip('/')}"
+            return _mounted(given, path if path.startswith("/Volumes/") else f"/dbfs{path}")
+        case _:
+            return _mounted(given, given)
+
+
+_NEED_TWO_SLASHES = {
+    **dict.fromkeys(("s3", "s3a", "s3n"), "s3://BUCKET/PATH"),
+    **dict.fromkeys(("gs", "gcs"), "gs://BUCKET/PATH"),
+    **dict.fromkeys(("abfs", "abfss"), "abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/PATH"),
+    "hdfs": "hdfs://NAMENODE:8020/PATH",
+}
+
+
+def _path_of_file_uri(given: str, rest: str) -> str:
+    """The path of file:/PATH, file:///PATH and file://localhost/PATH."""
+    host, path = "", rest
+    if rest.startswith("//"):
+        host, slash, path = rest[2:].partition("/")
+        path = slash + path
+    if host not in ("", "localhost") or not path.startswith("/"):
+        raise InputError(f"{given}: a URI of file names an absolute path of this machine. Write file:///PATH, or the path alone.")
+    return _mounted(given, unquote(path))
+
+
+def _mounted(given: str, path: str) -> str:
+    """``path``. Raises InputError for a path of Databricks on another machine, where a warehouse would be made on the local disk."""
+    for mount in ("/dbfs", "/Volumes"):
+        if path.startswith(f"{mount}/") and not Path(mount).is_dir():
+            raise InputError(
+                f"{given}: this is a path of Databricks, and {mount} is not mounted here. Run on Databricks, or give the path or URI by"
+                " which this machine reaches the storage (abfss://, s3://, gs://)."
+            )
+    return path
+
+
+def shown(uri: str) -> str:
+    """A path or URI as it may be printed and stored: without user, password and options."""
+    if "://" not in uri:
+        return uri
+    scheme, _, rest = uri.partition("?")[0].partition("://")
+    authority, slash, path = rest.partition("/")
+    # abfs names the container before the @; elsewhere that is where access keys stand
+    return f"{scheme}://{authority if scheme.startswith('abfs') else authority.rpartition('@')[2]}{slash}{path}"
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an error of the file system, without a full stop."""
+    text = str(error).strip() or os.strerror(getattr(error, "errno", None) or 0)
+    return text.splitlines()[0].rstrip(".")

@@ -1,0 +1,179 @@
+"""Frames as users have them: tables of their own with other names and types, streams, and things that are no frames."""
+
+from __future__ import annotations
+
+import datetime as dt
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+
+from groupcoord_spark.dataframes.moments import milliseconds_of, retention_of
+from groupcoord_spark.dataframes.raw_rows import kept
+from groupcoord_spark.dataframes.state import named_semantics
+from groupcoord_spark.errors import UsageError
+from groupcoord_spark.spark import decode, expire, rebalances, replay
+from groupcoord_spark.spark.column_functions import ColumnFunction
+from tests.golden_answers import Corpus
+from tests.sources.test_segments import raw
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+NOON_MS = 1_795_262_400_000
+
+
+@pytest.fixture(scope="module")
+def bronze(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> DataFrame:
+    """A table of a user, with the columns of Spark's Kafka source."""
+    place = str(tmp_path_factory.mktemp("bronze"))
+    place_of_records = (F.col("offsets_partition").alias("partition"), F.col("record_offset").alias("offset"))
+    moment = F.timestamp_millis("record_timestamp_ms").alias("timestamp")
+    records = raw(spark, Corpus("classic-modern").logs).where("control_type IS NULL")
+    records.select("key", "value", F.lit("__consumer_offsets").alias("topic"), *place_of_records, moment).write.mode("overwrite").parquet(
+        place
+    )
+    return spark.read.parquet(place)
+
+
+@pytest.fixture(scope="module")
+def offsets_of_bronze(bronze: DataFrame) -> list[Any]:
+    return sorted(replay(bronze).committed_offsets.collect())
+
+
+def upper(frame: DataFrame) -> DataFrame:
+    return frame.toDF(*(name.upper() for name in frame.columns))
+
+
+def with_texts_for_numbers(frame: DataFrame) -> DataFrame:
+    return frame.withColumns({name: F.col(name).cast("string") for name in ("partition", "offset")})
+
+
+def twice_and_shuffled(frame: DataFrame) -> DataFrame:
+    return frame.union(frame).repartition(7, "value")
+
+
+def with_columns_of_the_user(frame: DataFrame) -> DataFrame:
+    others = {"a.b": F.lit(1), "with`tick": F.lit(2), "source": F.struct(F.lit("x").alias("file")), "leader_epoch": F.lit("none")}
+    return decode(frame.withColumns({**others, "position": F.lit("12")})).drop("position")
+
+
+@pytest.mark.parametrize("changed", [upper, with_texts_for_numbers, twice_and_shuffled, with_columns_of_the_user])
+def test_a_table_of_a_user_gives_the_same_state(bronze: DataFrame, offsets_of_bronze: list[Any], changed: Any) -> None:
+    assert sorted(replay(changed(bronze)).committed_offsets.collect()) == offsets_of_bronze
+
+
+def test_upper_case_is_understood_where_spark_tells_cases_apart(
+    spark: SparkSession, bronze: DataFrame, offsets_of_bronze: list[Any]
+) -> None:
+    spark.conf.set("spark.sql.caseSensitive", "true")
+    try:
+        assert decode(upper(bronze)).where("error IS NULL").count() == bronze.count()
+        assert sorted(replay(upper(bronze)).committed_offsets.collect()) == offsets_of_bronze
+    finally:
+        spark.conf.unset("spark.sql.caseSensitive")
+
+
+def test_decoded_records_can_be_decoded_again(bronze: DataFrame) -> None:
+    assert decode(decode(bronze)).schema == decode(bronze).schema
+
+
+@pytest.mark.parametrize(
+    ("made", "sentence"),
+    [
+        (lambda frame: frame.withColumn("position", F.struct(F.lit(1).alias("x"))), "The column position is STRUCT.*must be BIGINT"),
+        (lambda frame: frame.join(frame.select("partition", "offset", "topic"), ["partition", "offset"]), "two columns 'topic'"),
+        (lambda frame: "/logs", "A DataFrame of Spark .* type str"),
+    ],
+)
+def test_a_frame_that_cannot_be_read(bronze: DataFrame, made: Any, sentence: str) -> None:
+    with pytest.raises(UsageError, match=sentence):
+        decode(made(bronze))
+
+
+def test_a_stream_is_decoded_and_not_replayed(spark: SparkSession, bronze: DataFrame, tmp_path: Path) -> None:
+    bronze.coalesce(1).write.parquet(str(tmp_path / "in"))
+    stream = spark.readStream.schema(bronze.schema).parquet(str(tmp_path / "in"))
+    for function in (replay, rebalances):
+        with pytest.raises(UsageError, match="The frame is a stream, and only `decode` takes one"):
+            function(stream)
+    options = {"path": str(tmp_path / "out"), "checkpointLocation": str(tmp_path / "checkpoint")}
+    query = decode(stream).select("group_id", "offset_commit").writeStream.format("parquet").options(**options)
+    query.trigger(availableNow=True).start().awaitTermination()
+    assert spark.read.parquet(str(tmp_path / "out")).count() == bronze.count()
+
+
+def test_records_of_another_coordinator_are_a_warning_as_in_a_night(spark: SparkSession) -> None:
+    state = replay(raw(spark, Corpus("era-0.9").logs), semantics="4.3")
+    (found,) = state.warnings.where("code = 'other_coordinator'").collect()
+    assert (found.cluster, found.offsets_partition, found.group_id) == ("default", None, None)
+    assert found.detail.startswith("Brokers older than the chosen 4.3 wrote")
+
+
+def test_expire_takes_a_state(bronze: DataFrame) -> None:
+    with pytest.raises(UsageError, match=r"expire\(replay\(records\), ...\).*type DataFrame"):
+        expire(bronze, as_of=NOON_MS)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "moment",
+    [
+        *(NOON_MS, np.int64(NOON_MS), "2026-11-21T12:00:00Z", "2026-11-21T13:00:00+01:00", " 2026-11-21 12:00 "),
+        *(dt.datetime(2026, 11, 21, 12), dt.datetime(2026, 11, 21, 14, tzinfo=dt.timezone(dt.timedelta(hours=2)))),
+    ],
+)
+def test_a_moment_is_written_in_many_ways(moment: Any) -> None:
+    assert milliseconds_of(moment) == NOON_MS
+
+
+def test_a_day_begins_in_utc() -> None:
+    assert milliseconds_of(dt.date(2026, 11, 21)) == milliseconds_of("2026-11-21") == NOON_MS - 43_200_000
+
+
+@pytest.mark.parametrize("moment", ["yesterday", None, 1.5, True, np.datetime64("2026-11-21")])
+def test_what_is_no_moment(moment: Any) -> None:
+    with pytest.raises(UsageError, match="is not a time"):
+        milliseconds_of(moment)
+
+
+def test_a_retention_is_a_text_or_a_timedelta() -> None:
+    assert retention_of("36h") == retention_of(dt.timedelta(hours=36)) == 129_600_000
+    for wrong in (604_800_000, None, dt.timedelta(days=-1), dt.timedelta(days=4_000_000)):
+        with pytest.raises(UsageError, match="retention"):
+            retention_of(wrong)  # type: ignore[arg-type]
+
+
+def test_a_release_may_be_a_number() -> None:
+    assert named_semantics(3.6) == named_semantics("3.6")  # type: ignore[arg-type]
+
+
+def test_until_by_offsets_takes_whole_numbers(bronze: DataFrame) -> None:
+    with pytest.raises(UsageError, match="'0' is none"):
+        replay(bronze, until={"0": 5})  # type: ignore[dict-item]
+
+
+def test_serverless_compute_keeps_no_frame(bronze: DataFrame, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(frame: DataFrame, level: Any) -> DataFrame:
+        raise PySparkException("[NOT_SUPPORTED_WITH_SERVERLESS] PERSIST TABLE is not supported on serverless compute. SQLSTATE: 0A000")
+
+    monkeypatch.setattr(type(bronze), "persist", refused)
+    assert kept(bronze) is bronze
+
+
+def test_a_function_of_columns_is_made_anew_for_another_kind_of_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The real thing needs packages of Spark Connect, which the tests do not install."""
+    from pyspark.sql.types import StringType
+
+    from groupcoord_spark.spark import column_functions
+
+    made: list[bool] = []
+    monkeypatch.setattr(column_functions, "pandas_udf", lambda function, returns: made.append(column_functions.is_remote()) or object())
+    function = ColumnFunction(lambda key: key, StringType())
+    for remote in (False, True, False):
+        monkeypatch.setattr(column_functions, "is_remote", lambda remote=remote: remote)
+        assert function.udf is function.udf
+    assert made == [False, True]

@@ -1,0 +1,283 @@
+"""Findings about real brokers with known illnesses, and none about healthy ones."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from groupcoord_spark.doctor import FINDINGS, Diagnosis, HealthSettings, KnownTransactions, Severity, diagnose, read_copies
+from tests.doctor.copies import CORPORA, GOLDEN, SICK, logs, oracle
+
+NOT_IN_THE_LOG = {
+    ("hanging", 1, 6): "open_transaction",  # a commit that came late after its marker, with the same epoch
+    ("hanging", 4, 8): "open_transaction",  # the timeout that its client asked for is over
+}
+"""Corpus, partition, producer -> what the log alone says where only the coordinator knows more."""
+
+WITH_OPEN_TRANSACTIONS = ("fuzz-", "refused-then-superseded", "nights")
+"""Logs written by a generator, with transactions left open for days of their own time."""
+
+
+def diagnosis_of(*inputs: str) -> Diagnosis:
+    return diagnose(read_copies(inputs), HealthSettings(), KnownTransactions())
+
+
+@pytest.mark.parametrize("corpus", CORPORA)
+def test_findings_are_those_of_the_broker(corpus: str) -> None:
+    expected = set()
+    for finding in oracle(corpus, "diagnosis"):
+        name, severity, place = finding["finding"], finding["severity"], (corpus, finding["partition"], finding["subject"])
+        if place in NOT_IN_THE_LOG and not name.startswith("cleaning"):
+            name, severity = NOT_IN_THE_LOG[place], "watch"
+        expected.add((finding["partition"], name, severity, finding["subject"]))
+    findings = diagnosis_of(logs(corpus)).findings
+    assert {(each.offsets_partition, each.finding, each.severity.word, each.subject) for each in findings} == expected
+
+
+@pytest.mark.parametrize("corpus", CORPORA)
+def test_evidence_has_the_figures_of_the_broker(corpus: str) -> None:
+    expected = {
+        (finding["partition"], finding["finding"], finding["subject"]): finding["evidence"] for finding in oracle(corpus, "diagnosis")
+    }
+    not_in_the_log = {"age_ms", "coordinator_epoch", "kinds", "groups"}
+    for finding in diagnosis_of(logs(corpus)).findings:
+        figures = expected.get((finding.offsets_partition, finding.finding, finding.subject), {})
+        names = (figures.keys() & finding.evidence.keys()) - not_in_the_log
+        assert {name: finding.evidence[name] for name in names} == {name: figures[name] for name in names}
+
+
+@pytest.mark.parametrize("corpus", CORPORA)
+def test_figures_of_every_partition_are_those_of_the_cleaner(corpus: str) -> None:
+    cleaning = oracle(corpus, "cleaning")
+    for verdict in diagnosis_of(logs(corpus)).verdicts:
+        expected = cleaning[str(verdict.offsets_partition)]
+        assert {name: verdict.figures[name] for name in expected} == expected
+
+
+def test_certainties_are_what_the_log_proves() -> None:
+    transactions = [finding for finding in oracle("hanging", "diagnosis") if not finding["finding"].startswith("cleaning")]
+    proved = {finding["subject"]: finding["evidence"]["dump_alone_proves_hanging"] for finding in transactions}
+    certainties = {each.subject: each.certainty for each in diagnosis_of(logs("hanging")).findings if each.certainty}
+    assert {subject: certainty == "certain" for subject, certainty in certainties.items()} == proved
+
+
+HEALTHY = [
+    path
+    for path in sorted({directory.parent for directory in GOLDEN.rglob("__consumer_offsets-*")})
+    if not path.is_relative_to(SICK) and not path.relative_to(GOLDEN).as_posix().startswith(WITH_OPEN_TRANSACTIONS)
+]
+
+
+@pytest.mark.parametrize("path", HEALTHY, ids=lambda path: path.relative_to(GOLDEN).as_posix())
+def test_healthy_brokers_get_no_alarm(path: Path) -> None:
+    assert [finding for finding in diagnosis_of(str(path)).findings if finding.severity > Severity.NORMAL] == []
+
+
+def test_another_copy_convicts_a_cleaner() -> None:
+    diagnosis = diagnosis_of(logs("uncleaned"), logs("uncleaned/second"))
+    never_cleaned = [finding for finding in diagnosis.findings if finding.finding == "never_cleaned"]
+    assert len(never_cleaned) == 5
+    clean = {finding.evidence["clean_copy"]["directory"] for finding in never_cleaned if "clean_copy" in finding.evidence}
+    # the other broker has not cleaned partition 3 either
+    assert clean == {f"{logs('uncleaned/second')}/__consumer_offsets-{number}" for number in (0, 1, 2, 4)}
+
+
+def test_another_copy_convicts_a_cleaner_also_where_only_segments_were_copied(tmp_path: Path) -> None:
+    alone = copied("uncleaned", tmp_path)
+    for path in [*alone.glob("*-checkpoint"), *alone.glob("*/*.snapshot"), *alone.glob("*/*.txnindex")]:
+        path.unlink()
+    assert names(diagnosis_of(str(alone))) == []
+    both = diagnosis_of(str(alone), logs("uncleaned/second"))
+    assert [each[0] for each in names(both) if each[1] == "never_cleaned"] == [0, 1, 2, 4]
+
+
+@pytest.mark.parametrize("corpus", CORPORA)
+def test_sound_files_give_no_remark(corpus: str) -> None:
+    remarks = diagnosis_of(logs(corpus)).remarks
+    assert len(remarks) == (1 if corpus == "uncleaned/second" else 0)
+
+
+def test_old_transaction_likely_hangs_and_a_longer_timeout_makes_it_a_candidate() -> None:
+    copies = read_copies([logs("hanging")])
+    later = max(partition.newest_timestamp_ms for copy in copies for partition in copy.partitions) + 3_600_000
+    for timeout_ms, certainty in ((900_000, "likely"), (86_400_000, "candidate")):
+        findings = diagnose(copies, HealthSettings(transaction_max_timeout_ms=timeout_ms), KnownTransactions(), as_of_ms=later).findings
+        assert {each.certainty for each in findings if each.certainty} == {certainty, "certain"}
+
+
+def copied(corpus: str, tmp_path: Path) -> Path:
+    target = tmp_path / "logs"
+    shutil.copytree(SICK / corpus / "logs", target)
+    return target
+
+
+def names(diagnosis: Diagnosis) -> list[tuple[int | None, str, str | int | None]]:
+    return [(each.offsets_partition, each.finding, each.subject) for each in diagnosis.findings]
+
+
+def test_segments_alone_give_the_findings_that_need_nothing_else(tmp_path: Path) -> None:
+    target = copied("hanging", tmp_path)
+    for path in [*target.glob("*-checkpoint"), *target.glob("*/*.snapshot"), *target.glob("*/*.txnindex"), *target.glob("*/leader-*")]:
+        path.unlink()
+    diagnosis = diagnosis_of(str(target))
+    assert diagnosis.remarks == ()
+    hanging = [each for each in names(diagnosis) if each[1] == "hanging_transaction"]
+    assert hanging == [(3, "hanging_transaction", 7), (4, "hanging_transaction", 9)]
+
+
+def test_snapshot_without_the_open_transaction_makes_it_likely_that_it_hangs(tmp_path: Path) -> None:
+    target = copied("hanging", tmp_path)
+    partition = target / "__consumer_offsets-0"
+    shutil.copy(partition / "00000000000000000247.snapshot", partition / "00000000000000000887.snapshot")
+    findings = {each.subject: each for each in diagnosis_of(str(target)).findings if each.certainty}
+    assert findings[5].certainty == "likely"
+    assert "snapshot at offset 887" in findings[5].summary
+
+
+def test_snapshot_of_another_partition_is_said_and_not_used(tmp_path: Path) -> None:
+    target = copied("hanging", tmp_path)
+    other = target / "__consumer_offsets-4" / "00000000000000000889.snapshot"
+    shutil.copy(other, target / "__consumer_offsets-0" / "00000000000000000887.snapshot")
+    diagnosis = diagnosis_of(str(target))
+    assert len(diagnosis.remarks) == 1
+    assert "__consumer_offsets-0/00000000000000000887.snapshot" in diagnosis.remarks[0]
+    assert {each.subject: each.certainty for each in diagnosis.findings if each.certainty}[5] == "not decidable"
+
+
+def test_files_of_a_later_moment_are_said_and_not_used(tmp_path: Path) -> None:
+    target = copied("hanging", tmp_path)
+    (target / "cleaner-offset-checkpoint").write_text("0\n1\n__consumer_offsets 0 1031\n")
+    (target / "replication-offset-checkpoint").write_text("0\n1\n__consumer_offsets 0 5000\n")
+    partition = target / "__consumer_offsets-0"
+    (partition / "00000000000000000887.snapshot").rename(partition / "00000000000000001999.snapshot")
+    diagnosis = diagnosis_of(str(target))
+    assert len(diagnosis.remarks) == 3
+    verdict = next(each for each in diagnosis.verdicts if each.offsets_partition == 0)
+    assert (verdict.figures["cleaner_checkpoint"], verdict.figures["high_watermark"]) == (None, None)
+
+
+@pytest.mark.parametrize("corpus", CORPORA)
+def test_empty_side_files_change_no_finding_to_an_error(corpus: str, tmp_path: Path) -> None:
+    target = copied(corpus, tmp_path)
+    for path in [*target.glob("*/*.snapshot"), *target.glob("*-checkpoint")]:
+        path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    assert diagnosis_of(str(target)).verdicts
+
+
+def test_worst_findings_come_first() -> None:
+    severities = [finding.severity for finding in diagnosis_of(logs("hanging")).findings]
+    assert severities == sorted(severities, reverse=True)
+
+
+def test_page_about_large_topics_explains_every_finding() -> None:
+    page = (GOLDEN.parents[1] / "docs" / "how-to" / "a-large-offsets-topic.md").read_text()
+    assert re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE) == list(FINDINGS)
+
+
+SIDE_FILES = sorted(
+    path.relative_to(SICK / "hanging" / "logs").as_posix()
+    for path in (SICK / "hanging" / "logs").rglob("*")
+    if path.suffix in (".snapshot", ".txnindex") or path.name.endswith("-checkpoint")
+    if path.stat().st_size
+)
+
+
+@cache
+def verdicts_with(name: str, content: bytes | None) -> dict[int, list[tuple[str, str | int | None]]]:
+    """(finding, subject) by offsets partition of the hanging copy, where one side file has this content; None: the file is not there."""
+    with TemporaryDirectory() as directory:
+        target = copied("hanging", Path(directory))
+        (target / name).unlink()
+        if content is not None:
+            (target / name).write_bytes(content)
+        diagnosis = diagnosis_of(str(target))
+    found = names(diagnosis)
+    return {
+        verdict.offsets_partition: [each[1:] for each in found if each[0] == verdict.offsets_partition] for verdict in diagnosis.verdicts
+    }
+
+
+@settings(max_examples=20)
+@given(st.data())
+def test_damaged_side_file_counts_as_absent_or_changes_nothing(data: st.DataObject) -> None:
+    """A flipped or cut file gives every partition the verdict that the sound file gives, or that no file gives."""
+    name = data.draw(st.sampled_from(SIDE_FILES))
+    whole = (SICK / "hanging" / "logs" / name).read_bytes()
+    if data.draw(st.booleans()):
+        damaged = bytearray(whole)
+        damaged[data.draw(st.integers(0, len(whole) - 1))] ^= 1 << data.draw(st.integers(0, 7))
+    else:
+        damaged = bytearray(whole[: data.draw(st.integers(1, len(whole) - 1))])
+    sound, absent, of_damaged = (verdicts_with(name, content) for content in (whole, None, bytes(damaged)))
+    assert all(of_damaged[number] in (sound[number], absent[number]) for number in sound)
+
+
+def test_index_of_another_partition_is_said_and_not_used(tmp_path: Path) -> None:
+    target = copied("uncleaned", tmp_path)
+    index = target / "__consumer_offsets-3" / "00000000000000000199.txnindex"
+    shutil.copy(index, target / "__consumer_offsets-0" / "00000000000000000200.txnindex")
+    remarks = diagnosis_of(str(target)).remarks
+    assert len(remarks) == 1
+    assert "__consumer_offsets-0/00000000000000000200.txnindex does not fit the segments" in remarks[0]
+
+
+def test_damaged_index_convicts_the_cleaner_also_where_its_checkpoint_is_damaged(tmp_path: Path) -> None:
+    target = copied("uncleaned/second", tmp_path)
+    (target / "cleaner-offset-checkpoint").write_text("0\n9\n")
+    diagnosis = diagnosis_of(str(target))
+    assert names(diagnosis) == [(3, "cleaning_stopped", None)]
+    assert "stands at offset 100 or before" in diagnosis.findings[0].summary
+
+
+def test_clean_copy_convicts_a_cleaner_that_worked_before(tmp_path: Path) -> None:
+    """Partition 3 of the second broker was cleaned once, and then given up; here without the files that say so."""
+    ill, clean = copied("uncleaned/second", tmp_path / "ill"), tmp_path / "clean" / "logs"
+    for path in [*ill.glob("*-checkpoint"), *ill.glob("*/*.txnindex"), *ill.glob("*/*.snapshot")]:
+        path.unlink()
+    shutil.copytree(ill / "__consumer_offsets-0", clean / "__consumer_offsets-3")
+    assert names(diagnosis_of(str(ill))) == []
+    assert names(diagnosis_of(str(ill), str(clean))) == [(3, "cleaning_stopped", None)]
+
+
+LATER_FILES = ("recovery-point-offset-checkpoint", "log-start-offset-checkpoint", "__consumer_offsets-0/leader-epoch-checkpoint")
+
+
+@pytest.mark.parametrize("name", LATER_FILES)
+def test_every_checkpoint_of_a_later_moment_is_said(name: str, tmp_path: Path) -> None:
+    target = copied("hanging", tmp_path)
+    (target / name).write_text("0\n1\n7 999999\n" if "leader" in name else "0\n1\n__consumer_offsets 0 999999\n")
+    remarks = diagnosis_of(str(target)).remarks
+    assert len(remarks) == 1
+    assert name in remarks[0]
+    assert "later moment" in remarks[0]
+
+
+def test_damaged_checkpoint_of_the_cleaner_does_not_mean_that_the_cleaner_is_off(tmp_path: Path) -> None:
+    target = copied("tombstones", tmp_path)
+    (target / "cleaner-offset-checkpoint").write_text("0\n9\n")
+    diagnosis = diagnosis_of(str(target))
+    assert {finding.finding for finding in diagnosis.findings} == {"tombstones"}
+
+
+def test_single_segments_are_judged_without_the_files_of_the_whole_partition() -> None:
+    diagnosis = diagnosis_of(f"{logs('hanging')}/__consumer_offsets-0/00000000000000000407.log")
+    assert (diagnosis.findings, diagnosis.remarks) == ((), ())
+    assert [verdict.figures["segments"] for verdict in diagnosis.verdicts] == [1]
+
+
+def test_places_that_cannot_be_read_are_said(tmp_path: Path) -> None:
+    target = copied("hanging", tmp_path)
+    path = target / "__consumer_offsets-0" / "00000000000000000407.log"
+    data = bytearray(path.read_bytes())
+    data[5000:5030] = bytes(30)
+    path.write_bytes(data)
+    remarks = diagnosis_of(str(target)).remarks
+    assert len(remarks) == 1
+    assert remarks[0].startswith("A place of partition 0 cannot be read, and its records are in no figure.")

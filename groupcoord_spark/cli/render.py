@@ -14,14 +14,12 @@ import os
 import re
 import shutil
 import sys
-import textwrap
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from itertools import zip_longest
 from pathlib import Path
-from typing import Any, Final, Literal, NamedTuple, TextIO
+from typing import Any, Final, Literal, TextIO
 
 import click
 
@@ -33,21 +31,10 @@ NOTHING = "-"
 FEW_ROWS: Final = 32
 """Up to this many rows are aligned row by row: describe prints a small table for each of very many groups."""
 
-_NO_SHORT_CELL: Final = 16
-"""Cells of up to so many characters are whole as long as titles can be cut."""
-_FEW_CHARACTERS: Final = 10
-"""Cells of up to so many characters are whole, and times have hour and minute, as long as longer cells can be cut."""
-_LEAST_CUT_WIDTH: Final = 7
-"""No cell is cut to fewer characters."""
-_LEAST_TITLE_WIDTH: Final = 5
-_COLUMN_OF_A_TABLE: Final = 12
-"""A table whose columns would have fewer characters each on the average cannot be read."""
-_LEAST_SENTENCE_WIDTH: Final = 30
-_TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
-_TIME_WIDTHS: Final = (20, 17, 10)
-"""Widths of a time to the second, of one to the minute, and of its day."""
 _IS_WIDE: Final = "groupcoord_spark.wide"
 """The key in click's ``ctx.meta`` that says that --wide was given."""
+_LEFT_OUT: Final = "groupcoord_spark.left_out"
+"""The key in click's ``ctx.meta`` for the titles of the columns that did not fit the terminal."""
 
 _NOT_PLAIN_ASCII: Final = re.compile(r"[^\n -~]+")
 _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r", "\n")
@@ -145,12 +132,15 @@ def lines(
     cells = [tuple(map(shown, row)) for row in rows]
     limit = _terminal_width()
     if limit is not None:
-        fitted = fitting_lines(titles, cells, limit)
+        from groupcoord_spark.cli.terminal import fitted_table
+
+        table = fitted_table(titles, cells, limit)
+        _say_at_the_end_what_is_left_out(table.left_out)
         paint = colours is not None and "NO_COLOR" not in os.environ
         return [
             click.style(line, fg=colour) if paint and colour is not None else line
-            for line_of_row, colour in zip(fitted, [None, *(colours or [None] * len(cells))], strict=True)
-            for line in line_of_row
+            for lines_of_row, colour in zip(table.rows, [None, *(colours or [None] * len(cells))], strict=True)
+            for line in lines_of_row
         ]
     widths: Iterable[int | None] = least_widths
     if 0 < len(cells) <= FEW_ROWS:
@@ -166,15 +156,19 @@ def lines(
 def lines_or_blocks(titles: Sequence[str], rows: Iterable[Sequence[object]], least_widths: Sequence[int | None]) -> list[str]:
     """As ``lines``; where so many columns cannot fit the terminal, a block of lines for each row, with a line for each column."""
     limit, cells = _terminal_width(), [tuple(map(shown, row)) for row in rows]
-    widths = [max(map(len, column)) for column in zip(titles, *cells, strict=True)]
-    if limit is None or not cells or sum(widths) + len(widths) - 1 <= limit or len(titles) * _COLUMN_OF_A_TABLE <= limit:
+    if limit is None:
         return lines(titles, cells, least_widths)
+    from groupcoord_spark.cli.terminal import LEAST_SENTENCE_WIDTH, fitted_table, wrapped_text
+
+    table = fitted_table(titles, cells, limit)
+    if not table.left_out or not cells:
+        return [line for row in table.rows for line in row]
     margin = max(map(len, titles)) + 2
     blocks: list[str] = []
     for row in cells:
         for title, cell in zip(titles, row, strict=True):
-            parts = textwrap.wrap(cell, max(limit - margin, _LEAST_SENTENCE_WIDTH)) or [""]
-            blocks += [f"{title.ljust(margin)}{parts[0]}".rstrip(), *(f"{' ' * margin}{part}" for part in parts[1:])]
+            first, *others = wrapped_text(cell, max(limit - margin, LEAST_SENTENCE_WIDTH))
+            blocks += [f"{title.ljust(margin)}{first}".rstrip(), *(f"{' ' * margin}{part}" for part in others)]
         blocks.append("")
     return blocks[:-1]
 
@@ -182,6 +176,18 @@ def lines_or_blocks(titles: Sequence[str], rows: Iterable[Sequence[object]], lea
 def show_all_columns_whole() -> None:
     """Tables of this command are as wide as their cells, also on a terminal (--wide)."""
     click.get_current_context().meta[_IS_WIDE] = True
+
+
+def _say_at_the_end_what_is_left_out(titles: Sequence[str]) -> None:
+    """Says once, when the command ends, which columns its tables lack."""
+    context = click.get_current_context(silent=True)
+    if context is None or not titles:
+        return
+    if _LEFT_OUT not in context.meta:
+        left_out: dict[str, None] = {}
+        context.meta[_LEFT_OUT] = left_out
+        context.call_on_close(lambda: say(f"--wide shows {counted(len(left_out), 'more column')}: {', '.join(left_out)}."))
+    context.meta[_LEFT_OUT].update(dict.fromkeys(titles))
 
 
 def _terminal_width() -> int | None:
@@ -192,111 +198,14 @@ def _terminal_width() -> int | None:
     return shutil.get_terminal_size().columns
 
 
-def fitting_lines(titles: Sequence[str], cells: Sequence[Sequence[str]], limit: int) -> list[list[str]]:
-    """The lines of the titles and of each row, none longer than ``limit`` unless there are too many columns for it.
-
-    Texts of several words go on below. Then the longest cells are cut in the middle, then titles, and short cells only where nothing else
-    is enough. Of a time its last digits go first.
-    """
-    widths = [max(map(len, column)) for column in zip(titles, *cells, strict=True)]
-    has_sentences = any(" " in row[-1] for row in cells)
-    by_column: Iterable[Sequence[str]] = zip(*cells, strict=True) if cells else [()] * len(titles)
-    columns = [_Column.of(title, column) for title, column in zip(titles, by_column, strict=True)]
-    stages = (
-        [max(column.title, column.least(_NO_SHORT_CELL, _TIME_WIDTHS[0])) for column in columns],
-        [max(_LEAST_TITLE_WIDTH, column.least(_NO_SHORT_CELL, _TIME_WIDTHS[1])) for column in columns],
-        [column.least(_FEW_CHARACTERS, _TIME_WIDTHS[1]) for column in columns],
-        [column.least(_LEAST_CUT_WIDTH, _TIME_WIDTHS[2]) for column in columns],
-        [_LEAST_TITLE_WIDTH] * len(titles),
-    )
-    for least in stages:
-        if has_sentences:
-            least[-1] = _LEAST_SENTENCE_WIDTH
-        widths = _narrowed(widths, least, limit - len(widths) + 1, last_first=has_sentences)
-    return [_fitted_row(row, widths, columns) for row in (titles, *cells)]
-
-
-class _Column(NamedTuple):
-    """What is known of a column of a table that must fit."""
-
-    title: int
-    """The width of the title."""
-    longest: int
-    """The width of the widest cell."""
-    longest_word: int
-    has_texts: bool
-    """Cells of several words, which may go on below."""
-    has_times: bool
-
-    @classmethod
-    def of(cls, title: str, cells: Sequence[str]) -> _Column:
-        """The column with this title and these cells."""
-        has_texts = any(" " in cell.strip() for cell in cells)
-        word = max((len(word) for cell in cells for word in cell.split()), default=0) if has_texts else 0
-        has_times = any(map(_TIME.fullmatch, cells)) and all(cell == NOTHING or _TIME.fullmatch(cell) for cell in cells)
-        return cls(len(title), max(map(len, cells), default=0), word, has_texts, has_times)
-
-    def least(self, cell: int, time: int) -> int:
-        """The width to which the column may be narrowed, where other cells may be cut to ``cell`` characters and times to ``time``."""
-        if self.has_times:
-            return time
-        return max(_LEAST_TITLE_WIDTH, min(cell, self.longest_word if self.has_texts else self.longest))
-
-
-def _narrowed(widths: Sequence[int], least: Sequence[int], total: int, *, last_first: bool) -> list[int]:
-    """The widths, of which the widest are narrowed down to ``least`` until their sum is at most ``total``."""
-    narrowed = list(widths)
-    if last_first and sum(narrowed) > total:
-        narrowed[-1] = max(min(narrowed[-1], least[-1]), narrowed[-1] - (sum(narrowed) - total))
-    while sum(narrowed) > total:
-        spare = [column for column, width in enumerate(narrowed) if width > least[column]]
-        if not spare:
-            break
-        narrowed[max(spare, key=narrowed.__getitem__)] -= 1
-    return narrowed
-
-
-def _fitted_row(row: Sequence[str], widths: Sequence[int], columns: Sequence[_Column]) -> list[str]:
-    parts = [_fitted_cell(cell, max(width, 1), column) for cell, width, column in zip(row, widths, columns, strict=True)]
-    return [
-        " ".join(part.ljust(width) for part, width in zip(line, widths, strict=True)).rstrip() for line in zip_longest(*parts, fillvalue="")
-    ]
-
-
-def _fitted_cell(cell: str, width: int, column: _Column) -> list[str]:
-    if len(cell) <= width:
-        return [cell]
-    if column.has_times and _TIME.fullmatch(cell):
-        return [_short_time(cell, width)]
-    if column.has_texts and " " in cell.strip():
-        words = " ".join(cut_in_the_middle(word, width) for word in cell.split(" "))
-        return textwrap.wrap(words, width, break_on_hyphens=False) or [""]
-    return [cut_in_the_middle(cell, width)]
-
-
-def _short_time(time: str, width: int) -> str:
-    """A time to the second, to the minute, or its day."""
-    second, minute, day = _TIME_WIDTHS
-    if width >= second:
-        return f"{time[:19]}Z"
-    if width >= minute:
-        return f"{time[:16]}Z"
-    return time[:10] if width >= day else cut_in_the_middle(time, width)
-
-
 def wrapped(text: str) -> list[str]:
     """A sentence as lines that fit the terminal; as one line where stdout is no terminal, and with --wide."""
     limit = _terminal_width()
-    return [text] if limit is None else textwrap.wrap(text, limit, break_on_hyphens=False) or [""]
+    if limit is None:
+        return [text]
+    from groupcoord_spark.cli.terminal import wrapped_text
 
-
-def cut_in_the_middle(text: str, width: int) -> str:
-    """The text, where it is too long with `…` in place of its middle: beginnings and ends of ids tell them apart."""
-    if len(text) <= width:
-        return text
-    ellipsis = "…" if _stdout_is_unicode() else "~"
-    end = (width - 1) // 2
-    return f"{text[: width - 1 - end]}{ellipsis}{text[len(text) - end :]}"
+    return wrapped_text(text, limit)
 
 
 @lru_cache(maxsize=1024)

@@ -10,8 +10,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from rich.cells import cell_len
 
-from groupcoord_spark.cli.render import cut_in_the_middle, fitting_lines
+from groupcoord_spark.cli.terminal import cut_in_the_middle, fitted_table
 from tests.warehouse.nights import commit, group, night
 
 ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
@@ -34,34 +35,59 @@ def on_terminal(*words: str, **environment: str) -> str:
     return b"".join(parts).decode().replace("\r\n", "\n")
 
 
-def test_titles_are_cut_before_short_cells_and_times_lose_their_last_digits() -> None:
-    """At 80 columns `checkout-us` was `che…-us` so that LOG-END-OFFSET was whole, and a time was `2026-11-…39.577Z`."""
-    titles = ["GROUP", "CURRENT-OFFSET", "LOG-END-OFFSET"]
-    assert fitting_lines(titles, [["checkout-us", "12", "-"]], 30) == [["GROUP       CURR…SET LOG-…FSET"], ["checkout-us 12       -"]]
-    time = "2026-11-21T03:21:13.583Z"
-    for width, shown in ((24, time), (22, "2026-11-21T03:21:13Z"), (19, "2026-11-21T03:21Z"), (12, "2026-11-21")):
-        assert fitting_lines(["AT", "N"], [[time, "1"], ["-", "2"]], width + 2)[1] == [f"{shown.ljust(min(width, 24))} 1"]
+def fitted(titles: list[str], rows: list[list[str]], limit: int) -> tuple[list[str], list[str]]:
+    """The lines of a table, and the titles of the columns that it lacks."""
+    table = fitted_table(titles, rows, limit)
+    return [line for row in table.rows for line in row], table.left_out
+
+
+def test_titles_go_on_below_before_cells_are_cut() -> None:
+    """At 80 columns `checkout-us` was `che…-us` so that LOG-END-OFFSET was whole."""
+    lines = ["GROUP       CURRENT- LOG-END-", "            OFFSET   OFFSET", "checkout-us 12       -"]
+    assert fitted(["GROUP", "CURRENT-OFFSET", "LOG-END-OFFSET"], [["checkout-us", "12", "-"]], 30) == (lines, [])
+
+
+@pytest.mark.parametrize(
+    ("width", "shown"),
+    [(24, "2026-11-21T03:21:13.583Z"), (22, "2026-11-21T03:21:13Z"), (19, "2026-11-21T03:21Z"), (12, "2026-11-21")],
+)
+def test_times_lose_their_last_digits(width: int, shown: str) -> None:
+    lines, _ = fitted(["AT", "N"], [["2026-11-21T03:21:13.583Z", "1"], ["-", "2"]], width + 2)
+    assert lines[1] == f"{shown.ljust(width)} 1"
 
 
 def test_texts_of_several_words_go_on_below() -> None:
-    found = fitting_lines(["RECORDS", "WHAT"], [["2@207 2@208 2@224", "one two three four five six seven"]], 44)
-    assert found[1] == ["2@207 2@208   one two three four five six", "2@224         seven"]
+    lines, _ = fitted(["RECORDS", "WHAT"], [["2@207 2@208 2@224", "one two three four five six seven"]], 44)
+    assert lines[1:] == ["2@207 2@208 2@224 one two three four five", "                  six seven"]
 
 
 def test_long_ids_are_cut_in_the_middle() -> None:
     assert cut_in_the_middle("consumer-1-0990c170", 9) == "cons…c170"
     assert cut_in_the_middle("short", 5) == "short"
-    assert fitting_lines(["ID", "N"], [["a" * 40, "1"]], 20) == [["ID                 N"], ["aaaaaaaaa…aaaaaaaa 1"]]
+    assert fitted(["ID", "N"], [["a" * 40, "1"]], 20) == (["ID                 N", "aaaaaaaaa…aaaaaaaa 1"], [])
+
+
+def test_what_identifies_a_row_is_whole_and_the_last_columns_go() -> None:
+    titles = ["GROUP", "TOPIC", "PARTITION", "LAG", "CONSUMER-ID", "HOST"]
+    lines, left_out = fitted(titles, [["g" * 40, "orders", "11", "5", "c" * 60, "/10.0.0.1"]], 70)
+    assert lines == [f"GROUP{' ' * 36}TOPIC  PARTITION LAG", f"{'g' * 40} orders 11        5"]
+    assert left_out == ["CONSUMER-ID", "HOST"]
+
+
+def test_a_group_id_that_is_wider_than_the_terminal_is_folded() -> None:
+    assert fitted(["GROUP"], [["g" * 50]], 20) == (["GROUP", "g" * 20, "g" * 20, "g" * 10], [])
+
+
+def test_an_emoji_takes_two_cells() -> None:
+    """The sample's own group ünïcode-组-🎉 broke the line at 80 columns."""
+    lines, _ = fitted(["GROUP", "N"], [["组🎉", "1"], ["abc", "2"]], 80)
+    assert lines == ["GROUP N", "组🎉  1", "abc   2"]
+    assert cut_in_the_middle("组" * 10, 9) == "组组…组组"
 
 
 def test_sentences_go_on_below_their_column() -> None:
-    found = fitting_lines(["ID", "WHAT"], [["a", "one two three four five six seven eight nine"]], 34)
-    assert found == [["ID WHAT"], ["a  one two three four five six", "   seven eight nine"]]
-
-
-def test_titles_are_cut_only_where_cells_are_not_enough() -> None:
-    assert fitting_lines(["LONG-TITLE", "B"], [["x" * 30, "1"]], 12) == [["LONG-TITLE B"], ["xxxxx…xxxx 1"]]
-    assert fitting_lines(["LONG-TITLE", "B"], [["x" * 30, "1"]], 9) == [["LON…TLE B"], ["xxx…xxx 1"]]
+    lines, _ = fitted(["ID", "WHAT"], [["a", "one two three four five six seven eight nine"]], 34)
+    assert lines == ["ID WHAT", "a  one two three four five six", "   seven eight nine"]
 
 
 @pytest.mark.parametrize(
@@ -69,7 +95,7 @@ def test_titles_are_cut_only_where_cells_are_not_enough() -> None:
 )
 def test_tables_fit_eighty_columns(place: str, words: tuple[str, ...]) -> None:
     shown = on_terminal(*words, "--warehouse", place)
-    assert max(map(len, shown.splitlines())) <= 80
+    assert max(map(cell_len, shown.splitlines())) <= 80
     wide = on_terminal(*words, "--wide", "--warehouse", place)
     assert "…" not in wide and len(wide) > len(shown)
 

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from groupcoord_spark.cli.options import Common, ShownRun, cluster_to_read, common_options, say_which_night, shown_run_options
-from groupcoord_spark.cli.render import counted, lines, say, write_lines, write_records
+from groupcoord_spark.cli.render import lines, say, write_lines, write_records
 from groupcoord_spark.log import CODES
 from groupcoord_spark.sources.rows import ROW_CODES
+from groupcoord_spark.wording import counted
 
 if TYPE_CHECKING:
     import pyarrow as pa

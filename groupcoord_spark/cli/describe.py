@@ -26,8 +26,9 @@ from groupcoord_spark.cli.options import (
     say_which_night,
     shown_run_options,
 )
-from groupcoord_spark.cli.render import counted, lines, printable, say, write_lines, write_records
+from groupcoord_spark.cli.render import lines, printable, say, write_lines, write_records
 from groupcoord_spark.cli.rules import rules_of
+from groupcoord_spark.wording import counted
 
 if TYPE_CHECKING:
     from groupcoord_spark.warehouse.read import Condition, Run, Warehouse

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from groupcoord_spark.cli.options import Common, Moment, cluster_to_read, common_options, force_option
-from groupcoord_spark.cli.render import counted, lines, moment, say, write_lines, write_records
+from groupcoord_spark.cli.render import lines, moment, say, write_lines, write_records
 from groupcoord_spark.cli.words import Words
 from groupcoord_spark.errors import GroupcoordError, UsageError
+from groupcoord_spark.wording import counted
 
 if TYPE_CHECKING:
     from groupcoord_spark.warehouse.read import Run, Warehouse

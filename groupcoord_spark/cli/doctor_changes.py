@@ -8,8 +8,9 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from groupcoord_spark.cli.options import Common
-from groupcoord_spark.cli.render import counted, lines, printable, say, write_lines, write_records
+from groupcoord_spark.cli.render import lines, printable, say, write_lines, write_records
 from groupcoord_spark.errors import InputError
+from groupcoord_spark.wording import counted
 
 if TYPE_CHECKING:
     from groupcoord_spark.coordinator.semantics import Semantics

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from groupcoord_spark.cli.options import Common, Moment, common_options_without_warehouse
-from groupcoord_spark.cli.render import counted, printable, say, terminal_json_bytes
+from groupcoord_spark.cli.render import printable, say, terminal_json_bytes
 from groupcoord_spark.errors import UsageError
+from groupcoord_spark.wording import counted
 
 if TYPE_CHECKING:
     from groupcoord_spark.dump.json_lines import Counts

@@ -23,9 +23,10 @@ from groupcoord_spark.cli.options import (
     duration_text,
     shown_run_options,
 )
-from groupcoord_spark.cli.render import counted, lines, moment, say, write_lines, write_records
+from groupcoord_spark.cli.render import lines, moment, say, write_lines, write_records
 from groupcoord_spark.cli.rules import rules_of
 from groupcoord_spark.errors import GroupcoordError, UsageError
+from groupcoord_spark.wording import counted
 
 if TYPE_CHECKING:
     from groupcoord_spark.coordinator.semantics import Semantics

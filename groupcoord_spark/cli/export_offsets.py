@@ -12,8 +12,9 @@ import click
 
 from groupcoord_spark.cli.names import did_you_mean, matching
 from groupcoord_spark.cli.options import Common, ShownRun, cluster_to_read, common_options_of_a_writer, complete_groups, shown_run_options
-from groupcoord_spark.cli.render import counted, printable, say
+from groupcoord_spark.cli.render import printable, say
 from groupcoord_spark.errors import GroupcoordError, UsageError
+from groupcoord_spark.wording import counted
 
 
 @click.command("export-offsets", epilog="Example: groupcoord export-offsets --group app-expiring --at 2026-11-21T08:00:00Z > offsets.csv")

@@ -11,8 +11,8 @@ import click
 from groupcoord_spark.assignors import CLIENT_ASSIGNORS
 from groupcoord_spark.assignors.group import AssignableGroup, stand_in_topic_id
 from groupcoord_spark.assignors.membership import Member, Topic, TopicPartition
-from groupcoord_spark.cli.render import counted
 from groupcoord_spark.errors import UsageError
+from groupcoord_spark.wording import counted
 
 _PARTS = ("topics", "assignors", "rack", "instance", "owns")
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from groupcoord_spark.cli.options import Common, Duration, cluster_to_read, common_options
-from groupcoord_spark.cli.render import counted, lines, say, write_lines, write_records
+from groupcoord_spark.cli.render import lines, say, write_lines, write_records
+from groupcoord_spark.wording import counted
 
 if TYPE_CHECKING:
     from groupcoord_spark.warehouse.maintenance import Upkeep

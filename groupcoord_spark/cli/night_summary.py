@@ -7,7 +7,8 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from groupcoord_spark.cli.options import duration_text
-from groupcoord_spark.cli.render import counted, moment
+from groupcoord_spark.cli.render import moment
+from groupcoord_spark.wording import counted
 
 if TYPE_CHECKING:
     from groupcoord_spark.pipeline.run import PointInTimeSummary, Summary

@@ -17,9 +17,10 @@ from groupcoord_spark.cli.end_offsets import changed_at_ms, read_end_offsets
 from groupcoord_spark.cli.night_summary import summary_object, summary_text
 from groupcoord_spark.cli.options import Common, Duration, Moment, common_options_of_a_writer, force_option, written_time
 from groupcoord_spark.cli.progress import StageLines
-from groupcoord_spark.cli.render import counted, say, write_records
+from groupcoord_spark.cli.render import say, write_records
 from groupcoord_spark.errors import GroupcoordError, InputChangedError, UsageError
 from groupcoord_spark.pipeline.accepted import ACCEPTED_WORDS, EMPTY
+from groupcoord_spark.wording import counted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

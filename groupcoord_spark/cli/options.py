@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import click
 
-from groupcoord_spark.cli.render import counted, moment, say, show_all_columns_whole
+from groupcoord_spark.cli.render import moment, say, show_all_columns_whole
 from groupcoord_spark.errors import GroupcoordError, UsageError
+from groupcoord_spark.wording import counted
 
 if TYPE_CHECKING:
     from groupcoord_spark.warehouse import Run, Warehouse

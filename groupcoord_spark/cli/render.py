@@ -23,6 +23,8 @@ from typing import Any, Final, Literal, TextIO
 
 import click
 
+from groupcoord_spark.wording import counted
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 NOTHING = "-"
@@ -65,12 +67,6 @@ def say(sentence: str) -> None:
     """Prints lines on stderr. A stderr that cannot be written to (its reader has gone, its disk is full) stops no work."""
     with suppress(OSError):
         print("\n".join(map(printable, sentence.split("\n"))), file=sys.stderr, flush=True)
-
-
-def counted(number: int, noun: str) -> str:
-    """``1 offset``, ``3 groups``, ``1,000 batches``: the number, and the noun in its singular or plural."""
-    plural = f"{noun}es" if noun.endswith(("ch", "x", "s")) else f"{noun}s"
-    return f"{number:,} {noun if number == 1 else plural}"
 
 
 def shown(value: object) -> str:

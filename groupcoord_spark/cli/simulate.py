@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from groupcoord_spark.cli.options import DirectoryToWrite
-from groupcoord_spark.cli.render import counted, lines, printable, say, shown, write_lines, write_records
+from groupcoord_spark.cli.render import lines, printable, say, shown, write_lines, write_records
 from groupcoord_spark.errors import GroupcoordError, UsageError
+from groupcoord_spark.wording import counted
 
 if TYPE_CHECKING:
     from groupcoord_spark.log.writing import Batch

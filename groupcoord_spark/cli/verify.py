@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from groupcoord_spark.cli.options import Common, ShownRun, cluster_to_read, common_options, shown_run_options
-from groupcoord_spark.cli.render import counted, lines, say, write_lines, write_records
+from groupcoord_spark.cli.render import lines, say, write_lines, write_records
 from groupcoord_spark.cli.rules import rules_of
 from groupcoord_spark.errors import GroupcoordError, UsageError
+from groupcoord_spark.wording import counted
 
 if TYPE_CHECKING:
     from groupcoord_spark.verification import Answers, Comparison, State

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from groupcoord_spark.cli.options import Common, ShownRun, cluster_to_read, common_options, say_which_night, shown_run_options
-from groupcoord_spark.cli.render import counted, lines, say, write_lines, write_records
+from groupcoord_spark.cli.render import lines, say, write_lines, write_records
 from groupcoord_spark.errors import UsageError
+from groupcoord_spark.wording import counted
 
 if TYPE_CHECKING:
     import pyarrow as pa

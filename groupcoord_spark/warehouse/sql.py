@@ -36,6 +36,10 @@ _DAMAGED: Final = re.compile(r"reading the stream registered as '(\w+)' failed: 
 """DuckDB's words for a file of a table that pyarrow cannot read."""
 
 
+_CHANGES: Final = frozenset({"ALTER", "DELETE", "DROP", "INSERT", "UPDATE"})
+"""Kinds of statements that change what they name."""
+
+
 class NightInDuckDB:
     """A DuckDB connection with the tables and views of one night. A table is opened when a statement first names it.
 
@@ -81,10 +85,18 @@ class NightInDuckDB:
         import duckdb
 
         try:
-            for name in names_in(statement) or (*TABLES, *VIEWS):
+            names = names_in(statement)
+            parsed = self.connection.extract_statements(statement)[0]
+            if parsed.type.name in _CHANGES and names:
+                raise UsageError(
+                    f"{names[0]} belongs to the night, and no statement changes a night."
+                    " Make a table of your own under another name: CREATE TABLE mine AS SELECT ..."
+                )
+            for name in names or (*TABLES, *VIEWS):
                 self._open(name)
             result = self.connection.sql(statement)
-            return None if result is None else result.to_arrow_table()
+            has_rows = result is not None and duckdb.ExpectedResultType.QUERY_RESULT in parsed.expected_result_type
+            return result.to_arrow_table() if has_rows else None
         except FileNotFoundError as error:
             raise WarehouseError(_gone(self._warehouse.location, error)) from error
         except duckdb.Error as error:

@@ -16,8 +16,8 @@ import pytest
 from groupcoord_spark import __version__
 from groupcoord_spark.cli.commands import COMMANDS, Commands, main
 from groupcoord_spark.cli.options import Duration, Moment
-from groupcoord_spark.cli.render import counted
 from groupcoord_spark.errors import WarehouseError
+from groupcoord_spark.wording import counted
 from tests.cli.warehouse import groupcoord
 from tests.conftest import SAMPLE_LOGS
 from tests.warehouse.nights import begin_run, group, night

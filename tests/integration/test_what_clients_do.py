@@ -73,7 +73,9 @@ def commit(client: Consumer, offsets: Mapping[int, int]) -> None:
     """Commits of these offsets by partition, in one request."""
     from confluent_kafka import TopicPartition
 
-    client.commit(offsets=[TopicPartition(TOPIC, partition, offset) for partition, offset in offsets.items()], asynchronous=False)
+    from tests.integration.groups import commit_when_coordinator_is_there
+
+    commit_when_coordinator_is_there(client, [TopicPartition(TOPIC, partition, offset) for partition, offset in offsets.items()])
 
 
 def everywhere(offset: int) -> dict[int, int]:
@@ -199,7 +201,7 @@ def night(broker: Broker, spark: SparkSession, tmp_path_factory: pytest.TempPath
             act(clients)
         poll_until([], lambda: bool(other_library.poll(timeout_ms=2_000) is not None and other_library.assignment()))
         if app is not None:
-            poll_until([], lambda: len(committed(admin, "streams-app")) == PARTITIONS)
+            poll_until([], lambda: committed(admin, "streams-app") == everywhere(RECORDS_OF_PARTITION))
         ends = place / "ends.txt"
         ends.write_text(broker.run_tool("org.apache.kafka.tools.GetOffsetShell", "--topic", TOPIC))
         sample = {"log_ends": read_end_offsets(str(ends)), "log_ends_sampled_at_ms": time.time_ns() // 1_000_000}
@@ -217,15 +219,15 @@ def night(broker: Broker, spark: SparkSession, tmp_path_factory: pytest.TempPath
         admin.delete_topics([TOPIC])[TOPIC].result()
 
 
-def committed(admin: Any, group_id: str) -> list[Any]:
-    """The partitions of which the group has a committed offset."""
+def committed(admin: Any, group_id: str) -> dict[int, int]:
+    """The committed offsets of the group by partition."""
     from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException
 
     try:
         answer = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group_id)])[group_id].result()
     except KafkaException:
-        return []
-    return [partition for partition in answer.topic_partitions if partition.offset >= 0]
+        return {}
+    return {place.partition: place.offset for place in answer.topic_partitions if place.offset >= 0}
 
 
 def remove(admin: Any, group_ids: list[str]) -> None:

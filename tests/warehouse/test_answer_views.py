@@ -85,6 +85,13 @@ class TestRewinds:
         commits = [at(0, 60), at(2, 90, partition=1), at(4, 7)]
         assert rows("rewinds", "partition, completeness, partitions_at_once", offset_commits=commits) == [(0, 0.5, 1)]
 
+    def test_a_partition_that_goes_back_twice_in_one_millisecond_is_one_partition(self) -> None:
+        of_one_partition = [at(0, 60), at(1, 3), at(2, 61), at(3, 4)]
+        assert rows("rewinds", "record_offset, partitions_at_once", offset_commits=of_one_partition) == [(1, 1), (3, 1)]
+        of_others = [at(4, 9, partition=1), at(5, 8, partition=1), at(6, 9, topic="u"), at(7, 8, topic="u")]
+        found = rows("rewinds", "record_offset, partitions_at_once", offset_commits=[*of_one_partition, *of_others])
+        assert found == [(1, 3), (3, 3), (5, 3), (7, 3)]
+
 
 class TestReaders:
     tables: ClassVar = {

@@ -112,7 +112,12 @@ SELECT d.cluster, d.group_id, d.topic, d.partition, d.counted_at AS rewound_at,
     WHEN s.has_changed = 1 THEN 'late_owner'
     ELSE 'seek' END AS kind,
   COALESCE(c.member_count, 0) AS member_count,
-  COUNT(*) OVER (PARTITION BY d.cluster, d.offsets_partition, d.incarnation, d.group_id, d.counted_at) AS partitions_at_once,
+  -- The number of distinct partitions, counted from both ends: Spark has no COUNT(DISTINCT ...) over a window.
+  CAST(DENSE_RANK() OVER (
+    PARTITION BY d.cluster, d.offsets_partition, d.incarnation, d.group_id, d.counted_at ORDER BY d.topic, d.partition
+  ) + DENSE_RANK() OVER (
+    PARTITION BY d.cluster, d.offsets_partition, d.incarnation, d.group_id, d.counted_at ORDER BY d.topic DESC, d.partition DESC
+  ) - 1 AS BIGINT) AS partitions_at_once,
   d.offsets_partition, d.incarnation, d.from_record_offset, d.record_offset,
   CASE WHEN d.record_offset = d.from_record_offset THEN 1.0E0
     ELSE CAST(t.position - f.position AS DOUBLE) / (d.record_offset - d.from_record_offset) END AS completeness

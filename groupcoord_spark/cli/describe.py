@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TextIO
 import click
 import pyarrow as pa
 
-from groupcoord_spark.cli.end_offsets import EndOffsets, newest_end_offsets, read_end_offsets
+from groupcoord_spark.cli.end_offsets import EndOffsets, newest_end_offsets, read_end_offsets, remark_on_checkpoint
 from groupcoord_spark.cli.names import matching, refuse_missing_groups
 from groupcoord_spark.cli.options import (
     Common,
@@ -141,8 +141,9 @@ def describe(
 ) -> None:
     """Groups as of one night: their offsets, members or state.
 
-    CURRENT-OFFSET comes from the log; what the log does not know is `-`: the coordinator, and LOG-END-OFFSET and LAG
-    where neither --end-offsets nor a night's sample (nightly --end-offsets) has them. Assigned partitions without a commit are shown too.
+    CURRENT-OFFSET comes from the log; what the log does not know is `-`: the coordinator, and LOG-END-OFFSET and LAG where neither
+    --end-offsets nor the night (replication-offset-checkpoint, nightly --end-offsets) has them. Assigned partitions without a commit are
+    shown too.
     """
     from groupcoord_spark.warehouse.read import open_warehouse
 
@@ -179,7 +180,12 @@ def describe(
                 _remark_on_missing_rows([group for group in found if not rows_of[group.group_id] and view == "offsets"])
         if not common.quiet:
             _remark_on_owners(found)
-            _remark_on_older_ends(found, end_offsets)
+            of_night = view == "offsets" and end_offsets_file is None
+            remark = remark_on_checkpoint(warehouse, run) if of_night and end_offsets else None
+            if remark is not None:
+                say(remark)
+            else:
+                _remark_on_older_ends(found, end_offsets)
     finally:
         gc.enable()
 

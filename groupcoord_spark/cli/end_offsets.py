@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 from groupcoord_spark.errors import UsageError
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from groupcoord_spark.warehouse.read import Run, Warehouse
 
 EndOffsets = Mapping[tuple[str, int], int]
@@ -55,16 +57,33 @@ def changed_at_ms(path: str) -> int:
 
 
 def newest_end_offsets(warehouse: Warehouse, run: Run) -> EndOffsets:
-    """End offsets of the newest sample that was stored up to a run; empty where no run was given one."""
+    """End offsets of the newest sample that was stored up to a run; empty where no run had one."""
+    columns = ["topic", "partition", "end_offset"]
+    newest = _newest_sample(warehouse, run, columns)
+    topics, partitions, ends = (newest[name].to_pylist() for name in columns)
+    return dict(zip(zip(topics, partitions, strict=True), ends, strict=True))
+
+
+def remark_on_checkpoint(warehouse: Warehouse, run: Run) -> str | None:
+    """The source and the age of the newest log ends up to a run, in a sentence, where they are a broker's checkpoint; else None."""
+    from groupcoord_spark.cli.options import minute_and_age
+
+    newest = _newest_sample(warehouse, run, ["source", "written_at"])
+    if not newest.num_rows or newest["source"][0].as_py() != "checkpoint":
+        return None
+    written = sorted({time // 1000 for time in newest["written_at"].cast("int64").to_pylist()})
+    oldest = "" if written[0] // 60_000 == written[-1] // 60_000 else f"; the oldest one at {minute_and_age(written[0])}"
+    return f"Log ends are the high watermarks in replication-offset-checkpoint, written at {minute_and_age(written[-1])}{oldest}."
+
+
+def _newest_sample(warehouse: Warehouse, run: Run, columns: list[str]) -> pa.Table:
+    """The rows of the run's own sample, of which a night over a log directory always has one, else of the newest one before."""
     import pyarrow.compute as pc
 
-    columns = ["topic", "partition", "end_offset", "sampled_at"]
-    samples = warehouse.read("log_ends", columns=columns, run=run)
+    samples = warehouse.read("log_ends", columns=[*columns, "sampled_at"], where=[("run_id", "=", run.run_id)], run=run)
     if not samples.num_rows:
-        return {}
-    newest = samples.filter(pc.equal(samples["sampled_at"], pc.max(samples["sampled_at"])))
-    topics, partitions, ends = (newest[name].to_pylist() for name in columns[:3])
-    return dict(zip(zip(topics, partitions, strict=True), ends, strict=True))
+        samples = warehouse.read("log_ends", columns=[*columns, "sampled_at"], run=run)
+    return samples.filter(pc.equal(samples["sampled_at"], pc.max(samples["sampled_at"])))
 
 
 def _from_json(path: str, text: str) -> EndOffsets:

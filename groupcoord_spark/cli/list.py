@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import click
 
 from groupcoord_spark.answers.timeline import duration
+from groupcoord_spark.cli.end_offsets import remark_on_checkpoint
 from groupcoord_spark.cli.options import Common, ShownRun, cluster_to_read, common_options, say_which_night, shown_run_options
 from groupcoord_spark.cli.render import lines, say, shown, write_lines, write_records
 from groupcoord_spark.cli.words import Words
@@ -48,8 +49,8 @@ GROUP BY group_id
 @click.option(
     "--lag",
     is_flag=True,
-    help="Add LAG, records that the group has not read by the newest sample of nightly --end-offsets; MAX-LAG, of one partition; BEHIND,"
-    " the lag in time; LOSS-IN, when a topic's retention takes records that the group has not read.",
+    help="Add LAG, records that the group has not read by the newest log ends (the copied checkpoint, or nightly --end-offsets);"
+    " MAX-LAG, of one partition; BEHIND, the lag in time; LOSS-IN, when a topic's retention takes records that the group has not read.",
 )
 @shown_run_options
 @common_options
@@ -84,7 +85,12 @@ def list_groups(common: Common, states: frozenset[str] | None, types: frozenset[
     if lag:
         lags, nothing = _lags(warehouse, run), _Lag(None, None, None, None)
         if not lags and not common.quiet:
-            say("No lag: this night has no sample of log ends. Give the nightly one with --end-offsets FILE or --with-end-offsets.")
+            say(
+                "No lag: this night has no log ends. Copy replication-offset-checkpoint with the log directory, or give the nightly"
+                " --end-offsets FILE or --with-end-offsets."
+            )
+        if lags and not common.quiet and (remark := remark_on_checkpoint(warehouse, run)):
+            say(remark)
         of_groups = [lags.get(group, nothing) for group in cells["group"]]
         shown_lags = of_groups if common.output != "table" else map(_cells, of_groups)
         columns |= dict.fromkeys(_Lag._fields, "")

@@ -165,12 +165,17 @@ def say_which_night(common: Common, warehouse: Warehouse, run: Run) -> None:
     nights = [night for night in warehouse.finished_runs(run.cluster) if night.kind == "night"]
     age_ms = now_ms() - run.as_of_ms
     if not nights or run.run_id != nights[-1].run_id or age_ms > _OLD_NIGHT_MS:
-        say(f"{'night' if run.kind == 'night' else 'look-back'} of {_minute(run.as_of_ms)}, {_age(age_ms)}")
+        say(f"{'night' if run.kind == 'night' else 'look-back'} of {minute_and_age(run.as_of_ms)}")
 
 
 def now_ms() -> int:
     """The present, in epoch milliseconds."""
     return time.time_ns() // 1_000_000
+
+
+def minute_and_age(milliseconds: int) -> str:
+    """The moment to the minute, and how long ago it was: ``2026-11-23T08:00Z, 3 hours ago``."""
+    return f"{_minute(milliseconds)}, {_age(now_ms() - milliseconds)}"
 
 
 def _minute(milliseconds: int) -> str:

@@ -74,6 +74,7 @@ CODES: dict[str, Code] = {
         Code("segment_overlap", Kind.INFO, "Records are skipped because a newer file before this one covers their offsets."),
         Code("unknown_file", Kind.WARN, "A file or directory beside the segments is none that Kafka makes; it is not read."),
         Code("beyond_high_watermark", Kind.INFO, "Records beyond the high watermark are left out, as the run was asked to."),
+        Code("log_directory_file_not_used", Kind.WARN, "A file beside the offsets topic is damaged or cannot be read, and is not used."),
         Code("log_start_not_used", Kind.WARN, "The checkpoint of log start offsets is damaged, or is not of this log and moment."),
         Code("replica_chosen", Kind.INFO, "Several replicas of a partition were given; one of them is read."),
     )

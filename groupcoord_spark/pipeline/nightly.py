@@ -21,6 +21,7 @@ from groupcoord_spark.pipeline.exchange.state_rows import REPLAYED, WRITTEN, Par
 from groupcoord_spark.pipeline.expiration import ExpirationJob
 from groupcoord_spark.pipeline.extents import HistoryPiece
 from groupcoord_spark.pipeline.health_rows import TOPIC_HEALTH, health_rows
+from groupcoord_spark.pipeline.log_directory import read_beside_the_offsets
 from groupcoord_spark.pipeline.outcome import (
     driver_rows,
     files_by_table,
@@ -40,7 +41,7 @@ from groupcoord_spark.pipeline.rebalances import RebalanceJob
 from groupcoord_spark.pipeline.replay.partition import ReplayJob, partition_replay
 from groupcoord_spark.pipeline.replay.state_files import WriteJob, state_writer
 from groupcoord_spark.pipeline.run import RunRequest, Summary
-from groupcoord_spark.sources.rows import ROW_SCHEMA
+from groupcoord_spark.sources.rows import ROW_SCHEMA, InputKind
 from groupcoord_spark.spark.failures import own_errors
 from groupcoord_spark.spark.job_progress import Expected, JobProgress, ProgressOfJob
 from groupcoord_spark.spark.stage_names import describe_job, describe_stages
@@ -81,7 +82,8 @@ def run_nightly(request: RunRequest, plan: LogPlan, spark: SparkSession, progres
     start = begin_run(request.warehouse, request.cluster)
     progress.begin("read, replay and write")
     with own_errors(lambda: progress.stage), describe_job(spark, shown_run(request), "look for new records"):
-        planned = plan_night(request, plan, rows, start, spark)
+        beside = read_beside_the_offsets(request, InputKind.SEGMENTS if rows is None else rows.kind, start.run_id)
+        planned = plan_night(request, replace(plan, doubts=(*plan.doubts, *beside.doubts)), rows, start, spark)
     reports: list[PartitionReport] = []
     if planned.reads_something:
         with discarded_on_failure(start), own_errors(lambda: progress.stage):
@@ -95,11 +97,9 @@ def run_nightly(request: RunRequest, plan: LogPlan, spark: SparkSession, progres
     reads_from = {} if planned.carry_over.state is None else planned.carry_over.state.end_offsets
     newest_ms = {row["offsets_partition"]: row["newest_timestamp_ms"] for row in rows_of_driver["offsets_partitions"]}
     rows_of_driver[TOPIC_HEALTH] = health_rows(reports, planned.health_logs, reads_from, newest_ms, start, request.as_of_ms)
-    for table, table_rows in rows_of_driver.items():
-        if table_rows:
-            files.setdefault(table, []).extend(
-                write_part(start.location.uri, TABLES[table], TABLES[table].from_rows(table_rows), request.cluster, start.run_id)
-            )
+    tables_of_driver = {name: TABLES[name].from_rows(table_rows) for name, table_rows in rows_of_driver.items() if table_rows}
+    for table, table_rows in {**tables_of_driver, **beside.tables}.items():
+        files.setdefault(table, []).extend(write_part(start.location.uri, TABLES[table], table_rows, request.cluster, start.run_id))
     summary = summary_of(planned, reports, start.run_id)
     partitions = rows_of_driver["offsets_partitions"]
     known = settings_for_next_night(planned, partitions)

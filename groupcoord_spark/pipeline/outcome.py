@@ -48,7 +48,7 @@ def files_by_table(reports: Sequence[PartitionReport]) -> dict[str, list[AddedFi
 
 
 def driver_rows(planned: NightPlan, reports: Sequence[PartitionReport], run_id: str) -> dict[str, list[dict[str, Any]]]:
-    """Rows of offsets_partitions, decode_coverage, warnings and log_ends that the driver writes, by table. Times are in milliseconds."""
+    """Rows of offsets_partitions, decode_coverage and warnings that the driver writes, by table. Times are in milliseconds."""
     request, plan, histories, points_in_time = planned.request, planned.log, planned.histories, planned.points_in_time
     by_partition = {report.offsets_partition: report for report in reports}
     logs = {partition.offsets_partition: partition for partition in plan.partitions}
@@ -92,22 +92,7 @@ def driver_rows(planned: NightPlan, reports: Sequence[PartitionReport], run_id: 
         "offsets_partitions": partitions,
         "decode_coverage": _coverage_rows(reports, planned.carry_over.coverage),
         "warnings": doubts,
-        "log_ends": _log_end_rows(request, run_id),
     }
-
-
-def _log_end_rows(request: RunRequest, run_id: str) -> list[dict[str, Any]]:
-    sample = {"sampled_at_ms": request.log_ends_sampled_at_ms, "run_id": run_id}
-    return [
-        {
-            "topic": topic,
-            "partition": partition,
-            "start_offset": request.log_starts.get((topic, partition)),
-            "end_offset": end_offset,
-            **sample,
-        }
-        for (topic, partition), end_offset in sorted(request.log_ends.items())
-    ]
 
 
 def history_ends(rows: Sequence[Mapping[str, Any]]) -> dict[tuple[int, int], int]:

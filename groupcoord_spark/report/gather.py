@@ -44,8 +44,8 @@ class Report:
             return "This warehouse has no history: the run was made with --no-history. Run the nightly without it to see these rows."
         if BY_NAME[name].needs == "log_ends" and not self.has_log_ends:
             return (
-                "This night has no sample of log ends, so no lag can be told."
-                " Give the nightly one with --end-offsets FILE, or let it ask the brokers with --with-end-offsets."
+                "This night has no log ends, so no lag can be told. Copy replication-offset-checkpoint with the log directory,"
+                " give the nightly --end-offsets FILE, or let it ask the brokers with --with-end-offsets."
             )
         return None
 

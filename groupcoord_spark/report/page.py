@@ -76,7 +76,10 @@ def _remarks(report: Report) -> Iterator[str]:
     elif report.history_is_behind:
         yield "The history ends before the log does, because a run was made with --no-history: counts of the history are lower bounds."
     if not report.has_log_ends:
-        yield "No lag: this night has no sample of log ends (nightly --end-offsets or --with-end-offsets)."
+        yield (
+            "No lag: this night has no log ends, neither from replication-offset-checkpoint in the log directory nor from a sample"
+            " (nightly --end-offsets or --with-end-offsets)."
+        )
     if report.completeness is not None and report.completeness < 1:
         yield (
             f"The history has {_percent(report.completeness)} of all records ever written; compaction took the others before a run read"

@@ -645,7 +645,8 @@ RUNS = Table(
 
 LOG_ENDS = Table(
     "log_ends",
-    "Where the logs of the consumed topics began and ended when a run was given a sample of their end offsets.",
+    "Where the logs of the consumed topics began and ended: by the checkpoint in the log directory that a run read, or by a sample of end"
+    " offsets that the run was given.",
     ("cluster", "topic", "partition", "run_id"),
     APPENDED,
     (
@@ -653,9 +654,21 @@ LOG_ENDS = Table(
         TOPIC,
         PARTITION,
         Column("start_offset", "BIGINT", "First offset of the partition; NULL: the sample does not have it."),
-        Column("end_offset", "BIGINT NOT NULL", "Offset after the last record of the partition."),
-        Column("sampled_at", "TIMESTAMP NOT NULL", "When the offsets were asked for: of a file the time of its last change."),
+        Column("end_offset", "BIGINT NOT NULL", "Offset after the last record of the partition; of a checkpoint the high watermark."),
+        Column("sampled_at", "TIMESTAMP NOT NULL", "When the offsets were asked for: of files the time of the newest one's last change."),
         RUN_ID,
+        Column(
+            "source",
+            "STRING",
+            "Who told the offsets; NULL: the release that made the run did not say.",
+            words=("checkpoint", "sample", "broker"),
+            meanings={
+                "checkpoint": "replication-offset-checkpoint in the log directory. A running broker writes it every 5 seconds.",
+                "sample": "The file of `--end-offsets`.",
+                "broker": "The brokers, asked by `--with-end-offsets`.",
+            },
+        ),
+        Column("written_at", "TIMESTAMP", "Last change of the file that has the row's end offset; NULL: an older release made the run."),
     ),
 )
 

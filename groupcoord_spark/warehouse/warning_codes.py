@@ -64,6 +64,7 @@ _OF_THE_LOG: Final[Mapping[str, str]] = {
     "segment_overlap": "Records are skipped because a newer file before this one covers their offsets.",
     "unknown_file": "A file or directory beside the segments is none that Kafka makes; it is not read.",
     "beyond_high_watermark": "Records beyond the high watermark are left out, as the run was asked to.",
+    "log_directory_file_not_used": "A file beside the offsets topic is damaged or cannot be read; the night goes on without it.",
     "log_start_not_used": "The checkpoint of log start offsets is damaged, or is not of this log and moment.",
     "replica_chosen": "Several replicas of a partition were given; one of them is read.",
 }

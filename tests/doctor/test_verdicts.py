@@ -21,7 +21,7 @@ NOT_IN_THE_LOG = {
 }
 """Corpus, partition, producer -> what the log alone says where only the coordinator knows more."""
 
-WITH_OPEN_TRANSACTIONS = ("fuzz-", "refused-then-superseded", "nights")
+WITH_OPEN_TRANSACTIONS = ("fuzz-", "refused-then-superseded", "nights", "log-directory")
 """Logs written by a generator, with transactions left open for days of their own time."""
 
 

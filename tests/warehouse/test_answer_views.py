@@ -319,6 +319,17 @@ def test_lag_is_of_the_newest_sample_and_says_what_it_cannot_know() -> None:
     ]
 
 
+def test_offset_beyond_the_end_in_a_checkpoint_has_lag_0() -> None:
+    offsets = [offset("g", "t", 0, 80), offset("g", "t", 1, 500, commit_timestamp_ms=AS_OF_MS - 4_000)]
+    offsets.append(offset("g", "t", 2, 500, commit_timestamp_ms=AS_OF_MS - HOUR_MS))
+    ends = [end("t", partition, 110, source="checkpoint") for partition in range(3)]
+    columns = "partition, lag, remark, group_lag, source"
+    expected = [(0, 30, None, 30, "checkpoint"), (1, 0, "sample_is_older", 30, "checkpoint"), (2, 0, "beyond_end", 30, "checkpoint")]
+    assert rows("lag", columns, committed_offsets=offsets, log_ends=ends) == expected
+    commits = [at(0, 500)]
+    assert rows("lag_history", "lag", offset_commits=commits, log_ends=ends) == [(0,)]
+
+
 def test_lag_history_says_when_the_group_has_caught_up() -> None:
     commits = [at(0, 10), at(1, 60, 90), at(2, 65, 200)]
     ends = [end("t", 0, 100), end("t", 0, 130, 2), end("t", 0, 230, 4)]

@@ -14,6 +14,7 @@ from functools import partial
 from typing import Final, NamedTuple, TypeVar
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.fs as pafs
 from crc32c import crc32c
 
@@ -32,6 +33,7 @@ CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 _TOPIC = "__consumer_offsets"
 _SEGMENT = re.compile(r"([0-9]{20})\.(log|snapshot|txnindex)")
 _NUMBER = re.compile(r"0|[1-9][0-9]*")
+_ENTRY = "^[^ ]+ (?:0|[1-9][0-9]*) (?:0|[1-9][0-9]*)$"
 _SNAPSHOT_HEADER = struct.Struct(">hIi")
 _SNAPSHOT_CRC_START = 6
 _PRODUCER_ENTRY = struct.Struct(">qhiqiqiq")
@@ -222,6 +224,14 @@ def read_partition_files(directory: Location) -> PartitionFiles:
     return PartitionFiles(tuple(segments), snapshots, indexes, leader_epochs, tuple(damages), tuple(damaged_indexes))
 
 
+def read_whole_checkpoint(location: Location, damages: list[str]) -> pa.Table | None:
+    """The offsets of all partitions in a checkpoint file, as ``read_checkpoint`` returns them; None where the file is empty or damaged.
+
+    damages: gets a sentence about a damaged file. Raises InputError where the file cannot be read at all.
+    """
+    return _read(location, read_checkpoint, damages)
+
+
 Read = TypeVar("Read")
 
 
@@ -255,19 +265,32 @@ def _parsed(
 
 
 def read_offset_checkpoint(data: bytes) -> dict[int, int]:
-    """Offset by partition of ``__consumer_offsets``: version, count, then ``topic partition offset`` on each line.
+    """Offset by partition of ``__consumer_offsets``, from the content of a checkpoint. Raises DamagedFileError."""
+    offsets = read_checkpoint(data)
+    of_topic = offsets.filter(pc.equal(offsets["topic"], _TOPIC))
+    return dict(zip(of_topic["partition"].to_pylist(), of_topic["offset"].to_pylist(), strict=True))
 
-    Raises DamagedFileError.
+
+def read_checkpoint(data: bytes) -> pa.Table:
+    """The offsets of all partitions in a checkpoint: topic, partition and offset.
+
+    The content is the version, the number of entries, then ``topic partition offset`` on each line. Raises DamagedFileError.
     """
-    offsets: dict[tuple[str, int], int] = {}
-    for line in _checkpoint_lines(data):
-        words = line.split(" ")
-        if len(words) != 3 or not words[0] or not _NUMBER.fullmatch(words[1]) or not _NUMBER.fullmatch(words[2]):
-            raise DamagedFileError(f"the line {line!r} is not a topic, a partition and an offset")
-        if (words[0], int(words[1])) in offsets:
-            raise DamagedFileError(f"{words[0]}-{words[1]} stands in it twice")
-        offsets[words[0], int(words[1])] = int(words[2])
-    return {partition: offset for (topic, partition), offset in offsets.items() if topic == _TOPIC}
+    lines = pa.chunked_array([pa.array(_checkpoint_lines(data), pa.string())])
+    is_entry = pc.match_substring_regex(lines, _ENTRY)
+    if (first_other := pc.index(is_entry, False).as_py()) >= 0:
+        raise DamagedFileError(f"the line {lines[first_other].as_py()!r} is not a topic, a partition and an offset")
+    words = pc.list_flatten(pc.split_pattern(lines, " ")).combine_chunks()
+    topics, partitions, offsets = (words[place::3] for place in range(3))
+    try:
+        entries = pa.table({"topic": topics, "partition": partitions.cast(pa.int32()), "offset": offsets.cast(pa.int64())})
+    except pa.ArrowInvalid as error:
+        raise DamagedFileError(f"a number in it is too large: {first_line(error)}") from None
+    counts = entries.group_by(["topic", "partition"]).aggregate([([], "count_all")])
+    if counts.num_rows < entries.num_rows:
+        twice = counts.filter(pc.greater(counts["count_all"], 1)).slice(0, 1).to_pylist()[0]
+        raise DamagedFileError(f"{twice['topic']}-{twice['partition']} stands in it twice")
+    return entries
 
 
 def read_leader_epochs(data: bytes) -> tuple[tuple[int, int], ...]:

@@ -2,7 +2,8 @@
 -- can be said, with the reason in remark: no_sample (no sample has the partition), topic_gone (an older sample has the partition, the newest
 -- one does not), nothing_read (the offset is negative: the client has not read yet). A negative lag keeps its sign; remark says
 -- sample_is_older (the commit came after the sample) or beyond_end (the offset lies behind the end of the log: the topic may have been made
--- anew). Where the log begins after the committed offset, remark is lost, and lost counts the records that are gone unread.
+-- anew). source says who told the log ends (checkpoint, sample, broker). A broker writes its checkpoint every 5 seconds, so a committed
+-- offset beyond the end in a checkpoint has lag 0. Where the log begins after the committed offset, remark is lost, and lost counts the records that are gone unread.
 -- behind_since: the newest sample in which the log ended at or before the committed offset; the group is behind for no longer than from
 -- then on. hours_behind: how long before the sample the next record to read was written, as if the log had grown evenly between samples.
 -- share_of_log: lag as a share of the records between start and end of the log; near 1 the group is about to lose data. hours_to_loss: when
@@ -14,7 +15,7 @@ ranked AS (
   SELECT e.*, ROW_NUMBER() OVER (PARTITION BY cluster, topic, partition ORDER BY sampled_at DESC, end_offset DESC) AS age FROM log_ends e
 ),
 ends AS (
-  SELECT r.cluster, r.topic, r.partition, r.start_offset, r.end_offset, r.sampled_at,
+  SELECT r.cluster, r.topic, r.partition, r.start_offset, r.end_offset, r.sampled_at, r.source,
     CASE WHEN r.sampled_at = n.sampled_at THEN TRUE ELSE FALSE END AS is_newest
   FROM ranked r JOIN newest n ON n.cluster = r.cluster
   WHERE r.age = 1
@@ -53,13 +54,16 @@ behind AS (
   ) b WHERE age = 1
 ),
 lags AS (
-  SELECT c.cluster, c.group_id, c.topic, c.partition, c.committed_offset, e.start_offset, e.end_offset, e.sampled_at,
+  SELECT c.cluster, c.group_id, c.topic, c.partition, c.committed_offset, e.start_offset, e.end_offset, e.sampled_at, e.source,
     c.commit_timestamp AS last_commit, b.behind_since, b.next_sample, s.deleted,
     CASE WHEN b.next_end > b.end_offset THEN (c.committed_offset - b.end_offset) / CAST(b.next_end - b.end_offset AS DOUBLE) END AS grown,
     e.sampled_at - b.behind_since AS since_behind, b.next_sample - b.behind_since AS between_samples, s.passed,
-    CASE WHEN c.committed_offset < 0 OR e.is_newest IS NULL OR NOT e.is_newest THEN NULL ELSE e.end_offset - c.committed_offset END AS lag,
+    CASE WHEN c.committed_offset < 0 OR e.is_newest IS NULL OR NOT e.is_newest THEN NULL
+      WHEN e.source = 'checkpoint' AND e.end_offset < c.committed_offset THEN 0 ELSE e.end_offset - c.committed_offset END AS lag,
     CASE WHEN e.is_newest IS NULL THEN 'no_sample' WHEN NOT e.is_newest THEN 'topic_gone' WHEN c.committed_offset < 0 THEN 'nothing_read'
       WHEN e.end_offset < c.committed_offset AND c.commit_timestamp >= e.sampled_at THEN 'sample_is_older'
+      WHEN e.end_offset < c.committed_offset AND e.source = 'checkpoint' AND c.commit_timestamp >= e.sampled_at - INTERVAL '5' SECOND
+        THEN 'sample_is_older'
       WHEN e.end_offset < c.committed_offset THEN 'beyond_end'
       WHEN c.committed_offset < e.start_offset THEN 'lost' END AS remark
   FROM committed_offsets c
@@ -86,5 +90,6 @@ SELECT cluster, group_id, topic, partition, committed_offset, end_offset, lag, r
   CASE WHEN lag > 0 AND committed_offset >= start_offset AND deleted > 0 THEN (committed_offset - start_offset) * hours_passed / deleted
     END AS hours_to_loss,
   SUM(CASE WHEN lag > 0 THEN lag ELSE 0 END) OVER (PARTITION BY cluster, group_id) AS group_lag,
-  MAX(lag) OVER (PARTITION BY cluster, group_id) AS group_max_lag
+  MAX(lag) OVER (PARTITION BY cluster, group_id) AS group_max_lag,
+  source
 FROM timed

@@ -7,7 +7,6 @@ Rules: docs/reference/coordinator.md, chapters 9.5 and 14.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 from groupcoord_spark import assignors
@@ -37,9 +36,10 @@ from groupcoord_spark.simulator.client_core import (
     Phase,
 )
 from groupcoord_spark.simulator.client_offsets import OffsetsClient
-from groupcoord_spark.simulator.client_settings import COOPERATIVE
+from groupcoord_spark.simulator.client_settings import CLASSIC_PROTOCOL, COOPERATIVE
 from groupcoord_spark.simulator.errors import Error
-from groupcoord_spark.simulator.partition_lists import by_topic, offsets_text, partitions_text, topic_partitions
+from groupcoord_spark.simulator.partition_lists import by_topic, difference, offsets_text, partitions_text, topic_partitions
+from groupcoord_spark.simulator.re2j import matches
 from groupcoord_spark.simulator.requests import (
     FindCoordinator,
     Heartbeat,
@@ -238,8 +238,7 @@ class Consumer(OffsetsClient):
             self._fail_for_good(error)
 
     def _apply_assignment(self, assigned: tuple[TopicPartition, ...]) -> None:
-        added = tuple(partition for partition in assigned if partition not in self._owned_partitions)
-        revoked = tuple(partition for partition in self._owned_partitions if partition not in assigned)
+        added, revoked = difference(assigned, self._owned_partitions), difference(self._owned_partitions, assigned)
         self._owned_partitions, self._last_assignment, self._owned_generation = assigned, assigned, self.generation
         for partition in revoked:
             self.positions.pop(partition, None)
@@ -376,8 +375,8 @@ class Consumer(OffsetsClient):
         epoch = self._metadata_epoch
         self._schedule(self.settings.metadata_max_age_ms, lambda: self._refresh_topics() if epoch == self._metadata_epoch else None)
         self._topics = dict(self._environment.topics)
-        if self._pattern is not None:
-            matching = tuple(sorted(topic for topic in self._topics if re.fullmatch(self._pattern, topic)))
+        if self._pattern is not None and self.settings.group_protocol == CLASSIC_PROTOCOL:  # else the broker matches the topics
+            matching = tuple(sorted(topic for topic in self._topics if matches(self._pattern, topic)))
             is_changed = matching != self._subscribed_topics
             self._subscribed_topics = matching
             if is_changed and self._join_attempt:

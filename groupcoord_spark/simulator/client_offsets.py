@@ -101,8 +101,9 @@ class OffsetsClient(ClientCore):
                 existing = {partition: offset for partition, offset in committed.items() if offset >= 0}
                 self._notify_application(f"committed: {offsets_text(existing) or 'nothing'}")
                 return
+            owned = frozenset(self._owned_partitions)
             for partition, offset in committed.items():
-                if partition in self._owned_partitions:
+                if partition in owned:
                     # Without a committed offset auto.offset.reset decides, and the log of a simulated topic begins at 0.
                     self.positions.setdefault(partition, max(offset, 0))
 

@@ -15,7 +15,7 @@ from groupcoord_spark.simulator.client import Consumer
 from groupcoord_spark.simulator.client_core import COORDINATOR_LOST_ERRORS, Phase
 from groupcoord_spark.simulator.consumer_group import LEFT_FOR_A_WHILE
 from groupcoord_spark.simulator.errors import Error
-from groupcoord_spark.simulator.partition_lists import by_topic, partitions_text
+from groupcoord_spark.simulator.partition_lists import by_topic, difference, partitions_text
 from groupcoord_spark.simulator.requests import LEAVE_EPOCH, ConsumerGroupHeartbeat
 
 _ID_SPAN_MS: Final = 100_000_000
@@ -103,8 +103,7 @@ class NewProtocolConsumer(Consumer):
 
     def _reconcile(self, assigned: tuple[TopicPartition, ...]) -> None:
         """Give up and take over partitions, and report what the client owns now."""
-        added = tuple(partition for partition in assigned if partition not in self._owned_partitions)
-        revoked = tuple(partition for partition in self._owned_partitions if partition not in assigned)
+        added, revoked = difference(assigned, self._owned_partitions), difference(self._owned_partitions, assigned)
         if not added and not revoked:
             return
         self._revoke(revoked)
@@ -125,7 +124,7 @@ class NewProtocolConsumer(Consumer):
         revoked = tuple(revoked)
         if revoked:
             self._notify_application(f"onPartitionsRevoked({partitions_text(revoked)})")
-        self._owned_partitions = tuple(partition for partition in self._owned_partitions if partition not in revoked)
+        self._owned_partitions = difference(self._owned_partitions, revoked)
         for partition in revoked:
             self.positions.pop(partition, None)
 

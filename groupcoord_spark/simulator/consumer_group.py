@@ -76,12 +76,10 @@ class ConsumerGroup:
         """The target assignment of a member, in the order of its record."""
         return _partitions((self.replayed.targets.get(member_id) or {"topic_partitions": []})["topic_partitions"])
 
-    def owned_by_any(self, partition: Partition) -> bool:
-        """Whether a member has the partition, or still has to give it up."""
-        topic_id, number = partition
-        return any(
-            number in numbers for member in self.members.values() for owned_id, numbers in member.owned_partitions() if owned_id == topic_id
-        )
+    def owned_partitions(self) -> frozenset[Partition]:
+        """The partitions that a member has, or still has to give up."""
+        owned = (topic for member in self.members.values() for topic in member.owned_partitions())
+        return frozenset((topic_id, number) for topic_id, numbers in owned for number in numbers)
 
     def topics_of(self, member: ConsumerMember) -> frozenset[str]:
         """The topics that a member subscribes to: by name, and by the topics of its expression."""
@@ -143,7 +141,7 @@ def reconciled(
     target: Iterable[Partition],
     target_epoch: int,
     reported: Collection[Partition] | None,
-    is_owned: Callable[[Partition], bool],
+    owned_partitions: Callable[[], Collection[Partition]],
     *,
     subscription_changed: bool,
 ) -> CurrentAssignment:
@@ -152,7 +150,7 @@ def reconciled(
     Args:
         target: the member's target assignment, without topics to which it does not subscribe.
         reported: the partitions that the client says it owns; None: it says nothing.
-        is_owned: whether a partition still belongs to a member.
+        owned_partitions: gives the partitions that still belong to a member.
     """
     if current.state == STABLE and current.epoch == target_epoch and not subscription_changed:
         return current
@@ -164,7 +162,8 @@ def reconciled(
     if revoked and _still_owns(reported, revoked):
         return CurrentAssignment(current.epoch, current.epoch, UNREVOKED, keep, revoked)
     wanted = [partition for partition in targeted if partition not in keep]
-    free = {partition: target_epoch for partition in wanted if not is_owned(partition)}
+    owned = owned_partitions() if wanted else ()
+    free = {partition: target_epoch for partition in wanted if partition not in owned}
     state = STABLE if len(free) == len(wanted) else UNRELEASED
     return CurrentAssignment(target_epoch, current.epoch, state, {**keep, **free}, {})
 

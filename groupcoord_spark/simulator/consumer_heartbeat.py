@@ -388,7 +388,7 @@ class ConsumerStep(GroupStep):
             target,
             group.replayed.assignment_epoch,
             reported,
-            group.owned_by_any,
+            group.owned_partitions,
             subscription_changed=subscription_changed,
         )
         if changed == current:
@@ -405,8 +405,9 @@ class ConsumerStep(GroupStep):
 
     def waits_for_others(self, group: ConsumerGroup, member_id: str) -> bool:
         """Whether a partition of the member's target still belongs to another member."""
-        own = {*current_assignment(group.members[member_id]).assigned}
-        return any(partition not in own and group.owned_by_any(partition) for partition in group.target_of(member_id))
+        own = current_assignment(group.members[member_id]).assigned
+        wanted = [partition for partition in group.target_of(member_id) if partition not in own]
+        return bool(wanted) and not group.owned_partitions().isdisjoint(wanted)
 
     def restart_session(self, group: ConsumerGroup, member_id: str) -> None:
         """Restart the session of a member, which is as long as its protocol wants it."""

@@ -16,6 +16,12 @@ def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, tuple[int, ...]]
     return {topic: tuple(listed) for topic, listed in numbers.items()}
 
 
+def difference(partitions: Iterable[TopicPartition], others: Iterable[TopicPartition]) -> tuple[TopicPartition, ...]:
+    """The partitions that are not among the others, in their order."""
+    excluded = frozenset(others)
+    return tuple(partition for partition in partitions if partition not in excluded)
+
+
 def topic_partitions(listed: Partitions) -> Iterable[TopicPartition]:
     """Every partition of a list by topic."""
     return (TopicPartition(topic, partition) for topic, numbers in listed.items() for partition in numbers)

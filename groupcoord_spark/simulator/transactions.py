@@ -73,9 +73,7 @@ def _marker(committed: bool) -> MarkerType:
     return MarkerType.COMMIT if committed else MarkerType.ABORT
 
 
-def _end_in(
-    broker: Broker, number: int, producer_id: int, producer_epoch: int, marker: MarkerType, end: Callable[[Error], None]
-) -> None:
+def _end_in(broker: Broker, number: int, producer_id: int, producer_epoch: int, marker: MarkerType, end: Callable[[Error], None]) -> None:
     """Write a marker, and apply it when it is written. ``end`` is called with the result of the append after that."""
     partition = broker.partitions[number]
     offsets, marker_offset = partition.offsets, partition.next_record_offset

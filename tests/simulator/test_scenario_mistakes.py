@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from groupcoord_spark.errors import GroupcoordError
+from groupcoord_spark.errors import GroupcoordError, UsageError
 from groupcoord_spark.simulator import release_for
-from groupcoord_spark.simulator.scenario import find_scenario, play
+from groupcoord_spark.simulator.scenario import find_scenario, play, playing
+from groupcoord_spark.simulator.scenario.reading import read_scenario
 from groupcoord_spark.simulator.scenario.values import described
 from groupcoord_spark.simulator.scenario.yaml_text import read_yaml
 
@@ -122,6 +123,21 @@ CHANGES = {
         'topics.pattern: "("',
         "line 5: `topics.pattern` of member 'a' is '(', not a regular expression",
     ),
+    "an expression of Java that RE2 lacks": (
+        "topics: [orders]",
+        'topics.pattern: "(?!test).*"',
+        "line 5: `topics.pattern` of member 'a' is '(?!test).*', not a regular expression that RE2 reads: invalid perl operator: (?!.",
+    ),
+    "topics with too many partitions in all": (
+        "topics: {orders: 4}",
+        "topics: {orders: 100000, payments: 1}",
+        "line 3: the topics have 100,001 partitions, and those of a scenario may have 100,000 in all.",
+    ),
+    "a created topic with too many partitions": (
+        "commit: a",
+        "create_topic: {payments: 100000}",
+        "line 8: step 2 (create_topic at 20s): the topics have 100,004 partitions, and those of a scenario may have 100,000 in all.",
+    ),
     "an empty step": ("  - {at: 20s, commit: a}", "  -", "line 8: step 2 is empty, where names with values are expected."),
     "a step with one verb twice": ("commit: a", "commit: a, commit: a", "line 8: 'commit' is there already on line 8"),
     "a slow heartbeat": (
@@ -224,6 +240,22 @@ def test_a_file_that_is_no_scenario_is_refused(name: str, tmp_path: Path) -> Non
     path = tmp_path / "mine.yaml"
     path.write_bytes(data)
     assert refusal(path).startswith(f"Scenario {path}{sentence}")
+
+
+ENDLESS = {
+    "a heartbeat": ("topics: {t: 1}", "heartbeat.interval.ms: 1ms", "until: 400d"),
+    "a check": ("broker: {settings: {offsets.retention.check.interval.ms: 1}}", "", "until: 400d"),
+    "a group of many partitions": ("topics: {t: 100000}", "heartbeat.interval.ms: 1ms", "until: 400d"),
+}
+
+
+@pytest.mark.parametrize("name", ENDLESS)
+def test_a_scenario_that_has_too_much_to_do_is_refused_while_it_plays(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(playing, "MOST_WORK", 5_000)
+    top, setting, until = ENDLESS[name]
+    text = f"{top}\nclient: {{topics: [t], {setting}}}\nmembers: {{a: {{}}}}\nsteps: [{{at: 0s, start: a}}]\n{until}\n"
+    with pytest.raises(UsageError, match=r"^Scenario s has more to do than .* 5,000 events, and has come to [0-9.]+ s of 34,560,000.0 s"):
+        play(read_scenario(text, "s"), release_for())
 
 
 def test_the_file_without_a_mistake_plays_also_with_a_byte_order_mark_and_with_yamls_merge_keys(tmp_path: Path) -> None:

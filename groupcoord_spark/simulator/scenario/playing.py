@@ -37,12 +37,18 @@ from groupcoord_spark.simulator.permissions import Denied
 from groupcoord_spark.simulator.records import WrittenRecord
 from groupcoord_spark.simulator.release import Release
 from groupcoord_spark.simulator.requests import ConsumerGroupHeartbeat, Heartbeat, Request, ShareGroupHeartbeat
-from groupcoord_spark.simulator.scenario.reading import Scenario, Step
+from groupcoord_spark.simulator.scenario.reading import Scenario, Step, too_many_partitions
 from groupcoord_spark.simulator.scenario.requests_by_hand import ADMIN, REQUESTS, Sender
 from groupcoord_spark.simulator.simulator import Simulator, TimelineEntry
 from groupcoord_spark.simulator.timeline_text import answer_text, request_text
 
 BROKER: Final = "broker"
+MOST_WORK: Final = 500_000
+"""How much a scenario may have to do, in events; less than a minute of a machine's time."""
+EVENTS_PER_PARTITION: Final = 0.02
+"""Work of an event that writes records, for each partition of the cluster: an assignment lists them all."""
+EVENTS_PER_TIMER: Final = 0.05
+"""Work of an event for each running timer of its group: a row of the timeline lists them."""
 NETWORK_MS: Final = 5
 """Time from the broker's answer to its receipt by the client. A timeline row of a request has the time at which the broker gets it."""
 
@@ -148,6 +154,7 @@ class _ScenarioRun:
         self._last_heartbeat: dict[str, tuple[str | None, int | None]] = {}
         self._last_states: dict[str, tuple[str | None, int | None]] = {}
         """Group id -> state and generation after the group's newest row."""
+        self._work = 0.0
         self._rows_by_name: Counter[str] = Counter()
 
     @property
@@ -181,6 +188,7 @@ class _ScenarioRun:
                 self._schedule(scenario.start_ms + step.at_ms, None, self._action_of_step(step, name))
         end_ms = scenario.start_ms + scenario.until_ms
         while True:
+            self._add_work(1)
             timer_ms = self.simulator.next_due_ms()
             next_ms = self._queue[0].at_ms if self._queue else end_ms + 1
             if min(next_ms, end_ms + 1 if timer_ms is None else timer_ms) > end_ms:
@@ -191,6 +199,17 @@ class _ScenarioRun:
                 self._run_scheduled_action(heapq.heappop(self._queue))
             self._schedule_answers()
         self.simulator.advance_to(end_ms)
+
+    def _add_work(self, events: float) -> None:
+        """Refuse a scenario that would keep the machine busy for longer than anybody waits."""
+        self._work += events
+        if self._work > MOST_WORK:
+            seconds = (self.now_ms - self._scenario.start_ms) / 1000
+            raise UsageError(
+                f"Scenario {self._scenario.source} has more to do than a simulation of {MOST_WORK:,} events, and has come to"
+                f" {seconds:,.1f} s of {self._scenario.until_ms / 1000:,.1f} s. Write a shorter `until`, longer"
+                " intervals, or fewer members and partitions."
+            )
 
     def _run_scheduled_action(self, due: _ScheduledAction) -> None:
         actor = due.actor
@@ -294,6 +313,8 @@ class _ScenarioRun:
                 if (topic in self.topics) is (step.verb == "create_topic"):
                     state = "exists already" if step.verb == "create_topic" else "does not exist"
                     raise self._scenario.mistake(step, f"topic {topic!r} {state} then.")
+                if too_many := too_many_partitions({**self.topics, topic: partitions}):
+                    raise self._scenario.mistake(step, too_many)
                 try:
                     self.simulator.act(action(topic, partitions))
                 except UsageError as e:
@@ -336,6 +357,8 @@ class _ScenarioRun:
 
     def _add_timeline_entry(self, entry: TimelineEntry) -> None:
         self.log += entry.records
+        if entry.records:
+            self._add_work(len(entry.records) + EVENTS_PER_PARTITION * sum(self.topics.values()))
         self._answered += entry.answered
         if entry.call is not None:
             self._sender_of[entry.call.number] = self._sender
@@ -374,6 +397,7 @@ class _ScenarioRun:
             RunningTimer(timer.kind, timer.member_id, timer.due_ms - self._scenario.start_ms)
             for timer in (self.simulator.timers(group_id) if group_id else ())
         )
+        self._add_work(EVENTS_PER_TIMER * len(timers))
         now_ms = self.now_ms - self._scenario.start_ms
         response = entry.call.answer if entry.call is not None else None
         self.rows.append(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -14,6 +13,7 @@ from groupcoord_spark.assignors.group import stand_in_topic_id
 from groupcoord_spark.coordinator.releases import release_named
 from groupcoord_spark.errors import InputError, UsageError
 from groupcoord_spark.simulator.client_settings import CLASSIC_PROTOCOL, CONSUMER_PROTOCOL, NEWEST_CLIENT, ClientSettings, defaults_of
+from groupcoord_spark.simulator.re2j import InvalidExpressionError, parsed
 from groupcoord_spark.simulator.release import release_for
 from groupcoord_spark.simulator.request_versions import newest_version
 from groupcoord_spark.simulator.scenario.language import (
@@ -30,7 +30,7 @@ from groupcoord_spark.simulator.scenario.language import (
     Key,
 )
 from groupcoord_spark.simulator.scenario.requests_by_hand import REQUESTS
-from groupcoord_spark.simulator.scenario.values import Kind, described, mapping_of, names_among, nearest, value_of
+from groupcoord_spark.simulator.scenario.values import MOST_PARTITIONS, Kind, described, mapping_of, names_among, nearest, value_of
 from groupcoord_spark.simulator.scenario.yaml_text import LARGEST_BYTES, MistakeError, line_of, read_yaml
 from groupcoord_spark.simulator.settings import Settings, Topic, read_settings
 from groupcoord_spark.simulator.streams_requests import Topology
@@ -167,6 +167,8 @@ def _read(content: Any, source: str) -> Scenario:
             f"the scenario goes on for {until_ms // DAY_MS} days, and may for {LONGEST_MS // DAY_MS}.", line_of(content, "until")
         )
     topics = values["topics"]
+    if too_many := too_many_partitions(topics):
+        raise MistakeError(too_many, line_of(content, "topics"))
     _check_topics(topics, members, steps, content)
     broker_settings = read_settings(settings, _topics(topics))
     return Scenario(
@@ -193,6 +195,14 @@ def _broker_version(version: str | None, broker: Mapping[str, Any]) -> str | Non
                 raise UsageError(f"`version` of broker is {version!r}, not a release of Kafka. Write for example 4.3 or 0.10.2.") from e
             release_for(None, version)
     return version
+
+
+def too_many_partitions(topics: Mapping[str, int]) -> str | None:
+    """The sentence about topics with more partitions than a scenario may have; None: they are not too many."""
+    partitions = sum(topics.values())
+    if partitions <= MOST_PARTITIONS:
+        return None
+    return f"the topics have {partitions:,} partitions, and those of a scenario may have {MOST_PARTITIONS:,} in all."
 
 
 def _check_topics(topics: Mapping[str, int], members: Mapping[str, ClientSettings], steps: Iterable[Step], content: Any) -> None:
@@ -265,9 +275,11 @@ def _check_pattern(name: str, member: ClientSettings) -> None:
     if member.group_protocol == CONSUMER_PROTOCOL:
         return  # the broker reads the expression, and refuses it if it is none
     try:
-        re.compile(member.topics_pattern or "")
-    except re.error as e:
-        raise UsageError(f"`topics.pattern` of member {name!r} is {member.topics_pattern!r}, not a regular expression: {e}.") from e
+        parsed(member.topics_pattern or "")
+    except InvalidExpressionError as e:
+        raise UsageError(
+            f"`topics.pattern` of member {name!r} is {member.topics_pattern!r}, not a regular expression that RE2 reads: {e}."
+        ) from e
 
 
 def _steps(listed: Any, members: tuple[str, ...]) -> tuple[Step, ...]:

@@ -9,9 +9,9 @@ import time
 from collections.abc import Iterator
 
 from groupcoord_spark.simulator import Settings, Simulator, release_for
-from groupcoord_spark.simulator.answers import JoinGroupAnswer
-from groupcoord_spark.simulator.errors import Error
-from groupcoord_spark.simulator.requests import (
+from groupcoord_spark.simulator.messages.answers import JoinGroupAnswer
+from groupcoord_spark.simulator.messages.errors import Error
+from groupcoord_spark.simulator.messages.requests import (
     Heartbeat,
     JoinGroup,
     LeaveGroup,

@@ -2,7 +2,7 @@
 
 A table has a power of two of slots: 16 at first, doubled when more than three quarters of them are used, never fewer again.
 The iterator goes by slot and, within a slot, by order of insertion. Slots with nine and more keys in tables of 64 slots and more (trees)
-are not modelled. Maps from which keys are removed, and Scala's maps before 4.x, are in simulator/map_order.py.
+are not modelled. Maps from which keys are removed, and Scala's maps before 4.x, are in simulator/groups/map_order.py.
 """
 
 from __future__ import annotations

@@ -163,7 +163,7 @@ def _shown(value: object) -> str:
 
 
 def _record_text(records: Iterable[WrittenRecord]) -> str:
-    from groupcoord_spark.simulator.timeline_text import record_text
+    from groupcoord_spark.simulator.scenario.timeline_text import record_text
 
     return "; ".join(map(record_text, records))
 

@@ -5,7 +5,7 @@ records to ``__consumer_offsets``. ``Simulator`` takes one request after the oth
 There are no threads, no network and no system clock: the same input always gives the same output.
 """
 
-from groupcoord_spark.simulator.actions import (
+from groupcoord_spark.simulator.broker.actions import (
     Action,
     AddPartitions,
     BeginLoad,
@@ -18,13 +18,13 @@ from groupcoord_spark.simulator.actions import (
     LosePartition,
     SetActive,
 )
-from groupcoord_spark.simulator.calls import Call
-from groupcoord_spark.simulator.errors import Error
-from groupcoord_spark.simulator.records import WrittenRecord
-from groupcoord_spark.simulator.release import Release, release_for
-from groupcoord_spark.simulator.settings import Settings, Topic, read_settings
+from groupcoord_spark.simulator.broker.release import Release, release_for
+from groupcoord_spark.simulator.broker.settings import Settings, Topic, read_settings
+from groupcoord_spark.simulator.groups.states import State
+from groupcoord_spark.simulator.messages.calls import Call
+from groupcoord_spark.simulator.messages.errors import Error
+from groupcoord_spark.simulator.messages.records import WrittenRecord
 from groupcoord_spark.simulator.simulator import Event, Simulator, TimelineEntry, simulate
-from groupcoord_spark.simulator.states import State
 
 __all__ = [
     "Action",

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from groupcoord_spark.errors import UsageError
-from groupcoord_spark.simulator.actions import (
+from groupcoord_spark.simulator.broker.actions import (
     Action,
     AddPartitions,
     BeginLoad,
@@ -19,15 +19,23 @@ from groupcoord_spark.simulator.actions import (
     LosePartition,
     SetActive,
 )
-from groupcoord_spark.simulator.answers import DescribedGroup, RefusedAnswer
-from groupcoord_spark.simulator.broker import Broker
-from groupcoord_spark.simulator.calls import Call
-from groupcoord_spark.simulator.clock import Timer, TimerKind
-from groupcoord_spark.simulator.commit import offset_commit, txn_offset_commit
-from groupcoord_spark.simulator.consumer_group import ConsumerGroup
-from groupcoord_spark.simulator.consumer_heartbeat import consumer_group_heartbeat
-from groupcoord_spark.simulator.deletion import clean_up, delete_groups, delete_topic, offset_delete
-from groupcoord_spark.simulator.describe import (
+from groupcoord_spark.simulator.broker.broker import Broker
+from groupcoord_spark.simulator.broker.permissions import refusal
+from groupcoord_spark.simulator.broker.release import Release, refuse_unknown_request, release_for
+from groupcoord_spark.simulator.broker.settings import MemberIds, Settings, Topic, numbered_member_ids
+from groupcoord_spark.simulator.groups.classic_group import Group
+from groupcoord_spark.simulator.groups.clock import Timer, TimerKind
+from groupcoord_spark.simulator.groups.consumer_group import ConsumerGroup
+from groupcoord_spark.simulator.groups.share_group import ShareGroup
+from groupcoord_spark.simulator.groups.streams_group import StreamsGroup
+from groupcoord_spark.simulator.handlers.classic.heartbeat import heartbeat
+from groupcoord_spark.simulator.handlers.classic.join import join_group
+from groupcoord_spark.simulator.handlers.classic.leave import leave_group
+from groupcoord_spark.simulator.handlers.classic.sync import sync_group
+from groupcoord_spark.simulator.handlers.commit import offset_commit, txn_offset_commit
+from groupcoord_spark.simulator.handlers.consumer.consumer_heartbeat import consumer_group_heartbeat
+from groupcoord_spark.simulator.handlers.deletion import clean_up, delete_groups, delete_topic, offset_delete
+from groupcoord_spark.simulator.handlers.describe import (
     consumer_group_describe,
     describe_group,
     describe_groups,
@@ -35,18 +43,18 @@ from groupcoord_spark.simulator.describe import (
     list_groups,
     state_name,
 )
-from groupcoord_spark.simulator.errors import Error
-from groupcoord_spark.simulator.fetch import offset_fetch
-from groupcoord_spark.simulator.group import Group
-from groupcoord_spark.simulator.heartbeat import heartbeat
-from groupcoord_spark.simulator.held_answers import hold_answer
-from groupcoord_spark.simulator.join import join_group
-from groupcoord_spark.simulator.leadership import begin_loading, load_partition, unload_partition
-from groupcoord_spark.simulator.leave import leave_group
-from groupcoord_spark.simulator.permissions import refusal
-from groupcoord_spark.simulator.records import WrittenRecord
-from groupcoord_spark.simulator.release import Release, refuse_unknown_request, release_for
-from groupcoord_spark.simulator.requests import (
+from groupcoord_spark.simulator.handlers.fetch import offset_fetch
+from groupcoord_spark.simulator.handlers.held_answers import hold_answer
+from groupcoord_spark.simulator.handlers.leadership import begin_loading, load_partition, unload_partition
+from groupcoord_spark.simulator.handlers.share.share_heartbeat import share_group_describe, share_group_heartbeat
+from groupcoord_spark.simulator.handlers.streams.streams_describe import streams_group_describe
+from groupcoord_spark.simulator.handlers.streams.streams_heartbeat import streams_group_heartbeat
+from groupcoord_spark.simulator.handlers.transactions import add_offsets_to_txn, end_txn, write_kept_markers, write_txn_markers
+from groupcoord_spark.simulator.messages.answers import DescribedGroup, RefusedAnswer
+from groupcoord_spark.simulator.messages.calls import Call
+from groupcoord_spark.simulator.messages.errors import Error
+from groupcoord_spark.simulator.messages.records import WrittenRecord
+from groupcoord_spark.simulator.messages.requests import (
     AddOffsetsToTxn,
     ConsumerGroupDescribe,
     ConsumerGroupHeartbeat,
@@ -68,15 +76,7 @@ from groupcoord_spark.simulator.requests import (
     TxnOffsetCommit,
     WriteTxnMarkers,
 )
-from groupcoord_spark.simulator.settings import MemberIds, Settings, Topic, numbered_member_ids
-from groupcoord_spark.simulator.share_group import ShareGroup
-from groupcoord_spark.simulator.share_heartbeat import share_group_describe, share_group_heartbeat
-from groupcoord_spark.simulator.streams_describe import streams_group_describe
-from groupcoord_spark.simulator.streams_group import StreamsGroup
-from groupcoord_spark.simulator.streams_heartbeat import all_groups_see_topics, streams_group_heartbeat
-from groupcoord_spark.simulator.streams_requests import StreamsGroupDescribe, StreamsGroupHeartbeat
-from groupcoord_spark.simulator.sync import sync_group
-from groupcoord_spark.simulator.transactions import add_offsets_to_txn, end_txn, write_kept_markers, write_txn_markers
+from groupcoord_spark.simulator.messages.streams_requests import StreamsGroupDescribe, StreamsGroupHeartbeat
 
 _HANDLERS: dict[type, Callable[[Broker, Call, Any], None]] = {
     JoinGroup: join_group,
@@ -218,11 +218,11 @@ class Simulator:
                 write_kept_markers(broker)
             case CreateTopic(topic, partitions) | AddPartitions(topic, partitions):
                 broker.settings = broker.settings.with_topic(topic, partitions)
-                all_groups_see_topics(broker)
+                broker.topics_have_changed()
             case DeleteTopic(topic):
                 delete_topic(broker, topic)
                 broker.settings = broker.settings.without_topic(topic)
-                all_groups_see_topics(broker)
+                broker.topics_have_changed()
             case Deny(denied):
                 broker.denied = denied
             case ConfigureGroup(group_id, name, value):

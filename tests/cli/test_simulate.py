@@ -17,8 +17,8 @@ from groupcoord_spark.log import plan_logs, read_segment
 from groupcoord_spark.protocol import decode_key, decode_value
 from groupcoord_spark.protocol.record_types import NOT_A_CONTROL_RECORD
 from groupcoord_spark.simulator import Error, release_for
-from groupcoord_spark.simulator.commit import stored_offset
-from groupcoord_spark.simulator.requests import GroupToFetch, OffsetFetch
+from groupcoord_spark.simulator.handlers.commit import stored_offset
+from groupcoord_spark.simulator.messages.requests import GroupToFetch, OffsetFetch
 from groupcoord_spark.simulator.scenario import find_scenario, play, read_scenario, shipped_scenarios
 from tests.cli.warehouse import groupcoord
 

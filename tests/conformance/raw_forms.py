@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from groupcoord_spark.simulator import Action, AddPartitions, ConfigureGroup, CreateTopic, DeleteTopic, Topic
-from groupcoord_spark.simulator.requests import (
+from groupcoord_spark.simulator.messages.requests import (
     ConsumerGroupHeartbeat,
     DeleteGroups,
     DescribeGroups,
@@ -24,7 +24,7 @@ from groupcoord_spark.simulator.requests import (
     SyncGroup,
     TxnOffsetCommit,
 )
-from groupcoord_spark.simulator.streams_requests import StreamsGroupDescribe, StreamsGroupHeartbeat
+from groupcoord_spark.simulator.messages.streams_requests import StreamsGroupDescribe, StreamsGroupHeartbeat
 from tests.conformance.streams_forms import plain_streams_answer, plain_streams_description, streams_form
 
 Topics = Mapping[str, Topic]

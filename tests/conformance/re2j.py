@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from groupcoord_spark.simulator.re2j import InvalidExpressionError, matches
+from groupcoord_spark.simulator.messages.re2j import InvalidExpressionError, matches
 from tests.integration.kafka import java
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "re2j.json"

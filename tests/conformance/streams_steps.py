@@ -6,8 +6,15 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from groupcoord_spark.simulator import Action, AddPartitions, ConfigureGroup, CreateTopic, DeleteTopic
-from groupcoord_spark.simulator.requests import GroupToFetch, OffsetCommit, OffsetDelete, OffsetFetch, OffsetToCommit, TxnOffsetCommit
-from groupcoord_spark.simulator.streams_requests import StreamsGroupDescribe, StreamsGroupHeartbeat
+from groupcoord_spark.simulator.messages.requests import (
+    GroupToFetch,
+    OffsetCommit,
+    OffsetDelete,
+    OffsetFetch,
+    OffsetToCommit,
+    TxnOffsetCommit,
+)
+from groupcoord_spark.simulator.messages.streams_requests import StreamsGroupDescribe, StreamsGroupHeartbeat
 from tests.conformance.streams_topologies import topology_named
 
 KINDS = ("active", "standby", "warmup")

@@ -18,7 +18,7 @@ from groupcoord_spark.errors import GroupcoordError
 from groupcoord_spark.protocol import decode_key, decode_value, key_json, value_json
 from groupcoord_spark.protocol.record_types import NO_TIMESTAMP, KeyType
 from groupcoord_spark.simulator import Call, Simulator, TimelineEntry, Topic, WrittenRecord, read_settings, release_for
-from groupcoord_spark.simulator.answers import (
+from groupcoord_spark.simulator.messages.answers import (
     Answer,
     DeleteGroupsAnswer,
     DescribedGroup,
@@ -34,7 +34,7 @@ from groupcoord_spark.simulator.answers import (
     SyncGroupAnswer,
     TransactionAnswer,
 )
-from groupcoord_spark.simulator.requests import (
+from groupcoord_spark.simulator.messages.requests import (
     AddOffsetsToTxn,
     DeleteGroups,
     DescribeGroups,

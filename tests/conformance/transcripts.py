@@ -27,7 +27,7 @@ from groupcoord_spark.protocol.consumer_protocol import (
     encode_subscription,
 )
 from groupcoord_spark.simulator import Action, Simulator, Topic, WrittenRecord, read_settings, release_for
-from groupcoord_spark.simulator.requests import (
+from groupcoord_spark.simulator.messages.requests import (
     ConsumerGroupHeartbeat,
     DeleteGroups,
     DescribeGroups,

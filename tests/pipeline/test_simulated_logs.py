@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from groupcoord_spark.simulator import State, release_for
-from groupcoord_spark.simulator.requests import GroupToFetch, OffsetFetch
+from groupcoord_spark.simulator.messages.requests import GroupToFetch, OffsetFetch
 from groupcoord_spark.simulator.scenario import Outcome, play, read_scenario
 from tests.cli.warehouse import groupcoord
 from tests.running import rows_of, run

@@ -4,9 +4,9 @@ import struct
 from typing import Any
 
 from groupcoord_spark.simulator import Call, Error, Settings, Simulator, State, TimelineEntry, WrittenRecord, release_for
-from groupcoord_spark.simulator.answers import Answer, JoinGroupAnswer
-from groupcoord_spark.simulator.group import Group
-from groupcoord_spark.simulator.requests import (
+from groupcoord_spark.simulator.groups.classic_group import Group
+from groupcoord_spark.simulator.messages.answers import Answer, JoinGroupAnswer
+from groupcoord_spark.simulator.messages.requests import (
     Heartbeat,
     JoinGroup,
     LeaveGroup,

@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 
 from groupcoord_spark.simulator import Error, FailAppends, LosePartition, State, Topic
-from groupcoord_spark.simulator.calls import Call
-from groupcoord_spark.simulator.requests import (
+from groupcoord_spark.simulator.broker.settings import stand_in_topic_id
+from groupcoord_spark.simulator.messages.calls import Call
+from groupcoord_spark.simulator.messages.requests import (
     ConsumerGroupDescribe,
     ConsumerGroupHeartbeat,
     DeleteGroups,
@@ -24,8 +25,7 @@ from groupcoord_spark.simulator.requests import (
     TxnOffsetCommit,
     WriteTxnMarkers,
 )
-from groupcoord_spark.simulator.settings import stand_in_topic_id
-from groupcoord_spark.simulator.streams_requests import StreamsGroupDescribe, StreamsGroupHeartbeat, Subtopology, Topology
+from groupcoord_spark.simulator.messages.streams_requests import StreamsGroupDescribe, StreamsGroupHeartbeat, Subtopology, Topology
 from tests.simulator.rules import plays
 from tests.simulator.scene import GROUP, READS_T, Scene, error_of
 

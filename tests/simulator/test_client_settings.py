@@ -1,7 +1,7 @@
 """What the settings of a client do, and what the client tells its application."""
 
-from groupcoord_spark.simulator.client_settings import ClientSettings, defaults_of
-from groupcoord_spark.simulator.release import release_for
+from groupcoord_spark.simulator.broker.release import release_for
+from groupcoord_spark.simulator.clients.client_settings import ClientSettings, defaults_of
 from groupcoord_spark.simulator.scenario.playing import TimelineRow, play
 from groupcoord_spark.simulator.scenario.reading import read_scenario
 

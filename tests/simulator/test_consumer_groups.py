@@ -24,10 +24,10 @@ from groupcoord_spark.simulator import (
     LosePartition,
     Topic,
 )
-from groupcoord_spark.simulator.answers import ConsumerGroupHeartbeatAnswer, FetchedOffset
-from groupcoord_spark.simulator.consumer_group import current_assignment
-from groupcoord_spark.simulator.records import WrittenRecord
-from groupcoord_spark.simulator.requests import (
+from groupcoord_spark.simulator.groups.consumer_group import current_assignment
+from groupcoord_spark.simulator.messages.answers import ConsumerGroupHeartbeatAnswer, FetchedOffset
+from groupcoord_spark.simulator.messages.records import WrittenRecord
+from groupcoord_spark.simulator.messages.requests import (
     ConsumerGroupDescribe,
     ConsumerGroupHeartbeat,
     DeleteGroups,

@@ -4,7 +4,7 @@ import pytest
 
 from groupcoord_spark.errors import UsageError
 from groupcoord_spark.simulator import BeginLoad, Error, LosePartition, SetActive
-from groupcoord_spark.simulator.requests import (
+from groupcoord_spark.simulator.messages.requests import (
     DeleteGroups,
     DescribeGroups,
     FindCoordinator,

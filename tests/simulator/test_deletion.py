@@ -4,8 +4,8 @@ import pytest
 
 from groupcoord_spark.protocol.record_types import KeyType
 from groupcoord_spark.simulator import CleanUp, DeleteTopic, Error, FailAppends, State, Topic
-from groupcoord_spark.simulator.clock import TimerKind
-from groupcoord_spark.simulator.requests import (
+from groupcoord_spark.simulator.groups.clock import TimerKind
+from groupcoord_spark.simulator.messages.requests import (
     DeleteGroups,
     EndTxn,
     GroupToFetch,

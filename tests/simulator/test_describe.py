@@ -3,7 +3,7 @@
 import pytest
 
 from groupcoord_spark.simulator import Error
-from groupcoord_spark.simulator.requests import DescribeGroups, ListGroups
+from groupcoord_spark.simulator.messages.requests import DescribeGroups, ListGroups
 from tests.simulator.decision_table import by_release, case_id
 from tests.simulator.rules import plays
 from tests.simulator.scene import GROUP, READS_T, Scene

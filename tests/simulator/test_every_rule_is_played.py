@@ -10,7 +10,7 @@ import pytest
 
 from groupcoord_spark.assignors.group import stand_in_topic_id
 from groupcoord_spark.simulator import Error, FailAppends, LosePartition, State, Topic
-from groupcoord_spark.simulator.requests import ConsumerGroupHeartbeat, DeleteGroups, JoinGroup, LeaveGroup, Leaving, OffsetDelete
+from groupcoord_spark.simulator.messages.requests import ConsumerGroupHeartbeat, DeleteGroups, JoinGroup, LeaveGroup, Leaving, OffsetDelete
 from tests.simulator.rules import PLAYED_BY, plays, rows_of_the_reference
 from tests.simulator.scene import GROUP, READS_T, Scene, error_of
 

@@ -3,7 +3,7 @@
 import pytest
 
 from groupcoord_spark.simulator import Error
-from groupcoord_spark.simulator.requests import (
+from groupcoord_spark.simulator.messages.requests import (
     Heartbeat,
     JoinGroup,
     LeaveGroup,

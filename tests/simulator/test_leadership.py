@@ -3,7 +3,7 @@
 import pytest
 
 from groupcoord_spark.simulator import BeginLoad, Error, LoadPartition, LosePartition, State, WrittenRecord
-from groupcoord_spark.simulator.requests import (
+from groupcoord_spark.simulator.messages.requests import (
     EndTxn,
     GroupToFetch,
     Heartbeat,

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from groupcoord_spark.assignors.java_maps import spread_hash
-from groupcoord_spark.simulator.map_order import BrokerMap, in_vote_order
+from groupcoord_spark.simulator.groups.map_order import BrokerMap, in_vote_order
 from tests.examples import examples
 
 NAMES = ["range", "roundrobin", "sticky", "cooperative-sticky"]

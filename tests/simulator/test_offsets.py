@@ -4,8 +4,9 @@ import pytest
 
 from groupcoord_spark.protocol import decode_key, decode_value
 from groupcoord_spark.simulator import Error, FailAppends, LoadPartition, LosePartition, State, Topic
-from groupcoord_spark.simulator.answers import FetchedOffset
-from groupcoord_spark.simulator.requests import (
+from groupcoord_spark.simulator.broker.settings import NO_TOPIC_ID
+from groupcoord_spark.simulator.messages.answers import FetchedOffset
+from groupcoord_spark.simulator.messages.requests import (
     EndTxn,
     GroupToFetch,
     OffsetCommit,
@@ -13,7 +14,6 @@ from groupcoord_spark.simulator.requests import (
     OffsetToCommit,
     TxnOffsetCommit,
 )
-from groupcoord_spark.simulator.settings import NO_TOPIC_ID
 from tests.simulator.decision_table import by_release, case_id
 from tests.simulator.scene import GROUP, Scene
 

@@ -21,9 +21,9 @@ from groupcoord_spark.simulator import (
     State,
     release_for,
 )
-from groupcoord_spark.simulator.commit import stored_offset
-from groupcoord_spark.simulator.group import Group
-from groupcoord_spark.simulator.requests import (
+from groupcoord_spark.simulator.groups.classic_group import Group
+from groupcoord_spark.simulator.handlers.commit import stored_offset
+from groupcoord_spark.simulator.messages.requests import (
     DeleteGroups,
     EndTxn,
     GroupToFetch,

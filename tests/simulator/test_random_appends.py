@@ -16,7 +16,8 @@ from groupcoord_spark.simulator import (
     WrittenRecord,
     release_for,
 )
-from groupcoord_spark.simulator.requests import (
+from groupcoord_spark.simulator.broker.settings import stand_in_topic_id
+from groupcoord_spark.simulator.messages.requests import (
     ConsumerGroupHeartbeat,
     DeleteGroups,
     EndTxn,
@@ -29,7 +30,6 @@ from groupcoord_spark.simulator.requests import (
     ShareGroupHeartbeat,
     TxnOffsetCommit,
 )
-from groupcoord_spark.simulator.settings import stand_in_topic_id
 
 GROUPS = ("g1", "g2", "g3")
 ERRORS = (*[Error.NONE] * 3, Error.KAFKA_STORAGE_ERROR, Error.NOT_LEADER_OR_FOLLOWER, Error.MESSAGE_TOO_LARGE)

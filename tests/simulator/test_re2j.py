@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from groupcoord_spark.simulator.re2j import InvalidExpressionError, matches, parsed
-from groupcoord_spark.simulator.release import release_for
+from groupcoord_spark.simulator.broker.release import release_for
+from groupcoord_spark.simulator.messages.re2j import InvalidExpressionError, matches, parsed
 from groupcoord_spark.simulator.scenario.playing import play
 from groupcoord_spark.simulator.scenario.reading import read_scenario
 from tests.simulator.rules import plays

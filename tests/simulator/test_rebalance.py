@@ -3,10 +3,10 @@
 import pytest
 
 from groupcoord_spark.simulator import Error, FailAppends, State
-from groupcoord_spark.simulator.clock import TimerKind
-from groupcoord_spark.simulator.join import size_allows
-from groupcoord_spark.simulator.release import SizeRule
-from groupcoord_spark.simulator.requests import JoinGroup, LeaveGroup, Leaving
+from groupcoord_spark.simulator.broker.release import SizeRule
+from groupcoord_spark.simulator.groups.clock import TimerKind
+from groupcoord_spark.simulator.handlers.classic.join import size_allows
+from groupcoord_spark.simulator.messages.requests import JoinGroup, LeaveGroup, Leaving
 from tests.simulator.decision_table import by_release, case_id, table
 from tests.simulator.rules import plays
 from tests.simulator.scene import GROUP, READS_T, Scene, error_of

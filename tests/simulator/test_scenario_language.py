@@ -10,14 +10,14 @@ import yaml
 
 from groupcoord_spark.errors import UsageError
 from groupcoord_spark.simulator import release_for
-from groupcoord_spark.simulator.client_settings import ClientSettings
-from groupcoord_spark.simulator.errors import Error
-from groupcoord_spark.simulator.requests import JoinGroup, Request
+from groupcoord_spark.simulator.broker.settings import read_settings
+from groupcoord_spark.simulator.clients.client_settings import ClientSettings
+from groupcoord_spark.simulator.messages.errors import Error
+from groupcoord_spark.simulator.messages.requests import JoinGroup, Request
 from groupcoord_spark.simulator.scenario import TimelineRow, json_schema, play, read_scenario, shipped_scenarios
 from groupcoord_spark.simulator.scenario.as_json import response_json
 from groupcoord_spark.simulator.scenario.language import BROKER_SETTINGS, MEMBER_SETTINGS, VERBS
 from groupcoord_spark.simulator.scenario.requests_by_hand import REQUESTS, Sender
-from groupcoord_spark.simulator.settings import read_settings
 
 SCENARIO = """
 title: Requests by hand

@@ -2,7 +2,7 @@ import pytest
 
 from groupcoord_spark.errors import UsageError
 from groupcoord_spark.simulator import Settings, Topic, read_settings
-from groupcoord_spark.simulator.settings import NO_TOPIC_ID
+from groupcoord_spark.simulator.broker.settings import NO_TOPIC_ID
 
 
 def test_settings_are_read_by_kafkas_names():

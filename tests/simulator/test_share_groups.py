@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from groupcoord_spark.simulator import AddPartitions, FailAppends, LoadPartition, LosePartition, Simulator, Topic, read_settings
-from groupcoord_spark.simulator.answers import ShareGroupHeartbeatAnswer
-from groupcoord_spark.simulator.errors import Error
-from groupcoord_spark.simulator.records import WrittenRecord
-from groupcoord_spark.simulator.requests import (
+from groupcoord_spark.simulator.messages.answers import ShareGroupHeartbeatAnswer
+from groupcoord_spark.simulator.messages.errors import Error
+from groupcoord_spark.simulator.messages.records import WrittenRecord
+from groupcoord_spark.simulator.messages.requests import (
     DescribeGroups,
     Heartbeat,
     LeaveGroup,

@@ -1,8 +1,8 @@
 import pytest
 
 from groupcoord_spark.simulator import State
-from groupcoord_spark.simulator.group import Group, InternalError
-from groupcoord_spark.simulator.states import CAN_REBALANCE, VALID_PREVIOUS_STATES
+from groupcoord_spark.simulator.groups.classic_group import Group, InternalError
+from groupcoord_spark.simulator.groups.states import CAN_REBALANCE, VALID_PREVIOUS_STATES
 from tests.simulator.decision_table import case_id, table
 from tests.simulator.rules import plays
 

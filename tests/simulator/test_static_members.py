@@ -3,7 +3,7 @@
 import pytest
 
 from groupcoord_spark.simulator import Error, FailAppends, State
-from groupcoord_spark.simulator.requests import JoinGroup
+from groupcoord_spark.simulator.messages.requests import JoinGroup
 from tests.simulator.decision_table import by_release, case_id
 from tests.simulator.rules import plays
 from tests.simulator.scene import GROUP, READS_T, Scene, error_of

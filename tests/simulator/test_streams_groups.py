@@ -18,12 +18,12 @@ from groupcoord_spark.simulator import (
     read_settings,
     release_for,
 )
-from groupcoord_spark.simulator.actions import Deny
-from groupcoord_spark.simulator.errors import Error
-from groupcoord_spark.simulator.permissions import Denied
-from groupcoord_spark.simulator.records import WrittenRecord
-from groupcoord_spark.simulator.streams_answers import DescribedStreamsGroup, StatusCode, StreamsGroupHeartbeatAnswer
-from groupcoord_spark.simulator.streams_requests import (
+from groupcoord_spark.simulator.broker.actions import Deny
+from groupcoord_spark.simulator.broker.permissions import Denied
+from groupcoord_spark.simulator.messages.errors import Error
+from groupcoord_spark.simulator.messages.records import WrittenRecord
+from groupcoord_spark.simulator.messages.streams_answers import DescribedStreamsGroup, StatusCode, StreamsGroupHeartbeatAnswer
+from groupcoord_spark.simulator.messages.streams_requests import (
     InternalTopic,
     StreamsGroupDescribe,
     StreamsGroupHeartbeat,

@@ -4,8 +4,8 @@ import pytest
 
 from groupcoord_spark.errors import UsageError
 from groupcoord_spark.simulator import Error, Event, FailAppends, Settings, Simulator, release_for, simulate
-from groupcoord_spark.simulator.clock import TimerKind
-from groupcoord_spark.simulator.requests import (
+from groupcoord_spark.simulator.groups.clock import TimerKind
+from groupcoord_spark.simulator.messages.requests import (
     DescribeGroups,
     Heartbeat,
     JoinGroup,

@@ -9,10 +9,10 @@ from enum import Enum
 from typing import Any, Final
 
 from groupcoord_spark.protocol import decode_key, decode_value, key_json, value_json
-from groupcoord_spark.simulator.answers import Answer
-from groupcoord_spark.simulator.errors import Error
-from groupcoord_spark.simulator.records import WrittenRecord
-from groupcoord_spark.simulator.requests import (
+from groupcoord_spark.simulator.messages.answers import Answer
+from groupcoord_spark.simulator.messages.errors import Error
+from groupcoord_spark.simulator.messages.records import WrittenRecord
+from groupcoord_spark.simulator.messages.requests import (
     DescribeGroups,
     JoinGroup,
     LeaveGroup,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from groupcoord_spark.simulator.release import release_for
+from groupcoord_spark.simulator.broker.release import release_for
 from groupcoord_spark.simulator.scenario.playing import TimelineRow, play
 from groupcoord_spark.simulator.scenario.reading import Scenario
-from groupcoord_spark.simulator.timeline_text import record_text
+from groupcoord_spark.simulator.scenario.timeline_text import record_text
 
 _TIME_OF_REQUESTS_MS: Final = 100
 """A release that asks for one request more, as for a member id, is some milliseconds later from then on. That is no difference."""

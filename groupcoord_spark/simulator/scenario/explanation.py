@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from groupcoord_spark.simulator.release import Release
+from groupcoord_spark.simulator.broker.release import Release
+from groupcoord_spark.simulator.broker.settings import property_values
 from groupcoord_spark.simulator.scenario.language import BROKER_SETTINGS, MEMBER_SETTINGS
 from groupcoord_spark.simulator.scenario.reading import Scenario
 from groupcoord_spark.simulator.scenario.values import SETTING_MS
-from groupcoord_spark.simulator.settings import property_values
 
 
 class ExplainedSetting(NamedTuple):

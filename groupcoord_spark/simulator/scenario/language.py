@@ -10,9 +10,10 @@ from dataclasses import dataclass, fields
 from typing import Any, Final
 
 from groupcoord_spark.assignors import CLIENT_ASSIGNORS, SERVER_ASSIGNORS
-from groupcoord_spark.simulator.client_settings import CLASSIC_PROTOCOL, CONSUMER_PROTOCOL, ClientSettings
-from groupcoord_spark.simulator.errors import Error
-from groupcoord_spark.simulator.permissions import GROUP_OPERATIONS
+from groupcoord_spark.simulator.broker.permissions import GROUP_OPERATIONS
+from groupcoord_spark.simulator.broker.settings import MESSAGE_FORMAT, MIGRATION_POLICIES, MIGRATION_POLICY
+from groupcoord_spark.simulator.clients.client_settings import CLASSIC_PROTOCOL, CONSUMER_PROTOCOL, ClientSettings
+from groupcoord_spark.simulator.messages.errors import Error
 from groupcoord_spark.simulator.scenario.requests_by_hand import REQUESTS
 from groupcoord_spark.simulator.scenario.streams_values import GROUP_SETTINGS, TOPOLOGY
 from groupcoord_spark.simulator.scenario.values import (
@@ -33,7 +34,6 @@ from groupcoord_spark.simulator.scenario.values import (
     names_among,
     one_of,
 )
-from groupcoord_spark.simulator.settings import MESSAGE_FORMAT, MIGRATION_POLICIES, MIGRATION_POLICY
 
 AFTER_LAST_STEP_MS: Final = 60_000
 START_MS: Final = 1_767_225_600_000  # 2026-01-01T00:00:00Z

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from groupcoord_spark.errors import UsageError
-from groupcoord_spark.simulator.actions import (
+from groupcoord_spark.simulator.broker.actions import (
     Action,
     AddPartitions,
     BeginLoad,
@@ -25,22 +25,22 @@ from groupcoord_spark.simulator.actions import (
     LoadPartition,
     LosePartition,
 )
-from groupcoord_spark.simulator.answers import Answer, JoinGroupAnswer
-from groupcoord_spark.simulator.calls import Call
-from groupcoord_spark.simulator.client import Consumer
-from groupcoord_spark.simulator.client_core import ClientCore
-from groupcoord_spark.simulator.client_settings import CONSUMER_PROTOCOL
-from groupcoord_spark.simulator.clock import TimerKind
-from groupcoord_spark.simulator.consumer_client import NewProtocolConsumer
-from groupcoord_spark.simulator.errors import Error
-from groupcoord_spark.simulator.permissions import Denied
-from groupcoord_spark.simulator.records import WrittenRecord
-from groupcoord_spark.simulator.release import Release
-from groupcoord_spark.simulator.requests import ConsumerGroupHeartbeat, Heartbeat, Request, ShareGroupHeartbeat
+from groupcoord_spark.simulator.broker.permissions import Denied
+from groupcoord_spark.simulator.broker.release import Release
+from groupcoord_spark.simulator.clients.classic_client import Consumer
+from groupcoord_spark.simulator.clients.client_core import ClientCore
+from groupcoord_spark.simulator.clients.client_settings import CONSUMER_PROTOCOL
+from groupcoord_spark.simulator.clients.consumer_client import NewProtocolConsumer
+from groupcoord_spark.simulator.groups.clock import TimerKind
+from groupcoord_spark.simulator.messages.answers import Answer, JoinGroupAnswer
+from groupcoord_spark.simulator.messages.calls import Call
+from groupcoord_spark.simulator.messages.errors import Error
+from groupcoord_spark.simulator.messages.records import WrittenRecord
+from groupcoord_spark.simulator.messages.requests import ConsumerGroupHeartbeat, Heartbeat, Request, ShareGroupHeartbeat
 from groupcoord_spark.simulator.scenario.reading import Scenario, Step, too_many_partitions
 from groupcoord_spark.simulator.scenario.requests_by_hand import ADMIN, REQUESTS, Sender
+from groupcoord_spark.simulator.scenario.timeline_text import answer_text, request_text
 from groupcoord_spark.simulator.simulator import Simulator, TimelineEntry
-from groupcoord_spark.simulator.timeline_text import answer_text, request_text
 
 BROKER: Final = "broker"
 MOST_WORK: Final = 500_000

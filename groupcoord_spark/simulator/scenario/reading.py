@@ -12,10 +12,18 @@ from typing import Any, Final, Protocol
 from groupcoord_spark.assignors.group import stand_in_topic_id
 from groupcoord_spark.coordinator.releases import release_named
 from groupcoord_spark.errors import InputError, UsageError
-from groupcoord_spark.simulator.client_settings import CLASSIC_PROTOCOL, CONSUMER_PROTOCOL, NEWEST_CLIENT, ClientSettings, defaults_of
-from groupcoord_spark.simulator.re2j import InvalidExpressionError, parsed
-from groupcoord_spark.simulator.release import release_for
-from groupcoord_spark.simulator.request_versions import newest_version
+from groupcoord_spark.simulator.broker.release import release_for
+from groupcoord_spark.simulator.broker.settings import Settings, Topic, read_settings
+from groupcoord_spark.simulator.clients.client_settings import (
+    CLASSIC_PROTOCOL,
+    CONSUMER_PROTOCOL,
+    NEWEST_CLIENT,
+    ClientSettings,
+    defaults_of,
+)
+from groupcoord_spark.simulator.messages.re2j import InvalidExpressionError, parsed
+from groupcoord_spark.simulator.messages.request_versions import newest_version
+from groupcoord_spark.simulator.messages.streams_requests import Topology
 from groupcoord_spark.simulator.scenario.language import (
     AFTER_LAST_STEP_MS,
     APPEND_KEYS,
@@ -32,8 +40,6 @@ from groupcoord_spark.simulator.scenario.language import (
 from groupcoord_spark.simulator.scenario.requests_by_hand import REQUESTS
 from groupcoord_spark.simulator.scenario.values import MOST_PARTITIONS, Kind, described, mapping_of, names_among, nearest, value_of
 from groupcoord_spark.simulator.scenario.yaml_text import LARGEST_BYTES, MistakeError, line_of, read_yaml
-from groupcoord_spark.simulator.settings import Settings, Topic, read_settings
-from groupcoord_spark.simulator.streams_requests import Topology
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,9 @@ from typing import Any, Final, NamedTuple
 from groupcoord_spark.assignors import NO_GENERATION
 from groupcoord_spark.errors import UsageError
 from groupcoord_spark.protocol.consumer_protocol import Assignment, Subscription, encode_assignment, encode_subscription
-from groupcoord_spark.simulator.client import Consumer
-from groupcoord_spark.simulator.leave import FIRST_VERSION_WITH_LIST
-from groupcoord_spark.simulator.requests import (
+from groupcoord_spark.simulator.clients.classic_client import Consumer
+from groupcoord_spark.simulator.handlers.classic.leave import FIRST_VERSION_WITH_LIST
+from groupcoord_spark.simulator.messages.requests import (
     AddOffsetsToTxn,
     ConsumerGroupDescribe,
     ConsumerGroupHeartbeat,
@@ -40,6 +40,7 @@ from groupcoord_spark.simulator.requests import (
     TxnOffsetCommit,
     WriteTxnMarkers,
 )
+from groupcoord_spark.simulator.messages.streams_requests import StreamsGroupDescribe, StreamsGroupHeartbeat, Topology
 from groupcoord_spark.simulator.scenario.streams_by_hand import streams_heartbeat
 from groupcoord_spark.simulator.scenario.streams_values import ENDPOINT, TAGS, TASKS, TOPOLOGY
 from groupcoord_spark.simulator.scenario.values import (
@@ -55,7 +56,6 @@ from groupcoord_spark.simulator.scenario.values import (
     WHOLE,
     Kind,
 )
-from groupcoord_spark.simulator.streams_requests import StreamsGroupDescribe, StreamsGroupHeartbeat, Topology
 
 ADMIN: Final = "admin"
 """The client id of a request that no member sends."""

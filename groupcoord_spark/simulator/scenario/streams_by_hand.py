@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from groupcoord_spark.simulator.streams_requests import StreamsGroupHeartbeat, Topology
+from groupcoord_spark.simulator.messages.streams_requests import StreamsGroupHeartbeat, Topology
 
 REBALANCE_TIMEOUT_MS: Final = 300_000
 _TASKS: Final = ("active_tasks", "standby_tasks", "warmup_tasks")

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from groupcoord_spark.errors import UsageError
+from groupcoord_spark.simulator.broker.streams_settings import SETTINGS_OF_GROUPS
+from groupcoord_spark.simulator.messages.streams_requests import CopartitionGroup, InternalTopic, Subtopology, Tasks, Topology
 from groupcoord_spark.simulator.scenario.values import PARTITIONS, TEXT, TEXTS, WHOLE, Kind, described, mapping_of, nearest, value_of
 from groupcoord_spark.simulator.scenario.yaml_text import MistakeError, line_of
-from groupcoord_spark.simulator.streams_requests import CopartitionGroup, InternalTopic, Subtopology, Tasks, Topology
-from groupcoord_spark.simulator.streams_settings import SETTINGS_OF_GROUPS
 
 _MOST_PORTS: Final = 65_535
 _TOPOLOGY_KEYS: Final = ("epoch", "subtopologies")

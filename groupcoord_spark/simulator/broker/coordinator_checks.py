@@ -1,0 +1,47 @@
+"""The checks that all requests have in common, which come before the group is looked up (docs/reference/coordinator.md, chapter 3).
+
+Each release makes them in its own order: ``Release.coordinator_checks``.
+"""
+
+from groupcoord_spark.simulator.broker.broker import Broker
+from groupcoord_spark.simulator.broker.release import CoordinatorCheck
+from groupcoord_spark.simulator.messages.errors import Error
+from groupcoord_spark.simulator.messages.requests import JoinGroup
+
+_ERRORS = {
+    CoordinatorCheck.ACTIVE: Error.COORDINATOR_NOT_AVAILABLE,
+    CoordinatorCheck.GROUP_ID: Error.INVALID_GROUP_ID,
+    CoordinatorCheck.SESSION_TIMEOUT: Error.INVALID_SESSION_TIMEOUT,
+    CoordinatorCheck.LOADING: Error.COORDINATOR_LOAD_IN_PROGRESS,
+    CoordinatorCheck.OWNED: Error.NOT_COORDINATOR,
+}
+
+
+def coordinator_error(broker: Broker, request_type: type, group_id: str | None, join_request: JoinGroup | None = None) -> Error:
+    """The error of the first check that the request fails; NONE if the request passes all checks.
+
+    Args:
+        request_type: class of the request; some requests refuse the empty group id.
+        join_request: the request itself if it is a JoinGroup, whose session timeout is checked too.
+    """
+    for check in broker.release.coordinator_checks:
+        if not _passes(check, broker, request_type, group_id, join_request):
+            return _ERRORS[check]
+    return Error.NONE
+
+
+def _passes(check: CoordinatorCheck, broker: Broker, request_type: type, group_id: str | None, join_request: JoinGroup | None) -> bool:
+    if check is CoordinatorCheck.ACTIVE:
+        return broker.is_active
+    if check is CoordinatorCheck.GROUP_ID:
+        if not group_id and request_type in broker.release.empty_group_id_refused:
+            return False
+        return group_id is not None or not broker.release.null_group_id_refused
+    if check is CoordinatorCheck.SESSION_TIMEOUT:
+        if join_request is None:
+            return True
+        return broker.settings.group_min_session_timeout_ms <= join_request.session_timeout_ms <= broker.max_session_timeout_ms
+    partition = broker.partitions.get(broker.partition_number(group_id or ""))
+    if check is CoordinatorCheck.LOADING:
+        return partition is None or not partition.is_loading
+    return partition is not None

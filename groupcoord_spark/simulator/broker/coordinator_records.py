@@ -1,0 +1,105 @@
+"""The records that the coordinator makes of offsets and of classic groups."""
+
+from typing import Any
+
+from groupcoord_spark.protocol.record_types import NO_TIMESTAMP, KeyType
+from groupcoord_spark.simulator.broker.release import Release
+from groupcoord_spark.simulator.broker.settings import NO_TOPIC_ID, Settings
+from groupcoord_spark.simulator.groups.classic_group import Group
+from groupcoord_spark.simulator.messages.records import RecordToWrite
+from groupcoord_spark.simulator.messages.requests import OffsetToCommit
+
+BROKER_RETENTION = -1
+"""``retention_ms`` of an OffsetCommit that asks for no retention of its own."""
+
+
+def offset_tombstone(group_id: str, topic: str, partition: int) -> RecordToWrite:
+    """The record that deletes one committed offset."""
+    return RecordToWrite(KeyType.OFFSET_COMMIT, {"group_id": group_id, "topic": topic, "partition": partition})
+
+
+def group_tombstone(group_id: str) -> RecordToWrite:
+    """The record that deletes a group."""
+    return RecordToWrite(KeyType.GROUP_METADATA, {"group_id": group_id})
+
+
+def group_record(group: Group, release: Release) -> RecordToWrite:
+    """The record of the group's current state: members in map order, with their metadata of the elected protocol and their assignments."""
+    version = release.group_value_version
+    value: dict[str, Any] = {
+        "protocol_type": group.protocol_type or "",
+        "generation": group.generation,
+        "protocol": group.protocol,
+        "leader": group.leader,
+    }
+    if version >= 2:
+        value["current_state_timestamp_ms"] = NO_TIMESTAMP if group.state_timestamp_ms is None else group.state_timestamp_ms
+    value["members"] = members = []
+    for member in group.members:
+        stored: dict[str, Any] = {"member_id": member.member_id}
+        if version >= 3:
+            stored["group_instance_id"] = member.group_instance_id
+        stored |= {"client_id": member.client_id, "client_host": member.client_host}
+        if version >= 1:
+            stored["rebalance_timeout_ms"] = member.rebalance_timeout_ms
+        stored["session_timeout_ms"] = member.session_timeout_ms
+        stored["subscription"] = member.metadata_for(group.protocol)
+        stored["assignment"] = member.assignment
+        members.append(stored)
+    return RecordToWrite(KeyType.GROUP_METADATA, {"group_id": group.group_id}, version, value)
+
+
+def new_group_record(group: Group, release: Release) -> RecordToWrite:
+    """The record of a group that was just created: no members, generation 0, no protocol type."""
+    value = {
+        "protocol_type": "",
+        "generation": 0,
+        "protocol": None,
+        "leader": None,
+        "current_state_timestamp_ms": NO_TIMESTAMP if group.state_timestamp_ms is None else group.state_timestamp_ms,
+        "members": [],
+    }
+    return RecordToWrite(KeyType.GROUP_METADATA, {"group_id": group.group_id}, release.group_value_version, value)
+
+
+def offset_record(
+    group_id: str,
+    offset: OffsetToCommit,
+    requested_retention_ms: int,
+    is_transactional: bool,
+    release: Release,
+    settings: Settings,
+    now_ms: int,
+) -> RecordToWrite:
+    """The record of one committed offset.
+
+    An expire timestamp is written if the request asks for a retention (X-B5), and by brokers before 2.1 always (X-A2):
+    docs/reference/expiration-rules.md.
+    """
+    commit_timestamp_ms, expire_timestamp_ms = now_ms, NO_TIMESTAMP
+    requested_timestamp_ms = offset.commit_timestamp_ms
+    if release.always_expires_explicitly:
+        retention_ms = settings.offsets_retention_ms
+        if retention_ms is None:
+            retention_ms = release.semantics.default_retention_ms
+        if requested_retention_ms != BROKER_RETENTION:
+            expire_timestamp_ms = now_ms + requested_retention_ms
+        else:
+            expire_timestamp_ms = (now_ms if requested_timestamp_ms == NO_TIMESTAMP else requested_timestamp_ms) + retention_ms
+    else:
+        if release.takes_commit_timestamps and requested_timestamp_ms != NO_TIMESTAMP:
+            commit_timestamp_ms = requested_timestamp_ms
+        if requested_retention_ms != BROKER_RETENTION:
+            expire_timestamp_ms = now_ms + requested_retention_ms
+    version = release.offset_value_version if expire_timestamp_ms == NO_TIMESTAMP else 1
+    value: dict[str, Any] = {"committed_offset": offset.committed_offset}
+    if version >= 3:
+        value["leader_epoch"] = offset.leader_epoch
+    value |= {"metadata": offset.metadata or "", "commit_timestamp_ms": commit_timestamp_ms}
+    if version == 1:
+        value["expire_timestamp_ms"] = expire_timestamp_ms
+    if version >= 4:
+        value["topic_id"] = settings.topic_id(offset.topic) if not is_transactional and release.commits_carry_topic_id else NO_TOPIC_ID
+    return RecordToWrite(
+        KeyType.OFFSET_COMMIT, {"group_id": group_id, "topic": offset.topic, "partition": offset.partition}, version, value
+    )

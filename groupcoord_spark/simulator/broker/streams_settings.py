@@ -1,0 +1,51 @@
+"""The settings of streams groups: those of the broker, and those that an administrator has given to one group."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from groupcoord_spark.simulator.broker.broker import Broker
+
+SETTINGS_OF_GROUPS: Final = (
+    "streams.session.timeout.ms",
+    "streams.heartbeat.interval.ms",
+    "streams.num.standby.replicas",
+    "streams.initial.rebalance.delay.ms",
+    "streams.assignment.interval.ms",
+)
+"""Settings of a group (``kafka-configs --group``). Each takes the place of the broker's, whose name has ``group.`` before it."""
+
+DEFAULT_INITIAL_DELAY_MS: Final = 3_000
+
+
+def session_timeout_ms(broker: Broker, group_id: str) -> int:
+    """How long a member may be silent."""
+    return _of_group(broker, group_id, "streams.session.timeout.ms", broker.settings.group_streams_session_timeout_ms)
+
+
+def heartbeat_interval_ms(broker: Broker, group_id: str) -> int:
+    """The time between two heartbeats of a member."""
+    return _of_group(broker, group_id, "streams.heartbeat.interval.ms", broker.settings.group_streams_heartbeat_interval_ms)
+
+
+def standby_replicas(broker: Broker, group_id: str) -> int:
+    """How many standbys a task with state has."""
+    return _of_group(broker, group_id, "streams.num.standby.replicas", broker.settings.group_streams_num_standby_replicas)
+
+
+def initial_delay_ms(broker: Broker, group_id: str) -> int:
+    """How long an Empty group waits for more members after the first one."""
+    of_broker = broker.settings.group_streams_initial_rebalance_delay_ms
+    is_hidden = broker.release.group_settings_hide_streams_delay and group_id in broker.group_settings
+    return _of_group(broker, group_id, "streams.initial.rebalance.delay.ms", DEFAULT_INITIAL_DELAY_MS if is_hidden else of_broker)
+
+
+def assignment_interval_ms(broker: Broker, group_id: str) -> int:
+    """The time between two target assignments."""
+    of_broker = broker.settings.group_streams_assignment_interval_ms
+    default_ms = broker.release.streams_assignment_interval_ms if of_broker is None else of_broker
+    return _of_group(broker, group_id, "streams.assignment.interval.ms", default_ms)
+
+
+def _of_group(broker: Broker, group_id: str, name: str, of_broker: int) -> int:
+    return broker.group_settings.get(group_id, {}).get(name, of_broker)

@@ -1,0 +1,420 @@
+"""A simulated consumer of the classic protocol: what the Java client sends, and does with the coordinator's answers.
+
+The thread of the application polls all the time, except while it is busy or blocked in commitSync. Heartbeats come from a thread of their
+own. The client reports calls of rebalance listeners and commit callbacks, and exceptions, to its ``Environment``.
+Rules: docs/reference/coordinator.md, chapters 9.5 and 14.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from groupcoord_spark import assignors
+from groupcoord_spark.assignors import CLIENT_ASSIGNORS, NO_GENERATION, TopicPartition
+from groupcoord_spark.protocol.consumer_protocol import (
+    Assignment,
+    StickyUserData,
+    Subscription,
+    decode_assignment,
+    decode_cooperative_sticky_generation,
+    decode_sticky_user_data,
+    decode_subscription,
+    encode_assignment,
+    encode_cooperative_sticky_generation,
+    encode_sticky_user_data,
+    encode_subscription,
+)
+from groupcoord_spark.simulator.clients.client_core import (
+    COORDINATOR_LOST_ERRORS,
+    MEMBERSHIP_LOST_ERRORS,
+    Phase,
+)
+from groupcoord_spark.simulator.clients.client_offsets import OffsetsClient
+from groupcoord_spark.simulator.clients.client_settings import CLASSIC_PROTOCOL, COOPERATIVE
+from groupcoord_spark.simulator.messages.answers import (
+    HeartbeatAnswer,
+    JoinedMember,
+    JoinGroupAnswer,
+    SyncGroupAnswer,
+)
+from groupcoord_spark.simulator.messages.errors import Error
+from groupcoord_spark.simulator.messages.partition_lists import by_topic, difference, offsets_text, partitions_text, topic_partitions
+from groupcoord_spark.simulator.messages.re2j import matches
+from groupcoord_spark.simulator.messages.requests import (
+    FindCoordinator,
+    Heartbeat,
+    JoinGroup,
+    LeaveGroup,
+    Leaving,
+    OffsetCommit,
+    OffsetFetch,
+    SyncGroup,
+)
+
+
+class Consumer(OffsetsClient):
+    """A consumer whose leader assigns the partitions."""
+
+    # What the application does
+
+    def start(self) -> None:
+        """Subscribe and poll."""
+        for kind in (FindCoordinator, self._first_request, OffsetFetch, OffsetCommit):
+            own, of_broker = self._own_versions[kind], self._broker_versions.get(kind)
+            if of_broker is None:
+                self._notify_application(f"UnsupportedVersionException: the broker does not know {kind.__name__}")
+                self.phase = Phase.CLOSED
+                return
+            if max(own.oldest, of_broker.oldest) > min(own.newest, of_broker.newest):
+                spans = f"the client knows versions {own.oldest} to {own.newest}, the broker {of_broker.oldest} to {of_broker.newest}"
+                self._notify_application(f"UnsupportedVersionException: {kind.__name__}, {spans}")
+                self.phase = Phase.CLOSED
+                return
+        self._refresh_topics()
+        self._needs_rejoin = False
+        if self.settings.enable_auto_commit:
+            self._schedule_auto_commit(self.settings.auto_commit_interval_ms)
+        self._find_coordinator(self._join)
+
+    def die(self) -> None:
+        """End the process. Nothing is sent."""
+        self.is_alive = False
+
+    def close(self, *, leaves: bool | None = None) -> None:
+        """close(): commit the positions if enable.auto.commit is set, and leave the group.
+
+        Args:
+            leaves: whether the client sends LeaveGroup (KIP-1092); None: if it is dynamic and internal.leave.group.on.close is set.
+        """
+        if leaves is None:
+            leaves = self.settings.group_instance_id is None and self.settings.internal_leave_group_on_close
+        if self.settings.enable_auto_commit and self._owned_partitions:
+            self._commit_ignoring_errors(lambda: self._leave_and_stop(leaves))
+        else:
+            self._leave_and_stop(leaves)
+
+    def subscribe(self, topics: Iterable[str]) -> None:
+        """Change the subscription. The next poll joins the group again with it."""
+        self._pattern = None
+        self._subscribed_topics = tuple(topics)
+        self._learn_topics(self._subscribed_topics)
+        self._request_rejoin()
+
+    def unsubscribe(self) -> None:
+        """unsubscribe(): give up the partitions and leave the group, without a commit. A static member only stops its heartbeats."""
+        if self._owned_partitions:
+            self._notify_application(f"onPartitionsRevoked({partitions_text(self._owned_partitions)})")
+        if self.member_id and self.settings.group_instance_id is None:
+            self._send_leave_group()
+        self._pattern, self._subscribed_topics = None, ()
+        self._owned_partitions = ()
+        self.positions.clear()
+        self._forget_membership()
+        self._needs_rejoin = False
+
+    def process(self, records: int) -> None:
+        """Advance the position of each owned partition by this many records."""
+        for partition in self.positions:
+            self.positions[partition] += records
+        self._notify_application(
+            f"processes to {offsets_text(self.positions)}" if self.positions else "holds no partition, processes nothing"
+        )
+
+    def stop_polling(self, duration_ms: int) -> None:
+        """Do not poll for ``duration_ms``. After max.poll.interval.ms the heartbeat thread leaves the group (KIP-62)."""
+        self._is_busy = True
+        self._notify_application(f"does not poll for {duration_ms / 1000:g} s")
+        if duration_ms > self.settings.max_poll_interval_ms:
+            self._schedule(self.settings.max_poll_interval_ms, self._poll_expired)
+        self._schedule(duration_ms, self._resume_polling)
+
+    # Finding the coordinator, joining, syncing
+
+    def _join(self) -> None:
+        if self.phase is Phase.CLOSED:
+            return
+        self._needs_rejoin = False
+        self.phase = Phase.JOINING
+        self._join_attempt += 1
+        self._heartbeat_epoch += 1
+        attempt = self._join_attempt
+        request = JoinGroup(
+            self._group_id,
+            session_timeout_ms=self.settings.session_timeout_ms,
+            rebalance_timeout_ms=self.settings.max_poll_interval_ms,
+            member_id=self.member_id,
+            group_instance_id=self.settings.group_instance_id,
+            protocols=tuple((name, self._subscription(name)) for name in self.settings.partition_assignment_strategy),
+            client_id=self.settings.client_id,
+            version=self._version(JoinGroup),
+        )
+        self._send(request, lambda answer: self._on_join(answer) if attempt == self._join_attempt else None)
+
+    def _subscription(self, assignor: str) -> bytes:
+        user_data = None
+        if assignor == "sticky" and self._owned_generation != NO_GENERATION:
+            user_data = encode_sticky_user_data(StickyUserData(by_topic(self._last_assignment), self._owned_generation))
+        elif assignor == COOPERATIVE:
+            user_data = encode_cooperative_sticky_generation(self._owned_generation)
+        owned = self._owned_partitions if self.settings.is_cooperative else ()
+        generation = self._owned_generation if self.settings.is_cooperative else NO_GENERATION
+        return encode_subscription(
+            Subscription(
+                self.settings.subscription_version,
+                self._subscribed_topics,
+                user_data,
+                by_topic(owned),
+                generation,
+                self.settings.client_rack,
+            )
+        )
+
+    def _on_join(self, answer: JoinGroupAnswer | None) -> None:
+        error = Error.REQUEST_TIMED_OUT if answer is None else answer.error
+        if answer is not None and error is Error.NONE:
+            self.member_id, self.generation, self._protocol = answer.member_id, answer.generation, answer.protocol
+            self.phase = Phase.SYNCING
+            self._start_heartbeats()
+            self._sync(self._lead(answer) if answer.leader == answer.member_id else ())
+        elif answer is not None and error is Error.MEMBER_ID_REQUIRED:
+            self.member_id = answer.member_id
+            self._join()
+        elif error is Error.UNKNOWN_MEMBER_ID:
+            self._reset_membership(error)
+            self._join()
+        else:
+            self._join_again_or_fail(error)
+
+    def _lead(self, answer: JoinGroupAnswer) -> tuple[tuple[str, bytes], ...]:
+        """The assignments that a leader sends. The leader also watches the topics of the group from now on."""
+        members = [_assignor_member(member, self._protocol or "") for member in answer.members]
+        group_topics = {topic for member in members for topic in member.topics}
+        self._learn_topics(group_topics)
+        self._assigned_counts = {topic: self._topics.get(topic) for topic in sorted(group_topics)}
+        if answer.skip_assignment:
+            return ()
+        cluster = {name: assignors.Topic(partitions) for name, partitions in self._topics.items()}
+        assignment = CLIENT_ASSIGNORS[self._protocol or ""](members, cluster)
+        return tuple(
+            (member_id, encode_assignment(Assignment(self.settings.subscription_version, by_topic(partitions), None)))
+            for member_id, partitions in assignment.items()
+        )
+
+    def _sync(self, assignments: tuple[tuple[str, bytes], ...]) -> None:
+        attempt = self._join_attempt
+        request = SyncGroup(
+            self._group_id,
+            self.generation,
+            self.member_id,
+            self.settings.group_instance_id,
+            protocol_type="consumer",
+            protocol=self._protocol,
+            assignments=assignments,
+            version=self._version(SyncGroup),
+        )
+        self._send(request, lambda answer: self._on_sync(answer) if attempt == self._join_attempt else None)
+
+    def _on_sync(self, answer: SyncGroupAnswer | None) -> None:
+        error = Error.REQUEST_TIMED_OUT if answer is None else answer.error
+        if answer is not None and error is Error.NONE:
+            self.phase = Phase.STABLE
+            assignment = decode_assignment(answer.assignment)
+            self._apply_assignment(tuple(topic_partitions(assignment.partitions)) if assignment is not None else ())
+        elif error in MEMBERSHIP_LOST_ERRORS:
+            self._reset_membership(error)
+            self._join()
+        else:
+            self._join_again_or_fail(error)
+
+    def _join_again_or_fail(self, error: Error) -> None:
+        """Handle an error of JoinGroup or SyncGroup after which the member keeps its member id."""
+        if error is Error.REBALANCE_IN_PROGRESS:
+            self._join()
+        elif error in COORDINATOR_LOST_ERRORS:
+            self._find_coordinator_after_backoff(self._join)
+        elif error is Error.COORDINATOR_LOAD_IN_PROGRESS:
+            self._schedule(self.settings.retry_backoff_ms, self._join)
+        else:
+            self._fail_for_good(error)
+
+    def _apply_assignment(self, assigned: tuple[TopicPartition, ...]) -> None:
+        added, revoked = difference(assigned, self._owned_partitions), difference(self._owned_partitions, assigned)
+        self._owned_partitions, self._last_assignment, self._owned_generation = assigned, assigned, self.generation
+        for partition in revoked:
+            self.positions.pop(partition, None)
+        if revoked:
+            self._notify_application(f"onPartitionsRevoked({partitions_text(revoked)})")
+        self._notify_application(f"onPartitionsAssigned({partitions_text(added)})")
+        self._fetch_offsets(added)
+        if revoked:
+            # The leader may assign a revoked partition only after its owner has joined again: the second rebalance of KIP-429.
+            self._needs_rejoin = True
+        self._poll()
+
+    # Rebalances and the end of a membership
+
+    def _request_rejoin(self) -> None:
+        self._needs_rejoin = True
+        self._poll()
+
+    def _poll(self) -> None:
+        if self._is_busy or self._is_blocked:
+            return
+        self._run_callbacks()
+        if self._auto_commit_is_due and self.phase is Phase.STABLE:
+            self._auto_commit()
+        if self._needs_rejoin and self.phase in (Phase.STABLE, Phase.UNJOINED, Phase.SYNCING):
+            self._needs_rejoin = False
+            if self.settings.enable_auto_commit and self._owned_partitions:
+                self._commit_ignoring_errors(self._revoke_and_join)
+            else:
+                self._revoke_and_join()
+
+    def _revoke_and_join(self) -> None:
+        if not self.settings.is_cooperative:
+            if self._owned_partitions:
+                self._notify_application(f"onPartitionsRevoked({partitions_text(self._owned_partitions)})")
+            self.positions.clear()
+            self._owned_partitions = ()
+        self._join()
+
+    def _reset_membership(self, error: Error) -> None:
+        """Forget the membership and its partitions, which other members may own already."""
+        if error is not Error.ILLEGAL_GENERATION:
+            self.member_id = ""
+        self.generation = self._owned_generation = NO_GENERATION
+        self.phase = Phase.UNJOINED
+        self._heartbeat_epoch += 1
+        self._join_attempt += 1
+        if self._owned_partitions:
+            # Rebalance listeners have onPartitionsLost since 2.4 (KIP-429).
+            callback = "onPartitionsLost" if self._release >= (2, 4) else "onPartitionsRevoked"
+            self._notify_application(f"{callback}({partitions_text(self._owned_partitions)})")
+        self._owned_partitions = ()
+        self.positions.clear()
+
+    def _forget_membership(self) -> None:
+        self.member_id = ""
+        self.generation = NO_GENERATION
+        self.phase = Phase.UNJOINED
+        self._assigned_counts = None
+        self._heartbeat_epoch += 1
+        self._join_attempt += 1
+
+    def _leave_and_stop(self, leaves: bool) -> None:
+        # A static member sends no LeaveGroup of its own accord (KIP-345): it may come back within its session timeout.
+        if self.member_id and leaves and self.phase is not Phase.CLOSED:
+            self._send_leave_group()
+        self.phase = Phase.CLOSED
+        self._heartbeat_epoch += 1
+        self._schedule(0, self.die)
+
+    def _send_leave_group(self) -> None:
+        leaving = Leaving(self.member_id, self.settings.group_instance_id)
+        self._send(LeaveGroup(self._group_id, (leaving,), self._version(LeaveGroup)), lambda answer: None)
+
+    def _poll_expired(self) -> None:
+        if not self._is_busy or self.phase is Phase.CLOSED:
+            return
+        self._notify_application("max.poll.interval.ms has passed without a poll")
+        if self.member_id and self.settings.group_instance_id is None:
+            self._send_leave_group()
+        self._forget_membership()
+        self._needs_rejoin = True
+
+    def _resume_polling(self) -> None:
+        self._is_busy = False
+        self._notify_application("polls again")
+        if self.phase is Phase.UNJOINED and self._owned_partitions:
+            self._reset_membership(Error.NONE)
+        self._poll()
+
+    # Heartbeats
+
+    def _start_heartbeats(self) -> None:
+        self._heartbeat_epoch += 1
+        heartbeat_epoch = self._heartbeat_epoch
+        self._schedule(self.settings.heartbeat_interval_ms, lambda: self._send_heartbeat(heartbeat_epoch))
+
+    def _send_heartbeat(self, heartbeat_epoch: int) -> None:
+        if heartbeat_epoch != self._heartbeat_epoch:
+            return
+        request = Heartbeat(
+            self._group_id, self.generation, self.member_id, self.settings.group_instance_id, version=self._version(Heartbeat)
+        )
+        self._send(request, lambda answer: self._on_heartbeat_answer(answer, heartbeat_epoch))
+        self._schedule(self.settings.heartbeat_interval_ms, lambda: self._send_heartbeat(heartbeat_epoch))
+
+    def _on_heartbeat_answer(self, answer: HeartbeatAnswer | None, heartbeat_epoch: int) -> None:
+        if heartbeat_epoch != self._heartbeat_epoch:
+            return
+        error = Error.REQUEST_TIMED_OUT if answer is None else answer.error
+        if error is Error.REBALANCE_IN_PROGRESS:
+            # In the sync phase the client waits for the answer to SyncGroup, which has the same error.
+            if self.phase is Phase.STABLE:
+                self._request_rejoin()
+        elif error in MEMBERSHIP_LOST_ERRORS:
+            self._reset_membership(error)
+            self._request_rejoin()
+        elif error in COORDINATOR_LOST_ERRORS:
+            self._find_coordinator_after_backoff(lambda: self._resume_heartbeats(heartbeat_epoch))
+        elif error not in (Error.NONE, Error.COORDINATOR_LOAD_IN_PROGRESS):
+            self._fail_for_good(error)
+
+    def _resume_heartbeats(self, heartbeat_epoch: int) -> None:
+        if heartbeat_epoch == self._heartbeat_epoch:
+            self._start_heartbeats()
+
+    # Topics
+
+    def _refresh_topics(self) -> None:
+        """Ask the cluster for its topics: at the start, and then every metadata.max.age.ms."""
+        if self.phase is Phase.CLOSED:
+            return
+        self._metadata_epoch += 1
+        epoch = self._metadata_epoch
+        self._schedule(self.settings.metadata_max_age_ms, lambda: self._refresh_topics() if epoch == self._metadata_epoch else None)
+        self._topics = dict(self._environment.topics)
+        if self._pattern is not None and self.settings.group_protocol == CLASSIC_PROTOCOL:  # else the broker matches the topics
+            matching = tuple(sorted(topic for topic in self._topics if matches(self._pattern, topic)))
+            is_changed = matching != self._subscribed_topics
+            self._subscribed_topics = matching
+            if is_changed and self._join_attempt:
+                self._request_rejoin()
+                return
+        counts = self._assigned_counts
+        if counts is not None and any(self._topics.get(topic) != count for topic, count in counts.items()):
+            # Only the client that made the assignment watches the numbers of partitions: it joins again to make a new assignment.
+            self._assigned_counts = None
+            self._request_rejoin()
+
+    def _learn_topics(self, names: Iterable[str]) -> None:
+        """Ask the cluster for topics that the client has not known. Those that it knows may be out of date."""
+        for name in names:
+            if name not in self._topics and name in self._environment.topics:
+                self._topics[name] = self._environment.topics[name]
+
+    def notice_topic(self, name: str) -> None:
+        """A topic was created or deleted: a client that asks for it, or reads from it, gets an error and refreshes its topics soon."""
+        if name in self._subscribed_topics or name in (self._assigned_counts or ()):
+            self._schedule(self.settings.retry_backoff_ms, self._refresh_topics)
+
+
+def _assignor_member(member: JoinedMember, assignor: str) -> assignors.Member:
+    subscription = decode_subscription(member.metadata)
+    if subscription is None:
+        return assignors.Member(member.member_id, (), member.group_instance_id)
+    owned, generation = subscription.owned_partitions, subscription.generation_id
+    if assignor == "sticky":
+        user_data = decode_sticky_user_data(subscription.user_data)
+        owned, generation = user_data.previous_assignment, NO_GENERATION if user_data.generation is None else user_data.generation
+    elif assignor == COOPERATIVE and generation == NO_GENERATION:
+        generation = decode_cooperative_sticky_generation(subscription.user_data) or NO_GENERATION
+    return assignors.Member(
+        member.member_id,
+        subscription.topics,
+        instance_id=member.group_instance_id,
+        rack=subscription.rack_id,
+        owned=tuple(topic_partitions(owned)),
+        generation=generation,
+    )

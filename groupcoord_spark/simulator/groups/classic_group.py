@@ -1,0 +1,212 @@
+"""A classic group: its state, its members and what follows from them (Kafka: ``GroupMetadata``, ``ClassicGroup``)."""
+
+from collections.abc import Iterable
+
+from groupcoord_spark.errors import GroupcoordError
+from groupcoord_spark.protocol import SubscriptionMalformed, SubscriptionUnknown, subscribed_topics
+from groupcoord_spark.simulator.groups.classic_member import Member, Protocols
+from groupcoord_spark.simulator.groups.clock import Timer
+from groupcoord_spark.simulator.groups.map_order import BrokerMap, in_vote_order
+from groupcoord_spark.simulator.groups.states import VALID_PREVIOUS_STATES, State
+from groupcoord_spark.simulator.messages.calls import Call
+
+CONSUMER = "consumer"
+"""The only protocol type whose member metadata the coordinator decodes."""
+
+
+class InternalError(GroupcoordError):
+    """Raised when the coordinator would throw IllegalStateException: for a transition that is not valid, or a vote without candidates."""
+
+
+class Group:
+    """The state of one classic group, with its timers and waiting requests. The rules of its rebalances are in rebalance.py."""
+
+    __slots__ = (
+        "_like_java",
+        "created_by",
+        "generation",
+        "group_id",
+        "in_initial_delay",
+        "join_timer",
+        "leader",
+        "members",
+        "new_member_in_delay",
+        "pending_members",
+        "pending_sync",
+        "previous_state",
+        "protocol",
+        "protocol_type",
+        "state",
+        "state_timestamp_ms",
+        "static_members",
+        "subscribed_topics",
+        "supporters",
+        "sync_timer",
+        "waiting_joins",
+    )
+
+    def __init__(self, group_id: str, now_ms: int, *, like_java: bool) -> None:
+        self._like_java = like_java
+        self.group_id = group_id
+        self.created_by: Call | None = None
+        """The commit that has created the group."""
+        self.state = State.EMPTY
+        self.previous_state: State | None = None
+        self.state_timestamp_ms: int | None = now_ms
+        self.protocol_type: str | None = None
+        self.protocol: str | None = None
+        self.generation = 0
+        self.leader: str | None = None
+        self.members: BrokerMap[Member] = BrokerMap(like_java)
+        self.static_members: dict[str, str] = {}
+        """Group instance id -> member id."""
+        self.pending_members: dict[str, Timer] = {}
+        """Member id of a MEMBER_ID_REQUIRED answer -> timer after which the id is forgotten (KIP-394)."""
+        self.pending_sync: set[str] = set()
+        """Member ids from which the sync timer expects a SyncGroup. The old id of a replaced static member stays in the set."""
+        self.new_member_in_delay = False
+        """A new member joined during the current initial delay, which is extended for it."""
+        self.in_initial_delay = False
+        self.supporters: dict[str, int] = {}
+        """Protocol -> number of members that list the protocol."""
+        self.subscribed_topics: frozenset[str] | None = None
+        """Topics that the members of a "consumer" group subscribed to in the last join phase; None: not known."""
+        self.waiting_joins = 0
+        self.join_timer: Timer | None = None
+        self.sync_timer: Timer | None = None
+
+    def transition_to(self, state: State, now_ms: int) -> None:
+        """Change the state and its timestamp. Raises InternalError if the transition is not valid."""
+        if self.state not in VALID_PREVIOUS_STATES[state]:
+            raise InternalError(f"Group {self.group_id!r} cannot go from {self.state.value} to {state.value}.")
+        self.previous_state = self.state
+        self.state = state
+        self.state_timestamp_ms = now_ms
+
+    # Members
+
+    def add(self, member: Member) -> None:
+        """Add a member. The first member sets the protocol type; a member that is added while there is no leader becomes the leader."""
+        if not self.members:
+            self.protocol_type = member.protocol_type
+        self.members.put(member.member_id, member)
+        if member.group_instance_id is not None:
+            self.static_members[member.group_instance_id] = member.member_id
+        if self.leader is None:
+            self.leader = member.member_id
+        self._count(member.protocols, 1)
+
+    def remove(self, member_id: str) -> None:
+        """Remove a member or a pending member id. If it was the leader, the first remaining member in map order becomes the leader."""
+        pending = self.pending_members.pop(member_id, None)
+        if pending is not None:
+            pending.is_cancelled = True
+        self.pending_sync.discard(member_id)
+        member = self.members.pop(member_id)
+        if member is None:
+            return
+        self._count(member.protocols, -1)
+        if member.awaiting_join is not None:
+            self.waiting_joins -= 1
+        if member.session_timer is not None:
+            member.session_timer.is_cancelled = True
+        if member.group_instance_id is not None:
+            self.static_members.pop(member.group_instance_id, None)
+        if self.leader == member_id:
+            self.leader = next((remaining.member_id for remaining in self.members), None)
+
+    def rename(self, member: Member, new_id: str) -> None:
+        """Give a static member a new member id. The leader and ``static_members`` change to it, ``pending_sync`` does not."""
+        self.members.pop(member.member_id)
+        if self.leader == member.member_id:
+            self.leader = new_id
+        member.member_id = new_id
+        if member.session_timer is not None:
+            member.session_timer.member_id = new_id
+        self.members.put(new_id, member)
+        if member.group_instance_id is not None:
+            self.static_members[member.group_instance_id] = new_id
+
+    def update_protocols(self, member: Member, protocols: Protocols) -> None:
+        """Replace the protocols that a member lists."""
+        self._count(member.protocols, -1)
+        member.protocols = protocols
+        self._count(protocols, 1)
+
+    def wait_for_join_phase(self, member: Member, call: Call) -> None:
+        """Keep the member's JoinGroup until the join phase ends. An earlier JoinGroup of the member that waits is never answered."""
+        if member.awaiting_join is None:
+            self.waiting_joins += 1
+        member.awaiting_join = call
+
+    def take_awaiting_join(self, member: Member) -> Call | None:
+        """Take the member's waiting JoinGroup to answer it; None if no JoinGroup waits."""
+        call = member.awaiting_join
+        if call is not None:
+            self.waiting_joins -= 1
+            member.awaiting_join = None
+        return call
+
+    def _count(self, protocols: Protocols, change: int) -> None:
+        for name in dict.fromkeys(name for name, _ in protocols):
+            self.supporters[name] = self.supporters.get(name, 0) + change
+
+    # What follows from the members
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        """The longest rebalance timeout of all members; 0 without members."""
+        return max((member.rebalance_timeout_ms for member in self.members), default=0)
+
+    @property
+    def all_have_joined(self) -> bool:
+        """Whether a JoinGroup of every member waits and there are no pending member ids."""
+        return self.waiting_joins == len(self.members) and not self.pending_members
+
+    def supports_any(self, protocols: Iterable[str]) -> bool:
+        """Whether all members list one of these protocols. True without members."""
+        return any(self.supporters.get(name, 0) == len(self.members) for name in protocols)
+
+    def elected_protocol(self) -> str:
+        """The protocol with the most votes: each member votes for the first protocol of its list that all members list.
+
+        Raises:
+            InternalError: the members have no protocol in common. JoinGroup does not let that happen.
+        """
+        candidates = frozenset(name for name, count in self.supporters.items() if count == len(self.members))
+        votes: dict[str, int] = {}
+        for member in self.members:
+            vote = member.vote(candidates)
+            if vote is None:
+                raise InternalError(f"Member {member.member_id!r} of group {self.group_id!r} supports none of {sorted(candidates)}.")
+            votes[vote] = votes.get(vote, 0) + 1
+        if len(votes) == 1:
+            return next(iter(votes))
+        return max(in_vote_order(votes, self._like_java), key=lambda name: votes[name])
+
+    def start_generation(self, now_ms: int) -> None:
+        """Begin the next generation: CompletingRebalance with the elected protocol, or Empty if there are no members."""
+        self.generation += 1
+        self.protocol = self.elected_protocol() if self.members else None
+        self.subscribed_topics = self._topics_of_members()
+        self.pending_sync.clear()
+        self.transition_to(State.COMPLETING_REBALANCE if self.members else State.EMPTY, now_ms)
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        """Whether a member may be reading the topic. True for every topic if the subscriptions of a "consumer" group are not known."""
+        if self.state is State.EMPTY:
+            return False
+        if self.subscribed_topics is None:
+            return self.protocol_type == CONSUMER
+        return topic in self.subscribed_topics
+
+    def _topics_of_members(self) -> frozenset[str] | None:
+        if self.protocol_type != CONSUMER:
+            return None
+        topics: set[str] = set()
+        for member in self.members:
+            try:
+                topics |= subscribed_topics(member.metadata_for(self.protocol))
+            except (SubscriptionUnknown, SubscriptionMalformed):
+                return None
+        return frozenset(topics)

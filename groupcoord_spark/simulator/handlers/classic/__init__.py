@@ -1,0 +1,1 @@
+"""Requests of the classic protocol: JoinGroup, SyncGroup, Heartbeat and LeaveGroup."""

@@ -1,0 +1,36 @@
+"""Heartbeat: restarts the session timeout of a member (docs/reference/coordinator.md, chapter 7)."""
+
+from groupcoord_spark.simulator.broker.broker import Broker
+from groupcoord_spark.simulator.broker.coordinator_checks import coordinator_error
+from groupcoord_spark.simulator.broker.rebalance import restart_session
+from groupcoord_spark.simulator.groups.classic_checks import first_error
+from groupcoord_spark.simulator.handlers.consumer.classic_members import heartbeat_to_consumer_group
+from groupcoord_spark.simulator.messages.answers import HeartbeatAnswer
+from groupcoord_spark.simulator.messages.calls import Call
+from groupcoord_spark.simulator.messages.errors import Error
+from groupcoord_spark.simulator.messages.requests import Heartbeat
+
+
+def heartbeat(broker: Broker, call: Call, request: Heartbeat) -> None:
+    """Restart the member's session timeout, and answer whether the member has to join again."""
+    broker.answer(call, HeartbeatAnswer(_heartbeat_error(broker, request)))
+
+
+def _heartbeat_error(broker: Broker, request: Heartbeat) -> Error:
+    error = coordinator_error(broker, Heartbeat, request.group_id)
+    if error is Error.COORDINATOR_LOAD_IN_PROGRESS:
+        return Error.NONE  # the broker cannot check the member yet, and answers so that the member does not join again
+    if error is not Error.NONE:
+        return error
+    group = broker.group(request.group_id or "")
+    if group is None:
+        consumer_group = broker.consumer_group(request.group_id or "")
+        return Error.UNKNOWN_MEMBER_ID if consumer_group is None else heartbeat_to_consumer_group(broker, request, consumer_group)
+    rule = broker.release.heartbeat_rules[group.state]
+    error = first_error(rule.checks, group, request)
+    if error is not Error.NONE:
+        return error
+    member = group.members.get(request.member_id)
+    if rule.restarts_session and member is not None:
+        restart_session(broker, group, member)
+    return rule.answer

@@ -1,0 +1,80 @@
+"""LeaveGroup: members leave the group, or an administrator removes static members (docs/reference/coordinator.md, chapter 8)."""
+
+from groupcoord_spark.simulator.broker.broker import Broker
+from groupcoord_spark.simulator.broker.coordinator_checks import coordinator_error
+from groupcoord_spark.simulator.broker.rebalance import end_join_phase_if_complete, rebalance_after_removal, remove_member
+from groupcoord_spark.simulator.groups.classic_checks import DEAD_IS_NOT_AVAILABLE, DEAD_IS_UNKNOWN_MEMBER, first_error
+from groupcoord_spark.simulator.groups.classic_group import Group
+from groupcoord_spark.simulator.groups.states import State
+from groupcoord_spark.simulator.handlers.consumer.classic_members import leave_consumer_group
+from groupcoord_spark.simulator.messages.answers import LeaveGroupAnswer, LeftMember
+from groupcoord_spark.simulator.messages.calls import Call
+from groupcoord_spark.simulator.messages.errors import Error
+from groupcoord_spark.simulator.messages.requests import LeaveGroup, Leaving
+
+FIRST_VERSION_WITH_LIST = 3
+
+
+def leave_group(broker: Broker, call: Call, request: LeaveGroup) -> None:
+    """Remove the members that the request names, and answer with one error for each of them."""
+    error = coordinator_error(broker, LeaveGroup, request.group_id)
+    if error is not Error.NONE:
+        broker.answer(call, LeaveGroupAnswer(error))
+        return
+    group = broker.group(request.group_id or "")
+    if group is not None and group.state is State.DEAD:
+        broker.answer(
+            call, LeaveGroupAnswer((DEAD_IS_NOT_AVAILABLE if broker.release.has_static_members else DEAD_IS_UNKNOWN_MEMBER).error)
+        )
+        return
+    consumer_group = broker.consumer_group(request.group_id or "") if group is None else None
+    if consumer_group is not None:
+        errors = leave_consumer_group(broker, consumer_group, request.members)
+    else:
+        errors = [Error.UNKNOWN_MEMBER_ID] * len(request.members) if group is None else _leave(broker, group, request.members)
+    version = broker.release.version_of(request)
+    if version < FIRST_VERSION_WITH_LIST:
+        broker.answer(call, LeaveGroupAnswer(errors[0] if errors else Error.NONE))
+    else:
+        left = tuple(LeftMember(*leaving, error) for leaving, error in zip(request.members, errors, strict=True))
+        broker.answer(call, LeaveGroupAnswer(Error.NONE, left))
+
+
+def _leave(broker: Broker, group: Group, members: tuple[Leaving, ...]) -> list[Error]:
+    errors = []
+    has_removed_member = False
+    for leaving in members:
+        error, was_pending = _remove(broker, group, leaving)
+        errors.append(error)
+        if error is not Error.NONE:
+            continue
+        if was_pending and not broker.release.pending_leave_rebalances:
+            end_join_phase_if_complete(broker, group)
+        elif broker.release.rebalances_after_each_leave:
+            rebalance_after_removal(broker, group)
+        else:
+            has_removed_member = True
+    if has_removed_member:
+        rebalance_after_removal(broker, group)
+    return errors
+
+
+def _remove(broker: Broker, group: Group, leaving: Leaving) -> tuple[Error, bool]:
+    """Remove one member. Returns the error, and whether the member had only a pending member id."""
+    member_id, instance_id = leaving
+    if not member_id and instance_id is not None:
+        member_id = group.static_members.get(instance_id, "")
+        if not member_id:
+            return Error.UNKNOWN_MEMBER_ID, False
+    elif member_id in group.pending_members:
+        group.remove(member_id)
+        return Error.NONE, True
+    else:
+        error = first_error(broker.release.member_checks, group, leaving)
+        if error is not Error.NONE:
+            return error, False
+    member = group.members.get(member_id)
+    if member is None:
+        return Error.UNKNOWN_MEMBER_ID, False
+    remove_member(broker, group, member)
+    return Error.NONE, False

@@ -1,0 +1,99 @@
+"""SyncGroup: the leader sends the assignment, and all members receive theirs (docs/reference/coordinator.md, chapter 6)."""
+
+from groupcoord_spark.protocol.record_types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from groupcoord_spark.simulator.broker.broker import Broker
+from groupcoord_spark.simulator.broker.coordinator_checks import coordinator_error
+from groupcoord_spark.simulator.broker.coordinator_records import group_record
+from groupcoord_spark.simulator.broker.rebalance import (
+    answer_waiting_syncs,
+    prepare_rebalance,
+    propagate_assignment_error,
+    restart_session,
+)
+from groupcoord_spark.simulator.groups.classic_checks import first_error
+from groupcoord_spark.simulator.groups.classic_group import Group
+from groupcoord_spark.simulator.groups.classic_member import Member
+from groupcoord_spark.simulator.groups.states import State
+from groupcoord_spark.simulator.handlers.consumer.classic_members import sync_with_consumer_group
+from groupcoord_spark.simulator.messages.answers import SyncGroupAnswer
+from groupcoord_spark.simulator.messages.calls import Call
+from groupcoord_spark.simulator.messages.errors import Error
+from groupcoord_spark.simulator.messages.records import WrittenRecord
+from groupcoord_spark.simulator.messages.requests import SyncGroup
+
+FIRST_VERSION_WITH_PROTOCOL = 5
+
+
+def sync_group(broker: Broker, call: Call, request: SyncGroup) -> None:
+    """Answer with the member's assignment or an error, or keep the request until the leader sends the assignment."""
+    error = _coordinator_error(broker, request)
+    group = broker.group(request.group_id or "") if error is Error.NONE else None
+    consumer_group = broker.consumer_group(request.group_id or "") if error is Error.NONE and group is None else None
+    if consumer_group is not None:
+        sync_with_consumer_group(broker, call, request, consumer_group)
+        return
+    if group is None:
+        broker.answer(call, SyncGroupAnswer(error if error is not Error.NONE else Error.UNKNOWN_MEMBER_ID))
+        return
+    error = first_error(broker.release.sync_checks, group, request)
+    member = group.members.get(request.member_id)
+    if error is Error.NONE and member is None:
+        error = Error.UNKNOWN_MEMBER_ID
+    if error is Error.NONE and group.state is State.PREPARING_REBALANCE:
+        error = Error.REBALANCE_IN_PROGRESS
+    if error is not Error.NONE or member is None:
+        broker.answer(call, SyncGroupAnswer(error))
+        return
+    group.pending_sync.discard(member.member_id)
+    if group.state is State.STABLE:
+        broker.answer(call, SyncGroupAnswer(Error.NONE, group.protocol_type, group.protocol, member.assignment))
+        if broker.release.repeated_sync_restarts_session:
+            restart_session(broker, group, member)
+        return
+    member.awaiting_sync = call
+    if member.member_id == group.leader:
+        _store_assignments(broker, group, dict(request.assignments))
+
+
+def _coordinator_error(broker: Broker, request: SyncGroup) -> Error:
+    names_protocol = request.protocol_type is not None and request.protocol is not None
+    if request.version is not None and request.version >= FIRST_VERSION_WITH_PROTOCOL and not names_protocol:
+        return Error.INCONSISTENT_GROUP_PROTOCOL
+    error = coordinator_error(broker, SyncGroup, request.group_id)
+    if error is Error.COORDINATOR_LOAD_IN_PROGRESS:
+        return broker.release.sync_while_loading or Error.NONE
+    return error
+
+
+def _store_assignments(broker: Broker, group: Group, assignments: dict[str, bytes]) -> None:
+    """Store the assignments that the leader sent, except for ids that are not members.
+
+    If the append of the group record succeeds, the group becomes Stable and the waiting SyncGroups are answered. If not, the group starts
+    a rebalance.
+    """
+    members: list[Member] = list(group.members)
+    for member in members:
+        member.assignment = assignments.get(member.member_id, b"")
+    records = [group_record(group, broker.release)]
+    if not broker.append_takes_ms and broker.partition_of(group.group_id).failing_batch is None:
+        error, _ = broker.append(group.group_id, records)
+        _end_sync_phase(broker, group, error)
+        return
+    generation = group.generation
+
+    def end(error: Error, written: list[WrittenRecord]) -> None:
+        # The group may have begun a rebalance meanwhile, which has answered the waiting requests.
+        if group.state is State.COMPLETING_REBALANCE and group.generation == generation:
+            _end_sync_phase(broker, group, error)
+
+    broker.append_slowly(group.group_id, records, NO_PRODUCER_ID, NO_PRODUCER_EPOCH, end, lambda error, written: None)
+
+
+def _end_sync_phase(broker: Broker, group: Group, error: Error) -> None:
+    """Answer the waiting SyncGroups after the append of the group record, or start a rebalance if the append failed."""
+    if error is Error.NONE:
+        answer_waiting_syncs(broker, group)
+        group.transition_to(State.STABLE, broker.now_ms)
+    else:
+        propagate_assignment_error(broker, group, broker.release.group_append_errors.get(error, error))
+        prepare_rebalance(broker, group)

@@ -1,0 +1,295 @@
+"""OffsetCommit and TxnOffsetCommit (docs/reference/coordinator.md, chapter 9.1).
+
+A commit is in flight while its append takes time (chapter 9.3). It is stored, and its request answered, when the append has succeeded.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from groupcoord_spark.coordinator.transactions import OffsetKey, StoredOffset
+from groupcoord_spark.protocol.record_types import NO_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP
+from groupcoord_spark.simulator.broker.broker import Broker, OffsetsPartition
+from groupcoord_spark.simulator.broker.coordinator_checks import coordinator_error
+from groupcoord_spark.simulator.broker.coordinator_records import BROKER_RETENTION, offset_record
+from groupcoord_spark.simulator.broker.rebalance import restart_session
+from groupcoord_spark.simulator.broker.settings import NO_TOPIC_ID
+from groupcoord_spark.simulator.groups.classic_checks import first_error
+from groupcoord_spark.simulator.groups.consumer_group import ConsumerGroup, current_assignment
+from groupcoord_spark.simulator.groups.states import State
+from groupcoord_spark.simulator.handlers.consumer.conversion import uses_classic_protocol
+from groupcoord_spark.simulator.handlers.streams.streams_offsets import FIRST_VERSION_WITH_EPOCHS, check_streams_commit
+from groupcoord_spark.simulator.messages.answers import OffsetCommitAnswer
+from groupcoord_spark.simulator.messages.calls import Call
+from groupcoord_spark.simulator.messages.errors import Error
+from groupcoord_spark.simulator.messages.records import RecordToWrite, WrittenRecord
+from groupcoord_spark.simulator.messages.requests import OffsetCommit, OffsetToCommit, TxnOffsetCommit
+
+
+def offset_commit(broker: Broker, call: Call, request: OffsetCommit) -> None:
+    """Store the offsets of one request, and answer with one error for each partition."""
+    errors, existing = _unknown_partitions(broker, request.offsets)
+    if existing:
+        error = coordinator_error(broker, OffsetCommit, request.group_id)
+        if error is Error.NONE:
+            error = _check_commit(broker, call, request)
+        if error is Error.NONE:
+            _store(broker, call, request, errors, existing)
+            return
+        errors |= {(offset.topic, offset.partition): error for offset in existing}
+    broker.answer(call, OffsetCommitAnswer(errors))
+
+
+def txn_offset_commit(broker: Broker, call: Call, request: TxnOffsetCommit) -> None:
+    """Stage the offsets of one request until the transaction of the producer ends, and answer with one error for each partition."""
+    errors, existing = _unknown_partitions(broker, request.offsets)
+    if existing:
+        error = coordinator_error(broker, TxnOffsetCommit, request.group_id)
+        if error is Error.NONE:
+            error = _check_transactional_commit(broker, call, request)
+        if error is Error.NONE and broker.settings.has_old_message_format(broker.release.semantics.release):
+            error = Error.UNSUPPORTED_FOR_MESSAGE_FORMAT
+        if error is Error.NONE:
+            _store(broker, call, request, errors, existing)
+            return
+        errors |= {(offset.topic, offset.partition): error for offset in existing}
+    broker.answer(call, OffsetCommitAnswer(errors))
+
+
+def _unknown_partitions(broker: Broker, offsets: Sequence[OffsetToCommit]) -> tuple[dict[tuple[str, int], Error], Sequence[OffsetToCommit]]:
+    """Errors of the partitions that are refused or do not exist, and the other offsets: only these reach the coordinator."""
+    if broker.settings.topics is None and not broker.denied.topics:
+        return {}, offsets
+    errors: dict[tuple[str, int], Error] = {}
+    existing = []
+    for offset in offsets:
+        if offset.topic in broker.denied.topics:
+            errors[offset.topic, offset.partition] = Error.TOPIC_AUTHORIZATION_FAILED
+        elif broker.settings.has_partition(offset.topic, offset.partition):
+            existing.append(offset)
+        else:
+            errors[offset.topic, offset.partition] = Error.UNKNOWN_TOPIC_OR_PARTITION
+    return errors, existing
+
+
+def _check_commit(broker: Broker, call: Call, request: OffsetCommit) -> Error:
+    if broker.share_group(request.group_id or "") is not None:
+        return Error.GROUP_ID_NOT_FOUND
+    group = broker.group(request.group_id or "")
+    consumer_group = broker.consumer_group(request.group_id or "") if group is None else None
+    if consumer_group is not None:
+        return _check_consumer_commit(broker, consumer_group, request)
+    if group is None and (streams_group := broker.streams_group(request.group_id or "")) is not None:
+        return check_streams_commit(broker, streams_group, request)
+    if group is None:
+        if request.generation < 0:
+            broker.create_group(request.group_id or "").created_by = call
+            return Error.NONE
+        since = broker.release.group_not_found_since
+        version = broker.release.version_of(request)
+        return Error.GROUP_ID_NOT_FOUND if since is not None and version >= since else Error.ILLEGAL_GENERATION
+    error = first_error(broker.release.commit_checks, group, request)
+    if error is Error.NONE and group.state in (State.STABLE, State.PREPARING_REBALANCE):
+        member = group.members.get(request.member_id)
+        if member is not None:
+            restart_session(broker, group, member)
+    return error
+
+
+def _check_consumer_commit(broker: Broker, group: ConsumerGroup, request: OffsetCommit | TxnOffsetCommit) -> Error:
+    """The checks of a commit in a consumer group (chapter 9.1)."""
+    if request.generation < 0 and not group.members:
+        return Error.NONE
+    if isinstance(request, TxnOffsetCommit) and request.generation < 0 and not request.member_id:
+        return Error.NONE
+    member = group.members.get(request.member_id)
+    if member is None:
+        return Error.UNKNOWN_MEMBER_ID
+    if uses_classic_protocol(member):
+        return Error.NONE if request.generation == member.member_epoch else Error.ILLEGAL_GENERATION
+    if isinstance(request, OffsetCommit) and broker.release.version_of(request) < FIRST_VERSION_WITH_EPOCHS:
+        return Error.UNSUPPORTED_VERSION
+    if request.generation == member.member_epoch:
+        return Error.NONE
+    is_transactional = isinstance(request, TxnOffsetCommit)
+    stale = Error.ILLEGAL_GENERATION if is_transactional else Error.STALE_MEMBER_EPOCH
+    if request.generation > member.member_epoch or not broker.release.commits_by_older_epoch:
+        return stale
+    current = current_assignment(member)
+    since = {**current.assigned, **current.pending_revocation}
+    topic_ids = {name: topic.topic_id for name, topic in (broker.settings.topics or {}).items()}
+    epochs = [since.get((topic_ids.get(offset.topic, ""), offset.partition)) for offset in request.offsets]
+    return Error.NONE if all(epoch is not None and request.generation >= epoch for epoch in epochs) else stale
+
+
+def _check_transactional_commit(broker: Broker, call: Call, request: TxnOffsetCommit) -> Error:
+    if broker.share_group(request.group_id or "") is not None:
+        return Error.GROUP_ID_NOT_FOUND
+    group = broker.group(request.group_id or "")
+    consumer_group = broker.consumer_group(request.group_id or "") if group is None else None
+    if consumer_group is not None:
+        return _check_consumer_commit(broker, consumer_group, request)
+    if group is None and (streams_group := broker.streams_group(request.group_id or "")) is not None:
+        return check_streams_commit(broker, streams_group, request)
+    if group is None:
+        if request.generation >= 0 and not broker.release.txn_commit_creates_group:
+            return Error.ILLEGAL_GENERATION
+        group = broker.create_group(request.group_id or "")
+        group.created_by = call
+    return first_error(broker.release.txn_commit_checks, group, request)
+
+
+def _store(
+    broker: Broker,
+    call: Call,
+    request: OffsetCommit | TxnOffsetCommit,
+    errors: dict[tuple[str, int], Error],
+    offsets: Sequence[OffsetToCommit],
+) -> None:
+    """Append the offsets, store them, and answer the request. ``errors``: of the partitions that are refused already."""
+    group_id = request.group_id or ""
+    if isinstance(request, OffsetCommit):
+        retention_ms, producer_id, producer_epoch = request.retention_ms, NO_PRODUCER_ID, NO_PRODUCER_EPOCH
+    else:
+        retention_ms, producer_id, producer_epoch = BROKER_RETENTION, request.producer_id, request.producer_epoch
+    accepted = []
+    is_transactional = producer_id != NO_PRODUCER_ID
+    for offset in offsets:
+        if offset.metadata is not None and _utf16_length(offset.metadata) > broker.settings.offset_metadata_max_bytes:
+            errors[offset.topic, offset.partition] = Error.OFFSET_METADATA_TOO_LARGE
+            continue
+        errors[offset.topic, offset.partition] = Error.NONE
+        accepted.append(offset)
+    if not accepted:
+        broker.answer(call, OffsetCommitAnswer(errors))
+        return
+    records = [
+        offset_record(group_id, offset, retention_ms, is_transactional, broker.release, broker.settings, broker.now_ms)
+        for offset in accepted
+    ]
+    partition = broker.partition_of(group_id)
+    if is_transactional:
+        broker.transactions.setdefault(producer_id, set()).add(partition.number)
+        partition.producers_with_open_transaction.setdefault(group_id, set()).add(producer_id)
+    if broker.append_takes_ms or partition.failing_batch is not None:
+        _store_slowly(broker, call, group_id, errors, records, producer_id, producer_epoch)
+        return
+    error, written = broker.append(group_id, records, producer_id, producer_epoch)
+    for record in written:
+        _put(partition, group_id, record)
+    if error is not Error.NONE:
+        _forget_group(broker, call, partition, group_id)
+    broker.answer(call, _commit_answer(broker, errors, error))
+
+
+def _forget_group(broker: Broker, call: Call, partition: OffsetsPartition, group_id: str) -> None:
+    """A Java coordinator takes back the creation of the group too, if the first commit of a group cannot be written."""
+    group = partition.groups.get(group_id)
+    if broker.release.applies_before_append and group is not None and group.created_by is call:
+        broker.remove_group(group)
+
+
+def _store_slowly(
+    broker: Broker,
+    call: Call,
+    group_id: str,
+    errors: Mapping[tuple[str, int], Error],
+    records: Sequence[RecordToWrite],
+    producer_id: int,
+    producer_epoch: int,
+) -> None:
+    """Store the offsets when their append has succeeded. Until then they are in flight."""
+    partition = broker.partition_of(group_id)
+    keys = [(group_id, record.key["topic"], record.key["partition"]) for record in records]
+    commits: dict[OffsetKey, StoredOffset] = {}
+    staged = ((key, partition.offsets.pending.get(key, {}).get(producer_id)) for key in keys)
+    staged_before = {key: commit for key, commit in staged if commit is not None}
+
+    def store(written: list[WrittenRecord]) -> None:
+        for record, key in zip(written, keys, strict=True):
+            if record.is_transactional:
+                continue
+            existing = partition.offsets.committed.get(group_id, {}).get(key[1:])
+            if key in partition.in_flight and (existing is None or existing.record_offset < record.record_offset):
+                _put(partition, group_id, record)
+        forget()
+
+    def forget() -> None:
+        for key, commit in commits.items():
+            for places in (partition.in_flight, partition.deleted_in_flight):
+                if places.get(key) == commit:
+                    del places[key]
+
+    def end(error: Error, written: list[WrittenRecord]) -> None:
+        if error is Error.NONE:
+            store(written)
+        elif error is not Error.REQUEST_TIMED_OUT or not broker.release.stores_after_timeout:
+            take_back()
+        broker.answer(call, _commit_answer(broker, errors, error))
+
+    def take_back() -> None:
+        forget()
+        if producer_id != NO_PRODUCER_ID:
+            for key in keys:
+                partition.offsets.unstage(*key, producer_id)
+                # A Scala coordinator forgets an earlier commit of the transaction too.
+                if broker.release.applies_before_append and (earlier := staged_before.get(key)) is not None:
+                    partition.offsets.stage(*key, producer_id, earlier)
+        _forget_group(broker, call, partition, group_id)
+
+    def end_late(error: Error, written: list[WrittenRecord]) -> None:
+        if broker.release.stores_after_timeout:
+            store(written) if error is Error.NONE else take_back()
+
+    first_offset = partition.next_record_offset
+    broker.append_slowly(group_id, records, producer_id, producer_epoch, end, end_late)
+    for at, (record, key) in enumerate(zip(records, keys, strict=True)):
+        stored = stored_offset(broker.record(partition, record, first_offset + at, producer_id, producer_epoch))
+        if stored is None:
+            continue
+        if producer_id != NO_PRODUCER_ID:
+            partition.offsets.stage(*key, producer_id, stored)
+        else:
+            commits[key] = partition.in_flight[key] = stored
+
+
+def _put(partition: OffsetsPartition, group_id: str, record: WrittenRecord) -> None:
+    stored = stored_offset(record)
+    if stored is None or record.key is None:
+        return
+    if record.is_transactional:
+        partition.offsets.stage(group_id, record.key["topic"], record.key["partition"], record.producer_id, stored)
+    else:
+        partition.offsets.put(group_id, record.key["topic"], record.key["partition"], stored)
+
+
+def _commit_answer(broker: Broker, errors: Mapping[tuple[str, int], Error], error: Error) -> OffsetCommitAnswer:
+    """The answer after the append: its error takes the place of every NONE."""
+    if error is Error.NONE:
+        return OffsetCommitAnswer(errors)
+    mapped = broker.release.commit_append_errors.get(error, error)
+    return OffsetCommitAnswer({partition: mapped if answer is Error.NONE else answer for partition, answer in errors.items()})
+
+
+def stored_offset(record: WrittenRecord) -> StoredOffset | None:
+    """The stored offset that an offset record makes; None for a tombstone."""
+    value = record.value
+    if value is None or record.value_version is None:
+        return None
+    topic_id = value.get("topic_id", NO_TOPIC_ID)
+    return StoredOffset(
+        committed_offset=value["committed_offset"],
+        leader_epoch=value.get("leader_epoch", NO_LEADER_EPOCH),
+        metadata=value["metadata"],
+        commit_timestamp_ms=value["commit_timestamp_ms"],
+        expire_timestamp_ms=value.get("expire_timestamp_ms", NO_TIMESTAMP),
+        topic_id=None if topic_id == NO_TOPIC_ID else topic_id,
+        value_version=record.value_version,
+        producer_id=record.producer_id,
+        producer_epoch=record.producer_epoch,
+        record_offset=record.record_offset,
+        record_timestamp_ms=record.timestamp_ms,
+    )
+
+
+def _utf16_length(text: str) -> int:
+    """The length of a text in UTF-16 code units, as Java counts it: a character above U+FFFF counts twice."""
+    return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2

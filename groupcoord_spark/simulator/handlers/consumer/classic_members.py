@@ -1,0 +1,206 @@
+"""Classic members of a consumer group: JoinGroup, SyncGroup, Heartbeat and LeaveGroup in a group whose partitions the broker assigns.
+
+A JoinGroup is one step of reconciliation, and is answered at once: there is no leader and no join phase. SyncGroup fetches the partitions,
+and Heartbeat tells the member to join again when it is to take the next step. Rules: docs/reference/coordinator.md, chapter 13.5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+
+from groupcoord_spark.coordinator.groups.consumer import ConsumerMember
+from groupcoord_spark.simulator.broker.broker import Broker
+from groupcoord_spark.simulator.broker.group_step import topic_names
+from groupcoord_spark.simulator.groups.classic_group import CONSUMER
+from groupcoord_spark.simulator.groups.classic_member import Protocols
+from groupcoord_spark.simulator.groups.clock import TimerKind
+from groupcoord_spark.simulator.groups.consumer_group import UNRELEASED, UNREVOKED, ConsumerGroup, current_assignment, member_record
+from groupcoord_spark.simulator.handlers.consumer.consumer_heartbeat import NEW_MEMBER, ConsumerStep, fence_member
+from groupcoord_spark.simulator.handlers.consumer.conversion import (
+    CLASSIC_MEMBER,
+    classic_assignment,
+    classic_members,
+    classic_metadata,
+    classic_protocols,
+    may_be_downgraded,
+    read_subscription,
+    uses_classic_protocol,
+)
+from groupcoord_spark.simulator.messages.answers import JoinGroupAnswer, SyncGroupAnswer
+from groupcoord_spark.simulator.messages.calls import Call
+from groupcoord_spark.simulator.messages.errors import Error
+from groupcoord_spark.simulator.messages.requests import Heartbeat, JoinGroup, Leaving, SyncGroup
+
+FIRST_VERSION_WITH_MEMBER_IDS = 4
+
+
+def join_consumer_group(broker: Broker, call: Call, request: JoinGroup, group: ConsumerGroup) -> None:
+    """Add or reconcile a classic member, and answer its JoinGroup."""
+    error = _join_error(broker, request, group)
+    if error is not Error.NONE:
+        broker.answer(call, JoinGroupAnswer(error, ""))
+        return
+    if not request.member_id and request.group_instance_id is None:
+        member_id = broker.new_member_id(request.client_id, request.client_id)
+        if broker.release.version_of(request) >= FIRST_VERSION_WITH_MEMBER_IDS:
+            # The id is not kept: the JoinGroup that brings it is that of a new member, like any other unknown id.
+            broker.answer(call, JoinGroupAnswer(Error.MEMBER_ID_REQUIRED, member_id))
+            return
+    else:
+        member_id = request.member_id or broker.new_member_id(request.group_instance_id or "", request.client_id)
+    step = ConsumerStep(broker, group.group_id)
+    replaced_id = None if request.group_instance_id is None else group.static_member_id(request.group_instance_id)
+    downgrades = replaced_id not in (None, member_id) and not uses_classic_protocol(group.members[replaced_id or ""])
+    if replaced_id is not None and replaced_id != member_id:
+        step.replace(group, replaced_id, member_id)
+    _reconcile_classic_member(step, group, member_id, request)
+    epoch = group.members[member_id].member_epoch
+    if downgrades and may_be_downgraded(broker, group, ()):
+        # The static member has the partitions of the one that it replaces, so that nobody has to join again.
+        step.downgrade(group, (), rebalances=False)
+    error = step.write()
+    if error is not Error.NONE:
+        broker.answer(call, JoinGroupAnswer(error, ""))
+        return
+    if step.downgraded is None:
+        _start_timer(broker, group, member_id, TimerKind.SYNC_PHASE)
+    broker.answer(call, JoinGroupAnswer(Error.NONE, member_id, epoch, CONSUMER, request.protocols[0][0]))
+
+
+def _join_error(broker: Broker, request: JoinGroup, group: ConsumerGroup) -> Error:
+    if request.member_id not in group.members and len(group.members) >= broker.settings.group_consumer_max_size:
+        return Error.GROUP_MAX_SIZE_REACHED
+    if request.protocol_type != CONSUMER or not _is_supported(group, request.protocols):
+        return Error.INCONSISTENT_GROUP_PROTOCOL
+    instance_id = request.group_instance_id
+    if instance_id is not None and request.member_id:
+        static_id = group.static_member_id(instance_id)
+        if static_id is None:
+            return Error.UNKNOWN_MEMBER_ID
+        if static_id != request.member_id:
+            return Error.FENCED_INSTANCE_ID
+    if read_subscription(request.protocols) is None and (request.member_id or instance_id is not None):
+        return Error.UNKNOWN_SERVER_ERROR
+    return Error.NONE
+
+
+def _is_supported(group: ConsumerGroup, protocols: Protocols) -> bool:
+    """Whether all classic members of the group list one of these protocols."""
+    others = [{name for name, _ in classic_protocols(member)} for _, member in classic_members(group)]
+    return any(all(name in names for names in others) for name, _ in protocols)
+
+
+def _reconcile_classic_member(step: ConsumerStep, group: ConsumerGroup, member_id: str, request: JoinGroup) -> None:
+    """Write the records of the member: its metadata, a new group epoch and targets if its topics have changed, and its next assignment."""
+    subscription = read_subscription(request.protocols)
+    assert subscription is not None
+    before = group.members[member_id].metadata if member_id in group.members else None
+    base = before or NEW_MEMBER
+    timeout_ms = request.session_timeout_ms if request.rebalance_timeout_ms is None else request.rebalance_timeout_ms
+    metadata = {
+        **base,
+        "instance_id": request.group_instance_id if request.group_instance_id is not None else base["instance_id"],
+        "rack_id": subscription.rack_id if subscription.rack_id is not None else base["rack_id"],
+        "client_id": request.client_id,
+        "client_host": request.client_host,
+        "subscribed_topic_names": sorted(set(subscription.topics)),
+        "rebalance_timeout_ms": timeout_ms,
+        CLASSIC_MEMBER: classic_metadata(request.session_timeout_ms, request.protocols),
+    }
+    if metadata != before:
+        step.add(member_record(group.group_id, member_id, metadata))
+    has_changed = base["subscribed_topic_names"] != metadata["subscribed_topic_names"]
+    step.refresh_metadata_if_due(group, bumps=has_changed)
+    step.update_targets(group)
+    step.reconcile(group, member_id, step.with_ids(subscription.owned_partitions), subscription_changed=has_changed)
+    step.restart_session(group, member_id)
+
+
+def sync_with_consumer_group(broker: Broker, call: Call, request: SyncGroup, group: ConsumerGroup) -> None:
+    """Answer with the partitions that the member has now."""
+    error, member = _member(group, request.member_id, request.group_instance_id, request.generation)
+    if error is Error.NONE and member is not None:
+        protocol = classic_protocols(member)[0][0]
+        if request.protocol_type not in (None, CONSUMER) or request.protocol not in (None, protocol):
+            error = Error.INCONSISTENT_GROUP_PROTOCOL
+        elif group.epoch > member.member_epoch and member.state != UNREVOKED:
+            _start_timer(broker, group, request.member_id, TimerKind.JOIN_PHASE)
+            error = Error.REBALANCE_IN_PROGRESS
+    if error is not Error.NONE or member is None:
+        broker.answer(call, SyncGroupAnswer(error))
+        return
+    group.cancel_timer(group.sync_timers, request.member_id)
+    step = ConsumerStep(broker, group.group_id)
+    step.restart_session(group, request.member_id)
+    names = topic_names(broker)
+    assigned = ((names[topic_id], number) for topic_id, number in sorted(current_assignment(member).assigned) if topic_id in names)
+    answer = SyncGroupAnswer(Error.NONE, request.protocol_type, request.protocol, classic_assignment(member, assigned))
+    broker.answer(call, answer)
+
+
+def heartbeat_to_consumer_group(broker: Broker, request: Heartbeat, group: ConsumerGroup) -> Error:
+    """Restart the member's session, and tell whether the member has to join again."""
+    error, member = _member(group, request.member_id, request.group_instance_id, request.generation)
+    if error is not Error.NONE or member is None:
+        return error
+    step = ConsumerStep(broker, group.group_id)
+    step.restart_session(group, request.member_id)
+    is_free = member.state == UNRELEASED and not step.waits_for_others(group, request.member_id)
+    if member.member_epoch < group.epoch or member.state == UNREVOKED or is_free:
+        _start_timer(broker, group, request.member_id, TimerKind.JOIN_PHASE)
+        return Error.REBALANCE_IN_PROGRESS
+    return Error.NONE
+
+
+def leave_consumer_group(broker: Broker, group: ConsumerGroup, members: Iterable[Leaving]) -> list[Error]:
+    """Remove members of either protocol. Returns an error for each member; that of the append for all of them."""
+    errors, removed = [], []
+    for member_id, instance_id in members:
+        static_id = None if instance_id is None else group.static_member_id(instance_id)
+        error = Error.NONE
+        if instance_id is not None and static_id is None:
+            error = Error.UNKNOWN_MEMBER_ID
+        elif static_id is not None and member_id not in ("", static_id):
+            error = Error.FENCED_INSTANCE_ID
+        member_id = member_id or static_id or ""
+        if error is Error.NONE and (member_id not in group.members or member_id in removed):
+            error = Error.UNKNOWN_MEMBER_ID
+        if error is Error.NONE:
+            removed.append(member_id)
+        errors.append(error)
+    if removed:
+        step = ConsumerStep(broker, group.group_id)
+        step.remove(group, removed)
+        failed = step.write()
+        if failed is not Error.NONE:
+            return [failed if error is Error.NONE else error for error in errors]
+    return errors
+
+
+def _member(group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int) -> tuple[Error, ConsumerMember | None]:
+    if instance_id is not None:
+        static_id = group.static_member_id(instance_id)
+        if static_id is None:
+            return Error.UNKNOWN_MEMBER_ID, None
+        if static_id != member_id:
+            return Error.FENCED_INSTANCE_ID, None
+    member = group.members.get(member_id)
+    if member is None or not uses_classic_protocol(member):
+        return Error.UNKNOWN_MEMBER_ID, None
+    if member.member_epoch != generation:
+        return Error.ILLEGAL_GENERATION, None
+    return Error.NONE, member
+
+
+def _start_timer(broker: Broker, group: ConsumerGroup, member_id: str, kind: TimerKind) -> None:
+    """Give a classic member its rebalance timeout to join again, or to send SyncGroup after its JoinGroup."""
+    timers = group.join_timers if kind is TimerKind.JOIN_PHASE else group.sync_timers
+    if kind is TimerKind.SYNC_PHASE:
+        group.cancel_timer(group.join_timers, member_id)
+        group.cancel_timer(timers, member_id)
+    elif member_id in timers:
+        return
+    timeout_ms = (group.members[member_id].metadata or NEW_MEMBER)["rebalance_timeout_ms"]
+    fire = partial(fence_member, broker, group.group_id, member_id)
+    timers[member_id] = broker.clock.start(kind, timeout_ms, group.group_id, member_id, fire)

@@ -1,0 +1,547 @@
+"""ConsumerGroupHeartbeat: members of the new protocol join, reconcile and leave (KIP-848; Kafka: ``GroupMetadataManager``).
+
+Every change is a list of records. The group applies each record at once, so that the next step of the same heartbeat sees it. If the append
+fails, the group goes back to what it was.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
+from typing import Any, Final
+
+from groupcoord_spark import assignors
+from groupcoord_spark.assignors import SERVER_ASSIGNORS, TopicPartition
+from groupcoord_spark.coordinator.broker_settings import KAFKAS_ASSIGNORS
+from groupcoord_spark.coordinator.groups.consumer import ConsumerGroup as ReplayedGroup
+from groupcoord_spark.protocol.record_types import KeyType
+from groupcoord_spark.simulator.broker.broker import Broker
+from groupcoord_spark.simulator.broker.coordinator_checks import coordinator_error
+from groupcoord_spark.simulator.broker.coordinator_records import group_tombstone
+from groupcoord_spark.simulator.broker.group_step import REFRESH_MS, RETRY_MS, GroupStep, known_topics, topic_ids, topic_names
+from groupcoord_spark.simulator.groups.classic_group import CONSUMER, Group
+from groupcoord_spark.simulator.groups.clock import Clock, TimerKind
+from groupcoord_spark.simulator.groups.consumer_group import (
+    UNREVOKED,
+    ConsumerGroup,
+    CurrentAssignment,
+    Partition,
+    assignment_record,
+    current_assignment,
+    epoch_record,
+    member_record,
+    metadata_hash,
+    reconciled,
+    regex_record,
+    removal_records,
+    target_epoch_record,
+    target_record,
+)
+from groupcoord_spark.simulator.groups.states import State
+from groupcoord_spark.simulator.handlers.consumer.conversion import (
+    CLASSIC_MEMBER,
+    begin_classic_group,
+    classic_members,
+    downgraded,
+    end_classic_group,
+    may_be_downgraded,
+    subscribed_topics_of,
+    upgrade_records,
+    uses_classic_protocol,
+)
+from groupcoord_spark.simulator.messages import re2j
+from groupcoord_spark.simulator.messages.answers import ConsumerGroupHeartbeatAnswer
+from groupcoord_spark.simulator.messages.calls import Call
+from groupcoord_spark.simulator.messages.errors import Error, RefusedError
+from groupcoord_spark.simulator.messages.records import WrittenRecord
+from groupcoord_spark.simulator.messages.requests import LEFT_FOR_A_WHILE, ConsumerGroupHeartbeat
+
+REGEX_MS: Final = 1
+"""How long the broker's background thread takes to resolve an expression in the simulator."""
+REGEX_REFRESH_MIN_MS: Final = 10_000
+_CHANGEABLE: Final = (
+    "replayed",
+    "metadata_hash",
+    "assignment_timestamp_ms",
+    "refreshes_metadata",
+    "metadata_deadline_ms",
+    "regexes_resolved_at_ms",
+    "regexes_are_old",
+)
+"""What the records of a step change in a consumer group."""
+_FIRST_VERSION_WITH_CLIENT_IDS: Final = 1
+
+NEW_MEMBER: Final[Mapping[str, Any]] = {
+    "instance_id": None,
+    "rack_id": None,
+    "client_id": "",
+    "client_host": "",
+    "subscribed_topic_names": [],
+    "subscribed_topic_regex": "",
+    "rebalance_timeout_ms": -1,
+    "server_assignor": None,
+    "classic_member_metadata": None,
+}
+
+
+def consumer_group_heartbeat(broker: Broker, call: Call, request: ConsumerGroupHeartbeat) -> None:
+    """Answer with the member's epoch, and with its assignment if that is new to the member."""
+    error = coordinator_error(broker, ConsumerGroupHeartbeat, request.group_id)
+    if error is Error.INVALID_GROUP_ID:
+        error = Error.INVALID_REQUEST
+    if error is Error.NONE:
+        error = _request_error(broker, request)
+    if error is not Error.NONE:
+        broker.answer(call, ConsumerGroupHeartbeatAnswer(error))
+        return
+    step = ConsumerStep(broker, request.group_id or "")
+    try:
+        answer = step.leave(request) if request.member_epoch < 0 else step.heartbeat(request)
+    except RefusedError as refused:
+        step.undo()
+        broker.answer(call, ConsumerGroupHeartbeatAnswer(refused.error))
+        return
+    error = step.write()
+    broker.answer(call, answer if error is Error.NONE else ConsumerGroupHeartbeatAnswer(error))
+
+
+def _request_error(broker: Broker, request: ConsumerGroupHeartbeat) -> Error:
+    is_joining = request.member_epoch == 0
+    is_incomplete = (
+        (broker.release.version_of(request) >= _FIRST_VERSION_WITH_CLIENT_IDS or not is_joining) and not request.member_id
+    ) or "" in (request.group_instance_id, request.rack_id)
+    if is_joining:
+        is_incomplete |= request.rebalance_timeout_ms is None or request.partitions is None or bool(request.partitions)
+        is_incomplete |= request.topics is None and request.topic_regex is None
+    elif request.member_epoch == LEFT_FOR_A_WHILE:
+        is_incomplete |= request.group_instance_id is None
+    if is_incomplete or request.member_epoch < LEFT_FOR_A_WHILE:
+        return Error.INVALID_REQUEST
+    if request.server_assignor is not None and request.server_assignor not in SERVER_ASSIGNORS:
+        return Error.UNSUPPORTED_ASSIGNOR
+    return Error.NONE
+
+
+class ConsumerStep(GroupStep):
+    """The records of one request or timer, and the consumer group to which they are applied."""
+
+    group: ConsumerGroup | None
+
+    def __init__(self, broker: Broker, group_id: str) -> None:
+        super().__init__(broker, group_id)
+        self.group = self.partition.consumer_groups.get(group_id)
+        if self.group is not None:
+            self.remember(self.group, _CHANGEABLE)
+        self.replaced: list[str] = []
+        self.replaced_classic: Group | None = None
+        self._put_classic_back: Callable[[], None] | None = None
+        self._run_timers_again: Callable[[Clock], None] | None = None
+        self.downgraded: Group | None = None
+        self._rebalances = True
+
+    # Requests
+
+    def heartbeat(self, request: ConsumerGroupHeartbeat) -> ConsumerGroupHeartbeatAnswer:
+        """One heartbeat of a member that joins or stays."""
+        broker = self.broker
+        group = self._group_for(request)
+        if request.member_id not in group.members and len(group.members) >= broker.settings.group_consumer_max_size:
+            raise RefusedError(Error.GROUP_MAX_SIZE_REACHED)
+        reported = None if request.partitions is None else self.with_ids(request.partitions)
+        member_id = request.member_id or broker.new_member_id(request.client_id, request.client_id)
+        self._check_or_create_member(group, request, member_id, reported)
+        before = group.members[member_id].metadata if member_id in group.members else None
+        metadata = self._metadata(before, request)
+        if metadata != before:
+            self.add(member_record(self.group_id, member_id, metadata))
+        subscription_changed = (before or NEW_MEMBER)["subscribed_topic_names"] != metadata["subscribed_topic_names"]
+        regex_changed = self._update_regexes(group, before, metadata)
+        bumps = subscription_changed or regex_changed
+        self.refresh_metadata_if_due(group, bumps=bumps)
+        self.update_targets(group)
+        assigned_before = current_assignment(group.members[member_id]).assigned
+        self.reconcile(group, member_id, reported, subscription_changed=subscription_changed or regex_changed)
+        self.restart_session(group, member_id)
+        current = current_assignment(group.members[member_id])
+        is_full = (
+            request.rebalance_timeout_ms is not None
+            and (request.topics is not None or request.topic_regex is not None)
+            and request.partitions is not None
+        )
+        shows = request.member_epoch == 0 or is_full or set(assigned_before) != set(current.assigned)
+        return ConsumerGroupHeartbeatAnswer(
+            Error.NONE,
+            member_id,
+            current.epoch,
+            broker.settings.group_consumer_heartbeat_interval_ms,
+            self._with_names(current.assigned) if shows else None,
+        )
+
+    def leave(self, request: ConsumerGroupHeartbeat) -> ConsumerGroupHeartbeatAnswer:
+        """A member leaves, or leaves for a while."""
+        group = self.group
+        if group is None:
+            raise RefusedError(Error.GROUP_ID_NOT_FOUND)
+        member_id = request.member_id
+        if request.group_instance_id is not None:
+            static_id = group.static_member_id(request.group_instance_id)
+            if static_id is None:
+                raise RefusedError(Error.UNKNOWN_MEMBER_ID)
+            if static_id != member_id:
+                raise RefusedError(Error.FENCED_INSTANCE_ID)
+        if member_id not in group.members:
+            raise RefusedError(Error.UNKNOWN_MEMBER_ID)
+        if request.member_epoch == LEFT_FOR_A_WHILE:
+            current = current_assignment(group.members[member_id])
+            kept = dict.fromkeys(current.assigned, 0)
+            left = CurrentAssignment(LEFT_FOR_A_WHILE, current.previous_epoch, current.state, kept, {})
+            self.add(assignment_record(self.group_id, member_id, left))
+        else:
+            self.remove(group, [member_id])
+        return ConsumerGroupHeartbeatAnswer(Error.NONE, member_id, request.member_epoch)
+
+    def remove(self, group: ConsumerGroup, member_ids: Iterable[str]) -> None:
+        """Remove members: the tombstones of each, those of expressions that nobody uses any more, and a new group epoch.
+
+        The group becomes a classic group instead, if all other members use the classic protocol.
+        """
+        member_ids = list(member_ids)
+        if may_be_downgraded(self.broker, group, member_ids):
+            self.downgrade(group, member_ids)
+            return
+        for member_id in member_ids:
+            for record in removal_records(self.group_id, member_id):
+                self.add(record)
+            # The broker stops the timers before it writes, and a failed append does not start them again.
+            group.cancel_timers(member_id)
+        self._forget_unused_regexes(group)
+        group.metadata_hash = metadata_hash(known_topics(self.broker, group.replayed.subscribed_topics))
+        self.add(epoch_record(self.group_id, group.epoch + 1, group.metadata_hash))
+
+    def downgrade(self, group: ConsumerGroup, leaving: Iterable[str], *, rebalances: bool = True) -> None:
+        """Make a classic group of the members that stay. rebalances: whether it begins with a rebalance."""
+        self._rebalances = rebalances
+        self.downgraded, records = downgraded(self.broker, group, leaving, topic_names(self.broker))
+        self.records += records
+
+    # Steps of a heartbeat
+
+    def _group_for(self, request: ConsumerGroupHeartbeat) -> ConsumerGroup:
+        """The consumer group. A first heartbeat creates it, and replaces an Empty classic group."""
+        if self.group is not None:
+            return self.group
+        classic = self.partition.groups.get(self.group_id)
+        is_of_other_type = self.group_id in self.partition.streams_groups or self.group_id in self.partition.share_groups
+        has_members = classic is not None and classic.state is not State.EMPTY
+        if request.member_epoch != 0 or is_of_other_type or (has_members and not self.broker.settings.allows_upgrades):
+            raise RefusedError(Error.GROUP_ID_NOT_FOUND)
+        group = ConsumerGroup(self.group_id, ReplayedGroup(self.broker.release.semantics))
+        if classic is not None and has_members:
+            self._upgrade(group, classic)
+        elif classic is not None:
+            self.records.append(group_tombstone(self.group_id))
+        self.group, self.replaced_classic = group, classic
+        return group
+
+    def _upgrade(self, group: ConsumerGroup, classic: Group) -> None:
+        """Make consumer members of the members of a classic group."""
+        group.metadata_hash = metadata_hash(known_topics(self.broker, subscribed_topics_of(classic)))
+        records = upgrade_records(classic, topic_ids(self.broker), group.metadata_hash) if classic.protocol_type == CONSUMER else None
+        if records is None:
+            raise RefusedError(Error.GROUP_ID_NOT_FOUND)
+        self.records.append(records[0])
+        self.group = group
+        for record in records[1:]:
+            self.add(record)
+
+    def _check_or_create_member(
+        self, group: ConsumerGroup, request: ConsumerGroupHeartbeat, member_id: str, reported: Collection[Partition] | None
+    ) -> None:
+        epoch, instance_id = request.member_epoch, request.group_instance_id
+        if instance_id is not None:
+            static_id = group.static_member_id(instance_id)
+            if epoch == 0:
+                if static_id is not None and static_id != member_id:
+                    if group.members[static_id].member_epoch != LEFT_FOR_A_WHILE:
+                        raise RefusedError(Error.UNRELEASED_INSTANCE_ID)
+                    self.replace(group, static_id, member_id)
+                    return
+            elif static_id is None:
+                raise RefusedError(Error.UNKNOWN_MEMBER_ID)
+            elif static_id != member_id:
+                raise RefusedError(Error.FENCED_INSTANCE_ID)
+        member = group.members.get(member_id)
+        if member is None:
+            if epoch != 0:
+                raise RefusedError(Error.UNKNOWN_MEMBER_ID)
+            return
+        if epoch > member.member_epoch:
+            raise RefusedError(Error.FENCED_MEMBER_EPOCH)
+        if epoch < member.member_epoch:
+            assigned = current_assignment(member).assigned
+            # The answer to the member's last heartbeat may have been lost.
+            if epoch != member.previous_member_epoch or reported is None or not set(reported) <= set(assigned):
+                raise RefusedError(Error.FENCED_MEMBER_EPOCH)
+
+    def replace(self, group: ConsumerGroup, old_id: str, new_id: str) -> None:
+        """A static member comes back with a new member id: it keeps its target and its partitions."""
+        old = group.members[old_id]
+        metadata, target, current = old.metadata, group.target_of(old_id), current_assignment(old)
+        for record in removal_records(self.group_id, old_id):
+            self.add(record)
+        self.replaced.append(old_id)
+        self.add(member_record(self.group_id, new_id, metadata))
+        self.add(target_record(self.group_id, new_id, target))
+        self.add(assignment_record(self.group_id, new_id, current._replace(epoch=0, previous_epoch=0)))
+
+    def _metadata(self, before: Mapping[str, Any] | None, request: ConsumerGroupHeartbeat) -> dict[str, Any]:
+        """The member's metadata with what the request changes; null fields of the request change nothing."""
+        changes = {
+            "instance_id": request.group_instance_id,
+            "rack_id": request.rack_id,
+            "subscribed_topic_names": None if request.topics is None else sorted(set(request.topics)),
+            "subscribed_topic_regex": request.topic_regex,
+            "rebalance_timeout_ms": request.rebalance_timeout_ms,
+            "server_assignor": request.server_assignor,
+        }
+        given = {name: value for name, value in changes.items() if value is not None}
+        who = {"client_id": request.client_id, "client_host": request.client_host, "classic_member_metadata": None}
+        return {**(before or NEW_MEMBER), **given, **who}
+
+    def _update_regexes(self, group: ConsumerGroup, before: Mapping[str, Any] | None, metadata: Mapping[str, Any]) -> bool:
+        """Forget expressions that nobody uses, and have new ones resolved. Returns whether the member got other topics by this."""
+        regex, old = metadata["subscribed_topic_regex"], (before or NEW_MEMBER)["subscribed_topic_regex"]
+        if regex != old:
+            self._forget_unused_regexes(group)
+            if regex and regex not in group.replayed.resolved_regexes:
+                try:
+                    re2j.parsed(regex)
+                except re2j.InvalidExpressionError:
+                    raise RefusedError(Error.INVALID_REGULAR_EXPRESSION) from None
+        used = self.used_regexes(group)
+        is_missing = any(one not in group.replayed.resolved_regexes for one in used)
+        last_ms, now_ms = group.regexes_resolved_at_ms, self.broker.now_ms
+        waits = last_ms is not None and now_ms < last_ms + REGEX_REFRESH_MIN_MS
+        is_due = last_ms is not None and now_ms >= last_ms + self.broker.settings.group_consumer_regex_refresh_interval_ms
+        if used and not group.resolves_regexes and not waits and (is_missing or group.regexes_are_old or is_due):
+            group.resolves_regexes = True
+            fire = partial(resolve_regexes, self.broker, self.group_id)
+            self.broker.clock.start(TimerKind.REGEX, REGEX_MS, self.group_id, "", fire)
+        return regex != old and (not regex or regex in group.replayed.resolved_regexes)
+
+    def used_regexes(self, group: ConsumerGroup) -> list[str]:
+        """The expressions that members use."""
+        return sorted({(member.metadata or {}).get("subscribed_topic_regex") or "" for member in group.members.values()} - {""})
+
+    def _forget_unused_regexes(self, group: ConsumerGroup) -> None:
+        for regex in sorted(set(group.replayed.resolved_regexes) - set(self.used_regexes(group))):
+            self.add(regex_record(self.group_id, regex, None))
+
+    def refresh_metadata_if_due(self, group: ConsumerGroup, *, bumps: bool) -> None:
+        """Look at the topics of the group. A change of them, or of a subscription (``bumps``), makes a new group epoch."""
+        if not bumps and not group.refreshes_metadata and self.broker.now_ms < group.metadata_deadline_ms:
+            return
+        new_hash = metadata_hash(known_topics(self.broker, group.replayed.subscribed_topics))
+        if bumps or new_hash != group.metadata_hash:
+            self.add(epoch_record(self.group_id, group.epoch + 1, new_hash))
+        group.metadata_hash, group.refreshes_metadata = new_hash, False
+        group.metadata_deadline_ms = self.broker.now_ms + REFRESH_MS
+
+    def update_targets(self, group: ConsumerGroup) -> None:
+        """Compute the target assignment of a new group epoch. Since 4.3 that is done once in an interval (KIP-1263)."""
+        now_ms, last_ms = self.broker.now_ms, group.assignment_timestamp_ms
+        if group.replayed.assignment_epoch >= group.epoch:
+            return
+        if last_ms and now_ms < last_ms + self.broker.consumer_assignment_interval_ms:
+            return
+        names = topic_names(self.broker)
+        members = []
+        for member_id, member in group.members.items():
+            owned = tuple(TopicPartition(names[topic_id], number) for topic_id, number in group.target_of(member_id) if topic_id in names)
+            metadata = member.metadata or NEW_MEMBER
+            topics = tuple(sorted(group.topics_of(member)))
+            members.append(assignors.Member(member_id, topics, metadata["instance_id"], metadata["rack_id"], owned))
+        assignor = SERVER_ASSIGNORS[group.replayed.protocol(KAFKAS_ASSIGNORS)]
+        existing = self.broker.settings.topics or {}
+        known = {name: assignors.Topic(topic.partitions, topic_id=topic.topic_id) for name, topic in existing.items()}
+        ids = topic_ids(self.broker)
+        for member_id, partitions in assignor(members, known).items():
+            target = [(ids[topic], number) for topic, number in partitions]
+            if member_id not in group.replayed.targets or set(target) != set(group.target_of(member_id)):
+                self.add(target_record(self.group_id, member_id, target))
+        timestamp_ms = now_ms if self.broker.release.stores_assignment_timestamp else 0
+        self.add(target_epoch_record(self.group_id, group.epoch, timestamp_ms))
+        group.assignment_timestamp_ms = now_ms
+
+    def reconcile(
+        self, group: ConsumerGroup, member_id: str, reported: Collection[Partition] | None, *, subscription_changed: bool
+    ) -> None:
+        """One step of the member towards its target. reported: what its client says that it owns; None: it says nothing."""
+        member = group.members[member_id]
+        ids = topic_ids(self.broker)
+        subscribed = {ids[topic] for topic in group.topics_of(member) if topic in ids}
+        target = [partition for partition in group.target_of(member_id) if partition[0] in subscribed]
+        current = current_assignment(member)
+        changed = reconciled(
+            current,
+            target,
+            group.replayed.assignment_epoch,
+            reported,
+            group.owned_partitions,
+            subscription_changed=subscription_changed,
+        )
+        if changed == current:
+            return
+        self.add(assignment_record(self.group_id, member_id, changed))
+        timer = group.rebalance_timers.pop(member_id, None)
+        if timer is not None:
+            timer.is_cancelled = True
+        # A classic member has a timer for its next JoinGroup, and one for its SyncGroup.
+        if changed.state == UNREVOKED and not uses_classic_protocol(member):
+            timeout_ms = (member.metadata or NEW_MEMBER)["rebalance_timeout_ms"]
+            fire = partial(self._fence_if_unrevoked, self.broker, self.group_id, member_id, changed.epoch)
+            group.rebalance_timers[member_id] = self.broker.clock.start(TimerKind.REVOCATION, timeout_ms, self.group_id, member_id, fire)
+
+    def waits_for_others(self, group: ConsumerGroup, member_id: str) -> bool:
+        """Whether a partition of the member's target still belongs to another member."""
+        own = current_assignment(group.members[member_id]).assigned
+        wanted = [partition for partition in group.target_of(member_id) if partition not in own]
+        return bool(wanted) and not group.owned_partitions().isdisjoint(wanted)
+
+    def restart_session(self, group: ConsumerGroup, member_id: str) -> None:
+        """Restart the session of a member, which is as long as its protocol wants it."""
+        timer = group.session_timers.pop(member_id, None)
+        if timer is not None:
+            timer.is_cancelled = True
+        classic = (group.members[member_id].metadata or NEW_MEMBER)[CLASSIC_MEMBER]
+        group.session_timers[member_id] = self.broker.clock.start(
+            TimerKind.SESSION,
+            self.broker.settings.group_consumer_session_timeout_ms if classic is None else classic["session_timeout_ms"],
+            self.group_id,
+            member_id,
+            partial(fence_member, self.broker, self.group_id, member_id),
+        )
+
+    @staticmethod
+    def _fence_if_unrevoked(broker: Broker, group_id: str, member_id: str, epoch: int) -> bool:
+        group = broker.partition_of(group_id).consumer_groups.get(group_id)
+        member = None if group is None else group.members.get(member_id)
+        if member is None or member.member_epoch != epoch:
+            return False
+        return fence_member(broker, group_id, member_id)
+
+    # Topics
+
+    def with_ids(self, partitions: Mapping[str, Iterable[int]]) -> set[Partition]:
+        """Partitions by topic name as (topic id, partition), without topics that do not exist."""
+        ids = topic_ids(self.broker)
+        return {(ids[topic], number) for topic, numbers in partitions.items() if topic in ids for number in numbers}
+
+    def _with_names(self, partitions: Iterable[Partition]) -> dict[str, tuple[int, ...]]:
+        names = topic_names(self.broker)
+        named: dict[str, list[int]] = {}
+        for topic_id, number in sorted(partitions, key=lambda one: (names.get(one[0], one[0]), one[1])):
+            named.setdefault(names.get(topic_id, topic_id), []).append(number)
+        return {topic: tuple(numbers) for topic, numbers in named.items()}
+
+    # Records
+
+    def before(self) -> Any:
+        """The group before the step, which may have been a classic group; None: there was none."""
+        return super().before() or copy.copy(self.replaced_classic)
+
+    def finish(self) -> None:
+        """The group is known, what it replaced ends, and the timers of members that have left end."""
+        if self.replaced_classic is not None:
+            self._put_classic_back = end_classic_group(self.broker, self.replaced_classic)
+            if self.group is not None:
+                for member_id, _ in classic_members(self.group):
+                    self.restart_session(self.group, member_id)
+        if self.group is not None and self.downgraded is not None:
+            self._run_timers_again = self.group.stop_timers()
+            del self.partition.consumer_groups[self.group_id]
+            begin_classic_group(self.broker, self.downgraded, rebalances=self._rebalances)
+        elif self.group is not None:
+            self.partition.consumer_groups[self.group_id] = self.group
+            for member_id in self.replaced:
+                self.group.cancel_timers(member_id)
+
+    def undo_finished(self) -> None:
+        """Take back the step after ``finish``: the append has failed later."""
+        self.undo()
+        group = self.group
+        if group is None:
+            return
+        if self.downgraded is not None:
+            self.broker.remove_group(self.downgraded)
+            if self._run_timers_again is not None:
+                self._run_timers_again(self.broker.clock)
+        if self._before:
+            self.partition.consumer_groups[self.group_id] = group
+            group.cancel_timers_without_member()
+            for member_id in self.replaced:
+                self.restart_session(group, member_id)
+        else:
+            self.partition.consumer_groups.pop(self.group_id, None)
+            group.stop_timers()
+            if self._put_classic_back is not None:
+                self._put_classic_back()
+
+
+def fence_member(broker: Broker, group_id: str, member_id: str) -> bool:
+    """Remove a member whose session has ended, or that did not give up its partitions in time. False: it has left already."""
+    step = ConsumerStep(broker, group_id)
+    group = step.group
+    if group is None or member_id not in group.members:
+        return False
+    step.remove(group, [member_id])
+
+    def repeat() -> None:
+        fire = partial(fence_member, broker, group_id, member_id)
+        group.session_timers[member_id] = broker.clock.start(TimerKind.SESSION, RETRY_MS, group_id, member_id, fire)
+
+    step.write(repeat)
+    return True
+
+
+def resolve_regexes(broker: Broker, group_id: str) -> bool:
+    """Store the topics that the expressions of a group match. Other topics than before make a new group epoch."""
+    if broker.partitions.get(broker.partition_number(group_id)) is None:
+        return False
+    step = ConsumerStep(broker, group_id)
+    group = step.group
+    if group is None:
+        return False
+    group.resolves_regexes, group.regexes_are_old, group.regexes_resolved_at_ms = False, False, broker.now_ms
+    before = group.replayed.subscribed_topics
+    for regex in step.used_regexes(group):
+        topics = sorted(topic for topic in broker.settings.topics or {} if re2j.matches(regex, topic))
+        if topics != group.replayed.resolved_regexes.get(regex):
+            step.add(regex_record(group_id, regex, topics, broker.now_ms))
+    if group.replayed.subscribed_topics != before:
+        group.metadata_hash = metadata_hash(known_topics(broker, group.replayed.subscribed_topics))
+        step.add(epoch_record(group_id, group.epoch + 1, group.metadata_hash))
+    has_changed = bool(step.records)
+    step.write()
+    return has_changed
+
+
+def load_consumer_group(broker: Broker, group_id: str, replayed: ReplayedGroup, records: Iterable[WrittenRecord]) -> ConsumerGroup:
+    """A consumer group after the load of its partition. All sessions start now, and the time for what is to be revoked."""
+    group = ConsumerGroup(group_id, replayed)
+    for record in records:
+        if record.key is not None and record.key.get("group_id") == group_id and record.value is not None:
+            if record.key_type == KeyType.CONSUMER_GROUP_METADATA:
+                group.metadata_hash = record.value.get("metadata_hash", 0)
+            elif record.key_type == KeyType.CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA:
+                group.assignment_timestamp_ms = record.value.get("assignment_timestamp_ms", 0)
+    broker.partition_of(group_id).consumer_groups[group_id] = group
+    step = ConsumerStep(broker, group_id)
+    for member_id, member in group.members.items():
+        step.restart_session(group, member_id)
+        if member.state == UNREVOKED:
+            timeout_ms = (member.metadata or NEW_MEMBER)["rebalance_timeout_ms"]
+            fire = partial(ConsumerStep._fence_if_unrevoked, broker, group_id, member_id, member.member_epoch)
+            group.rebalance_timers[member_id] = broker.clock.start(TimerKind.REVOCATION, timeout_ms, group_id, member_id, fire)
+    return group

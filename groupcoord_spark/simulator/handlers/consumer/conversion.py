@@ -1,0 +1,208 @@
+"""A group with members changes its protocol: online upgrade and downgrade (KIP-848).
+
+A classic group becomes a consumer group when a member of the new protocol joins it. A consumer group becomes a classic group when its last
+member of the new protocol goes. Rules: docs/reference/coordinator.md, chapter 13.5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from groupcoord_spark.coordinator.groups.consumer import ConsumerMember
+from groupcoord_spark.protocol.consumer_protocol import (
+    Assignment,
+    Subscription,
+    decode_assignment,
+    decode_subscription,
+    encode_assignment,
+)
+from groupcoord_spark.protocol.errors import DecodeError
+from groupcoord_spark.simulator.broker.broker import Broker
+from groupcoord_spark.simulator.broker.coordinator_records import group_record, group_tombstone
+from groupcoord_spark.simulator.broker.rebalance import prepare_rebalance, restart_session
+from groupcoord_spark.simulator.groups.classic_group import CONSUMER, Group
+from groupcoord_spark.simulator.groups.classic_member import Member, Protocols
+from groupcoord_spark.simulator.groups.consumer_group import (
+    STABLE,
+    ConsumerGroup,
+    CurrentAssignment,
+    Partition,
+    assignment_record,
+    epoch_record,
+    group_tombstones,
+    member_record,
+    target_epoch_record,
+    target_record,
+)
+from groupcoord_spark.simulator.groups.states import State
+from groupcoord_spark.simulator.messages.answers import JoinGroupAnswer, SyncGroupAnswer
+from groupcoord_spark.simulator.messages.errors import Error
+from groupcoord_spark.simulator.messages.records import RecordToWrite
+
+CLASSIC_MEMBER = "classic_member_metadata"
+"""The field of a member's record that only members of the classic protocol have."""
+
+
+def uses_classic_protocol(member: ConsumerMember) -> bool:
+    """Whether the member of a consumer group speaks the classic protocol."""
+    return (member.metadata or {}).get(CLASSIC_MEMBER) is not None
+
+
+def classic_metadata(session_timeout_ms: int, protocols: Protocols) -> dict[str, Any]:
+    """What the record of a classic member has beside the fields of every member."""
+    supported = [{"name": name, "metadata": metadata} for name, metadata in protocols]
+    return {"session_timeout_ms": session_timeout_ms, "supported_protocols": supported}
+
+
+def classic_protocols(member: ConsumerMember) -> Protocols:
+    """The protocols of a classic member, in its order."""
+    listed = (member.metadata or {})[CLASSIC_MEMBER]["supported_protocols"]
+    return tuple((protocol["name"], protocol["metadata"]) for protocol in listed)
+
+
+def read_subscription(protocols: Protocols) -> Subscription | None:
+    """The subscription in the first protocol of a member; None: it cannot be read."""
+    try:
+        return decode_subscription(protocols[0][1]) if protocols else None
+    except DecodeError:
+        return None
+
+
+def classic_assignment(member: ConsumerMember, partitions: Iterable[tuple[str, int]]) -> bytes:
+    """An assignment in the version of the member's subscription. partitions: (topic, partition)."""
+    subscription = read_subscription(classic_protocols(member))
+    by_topic: dict[str, tuple[int, ...]] = {}
+    for topic, number in partitions:
+        by_topic[topic] = (*by_topic.get(topic, ()), number)
+    return encode_assignment(Assignment(0 if subscription is None else subscription.version, by_topic, None))
+
+
+# From the classic protocol
+
+
+def upgrade_records(group: Group, topic_ids: Mapping[str, str], metadata_hash: int) -> list[RecordToWrite] | None:
+    """The records by which a classic group with members becomes a consumer group; None: a subscription or an assignment cannot be read.
+
+    Every member keeps its partitions, with the generation as its member epoch.
+    """
+    epoch = group.generation
+    members = []
+    for member in group.members:
+        subscription, assigned = read_subscription(member.protocols), _assigned(member, topic_ids)
+        if subscription is None or assigned is None:
+            return None
+        metadata = {
+            "instance_id": member.group_instance_id,
+            "rack_id": subscription.rack_id,
+            "client_id": member.client_id,
+            "client_host": member.client_host,
+            "subscribed_topic_names": sorted(set(subscription.topics)),
+            "subscribed_topic_regex": "",
+            "rebalance_timeout_ms": member.rebalance_timeout_ms,
+            "server_assignor": None,
+            CLASSIC_MEMBER: classic_metadata(member.session_timeout_ms, member.protocols),
+        }
+        members.append((member.member_id, metadata, assigned))
+    group_id = group.group_id
+    return [
+        group_tombstone(group_id),
+        *(member_record(group_id, member_id, metadata) for member_id, metadata, _ in members),
+        epoch_record(group_id, epoch, metadata_hash),
+        *(target_record(group_id, member_id, assigned) for member_id, _, assigned in members),
+        target_epoch_record(group_id, epoch, 0),
+        *(
+            assignment_record(group_id, member_id, CurrentAssignment(epoch, epoch, STABLE, dict.fromkeys(assigned, epoch), {}))
+            for member_id, _, assigned in members
+        ),
+    ]
+
+
+def subscribed_topics_of(group: Group) -> set[str]:
+    """The topics that the members of a classic group name."""
+    subscriptions = (read_subscription(member.protocols) for member in group.members)
+    return {topic for subscription in subscriptions if subscription is not None for topic in subscription.topics}
+
+
+def _assigned(member: Member, topic_ids: Mapping[str, str]) -> list[Partition] | None:
+    """The partitions of topics that exist; None: the assignment cannot be read."""
+    if not member.assignment:
+        return []
+    try:
+        assignment = decode_assignment(member.assignment)
+    except DecodeError:
+        return None
+    if assignment is None:
+        return None
+    return [(topic_ids[topic], number) for topic, numbers in assignment.partitions.items() if topic in topic_ids for number in numbers]
+
+
+def end_classic_group(broker: Broker, group: Group) -> Callable[[], None]:
+    """Forget a classic group that has become a consumer group: whoever waits has to join again. Returns what puts the group back."""
+    for member in group.members:
+        waiting = group.take_awaiting_join(member)
+        if waiting is not None:
+            broker.answer(waiting, JoinGroupAnswer(Error.REBALANCE_IN_PROGRESS, member.member_id))
+        if member.awaiting_sync is not None:
+            broker.answer(member.awaiting_sync, SyncGroupAnswer(Error.REBALANCE_IN_PROGRESS))
+            member.awaiting_sync = None
+    return broker.remove_group(group)
+
+
+# To the classic protocol
+
+
+def may_be_downgraded(broker: Broker, group: ConsumerGroup, leaving: Iterable[str]) -> bool:
+    """Whether the group becomes a classic group when these members have left: the others are there, and all use the classic protocol."""
+    gone = set(leaving)
+    staying = [member for member_id, member in group.members.items() if member_id not in gone]
+    is_small = len(staying) <= broker.settings.group_max_size
+    return broker.settings.allows_downgrades and bool(staying) and is_small and all(map(uses_classic_protocol, staying))
+
+
+def downgraded(
+    broker: Broker, group: ConsumerGroup, leaving: Iterable[str], topic_names: Mapping[str, str]
+) -> tuple[Group, list[RecordToWrite]]:
+    """The classic group that takes the place of a consumer group, and the records of the change.
+
+    Its generation is the group epoch, and the targets of the members are their assignments.
+    """
+    classic = Group(group.group_id, broker.now_ms, like_java=broker.release.like_java_maps)
+    classic.generation = group.epoch
+    classic.state = State.STABLE
+    gone = set(leaving)
+    for member_id, member in group.members.items():
+        if member_id not in gone:
+            target = ((topic_names[topic_id], number) for topic_id, number in group.target_of(member_id) if topic_id in topic_names)
+            classic.add(_classic_member(member_id, member, classic_assignment(member, target)))
+    classic.protocol = classic.elected_protocol()
+    return classic, [*group_tombstones(group), group_record(classic, broker.release)]
+
+
+def _classic_member(member_id: str, member: ConsumerMember, assignment: bytes) -> Member:
+    metadata = member.metadata or {}
+    return Member(
+        member_id=member_id,
+        group_instance_id=metadata["instance_id"],
+        client_id=metadata["client_id"],
+        client_host=metadata["client_host"],
+        rebalance_timeout_ms=metadata["rebalance_timeout_ms"],
+        session_timeout_ms=metadata[CLASSIC_MEMBER]["session_timeout_ms"],
+        protocol_type=CONSUMER,
+        protocols=classic_protocols(member),
+        assignment=assignment,
+    )
+
+
+def begin_classic_group(broker: Broker, group: Group, *, rebalances: bool) -> None:
+    """Put a downgraded group in its place, Stable or with the beginning of a rebalance. All sessions start."""
+    broker.partition_of(group.group_id).groups[group.group_id] = group
+    for member in group.members:
+        restart_session(broker, group, member)
+    if rebalances:
+        prepare_rebalance(broker, group)
+
+
+def classic_members(group: ConsumerGroup) -> Iterator[tuple[str, ConsumerMember]]:
+    """(member id, member) of the members that speak the classic protocol."""
+    return ((member_id, member) for member_id, member in group.members.items() if uses_classic_protocol(member))

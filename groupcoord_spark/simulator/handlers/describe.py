@@ -1,0 +1,181 @@
+"""FindCoordinator, DescribeGroups and ListGroups: requests that change nothing (docs/reference/coordinator.md, chapters 3.1 and 9.6)."""
+
+from collections.abc import Iterable
+from functools import partial
+from typing import Any
+
+from groupcoord_spark.coordinator.broker_settings import KAFKAS_ASSIGNORS
+from groupcoord_spark.simulator.broker.broker import Broker, OffsetsPartition
+from groupcoord_spark.simulator.broker.coordinator_checks import coordinator_error
+from groupcoord_spark.simulator.groups.classic_group import Group
+from groupcoord_spark.simulator.groups.clock import TimerKind
+from groupcoord_spark.simulator.groups.consumer_group import ConsumerGroup, Partition, current_assignment
+from groupcoord_spark.simulator.groups.share_group import ShareGroup
+from groupcoord_spark.simulator.groups.states import State
+from groupcoord_spark.simulator.groups.streams_group import StreamsGroup
+from groupcoord_spark.simulator.messages.answers import (
+    ConsumerGroupDescribeAnswer,
+    DescribedConsumer,
+    DescribedConsumerGroup,
+    DescribedGroup,
+    DescribedMember,
+    DescribeGroupsAnswer,
+    FindCoordinatorAnswer,
+    FoundCoordinator,
+    ListedGroup,
+    ListGroupsAnswer,
+)
+from groupcoord_spark.simulator.messages.calls import Call
+from groupcoord_spark.simulator.messages.errors import Error
+from groupcoord_spark.simulator.messages.requests import ConsumerGroupDescribe, DescribeGroups, FindCoordinator, ListGroups
+
+FIRST_VERSION_WITH_SEVERAL_KEYS = 4
+OFFSETS_TOPIC_CREATION_MS = 500
+"""How long the simulated cluster takes to create ``__consumer_offsets`` and to elect its leaders. A real one takes about as long."""
+
+
+def find_coordinator(broker: Broker, call: Call, request: FindCoordinator) -> None:
+    """Answer with the offsets partition of each group, whose leader is the group's coordinator."""
+    version = broker.release.version_of(request)
+    if not broker.offsets_topic_exists and broker.offsets_topic_timer is None:
+        broker.offsets_topic_timer = broker.clock.start(
+            TimerKind.OFFSETS_TOPIC, OFFSETS_TOPIC_CREATION_MS, "", "", partial(_create_offsets_topic, broker)
+        )
+    coordinators = []
+    for key in request.keys:
+        if not broker.offsets_topic_exists:
+            coordinators.append(FoundCoordinator(key, Error.COORDINATOR_NOT_AVAILABLE, -1))
+        elif not key and version >= FIRST_VERSION_WITH_SEVERAL_KEYS:
+            coordinators.append(FoundCoordinator(key, Error.INVALID_GROUP_ID, -1))
+        else:
+            coordinators.append(FoundCoordinator(key, Error.NONE, broker.partition_number(key)))
+    broker.answer(call, FindCoordinatorAnswer(tuple(coordinators)))
+
+
+def _create_offsets_topic(broker: Broker) -> bool:
+    broker.offsets_topic_exists = True
+    broker.lead_all_partitions()
+    return True
+
+
+def describe_groups(broker: Broker, call: Call, request: DescribeGroups) -> None:
+    """Answer with the current state and members of each group."""
+    version = broker.release.version_of(request)
+    broker.answer(call, DescribeGroupsAnswer(tuple(describe_group(broker, group_id, version) for group_id in request.group_ids)))
+
+
+def describe_group(broker: Broker, group_id: str, version: int) -> DescribedGroup:
+    """The current state and members of a group, as that version of DescribeGroups shows them."""
+    error = coordinator_error(broker, DescribeGroups, group_id)
+    if error is not Error.NONE:
+        return DescribedGroup(group_id, error)
+    group = broker.shown(group_id, Group, broker.group(group_id))
+    if group is None or group.state is State.DEAD:
+        since = broker.release.unknown_group_is_error_since
+        is_error = since is not None and version >= since
+        return DescribedGroup(group_id, Error.GROUP_ID_NOT_FOUND if is_error else Error.NONE, State.DEAD.value)
+    is_stable = group.state is State.STABLE
+    if is_stable and group.protocol is None:
+        # A Stable group without a protocol comes only from a record that no broker writes; the broker throws IllegalStateException.
+        return DescribedGroup(group_id, Error.UNKNOWN_SERVER_ERROR)
+    members = tuple(
+        DescribedMember(
+            member.member_id,
+            member.group_instance_id,
+            member.client_id,
+            member.client_host,
+            member.metadata_for(group.protocol) if is_stable else b"",
+            member.assignment if is_stable or broker.release.shows_last_assignment else b"",
+        )
+        for member in group.members
+    )
+    protocol = (group.protocol or "") if is_stable else ""
+    return DescribedGroup(group_id, Error.NONE, state_name(broker, group), group.protocol_type or "", protocol, members)
+
+
+def list_groups(broker: Broker, call: Call, request: ListGroups) -> None:
+    """Answer with the groups of all offsets partitions that the broker leads."""
+    if not broker.is_active:
+        broker.answer(call, ListGroupsAnswer(Error.COORDINATOR_NOT_AVAILABLE))
+        return
+    if any(partition.is_loading for partition in broker.partitions.values()):
+        broker.answer(call, ListGroupsAnswer(Error.COORDINATOR_LOAD_IN_PROGRESS))
+        return
+    ignores_case = broker.release.state_filter_ignores_case
+    wanted_states = {state.lower() if ignores_case else state for state in request.states}
+    wanted_types = {group_type.lower() for group_type in request.types}
+    listed = []
+
+    def is_wanted(name: str, group_type: str) -> bool:
+        return (not wanted_types or group_type in wanted_types) and (
+            not wanted_states or (name.lower() if ignores_case else name) in wanted_states
+        )
+
+    for partition in broker.partitions.values():
+        for group in _shown_groups(partition):
+            if isinstance(group, Group):
+                name = state_name(broker, group)
+                if is_wanted(name, "classic"):
+                    listed.append(ListedGroup(group.group_id, group.protocol_type or "", name))
+            elif is_wanted(group.replayed.state, group.replayed.group_type):
+                replayed = group.replayed
+                listed.append(ListedGroup(group.group_id, replayed.protocol_type, replayed.state, replayed.group_type))
+    broker.answer(call, ListGroupsAnswer(Error.NONE, tuple(sorted(listed))))
+
+
+def _shown_groups(partition: OffsetsPartition) -> Iterable[Group | ConsumerGroup | ShareGroup | StreamsGroup]:
+    """The groups of a partition as readers see them: those that are being written are seen as before."""
+    groups: dict[str, Any] = {
+        **partition.groups,
+        **partition.consumer_groups,
+        **partition.share_groups,
+        **partition.streams_groups,
+    }
+    for append in reversed(partition.appends_in_flight):
+        groups.update(append.views)
+    return [group for group in groups.values() if group is not None]
+
+
+def consumer_group_describe(broker: Broker, call: Call, request: ConsumerGroupDescribe) -> None:
+    """Answer with the state, the epochs and the members of each consumer group."""
+    broker.answer(call, ConsumerGroupDescribeAnswer(tuple(_consumer_group(broker, group_id) for group_id in request.group_ids)))
+
+
+def _consumer_group(broker: Broker, group_id: str) -> DescribedConsumerGroup:
+    error = coordinator_error(broker, ConsumerGroupDescribe, group_id)
+    group = broker.shown(group_id, ConsumerGroup, broker.consumer_group(group_id)) if error is Error.NONE else None
+    if group is None:
+        return DescribedConsumerGroup(group_id, error if error is not Error.NONE else Error.GROUP_ID_NOT_FOUND)
+    names = {topic.topic_id: name for name, topic in (broker.settings.topics or {}).items()}
+
+    def by_topic(partitions: Iterable[Partition]) -> dict[str, tuple[int, ...]]:
+        numbers: dict[str, list[int]] = {}
+        for topic_id, number in sorted(partitions):
+            if topic_id in names:
+                numbers.setdefault(names[topic_id], []).append(number)
+        return {topic: tuple(listed) for topic, listed in sorted(numbers.items())}
+
+    members = []
+    for member_id, member in group.members.items():
+        metadata, current = member.metadata or {}, current_assignment(member)
+        shown = {**current.assigned, **(current.pending_revocation if broker.release.describes_pending_revocation else {})}
+        members.append(
+            DescribedConsumer(
+                member_id,
+                metadata.get("instance_id"),
+                metadata.get("client_id", ""),
+                member.member_epoch,
+                tuple(metadata.get("subscribed_topic_names", ())),
+                metadata.get("subscribed_topic_regex") or None,
+                by_topic(shown),
+                by_topic(group.target_of(member_id)),
+            )
+        )
+    replayed = group.replayed
+    assignor = replayed.protocol(KAFKAS_ASSIGNORS)
+    return DescribedConsumerGroup(group_id, Error.NONE, replayed.state, group.epoch, replayed.assignment_epoch, assignor, tuple(members))
+
+
+def state_name(broker: Broker, group: Group) -> str:
+    """The name of the group's state in this release."""
+    return broker.release.completing_rebalance_name if group.state is State.COMPLETING_REBALANCE else group.state.value

@@ -1,0 +1,84 @@
+"""OffsetFetch: the committed offsets of groups in any state (docs/reference/coordinator.md, chapter 9.2)."""
+
+from groupcoord_spark.simulator.broker.broker import Broker
+from groupcoord_spark.simulator.broker.coordinator_checks import coordinator_error
+from groupcoord_spark.simulator.groups.classic_group import Group
+from groupcoord_spark.simulator.groups.consumer_group import ConsumerGroup
+from groupcoord_spark.simulator.groups.states import State
+from groupcoord_spark.simulator.groups.streams_group import StreamsGroup
+from groupcoord_spark.simulator.handlers.consumer.conversion import uses_classic_protocol
+from groupcoord_spark.simulator.handlers.streams.streams_offsets import check_streams_fetch
+from groupcoord_spark.simulator.messages.answers import FetchedGroup, FetchedOffset, OffsetFetchAnswer
+from groupcoord_spark.simulator.messages.calls import Call
+from groupcoord_spark.simulator.messages.errors import Error
+from groupcoord_spark.simulator.messages.requests import GroupToFetch, OffsetFetch
+
+_NO_OFFSET = FetchedOffset()
+_DENIED = FetchedOffset(error=Error.TOPIC_AUTHORIZATION_FAILED)
+_UNSTABLE = FetchedOffset(error=Error.UNSTABLE_OFFSET_COMMIT)
+
+
+def offset_fetch(broker: Broker, call: Call, request: OffsetFetch) -> None:
+    """Answer with the committed offsets of each group. With ``require_stable`` a partition with a pending offset gets an error instead."""
+
+    def answer(error: Error = Error.NONE, failed: frozenset[str] = frozenset()) -> None:
+        groups = (
+            FetchedGroup(group.group_id, error, {}) if group.group_id in failed else _fetch(broker, group, request.require_stable)
+            for group in request.groups
+        )
+        broker.answer(call, OffsetFetchAnswer(tuple(groups)))
+
+    if request.require_stable and broker.release.stable_fetch_waits and broker.appends_in_flight:
+        broker.wait_for_appends(frozenset(group.group_id for group in request.groups), answer)
+    else:
+        answer()
+
+
+def _fetch(broker: Broker, requested: GroupToFetch, require_stable: bool) -> FetchedGroup:
+    group_id = requested.group_id
+    error = coordinator_error(broker, OffsetFetch, group_id)
+    if error is not Error.NONE:
+        return FetchedGroup(group_id, error, {})
+    group = broker.group(group_id)
+    consumer_group = broker.consumer_group(group_id) if group is None else None
+    if broker.appends_in_flight:
+        group, consumer_group = broker.shown(group_id, Group, group), broker.shown(group_id, ConsumerGroup, consumer_group)
+    if consumer_group is not None and requested.member_id is not None:
+        member = consumer_group.members.get(requested.member_id)
+        if member is None:
+            return FetchedGroup(group_id, Error.UNKNOWN_MEMBER_ID, {})
+        if member.member_epoch != requested.member_epoch:
+            stale = Error.ILLEGAL_GENERATION if uses_classic_protocol(member) else Error.STALE_MEMBER_EPOCH
+            return FetchedGroup(group_id, stale, {})
+    streams_group = broker.streams_group(group_id) if group is None and consumer_group is None else None
+    if broker.appends_in_flight:
+        streams_group = broker.shown(group_id, StreamsGroup, streams_group)
+    if streams_group is not None and (error := check_streams_fetch(streams_group, requested)) is not Error.NONE:
+        return FetchedGroup(group_id, error, {})
+    partition = broker.partition_of(group_id)
+    offsets, in_flight = partition.offsets, partition.in_flight
+    is_known = consumer_group is not None or streams_group is not None or (group is not None and group.state is not State.DEAD)
+    committed = offsets.committed.get(group_id, {}) if is_known else {}
+    for append in partition.appends_in_flight:
+        committed = {**committed, **{key[1:]: stored for key, stored in append.deleted.items() if key[0] == group_id}}
+
+    def fetched(topic: str, number: int) -> FetchedOffset:
+        if topic in broker.denied.topics:
+            return _DENIED
+        key = (group_id, topic, number)
+        if require_stable and (key in offsets.pending or (key in in_flight and not broker.release.stable_fetch_waits)):
+            return _UNSTABLE
+        stored = committed.get((topic, number))
+        return _NO_OFFSET if stored is None else FetchedOffset(stored.committed_offset, stored.leader_epoch, stored.metadata)
+
+    topics: dict[str, dict[int, FetchedOffset]] = {}
+    if requested.partitions is None:
+        for topic, number in committed:
+            if topic in broker.denied.topics:
+                continue
+            topics.setdefault(topic, {})[number] = fetched(topic, number)
+    else:
+        for topic, partitions in requested.partitions.items():
+            if partitions or broker.release.fetch_shows_empty_topics:
+                topics[topic] = {number: fetched(topic, number) for number in partitions}
+    return FetchedGroup(group_id, Error.NONE, topics)

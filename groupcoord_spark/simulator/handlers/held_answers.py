@@ -1,0 +1,90 @@
+"""Answers of a Java coordinator that wait for the appends before them (docs/reference/coordinator.md, chapter 9.7).
+
+Every request that may write waits until all that was written before it is replicated, whether it writes itself or not. An error that the
+checks of a request find is answered at once. JoinGroup and SyncGroup of classic groups are answered by the group, without that wait; if an
+append before them fails while they still wait for the group, they get its error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from groupcoord_spark.simulator.broker.broker import Broker
+from groupcoord_spark.simulator.messages.answers import (
+    Answer,
+    ConsumerGroupHeartbeatAnswer,
+    DeleteGroupsAnswer,
+    HeartbeatAnswer,
+    JoinGroupAnswer,
+    LeaveGroupAnswer,
+    OffsetCommitAnswer,
+    OffsetDeleteAnswer,
+    ShareGroupHeartbeatAnswer,
+    SyncGroupAnswer,
+)
+from groupcoord_spark.simulator.messages.calls import Call
+from groupcoord_spark.simulator.messages.errors import Error
+from groupcoord_spark.simulator.messages.requests import DeleteGroups, JoinGroup, SyncGroup
+from groupcoord_spark.simulator.messages.streams_answers import StreamsGroupHeartbeatAnswer
+
+_RESULTS_OF_PARTITIONS: Final = frozenset({Error.NONE, Error.OFFSET_METADATA_TOO_LARGE, Error.UNKNOWN_TOPIC_OR_PARTITION})
+"""Errors of a commit that concern single partitions: the other ones are written."""
+_WITH_ONE_ERROR: Final = (
+    HeartbeatAnswer,
+    LeaveGroupAnswer,
+    ConsumerGroupHeartbeatAnswer,
+    ShareGroupHeartbeatAnswer,
+    StreamsGroupHeartbeatAnswer,
+    OffsetDeleteAnswer,
+)
+"""Answers to requests that may write, with one error for the whole request."""
+
+
+def hold_answer(broker: Broker, call: Call) -> None:
+    """Keep the answer of a request until the appends in flight have succeeded. If one fails, its error is the answer."""
+    answer = call.answer
+    groups = frozenset(_group_ids(broker, call))
+    if not any(broker.last_append_of(broker.partition_number(group_id)) for group_id in groups):
+        return
+    if answer is not None:
+        broker.take_back_answer(call)
+
+    def end(error: Error, failed: frozenset[str]) -> None:
+        if call.answer is None:
+            final = _failed_answer(call, answer, error, failed) if failed else answer
+            if final is not None:
+                broker.answer(call, final)
+
+    broker.wait_for_appends(groups, end)
+
+
+def _group_ids(broker: Broker, call: Call) -> Iterable[str]:
+    """The groups whose appends the answer waits for; none: the answer does not wait."""
+    request, answer = call.request, call.answer
+    if isinstance(answer, DeleteGroupsAnswer) and isinstance(request, DeleteGroups):
+        return request.group_ids
+    group_id = getattr(request, "group_id", None) or ""
+    if isinstance(request, JoinGroup | SyncGroup):
+        waits = answer is None or (answer.error is Error.NONE and broker.consumer_group(group_id) is not None)  # type: ignore[union-attr]
+    elif isinstance(answer, OffsetCommitAnswer):
+        waits = _RESULTS_OF_PARTITIONS.issuperset(answer.errors.values())
+    elif isinstance(answer, HeartbeatAnswer):
+        waits = answer.error in (Error.NONE, Error.REBALANCE_IN_PROGRESS)
+    else:
+        waits = isinstance(answer, _WITH_ONE_ERROR) and answer.error is Error.NONE
+    return (group_id,) if waits else ()
+
+
+def _failed_answer(call: Call, answer: Answer | None, error: Error, failed: frozenset[str]) -> Answer | None:
+    """The answer to a request, an append for which has failed. failed: the groups that it concerns."""
+    request = call.request
+    if isinstance(answer, DeleteGroupsAnswer):
+        return DeleteGroupsAnswer({**answer.errors, **dict.fromkeys(failed, error)})
+    if isinstance(answer, OffsetCommitAnswer):
+        return OffsetCommitAnswer(dict.fromkeys(answer.errors, error))
+    if isinstance(request, JoinGroup):
+        return JoinGroupAnswer(error, request.member_id)
+    if isinstance(request, SyncGroup):
+        return SyncGroupAnswer(error)
+    return type(answer)(error) if isinstance(answer, _WITH_ONE_ERROR) else None

@@ -1,0 +1,157 @@
+"""The broker becomes leader of an offsets partition, or loses it (docs/reference/coordinator.md, chapter 10)."""
+
+from collections.abc import Iterable
+
+from groupcoord_spark.coordinator.groups.consumer import ConsumerGroup as ReplayedConsumerGroup
+from groupcoord_spark.coordinator.groups.share import ShareGroup as ReplayedShareGroup
+from groupcoord_spark.coordinator.groups.streams import StreamsGroup as ReplayedStreamsGroup
+from groupcoord_spark.coordinator.replay import PartitionReplay
+from groupcoord_spark.coordinator.state import GroupRow, MemberRow, PartitionState
+from groupcoord_spark.protocol.record_types import OFFSET_KEY_TYPES, KeyType, MarkerType
+from groupcoord_spark.simulator.broker.broker import Broker, OffsetsPartition
+from groupcoord_spark.simulator.broker.rebalance import prepare_rebalance, restart_session
+from groupcoord_spark.simulator.broker.release import SizeRule
+from groupcoord_spark.simulator.groups.classic_group import Group
+from groupcoord_spark.simulator.groups.classic_member import Member
+from groupcoord_spark.simulator.groups.states import State
+from groupcoord_spark.simulator.handlers.commit import stored_offset
+from groupcoord_spark.simulator.handlers.consumer.consumer_heartbeat import load_consumer_group
+from groupcoord_spark.simulator.handlers.share.share_heartbeat import load_share_group
+from groupcoord_spark.simulator.handlers.streams.streams_lifecycle import load_streams_group, unload_streams_groups
+from groupcoord_spark.simulator.messages.answers import JoinGroupAnswer, SyncGroupAnswer
+from groupcoord_spark.simulator.messages.errors import Error
+from groupcoord_spark.simulator.messages.records import WrittenRecord
+
+_CLASSIC = "classic"
+_CONSUMER = "consumer"
+_SHARE = "share"
+
+
+def begin_loading(broker: Broker, number: int) -> None:
+    """The broker becomes leader of an offsets partition and starts to load it. Requests for its groups fail until the load is complete."""
+    partition = OffsetsPartition(number, broker.release)
+    partition.is_loading = True
+    broker.partitions[number] = partition
+
+
+def load_partition(broker: Broker, number: int, records: Iterable[WrittenRecord]) -> None:
+    """Build the groups of an offsets partition from its records: each group is Empty or Stable, and every session starts now.
+
+    The log has no pending member ids, no waiting requests and no rebalances that are not complete: they are lost.
+    """
+    records = tuple(records)
+    partition = broker.partitions[number] = OffsetsPartition(number, broker.release)
+    replay = PartitionReplay(broker.release.semantics)
+    member_order: dict[str, int] = {}
+    for record in records:
+        partition.next_record_offset = record.record_offset + 1
+        _apply_record(replay, record)
+        if record.key_type == KeyType.GROUP_METADATA and record.value is not None:
+            # Within one slot a map has its keys in the order of their insertion, which is the order of the record.
+            member_order |= {member["member_id"]: index for index, member in enumerate(record.value["members"])}
+    state = replay.finish()
+    _load_offsets(partition, state)
+    members: dict[str, list[MemberRow]] = {}
+    for member in state.members():
+        members.setdefault(member.group_id, []).append(member)
+    for row in state.groups():
+        if row.group_type == _CLASSIC:
+            loaded = sorted(members.get(row.group_id, ()), key=lambda member: member_order.get(member.member_id, 0))
+            partition.groups[row.group_id] = _load_group(broker, row, loaded)
+        elif row.group_type == _CONSUMER:
+            replayed = state.group(row.group_id)
+            assert isinstance(replayed, ReplayedConsumerGroup)
+            load_consumer_group(broker, row.group_id, replayed, records)
+        elif row.group_type == _SHARE:
+            share_group = state.group(row.group_id)
+            assert isinstance(share_group, ReplayedShareGroup)
+            load_share_group(broker, row.group_id, share_group, records)
+        else:
+            streams_group = state.group(row.group_id)
+            assert isinstance(streams_group, ReplayedStreamsGroup)
+            load_streams_group(broker, row.group_id, streams_group, records)
+    for group in list(partition.groups.values()):
+        if broker.release.size_rule is not SizeRule.NONE and len(group.members) > broker.settings.group_max_size:
+            prepare_rebalance(broker, group)
+
+
+def unload_partition(broker: Broker, number: int) -> None:
+    """The broker loses an offsets partition: its groups become Dead, and waiting requests are answered NOT_COORDINATOR."""
+    partition = broker.partitions.get(number)
+    if partition is None:
+        return
+    for group in list(partition.groups.values()):
+        for member in group.members:
+            waiting = group.take_awaiting_join(member)
+            if waiting is not None:
+                broker.answer(waiting, JoinGroupAnswer(Error.NOT_COORDINATOR, member.member_id))
+            if member.awaiting_sync is not None:
+                broker.answer(member.awaiting_sync, SyncGroupAnswer(Error.NOT_COORDINATOR))
+                member.awaiting_sync = None
+        broker.remove_group(group)
+    for consumer_group in partition.consumer_groups.values():
+        for member_id in list(consumer_group.members):
+            consumer_group.cancel_timers(member_id)
+    for share_group in partition.share_groups.values():
+        for member_id in list(share_group.members):
+            share_group.cancel_session(member_id)
+    unload_streams_groups(partition)
+    broker.fail_appends_in_flight(partition)
+    del broker.partitions[number]
+
+
+def _apply_record(replay: PartitionReplay, record: WrittenRecord) -> None:
+    if record.control is not None:
+        replay.apply_marker(record.producer_id, MarkerType[record.control])
+    elif record.key is not None and record.key_type is not None and record.key_type in OFFSET_KEY_TYPES:
+        key = record.key
+        replay.apply_offset_commit(
+            record.producer_id,
+            record.is_transactional,
+            record.key_type,
+            key["group_id"],
+            key["topic"],
+            key["partition"],
+            stored_offset(record),
+        )
+    elif record.key is not None and record.key_type is not None:
+        replay.apply_group_record(
+            record.record_offset, record.timestamp_ms, record.key_type, record.key, record.value_version, record.value
+        )
+
+
+def _load_offsets(partition: OffsetsPartition, state: PartitionState) -> None:
+    for row in (*state.committed_offsets(), *state.orphan_offsets()):
+        stored = state.offsets_of(row.group_id)[row.topic, row.partition]
+        partition.offsets.put(row.group_id, row.topic, row.partition, stored)
+    for (group_id, topic, number), by_producer in state.pending_by_partition().items():
+        for producer_id, staged in by_producer.items():
+            partition.offsets.stage(group_id, topic, number, producer_id, staged)
+            partition.producers_with_open_transaction.setdefault(group_id, set()).add(producer_id)
+
+
+def _load_group(broker: Broker, row: GroupRow, members: list[MemberRow]) -> Group:
+    group = Group(row.group_id, broker.now_ms, like_java=broker.release.like_java_maps)
+    group.generation = row.generation
+    group.protocol = row.protocol
+    group.leader = row.leader_id
+    for stored in members:
+        session_timeout_ms = stored.session_timeout_ms or 0
+        member = Member(
+            member_id=stored.member_id,
+            group_instance_id=stored.instance_id,
+            client_id=stored.client_id or "",
+            client_host=stored.client_host or "",
+            rebalance_timeout_ms=session_timeout_ms if stored.rebalance_timeout_ms is None else stored.rebalance_timeout_ms,
+            session_timeout_ms=session_timeout_ms,
+            protocol_type=row.protocol_type or "",
+            protocols=((row.protocol or "", stored.subscription or b""),),
+            assignment=stored.assignment or b"",
+        )
+        group.add(member)
+        restart_session(broker, group, member)
+    group.protocol_type = row.protocol_type
+    group.state = State(row.state)
+    group.state_timestamp_ms = row.state_timestamp_ms
+    group.subscribed_topics = None if row.subscribed_topics is None else frozenset(row.subscribed_topics)
+    return group

@@ -1,0 +1,1 @@
+"""Requests of share groups (KIP-932)."""

@@ -1,0 +1,92 @@
+"""The checks of StreamsGroupHeartbeat that come before the group is looked up, and those of a member's epoch and tasks.
+
+Rules: docs/reference/coordinator.md, chapter 13.7.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from groupcoord_spark.assignors.sticky_tasks import Task
+from groupcoord_spark.simulator.broker.permissions import Denied
+from groupcoord_spark.simulator.groups.streams_tasks import CurrentTasks, Owned, tasks_by_subtopology
+from groupcoord_spark.simulator.groups.streams_topology import INTERNAL_TOPICS_OF_KAFKA, ConfiguredTopology, all_topics
+from groupcoord_spark.simulator.messages.errors import Error
+from groupcoord_spark.simulator.messages.requests import LEAVE_EPOCH
+from groupcoord_spark.simulator.messages.streams_requests import StreamsGroupHeartbeat, Tasks
+
+_TOPIC_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+
+
+def topics_error(request: StreamsGroupHeartbeat, denied: Denied) -> Error:
+    """The error for topics that no application may use, or that the authorizer refuses. The coordinator never sees such a request."""
+    if request.topology is None:
+        return Error.NONE
+    topics = all_topics(request.topology)
+    if topics & INTERNAL_TOPICS_OF_KAFKA or not all(_TOPIC_NAME.fullmatch(topic) and topic not in (".", "..") for topic in topics):
+        return Error.STREAMS_INVALID_TOPOLOGY
+    return Error.TOPIC_AUTHORIZATION_FAILED if topics & denied.topics else Error.NONE
+
+
+def request_error(request: StreamsGroupHeartbeat) -> Error:
+    """The error for a request that no group would accept."""
+    topology, tasks = request.topology, (request.active_tasks, request.standby_tasks, request.warmup_tasks)
+    joins = request.member_epoch == 0
+    uses_what_is_not_there = (
+        request.group_instance_id is not None
+        or bool(request.warmup_tasks)
+        or (topology is not None and any(subtopology.source_topic_regex for subtopology in topology.subtopologies))
+    )
+    is_incomplete = (
+        not request.member_id.strip()
+        or not (request.group_id or "").strip()
+        or (request.rack_id is not None and not request.rack_id.strip())
+        or (joins and (request.rebalance_timeout_ms is None or any(tasks) or topology is None))
+        or request.member_epoch < LEAVE_EPOCH
+    )
+    if uses_what_is_not_there or is_incomplete:
+        return Error.INVALID_REQUEST
+    if joins and topology is not None and any(one.partitions for sub in topology.subtopologies for one in sub.state_changelog_topics):
+        return Error.STREAMS_INVALID_TOPOLOGY
+    names_some_kinds = any(kind is None for kind in tasks) and any(kind is not None for kind in tasks)
+    return Error.INVALID_REQUEST if names_some_kinds or (not joins and topology is not None) else Error.NONE
+
+
+def is_fenced(current: CurrentTasks, request: StreamsGroupHeartbeat) -> bool:
+    """Whether a known member must come back without tasks.
+
+    The epoch before is accepted from a client that has no other tasks than it was assigned: its last answer was lost.
+    """
+    epoch = request.member_epoch
+    if epoch in (0, current.epoch):
+        return False
+    lists = {"active": request.active_tasks, "standby": request.standby_tasks, "warmup": request.warmup_tasks}
+    return (
+        epoch > current.epoch
+        or epoch != current.previous_epoch
+        or not all(tasks is not None and _is_part(tasks, tasks_by_subtopology(current.assigned[kind])) for kind, tasks in lists.items())
+    )
+
+
+def _is_part(tasks: Tasks, of: Mapping[str, Iterable[int]]) -> bool:
+    return all(name in of and set(numbers) <= set(of[name]) for name, numbers in tasks.items())
+
+
+def has_unknown_tasks(request: StreamsGroupHeartbeat, configured: ConfiguredTopology) -> bool:
+    """Whether a client says that it has a task that the topology does not have."""
+    known = configured.subtopologies or {}
+    return any(
+        name not in known or any(not 0 <= number < known[name].tasks for number in numbers)
+        for tasks in (request.active_tasks, request.standby_tasks, request.warmup_tasks)
+        for name, numbers in (tasks or {}).items()
+    )
+
+
+def reported_tasks(request: StreamsGroupHeartbeat) -> Owned | None:
+    """The tasks that a client says it has; None: it says nothing."""
+    if request.active_tasks is None or request.standby_tasks is None or request.warmup_tasks is None:
+        return None
+    lists = {"active": request.active_tasks, "standby": request.standby_tasks, "warmup": request.warmup_tasks}
+    return {kind: frozenset(Task(name, number) for name, numbers in tasks.items() for number in numbers) for kind, tasks in lists.items()}

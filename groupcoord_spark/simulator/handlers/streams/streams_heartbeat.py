@@ -1,0 +1,478 @@
+"""StreamsGroupHeartbeat: members of streams groups join, get tasks, give them up and leave (KIP-1071; Kafka: ``GroupMetadataManager``).
+
+Rules: docs/reference/coordinator.md, chapter 13.7.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+from groupcoord_spark.assignors.java_maps import hash_of_text, in_hash_order
+from groupcoord_spark.assignors.sticky_tasks import TaskMember, sticky_tasks
+from groupcoord_spark.coordinator.groups.streams import StreamsGroup as ReplayedGroup
+from groupcoord_spark.errors import UsageError
+from groupcoord_spark.protocol.record_types import KeyType
+from groupcoord_spark.simulator.broker.broker import Broker
+from groupcoord_spark.simulator.broker.coordinator_checks import coordinator_error
+from groupcoord_spark.simulator.broker.coordinator_records import group_tombstone
+from groupcoord_spark.simulator.broker.group_step import REFRESH_MS, RETRY_MS, known_topics
+from groupcoord_spark.simulator.broker.streams_settings import (
+    assignment_interval_ms,
+    heartbeat_interval_ms,
+    initial_delay_ms,
+    session_timeout_ms,
+    standby_replicas,
+)
+from groupcoord_spark.simulator.groups.clock import TimerKind
+from groupcoord_spark.simulator.groups.consumer_group import metadata_hash
+from groupcoord_spark.simulator.groups.states import State
+from groupcoord_spark.simulator.groups.streams_group import (
+    NO_TASKS,
+    StreamsGroup,
+    assignment_record,
+    changed_metadata,
+    epoch_record,
+    member_record,
+    removal_records,
+    target_epoch_record,
+    target_record,
+    topology_record,
+)
+from groupcoord_spark.simulator.groups.streams_tasks import ACTIVE, KINDS, UNREVOKED, CurrentTasks, Owned, reconciled, tasks_by_subtopology
+from groupcoord_spark.simulator.groups.streams_topology import (
+    ConfiguredTopology,
+    configured_topology,
+    is_same_topology,
+    required_topics,
+    topology_value,
+)
+from groupcoord_spark.simulator.handlers.streams.streams_checks import (
+    has_unknown_tasks,
+    is_fenced,
+    reported_tasks,
+    request_error,
+    topics_error,
+)
+from groupcoord_spark.simulator.handlers.streams.streams_endpoints import endpoint_partitions
+from groupcoord_spark.simulator.messages.calls import Call
+from groupcoord_spark.simulator.messages.errors import Error, RefusedError
+from groupcoord_spark.simulator.messages.records import RecordToWrite
+from groupcoord_spark.simulator.messages.requests import LEAVE_EPOCH
+from groupcoord_spark.simulator.messages.streams_answers import EndpointPartitions, Status, StatusCode, StreamsGroupHeartbeatAnswer
+from groupcoord_spark.simulator.messages.streams_requests import StreamsGroupHeartbeat
+
+INTERNAL_TOPICS_MS: Final = 1
+"""How long the simulated cluster takes to make internal topics."""
+STANDBY_REPLICAS: Final = "num.standby.replicas"
+_NOT_VALIDATED: Final = -1
+_FIRST_ASSIGNMENT_EPOCH: Final = 1
+"""Of members that wait for the first assignment: in 4.2, too, where a group is made with epoch 0 and gets epoch 2 first, as since 4.3."""
+
+
+def streams_group_heartbeat(broker: Broker, call: Call, request: StreamsGroupHeartbeat) -> None:
+    """Answer with the member's epoch, with its tasks if they are new to the member, and with what keeps the group from more tasks.
+
+    Raises UsageError where every topic exists: nobody knows then how many partitions the sources have.
+    """
+    if broker.settings.topics is None and request.topology is not None:
+        raise UsageError("A streams group needs the topics of the cluster: name those that exist, with their numbers of partitions.")
+    error = topics_error(request, broker.denied)
+    if error is Error.NONE and broker.is_active:
+        error = request_error(request)
+    if error is Error.NONE:
+        error = coordinator_error(broker, StreamsGroupHeartbeat, request.group_id)
+    if error is not Error.NONE:
+        broker.answer(call, StreamsGroupHeartbeatAnswer(error))
+        return
+    step = StreamsStep(broker, request.group_id or "")
+    try:
+        answer = step.leave(request) if request.member_epoch == LEAVE_EPOCH else step.heartbeat(request)
+    except RefusedError as refused:
+        broker.answer(call, StreamsGroupHeartbeatAnswer(refused.error))
+        return
+    error = step.write()
+    broker.answer(call, answer if error is Error.NONE else StreamsGroupHeartbeatAnswer(error))
+    if error is Error.NONE and step.configured is not None and step.configured.missing:
+        make_internal_topics(broker, request.group_id or "", step.configured.missing)
+
+
+class _Targets(NamedTuple):
+    """The target assignment to which a member is reconciled: its epoch, and the tasks of the member."""
+
+    epoch: int
+    of_member: Owned
+
+
+class StreamsStep:
+    """The records of one request or timer. The group changes when they are in the log: until then every rule sees it as it was."""
+
+    def __init__(self, broker: Broker, group_id: str) -> None:
+        self.broker = broker
+        self.group_id = group_id
+        self.partition = broker.partition_of(group_id)
+        self.group: StreamsGroup | None = self.partition.streams_groups.get(group_id)
+        self.configured: ConfiguredTopology | None = None
+        """What the group's topology makes of the topics, once this step has looked at them."""
+        self._records: list[RecordToWrite] = []
+        self._is_new = self.group is None
+        self._deadline_ms: int | None = None
+        self._topology: Mapping[str, Any] = {}
+
+    # Requests
+
+    def heartbeat(self, request: StreamsGroupHeartbeat) -> StreamsGroupHeartbeatAnswer:
+        """One heartbeat of a member that joins or stays."""
+        group, member_id = self._group_for(request), request.member_id
+        current = self._current_of(group, request)
+        status: list[Status] = []
+        before = group.metadata_of(member_id)
+        metadata = changed_metadata(before, request)
+        changes = metadata != before
+        if changes:
+            self._records.append(member_record(self.group_id, member_id, metadata))
+        topology = self._topology = self._topology_for(group, request)
+        of_group = group.replayed.topology
+        if of_group is not None and metadata["topology_epoch"] < of_group["epoch"]:
+            status.append(Status(StatusCode.STALE_TOPOLOGY, f"{metadata['topology_epoch']} < {of_group['epoch']}"))
+        epoch, configured = self._group_epoch(group, request, topology, bumps=changes)
+        self._start_initial_delay(group)
+        targets = self._update_targets(group, epoch, configured, status, {member_id: metadata})
+        after = self._reconcile(group, request, current, metadata, targets)
+        self.restart_session(group, member_id)
+        if request.shutdown_application and group.shutdown_by is None:
+            group.shutdown_by = member_id
+        return self._answer(group, request, current, after, metadata, status)
+
+    def leave(self, request: StreamsGroupHeartbeat) -> StreamsGroupHeartbeatAnswer:
+        """A member leaves."""
+        group = self.group
+        if group is None:
+            raise RefusedError(Error.GROUP_ID_NOT_FOUND)
+        if request.shutdown_application and group.shutdown_by is None:
+            group.shutdown_by = request.member_id
+        if request.member_id not in group.members:
+            raise RefusedError(Error.UNKNOWN_MEMBER_ID)
+        self.remove(group, request.member_id)
+        return StreamsGroupHeartbeatAnswer(Error.NONE, request.member_id, request.member_epoch)
+
+    def remove(self, group: StreamsGroup, member_id: str) -> None:
+        """Remove a member: its tombstones, and a new group epoch."""
+        self._records += removal_records(self.group_id, member_id)
+        validated = group.replayed.validated_topology_epoch
+        self._records.append(epoch_record(self.group_id, group.epoch + 1, group.metadata_hash, validated, group.last_configs))
+        group.cancel_timers(member_id)
+
+    def end_initial_delay(self) -> bool:
+        """Compute the target assignment for which the group has waited. False: there is nothing to assign."""
+        group = self.group
+        if group is None or not group.members or group.configured is None or group.epoch <= group.replayed.assignment_epoch:
+            return False
+        self._update_targets(group, group.epoch, group.configured, [], {})
+        self.write()
+        return bool(self._records)
+
+    # Steps of a heartbeat
+
+    def _group_for(self, request: StreamsGroupHeartbeat) -> StreamsGroup:
+        """The streams group. A first heartbeat creates it, and replaces an Empty classic group."""
+        joins = request.member_epoch == 0
+        if self.group is None:
+            classic = self.partition.groups.get(self.group_id)
+            others = (self.partition.consumer_groups, self.partition.share_groups)
+            is_taken = any(self.group_id in groups for groups in others) or (classic is not None and classic.state is not State.EMPTY)
+            if not joins or is_taken:
+                raise RefusedError(Error.GROUP_ID_NOT_FOUND)
+            if classic is not None:
+                self._records.append(group_tombstone(self.group_id))
+            self.group = self._new_group()
+        if joins and len(self.group.members) >= self.broker.settings.group_streams_max_size:
+            raise RefusedError(Error.GROUP_MAX_SIZE_REACHED)
+        return self.group
+
+    def _new_group(self) -> StreamsGroup:
+        return StreamsGroup(self.group_id, ReplayedGroup(self.broker.release.semantics))
+
+    def _current_of(self, group: StreamsGroup, request: StreamsGroupHeartbeat) -> CurrentTasks:
+        """What the member has. Raises RefusedError if nobody may send this epoch."""
+        if request.member_id not in group.members and request.member_epoch != 0:
+            raise RefusedError(Error.UNKNOWN_MEMBER_ID)
+        current = group.current_of(request.member_id)
+        if is_fenced(current, request):
+            raise RefusedError(Error.FENCED_MEMBER_EPOCH)
+        return current
+
+    def _topology_for(self, group: StreamsGroup, request: StreamsGroupHeartbeat) -> Mapping[str, Any]:
+        """The topology of the group: that of the first member. Raises RefusedError for another one."""
+        of_group = group.replayed.topology
+        if request.topology is None:
+            if of_group is None:
+                raise RefusedError(Error.UNKNOWN_SERVER_ERROR)
+            return of_group
+        value = topology_value(request.topology)
+        if of_group is None:
+            self._records.append(topology_record(self.group_id, value))
+            return value
+        if of_group["epoch"] <= value["epoch"] and not is_same_topology(of_group, value):
+            raise RefusedError(Error.INVALID_REQUEST)
+        return of_group
+
+    def _group_epoch(
+        self, group: StreamsGroup, request: StreamsGroupHeartbeat, topology: Mapping[str, Any], *, bumps: bool
+    ) -> tuple[int, ConfiguredTopology]:
+        """The group epoch, and what the topology makes of the topics. A change of either, or of a setting, makes a new epoch."""
+        configured, new_hash = group.configured, group.metadata_hash
+        is_old = group.refreshes_metadata or self.broker.now_ms >= group.metadata_deadline_ms
+        if configured is None or is_old:
+            topics = known_topics(self.broker, required_topics(topology))
+            new_hash = metadata_hash(topics)
+            bumps = bumps or new_hash != group.metadata_hash
+            if configured is None or new_hash != group.metadata_hash:
+                configured = configured_topology(topology, topics)
+        self.configured = configured
+        if configured.is_ready and has_unknown_tasks(request, configured):
+            raise RefusedError(Error.INVALID_REQUEST)
+        validated, configs = topology["epoch"] if configured.is_ready else _NOT_VALIDATED, self._configs()
+        bumps = bumps or validated != group.replayed.validated_topology_epoch or configs != group.last_configs
+        if not bumps:
+            return group.epoch, configured
+        self._deadline_ms = self.broker.now_ms + REFRESH_MS
+        epoch = max(group.epoch, _FIRST_ASSIGNMENT_EPOCH) + 1
+        self._records.append(epoch_record(self.group_id, epoch, new_hash, validated, configs))
+        return epoch, configured
+
+    def _configs(self) -> dict[str, str]:
+        return {STANDBY_REPLICAS: str(standby_replicas(self.broker, self.group_id))}
+
+    def _metadata(self, group: StreamsGroup) -> dict[str, Mapping[str, Any]]:
+        """Member id -> metadata, in the order of Kafka's map of members."""
+        return {member_id: group.metadata_of(member_id) for member_id in group.members_in_order()}
+
+    def _start_initial_delay(self, group: StreamsGroup) -> None:
+        """Let an Empty group wait for more members, unless it waits already."""
+        delay_ms, delays = initial_delay_ms(self.broker, self.group_id), self.partition.streams_initial_delays
+        if not group.members and delay_ms > 0 and self.group_id not in delays:
+            fire = partial(_end_initial_delay, self.broker, self.group_id)
+            delays[self.group_id] = self.broker.clock.start(TimerKind.INITIAL_DELAY, delay_ms, self.group_id, "", fire)
+
+    def _update_targets(
+        self,
+        group: StreamsGroup,
+        epoch: int,
+        configured: ConfiguredTopology,
+        status: list[Status],
+        sending: Mapping[str, Mapping[str, Any]],
+    ) -> _Targets:
+        """Compute the target assignment of a new group epoch, once in an interval (KIP-1263) and not while the group waits for members.
+
+        sending: id -> metadata of the member that sends the heartbeat, whose tasks are asked for; empty: a timer asks.
+        """
+        sender = next(iter(sending), None)
+        of_sender = NO_TASKS if sender is None else group.target_of(sender)
+        configs = group.last_configs if sender is None else self._configs()
+        last_epoch, last_ms = group.replayed.assignment_epoch, group.assignment_timestamp_ms
+        if self.group_id in self.partition.streams_initial_delays:
+            status.append(Status(StatusCode.ASSIGNMENT_DELAYED, "streams.initial.rebalance.delay.ms"))
+            return _Targets(max(last_epoch, _FIRST_ASSIGNMENT_EPOCH), NO_TASKS)
+        if last_epoch >= epoch:
+            return _Targets(last_epoch, of_sender)
+        interval_ms = assignment_interval_ms(self.broker, self.group_id)
+        if last_ms and interval_ms and self.broker.now_ms < last_ms + interval_ms:
+            status.append(Status(StatusCode.ASSIGNMENT_DELAYED, "streams.assignment.interval.ms"))
+            return _Targets(last_epoch, of_sender)
+        members = {**self._metadata(group), **sending}
+        targets = _targets(group, members, configured, int(configs.get(STANDBY_REPLICAS, 0)))
+        for member_id in in_hash_order(members, hash_of_text):
+            if member_id not in group.replayed.targets or targets[member_id] != group.target_of(member_id):
+                self._records.append(target_record(self.group_id, member_id, targets[member_id]))
+        timestamp_ms = self.broker.now_ms if self.broker.release.stores_assignment_timestamp else 0
+        self._records.append(target_epoch_record(self.group_id, epoch, timestamp_ms))
+        return _Targets(epoch, of_sender if sender is None else targets[sender])
+
+    def _reconcile(
+        self, group: StreamsGroup, request: StreamsGroupHeartbeat, current: CurrentTasks, metadata: Mapping[str, Any], targets: _Targets
+    ) -> CurrentTasks:
+        """One step of the member towards its target."""
+        process_id: str = metadata["process_id"]
+        after = reconciled(
+            current, targets.of_member, targets.epoch, reported_tasks(request), lambda kind, task: group.is_held(kind, task, process_id)
+        )
+        if after is None:
+            raise RefusedError(Error.FENCED_MEMBER_EPOCH)
+        if after != current:
+            self._records.append(assignment_record(self.group_id, request.member_id, after))
+            group.cancel_timer(group.rebalance_timers, request.member_id)
+            if after.state == UNREVOKED:
+                self.start_rebalance_timer(group, request.member_id, after.epoch, metadata["rebalance_timeout_ms"])
+        return after
+
+    def restart_session(self, group: StreamsGroup, member_id: str) -> None:
+        """Restart the session of a member."""
+        group.cancel_timer(group.session_timers, member_id)
+        timeout_ms, fire = session_timeout_ms(self.broker, self.group_id), partial(_end_session, self.broker, self.group_id, member_id)
+        group.session_timers[member_id] = self.broker.clock.start(TimerKind.SESSION, timeout_ms, self.group_id, member_id, fire)
+
+    def start_rebalance_timer(self, group: StreamsGroup, member_id: str, epoch: int, timeout_ms: int) -> None:
+        """Give a member its rebalance timeout to give up tasks."""
+        fire = partial(_end_revocation, self.broker, self.group_id, member_id, epoch)
+        group.rebalance_timers[member_id] = self.broker.clock.start(TimerKind.REVOCATION, timeout_ms, self.group_id, member_id, fire)
+
+    def _answer(
+        self,
+        group: StreamsGroup,
+        request: StreamsGroupHeartbeat,
+        before: CurrentTasks,
+        after: CurrentTasks,
+        metadata: Mapping[str, Any],
+        status: list[Status],
+    ) -> StreamsGroupHeartbeatAnswer:
+        shows = request.member_epoch == 0 or after.assigned != before.assigned
+        if shows and metadata["user_endpoint"] is not None:
+            group.endpoint_epoch += 1
+        endpoints = None
+        if group.endpoint_epoch != request.endpoint_information_epoch:
+            endpoints = self._endpoints(group, request.member_id, metadata, after)
+        if self.configured is not None and self.configured.problem is not None:
+            status.append(self.configured.problem)
+        if group.shutdown_by is not None:
+            status.append(Status(StatusCode.SHUTDOWN_APPLICATION, group.shutdown_by))
+        is_known = self.group_id in self.partition.streams_groups or self.group_id in self.partition.groups
+        return StreamsGroupHeartbeatAnswer(
+            Error.NONE,
+            request.member_id,
+            after.epoch,
+            heartbeat_interval_ms(self.broker, self.group_id),
+            tuple(status),
+            endpoint_information_epoch=group.endpoint_epoch if is_known else 0,
+            partitions_by_user_endpoint=endpoints,
+            **{f"{kind}_tasks": tasks_by_subtopology(after.assigned[kind]) for kind in KINDS if shows},
+        )
+
+    def _endpoints(
+        self, group: StreamsGroup, member_id: str, metadata: Mapping[str, Any], after: CurrentTasks
+    ) -> tuple[EndpointPartitions, ...]:
+        """The partitions of each member that has an endpoint, the sender last. Kafka fails while the topics do not fit."""
+        members = [(other, group.metadata_of(other), group.current_of(other)) for other in group.members_in_order() if other != member_id]
+        with_endpoint = [(of, tasks) for _, of, tasks in (*members, (member_id, metadata, after)) if of["user_endpoint"] is not None]
+        if with_endpoint and (self.configured is None or self.configured.subtopologies is None):
+            raise RefusedError(Error.UNKNOWN_SERVER_ERROR)
+        topics = known_topics(self.broker, required_topics(self._topology))
+        return tuple(endpoint_partitions(of["user_endpoint"], tasks, self._topology, topics) for of, tasks in with_endpoint)
+
+    # Records
+
+    def write(self, then_undo: Callable[[], None] | None = None) -> Error:
+        """Append the records and apply them. If the append fails, now or later, the group is what it was.
+
+        then_undo: called after that.
+        """
+        group = self.group
+        assert group is not None
+        is_slow = bool(self.broker.append_takes_ms) or self.partition.failing_batch is not None
+        before = copy.deepcopy(group.log_state()) if is_slow and not self._is_new else None
+        classic = self.partition.groups.get(self.group_id) if self._is_new else None
+
+        put_classic_back: Callable[[], None] | None = None
+
+        def undo() -> None:
+            self._undo_written(group, before)
+            if put_classic_back is not None:
+                put_classic_back()
+            if then_undo is not None:
+                then_undo()
+
+        view = classic if before is None else group.seen_as(before)
+        error, written = self.broker.append(self.group_id, self._records, undo=undo, before=view) if self._records else (Error.NONE, [])
+        if error is not Error.NONE:
+            if then_undo is not None:
+                then_undo()
+            return self.broker.release.group_append_errors.get(error, error)
+        if self._is_new:
+            group.shutdown_by, group.endpoint_epoch = None, 0
+            if classic is not None:
+                put_classic_back = self.broker.remove_group(classic)
+            self.partition.streams_groups[self.group_id] = group
+        elif self.configured is not None:
+            group.configured, group.refreshes_metadata = self.configured, False
+            group.metadata_deadline_ms = group.metadata_deadline_ms if self._deadline_ms is None else self._deadline_ms
+        for record, in_log in zip(self._records, written, strict=True):
+            if record.key_type != KeyType.GROUP_METADATA:
+                group.apply(in_log.record_offset, record)
+        return Error.NONE
+
+    def _undo_written(self, group: StreamsGroup, before: Mapping[str, Any] | None) -> None:
+        """The append has failed later. The timers stay as they are, as in Kafka, but those of members that were never there."""
+        if before is None:
+            self.partition.streams_groups.pop(self.group_id, None)
+        else:
+            group.take_back(before)
+        for timers in (group.session_timers, group.rebalance_timers):
+            for member_id in [member_id for member_id in timers if before is None or member_id not in group.members]:
+                group.cancel_timer(timers, member_id)
+
+
+def _targets(
+    group: StreamsGroup, members: Mapping[str, Mapping[str, Any]], configured: ConfiguredTopology, replicas: int
+) -> dict[str, Owned]:
+    """The target assignment: none while topics are missing or do not fit."""
+    if configured.subtopologies is None or not configured.is_ready:
+        return dict.fromkeys(members, NO_TASKS)
+    before = {member_id: group.target_of(member_id) for member_id in members}
+    of_members = {
+        member_id: TaskMember(metadata["process_id"], before[member_id][ACTIVE], before[member_id]["standby"])
+        for member_id, metadata in members.items()
+    }
+    assigned = sticky_tasks(of_members, configured.subtopologies, replicas)
+    return {member_id: {**NO_TASKS, ACTIVE: tasks.active, "standby": tasks.standby} for member_id, tasks in assigned.items()}
+
+
+# Timers
+
+
+def _end_initial_delay(broker: Broker, group_id: str) -> bool:
+    """The group has waited for members: compute its target assignment."""
+    broker.partition_of(group_id).streams_initial_delays.pop(group_id, None)
+    return StreamsStep(broker, group_id).end_initial_delay()
+
+
+def _end_session(broker: Broker, group_id: str, member_id: str) -> bool:
+    """Remove a member that has been silent. False: it has left already."""
+    step = StreamsStep(broker, group_id)
+    if step.group is None or member_id not in step.group.members:
+        return False
+    group = step.group
+    step.remove(group, member_id)
+
+    def repeat() -> None:
+        fire = partial(_end_session, broker, group_id, member_id)
+        group.session_timers[member_id] = broker.clock.start(TimerKind.SESSION, RETRY_MS, group_id, member_id, fire)
+
+    step.write(repeat)
+    return True
+
+
+def _end_revocation(broker: Broker, group_id: str, member_id: str, epoch: int) -> bool:
+    """Remove a member that has not given up its tasks in time. False: it has, or it has left already."""
+    group = broker.streams_group(group_id)
+    if group is None or member_id not in group.members or group.members[member_id].member_epoch != epoch:
+        return False
+    return _end_session(broker, group_id, member_id)
+
+
+# Topics
+
+
+def make_internal_topics(broker: Broker, group_id: str, topics: Mapping[str, int]) -> None:
+    """Have the cluster make the internal topics of a group. topics: name -> partitions."""
+
+    def fire() -> bool:
+        missing = {topic: count for topic, count in topics.items() if topic not in (broker.settings.topics or {})}
+        for topic, count in missing.items():
+            broker.settings = broker.settings.with_topic(topic, count)
+        if missing:
+            broker.topics_have_changed()
+        return bool(missing)
+
+    broker.clock.start(TimerKind.INTERNAL_TOPICS, INTERNAL_TOPICS_MS, group_id, "", fire)

@@ -1,0 +1,95 @@
+"""AddOffsetsToTxn, EndTxn and WriteTxnMarkers: the part of the transaction coordinator that changes the offsets of groups.
+
+The producer epoch and the state of the transaction are not checked.
+"""
+
+from collections.abc import Callable
+
+from groupcoord_spark.protocol.record_types import MarkerType
+from groupcoord_spark.simulator.broker.broker import Broker
+from groupcoord_spark.simulator.messages.answers import TransactionAnswer
+from groupcoord_spark.simulator.messages.calls import Call
+from groupcoord_spark.simulator.messages.errors import Error
+from groupcoord_spark.simulator.messages.requests import AddOffsetsToTxn, EndTxn, WriteTxnMarkers
+
+
+def add_offsets_to_txn(broker: Broker, call: Call, request: AddOffsetsToTxn) -> None:
+    """Make the group's offsets partition part of the transaction: it gets a marker when the transaction ends."""
+    broker.transactions.setdefault(request.producer_id, set()).add(broker.partition_number(request.group_id))
+    broker.answer(call, TransactionAnswer(Error.NONE))
+
+
+def write_txn_markers(broker: Broker, call: Call, request: WriteTxnMarkers) -> None:
+    """Write one marker to the offsets partition of the group, whichever partitions take part in the transaction."""
+    partition = broker.partitions.get(broker.partition_number(request.group_id))
+    if partition is None:
+        broker.answer(call, TransactionAnswer(Error.NOT_LEADER_OR_FOLLOWER))
+        return
+
+    def end(error: Error) -> None:
+        broker.answer(call, TransactionAnswer(error))
+
+    _end_in(broker, partition.number, request.producer_id, request.producer_epoch, _marker(request.committed), end)
+
+
+def end_txn(broker: Broker, call: Call, request: EndTxn) -> None:
+    """Have the marker written to each partition of the transaction: the staged offsets are committed or dropped.
+
+    The answer does not wait for the markers. The transaction coordinator repeats a marker until it is written: here when appends succeed
+    again, or when the partition has been loaded.
+    """
+    broker.answer(call, TransactionAnswer(Error.NONE))
+    for number in sorted(broker.transactions.pop(request.producer_id, ())):
+        _write_or_keep(broker, number, request.producer_id, request.producer_epoch, _marker(request.committed))
+
+
+def write_kept_markers(broker: Broker) -> None:
+    """Write the markers that could not be written before."""
+    kept, broker.unwritten_markers = broker.unwritten_markers, []
+    for write in kept:
+        write()
+
+
+def _write_or_keep(broker: Broker, number: int, producer_id: int, producer_epoch: int, marker: MarkerType) -> None:
+    def again() -> None:
+        _write_or_keep(broker, number, producer_id, producer_epoch, marker)
+
+    def end(error: Error) -> None:
+        if error is Error.NONE:
+            return
+        if broker.append_error is Error.NONE:
+            again()
+        else:
+            broker.unwritten_markers.append(again)
+
+    partition = broker.partitions.get(number)
+    if partition is None or partition.is_loading:
+        broker.unwritten_markers.append(again)
+    else:
+        _end_in(broker, number, producer_id, producer_epoch, marker, end)
+
+
+def _marker(committed: bool) -> MarkerType:
+    return MarkerType.COMMIT if committed else MarkerType.ABORT
+
+
+def _end_in(broker: Broker, number: int, producer_id: int, producer_epoch: int, marker: MarkerType, end: Callable[[Error], None]) -> None:
+    """Write a marker, and apply it when it is written. ``end`` is called with the result of the append after that."""
+    partition = broker.partitions[number]
+    offsets, marker_offset = partition.offsets, partition.next_record_offset
+
+    def apply(error: Error) -> None:
+        if error is Error.NONE:
+            # Commits that came while the marker was being written belong to the next transaction of the producer.
+            staged = [(key, by_producer[producer_id]) for key, by_producer in offsets.pending.items() if producer_id in by_producer]
+            later = [(key, commit) for key, commit in staged if commit.record_offset > marker_offset]
+            for key, _ in later:
+                offsets.unstage(*key, producer_id)
+            offsets.end_transaction(producer_id, marker)
+            for key, commit in later:
+                offsets.stage(*key, producer_id, commit)
+            for producers in partition.producers_with_open_transaction.values():
+                producers.discard(producer_id)
+        end(error)
+
+    broker.append_marker(partition, producer_id, producer_epoch, marker.name, apply)

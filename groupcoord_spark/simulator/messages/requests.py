@@ -1,0 +1,291 @@
+"""The requests of group members, producers and administrators, with Kafka's field names in snake_case.
+
+``version`` is the version of the request (None: the newest that the simulated release knows).
+``client_id`` and ``client_host`` come from the request's header and connection.
+A request that is sent outside of any membership has the generation ``NO_GENERATION``.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from groupcoord_spark.assignors import NO_GENERATION
+from groupcoord_spark.protocol.record_types import NO_LEADER_EPOCH, NO_TIMESTAMP
+from groupcoord_spark.simulator.messages.streams_requests import StreamsGroupDescribe, StreamsGroupHeartbeat
+
+
+@dataclass(frozen=True, slots=True)
+class JoinGroup:
+    """Join the group. ``member_id`` is "" for a new member; ``rebalance_timeout_ms`` None (version 0) means the session timeout."""
+
+    group_id: str | None
+    session_timeout_ms: int = 45_000
+    rebalance_timeout_ms: int | None = 300_000
+    member_id: str = ""
+    group_instance_id: str | None = None
+    protocol_type: str = "consumer"
+    protocols: tuple[tuple[str, bytes], ...] = ()
+    client_id: str = ""
+    client_host: str = "/127.0.0.1"
+    version: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SyncGroup:
+    """Get the member's assignment. The leader sends those of all members; ``protocol_type`` and ``protocol`` exist since version 5."""
+
+    group_id: str | None
+    generation: int
+    member_id: str
+    group_instance_id: str | None = None
+    protocol_type: str | None = None
+    protocol: str | None = None
+    assignments: tuple[tuple[str, bytes], ...] = ()
+    version: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """Keep the member's session, and ask whether the group rebalances."""
+
+    group_id: str | None
+    generation: int
+    member_id: str
+    group_instance_id: str | None = None
+    version: int | None = None
+
+
+LEAVE_EPOCH = -1
+"""Member epoch with which a member of the new protocol leaves."""
+LEFT_FOR_A_WHILE = -2
+"""Member epoch of a static member that has closed and may come back."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerGroupHeartbeat:
+    """Join a consumer group, stay in it, report one's partitions, or leave (KIP-848). None: as in the request before.
+
+    member_epoch: 0 to join, -1 to leave, -2 to leave for a while as a static member.
+    topic_regex: since version 1; "" ends the subscription by expression.
+    partitions: topic -> partitions that the client owns.
+    """
+
+    group_id: str | None
+    member_id: str
+    member_epoch: int
+    group_instance_id: str | None = None
+    rack_id: str | None = None
+    rebalance_timeout_ms: int | None = None
+    topics: tuple[str, ...] | None = None
+    topic_regex: str | None = None
+    server_assignor: str | None = None
+    partitions: Mapping[str, tuple[int, ...]] | None = None
+    client_id: str = ""
+    client_host: str = "/127.0.0.1"
+    version: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerGroupDescribe:
+    """Get the state, the epochs and the members of consumer groups."""
+
+    group_ids: tuple[str, ...]
+    version: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ShareGroupHeartbeat:
+    """Join a share group, stay in it, or leave (KIP-932). None: as in the request before.
+
+    member_epoch: 0 to join, -1 to leave. A member of a share group has no instance id and never reports its partitions.
+    """
+
+    group_id: str | None
+    member_id: str
+    member_epoch: int
+    rack_id: str | None = None
+    topics: tuple[str, ...] | None = None
+    client_id: str = ""
+    client_host: str = "/127.0.0.1"
+    version: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ShareGroupDescribe:
+    """Get the state, the epochs and the members of share groups."""
+
+    group_ids: tuple[str, ...]
+    version: int | None = None
+
+
+class Leaving(NamedTuple):
+    """The member that leaves: its member id, or "" and its instance id."""
+
+    member_id: str
+    group_instance_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LeaveGroup:
+    """Leave the group: one member up to version 2, a list since version 3."""
+
+    group_id: str | None
+    members: tuple[Leaving, ...]
+    version: int | None = None
+
+
+class OffsetToCommit(NamedTuple):
+    """One partition of a commit. ``commit_timestamp_ms`` only in OffsetCommit version 1; metadata None is stored as ""."""
+
+    topic: str
+    partition: int
+    committed_offset: int
+    leader_epoch: int = NO_LEADER_EPOCH
+    metadata: str | None = ""
+    commit_timestamp_ms: int = NO_TIMESTAMP
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetCommit:
+    """Commit offsets. ``retention_ms`` -1: the retention of the broker (versions 2 to 4 may ask for another)."""
+
+    group_id: str | None
+    offsets: tuple[OffsetToCommit, ...]
+    generation: int = NO_GENERATION
+    member_id: str = ""
+    group_instance_id: str | None = None
+    retention_ms: int = -1
+    version: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TxnOffsetCommit:
+    """Commit offsets as part of a producer's transaction."""
+
+    group_id: str | None
+    producer_id: int
+    offsets: tuple[OffsetToCommit, ...]
+    producer_epoch: int = 0
+    generation: int = NO_GENERATION
+    member_id: str = ""
+    group_instance_id: str | None = None
+    version: int | None = None
+
+
+class GroupToFetch(NamedTuple):
+    """A group, and the partitions whose offsets are requested; ``partitions`` None: all partitions with a committed offset.
+
+    member_id, member_epoch: of a member of a consumer group, since version 9.
+    """
+
+    group_id: str
+    partitions: Mapping[str, tuple[int, ...]] | None = None
+    member_id: str | None = None
+    member_epoch: int = NO_GENERATION
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetFetch:
+    """Get committed offsets. With ``require_stable`` the answer for a partition with a pending offset is UNSTABLE_OFFSET_COMMIT."""
+
+    groups: tuple[GroupToFetch, ...]
+    require_stable: bool = False
+    version: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AddOffsetsToTxn:
+    """Make a group part of a producer's transaction. The transaction coordinator answers it; the simulator always accepts it."""
+
+    group_id: str
+    producer_id: int
+    producer_epoch: int = 0
+    version: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EndTxn:
+    """End a producer's transaction: every offsets partition that takes part in it gets a marker."""
+
+    producer_id: int
+    committed: bool
+    producer_epoch: int = 0
+    version: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WriteTxnMarkers:
+    """Write the marker of a producer to the offsets partition of a group. The transaction coordinator sends it after EndTxn."""
+
+    group_id: str
+    producer_id: int
+    committed: bool
+    producer_epoch: int = 0
+    version: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FindCoordinator:
+    """Get the coordinators of groups."""
+
+    keys: tuple[str, ...]
+    version: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeGroups:
+    """Get the state and the members of groups."""
+
+    group_ids: tuple[str, ...]
+    version: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ListGroups:
+    """Get the names of all groups, or of the groups in some states (version 4) or of some types (version 5)."""
+
+    states: tuple[str, ...] = ()
+    types: tuple[str, ...] = ()
+    version: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteGroups:
+    """Delete groups with all their offsets."""
+
+    group_ids: tuple[str, ...]
+    version: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetDelete:
+    """Delete some offsets of one group."""
+
+    group_id: str | None
+    partitions: Mapping[str, tuple[int, ...]]
+    version: int | None = None
+
+
+Request = (
+    JoinGroup
+    | SyncGroup
+    | Heartbeat
+    | LeaveGroup
+    | ConsumerGroupHeartbeat
+    | ConsumerGroupDescribe
+    | ShareGroupHeartbeat
+    | ShareGroupDescribe
+    | StreamsGroupHeartbeat
+    | StreamsGroupDescribe
+    | OffsetCommit
+    | TxnOffsetCommit
+    | OffsetFetch
+    | AddOffsetsToTxn
+    | EndTxn
+    | WriteTxnMarkers
+    | FindCoordinator
+    | DescribeGroups
+    | ListGroups
+    | DeleteGroups
+    | OffsetDelete
+)

@@ -1,0 +1,229 @@
+"""The short texts of requests, answers and records in a timeline."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from groupcoord_spark.protocol.consumer_protocol import decode_assignment
+from groupcoord_spark.protocol.errors import DecodeError
+from groupcoord_spark.protocol.record_types import KeyType
+from groupcoord_spark.simulator.messages.answers import (
+    ConsumerGroupDescribeAnswer,
+    ConsumerGroupHeartbeatAnswer,
+    DescribeGroupsAnswer,
+    FindCoordinatorAnswer,
+    JoinGroupAnswer,
+    LeaveGroupAnswer,
+    ListGroupsAnswer,
+    OffsetCommitAnswer,
+    OffsetFetchAnswer,
+    ShareGroupDescribeAnswer,
+    ShareGroupHeartbeatAnswer,
+    SyncGroupAnswer,
+)
+from groupcoord_spark.simulator.messages.calls import Call
+from groupcoord_spark.simulator.messages.errors import Error
+from groupcoord_spark.simulator.messages.records import WrittenRecord
+from groupcoord_spark.simulator.messages.requests import (
+    AddOffsetsToTxn,
+    ConsumerGroupHeartbeat,
+    EndTxn,
+    Heartbeat,
+    JoinGroup,
+    LeaveGroup,
+    OffsetCommit,
+    OffsetDelete,
+    OffsetFetch,
+    OffsetToCommit,
+    Request,
+    ShareGroupHeartbeat,
+    SyncGroup,
+    TxnOffsetCommit,
+    WriteTxnMarkers,
+)
+from groupcoord_spark.simulator.messages.streams_answers import StreamsGroupDescribeAnswer, StreamsGroupHeartbeatAnswer
+from groupcoord_spark.simulator.messages.streams_requests import StreamsGroupHeartbeat
+from groupcoord_spark.simulator.scenario.streams_text import streams_answer_text, streams_request_text
+
+Names = Mapping[str, str]
+"""Member id -> name of the member in the scenario."""
+
+
+def request_text(request: Request, names: Names) -> str:
+    """Kafka's name of a request, with its most important fields."""
+    name = type(request).__name__
+    match request:
+        case JoinGroup(member_id=member_id, group_instance_id=instance, protocols=protocols):
+            sender = f"{'new member' if not member_id else 'member'}{f' {instance}' if instance else ''}"
+            return f"{name} {sender}, {','.join(protocol for protocol, _ in protocols)}"
+        case SyncGroup(generation=generation, assignments=assignments):
+            return f"{name} generation {generation}{f', assigns {len(assignments)}' if assignments else ''}"
+        case Heartbeat(generation=generation):
+            return f"{name} generation {generation}"
+        case ConsumerGroupHeartbeat(member_epoch=epoch, topics=topics, topic_regex=regex, partitions=partitions):
+            parts = [{0: "joins", -1: "leaves", -2: "leaves for a while"}.get(epoch, f"epoch {epoch}")]
+            parts += [f"subscribes to {','.join(topics)}"] if topics else [f"subscribes to {regex}"] if regex else []
+            parts += [f"owns {_partitions_text(partitions) or 'nothing'}"] if partitions is not None and epoch > 0 else []
+            return f"{name} {', '.join(parts)}"
+        case ShareGroupHeartbeat(member_id=member_id, member_epoch=epoch, topics=topics):
+            parts = [f"{member_id} {'joins' if epoch == 0 else 'leaves' if epoch < 0 else f'epoch {epoch}'}"]
+            parts += [f"subscribes to {','.join(topics)}"] if topics else []
+            return f"{name} {', '.join(parts)}"
+        case StreamsGroupHeartbeat():
+            return f"{name} {streams_request_text(request)}"
+        case LeaveGroup(members=members):
+            return (
+                f"{name} {', '.join(names.get(member.member_id, member.member_id or str(member.group_instance_id)) for member in members)}"
+            )
+        case OffsetCommit(offsets=offsets, generation=generation):
+            return f"{name} generation {generation}, {_offsets_text(offsets)}"
+        case TxnOffsetCommit(offsets=offsets, producer_id=producer_id):
+            return f"{name} producer {producer_id}, {_offsets_text(offsets)}"
+        case AddOffsetsToTxn(producer_id=producer_id):
+            return f"{name} producer {producer_id}"
+        case EndTxn(producer_id=producer_id, committed=committed) | WriteTxnMarkers(producer_id=producer_id, committed=committed):
+            return f"{name} producer {producer_id}, {'COMMIT' if committed else 'ABORT'}"
+        case OffsetFetch(groups=groups, require_stable=require_stable):
+            requested = [_partitions_text(group.partitions) for group in groups if group.partitions is not None]
+            return f"{name} {';'.join(requested)}{' (stable)' if require_stable else ''}".rstrip()
+        case OffsetDelete(partitions=partitions):
+            return f"{name} {_partitions_text(partitions)}"
+        case _:
+            return name
+
+
+def answer_text(call: Call, names: Names) -> str:
+    """The error of an answer, with its most important fields; "" if the call has no answer."""
+    match call.answer:
+        case JoinGroupAnswer(error=Error.NONE, generation=generation, protocol=protocol, leader=leader, members=members):
+            leader_text = f"leads {len(members)}" if members else f"{names.get(leader, leader)} leads" if leader else "no leader"
+            return f"NONE generation {generation}, {protocol}, {leader_text}"
+        case (
+            ConsumerGroupHeartbeatAnswer(error=Error.NONE, member_epoch=epoch, assignment=of_member)
+            | ShareGroupHeartbeatAnswer(error=Error.NONE, member_epoch=epoch, assignment=of_member)
+        ):
+            return f"NONE epoch {epoch}" + ("" if of_member is None else f", {_partitions_text(of_member) or 'nothing'}")
+        case StreamsGroupHeartbeatAnswer(error=Error.NONE) | StreamsGroupDescribeAnswer():
+            return streams_answer_text(call.answer)
+        case ConsumerGroupDescribeAnswer(groups=modern_groups) | ShareGroupDescribeAnswer(groups=modern_groups):
+            return " ".join(
+                f"{group.error.name} {group.state} epoch {group.group_epoch}, {group.assignor}, {len(group.members)} members"
+                if group.error is Error.NONE
+                else group.error.name
+                for group in modern_groups
+            )
+        case SyncGroupAnswer(error=Error.NONE, assignment=assignment):
+            return f"NONE {_assignment_text(assignment)}"
+        case OffsetCommitAnswer(errors=errors):
+            return _errors_text(errors)
+        case OffsetFetchAnswer(groups=groups):
+            offsets = [
+                offset.error.name if offset.error is not Error.NONE else f"{topic}-{partition}={offset.committed_offset}"
+                for group in groups
+                for topic, partitions in group.topics.items()
+                for partition, offset in partitions.items()
+            ]
+            failed = [group.error.name for group in groups if group.error is not Error.NONE]
+            return " ".join(failed or ["NONE", *offsets])
+        case FindCoordinatorAnswer(coordinators=coordinators):
+            return " ".join(
+                f"NONE __consumer_offsets-{found.offsets_partition}" if found.error is Error.NONE else found.error.name
+                for found in coordinators
+            )
+        case LeaveGroupAnswer(error=Error.NONE, members=members) if len(members) > 1:
+            return " ".join(member.error.name for member in members)
+        case DescribeGroupsAnswer(groups=described):
+            return " ".join(f"{group.error.name} {group.state}, {len(group.members)} members" for group in described)
+        case ListGroupsAnswer(error=error, groups=listed):
+            return f"{error.name} {' '.join(group.group_id for group in listed)}".rstrip()
+        case None:
+            return ""
+        case other:
+            errors_by_key: Mapping[Any, Error] | None = getattr(other, "errors", None)
+            member_errors = [member.error.name for member in getattr(other, "members", ()) if member.error is not Error.NONE]
+            error = getattr(other, "error", Error.NONE)
+            if errors_by_key and error is Error.NONE:
+                return _errors_text(errors_by_key)
+            return member_errors[0] if member_errors else error.name
+
+
+_PARTS_OF_GROUPS: Final = {
+    KeyType.SHARE_GROUP_METADATA: "group",
+    KeyType.SHARE_GROUP_MEMBER_METADATA: "member",
+    KeyType.SHARE_GROUP_TARGET_ASSIGNMENT_METADATA: "target",
+    KeyType.SHARE_GROUP_TARGET_ASSIGNMENT_MEMBER: "target of",
+    KeyType.SHARE_GROUP_CURRENT_MEMBER_ASSIGNMENT: "assignment of",
+    KeyType.SHARE_GROUP_STATE_PARTITION_METADATA: "share state",
+    KeyType.STREAMS_GROUP_METADATA: "group",
+    KeyType.STREAMS_GROUP_MEMBER_METADATA: "member",
+    KeyType.STREAMS_GROUP_TOPOLOGY: "topology",
+    KeyType.STREAMS_GROUP_TARGET_ASSIGNMENT_METADATA: "target",
+    KeyType.STREAMS_GROUP_TARGET_ASSIGNMENT_MEMBER: "target of",
+    KeyType.STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT: "assignment of",
+    KeyType.CONSUMER_GROUP_METADATA: "group",
+    KeyType.CONSUMER_GROUP_PARTITION_METADATA: "topics",
+    KeyType.CONSUMER_GROUP_MEMBER_METADATA: "member",
+    KeyType.CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA: "target",
+    KeyType.CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER: "target of",
+    KeyType.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT: "assignment of",
+    KeyType.CONSUMER_GROUP_REGULAR_EXPRESSION: "expression",
+}
+
+
+def _modern_record_text(record: WrittenRecord) -> str:
+    """A record of a consumer, share or streams group: what it is about, and its epoch if it has one."""
+    key, value = record.key or {}, record.value
+    about = key.get("regular_expression", key.get("member_id"))
+    text = " ".join(filter(None, (_PARTS_OF_GROUPS[KeyType(record.key_type or 0)], about)))
+    if value is None:
+        return f"{text} tombstone"
+    if record.key_type == KeyType.SHARE_GROUP_STATE_PARTITION_METADATA:
+        return " ".join([text, *(_share_state_text(value, phase) for phase in _SHARE_STATE_PHASES if value[f"{phase}_topics"])])
+    epoch = next((value[name] for name in ("epoch", "assignment_epoch", "member_epoch") if name in value), None)
+    return text if epoch is None else f"{text} epoch {epoch}"
+
+
+_SHARE_STATE_PHASES: Final = ("initializing", "initialized", "deleting")
+
+
+def _share_state_text(value: Mapping[str, Any], phase: str) -> str:
+    topics = {topic["topic_name"]: topic.get("partitions", ()) for topic in value[f"{phase}_topics"]}
+    return f"{phase} {_partitions_text(topics) if phase != 'deleting' else ','.join(topics)}"
+
+
+def record_text(record: WrittenRecord) -> str:
+    """The content of a record: ``offset orders-0=42``, ``group generation 3, range, 2 members``, a tombstone, or ``marker COMMIT``."""
+    if record.control is not None or record.key is None:
+        return f"marker {record.control}"
+    if record.key_type in _PARTS_OF_GROUPS:
+        return _modern_record_text(record)
+    if record.key_type == KeyType.GROUP_METADATA:
+        if record.value is None:
+            return "group tombstone"
+        members = len(record.value["members"])
+        protocol = record.value["protocol"]
+        count = f"{members} member{'' if members == 1 else 's'}"
+        return f"group generation {record.value['generation']}, {f'{protocol}, ' if protocol else ''}{count}"
+    name = f"offset {record.key['topic']}-{record.key['partition']}"
+    return f"{name} tombstone" if record.value is None else f"{name}={record.value['committed_offset']}"
+
+
+def _offsets_text(offsets: Iterable[OffsetToCommit]) -> str:
+    return " ".join(f"{offset.topic}-{offset.partition}={offset.committed_offset}" for offset in offsets)
+
+
+def _errors_text(errors: Mapping[Any, Error]) -> str:
+    return " ".join(dict.fromkeys(error.name for error in errors.values())) or Error.NONE.name
+
+
+def _assignment_text(assignment: bytes) -> str:
+    try:
+        decoded = decode_assignment(assignment)
+    except DecodeError:
+        return f"{len(assignment)} bytes"
+    return "nothing" if decoded is None or not decoded.partitions else _partitions_text(decoded.partitions)
+
+
+def _partitions_text(partitions: Mapping[str, Iterable[int]] | None) -> str:
+    return ";".join(f"{topic}:{','.join(map(str, numbers))}" for topic, numbers in (partitions or {}).items())

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Final, TextIO
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TextIO
 
 import click
 import pyarrow as pa
@@ -37,6 +37,12 @@ KIND_OF_GROUP: Final = {"share": "Share group", "streams": "Streams group"}
 REBALANCING: Final = frozenset({"PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling"})
 
 LINES_AT_ONCE: Final = 10_000
+
+_SHARE_POSITIONS: Final = """
+SELECT group_id, topic_id, COALESCE(topic, topic_id), partition, leader_epoch, start_offset, delivery_complete_count, remark
+FROM share_lag WHERE remark IS NULL OR remark <> 'topic_gone'
+ORDER BY group_id, topic, partition
+"""
 
 """Type of the records that hold a streams group's topology."""
 
@@ -70,6 +76,17 @@ class Member:
         return sum(len(partitions) for partitions in self.current.values())
 
 
+class SharePosition(NamedTuple):
+    """Where a share group stands in a partition. remark: as in the view share_lag."""
+
+    topic: str
+    partition: int
+    leader_epoch: int
+    start_offset: int | None
+    delivery_complete_count: int | None
+    remark: str | None
+
+
 @dataclass(slots=True)
 class Group:
     """A group with the columns that the view needs."""
@@ -86,6 +103,8 @@ class Group:
     members: list[Member] = field(default_factory=list)
     offsets: list[tuple[Any, ...]] = field(default_factory=list)
     """Group, topic, partition, committed offset and leader epoch."""
+    share_offsets: list[SharePosition] | None = None
+    """Where a share group stands; None: another kind of group, or the night had no copy of ``__share_group_state``."""
     lacks_topology: bool = False
     """Members have active tasks, and no table says which topics those read."""
 
@@ -271,6 +290,7 @@ class _Reader:
             for row in self._rows("committed_offsets", columns):
                 # Offsets of a group that does not exist are in orphan_offsets, so the group is there.
                 groups[row[0]].offsets.append(row)
+            self._add_share_offsets([group for group in groups.values() if group.group_type == "share"])
             self._add_partitions_of_tasks([group for group in groups.values() if any(member.active_tasks for member in group.members)])
         return [groups[name] for name in sorted(groups)]
 
@@ -327,6 +347,38 @@ class _Reader:
                     read = ((topic, partition) for topic in topics)
                     member.held_partitions += [place for place in read if len(topics) == 1 or place in committed]
 
+    def _add_share_offsets(self, groups: Sequence[Group]) -> None:
+        """The initialized partitions of share groups, of topics that exist: what kafka-share-groups lists."""
+        from groupcoord_spark.warehouse.sql import NightInDuckDB
+
+        if not groups or not self._warehouse.read("share_offsets", columns=["partition"], run=self._run).num_rows:
+            return
+        rows = NightInDuckDB(self._warehouse, run=self._run).execute(_SHARE_POSITIONS)
+        assert rows is not None  # the statement is a SELECT
+        initialized = self._initialized_partitions([group.group_id for group in groups])
+        positions: dict[str, list[SharePosition]] = {group.group_id: [] for group in groups}
+        for group_id, topic_id, *position in zip(*(column.to_pylist() for column in rows.columns), strict=True):
+            known, shown_position = initialized.get(group_id), SharePosition(*position)
+            if group_id in positions and (known is None or (topic_id, shown_position.partition) in known):
+                positions[group_id].append(shown_position)
+        for group in groups:
+            group.share_offsets = positions[group.group_id]
+
+    def _initialized_partitions(self, group_ids: Sequence[str]) -> dict[str, set[tuple[str, int]]]:
+        """Share group -> topic id and partition of those that its newest record names; without groups that have no record."""
+        from groupcoord_spark.protocol.record_types import KeyType
+
+        wanted: list[Condition] = [
+            ("key_type", "=", int(KeyType.SHARE_GROUP_STATE_PARTITION_METADATA)),
+            ("group_id", "in", list(group_ids)),
+        ]
+        initialized: dict[str, set[tuple[str, int]]] = {}
+        rows = sorted(self._rows("group_records", "incarnation record_offset group_id value_json", wanted), key=itemgetter(0, 1))
+        for _, _, group_id, value_json in rows:
+            topics = json.loads(value_json)["initializedTopics"] if value_json is not None else []
+            initialized[group_id] = {(topic["topicId"], partition) for topic in topics for partition in topic["partitions"]}
+        return initialized
+
     def _topologies(self, group_ids: Sequence[str]) -> dict[tuple[str, int], dict[str, list[str]]]:
         """Group and topology epoch -> subtopology -> the topics it reads, those for repartitioning included."""
         from groupcoord_spark.protocol.record_types import KeyType
@@ -362,6 +414,8 @@ def _values(column: pa.ChunkedArray) -> list[Any]:
 def _remark(group: Group, *, is_shown: bool) -> str | None:
     """What Kafka's tools say of the group's state; of a group without a line of its own, where they are silent, why it has none."""
     kind, name = KIND_OF_GROUP.get(group.group_type, "Consumer group"), printable(group.group_id)
+    if group.share_offsets is not None:
+        return None if is_shown else f"{kind} '{name}' has no offset information."
     if group.state == "Empty":
         return f"{kind} '{name}' has no active members."
     if group.state in REBALANCING:
@@ -384,6 +438,8 @@ def _remark(group: Group, *, is_shown: bool) -> str | None:
 
 def _offset_rows(group: Group, end_offsets: EndOffsets) -> list[tuple[Any, ...]]:
     """Members' partitions, the member with most of them first, then offsets that no member reads."""
+    if group.share_offsets is not None:
+        return [_share_row(group, position, end_offsets) for position in group.share_offsets]
     rows: list[tuple[Any, ...]] = []
     read: set[tuple[str, int]] = set()
     if group.members:
@@ -399,6 +455,14 @@ def _offset_rows(group: Group, end_offsets: EndOffsets) -> list[tuple[Any, ...]]
             end = end_offsets.get((topic, partition))
             rows.append((group_id, topic, partition, epoch, committed, end, _lag(end, committed), None, None, None))
     return rows
+
+
+def _share_row(group: Group, position: SharePosition, end_offsets: EndOffsets) -> tuple[Any, ...]:
+    end, lag = end_offsets.get((position.topic, position.partition)), None
+    if end is not None and position.start_offset is not None and position.delivery_complete_count is not None:
+        lag = max(end - position.start_offset - position.delivery_complete_count, 0)
+    epoch = None if position.start_offset is None else position.leader_epoch
+    return group.group_id, position.topic, position.partition, epoch, position.start_offset, end, lag, None, None, None
 
 
 def _lag(end: int | None, committed: int | None) -> int | None:
@@ -441,6 +505,8 @@ def _state_rows(group: Group, end_offsets: EndOffsets) -> list[tuple[Any, ...]]:
 
 
 def _offset_lines(group: Group, verbose: bool, end_offsets: EndOffsets) -> list[str]:
+    if group.share_offsets is not None:
+        return _share_lines(group, verbose, end_offsets)
     titles = ["GROUP", "TOPIC", "PARTITION", "LEADER-EPOCH", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "CONSUMER-ID", "HOST", "CLIENT-ID"]
     widths = [15, 15, 10, 15, 15, 15, 15, 15, 15, None]
     rows = _offset_rows(group, end_offsets)
@@ -450,6 +516,16 @@ def _offset_lines(group: Group, verbose: bool, end_offsets: EndOffsets) -> list[
         del titles[3], widths[3]
         rows = [(*row[:3], *row[4:]) for row in rows]
     return ["", *lines(titles, rows, widths)]
+
+
+def _share_lines(group: Group, verbose: bool, end_offsets: EndOffsets) -> list[str]:
+    """As kafka-share-groups prints them."""
+    rows = [(*row[:5], row[6]) for row in _offset_rows(group, end_offsets)]
+    titles, widths = ["GROUP", "TOPIC", "PARTITION", "LEADER-EPOCH", "START-OFFSET", "LAG"], [15, 15, 10, 13, 13, None]
+    if not verbose:
+        del titles[3], widths[3]
+        rows = [(*row[:3], *row[4:]) for row in rows]
+    return ["", *lines(titles, rows, widths)] if rows else []
 
 
 def _member_lines(group: Group, verbose: bool, end_offsets: EndOffsets) -> list[str]:

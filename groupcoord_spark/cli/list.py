@@ -24,6 +24,9 @@ SELECT group_id, CAST(SUM(CASE WHEN lag > 0 THEN lag ELSE 0 END) AS BIGINT) AS l
   MIN(CASE WHEN lost > 0 THEN 0.0E0 ELSE hours_to_loss END) AS hours_to_loss
 FROM lag WHERE lag IS NOT NULL
 GROUP BY group_id
+UNION ALL
+SELECT group_id, CAST(SUM(lag) AS BIGINT), MAX(lag), NULL, NULL FROM share_lag WHERE lag IS NOT NULL
+GROUP BY group_id
 """
 
 

@@ -32,7 +32,7 @@ from pyspark.sql.types import (
 
 from groupcoord_spark.errors import UsageError
 from groupcoord_spark.log import Chunk
-from groupcoord_spark.log.directory import OFFSETS_TOPIC
+from groupcoord_spark.log.files.broker_files import OFFSETS_TOPIC
 from groupcoord_spark.pipeline.read.rows import ORDER, chunks_by_partition
 from groupcoord_spark.protocol.record_types import NO_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP, MarkerType
 from groupcoord_spark.sources.rows import ROW_SCHEMA, UNKNOWN_PARTITION

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import pyarrow.fs as pafs
@@ -44,14 +45,16 @@ def read_transaction_states(log_dirs: Iterable[Location], named: str | None = No
         if not of_named:
             raise InputError(f"{location.shown}: no partition of __transaction_state is in it, such as __transaction_state-0.")
         directories += of_named
-    states: dict[str, tuple[int, TransactionState | None]] = {}
+    records: dict[bytes, tuple[int, bytes | None]] = {}
     newest = -1
     for directory in {directory.path: directory for directory in directories}.values():
-        newest = max(newest, _read(directory, states))
+        newest = max(newest, _read(directory, records))
     by_producer: dict[int, TransactionState] = {}
-    for _, state in sorted(states.values(), key=lambda pair: pair[0]):
-        if state is not None:
-            by_producer[state.producer_id] = state
+    for key, (_, value) in sorted(records.items(), key=lambda record: record[1][0]):
+        with suppress(DecodeError):
+            _, state = decode_transaction_state(key, value)
+            if state is not None:
+                by_producer[state.producer_id] = state
     return KnownTransactions(by_producer, newest)
 
 
@@ -59,8 +62,8 @@ def _partitions_in(log_dir: Location) -> list[Location]:
     return [log_dir.child(str(info.base_name)) for info in log_dir.list() if _PARTITION.fullmatch(str(info.base_name))]
 
 
-def _read(directory: Location, states: dict[str, tuple[int, TransactionState | None]]) -> int:
-    """Put the newest state of each transactional id into ``states``, and return the newest timestamp."""
+def _read(directory: Location, newest_records: dict[bytes, tuple[int, bytes | None]]) -> int:
+    """Put timestamp and value of the newest record of each key into ``newest_records``, and return the newest timestamp."""
     number = int(directory.name.rsplit("-", 1)[1])
     files = [(int(match[1]), info) for info in directory.list() if (match := _SEGMENT.fullmatch(str(info.base_name))) and info.size]
     newest = -1
@@ -70,11 +73,7 @@ def _read(directory: Location, states: dict[str, tuple[int, TransactionState | N
             records = chunk.records
             newest = max(newest, int(records.timestamp_ms.max(initial=-1)))
             for row in (records.control_type == NOT_A_CONTROL_RECORD).nonzero()[0].tolist():
-                key, timestamp_ms = records.key.row(row), int(records.timestamp_ms[row])
-                try:
-                    transactional_id, state = decode_transaction_state(key or b"", records.value.row(row))
-                except DecodeError:
-                    continue
-                if timestamp_ms >= states.get(transactional_id, (-1, None))[0]:
-                    states[transactional_id] = (timestamp_ms, state)
+                key, timestamp_ms = records.key.row(row) or b"", int(records.timestamp_ms[row])
+                if timestamp_ms >= newest_records.get(key, (-1, None))[0]:
+                    newest_records[key] = (timestamp_ms, records.value.row(row))
     return newest

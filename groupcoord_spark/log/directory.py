@@ -15,7 +15,7 @@ import pyarrow.fs as pafs
 from groupcoord_spark.errors import BadCopyError, InputError
 from groupcoord_spark.log.damage import PlacedDoubt
 from groupcoord_spark.log.ends import TAIL_BYTES, Tail, checked_tail, first_entry, tail_from_last_bytes
-from groupcoord_spark.log.files.broker_files import LOG_STARTS, LogStarts, read_cleaned_ends, read_log_starts
+from groupcoord_spark.log.files.broker_files import LOG_STARTS, OFFSETS_TOPIC, LogStarts, read_cleaned_ends, read_log_starts
 from groupcoord_spark.log.files.held_files import HeldFile, HeldFiles
 from groupcoord_spark.log.files.listing import OFFSET_DIGITS, SEGMENT_NAME, listed_in_one_state
 from groupcoord_spark.log.files.object_store import FILES_AT_ONCE, at_once
@@ -24,8 +24,6 @@ from groupcoord_spark.log.limits import Limits
 from groupcoord_spark.log.marks import first_record, record_at
 from groupcoord_spark.log.segment import Segment
 from groupcoord_spark.protocol.record_types import NO_LEADER_EPOCH
-
-OFFSETS_TOPIC = "__consumer_offsets"
 
 _DIRECTORIES_LOOKED_AT = 100
 """How many directories are listed in search of dumps further down, so that the root of a disk named by mistake is not read in full."""
@@ -242,6 +240,23 @@ def _planned_directories(
 
     # where a file is damaged, all of it is read here: few at a time, for each takes memory
     return side_by_side(planned, range(len(listed)), FILES_AT_ONCE)
+
+
+def plan_other_topic(topic: str, directories: Iterable[Location]) -> list[PartitionLog]:
+    """The logs of another topic that Kafka keeps for itself, by partition, from the directories of its partitions.
+
+    Of several replicas of a partition one is read, by the rule of ``plan_logs``. ``offsets_partition`` is the number of the partition.
+    Raises InputError where a directory or a file cannot be read.
+    """
+    partitions = [_Directory(int(location.name.rpartition("-")[2]), location, location.parent()) for location in directories]
+    log_dirs = {partition.location.parent().path: partition.location.parent() for partition in partitions}
+    log_starts = {path: read_log_starts(log_dir, topic) for path, log_dir in log_dirs.items()}
+    chosen: dict[int, _Replica] = {}
+    for replica, _ in _planned_directories(partitions, {}, log_starts, None):
+        number, rank = replica.log.offsets_partition, (replica.leader_epoch, replica.log.end_offset)
+        if number not in chosen or rank > (chosen[number].leader_epoch, chosen[number].log.end_offset):
+            chosen[number] = replica
+    return [chosen[number].log for number in sorted(chosen)]
 
 
 def plan_copies(inputs: Sequence[str], *, held: HeldFiles | None = None) -> list[tuple[Location, LogPlan]]:

@@ -12,7 +12,7 @@ from crc32c import crc32c
 
 from groupcoord_spark.log.decode.batches import CONTROL, TRANSACTIONAL
 from groupcoord_spark.log.decode.compression import compress
-from groupcoord_spark.log.directory import OFFSETS_TOPIC
+from groupcoord_spark.log.files.broker_files import OFFSETS_TOPIC
 from groupcoord_spark.protocol.record_types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 _MAGIC = 2

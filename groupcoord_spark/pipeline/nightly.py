@@ -83,6 +83,7 @@ def run_nightly(request: RunRequest, plan: LogPlan, spark: SparkSession, progres
     progress.begin("read, replay and write")
     with own_errors(lambda: progress.stage), describe_job(spark, shown_run(request), "look for new records"):
         beside = read_beside_the_offsets(request, InputKind.SEGMENTS if rows is None else rows.kind, start.run_id)
+        request = replace(request, topic_names=beside.topic_names, transactional_ids=beside.transactional_ids)
         planned = plan_night(request, replace(plan, doubts=(*plan.doubts, *beside.doubts)), rows, start, spark)
     reports: list[PartitionReport] = []
     if planned.reads_something:
@@ -159,7 +160,7 @@ def _run_stages(planned: NightPlan, start: RunStart, spark: SparkSession, progre
         writes_latest=request.until is None,
         health_logs=job.health_logs,
     )
-    write_job = WriteJob(request.cluster, job.warehouse_uri, job.run_id, dict(request.topic_names))
+    write_job = WriteJob(request.cluster, job.warehouse_uri, job.run_id, dict(request.topic_names), dict(request.transactional_ids))
 
     def read(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
         for batch in batches:

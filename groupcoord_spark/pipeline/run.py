@@ -23,7 +23,9 @@ class RunRequest:
     semantics: Semantics
     with_history: bool = True
     topic_names: Mapping[str, str] = field(default_factory=dict)
-    """Topic id -> topic name, from the user."""
+    """Topic id -> topic name, from the user and from the cluster's metadata."""
+    transactional_ids: Mapping[int, str] = field(default_factory=dict)
+    """Producer id -> transactional id, where the input has ``__transaction_state``."""
     settings: Mapping[str, str] = field(default_factory=dict)
     """Settings from the broker's file that had an effect, by Kafka's names. The run stores them in ``runs``."""
     default_assignors: DefaultAssignors = KAFKAS_ASSIGNORS

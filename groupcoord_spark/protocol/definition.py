@@ -32,12 +32,29 @@ from .errors import (
     ValueTooShort,
     ValueTruncated,
 )
-from .fields import REQUIRED, Array, Blob, Field, Int8, Int16, Integer, Message, RecordType, Struct, Text, UuidBytes
+from .fields import (
+    REQUIRED,
+    Array,
+    Blob,
+    Field,
+    FloatingPoint,
+    Int8,
+    Int16,
+    Integer,
+    Message,
+    RecordType,
+    Struct,
+    Text,
+    TruthValue,
+    UuidBytes,
+)
 from .fields import Type as FieldType
-from .messages import RECORD_TYPES
+from .messages import RECORD_TYPES, share_state, transaction_state
 from .messages.markers import CONTROL_RECORD_KEY, END_TRANSACTION_MARKER
 from .messages.offsets import OFFSET_COMMIT_VALUE
 from .record_types import KeyType
+
+_LEGACY_OFFSET_COMMIT = RECORD_TYPES[KeyType.LEGACY_OFFSET_COMMIT]
 
 UNKNOWN_TAGS = "_unknown_tags"
 """Name of the entry of a decoded struct with the tagged fields that its table does not know: ``{tag: bytes}``. Left out where empty."""
@@ -62,12 +79,15 @@ class DecodedValue(NamedTuple):
     doubts: tuple[Doubt, ...]
 
 
-def decode_key(key: bytes | None, *, dialect: str | None = None) -> DecodedKey:
+def decode_key(
+    key: bytes | None, *, dialect: str | None = None, record_types: Mapping[int, RecordType] = RECORD_TYPES
+) -> DecodedKey:
     """The decoded key of a record.
 
     Args:
         key: the bytes, or None for null.
         dialect: also decode the record types that only this release line knows (``"4.0"``: type 9). Current Kafka skips such records.
+        record_types: those of another topic than the offsets topic.
 
     Raises:
         NullKey, KeyTooShort, UnknownKeyType, LeakedControlRecord, KeyTruncated, KeyMalformed: the key cannot be decoded.
@@ -77,8 +97,8 @@ def decode_key(key: bytes | None, *, dialect: str | None = None) -> DecodedKey:
     if len(key) < 2:
         raise KeyTooShort(f"The key has {len(key)} of the 2 bytes that name its type.")
     key_type, at = primitives.read_integer(key, 0, Int16)
-    record_type = _record_type(key_type, dialect)
-    if key_type == KeyType.LEGACY_OFFSET_COMMIT and key in (b"\0\0\0\0", b"\0\0\0\1"):
+    record_type = _record_type(key_type, dialect, record_types)
+    if record_type is _LEGACY_OFFSET_COMMIT and key in (b"\0\0\0\0", b"\0\0\0\1"):
         marker = "COMMIT" if key[3] else "ABORT"
         raise LeakedControlRecord(
             f"Key {key.hex(' ', 1)} is a transaction marker ({marker}), not an offset key: "
@@ -100,7 +120,9 @@ def decode_key(key: bytes | None, *, dialect: str | None = None) -> DecodedKey:
     return DecodedKey(key_type, message.name, fields, tuple(reader.doubts))
 
 
-def decode_value(key_type: int, value: bytes | None, *, dialect: str | None = None) -> DecodedValue | None:
+def decode_value(
+    key_type: int, value: bytes | None, *, dialect: str | None = None, record_types: Mapping[int, RecordType] = RECORD_TYPES
+) -> DecodedValue | None:
     """The decoded value of a record; None for a tombstone.
 
     A value of key type 0 with a version of 1 to 4 is read as one of key type 1, with the doubt ``legacy_value_version``.
@@ -108,13 +130,13 @@ def decode_value(key_type: int, value: bytes | None, *, dialect: str | None = No
     Args:
         key_type: the type of the record's key.
         value: the bytes, or None for a tombstone.
-        dialect: as for ``decode_key``.
+        dialect, record_types: as for ``decode_key``.
 
     Raises:
         UnknownKeyType: the key type is not known; for a tombstone too.
         ValueTooShort, UnknownValueVersion, ValueTruncated, ValueMalformed: the value cannot be decoded.
     """
-    record_type = _record_type(key_type, dialect)
+    record_type = _record_type(key_type, dialect, record_types)
     if value is None:
         return None
     message = record_type.value
@@ -122,7 +144,7 @@ def decode_value(key_type: int, value: bytes | None, *, dialect: str | None = No
         raise ValueTooShort(f"{message.name}: the value has {len(value)} of the 2 bytes that name its version; it is no tombstone.")
     version, at = primitives.read_integer(value, 0, Int16)
     doubts: tuple[Doubt, ...] = ()
-    if key_type == KeyType.LEGACY_OFFSET_COMMIT and 1 <= version <= OFFSET_COMMIT_VALUE.versions[1]:
+    if record_type is _LEGACY_OFFSET_COMMIT and 1 <= version <= OFFSET_COMMIT_VALUE.versions[1]:
         message = OFFSET_COMMIT_VALUE
         detail = f"Version {version} under key type 0: read as {message.name}. Brokers since 4.1 refuse it."
         doubts = (Doubt("legacy_value_version", detail),)
@@ -144,10 +166,11 @@ def decode_value(key_type: int, value: bytes | None, *, dialect: str | None = No
     return decoded._replace(doubts=doubts + decoded.doubts) if doubts else decoded
 
 
-def _record_type(key_type: int, dialect: str | None) -> RecordType:
-    record_type = RECORD_TYPES.get(key_type)
+def _record_type(key_type: int, dialect: str | None, record_types: Mapping[int, RecordType] = RECORD_TYPES) -> RecordType:
+    record_type = record_types.get(key_type)
     if record_type is None or record_type.dialect not in (None, dialect):
-        raise UnknownKeyType(f"Key type {key_type} is not known to this release (0 to 23 without 9 and 18).")
+        known = "0 to 23 without 9 and 18" if record_types is RECORD_TYPES else ", ".join(map(str, record_types))
+        raise UnknownKeyType(f"Key type {key_type} is not known to this release ({known}).")
     return record_type
 
 
@@ -208,6 +231,11 @@ class FieldReader:
         match kind:
             case Integer():
                 return primitives.read_integer(buf, at, kind)
+            case TruthValue():
+                number, after = primitives.read_integer(buf, at, Int8)
+                return number != 0, after
+            case FloatingPoint():
+                return primitives.read_float(buf, at)
             case UuidBytes():
                 return primitives.read_uuid(buf, at)
             case Text():
@@ -372,6 +400,10 @@ def _write(kind: FieldType, version: int, flexible: bool, value: Any, name: str)
     match kind:
         case Integer():
             return primitives.write_integer(value, kind)
+        case TruthValue():
+            return primitives.write_integer(int(value), Int8)
+        case FloatingPoint():
+            return primitives.write_float(value)
         case UuidBytes():
             return primitives.uuid_bytes(value)
         case Text():
@@ -399,8 +431,7 @@ def _write_sized(raw: bytes | None, flexible: bool, size: int) -> bytes:
 
 def key_json(decoded: DecodedKey) -> dict[str, Any]:
     """The fields of a key in the JSON of Kafka's own converters."""
-    message = RECORD_TYPES[decoded.key_type].key
-    return _struct_json(message.fields, 0, decoded.fields)
+    return _struct_json(_MESSAGES[decoded.name, None].fields, 0, decoded.fields)
 
 
 def value_json(decoded: DecodedValue) -> dict[str, Any]:
@@ -408,14 +439,23 @@ def value_json(decoded: DecodedValue) -> dict[str, Any]:
 
     Bytes are base64. Tagged fields with their default are left out, and so are unknown tags.
     """
-    return _struct_json(_VALUE_MESSAGES[decoded.name, decoded.dialect].fields, decoded.version, decoded.fields)
+    return _struct_json(_MESSAGES[decoded.name, decoded.dialect].fields, decoded.version, decoded.fields)
 
 
-_VALUE_MESSAGES = {
-    (message.name, message.dialect): message
-    for record_type in RECORD_TYPES.values()
-    for message in (record_type.value, *record_type.dialects)
+_MESSAGES = {
+    (message.name, dialect): message
+    for record_types in (RECORD_TYPES, share_state.RECORD_TYPES, transaction_state.RECORD_TYPES)
+    for record_type in record_types.values()
+    for dialect, message in (
+        (None, record_type.key),
+        *((message.dialect, message) for message in (record_type.value, *record_type.dialects)),
+    )
 }
+
+
+def message_json(message: Message, version: int, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a message in the JSON of Kafka's own converters, as ``value_json`` gives them."""
+    return _struct_json(message.fields, version, fields)
 
 
 def field_json(field: Field, value: Any) -> Any:

@@ -11,8 +11,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from .record_types import KeyType
-
 
 @dataclass(frozen=True, slots=True)
 class Integer:
@@ -31,6 +29,16 @@ class Integer:
     def greatest(self) -> int:
         """The largest value the type can hold."""
         return (1 << (8 * self.size - self.signed)) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class TruthValue:
+    """One byte; every other value than 0 is true."""
+
+
+@dataclass(frozen=True, slots=True)
+class FloatingPoint:
+    """A big-endian number of 8 bytes, as IEEE 754 has it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,13 +83,15 @@ class Struct:
         return {f.name: f.absent_value() for f in self.fields}
 
 
-Type = Integer | UuidBytes | Text | Blob | Array | Struct
+Type = Integer | TruthValue | FloatingPoint | UuidBytes | Text | Blob | Array | Struct
 
 Int8 = Integer("int8", 1)
 Int16 = Integer("int16", 2)
 Int32 = Integer("int32", 4)
 Int64 = Integer("int64", 8)
 Uint16 = Integer("uint16", 2, signed=False)
+Boolean = TruthValue()
+Float64 = FloatingPoint()
 Uuid = UuidBytes()
 String = Text()
 NullableString = Text(nullable=True)
@@ -146,6 +156,10 @@ class Field:
         match self.type:
             case Integer():
                 return 0
+            case TruthValue():
+                return False
+            case FloatingPoint():
+                return 0.0
             case UuidBytes():
                 return ZERO_UUID
             case Struct(nullable=False) as struct:
@@ -202,7 +216,7 @@ class RecordType:
         dialect: the one release line that knows this type; None: every release since its first.
     """
 
-    key_type: KeyType
+    key_type: int
     key: Message
     value: Message
     tombstone: str

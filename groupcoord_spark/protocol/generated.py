@@ -261,6 +261,8 @@ class _Writer:
                 mark, result = self.take("b", "mark"), self.fresh("value")
                 self.flush()
                 return self.present(kind, result, "False", f"{mark} < 0")
+            case _:
+                raise TypeError(f"no message of the offsets topic has a {kind}")
 
     def length(self, nullable: bool, size: int, longest: int) -> tuple[str, str, str]:
         """Writes the lines that read a length. Returns its name, the condition for null, and what to subtract from it."""

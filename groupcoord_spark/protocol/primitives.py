@@ -25,6 +25,7 @@ _INTEGERS = {
     (8, True): struct.Struct(">q"),
     (2, False): struct.Struct(">H"),
 }
+_FLOAT = struct.Struct(">d")
 
 
 def read_integer(buf: bytes, at: int, kind: Integer) -> tuple[int, int]:
@@ -33,6 +34,19 @@ def read_integer(buf: bytes, at: int, kind: Integer) -> tuple[int, int]:
         raise Underflow(f"takes {kind.size} bytes at position {at}, {_count(len(buf) - at)}")
     value: int = _INTEGERS[kind.size, kind.signed].unpack_from(buf, at)[0]
     return value, at + kind.size
+
+
+def read_float(buf: bytes, at: int) -> tuple[float, int]:
+    """The number of 8 bytes at ``at``, and the position after it."""
+    if len(buf) - at < _FLOAT.size:
+        raise Underflow(f"takes 8 bytes at position {at}, {_count(len(buf) - at)}")
+    value: float = _FLOAT.unpack_from(buf, at)[0]
+    return value, at + _FLOAT.size
+
+
+def write_float(value: float) -> bytes:
+    """The number in its 8 bytes."""
+    return _FLOAT.pack(value)
 
 
 def read_uvarint(buf: bytes, at: int) -> tuple[int, int]:

@@ -13,7 +13,8 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from groupcoord_spark.errors import InputError
-from groupcoord_spark.log.directory import OFFSETS_TOPIC, log_directories_below
+from groupcoord_spark.log.directory import log_directories_below
+from groupcoord_spark.log.files.broker_files import OFFSETS_TOPIC
 from groupcoord_spark.log.files.storage import Location, first_line, shown
 from groupcoord_spark.sources.rows import InputKind
 

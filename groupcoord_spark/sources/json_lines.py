@@ -29,7 +29,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from groupcoord_spark.errors import InputError
-from groupcoord_spark.log.directory import OFFSETS_TOPIC
+from groupcoord_spark.log.files.broker_files import OFFSETS_TOPIC
 from groupcoord_spark.log.files.object_store import at_once
 from groupcoord_spark.log.files.storage import Location, first_line, shown, side_by_side
 from groupcoord_spark.protocol import DecodeError, EncodeError, encode_key_json, encode_value_json

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from groupcoord_spark.errors import GroupcoordError, InputError, UsageError
-from groupcoord_spark.log.directory import OFFSETS_TOPIC
+from groupcoord_spark.log.files.broker_files import OFFSETS_TOPIC
 from groupcoord_spark.protocol.record_types import NO_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from groupcoord_spark.sources.inputs import KAFKA_SCHEME
 from groupcoord_spark.sources.rows import ROW_SCHEMA

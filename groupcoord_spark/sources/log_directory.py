@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.fs as pafs
 
 from groupcoord_spark.errors import InputError
+from groupcoord_spark.log import Chunk, PartitionLog, Records, read_segment
+from groupcoord_spark.log.directory import plan_other_topic
 from groupcoord_spark.log.files.broker_files import HIGH_WATERMARKS, LOG_STARTS, META_PROPERTIES, read_whole_checkpoint
 from groupcoord_spark.log.files.listing import SEGMENT_NAME
 from groupcoord_spark.log.files.object_store import is_object_store
 from groupcoord_spark.log.files.storage import Location
+from groupcoord_spark.protocol.record_types import NOT_A_CONTROL_RECORD
+from groupcoord_spark.protocol.slices import Mask
 
 _PARTITION: Final = re.compile(r"([a-zA-Z0-9._-]{1,249})-(0|[1-9][0-9]{0,9})")
 _SIGNS: Final = frozenset({HIGH_WATERMARKS, LOG_STARTS, META_PROPERTIES})
 """Files that only a log directory has."""
+
+_BEYOND: Final = 2**63 - 1
+"""Bytes at the end of a file are damaged: nobody knows which offsets they had."""
 
 LOG_END_COLUMNS: Final = pa.schema(
     [
@@ -132,6 +140,72 @@ def _log_ends_of_broker(directory: LogDirectory, damages: list[DamagedFile]) -> 
     written_at_ms = directory.files[HIGH_WATERMARKS].mtime_ns // 1_000_000
     columns = [ends["topic"], ends["partition"], start_column, ends["offset"], pa.repeat(written_at_ms, ends.num_rows)]
     return pa.table(columns, schema=LOG_END_COLUMNS)
+
+
+def read_other_topic(
+    directories: Iterable[LogDirectory], topic: str, damages: list[DamagedFile]
+) -> Iterator[tuple[PartitionLog, Iterator[Chunk]]]:
+    """The logs of another topic that Kafka keeps for itself, each with its chunks in the order of offsets; of several replicas one.
+
+    damages: gets a sentence about what cannot be read; nothing of it is read then.
+    """
+    places = [place for directory in directories for _, place in directory.partitions_of(topic)]
+    try:
+        logs = plan_other_topic(topic, places)
+    except InputError as error:
+        damages.append(DamagedFile(topic, str(error)))
+        return
+    for log in logs:
+        yield log, _chunks(log, damages)
+
+
+def _chunks(log: PartitionLog, damages: list[DamagedFile]) -> Iterator[Chunk]:
+    for segment in log.segments:
+        for chunk in read_segment(segment):
+            for lost in chunk.lost:
+                damages.append(DamagedFile(lost.source, f"{lost.source} is damaged at byte {lost.position:,}: {lost.detail}"))
+            yield chunk
+
+
+class Row(NamedTuple):
+    """A record that is no control record."""
+
+    key: bytes | None
+    value: bytes | None
+    record_offset: int
+    timestamp_ms: int
+
+
+def read_rows(chunks: Iterable[Chunk], is_wanted: Callable[[Records], Mask] | None = None) -> Iterator[Row | int]:
+    """The records of a log that is never compacted.
+
+    An integer stands where records are missing, because bytes are damaged or a file was not copied: they were below this offset.
+
+    is_wanted: which records of a chunk are of interest; None: all.
+    """
+    next_offset: int | None = None
+    for chunk in chunks:
+        records, lost = chunk.records, np.array([lost.position for lost in chunk.lost], np.int64)
+        # Rows before which records are missing.
+        gaps = np.searchsorted(records.position, lost).tolist()
+        if len(records):
+            before = records.record_offset[0] - 1 if next_offset is None else next_offset - 1
+            gaps += np.flatnonzero(np.diff(records.record_offset, prepend=before) > 1).tolist()
+            next_offset = int(records.record_offset[-1]) + 1
+        chosen = records.control_type == NOT_A_CONTROL_RECORD
+        if is_wanted is not None:
+            chosen &= is_wanted(records)
+        wanted = records.take(chosen)
+        texts = zip(wanted.key.to_arrow().to_pylist(), wanted.value.to_arrow().to_pylist(), strict=True)
+        places = zip(wanted.record_offset.tolist(), wanted.timestamp_ms.tolist(), strict=True)
+        waiting = sorted(gaps, reverse=True)
+        for row, text, place in zip(np.flatnonzero(chosen).tolist(), texts, places, strict=True):
+            while waiting and waiting[-1] <= row:
+                yield int(records.record_offset[waiting.pop()])
+            yield Row(*text, *place)
+        while waiting:
+            gap = waiting.pop()
+            yield int(records.record_offset[gap]) if gap < len(records) else _BEYOND
 
 
 def _checkpoint(directory: LogDirectory, name: str, damages: list[DamagedFile]) -> pa.Table | None:

@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from groupcoord_spark.errors import InputError
-from groupcoord_spark.log.directory import OFFSETS_TOPIC
+from groupcoord_spark.log.files.broker_files import OFFSETS_TOPIC
 from groupcoord_spark.log.files.object_store import at_once
 from groupcoord_spark.log.files.storage import Location, first_line, shown, side_by_side
 from groupcoord_spark.protocol.record_types import NO_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP

@@ -9,8 +9,10 @@ import pandas as pd
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
+    BooleanType,
     ByteType,
     DataType,
+    DoubleType,
     IntegerType,
     LongType,
     ShortType,
@@ -20,7 +22,7 @@ from pyspark.sql.types import (
 )
 
 from groupcoord_spark.protocol import DecodeError, decode_assignment, decode_key, decode_subscription, decode_value
-from groupcoord_spark.protocol.fields import Array, Blob, Field, Integer, Struct, Text, Type, UuidBytes
+from groupcoord_spark.protocol.fields import Array, Blob, Field, FloatingPoint, Integer, Struct, Text, TruthValue, Type, UuidBytes
 from groupcoord_spark.protocol.messages import RECORD_TYPES
 from groupcoord_spark.protocol.record_types import OFFSET_KEY_TYPES, KeyType
 from groupcoord_spark.spark.column_functions import column_function
@@ -53,6 +55,10 @@ def _spark_type(kind: Type) -> DataType:
             return StringType()
         case Blob():
             return BinaryType()
+        case TruthValue():
+            return BooleanType()
+        case FloatingPoint():
+            return DoubleType()
         case Array(element=element):
             return ArrayType(_spark_type(element))
         case Struct(fields=fields):

@@ -73,7 +73,7 @@ REBALANCE_CAUSES = (
 RECORD_OFFSET_IS_NOT_NEGATIVE = {"record_offset_is_not_negative": "record_offset >= 0"}
 
 
-def _offsets(name: str, comment: str, primary_key: tuple[str, ...], producer_id: Column) -> Table:
+def _offsets(name: str, comment: str, primary_key: tuple[str, ...], producer_id: Column, *more: Column) -> Table:
     return Table(
         name,
         comment,
@@ -98,6 +98,7 @@ def _offsets(name: str, comment: str, primary_key: tuple[str, ...], producer_id:
             RECORD_OFFSET,
             RECORD_TIMESTAMP,
             TIMESTAMPS_OUT_OF_RANGE,
+            *more,
         ),
         checks=RECORD_OFFSET_IS_NOT_NEGATIVE,
     )
@@ -117,6 +118,7 @@ PENDING_OFFSETS = _offsets(
     "Offsets inside transactions that are still open at the end of the input, also those of groups that do not exist.",
     (*_OFFSET_KEY, "producer_id"),
     Column("producer_id", "BIGINT NOT NULL", "Producer of the open transaction."),
+    Column("transactional_id", "STRING", "Its transactional.id, from __transaction_state; NULL: not known."),
 )
 ORPHAN_OFFSETS = _offsets(
     "orphan_offsets",
@@ -672,6 +674,124 @@ LOG_ENDS = Table(
     ),
 )
 
+_SHARE_KEY = ("cluster", "group_id", "topic_id", "partition")
+_SHARE_PLACE = (
+    CLUSTER,
+    Column("group_id", "STRING NOT NULL", "The share group."),
+    Column("topic_id", "STRING NOT NULL", "Id of the topic."),
+    Column("topic", "STRING", "The topic; NULL: only its id is known."),
+    PARTITION,
+)
+
+SHARE_OFFSETS = Table(
+    "share_offsets",
+    "Where each share group stands in each partition, from __share_group_state. Records in flight are in no log: offsets from start_offset"
+    " on that no row of share_batches covers are untouched or in flight.",
+    _SHARE_KEY,
+    REPLACED_BY_EACH_RUN,
+    (
+        *_SHARE_PLACE,
+        Column("start_offset", "BIGINT", "First offset that may still be delivered; NULL: the group has read nothing yet."),
+        Column(
+            "delivery_complete_count", "INT", "Records from start_offset on that need no delivery; NULL: not known, as before Kafka 4.2."
+        ),
+        Column("state_epoch", "INT NOT NULL", "Group epoch at which the offset was initialized, reset or altered."),
+        Column("leader_epoch", "INT NOT NULL", "Leader epoch of the partition at the last write."),
+        Column("snapshot_epoch", "INT NOT NULL", "Number of the newest snapshot."),
+        Column("created_at", "TIMESTAMP", "When the state of the newest snapshot came about; NULL: no snapshot tells."),
+        Column("written_at", "TIMESTAMP", "When the newest snapshot was written; NULL: no snapshot tells."),
+        Column("record_timestamp", "TIMESTAMP", "Timestamp of the newest record; NULL: it has none.", absent=-1),
+        Column("state_partition", "INT NOT NULL", "Partition of __share_group_state."),
+        Column("record_offset", "BIGINT NOT NULL", "Offset of the newest record in its partition of __share_group_state."),
+        TIMESTAMPS_OUT_OF_RANGE,
+    ),
+)
+
+SHARE_BATCHES = Table(
+    "share_batches",
+    "Offsets of share groups that are no longer untouched, as batches of one state.",
+    (*_SHARE_KEY, "first_offset"),
+    REPLACED_BY_EACH_RUN,
+    (
+        *_SHARE_PLACE,
+        Column("first_offset", "BIGINT NOT NULL", "First offset of the batch."),
+        Column("last_offset", "BIGINT NOT NULL", "Last offset of the batch."),
+        Column("delivery_state", "SMALLINT NOT NULL", "0: available again, 2: acknowledged, 4: archived."),
+        Column("delivery_count", "SMALLINT NOT NULL", "How often the records were delivered."),
+    ),
+)
+
+TOPICS = Table(
+    "topics",
+    "Topics of the cluster, from __cluster_metadata: those that exist, and deleted ones of whose deletion the log still tells.",
+    ("cluster", "topic_id"),
+    REPLACED_BY_EACH_RUN,
+    (
+        CLUSTER,
+        Column("topic", "STRING NOT NULL", "The topic."),
+        Column("topic_id", "STRING NOT NULL", "Id of the topic."),
+        Column("partition_count", "INT NOT NULL", "Partitions."),
+        Column("is_deleted", "BOOLEAN NOT NULL", "The topic with this id was deleted."),
+        Column("created_at", "TIMESTAMP", "When it was made; NULL: only a snapshot tells of it.", absent=-1),
+        Column("deleted_at", "TIMESTAMP", "When it was deleted; NULL: it exists.", absent=-1),
+        Column("all_topics_known", "BOOLEAN NOT NULL", "The metadata tells of every topic: one without a row does not exist."),
+        TIMESTAMPS_OUT_OF_RANGE,
+    ),
+)
+
+TRANSACTIONAL_IDS = Table(
+    "transactional_ids",
+    "What the coordinator of transactions knows of each transactional id, from __transaction_state: names for producer ids.",
+    ("cluster", "transactional_id"),
+    REPLACED_BY_EACH_RUN,
+    (
+        CLUSTER,
+        Column("transactional_id", "STRING NOT NULL", "transactional.id of the application."),
+        Column("producer_id", "BIGINT NOT NULL", "Producer id in use."),
+        Column("producer_epoch", "SMALLINT", "Epoch of that producer.", absent=-1),
+        Column("state", "STRING NOT NULL", "State of the transaction, in Kafka's spelling; the number of a state of a later release."),
+        Column("transaction_timeout_ms", "INT NOT NULL", "transaction.timeout.ms of the client."),
+        Column("last_update", "TIMESTAMP", "When the state changed.", absent=-1),
+        Column("started_at", "TIMESTAMP", "When the transaction began; NULL: none has.", absent=-1),
+        TIMESTAMPS_OUT_OF_RANGE,
+    ),
+)
+
+_SETTING = (Column("name", "STRING NOT NULL", "Kafka's name of the setting."), Column("value", "STRING NOT NULL", "Its value."))
+
+TOPIC_CONFIGS = Table(
+    "topic_configs",
+    "Settings that topics have of their own, from __cluster_metadata.",
+    ("cluster", "topic", "name"),
+    REPLACED_BY_EACH_RUN,
+    (CLUSTER, Column("topic", "STRING NOT NULL", "The topic."), *_SETTING),
+)
+
+GROUP_CONFIGS = Table(
+    "group_configs",
+    "Settings that groups have of their own, from __cluster_metadata: they win over the broker's. A deleted group keeps them.",
+    ("cluster", "group_id", "name"),
+    REPLACED_BY_EACH_RUN,
+    (CLUSTER, GROUP_ID, *_SETTING),
+)
+
+ACLS = Table(
+    "acls",
+    "Rules of the authorizer, from __cluster_metadata: who may do what. Kafka's words.",
+    ("cluster", "resource_type", "resource_name", "pattern_type", "principal", "host", "operation", "permission"),
+    REPLACED_BY_EACH_RUN,
+    (
+        CLUSTER,
+        Column("resource_type", "STRING NOT NULL", "GROUP, TOPIC, CLUSTER, TRANSACTIONAL_ID, DELEGATION_TOKEN or USER."),
+        Column("resource_name", "STRING NOT NULL", "Name of the resource, or its beginning; *: all."),
+        Column("pattern_type", "STRING NOT NULL", "LITERAL: that name. PREFIXED: all names that begin so."),
+        Column("principal", "STRING NOT NULL", "Who, for example User:alice; User:*: everybody."),
+        Column("host", "STRING NOT NULL", "From which host; *: all."),
+        Column("operation", "STRING NOT NULL", "What: READ, WRITE, DESCRIBE, DELETE, ALL and so on."),
+        Column("permission", "STRING NOT NULL", "ALLOW, or DENY, which wins."),
+    ),
+)
+
 TABLES: Final[Mapping[str, Table]] = {
     table.name: table
     for table in (
@@ -698,6 +818,13 @@ TABLES: Final[Mapping[str, Table]] = {
         TOPIC_HEALTH,
         RUNS,
         LOG_ENDS,
+        SHARE_OFFSETS,
+        SHARE_BATCHES,
+        TRANSACTIONAL_IDS,
+        TOPICS,
+        TOPIC_CONFIGS,
+        GROUP_CONFIGS,
+        ACLS,
     )
 }
 """Every table by its name, in the order of the reference."""

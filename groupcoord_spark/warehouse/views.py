@@ -273,7 +273,7 @@ _FILES: Final = (
     *("record_positions", "log_completeness", "counted_commits", "rewinds", "topic_readers", "stalled", "idle_groups", "orphan_topics"),
     *("assigned_never_committed", "commit_rate", "hot_committers", "group_lifetimes", "group_templates", "client_inventory"),
     *("protocol_readiness", "rebalance_storms", "open_transactions", "no_leader_epoch", "topic_recreated", "shared_group_id"),
-    *("storage_by_group", "lag", "lag_history", "commit_notes", "cutover"),
+    *("storage_by_group", "lag", "lag_history", "commit_notes", "cutover", "share_lag", "may_read"),
 )
 """The views in the folder sql, one file each; a view stands after the views that it reads."""
 

@@ -10,7 +10,21 @@ from typing import Any, ClassVar
 import pytest
 
 from tests.warehouse.nights import AS_OF_MS, DAY_MS, assignment, group, marker, member, offset
-from tests.warehouse.view_rows import HOUR_MS, at, change, end, gone, log_part, record, rows
+from tests.warehouse.view_rows import (
+    HOUR_MS,
+    SHARE_TOPIC_ID,
+    acl,
+    at,
+    change,
+    end,
+    gone,
+    log_part,
+    record,
+    rows,
+    share_batch,
+    share_offset,
+    topic,
+)
 
 
 class TestCountedCommits:
@@ -361,3 +375,77 @@ def test_notes_of_other_clients_are_told_apart_by_their_form() -> None:
         (3, "text", None),
         (4, "text", None),
     ]
+
+
+class TestShareLag:
+    columns = "partition, start_offset, end_offset, lag, remark, acknowledged, archived, available_again, untouched_or_in_flight"
+
+    def test_lag_is_what_lies_between_start_and_high_watermark_and_needs_delivery(self) -> None:
+        offsets = [
+            share_offset(0, start_offset=10, delivery_complete_count=3),
+            share_offset(1, start_offset=None, delivery_complete_count=0),
+            share_offset(2, start_offset=5, delivery_complete_count=None),
+            share_offset(3, start_offset=5, delivery_complete_count=0),
+            share_offset(4, start_offset=40, delivery_complete_count=1),
+        ]
+        batches = [share_batch(0, 10, 11, 2), share_batch(0, 12, 12, 4), share_batch(0, 15, 16, 0)]
+        ends = [end("t", partition, 30, source="checkpoint") for partition in (0, 1, 2, 4)]
+        assert rows("share_lag", self.columns, share_offsets=offsets, share_batches=batches, log_ends=ends) == [
+            (0, 10, 30, 17, None, 2, 1, 2, 15),
+            (1, None, 30, None, "nothing_read", 0, 0, 0, None),
+            (2, 5, 30, None, "no_count", 0, 0, 0, 25),
+            (3, 5, None, None, "no_sample", 0, 0, 0, None),
+            (4, 40, 30, 0, None, 0, 0, 0, 0),
+        ]
+
+    def test_log_end_of_a_topic_made_anew_says_nothing_of_the_deleted_one(self) -> None:
+        old, new = share_offset(0, start_offset=1, delivery_complete_count=0), "Uz_G2kQIRWC33YW4WQUDVw"
+        for known in ([topic("t", new)], [topic("t", new), topic("t", SHARE_TOPIC_ID, is_deleted=True)]):
+            found = rows("share_lag", "lag, remark, end_offset", share_offsets=[old], log_ends=[end("t", 0, 9)], topics=known)
+            assert found == [(None, "topic_gone", None)]
+        not_all = [topic("u", new, all_topics_known=False)]
+        assert rows("share_lag", "lag, remark", share_offsets=[old], log_ends=[end("t", 0, 9)], topics=not_all) == [(8, None)]
+
+
+class TestOrphanTopics:
+    def state(self, *topics: Mapping[str, Any], **fields: Any) -> Sequence[tuple[Any, ...]]:
+        offsets = [offset("g", "t", 0, 5, **fields)]
+        return rows("orphan_topics", "topic_state", groups=[group("g")], committed_offsets=offsets, topics=topics)
+
+    def test_state_of_the_topic_is_what_the_metadata_tells(self) -> None:
+        now, old = SHARE_TOPIC_ID, "MkTRaXlSRfWvFLT1M3hZWA"
+        assert self.state() == [("not known",)]
+        assert self.state(topic("u", now, all_topics_known=False)) == [("not known",)]
+        assert self.state(topic("u", now)) == [("deleted",)]
+        assert self.state(topic("t", old, is_deleted=True, all_topics_known=False)) == [("deleted",)]
+        assert self.state(topic("t", now)) == [("exists",)]
+        assert self.state(topic("t", now), topic_id=now) == [("exists",)]
+        assert self.state(topic("t", now), topic_id=old) == [("made anew",)]
+        assert self.state(topic("t", now, created_at_ms=AS_OF_MS + 1)) == [("made anew",)]
+        assert self.state(topic("t", now, created_at_ms=AS_OF_MS - 1)) == [("exists",)]
+        gone_since = topic("t", old, is_deleted=True, deleted_at_ms=AS_OF_MS + 5)
+        assert self.state(topic("t", now), gone_since) == [("made anew",)]
+
+
+class TestMayRead:
+    columns = "principal, host, permission, resource_name, pattern_type, is_overruled"
+
+    def test_rules_of_the_group_its_prefix_and_all_groups_count_and_deny_wins(self) -> None:
+        acls = [
+            acl("User:a", "app-1"),
+            acl("User:b", "app-", pattern_type="PREFIXED", operation="ALL"),
+            acl("User:c", "*", host="10.0.0.1"),
+            acl("User:c", "app-1", permission="DENY"),
+            acl("User:b", "app-1", permission="DENY", host="10.0.0.2"),
+            acl("User:x", "app-", operation="READ"),
+            acl("User:x", "app-2"),
+            acl("User:x", "app-1", operation="DESCRIBE"),
+            acl("User:x", "app-1", resource_type="TOPIC"),
+        ]
+        assert rows("may_read", self.columns, groups=[group("app-1")], acls=acls) == [
+            ("User:a", "*", "ALLOW", "app-1", "LITERAL", False),
+            ("User:b", "*", "ALLOW", "app-", "PREFIXED", False),
+            ("User:b", "10.0.0.2", "DENY", "app-1", "LITERAL", None),
+            ("User:c", "*", "DENY", "app-1", "LITERAL", None),
+            ("User:c", "10.0.0.1", "ALLOW", "*", "LITERAL", True),
+        ]

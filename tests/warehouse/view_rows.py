@@ -85,6 +85,9 @@ def end(topic: str, partition: int, end_offset: int, hours: int = 0, **fields: A
     }
 
 
+SHARE_TOPIC_ID = "Uz_G2kQIRWC33YW4WQUDVQ"
+
+
 def odd_rows() -> dict[str, list[dict[str, Any]]]:
     """A cluster whose rows are odd in many ways: table -> rows. Every view of the folder sql has a row of it."""
     old_id, new_id = "MkTRaXlSRfWvFLT1M3hZWA", "Uz_G2kQIRWC33YW4WQUDVQ"
@@ -117,4 +120,32 @@ def odd_rows() -> dict[str, list[dict[str, Any]]]:
         "assignments": [assignment("g", "m", "t", partition) for partition in range(7)] + [assignment("s", "m", "t", n) for n in range(3)],
         "offsets_partitions": [log_part(incarnation=1, end_offset=3)],
         "log_ends": [end("t", n, 600 + 300 * hours, hours, start_offset=10 * hours) for n in range(3) for hours in (0, 24, 49)],
+        "share_offsets": [share_offset(n, start_offset=n or None, delivery_complete_count=n + 1) for n in range(3)],
+        "share_batches": [share_batch(1, 1, 4, 2), share_batch(1, 6, 6, 0)],
+        "topics": [topic("t", new_id), topic("u", old_id, is_deleted=True, deleted_at_ms=AS_OF_MS)],
+        "acls": [acl("User:a", "g"), acl("User:*", "", pattern_type="PREFIXED"), acl("User:a", "*", permission="DENY", host="h")],
     }
+
+
+def share_offset(partition: int = 0, topic_id: str = SHARE_TOPIC_ID, **fields: Any) -> dict[str, Any]:
+    """A row of share_offsets."""
+    epochs = dict.fromkeys(("state_epoch", "leader_epoch", "snapshot_epoch", "state_partition", "record_offset"), 1)
+    return {"group_id": "share", "topic_id": topic_id, "topic": "t", "partition": partition, **epochs, **fields}
+
+
+def share_batch(partition: int, first_offset: int, last_offset: int, delivery_state: int, **fields: Any) -> dict[str, Any]:
+    """A row of share_batches."""
+    place = {"group_id": "share", "topic_id": SHARE_TOPIC_ID, "topic": "t", "partition": partition}
+    batch = {"first_offset": first_offset, "last_offset": last_offset, "delivery_state": delivery_state, "delivery_count": 1}
+    return {**place, **batch, **fields}
+
+
+def topic(name: str, topic_id: str, **fields: Any) -> dict[str, Any]:
+    """A row of topics, by metadata that tells of all topics."""
+    return {"topic": name, "topic_id": topic_id, "partition_count": 3, "is_deleted": False, "all_topics_known": True, **fields}
+
+
+def acl(principal: str, resource_name: str, **fields: Any) -> dict[str, Any]:
+    """A row of acls: by default a group's literal ALLOW of READ from every host."""
+    rule = {"resource_type": "GROUP", "pattern_type": "LITERAL", "host": "*", "operation": "READ", "permission": "ALLOW"}
+    return {"principal": principal, "resource_name": resource_name, **rule, **fields}

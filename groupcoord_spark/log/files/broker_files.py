@@ -22,6 +22,7 @@ from groupcoord_spark.errors import InputError
 from groupcoord_spark.log.files.object_store import at_once
 from groupcoord_spark.log.files.storage import Location, first_line, side_by_side
 
+OFFSETS_TOPIC: Final = "__consumer_offsets"
 CLEANER_CHECKPOINT: Final = "cleaner-offset-checkpoint"
 HIGH_WATERMARKS: Final = "replication-offset-checkpoint"
 LOG_STARTS: Final = "log-start-offset-checkpoint"
@@ -30,7 +31,6 @@ LEADER_EPOCHS: Final = "leader-epoch-checkpoint"
 META_PROPERTIES: Final = "meta.properties"
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 
-_TOPIC = "__consumer_offsets"
 _SEGMENT = re.compile(r"([0-9]{20})\.(log|snapshot|txnindex)")
 _NUMBER = re.compile(r"0|[1-9][0-9]*")
 _ENTRY = "^[^ ]+ (?:0|[1-9][0-9]*) (?:0|[1-9][0-9]*)$"
@@ -121,18 +121,21 @@ class LogDirectoryFiles:
 
 
 class LogStarts(NamedTuple):
-    """The log start offsets of a log directory by offsets partition. damage: a sentence where their checkpoint is not used, else None."""
+    """The log start offsets of a log directory by partition. damage: a sentence where their checkpoint is not used, else None."""
 
     offsets: Mapping[int, int]
     damage: str | None = None
 
 
-def read_log_starts(log_dir: Location) -> LogStarts:
-    """What log-start-offset-checkpoint says; no offsets where it was not copied. Raises InputError where it cannot be read at all."""
+def read_log_starts(log_dir: Location, topic: str = OFFSETS_TOPIC) -> LogStarts:
+    """What log-start-offset-checkpoint says of the partitions of a topic; no offsets where it was not copied.
+
+    Raises InputError where it cannot be read at all.
+    """
     location, damages, no_offsets = log_dir.child(LOG_STARTS), list[str](), dict[int, int]()
     if location.info().type != pafs.FileType.File:
         return LogStarts(no_offsets)
-    offsets = _read(location, read_offset_checkpoint, damages, or_empty=no_offsets)
+    offsets = _read(location, partial(read_offset_checkpoint, topic=topic), damages, or_empty=no_offsets)
     return LogStarts(offsets or {}, damages[0] if damages else None)
 
 
@@ -264,10 +267,10 @@ def _parsed(
         return None
 
 
-def read_offset_checkpoint(data: bytes) -> dict[int, int]:
-    """Offset by partition of ``__consumer_offsets``, from the content of a checkpoint. Raises DamagedFileError."""
+def read_offset_checkpoint(data: bytes, topic: str = OFFSETS_TOPIC) -> dict[int, int]:
+    """Offset by partition of a topic, from the content of a checkpoint. Raises DamagedFileError."""
     offsets = read_checkpoint(data)
-    of_topic = offsets.filter(pc.equal(offsets["topic"], _TOPIC))
+    of_topic = offsets.filter(pc.equal(offsets["topic"], topic))
     return dict(zip(of_topic["partition"].to_pylist(), of_topic["offset"].to_pylist(), strict=True))
 
 

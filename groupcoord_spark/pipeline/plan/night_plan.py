@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from groupcoord_spark.coordinator.broker_settings import OFFSETS_PARTITIONS
 from groupcoord_spark.errors import InputChangedError
 from groupcoord_spark.log import LogPlan, PartitionLog, Segment, plan_logs
-from groupcoord_spark.log.directory import OFFSETS_TOPIC
+from groupcoord_spark.log.files.broker_files import OFFSETS_TOPIC
 from groupcoord_spark.log.files.storage import shown
 from groupcoord_spark.pipeline.extents import HistoryPiece, HistoryRange, PointInTime
 from groupcoord_spark.pipeline.plan.carry_over import CarryOver, logs_to_read, plan_carry_over

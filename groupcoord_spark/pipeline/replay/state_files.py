@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,12 +16,17 @@ from groupcoord_spark.pipeline.exchange.task_files import TaskFiles
 
 @dataclass(frozen=True, slots=True)
 class WriteJob:
-    """The same for every writer of a run. topic_names: topic id -> name, from the user; they take precedence over names from the log."""
+    """The same for every writer of a run.
+
+    topic_names: topic id -> name, from the user and the cluster's metadata; they take precedence over names from the log.
+    transactional_ids: producer id -> transactional id.
+    """
 
     cluster: str
     warehouse_uri: str
     run_id: str
     topic_names: dict[str, str]
+    transactional_ids: dict[int, str] = field(default_factory=dict)
 
 
 def state_writer(job: WriteJob) -> Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]:
@@ -40,6 +45,10 @@ def state_writer(job: WriteJob) -> Callable[[Iterable[pa.RecordBatch]], Iterable
                         topic_names |= pickle.loads(payload)
                     elif kind == "assignments":
                         files.write(kind, _with_topic_names(unpack(payload), topic_names | job.topic_names))
+                    elif kind == "pending_offsets":
+                        rows = unpack(payload)
+                        names = [job.transactional_ids.get(producer_id) for producer_id in rows["producer_id"].to_pylist()]
+                        files.write(kind, rows.append_column("transactional_id", pa.array(names, pa.string())))
                     else:
                         files.write(kind, unpack(payload))
             report_of_files.take_files(files.close())

@@ -1,0 +1,185 @@
+"""The state of share groups as the share coordinator keeps it: what the records of ``__share_group_state`` add up to (KIP-932)."""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from groupcoord_spark.protocol.definition import decode_key, decode_value
+from groupcoord_spark.protocol.errors import DecodeError
+from groupcoord_spark.protocol.messages.share_state import RECORD_TYPES, SNAPSHOT, UPDATE
+
+_SNAPSHOT_KEY, _UPDATE_KEY = (number.to_bytes(2, "big") for number in (SNAPSHOT, UPDATE))
+
+NOT_KNOWN = -1
+"""A start offset, a leader epoch or a delivery complete count that is not known; in an update: that stays as it was."""
+
+
+class Batch(NamedTuple):
+    """Offsets of one state. delivery_state: 0 available again, 2 acknowledged, 4 archived."""
+
+    first_offset: int
+    last_offset: int
+    delivery_state: int
+    delivery_count: int
+
+
+class SharePartition(NamedTuple):
+    """The key of a state."""
+
+    group_id: str
+    topic_id: str
+    partition: int
+
+
+@dataclass(frozen=True, slots=True)
+class ShareState:
+    """The state of one share group in one partition. Offsets that no batch covers are untouched, or in flight: the log cannot tell."""
+
+    snapshot_epoch: int
+    state_epoch: int
+    leader_epoch: int
+    start_offset: int
+    delivery_complete_count: int
+    create_timestamp_ms: int
+    write_timestamp_ms: int
+    batches: tuple[Batch, ...]
+
+
+class StoredState(NamedTuple):
+    """A state, and the offset and the timestamp of the newest record of its share partition."""
+
+    state: ShareState
+    record_offset: int
+    record_timestamp_ms: int
+
+
+class ShareStatePartition:
+    """Replays one partition of ``__share_group_state``.
+
+    A snapshot replaces all before it, so of each key only the newest snapshot and the updates behind it are decoded: some six records.
+
+    Attributes:
+        undecoded: number of records that do not decode. The state of their share partition is not known until its next snapshot.
+    """
+
+    def __init__(self) -> None:
+        self.undecoded = 0
+        self._since_snapshot: dict[bytes, list[tuple[int, bytes, bytes | None, int]]] = {}
+        self._lacks_records = False
+
+    def add(self, record_offset: int, key: bytes | None, value: bytes | None, timestamp_ms: int) -> None:
+        """The next record of the log."""
+        if key is None or key[:2] not in (_SNAPSHOT_KEY, _UPDATE_KEY):
+            self.undecoded += 1
+            return
+        name, record = key[2:], (record_offset, key, value, timestamp_ms)
+        if key.startswith(_SNAPSHOT_KEY):
+            self._since_snapshot[name] = [record]
+        elif name in self._since_snapshot or not self._lacks_records:
+            self._since_snapshot.setdefault(name, []).append(record)
+
+    def lose_records(self) -> None:
+        """Records of any key may be missing here: only what a later snapshot tells is known."""
+        self._since_snapshot.clear()
+        self._lacks_records = True
+
+    def states(self) -> Iterator[tuple[SharePartition, StoredState]]:
+        """The state of each share partition that has one."""
+        for records in self._since_snapshot.values():
+            state, (record_offset, _, _, newest_timestamp_ms) = None, records[-1]
+            try:
+                for _, key, value, _ in records:
+                    decoded_key = decode_key(key, record_types=RECORD_TYPES)
+                    decoded = decode_value(decoded_key.key_type, value, record_types=RECORD_TYPES)
+                    state = apply_record(state, decoded_key.key_type, None if decoded is None else decoded.fields)
+            except DecodeError:
+                self.undecoded += 1
+                continue
+            if state is not None:
+                fields = decoded_key.fields
+                place = SharePartition(fields["group_id"], fields["topic_id"], fields["partition"])
+                yield place, StoredState(state, record_offset, newest_timestamp_ms)
+
+
+def apply_record(state: ShareState | None, record_type: int, value: Mapping[str, Any] | None) -> ShareState | None:
+    """The state after a record of the share partition; None: there is none.
+
+    Args:
+        state: before the record.
+        record_type: SNAPSHOT or UPDATE. value: the decoded value; None for a tombstone.
+    """
+    if value is None:
+        return None
+    batches = tuple(Batch(**batch) for batch in value["state_batches"])
+    if state is None or record_type == SNAPSHOT:
+        return ShareState(
+            value["snapshot_epoch"],
+            value.get("state_epoch", 0),
+            value["leader_epoch"],
+            value["start_offset"],
+            value["delivery_complete_count"],
+            value.get("create_timestamp_ms", 0),
+            value.get("write_timestamp_ms", 0),
+            batches,
+        )
+    start_offset = state.start_offset if value["start_offset"] == NOT_KNOWN else value["start_offset"]
+    return ShareState(
+        state.snapshot_epoch,
+        state.state_epoch,
+        state.leader_epoch if value["leader_epoch"] == NOT_KNOWN else value["leader_epoch"],
+        start_offset,
+        value["delivery_complete_count"],
+        state.create_timestamp_ms,
+        state.write_timestamp_ms,
+        tuple(combine_batches((*state.batches, *batches), start_offset)),
+    )
+
+
+def combine_batches(batches: Iterable[Batch], start_offset: int) -> list[Batch]:
+    """The batches of a state and those that an update adds, without what lies before the start offset, and without overlaps.
+
+    Of the batches that cover an offset, the one with the greatest delivery count, then the greatest state, counts. Equal neighbours that
+    touch become one, but only behind the first place where two batches overlap or touch in that way: so the boundaries are the
+    coordinator's own. Source: org.apache.kafka.coordinator.share.PersisterStateBatchCombiner.
+    """
+    if start_offset != NOT_KNOWN:
+        kept = (batch for batch in batches if batch.last_offset >= start_offset)
+        batches = [batch._replace(first_offset=max(batch.first_offset, start_offset)) for batch in kept]
+    waiting = list(batches)
+    if len(waiting) < 2:
+        return waiting
+    # The next batch is the last one of the list.
+    waiting = sorted(set(waiting), key=_backwards, reverse=True)
+    combined: list[Batch] = []
+    while len(waiting) > 1:
+        one, other = waiting.pop(), waiting[-1]
+        has_equal_state = _strength(one) == _strength(other)
+        if not (other.first_offset <= one.last_offset or (has_equal_state and other.first_offset == one.last_offset + 1)):
+            combined.append(one)
+            continue
+        waiting.pop()
+        for piece in _pieces(one, other):
+            if piece.first_offset <= piece.last_offset and piece not in waiting:
+                insort(waiting, piece, key=lambda batch: tuple(-number for number in _backwards(batch)))
+    return combined + waiting
+
+
+def _backwards(batch: Batch) -> tuple[int, int, int, int]:
+    return batch.first_offset, batch.last_offset, batch.delivery_count, batch.delivery_state
+
+
+def _strength(batch: Batch) -> tuple[int, int]:
+    return batch.delivery_count, batch.delivery_state
+
+
+def _pieces(one: Batch, other: Batch) -> tuple[Batch, ...]:
+    """What takes the place of two batches that overlap or touch, of which ``other`` does not begin first. A piece may be empty."""
+    if _strength(one) == _strength(other):
+        return (one._replace(last_offset=max(one.last_offset, other.last_offset)),)
+    if _strength(other) < _strength(one):
+        return one, other._replace(first_offset=one.last_offset + 1)
+    head, tail = one._replace(last_offset=other.first_offset - 1), one._replace(first_offset=other.last_offset + 1)
+    return head, other, tail

@@ -1,11 +1,12 @@
-# Two commands do everything: `make nightly` and `make test`. docs/tutorial.md gives the plain lines behind both.
+# Two commands do everything: `make nightly` and `make test`; `make check` is the part without Java. docs/tutorial.md gives the plain lines behind both.
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
 SAMPLE := tests/golden/classic-modern/logs
+WITHOUT_JAVA := $(addprefix tests/,protocol log coordinator assignors simulator doctor dump test_arrows.py test_documentation.py test_packaging.py)
 WAREHOUSE ?= ./warehouse
 
-.PHONY: nightly test bench reference docs clean
+.PHONY: nightly test check lint pytest pytest-without-java coverage bench reference docs clean
 
 nightly: $(VENV)/.warm
 	@bash .ci/ensure-java
@@ -15,12 +16,26 @@ nightly: $(VENV)/.warm
 	  '  $(BIN)/groupcoord describe --all-groups --warehouse $(WAREHOUSE)' \
 	  '  $(BIN)/groupcoord nightly /path/to/kafka-logs --warehouse $(WAREHOUSE) --cluster mine'
 
+# Everything. The types are checked beside the tests; loops are compiled once before the processes of pytest begin (tests/conftest.py).
 test: $(VENV)/.tests
-	@bash .ci/ensure-java
+	@$(MAKE) --no-print-directory $(VENV)/.warm
+	@$(MAKE) --no-print-directory -j2 --output-sync=target lint pytest
+
+# Everything that needs no Java: a minute. All else is in `make test`.
+check: $(VENV)/.tests
+	@$(MAKE) --no-print-directory -j2 --output-sync=target lint pytest-without-java
+
+lint: $(VENV)/.tests
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/mypy benchmarks
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+
+PYTEST := -n 2 --dist loadfile --no-loadscope-reorder --durations=25
+
+pytest: $(VENV)/.tests
+	$(BIN)/python -m pytest $(PYTEST)
+
+pytest-without-java: $(VENV)/.tests
+	$(BIN)/python -m pytest $(PYTEST) -m 'not (spark or process or cluster or broker or browser)' $(WITHOUT_JAVA)
 
 bench: $(VENV)/.tests
 	@bash .ci/ensure-java

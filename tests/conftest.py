@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -31,9 +34,21 @@ SAMPLE_AS_OF_MS = 1_795_248_000_000
 
 def pytest_configure(config: pytest.Config) -> None:
     """Has the compiled loops check every index in the tests' own processes. Spark's workers, and commands, run the loops as shipped."""
-    numba.config.BOUNDSCHECK = 1
     # numba does not know its compiled code with the check from that without, so each has a directory of its own.
-    numba.config.CACHE_DIR = str(config.rootpath / ".pytest_cache" / "loops-with-bounds-check")
+    with_check = {"NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(config.rootpath / ".pytest_cache" / "loops-with-bounds-check")}
+    if config.getoption("numprocesses", None) and not hasattr(config, "workerinput"):
+        compile_loops(config.rootpath, with_check)
+    numba.config.BOUNDSCHECK = 1
+    numba.config.CACHE_DIR = with_check["NUMBA_CACHE_DIR"]
+
+
+def compile_loops(root: Path, with_check: Mapping[str, str]) -> None:
+    """Compiles the loops in both ways, before processes of pytest begin that would all compile them at once."""
+    as_shipped = {name: value for name, value in os.environ.items() if not name.startswith("NUMBA_")}
+    command = [sys.executable, "-c", "import groupcoord_spark.protocol.json_loops"]
+    compilers = [subprocess.Popen(command, cwd=root, env=as_shipped | more) for more in ({}, with_check)]
+    for compiler in compilers:
+        compiler.wait()
 
 
 SLOWEST_FILES = (
@@ -53,9 +68,16 @@ SLOWEST_FILES = (
 """Files of tests that take more than some seconds of CPU, the slowest first."""
 
 
-@pytest.hookimpl(trylast=True)
+MARKED_BY_FIXTURE = frozenset({"spark", "broker", "browser"})
+"""Fixtures whose tests have the marker of the same name."""
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Slow files come first: two processes that take a file at a time then end at about the same time."""
+    """Slow files come first: two processes that take a file at a time then end at about the same time. Fixtures give their markers."""
+    for item in items:
+        for fixture in MARKED_BY_FIXTURE & set(getattr(item, "fixturenames", ())):
+            item.add_marker(fixture)
     place = {f"tests/{file}": number for number, file in enumerate(SLOWEST_FILES)}
     items.sort(key=lambda item: place.get(item.location[0], len(place)))
 
@@ -85,14 +107,32 @@ class SampleWarehouse(NamedTuple):
     summary: Summary
 
 
+FOR_FEW_ROWS = {
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+"""Settings for queries over a few rows, which still go through a shuffle of two tasks.
+
+To compile code for such queries, and to plan them anew while they run, takes longer than the queries.
+"""
+
+
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """The session of all tests of a process, with Spark's Delta reader where it is on this machine or can be fetched."""
     from groupcoord_spark.errors import GroupcoordError
     from groupcoord_spark.spark.session import session
 
-    # One Java for hundreds of runs and for what Delta caches.
-    settings = {"spark.master": "local[2]", "spark.driver.memory": "2g"}
+    # One Java for hundreds of runs and for what Delta caches; a core for each process of pytest. All tests have few rows: what pays off
+    # with many costs more than the rows.
+    settings = {
+        "spark.master": "local[1]" if "PYTEST_XDIST_WORKER" in os.environ else "local[2]",
+        "spark.driver.memory": "2g",
+        "spark.shuffle.compress": "false",
+        **FOR_FEW_ROWS,
+    }
     try:
         shared = session(with_delta=True, settings=settings)
     except GroupcoordError:
@@ -101,30 +141,9 @@ def spark() -> Iterator[SparkSession]:
     shared.stop()
 
 
-@pytest.fixture(scope="module")
-def spark_for_few_rows(spark: SparkSession) -> Iterator[SparkSession]:
-    """The session of all tests, for queries over a few rows.
-
-    To compile code for such queries, and to plan them anew while they run, takes longer than the queries.
-    """
-    for_few_rows = {
-        "spark.sql.shuffle.partitions": "1",
-        "spark.sql.adaptive.enabled": "false",
-        "spark.sql.codegen.wholeStage": "false",
-        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    }
-    before = {name: spark.conf.get(name) for name in for_few_rows}
-    for name, value in for_few_rows.items():
-        spark.conf.set(name, value)
-    yield spark
-    for name, value in before.items():
-        spark.conf.set(name, value)
-
-
 @pytest.fixture
-def spark_with_delta(spark_for_few_rows: SparkSession) -> Iterator[SparkSession]:
+def spark_with_delta(spark: SparkSession) -> Iterator[SparkSession]:
     """The session of all tests, for tests that read Delta tables through Spark; their temporary views are dropped after them."""
-    spark = spark_for_few_rows
     if "DeltaSparkSessionExtension" not in spark.sparkContext.getConf().get("spark.sql.extensions", ""):
         pytest.skip("Spark's Delta reader is neither on this machine nor can it be fetched from Maven Central")
     yield spark

@@ -12,7 +12,7 @@ from groupcoord_spark.coordinator.semantics import JAVA
 from groupcoord_spark.log import plan_logs
 from groupcoord_spark.pipeline.nightly import run_nightly
 from groupcoord_spark.pipeline.run import RunRequest, Summary
-from groupcoord_spark.warehouse import TABLES, open_warehouse
+from groupcoord_spark.warehouse import TABLES, Warehouse, open_warehouse
 from tests.conftest import DAY_MS
 
 if TYPE_CHECKING:
@@ -35,7 +35,10 @@ def rows_of(warehouse: Path | str, table: str, cluster: str | None = None, *, ru
 
     run_id: as of that run; the cluster is then ``sample`` where none is named.
     """
-    opened = open_warehouse(str(warehouse))
+    return _rows_of(open_warehouse(str(warehouse)), table, cluster, run_id)
+
+
+def _rows_of(opened: Warehouse, table: str, cluster: str | None, run_id: str | None) -> list[dict[str, Any]]:
     if run_id is not None:
         return plain_rows(table, opened.read(table, run=opened.run(cluster or "sample", run_id=run_id)))
     return plain_rows(table, opened.runs(cluster) if table == "runs" else opened.read(table, cluster=cluster))
@@ -58,11 +61,16 @@ def tables_of(
     warehouse: Path | str, cluster: str | None = None, *, but: tuple[str, ...] = ("runs",), run_id: str | None = None
 ) -> dict[str, list[str]]:
     """Every table's rows in an order that does not depend on how they were written, without the name of their run."""
+    opened = open_warehouse(str(warehouse))
     return {
         table: sorted(
-            repr({name: value for name, value in row.items() if name != "run_id"})
-            for row in rows_of(warehouse, table, cluster, run_id=run_id)
+            repr({name: value for name, value in row.items() if name != "run_id"}) for row in _rows_of(opened, table, cluster, run_id)
         )
         for table in TABLES
         if table not in but
     }
+
+
+def commits_of(warehouse: Path | str) -> dict[str, bytes]:
+    """The commits of all Delta tables of a warehouse: where they are the same, readers get the same rows."""
+    return {str(file.relative_to(warehouse)): file.read_bytes() for file in Path(warehouse).glob("*/_delta_log/*.json")}

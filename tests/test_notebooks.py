@@ -16,6 +16,8 @@ from groupcoord_spark.warehouse import find_warehouse
 from groupcoord_spark.warehouse.sql import names_in
 from groupcoord_spark.warehouse.views import VIEWS
 
+pytestmark = pytest.mark.process
+
 NOTEBOOKS = sorted((Path(__file__).parents[1] / "notebooks").glob("*.py"))
 
 

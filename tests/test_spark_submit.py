@@ -10,9 +10,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pyspark
+import pytest
 
 from tests.conftest import SAMPLE_LOGS, SampleWarehouse
 from tests.running import tables_of
+
+pytestmark = pytest.mark.process
 
 ROOT = Path(__file__).parents[1]
 SPARK_SUBMIT = Path(pyspark.__file__).parent / "bin" / "spark-submit"

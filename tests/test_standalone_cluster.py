@@ -20,6 +20,8 @@ from tests.conftest import SAMPLE_LOGS, SampleWarehouse
 from tests.running import tables_of
 from tests.test_spark_submit import SPARK_SUBMIT, zipped_package
 
+pytestmark = pytest.mark.cluster
+
 ROOT = Path(__file__).parents[1]
 SPARK_CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"
 EXECUTOR = "CoarseGrainedExecutorBackend"

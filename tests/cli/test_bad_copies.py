@@ -15,13 +15,15 @@ import pytest
 from click.testing import Result
 from deltalake import write_deltalake
 
+from groupcoord_spark.warehouse import TABLES
 from tests.cli.warehouse import groupcoord
 from tests.conftest import GOLDEN
 from tests.examples import TIMES_AS_MANY
-from tests.running import rows_of, tables_of
+from tests.running import commits_of, rows_of, tables_of
 from tests.sources.exports import lines, of_sparks_kafka_source, raw_rows, text64, write_parquet
 
 NIGHTS = GOLDEN / "nights"
+STATE = {"groups", "members", "assignments", "committed_offsets", "pending_offsets", "group_expirations"}
 OTHER = GOLDEN / "transactions" / "logs"
 
 pytestmark = pytest.mark.usefixtures("spark")
@@ -44,11 +46,11 @@ def good(warehouse: Path, dump: Path, *args: str, cluster: str | None = "nights"
 
 def refused(warehouse: Path, dump: Path, *args: str, cluster: str | None = "nights", exit_code: int = 1) -> str:
     """The one sentence; nothing that readers see has changed."""
-    before = tables_of(warehouse, but=())
+    before = commits_of(warehouse)
     result = nightly(warehouse, dump, *args, cluster=cluster)
     assert (result.exit_code, result.stdout) == (exit_code, ""), result.stderr
     assert "Traceback" not in result.stderr
-    assert tables_of(warehouse, but=()) == before
+    assert commits_of(warehouse) == before
     return result.stderr.splitlines()[-1].removeprefix("Error: ")
 
 
@@ -59,10 +61,7 @@ def history_of(warehouse: Path) -> list[tuple[int, int, int]]:
 
 def state_of(warehouse: Path) -> Mapping[str, list[str]]:
     """The tables of the state and of the rules."""
-    tables = tables_of(warehouse)
-    return {
-        name: tables[name] for name in ("groups", "members", "assignments", "committed_offsets", "pending_offsets", "group_expirations")
-    }
+    return tables_of(warehouse, but=tuple(set(TABLES) - STATE))
 
 
 def settings_of_last_run(warehouse: Path) -> dict[str, Any]:

@@ -15,6 +15,8 @@ from rich.cells import cell_len
 from groupcoord_spark.cli.terminal import cut_in_the_middle, fitted_table
 from tests.warehouse.nights import commit, group, night
 
+pytestmark = pytest.mark.process
+
 ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
 
 

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.process
+
 COMMAND = "from groupcoord_spark.cli import main; main()"
 SESSION = """
 from pathlib import Path

@@ -23,6 +23,8 @@ from tests.warehouse.nights import group, night
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.process
+
 on_linux = pytest.mark.skipif(not (PROCESSES / "self" / "environ").exists(), reason="this system does not show processes' environments")
 DAYS = 86_400
 

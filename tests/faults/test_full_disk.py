@@ -18,6 +18,8 @@ from tests.faults.running import left_in_warehouse, made_older
 from tests.warehouse.nights import night
 from tests.warehouse.test_two_runs import rows_of_night, rows_of_readers, undisturbed
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:

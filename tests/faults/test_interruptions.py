@@ -14,7 +14,10 @@ from tests.faults.interrupt import faults_of
 from tests.faults.running import MARKER, PROCESSES, Command, data_files, newest_run, nightly
 from tests.warehouse.nights import group, night
 
-pytestmark = pytest.mark.skipif(not (PROCESSES / "self" / "environ").exists(), reason="this system does not show processes' environments")
+pytestmark = [
+    pytest.mark.process,
+    pytest.mark.skipif(not (PROCESSES / "self" / "environ").exists(), reason="this system does not show processes' environments"),
+]
 
 MOMENTS: dict[str, Callable[[Command], object]] = {
     "while Spark is launched": lambda command: command.processes(),

@@ -10,6 +10,8 @@ import pytest
 from groupcoord_spark.warehouse import open_warehouse
 from tests.faults.two_runs import SCENES, faults_of, race
 
+pytestmark = pytest.mark.process
+
 
 @pytest.mark.parametrize("actors", SCENES, ids=", ".join)
 def test_of_runs_in_threads_the_tables_have_the_rows_of_those_that_finished(tmp_path: Path, actors: tuple[str, ...]) -> None:

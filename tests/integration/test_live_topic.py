@@ -21,7 +21,7 @@ from tests.running import rows_of, run
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.integration
+pytestmark = pytest.mark.broker
 
 IN_TRANSACTIONS = {"transactional", "only-open"}
 MARKERS = 2

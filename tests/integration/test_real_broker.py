@@ -17,7 +17,7 @@ from tests.running import run
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.integration
+pytestmark = pytest.mark.broker
 
 LISTED = {"running-classic", "running-modern", "empty", "simple", "transactional", "only-open"}
 OFFSETS = 6 + 6 + 6 + 2 + 2

@@ -20,7 +20,7 @@ from tests.running import run
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.integration
+pytestmark = pytest.mark.broker
 
 Offsets = dict[tuple[str, int], int]
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from confluent_kafka import Consumer
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.integration
+pytestmark = pytest.mark.broker
 
 TOPIC, PARTITIONS, RECORDS_OF_PARTITION = "clicks", 4, 40
 FIRST_RECORD_MS = 1_700_000_000_000

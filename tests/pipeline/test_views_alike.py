@@ -87,9 +87,8 @@ def clusters(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> d
 
 @pytest.fixture(scope="module")
 def in_spark(
-    spark_for_few_rows: SparkSession, both_clusters: dict[str, pa.Table], tmp_path_factory: pytest.TempPathFactory
+    spark: SparkSession, both_clusters: dict[str, pa.Table], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[SparkSession]:
-    spark = spark_for_few_rows
     place = tmp_path_factory.mktemp("tables")
     for name, rows in both_clusters.items():
         pq.write_table(rows, place / f"{name}.parquet")

@@ -1,12 +1,13 @@
-# Two commands do everything: `make nightly` and `make test`; `make check` is the part without Java. docs/tutorial.md gives the plain lines behind both.
+# Two commands do everything: `make nightly` and `make test`; `make check` is the part without Java.
+# docs/tutorial.md gives the plain lines behind both.
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
 SAMPLE := tests/golden/classic-modern/logs
-WITHOUT_JAVA := $(addprefix tests/,protocol log coordinator assignors simulator doctor dump test_arrows.py test_documentation.py test_packaging.py)
+WITHOUT_JAVA := $(addprefix tests/,protocol log coordinator assignors simulator test_arrows.py test_documentation.py test_packaging.py test_ratios.py)
 WAREHOUSE ?= ./warehouse
 
-.PHONY: nightly test check lint pytest pytest-without-java coverage bench reference docs clean
+.PHONY: nightly test check lint pytest pytest-without-java coverage bench ratios reference docs clean
 
 nightly: $(VENV)/.warm
 	@bash .ci/ensure-java
@@ -42,6 +43,15 @@ bench: $(VENV)/.tests
 	@test -n "$(PEERS)" || { echo "Say where the script is that makes dumps and times Kafka's own readers: make bench PEERS=/path/to/peers.sh"; exit 2; }
 	$(BIN)/python benchmarks/nightly.py --peers $(PEERS)
 
+# Fails where a night, a list, a dump or the doctor costs 25 % more CPU than the figures in benchmarks/ratios.json say.
+ratios: $(VENV)/.warm
+	$(BIN)/python benchmarks/ratios.py
+
+# Branches of the rules and of the decoders that the part without Java reaches; fails below the share that .coveragerc keeps (eight minutes).
+coverage: $(VENV)/.tests
+	$(BIN)/coverage run -m pytest -q -m 'not (spark or process or cluster or broker or browser)' $(WITHOUT_JAVA) tests/doctor tests/dump
+	$(BIN)/coverage report
+
 # The generated parts of docs/reference.
 reference: $(VENV)/.runs
 	$(BIN)/python docs/generate.py
@@ -54,9 +64,9 @@ $(VENV)/.made:
 	@$(PYTHON) -m venv $(VENV) || { echo "No virtual environment could be made. On Debian and Ubuntu run: apt-get install python3-venv"; exit 1; }
 	@touch $@
 
-$(VENV)/.runs: $(VENV)/.made pyproject.toml
+$(VENV)/.runs: $(VENV)/.made pyproject.toml constraints.txt
 	@echo "Installing groupcoord_spark and its packages into $(VENV) (once; a few minutes)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable .
 	@touch $@
 
 # What it saves can be missed: where Java cannot keep its classes, all the rest goes on as it did.
@@ -66,14 +76,14 @@ $(VENV)/.warm: pyproject.toml | $(VENV)/.runs
 	@$(BIN)/groupcoord warm-up --quiet || true
 	@touch $@
 
-$(VENV)/.tests: $(VENV)/.made pyproject.toml
+$(VENV)/.tests: $(VENV)/.made pyproject.toml constraints.txt
 	@echo "Installing groupcoord_spark with its test packages into $(VENV) (once; a few minutes)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
 	@touch $@ $(VENV)/.runs
 
-$(VENV)/.docs: $(VENV)/.made pyproject.toml
+$(VENV)/.docs: $(VENV)/.made pyproject.toml constraints.txt
 	@echo "Installing groupcoord_spark with mkdocs-material into $(VENV) (once)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[docs]'
 	@touch $@ $(VENV)/.runs
 
 clean:

@@ -14,6 +14,7 @@ from groupcoord_spark.pipeline.nightly import run_nightly
 from groupcoord_spark.pipeline.run import RunRequest, Summary
 from groupcoord_spark.warehouse import TABLES, Warehouse, open_warehouse
 from tests.conftest import DAY_MS
+from tests.warehouse.nights import make_tables
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,6 +27,7 @@ def run(spark: SparkSession, warehouse: Path | str, *inputs: Path | str, **chang
     """One night over the inputs; ``changed`` are fields of RunRequest other than their usual values."""
     paths = tuple(str(each) for each in inputs)
     usual = {"cluster": "sample", "as_of_ms": AS_OF_MS, "retention_ms": 7 * DAY_MS, "semantics": JAVA}
+    make_tables(warehouse)
     night = RunRequest(inputs=paths, warehouse=str(warehouse), **{**usual, **changed})
     return run_nightly(night, plan_logs(paths), spark, StageLines(quiet=True))
 

@@ -44,7 +44,8 @@ OPTIONS_OF_OTHER_PROGRAMS = {
     *("--reset-offsets", "--from-file", "--bootstrap-server", "--execute", "--offsets-decoder", "--formatter"),
     *("--topic", "--partition", "--start-offset", "--conf"),
     *("--mutations", "--seed", "--packages", "--repositories", "--inplace", "--prefix", "--help"),
-    *("--no-compile", "--yes", "--exclude", "--compress-level"),
+    *("--no-compile", "--yes", "--exclude", "--compress-level", "--constraint"),
+    *("--no-deps", "--no-build-isolation", "--wheel-dir", "--exclude-editable", "--write"),
 }
 
 RULE_ID = re.compile(r"\b(R-\d+\.\d+|X-[A-Z]\d*)\b")

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
+import sys
+import sysconfig
 import tomllib
+import venv
 from importlib.metadata import Distribution, PackagePath, distribution
 from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+
+from groupcoord_spark import __version__
+from tests.conftest import SAMPLE_LOGS, SampleWarehouse
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -26,6 +33,7 @@ SENTENCES = [
 def install_commands() -> list[str]:
     """Every command in documents, error sentences and the Makefile that installs the project itself."""
     texts = " ".join(path.read_text(encoding="utf-8") for path in SENTENCES).replace(" --quiet --disable-pip-version-check", "")
+    texts = texts.replace(" --constraint constraints.txt", "")
     return re.findall(r"[\w./$()]*pip install[^\n`]*? '?\.(?:\[\w+\]'|(?=[`\s]))", texts)
 
 
@@ -68,6 +76,51 @@ def test_the_wheel_has_what_the_report_reads_beside_its_code() -> None:
     if ignored.returncode == 128:
         pytest.skip("the tests do not run in a git repository")
     assert ignored.stdout == ""
+
+
+def test_versions_that_were_tested_are_within_the_ranges() -> None:
+    tested = dict(re.findall(r"^([\w.-]+)==(\S+)$", (ROOT / "constraints.txt").read_text(), re.MULTILINE))
+    for requirement in map(Requirement, PROJECT["dependencies"]):
+        assert requirement.specifier.contains(tested[canonicalize_name(requirement.name)]), requirement
+
+
+def test_the_changelog_begins_with_this_version_and_its_day() -> None:
+    titles = re.findall(r"^## (.*)$", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
+    newest = next(title for title in titles if title != "Unreleased")
+    assert re.fullmatch(rf"{re.escape(PROJECT['version'])} - 20\d\d-\d\d-\d\d", newest)
+    assert PROJECT["version"] == __version__
+
+
+def without_editable_installation(environment: Path) -> Path:
+    """A Python of an environment of its own that finds the packages of this one, but not the project itself."""
+    venv.create(environment, symlinks=True)
+    packages = next(environment.glob("lib/python*/site-packages"))
+    # Files of the kind .pth in that directory, such as the one of an editable installation, are not followed.
+    (packages / "packages-of-the-tests.pth").write_text(sysconfig.get_path("purelib"))
+    return environment / "bin" / "python"
+
+
+@pytest.mark.process
+def test_a_wheel_is_installed_and_runs(tmp_path: Path, sample_warehouse: SampleWarehouse) -> None:
+    def run(*command: str | Path) -> str:
+        variables = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+        done = subprocess.run(command, cwd=tmp_path, env=variables, capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    pip = (sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check")
+    run(*pip, "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", tmp_path, ROOT)
+    (wheel,) = tmp_path.glob("*.whl")
+    python = without_editable_installation(tmp_path / "environment")
+    run(*pip, "--python", python, "install", "--no-deps", "--no-index", wheel)
+    command = python.with_name("groupcoord")
+    assert PROJECT["version"] in run(command, "--version").split()
+    assert "environment" in run(python, "-c", "import groupcoord_spark; print(groupcoord_spark.__file__)")
+    assert "app-static" in run(command, "list", "--warehouse", str(sample_warehouse.path))
+    assert "rewinds" in run(command, "sql", "--print-views", "duckdb", "--warehouse", str(sample_warehouse.path))
+    run(command, "report", "--warehouse", str(sample_warehouse.path), "--out", tmp_path / "report.html")
+    assert (tmp_path / "report.html").stat().st_size > 100_000
+    assert '"offset"' in run(command, "dump", SAMPLE_LOGS, "--quiet")
 
 
 WITHOUT_SPARK = {"pyspark", "py4j", "delta-spark"}

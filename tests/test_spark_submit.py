@@ -21,6 +21,10 @@ ROOT = Path(__file__).parents[1]
 SPARK_SUBMIT = Path(pyspark.__file__).parent / "bin" / "spark-submit"
 
 
+FOR_A_SHORT_LIFE = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Options of a Java that lives for some seconds, as those of conf/spark-local.conf: its second compiler costs more than it saves."""
+
+
 def zipped_package(place: Path, appended: Mapping[str, str] | None = None) -> Path:
     """The package as ``--py-files`` takes it. appended: file in the package -> text after its own."""
     with zipfile.ZipFile(place, "w") as archive:
@@ -41,8 +45,10 @@ def submit(tmp_path: Path, *args: str) -> subprocess.CompletedProcess[str]:
     elsewhere.mkdir()
     variables = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "SPARK_MASTER")}
     variables |= {"PYSPARK_PYTHON": sys.executable, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    variables["SPARK_LAUNCHER_OPTS"] = FOR_A_SHORT_LIFE
     command = [
         *(str(SPARK_SUBMIT), "--properties-file", str(ROOT / "conf" / "spark-local.conf"), "--master", "local-cluster[1,1,1024]"),
+        *("--conf", f"spark.executor.extraJavaOptions={FOR_A_SHORT_LIFE}"),
         *("--py-files", str(package), str(ROOT / "jobs" / "nightly.py"), *args),
     ]
     return subprocess.run(command, cwd=elsewhere, env=variables, capture_output=True, text=True, check=False, timeout=300)

@@ -124,9 +124,9 @@ def test_runs_of_different_clusters_commit_at_the_same_time(tmp_path):
 
 
 def test_first_runs_of_two_clusters_may_make_the_tables_together(tmp_path):
-    with ThreadPoolExecutor(2) as pool:
-        list(pool.map(lambda cluster: night(tmp_path / "w", cluster, {"groups": [group("g")]}), ["a", "b"]))
-    assert open_warehouse(str(tmp_path / "w")).clusters() == ["a", "b"]
+    with ThreadPoolExecutor(2) as pool:  # into a directory that is there, and is empty: `night` copies no tables into it
+        list(pool.map(lambda cluster: night(tmp_path, cluster, {"groups": [group("g")]}), ["a", "b"]))
+    assert open_warehouse(str(tmp_path)).clusters() == ["a", "b"]
 
 
 def test_runs_names_the_version_of_every_table(tmp_path):

@@ -4,11 +4,11 @@ An offset is kept or expired; a group is removed or not; and these records are w
 an offset, then one of a classic group.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
-from groupcoord_spark.coordinator import JAVA, SCALA, Cleanup, GroupCleanup, PartitionState, Semantics, semantics_for
+from groupcoord_spark.coordinator import JAVA, SCALA, Cleanup, GroupCleanup, GroupFacts, PartitionState, Semantics, semantics_for
 from groupcoord_spark.protocol.record_types import KeyType
 from tests.coordinator.records import (
     Record,
@@ -347,6 +347,41 @@ class TestEraA:
         assert (writes_of(cleanup), cleanup.group.removed, cleanup.group.rule) == ("1", False, "X-G0")
 
 
+    @pytest.mark.parametrize("release", ["0.8.2.2", "0.9.0.1"])
+    def test_a_group_with_members_says_so_where_no_group_is_removed(self, release: str) -> None:
+        cleanup = Cleanup(NOW, RETENTION, semantics_for(broker_version=release))
+        facts = GroupFacts("g", "classic", "Stable", "consumer", 1, 1, None, frozenset({"t"}))
+        assert cleanup.of_group(facts, {}, ()).group.blocked_by == "members"
+        assert cleanup.of_group(facts._replace(state="Empty", member_count=0), {}, ()).group.blocked_by is None
+
+
+class TestOrder:
+    def test_offsets_and_their_tombstones_are_sorted_by_topic_and_partition_whenever_they_were_committed(self) -> None:
+        cleanup = cleanup_of(replayed([old("u0", 1), old("t1", 2), old("t0", 3)]))
+        assert cleanup is not None
+        assert [f"{row.topic}{row.partition}" for row in cleanup.offsets] == ["t0", "t1", "u0"]
+        assert [(row.topic, row.partition) for row in cleanup.tombstones] == [("t", 0), ("t", 1), ("u", 0), (None, None)]
+
+    def test_a_row_of_the_table_is_judged_by_its_facts(self) -> None:
+        (row,) = replayed([stable_classic_group("t")]).groups()
+        assert type(Cleanup(NOW, RETENTION).facts_of(row)) is GroupFacts
+        assert Cleanup(NOW, RETENTION).facts_of(row) == GroupFacts.of_row(row)
+
+
+class TestStoredDescription:
+    """A broker that has the plugin deletes the description of a streams group first; the group goes in a later cleanup."""
+
+    FACTS = GroupFacts("g", "streams", "Empty", None, 1, 0, None, frozenset())
+
+    @pytest.mark.parametrize("has_plugin", [True, False])
+    def test_keeps_the_group_where_the_broker_has_the_plugin(self, has_plugin: bool) -> None:
+        semantics = replace(semantics_for(broker_version="4.4.0"), stored_description_keeps_group=has_plugin)
+        cleanup = Cleanup(NOW, RETENTION, semantics)
+        described = cleanup.of_group(self.FACTS._replace(has_stored_description=True), {}, ()).group
+        assert (described.removed, described.blocked_by) == ((False, "topology_description") if has_plugin else (True, None))
+        assert cleanup.of_group(self.FACTS, {}, ()).group.removed
+
+
 class TestDeletions:
     """What a deletion leaves behind, once the records it writes are replayed."""
 
@@ -436,6 +471,14 @@ class TestMembersGone:
 
     def test_streams_group_counts_from_the_commit(self) -> None:
         assert expired_of(self.cleanup(streams_group_epoch(), topology("t"), *STREAMS_MEMBER, old("t0", 940_000))) == T0
+
+    @pytest.mark.parametrize(("first", "state_ms"), [(stable_classic_group("t"), NOW), (group_epoch(), None)], ids=["classic", "consumer"])
+    def test_the_group_is_one_generation_on_and_without_members(self, first: Record, state_ms: int | None) -> None:
+        (row,) = replayed([first, *([consumer_member("m", "t")] if state_ms is None else [])]).groups()
+        gone = Cleanup(NOW, RETENTION, assume_members_gone=True).facts_of(row)
+        assert row.member_count == 1
+        assert (gone.generation, gone.member_count, gone.state) == (row.generation + 1, 0, "Empty")
+        assert (gone.state_timestamp_ms, gone.subscribed_topics, gone.regular_expressions) == (state_ms, frozenset(), ())
 
     def test_group_without_members_is_judged_as_it_is(self) -> None:
         assert expired_of(self.cleanup(empty("consumer", 4, 940_000), old("t0", 1))) == T0

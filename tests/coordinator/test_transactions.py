@@ -3,6 +3,7 @@
 import pytest
 
 from groupcoord_spark.coordinator import JAVA, SCALA, PartitionReplay, Semantics
+from groupcoord_spark.coordinator.transactions import OffsetStore, StoredOffset
 from groupcoord_spark.protocol.record_types import KeyType
 from tests.coordinator.records import (
     Record,
@@ -12,6 +13,7 @@ from tests.coordinator.records import (
     committed,
     group_epoch,
     group_of,
+    marker,
     offset_commit,
     offsets_of,
     orphans_of,
@@ -22,6 +24,7 @@ from tests.coordinator.records import (
 )
 
 EMPTY = ("classic", "Empty")
+STORED = StoredOffset(5, -1, "", 1_000, -1, None, 3, -1, -1, 0, 1_000)
 TABLE = {
     "T1 a plain commit before the marker wins": ([transactional_commit(7, "t0", 10), offset_commit("t0", 20), committed(7)], {"t0": 20}),
     "T2 a transactional commit after a plain one wins": (
@@ -150,3 +153,36 @@ def test_offsets_of_different_groups_do_not_meet() -> None:
     state = replayed([offset_commit("t0", 1, group="a"), offset_commit("t0", 2, group="b"), tombstone(KeyType.GROUP_METADATA, group="a")])
     assert [(row.group_id, row.committed_offset) for row in state.committed_offsets()] == [("b", 2)]
     assert [(row.group_id, row.committed_offset) for row in state.orphan_offsets()] == [("a", 1)]
+
+
+@pytest.mark.parametrize("dropped", range(8))
+def test_a_commit_that_a_tombstone_dropped_hides_no_other_of_its_transaction(dropped: int) -> None:
+    places = [f"t{n}" for n in range(8)]
+    staged = [transactional_commit(7, place, 5) for place in places]
+    state = replayed([*staged, offset_commit(places[dropped], None), committed(7)])
+    assert offsets_of(state) == {place: 5 for place in places if place != places[dropped]}
+
+
+@pytest.mark.parametrize("semantics", [JAVA, SCALA], ids=["java", "scala"])
+def test_an_ended_transaction_leaves_the_pending_offset_of_another_producer(semantics: Semantics) -> None:
+    both = [transactional_commit(7, "t0", 5), transactional_commit(8, "t0", 6), aborted(7)]
+    assert pending_of(replayed(both, semantics)) == {("t0", 8): 6}
+    assert offsets_of(replayed([*both, committed(8)], semantics)) == {"t0": 6}
+
+
+def test_a_marker_of_an_unknown_type_aborts_in_scala_only() -> None:
+    records = [transactional_commit(7, "t0", 5), marker(7, 9)]
+    assert pending_of(replayed(records, JAVA)) == {("t0", 7): 5}
+    assert pending_of(replayed(records, SCALA)) == {}
+    assert offsets_of(replayed([*records, committed(7)], JAVA)) == {"t0": 5}
+    assert offsets_of(replayed([*records, committed(7)], SCALA)) == {}
+
+
+@pytest.mark.parametrize("semantics", [JAVA, SCALA], ids=["java", "scala"])
+def test_a_store_keeps_nothing_of_a_group_whose_last_offset_is_deleted(semantics: Semantics) -> None:
+    store = OffsetStore(semantics)
+    store.put("g", "t", 0, STORED)
+    store.delete("g", "t", 1, -1, is_transactional=False)
+    assert store.committed == {"g": {("t", 0): STORED}}
+    store.delete("g", "t", 0, -1, is_transactional=False)
+    assert store.committed == {}

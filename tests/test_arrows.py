@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import logging
+import re
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -133,3 +134,10 @@ def test_commented_delta_lines_are_those_of_a_session_with_delta(name: str) -> N
     lines = (ROOT / "conf" / name).read_text(encoding="utf-8").splitlines()
     offered = dict(line.removeprefix("# ").split(None, 1) for line in lines if line.startswith(("# spark.jars.packages", "# spark.sql.")))
     assert offered.items() <= delta_settings().items()
+
+
+def test_property_tests_take_the_shared_profile() -> None:
+    """Its examples are the same in each run, or as many more as GROUPCOORD_EXAMPLES says, and a failure prints how to repeat it."""
+    own = re.compile(r"(?<!\w)settings\((?!PROFILE|examples\()[^)]*(?:max_examples|deadline|print_blob|derandomize)")
+    paths = [path for path in (ROOT / "tests").rglob("*.py") if path.name != "examples.py"]
+    assert [str(path.relative_to(ROOT)) for path in paths if own.search(path.read_text(encoding="utf-8"))] == []

@@ -7,7 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from groupcoord_spark.doctor import PartitionFacts, gather_partition
@@ -15,6 +15,7 @@ from groupcoord_spark.doctor.facts import FilesBeside
 from groupcoord_spark.log import plan_logs
 from groupcoord_spark.log.files.broker_files import LogDirectoryFiles, PartitionFiles
 from groupcoord_spark.protocol import encode_key
+from tests.examples import examples
 from tests.log.log_writer import Rec, batch, marker, write_segment
 
 VALUE = b"\x00\x03" + bytes(14)
@@ -67,7 +68,7 @@ def facts_of(steps: list[Any], border: int, chunk_bytes: int) -> PartitionFacts:
         return gather_partition(log, FilesBeside(PartitionFiles(), LogDirectoryFiles()), chunk_bytes=chunk_bytes)
 
 
-@settings(max_examples=80)
+@examples(80)
 @given(st.lists(st.one_of(COMMITS, COMMITS, MARKERS), min_size=1, max_size=30), st.integers(1, 30), st.sampled_from([100, 400, 1 << 20]))
 def test_fates_are_those_of_a_plain_loop(steps: list[Any], border: int, chunk_bytes: int) -> None:
     facts = facts_of(steps, border, chunk_bytes)

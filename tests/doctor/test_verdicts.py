@@ -9,11 +9,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from groupcoord_spark.doctor import FINDINGS, Diagnosis, HealthSettings, KnownTransactions, Severity, diagnose, read_copies
 from tests.doctor.copies import CORPORA, GOLDEN, SICK, logs, oracle
+from tests.examples import examples
 
 NOT_IN_THE_LOG = {
     ("hanging", 1, 6): "open_transaction",  # a commit that came late after its marker, with the same epoch
@@ -204,7 +205,7 @@ def verdicts_with(name: str, content: bytes | None) -> dict[int, list[tuple[str,
     }
 
 
-@settings(max_examples=20)
+@examples(20)
 @given(st.data())
 def test_damaged_side_file_counts_as_absent_or_changes_nothing(data: st.DataObject) -> None:
     """A flipped or cut file gives every partition the verdict that the sound file gives, or that no file gives."""

@@ -18,6 +18,7 @@ from groupcoord_spark.log import Chunk, Records
 from groupcoord_spark.protocol import RECORD_TYPES, encode_key, encode_value, fast_path
 from groupcoord_spark.protocol.primitives import java_text
 from groupcoord_spark.protocol.slices import Slices
+from tests.examples import examples
 from tests.protocol.from_tables import KNOWN_TYPES, damaged, damaged_keys, keys, typed_values
 
 LEAST, GREATEST = -(2**63), 2**63 - 1
@@ -87,7 +88,7 @@ rows = st.builds(
 )
 
 
-@settings(max_examples=300, print_blob=True, deadline=None)
+@examples(300)
 @given(st.lists(rows, max_size=8), st.booleans(), st.booleans(), st.sampled_from([1, 1500, 1 << 20]))
 def test_the_loop_writes_the_lines_of_the_definition(rows: list[Row], is_redacted: bool, with_bytes: bool, block_bytes: int) -> None:
     redaction = Redaction() if is_redacted else None
@@ -145,7 +146,7 @@ class TestWithoutTheDefinition:
         assert line["key"]["data"] == {"group": text, "topic": text, "partition": -5}
         assert line["value"]["data"]["metadata"] == text
 
-    @settings(max_examples=300, print_blob=True, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @settings(examples(300), suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(st.lists(st.sampled_from(UTF8_PARTS), max_size=12).map(b"".join))
     @example(b"".join(UTF8_PARTS))
     def test_texts_that_are_not_utf8_are_replaced_as_java_does(self, raw: bytes) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from groupcoord_spark.assignors.group import stand_in_topic_id
@@ -39,6 +39,7 @@ from groupcoord_spark.simulator.messages.requests import (
     OffsetFetch,
     OffsetToCommit,
 )
+from tests.examples import examples
 from tests.simulator.rules import plays
 from tests.simulator.scene import GROUP, Scene
 
@@ -309,7 +310,7 @@ STEPS = st.lists(
 
 
 @given(STEPS, st.sampled_from(["4.0.2", "4.1.1", "4.2.0", "4.3.1"]), st.sampled_from(["uniform", "range"]))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_after_any_heartbeats_the_records_replay_to_the_same_state(steps: list[tuple[str, str, int]], version: str, assignor: str) -> None:
     crowd = Crowd(version)
     for what, name, wait_ms in steps:

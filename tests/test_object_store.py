@@ -14,11 +14,11 @@ from groupcoord_spark.log import plan_logs
 from groupcoord_spark.warehouse import open_warehouse
 from tests.cli.warehouse import groupcoord
 from tests.conftest import GOLDEN
-from tests.faults.two_runs import one_run, pauses
 from tests.log.log_writer import batch, records, write_segment
 from tests.object_store import DUMPS, WAREHOUSES, ObjectStore, object_store
 from tests.running import rows_of, run, tables_of
 from tests.sources.exports import of_sparks_kafka_source, raw_rows, write_parquet
+from tests.tools.faults.two_runs import one_run, pauses
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.assignors import AS_GOOD, lines_of, main, verdict_on
+from tests.tools.conformance.assignors import AS_GOOD, lines_of, main, verdict_on
 
 from .test_golden import CASES
 

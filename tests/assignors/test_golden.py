@@ -6,7 +6,7 @@ import base64
 from pathlib import Path
 
 from groupcoord_spark.protocol import decode_sticky_user_data
-from tests.conformance.assignors import EQUAL, lines_of, partitions_of, verdict_on
+from tests.tools.conformance.assignors import EQUAL, lines_of, partitions_of, verdict_on
 
 CASES = Path(__file__).parents[1] / "golden" / "assignors" / "cases.jsonl.gz"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from groupcoord_spark.assignors.java_queue import JavaQueue
 from groupcoord_spark.assignors.sticky_tasks import AssignedTasks, Subtopology, Task, TaskMember, sticky_tasks
-from tests.conformance.task_assignors import recorded, target_of
+from tests.tools.conformance.task_assignors import recorded, target_of
 
 
 def test_the_tasks_are_those_that_kafkas_class_assigned() -> None:

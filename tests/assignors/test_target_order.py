@@ -9,7 +9,7 @@ from typing import Any
 
 from groupcoord_spark.assignors import Member, Topic, TopicPartition, uniform_assignment
 from groupcoord_spark.assignors.java_maps import in_order_of_copy
-from tests.conformance.assignors import EQUAL, lines_of, verdict_on
+from tests.tools.conformance.assignors import EQUAL, lines_of, verdict_on
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 TOPIC_ID = "GvdsOyqqTtGpZQEFkXQEzA"

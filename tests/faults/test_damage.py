@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.cli.warehouse import groupcoord
-from tests.faults.damage import DAMAGES, called, night
 from tests.running import tables_of
+from tests.tools.faults.damage import DAMAGES, called, night
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

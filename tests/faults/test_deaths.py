@@ -15,9 +15,9 @@ from groupcoord_spark.spark.failures import own_errors
 from groupcoord_spark.spark.run_directory import RunDirectory
 from tests.cli.warehouse import groupcoord
 from tests.conftest import SAMPLE_LOGS
-from tests.faults.kill import faults_of, kill
-from tests.faults.running import PROCESSES, data_files, newest_run, nightly
 from tests.running import run
+from tests.tools.faults.kill import faults_of, kill
+from tests.tools.faults.running import PROCESSES, data_files, newest_run, nightly
 from tests.warehouse.nights import group, night
 
 if TYPE_CHECKING:

@@ -24,10 +24,10 @@ from groupcoord_spark.pipeline.nightly import run_nightly
 from groupcoord_spark.pipeline.run import RunRequest
 from groupcoord_spark.warehouse import open_warehouse
 from tests.conftest import DAY_MS, GOLDEN
-from tests.faults.damage import Tables, called
-from tests.faults.simulated_cleaner import BusyLog, ending
 from tests.log.log_writer import Rec, batch, write_segment
 from tests.running import AS_OF_MS, run, tables_of
+from tests.tools.faults.damage import Tables, called
+from tests.tools.faults.simulated_cleaner import BusyLog, ending
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,8 +13,8 @@ from groupcoord_spark.errors import GroupcoordError, WarehouseError
 from groupcoord_spark.spark import session as session_module
 from groupcoord_spark.warehouse import open_warehouse
 from groupcoord_spark.warehouse.maintenance import maintain
-from tests.faults.full_disk import ROOM, resize, small_disk, used_bytes
-from tests.faults.running import left_in_warehouse, made_older
+from tests.tools.faults.full_disk import ROOM, resize, small_disk, used_bytes
+from tests.tools.faults.running import left_in_warehouse, made_older
 from tests.warehouse.nights import night
 from tests.warehouse.test_two_runs import rows_of_night, rows_of_readers, undisturbed
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.faults.hostile_sizes import CASES
 from tests.running import rows_of, run
+from tests.tools.faults.hostile_sizes import CASES
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

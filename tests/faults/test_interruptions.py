@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: ``Interrupted.``, 130, and nothing left behind. ``tests.faults.interrupt`` tries as many moments as wanted."""
+"""Ctrl-C and SIGTERM: ``Interrupted.``, 130, and nothing left behind. ``tests.tools.faults.interrupt`` tries as many moments as wanted."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.interrupt import faults_of
-from tests.faults.running import MARKER, PROCESSES, Command, data_files, newest_run, nightly
+from tests.tools.faults.interrupt import faults_of
+from tests.tools.faults.running import MARKER, PROCESSES, Command, data_files, newest_run, nightly
 from tests.warehouse.nights import group, night
 
 pytestmark = [

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from groupcoord_spark.warehouse import open_warehouse
-from tests.faults.two_runs import SCENES, faults_of, race
+from tests.tools.faults.two_runs import SCENES, faults_of, race
 
 pytestmark = pytest.mark.process
 

@@ -1,6 +1,6 @@
 """A few hundred mutations of real segments, the same ones in each run unless GROUPCOORD_EXAMPLES asks for more.
 
-``python -m tests.fuzz.segments`` does many.
+``python -m tests.tools.fuzz.segments`` does many.
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from __future__ import annotations
 import secrets
 
 from tests.examples import TIMES_AS_MANY
-from tests.fuzz.mutations import HARMS, SEALED
-from tests.fuzz.segments import run
+from tests.tools.fuzz.mutations import HARMS, SEALED
+from tests.tools.fuzz.segments import run
 
 MUTATIONS = 200 * TIMES_AS_MANY
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conformance import traces
+from tests.tools.conformance import traces
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "traces"
 PATHS = sorted(GOLDEN.rglob("*.json"))

@@ -9,9 +9,9 @@ import copy
 
 import pytest
 
-from tests.conformance import transcripts
-from tests.conformance.scripts import SCRIPTS
 from tests.simulator.rules import plays
+from tests.tools.conformance import transcripts
+from tests.tools.conformance.scripts import SCRIPTS
 
 
 @plays("C-13.5.1", "C-13.5.3-19", "C-13.6.1-4", "C-13.6.6-8", "C-13.6.10-16", "C-13.7.1", "C-13.7.3-6", "C-13.7.8-36", "C-13.7.39")

@@ -1,4 +1,4 @@
-"""What releases of Kafka 4.x make of records, held against the classes of these releases: ``pytest tests/conformance/released_jars.py``.
+"""What releases of Kafka 4.x make of records, held against their classes: ``pytest tests/tools/conformance/released_jars.py``.
 
 Run by hand, as the jars of each release (27 MB) are fetched from Maven Central the first time, into the user's cache directory. It needs a
 JDK 17 or newer: ReplayRecords.java beside this file loads the records into each release's own GroupCoordinatorShard and has it run a

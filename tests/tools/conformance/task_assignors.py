@@ -1,6 +1,6 @@
 """Compares the assignor of streams groups with Kafka's own class on random groups.
 
-``python -m tests.conformance.task_assignors JARS [GROUPS] [SEED]``
+``python -m tests.tools.conformance.task_assignors JARS [GROUPS] [SEED]``
 
 Run by hand, with JARS as server_assignors.py describes them, of a release 4.3. Prints how many assignments were equal and the first
 difference, and exits 1 on any. With ``--record`` it writes Kafka's answers to ``tests/golden/assignors/tasks.jsonl.gz``.
@@ -26,7 +26,7 @@ from typing import Any
 
 from groupcoord_spark.assignors.sticky_tasks import Subtopology, Task, TaskMember, sticky_tasks
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "assignors" / "tasks.jsonl.gz"
+GOLDEN = Path(__file__).parents[2] / "golden" / "assignors" / "tasks.jsonl.gz"
 ROUNDS = 5
 
 Targets = dict[str, tuple[str, str]]

@@ -2,7 +2,7 @@
 
 After each damage the commands that read and the fourth night must end with exit code 0, or with 1 and one sentence. A night that ends
 with 0 leaves the rows of undisturbed nights in every table that was not damaged, and in a damaged table of the state. Where the sentence
-says how to go on, that is done, and the night must then be right. ``python -m tests.faults.damage``
+says how to go on, that is done, and the night must then be right. ``python -m tests.tools.faults.damage``
 """
 
 from __future__ import annotations

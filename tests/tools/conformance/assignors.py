@@ -1,4 +1,4 @@
-"""Holds the assignors against answers of Kafka's own classes: ``python -m tests.conformance.assignors FILE...``
+"""Holds the assignors against answers of Kafka's own classes: ``python -m tests.tools.conformance.assignors FILE...``
 
 A file has one JSON line a case (``.gz`` or plain): the group, the assignment and its quality. Prints one line an assignor, with counts
 and the first difference, and exits 1 on any. A line's assignment and figures have to be equal. Where the line says that Kafka's answer
@@ -147,7 +147,7 @@ def _told(partitions: Sequence[TopicPartition]) -> str:
 def main(paths: Sequence[str]) -> int:
     """Check the files and print; the exit code."""
     if not paths:
-        print("usage: python -m tests.conformance.assignors FILE...", file=sys.stderr)
+        print("usage: python -m tests.tools.conformance.assignors FILE...", file=sys.stderr)
         return 2
     lines: Counter[str] = Counter()
     verdicts: Counter[tuple[str, str]] = Counter()

@@ -2,7 +2,7 @@
 
 Nights of a cluster race each other, with pauses of random length between their commits, beside a look-back or upkeep; the first race of
 a warehouse also makes its tables. Afterwards every table must have the rows that the finished nights leave one after the other, and nothing
-of the others. ``python -m tests.faults.two_runs --times 50``
+of the others. ``python -m tests.tools.faults.two_runs --times 50``
 """
 
 from __future__ import annotations

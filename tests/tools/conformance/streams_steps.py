@@ -15,7 +15,7 @@ from groupcoord_spark.simulator.messages.requests import (
     TxnOffsetCommit,
 )
 from groupcoord_spark.simulator.messages.streams_requests import StreamsGroupDescribe, StreamsGroupHeartbeat
-from tests.conformance.streams_topologies import topology_named
+from tests.tools.conformance.streams_topologies import topology_named
 
 KINDS = ("active", "standby", "warmup")
 

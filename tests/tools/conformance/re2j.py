@@ -1,4 +1,4 @@
-"""Regular expressions held against RE2J itself: ``python -m tests.conformance.re2j JAR [--count N] [--seed S] [--record]``
+"""Regular expressions held against RE2J itself: ``python -m tests.tools.conformance.re2j JAR [--count N] [--seed S] [--record]``
 
 Random expressions, pieced together from what the syntax has and from what it lacks. Prints where the simulator differs; ``--record`` writes
 what RE2J says of a tenth of them to ``tests/golden/re2j.json``, with which the tests compare the simulator. JAR: re2j of Kafka's ``libs``.
@@ -18,7 +18,7 @@ from pathlib import Path
 from groupcoord_spark.simulator.messages.re2j import InvalidExpressionError, matches
 from tests.integration.kafka import java
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "re2j.json"
+GOLDEN = Path(__file__).parents[2] / "golden" / "re2j.json"
 GROUPS = r"(?: (?i) (?i: (?s-m: (?= (?! (?<= (?<n> (?P<n> (?> (?U) (?-i) (?) (?i-:"
 ESCAPES = r"\1 \8 \d \D \w \W \s \b \B \A \z \Z \C \Q \E \x41 \x{61} \x \101 \07 \. \_ \- \e \h \K \G \X \R"
 CLASSES = r"\p{L} \pN \P{Lu} \p{Greek} \p{Foo} \p{^Latin} [[:alpha:]] [[:^digit:]] [[:foo:]] [^ a-z - [a\d] [\w-z] [z-a] []a] [^]a] [a-\d]"

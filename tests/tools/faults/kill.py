@@ -1,6 +1,6 @@
 """Kills Java, the daemon of the workers or the workers at many moments of ``groupcoord nightly``, and counts what went wrong.
 
-``python -m tests.faults.kill --moments 30``
+``python -m tests.tools.faults.kill --moments 30``
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from tests.conftest import SAMPLE_LOGS
-from tests.faults.running import Command, data_files, newest_run, nightly
+from tests.tools.faults.running import Command, data_files, newest_run, nightly
 
 KINDS = ("java", "daemon", "worker")
 SENTENCE = re.compile(

@@ -1,4 +1,4 @@
-"""Mutations of real segments, through everything that reads them: ``python -m tests.fuzz.segments --mutations 100000 --seed 7``.
+"""Mutations of real segments, through everything that reads them: ``python -m tests.tools.fuzz.segments --mutations 100000 --seed 7``.
 
 Each mutated file is read, decoded and counted; where keys and values were changed, and now and then elsewhere, its records become rows of
 history and lines of JSON, and are replayed. None of it may raise, hang, or take memory because a size in the file says so; what the damage
@@ -40,11 +40,11 @@ from groupcoord_spark.pipeline.read.decode import UNKNOWN_KEY_TYPE, UNKNOWN_VALU
 from groupcoord_spark.pipeline.read.history_files import write_chunk
 from groupcoord_spark.pipeline.replay.kept_records_replay import KeptRecordsReplay
 from groupcoord_spark.warehouse import TABLES
-from tests.fuzz.mutations import HARMS, LIMITS, Mutation, mutate
 from tests.log.reading import SMALL_CHUNK
 from tests.log.test_salvage import end_offset, split
+from tests.tools.fuzz.mutations import HARMS, LIMITS, Mutation, mutate
 
-GOLDEN = Path(__file__).parents[1] / "golden"
+GOLDEN = Path(__file__).parents[2] / "golden"
 ENTRIES = 14
 """Of one file at a time: enough to have neighbours on both sides, few enough to be quick."""
 
@@ -260,7 +260,7 @@ def run(seed: int, first: int, mutations: int, *, limit_memory: bool = False, go
             except Exception:
                 failed.append(index)
                 kind, whole, _, _ = made(seed, index, work)
-                again = f"python -m tests.fuzz.segments --seed {seed} --first {index} --mutations 1"
+                again = f"python -m tests.tools.fuzz.segments --seed {seed} --first {index} --mutations 1"
                 print(f"{traceback.format_exc()}{kind!r} of {whole.name}; again: {again}", file=sys.stderr)
                 if not go_on:
                     break

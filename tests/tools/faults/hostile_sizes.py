@@ -1,7 +1,7 @@
 """Logs that claim or hold too much: a night over each of them, with the most memory that all of its processes had at one time.
 
 Each log begins and ends with a commit, which must be in the tables. What cannot be decoded must be in quarantined_records, and the command
-must end with exit code 0, or with 1 and one sentence. ``python -m tests.faults.hostile_sizes``
+must end with exit code 0, or with 1 and one sentence. ``python -m tests.tools.faults.hostile_sizes``
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from pathlib import Path
 from groupcoord_spark.protocol.definition import encode_key, encode_value
 from groupcoord_spark.protocol.record_types import KeyType
 from groupcoord_spark.warehouse import open_warehouse
-from tests.faults.damage import is_one_sentence
-from tests.faults.running import PROCESSES, Command, nightly
 from tests.log.log_writer import GZIP, LZ4, SNAPPY, ZSTD, Rec, batch, compress, message, varint
+from tests.tools.faults.damage import is_one_sentence
+from tests.tools.faults.running import PROCESSES, Command, nightly
 
 MIB = 1 << 20
 SECONDS_BETWEEN_LOOKS = 0.1

@@ -4,7 +4,7 @@ The broker has small segments, and cleans them all the time unless options say o
 sentence. Of a night that ended with 0 every committed offset must be one that the group had while the night read: of a group at rest it is
 known, that of a busy group lies between what the broker had confirmed before and after. When the consumers rest, a night over the same
 directory must give what the broker answers.
-``python -m tests.faults.live_log --times 20``; with ``--copied cp`` or ``--copied slowly`` each night reads a copy made meanwhile.
+``python -m tests.tools.faults.live_log --times 20``; with ``--copied cp`` or ``--copied slowly`` each night reads a copy made meanwhile.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from pathlib import Path
 from confluent_kafka import Consumer, TopicPartition
 
 from groupcoord_spark.warehouse import open_warehouse
-from tests.faults.damage import called, is_one_sentence
 from tests.integration.groups import TOPICS, Groups, commit_when_coordinator_is_there
 from tests.integration.kafka import running_broker
+from tests.tools.faults.damage import called, is_one_sentence
 
 SMALL_SEGMENTS = {
     "offsets.topic.segment.bytes": 1 << 20,  # a broker of 4.0 or newer takes no less

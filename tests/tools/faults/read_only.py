@@ -2,7 +2,7 @@
 
 A night over a dump that is mounted read-only must be like any other. Where the warehouse is mounted read-only, every reading command must
 print what it prints elsewhere, and every writing one must end with exit code 1 and one sentence, and change nothing.
-``python -m tests.faults.read_only``
+``python -m tests.tools.faults.read_only``
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from pathlib import Path
 
 from tests.cli.warehouse import groupcoord
 from tests.conftest import GOLDEN
-from tests.faults.damage import AS_OF_MS, READING, called, is_one_sentence
 from tests.running import tables_of
+from tests.tools.faults.damage import AS_OF_MS, READING, called, is_one_sentence
 
 DUMPS = GOLDEN / "nights"
 NIGHTS = (1, 2, 3)

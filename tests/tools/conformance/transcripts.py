@@ -1,6 +1,6 @@
 """The same requests to a real broker and to the simulator, and what each of them answers and writes, as lines of text.
 
-``python -m tests.conformance.transcripts SERVERS LOG_DIR JARS`` plays every script against a running broker 4.3.1 and prints where the
+``python -m tests.tools.conformance.transcripts SERVERS LOG_DIR JARS`` plays every script against a broker 4.3.1 and prints where the
 simulator differs; with ``--record`` it writes the broker's lines to ``tests/golden/transcripts``, with which the tests compare those of the
 simulator.
 A script is a list of steps, each (who, what, fields). The simulator gets the broker's member ids and topic ids: both decide orders.
@@ -42,10 +42,10 @@ from groupcoord_spark.simulator.messages.requests import (
     ShareGroupHeartbeat,
     SyncGroup,
 )
-from tests.conformance.raw_requests import Pending, RawClient
-from tests.conformance.streams_steps import StreamsSteps
+from tests.tools.conformance.raw_requests import Pending, RawClient
+from tests.tools.conformance.streams_steps import StreamsSteps
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "transcripts"
+GOLDEN = Path(__file__).parents[2] / "golden" / "transcripts"
 SETTINGS: Mapping[str, int] = {
     "group.initial.rebalance.delay.ms": 0,
     "group.consumer.assignment.interval.ms": 0,
@@ -393,7 +393,7 @@ class RealBroker(Backend):
         return answer["producer_id"], answer["producer_epoch"]
 
     def act(self, action: Action) -> None:
-        from tests.conformance.raw_forms import form_of_action
+        from tests.tools.conformance.raw_forms import form_of_action
 
         api, version, fields = form_of_action(action)
         answer = self._client.ask(api, version, **fields)
@@ -405,7 +405,7 @@ class RealBroker(Backend):
         time.sleep(SHARE_STATE_SECONDS)
 
     def ask(self, request: Any, client: Client, note: Callable[[Any], str]) -> str:
-        from tests.conformance.raw_forms import form_of, plain_answer
+        from tests.tools.conformance.raw_forms import form_of, plain_answer
 
         pending = self._client.start(type(request).__name__, request.version, form_of(request, self.topics), client.name)
         answer = pending.answer(PATIENCE_SECONDS)
@@ -415,7 +415,7 @@ class RealBroker(Backend):
         return note(plain_answer(type(request), answer, self.topics))
 
     def _late_lines(self) -> list[str]:
-        from tests.conformance.raw_forms import plain_answer
+        from tests.tools.conformance.raw_forms import plain_answer
 
         lines, waiting = [], []
         for name, kind, pending, note in self._waiting:
@@ -470,7 +470,7 @@ def simulated_lines(steps: list[Step], recorded: Mapping[str, Any], group: str) 
 
 def main(arguments: list[str]) -> int:
     """Play every script against a broker and against the simulator. Returns the number of scripts that differ."""
-    from tests.conformance.scripts import SCRIPTS
+    from tests.tools.conformance.scripts import SCRIPTS
 
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("servers")

@@ -2,7 +2,7 @@
 
 The first, the second and the third of the golden nights are run into a file system that has room for so many tenths of what the night
 needs. The night must end with exit code 1 and one sentence, readers see the night before, the night after there is room again is like an
-undisturbed one, and after upkeep two days later no file is left that no night needs. ``python -m tests.faults.full_disk``
+undisturbed one, and after upkeep two days later no file is left that no night needs. ``python -m tests.tools.faults.full_disk``
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.faults.damage import Tables, called, is_one_sentence, night
-from tests.faults.running import left_in_warehouse, made_older, nightly
 from tests.running import tables_of
+from tests.tools.faults.damage import Tables, called, is_one_sentence, night
+from tests.tools.faults.running import left_in_warehouse, made_older, nightly
 
 PAGE = 4096
 ROOM = 64 << 20

@@ -1,4 +1,4 @@
-"""Interrupts ``groupcoord nightly`` at many moments, and counts what went wrong: ``python -m tests.faults.interrupt --moments 40``."""
+"""Interrupts ``groupcoord nightly`` at many moments, and counts what failed: ``python -m tests.tools.faults.interrupt --moments 40``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 from tests.conftest import SAMPLE_LOGS
-from tests.faults.running import Command, data_files, fractions, newest_run, nightly
+from tests.tools.faults.running import Command, data_files, fractions, newest_run, nightly
 
 
 def faults_of(command: Command, warehouse: Path, before: str | None, files_before: set[str]) -> list[str]:

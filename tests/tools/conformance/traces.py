@@ -1,4 +1,4 @@
-"""Compares the simulator with recorded requests of real brokers: ``python -m tests.conformance.traces FILE_OR_DIR...``
+"""Compares the simulator with recorded requests of real brokers: ``python -m tests.tools.conformance.traces FILE_OR_DIR...``
 
 Prints one line for each trace, ``equal`` or the first difference, and exits 1 if a trace differs. Each request reaches the simulator at its
 recorded time. Answers, states and records have to be equal to the broker's, and a late answer has to come in the same step.
@@ -543,7 +543,7 @@ def main(arguments: list[str]) -> int:
     """Compare every trace under the paths given; 1 if one differs, 2 if there is none."""
     paths = [path for argument in map(Path, arguments) for path in (sorted(argument.rglob("*.json")) if argument.is_dir() else [argument])]
     if not paths:
-        print("No traces. Usage: python -m tests.conformance.traces FILE_OR_DIR...", file=sys.stderr)
+        print("No traces. Usage: python -m tests.tools.conformance.traces FILE_OR_DIR...", file=sys.stderr)
         return 2
     has_difference = False
     for path in paths:

@@ -3,7 +3,7 @@
 The writer commits keys, half of them never again after the beginning, and begins new files. The cleaner keeps the last record of each
 key in all finished files, joins files, and puts the new files in the place of the old ones as Kafka does: .cleaned, .swap, .deleted.
 Of each key that is read the value must lie between those that were written before and after the directory was listed.
-``python -m tests.faults.simulated_cleaner --times 300``
+``python -m tests.tools.faults.simulated_cleaner --times 300``
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tests.conformance.streams_scripts import STREAMS_SCRIPTS
-from tests.conformance.transcripts import Step
+from tests.tools.conformance.streams_scripts import STREAMS_SCRIPTS
+from tests.tools.conformance.transcripts import Step
 
 _TWO_CLASSIC_MEMBERS: list[Step] = [
     ("A", "join", {}),

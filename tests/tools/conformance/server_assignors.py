@@ -1,6 +1,6 @@
 """Compares uniform, server-range and simple (of share groups) with Kafka's own classes on random groups.
 
-``python -m tests.conformance.server_assignors JARS``
+``python -m tests.tools.conformance.server_assignors JARS``
 
 Run by hand. JARS is a directory with these jars of one Kafka release from 4.0.1 on (uniform of 4.0.0 is another): kafka-clients,
 kafka-server-common, kafka-coordinator-common, kafka-group-coordinator, kafka-group-coordinator-api, and slf4j-api. The ``libs`` of a
@@ -141,7 +141,7 @@ def assigned(group: Group, assignor: str) -> Assignment:
 def main(arguments: Sequence[str]) -> int:
     """Compare and print; the exit code."""
     if not arguments:
-        print("usage: python -m tests.conformance.server_assignors JARS [GROUPS [SEED]]", file=sys.stderr)
+        print("usage: python -m tests.tools.conformance.server_assignors JARS [GROUPS [SEED]]", file=sys.stderr)
         return 2
     groups = int(arguments[1]) if len(arguments) > 1 else 2000
     chance = random.Random(int(arguments[2]) if len(arguments) > 2 else 1)

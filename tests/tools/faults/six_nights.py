@@ -2,7 +2,7 @@
 
 After each kill readers must see the night before or the new one, whole. Then the night is run again, without a kill, on a copy: every
 table must have the rows of undisturbed nights, and after upkeep two days later no file may be left that no night needs. The next kill
-comes on top of what the killed runs before it have left. ``python -m tests.faults.six_nights --moments 200``
+comes on top of what the killed runs before it have left. ``python -m tests.tools.faults.six_nights --moments 200``
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from pathlib import Path
 
 from groupcoord_spark.warehouse import open_warehouse
 from tests.conftest import GOLDEN
-from tests.faults.damage import Tables, called, is_one_sentence
-from tests.faults.kill import kill
-from tests.faults.running import Command, left_in_warehouse, made_older
 from tests.running import tables_of
+from tests.tools.faults.damage import Tables, called, is_one_sentence
+from tests.tools.faults.kill import kill
+from tests.tools.faults.running import Command, left_in_warehouse, made_older
 
 DUMPS = [GOLDEN / "nights" / str(number) / "logs" for number in (1, 2, 3, 4, 5, 5)]
 """The sixth night finds nothing new."""

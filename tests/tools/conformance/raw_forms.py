@@ -25,7 +25,7 @@ from groupcoord_spark.simulator.messages.requests import (
     TxnOffsetCommit,
 )
 from groupcoord_spark.simulator.messages.streams_requests import StreamsGroupDescribe, StreamsGroupHeartbeat
-from tests.conformance.streams_forms import plain_streams_answer, plain_streams_description, streams_form
+from tests.tools.conformance.streams_forms import plain_streams_answer, plain_streams_description, streams_form
 
 Topics = Mapping[str, Topic]
 

@@ -108,7 +108,10 @@ def dump(
 ) -> None:
     """Every record as one line of JSON, in log order per offsets partition: key and value as Kafka's formatters show them, place, producer.
 
-    INPUT is what `groupcoord nightly` takes, but for kafka://. Markers have "control":"COMMIT" or "ABORT". A record that does not decode
+    INPUT is what `groupcoord nightly` takes, but for kafka://; or a directory or a file of the other logs that Kafka keeps for itself:
+    __share_group_state-N, __transaction_state-N, and __cluster_metadata-0 with its .checkpoint files.
+
+    Markers have "control":"COMMIT" or "ABORT". A record that does not decode
     has "data":null, a reason, and its key and value in base64. stderr has a line for each damaged stretch of the log.
 
     --from and --to take offset:N for a record offset. Anything else is a time: now, ISO 8601 (UTC unless it says otherwise) or epoch
@@ -116,6 +119,7 @@ def dump(
 
     --redact keeps groups, topics and racks. A replaced name is the same all through a dump, so that lines join; the next dump has others.
     """
+    from groupcoord_spark.dump import other_topics
     from groupcoord_spark.dump.json_lines import Counts, JsonLines, Selection
     from groupcoord_spark.dump.redaction import Redaction
 
@@ -128,13 +132,21 @@ def dump(
     counts, redaction = Counts(), Redaction() if redact else None
     remarks = _Remarks(quiet=common.quiet)
     out = sys.stdout.buffer
-    for offsets_partition, chunks in _partitions(inputs, remarks):
-        lines = JsonLines(offsets_partition, selection, counts, redaction, with_bytes=with_bytes)
+    if other_topics.topic_of(inputs[0]) is not None:
+        if redact or groups or key_types:
+            raise UsageError("--group, --type and --redact are for records of the offsets topic; this INPUT is of another. Leave them out.")
+        partitions = other_topics.read_partitions(inputs, selection, counts, with_bytes=with_bytes)
+    else:
+        partitions = (
+            (JsonLines(offsets_partition, selection, counts, redaction, with_bytes=with_bytes), chunks)
+            for offsets_partition, chunks in _partitions(inputs, remarks)
+        )
+    for lines, chunks in partitions:
         for chunk in chunks:
             for block in lines.blocks(chunk):
                 out.write(terminal_json_bytes(block))
             remarks.report(chunk.lost)
-            remarks.report(chunk.doubts)
+            remarks.report(doubt for doubt in chunk.doubts if doubt.code not in lines.expected_doubts)
     out.flush()
     remarks.sum_up(counts)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from base64 import b64encode
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -63,6 +63,11 @@ class Counts:
 class JsonLines:
     """Makes the lines of one offsets partition, from its chunks in the order of the log."""
 
+    expected_doubts: frozenset[str] = frozenset()
+    """Codes of doubts about the log that are none of a log of this topic."""
+
+    _control_names: Mapping[int, str | None] = CONTROL_NAMES
+
     def __init__(
         self,
         offsets_partition: int,
@@ -74,6 +79,7 @@ class JsonLines:
     ) -> None:
         """with_bytes: each line also has key and value in base64 and the leader epoch of its batch."""
         self._offsets_partition = offsets_partition
+        self._place: dict[str, Any] = {"offsets_partition": offsets_partition}
         self._selection = selection
         self._counts = counts
         self._redaction = redaction
@@ -103,11 +109,13 @@ class JsonLines:
         shown_key = shown_value = refusal = None
         if control == NOT_A_CONTROL_RECORD:
             shown_key, key_type, refusal = self._shown_key(key)
-            shown_value = _without_data("version", value)
+            shown_value = without_data("version", value)
             if value is not None and refusal is None:
                 shown_value, refusal = self._shown_value(key_type, value)
+        else:
+            shown_value = self._shown_control_value(control, value)
         line = {
-            "offsets_partition": self._offsets_partition,
+            **self._place,
             "record_offset": int(records.record_offset[row]),
             "timestamp": int(records.timestamp_ms[row]),
             "key": shown_key,
@@ -115,7 +123,7 @@ class JsonLines:
             "producer_id": int(records.producer_id[row]),
             "producer_epoch": int(records.producer_epoch[row]),
             "is_transactional": bool(records.is_transactional[row]),
-            "control": CONTROL_NAMES.get(control, str(control)),
+            "control": self._control_names.get(control, str(control)),
         }
         both_base64 = {"key_base64": _base64(key), "value_base64": _base64(value)}
         if leader_epoch is not None:
@@ -132,7 +140,7 @@ class JsonLines:
         try:
             decoded = decode_key(key)
         except DecodeError as refusal:
-            return _without_data("type", key), -1, refusal
+            return without_data("type", key), -1, refusal
         fields = self._redaction.hide(decoded.fields) if self._redaction else decoded.fields
         return {"type": decoded.key_type, "data": key_json(decoded._replace(fields=fields))}, decoded.key_type, None
 
@@ -141,10 +149,14 @@ class JsonLines:
         try:
             decoded = decode_value(key_type, value)
         except DecodeError as refusal:
-            return _without_data("version", value), refusal
+            return without_data("version", value), refusal
         assert decoded is not None
         fields = self._redaction.hide(decoded.fields) if self._redaction else decoded.fields
         return {"version": decoded.version, "data": value_json(decoded._replace(fields=fields))}, None
+
+    def _shown_control_value(self, control: int, value: bytes | None) -> dict[str, Any] | None:
+        """The JSON of the value of a control record: of a transaction's marker none."""
+        return None
 
     def _written_one_by_one(self, records: Records, leader_epoch: Int32s | None) -> Iterator[memoryview]:
         block = bytearray()
@@ -248,7 +260,7 @@ class JsonLines:
                 is_chosen[row] = True
 
 
-def _without_data(name: str, raw: bytes | None) -> dict[str, Any] | None:
+def without_data(name: str, raw: bytes | None) -> dict[str, Any] | None:
     """The JSON of a key or a value that does not decode: only its type or version, which is in its first two bytes. None for null."""
     if raw is None:
         return None

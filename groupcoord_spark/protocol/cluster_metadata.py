@@ -15,8 +15,9 @@ from groupcoord_spark.protocol.errors import (
     ValueTooShort,
     ValueTruncated,
 )
-from groupcoord_spark.protocol.messages.cluster_metadata import FRAME_VERSION, RECORD_TYPES
-from groupcoord_spark.protocol.primitives import read_uvarint
+from groupcoord_spark.protocol.fields import Int16
+from groupcoord_spark.protocol.messages.cluster_metadata import CONTROL_RECORDS, FRAME_VERSION, RECORD_TYPES
+from groupcoord_spark.protocol.primitives import read_integer, read_uvarint
 
 _NAMES = {number: re.sub(r"(?<!^)(?=[A-Z])", "_", message.name).upper() for number, message in RECORD_TYPES.items()}
 
@@ -59,6 +60,20 @@ def decode_metadata_record(value: bytes | None) -> MetadataRecord:
     except FieldFault as fault:
         raise ValueMalformed(fault.sentence(f"{message.name} v{version}")) from fault
     return MetadataRecord(record_type, _NAMES[record_type], version, fields)
+
+
+def decode_metadata_control(control_type: int, value: bytes) -> dict[str, Any] | None:
+    """The fields of a control record's value in Kafka's JSON; None for a type that is not known. Raises DecodeError."""
+    if control_type not in CONTROL_RECORDS:
+        return None
+    _, message = CONTROL_RECORDS[control_type]
+    try:
+        version, _ = read_integer(value, 0, Int16)
+        if not 0 <= version <= message.versions[1]:
+            raise UnknownValueVersion(f"{message.name}: version {version} is not known to this release (0 to {message.versions[1]}).")
+        return message_json(message, version, FieldReader(value, message, version).read_struct(message.fields, 0)[0])
+    except FieldFault as fault:
+        raise ValueMalformed(fault.sentence(message.name)) from fault
 
 
 def metadata_json(record: MetadataRecord) -> dict[str, Any]:

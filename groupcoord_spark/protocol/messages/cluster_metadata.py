@@ -136,3 +136,40 @@ RECORD_TYPES = dict((
     _record(29, "UnregisterControllerRecord", 0, Field("controller_id", Int32, "The controller.")),
 ))
 """Record type -> its message. Types 6, 13 and 16 were given up before Kafka 3.3."""
+
+_VOTER = Struct((
+    Field("voter_id", Int32, "The voter."),
+    Field("voter_directory_id", Uuid, "Id of its log directory.", versions="1+"),
+))
+_VOTER_WITH_ADDRESS = Struct((
+    Field("voter_id", Int32, "The voter."), Field("voter_directory_id", Uuid, "Id of its log directory."),
+    Field("endpoints", Array(Struct((
+        Field("name", String, "The name."), Field("host", String, "The host."), Field("port", Uint16, "The port."),
+    ))), "Where it listens."),
+    Field("kraft_version_feature", Struct((
+        Field("min_supported_version", Int16, "The lowest version."), Field("max_supported_version", Int16, "The highest version."),
+    )), "Versions of the protocol that it supports.", json="kRaftVersionFeature"),
+))
+
+
+def _control(number: int, name: str, message: str, newest_version: int, *fields: Field) -> tuple[int, tuple[str, Message]]:
+    version = Field("version", Int16, "The version of the message.")
+    source = f"kafka: clients/src/main/resources/common/message/{message}.json"
+    since = dict.fromkeys(range(newest_version + 1), "KIP-595, KIP-853")
+    declared = Message(message, versions=(0, newest_version), flexible_from=0, source=source, since=since, fields=(version, *fields))
+    return number, (name, declared)
+
+
+CONTROL_RECORDS = dict((
+    _control(2, "LEADER_CHANGE", "LeaderChangeMessage", 1,
+        Field("leader_id", Int32, "The new leader."), Field("voters", Array(_VOTER), "All voters."),
+        Field("granting_voters", Array(_VOTER), "Those that voted for it."),
+    ),
+    _control(3, "SNAPSHOT_HEADER", "SnapshotHeaderRecord", 0,
+        Field("last_contained_log_timestamp", Int64, "Timestamp of the last record that the snapshot covers."),
+    ),
+    _control(4, "SNAPSHOT_FOOTER", "SnapshotFooterRecord", 0),
+    _control(5, "KRAFT_VERSION", "KRaftVersionRecord", 0, Field("kraft_version", Int16, "The version.", json="kRaftVersion")),
+    _control(6, "KRAFT_VOTERS", "VotersRecord", 0, Field("voters", Array(_VOTER_WITH_ADDRESS), "All voters.")),
+))
+"""Type of a control record of the log or of a snapshot -> its name and its message, which begins with its own version."""

@@ -251,3 +251,26 @@ def test_nothing_that_was_committed_is_dropped_where_the_coordinators_see_a_tran
     committed = [staged(0, OFFSET, 7), marker(1, 7, COMMIT), LogRecord(2, OFFSET, commit_value(2))]
     for odd in (LogRecord(3, OTHER, None, 7, True), LogRecord(3, OTHER, commit_value(3), 7, False), marker(3, 7, OTHER_MARKER)):
         assert kept_offsets([*committed, odd]) == [0, 1, 2, 3]
+
+
+def test_the_commit_that_begins_a_log_is_kept_before_the_first_record_of_its_group() -> None:
+    log = [LogRecord(0, OFFSET, commit_value(1)), LogRecord(1, GROUP, classic_value(1, 1)), LogRecord(2, OFFSET, commit_value(2))]
+    assert kept_offsets(log) == [0, 1, 2]
+
+
+def test_of_classic_records_of_each_group_the_last_is_kept() -> None:
+    log = [LogRecord(i, classic_group_key(group), classic_value(i + 1, 1)) for i, group in enumerate("aabbcc")]
+    assert kept_offsets(log) == [1, 3, 5]
+
+
+def test_of_what_a_second_producer_staged_for_one_key_the_last_is_kept() -> None:
+    log = [staged(0, OTHER, 7), *(staged(i, OFFSET, 8) for i in (1, 2, 3)), marker(4, 7, COMMIT), marker(5, 8, COMMIT)]
+    assert kept_offsets(log) == [0, 3, 4, 5]
+
+
+def test_values_of_one_transaction_are_not_those_of_other_keys_in_the_next_one() -> None:
+    third = offset_key(topic="v")
+    first = [*(staged(i, key, 7) for i, key in enumerate((OFFSET, OTHER, third))), marker(3, 7, COMMIT)]
+    second = [staged(4, OFFSET, 7), marker(5, 7, COMMIT)]
+    still_open = [staged(6, OTHER, 9), staged(7, third, 9)]
+    assert kept_offsets([*first, *second, *still_open]) == [1, 2, 3, 4, 5, 6, 7]

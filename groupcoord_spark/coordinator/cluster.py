@@ -89,7 +89,12 @@ class Cluster:
         """The next record. timestamp_ms: None for a record of a snapshot, which tells nothing about when it was."""
         # The record type is a varint, of one byte in all releases.
         record_type = value[1] if value is not None and len(value) > 2 and value[0] == FRAME_VERSION else None
-        if record_type == BEGIN_TRANSACTION:
+        if value is not None and record_type == PARTITION and self._transaction is None and len(value) >= _PARTITION.size:
+            # Most records of a snapshot are of partitions, and only their number counts.
+            partition, topic_id = _PARTITION.unpack_from(value)
+            if partition >= self._partition_counts.get(topic_id, 0):
+                self._partition_counts[topic_id] = partition + 1
+        elif record_type == BEGIN_TRANSACTION:
             self._transaction = []
         elif record_type in (END_TRANSACTION, ABORT_TRANSACTION):
             staged, self._transaction = self._transaction or [], None
@@ -100,10 +105,6 @@ class Cluster:
             self._skip("that do not decode")
         elif self._transaction is not None:
             self._transaction.append((value, timestamp_ms))
-        elif record_type == PARTITION and len(value) >= _PARTITION.size:
-            # Most records of a snapshot are of partitions, and only their number counts.
-            partition, topic_id = _PARTITION.unpack_from(value)
-            self._partition_counts[topic_id] = max(self._partition_counts.get(topic_id, 0), partition + 1)
         elif record_type in _APPLIED:
             try:
                 self._apply(decode_metadata_record(value), timestamp_ms)

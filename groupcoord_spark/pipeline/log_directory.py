@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from groupcoord_spark.coordinator.cluster import GROUP_CONFIG, IGNORED_TYPES, TOPIC_CONFIG, Cluster
+from groupcoord_spark.coordinator.cluster import GROUP_CONFIG, IGNORED_TYPES, TOPIC_CONFIG, Cluster, Topic
 from groupcoord_spark.coordinator.share_state import NOT_KNOWN, ShareStatePartition
 from groupcoord_spark.doctor import read_transaction_states
 from groupcoord_spark.errors import InputError
@@ -82,10 +82,11 @@ def read_beside_the_offsets(request: RunRequest, kind: InputKind, run_id: str) -
     log_ends = _log_ends_of_user(request) if request.log_ends else _sampled(read_log_ends(directories, damages), "checkpoint")
     cluster = _read_cluster(directories, damages)
     producers = _read_producers(directories, damages)
-    topic_names = {topic.topic_id: topic.name for topic in cluster.topics()} | dict(request.topic_names)
+    topics = list(cluster.topics())
+    topic_names = {topic.topic_id: topic.name for topic in topics} | dict(request.topic_names)
     tables = {
         LOG_ENDS.name: log_ends.append_column("run_id", pa.repeat(run_id, log_ends.num_rows)),
-        **_cluster_tables(cluster),
+        **_cluster_tables(cluster, topics),
         **_share_tables(directories, topic_names, damages),
         TRANSACTIONAL_IDS.name: _table(TRANSACTIONAL_IDS, _TRANSACTION_COLUMNS, map(_transaction_row, producers.values())),
     }
@@ -236,18 +237,19 @@ def _read_snapshot(location: Location, damages: list[DamagedFile]) -> Cluster | 
     return cluster
 
 
-def _cluster_tables(cluster: Cluster) -> dict[str, pa.Table]:
+def _cluster_tables(cluster: Cluster, topics: Sequence[Topic]) -> dict[str, pa.Table]:
     """topics, topic_configs, group_configs and acls."""
-    topics = [(*topic, topic.deleted_at_ms is not None, cluster.is_complete) for topic in cluster.topics()]
-    existing = {topic.name for topic in cluster.topics() if topic.deleted_at_ms is None}
+    rows_of_topics = [(*topic, topic.deleted_at_ms is not None, cluster.is_complete) for topic in topics]
+    existing = {topic.name for topic in topics if topic.deleted_at_ms is None}
     of_topics, of_groups = (
         [(name, *setting) for (kind, name), settings in cluster.configs.items() if kind == wanted for setting in settings.items()]
         for wanted in (TOPIC_CONFIG, GROUP_CONFIG)
     )
     of_topics = [row for row in of_topics if row[0] in existing]
     acls = "resource_type resource_name pattern_type principal host operation permission"
+    of_topic = "topic_id topic partition_count created_at_ms deleted_at_ms is_deleted all_topics_known"
     return {
-        TOPICS.name: _table(TOPICS, "topic_id topic partition_count created_at_ms deleted_at_ms is_deleted all_topics_known", topics),
+        TOPICS.name: _table(TOPICS, of_topic, rows_of_topics),
         TOPIC_CONFIGS.name: _table(TOPIC_CONFIGS, "topic name value", of_topics),
         GROUP_CONFIGS.name: _table(GROUP_CONFIGS, "group_id name value", of_groups),
         ACLS.name: _table(ACLS, acls, sorted(set(cluster.acls.values()))),

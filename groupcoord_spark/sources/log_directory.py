@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -196,16 +197,15 @@ def read_rows(chunks: Iterable[Chunk], is_wanted: Callable[[Records], Mask] | No
         if is_wanted is not None:
             chosen &= is_wanted(records)
         wanted = records.take(chosen)
-        texts = zip(wanted.key.to_arrow().to_pylist(), wanted.value.to_arrow().to_pylist(), strict=True)
-        places = zip(wanted.record_offset.tolist(), wanted.timestamp_ms.tolist(), strict=True)
-        waiting = sorted(gaps, reverse=True)
-        for row, text, place in zip(np.flatnonzero(chosen).tolist(), texts, places, strict=True):
-            while waiting and waiting[-1] <= row:
-                yield int(records.record_offset[waiting.pop()])
-            yield Row(*text, *place)
-        while waiting:
-            gap = waiting.pop()
+        texts = (wanted.key.to_arrow().to_pylist(), wanted.value.to_arrow().to_pylist())
+        rows = map(Row._make, zip(*texts, wanted.record_offset.tolist(), wanted.timestamp_ms.tolist(), strict=True))
+        numbers, before_gap = np.flatnonzero(chosen), 0
+        for gap in sorted(gaps):
+            rows_before = int(np.searchsorted(numbers, gap))
+            yield from islice(rows, rows_before - before_gap)
+            before_gap = rows_before
             yield int(records.record_offset[gap]) if gap < len(records) else _BEYOND
+        yield from rows
 
 
 def _checkpoint(directory: LogDirectory, name: str, damages: list[DamagedFile]) -> pa.Table | None:

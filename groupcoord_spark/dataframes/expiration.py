@@ -72,7 +72,8 @@ def expire(
         described = state.described_groups.withColumn("is_described", F.lit(True))
         groups = groups.join(described, on=["cluster", "group_id"], how="left")
     paired = offsets.groupBy(*place).cogroup(groups.groupBy(*place))
-    packed = kept(paired.applyInArrow(_rules(job), PACKED).coalesce(tasks_of(groups.sparkSession)))
+    packed, tasks = paired.applyInArrow(_rules(job), PACKED), tasks_of(groups.sparkSession)
+    packed = kept(packed if tasks is None else packed.coalesce(tasks))
     return Expirations(*(frame_of(packed, table) for table in ("offset_expirations", "group_expirations", "tombstones")))
 
 

@@ -60,6 +60,9 @@ _ABSENT: Final[Mapping[str, tuple[DataType, Any]]] = {
 }
 """Column -> its type, and its value where a frame or a row does not have it."""
 
+_PLACE: Final = "place"
+"""The cluster and the offsets partition of a row, as one column."""
+
 _NO_PARTITION = "The row has no partition, or one that cannot be; nobody knows which record it is."
 _NO_OFFSET = "The row has no offset, or a negative one; nobody knows which record it is."
 
@@ -106,8 +109,9 @@ def readable(frame: DataFrame) -> DataFrame:
     """
     if not isinstance(frame, DataFrame):
         raise UsageError(
-            f"A DataFrame of Spark with records of __consumer_offsets is needed, and this is of the type {type(frame).__name__}. A log is"
-            " read with spark.read.format('consumer_offsets').load(path), a frame of pandas with spark.createDataFrame."
+            "A DataFrame of Spark with records of __consumer_offsets is needed, and this is"
+            f" {type(frame).__module__.partition('.')[0]}.{type(frame).__name__}. A log is read with"
+            " spark.read.format('consumer_offsets').load(path), one of pandas becomes one of Spark by spark.createDataFrame."
         )
     names = [name.lower() if name.lower() in READ_NAMES else name for name in frame.columns]
     if doubled := sorted(name for name, count in Counter(names).items() if count > 1):
@@ -161,6 +165,11 @@ def raw_rows(frame: DataFrame) -> DataFrame:
     )
 
 
+def tells_transactions(frame: DataFrame) -> bool:
+    """Whether the frame has the columns that tell which records are of transactions, and how those ended."""
+    return {"producer_id", "is_transactional", "control_type"} <= {name.lower() for name in frame.columns}
+
+
 def by_offsets_partition(
     frame: DataFrame, work: Callable[[str, int, Iterator[Chunk]], Iterator[pa.RecordBatch]], schema: StructType
 ) -> DataFrame:
@@ -171,10 +180,10 @@ def by_offsets_partition(
     order = [F.col(name.removesuffix(" DESC")).desc() if name.endswith(" DESC") else F.col(name) for name in ORDER]
 
     def of_partition(key: tuple[pa.Scalar, ...], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        cluster, offsets_partition = (scalar.as_py() for scalar in key)
-        rows = (batch.cast(ROW_SCHEMA) for batch in batches)
+        place = key[0].as_py()
+        rows = (batch.select(ROW_SCHEMA.names).cast(ROW_SCHEMA) for batch in batches)
         for _, chunks in chunks_by_partition(rows, SOURCE):
-            yield from work(cluster, offsets_partition, chunks)
+            yield from work(place["cluster"], place["offsets_partition"], chunks)
 
     # applyInArrow needs real types to recognize the iterator form, and annotations are text in this file
     of_partition.__annotations__ = {
@@ -182,10 +191,14 @@ def by_offsets_partition(
         "batches": Iterator[pa.RecordBatch],
         "return": Iterator[pa.RecordBatch],
     }
-    # Arrow and not pandas: in a pandas frame a column of 64-bit integers with a NULL becomes one of floats. groupBy sorts by a prefix of
-    # these columns, so Spark keeps this order within a group.
-    rows = raw_rows(frame).repartition(tasks_of(frame.sparkSession), "cluster", "offsets_partition").sortWithinPartitions("cluster", *order)
-    return rows.groupBy("cluster", "offsets_partition").applyInArrow(of_partition, schema)
+    # Arrow and not pandas: in a pandas frame a column of 64-bit integers with a NULL becomes one of floats.
+    # The key is one column, and never a constant. Spark folds a constant `cluster` away, no longer sees that the rows are sorted by the
+    # grouping columns, and sorts them again by those alone: once that sort spills, the records of a partition lose their order.
+    rows = raw_rows(frame).withColumn(_PLACE, F.struct("cluster", "offsets_partition"))
+    tasks = tasks_of(frame.sparkSession)
+    rows = rows.repartition(_PLACE) if tasks is None else rows.repartition(tasks, _PLACE)
+    rows = rows.sortWithinPartitions(_PLACE, *order)
+    return rows.groupBy(_PLACE).applyInArrow(of_partition, schema)
 
 
 def kept(frame: DataFrame) -> DataFrame:
@@ -198,14 +211,17 @@ def kept(frame: DataFrame) -> DataFrame:
         return frame
 
 
-def tasks_of(spark: SparkSession) -> int:
-    """Number of tasks that work on offsets partitions. Spark's default of 200 would start 200 Python tasks for a handful of partitions."""
+def tasks_of(spark: SparkSession) -> int | None:
+    """Number of tasks that work on offsets partitions; None: Spark's adaptive execution decides, by their bytes.
+
+    Spark's default of 200 would start 200 Python tasks for a handful of partitions. A session of Spark Connect does not know the cores.
+    """
     setting = spark.conf.get("spark.sql.shuffle.partitions") or ""
     most = int(setting) if setting.isdecimal() else TASKS_WITHOUT_SETTING  # Databricks has the setting "auto"
     try:
         return min(most, TASKS_PER_CORE * spark.sparkContext.defaultParallelism)
-    except PySparkAttributeError:  # a session of Spark Connect does not know the cores of the cluster
-        return most
+    except PySparkAttributeError:
+        return None
 
 
 def _name_in(names: Iterable[str] | Mapping[str, Any], raw: str) -> str | None:

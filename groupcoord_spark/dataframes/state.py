@@ -15,13 +15,14 @@ from pyspark.sql.types import StructType
 from groupcoord_spark.coordinator.authors import other_coordinator
 from groupcoord_spark.coordinator.semantics import JAVA, Semantics, semantics_for
 from groupcoord_spark.dataframes.moments import Moment, milliseconds_of
-from groupcoord_spark.dataframes.raw_rows import SOURCE, by_offsets_partition, kept
+from groupcoord_spark.dataframes.raw_rows import SOURCE, by_offsets_partition, kept, tells_transactions
 from groupcoord_spark.dataframes.rows_of_tables import PACKED, RowsInMemory, frame_of, packed, packed_rows_of, plain_frame_of, schema_of
 from groupcoord_spark.errors import UsageError
 from groupcoord_spark.log import Chunk
 from groupcoord_spark.pipeline.exchange.counts import PartitionCounts
 from groupcoord_spark.pipeline.exchange.kept_records import kept_records
 from groupcoord_spark.pipeline.exchange.state_rows import WRITTEN_ROWS
+from groupcoord_spark.pipeline.plan.input_rows import TRANSACTIONS_UNKNOWN
 from groupcoord_spark.pipeline.read import superseded
 from groupcoord_spark.pipeline.read.decode import DecodedChunk, decode_chunk
 from groupcoord_spark.pipeline.read.history_files import source_of, write_chunk, write_notes
@@ -115,7 +116,9 @@ def replay(
         groups=frame_of(replayed, "groups"),
         members=frame_of(replayed, "members"),
         assignments=named,
-        warnings=frame_of(replayed, "warnings").unionByName(_of_other_coordinators(replayed, rules), allowMissingColumns=True),
+        warnings=frame_of(replayed, "warnings").unionByName(
+            _of_clusters(replayed, rules, tells_transactions=tells_transactions(records)), allowMissingColumns=True
+        ),
         quarantined_records=frame_of(replayed, "quarantined_records"),
         type_0_offsets=plain_frame_of(replayed, TYPE_0_OFFSETS, OF_NO_TABLE[TYPE_0_OFFSETS]),
         described_groups=plain_frame_of(replayed, DESCRIBED_GROUPS, OF_NO_TABLE[DESCRIBED_GROUPS]),
@@ -123,8 +126,11 @@ def replay(
     )
 
 
-def _of_other_coordinators(replayed: DataFrame, semantics: Semantics) -> DataFrame:
-    """The columns of a warning that are not NULL, for each cluster whose records another coordinator wrote than that of the semantics."""
+def _of_clusters(replayed: DataFrame, semantics: Semantics, *, tells_transactions: bool) -> DataFrame:
+    """The columns of a warning that are not NULL, for each cluster whose records give one.
+
+    Another coordinator than that of the semantics wrote the records, or nothing tells which records are of transactions.
+    """
     columns = pa.schema([(name, pa.string()) for name in ("cluster", "code", "detail")])
     declared = schema_of("warnings")
     schema = StructType([declared[name] for name in columns.names])
@@ -133,8 +139,11 @@ def _of_other_coordinators(replayed: DataFrame, semantics: Semantics) -> DataFra
         records: Counter[tuple[int, int]] = Counter()
         for key_type, value_version, decoded in zip(*(kinds[name].to_pylist() for name in OF_NO_TABLE[KINDS].names), strict=True):
             records[key_type, value_version] += decoded
-        sentence = other_coordinator(semantics, records)
-        rows = [{"cluster": key[0].as_py(), "code": "other_coordinator", "detail": sentence}] if sentence else []
+        details = {
+            "other_coordinator": other_coordinator(semantics, records),
+            "transactions_unknown": None if tells_transactions else TRANSACTIONS_UNKNOWN,
+        }
+        rows = [{"cluster": key[0].as_py(), "code": code, "detail": detail} for code, detail in details.items() if detail]
         return pa.Table.from_pylist(rows, columns)
 
     of_cluster.__annotations__ = {"key": tuple[pa.Scalar, ...], "kinds": pa.Table, "return": pa.Table}

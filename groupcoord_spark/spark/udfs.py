@@ -14,9 +14,9 @@ import pandas as pd
 import pyarrow as pa
 from pyspark.sql.types import IntegerType, LongType, ShortType, StringType, StructField, StructType
 
-from groupcoord_spark.protocol import RECORD_TYPES, DecodeError, decode_key
+from groupcoord_spark.protocol import RECORD_TYPES
 from groupcoord_spark.protocol.columnar import decode_key_columns, decode_offset_value_columns
-from groupcoord_spark.protocol.json_texts import key_json_column, value_json_texts
+from groupcoord_spark.protocol.json_texts import key_json_column, value_json_column
 from groupcoord_spark.protocol.record_types import NO_LEADER_EPOCH, NO_TIMESTAMP, OFFSET_KEY_TYPES
 from groupcoord_spark.protocol.slices import Slices
 from groupcoord_spark.spark.column_functions import column_function
@@ -55,6 +55,12 @@ def _slices(column: pd.Series) -> Slices:
     return Slices.from_arrow(pa.array(column, pa.binary(), from_pandas=True))
 
 
+def _texts(column: pa.Array | pa.ChunkedArray) -> pd.Series:
+    """The texts as a Series. A long column comes in several chunks, and in a struct Spark takes only columns of one chunk."""
+    texts: pd.Series = (column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column).to_pandas()
+    return texts
+
+
 def _nullable(values: Any, of: str, is_null: Any) -> Any:
     # pandas' own nullable integers: as floats, offsets beyond 2^53 would change
     return pd.arrays.IntegerArray(np.asarray(values).astype(of), np.asarray(is_null, np.bool_))
@@ -65,10 +71,8 @@ def decode_offsets_key(key: pd.Series) -> pd.DataFrame:
     """The fields of a record's key. error: the reason code, if the key does not decode or its type is unknown."""
     slices = _slices(key)
     columns = decode_key_columns(slices)
-    refused = ~columns.ok
     has_type = columns.key_type >= 0
     has_partition = columns.ok & np.isin(columns.key_type, list(OFFSET_KEY_TYPES))
-    texts = key_json_column(slices)
     return pd.DataFrame(
         {
             "key_type": _nullable(columns.key_type, "int16", ~has_type),
@@ -76,12 +80,12 @@ def decode_offsets_key(key: pd.Series) -> pd.DataFrame:
                 RECORD_TYPES[kind].key.name if good else None
                 for kind, good in zip(columns.key_type.tolist(), columns.ok.tolist(), strict=True)
             ],
-            "group_id": columns.group_id.to_pandas(),
-            "topic": columns.topic.to_pandas(),
+            "group_id": _texts(columns.group_id),
+            "topic": _texts(columns.topic),
             "partition": _nullable(columns.partition, "int32", ~has_partition),
-            "member_id": columns.member_id.to_pandas(),
-            "key_json": pa.compute.if_else(pa.array(refused), None, texts).to_pandas(),
-            "error": columns.status.cast(pa.string()).to_pandas(),
+            "member_id": _texts(columns.member_id),
+            "key_json": _texts(key_json_column(slices)),
+            "error": _texts(columns.status.cast(pa.string())),
         }
     )
 
@@ -107,7 +111,7 @@ def decode_offsets_value(key: pd.Series, value: pd.Series) -> pd.DataFrame:
         array = column if isinstance(column, pa.Array) else pa.array(column, mask=is_null)
         array = array.take(into)
         if of is None:
-            return array.to_pandas()
+            return _texts(array)
         return _nullable(array.fill_null(0).to_numpy(zero_copy_only=False), of, array.is_null().to_numpy(zero_copy_only=False))
 
     return pd.DataFrame(
@@ -127,16 +131,8 @@ def decode_offsets_value(key: pd.Series, value: pd.Series) -> pd.DataFrame:
 @column_function(StringType())
 def decode_offsets_value_json(key: pd.Series, value: pd.Series) -> pd.Series:
     """A value of any key type as Kafka's JSON; NULL for tombstones and for values that do not decode."""
-    types = [_key_type(key_bytes) for key_bytes in key]
-    values = [None if value_bytes is None else bytes(value_bytes) for value_bytes in value]
-    return pd.Series(value_json_texts(types, values), dtype=object)
-
-
-def _key_type(key: bytes | None) -> int:
-    try:
-        return decode_key(key).key_type
-    except DecodeError:
-        return -1
+    keys = decode_key_columns(_slices(key))
+    return _texts(value_json_column(np.where(keys.ok, keys.key_type, np.int16(-1)), _slices(value)))
 
 
 def register(spark: SparkSession) -> None:

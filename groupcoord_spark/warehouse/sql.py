@@ -38,6 +38,8 @@ _DAMAGED: Final = re.compile(r"reading the stream registered as '(\w+)' failed: 
 
 _CHANGES: Final = frozenset({"ALTER", "DELETE", "DROP", "INSERT", "UPDATE"})
 """Kinds of statements that change what they name."""
+_WITHOUT_ROWS: Final = frozenset({*_CHANGES, "ATTACH", "COPY", "CREATE", "DETACH", "LOAD", "TRANSACTION", "VARIABLE_SET", "SET"})
+"""Kinds of statements after which DuckDB gives a number of rows, or a word, and nothing that anybody asked for."""
 
 
 class NightInDuckDB:
@@ -95,8 +97,7 @@ class NightInDuckDB:
             for name in names or (*TABLES, *VIEWS):
                 self._open(name)
             result = self.connection.sql(statement)
-            has_rows = result is not None and duckdb.ExpectedResultType.QUERY_RESULT in parsed.expected_result_type
-            return result.to_arrow_table() if has_rows else None
+            return None if result is None or parsed.type.name in _WITHOUT_ROWS else result.to_arrow_table()
         except FileNotFoundError as error:
             raise WarehouseError(_gone(self._warehouse.location, error)) from error
         except duckdb.Error as error:

@@ -47,9 +47,9 @@ def test_views_are_printed_and_not_run(place):
     assert groupcoord("sql", "SELECT 1", "--print-views", "spark", "--warehouse", place).exit_code == 2
 
 
-def test_what_belongs_to_the_night_is_not_dropped_and_own_tables_come_and_go_without_a_word(place):
+def test_what_belongs_to_the_night_is_not_dropped_and_own_views_come_and_go_without_a_word(place):
     """`drop view groups` printed a table with the title SUCCESS."""
     refused = groupcoord("sql", "--warehouse", place, "DROP VIEW groups")
     assert refused.exit_code == 2 and "groups belongs to the night, and no statement changes a night." in refused.stderr
-    made = groupcoord("sql", "--warehouse", place, "CREATE TABLE mine AS SELECT 1 AS n; DROP TABLE mine")
+    made = groupcoord("sql", "--warehouse", place, "CREATE VIEW mine AS SELECT 1 AS n; DROP VIEW mine")
     assert (made.exit_code, made.stdout) == (0, "")

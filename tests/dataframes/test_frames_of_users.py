@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import datetime as dt
+import random
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
@@ -16,9 +19,11 @@ from groupcoord_spark.dataframes.moments import milliseconds_of, retention_of
 from groupcoord_spark.dataframes.raw_rows import kept
 from groupcoord_spark.dataframes.state import named_semantics
 from groupcoord_spark.errors import UsageError
+from groupcoord_spark.pipeline.plan.input_rows import TRANSACTIONS_UNKNOWN
 from groupcoord_spark.spark import decode, expire, rebalances, replay
 from groupcoord_spark.spark.column_functions import ColumnFunction
 from tests.golden_answers import Corpus
+from tests.pipeline.logs import commit_value, offset_key
 from tests.sources.test_segments import raw
 
 if TYPE_CHECKING:
@@ -43,6 +48,50 @@ def bronze(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Dat
 @pytest.fixture(scope="module")
 def offsets_of_bronze(bronze: DataFrame) -> list[Any]:
     return sorted(replay(bronze).committed_offsets.collect())
+
+
+@pytest.fixture
+def spilling(spark: SparkSession) -> Iterator[None]:
+    """Sorts spill after a hundred rows."""
+    name = "spark.shuffle.spill.numElementsForceSpillThreshold"
+    # the setting of a running context: each sort reads it from there
+    spark.sparkContext._jsc.sc().conf().set(name, "100")  # type: ignore[union-attr]
+    yield
+    spark.sparkContext._jsc.sc().conf().remove(name)  # type: ignore[union-attr]
+
+
+@pytest.mark.usefixtures("spilling")
+@pytest.mark.parametrize("cluster", [None, "'main'", "concat('ma', 'in')"])
+def test_records_keep_their_order_where_sorts_spill(spark: SparkSession, cluster: str | None) -> None:
+    """A constant cluster was folded away, and Spark sorted a partition again by its number alone."""
+    rows = 3_000
+    log = [(offset_key(f"g{offset % 7}"), commit_value(offset, 3), 0, offset) for offset in range(rows)]
+    log += [(offset_key(f"g{offset % 7}"), commit_value(offset, 3), 1, offset) for offset in range(10)]
+    random.Random(5).shuffle(log)
+    frame = spark.createDataFrame(log, "key BINARY, value BINARY, partition INT, offset BIGINT").repartition(3)
+    if cluster is not None:
+        frame = frame.withColumn("cluster", F.expr(cluster))
+    offsets = replay(frame).committed_offsets.where("offsets_partition = 0").select("group_id", "committed_offset").collect()
+    assert dict(offsets) == {f"g{offset % 7}": offset for offset in range(rows - 7, rows)}
+    assert rebalances(frame).count() == 0
+
+
+def test_a_replay_shuffles_once_and_sorts_once(bronze: DataFrame) -> None:
+    """explain() of the replayed frame: one exchange, one sort, below the function that replays."""
+    plan = replay(bronze).replayed._jdf.queryExecution().sparkPlan().toString()  # type: ignore[union-attr]
+    executed = replay(bronze).replayed._jdf.queryExecution().executedPlan().toString()  # type: ignore[union-attr]
+    assert "FlatMapGroupsInArrow" in plan
+    below = executed[executed.index("FlatMapGroupsInArrow") :]
+    assert (below.count("Exchange "), below.count("Sort [")) == (1, 1)
+
+
+def test_a_replay_without_the_columns_of_transactions_says_what_it_cannot_know(bronze: DataFrame) -> None:
+    warnings = replay(bronze).warnings.where("code = 'transactions_unknown'").select("cluster", "detail").collect()
+    assert [(row.cluster, row.detail) for row in warnings] == [("default", TRANSACTIONS_UNKNOWN)]
+    with_transactions = bronze.withColumns(
+        {"producer_id": F.lit(-1).cast("bigint"), "is_transactional": F.lit(False), "control_type": F.lit(None).cast("string")}
+    )
+    assert replay(with_transactions).warnings.where("code = 'transactions_unknown'").count() == 0
 
 
 def upper(frame: DataFrame) -> DataFrame:
@@ -87,7 +136,8 @@ def test_decoded_records_can_be_decoded_again(bronze: DataFrame) -> None:
     [
         (lambda frame: frame.withColumn("position", F.struct(F.lit(1).alias("x"))), "The column position is STRUCT.*must be BIGINT"),
         (lambda frame: frame.join(frame.select("partition", "offset", "topic"), ["partition", "offset"]), "two columns 'topic'"),
-        (lambda frame: "/logs", "A DataFrame of Spark .* type str"),
+        (lambda frame: "/logs", r"A DataFrame of Spark .* this is builtins\.str"),
+        (lambda frame: pd.DataFrame({"key": [b""]}), r"this is pandas\.DataFrame\..*spark\.createDataFrame"),
     ],
 )
 def test_a_frame_that_cannot_be_read(bronze: DataFrame, made: Any, sentence: str) -> None:

@@ -6,6 +6,8 @@ import json
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+import pandas as pd
+import pyarrow as pa
 import pytest
 from chispa import assert_df_equality
 
@@ -105,6 +107,21 @@ def test_nothing_but_nulls_and_no_rows_at_all(spark: SparkSession) -> None:
             found = decoded(frame(spark, pairs), function, *columns)
             assert [row | {"error": None} for row in found] == [dict.fromkeys(row) for row in found]
             assert len(found) == len(pairs)
+
+
+@pytest.mark.parametrize("rows", [0, 1, 30_000])
+def test_no_column_of_a_large_batch_is_in_several_chunks(rows: int) -> None:
+    """Spark puts the columns into a struct, which takes no column of several chunks."""
+    name = "a-group-with-a-long-name-as-companies-have-them-"
+    keys = pd.Series([offset_key(f"{name}{row}", f"topic-{name}") for row in range(rows)], dtype=object)
+    values = pd.Series([commit_value(row, 4, metadata=name) for row in range(rows)], dtype=object)
+    of_keys, of_values = decode_offsets_key.__wrapped__(keys), decode_offsets_value.__wrapped__(keys, values)
+    texts = decode_offsets_value_json.__wrapped__(keys, values)
+    for column in (*(frame[name] for frame in (of_keys, of_values) for name in frame), texts):
+        assert isinstance(pa.Array.from_pandas(column), pa.Array)
+        assert len(column) == rows
+    assert list(of_keys["group_id"][-1:]) == [f"{name}{row}" for row in range(rows)][-1:]
+    assert [json.loads(text)["group"] for text in of_keys["key_json"]] == [f"{name}{row}" for row in range(rows)]
 
 
 def test_json_of_every_record_is_that_of_kafkas_classes(spark: SparkSession) -> None:

@@ -209,6 +209,8 @@ class _PartitionChunks:
         if not rows.num_rows:
             return rows
         offsets = rows.column("record_offset").to_numpy()
+        if (offsets[1:] < offsets[:-1]).any():
+            raise AssertionError(f"Rows of offsets partition {self._offsets_partition} are not sorted by their record offsets.")
         is_first = np.r_[True, offsets[1:] != offsets[:-1]]
         if not is_first.all():
             repeated = np.flatnonzero(~is_first)

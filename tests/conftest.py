@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numba
 import pytest
@@ -80,6 +80,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(fixture)
     place = {f"tests/{file}": number for number, file in enumerate(SLOWEST_FILES)}
     items.sort(key=lambda item: place.get(item.location[0], len(place)))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """A process takes a file at a time, and one process takes all files that need the broker: one broker starts, not one for each."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class OneBroker(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return BROKER_TESTS if nodeid.startswith(BROKER_TESTS) else str(super()._split_scope(nodeid))
+
+    return OneBroker(config, log) if config.getoption("dist") == "loadfile" else None
+
+
+BROKER_TESTS = "tests/integration/"
 
 
 @pytest.fixture

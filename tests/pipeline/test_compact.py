@@ -274,3 +274,25 @@ def test_values_of_one_transaction_are_not_those_of_other_keys_in_the_next_one()
     second = [staged(4, OFFSET, 7), marker(5, 7, COMMIT)]
     still_open = [staged(6, OTHER, 9), staged(7, third, 9)]
     assert kept_offsets([*first, *second, *still_open]) == [1, 2, 3, 4, 5, 6, 7]
+
+
+def test_the_commits_before_the_first_record_of_every_group_are_kept() -> None:
+    log = []
+    for number, group in enumerate("abc"):
+        commits = [LogRecord(3 * number + i, offset_key(group), commit_value(i)) for i in (0, 2)]
+        log += [commits[0], LogRecord(3 * number + 1, classic_group_key(group), classic_value(1, 1)), commits[1]]
+    assert kept_offsets(log) == list(range(9))
+
+
+def test_a_commit_before_a_record_that_finds_its_group_is_dropped() -> None:
+    commits = [LogRecord(i, OFFSET, commit_value(i)) for i in (0, 2, 4)]
+    first, second = LogRecord(1, GROUP, classic_value(1, 1)), LogRecord(3, GROUP, classic_value(2, 1))
+    assert kept_offsets([commits[0], first, commits[1], second, commits[2]]) == [0, 3, 4]
+
+
+@pytest.mark.parametrize("greatest", [(1 << 16) - 2, (1 << 16) - 1, 1 << 16, (1 << 16) + 1])
+def test_codes_on_both_sides_of_sixteen_bits_are_sorted_and_those_without_come_first_or_last(greatest: int) -> None:
+    code = np.array([greatest, 0, -1, 1, greatest, -1, 0], np.int64)
+    rows = superseded.stable_order(code).tolist()
+    assert [row for row in rows if code[row] >= 0] == [1, 6, 3, 0, 4]
+    assert rows[:2] == [2, 5] or rows[-2:] == [2, 5]

@@ -44,7 +44,7 @@ OPTIONS_OF_OTHER_PROGRAMS = {
     *("--reset-offsets", "--from-file", "--bootstrap-server", "--execute", "--offsets-decoder", "--formatter"),
     *("--topic", "--partition", "--start-offset", "--conf"),
     *("--mutations", "--seed", "--packages", "--repositories", "--inplace", "--prefix", "--help"),
-    *("--no-compile", "--yes", "--exclude", "--compress-level", "--constraint"),
+    *("--no-compile", "--yes", "--exclude", "--compress-level", "--constraint", "--ignore-failed-read"),
     *("--no-deps", "--no-build-isolation", "--wheel-dir", "--exclude-editable", "--write"),
 }
 

@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from groupcoord_spark.cli.nightly import NIGHTS_BETWEEN_UPKEEP
+from groupcoord_spark.pipeline.run_night import NIGHTS_BETWEEN_UPKEEP
 from groupcoord_spark.warehouse import TABLES, begin_run, commit_run, write_part
 from groupcoord_spark.warehouse.maintenance import FEW_BYTES, maintain
 

@@ -221,8 +221,6 @@ class _Finder:
         if removal.cause == "delete_groups":
             # In 4.x only DeleteGroups and a cleanup remove a group. Up to 3.9 a group without members goes with its last offset.
             return "group_delete", None if not removal.whole_group else "offset_delete" if removal.offsets_kept else "topic_delete"
-        if removal.cause == "topic_deletion" and removal.metadata_shows is not None:
-            return "topic_delete", None
         if removal.cause == "topic_deletion":
             return "topic_delete", None if removal.had_subscriber else self._expired(removal) if removal.had_expired else "offset_delete"
         if removal.cause == "offset_delete":
@@ -377,8 +375,6 @@ def _removal_sentence(removal: OffsetRemoval, cause: Cause, other: Cause | None)
         )
     if cause == "group_delete":
         return f"was deleted{gone} with the whole group by a request (DeleteGroups)"
-    if cause == "topic_delete" and removal.metadata_shows is not None:
-        return f"was removed{gone} because the topic was deleted: {removal.metadata_shows}"
     if cause == "topic_delete" and removal.had_subscriber:
         return (
             f"was removed{gone} because the topic was deleted: a member subscribed to the topic, so no cleanup took the offset, and"
@@ -452,39 +448,20 @@ def _present(warehouse: Warehouse, question: Question, as_of_ms: int) -> Iterato
     expiries = {(row["topic"], row["partition"]): row for row in rows_of(warehouse, question, "offset_expirations").to_pylist()}
     columns = ["topic", "partition", "committed_offset", "offsets_partition", "record_offset", "producer_id", "record_timestamp"]
     for table in _STATE_TABLES:
-        more = ["transactional_id"] if table == "pending_offsets" else []
-        rows = rows_of(warehouse, question, table, [*columns, *more])
+        rows = rows_of(warehouse, question, table, columns)
         for row in rows.sort_by([("topic", "ascending"), ("partition", "ascending")]).to_pylist() if rows.num_rows else ():
             if question.asks_about(row["topic"], row["partition"]):
                 yield _present_offset(table, row, expiries.get((row["topic"], row["partition"])), as_of_ms)
-    yield from _share_positions(warehouse, question, as_of_ms)
     group_records = rows_of(warehouse, question, "rebalances", ["incarnation", "record_offset", "kind"]).to_pylist()
     of_group = rows_of(warehouse, question, "group_expirations").to_pylist()
     for row in rows_of(warehouse, question, "groups").to_pylist():
         yield _present_group(row, group_records, of_group[0] if of_group else None, as_of_ms)
 
 
-def _share_positions(warehouse: Warehouse, question: Question, as_of_ms: int) -> Iterator[Step]:
-    """Where a share group stands, by the newest run that had a copy of ``__share_group_state``."""
-    columns = ["topic", "topic_id", "partition", "start_offset", "state_epoch", "record_timestamp", "state_partition", "record_offset"]
-    rows = rows_of(warehouse, question, "share_offsets", columns).to_pylist()
-    for row in sorted(rows, key=lambda row: (row["topic"] or row["topic_id"], row["partition"])):
-        topic = row["topic"] or row["topic_id"]
-        if question.asks_about(topic, row["partition"]):
-            start = "has no start offset yet" if row["start_offset"] is None else f"starts at {row['start_offset']}"
-            since_ms = milliseconds(row["record_timestamp"])
-            since = "" if since_ms is None else f", as written at {iso(since_ms)}"
-            place = f"offset {row['record_offset']} of __share_group_state-{row['state_partition']}"
-            sentence = f"the share group {start} since its epoch {row['state_epoch']}{since} ({place})"
-            finding = Finding(topic, row["partition"], "still_there", None, None, [], sentence)
-            yield Step(as_of_ms, "now", f"{topic} {row['partition']}: {sentence}.", [], [finding])
-
-
 def _present_offset(table: str, row: Mapping[str, Any], expiry: Mapping[str, Any] | None, as_of_ms: int) -> Step:
     place = f"{row['topic']} {row['partition']}"
     if table == "pending_offsets":
-        name = "" if row["transactional_id"] is None else f" (transactional id {row['transactional_id']!r})"
-        sentence = f"{row['committed_offset']} waits in the open transaction of producer {row['producer_id']}{name}"
+        sentence = f"{row['committed_offset']} waits in the open transaction of producer {row['producer_id']}"
         since_ms = milliseconds(row["record_timestamp"])
         sentence += "" if since_ms is None else f", open since {iso(since_ms)}"
         cause: Cause = "open_transaction"

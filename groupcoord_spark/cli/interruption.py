@@ -134,9 +134,3 @@ def _flush() -> None:
 def has_come() -> bool:
     """Whether this process is the command's own and a signal has asked it to end: exceptions are then no errors to show."""
     return _own is not None and _own.has_come
-
-
-def take_signals_back() -> None:
-    """Takes SIGINT back from pyspark, which sets a handler of its own with each new session; only in a command's own process."""
-    if _own is not None:
-        _own.take_signals()

@@ -6,6 +6,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from groupcoord_spark.cli.maintain import summary_text as upkeep_text
 from groupcoord_spark.cli.options import duration_text
 from groupcoord_spark.cli.render import moment
 from groupcoord_spark.wording import counted
@@ -16,9 +17,9 @@ if TYPE_CHECKING:
 _SEE_WARNINGS = "see `groupcoord warnings`"
 
 
-def summary_object(summary: Summary, retention_ms: int) -> tuple[list[str], list[list[Any]]]:
+def summary_object(summary: Summary) -> tuple[list[str], list[list[Any]]]:
     """The result of a run for programs: the names and the one row of values. Every field of ``Summary`` is there."""
-    fields = {"retention_ms": retention_ms, **asdict(summary)}
+    fields = asdict(summary)
     fields["as_of"] = moment(fields.pop("as_of_ms"))
     reading = fields["reading"]
     reading["since"] = None if (since_ms := reading.pop("since_ms")) is None else moment(since_ms)
@@ -26,7 +27,7 @@ def summary_object(summary: Summary, retention_ms: int) -> tuple[list[str], list
     return list(fields), [list(fields.values())]
 
 
-def summary_text(summary: Summary, retention_ms: int) -> str:
+def summary_text(summary: Summary) -> str:
     """The result of a run in a few lines for people."""
     lines = [
         "",
@@ -34,7 +35,7 @@ def summary_text(summary: Summary, retention_ms: int) -> str:
         f"  records   {summary.records_read:,} read = {summary.records_decoded:,} decoded + {summary.records_quarantined:,} quarantined"
         f" ({counted(summary.offsets_partitions, 'offsets partition')}, {summary.bytes_read / 1e6:,.1f} MB)",
         f"  state     {counted(summary.groups, 'group')}, {counted(summary.committed_offsets, 'committed offset')}",
-        f"  cleanup   as of {_moment(summary.as_of_ms)} with retention {duration_text(retention_ms)}: would remove"
+        f"  cleanup   as of {_moment(summary.as_of_ms)} with retention {duration_text(summary.retention_ms)}: would remove"
         f" {counted(summary.expired_offsets, 'offset')} and {counted(summary.removed_groups, 'group')}"
         f" ({summary.semantics} {summary.broker_version})",
     ]
@@ -62,6 +63,8 @@ def summary_text(summary: Summary, retention_ms: int) -> str:
         lines.append(f"  settings  {summary.contradiction}")
     if summary.other_coordinator:
         lines.append(f"  hint      {summary.other_coordinator}")
+    if summary.upkeep is not None and not isinstance(summary.upkeep, str):
+        lines.append(f"  upkeep    {upkeep_text(summary.upkeep, dry_run=False)}")
     return "\n".join(lines)
 
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -16,6 +14,7 @@ import click
 
 from groupcoord_spark.cli.render import moment, say, show_all_columns_whole
 from groupcoord_spark.errors import GroupcoordError, UsageError
+from groupcoord_spark.moments import is_number, now_ms, read_duration, written_time
 from groupcoord_spark.wording import counted
 
 if TYPE_CHECKING:
@@ -168,11 +167,6 @@ def say_which_night(common: Common, warehouse: Warehouse, run: Run) -> None:
         say(f"{'night' if run.kind == 'night' else 'look-back'} of {minute_and_age(run.as_of_ms)}")
 
 
-def now_ms() -> int:
-    """The present, in epoch milliseconds."""
-    return time.time_ns() // 1_000_000
-
-
 def minute_and_age(milliseconds: int) -> str:
     """The moment to the minute, and how long ago it was: ``2026-11-23T08:00Z, 3 hours ago``."""
     return f"{_minute(milliseconds)}, {_age(now_ms() - milliseconds)}"
@@ -208,13 +202,13 @@ class Moment(click.ParamType):  # type: ignore[type-arg]
             return value
         text = str(value).strip()
         if text == "now":
-            return time.time_ns() // 1_000_000
+            return now_ms()
         milliseconds = written_time(text)
         if milliseconds is None:
             self.fail(f"{value!r} is not a time. Write now, 2026-11-20T03:00:00Z or epoch milliseconds.", param, ctx)
         is_typed = ctx is not None and not ctx.meta.get(_IS_FORCED)
         if is_typed and milliseconds not in _USUAL_MS:
-            self._refuse_slip(value, milliseconds, is_number=_number(text) is not None, param=param, ctx=ctx)
+            self._refuse_slip(value, milliseconds, is_number=is_number(text), param=param, ctx=ctx)
         if not _EARLIEST_MS <= milliseconds <= _LATEST_MS:
             self.fail(f"{value!r} is outside of the years 1 to 9999.", param, ctx)
         return milliseconds
@@ -231,12 +225,6 @@ class Moment(click.ParamType):  # type: ignore[type-arg]
         if not self._is_border and _EARLIEST_MS <= milliseconds <= _LATEST_MS:
             when = moment(milliseconds)
             self.fail(f"{value!r} is {when}, outside of the years 2010 to 2100. If that time is meant, add --force.", param, ctx)
-
-
-def written_time(text: str) -> int | None:
-    """Epoch milliseconds of a number or an ISO 8601 time; None: the text is neither."""
-    number = _number(text)
-    return _iso_8601(text) if number is None else number
 
 
 def _keep_force(ctx: click.Context, parameter: click.Parameter, is_forced: bool) -> None:
@@ -272,8 +260,6 @@ class Duration(click.ParamType):  # type: ignore[type-arg]
     name = "DURATION"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        from groupcoord_spark.coordinator.retention import read_duration
-
         if isinstance(value, int):
             return value
         try:
@@ -324,20 +310,6 @@ def duration_text(milliseconds: int) -> str:
         for unit, size in (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1))
         if milliseconds % size == 0
     )
-
-
-def _number(text: str) -> int | None:
-    return int(text) if text.removeprefix("-").isdecimal() and text.isascii() else None
-
-
-def _iso_8601(text: str) -> int | None:
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    in_utc = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    since_epoch = in_utc - datetime(1970, 1, 1, tzinfo=UTC)
-    return (since_epoch.days * 86_400 + since_epoch.seconds) * 1000 + since_epoch.microseconds // 1000
 
 
 def _known_names(ctx: click.Context, table: str, column: str, **conditions: str) -> list[str]:

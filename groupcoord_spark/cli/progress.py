@@ -10,6 +10,8 @@ from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self, TextIO
 
+from groupcoord_spark.pipeline.progress import Progress, Stage
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.live import Live
@@ -20,40 +22,28 @@ if TYPE_CHECKING:
 SECONDS_BETWEEN_LOOKS: Final = 1.0
 """A look at the progress of a Spark job takes Java some milliseconds."""
 
-FEWEST_ROWS_FOR_A_RATE: Final = 100_000
-LEAST_SECONDS_FOR_A_RATE: Final = 1.0
-"""Below either, a rate says how long Spark takes to start a job, and nothing about rows."""
-
 LEAST_SHARE_FOR_AN_ESTIMATE: Final = 0.05
 
 _FRAMES: Final = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _ASCII_FRAMES: Final = "|/-\\"
 
 
-class StageLines:
+class StageLines(Progress):
     """Prints the stages of a run: name, rows, MB, seconds and rate. A context manager, so that an error leaves no unfinished line."""
 
     def __init__(self, *, quiet: bool = False, stream: TextIO | None = None) -> None:
+        super().__init__(self._print)
         self._quiet = quiet
         self._stream = stream if stream is not None else sys.stderr
-        self._stage: str | None = None
-        self._began = 0.0
         self._live: Live | None = None
         self._job_progress: JobProgress | None = None
         self._first_look: tuple[float, float] | None = None
         self._has_ended = threading.Event()
 
-    @property
-    def stage(self) -> str | None:
-        """The stage that has begun and not ended, or None."""
-        return self._stage
-
     def begin(self, stage: str) -> None:
         """Begins a stage. A stage that has not ended ends."""
-        if self._stage is not None:
-            self.end()
-        self._stage, self._began, self._job_progress = stage, time.monotonic(), None
-        self._first_look = None
+        super().begin(stage)
+        self._job_progress = self._first_look = None
         self._has_ended = threading.Event()
         if not self._quiet and self._stream.isatty():
             from rich.console import Console
@@ -81,11 +71,17 @@ class StageLines:
 
     def end(self, *, rows: int | None = None, bytes: int | None = None) -> None:
         """Ends the stage and prints its line, with rows and bytes where they are known."""
-        stage, self._stage = self._stage, None
         self._stop()
-        if stage is not None and not self._quiet:
+        super().end(rows=rows, bytes=bytes)
+
+    def remark(self, sentence: str) -> None:
+        """Prints the sentence."""
+        self._print(sentence)
+
+    def _print(self, line: Stage | str) -> None:
+        if not self._quiet:
             with suppress(OSError):  # nobody reads the lines any more (| head), or their disk is full: the run goes on
-                print(stage_line(stage, time.monotonic() - self._began, rows, bytes), file=self._stream, flush=True)
+                print(line, file=self._stream, flush=True)
 
     def __enter__(self) -> Self:
         return self
@@ -142,16 +138,3 @@ def _clock(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
-
-
-def stage_line(stage: str, seconds: float, rows: int | None, bytes: int | None) -> str:
-    """``read   10,000,000 rows   1,650.0 MB   12.3 s   813,008 rows/s``: columns of 80 characters, empty where nothing is known."""
-    columns = [
-        f"{stage:<22}",
-        f"{f'{rows:,} rows' if rows is not None else '':>15}",
-        f"{f'{bytes / 1e6:,.1f} MB' if bytes is not None else '':>11}",
-        f"{seconds:>6.1f} s",
-    ]
-    if rows is not None and rows >= FEWEST_ROWS_FOR_A_RATE and seconds >= LEAST_SECONDS_FOR_A_RATE:
-        columns.append(f"{rows / seconds:>9,.0f} rows/s")
-    return "  ".join(columns)

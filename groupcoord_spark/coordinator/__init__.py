@@ -11,10 +11,10 @@ from groupcoord_spark.coordinator.broker_settings import BrokerSettings, Default
 from groupcoord_spark.coordinator.expiration import Cleanup, GroupCleanup, GroupExpiry, GroupFacts, OffsetExpiry, Tombstone
 from groupcoord_spark.coordinator.refusals import RULE_OF_REASON
 from groupcoord_spark.coordinator.replay import PartitionReplay
-from groupcoord_spark.coordinator.retention import read_duration
 from groupcoord_spark.coordinator.semantics import JAVA, SCALA, Semantics, semantics_for
 from groupcoord_spark.coordinator.state import AssignmentRow, GroupRow, LoadWarning, MemberRow, OffsetRow, PartitionState
 from groupcoord_spark.coordinator.transactions import StoredOffset
+from groupcoord_spark.moments import read_duration
 
 __all__ = [
     "JAVA",

@@ -10,11 +10,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from groupcoord_spark.coordinator.semantics import JAVA, Semantics
-from groupcoord_spark.dataframes.moments import Moment, milliseconds_of, retention_of
 from groupcoord_spark.dataframes.raw_rows import kept, tasks_of
 from groupcoord_spark.dataframes.rows_of_tables import PACKED, frame_of, packed_rows_of
 from groupcoord_spark.dataframes.state import State, named_semantics
 from groupcoord_spark.errors import UsageError
+from groupcoord_spark.moments import Moment, milliseconds_of, retention_of
 from groupcoord_spark.pipeline.exchange.state_rows import WRITTEN_ROWS
 from groupcoord_spark.pipeline.expiration import GROUP_COLUMNS, OFFSET_COLUMNS, PENDING_COLUMNS, ExpirationJob, expiration_rows
 from groupcoord_spark.pipeline.what_if import StateTables, cleanups

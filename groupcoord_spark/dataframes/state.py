@@ -14,11 +14,11 @@ from pyspark.sql.types import StructType
 
 from groupcoord_spark.coordinator.authors import other_coordinator
 from groupcoord_spark.coordinator.semantics import JAVA, Semantics, semantics_for
-from groupcoord_spark.dataframes.moments import Moment, milliseconds_of
 from groupcoord_spark.dataframes.raw_rows import SOURCE, by_offsets_partition, kept, tells_transactions
 from groupcoord_spark.dataframes.rows_of_tables import PACKED, RowsInMemory, frame_of, packed, packed_rows_of, plain_frame_of, schema_of
 from groupcoord_spark.errors import UsageError
 from groupcoord_spark.log import Chunk
+from groupcoord_spark.moments import Moment, milliseconds_of
 from groupcoord_spark.pipeline.exchange.counts import PartitionCounts
 from groupcoord_spark.pipeline.exchange.kept_records import kept_records
 from groupcoord_spark.pipeline.exchange.state_rows import WRITTEN_ROWS

@@ -6,10 +6,10 @@ import heapq
 import math
 import pickle
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import reduce
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -35,6 +35,7 @@ from groupcoord_spark.pipeline.plan.file_ranges import split_large_segments
 from groupcoord_spark.pipeline.plan.guards import judge_what_was_read
 from groupcoord_spark.pipeline.plan.input_rows import RowPlan
 from groupcoord_spark.pipeline.plan.night_plan import NightPlan, plan_night
+from groupcoord_spark.pipeline.progress import Progress
 from groupcoord_spark.pipeline.read.reader import ReadJob, read_chunks, read_history, read_nothing, read_segments
 from groupcoord_spark.pipeline.read.rows import chunks_by_partition, sorted_rows
 from groupcoord_spark.pipeline.rebalances import RebalanceJob
@@ -43,29 +44,12 @@ from groupcoord_spark.pipeline.replay.state_files import WriteJob, state_writer
 from groupcoord_spark.pipeline.run import RunRequest, Summary
 from groupcoord_spark.sources.rows import ROW_SCHEMA, InputKind
 from groupcoord_spark.spark.failures import own_errors
-from groupcoord_spark.spark.job_progress import Expected, JobProgress, ProgressOfJob
+from groupcoord_spark.spark.job_progress import Expected, ProgressOfJob
 from groupcoord_spark.spark.stage_names import describe_job, describe_stages
 from groupcoord_spark.warehouse import TABLES, RunStart, begin_run, commit_run, discarded_on_failure, write_part
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-
-class Progress(Protocol):
-    """The listener that hears when each stage begins and ends, and prints it for example."""
-
-    @property
-    def stage(self) -> str | None:
-        """The stage that runs now; None between stages."""
-
-    def begin(self, stage: str) -> None:
-        """The stage begins."""
-
-    def follow(self, job_progress: Callable[[], JobProgress]) -> None:
-        """The stage may take long: ``job_progress`` returns how far it is. Any thread may call ``job_progress`` at any time."""
-
-    def end(self, *, rows: int | None = None, bytes: int | None = None) -> None:
-        """The stage is done, with so many rows and bytes."""
 
 
 def run_nightly(request: RunRequest, plan: LogPlan, spark: SparkSession, progress: Progress, rows: RowPlan | None = None) -> Summary:

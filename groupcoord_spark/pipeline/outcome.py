@@ -225,6 +225,7 @@ def summary_of(planned: NightPlan, reports: Sequence[PartitionReport], run_id: s
         cluster=request.cluster,
         warehouse=request.warehouse,
         as_of_ms=request.as_of_ms,
+        retention_ms=request.retention_ms,
         offsets_partitions=len(plan.partitions),
         records_read=sum(report.counts.records for report in reports),
         records_decoded=sum(report.counts.decoded for report in reports),

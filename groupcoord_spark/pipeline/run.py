@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from groupcoord_spark.coordinator.broker_settings import KAFKAS_ASSIGNORS, DefaultAssignors
 from groupcoord_spark.coordinator.semantics import Semantics
 from groupcoord_spark.pipeline.extents import Until
 from groupcoord_spark.sources.rows import InputKind
+
+if TYPE_CHECKING:
+    from groupcoord_spark.warehouse.maintenance import Upkeep
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +93,8 @@ class Summary:
     cluster: str
     warehouse: str
     as_of_ms: int
+    retention_ms: int
+    """The retention of offsets that the run applied."""
     offsets_partitions: int
     records_read: int
     records_decoded: int
@@ -119,3 +125,5 @@ class Summary:
     accepted: tuple[str, ...] = ()
     """A sentence about each word of --accept without which the run would have been refused."""
     reading: ReadingSummary = field(default_factory=ReadingSummary)
+    upkeep: Upkeep | str | None = None
+    """What upkeep did after the night, or a sentence where upkeep failed; None in nights without upkeep."""

@@ -16,7 +16,7 @@ from groupcoord_spark.spark.run_directory import PREFIX
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from groupcoord_spark.pipeline.nightly import Progress
+    from groupcoord_spark.pipeline.progress import Progress
 
 SECONDS_TO_WRITE = 300
 """Longest wait for the archive. Java needs about ten seconds to write it."""

@@ -10,11 +10,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from groupcoord_spark.coordinator.expiration import TOPOLOGY_DESCRIPTION, Tombstone
-from groupcoord_spark.coordinator.retention import read_duration
 from groupcoord_spark.coordinator.semantics import JAVA, Semantics
 from groupcoord_spark.coordinator.transactions import OffsetKey
 from groupcoord_spark.coordinator.traps import traps_of
 from groupcoord_spark.log.writing import Batch, RecordToLog
+from groupcoord_spark.moments import read_duration
 from groupcoord_spark.pipeline.exchange.state_rows import WRITTEN_ROWS, to_arrow
 from groupcoord_spark.pipeline.expiration import (
     GROUP_COLUMNS,

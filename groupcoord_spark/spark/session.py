@@ -6,9 +6,11 @@ import atexit
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -66,23 +68,40 @@ def session(*, with_delta: bool = False, show_output: bool = False, settings: Ma
     file that is kept only if Java fails. settings: more Spark settings, for a new session only.
     Raises GroupcoordError when there is no Java, or one older than 17, and when Spark does not start.
     """
-    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
     active = SparkSession.getActiveSession()
     if active is not None:
         return active
-    builder = SparkSession.builder.appName("groupcoord")
+    with _own_handler_of_interrupts():
+        return _new_session(SparkSession.builder.appName("groupcoord"), with_delta, show_output, settings or {})
+
+
+def _new_session(builder: SparkSession.Builder, with_delta: bool, show_output: bool, settings: Mapping[str, str]) -> SparkSession:
+    from pyspark import SparkContext
+
     # Without this variable, workers start the `python3` of PATH.
     with changed_environment(PYSPARK_PYTHON=os.environ.get("PYSPARK_PYTHON", sys.executable)):
         if "PYSPARK_GATEWAY_PORT" in os.environ:  # started by spark-submit, whose settings take precedence
             return builder.getOrCreate()
         require_java()
         fast_path.warn_if_missing()
-        wanted = _wanted(with_delta, settings or {})
+        wanted = _wanted(with_delta, settings)
         if SparkContext._gateway is None:
             return _started(builder, wanted, show_output)
         return builder.config(map={**wanted}).getOrCreate()  # reuse the Java of a session that was stopped
+
+
+@contextmanager
+def _own_handler_of_interrupts() -> Iterator[None]:
+    """Keeps the handler of SIGINT that a program has set. pyspark puts its own in place with each new session."""
+    handler = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        is_own = handler not in (None, signal.default_int_handler)
+        if is_own and threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, handler)
 
 
 def _wanted(with_delta: bool, settings: Mapping[str, str]) -> dict[str, str]:

@@ -8,9 +8,8 @@ import json
 
 import pytest
 
-from groupcoord_spark.cli.nightly import NIGHTS_BETWEEN_UPKEEP, _do_upkeep
-from groupcoord_spark.cli.options import Common
 from groupcoord_spark.errors import WarehouseError
+from groupcoord_spark.pipeline.run_night import NIGHTS_BETWEEN_UPKEEP, do_upkeep
 from groupcoord_spark.warehouse import open_warehouse
 from tests.cli.warehouse import groupcoord
 from tests.warehouse.nights import AS_OF_MS, DAY_MS, group, night
@@ -67,17 +66,16 @@ class TestTheUpkeepOfANight:
 
         from groupcoord_spark.warehouse.maintenance import maintain as real
 
-        monkeypatch.setattr("groupcoord_spark.warehouse.maintenance.maintain", maintain)
+        monkeypatch.setattr("groupcoord_spark.pipeline.run_night.maintain", maintain)
         for _ in range(nights):
             night(place, "prod", {"groups": [group("g")]})
-        _do_upkeep(Common(warehouse=str(place)), "prod")
-        return calls
+        return calls, do_upkeep(str(place), "prod")
 
-    def test_is_done_each_tenth_night(self, tmp_path, monkeypatch, capsys):
-        assert self.done(tmp_path, NIGHTS_BETWEEN_UPKEEP - 1, monkeypatch) == []
-        assert self.done(tmp_path, 1, monkeypatch) == [(str(tmp_path), "prod")]
-        assert capsys.readouterr().err.startswith("  upkeep    Joined 0 files of history into 0, dropped 0 nights")
+    def test_is_done_each_tenth_night(self, tmp_path, monkeypatch):
+        assert self.done(tmp_path, NIGHTS_BETWEEN_UPKEEP - 1, monkeypatch) == ([], None)
+        calls, upkeep = self.done(tmp_path, 1, monkeypatch)
+        assert (calls, upkeep.nights_dropped) == ([(str(tmp_path), "prod")], 0)
 
-    def test_is_one_sentence_where_it_fails(self, tmp_path, monkeypatch, capsys):
-        self.done(tmp_path, NIGHTS_BETWEEN_UPKEEP, monkeypatch, fails=True)
-        assert capsys.readouterr().err == "Upkeep could not be done, and the night is written all the same: the disk is full.\n"
+    def test_is_one_sentence_where_it_fails(self, tmp_path, monkeypatch):
+        _, upkeep = self.done(tmp_path, NIGHTS_BETWEEN_UPKEEP, monkeypatch, fails=True)
+        assert upkeep == "Upkeep could not be done, and the night is written all the same: the disk is full."

@@ -8,7 +8,8 @@ import threading
 import pytest
 
 from groupcoord_spark.cli import progress as progress_module
-from groupcoord_spark.cli.progress import StageLines, live_line, stage_line
+from groupcoord_spark.cli.progress import StageLines, live_line
+from groupcoord_spark.pipeline.progress import Stage
 from groupcoord_spark.spark.job_progress import Expected, JobProgress
 
 
@@ -18,13 +19,13 @@ class Terminal(io.StringIO):
 
 
 def test_a_stage_is_one_line_with_rows_megabytes_seconds_and_rate():
-    line = stage_line("read", 12.5, 10_000_000, 1_650_000_000)
+    line = str(Stage("read", 12.5, 10_000_000, 1_650_000_000))
     assert line.split() == ["read", "10,000,000", "rows", "1,650.0", "MB", "12.5", "s", "800,000", "rows/s"]
 
 
 def test_what_is_not_known_is_left_out():
-    assert stage_line("commit", 0.25, None, None).split() == ["commit", "0.2", "s"]
-    assert stage_line("commit", 0.0, 0, None).split() == ["commit", "0", "rows", "0.0", "s"]
+    assert str(Stage("commit", 0.25, None, None)).split() == ["commit", "0.2", "s"]
+    assert str(Stage("commit", 0.0, 0, None)).split() == ["commit", "0", "rows", "0.0", "s"]
 
 
 def test_plain_lines_appear_when_a_stage_ends():
@@ -71,16 +72,16 @@ def test_an_error_stops_the_live_line():
 
 
 def test_a_rate_is_left_out_where_it_would_say_how_long_spark_takes_to_start_a_job():
-    assert "rows/s" not in stage_line("read, replay and write", 2.7, 173, 100_000)
-    assert "rows/s" not in stage_line("commit", 0.1, 2_145_825, None)
+    assert "rows/s" not in str(Stage("read, replay and write", 2.7, 173, 100_000))
+    assert "rows/s" not in str(Stage("commit", 0.1, 2_145_825, None))
 
 
 def test_columns_are_aligned_and_fit_80_characters_whatever_is_known():
     lines = [
-        stage_line("plan", 0.1, None, 357_941_752),
-        stage_line("start Spark", 2.8, None, None),
-        stage_line("read, replay and write", 1234.5, 10_000_000, 99_999_900_000),
-        stage_line("commit", 0.2, 2_145_825, None),
+        str(Stage("plan", 0.1, None, 357_941_752)),
+        str(Stage("start Spark", 2.8, None, None)),
+        str(Stage("read, replay and write", 1234.5, 10_000_000, 99_999_900_000)),
+        str(Stage("commit", 0.2, 2_145_825, None)),
     ]
     assert len({line.index(" s", 56) for line in lines}) == 1
     assert max(map(len, lines)) <= 80

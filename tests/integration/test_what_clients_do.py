@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import pytest
 
-from groupcoord_spark.cli.end_offsets import read_end_offsets
+from groupcoord_spark.sources.end_offsets import read_end_offsets
 from tests.cli.warehouse import groupcoord
 from tests.integration.kafka import JAVA_OPTIONS, VERSION, Broker, fetched_jars, java
 from tests.running import run

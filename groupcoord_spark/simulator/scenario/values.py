@@ -10,8 +10,8 @@ from datetime import datetime
 from typing import Any, Final
 
 from groupcoord_spark.assignors import TopicPartition
-from groupcoord_spark.coordinator.retention import read_duration
 from groupcoord_spark.errors import UsageError
+from groupcoord_spark.moments import read_duration
 from groupcoord_spark.simulator.scenario.yaml_text import MistakeError, line_of
 
 NAMES_AND_VALUES: Final = "names with values"

@@ -1,0 +1,381 @@
+"""``run_night``: a night as one function, for the command, for jobs and for notebooks.
+
+The function finds out how its input is read, which cluster the input is of and from where the last night goes on, reads the input again
+while a broker changes it, and looks after the warehouse each tenth night. A night that is refused or fails leaves all tables as they were.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from os import PathLike, fspath
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from groupcoord_spark.coordinator.broker_settings import SETTINGS_OF_RUNS, read_broker_settings, refuse_misspelled_names
+from groupcoord_spark.coordinator.semantics import semantics_for
+from groupcoord_spark.errors import GroupcoordError, InputChangedError, UsageError
+from groupcoord_spark.log import LogPlan, cut_at_high_watermarks, plan_logs
+from groupcoord_spark.log.directory import no_ends
+from groupcoord_spark.log.files.held_files import HeldFiles
+from groupcoord_spark.moments import Moment, milliseconds_of, now_ms, retention_of
+from groupcoord_spark.pipeline.accepted import ACCEPTED_WORDS, EMPTY
+from groupcoord_spark.pipeline.extents import Until
+from groupcoord_spark.pipeline.nightly import run_nightly
+from groupcoord_spark.pipeline.plan.carry_over import ends_of_last_night
+from groupcoord_spark.pipeline.plan.earlier_runs import last_night_of, remembered_offsets
+from groupcoord_spark.pipeline.plan.evidence import evidence_of_segments
+from groupcoord_spark.pipeline.plan.guards import belongs_to
+from groupcoord_spark.pipeline.plan.input_rows import RowPlan, plan_file_rows
+from groupcoord_spark.pipeline.plan.live_rows import plan_live_rows
+from groupcoord_spark.pipeline.progress import Progress, Stage
+from groupcoord_spark.pipeline.read.rows import plan_files
+from groupcoord_spark.pipeline.run import RunRequest, Summary
+from groupcoord_spark.properties import read_properties
+from groupcoord_spark.sources.end_offsets import EndOffsets, changed_at_ms, read_end_offsets
+from groupcoord_spark.sources.inputs import kind_of
+from groupcoord_spark.sources.live import FALLBACK_VERSION, KAFKA_CONNECTOR, live_topic, log_extents_of
+from groupcoord_spark.sources.rows import InputKind
+from groupcoord_spark.spark.failures import own_errors
+from groupcoord_spark.spark.session import metastore_settings, session, session_ends_with_block
+from groupcoord_spark.spark.stage_names import describe_job
+from groupcoord_spark.warehouse.location import first_line, locate
+from groupcoord_spark.warehouse.maintenance import FEW_BYTES, Upkeep, maintain
+from groupcoord_spark.warehouse.read import holds_warehouse, open_warehouse
+from groupcoord_spark.warehouse.sql import publish as publish_views
+from groupcoord_spark.warehouse.sql import refuse_bad_database
+from groupcoord_spark.warehouse.write import can_be_written
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+DEFAULT_CLUSTER: Final = "default"
+
+NIGHTS_BETWEEN_UPKEEP: Final = 10
+"""After so many runs of a cluster a night looks after the warehouse."""
+
+READINGS_OF_A_LOG_IN_USE: Final = 5
+"""So often a log is read whose files are replaced meanwhile. With Kafka's default, the log cleaner rests 15 seconds after a pass."""
+
+_TOPIC_ID: Final = re.compile(r"[A-Za-z0-9_-]{22}")
+
+PathOrUri = str | PathLike[str]
+
+
+def run_night(
+    inputs: PathOrUri | Sequence[PathOrUri],
+    warehouse: PathOrUri,
+    *,
+    cluster: str | None = None,
+    as_of: Moment | None = None,
+    until: Until | Moment | Mapping[int, int] | None = None,
+    retention: timedelta | str | int | None = None,
+    settings: PathOrUri | Mapping[str, str] | None = None,
+    semantics: str | None = None,
+    broker_version: str | None = None,
+    topic_ids: PathOrUri | Mapping[str, str] | None = None,
+    command_config: PathOrUri | Mapping[str, str] | None = None,
+    full: bool = False,
+    up_to_high_watermark: bool = False,
+    end_offsets: PathOrUri | EndOffsets | None = None,
+    with_end_offsets: bool = False,
+    history: bool = True,
+    accept: Collection[str] = (),
+    upkeep: bool = True,
+    publish: str | None = None,
+    spark: SparkSession | None = None,
+    progress: Progress | Callable[[Stage], object] | None = None,
+    show_output: bool = False,
+) -> Summary:
+    """Summary of a night that reads a copy of ``__consumer_offsets``, replays it, expires it, and writes the tables of a warehouse.
+
+    Args:
+        inputs: a path or URI, or several of one kind: log directories, ``.log`` files, Parquet, a Delta table, lines of JSON, or
+            ``kafka://HOST:PORT``.
+        warehouse: path or URI of the warehouse, which the first night makes.
+        cluster: name of the Kafka cluster; None: the one that the input names, else the warehouse's only one, else ``default``.
+        as_of: the now of the rules of expiration; None: the moment of ``until``, else the present.
+        until: replay to the state of that moment, or by offsets partition up to that end offset; the run is then a look-back.
+        retention: how long offsets are kept, for example ``"7d"``, a timedelta or milliseconds; None: as the settings say.
+        settings: the broker's ``server.properties``, or its names and values.
+        semantics, broker_version: the coordinator, ``java`` or ``scala``, and the release of Kafka whose rules apply.
+        topic_ids: a JSON file or a mapping, topic name -> id.
+        command_config: properties of Kafka's client for a ``kafka://`` input, a file or a mapping. They are never shown.
+        full: read every log from its beginning and compare the state with the one that earlier nights carried on.
+        up_to_high_watermark: replay only to the high watermark that the broker wrote beside the logs.
+        end_offsets: end offsets of topics, for lag: a file or a mapping, (topic, partition) -> offset.
+        with_end_offsets: ask the brokers of a ``kafka://`` input for them.
+        history: write the history tables too.
+        accept: words of ACCEPTED_WORDS: what may be done although the input looks like a bad copy.
+        upkeep: each tenth night join and delete files, for some seconds.
+        publish: a database of Spark's metastore in which views of every table and view are made, pinned to the night.
+        spark: the session to use; None: the active session, else a new one that ends with the night.
+        progress: is called with each stage that has ended (``print`` will do).
+        show_output: what Java prints while a new session runs goes to stdout and stderr.
+    Raises:
+        UsageError: an argument makes no sense.
+        InputError: an input cannot be used; its subclass BadCopyError: it looks like a bad copy, and ``accept`` does not name that.
+        WarehouseError: the warehouse cannot be used.
+        GroupcoordError: anything else that stops the run. All errors leave the tables as they were, except for one of ``publish``.
+    """
+    paths = tuple(fspath(path) for path in ([inputs] if isinstance(inputs, str | PathLike) else inputs))
+    place = fspath(warehouse)
+    rules, properties = semantics_for(semantics, broker_version), _properties(settings, "The settings file")
+    try:
+        if settings is not None:
+            refuse_misspelled_names(properties)
+        broker = read_broker_settings(properties, rules)
+    except UsageError as e:
+        raise UsageError(f"{settings if isinstance(settings, str | PathLike) else 'settings'}: {e}") from e
+    kind = kind_of(paths)
+    if command_config is not None and kind is not InputKind.KAFKA:
+        raise UsageError("--command-config is for Kafka's client, and no INPUT is kafka://HOST:PORT. Leave it out.")
+    if up_to_high_watermark and (until is not None or kind is not InputKind.SEGMENTS):
+        raise UsageError(
+            "--up-to-high-watermark is for a night over a copy of a broker's log directory: not with --until, and not for other inputs."
+        )
+    if with_end_offsets and end_offsets is not None:
+        raise UsageError("--end-offsets and --with-end-offsets are two samples of the same offsets. Leave one of them out.")
+    if with_end_offsets and kind is not InputKind.KAFKA:
+        raise UsageError("--with-end-offsets asks the brokers of a kafka:// INPUT, and there is none. Give --end-offsets FILE instead.")
+    if unknown := sorted(set(accept) - set(ACCEPTED_WORDS)):
+        raise UsageError(f"{unknown[0]!r} is no word of accept. There are: {', '.join(ACCEPTED_WORDS)}.")
+    if publish is not None:
+        refuse_bad_database(publish)
+    end = until_of(until)
+    can_be_written(locate(place))  # so that a warehouse that cannot be used is reported before Spark starts
+    request = RunRequest(
+        inputs=paths,
+        warehouse=place,
+        cluster=cluster or "",  # until the input has been looked at
+        as_of_ms=milliseconds_of(as_of) if as_of is not None else now_ms() if end is None or end.time_ms is None else end.time_ms,
+        retention_ms=broker.retention_ms if retention is None else retention_of(retention),
+        semantics=rules.with_settings(properties),
+        with_history=history,
+        topic_names=_topic_names(topic_ids),
+        settings={name: properties[name] for name in SETTINGS_OF_RUNS if name in properties},
+        default_assignors=broker.default_assignors,
+        offsets_partitions=broker.offsets_partitions,
+        until=end,
+        accepted=frozenset(accept),
+        full=full,
+        log_ends=end_offsets if isinstance(end_offsets, Mapping) else {} if end_offsets is None else read_end_offsets(fspath(end_offsets)),
+    )
+    stages = progress if isinstance(progress, Progress) else Progress(progress)
+    client = _properties(command_config, "The command config file")
+    night = _Night(request, kind, cluster, client, up_to_high_watermark, with_end_offsets, publish, show_output, spark, stages)
+    if isinstance(end_offsets, str | PathLike):
+        night = replace(night, sampled_at_ms=changed_at_ms(fspath(end_offsets)))
+    with session_ends_with_block():
+        used, summary = night.run_while_the_input_changes()
+        if publish is not None:
+            _publish(used, place, publish, stages)
+    return replace(summary, upkeep=do_upkeep(place, summary.cluster)) if upkeep else summary
+
+
+@dataclass(frozen=True, slots=True)
+class _Night:
+    """What stays the same each time that the input is read. cluster: from the user."""
+
+    request: RunRequest
+    kind: InputKind
+    cluster: str | None
+    client: Mapping[str, str]
+    up_to_high_watermark: bool
+    with_end_offsets: bool
+    database: str | None
+    show_output: bool
+    spark: SparkSession | None
+    progress: Progress
+    sampled_at_ms: int | None = None
+
+    def run_while_the_input_changes(self) -> tuple[SparkSession, Summary]:
+        """The session and the summary of the run.
+
+        A broker's log cleaner replaces files of a log in use. Where they cannot be held open, such a log is planned and read again.
+        """
+        for number in range(2, READINGS_OF_A_LOG_IN_USE + 1):
+            try:
+                return self._run()
+            except InputChangedError:
+                self.progress.end()
+                self.progress.remark(
+                    f"The log was changed while it was read, and is read again ({number} of {READINGS_OF_A_LOG_IN_USE})."
+                )
+        return self._run()
+
+    def _run(self) -> tuple[SparkSession, Summary]:
+        request, progress = self.request, self.progress
+        with HeldFiles() as held:
+            with own_errors(lambda: progress.stage):
+                spark, plan, rows = self._planned(held)
+                if self.with_end_offsets:
+                    # After the end of the offsets topic is fixed: no commit of the night is newer than the sample.
+                    progress.begin("ask for end offsets")
+                    extents = log_extents_of(spark, live_topic(request.inputs, self.client))
+                    request = replace(
+                        request,
+                        log_ends={place: end for place, (_, end) in extents.items()},
+                        log_starts={place: start for place, (start, _) in extents.items()},
+                    )
+                    progress.end(rows=len(extents))
+                sampled_at_ms = now_ms() if self.sampled_at_ms is None else self.sampled_at_ms
+            cluster = self._cluster_of(plan, rows)
+            return spark, run_nightly(
+                replace(request, cluster=cluster, log_ends_sampled_at_ms=sampled_at_ms), plan, spark, progress, rows
+            )
+
+    def _planned(self, held: HeldFiles) -> tuple[SparkSession, LogPlan, RowPlan | None]:
+        """Spark, and what there is to read. held: holds local segments open."""
+        inputs, warehouse, progress = self.request.inputs, self.request.warehouse, self.progress
+        goes_on = not self.request.full and self.request.until is None  # the run may go on from the last night
+        if self.kind is InputKind.KAFKA:
+            topic = live_topic(inputs, self.client)
+            spark = self._session_with_connector()
+            progress.begin("read the topic")
+            with describe_job(spark, "nightly", "read the topic"):
+                rows = plan_live_rows(spark, topic, warehouse, cluster=self.cluster, goes_on=goes_on)
+            progress.end(rows=rows.rows)
+            return spark, rows.log, rows
+        progress.begin("plan")
+        if self.kind is InputKind.SEGMENTS:
+            known_ends = self._known_ends if goes_on and not self.up_to_high_watermark else no_ends
+            plan = plan_logs(inputs, known_ends, held=held)
+            if self.up_to_high_watermark:
+                plan = cut_at_high_watermarks(plan)
+            progress.end(bytes=sum(partition.bytes for partition in plan.partitions))
+            self._cluster_of(plan, None)  # so that a missing --cluster is reported before Spark starts
+            return self._session(), plan, None
+        files = plan_files(self.kind, inputs)
+        progress.end(bytes=files.bytes)
+        spark = self._session()
+        progress.begin("look at the rows")
+        with describe_job(spark, "nightly", "look at the rows"):
+            rows = plan_file_rows(
+                spark, files, warehouse, cluster=self.cluster, goes_on=goes_on, accept_empty=EMPTY in self.request.accepted
+            )
+        progress.end(rows=rows.rows)
+        return spark, rows.log, rows
+
+    def _session(self, *, packages: str | None = None) -> SparkSession:
+        if self.spark is not None:
+            return self.spark
+        self.progress.begin("start Spark")
+        settings = {} if packages is None else {"spark.jars.packages": packages}
+        spark = session(show_output=self.show_output, settings=settings if self.database is None else metastore_settings(settings))
+        self.progress.end()
+        return spark
+
+    def _session_with_connector(self) -> SparkSession:
+        """With the connector of Spark's own version, or with another where that one is not to be had."""
+        import pyspark
+        from pyspark.errors import PySparkException
+
+        try:
+            return self._session(packages=f"{KAFKA_CONNECTOR}:{pyspark.__version__}")
+        except (GroupcoordError, PySparkException):
+            # Any other error comes again when Spark is started, and is reported then.
+            return self._session(packages=f"{KAFKA_CONNECTOR}:{FALLBACK_VERSION}")
+
+    def _known_ends(self, cluster_id: str | None) -> Mapping[int, int]:
+        return ends_of_last_night(self.request.warehouse, self.cluster or cluster_id)
+
+    def _cluster_of(self, plan: LogPlan, rows: RowPlan | None) -> str:
+        """The cluster that is named, else the one that the input names, else the warehouse's only cluster, else ``default``.
+
+        The warehouse's only cluster is taken if the input has records that the cluster's last night has seen. Raises UsageError otherwise.
+        """
+        named = self.cluster or plan.cluster_id
+        if named is not None:
+            return named
+        place = self.request.warehouse
+        warehouse = open_warehouse(place) if holds_warehouse(locate(place)) else None
+        known = [] if warehouse is None else warehouse.clusters()
+        if warehouse is None or not known:
+            return DEFAULT_CLUSTER
+        if len(known) > 1:
+            names = ", ".join(map(repr, known))
+            raise UsageError(f"{place} holds the clusters {names}. Say with --cluster which one this dump is of.")
+        if not warehouse.clusters_with_nights():
+            return known[0]  # it only has look-backs: there is no good night that another cluster's dump could replace
+        last_night = last_night_of(warehouse, known[0])
+        evidence = evidence_of_segments(plan, remembered_offsets([last_night])) if rows is None else rows.evidence
+        if not belongs_to(last_night, evidence):
+            raise UsageError(
+                f"{place} holds the cluster {known[0]!r}, and nothing shows that this dump is of that cluster: there is no meta.properties,"
+                " and the records that the last night remembers are not in it. Say with --cluster which one this dump is of."
+            )
+        return known[0]
+
+
+def do_upkeep(warehouse: str, cluster: str) -> Upkeep | str | None:
+    """Each tenth night: what the part of ``groupcoord maintain`` that takes seconds did; None in other nights.
+
+    The night is done: a failure is a sentence.
+    """
+    try:
+        if len(open_warehouse(warehouse).finished_runs(cluster)) % NIGHTS_BETWEEN_UPKEEP:
+            return None
+        return maintain(warehouse, cluster, most_bytes=FEW_BYTES)
+    except (GroupcoordError, OSError) as e:
+        return f"Upkeep could not be done, and the night is written all the same: {e}"
+
+
+def _publish(spark: SparkSession, warehouse: str, database: str, progress: Progress) -> None:
+    """Create the views of the night in the metastore. Raises GroupcoordError where Spark cannot; the night is written all the same."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    progress.begin("publish")
+    try:
+        views = publish_views(spark, open_warehouse(warehouse), database)
+    except (PySparkException, Py4JError) as error:
+        raise GroupcoordError(
+            f"The night is written, but Spark could not create its views in the database {database!r}: {first_line(error)}"
+            " Mend that, and run the nightly again, or run what `groupcoord sql --print-views spark` prints."
+        ) from error
+    progress.end(rows=len(views))
+
+
+def until_of(until: Until | Moment | Mapping[int, int] | None) -> Until | None:
+    """The end of a replay: a moment, or end offsets by offsets partition. Raises UsageError for what is neither."""
+    if until is None or isinstance(until, Until):
+        return until
+    if not isinstance(until, Mapping):
+        return Until(str(until), time_ms=milliseconds_of(until))
+    if not all(type(number) is int and type(end) is int and number >= 0 and end >= 0 for number, end in until.items()):
+        raise UsageError("until must map offsets partitions to end offsets, for example {0: 1500, 7: 320}.")
+    return Until("end offsets", end_offsets=dict(until))
+
+
+def _properties(given: PathOrUri | Mapping[str, str] | None, what: str) -> Mapping[str, str]:
+    """Names and values of a properties file, or of a mapping. what: the file's name in error sentences."""
+    if isinstance(given, Mapping):
+        return {name: str(value) for name, value in given.items()}
+    return {} if given is None else read_properties(fspath(given), what)
+
+
+def _topic_names(given: PathOrUri | Mapping[str, str] | None) -> dict[str, str]:
+    """Topic id -> name, from a JSON object of names and ids, in a file or as a mapping."""
+    if given is None:
+        return {}
+    what = "topic_ids" if isinstance(given, Mapping) else f"The topic ids file {fspath(given)}"
+    try:
+        ids = given if isinstance(given, Mapping) else json.loads(Path(given).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as e:
+        why = e.strerror if isinstance(e, OSError) else "it is not UTF-8 text"
+        raise UsageError(f"{what} cannot be read: {why}.") from e
+    except json.JSONDecodeError as e:
+        raise UsageError(f"{what} is not JSON: {e}.") from e
+    if not isinstance(ids, Mapping) or not all(isinstance(topic_id, str) for topic_id in ids.values()):
+        raise UsageError(f'{what} must hold one JSON object, topic name -> id, for example {{"orders": "AZx9…"}}.')
+    for name, topic_id in ids.items():
+        if not _TOPIC_ID.fullmatch(topic_id):
+            raise UsageError(
+                f"{what} gives {name!r} the id {topic_id!r}, and ids have 22 letters, digits, - and _, as `kafka-topics --describe` prints"
+                " them."
+            )
+    return {topic_id: name for name, topic_id in ids.items()}

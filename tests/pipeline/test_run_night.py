@@ -1,0 +1,95 @@
+"""``run_night``: a night from Python, in the tests' own session."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import groupcoord_spark as gc
+from groupcoord_spark.errors import BadCopyError, UsageError
+from groupcoord_spark.pipeline.progress import Stage
+from groupcoord_spark.pipeline.run_night import until_of
+from tests.conftest import SAMPLE_AS_OF_MS, SAMPLE_LOGS, SampleWarehouse
+from tests.running import tables_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+AS_OF = datetime.fromtimestamp(SAMPLE_AS_OF_MS / 1000, UTC)
+
+
+@pytest.mark.spark
+def test_a_night_from_python_writes_what_the_command_writes(
+    spark: SparkSession, sample_warehouse: SampleWarehouse, tmp_path: Path
+) -> None:
+    stages: list[Stage] = []
+    summary = gc.run_night(
+        SAMPLE_LOGS, tmp_path / "w", cluster="sample", as_of=AS_OF, retention=timedelta(days=7), spark=spark, progress=stages.append
+    )
+    assert tables_of(tmp_path / "w") == tables_of(sample_warehouse.path)
+    assert (summary.cluster, summary.as_of_ms, summary.retention_ms) == ("sample", SAMPLE_AS_OF_MS, 7 * 86_400_000)
+    assert summary.records_read == summary.records_decoded + summary.records_quarantined > 0
+    assert [stage.name for stage in stages] == ["plan", "read, replay and write", "commit"]
+    assert gc.open_warehouse(str(tmp_path / "w")).run("sample").run_id == summary.run_id
+    assert not spark.sparkContext._jsc.sc().isStopped()  # type: ignore[union-attr]
+    empty = tmp_path / "empty" / "__consumer_offsets-0"
+    empty.mkdir(parents=True)
+    with pytest.raises(BadCopyError):
+        gc.run_night([empty.parent], tmp_path / "w", cluster="sample", spark=spark)
+
+
+@pytest.mark.spark
+def test_the_examples_of_the_reference_page_run(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    root = Path(__file__).parents[2]
+    page = (root / "docs" / "reference" / "python.md").read_text(encoding="utf-8")
+    for example in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
+        exec(example.replace("tests/golden", f"{root}/tests/golden").replace("./warehouse", f"{tmp_path}/w"), {})
+    printed = capsys.readouterr().out
+    assert printed.startswith("plan ") and "group_id" in printed
+
+
+class TestArguments:
+    """What makes no sense is refused before Spark starts."""
+
+    def test_of_no_release(self, tmp_path: Path) -> None:
+        with pytest.raises(UsageError):
+            gc.run_night(SAMPLE_LOGS, tmp_path, broker_version="17.1")
+
+    def test_settings_with_a_misspelled_name(self, tmp_path: Path) -> None:
+        with pytest.raises(UsageError, match="settings: "):
+            gc.run_night(SAMPLE_LOGS, tmp_path, settings={"offsets.retention.minuts": "5"})
+
+    def test_a_word_of_accept_that_does_not_exist(self, tmp_path: Path) -> None:
+        with pytest.raises(UsageError, match="'emty' is no word of accept"):
+            gc.run_night(SAMPLE_LOGS, tmp_path, accept=["emty"])
+
+    def test_topic_ids_of_another_form(self, tmp_path: Path) -> None:
+        with pytest.raises(UsageError, match="topic_ids gives 'orders' the id '1'"):
+            gc.run_night(SAMPLE_LOGS, tmp_path, topic_ids={"orders": "1"})
+
+    def test_end_offsets_of_an_until_are_whole_numbers(self) -> None:
+        assert until_of({0: 5}).end_offsets == {0: 5}  # type: ignore[union-attr]
+        for wrong in ({"0": 5}, {0: -1}, {0: 1.5}):
+            with pytest.raises(UsageError, match="until must map"):
+                until_of(wrong)  # type: ignore[arg-type]
+
+    def test_until_keeps_the_text_of_the_user(self) -> None:
+        until = until_of("2026-11-20T03:00:00Z")
+        assert until is not None
+        assert (until.text, until.time_ms) == ("2026-11-20T03:00:00Z", 1_795_143_600_000)
+
+
+def test_the_door_is_lazy() -> None:
+    program = "import groupcoord_spark, sys, json; print(json.dumps(sorted({m.split('.')[0] for m in sys.modules})))"
+    loaded = json.loads(subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, text=True).stdout)
+    assert not {"pyspark", "pandas", "numpy", "pyarrow", "deltalake"} & set(loaded)
+    assert {"run_night", "open_warehouse", "decode", "replay", "expire", "rebalances", "register"} <= set(dir(gc))
+    with pytest.raises(AttributeError, match="'groupcoord_spark' has no attribute 'nothing'"):
+        gc.nothing  # type: ignore[attr-defined]  # noqa: B018

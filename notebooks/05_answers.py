@@ -24,24 +24,21 @@ CLUSTER = None  # None: the warehouse's only cluster
 GROUP = None  # the group that the first answers are about; None: the one that lost most offsets
 
 # %%
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
 import matplotlib.pyplot as plt
 
+import groupcoord_spark as gc
 from groupcoord_spark.answers.group_history import Question
 from groupcoord_spark.answers.why import why
 from groupcoord_spark.coordinator.semantics import semantics_for
-from groupcoord_spark.warehouse import open_warehouse
 from groupcoord_spark.warehouse.sql import NightInDuckDB
 
 if WAREHOUSE is None:
     WAREHOUSE = str(Path(tempfile.mkdtemp()) / "warehouse")
-    night_of_log = ["nightly", LOGS, "--warehouse", WAREHOUSE, "--cluster", "made-of-a-log", "--offsets-retention", "1m", "--quiet"]
-    subprocess.run([sys.executable, "-m", "groupcoord_spark", *night_of_log], check=True)
-warehouse = open_warehouse(WAREHOUSE)
+    gc.run_night(LOGS, WAREHOUSE, cluster="made-of-a-log", retention="1m")
+warehouse = gc.open_warehouse(WAREHOUSE)
 cluster = CLUSTER or warehouse.clusters_with_nights()[0]
 run = warehouse.run(cluster)
 night = NightInDuckDB(warehouse, run=run)

@@ -260,10 +260,13 @@ class _Night:
         progress.end(rows=rows.rows)
         return spark, rows.log, rows
 
-    def _session(self, *, packages: str | None = None) -> SparkSession:
+    def _session(self, *, packages: str | None = None, is_older: bool = False) -> SparkSession:
         if self.spark is not None:
             return self.spark
-        self.progress.begin("start Spark")
+        if is_older:
+            self.progress.begin("with an older connector")
+        else:
+            self.progress.begin("start Spark")
         settings = {} if packages is None else {"spark.jars.packages": packages}
         spark = session(show_output=self.show_output, settings=settings if self.database is None else metastore_settings(settings))
         self.progress.end()
@@ -278,7 +281,7 @@ class _Night:
             return self._session(packages=f"{KAFKA_CONNECTOR}:{pyspark.__version__}")
         except (GroupcoordError, PySparkException):
             # Any other error comes again when Spark is started, and is reported then.
-            return self._session(packages=f"{KAFKA_CONNECTOR}:{FALLBACK_VERSION}")
+            return self._session(packages=f"{KAFKA_CONNECTOR}:{FALLBACK_VERSION}", is_older=True)
 
     def _known_ends(self, cluster_id: str | None) -> Mapping[int, int]:
         return ends_of_last_night(self.request.warehouse, self.cluster or cluster_id)

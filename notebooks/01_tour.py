@@ -120,7 +120,7 @@ subscribed.orderBy("group_id", "record_offset", "client_id").toPandas()
 
 # %%
 DAY_MS = 86_400_000
-as_of = raw.agg(F.max("record_timestamp_ms")).first()[0] + DAYS_LATER * DAY_MS
+as_of = records.agg(F.max("record_timestamp_ms")).first()[0] + DAYS_LATER * DAY_MS
 leaves = expire(state, retention="7d", as_of=as_of)
 days_left = ((F.unix_millis("expires_at") - as_of) / DAY_MS).alias("days_left")
 soon = leaves.offsets.select("group_id", "topic", "partition", "rule", "expired", "expires_at", days_left).where("days_left < 7")

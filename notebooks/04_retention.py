@@ -25,7 +25,7 @@ DAYS_LATER = 2  # the cleanup happens so many days after the newest record
 import matplotlib.pyplot as plt
 from pyspark.sql import functions as F
 
-from groupcoord_spark.spark import expire, register, replay
+from groupcoord_spark.spark import decode, expire, register, replay
 from groupcoord_spark.spark.session import session
 
 spark = session()
@@ -39,7 +39,7 @@ raw = spark.read.format("consumer_offsets").load(LOGS)
 # %%
 DAY_MS = 86_400_000
 state = replay(raw)
-as_of = raw.agg(F.max("record_timestamp_ms")).first()[0] + DAYS_LATER * DAY_MS
+as_of = decode(raw).agg(F.max("record_timestamp_ms")).first()[0] + DAYS_LATER * DAY_MS
 by_retention = {retention: expire(state, retention=retention, as_of=as_of) for retention in (PRESENT, OTHER)}
 removed = spark.createDataFrame(
     [

@@ -54,6 +54,11 @@ def test_every_section_asks_a_question_and_ends_in_a_sentence(notebook: Any) -> 
     assert all(text.endswith(".") and not text.startswith("#") for text in closing)
 
 
+def test_times_come_from_what_decode_gives(notebook: Any) -> None:
+    """A bronze table may have Kafka's columns: only what ``decode`` gives has record_timestamp_ms in any case."""
+    assert not [source for source in cells_of(notebook, "code") if "raw.agg(" in source]
+
+
 FACTS_OF_LOGS = {
     "01_tour": "import json; print(json.dumps([len(groups), int(of_kinds['records'].sum()), len(expiring)]))",
     "02_where_did_my_offsets_go": "import json; print(json.dumps(int(losers.agg(F.sum('deleted_offsets')).first()[0])))",

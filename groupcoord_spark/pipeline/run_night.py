@@ -35,6 +35,7 @@ from groupcoord_spark.pipeline.progress import Progress, Stage
 from groupcoord_spark.pipeline.read.rows import plan_files
 from groupcoord_spark.pipeline.run import RunRequest, Summary
 from groupcoord_spark.properties import read_properties
+from groupcoord_spark.protocol import fast_path
 from groupcoord_spark.sources.end_offsets import EndOffsets, changed_at_ms, read_end_offsets
 from groupcoord_spark.sources.inputs import kind_of
 from groupcoord_spark.sources.live import FALLBACK_VERSION, KAFKA_CONNECTOR, live_topic, log_extents_of
@@ -270,6 +271,10 @@ class _Night:
         settings = {} if packages is None else {"spark.jars.packages": packages}
         spark = session(show_output=self.show_output, settings=settings if self.database is None else metastore_settings(settings))
         self.progress.end()
+        if fast_path.compiles_first():
+            self.progress.remark(
+                "The first run of an installation compiles loops, for some 20 seconds; `groupcoord warm-up` does that beforehand."
+            )
         return spark
 
     def _session_with_connector(self) -> SparkSession:

@@ -7,8 +7,10 @@ records (planning, and most commands that only read the warehouse) never loads t
 from __future__ import annotations
 
 import logging
+import os
 from functools import cache
 from importlib.util import find_spec
+from pathlib import Path
 from types import ModuleType
 
 from groupcoord_spark.protocol.loop_cache import used_for_zips
@@ -45,6 +47,16 @@ def load_json() -> ModuleType | None:
         from groupcoord_spark.protocol import json_loops
 
     return json_loops
+
+
+def compiles_first() -> bool:
+    """Whether the next process that loads the loops compiles them, for some twenty seconds: no file of compiled code lies beside them.
+
+    False where numba keeps its files elsewhere, because NUMBA_CACHE_DIR is set or the package cannot be written.
+    """
+    room = Path(__file__).parent
+    keeps_here = "NUMBA_CACHE_DIR" not in os.environ and os.access(room, os.W_OK) and find_spec("numba") is not None
+    return keeps_here and not any((room / "__pycache__").glob("loops.*.nbi"))
 
 
 @cache

@@ -93,3 +93,14 @@ def test_the_door_is_lazy() -> None:
     assert {"run_night", "open_warehouse", "decode", "replay", "expire", "rebalances", "register"} <= set(dir(gc))
     with pytest.raises(AttributeError, match="'groupcoord_spark' has no attribute 'nothing'"):
         gc.nothing  # type: ignore[attr-defined]  # noqa: B018
+
+
+def test_a_first_run_is_known_by_the_compiled_files_that_it_lacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from groupcoord_spark.protocol import fast_path
+
+    monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
+    monkeypatch.setattr(fast_path, "__file__", str(tmp_path / "fast_path.py"))
+    assert fast_path.compiles_first()
+    (tmp_path / "__pycache__").mkdir()
+    (tmp_path / "__pycache__" / "loops.some_function-12.py311.nbi").touch()
+    assert not fast_path.compiles_first()

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -25,9 +25,13 @@ from pyarrow import fs
 
 from groupcoord_spark.errors import WarehouseError
 from groupcoord_spark.log.files.object_store import missing_bucket, no_such_bucket
+from groupcoord_spark.moments import Moment, milliseconds_of
 from groupcoord_spark.warehouse.declaration import Table, no_rows
 from groupcoord_spark.warehouse.location import Location, first_line, locate
 from groupcoord_spark.warehouse.tables import GROUPS, HISTORY, LOOK_BACK, NIGHT, RUNS, SCHEMA_VERSION, TABLES
+
+if TYPE_CHECKING:
+    from groupcoord_spark.warehouse.sql import Night
 
 SCHEMA_VERSION_PROPERTY: Final = "groupcoord.schemaVersion"
 
@@ -160,6 +164,15 @@ class Warehouse:
             )
         newest_as_of_ms = max(run.as_of_ms for run in not_later)
         return [run for run in not_later if run.as_of_ms == newest_as_of_ms][-1]
+
+    def night(self, cluster: str, *, at: Moment | None = None, run: str | None = None) -> Night:
+        """The tables and views of the newest night of a cluster, of the night at that moment, or of the run with that id.
+
+        Raises WarehouseError as ``run`` does, UsageError where ``at`` is no time.
+        """
+        from groupcoord_spark.warehouse.sql import Night
+
+        return Night(self, self.run(cluster, at_ms=None if at is None else milliseconds_of(at), run_id=run))
 
     def _run_named(self, finished: Sequence[Run], run_id: str) -> Run:
         """The run of that id. Raises WarehouseError, with the newest ids, where there is none."""

@@ -123,6 +123,34 @@ class NightInDuckDB:
             self.connection.register(name, dataset_of(self._warehouse.location, TABLES[name], self._runs))
 
 
+class Night:
+    """The tables and views of one run, as tables of Arrow: ``to_pandas()`` and ``spark.createDataFrame`` make frames of them."""
+
+    def __init__(self, warehouse: Warehouse, run: Run) -> None:
+        self.run = run
+        self._warehouse = warehouse
+        self._in_duckdb = NightInDuckDB(warehouse, run=run)
+
+    def table(self, name: str) -> pa.Table:
+        """The rows of a table. Raises UsageError where there is no such table."""
+        if name not in TABLES:
+            raise UsageError(f"There is no table {name!r}. There are: {', '.join(TABLES)}.")
+        return self._warehouse.read(name, run=self.run)
+
+    def view(self, name: str) -> pa.Table:
+        """The rows of a view. Raises UsageError where there is no such view."""
+        if name not in VIEWS:
+            raise UsageError(f"There is no view {name!r}. There are: {', '.join(VIEWS)}.")
+        return self.sql(f"SELECT * FROM {name}")
+
+    def sql(self, statement: str) -> pa.Table:
+        """The rows of a statement in the SQL of DuckDB. Raises UsageError with DuckDB's words for one that fails or gives no rows."""
+        rows = self._in_duckdb.execute(statement)
+        if rows is None:
+            raise UsageError("The statement gives no rows.")
+        return rows
+
+
 def names_in(text: str) -> list[str]:
     """The tables and views whose names are words of the text. Some may be a column or a word of a comment: opening one costs little.
 

@@ -104,3 +104,19 @@ def test_a_first_run_is_known_by_the_compiled_files_that_it_lacks(tmp_path: Path
     (tmp_path / "__pycache__").mkdir()
     (tmp_path / "__pycache__" / "loops.some_function-12.py311.nbi").touch()
     assert not fast_path.compiles_first()
+
+
+def test_a_night_is_read_back_as_tables_views_and_answers(tmp_path: Path) -> None:
+    from tests.warehouse.nights import AS_OF_MS, DAY_MS, group, night
+
+    night(tmp_path, "prod", {"groups": [group("old")]}, as_of_ms=AS_OF_MS)
+    night(tmp_path, "prod", {"groups": [group("new")]}, as_of_ms=AS_OF_MS + DAY_MS)
+    warehouse = gc.open_warehouse(str(tmp_path))
+    newest, first = warehouse.night("prod"), warehouse.night("prod", at=AS_OF_MS)
+    assert newest.table("groups")["group_id"].to_pylist() == ["new"]
+    assert first.sql("SELECT group_id FROM groups").to_pylist() == [{"group_id": "old"}]
+    assert warehouse.night("prod", run=first.run.run_id).table("groups")["group_id"].to_pylist() == ["old"]
+    assert newest.view("idle_groups").num_rows >= 0
+    for wrong in (newest.table, newest.view):
+        with pytest.raises(UsageError, match="There is no"):
+            wrong("nothing")

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from groupcoord_spark.errors import UsageError
 from groupcoord_spark.simulator.broker.actions import (
@@ -23,11 +23,8 @@ from groupcoord_spark.simulator.broker.broker import Broker
 from groupcoord_spark.simulator.broker.permissions import refusal
 from groupcoord_spark.simulator.broker.release import Release, refuse_unknown_request, release_for
 from groupcoord_spark.simulator.broker.settings import MemberIds, Settings, Topic, numbered_member_ids
-from groupcoord_spark.simulator.groups.classic_group import Group
 from groupcoord_spark.simulator.groups.clock import Timer, TimerKind
-from groupcoord_spark.simulator.groups.consumer_group import ConsumerGroup
-from groupcoord_spark.simulator.groups.share_group import ShareGroup
-from groupcoord_spark.simulator.groups.streams_group import StreamsGroup
+from groupcoord_spark.simulator.groups.group import Group
 from groupcoord_spark.simulator.handlers.classic.heartbeat import heartbeat
 from groupcoord_spark.simulator.handlers.classic.join import join_group
 from groupcoord_spark.simulator.handlers.classic.leave import leave_group
@@ -41,7 +38,6 @@ from groupcoord_spark.simulator.handlers.describe import (
     describe_groups,
     find_coordinator,
     list_groups,
-    state_name,
 )
 from groupcoord_spark.simulator.handlers.fetch import offset_fetch
 from groupcoord_spark.simulator.handlers.held_answers import hold_answer
@@ -77,6 +73,8 @@ from groupcoord_spark.simulator.messages.requests import (
     WriteTxnMarkers,
 )
 from groupcoord_spark.simulator.messages.streams_requests import StreamsGroupDescribe, StreamsGroupHeartbeat
+
+G = TypeVar("G", bound=Group)
 
 _HANDLERS: dict[type, Callable[[Broker, Call, Any], None]] = {
     JoinGroup: join_group,
@@ -253,17 +251,9 @@ class Simulator:
         """The group in its current state, or None if it does not exist. The caller must not change it."""
         return self._broker.group(group_id)
 
-    def consumer_group(self, group_id: str) -> ConsumerGroup | None:
-        """The consumer group in its current state, or None if there is none. The caller must not change it."""
-        return self._broker.consumer_group(group_id)
-
-    def share_group(self, group_id: str) -> ShareGroup | None:
-        """The share group in its current state, or None if there is none. The caller must not change it."""
-        return self._broker.share_group(group_id)
-
-    def streams_group(self, group_id: str) -> StreamsGroup | None:
-        """The streams group in its current state, or None if there is none. The caller must not change it."""
-        return self._broker.streams_group(group_id)
+    def group_of(self, group_id: str, kind: type[G]) -> G | None:
+        """The group in its current state, or None if there is none of that kind. The caller must not change it."""
+        return self._broker.group_of(group_id, kind)
 
     def describe(self, group_id: str, version: int = 5) -> DescribedGroup:
         """The group as DescribeGroups shows it, without a request in the timeline."""
@@ -290,11 +280,7 @@ class Simulator:
         if self._on_entry is not None:
             group_id = getattr(call.request, "group_id", None) if call is not None else timer.group_id if timer is not None else None
             group = broker.group(group_id) if group_id is not None else None
-            state, generation = (None, None) if group is None else (state_name(broker, group), group.generation)
-            if group is None and group_id is not None:
-                modern_group = broker.consumer_group(group_id) or broker.share_group(group_id) or broker.streams_group(group_id)
-                if modern_group is not None:
-                    state, generation = modern_group.replayed.state, modern_group.epoch
+            state, generation = (None, None) if group is None else (broker.state_name(group), group.epoch)
             self._on_entry(
                 TimelineEntry(
                     at_ms=broker.now_ms,

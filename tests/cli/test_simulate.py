@@ -440,7 +440,7 @@ def test_segments_replay_to_the_state_of_the_broker(name, tmp_path):
     group_id = find_scenario(name).group_id
     here = outcome.simulator.group(group_id)
     simulator = outcome.simulator
-    modern_group = simulator.consumer_group(group_id) or simulator.share_group(group_id) or simulator.streams_group(group_id)
+    modern_group = simulator.group(group_id)
     if modern_group is not None:
         (row,) = state.groups()
         assert (row.state, row.generation) == (modern_group.replayed.state, modern_group.epoch)

@@ -6,6 +6,9 @@ import pytest
 
 from groupcoord_spark.simulator import Error, FailAppends, LosePartition, State, Topic
 from groupcoord_spark.simulator.broker.settings import stand_in_topic_id
+from groupcoord_spark.simulator.groups.consumer_group import ConsumerGroup
+from groupcoord_spark.simulator.groups.share_group import ShareGroup
+from groupcoord_spark.simulator.groups.streams_group import StreamsGroup
 from groupcoord_spark.simulator.messages.calls import Call
 from groupcoord_spark.simulator.messages.requests import (
     ConsumerGroupDescribe,
@@ -56,7 +59,7 @@ def beat(scene: Scene, member: str, epoch: int = 0, **fields: Any) -> Call:
 
 
 def beat_again(scene: Scene, member: str) -> Call:
-    return beat(scene, member, scene.simulator.consumer_group(GROUP).members[member].member_epoch)
+    return beat(scene, member, scene.simulator.group_of(GROUP, ConsumerGroup).members[member].member_epoch)
 
 
 def described(scene: Scene) -> tuple[Error, str, int]:
@@ -98,15 +101,15 @@ def test_readers_see_each_change_when_it_is_replicated():
 @plays("C-9.7.7")
 def test_a_failed_append_takes_the_group_back_and_fails_whatever_came_after_it():
     scene = consumers("a")
-    epoch = scene.simulator.consumer_group(GROUP).epoch
+    epoch = scene.simulator.group_of(GROUP, ConsumerGroup).epoch
     slow(scene, Error.KAFKA_STORAGE_ERROR)
     calls = [beat(scene, "b"), beat(scene, "c"), beat_again(scene, "a")]
     stranger = beat(scene, "z", 7)
     assert error_of(stranger) is Error.UNKNOWN_MEMBER_ID, "an error of the checks waits for nothing"
-    assert set(scene.simulator.consumer_group(GROUP).members) == {"a", "b", "c"}
+    assert set(scene.simulator.group_of(GROUP, ConsumerGroup).members) == {"a", "b", "c"}
     scene.pass_time(TAKES_MS)
     assert [error_of(call) for call in calls] == [Error.NOT_COORDINATOR] * 3
-    group = scene.simulator.consumer_group(GROUP)
+    group = scene.simulator.group_of(GROUP, ConsumerGroup)
     assert (set(group.members), group.epoch) == ({"a"}, epoch)
     assert set(group.session_timers) == {"a"}
     slow(scene, takes_ms=0)
@@ -118,7 +121,7 @@ def test_a_new_group_is_gone_after_a_failed_append():
     slow(scene, Error.KAFKA_STORAGE_ERROR)
     beat(scene, "a")
     scene.pass_time(TAKES_MS)
-    assert scene.simulator.consumer_group(GROUP) is None
+    assert scene.simulator.group_of(GROUP, ConsumerGroup) is None
     assert not scene.simulator.timers(GROUP)
 
 
@@ -132,10 +135,10 @@ def test_what_a_session_timer_began_is_repeated_after_a_failed_append(takes_ms):
     beat_again(scene, "a")
     slow(scene, Error.KAFKA_STORAGE_ERROR, takes_ms)
     scene.pass_time(1_000 + takes_ms)
-    assert set(scene.simulator.consumer_group(GROUP).members) == {"a", "b"}
+    assert set(scene.simulator.group_of(GROUP, ConsumerGroup).members) == {"a", "b"}
     end_failures(scene)
     scene.pass_time(500)
-    assert set(scene.simulator.consumer_group(GROUP).members) == {"a"}
+    assert set(scene.simulator.group_of(GROUP, ConsumerGroup).members) == {"a"}
 
 
 @pytest.mark.parametrize("takes_ms", [0, TAKES_MS])
@@ -145,7 +148,7 @@ def test_a_member_whose_leave_was_not_written_has_no_session_timer_until_its_nex
     leaving = beat(scene, "a", -1)
     scene.pass_time(takes_ms)
     assert error_of(leaving) is Error.NOT_COORDINATOR
-    group = scene.simulator.consumer_group(GROUP)
+    group = scene.simulator.group_of(GROUP, ConsumerGroup)
     assert (set(group.members), set(group.session_timers)) == ({"a"}, set())
     end_failures(scene)
     beat_again(scene, "a")
@@ -329,11 +332,11 @@ def test_a_classic_group_is_there_again_if_its_upgrade_fails():
     slow(scene, Error.KAFKA_STORAGE_ERROR)
     scene.group.members[scene.ids["a"]].assignment = b""
     call = beat(scene, "n")
-    assert scene.simulator.consumer_group(GROUP) is not None
+    assert scene.simulator.group_of(GROUP, ConsumerGroup) is not None
     assert scene.ask(DescribeGroups((GROUP,))).groups[0].state == "Stable", "readers still see the classic group"
     scene.pass_time(TAKES_MS)
     assert error_of(call) is Error.NOT_COORDINATOR
-    assert scene.simulator.consumer_group(GROUP) is None
+    assert scene.simulator.group_of(GROUP, ConsumerGroup) is None
     assert scene.state is State.STABLE
     assert session in scene.simulator.timers(GROUP)
     scene.pass_time(10_000)
@@ -352,7 +355,7 @@ def test_a_share_group_waits_and_is_taken_back_too():
     second = scene.simulator.send(ShareGroupHeartbeat(GROUP, "b", 0, topics=("t",)))
     scene.pass_time(TAKES_MS)
     assert error_of(second) is Error.NOT_COORDINATOR
-    group = scene.simulator.share_group(GROUP)
+    group = scene.simulator.group_of(GROUP, ShareGroup)
     assert (set(group.members), set(group.session_timers)) == ({"a"}, {"a"})
 
 
@@ -429,7 +432,7 @@ def test_a_streams_group_waits_and_is_taken_back_too():
     second = streams_beat(scene, "b")
     scene.pass_time(TAKES_MS)
     assert error_of(second) is Error.NOT_COORDINATOR
-    group = scene.simulator.streams_group(GROUP)
+    group = scene.simulator.group_of(GROUP, StreamsGroup)
     assert (set(group.members), set(group.session_timers)) == ({"a"}, {"a"})
     end_failures(scene)
     assert error_of(streams_beat(scene, "b")) is Error.NONE

@@ -3,6 +3,7 @@
 import pytest
 
 from groupcoord_spark.simulator import BeginLoad, Error, LoadPartition, LosePartition, State, WrittenRecord
+from groupcoord_spark.simulator.groups.consumer_group import ConsumerGroup
 from groupcoord_spark.simulator.messages.requests import (
     EndTxn,
     GroupToFetch,
@@ -117,10 +118,10 @@ def test_an_empty_consumer_group_that_was_loaded_makes_room_for_a_classic_group(
     value = {"epoch": 3, "metadata_hash": 0}
     record = WrittenRecord(number, 9, 1, 0, 3, {"group_id": GROUP}, 0, value)
     scene.simulator.act(LoadPartition(number, (record,)))
-    assert scene.simulator.consumer_group(GROUP).epoch == 3
+    assert scene.simulator.group_of(GROUP, ConsumerGroup).epoch == 3
     assert scene.error(JoinGroup(GROUP, 10_000, protocols=(("range", READS_T),))) is Error.MEMBER_ID_REQUIRED
     assert [(record.key_type, record.value is None) for record in scene.records] == [(6, True), (4, True), (3, True), (2, False)]
-    assert scene.simulator.consumer_group(GROUP) is None
+    assert scene.simulator.group_of(GROUP, ConsumerGroup) is None
 
 
 def test_share_groups_turn_classic_members_and_commits_away():

@@ -17,6 +17,8 @@ from groupcoord_spark.simulator import (
     release_for,
 )
 from groupcoord_spark.simulator.broker.settings import stand_in_topic_id
+from groupcoord_spark.simulator.groups.consumer_group import ConsumerGroup
+from groupcoord_spark.simulator.groups.share_group import ShareGroup
 from groupcoord_spark.simulator.messages.requests import (
     ConsumerGroupHeartbeat,
     DeleteGroups,
@@ -44,7 +46,7 @@ SETTINGS = Settings(
 def random_request(source: random.Random, simulator: Simulator) -> Request:
     group, member = source.choice(GROUPS), source.choice("abc")
     offsets = (OffsetToCommit("t", source.randrange(4), source.randrange(100)),)
-    consumers, sharers = simulator.consumer_group(group), simulator.share_group(f"{group}-share")
+    consumers, sharers = simulator.group_of(group, ConsumerGroup), simulator.group_of(f"{group}-share", ShareGroup)
     epoch = 0 if consumers is None or member not in consumers.members else consumers.members[member].member_epoch
     share_epoch = 0 if sharers is None or member not in sharers.members else sharers.members[member].member_epoch or 0
     first: dict[str, Any] = {"rebalance_timeout_ms": 8_000, "topics": ("t",), "partitions": {}}
@@ -71,11 +73,13 @@ def state_of(simulator: Simulator) -> dict[str, Any]:
             group.replayed.targets,
             {name: (member.metadata, member.member_epoch, member.state, member.assigned) for name, member in group.members.items()},
         )
-        for group_id, group in partition.consumer_groups.items()
+        for group_id, group in partition.groups.items()
+        if isinstance(group, ConsumerGroup)
     }
     sharers = {
         group_id: (group.epoch, group.replayed.targets, group.initialized, {name: one.assigned for name, one in group.members.items()})
-        for group_id, group in partition.share_groups.items()
+        for group_id, group in partition.groups.items()
+        if isinstance(group, ShareGroup)
     }
     return {"offsets": partition.offsets.committed, "pending": partition.offsets.pending, "consumers": consumers, "sharers": sharers}
 

@@ -1,7 +1,7 @@
 import pytest
 
 from groupcoord_spark.simulator import State
-from groupcoord_spark.simulator.groups.classic_group import Group, InternalError
+from groupcoord_spark.simulator.groups.classic_group import ClassicGroup, InternalError
 from groupcoord_spark.simulator.groups.states import CAN_REBALANCE, VALID_PREVIOUS_STATES
 from tests.simulator.decision_table import case_id, table
 from tests.simulator.rules import plays
@@ -20,7 +20,7 @@ TRANSITIONS = table("""
 @pytest.mark.parametrize("row", TRANSITIONS, ids=case_id)
 def test_a_group_goes_only_where_there_is_a_way(row):
     for target in State:
-        group = Group("g", 0, like_java=True)
+        group = ClassicGroup("g", 0, like_java=True)
         group.state = State(row["from"])
         if row[f"to {target.value}"] == "yes":
             group.transition_to(target, 7)

@@ -11,18 +11,17 @@ from groupcoord_spark.simulator.broker.appends import ERRORS_OF_REPLICATION, LOG
 from groupcoord_spark.simulator.broker.permissions import Denied
 from groupcoord_spark.simulator.broker.release import Release
 from groupcoord_spark.simulator.broker.settings import MemberIds, Settings
-from groupcoord_spark.simulator.groups.classic_group import Group
+from groupcoord_spark.simulator.groups.classic_group import ClassicGroup
 from groupcoord_spark.simulator.groups.clock import Clock, Timer, TimerKind
-from groupcoord_spark.simulator.groups.consumer_group import ConsumerGroup
-from groupcoord_spark.simulator.groups.share_group import ShareGroup
+from groupcoord_spark.simulator.groups.group import Group
+from groupcoord_spark.simulator.groups.modern_group import cancel_timer
 from groupcoord_spark.simulator.groups.states import State
-from groupcoord_spark.simulator.groups.streams_group import StreamsGroup
 from groupcoord_spark.simulator.messages.answers import Answer
 from groupcoord_spark.simulator.messages.calls import Call
 from groupcoord_spark.simulator.messages.errors import Error
 from groupcoord_spark.simulator.messages.records import RecordToWrite, WrittenRecord
 
-T = TypeVar("T")
+G = TypeVar("G", bound=Group)
 
 
 class OffsetsPartition:
@@ -30,7 +29,6 @@ class OffsetsPartition:
 
     __slots__ = (
         "appends_in_flight",
-        "consumer_groups",
         "deleted_in_flight",
         "failing_batch",
         "groups",
@@ -40,8 +38,6 @@ class OffsetsPartition:
         "number",
         "offsets",
         "producers_with_open_transaction",
-        "share_groups",
-        "streams_groups",
         "streams_initial_delays",
     )
 
@@ -49,9 +45,6 @@ class OffsetsPartition:
         self.number = number
         self.is_loading = False
         self.groups: dict[str, Group] = {}
-        self.consumer_groups: dict[str, ConsumerGroup] = {}
-        self.share_groups: dict[str, ShareGroup] = {}
-        self.streams_groups: dict[str, StreamsGroup] = {}
         self.streams_initial_delays: dict[str, Timer] = {}
         """Group id -> the timer of a streams group that waits for more members. It runs on even if the group is not written."""
         self.offsets = OffsetStore(release.semantics)
@@ -146,24 +139,18 @@ class Broker:
         return self.partitions[self.partition_number(group_id)]
 
     def group(self, group_id: str) -> Group | None:
-        """The classic group, or None if there is no classic group of that id."""
+        """The group, or None if there is no group of that id."""
         partition = self.partitions.get(self.partition_number(group_id))
         return None if partition is None else partition.groups.get(group_id)
 
-    def consumer_group(self, group_id: str) -> ConsumerGroup | None:
-        """The consumer group, or None if there is no consumer group of that id."""
-        partition = self.partitions.get(self.partition_number(group_id))
-        return None if partition is None else partition.consumer_groups.get(group_id)
+    def group_of(self, group_id: str, kind: type[G]) -> G | None:
+        """The group, or None if there is no group of that id and that kind."""
+        group = self.group(group_id)
+        return group if isinstance(group, kind) else None
 
-    def share_group(self, group_id: str) -> ShareGroup | None:
-        """The share group, or None if there is no share group of that id."""
-        partition = self.partitions.get(self.partition_number(group_id))
-        return None if partition is None else partition.share_groups.get(group_id)
-
-    def refuses_classic_members(self, group_id: str) -> bool:
-        """Whether a classic JoinGroup is refused: by every share group and by streams groups with members."""
-        streams_group = self.streams_group(group_id)
-        return self.share_group(group_id) is not None or (streams_group is not None and bool(streams_group.members))
+    def state_name(self, group: Group) -> str:
+        """The name of the group's state in this release."""
+        return self.release.completing_rebalance_name if group.state_name == State.COMPLETING_REBALANCE.value else group.state_name
 
     @property
     def share_assignment_interval_ms(self) -> int:
@@ -177,46 +164,28 @@ class Broker:
         interval_ms = self.settings.group_consumer_assignment_interval_ms
         return self.release.consumer_assignment_interval_ms if interval_ms is None else interval_ms
 
-    def streams_group(self, group_id: str) -> StreamsGroup | None:
-        """The streams group, or None if there is no streams group of that id."""
-        partition = self.partitions.get(self.partition_number(group_id))
-        return None if partition is None else partition.streams_groups.get(group_id)
-
     def topics_have_changed(self) -> None:
-        """Let every group that the broker assigns look at its topics, and at its expressions, with the next heartbeat."""
+        """Let every group that the broker assigns look at its topics with the next heartbeat."""
         for partition in self.partitions.values():
-            for consumer_group in partition.consumer_groups.values():
-                consumer_group.refreshes_metadata = consumer_group.regexes_are_old = True
-            for share_group in partition.share_groups.values():
-                share_group.refreshes_metadata = True
-            for streams_group in partition.streams_groups.values():
-                streams_group.refreshes_metadata = True
+            for group in partition.groups.values():
+                group.note_changed_topics()
 
-    def create_group(self, group_id: str) -> Group:
-        """Create a group: Empty, generation 0."""
-        group = Group(group_id, self.now_ms, like_java=self.release.like_java_maps)
+    def create_group(self, group_id: str) -> ClassicGroup:
+        """Create a classic group: Empty, generation 0."""
+        group = ClassicGroup(group_id, self.now_ms, like_java=self.release.like_java_maps)
         self.partition_of(group_id).groups[group_id] = group
         return group
 
     def remove_group(self, group: Group) -> Callable[[], None]:
-        """Remove a group from the broker's memory: it becomes Dead and its timers are cancelled. Writes no record.
-
-        Returns what puts the group back as it was.
-        """
-        groups = self.partition_of(group.group_id).groups
-        before = group.state, group.previous_state, group.state_timestamp_ms
-        group.transition_to(State.DEAD, self.now_ms)
-        timers = [group.join_timer, group.sync_timer, *group.pending_members.values(), *(member.session_timer for member in group.members)]
-        running = [timer for timer in timers if timer is not None and not timer.is_cancelled and not timer.is_fired]
-        for timer in running:
-            timer.is_cancelled = True
-        groups.pop(group.group_id, None)
+        """Remove a group from the broker's memory, and stop its timers. Writes no record. Returns what puts the group back as it was."""
+        partition = self.partition_of(group.group_id)
+        run_again = group.end(self.now_ms)
+        partition.groups.pop(group.group_id, None)
+        cancel_timer(partition.streams_initial_delays, group.group_id)
 
         def put_back() -> None:
-            group.state, group.previous_state, group.state_timestamp_ms = before
-            for timer in running:
-                self.clock.revive(timer)
-            groups[group.group_id] = group
+            partition.groups[group.group_id] = group
+            run_again(self.clock)
 
         return put_back
 
@@ -228,7 +197,7 @@ class Broker:
 
     # Time, answers, log
 
-    def start_timer(self, kind: TimerKind, delay_ms: int, group: Group, member_id: str, fire: Callable[[], bool]) -> Timer:
+    def start_timer(self, kind: TimerKind, delay_ms: int, group: ClassicGroup, member_id: str, fire: Callable[[], bool]) -> Timer:
         """Start a timer of a group, or of one of its members (``member_id`` "" means none)."""
         return self.clock.start(kind, delay_ms, group.group_id, member_id, fire)
 
@@ -369,19 +338,19 @@ class Broker:
             end(Error.NONE, frozenset())
         return bool(appends)
 
-    def shown(self, group_id: str, kind: type[T], current: T | None) -> T | None:
-        """The group as readers see it: a change of a Java coordinator is seen when its records are replicated.
+    def shown(self, group_id: str) -> Group | None:
+        """The group as readers see it: a change of a Java coordinator is seen when its records are replicated."""
+        partition = self.partitions.get(self.partition_number(group_id))
+        for append in () if partition is None else partition.appends_in_flight:
+            if group_id in append.views:
+                before: Group | None = append.views[group_id]
+                return before
+        return self.group(group_id)
 
-        Args:
-            current: the group of that kind as it is now; None: there is none.
-        """
-        if self.appends_in_flight:
-            partition = self.partitions.get(self.partition_number(group_id))
-            for append in () if partition is None else partition.appends_in_flight:
-                if group_id in append.views:
-                    before = append.views[group_id]
-                    return before if isinstance(before, kind) else None
-        return current
+    def shown_of(self, group_id: str, kind: type[G]) -> G | None:
+        """The group of that kind as readers see it."""
+        group = self.shown(group_id)
+        return group if isinstance(group, kind) else None
 
     def fail_appends_in_flight(self, partition: OffsetsPartition) -> None:
         """The broker loses the partition: whoever waits for an append hears that the leader is another one."""

@@ -5,7 +5,7 @@ from typing import Any
 from groupcoord_spark.protocol.record_types import NO_TIMESTAMP, KeyType
 from groupcoord_spark.simulator.broker.release import Release
 from groupcoord_spark.simulator.broker.settings import NO_TOPIC_ID, Settings
-from groupcoord_spark.simulator.groups.classic_group import Group
+from groupcoord_spark.simulator.groups.classic_group import ClassicGroup
 from groupcoord_spark.simulator.messages.records import RecordToWrite
 from groupcoord_spark.simulator.messages.requests import OffsetToCommit
 
@@ -18,12 +18,7 @@ def offset_tombstone(group_id: str, topic: str, partition: int) -> RecordToWrite
     return RecordToWrite(KeyType.OFFSET_COMMIT, {"group_id": group_id, "topic": topic, "partition": partition})
 
 
-def group_tombstone(group_id: str) -> RecordToWrite:
-    """The record that deletes a group."""
-    return RecordToWrite(KeyType.GROUP_METADATA, {"group_id": group_id})
-
-
-def group_record(group: Group, release: Release) -> RecordToWrite:
+def group_record(group: ClassicGroup, release: Release) -> RecordToWrite:
     """The record of the group's current state: members in map order, with their metadata of the elected protocol and their assignments."""
     version = release.group_value_version
     value: dict[str, Any] = {
@@ -49,7 +44,7 @@ def group_record(group: Group, release: Release) -> RecordToWrite:
     return RecordToWrite(KeyType.GROUP_METADATA, {"group_id": group.group_id}, version, value)
 
 
-def new_group_record(group: Group, release: Release) -> RecordToWrite:
+def new_group_record(group: ClassicGroup, release: Release) -> RecordToWrite:
     """The record of a group that was just created: no members, generation 0, no protocol type."""
     value = {
         "protocol_type": "",

@@ -1,46 +1,49 @@
-"""One step of a group whose state is what a replay of its records gives: consumer groups and share groups."""
+"""One step of a group whose partitions the broker assigns: its records, and the timers of its members."""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import Any, Final, Protocol
+from functools import partial
+from typing import Any, ClassVar, Final, Generic, TypeVar
 
 from groupcoord_spark.simulator.broker.broker import Broker
 from groupcoord_spark.simulator.broker.settings import NO_TOPIC_ID
+from groupcoord_spark.simulator.groups.clock import TimerKind
+from groupcoord_spark.simulator.groups.modern_group import ModernGroup, cancel_timer, metadata_hash
 from groupcoord_spark.simulator.messages.errors import Error
-from groupcoord_spark.simulator.messages.records import RecordToWrite
+from groupcoord_spark.simulator.messages.records import RecordToWrite, WrittenRecord
 
 RETRY_MS: Final = 500
 """How long a Java coordinator waits before it repeats what a timer began, if the append has failed."""
 REFRESH_MS: Final = 300_000
 """How long a group trusts what it knows of its topics."""
 
-
-class GroupOfRecords(Protocol):
-    """A group of the simulator. replayed: what a replay of the group's records gives."""
-
-    @property
-    def replayed(self) -> Any: ...
+M = TypeVar("M", bound=ModernGroup)
 
 
-class GroupStep:
-    """The records of one request or timer, and the group to which they are applied; None: there is no group yet."""
+class GroupStep(Generic[M]):
+    """The records of one request or timer, and the group to which they are applied; None: there is no group yet.
 
-    group: GroupOfRecords | None
+    Every kind of group has a subclass. kind: the class of its groups. changeable: the attributes of the group that records change.
+    """
+
+    kind: ClassVar[type[ModernGroup]]
+    changeable: ClassVar[tuple[str, ...]]
 
     def __init__(self, broker: Broker, group_id: str) -> None:
         self.broker = broker
         self.group_id = group_id
         self.partition = broker.partition_of(group_id)
         self.records: list[RecordToWrite] = []
-        self._before: Mapping[str, Any] = {}
+        self.group: M | None = broker.group_of(group_id, self.kind)  # type: ignore[assignment]
+        self._before: Mapping[str, Any] = self.copied(self.group)
         """What the records may change in the group, as it was before the step; empty: there was no group."""
 
-    def remember(self, group: Any, names: Iterable[str]) -> None:
-        """Keep a copy of these attributes of the group, for the case that the append fails."""
-        self._before = {name: copy.deepcopy(getattr(group, name)) for name in names}
+    def copied(self, group: M | None) -> Mapping[str, Any]:
+        """A copy of what records change in the group, for the case that the append fails; empty: there is no group."""
+        return {} if group is None else {name: copy.deepcopy(getattr(group, name)) for name in self.changeable}
 
     def add(self, record: RecordToWrite) -> None:
         """Apply a record to the group, and keep it for the append."""
@@ -48,6 +51,86 @@ class GroupStep:
         record_offset = self.partition.next_record_offset + len(self.records)
         self.records.append(record)
         self.group.replayed.apply(record_offset, record.key_type, record.key, record.value)
+
+    # Members
+
+    def session_timeout_ms(self, group: M, member_id: str) -> int:
+        """How long a member may be silent."""
+        raise NotImplementedError
+
+    def restart_session(self, group: M, member_id: str) -> None:
+        """Restart the session of a member."""
+        cancel_timer(group.session_timers, member_id)
+        fire = partial(self.fence_member, self.broker, self.group_id, member_id)
+        timeout_ms = self.session_timeout_ms(group, member_id)
+        group.session_timers[member_id] = self.broker.clock.start(TimerKind.SESSION, timeout_ms, self.group_id, member_id, fire)
+
+    def start_rebalance_timer(self, group: M, member_id: str, epoch: int, timeout_ms: int) -> None:
+        """Give a member its rebalance timeout: with the same epoch then, it is removed."""
+        fire = partial(self.fence_if_unrevoked, self.broker, self.group_id, member_id, epoch)
+        group.rebalance_timers[member_id] = self.broker.clock.start(TimerKind.REVOCATION, timeout_ms, self.group_id, member_id, fire)
+
+    @classmethod
+    def fence_member(cls, broker: Broker, group_id: str, member_id: str) -> bool:
+        """Remove a member that has been silent, or has not given up its partitions in time. False: it has left already."""
+        step = cls(broker, group_id)
+        group = step.group
+        if group is None or member_id not in group.members:
+            return False
+        step.remove(group, [member_id])
+
+        def repeat() -> None:
+            fire = partial(cls.fence_member, broker, group_id, member_id)
+            group.session_timers[member_id] = broker.clock.start(TimerKind.SESSION, RETRY_MS, group_id, member_id, fire)
+
+        step.write(repeat)
+        return True
+
+    @classmethod
+    def fence_if_unrevoked(cls, broker: Broker, group_id: str, member_id: str, epoch: int) -> bool:
+        """Remove a member whose epoch is still the same. False: it has given up what it had to, or it has left already."""
+        group = broker.group_of(group_id, cls.kind)
+        if group is None or member_id not in group.members or group.members[member_id].member_epoch != epoch:
+            return False
+        return cls.fence_member(broker, group_id, member_id)
+
+    def remove(self, group: M, member_ids: Iterable[str]) -> None:
+        """Remove members: the tombstones of each, and a new group epoch."""
+        for member_id in member_ids:
+            for record in group.removal_records(member_id):
+                self.add(record)
+            # The broker stops the timers before it writes, and a failed append does not start them again.
+            group.cancel_timers(member_id)
+        self.forget_unused_regexes(group)
+        self.bump_epoch(group)
+
+    def forget_unused_regexes(self, group: M) -> None:
+        """The tombstones of expressions that no member uses any more, which only consumer groups have."""
+
+    def bump_epoch(self, group: M) -> None:
+        """Make a new group epoch of the topics as they are now."""
+        group.metadata_hash = metadata_hash(known_topics(self.broker, group.replayed.subscribed_topics))
+        self.add(group.epoch_record(group.epoch + 1, group.metadata_hash))
+
+    def refresh_metadata_if_due(self, group: M, *, bumps: bool) -> None:
+        """Look at the topics of the group. A change of them, or of what is to be assigned (``bumps``), makes a new group epoch."""
+        if not bumps and not group.refreshes_metadata and self.broker.now_ms < group.metadata_deadline_ms:
+            return
+        if bumps or metadata_hash(known_topics(self.broker, group.replayed.subscribed_topics)) != group.metadata_hash:
+            self.bump_epoch(group)
+        group.refreshes_metadata, group.metadata_deadline_ms = False, self.broker.now_ms + REFRESH_MS
+
+    def waits_for_interval(self, group: M, interval_ms: int) -> bool:
+        """Whether the target assignment is newer than the interval between two of them (KIP-1263)."""
+        last_ms = group.assignment_timestamp_ms
+        return bool(last_ms) and self.broker.now_ms < last_ms + interval_ms
+
+    @property
+    def target_timestamp_ms(self) -> int:
+        """The time of a target assignment as its record has it."""
+        return self.broker.now_ms if self.broker.release.stores_assignment_timestamp else 0
+
+    # The append
 
     def write(self, then_undo: Callable[[], None] | None = None) -> Error:
         """Append the records. If the append fails, now or later, the group goes back to what it was.
@@ -72,20 +155,47 @@ class GroupStep:
 
     def before(self) -> Any:
         """The group before the step; None: there was none."""
-        return None if not self._before else replace(self.group, **self._before)  # type: ignore[type-var]
+        return None if self.group is None or not self._before else replace(self.group, **self._before)
 
     def undo(self) -> None:
         """Forget the records. The timers stay as they are, as in Kafka."""
         for name, value in self._before.items():
             setattr(self.group, name, value)
 
+    def finish(self) -> None:
+        """The records are written: the group is known."""
+        if self.group is not None:
+            self.partition.groups[self.group_id] = self.group
+
     def undo_finished(self) -> None:
         """Take back the step after ``finish``: the append has failed later."""
-        raise NotImplementedError
+        self.undo()
+        if self.group is None:
+            return
+        if self._before:
+            self.partition.groups[self.group_id] = self.group
+            self.group.cancel_timers_without_member()
+        else:
+            self.partition.groups.pop(self.group_id, None)
+            self.group.end(self.broker.now_ms)
 
-    def finish(self) -> None:
-        """Do what follows from the records once they are written."""
-        raise NotImplementedError
+    # The load of a partition
+
+    @classmethod
+    def load(cls, broker: Broker, group_id: str, replayed: Any, records: Iterable[WrittenRecord]) -> None:
+        """Make the group of its records. All sessions start now, and the time for what is to be given up."""
+        group: Any = cls.kind(group_id, replayed)
+        for record in records:
+            if record.key is not None and record.key.get("group_id") == group_id:
+                group.note(record.key_type, record.value)
+        broker.partition_of(group_id).groups[group_id] = group
+        step = cls(broker, group_id)
+        for member_id in group.members:
+            step.restart_session(group, member_id)
+            if group.is_revoking(member_id):
+                step.start_rebalance_timer(
+                    group, member_id, group.member_epoch(member_id), group.metadata_of(member_id)["rebalance_timeout_ms"]
+                )
 
 
 def topic_ids(broker: Broker) -> dict[str, str]:

@@ -8,7 +8,7 @@ from functools import partial
 
 from groupcoord_spark.simulator.broker.broker import Broker
 from groupcoord_spark.simulator.broker.coordinator_records import group_record
-from groupcoord_spark.simulator.groups.classic_group import Group
+from groupcoord_spark.simulator.groups.classic_group import ClassicGroup
 from groupcoord_spark.simulator.groups.classic_member import Member
 from groupcoord_spark.simulator.groups.clock import TimerKind
 from groupcoord_spark.simulator.groups.states import State
@@ -16,7 +16,7 @@ from groupcoord_spark.simulator.messages.answers import JoinedMember, JoinGroupA
 from groupcoord_spark.simulator.messages.errors import Error
 
 
-def prepare_rebalance(broker: Broker, group: Group) -> None:
+def prepare_rebalance(broker: Broker, group: ClassicGroup) -> None:
     """Start a join phase.
 
     From Empty it lasts at least the initial rebalance delay. From other states it lasts until all members have joined, and at most for the
@@ -38,7 +38,7 @@ def prepare_rebalance(broker: Broker, group: Group) -> None:
         _start_join_timer(broker, group)
 
 
-def end_join_phase_if_complete(broker: Broker, group: Group, *, after_expiry: bool = False) -> None:
+def end_join_phase_if_complete(broker: Broker, group: ClassicGroup, *, after_expiry: bool = False) -> None:
     """End the join phase if all members have joined.
 
     The join phase continues during the initial delay. Only 4.x ends the delay early, when a pending member id or a session has expired.
@@ -49,14 +49,14 @@ def end_join_phase_if_complete(broker: Broker, group: Group, *, after_expiry: bo
         _end_join_phase(broker, group)
 
 
-def propagate_assignment_error(broker: Broker, group: Group, error: Error) -> None:
+def propagate_assignment_error(broker: Broker, group: ClassicGroup, error: Error) -> None:
     """Clear all assignments, and answer the waiting SyncGroups with the error (Kafka: ``resetAndPropagateAssignmentError``)."""
     for member in group.members:
         member.assignment = b""
     answer_waiting_syncs(broker, group, error)
 
 
-def answer_waiting_syncs(broker: Broker, group: Group, error: Error = Error.NONE) -> None:
+def answer_waiting_syncs(broker: Broker, group: ClassicGroup, error: Error = Error.NONE) -> None:
     """Answer every waiting SyncGroup with the member's assignment, or with an error. Restarts the sessions of the answered members only."""
     for member in group.members:
         call = member.awaiting_sync
@@ -70,7 +70,7 @@ def answer_waiting_syncs(broker: Broker, group: Group, error: Error = Error.NONE
         restart_session(broker, group, member)
 
 
-def members_for_leader(group: Group) -> tuple[JoinedMember, ...]:
+def members_for_leader(group: ClassicGroup) -> tuple[JoinedMember, ...]:
     """All members in map order, with their metadata for the elected protocol."""
     return tuple(JoinedMember(member.member_id, member.group_instance_id, member.metadata_for(group.protocol)) for member in group.members)
 
@@ -78,7 +78,7 @@ def members_for_leader(group: Group) -> tuple[JoinedMember, ...]:
 # Sessions
 
 
-def restart_session(broker: Broker, group: Group, member: Member, after_ms: int | None = None) -> None:
+def restart_session(broker: Broker, group: ClassicGroup, member: Member, after_ms: int | None = None) -> None:
     """Restart the member's session: it ends after the session timeout, or after ``after_ms`` milliseconds."""
     member.deadline_ms = broker.now_ms + (member.session_timeout_ms if after_ms is None else after_ms)
     timer = member.session_timer
@@ -90,13 +90,13 @@ def restart_session(broker: Broker, group: Group, member: Member, after_ms: int 
     _start_session_timer(broker, group, member)
 
 
-def _start_session_timer(broker: Broker, group: Group, member: Member) -> None:
+def _start_session_timer(broker: Broker, group: ClassicGroup, member: Member) -> None:
     delay_ms = member.deadline_ms - broker.now_ms
     fire = partial(_end_session, broker, group, member)
     member.session_timer = broker.start_timer(TimerKind.SESSION, delay_ms, group, member.member_id, fire)
 
 
-def _end_session(broker: Broker, group: Group, member: Member) -> bool:
+def _end_session(broker: Broker, group: ClassicGroup, member: Member) -> bool:
     member.session_timer = None
     if member.deadline_ms > broker.now_ms:
         _start_session_timer(broker, group, member)
@@ -109,7 +109,7 @@ def _end_session(broker: Broker, group: Group, member: Member) -> bool:
     return True
 
 
-def remove_member(broker: Broker, group: Group, member: Member) -> None:
+def remove_member(broker: Broker, group: ClassicGroup, member: Member) -> None:
     """Remove a member. Its waiting JoinGroup is answered UNKNOWN_MEMBER_ID since 2.2; its waiting SyncGroup is never answered."""
     call = group.take_awaiting_join(member)
     if call is not None and broker.release.removal_answers_waiting_join:
@@ -117,7 +117,7 @@ def remove_member(broker: Broker, group: Group, member: Member) -> None:
     group.remove(member.member_id)
 
 
-def rebalance_after_removal(broker: Broker, group: Group, *, after_expiry: bool = False) -> None:
+def rebalance_after_removal(broker: Broker, group: ClassicGroup, *, after_expiry: bool = False) -> None:
     """Start a rebalance after a member was removed, or end the join phase if only that member was missing."""
     if group.state in (State.STABLE, State.COMPLETING_REBALANCE):
         prepare_rebalance(broker, group)
@@ -128,13 +128,13 @@ def rebalance_after_removal(broker: Broker, group: Group, *, after_expiry: bool 
 # The join phase
 
 
-def _start_delay(broker: Broker, group: Group, delay_ms: int, remaining_ms: int) -> None:
+def _start_delay(broker: Broker, group: ClassicGroup, delay_ms: int, remaining_ms: int) -> None:
     """Start the initial rebalance delay. New members may extend it by ``remaining_ms`` in total (KIP-134)."""
     fire = partial(_end_delay, broker, group, delay_ms, remaining_ms)
     group.join_timer = broker.start_timer(TimerKind.INITIAL_DELAY, delay_ms, group, "", fire)
 
 
-def _end_delay(broker: Broker, group: Group, last_delay_ms: int, remaining_ms: int) -> bool:
+def _end_delay(broker: Broker, group: ClassicGroup, last_delay_ms: int, remaining_ms: int) -> bool:
     if group.new_member_in_delay and remaining_ms != 0:
         group.new_member_in_delay = False
         delay_ms = min(broker.settings.group_initial_rebalance_delay_ms, remaining_ms)
@@ -144,17 +144,17 @@ def _end_delay(broker: Broker, group: Group, last_delay_ms: int, remaining_ms: i
     return True
 
 
-def _start_join_timer(broker: Broker, group: Group, *, at_least_ms: int = 0) -> None:
+def _start_join_timer(broker: Broker, group: ClassicGroup, *, at_least_ms: int = 0) -> None:
     fire = partial(_end_join_timer, broker, group)
     group.join_timer = broker.start_timer(TimerKind.JOIN_PHASE, max(group.rebalance_timeout_ms, at_least_ms), group, "", fire)
 
 
-def _end_join_timer(broker: Broker, group: Group) -> bool:
+def _end_join_timer(broker: Broker, group: ClassicGroup) -> bool:
     _end_join_phase(broker, group)
     return group.state is not State.PREPARING_REBALANCE
 
 
-def _end_join_phase(broker: Broker, group: Group) -> None:
+def _end_join_phase(broker: Broker, group: ClassicGroup) -> None:
     """Start the next generation with the members that have joined, and with all static members until their sessions end."""
     if group.join_timer is not None:
         group.join_timer.is_cancelled = True
@@ -198,7 +198,7 @@ def _end_join_phase(broker: Broker, group: Group) -> None:
         group.sync_timer = broker.start_timer(TimerKind.SYNC_PHASE, group.rebalance_timeout_ms, group, "", fire)
 
 
-def _elect_leader_that_joined(group: Group) -> bool:
+def _elect_leader_that_joined(group: ClassicGroup) -> bool:
     """Keep the leader if it has joined, else make the first member that has joined the leader. False if no member has joined."""
     leader = group.members.get(group.leader) if group.leader is not None else None
     if leader is not None and leader.awaiting_join is not None:
@@ -213,7 +213,7 @@ def _elect_leader_that_joined(group: Group) -> bool:
 # The sync phase
 
 
-def _end_sync_phase(broker: Broker, group: Group) -> bool:
+def _end_sync_phase(broker: Broker, group: ClassicGroup) -> bool:
     """Remove the members that sent no SyncGroup, and start a rebalance (since 2.8, KAFKA-12362). False if all members sent one."""
     if group.state not in (State.COMPLETING_REBALANCE, State.STABLE) or not group.pending_sync:
         return False

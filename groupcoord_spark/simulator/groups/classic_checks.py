@@ -9,7 +9,7 @@ Rules: docs/reference/coordinator.md, chapters 4.1 (JoinGroup), 6 (SyncGroup), 7
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from groupcoord_spark.simulator.groups.classic_group import Group
+from groupcoord_spark.simulator.groups.classic_group import ClassicGroup
 from groupcoord_spark.simulator.groups.states import State
 from groupcoord_spark.simulator.messages.errors import Error
 
@@ -17,14 +17,14 @@ from groupcoord_spark.simulator.messages.errors import Error
 class GroupCheck(NamedTuple):
     """A condition on (group, request), and the error that answers the request if the condition is true."""
 
-    condition: Callable[[Group, Any], bool]
+    condition: Callable[[ClassicGroup, Any], bool]
     error: Error
 
 
 GroupChecks = tuple[GroupCheck, ...]
 
 
-def first_error(checks: GroupChecks, group: Group, request: Any) -> Error:
+def first_error(checks: GroupChecks, group: ClassicGroup, request: Any) -> Error:
     """The error of the first check whose condition is true; NONE if no condition is true."""
     for condition, error in checks:
         if condition(group, request):
@@ -35,27 +35,27 @@ def first_error(checks: GroupChecks, group: Group, request: Any) -> Error:
 # Conditions of any request of a member
 
 
-def is_dead(group: Group, request: Any) -> bool:
+def is_dead(group: ClassicGroup, request: Any) -> bool:
     """The group was removed, or its partition moved to another broker, after the request had looked the group up."""
     return group.state is State.DEAD
 
 
-def is_empty(group: Group, request: Any) -> bool:
+def is_empty(group: ClassicGroup, request: Any) -> bool:
     """The group has no members."""
     return group.state is State.EMPTY
 
 
-def is_completing(group: Group, request: Any) -> bool:
+def is_completing(group: ClassicGroup, request: Any) -> bool:
     """The group waits for the SyncGroup of its leader."""
     return group.state is State.COMPLETING_REBALANCE
 
 
-def instance_is_unknown(group: Group, request: Any) -> bool:
+def instance_is_unknown(group: ClassicGroup, request: Any) -> bool:
     """The request names an instance id that no member has."""
     return request.group_instance_id is not None and request.group_instance_id not in group.static_members
 
 
-def is_fenced(group: Group, request: Any) -> bool:
+def is_fenced(group: ClassicGroup, request: Any) -> bool:
     """The instance id belongs to another member id, because a newer process joined with the same instance id."""
     return (
         request.group_instance_id is not None
@@ -63,12 +63,12 @@ def is_fenced(group: Group, request: Any) -> bool:
     )
 
 
-def is_not_a_member(group: Group, request: Any) -> bool:
+def is_not_a_member(group: ClassicGroup, request: Any) -> bool:
     """The group has no member with this member id. A pending member id is not a member."""
     return request.member_id not in group.members
 
 
-def generation_differs(group: Group, request: Any) -> bool:
+def generation_differs(group: ClassicGroup, request: Any) -> bool:
     """The request names another generation than that of the group."""
     return bool(request.generation != group.generation)
 
@@ -76,7 +76,7 @@ def generation_differs(group: Group, request: Any) -> bool:
 # SyncGroup
 
 
-def protocol_differs(group: Group, request: Any) -> bool:
+def protocol_differs(group: ClassicGroup, request: Any) -> bool:
     """The request names a protocol type or a protocol other than that of the group (KIP-559)."""
     return (request.protocol_type is not None and request.protocol_type != group.protocol_type) or (
         request.protocol is not None and request.protocol != group.protocol
@@ -86,7 +86,7 @@ def protocol_differs(group: Group, request: Any) -> bool:
 # JoinGroup
 
 
-def protocols_do_not_fit(group: Group, request: Any) -> bool:
+def protocols_do_not_fit(group: ClassicGroup, request: Any) -> bool:
     """The protocols of the request do not suit the group.
 
     An Empty group accepts any protocol type that is not empty, with at least one protocol. Any other group accepts its own protocol type,
@@ -98,32 +98,32 @@ def protocols_do_not_fit(group: Group, request: Any) -> bool:
     return request.protocol_type != group.protocol_type or not group.supports_any(names)
 
 
-def protocols_differ_from_members(group: Group, request: Any) -> bool:
+def protocols_differ_from_members(group: ClassicGroup, request: Any) -> bool:
     """The same as protocols_do_not_fit, except that an Empty group accepts everything."""
     return group.state is not State.EMPTY and protocols_do_not_fit(group, request)
 
 
-def protocols_are_missing(group: Group, request: Any) -> bool:
+def protocols_are_missing(group: ClassicGroup, request: Any) -> bool:
     """The request lists no protocol. A broker without this check fails in the vote with IllegalArgumentException."""
     return not request.protocols
 
 
-def member_id_is_pending(group: Group, request: Any) -> bool:
+def member_id_is_pending(group: ClassicGroup, request: Any) -> bool:
     """The member id is one that MEMBER_ID_REQUIRED gave to a new member."""
     return request.member_id in group.pending_members
 
 
-def member_id_is_unknown(group: Group, request: Any) -> bool:
+def member_id_is_unknown(group: ClassicGroup, request: Any) -> bool:
     """The request names a member id that no member of the group has."""
     return bool(request.member_id) and request.member_id not in group.members
 
 
-def member_id_is_fenced(group: Group, request: Any) -> bool:
+def member_id_is_fenced(group: ClassicGroup, request: Any) -> bool:
     """The request names a member id, and its instance id belongs to another member id."""
     return bool(request.member_id) and is_fenced(group, request)
 
 
-def member_id_has_unknown_instance(group: Group, request: Any) -> bool:
+def member_id_has_unknown_instance(group: ClassicGroup, request: Any) -> bool:
     """The request names a member id, and an instance id that no member has."""
     return bool(request.member_id) and instance_is_unknown(group, request)
 
@@ -131,17 +131,17 @@ def member_id_has_unknown_instance(group: Group, request: Any) -> bool:
 # OffsetCommit and TxnOffsetCommit
 
 
-def has_no_generation_and_group_is_empty(group: Group, request: Any) -> bool:
+def has_no_generation_and_group_is_empty(group: ClassicGroup, request: Any) -> bool:
     """The request names no generation and the group has no members: a consumer that uses assign(), or an administrator."""
     return request.generation < 0 and group.state is State.EMPTY
 
 
-def has_no_member_fields(group: Group, request: Any) -> bool:
+def has_no_member_fields(group: ClassicGroup, request: Any) -> bool:
     """The request names no generation, no member id and no instance id."""
     return request.generation < 0 and not request.member_id and request.group_instance_id is None
 
 
-def generation_is_given_and_differs(group: Group, request: Any) -> bool:
+def generation_is_given_and_differs(group: ClassicGroup, request: Any) -> bool:
     """The request names a generation other than that of the group."""
     return bool(request.generation >= 0 and request.generation != group.generation)
 

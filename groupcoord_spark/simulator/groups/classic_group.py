@@ -1,14 +1,21 @@
 """A classic group: its state, its members and what follows from them (Kafka: ``GroupMetadata``, ``ClassicGroup``)."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import ClassVar
 
+from groupcoord_spark.coordinator.state import GroupRow
 from groupcoord_spark.errors import GroupcoordError
 from groupcoord_spark.protocol import SubscriptionMalformed, SubscriptionUnknown, subscribed_topics
+from groupcoord_spark.protocol.record_types import KeyType
 from groupcoord_spark.simulator.groups.classic_member import Member, Protocols
-from groupcoord_spark.simulator.groups.clock import Timer
+from groupcoord_spark.simulator.groups.clock import Clock, Timer
+from groupcoord_spark.simulator.groups.group import CommitRules, Group
 from groupcoord_spark.simulator.groups.map_order import BrokerMap, in_vote_order
 from groupcoord_spark.simulator.groups.states import VALID_PREVIOUS_STATES, State
 from groupcoord_spark.simulator.messages.calls import Call
+from groupcoord_spark.simulator.messages.errors import Error
+from groupcoord_spark.simulator.messages.records import RecordToWrite
+from groupcoord_spark.simulator.messages.requests import OffsetCommit, TxnOffsetCommit
 
 CONSUMER = "consumer"
 """The only protocol type whose member metadata the coordinator decodes."""
@@ -18,7 +25,7 @@ class InternalError(GroupcoordError):
     """Raised when the coordinator would throw IllegalStateException: for a transition that is not valid, or a vote without candidates."""
 
 
-class Group:
+class ClassicGroup(Group):
     """The state of one classic group, with its timers and waiting requests. The rules of its rebalances are in rebalance.py."""
 
     __slots__ = (
@@ -44,6 +51,8 @@ class Group:
         "sync_timer",
         "waiting_joins",
     )
+
+    group_type: ClassVar[str] = "classic"
 
     def __init__(self, group_id: str, now_ms: int, *, like_java: bool) -> None:
         self._like_java = like_java
@@ -82,6 +91,90 @@ class Group:
         self.previous_state = self.state
         self.state = state
         self.state_timestamp_ms = now_ms
+
+    # As a group of any kind
+
+    @property
+    def state_name(self) -> str:
+        """The name of the state."""
+        return self.state.value
+
+    @property
+    def epoch(self) -> int:
+        """The generation."""
+        return self.generation
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the group may be deleted."""
+        return self.state is State.EMPTY
+
+    @property
+    def is_dead(self) -> bool:
+        """Whether the group has been removed while a request had it in hand."""
+        return self.state is State.DEAD
+
+    def validate_commit(self, request: OffsetCommit | TxnOffsetCommit, rules: CommitRules) -> Error:
+        """The error of the first check of the release that fails."""
+        return rules.first_error(self, request)
+
+    def validate_offset_delete(self) -> Error:
+        """Only of a group of consumers it is known which topics its members read."""
+        return Error.NONE if self.is_empty or self.protocol_type == CONSUMER else Error.NON_EMPTY_GROUP
+
+    def expiration_row(self, *, expires_while_rebalancing: bool) -> GroupRow:
+        """The group in the form that the expiration rules read.
+
+        During a rebalance the topics are not known, so that no offset expires (X-B4). A group that was loaded from the log is never in a
+        rebalance. Brokers 2.4 to 2.7 did not make this exception (X-B3): ``expires_while_rebalancing``.
+        """
+        topics = self.subscribed_topics
+        if self.state is State.EMPTY:
+            topics = frozenset()
+        elif self.state in (State.PREPARING_REBALANCE, State.COMPLETING_REBALANCE) and not expires_while_rebalancing:
+            topics = None
+        return GroupRow(
+            group_id=self.group_id,
+            group_type=self.group_type,
+            is_simple=self.protocol_type is None and self.state is State.EMPTY and not self.pending_members,
+            state=self.state.value,
+            protocol_type=self.protocol_type,
+            protocol=self.protocol,
+            generation=self.generation,
+            assignment_epoch=None,
+            leader_id=self.leader,
+            member_count=len(self.members),
+            subscribed_topics=None if topics is None else tuple(sorted(topics)),
+            topic_count=0,
+            offset_count=0,
+            pending_offset_count=0,
+            assigned_partition_count=0,
+            topology_epoch=None,
+            state_timestamp_ms=self.state_timestamp_ms,
+            record_offset=None,
+            record_timestamp_ms=None,
+            regular_expressions=(),
+        )
+
+    def tombstones(self) -> list[RecordToWrite]:
+        """The record that deletes the group."""
+        return [RecordToWrite(KeyType.GROUP_METADATA, {"group_id": self.group_id})]
+
+    def end(self, now_ms: int) -> Callable[[Clock], None]:
+        """The group becomes Dead, and its timers are cancelled. Returns what brings it back as it was."""
+        state, previous_state, timestamp_ms = self.state, self.previous_state, self.state_timestamp_ms
+        self.transition_to(State.DEAD, now_ms)
+        timers = [self.join_timer, self.sync_timer, *self.pending_members.values(), *(member.session_timer for member in self.members)]
+        running = [timer for timer in timers if timer is not None and not timer.is_cancelled and not timer.is_fired]
+        for timer in running:
+            timer.is_cancelled = True
+
+        def run_again(clock: Clock) -> None:
+            self.state, self.previous_state, self.state_timestamp_ms = state, previous_state, timestamp_ms
+            for timer in running:
+                clock.revive(timer)
+
+        return run_again
 
     # Members
 

@@ -1,28 +1,28 @@
 """A consumer group of the new protocol (KIP-848) in a running broker: its records, and one step of a member's reconciliation.
 
-The state of the group is what a replay of its records gives, as in Kafka 4.x: each change is a record, and is applied when it is written.
 Rules: docs/reference/coordinator.md, chapter 13, and docs/reference/replay-rules.md, chapter 3.2.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple
 
-from groupcoord_spark.coordinator.groups.consumer import ConsumerGroup as ReplayedGroup
 from groupcoord_spark.coordinator.groups.consumer import ConsumerMember
 from groupcoord_spark.protocol.record_types import KeyType
-from groupcoord_spark.simulator.groups.clock import Clock, Timer
+from groupcoord_spark.simulator.groups.clock import Timer
+from groupcoord_spark.simulator.groups.modern_group import KeyTypes, ModernGroup
 from groupcoord_spark.simulator.messages.records import RecordToWrite
+from groupcoord_spark.simulator.messages.requests import OffsetToCommit
 
 Partition = tuple[str, int]
 """(topic id, partition)"""
 
 STABLE, UNREVOKED, UNRELEASED = "STABLE", "UNREVOKED_PARTITIONS", "UNRELEASED_PARTITIONS"
+CLASSIC_MEMBER: Final = "classic_member_metadata"
+"""The field of a member's record that only members of the classic protocol have."""
 _STATE_NUMBERS: Final = {STABLE: 0, UNREVOKED: 1, UNRELEASED: 2}
-VALUE_VERSION: Final = 0
 
 
 class CurrentAssignment(NamedTuple):
@@ -36,35 +36,37 @@ class CurrentAssignment(NamedTuple):
 
 
 @dataclass(slots=True, eq=False)
-class ConsumerGroup:
-    """A consumer group with what only the running broker knows: its timers, and when it last looked at the topics."""
+class ConsumerGroup(ModernGroup):
+    """A consumer group, with the expressions that its members subscribe to and the timers of its classic members."""
 
-    group_id: str
-    replayed: ReplayedGroup
-    metadata_hash: int = 0
-    assignment_timestamp_ms: int = 0
-    refreshes_metadata: bool = False
-    """A topic has changed: the next heartbeat of any member looks at the topics again."""
-    metadata_deadline_ms: int = 0
     regexes_resolved_at_ms: int | None = None
     regexes_are_old: bool = False
     resolves_regexes: bool = False
-    session_timers: dict[str, Timer] = field(default_factory=dict)
-    rebalance_timers: dict[str, Timer] = field(default_factory=dict)
     join_timers: dict[str, Timer] = field(default_factory=dict)
     """Of classic members that have been told to join again."""
     sync_timers: dict[str, Timer] = field(default_factory=dict)
     """Of classic members that have joined and not sent SyncGroup yet."""
 
-    @property
-    def members(self) -> Mapping[str, ConsumerMember]:
-        """Member id -> member."""
-        return self.replayed.members
+    group_type: ClassVar[str] = "consumer"
+    key_types: ClassVar[KeyTypes] = KeyTypes(
+        KeyType.CONSUMER_GROUP_METADATA,
+        KeyType.CONSUMER_GROUP_MEMBER_METADATA,
+        KeyType.CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA,
+        KeyType.CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER,
+        KeyType.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT,
+    )
 
-    @property
-    def epoch(self) -> int:
-        """The group epoch."""
-        return self.replayed.generation
+    new_member: ClassVar[Mapping[str, Any]] = {
+        "instance_id": None,
+        "rack_id": None,
+        "client_id": "",
+        "client_host": "",
+        "subscribed_topic_names": [],
+        "subscribed_topic_regex": "",
+        "rebalance_timeout_ms": -1,
+        "server_assignor": None,
+        CLASSIC_MEMBER: None,
+    }
 
     def static_member_id(self, instance_id: str) -> str | None:
         """The id of the member with an instance id, or None."""
@@ -86,41 +88,70 @@ class ConsumerGroup:
         return frozenset((*metadata.get("subscribed_topic_names", ()), *by_regex))
 
     @property
-    def _timers(self) -> tuple[dict[str, Timer], ...]:
+    def used_regexes(self) -> list[str]:
+        """The expressions that members use."""
+        return sorted({(member.metadata or {}).get("subscribed_topic_regex") or "" for member in self.members.values()} - {""})
+
+    @property
+    def timers(self) -> tuple[dict[str, Timer], ...]:
+        """Member id -> timer, for each kind of timers."""
         return self.session_timers, self.rebalance_timers, self.join_timers, self.sync_timers
 
-    def cancel_timers(self, member_id: str) -> None:
-        """Cancel the timers of a member that has left."""
-        for timers in self._timers:
-            self.cancel_timer(timers, member_id)
+    def note_changed_topics(self) -> None:
+        """Look at the topics, and at the expressions, with the next heartbeat of any member."""
+        self.refreshes_metadata = self.regexes_are_old = True
 
-    def cancel_timers_without_member(self) -> None:
-        """Cancel the timers of those who are not members."""
-        for timers in self._timers:
-            for member_id in [member_id for member_id in timers if member_id not in self.members]:
-                self.cancel_timer(timers, member_id)
+    # Requests
 
-    def stop_timers(self) -> Callable[[Clock], None]:
-        """Cancel the timers of all members. Returns what lets them run again."""
-        stopped = [(timers, dict(timers)) for timers in self._timers]
-        for timers, running in stopped:
-            for member_id in running:
-                self.cancel_timer(timers, member_id)
+    def speaks_classic_protocol(self, member_id: str) -> bool:
+        """Whether a member joined by JoinGroup."""
+        return uses_classic_protocol(self.members[member_id])
 
-        def run_again(clock: Clock) -> None:
-            for timers, running in stopped:
-                timers.update(running)
-                for timer in running.values():
-                    clock.revive(timer)
+    def epochs_of(self, member_id: str, offsets: Iterable[OffsetToCommit], topic_ids: Mapping[str, str]) -> list[int | None]:
+        """The epoch since which the member has each partition; None: the member does not have it."""
+        current = current_assignment(self.members[member_id])
+        since = {**current.assigned, **current.pending_revocation}
+        return [since.get((topic_ids.get(offset.topic, ""), offset.partition)) for offset in offsets]
 
-        return run_again
+    # Records
 
-    @staticmethod
-    def cancel_timer(timers: dict[str, Timer], member_id: str) -> None:
-        """Cancel one timer of a member, if it runs."""
-        timer = timers.pop(member_id, None)
-        if timer is not None:
-            timer.is_cancelled = True
+    def target_record(self, member_id: str, partitions: Iterable[Partition]) -> RecordToWrite:
+        """The record of a member's target assignment."""
+        return self.record(self.key_types.target, {"topic_partitions": _by_topic_id(partitions)}, member_id=member_id)
+
+    def assignment_record(self, member_id: str, current: CurrentAssignment) -> RecordToWrite:
+        """The record of what a member owns."""
+        value = {
+            "member_epoch": current.epoch,
+            "previous_member_epoch": current.previous_epoch,
+            "state": _STATE_NUMBERS[current.state],
+            "assigned_partitions": _held(current.assigned),
+            "partitions_pending_revocation": _held(current.pending_revocation),
+        }
+        return self.record(self.key_types.current, value, member_id=member_id)
+
+    def regex_record(self, regex: str, topics: Sequence[str] | None, now_ms: int = 0) -> RecordToWrite:
+        """The record of the topics that an expression matches; None: its tombstone."""
+        value = None if topics is None else {"topics": list(topics), "version": 0, "timestamp_ms": now_ms}
+        return self.record(KeyType.CONSUMER_GROUP_REGULAR_EXPRESSION, value, regular_expression=regex)
+
+    def tombstones(self) -> list[RecordToWrite]:
+        """The tombstones of a consumer group that is removed or becomes a classic group."""
+        key_types = self.key_types
+        return [
+            *(self.record(key_types.current, None, member_id=member_id) for member_id in self.members),
+            *(self.record(key_types.target, None, member_id=member_id) for member_id in self.replayed.targets),
+            self.record(key_types.target_epoch, None),
+            *(self.member_record(member_id, None) for member_id in self.members),
+            *(self.regex_record(regex, None) for regex in self.replayed.resolved_regexes),
+            self.record(KeyType.CONSUMER_GROUP_PARTITION_METADATA, None),
+            self.record(key_types.group, None),
+        ]
+
+
+def uses_classic_protocol(member: ConsumerMember) -> bool:
+    """Whether the member of a consumer group speaks the classic protocol."""
+    return (member.metadata or {}).get(CLASSIC_MEMBER) is not None
 
 
 def current_assignment(member: ConsumerMember) -> CurrentAssignment:
@@ -169,84 +200,6 @@ def reconciled(
 def _still_owns(reported: Collection[Partition] | None, revoked: Iterable[Partition]) -> bool:
     """A client that says nothing about its partitions may still own them."""
     return reported is None or any(partition in reported for partition in revoked)
-
-
-# Records
-
-
-def member_record(group_id: str, member_id: str, metadata: Mapping[str, Any] | None) -> RecordToWrite:
-    """The record of a member's metadata; None: its tombstone."""
-    return _record(KeyType.CONSUMER_GROUP_MEMBER_METADATA, {"group_id": group_id, "member_id": member_id}, metadata)
-
-
-def epoch_record(group_id: str, epoch: int, metadata_hash: int) -> RecordToWrite:
-    """The record of the group epoch."""
-    return _record(KeyType.CONSUMER_GROUP_METADATA, {"group_id": group_id}, {"epoch": epoch, "metadata_hash": metadata_hash})
-
-
-def target_record(group_id: str, member_id: str, partitions: Iterable[Partition] | None) -> RecordToWrite:
-    """The record of a member's target assignment; None: its tombstone."""
-    value = None if partitions is None else {"topic_partitions": _by_topic_id(partitions)}
-    return _record(KeyType.CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER, {"group_id": group_id, "member_id": member_id}, value)
-
-
-def target_epoch_record(group_id: str, epoch: int, timestamp_ms: int) -> RecordToWrite:
-    """The record of the epoch of the target assignment."""
-    value = {"assignment_epoch": epoch, "assignment_timestamp_ms": timestamp_ms}
-    return _record(KeyType.CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA, {"group_id": group_id}, value)
-
-
-def assignment_record(group_id: str, member_id: str, current: CurrentAssignment | None) -> RecordToWrite:
-    """The record of what a member owns; None: its tombstone."""
-    value = None
-    if current is not None:
-        value = {
-            "member_epoch": current.epoch,
-            "previous_member_epoch": current.previous_epoch,
-            "state": _STATE_NUMBERS[current.state],
-            "assigned_partitions": _held(current.assigned),
-            "partitions_pending_revocation": _held(current.pending_revocation),
-        }
-    return _record(KeyType.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT, {"group_id": group_id, "member_id": member_id}, value)
-
-
-def regex_record(group_id: str, regex: str, topics: Sequence[str] | None, now_ms: int = 0) -> RecordToWrite:
-    """The record of the topics that an expression matches; None: its tombstone."""
-    value = None if topics is None else {"topics": list(topics), "version": 0, "timestamp_ms": now_ms}
-    return _record(KeyType.CONSUMER_GROUP_REGULAR_EXPRESSION, {"group_id": group_id, "regular_expression": regex}, value)
-
-
-def removal_records(group_id: str, member_id: str) -> list[RecordToWrite]:
-    """The tombstones of a member that leaves."""
-    return [
-        assignment_record(group_id, member_id, None),
-        target_record(group_id, member_id, None),
-        member_record(group_id, member_id, None),
-    ]
-
-
-def group_tombstones(group: ConsumerGroup) -> list[RecordToWrite]:
-    """The tombstones of a consumer group that is removed or becomes a classic group."""
-    group_id, members = group.group_id, list(group.members)
-    return [
-        *(assignment_record(group_id, member_id, None) for member_id in members),
-        *(target_record(group_id, member_id, None) for member_id in list(group.replayed.targets)),
-        _record(KeyType.CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA, {"group_id": group_id}, None),
-        *(member_record(group_id, member_id, None) for member_id in members),
-        *(regex_record(group_id, regex, None) for regex in group.replayed.resolved_regexes),
-        _record(KeyType.CONSUMER_GROUP_PARTITION_METADATA, {"group_id": group_id}, None),
-        _record(KeyType.CONSUMER_GROUP_METADATA, {"group_id": group_id}, None),
-    ]
-
-
-def metadata_hash(topics: Mapping[str, int]) -> int:
-    """A number that changes with the topics of a group. Kafka's own hash is another one; nothing in the log depends on its value."""
-    text = ",".join(f"{topic}:{partitions}" for topic, partitions in sorted(topics.items()))
-    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big", signed=True) if topics else 0
-
-
-def _record(key_type: int, key: dict[str, Any], value: Mapping[str, Any] | None) -> RecordToWrite:
-    return RecordToWrite(key_type, key, None if value is None else VALUE_VERSION, None if value is None else dict(value))
 
 
 def _held(partitions: Mapping[Partition, int]) -> list[dict[str, Any]]:

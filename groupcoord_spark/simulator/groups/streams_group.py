@@ -1,21 +1,19 @@
 """A streams group (KIP-1071) in a running broker: its records, and what only the running broker knows of it.
 
-The state of the group is what a replay of its records gives: each change is a record, and is applied when it is written.
 Rules: docs/reference/coordinator.md, chapter 13.7.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Final
 
 from groupcoord_spark.assignors.java_maps import hash_of_text, in_hash_order
 from groupcoord_spark.assignors.sticky_tasks import Task
-from groupcoord_spark.coordinator.groups.streams import StreamsGroup as ReplayedGroup
-from groupcoord_spark.coordinator.groups.streams import StreamsMember
 from groupcoord_spark.protocol.record_types import KeyType
-from groupcoord_spark.simulator.groups.clock import Timer
+from groupcoord_spark.simulator.groups.group import CommitRules
+from groupcoord_spark.simulator.groups.modern_group import KeyTypes, ModernGroup
 from groupcoord_spark.simulator.groups.streams_tasks import (
     ACTIVE,
     KINDS,
@@ -26,55 +24,33 @@ from groupcoord_spark.simulator.groups.streams_tasks import (
     tasks_of,
     tasks_value,
 )
-from groupcoord_spark.simulator.groups.streams_topology import ConfiguredTopology
+from groupcoord_spark.simulator.groups.streams_topology import ConfiguredTopology, source_subtopologies
+from groupcoord_spark.simulator.messages.errors import Error
 from groupcoord_spark.simulator.messages.records import RecordToWrite
+from groupcoord_spark.simulator.messages.requests import OffsetCommit, OffsetToCommit, TxnOffsetCommit
 from groupcoord_spark.simulator.messages.streams_requests import StreamsGroupHeartbeat
 
-VALUE_VERSION: Final = 0
-NEW_MEMBER: Final[Mapping[str, Any]] = {
-    "instance_id": None,
-    "rack_id": None,
-    "client_id": "",
-    "client_host": "",
-    "rebalance_timeout_ms": -1,
-    "topology_epoch": -1,
-    "process_id": "",
-    "user_endpoint": None,
-    "client_tags": [],
-}
 NO_TASKS: Final[Owned] = {kind: frozenset() for kind in KINDS}
 _FIRST_SLOTS: Final = 2
-_FROM_RECORDS: Final = (
-    *("replayed", "metadata_hash", "assignment_timestamp_ms", "last_configs", "configured", "refreshes_metadata", "metadata_deadline_ms"),
-    *("active_processes", "other_processes", "slots"),
-)
 _KEY_TYPES_OF_MEMBERS: Final = (KeyType.STREAMS_GROUP_MEMBER_METADATA, KeyType.STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT)
 _GOLDEN_RATIO: Final = -7046029254386353131
 
 
 @dataclass(slots=True, eq=False)
-class StreamsGroup:
-    """A streams group with its timers, and when it last looked at the topics.
+class StreamsGroup(ModernGroup):
+    """A streams group, with what its topology makes of the topics and which process has each task.
 
     What is not in the log is lost with a load: configured, shutdown_by and endpoint_epoch. It is lost, too, after the heartbeat that
     creates the group: Kafka makes the group anew from the records of that heartbeat.
     """
 
-    group_id: str
-    replayed: ReplayedGroup
-    metadata_hash: int = 0
-    assignment_timestamp_ms: int = 0
+    refreshes_metadata: bool = True
     last_configs: dict[str, str] = field(default_factory=dict)
     """The settings with which the last group epoch was made."""
     configured: ConfiguredTopology | None = None
-    refreshes_metadata: bool = True
-    """A topic has changed: the next heartbeat of any member looks at the topics again."""
-    metadata_deadline_ms: int = 0
     shutdown_by: str | None = None
     """The member that has asked all members to stop."""
     endpoint_epoch: int = 0
-    session_timers: dict[str, Timer] = field(default_factory=dict)
-    rebalance_timers: dict[str, Timer] = field(default_factory=dict)
     active_processes: dict[Task, str] = field(default_factory=dict)
     """Active task -> the process that has it, or still has to give it up."""
     other_processes: dict[tuple[str, Task], set[str]] = field(default_factory=dict)
@@ -82,24 +58,30 @@ class StreamsGroup:
     slots: int = _FIRST_SLOTS
     """Of Kafka's map of members, which never shrinks."""
 
-    @property
-    def members(self) -> Mapping[str, StreamsMember]:
-        """Member id -> member."""
-        return self.replayed.members
+    group_type: ClassVar[str] = "streams"
+    key_types: ClassVar[KeyTypes] = KeyTypes(
+        KeyType.STREAMS_GROUP_METADATA,
+        KeyType.STREAMS_GROUP_MEMBER_METADATA,
+        KeyType.STREAMS_GROUP_TARGET_ASSIGNMENT_METADATA,
+        KeyType.STREAMS_GROUP_TARGET_ASSIGNMENT_MEMBER,
+        KeyType.STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT,
+    )
 
-    @property
-    def epoch(self) -> int:
-        """The group epoch."""
-        return self.replayed.generation
+    new_member: ClassVar[Mapping[str, Any]] = {
+        "instance_id": None,
+        "rack_id": None,
+        "client_id": "",
+        "client_host": "",
+        "rebalance_timeout_ms": -1,
+        "topology_epoch": -1,
+        "process_id": "",
+        "user_endpoint": None,
+        "client_tags": [],
+    }
 
     def members_in_order(self) -> list[str]:
         """The member ids in the order of Kafka's map of members (TimelineHashMap)."""
         return sorted(self.members, key=lambda member_id: _timeline_slot(member_id, self.slots))
-
-    def metadata_of(self, member_id: str) -> Mapping[str, Any]:
-        """The metadata of a member; of an unknown one: what a new member begins with."""
-        member = self.members.get(member_id)
-        return NEW_MEMBER if member is None or member.metadata is None else member.metadata
 
     def current_of(self, member_id: str) -> CurrentTasks:
         """What a member has."""
@@ -166,37 +148,61 @@ class StreamsGroup:
                     yield kind, task
 
     def note(self, key_type: int | None, value: Mapping[str, Any] | None) -> None:
-        """Remember what the replay of a record does not keep."""
+        """Remember what the replay of a record of the group does not keep."""
+        ModernGroup.note(self, key_type, value)
         if key_type == KeyType.STREAMS_GROUP_METADATA and value is not None:
-            self.metadata_hash = value["metadata_hash"]
             self.last_configs = {one["key"]: one["value"] for one in value["last_assignment_configs"] or ()}
-        elif key_type == KeyType.STREAMS_GROUP_TARGET_ASSIGNMENT_METADATA and value is not None:
-            self.assignment_timestamp_ms = value["assignment_timestamp_ms"]
 
-    def log_state(self) -> dict[str, Any]:
-        """What records change in the group."""
-        return {name: getattr(self, name) for name in _FROM_RECORDS}
+    # Requests
 
-    def take_back(self, before: Mapping[str, Any]) -> None:
-        """Put back a copy of ``log_state``."""
-        for name, value in before.items():
-            setattr(self, name, value)
+    def member_epoch(self, member_id: str) -> int:
+        """The epoch of a member."""
+        return self.current_of(member_id).epoch
 
-    def seen_as(self, before: Mapping[str, Any]) -> StreamsGroup:
-        """The group with a copy of ``log_state``, as readers see it while its records are being written."""
-        return replace(self, **before)
+    def epochs_of(self, member_id: str, offsets: Iterable[OffsetToCommit], topic_ids: Mapping[str, str]) -> list[int | None]:
+        """The epoch since which the member has the active task of each partition; None: the member does not have it."""
+        current = self.current_of(member_id)
+        subtopologies = source_subtopologies(self.replayed.topology or {"subtopologies": ()})
+        since = {**current.pending_revocation[ACTIVE], **current.assigned[ACTIVE]}
+        return [since.get(Task(subtopologies.get(offset.topic, ""), offset.partition)) for offset in offsets]
 
-    def cancel_timers(self, member_id: str) -> None:
-        """Cancel the timers of a member that has left."""
-        self.cancel_timer(self.session_timers, member_id)
-        self.cancel_timer(self.rebalance_timers, member_id)
+    def validate_commit(self, request: OffsetCommit | TxnOffsetCommit, rules: CommitRules) -> Error:
+        """The error of a commit. Streams groups have taken older epochs since their first release."""
+        return ModernGroup.validate_commit(self, request, rules._replace(takes_older_epochs=True))
 
-    @staticmethod
-    def cancel_timer(timers: dict[str, Timer], member_id: str) -> None:
-        """Cancel one timer of a member, if it runs."""
-        timer = timers.pop(member_id, None)
-        if timer is not None:
-            timer.is_cancelled = True
+    # Records
+
+    def topology_record(self, value: Mapping[str, Any] | None) -> RecordToWrite:
+        """The record of the topology; None: its tombstone."""
+        return self.record(KeyType.STREAMS_GROUP_TOPOLOGY, value)
+
+    def configured_epoch_record(
+        self, epoch: int, metadata_hash: int, validated_topology_epoch: int, configs: Mapping[str, str]
+    ) -> RecordToWrite:
+        """The record of a new group epoch. validated_topology_epoch: that of a topology whose topics are all there, else -1."""
+        value = {
+            "epoch": epoch,
+            "metadata_hash": metadata_hash,
+            "validated_topology_epoch": validated_topology_epoch,
+            "last_assignment_configs": [{"key": key, "value": value} for key, value in sorted(configs.items())],
+        }
+        return self.record(self.key_types.group, value)
+
+    def epoch_record(self, epoch: int, metadata_hash: int) -> RecordToWrite:
+        """The record of a new group epoch, with the topology and the settings of the last one."""
+        return self.configured_epoch_record(epoch, metadata_hash, self.replayed.validated_topology_epoch, self.last_configs)
+
+    def target_record(self, member_id: str, target: Owned) -> RecordToWrite:
+        """The record of a member's target assignment."""
+        return self.record(self.key_types.target, {f"{kind}_tasks": tasks_value(target[kind]) for kind in KINDS}, member_id=member_id)
+
+    def assignment_record(self, member_id: str, current: CurrentTasks) -> RecordToWrite:
+        """The record of what a member has."""
+        return self.record(self.key_types.current, current_value(current), member_id=member_id)
+
+    def tombstones(self) -> list[RecordToWrite]:
+        """The tombstones of an Empty streams group."""
+        return [self.record(self.key_types.target_epoch, None), self.record(self.key_types.group, None), self.topology_record(None)]
 
 
 def _timeline_slot(text: str, slots: int) -> int:
@@ -219,67 +225,3 @@ def changed_metadata(before: Mapping[str, Any], request: StreamsGroupHeartbeat) 
     }
     given = {name: value for name, value in changes.items() if value is not None}
     return {**before, **given, "client_id": request.client_id, "client_host": request.client_host}
-
-
-# Records
-
-
-def member_record(group_id: str, member_id: str, metadata: Mapping[str, Any] | None) -> RecordToWrite:
-    """The record of a member's metadata; None: its tombstone."""
-    return _record(KeyType.STREAMS_GROUP_MEMBER_METADATA, {"group_id": group_id, "member_id": member_id}, metadata)
-
-
-def topology_record(group_id: str, value: Mapping[str, Any] | None) -> RecordToWrite:
-    """The record of the topology; None: its tombstone."""
-    return _record(KeyType.STREAMS_GROUP_TOPOLOGY, {"group_id": group_id}, value)
-
-
-def epoch_record(group_id: str, epoch: int, metadata_hash: int, validated_topology_epoch: int, configs: Mapping[str, str]) -> RecordToWrite:
-    """The record of the group epoch. validated_topology_epoch: that of a topology whose topics are all there, else -1."""
-    value = {
-        "epoch": epoch,
-        "metadata_hash": metadata_hash,
-        "validated_topology_epoch": validated_topology_epoch,
-        "last_assignment_configs": [{"key": key, "value": value} for key, value in sorted(configs.items())],
-    }
-    return _record(KeyType.STREAMS_GROUP_METADATA, {"group_id": group_id}, value)
-
-
-def target_record(group_id: str, member_id: str, target: Owned | None) -> RecordToWrite:
-    """The record of a member's target assignment; None: its tombstone."""
-    value = None if target is None else {f"{kind}_tasks": tasks_value(target[kind]) for kind in KINDS}
-    return _record(KeyType.STREAMS_GROUP_TARGET_ASSIGNMENT_MEMBER, {"group_id": group_id, "member_id": member_id}, value)
-
-
-def target_epoch_record(group_id: str, epoch: int, timestamp_ms: int) -> RecordToWrite:
-    """The record of the epoch of the target assignment."""
-    value = {"assignment_epoch": epoch, "assignment_timestamp_ms": timestamp_ms}
-    return _record(KeyType.STREAMS_GROUP_TARGET_ASSIGNMENT_METADATA, {"group_id": group_id}, value)
-
-
-def assignment_record(group_id: str, member_id: str, current: CurrentTasks | None) -> RecordToWrite:
-    """The record of what a member has; None: its tombstone."""
-    value = None if current is None else current_value(current)
-    return _record(KeyType.STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT, {"group_id": group_id, "member_id": member_id}, value)
-
-
-def removal_records(group_id: str, member_id: str) -> list[RecordToWrite]:
-    """The tombstones of a member that leaves."""
-    return [
-        assignment_record(group_id, member_id, None),
-        target_record(group_id, member_id, None),
-        member_record(group_id, member_id, None),
-    ]
-
-
-def group_tombstones(group_id: str) -> list[RecordToWrite]:
-    """The tombstones of an Empty streams group."""
-    return [
-        _record(KeyType.STREAMS_GROUP_TARGET_ASSIGNMENT_METADATA, {"group_id": group_id}, None),
-        _record(KeyType.STREAMS_GROUP_METADATA, {"group_id": group_id}, None),
-        topology_record(group_id, None),
-    ]
-
-
-def _record(key_type: int, key: dict[str, Any], value: Mapping[str, Any] | None) -> RecordToWrite:
-    return RecordToWrite(key_type, key, None if value is None else VALUE_VERSION, None if value is None else dict(value))

@@ -4,6 +4,7 @@ A commit is in flight while its append takes time (chapter 9.3). It is stored, a
 """
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from groupcoord_spark.coordinator.transactions import OffsetKey, StoredOffset
 from groupcoord_spark.protocol.record_types import NO_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP
@@ -13,10 +14,9 @@ from groupcoord_spark.simulator.broker.coordinator_records import BROKER_RETENTI
 from groupcoord_spark.simulator.broker.rebalance import restart_session
 from groupcoord_spark.simulator.broker.settings import NO_TOPIC_ID
 from groupcoord_spark.simulator.groups.classic_checks import first_error
-from groupcoord_spark.simulator.groups.consumer_group import ConsumerGroup, current_assignment
+from groupcoord_spark.simulator.groups.classic_group import ClassicGroup
+from groupcoord_spark.simulator.groups.group import CommitRules
 from groupcoord_spark.simulator.groups.states import State
-from groupcoord_spark.simulator.handlers.consumer.conversion import uses_classic_protocol
-from groupcoord_spark.simulator.handlers.streams.streams_offsets import FIRST_VERSION_WITH_EPOCHS, check_streams_commit
 from groupcoord_spark.simulator.messages.answers import OffsetCommitAnswer
 from groupcoord_spark.simulator.messages.calls import Call
 from groupcoord_spark.simulator.messages.errors import Error
@@ -71,14 +71,7 @@ def _unknown_partitions(broker: Broker, offsets: Sequence[OffsetToCommit]) -> tu
 
 
 def _check_commit(broker: Broker, call: Call, request: OffsetCommit) -> Error:
-    if broker.share_group(request.group_id or "") is not None:
-        return Error.GROUP_ID_NOT_FOUND
     group = broker.group(request.group_id or "")
-    consumer_group = broker.consumer_group(request.group_id or "") if group is None else None
-    if consumer_group is not None:
-        return _check_consumer_commit(broker, consumer_group, request)
-    if group is None and (streams_group := broker.streams_group(request.group_id or "")) is not None:
-        return check_streams_commit(broker, streams_group, request)
     if group is None:
         if request.generation < 0:
             broker.create_group(request.group_id or "").created_by = call
@@ -86,55 +79,29 @@ def _check_commit(broker: Broker, call: Call, request: OffsetCommit) -> Error:
         since = broker.release.group_not_found_since
         version = broker.release.version_of(request)
         return Error.GROUP_ID_NOT_FOUND if since is not None and version >= since else Error.ILLEGAL_GENERATION
-    error = first_error(broker.release.commit_checks, group, request)
-    if error is Error.NONE and group.state in (State.STABLE, State.PREPARING_REBALANCE):
+    error = group.validate_commit(request, _commit_rules(broker, request))
+    if error is Error.NONE and isinstance(group, ClassicGroup) and group.state in (State.STABLE, State.PREPARING_REBALANCE):
         member = group.members.get(request.member_id)
         if member is not None:
             restart_session(broker, group, member)
     return error
 
 
-def _check_consumer_commit(broker: Broker, group: ConsumerGroup, request: OffsetCommit | TxnOffsetCommit) -> Error:
-    """The checks of a commit in a consumer group (chapter 9.1)."""
-    if request.generation < 0 and not group.members:
-        return Error.NONE
-    if isinstance(request, TxnOffsetCommit) and request.generation < 0 and not request.member_id:
-        return Error.NONE
-    member = group.members.get(request.member_id)
-    if member is None:
-        return Error.UNKNOWN_MEMBER_ID
-    if uses_classic_protocol(member):
-        return Error.NONE if request.generation == member.member_epoch else Error.ILLEGAL_GENERATION
-    if isinstance(request, OffsetCommit) and broker.release.version_of(request) < FIRST_VERSION_WITH_EPOCHS:
-        return Error.UNSUPPORTED_VERSION
-    if request.generation == member.member_epoch:
-        return Error.NONE
-    is_transactional = isinstance(request, TxnOffsetCommit)
-    stale = Error.ILLEGAL_GENERATION if is_transactional else Error.STALE_MEMBER_EPOCH
-    if request.generation > member.member_epoch or not broker.release.commits_by_older_epoch:
-        return stale
-    current = current_assignment(member)
-    since = {**current.assigned, **current.pending_revocation}
-    topic_ids = {name: topic.topic_id for name, topic in (broker.settings.topics or {}).items()}
-    epochs = [since.get((topic_ids.get(offset.topic, ""), offset.partition)) for offset in request.offsets]
-    return Error.NONE if all(epoch is not None and request.generation >= epoch for epoch in epochs) else stale
-
-
 def _check_transactional_commit(broker: Broker, call: Call, request: TxnOffsetCommit) -> Error:
-    if broker.share_group(request.group_id or "") is not None:
-        return Error.GROUP_ID_NOT_FOUND
     group = broker.group(request.group_id or "")
-    consumer_group = broker.consumer_group(request.group_id or "") if group is None else None
-    if consumer_group is not None:
-        return _check_consumer_commit(broker, consumer_group, request)
-    if group is None and (streams_group := broker.streams_group(request.group_id or "")) is not None:
-        return check_streams_commit(broker, streams_group, request)
     if group is None:
         if request.generation >= 0 and not broker.release.txn_commit_creates_group:
             return Error.ILLEGAL_GENERATION
         group = broker.create_group(request.group_id or "")
         group.created_by = call
-    return first_error(broker.release.txn_commit_checks, group, request)
+    return group.validate_commit(request, _commit_rules(broker, request))
+
+
+def _commit_rules(broker: Broker, request: OffsetCommit | TxnOffsetCommit) -> CommitRules:
+    release = broker.release
+    checks = release.commit_checks if isinstance(request, OffsetCommit) else release.txn_commit_checks
+    topic_ids = {name: topic.topic_id for name, topic in (broker.settings.topics or {}).items()}
+    return CommitRules(partial(first_error, checks), release.version_of(request), release.commits_by_older_epoch, topic_ids)
 
 
 def _store(
@@ -183,7 +150,7 @@ def _store(
 def _forget_group(broker: Broker, call: Call, partition: OffsetsPartition, group_id: str) -> None:
     """A Java coordinator takes back the creation of the group too, if the first commit of a group cannot be written."""
     group = partition.groups.get(group_id)
-    if broker.release.applies_before_append and group is not None and group.created_by is call:
+    if broker.release.applies_before_append and isinstance(group, ClassicGroup) and group.created_by is call:
         broker.remove_group(group)
 
 

@@ -7,28 +7,22 @@ import copy
 from collections.abc import Callable, Collection
 
 from groupcoord_spark.coordinator.expiration import GROUP_REMOVED, Cleanup
-from groupcoord_spark.coordinator.state import GroupRow
 from groupcoord_spark.coordinator.transactions import OffsetKey, StoredOffset, TopicPartition
 from groupcoord_spark.protocol.record_types import NO_PRODUCER_ID
 from groupcoord_spark.simulator.broker.appends import NO_VIEW
 from groupcoord_spark.simulator.broker.broker import Broker, OffsetsPartition
 from groupcoord_spark.simulator.broker.coordinator_checks import coordinator_error
-from groupcoord_spark.simulator.broker.coordinator_records import group_tombstone, offset_tombstone
+from groupcoord_spark.simulator.broker.coordinator_records import offset_tombstone
 from groupcoord_spark.simulator.broker.settings import NO_TOPIC_ID
-from groupcoord_spark.simulator.groups.classic_group import CONSUMER, Group
-from groupcoord_spark.simulator.groups.consumer_group import ConsumerGroup
-from groupcoord_spark.simulator.groups.states import State
-from groupcoord_spark.simulator.groups.streams_group import StreamsGroup
-from groupcoord_spark.simulator.handlers.consumer.consumer_deletion import remove_consumer_group
-from groupcoord_spark.simulator.handlers.share.share_heartbeat import delete_share_group
-from groupcoord_spark.simulator.handlers.streams.streams_lifecycle import delete_streams_group
+from groupcoord_spark.simulator.groups.classic_group import ClassicGroup
+from groupcoord_spark.simulator.groups.group import Group
+from groupcoord_spark.simulator.groups.share_group import ShareGroup
+from groupcoord_spark.simulator.handlers.share.share_heartbeat import delete_share_state
 from groupcoord_spark.simulator.messages.answers import DeleteGroupsAnswer, OffsetDeleteAnswer
 from groupcoord_spark.simulator.messages.calls import Call
 from groupcoord_spark.simulator.messages.errors import Error
 from groupcoord_spark.simulator.messages.records import RecordToWrite
 from groupcoord_spark.simulator.messages.requests import DeleteGroups, OffsetDelete
-
-_REBALANCING = (State.PREPARING_REBALANCE, State.COMPLETING_REBALANCE)
 
 
 def delete_groups(broker: Broker, call: Call, request: DeleteGroups) -> None:
@@ -40,58 +34,24 @@ def _delete_group(broker: Broker, group_id: str) -> Error:
     error = coordinator_error(broker, DeleteGroups, group_id)
     if error is not Error.NONE:
         return error
-    if (share_group := broker.share_group(group_id)) is not None:
-        return delete_share_group(broker, share_group)
     group = broker.group(group_id)
-    consumer_group = _reconciled_group(broker, group_id) if group is None else None
-    if consumer_group is None and (group is None or group.state is State.DEAD):
+    if group is None or group.is_dead:
         return Error.GROUP_ID_NOT_FOUND
-    if consumer_group.members if consumer_group is not None else group is None or group.state is not State.EMPTY:
+    if not group.is_empty:
         return Error.NON_EMPTY_GROUP
+    if isinstance(group, ShareGroup) and (error := delete_share_state(broker, group)) is not Error.NONE:
+        return error
     partition = broker.partition_of(group_id)
     deleted = [*partition.offsets.committed.get(group_id, ())]
     deleted += [place for place in _written_in_flight(broker, partition, group_id) if place not in deleted]
     if broker.release.deletion_writes_pending:
         deleted += [pending for pending in partition.pending_partitions(group_id) if pending not in deleted]
-    if consumer_group is not None:
-        return _delete_reconciled_group(broker, partition, consumer_group, deleted)
-    assert group is not None
-    return _delete_offsets_and_group(broker, partition, group, deleted, with_group=True)
+    return delete_offsets_and_group(broker, partition, group, deleted, with_group=True)
 
 
 def _written_in_flight(broker: Broker, partition: OffsetsPartition, group_id: str) -> list[TopicPartition]:
     """The partitions of commits in flight, which a Java coordinator deletes like others: it has applied them already."""
     return [key[1:] for key in partition.in_flight if key[0] == group_id] if broker.release.applies_before_append else []
-
-
-def _reconciled_group(broker: Broker, group_id: str) -> ConsumerGroup | StreamsGroup | None:
-    """The consumer or streams group, or None if there is none."""
-    return broker.consumer_group(group_id) or broker.streams_group(group_id)
-
-
-def _delete_reconciled_group(
-    broker: Broker, partition: OffsetsPartition, group: ConsumerGroup | StreamsGroup, deleted: Collection[TopicPartition]
-) -> Error:
-    """Delete a consumer or streams group with these offsets. Returns the error of a failed append, after which nothing is deleted."""
-    offsets = DeletedOffsets(partition, group.group_id, deleted)
-    if isinstance(group, StreamsGroup):
-        error = delete_streams_group(broker, group, offsets.tombstones, offsets.put_back, offsets.committed)
-    else:
-        error = remove_consumer_group(broker, group, offsets.tombstones, offsets.put_back, offsets.committed)
-    if error is Error.NONE:
-        offsets.forget()
-    return error
-
-
-def _delete_offsets(broker: Broker, partition: OffsetsPartition, group_id: str, deleted: Collection[TopicPartition]) -> Error:
-    """Delete offsets of a consumer or streams group. Returns the error of a failed append, after which nothing is deleted."""
-    if not deleted:
-        return Error.NONE
-    offsets = DeletedOffsets(partition, group_id, deleted)
-    error = broker.append_tombstones(group_id, offsets.tombstones, offsets.put_back, deleted=offsets.committed)
-    if error is Error.NONE:
-        offsets.forget()
-    return error
 
 
 class DeletedOffsets:
@@ -150,14 +110,10 @@ def offset_delete(broker: Broker, call: Call, request: OffsetDelete) -> None:
     error = coordinator_error(broker, OffsetDelete, request.group_id)
     group_id = request.group_id or ""
     group = broker.group(group_id) if error is Error.NONE else None
-    consumer_group = _reconciled_group(broker, group_id) if error is Error.NONE and group is None else None
-    if error is Error.NONE and consumer_group is None and (group is None or group.state is State.DEAD):
-        error = Error.GROUP_ID_NOT_FOUND
-    if error is not Error.NONE:
+    if error is Error.NONE:
+        error = Error.GROUP_ID_NOT_FOUND if group is None or group.is_dead else group.validate_offset_delete()
+    if group is None or error is not Error.NONE:
         broker.answer(call, OffsetDeleteAnswer(error))
-        return
-    if group is not None and group.state is not State.EMPTY and group.protocol_type != CONSUMER:
-        broker.answer(call, OffsetDeleteAnswer(Error.NON_EMPTY_GROUP))
         return
     partition = broker.partition_of(group_id)
     existing = {*partition.offsets.committed.get(group_id, ()), *_written_in_flight(broker, partition, group_id)}
@@ -171,9 +127,7 @@ def offset_delete(broker: Broker, call: Call, request: OffsetDelete) -> None:
                 errors[topic_partition] = Error.TOPIC_AUTHORIZATION_FAILED
             elif not broker.settings.has_partition(topic, number):
                 errors[topic_partition] = Error.UNKNOWN_TOPIC_OR_PARTITION
-            elif (group is not None and group.is_subscribed_to(topic)) or (
-                consumer_group is not None and consumer_group.members and topic in consumer_group.replayed.subscribed_topics
-            ):
+            elif group.is_subscribed_to(topic):
                 errors[topic_partition] = Error.GROUP_SUBSCRIBED_TO_TOPIC
             else:
                 errors[topic_partition] = Error.NONE
@@ -182,11 +136,8 @@ def offset_delete(broker: Broker, call: Call, request: OffsetDelete) -> None:
                     deleted.append(topic_partition)
                 elif is_pending:
                     dropped_pending.append(topic_partition)
-    if group is None:
-        error = _delete_offsets(broker, partition, group_id, deleted)
-    else:
-        with_group = _would_have_no_offsets(broker, partition, group, deleted)
-        error = _delete_offsets_and_group(broker, partition, group, deleted, with_group=with_group)
+    with_group = _would_have_no_offsets(broker, partition, group, deleted)
+    error = delete_offsets_and_group(broker, partition, group, deleted, with_group=with_group)
     if error is Error.NONE:
         for topic, number in (*deleted, *dropped_pending):
             partition.offsets.pending.pop((group_id, topic, number), None)
@@ -197,11 +148,7 @@ def delete_topic(broker: Broker, topic: str) -> None:
     """Delete the offsets of a deleted topic in all groups. Scala brokers also delete Empty groups that have no other offsets."""
     topic_id = broker.settings.topic_id(topic)
     for partition in broker.partitions.values():
-        groups: dict[str, Group | None] = {
-            **partition.groups,
-            **dict.fromkeys((*partition.consumer_groups, *partition.streams_groups)),
-        }
-        for group_id, group in sorted(groups.items()):
+        for group_id, group in sorted(partition.groups.items()):
             committed = partition.offsets.committed.get(group_id, {})
             deleted = [
                 topic_partition
@@ -211,11 +158,9 @@ def delete_topic(broker: Broker, topic: str) -> None:
             if broker.release.deletion_writes_pending:
                 others = (*_written_in_flight(broker, partition, group_id), *partition.pending_partitions(group_id))
                 deleted += [place for place in dict.fromkeys(others) if place[0] == topic and place not in deleted]
-            if deleted and group is None:
-                _delete_offsets(broker, partition, group_id, deleted)
-            elif deleted and group is not None:
+            if deleted and group.keeps_offsets:
                 with_group = _would_have_no_offsets(broker, partition, group, deleted)
-                _delete_offsets_and_group(broker, partition, group, deleted, with_group=with_group)
+                delete_offsets_and_group(broker, partition, group, deleted, with_group=with_group)
 
 
 def clean_up(broker: Broker) -> bool:
@@ -223,102 +168,34 @@ def clean_up(broker: Broker) -> bool:
     cleanup = Cleanup(broker.now_ms, broker.retention_ms, broker.release.semantics)
     has_removed = False
     for partition in broker.partitions.values():
-        reconciled_groups: dict[str, ConsumerGroup | StreamsGroup] = {**partition.consumer_groups, **partition.streams_groups}
-        if not (partition.groups or reconciled_groups) or partition.is_loading:
+        if not partition.groups or partition.is_loading:
             continue
         pending: dict[str, set[TopicPartition]] = {}
         for group_id, topic, number in partition.offsets.pending:
             pending.setdefault(group_id, set()).add((topic, number))
         for group_id, group in sorted(partition.groups.items()):
+            if not group.keeps_offsets:
+                continue
             committed = partition.offsets.committed.get(group_id, {})
-            result = cleanup.of_group(_group_row(broker, group), committed, pending.get(group_id, ()))
+            row = group.expiration_row(expires_while_rebalancing=broker.release.expires_while_rebalancing)
+            result = cleanup.of_group(row, committed, pending.get(group_id, ()))
             in_flight = {key[1:] for key in partition.in_flight if key[0] == group_id}
             expired = [(expiry.topic, expiry.partition) for expiry in result.offsets if expiry.expired]
             deleted = [place for place in expired if place not in in_flight]
-            is_removed = result.group.removed and not in_flight and not partition.producers_with_open_transaction.get(group_id)
+            is_removed = result.group.removed and not in_flight
+            if isinstance(group, ClassicGroup):
+                is_removed = is_removed and not partition.producers_with_open_transaction.get(group_id)
             if not deleted and not is_removed:
                 continue
             writes_group = any(tombstone.reason == GROUP_REMOVED for tombstone in result.tombstones)
-            _delete_offsets_and_group(broker, partition, group, deleted, with_group=is_removed, writes_group=writes_group)
+            delete_offsets_and_group(broker, partition, group, deleted, with_group=is_removed, writes_group=writes_group)
             has_removed = True
-        for group_id, reconciled_group in sorted(reconciled_groups.items()):
-            committed = partition.offsets.committed.get(group_id, {})
-            result = cleanup.of_group(_reconciled_group_row(reconciled_group), committed, pending.get(group_id, ()))
-            in_flight = {key[1:] for key in partition.in_flight if key[0] == group_id}
-            expired = [(expiry.topic, expiry.partition) for expiry in result.offsets if expiry.expired]
-            deleted = [place for place in expired if place not in in_flight]
-            if result.group.removed and not in_flight:
-                _delete_reconciled_group(broker, partition, reconciled_group, deleted)
-            elif deleted:
-                _delete_offsets(broker, partition, group_id, deleted)
-            has_removed = has_removed or bool(deleted) or (result.group.removed and not in_flight)
     return has_removed
-
-
-def _reconciled_group_row(group: ConsumerGroup | StreamsGroup) -> GroupRow:
-    """A consumer or streams group in the form that the expiration rules read."""
-    return GroupRow(
-        group_id=group.group_id,
-        group_type=group.replayed.group_type,
-        is_simple=False,
-        state=group.replayed.state,
-        protocol_type=group.replayed.protocol_type,
-        protocol=None,
-        generation=group.epoch,
-        assignment_epoch=group.replayed.assignment_epoch,
-        leader_id=None,
-        member_count=len(group.members),
-        subscribed_topics=tuple(sorted(group.replayed.subscribed_topics)),
-        topic_count=0,
-        offset_count=0,
-        pending_offset_count=0,
-        assigned_partition_count=0,
-        topology_epoch=group.replayed.topology_epoch,
-        state_timestamp_ms=None,
-        record_offset=None,
-        record_timestamp_ms=None,
-        regular_expressions=group.replayed.regular_expressions,
-    )
-
-
-def _group_row(broker: Broker, group: Group) -> GroupRow:
-    """The group in the form that the expiration rules read.
-
-    During a rebalance the topics are not known, so that no offset expires (X-B4). A group that was loaded from the log is never in a
-    rebalance. Brokers 2.4 to 2.7 did not make this exception (X-B3).
-    """
-    topics = group.subscribed_topics
-    if group.state is State.EMPTY:
-        topics = frozenset()
-    elif group.state in _REBALANCING and not broker.release.expires_while_rebalancing:
-        topics = None
-    return GroupRow(
-        group_id=group.group_id,
-        group_type="classic",
-        is_simple=group.protocol_type is None and group.state is State.EMPTY and not group.pending_members,
-        state=group.state.value,
-        protocol_type=group.protocol_type,
-        protocol=group.protocol,
-        generation=group.generation,
-        assignment_epoch=None,
-        leader_id=group.leader,
-        member_count=len(group.members),
-        subscribed_topics=None if topics is None else tuple(sorted(topics)),
-        topic_count=0,
-        offset_count=0,
-        pending_offset_count=0,
-        assigned_partition_count=0,
-        topology_epoch=None,
-        state_timestamp_ms=group.state_timestamp_ms,
-        record_offset=None,
-        record_timestamp_ms=None,
-        regular_expressions=(),
-    )
 
 
 def _would_have_no_offsets(broker: Broker, partition: OffsetsPartition, group: Group, deleted: Collection[TopicPartition]) -> bool:
     """Whether the group is deleted with these offsets, because a Scala broker deletes an Empty group with its last offset (X-G1)."""
-    if not broker.release.offset_delete_may_remove_group or group.state is not State.EMPTY:
+    if not broker.release.offset_delete_may_remove_group or not group.is_empty:
         return False
     committed = partition.offsets.committed.get(group.group_id, {})
     if any(key[0] == group.group_id and key[1:] not in deleted for key in partition.in_flight):
@@ -328,7 +205,7 @@ def _would_have_no_offsets(broker: Broker, partition: OffsetsPartition, group: G
     )
 
 
-def _delete_offsets_and_group(
+def delete_offsets_and_group(
     broker: Broker,
     partition: OffsetsPartition,
     group: Group,
@@ -347,12 +224,14 @@ def _delete_offsets_and_group(
         The error of a failed append, after which nothing is deleted; else NONE.
     """
     group_id = group.group_id
-    if writes_group is None:
+    if not isinstance(group, ClassicGroup):
+        writes_group = True
+    elif writes_group is None:
         writes_group = broker.release.deletion_always_writes_group or group.generation > 0
     offsets = DeletedOffsets(partition, group_id, deleted, all_pending=with_group)
     records = offsets.tombstones
     if with_group and writes_group:
-        records.append(group_tombstone(group_id))
+        records += group.tombstones()
     producers = partition.producers_with_open_transaction.get(group_id)
     put_group_back: list[Callable[[], None]] = []
 
@@ -364,6 +243,7 @@ def _delete_offsets_and_group(
             partition.producers_with_open_transaction[group_id] = producers
 
     if records:
+        # A classic group becomes Dead; readers see it as it was until the tombstones are replicated.
         before = copy.copy(group) if with_group else NO_VIEW
         error = broker.append_tombstones(group_id, records, undo, before, offsets.committed)
         if error is not Error.NONE:

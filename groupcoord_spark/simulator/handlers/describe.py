@@ -2,17 +2,15 @@
 
 from collections.abc import Iterable
 from functools import partial
-from typing import Any
 
 from groupcoord_spark.coordinator.broker_settings import KAFKAS_ASSIGNORS
 from groupcoord_spark.simulator.broker.broker import Broker, OffsetsPartition
 from groupcoord_spark.simulator.broker.coordinator_checks import coordinator_error
-from groupcoord_spark.simulator.groups.classic_group import Group
+from groupcoord_spark.simulator.groups.classic_group import ClassicGroup
 from groupcoord_spark.simulator.groups.clock import TimerKind
 from groupcoord_spark.simulator.groups.consumer_group import ConsumerGroup, Partition, current_assignment
-from groupcoord_spark.simulator.groups.share_group import ShareGroup
+from groupcoord_spark.simulator.groups.group import Group
 from groupcoord_spark.simulator.groups.states import State
-from groupcoord_spark.simulator.groups.streams_group import StreamsGroup
 from groupcoord_spark.simulator.messages.answers import (
     ConsumerGroupDescribeAnswer,
     DescribedConsumer,
@@ -69,8 +67,8 @@ def describe_group(broker: Broker, group_id: str, version: int) -> DescribedGrou
     error = coordinator_error(broker, DescribeGroups, group_id)
     if error is not Error.NONE:
         return DescribedGroup(group_id, error)
-    group = broker.shown(group_id, Group, broker.group(group_id))
-    if group is None or group.state is State.DEAD:
+    group = broker.shown_of(group_id, ClassicGroup)
+    if group is None or group.is_dead:
         since = broker.release.unknown_group_is_error_since
         is_error = since is not None and version >= since
         return DescribedGroup(group_id, Error.GROUP_ID_NOT_FOUND if is_error else Error.NONE, State.DEAD.value)
@@ -90,7 +88,7 @@ def describe_group(broker: Broker, group_id: str, version: int) -> DescribedGrou
         for member in group.members
     )
     protocol = (group.protocol or "") if is_stable else ""
-    return DescribedGroup(group_id, Error.NONE, state_name(broker, group), group.protocol_type or "", protocol, members)
+    return DescribedGroup(group_id, Error.NONE, broker.state_name(group), group.protocol_type or "", protocol, members)
 
 
 def list_groups(broker: Broker, call: Call, request: ListGroups) -> None:
@@ -113,24 +111,15 @@ def list_groups(broker: Broker, call: Call, request: ListGroups) -> None:
 
     for partition in broker.partitions.values():
         for group in _shown_groups(partition):
-            if isinstance(group, Group):
-                name = state_name(broker, group)
-                if is_wanted(name, "classic"):
-                    listed.append(ListedGroup(group.group_id, group.protocol_type or "", name))
-            elif is_wanted(group.replayed.state, group.replayed.group_type):
-                replayed = group.replayed
-                listed.append(ListedGroup(group.group_id, replayed.protocol_type, replayed.state, replayed.group_type))
+            name = broker.state_name(group)
+            if is_wanted(name, group.group_type):
+                listed.append(ListedGroup(group.group_id, group.protocol_type or "", name, group.group_type))
     broker.answer(call, ListGroupsAnswer(Error.NONE, tuple(sorted(listed))))
 
 
-def _shown_groups(partition: OffsetsPartition) -> Iterable[Group | ConsumerGroup | ShareGroup | StreamsGroup]:
+def _shown_groups(partition: OffsetsPartition) -> list[Group]:
     """The groups of a partition as readers see them: those that are being written are seen as before."""
-    groups: dict[str, Any] = {
-        **partition.groups,
-        **partition.consumer_groups,
-        **partition.share_groups,
-        **partition.streams_groups,
-    }
+    groups: dict[str, Group | None] = {**partition.groups}
     for append in reversed(partition.appends_in_flight):
         groups.update(append.views)
     return [group for group in groups.values() if group is not None]
@@ -143,7 +132,7 @@ def consumer_group_describe(broker: Broker, call: Call, request: ConsumerGroupDe
 
 def _consumer_group(broker: Broker, group_id: str) -> DescribedConsumerGroup:
     error = coordinator_error(broker, ConsumerGroupDescribe, group_id)
-    group = broker.shown(group_id, ConsumerGroup, broker.consumer_group(group_id)) if error is Error.NONE else None
+    group = broker.shown_of(group_id, ConsumerGroup) if error is Error.NONE else None
     if group is None:
         return DescribedConsumerGroup(group_id, error if error is not Error.NONE else Error.GROUP_ID_NOT_FOUND)
     names = {topic.topic_id: name for name, topic in (broker.settings.topics or {}).items()}
@@ -174,8 +163,3 @@ def _consumer_group(broker: Broker, group_id: str) -> DescribedConsumerGroup:
     replayed = group.replayed
     assignor = replayed.protocol(KAFKAS_ASSIGNORS)
     return DescribedConsumerGroup(group_id, Error.NONE, replayed.state, group.epoch, replayed.assignment_epoch, assignor, tuple(members))
-
-
-def state_name(broker: Broker, group: Group) -> str:
-    """The name of the group's state in this release."""
-    return broker.release.completing_rebalance_name if group.state is State.COMPLETING_REBALANCE else group.state.value

@@ -2,12 +2,6 @@
 
 from groupcoord_spark.simulator.broker.broker import Broker
 from groupcoord_spark.simulator.broker.coordinator_checks import coordinator_error
-from groupcoord_spark.simulator.groups.classic_group import Group
-from groupcoord_spark.simulator.groups.consumer_group import ConsumerGroup
-from groupcoord_spark.simulator.groups.states import State
-from groupcoord_spark.simulator.groups.streams_group import StreamsGroup
-from groupcoord_spark.simulator.handlers.consumer.conversion import uses_classic_protocol
-from groupcoord_spark.simulator.handlers.streams.streams_offsets import check_streams_fetch
 from groupcoord_spark.simulator.messages.answers import FetchedGroup, FetchedOffset, OffsetFetchAnswer
 from groupcoord_spark.simulator.messages.calls import Call
 from groupcoord_spark.simulator.messages.errors import Error
@@ -39,26 +33,13 @@ def _fetch(broker: Broker, requested: GroupToFetch, require_stable: bool) -> Fet
     error = coordinator_error(broker, OffsetFetch, group_id)
     if error is not Error.NONE:
         return FetchedGroup(group_id, error, {})
-    group = broker.group(group_id)
-    consumer_group = broker.consumer_group(group_id) if group is None else None
-    if broker.appends_in_flight:
-        group, consumer_group = broker.shown(group_id, Group, group), broker.shown(group_id, ConsumerGroup, consumer_group)
-    if consumer_group is not None and requested.member_id is not None:
-        member = consumer_group.members.get(requested.member_id)
-        if member is None:
-            return FetchedGroup(group_id, Error.UNKNOWN_MEMBER_ID, {})
-        if member.member_epoch != requested.member_epoch:
-            stale = Error.ILLEGAL_GENERATION if uses_classic_protocol(member) else Error.STALE_MEMBER_EPOCH
-            return FetchedGroup(group_id, stale, {})
-    streams_group = broker.streams_group(group_id) if group is None and consumer_group is None else None
-    if broker.appends_in_flight:
-        streams_group = broker.shown(group_id, StreamsGroup, streams_group)
-    if streams_group is not None and (error := check_streams_fetch(streams_group, requested)) is not Error.NONE:
+    group = broker.shown(group_id)
+    if group is not None and (error := group.validate_fetch(requested)) is not Error.NONE:
         return FetchedGroup(group_id, error, {})
     partition = broker.partition_of(group_id)
     offsets, in_flight = partition.offsets, partition.in_flight
-    is_known = consumer_group is not None or streams_group is not None or (group is not None and group.state is not State.DEAD)
-    committed = offsets.committed.get(group_id, {}) if is_known else {}
+    has_offsets = group is not None and group.keeps_offsets and not group.is_dead
+    committed = offsets.committed.get(group_id, {}) if has_offsets else {}
     for append in partition.appends_in_flight:
         committed = {**committed, **{key[1:]: stored for key, stored in append.deleted.items() if key[0] == group_id}}
 

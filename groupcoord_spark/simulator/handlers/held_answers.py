@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from groupcoord_spark.simulator.broker.broker import Broker
+from groupcoord_spark.simulator.groups.consumer_group import ConsumerGroup
 from groupcoord_spark.simulator.messages.answers import (
     Answer,
     ConsumerGroupHeartbeatAnswer,
@@ -66,7 +67,7 @@ def _group_ids(broker: Broker, call: Call) -> Iterable[str]:
         return request.group_ids
     group_id = getattr(request, "group_id", None) or ""
     if isinstance(request, JoinGroup | SyncGroup):
-        waits = answer is None or (answer.error is Error.NONE and broker.consumer_group(group_id) is not None)  # type: ignore[union-attr]
+        waits = answer is None or (answer.error is Error.NONE and broker.group_of(group_id, ConsumerGroup) is not None)  # type: ignore[union-attr]
     elif isinstance(answer, OffsetCommitAnswer):
         waits = _RESULTS_OF_PARTITIONS.issuperset(answer.errors.values())
     elif isinstance(answer, HeartbeatAnswer):

@@ -1,30 +1,27 @@
 """The broker becomes leader of an offsets partition, or loses it (docs/reference/coordinator.md, chapter 10)."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
 
-from groupcoord_spark.coordinator.groups.consumer import ConsumerGroup as ReplayedConsumerGroup
-from groupcoord_spark.coordinator.groups.share import ShareGroup as ReplayedShareGroup
-from groupcoord_spark.coordinator.groups.streams import StreamsGroup as ReplayedStreamsGroup
 from groupcoord_spark.coordinator.replay import PartitionReplay
 from groupcoord_spark.coordinator.state import GroupRow, MemberRow, PartitionState
 from groupcoord_spark.protocol.record_types import OFFSET_KEY_TYPES, KeyType, MarkerType
 from groupcoord_spark.simulator.broker.broker import Broker, OffsetsPartition
+from groupcoord_spark.simulator.broker.group_step import GroupStep
 from groupcoord_spark.simulator.broker.rebalance import prepare_rebalance, restart_session
 from groupcoord_spark.simulator.broker.release import SizeRule
-from groupcoord_spark.simulator.groups.classic_group import Group
+from groupcoord_spark.simulator.groups.classic_group import ClassicGroup
 from groupcoord_spark.simulator.groups.classic_member import Member
 from groupcoord_spark.simulator.groups.states import State
 from groupcoord_spark.simulator.handlers.commit import stored_offset
-from groupcoord_spark.simulator.handlers.consumer.consumer_heartbeat import load_consumer_group
-from groupcoord_spark.simulator.handlers.share.share_heartbeat import load_share_group
-from groupcoord_spark.simulator.handlers.streams.streams_lifecycle import load_streams_group, unload_streams_groups
+from groupcoord_spark.simulator.handlers.consumer.consumer_heartbeat import ConsumerStep
+from groupcoord_spark.simulator.handlers.share.share_heartbeat import ShareStep
+from groupcoord_spark.simulator.handlers.streams.streams_heartbeat import StreamsStep
 from groupcoord_spark.simulator.messages.answers import JoinGroupAnswer, SyncGroupAnswer
 from groupcoord_spark.simulator.messages.errors import Error
 from groupcoord_spark.simulator.messages.records import WrittenRecord
 
-_CLASSIC = "classic"
-_CONSUMER = "consumer"
-_SHARE = "share"
+_STEPS: Final[Mapping[str, type[GroupStep[Any]]]] = {step.kind.group_type: step for step in (ConsumerStep, ShareStep, StreamsStep)}
 
 
 def begin_loading(broker: Broker, number: int) -> None:
@@ -55,23 +52,15 @@ def load_partition(broker: Broker, number: int, records: Iterable[WrittenRecord]
     for member in state.members():
         members.setdefault(member.group_id, []).append(member)
     for row in state.groups():
-        if row.group_type == _CLASSIC:
+        if row.group_type == ClassicGroup.group_type:
             loaded = sorted(members.get(row.group_id, ()), key=lambda member: member_order.get(member.member_id, 0))
             partition.groups[row.group_id] = _load_group(broker, row, loaded)
-        elif row.group_type == _CONSUMER:
-            replayed = state.group(row.group_id)
-            assert isinstance(replayed, ReplayedConsumerGroup)
-            load_consumer_group(broker, row.group_id, replayed, records)
-        elif row.group_type == _SHARE:
-            share_group = state.group(row.group_id)
-            assert isinstance(share_group, ReplayedShareGroup)
-            load_share_group(broker, row.group_id, share_group, records)
         else:
-            streams_group = state.group(row.group_id)
-            assert isinstance(streams_group, ReplayedStreamsGroup)
-            load_streams_group(broker, row.group_id, streams_group, records)
+            _STEPS[row.group_type].load(broker, row.group_id, state.group(row.group_id), records)
     for group in list(partition.groups.values()):
-        if broker.release.size_rule is not SizeRule.NONE and len(group.members) > broker.settings.group_max_size:
+        if not isinstance(group, ClassicGroup) or broker.release.size_rule is SizeRule.NONE:
+            continue
+        if len(group.members) > broker.settings.group_max_size:
             prepare_rebalance(broker, group)
 
 
@@ -81,6 +70,9 @@ def unload_partition(broker: Broker, number: int) -> None:
     if partition is None:
         return
     for group in list(partition.groups.values()):
+        if not isinstance(group, ClassicGroup):
+            broker.remove_group(group)
+            continue
         for member in group.members:
             waiting = group.take_awaiting_join(member)
             if waiting is not None:
@@ -89,13 +81,8 @@ def unload_partition(broker: Broker, number: int) -> None:
                 broker.answer(member.awaiting_sync, SyncGroupAnswer(Error.NOT_COORDINATOR))
                 member.awaiting_sync = None
         broker.remove_group(group)
-    for consumer_group in partition.consumer_groups.values():
-        for member_id in list(consumer_group.members):
-            consumer_group.cancel_timers(member_id)
-    for share_group in partition.share_groups.values():
-        for member_id in list(share_group.members):
-            share_group.cancel_session(member_id)
-    unload_streams_groups(partition)
+    for timer in partition.streams_initial_delays.values():
+        timer.is_cancelled = True
     broker.fail_appends_in_flight(partition)
     del broker.partitions[number]
 
@@ -130,8 +117,8 @@ def _load_offsets(partition: OffsetsPartition, state: PartitionState) -> None:
             partition.producers_with_open_transaction.setdefault(group_id, set()).add(producer_id)
 
 
-def _load_group(broker: Broker, row: GroupRow, members: list[MemberRow]) -> Group:
-    group = Group(row.group_id, broker.now_ms, like_java=broker.release.like_java_maps)
+def _load_group(broker: Broker, row: GroupRow, members: list[MemberRow]) -> ClassicGroup:
+    group = ClassicGroup(row.group_id, broker.now_ms, like_java=broker.release.like_java_maps)
     group.generation = row.generation
     group.protocol = row.protocol
     group.leader = row.leader_id

@@ -4,6 +4,8 @@ from groupcoord_spark.simulator.broker.broker import Broker
 from groupcoord_spark.simulator.broker.coordinator_checks import coordinator_error
 from groupcoord_spark.simulator.broker.rebalance import restart_session
 from groupcoord_spark.simulator.groups.classic_checks import first_error
+from groupcoord_spark.simulator.groups.classic_group import ClassicGroup
+from groupcoord_spark.simulator.groups.consumer_group import ConsumerGroup
 from groupcoord_spark.simulator.handlers.consumer.classic_members import heartbeat_to_consumer_group
 from groupcoord_spark.simulator.messages.answers import HeartbeatAnswer
 from groupcoord_spark.simulator.messages.calls import Call
@@ -23,9 +25,10 @@ def _heartbeat_error(broker: Broker, request: Heartbeat) -> Error:
     if error is not Error.NONE:
         return error
     group = broker.group(request.group_id or "")
-    if group is None:
-        consumer_group = broker.consumer_group(request.group_id or "")
-        return Error.UNKNOWN_MEMBER_ID if consumer_group is None else heartbeat_to_consumer_group(broker, request, consumer_group)
+    if isinstance(group, ConsumerGroup):
+        return heartbeat_to_consumer_group(broker, request, group)
+    if not isinstance(group, ClassicGroup):
+        return Error.UNKNOWN_MEMBER_ID
     rule = broker.release.heartbeat_rules[group.state]
     error = first_error(rule.checks, group, request)
     if error is not Error.NONE:

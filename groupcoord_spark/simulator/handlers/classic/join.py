@@ -16,13 +16,16 @@ from groupcoord_spark.simulator.broker.rebalance import (
 )
 from groupcoord_spark.simulator.broker.release import SizeRule
 from groupcoord_spark.simulator.groups.classic_checks import first_error
-from groupcoord_spark.simulator.groups.classic_group import Group
+from groupcoord_spark.simulator.groups.classic_group import ClassicGroup
 from groupcoord_spark.simulator.groups.classic_member import Member, Protocols
 from groupcoord_spark.simulator.groups.clock import TimerKind
+from groupcoord_spark.simulator.groups.consumer_group import ConsumerGroup
+from groupcoord_spark.simulator.groups.modern_group import ModernGroup
+from groupcoord_spark.simulator.groups.share_group import ShareGroup
 from groupcoord_spark.simulator.groups.states import CAN_REBALANCE, State
+from groupcoord_spark.simulator.groups.streams_group import StreamsGroup
 from groupcoord_spark.simulator.handlers.consumer.classic_members import join_consumer_group
-from groupcoord_spark.simulator.handlers.consumer.consumer_deletion import remove_consumer_group
-from groupcoord_spark.simulator.handlers.streams.streams_lifecycle import delete_streams_group
+from groupcoord_spark.simulator.handlers.deletion import delete_offsets_and_group
 from groupcoord_spark.simulator.messages.answers import JoinGroupAnswer, SyncGroupAnswer
 from groupcoord_spark.simulator.messages.calls import Call
 from groupcoord_spark.simulator.messages.errors import Error
@@ -37,16 +40,15 @@ def join_group(broker: Broker, call: Call, request: JoinGroup) -> None:
     """Add or keep the member. The answer comes now (an error, or the current generation) or at the end of the join phase."""
     error = coordinator_error(broker, JoinGroup, request.group_id, request)
     group_id = request.group_id or ""
-    if error is Error.NONE and broker.refuses_classic_members(group_id):
+    of_any_kind = broker.group(group_id) if error is Error.NONE else None
+    if isinstance(of_any_kind, ConsumerGroup) and of_any_kind.members:
+        join_consumer_group(broker, call, request, of_any_kind)
+        return
+    if isinstance(of_any_kind, ShareGroup) or (isinstance(of_any_kind, StreamsGroup) and of_any_kind.members):
         error = Error.INCONSISTENT_GROUP_PROTOCOL
-    group = broker.group(group_id) if error is Error.NONE else None
-    if group is None and error is Error.NONE and (consumer_group := broker.consumer_group(group_id)) is not None:
-        if consumer_group.members:
-            join_consumer_group(broker, call, request, consumer_group)
-            return
-        error = remove_consumer_group(broker, consumer_group)
-    elif group is None and error is Error.NONE and (streams_group := broker.streams_group(group_id)) is not None:
-        error = delete_streams_group(broker, streams_group)
+    elif isinstance(of_any_kind, ModernGroup):
+        error = delete_offsets_and_group(broker, broker.partition_of(group_id), of_any_kind, (), with_group=True)
+    group = of_any_kind if isinstance(of_any_kind, ClassicGroup) else None
     is_new_group = group is None
     if group is None and error is Error.NONE:
         if request.member_id:
@@ -62,7 +64,7 @@ def join_group(broker: Broker, call: Call, request: JoinGroup) -> None:
         _write_new_group(broker, group, call, request)
 
 
-def size_allows(rule: SizeRule, limit: int, group: Group, member_id: str) -> bool:
+def size_allows(rule: SizeRule, limit: int, group: ClassicGroup, member_id: str) -> bool:
     """Whether group.max.size allows another JoinGroup of this member id. ``limit``: the value of group.max.size."""
     member = group.members.get(member_id)
     if rule is SizeRule.BY_MEMBERS:
@@ -76,7 +78,7 @@ def size_allows(rule: SizeRule, limit: int, group: Group, member_id: str) -> boo
     return member is not None or len(group.members) < limit
 
 
-def _join(broker: Broker, group: Group, call: Call, request: JoinGroup) -> None:
+def _join(broker: Broker, group: ClassicGroup, call: Call, request: JoinGroup) -> None:
     if not size_allows(broker.release.size_rule, broker.settings.group_max_size, group, request.member_id):
         group.remove(request.member_id)
         broker.answer(call, JoinGroupAnswer(Error.GROUP_MAX_SIZE_REACHED, ""))
@@ -107,7 +109,7 @@ def _needs_member_id_first(broker: Broker, request: JoinGroup) -> bool:
     return broker.release.has_member_ids_on_request and request.group_instance_id is None and version >= FIRST_VERSION_WITH_MEMBER_IDS
 
 
-def _assign_pending_member_id(broker: Broker, group: Group, call: Call, request: JoinGroup) -> None:
+def _assign_pending_member_id(broker: Broker, group: ClassicGroup, call: Call, request: JoinGroup) -> None:
     """Answer MEMBER_ID_REQUIRED with a new member id, which is forgotten after the session timeout (KIP-394).
 
     Without this step every lost answer to a JoinGroup would leave a member without a client in the group.
@@ -118,13 +120,13 @@ def _assign_pending_member_id(broker: Broker, group: Group, call: Call, request:
     broker.answer(call, JoinGroupAnswer(Error.MEMBER_ID_REQUIRED, member_id))
 
 
-def _expire_pending_member_id(broker: Broker, group: Group, member_id: str) -> bool:
+def _expire_pending_member_id(broker: Broker, group: ClassicGroup, member_id: str) -> bool:
     del group.pending_members[member_id]
     end_join_phase_if_complete(broker, group, after_expiry=True)
     return True
 
 
-def _join_with_pending_id(broker: Broker, group: Group, call: Call, request: JoinGroup) -> None:
+def _join_with_pending_id(broker: Broker, group: ClassicGroup, call: Call, request: JoinGroup) -> None:
     if request.group_instance_id is not None:
         # Only dynamic members get pending member ids: the broker throws IllegalStateException here.
         broker.answer(call, JoinGroupAnswer(Error.UNKNOWN_SERVER_ERROR, request.member_id))
@@ -137,7 +139,7 @@ def _rebalance_timeout_of(request: JoinGroup) -> int:
     return request.session_timeout_ms if request.rebalance_timeout_ms is None else request.rebalance_timeout_ms
 
 
-def _add(broker: Broker, group: Group, call: Call, request: JoinGroup, member_id: str) -> None:
+def _add(broker: Broker, group: ClassicGroup, call: Call, request: JoinGroup, member_id: str) -> None:
     deadline_ms = broker.release.new_member_deadline_ms
     member = Member(
         member_id=member_id,
@@ -162,7 +164,7 @@ def _add(broker: Broker, group: Group, call: Call, request: JoinGroup, member_id
         prepare_rebalance(broker, group)
 
 
-def _rejoin(broker: Broker, group: Group, member: Member, call: Call, request: JoinGroup) -> None:
+def _rejoin(broker: Broker, group: ClassicGroup, member: Member, call: Call, request: JoinGroup) -> None:
     """A member joins again: its request waits for the end of a join phase, starts one, or is answered with the current generation."""
     is_leader = member.member_id == group.leader
     is_unchanged = member.protocols == request.protocols
@@ -175,7 +177,7 @@ def _rejoin(broker: Broker, group: Group, member: Member, call: Call, request: J
         prepare_rebalance(broker, group)
 
 
-def _update(broker: Broker, group: Group, member: Member, request: JoinGroup) -> None:
+def _update(broker: Broker, group: ClassicGroup, member: Member, request: JoinGroup) -> None:
     group.update_protocols(member, request.protocols)
     if broker.release.rejoin_updates_timeouts:
         member.rebalance_timeout_ms = _rebalance_timeout_of(request)
@@ -183,7 +185,7 @@ def _update(broker: Broker, group: Group, member: Member, request: JoinGroup) ->
 
 
 def _answer_current_generation(
-    broker: Broker, group: Group, call: Call, member: Member, leader: str | None, *, is_leader: bool, skips_assignment: bool = False
+    broker: Broker, group: ClassicGroup, call: Call, member: Member, leader: str | None, *, is_leader: bool, skips_assignment: bool = False
 ) -> None:
     broker.answer(
         call,
@@ -203,7 +205,7 @@ def _answer_current_generation(
 # Static members
 
 
-def _restart(broker: Broker, group: Group, call: Call, request: JoinGroup, instance_id: str) -> None:
+def _restart(broker: Broker, group: ClassicGroup, call: Call, request: JoinGroup, instance_id: str) -> None:
     """A static member restarts: it gets a new member id and its old process is fenced (docs/reference/coordinator.md, chapter 4.5)."""
     if group.state in (State.EMPTY, State.DEAD):
         # Such a group has no members: the broker throws IllegalStateException here.
@@ -241,7 +243,7 @@ class _Replaced(NamedTuple):
     timeouts_ms: tuple[int, int]
 
 
-def _write_restart(broker: Broker, group: Group, call: Call, request: JoinGroup, member: Member, before: _Replaced) -> None:
+def _write_restart(broker: Broker, group: ClassicGroup, call: Call, request: JoinGroup, member: Member, before: _Replaced) -> None:
     """Write the new member id, then answer. If the append fails, the member has its old id again.
 
     While the append takes time the JoinGroup waits as in a join phase: one that begins meanwhile may answer it.
@@ -273,7 +275,7 @@ def _write_restart(broker: Broker, group: Group, call: Call, request: JoinGroup,
         end(*broker.append(group.group_id, records))
 
 
-def _answer_restart(broker: Broker, group: Group, call: Call, request: JoinGroup, member: Member, old_leader: str | None) -> None:
+def _answer_restart(broker: Broker, group: ClassicGroup, call: Call, request: JoinGroup, member: Member, old_leader: str | None) -> None:
     if _skips_assignment(broker, request):
         is_leader = member.member_id == group.leader
         _answer_current_generation(broker, group, call, member, group.leader, is_leader=is_leader, skips_assignment=is_leader)
@@ -282,7 +284,7 @@ def _answer_restart(broker: Broker, group: Group, call: Call, request: JoinGroup
         _answer_current_generation(broker, group, call, member, old_leader, is_leader=False)
 
 
-def _restart_needs_rebalance(broker: Broker, group: Group) -> bool:
+def _restart_needs_rebalance(broker: Broker, group: ClassicGroup) -> bool:
     """Whether the restart of a static member starts a rebalance."""
     if group.state is State.COMPLETING_REBALANCE:
         return broker.release.static_restart_rebalances_sync_phase
@@ -294,7 +296,7 @@ def _skips_assignment(broker: Broker, request: JoinGroup) -> bool:
     return broker.release.skips_assignment and version >= FIRST_VERSION_WITH_SKIP_ASSIGNMENT
 
 
-def _fence(broker: Broker, group: Group, member: Member) -> None:
+def _fence(broker: Broker, group: ClassicGroup, member: Member) -> None:
     """Answer the waiting requests of the member's old process with FENCED_INSTANCE_ID."""
     waiting = group.take_awaiting_join(member)
     if waiting is not None:
@@ -304,7 +306,7 @@ def _fence(broker: Broker, group: Group, member: Member) -> None:
         member.awaiting_sync = None
 
 
-def _write_new_group(broker: Broker, group: Group, call: Call, request: JoinGroup) -> None:
+def _write_new_group(broker: Broker, group: ClassicGroup, call: Call, request: JoinGroup) -> None:
     """Write the empty record of a new group (4.x). If the append fails, the group is removed."""
 
     def undo() -> None:

@@ -4,8 +4,8 @@ from groupcoord_spark.simulator.broker.broker import Broker
 from groupcoord_spark.simulator.broker.coordinator_checks import coordinator_error
 from groupcoord_spark.simulator.broker.rebalance import end_join_phase_if_complete, rebalance_after_removal, remove_member
 from groupcoord_spark.simulator.groups.classic_checks import DEAD_IS_NOT_AVAILABLE, DEAD_IS_UNKNOWN_MEMBER, first_error
-from groupcoord_spark.simulator.groups.classic_group import Group
-from groupcoord_spark.simulator.groups.states import State
+from groupcoord_spark.simulator.groups.classic_group import ClassicGroup
+from groupcoord_spark.simulator.groups.consumer_group import ConsumerGroup
 from groupcoord_spark.simulator.handlers.consumer.classic_members import leave_consumer_group
 from groupcoord_spark.simulator.messages.answers import LeaveGroupAnswer, LeftMember
 from groupcoord_spark.simulator.messages.calls import Call
@@ -22,16 +22,17 @@ def leave_group(broker: Broker, call: Call, request: LeaveGroup) -> None:
         broker.answer(call, LeaveGroupAnswer(error))
         return
     group = broker.group(request.group_id or "")
-    if group is not None and group.state is State.DEAD:
+    if group is not None and group.is_dead:
         broker.answer(
             call, LeaveGroupAnswer((DEAD_IS_NOT_AVAILABLE if broker.release.has_static_members else DEAD_IS_UNKNOWN_MEMBER).error)
         )
         return
-    consumer_group = broker.consumer_group(request.group_id or "") if group is None else None
-    if consumer_group is not None:
-        errors = leave_consumer_group(broker, consumer_group, request.members)
+    if isinstance(group, ConsumerGroup):
+        errors = leave_consumer_group(broker, group, request.members)
+    elif isinstance(group, ClassicGroup):
+        errors = _leave(broker, group, request.members)
     else:
-        errors = [Error.UNKNOWN_MEMBER_ID] * len(request.members) if group is None else _leave(broker, group, request.members)
+        errors = [Error.UNKNOWN_MEMBER_ID] * len(request.members)
     version = broker.release.version_of(request)
     if version < FIRST_VERSION_WITH_LIST:
         broker.answer(call, LeaveGroupAnswer(errors[0] if errors else Error.NONE))
@@ -40,7 +41,7 @@ def leave_group(broker: Broker, call: Call, request: LeaveGroup) -> None:
         broker.answer(call, LeaveGroupAnswer(Error.NONE, left))
 
 
-def _leave(broker: Broker, group: Group, members: tuple[Leaving, ...]) -> list[Error]:
+def _leave(broker: Broker, group: ClassicGroup, members: tuple[Leaving, ...]) -> list[Error]:
     errors = []
     has_removed_member = False
     for leaving in members:
@@ -59,7 +60,7 @@ def _leave(broker: Broker, group: Group, members: tuple[Leaving, ...]) -> list[E
     return errors
 
 
-def _remove(broker: Broker, group: Group, leaving: Leaving) -> tuple[Error, bool]:
+def _remove(broker: Broker, group: ClassicGroup, leaving: Leaving) -> tuple[Error, bool]:
     """Remove one member. Returns the error, and whether the member had only a pending member id."""
     member_id, instance_id = leaving
     if not member_id and instance_id is not None:

@@ -11,8 +11,9 @@ from groupcoord_spark.simulator.broker.rebalance import (
     restart_session,
 )
 from groupcoord_spark.simulator.groups.classic_checks import first_error
-from groupcoord_spark.simulator.groups.classic_group import Group
+from groupcoord_spark.simulator.groups.classic_group import ClassicGroup
 from groupcoord_spark.simulator.groups.classic_member import Member
+from groupcoord_spark.simulator.groups.consumer_group import ConsumerGroup
 from groupcoord_spark.simulator.groups.states import State
 from groupcoord_spark.simulator.handlers.consumer.classic_members import sync_with_consumer_group
 from groupcoord_spark.simulator.messages.answers import SyncGroupAnswer
@@ -28,11 +29,10 @@ def sync_group(broker: Broker, call: Call, request: SyncGroup) -> None:
     """Answer with the member's assignment or an error, or keep the request until the leader sends the assignment."""
     error = _coordinator_error(broker, request)
     group = broker.group(request.group_id or "") if error is Error.NONE else None
-    consumer_group = broker.consumer_group(request.group_id or "") if error is Error.NONE and group is None else None
-    if consumer_group is not None:
-        sync_with_consumer_group(broker, call, request, consumer_group)
+    if isinstance(group, ConsumerGroup):
+        sync_with_consumer_group(broker, call, request, group)
         return
-    if group is None:
+    if not isinstance(group, ClassicGroup):
         broker.answer(call, SyncGroupAnswer(error if error is not Error.NONE else Error.UNKNOWN_MEMBER_ID))
         return
     error = first_error(broker.release.sync_checks, group, request)
@@ -65,7 +65,7 @@ def _coordinator_error(broker: Broker, request: SyncGroup) -> Error:
     return error
 
 
-def _store_assignments(broker: Broker, group: Group, assignments: dict[str, bytes]) -> None:
+def _store_assignments(broker: Broker, group: ClassicGroup, assignments: dict[str, bytes]) -> None:
     """Store the assignments that the leader sent, except for ids that are not members.
 
     If the append of the group record succeeds, the group becomes Stable and the waiting SyncGroups are answered. If not, the group starts
@@ -89,7 +89,7 @@ def _store_assignments(broker: Broker, group: Group, assignments: dict[str, byte
     broker.append_slowly(group.group_id, records, NO_PRODUCER_ID, NO_PRODUCER_EPOCH, end, lambda error, written: None)
 
 
-def _end_sync_phase(broker: Broker, group: Group, error: Error) -> None:
+def _end_sync_phase(broker: Broker, group: ClassicGroup, error: Error) -> None:
     """Answer the waiting SyncGroups after the append of the group record, or start a rebalance if the append failed."""
     if error is Error.NONE:
         answer_waiting_syncs(broker, group)

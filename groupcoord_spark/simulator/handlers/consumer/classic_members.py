@@ -15,17 +15,23 @@ from groupcoord_spark.simulator.broker.group_step import topic_names
 from groupcoord_spark.simulator.groups.classic_group import CONSUMER
 from groupcoord_spark.simulator.groups.classic_member import Protocols
 from groupcoord_spark.simulator.groups.clock import TimerKind
-from groupcoord_spark.simulator.groups.consumer_group import UNRELEASED, UNREVOKED, ConsumerGroup, current_assignment, member_record
-from groupcoord_spark.simulator.handlers.consumer.consumer_heartbeat import NEW_MEMBER, ConsumerStep, fence_member
-from groupcoord_spark.simulator.handlers.consumer.conversion import (
+from groupcoord_spark.simulator.groups.consumer_group import (
     CLASSIC_MEMBER,
+    UNRELEASED,
+    UNREVOKED,
+    ConsumerGroup,
+    current_assignment,
+    uses_classic_protocol,
+)
+from groupcoord_spark.simulator.groups.modern_group import cancel_timer
+from groupcoord_spark.simulator.handlers.consumer.consumer_heartbeat import ConsumerStep
+from groupcoord_spark.simulator.handlers.consumer.conversion import (
     classic_assignment,
     classic_members,
     classic_metadata,
     classic_protocols,
     may_be_downgraded,
     read_subscription,
-    uses_classic_protocol,
 )
 from groupcoord_spark.simulator.messages.answers import JoinGroupAnswer, SyncGroupAnswer
 from groupcoord_spark.simulator.messages.calls import Call
@@ -96,7 +102,7 @@ def _reconcile_classic_member(step: ConsumerStep, group: ConsumerGroup, member_i
     subscription = read_subscription(request.protocols)
     assert subscription is not None
     before = group.members[member_id].metadata if member_id in group.members else None
-    base = before or NEW_MEMBER
+    base = before or ConsumerGroup.new_member
     timeout_ms = request.session_timeout_ms if request.rebalance_timeout_ms is None else request.rebalance_timeout_ms
     metadata = {
         **base,
@@ -109,7 +115,7 @@ def _reconcile_classic_member(step: ConsumerStep, group: ConsumerGroup, member_i
         CLASSIC_MEMBER: classic_metadata(request.session_timeout_ms, request.protocols),
     }
     if metadata != before:
-        step.add(member_record(group.group_id, member_id, metadata))
+        step.add(group.member_record(member_id, metadata))
     has_changed = base["subscribed_topic_names"] != metadata["subscribed_topic_names"]
     step.refresh_metadata_if_due(group, bumps=has_changed)
     step.update_targets(group)
@@ -130,7 +136,7 @@ def sync_with_consumer_group(broker: Broker, call: Call, request: SyncGroup, gro
     if error is not Error.NONE or member is None:
         broker.answer(call, SyncGroupAnswer(error))
         return
-    group.cancel_timer(group.sync_timers, request.member_id)
+    cancel_timer(group.sync_timers, request.member_id)
     step = ConsumerStep(broker, group.group_id)
     step.restart_session(group, request.member_id)
     names = topic_names(broker)
@@ -197,10 +203,10 @@ def _start_timer(broker: Broker, group: ConsumerGroup, member_id: str, kind: Tim
     """Give a classic member its rebalance timeout to join again, or to send SyncGroup after its JoinGroup."""
     timers = group.join_timers if kind is TimerKind.JOIN_PHASE else group.sync_timers
     if kind is TimerKind.SYNC_PHASE:
-        group.cancel_timer(group.join_timers, member_id)
-        group.cancel_timer(timers, member_id)
+        cancel_timer(group.join_timers, member_id)
+        cancel_timer(timers, member_id)
     elif member_id in timers:
         return
-    timeout_ms = (group.members[member_id].metadata or NEW_MEMBER)["rebalance_timeout_ms"]
-    fire = partial(fence_member, broker, group.group_id, member_id)
+    timeout_ms = group.metadata_of(member_id)["rebalance_timeout_ms"]
+    fire = partial(ConsumerStep.fence_member, broker, group.group_id, member_id)
     timers[member_id] = broker.clock.start(kind, timeout_ms, group.group_id, member_id, fire)

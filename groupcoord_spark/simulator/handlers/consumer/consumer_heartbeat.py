@@ -15,32 +15,23 @@ from groupcoord_spark import assignors
 from groupcoord_spark.assignors import SERVER_ASSIGNORS, TopicPartition
 from groupcoord_spark.coordinator.broker_settings import KAFKAS_ASSIGNORS
 from groupcoord_spark.coordinator.groups.consumer import ConsumerGroup as ReplayedGroup
-from groupcoord_spark.protocol.record_types import KeyType
 from groupcoord_spark.simulator.broker.broker import Broker
 from groupcoord_spark.simulator.broker.coordinator_checks import coordinator_error
-from groupcoord_spark.simulator.broker.coordinator_records import group_tombstone
-from groupcoord_spark.simulator.broker.group_step import REFRESH_MS, RETRY_MS, GroupStep, known_topics, topic_ids, topic_names
-from groupcoord_spark.simulator.groups.classic_group import CONSUMER, Group
-from groupcoord_spark.simulator.groups.clock import Clock, TimerKind
+from groupcoord_spark.simulator.broker.group_step import GroupStep, known_topics, topic_ids, topic_names
+from groupcoord_spark.simulator.groups.classic_group import CONSUMER, ClassicGroup
+from groupcoord_spark.simulator.groups.clock import TimerKind
 from groupcoord_spark.simulator.groups.consumer_group import (
+    CLASSIC_MEMBER,
     UNREVOKED,
     ConsumerGroup,
     CurrentAssignment,
     Partition,
-    assignment_record,
     current_assignment,
-    epoch_record,
-    member_record,
-    metadata_hash,
     reconciled,
-    regex_record,
-    removal_records,
-    target_epoch_record,
-    target_record,
+    uses_classic_protocol,
 )
-from groupcoord_spark.simulator.groups.states import State
+from groupcoord_spark.simulator.groups.modern_group import cancel_timer, metadata_hash
 from groupcoord_spark.simulator.handlers.consumer.conversion import (
-    CLASSIC_MEMBER,
     begin_classic_group,
     classic_members,
     downgraded,
@@ -48,41 +39,17 @@ from groupcoord_spark.simulator.handlers.consumer.conversion import (
     may_be_downgraded,
     subscribed_topics_of,
     upgrade_records,
-    uses_classic_protocol,
 )
 from groupcoord_spark.simulator.messages import re2j
 from groupcoord_spark.simulator.messages.answers import ConsumerGroupHeartbeatAnswer
 from groupcoord_spark.simulator.messages.calls import Call
 from groupcoord_spark.simulator.messages.errors import Error, RefusedError
-from groupcoord_spark.simulator.messages.records import WrittenRecord
 from groupcoord_spark.simulator.messages.requests import LEFT_FOR_A_WHILE, ConsumerGroupHeartbeat
 
 REGEX_MS: Final = 1
 """How long the broker's background thread takes to resolve an expression in the simulator."""
 REGEX_REFRESH_MIN_MS: Final = 10_000
-_CHANGEABLE: Final = (
-    "replayed",
-    "metadata_hash",
-    "assignment_timestamp_ms",
-    "refreshes_metadata",
-    "metadata_deadline_ms",
-    "regexes_resolved_at_ms",
-    "regexes_are_old",
-)
-"""What the records of a step change in a consumer group."""
 _FIRST_VERSION_WITH_CLIENT_IDS: Final = 1
-
-NEW_MEMBER: Final[Mapping[str, Any]] = {
-    "instance_id": None,
-    "rack_id": None,
-    "client_id": "",
-    "client_host": "",
-    "subscribed_topic_names": [],
-    "subscribed_topic_regex": "",
-    "rebalance_timeout_ms": -1,
-    "server_assignor": None,
-    "classic_member_metadata": None,
-}
 
 
 def consumer_group_heartbeat(broker: Broker, call: Call, request: ConsumerGroupHeartbeat) -> None:
@@ -123,21 +90,27 @@ def _request_error(broker: Broker, request: ConsumerGroupHeartbeat) -> Error:
     return Error.NONE
 
 
-class ConsumerStep(GroupStep):
+class ConsumerStep(GroupStep[ConsumerGroup]):
     """The records of one request or timer, and the consumer group to which they are applied."""
 
-    group: ConsumerGroup | None
+    kind = ConsumerGroup
+    changeable = (
+        "replayed",
+        "metadata_hash",
+        "assignment_timestamp_ms",
+        "refreshes_metadata",
+        "metadata_deadline_ms",
+        "regexes_resolved_at_ms",
+        "regexes_are_old",
+    )
 
     def __init__(self, broker: Broker, group_id: str) -> None:
         super().__init__(broker, group_id)
-        self.group = self.partition.consumer_groups.get(group_id)
-        if self.group is not None:
-            self.remember(self.group, _CHANGEABLE)
         self.replaced: list[str] = []
-        self.replaced_classic: Group | None = None
+        self.replaced_classic: ClassicGroup | None = None
         self._put_classic_back: Callable[[], None] | None = None
-        self._run_timers_again: Callable[[Clock], None] | None = None
-        self.downgraded: Group | None = None
+        self.downgraded: ClassicGroup | None = None
+        self._put_group_back: Callable[[], None] | None = None
         self._rebalances = True
 
     # Requests
@@ -154,8 +127,8 @@ class ConsumerStep(GroupStep):
         before = group.members[member_id].metadata if member_id in group.members else None
         metadata = self._metadata(before, request)
         if metadata != before:
-            self.add(member_record(self.group_id, member_id, metadata))
-        subscription_changed = (before or NEW_MEMBER)["subscribed_topic_names"] != metadata["subscribed_topic_names"]
+            self.add(group.member_record(member_id, metadata))
+        subscription_changed = (before or ConsumerGroup.new_member)["subscribed_topic_names"] != metadata["subscribed_topic_names"]
         regex_changed = self._update_regexes(group, before, metadata)
         bumps = subscription_changed or regex_changed
         self.refresh_metadata_if_due(group, bumps=bumps)
@@ -196,7 +169,7 @@ class ConsumerStep(GroupStep):
             current = current_assignment(group.members[member_id])
             kept = dict.fromkeys(current.assigned, 0)
             left = CurrentAssignment(LEFT_FOR_A_WHILE, current.previous_epoch, current.state, kept, {})
-            self.add(assignment_record(self.group_id, member_id, left))
+            self.add(group.assignment_record(member_id, left))
         else:
             self.remove(group, [member_id])
         return ConsumerGroupHeartbeatAnswer(Error.NONE, member_id, request.member_epoch)
@@ -210,14 +183,7 @@ class ConsumerStep(GroupStep):
         if may_be_downgraded(self.broker, group, member_ids):
             self.downgrade(group, member_ids)
             return
-        for member_id in member_ids:
-            for record in removal_records(self.group_id, member_id):
-                self.add(record)
-            # The broker stops the timers before it writes, and a failed append does not start them again.
-            group.cancel_timers(member_id)
-        self._forget_unused_regexes(group)
-        group.metadata_hash = metadata_hash(known_topics(self.broker, group.replayed.subscribed_topics))
-        self.add(epoch_record(self.group_id, group.epoch + 1, group.metadata_hash))
+        super().remove(group, member_ids)
 
     def downgrade(self, group: ConsumerGroup, leaving: Iterable[str], *, rebalances: bool = True) -> None:
         """Make a classic group of the members that stay. rebalances: whether it begins with a rebalance."""
@@ -232,22 +198,25 @@ class ConsumerStep(GroupStep):
         if self.group is not None:
             return self.group
         classic = self.partition.groups.get(self.group_id)
-        is_of_other_type = self.group_id in self.partition.streams_groups or self.group_id in self.partition.share_groups
-        has_members = classic is not None and classic.state is not State.EMPTY
+        has_members = classic is not None and not classic.is_empty
+        is_of_other_type = classic is not None and not isinstance(classic, ClassicGroup)
         if request.member_epoch != 0 or is_of_other_type or (has_members and not self.broker.settings.allows_upgrades):
             raise RefusedError(Error.GROUP_ID_NOT_FOUND)
         group = ConsumerGroup(self.group_id, ReplayedGroup(self.broker.release.semantics))
-        if classic is not None and has_members:
+        if not isinstance(classic, ClassicGroup):
+            self.group = group
+            return group
+        if has_members:
             self._upgrade(group, classic)
-        elif classic is not None:
-            self.records.append(group_tombstone(self.group_id))
+        else:
+            self.records += classic.tombstones()
         self.group, self.replaced_classic = group, classic
         return group
 
-    def _upgrade(self, group: ConsumerGroup, classic: Group) -> None:
+    def _upgrade(self, group: ConsumerGroup, classic: ClassicGroup) -> None:
         """Make consumer members of the members of a classic group."""
         group.metadata_hash = metadata_hash(known_topics(self.broker, subscribed_topics_of(classic)))
-        records = upgrade_records(classic, topic_ids(self.broker), group.metadata_hash) if classic.protocol_type == CONSUMER else None
+        records = upgrade_records(classic, group, topic_ids(self.broker)) if classic.protocol_type == CONSUMER else None
         if records is None:
             raise RefusedError(Error.GROUP_ID_NOT_FOUND)
         self.records.append(records[0])
@@ -288,12 +257,12 @@ class ConsumerStep(GroupStep):
         """A static member comes back with a new member id: it keeps its target and its partitions."""
         old = group.members[old_id]
         metadata, target, current = old.metadata, group.target_of(old_id), current_assignment(old)
-        for record in removal_records(self.group_id, old_id):
+        for record in group.removal_records(old_id):
             self.add(record)
         self.replaced.append(old_id)
-        self.add(member_record(self.group_id, new_id, metadata))
-        self.add(target_record(self.group_id, new_id, target))
-        self.add(assignment_record(self.group_id, new_id, current._replace(epoch=0, previous_epoch=0)))
+        self.add(group.member_record(new_id, metadata))
+        self.add(group.target_record(new_id, target))
+        self.add(group.assignment_record(new_id, current._replace(epoch=0, previous_epoch=0)))
 
     def _metadata(self, before: Mapping[str, Any] | None, request: ConsumerGroupHeartbeat) -> dict[str, Any]:
         """The member's metadata with what the request changes; null fields of the request change nothing."""
@@ -307,19 +276,19 @@ class ConsumerStep(GroupStep):
         }
         given = {name: value for name, value in changes.items() if value is not None}
         who = {"client_id": request.client_id, "client_host": request.client_host, "classic_member_metadata": None}
-        return {**(before or NEW_MEMBER), **given, **who}
+        return {**(before or ConsumerGroup.new_member), **given, **who}
 
     def _update_regexes(self, group: ConsumerGroup, before: Mapping[str, Any] | None, metadata: Mapping[str, Any]) -> bool:
         """Forget expressions that nobody uses, and have new ones resolved. Returns whether the member got other topics by this."""
-        regex, old = metadata["subscribed_topic_regex"], (before or NEW_MEMBER)["subscribed_topic_regex"]
+        regex, old = metadata["subscribed_topic_regex"], (before or ConsumerGroup.new_member)["subscribed_topic_regex"]
         if regex != old:
-            self._forget_unused_regexes(group)
+            self.forget_unused_regexes(group)
             if regex and regex not in group.replayed.resolved_regexes:
                 try:
                     re2j.parsed(regex)
                 except re2j.InvalidExpressionError:
                     raise RefusedError(Error.INVALID_REGULAR_EXPRESSION) from None
-        used = self.used_regexes(group)
+        used = group.used_regexes
         is_missing = any(one not in group.replayed.resolved_regexes for one in used)
         last_ms, now_ms = group.regexes_resolved_at_ms, self.broker.now_ms
         waits = last_ms is not None and now_ms < last_ms + REGEX_REFRESH_MIN_MS
@@ -330,36 +299,20 @@ class ConsumerStep(GroupStep):
             self.broker.clock.start(TimerKind.REGEX, REGEX_MS, self.group_id, "", fire)
         return regex != old and (not regex or regex in group.replayed.resolved_regexes)
 
-    def used_regexes(self, group: ConsumerGroup) -> list[str]:
-        """The expressions that members use."""
-        return sorted({(member.metadata or {}).get("subscribed_topic_regex") or "" for member in group.members.values()} - {""})
-
-    def _forget_unused_regexes(self, group: ConsumerGroup) -> None:
-        for regex in sorted(set(group.replayed.resolved_regexes) - set(self.used_regexes(group))):
-            self.add(regex_record(self.group_id, regex, None))
-
-    def refresh_metadata_if_due(self, group: ConsumerGroup, *, bumps: bool) -> None:
-        """Look at the topics of the group. A change of them, or of a subscription (``bumps``), makes a new group epoch."""
-        if not bumps and not group.refreshes_metadata and self.broker.now_ms < group.metadata_deadline_ms:
-            return
-        new_hash = metadata_hash(known_topics(self.broker, group.replayed.subscribed_topics))
-        if bumps or new_hash != group.metadata_hash:
-            self.add(epoch_record(self.group_id, group.epoch + 1, new_hash))
-        group.metadata_hash, group.refreshes_metadata = new_hash, False
-        group.metadata_deadline_ms = self.broker.now_ms + REFRESH_MS
+    def forget_unused_regexes(self, group: ConsumerGroup) -> None:
+        """The tombstones of expressions that no member uses any more."""
+        for regex in sorted(set(group.replayed.resolved_regexes) - set(group.used_regexes)):
+            self.add(group.regex_record(regex, None))
 
     def update_targets(self, group: ConsumerGroup) -> None:
         """Compute the target assignment of a new group epoch. Since 4.3 that is done once in an interval (KIP-1263)."""
-        now_ms, last_ms = self.broker.now_ms, group.assignment_timestamp_ms
-        if group.replayed.assignment_epoch >= group.epoch:
-            return
-        if last_ms and now_ms < last_ms + self.broker.consumer_assignment_interval_ms:
+        if group.replayed.assignment_epoch >= group.epoch or self.waits_for_interval(group, self.broker.consumer_assignment_interval_ms):
             return
         names = topic_names(self.broker)
         members = []
         for member_id, member in group.members.items():
             owned = tuple(TopicPartition(names[topic_id], number) for topic_id, number in group.target_of(member_id) if topic_id in names)
-            metadata = member.metadata or NEW_MEMBER
+            metadata = member.metadata or ConsumerGroup.new_member
             topics = tuple(sorted(group.topics_of(member)))
             members.append(assignors.Member(member_id, topics, metadata["instance_id"], metadata["rack_id"], owned))
         assignor = SERVER_ASSIGNORS[group.replayed.protocol(KAFKAS_ASSIGNORS)]
@@ -369,10 +322,9 @@ class ConsumerStep(GroupStep):
         for member_id, partitions in assignor(members, known).items():
             target = [(ids[topic], number) for topic, number in partitions]
             if member_id not in group.replayed.targets or set(target) != set(group.target_of(member_id)):
-                self.add(target_record(self.group_id, member_id, target))
-        timestamp_ms = now_ms if self.broker.release.stores_assignment_timestamp else 0
-        self.add(target_epoch_record(self.group_id, group.epoch, timestamp_ms))
-        group.assignment_timestamp_ms = now_ms
+                self.add(group.target_record(member_id, target))
+        self.add(group.target_epoch_record(group.epoch, self.target_timestamp_ms))
+        group.assignment_timestamp_ms = self.broker.now_ms
 
     def reconcile(
         self, group: ConsumerGroup, member_id: str, reported: Collection[Partition] | None, *, subscription_changed: bool
@@ -393,15 +345,11 @@ class ConsumerStep(GroupStep):
         )
         if changed == current:
             return
-        self.add(assignment_record(self.group_id, member_id, changed))
-        timer = group.rebalance_timers.pop(member_id, None)
-        if timer is not None:
-            timer.is_cancelled = True
+        self.add(group.assignment_record(member_id, changed))
+        cancel_timer(group.rebalance_timers, member_id)
         # A classic member has a timer for its next JoinGroup, and one for its SyncGroup.
         if changed.state == UNREVOKED and not uses_classic_protocol(member):
-            timeout_ms = (member.metadata or NEW_MEMBER)["rebalance_timeout_ms"]
-            fire = partial(self._fence_if_unrevoked, self.broker, self.group_id, member_id, changed.epoch)
-            group.rebalance_timers[member_id] = self.broker.clock.start(TimerKind.REVOCATION, timeout_ms, self.group_id, member_id, fire)
+            self.start_rebalance_timer(group, member_id, changed.epoch, group.metadata_of(member_id)["rebalance_timeout_ms"])
 
     def waits_for_others(self, group: ConsumerGroup, member_id: str) -> bool:
         """Whether a partition of the member's target still belongs to another member."""
@@ -409,27 +357,10 @@ class ConsumerStep(GroupStep):
         wanted = [partition for partition in group.target_of(member_id) if partition not in own]
         return bool(wanted) and not group.owned_partitions().isdisjoint(wanted)
 
-    def restart_session(self, group: ConsumerGroup, member_id: str) -> None:
-        """Restart the session of a member, which is as long as its protocol wants it."""
-        timer = group.session_timers.pop(member_id, None)
-        if timer is not None:
-            timer.is_cancelled = True
-        classic = (group.members[member_id].metadata or NEW_MEMBER)[CLASSIC_MEMBER]
-        group.session_timers[member_id] = self.broker.clock.start(
-            TimerKind.SESSION,
-            self.broker.settings.group_consumer_session_timeout_ms if classic is None else classic["session_timeout_ms"],
-            self.group_id,
-            member_id,
-            partial(fence_member, self.broker, self.group_id, member_id),
-        )
-
-    @staticmethod
-    def _fence_if_unrevoked(broker: Broker, group_id: str, member_id: str, epoch: int) -> bool:
-        group = broker.partition_of(group_id).consumer_groups.get(group_id)
-        member = None if group is None else group.members.get(member_id)
-        if member is None or member.member_epoch != epoch:
-            return False
-        return fence_member(broker, group_id, member_id)
+    def session_timeout_ms(self, group: ConsumerGroup, member_id: str) -> int:
+        """How long a member may be silent, as its protocol has it."""
+        classic = group.metadata_of(member_id)[CLASSIC_MEMBER]
+        return self.broker.settings.group_consumer_session_timeout_ms if classic is None else int(classic["session_timeout_ms"])
 
     # Topics
 
@@ -459,50 +390,25 @@ class ConsumerStep(GroupStep):
                 for member_id, _ in classic_members(self.group):
                     self.restart_session(self.group, member_id)
         if self.group is not None and self.downgraded is not None:
-            self._run_timers_again = self.group.stop_timers()
-            del self.partition.consumer_groups[self.group_id]
+            self._put_group_back = self.broker.remove_group(self.group)
             begin_classic_group(self.broker, self.downgraded, rebalances=self._rebalances)
         elif self.group is not None:
-            self.partition.consumer_groups[self.group_id] = self.group
+            self.partition.groups[self.group_id] = self.group
             for member_id in self.replaced:
                 self.group.cancel_timers(member_id)
 
     def undo_finished(self) -> None:
         """Take back the step after ``finish``: the append has failed later."""
-        self.undo()
-        group = self.group
-        if group is None:
-            return
         if self.downgraded is not None:
             self.broker.remove_group(self.downgraded)
-            if self._run_timers_again is not None:
-                self._run_timers_again(self.broker.clock)
-        if self._before:
-            self.partition.consumer_groups[self.group_id] = group
-            group.cancel_timers_without_member()
+        if self._put_group_back is not None:
+            self._put_group_back()
+        super().undo_finished()
+        if self.group is not None and self._before:
             for member_id in self.replaced:
-                self.restart_session(group, member_id)
-        else:
-            self.partition.consumer_groups.pop(self.group_id, None)
-            group.stop_timers()
-            if self._put_classic_back is not None:
-                self._put_classic_back()
-
-
-def fence_member(broker: Broker, group_id: str, member_id: str) -> bool:
-    """Remove a member whose session has ended, or that did not give up its partitions in time. False: it has left already."""
-    step = ConsumerStep(broker, group_id)
-    group = step.group
-    if group is None or member_id not in group.members:
-        return False
-    step.remove(group, [member_id])
-
-    def repeat() -> None:
-        fire = partial(fence_member, broker, group_id, member_id)
-        group.session_timers[member_id] = broker.clock.start(TimerKind.SESSION, RETRY_MS, group_id, member_id, fire)
-
-    step.write(repeat)
-    return True
+                self.restart_session(self.group, member_id)
+        if self._put_classic_back is not None:
+            self._put_classic_back()
 
 
 def resolve_regexes(broker: Broker, group_id: str) -> bool:
@@ -515,33 +421,12 @@ def resolve_regexes(broker: Broker, group_id: str) -> bool:
         return False
     group.resolves_regexes, group.regexes_are_old, group.regexes_resolved_at_ms = False, False, broker.now_ms
     before = group.replayed.subscribed_topics
-    for regex in step.used_regexes(group):
+    for regex in group.used_regexes:
         topics = sorted(topic for topic in broker.settings.topics or {} if re2j.matches(regex, topic))
         if topics != group.replayed.resolved_regexes.get(regex):
-            step.add(regex_record(group_id, regex, topics, broker.now_ms))
+            step.add(group.regex_record(regex, topics, broker.now_ms))
     if group.replayed.subscribed_topics != before:
-        group.metadata_hash = metadata_hash(known_topics(broker, group.replayed.subscribed_topics))
-        step.add(epoch_record(group_id, group.epoch + 1, group.metadata_hash))
+        step.bump_epoch(group)
     has_changed = bool(step.records)
     step.write()
     return has_changed
-
-
-def load_consumer_group(broker: Broker, group_id: str, replayed: ReplayedGroup, records: Iterable[WrittenRecord]) -> ConsumerGroup:
-    """A consumer group after the load of its partition. All sessions start now, and the time for what is to be revoked."""
-    group = ConsumerGroup(group_id, replayed)
-    for record in records:
-        if record.key is not None and record.key.get("group_id") == group_id and record.value is not None:
-            if record.key_type == KeyType.CONSUMER_GROUP_METADATA:
-                group.metadata_hash = record.value.get("metadata_hash", 0)
-            elif record.key_type == KeyType.CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA:
-                group.assignment_timestamp_ms = record.value.get("assignment_timestamp_ms", 0)
-    broker.partition_of(group_id).consumer_groups[group_id] = group
-    step = ConsumerStep(broker, group_id)
-    for member_id, member in group.members.items():
-        step.restart_session(group, member_id)
-        if member.state == UNREVOKED:
-            timeout_ms = (member.metadata or NEW_MEMBER)["rebalance_timeout_ms"]
-            fire = partial(ConsumerStep._fence_if_unrevoked, broker, group_id, member_id, member.member_epoch)
-            group.rebalance_timers[member_id] = broker.clock.start(TimerKind.REVOCATION, timeout_ms, group_id, member_id, fire)
-    return group

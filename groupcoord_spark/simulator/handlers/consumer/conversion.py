@@ -19,34 +19,22 @@ from groupcoord_spark.protocol.consumer_protocol import (
 )
 from groupcoord_spark.protocol.errors import DecodeError
 from groupcoord_spark.simulator.broker.broker import Broker
-from groupcoord_spark.simulator.broker.coordinator_records import group_record, group_tombstone
+from groupcoord_spark.simulator.broker.coordinator_records import group_record
 from groupcoord_spark.simulator.broker.rebalance import prepare_rebalance, restart_session
-from groupcoord_spark.simulator.groups.classic_group import CONSUMER, Group
+from groupcoord_spark.simulator.groups.classic_group import CONSUMER, ClassicGroup
 from groupcoord_spark.simulator.groups.classic_member import Member, Protocols
 from groupcoord_spark.simulator.groups.consumer_group import (
+    CLASSIC_MEMBER,
     STABLE,
     ConsumerGroup,
     CurrentAssignment,
     Partition,
-    assignment_record,
-    epoch_record,
-    group_tombstones,
-    member_record,
-    target_epoch_record,
-    target_record,
+    uses_classic_protocol,
 )
 from groupcoord_spark.simulator.groups.states import State
 from groupcoord_spark.simulator.messages.answers import JoinGroupAnswer, SyncGroupAnswer
 from groupcoord_spark.simulator.messages.errors import Error
 from groupcoord_spark.simulator.messages.records import RecordToWrite
-
-CLASSIC_MEMBER = "classic_member_metadata"
-"""The field of a member's record that only members of the classic protocol have."""
-
-
-def uses_classic_protocol(member: ConsumerMember) -> bool:
-    """Whether the member of a consumer group speaks the classic protocol."""
-    return (member.metadata or {}).get(CLASSIC_MEMBER) is not None
 
 
 def classic_metadata(session_timeout_ms: int, protocols: Protocols) -> dict[str, Any]:
@@ -81,14 +69,14 @@ def classic_assignment(member: ConsumerMember, partitions: Iterable[tuple[str, i
 # From the classic protocol
 
 
-def upgrade_records(group: Group, topic_ids: Mapping[str, str], metadata_hash: int) -> list[RecordToWrite] | None:
+def upgrade_records(classic: ClassicGroup, group: ConsumerGroup, topic_ids: Mapping[str, str]) -> list[RecordToWrite] | None:
     """The records by which a classic group with members becomes a consumer group; None: a subscription or an assignment cannot be read.
 
     Every member keeps its partitions, with the generation as its member epoch.
     """
-    epoch = group.generation
+    epoch = classic.generation
     members = []
-    for member in group.members:
+    for member in classic.members:
         subscription, assigned = read_subscription(member.protocols), _assigned(member, topic_ids)
         if subscription is None or assigned is None:
             return None
@@ -104,21 +92,20 @@ def upgrade_records(group: Group, topic_ids: Mapping[str, str], metadata_hash: i
             CLASSIC_MEMBER: classic_metadata(member.session_timeout_ms, member.protocols),
         }
         members.append((member.member_id, metadata, assigned))
-    group_id = group.group_id
     return [
-        group_tombstone(group_id),
-        *(member_record(group_id, member_id, metadata) for member_id, metadata, _ in members),
-        epoch_record(group_id, epoch, metadata_hash),
-        *(target_record(group_id, member_id, assigned) for member_id, _, assigned in members),
-        target_epoch_record(group_id, epoch, 0),
+        *classic.tombstones(),
+        *(group.member_record(member_id, metadata) for member_id, metadata, _ in members),
+        group.epoch_record(epoch, group.metadata_hash),
+        *(group.target_record(member_id, assigned) for member_id, _, assigned in members),
+        group.target_epoch_record(epoch, 0),
         *(
-            assignment_record(group_id, member_id, CurrentAssignment(epoch, epoch, STABLE, dict.fromkeys(assigned, epoch), {}))
+            group.assignment_record(member_id, CurrentAssignment(epoch, epoch, STABLE, dict.fromkeys(assigned, epoch), {}))
             for member_id, _, assigned in members
         ),
     ]
 
 
-def subscribed_topics_of(group: Group) -> set[str]:
+def subscribed_topics_of(group: ClassicGroup) -> set[str]:
     """The topics that the members of a classic group name."""
     subscriptions = (read_subscription(member.protocols) for member in group.members)
     return {topic for subscription in subscriptions if subscription is not None for topic in subscription.topics}
@@ -137,7 +124,7 @@ def _assigned(member: Member, topic_ids: Mapping[str, str]) -> list[Partition] |
     return [(topic_ids[topic], number) for topic, numbers in assignment.partitions.items() if topic in topic_ids for number in numbers]
 
 
-def end_classic_group(broker: Broker, group: Group) -> Callable[[], None]:
+def end_classic_group(broker: Broker, group: ClassicGroup) -> Callable[[], None]:
     """Forget a classic group that has become a consumer group: whoever waits has to join again. Returns what puts the group back."""
     for member in group.members:
         waiting = group.take_awaiting_join(member)
@@ -162,12 +149,12 @@ def may_be_downgraded(broker: Broker, group: ConsumerGroup, leaving: Iterable[st
 
 def downgraded(
     broker: Broker, group: ConsumerGroup, leaving: Iterable[str], topic_names: Mapping[str, str]
-) -> tuple[Group, list[RecordToWrite]]:
+) -> tuple[ClassicGroup, list[RecordToWrite]]:
     """The classic group that takes the place of a consumer group, and the records of the change.
 
     Its generation is the group epoch, and the targets of the members are their assignments.
     """
-    classic = Group(group.group_id, broker.now_ms, like_java=broker.release.like_java_maps)
+    classic = ClassicGroup(group.group_id, broker.now_ms, like_java=broker.release.like_java_maps)
     classic.generation = group.epoch
     classic.state = State.STABLE
     gone = set(leaving)
@@ -176,7 +163,7 @@ def downgraded(
             target = ((topic_names[topic_id], number) for topic_id, number in group.target_of(member_id) if topic_id in topic_names)
             classic.add(_classic_member(member_id, member, classic_assignment(member, target)))
     classic.protocol = classic.elected_protocol()
-    return classic, [*group_tombstones(group), group_record(classic, broker.release)]
+    return classic, [*group.tombstones(), group_record(classic, broker.release)]
 
 
 def _classic_member(member_id: str, member: ConsumerMember, assignment: bytes) -> Member:
@@ -194,7 +181,7 @@ def _classic_member(member_id: str, member: ConsumerMember, assignment: bytes) -
     )
 
 
-def begin_classic_group(broker: Broker, group: Group, *, rebalances: bool) -> None:
+def begin_classic_group(broker: Broker, group: ClassicGroup, *, rebalances: bool) -> None:
     """Put a downgraded group in its place, Stable or with the beginning of a rebalance. All sessions start."""
     broker.partition_of(group.group_id).groups[group.group_id] = group
     for member in group.members:

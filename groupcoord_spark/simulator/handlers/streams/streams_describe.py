@@ -26,7 +26,7 @@ def streams_group_describe(broker: Broker, call: Call, request: StreamsGroupDesc
 
 def _described(broker: Broker, group_id: str) -> DescribedStreamsGroup:
     error = coordinator_error(broker, StreamsGroupDescribe, group_id)
-    group = broker.shown(group_id, StreamsGroup, broker.streams_group(group_id)) if error is Error.NONE else None
+    group = broker.shown_of(group_id, StreamsGroup) if error is Error.NONE else None
     if group is None:
         return DescribedStreamsGroup(group_id, error if error is not Error.NONE else Error.GROUP_ID_NOT_FOUND)
     replayed = group.replayed

@@ -5,8 +5,7 @@ Rules: docs/reference/coordinator.md, chapter 13.7.
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, Final, NamedTuple
 
@@ -17,8 +16,7 @@ from groupcoord_spark.errors import UsageError
 from groupcoord_spark.protocol.record_types import KeyType
 from groupcoord_spark.simulator.broker.broker import Broker
 from groupcoord_spark.simulator.broker.coordinator_checks import coordinator_error
-from groupcoord_spark.simulator.broker.coordinator_records import group_tombstone
-from groupcoord_spark.simulator.broker.group_step import REFRESH_MS, RETRY_MS, known_topics
+from groupcoord_spark.simulator.broker.group_step import REFRESH_MS, GroupStep, known_topics
 from groupcoord_spark.simulator.broker.streams_settings import (
     assignment_interval_ms,
     heartbeat_interval_ms,
@@ -26,20 +24,13 @@ from groupcoord_spark.simulator.broker.streams_settings import (
     session_timeout_ms,
     standby_replicas,
 )
+from groupcoord_spark.simulator.groups.classic_group import ClassicGroup
 from groupcoord_spark.simulator.groups.clock import TimerKind
-from groupcoord_spark.simulator.groups.consumer_group import metadata_hash
-from groupcoord_spark.simulator.groups.states import State
+from groupcoord_spark.simulator.groups.modern_group import cancel_timer, metadata_hash
 from groupcoord_spark.simulator.groups.streams_group import (
     NO_TASKS,
     StreamsGroup,
-    assignment_record,
     changed_metadata,
-    epoch_record,
-    member_record,
-    removal_records,
-    target_epoch_record,
-    target_record,
-    topology_record,
 )
 from groupcoord_spark.simulator.groups.streams_tasks import ACTIVE, KINDS, UNREVOKED, CurrentTasks, Owned, reconciled, tasks_by_subtopology
 from groupcoord_spark.simulator.groups.streams_topology import (
@@ -59,7 +50,7 @@ from groupcoord_spark.simulator.handlers.streams.streams_checks import (
 from groupcoord_spark.simulator.handlers.streams.streams_endpoints import endpoint_partitions
 from groupcoord_spark.simulator.messages.calls import Call
 from groupcoord_spark.simulator.messages.errors import Error, RefusedError
-from groupcoord_spark.simulator.messages.records import RecordToWrite
+from groupcoord_spark.simulator.messages.records import RecordToWrite, WrittenRecord
 from groupcoord_spark.simulator.messages.requests import LEAVE_EPOCH
 from groupcoord_spark.simulator.messages.streams_answers import EndpointPartitions, Status, StatusCode, StreamsGroupHeartbeatAnswer
 from groupcoord_spark.simulator.messages.streams_requests import StreamsGroupHeartbeat
@@ -106,20 +97,31 @@ class _Targets(NamedTuple):
     of_member: Owned
 
 
-class StreamsStep:
+class StreamsStep(GroupStep[StreamsGroup]):
     """The records of one request or timer. The group changes when they are in the log: until then every rule sees it as it was."""
 
+    kind = StreamsGroup
+    changeable = (
+        *("replayed", "metadata_hash", "assignment_timestamp_ms", "last_configs", "configured", "refreshes_metadata"),
+        *("metadata_deadline_ms", "active_processes", "other_processes", "slots"),
+    )
+
     def __init__(self, broker: Broker, group_id: str) -> None:
-        self.broker = broker
-        self.group_id = group_id
-        self.partition = broker.partition_of(group_id)
-        self.group: StreamsGroup | None = self.partition.streams_groups.get(group_id)
+        super().__init__(broker, group_id)
         self.configured: ConfiguredTopology | None = None
         """What the group's topology makes of the topics, once this step has looked at them."""
-        self._records: list[RecordToWrite] = []
         self._is_new = self.group is None
         self._deadline_ms: int | None = None
         self._topology: Mapping[str, Any] = {}
+
+    def copied(self, group: StreamsGroup | None) -> Mapping[str, Any]:
+        """A copy of what records change in the group, if their append takes time: before it has ended the group does not change."""
+        is_slow = bool(self.broker.append_takes_ms) or self.partition.failing_batch is not None
+        return super().copied(group) if is_slow else {}
+
+    def add(self, record: RecordToWrite) -> None:
+        """Keep a record for the append."""
+        self.records.append(record)
 
     # Requests
 
@@ -132,7 +134,7 @@ class StreamsStep:
         metadata = changed_metadata(before, request)
         changes = metadata != before
         if changes:
-            self._records.append(member_record(self.group_id, member_id, metadata))
+            self.records.append(group.member_record(member_id, metadata))
         topology = self._topology = self._topology_for(group, request)
         of_group = group.replayed.topology
         if of_group is not None and metadata["topology_epoch"] < of_group["epoch"]:
@@ -155,15 +157,12 @@ class StreamsStep:
             group.shutdown_by = request.member_id
         if request.member_id not in group.members:
             raise RefusedError(Error.UNKNOWN_MEMBER_ID)
-        self.remove(group, request.member_id)
+        self.remove(group, [request.member_id])
         return StreamsGroupHeartbeatAnswer(Error.NONE, request.member_id, request.member_epoch)
 
-    def remove(self, group: StreamsGroup, member_id: str) -> None:
-        """Remove a member: its tombstones, and a new group epoch."""
-        self._records += removal_records(self.group_id, member_id)
-        validated = group.replayed.validated_topology_epoch
-        self._records.append(epoch_record(self.group_id, group.epoch + 1, group.metadata_hash, validated, group.last_configs))
-        group.cancel_timers(member_id)
+    def bump_epoch(self, group: StreamsGroup) -> None:
+        """Make a new group epoch. The next heartbeat looks at the topics."""
+        self.add(group.epoch_record(group.epoch + 1, group.metadata_hash))
 
     def end_initial_delay(self) -> bool:
         """Compute the target assignment for which the group has waited. False: there is nothing to assign."""
@@ -172,7 +171,7 @@ class StreamsStep:
             return False
         self._update_targets(group, group.epoch, group.configured, [], {})
         self.write()
-        return bool(self._records)
+        return bool(self.records)
 
     # Steps of a heartbeat
 
@@ -181,19 +180,14 @@ class StreamsStep:
         joins = request.member_epoch == 0
         if self.group is None:
             classic = self.partition.groups.get(self.group_id)
-            others = (self.partition.consumer_groups, self.partition.share_groups)
-            is_taken = any(self.group_id in groups for groups in others) or (classic is not None and classic.state is not State.EMPTY)
-            if not joins or is_taken:
+            if not joins or (classic is not None and not (isinstance(classic, ClassicGroup) and classic.is_empty)):
                 raise RefusedError(Error.GROUP_ID_NOT_FOUND)
             if classic is not None:
-                self._records.append(group_tombstone(self.group_id))
-            self.group = self._new_group()
+                self.records += classic.tombstones()
+            self.group = StreamsGroup(self.group_id, ReplayedGroup(self.broker.release.semantics))
         if joins and len(self.group.members) >= self.broker.settings.group_streams_max_size:
             raise RefusedError(Error.GROUP_MAX_SIZE_REACHED)
         return self.group
-
-    def _new_group(self) -> StreamsGroup:
-        return StreamsGroup(self.group_id, ReplayedGroup(self.broker.release.semantics))
 
     def _current_of(self, group: StreamsGroup, request: StreamsGroupHeartbeat) -> CurrentTasks:
         """What the member has. Raises RefusedError if nobody may send this epoch."""
@@ -206,14 +200,14 @@ class StreamsStep:
 
     def _topology_for(self, group: StreamsGroup, request: StreamsGroupHeartbeat) -> Mapping[str, Any]:
         """The topology of the group: that of the first member. Raises RefusedError for another one."""
-        of_group = group.replayed.topology
+        of_group: Mapping[str, Any] | None = group.replayed.topology
         if request.topology is None:
             if of_group is None:
                 raise RefusedError(Error.UNKNOWN_SERVER_ERROR)
             return of_group
         value = topology_value(request.topology)
         if of_group is None:
-            self._records.append(topology_record(self.group_id, value))
+            self.records.append(group.topology_record(value))
             return value
         if of_group["epoch"] <= value["epoch"] and not is_same_topology(of_group, value):
             raise RefusedError(Error.INVALID_REQUEST)
@@ -240,7 +234,7 @@ class StreamsStep:
             return group.epoch, configured
         self._deadline_ms = self.broker.now_ms + REFRESH_MS
         epoch = max(group.epoch, _FIRST_ASSIGNMENT_EPOCH) + 1
-        self._records.append(epoch_record(self.group_id, epoch, new_hash, validated, configs))
+        self.records.append(group.configured_epoch_record(epoch, new_hash, validated, configs))
         return epoch, configured
 
     def _configs(self) -> dict[str, str]:
@@ -286,9 +280,8 @@ class StreamsStep:
         targets = _targets(group, members, configured, int(configs.get(STANDBY_REPLICAS, 0)))
         for member_id in in_hash_order(members, hash_of_text):
             if member_id not in group.replayed.targets or targets[member_id] != group.target_of(member_id):
-                self._records.append(target_record(self.group_id, member_id, targets[member_id]))
-        timestamp_ms = self.broker.now_ms if self.broker.release.stores_assignment_timestamp else 0
-        self._records.append(target_epoch_record(self.group_id, epoch, timestamp_ms))
+                self.records.append(group.target_record(member_id, targets[member_id]))
+        self.records.append(group.target_epoch_record(epoch, self.target_timestamp_ms))
         return _Targets(epoch, of_sender if sender is None else targets[sender])
 
     def _reconcile(
@@ -302,22 +295,15 @@ class StreamsStep:
         if after is None:
             raise RefusedError(Error.FENCED_MEMBER_EPOCH)
         if after != current:
-            self._records.append(assignment_record(self.group_id, request.member_id, after))
-            group.cancel_timer(group.rebalance_timers, request.member_id)
+            self.records.append(group.assignment_record(request.member_id, after))
+            cancel_timer(group.rebalance_timers, request.member_id)
             if after.state == UNREVOKED:
                 self.start_rebalance_timer(group, request.member_id, after.epoch, metadata["rebalance_timeout_ms"])
         return after
 
-    def restart_session(self, group: StreamsGroup, member_id: str) -> None:
-        """Restart the session of a member."""
-        group.cancel_timer(group.session_timers, member_id)
-        timeout_ms, fire = session_timeout_ms(self.broker, self.group_id), partial(_end_session, self.broker, self.group_id, member_id)
-        group.session_timers[member_id] = self.broker.clock.start(TimerKind.SESSION, timeout_ms, self.group_id, member_id, fire)
-
-    def start_rebalance_timer(self, group: StreamsGroup, member_id: str, epoch: int, timeout_ms: int) -> None:
-        """Give a member its rebalance timeout to give up tasks."""
-        fire = partial(_end_revocation, self.broker, self.group_id, member_id, epoch)
-        group.rebalance_timers[member_id] = self.broker.clock.start(TimerKind.REVOCATION, timeout_ms, self.group_id, member_id, fire)
+    def session_timeout_ms(self, group: StreamsGroup, member_id: str) -> int:
+        """How long a member may be silent."""
+        return session_timeout_ms(self.broker, self.group_id)
 
     def _answer(
         self,
@@ -338,7 +324,7 @@ class StreamsStep:
             status.append(self.configured.problem)
         if group.shutdown_by is not None:
             status.append(Status(StatusCode.SHUTDOWN_APPLICATION, group.shutdown_by))
-        is_known = self.group_id in self.partition.streams_groups or self.group_id in self.partition.groups
+        is_known = self.group_id in self.partition.groups
         return StreamsGroupHeartbeatAnswer(
             Error.NONE,
             request.member_id,
@@ -370,21 +356,22 @@ class StreamsStep:
         """
         group = self.group
         assert group is not None
-        is_slow = bool(self.broker.append_takes_ms) or self.partition.failing_batch is not None
-        before = copy.deepcopy(group.log_state()) if is_slow and not self._is_new else None
         classic = self.partition.groups.get(self.group_id) if self._is_new else None
 
         put_classic_back: Callable[[], None] | None = None
 
         def undo() -> None:
-            self._undo_written(group, before)
+            self.undo_finished()
             if put_classic_back is not None:
                 put_classic_back()
             if then_undo is not None:
                 then_undo()
 
-        view = classic if before is None else group.seen_as(before)
-        error, written = self.broker.append(self.group_id, self._records, undo=undo, before=view) if self._records else (Error.NONE, [])
+        error = Error.NONE
+        written: list[WrittenRecord] = []
+        if self.records:
+            before = classic if self._is_new else self.before()
+            error, written = self.broker.append(self.group_id, self.records, undo=undo, before=before)
         if error is not Error.NONE:
             if then_undo is not None:
                 then_undo()
@@ -393,24 +380,29 @@ class StreamsStep:
             group.shutdown_by, group.endpoint_epoch = None, 0
             if classic is not None:
                 put_classic_back = self.broker.remove_group(classic)
-            self.partition.streams_groups[self.group_id] = group
+            self.partition.groups[self.group_id] = group
         elif self.configured is not None:
             group.configured, group.refreshes_metadata = self.configured, False
             group.metadata_deadline_ms = group.metadata_deadline_ms if self._deadline_ms is None else self._deadline_ms
-        for record, in_log in zip(self._records, written, strict=True):
+        for record, in_log in zip(self.records, written, strict=True):
             if record.key_type != KeyType.GROUP_METADATA:
                 group.apply(in_log.record_offset, record)
         return Error.NONE
 
-    def _undo_written(self, group: StreamsGroup, before: Mapping[str, Any] | None) -> None:
-        """The append has failed later. The timers stay as they are, as in Kafka, but those of members that were never there."""
-        if before is None:
-            self.partition.streams_groups.pop(self.group_id, None)
-        else:
-            group.take_back(before)
-        for timers in (group.session_timers, group.rebalance_timers):
-            for member_id in [member_id for member_id in timers if before is None or member_id not in group.members]:
-                group.cancel_timer(timers, member_id)
+    @classmethod
+    def load(cls, broker: Broker, group_id: str, replayed: Any, records: Iterable[WrittenRecord]) -> None:
+        """Make the group of its records. The map of members has grown with each of them, also with those that have left."""
+        records = tuple(records)
+        super().load(broker, group_id, replayed, records)
+        group = broker.group_of(group_id, StreamsGroup)
+        member_ids: set[str] = set()
+        assert group is not None
+        for record in records:
+            if record.key_type == KeyType.STREAMS_GROUP_MEMBER_METADATA and record.key is not None and record.key["group_id"] == group_id:
+                (member_ids.discard if record.value is None else member_ids.add)(record.key["member_id"])
+                group.grow(len(member_ids))
+        for member_id in group.members:
+            group.note_tasks(member_id)
 
 
 def _targets(
@@ -435,30 +427,6 @@ def _end_initial_delay(broker: Broker, group_id: str) -> bool:
     """The group has waited for members: compute its target assignment."""
     broker.partition_of(group_id).streams_initial_delays.pop(group_id, None)
     return StreamsStep(broker, group_id).end_initial_delay()
-
-
-def _end_session(broker: Broker, group_id: str, member_id: str) -> bool:
-    """Remove a member that has been silent. False: it has left already."""
-    step = StreamsStep(broker, group_id)
-    if step.group is None or member_id not in step.group.members:
-        return False
-    group = step.group
-    step.remove(group, member_id)
-
-    def repeat() -> None:
-        fire = partial(_end_session, broker, group_id, member_id)
-        group.session_timers[member_id] = broker.clock.start(TimerKind.SESSION, RETRY_MS, group_id, member_id, fire)
-
-    step.write(repeat)
-    return True
-
-
-def _end_revocation(broker: Broker, group_id: str, member_id: str, epoch: int) -> bool:
-    """Remove a member that has not given up its tasks in time. False: it has, or it has left already."""
-    group = broker.streams_group(group_id)
-    if group is None or member_id not in group.members or group.members[member_id].member_epoch != epoch:
-        return False
-    return _end_session(broker, group_id, member_id)
 
 
 # Topics

@@ -1,0 +1,92 @@
+"""A group as the handlers of every protocol see it, whatever its kind (Kafka: ``Group``)."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from typing import ClassVar, NamedTuple
+
+from groupcoord_spark.coordinator.state import GroupRow
+from groupcoord_spark.simulator.groups.clock import Clock
+from groupcoord_spark.simulator.messages.errors import Error
+from groupcoord_spark.simulator.messages.records import RecordToWrite
+from groupcoord_spark.simulator.messages.requests import GroupToFetch, OffsetCommit, TxnOffsetCommit
+
+
+class CommitRules(NamedTuple):
+    """What the checks of a commit need to know of the broker.
+
+    first_error: the first error of the release's checks for classic groups. version: of the request. takes_older_epochs: a member of a
+    consumer group may commit for partitions that it has had since the epoch it names (KIP-1251). topic_ids: by name.
+    """
+
+    first_error: Callable[[Group, OffsetCommit | TxnOffsetCommit], Error]
+    version: int
+    takes_older_epochs: bool
+    topic_ids: Mapping[str, str]
+
+
+class Group(ABC):
+    """A group in a running broker, of any kind."""
+
+    __slots__ = ()
+    group_id: str
+    group_type: ClassVar[str]
+    keeps_offsets: ClassVar[bool] = True
+    """Whether members commit offsets to the group."""
+
+    @property
+    @abstractmethod
+    def state_name(self) -> str:
+        """The state of the group, by the name that the newest release gives it."""
+
+    @property
+    @abstractmethod
+    def epoch(self) -> int:
+        """The group epoch; of a classic group the generation."""
+
+    @property
+    @abstractmethod
+    def protocol_type(self) -> str | None:
+        """The protocol type, such as ``consumer``."""
+
+    @property
+    @abstractmethod
+    def is_empty(self) -> bool:
+        """Whether the group may be deleted: it has no members."""
+
+    @property
+    def is_dead(self) -> bool:
+        """Whether the group has been removed while a request had it in hand."""
+        return False
+
+    @abstractmethod
+    def validate_commit(self, request: OffsetCommit | TxnOffsetCommit, rules: CommitRules) -> Error:
+        """The error of a commit of offsets; NONE: the group takes it."""
+
+    def validate_fetch(self, requested: GroupToFetch) -> Error:
+        """The error of a fetch of offsets; NONE: the group answers it."""
+        return Error.NONE
+
+    def validate_offset_delete(self) -> Error:
+        """The error of a request that deletes offsets; NONE: it may delete those of topics to which nobody subscribes."""
+        return Error.NONE
+
+    @abstractmethod
+    def is_subscribed_to(self, topic: str) -> bool:
+        """Whether a member may be reading the topic."""
+
+    @abstractmethod
+    def expiration_row(self, *, expires_while_rebalancing: bool) -> GroupRow:
+        """The group in the form that the expiration rules read."""
+
+    @abstractmethod
+    def tombstones(self) -> list[RecordToWrite]:
+        """The tombstones of a group that is removed, or that takes another protocol."""
+
+    @abstractmethod
+    def end(self, now_ms: int) -> Callable[[Clock], None]:
+        """Stop what runs for the group, which is removed from memory. Returns what lets it run again."""
+
+    def note_changed_topics(self) -> None:  # noqa: B027 - a classic group leaves topics to its members
+        """Topics of the cluster have changed: look at them with the next heartbeat."""

@@ -1,0 +1,250 @@
+"""What the groups have in common whose partitions the broker assigns: consumer, share and streams groups.
+
+The state of such a group is what a replay of its records gives, as in Kafka 4.x: each change is a record, and is applied when it is
+written.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Final, NamedTuple
+
+from groupcoord_spark.coordinator.state import GroupRow
+from groupcoord_spark.protocol.record_types import KeyType
+from groupcoord_spark.simulator.groups.clock import Clock, Timer
+from groupcoord_spark.simulator.groups.group import CommitRules, Group
+from groupcoord_spark.simulator.messages.errors import Error
+from groupcoord_spark.simulator.messages.records import RecordToWrite
+from groupcoord_spark.simulator.messages.requests import GroupToFetch, OffsetCommit, OffsetToCommit, TxnOffsetCommit
+
+FIRST_VERSION_WITH_EPOCHS: Final = 9
+"""First version of OffsetCommit whose generation may be a member epoch."""
+_VALUE_VERSION: Final = 0
+
+
+class KeyTypes(NamedTuple):
+    """The key types of the records that every kind of such a group has."""
+
+    group: KeyType
+    member: KeyType
+    target_epoch: KeyType
+    target: KeyType
+    current: KeyType
+
+
+@dataclass(slots=True, eq=False)
+class ModernGroup(Group):
+    """A group with what only the running broker knows: its timers, and when it last looked at the topics."""
+
+    group_id: str
+    replayed: Any
+    metadata_hash: int = 0
+    assignment_timestamp_ms: int = 0
+    refreshes_metadata: bool = False
+    """A topic has changed: the next heartbeat of any member looks at the topics again."""
+    metadata_deadline_ms: int = 0
+    session_timers: dict[str, Timer] = field(default_factory=dict)
+    rebalance_timers: dict[str, Timer] = field(default_factory=dict)
+    """Of members that have to give something up."""
+
+    key_types: ClassVar[KeyTypes]
+    new_member: ClassVar[Mapping[str, Any]]
+    """The metadata that a member begins with."""
+
+    @property
+    def members(self) -> Mapping[str, Any]:
+        """Member id -> member."""
+        members: Mapping[str, Any] = self.replayed.members
+        return members
+
+    @property
+    def state_name(self) -> str:
+        """The state that the records give."""
+        return str(self.replayed.state)
+
+    @property
+    def epoch(self) -> int:
+        """The group epoch."""
+        return int(self.replayed.generation)
+
+    @property
+    def protocol_type(self) -> str:
+        """The protocol type, such as ``consumer``."""
+        return str(self.replayed.protocol_type)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the group has no members."""
+        return not self.members
+
+    def metadata_of(self, member_id: str) -> Mapping[str, Any]:
+        """The metadata of a member; of an unknown one: what a new member begins with."""
+        member = self.members.get(member_id)
+        return self.new_member if member is None or member.metadata is None else member.metadata
+
+    def is_revoking(self, member_id: str) -> bool:
+        """Whether a member still has to give something up."""
+        return (self.members[member_id].state or "").startswith("UNREVOKED")
+
+    # Requests
+
+    def member_epoch(self, member_id: str) -> int:
+        """The epoch of a member."""
+        return int(self.members[member_id].member_epoch)
+
+    def speaks_classic_protocol(self, member_id: str) -> bool:
+        """Whether a member joined by JoinGroup."""
+        return False
+
+    @abstractmethod
+    def epochs_of(self, member_id: str, offsets: Iterable[OffsetToCommit], topic_ids: Mapping[str, str]) -> list[int | None]:
+        """The epoch since which the member has each partition; None: the member does not have it."""
+
+    def validate_commit(self, request: OffsetCommit | TxnOffsetCommit, rules: CommitRules) -> Error:
+        """The error of a commit (docs/reference/coordinator.md, chapter 9.1).
+
+        A member with an older epoch may commit for what it has had since that epoch, what it is giving up included.
+        """
+        is_transactional = isinstance(request, TxnOffsetCommit)
+        if request.generation < 0 and (not self.members or (is_transactional and not request.member_id)):
+            return Error.NONE
+        if request.member_id not in self.members:
+            return Error.UNKNOWN_MEMBER_ID
+        epoch = self.member_epoch(request.member_id)
+        if self.speaks_classic_protocol(request.member_id):
+            return Error.NONE if request.generation == epoch else Error.ILLEGAL_GENERATION
+        if not is_transactional and rules.version < FIRST_VERSION_WITH_EPOCHS:
+            return Error.UNSUPPORTED_VERSION
+        if request.generation == epoch:
+            return Error.NONE
+        if request.generation < epoch and rules.takes_older_epochs:
+            epochs = self.epochs_of(request.member_id, request.offsets, rules.topic_ids)
+            if all(since is not None and request.generation >= since for since in epochs):
+                return Error.NONE
+        return Error.ILLEGAL_GENERATION if is_transactional else Error.STALE_MEMBER_EPOCH
+
+    def validate_fetch(self, requested: GroupToFetch) -> Error:
+        """The error of a fetch of offsets: a request without a member id is an administrator's."""
+        if requested.member_id is None and requested.member_epoch < 0:
+            return Error.NONE
+        if requested.member_id is None or requested.member_id not in self.members:
+            return Error.UNKNOWN_MEMBER_ID
+        if requested.member_epoch == self.member_epoch(requested.member_id):
+            return Error.NONE
+        return Error.ILLEGAL_GENERATION if self.speaks_classic_protocol(requested.member_id) else Error.STALE_MEMBER_EPOCH
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        """Whether a member reads the topic."""
+        return bool(self.members) and topic in self.replayed.subscribed_topics
+
+    def expiration_row(self, *, expires_while_rebalancing: bool) -> GroupRow:
+        """The group in the form that the expiration rules read."""
+        replayed = self.replayed
+        return GroupRow(
+            group_id=self.group_id,
+            group_type=self.group_type,
+            is_simple=False,
+            state=replayed.state,
+            protocol_type=replayed.protocol_type,
+            protocol=None,
+            generation=self.epoch,
+            assignment_epoch=replayed.assignment_epoch,
+            leader_id=None,
+            member_count=len(self.members),
+            subscribed_topics=tuple(sorted(replayed.subscribed_topics)),
+            topic_count=0,
+            offset_count=0,
+            pending_offset_count=0,
+            assigned_partition_count=0,
+            topology_epoch=replayed.topology_epoch,
+            state_timestamp_ms=None,
+            record_offset=None,
+            record_timestamp_ms=None,
+            regular_expressions=replayed.regular_expressions,
+        )
+
+    def note_changed_topics(self) -> None:
+        """Look at the topics with the next heartbeat of any member."""
+        self.refreshes_metadata = True
+
+    # Timers
+
+    @property
+    def timers(self) -> tuple[dict[str, Timer], ...]:
+        """Member id -> timer, for each kind of timers."""
+        return self.session_timers, self.rebalance_timers
+
+    def cancel_timers(self, member_id: str) -> None:
+        """Cancel the timers of a member that has left."""
+        for timers in self.timers:
+            cancel_timer(timers, member_id)
+
+    def cancel_timers_without_member(self) -> None:
+        """Cancel the timers of those who are not members."""
+        for timers in self.timers:
+            for member_id in [member_id for member_id in timers if member_id not in self.members]:
+                cancel_timer(timers, member_id)
+
+    def end(self, now_ms: int) -> Callable[[Clock], None]:
+        """Cancel the timers of all members. Returns what lets them run again."""
+        stopped = [(timers, dict(timers)) for timers in self.timers]
+        for timers, running in stopped:
+            for member_id in running:
+                cancel_timer(timers, member_id)
+
+        def run_again(clock: Clock) -> None:
+            for timers, running in stopped:
+                timers.update(running)
+                for timer in running.values():
+                    clock.revive(timer)
+
+        return run_again
+
+    # Records
+
+    def record(self, key_type: KeyType, value: Mapping[str, Any] | None, **key: Any) -> RecordToWrite:
+        """A record of the group; without a value its tombstone. key: the fields of the key beside the group id."""
+        version, content = (None, None) if value is None else (_VALUE_VERSION, dict(value))
+        return RecordToWrite(key_type, {"group_id": self.group_id, **key}, version, content)
+
+    def member_record(self, member_id: str, metadata: Mapping[str, Any] | None) -> RecordToWrite:
+        """The record of a member's metadata; None: its tombstone."""
+        return self.record(self.key_types.member, metadata, member_id=member_id)
+
+    def epoch_record(self, epoch: int, metadata_hash: int) -> RecordToWrite:
+        """The record of a new group epoch."""
+        return self.record(self.key_types.group, {"epoch": epoch, "metadata_hash": metadata_hash})
+
+    def target_epoch_record(self, epoch: int, timestamp_ms: int) -> RecordToWrite:
+        """The record of the epoch of the target assignment."""
+        return self.record(self.key_types.target_epoch, {"assignment_epoch": epoch, "assignment_timestamp_ms": timestamp_ms})
+
+    def removal_records(self, member_id: str) -> list[RecordToWrite]:
+        """The tombstones of a member that leaves."""
+        key_types = self.key_types
+        return [self.record(key_type, None, member_id=member_id) for key_type in (key_types.current, key_types.target, key_types.member)]
+
+    def note(self, key_type: int | None, value: Mapping[str, Any] | None) -> None:
+        """Remember what the replay of a record of the group does not keep."""
+        if value is None:
+            return
+        if key_type == self.key_types.group:
+            self.metadata_hash = value.get("metadata_hash", 0)
+        elif key_type == self.key_types.target_epoch:
+            self.assignment_timestamp_ms = value.get("assignment_timestamp_ms", 0)
+
+
+def cancel_timer(timers: dict[str, Timer], name: str) -> None:
+    """Cancel one timer, if it runs. name: of a member or a group."""
+    timer = timers.pop(name, None)
+    if timer is not None:
+        timer.is_cancelled = True
+
+
+def metadata_hash(topics: Mapping[str, int]) -> int:
+    """A number that changes with the topics of a group. Kafka's own hash is another one; nothing in the log depends on its value."""
+    text = ",".join(f"{topic}:{partitions}" for topic, partitions in sorted(topics.items()))
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big", signed=True) if topics else 0

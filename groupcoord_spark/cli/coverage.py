@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 STORED = ("key_type", "key_name", "value_version", "records", "bytes", "decoded", "quarantined", "misplaced")
 KINDS = (*STORED, "reasons")
 LOST = ("reason", "key", "value", "records")
-OF_VALUES = {"value_too_short", "unknown_value_version", "value_truncated", "value_malformed"}
+OF_VALUES = {"value_too_short", "unknown_value_version", "value_truncated", "value_malformed", "value_beyond_limits"}
 PARTITIONS = ("offsets_partition", "first_offset", "end_offset", "records", "quarantined", "live_keys", "completeness")
 
 

@@ -5,6 +5,8 @@ from typing import Any, NamedTuple
 
 from groupcoord_spark.coordinator.groups.classic import read_classic_group
 from groupcoord_spark.coordinator.semantics import Semantics
+from groupcoord_spark.protocol.definition import DecodedValue
+from groupcoord_spark.protocol.errors import BEYOND_LIMITS, ValueBeyondLimits
 from groupcoord_spark.protocol.record_types import KeyType
 
 RULE_OF_REASON: Mapping[str, str] = {
@@ -18,6 +20,7 @@ RULE_OF_REASON: Mapping[str, str] = {
     "unknown_value_version": "R-1.9",
     "value_truncated": "R-1.10",
     "value_malformed": "R-1.10",
+    "value_beyond_limits": "R-1.10",
 }
 """Reason of a decoder -> rule of docs/reference/replay-rules.md."""
 
@@ -54,6 +57,13 @@ def refusal_of_type_or_version(semantics: Semantics, key_type: int, value_versio
         f"An offset of key type {key_type} has value version {value_version}; "
         f"{broker} loads up to {newest} there and could not have loaded the partition.",
     )
+
+
+def fault_beyond_limits(value: DecodedValue | None, semantics: Semantics) -> ValueBeyondLimits | None:
+    """Why this broker cannot read a value that other releases read (R-1.10); None: it can, or the record is a tombstone."""
+    if value is None or not semantics.limits_values:
+        return None
+    return next((ValueBeyondLimits(doubt.detail) for doubt in value.doubts if doubt.code == BEYOND_LIMITS), None)
 
 
 def refusals_of_group_value(value_version: int, value: Mapping[str, Any], semantics: Semantics) -> list[Refusal]:

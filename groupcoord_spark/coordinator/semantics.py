@@ -40,6 +40,9 @@ class Semantics:
     newest_offset_value: tuple[int, int] = (0, 4)
     """Highest value version that the broker accepts for key type 0 and for key type 1; -1: the broker does not know the key type."""
     newest_group_value: int = 4
+    limits_values: bool = False
+    """Whether the loader refuses arrays of more than a million elements, and more than 10,000 or a negative number of tagged fields
+    (R-1.10): 4.2.2, and since 4.4.0."""
     written_offset_value: int = 4
     """Version of the values that the broker writes for commits without an explicit expiry."""
 
@@ -109,6 +112,7 @@ def _java(release: Release, text: str) -> Semantics:
     before_4_1 = release < (4, 1)
     before_4_2 = release < (4, 2)
     before_4_3 = release < (4, 3)
+    limits_values = release == (4, 2, 2) or release >= (4, 4)
     return Semantics(
         name="java",
         broker_version=text,
@@ -116,7 +120,8 @@ def _java(release: Release, text: str) -> Semantics:
         known_key_types=_KEY_TYPES_4_0 if before_4_1 else _KEY_TYPES_4_1,
         newest_offset_value=(4, 4) if before_4_1 else (0, 4),
         written_offset_value=3 if before_4_1 else 4,
-        fails_over_subscriptions=release < (4, 4) and release != (4, 2, 2),
+        limits_values=limits_values,
+        fails_over_subscriptions=not limits_values,
         initial_epoch=0 if before_4_3 else 1,
         initial_validated_topology_epoch=0 if release < (4, 4) else -1,
         streams_group_may_replace_simple=release >= (4, 2, 1),  # KAFKA-20254

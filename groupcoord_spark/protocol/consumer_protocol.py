@@ -17,6 +17,7 @@ from typing import Any
 from . import primitives
 from .definition import FieldReader, write_message
 from .errors import (
+    BEYOND_LIMITS,
     AssignmentMalformed,
     ConnectMalformed,
     Doubt,
@@ -98,10 +99,14 @@ class ConnectMetadata:
     doubts: tuple[Doubt, ...] = ()
 
 
-def subscribed_topics(subscription: bytes) -> frozenset[str]:
+def subscribed_topics(subscription: bytes, *, limits_values: bool = False) -> frozenset[str]:
     """The topics of a subscription as the broker reads them when it loads a group.
 
     The broker reads the layout of version 0 whatever the version says, and ignores the bytes after it.
+
+    Args:
+        subscription: the bytes.
+        limits_values: ``Semantics.limits_values`` of the broker.
 
     Raises:
         SubscriptionUnknown: the bytes end inside a field of fixed size. The group loads, and its topics are not known.
@@ -110,13 +115,16 @@ def subscribed_topics(subscription: bytes) -> frozenset[str]:
     message = CONSUMER_PROTOCOL_SUBSCRIPTION
     try:
         _, at = primitives.read_integer(subscription, 0, Int16)
-        fields, _ = FieldReader(subscription, message, 0).read_struct(message.fields, at)
+        reader = FieldReader(subscription, message, 0)
+        fields, _ = reader.read_struct(message.fields, at)
     except LengthBeyondEnd as fault:
         raise SubscriptionMalformed(fault.sentence(message.name)) from fault
     except Underflow as fault:
         raise SubscriptionUnknown(fault.sentence(message.name)) from fault
     except FieldFault as fault:
         raise SubscriptionMalformed(fault.sentence(message.name)) from fault
+    if limits_values and (doubt := next((doubt for doubt in reader.doubts if doubt.code == BEYOND_LIMITS), None)):
+        raise SubscriptionMalformed(doubt.detail)
     return frozenset(fields["topics"])
 
 

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from . import primitives
 from .errors import (
+    BEYOND_LIMITS,
     ControlRecordMalformed,
     DecodeError,
     Doubt,
@@ -58,6 +59,9 @@ _LEGACY_OFFSET_COMMIT = RECORD_TYPES[KeyType.LEGACY_OFFSET_COMMIT]
 
 UNKNOWN_TAGS = "_unknown_tags"
 """Name of the entry of a decoded struct with the tagged fields that its table does not know: ``{tag: bytes}``. Left out where empty."""
+
+
+_REFUSED_BY_SOME = "Kafka 4.2.2 and releases since 4.4.0 refuse the record."
 
 
 class DecodedKey(NamedTuple):
@@ -257,6 +261,8 @@ class FieldReader:
                 if count is None:
                     _refuse_null(kind, at)
                     return None, after
+                if count > primitives.MOST_ELEMENTS:
+                    self.doubt(BEYOND_LIMITS, f"{self.message.name}: {name!r} has {count} elements. {_REFUSED_BY_SOME}")
                 return self.read_elements(kind.element, count, after, name)
             case Struct():
                 if kind.nullable:
@@ -288,6 +294,8 @@ class FieldReader:
             out[field.name] = field.absent_value()
         unknown: dict[int, bytes] = {}
         count, at = primitives.read_uvarint(self.buf, at)
+        if not 0 <= count <= primitives.MOST_TAGS:
+            self.doubt(BEYOND_LIMITS, f"{self.message.name} v{self.version}: a section declares {count} tagged fields. {_REFUSED_BY_SOME}")
         for _ in range(count):
             tag, at = primitives.read_uvarint(self.buf, at)
             size, at = primitives.read_uvarint(self.buf, at)

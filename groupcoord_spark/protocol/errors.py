@@ -19,6 +19,10 @@ class Doubt:
     detail: str
 
 
+BEYOND_LIMITS = "beyond_limits"
+"""Code of the doubt about an array or a tagged section that only some releases read (docs/reference/replay-rules.md#r-1.10)."""
+
+
 class DecodeError(ValueError):
     """Raised when a record cannot be decoded; the base of all such errors. ``code`` is stable, ``detail`` is a sentence for people."""
 
@@ -147,6 +151,12 @@ class ValueMalformed(DecodeError):
     """Raised when a value holds a null that may not be null, a length or count beyond its end, or a varint of more than 5 bytes."""
 
     code = "value_malformed"
+
+
+class ValueBeyondLimits(DecodeError):
+    """Raised when a value can be decoded, and the broker's release refuses so many elements or tagged fields."""
+
+    code = "value_beyond_limits"
 
 
 class SubscriptionUnknown(DecodeError):

@@ -287,7 +287,9 @@ class _Writer:
         return result
 
     def array(self, kind: Array) -> str:
-        name, null, less = self.length(kind.nullable, 4, 2**31 - 1)
+        name, null, less = self.length(kind.nullable, 4, primitives.MOST_ELEMENTS)
+        if not self.flexible:
+            self.put(f"if {name} > {primitives.MOST_ELEMENTS}: raise Unusual")
         result = self.fresh("value")
         if kind.nullable:
             self.put(f"if {null}: {result} = None")

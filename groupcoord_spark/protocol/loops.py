@@ -17,6 +17,7 @@ from numba import njit, types
 LOG_OVERHEAD, MIN_ENTRY, MIN_RECORD, NO_TIMESTAMP = 12, 26, 7, -1
 CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT, OFFSET_COMMIT = 8, 1
 NEWEST_CLASSIC_GROUP_VERSION = 4
+MOST_ELEMENTS, MOST_TAGS = 1_000_000, 10_000
 AS_VARINT, VERSIONS, UUID_BYTES = 0, 64, 16
 SKIP, TEXT, NUMBERS_STEP, ELEMENTS, NEXT, PRESENCE_MARK, TAGGED, NEXT_TAG, TAG, TAG_END, MARK, END = range(12)
 MIX_HIGH, MIX_LOW, MIX_GROUP = (np.int64(odd) for odd in (-7046029254386353131, -4417276706812531889, 1609587929392839161))
@@ -165,6 +166,8 @@ def walk_value(data, at, end, steps, step, stack, positions, shape, to_shape, ke
             if at < 0 or (length < 0 and not b):
                 return -1, position_count
             if action == NUMBERS_STEP:
+                if length > MOST_ELEMENTS:
+                    return -1, position_count
                 length *= c
             elif length > c:
                 return -1, position_count
@@ -175,7 +178,7 @@ def walk_value(data, at, end, steps, step, stack, positions, shape, to_shape, ke
             at = finish
         elif action == ELEMENTS:
             count, at = _length(data, at, end, a)
-            if at < 0 or (count < 0 and not b) or count > end - at or depth == DEEPEST:
+            if at < 0 or (count < 0 and not b) or count > min(end - at, MOST_ELEMENTS) or depth == DEEPEST:
                 return -1, position_count
             is_marked = False
             if count <= 0:
@@ -198,7 +201,7 @@ def walk_value(data, at, end, steps, step, stack, positions, shape, to_shape, ke
         elif action == TAGGED:
             count, at = unsigned_varint(data, at, end)
             # a section takes two places of the stack: how many tags are left, and the end of the current tag
-            if at < 0 or depth + 2 > DEEPEST:
+            if at < 0 or count > MOST_TAGS or depth + 2 > DEEPEST:
                 return -1, position_count
             stack[depth] = count
             depth += 1

@@ -18,6 +18,9 @@ from .fields import ZERO_UUID, Integer
 LONGEST_COMPACT_TEXT = 0x7FFF
 """Kafka's readers refuse a compact string of more bytes than this."""
 
+MOST_ELEMENTS, MOST_TAGS = 1_000_000, 10_000
+"""Kafka 4.2.2 and 4.4.0 refuse arrays of more elements and sections of more tagged fields (MAX_ARRAY_LENGTH, MAX_TAGGED_FIELD_COUNT)."""
+
 _INTEGERS = {
     (1, True): struct.Struct(">b"),
     (2, True): struct.Struct(">h"),

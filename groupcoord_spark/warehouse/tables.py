@@ -58,7 +58,7 @@ LOST = (
     *("record_count_impossible", "record_count_invalid", "record_malformed", "batch_trailing_bytes", "wrapper_malformed"),
     *("legacy_length_invalid", "control_record_malformed"),
     *("null_key", "key_too_short", "key_truncated", "key_malformed", "leaked_control_record"),
-    *("value_too_short", "unknown_value_version", "value_truncated", "value_malformed"),
+    *("value_too_short", "unknown_value_version", "value_truncated", "value_malformed", "value_beyond_limits"),
     *("row_without_place", "row_malformed", "line_too_long", "offset_conflict"),
 )
 OFFSET_RULES = ("X-A0", "X-A1", "X-B0", "X-B1", "X-B2", "X-B3", "X-B4", "X-J1", "X-C1", "X-C2", "X-C3")

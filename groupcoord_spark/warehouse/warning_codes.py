@@ -75,6 +75,7 @@ _OF_RECORDS: Final[Mapping[str, str]] = {
     "tagged_field_size_mismatch": "A tagged field has another size than it claims.",
     "invalid_utf8": "A text is not UTF-8: what cannot be read is replaced as Java replaces it.",
     "legacy_value_version": "A key of type 0 has a value of a version of type 1: it is read so, and brokers since 4.1 refuse it.",
+    "beyond_limits": "A value has so many elements or tagged fields that Kafka 4.2.2, and every release since 4.4.0, refuses it.",
     "negative_partition": "The partition in a key is negative.",
     "negative_offset": "The committed offset is negative.",
     "transactional_non_offset": "A group record lies in a transactional batch: it counts at once.",

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from groupcoord_spark.coordinator.semantics import JAVA, SCALA
+from groupcoord_spark.coordinator.semantics import JAVA, SCALA, semantics_for
 from groupcoord_spark.pipeline.read.decode import DecodedChunk, decode_checked_records, decode_chunk
 from groupcoord_spark.pipeline.read.notes import RowNotes
 from groupcoord_spark.protocol import encode_key, encode_value
-from groupcoord_spark.protocol.primitives import uuid_bytes
+from groupcoord_spark.protocol.primitives import uuid_bytes, write_uvarint
 from groupcoord_spark.protocol.record_types import KeyType, MarkerType
-from tests.coordinator.records import TOPIC_ID
+from tests.coordinator.records import TOPIC_ID, consumer_member
 from tests.pipeline.logs import LogRecord, classic_value, commit_value, records_of
 
 COMMIT_KEY = encode_key(KeyType.OFFSET_COMMIT, {"group_id": "g", "topic": "t", "partition": 0})
@@ -51,6 +51,45 @@ def test_a_value_that_ends_too_early_is_a_fault_of_each_of_its_records() -> None
     assert chunk.decodes.tolist() == [False, True, False]
     assert [row for row, _ in codes(chunk.faults)] == [0, 2] and len(chunk.faults.codes) == 1
     assert not chunk.kinds.coordinator_accepts[[0, 2]].any()
+
+
+def epoch_value_with_tags(count: bytes, tags: bytes = b"") -> bytes:
+    """A value of a consumer group's epoch whose section of tagged fields declares so many."""
+    assert EPOCH_VALUE.endswith(b"\0")
+    return EPOCH_VALUE[:-1] + count + tags
+
+
+def empty_tags(number: int) -> bytes:
+    """So many unknown tagged fields without content."""
+    return b"".join(write_uvarint(tag) + b"\0" for tag in range(100, 100 + number))
+
+
+OF_LIMITS: dict[str, tuple[bytes, bytes | None]] = {
+    "a negative number of tags": (EPOCH_KEY, epoch_value_with_tags(b"\xff\xff\xff\xff\x0f")),
+    "10,001 tags": (EPOCH_KEY, epoch_value_with_tags(write_uvarint(10_001), empty_tags(10_001))),
+    "1,000,001 topics": (
+        consumer_member("m").key,
+        consumer_member("m", *[""] * 1_000_001).value,
+    ),
+}
+
+
+@pytest.mark.parametrize("record", OF_LIMITS.values(), ids=OF_LIMITS)
+@pytest.mark.parametrize(
+    ("release", "is_refused"), [("4.1.0", False), ("4.2.1", False), ("4.2.2", True), ("4.3.1", False), ("4.4.0", True)]
+)
+def test_limits_of_4_2_2_and_4_4_0(record: tuple[bytes, bytes | None], release: str, is_refused: bool) -> None:
+    chunk = decoded(record, (COMMIT_KEY, commit_value(5)), semantics=semantics_for(broker_version=release))
+    assert chunk.decodes.tolist() == [not is_refused, True]
+    assert codes(chunk.faults) == ([(0, "value_beyond_limits")] if is_refused else [])
+    assert [code for _, code in codes(chunk.refusals)] == (["R-1.10"] if is_refused else [])
+
+
+@pytest.mark.parametrize("release", ["4.2.2", "4.4.0"])
+def test_what_stands_at_the_limits_is_read(release: str) -> None:
+    value = epoch_value_with_tags(write_uvarint(10_000), empty_tags(10_000))
+    chunk = decoded((EPOCH_KEY, value), semantics=semantics_for(broker_version=release))
+    assert chunk.decodes.all() and not len(chunk.refusals)
 
 
 def test_null_keys_do_not_decode_and_unknown_key_types_are_kept_whole() -> None:

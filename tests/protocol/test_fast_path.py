@@ -18,7 +18,7 @@ import groupcoord_spark
 from groupcoord_spark.log.decode import batches, definition
 from groupcoord_spark.log.decode.columnar import Rows
 from groupcoord_spark.pipeline.replay import redundant_assignments
-from groupcoord_spark.protocol import fast_path, programs, record_types
+from groupcoord_spark.protocol import fast_path, primitives, programs, record_types
 from groupcoord_spark.protocol.classic_group_checks import surely_loadable
 from groupcoord_spark.protocol.messages.classic import GROUP_METADATA_VALUE
 from groupcoord_spark.protocol.shapes import shapes_of_values
@@ -93,7 +93,8 @@ def test_the_numbers_that_loops_repeat_are_those_of_their_definitions() -> None:
     loops = fast_path.load()
     assert loops
     repeated = {name: number for name, number in vars(loops).items() if isinstance(number, int | np.int64)}
-    defined = {**vars(batches), **vars(definition), **vars(redundant_assignments), **vars(programs), **vars(record_types)}
+    rooms = (batches, definition, redundant_assignments, primitives, programs, record_types)
+    defined = {name: number for room in rooms for name, number in vars(room).items()}
     defined |= {key_type.name: int(key_type) for key_type in record_types.KeyType}
     defined |= {"NUMBERS_STEP" if step is programs.Action.NUMBERS else step.name: int(step) for step in programs.Action}
     defined |= {"DEEPEST": loops.DEEPEST, "NEWEST_CLASSIC_GROUP_VERSION": GROUP_METADATA_VALUE.versions[1]}

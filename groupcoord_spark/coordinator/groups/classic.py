@@ -284,7 +284,7 @@ def _topics_of_group(
     is_known = True
     for member in members.values():
         try:
-            topics |= subscribed_topics(member.subscription)
+            topics |= subscribed_topics(member.subscription, limits_values=semantics.limits_values)
         except SubscriptionUnknown:
             is_known = False
         except SubscriptionMalformed as error:

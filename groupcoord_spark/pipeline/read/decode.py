@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from groupcoord_spark.coordinator.refusals import RULE_OF_REASON, refusal_of_type_or_version, refusals_of_group_value
+from groupcoord_spark.coordinator.refusals import RULE_OF_REASON, fault_beyond_limits, refusal_of_type_or_version, refusals_of_group_value
 from groupcoord_spark.coordinator.semantics import Semantics
 from groupcoord_spark.log import Records
 from groupcoord_spark.pipeline.read.notes import RowNotes
@@ -75,7 +75,7 @@ class DecodedChunk:
 def decode_chunk(records: Records, semantics: Semantics) -> DecodedChunk:
     """The decoded columns of the records, with all notes. ``semantics`` says which of the records that decode the coordinator accepts."""
     decoder = _ChunkDecoder(records, np.zeros(len(records), np.bool_), records.distinct_keys())
-    faults, findings = decoder.doubtful_values()
+    faults, findings = decoder.doubtful_values(semantics)
     faults = RowNotes.concatenated((decoder.key_refusals(), decoder.null_keys(), faults))
     findings = RowNotes.concatenated((decoder.key_findings(), findings, decoder.transaction_notes()))
     kinds = decoder.kinds(semantics)
@@ -120,7 +120,7 @@ class _ChunkDecoder:
         self.checks = check_values(self.key_type, self.key_is_good & ~self.is_control, ~self.value_is_good, records.value)
         self.value_is_good |= self.checks.surely_decodes
 
-    def doubtful_values(self) -> tuple[RowNotes, RowNotes]:
+    def doubtful_values(self, semantics: Semantics) -> tuple[RowNotes, RowNotes]:
         """Faults and findings of the values that are not yet known to decode. Sets ``value_is_good``, and the topic ids of these values.
 
         Values of one key type and one shape are decoded once: 200,000 values that end too early take 0.1 s instead of 3 s.
@@ -130,7 +130,7 @@ class _ChunkDecoder:
         for key_type in np.unique(self.key_type[doubtful]).tolist():
             rows = doubtful[self.key_type[doubtful] == key_type]
             code, distinct = shapes_of_values(key_type, self.records.value.take(rows)).distinct()
-            faults_of, findings_of, is_good, topic_ids = _decode_distinct(key_type, distinct)
+            faults_of, findings_of, is_good, topic_ids = _decode_distinct(key_type, distinct, semantics)
             self.value_is_good[rows] = is_good[code]
             if key_type in OFFSET_KEY_TYPES:
                 self.checks.topic_high[rows], self.checks.topic_low[rows] = topic_ids[code].T
@@ -194,7 +194,9 @@ class _ChunkDecoder:
         )
 
 
-def _decode_distinct(key_type: int, values: pa.BinaryArray) -> tuple[list[tuple[int, DecodeError]], list[tuple[int, Doubt]], Mask, Ints]:
+def _decode_distinct(
+    key_type: int, values: pa.BinaryArray, semantics: Semantics
+) -> tuple[list[tuple[int, DecodeError]], list[tuple[int, Doubt]], Mask, Ints]:
     """(faults, findings, is_good, topic_ids) of distinct values.
 
     faults, findings: (position of the value, note). is_good: bool, the value decodes. topic_ids: int64[:, 2], halves of the topic ids.
@@ -206,6 +208,8 @@ def _decode_distinct(key_type: int, values: pa.BinaryArray) -> tuple[list[tuple[
     for place, value in enumerate(values.to_pylist()):
         try:
             decoded = decode_value(key_type, value)
+            if beyond_limits := fault_beyond_limits(decoded, semantics):
+                raise beyond_limits
         except DecodeError as fault:
             is_good[place] = False
             faults.append((place, fault.without_frames()))

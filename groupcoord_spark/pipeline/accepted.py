@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-EMPTY, MISSING, OLDER, RECREATED, MISPLACED, MALFORMED = "empty", "missing", "older", "recreated", "misplaced", "malformed"
+EMPTY, MISSING, OLDER, RECREATED = "empty", "missing", "older", "recreated"
+MISPLACED, MALFORMED, EARLIER = "misplaced", "malformed", "earlier"
 
 ACCEPTED_WORDS: Final[Mapping[str, str]] = {
     EMPTY: "The input has no record: the state becomes empty, the history stays.",
@@ -14,5 +15,6 @@ ACCEPTED_WORDS: Final[Mapping[str, str]] = {
     RECREATED: "The topic was deleted and created again: its history goes on with a new incarnation.",
     MISPLACED: "Most groups are in other offsets partitions than the partition count of the last night gives them.",
     MALFORMED: "More than half of the rows or lines are quarantined.",
+    EARLIER: "The night is as of a moment before the last night: the order of the nights is not that of their times.",
 }
 """Word -> what is accepted, and what then happens."""

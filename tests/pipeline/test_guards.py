@@ -361,6 +361,27 @@ class TestALookBack:
         assert "--cluster" in refused(a_night(seen={0: TestAnotherLog.FOREIGN}, until=Until("then", time_ms=1)))
 
 
+class TestAnEarlierMoment:
+    A_DAY_LATER = 86_400_000
+    """A night by hand is as of 1 ms."""
+
+    def test_is_refused_with_both_moments(self) -> None:
+        assert refused(a_night(last_as_of_ms=self.A_DAY_LATER)) == (
+            "This night is as of 1970-01-01T00:00:00Z, and the last night of cluster 'prod' as of 1970-01-02T00:00:00Z: `diff` and the"
+            " views over nights would run backwards. Give --as-of that moment or a later one, look back with --until 1970-01-01T00:00:00Z,"
+            " or go on with --accept earlier."
+        )
+
+    def test_is_taken_where_that_is_accepted(self) -> None:
+        verdict = judge(a_night(last_as_of_ms=self.A_DAY_LATER, accept=["earlier"]))
+        assert verdict.accepted == ("earlier",)
+        assert verdict.remarks[0].startswith("earlier: the night is as of a moment before")
+
+    def test_is_what_a_look_back_is_for_and_the_same_moment_is_not_earlier(self) -> None:
+        judge(a_night(last_as_of_ms=self.A_DAY_LATER, until=Until("then", time_ms=1)))
+        assert judge(a_night(last_as_of_ms=1)).accepted == ()
+
+
 class TestWhatWasRead:
     def reports(self, good: int, malformed: int) -> list[PartitionReport]:
         counts = PartitionCounts(lost=malformed, control_records=good)

@@ -22,7 +22,7 @@ from groupcoord_spark.errors import BadCopyError
 from groupcoord_spark.log import LogPlan, PartitionLog, PlacedDoubt
 from groupcoord_spark.log.files.broker_files import CLEANER_CHECKPOINT
 from groupcoord_spark.log.files.storage import shown
-from groupcoord_spark.pipeline.accepted import ACCEPTED_WORDS, EMPTY, MALFORMED, MISPLACED, MISSING, OLDER, RECREATED
+from groupcoord_spark.pipeline.accepted import ACCEPTED_WORDS, EARLIER, EMPTY, MALFORMED, MISPLACED, MISSING, OLDER, RECREATED
 from groupcoord_spark.pipeline.exchange.state_rows import PartitionReport
 from groupcoord_spark.pipeline.plan.earlier_runs import PartitionHistory
 from groupcoord_spark.pipeline.plan.evidence import Evidence
@@ -85,6 +85,7 @@ class Night:
         placed_groups: (hash of the group id, offsets partition of the group) of some groups of the dump.
         rows: the number of rows of an input other than segments. faults: how many of these rows are no records.
         last_cluster_id, last_partition_count: what earlier nights of the cluster recorded; None where they did not know.
+        last_as_of_ms: as_of of the last night; None for the first night.
     """
 
     request: RunRequest
@@ -97,6 +98,7 @@ class Night:
     faults: int = 0
     last_cluster_id: str | None = None
     last_partition_count: int | None = None
+    last_as_of_ms: int | None = None
 
     @property
     def source(self) -> str:
@@ -363,8 +365,21 @@ def malformed_rows(night: Night) -> Refusal | None:
     )
 
 
+def earlier_as_of(night: Night) -> Refusal | None:
+    """The night is as of a moment before the last night's, and would stand behind it."""
+    last_ms, as_of_ms = night.last_as_of_ms, night.request.as_of_ms
+    if last_ms is None or as_of_ms >= last_ms:
+        return None
+    return Refusal(
+        f"This night is as of {_moment(as_of_ms)}, and the last night of cluster {night.request.cluster!r} as of {_moment(last_ms)}: `diff`"
+        " and the views over nights would run backwards. Give --as-of that moment or a later one, look back with"
+        f" --until {_moment(as_of_ms)}, or go on with --accept earlier.",
+        EARLIER,
+    )
+
+
 GUARDS: Final[tuple[Guard, ...]] = (
-    *(other_cluster_id, malformed_rows, nothing_to_read, other_log, older_dump, cleaned_later, misplaced_groups, gap),
+    *(other_cluster_id, malformed_rows, nothing_to_read, other_log, older_dump, cleaned_later, misplaced_groups, gap, earlier_as_of),
 )
 """All guards before reading. The first refusal ends the run."""
 

@@ -41,6 +41,8 @@ class PartitionOwners:
         """
         if key_type == KeyType.GROUP_METADATA:
             self._classic_owners = {}
+            if value is not None:
+                self._consumer_partitions = {}  # a group has one protocol at a time
             # Assignments of other protocol types, such as Kafka Connect's, have another layout.
             members = value["members"] if value is not None and value["protocolType"] == "consumer" else ()
             for member in members:
@@ -48,6 +50,7 @@ class PartitionOwners:
         elif member_id is not None:
             self._consumer_partitions.pop(member_id, None)
             if value is not None:
+                self._classic_owners = {}
                 # A member may still commit offsets of partitions that it must give up.
                 topics = [*value["assignedPartitions"], *value["partitionsPendingRevocation"]]
                 self._consumer_partitions[member_id] = {(topic["topicId"], number) for topic in topics for number in topic["partitions"]}

@@ -109,8 +109,8 @@ CHECKS: Final = (
         "warning",
         "lag",
         (("remark", "=", "beyond_end"),),
-        "committed offset lies behind the end of its log",
-        "committed offsets of {groups} lie behind the end of their log",
+        "committed offset lies beyond the end of its log",
+        "committed offsets of {groups} lie beyond the end of their log",
         because="The topic may have been deleted and made anew: the group would wait for records that are long there.",
     ),
     Check(

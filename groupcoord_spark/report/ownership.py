@@ -83,8 +83,11 @@ def stretches(records: Iterable[Mapping[str, Any]], topic_names: Mapping[str, st
         return Stretch(begin["group_id"], topic, holding.partition, holding.member_id, begin["at_ms"], until_ms, *where)
 
     for record in records:
-        if place != (place := (record["group_id"], record["incarnation"], record["offsets_partition"])):
-            yield from (stretch(holding, begin, None) for holding, begin in held.items())
+        last_place = place
+        if last_place != (place := (record["group_id"], record["incarnation"], record["offsets_partition"])):
+            # the group itself may have begun anew: what its members had before ended by then
+            ended_ms = record["at_ms"] if last_place is not None and last_place[0] == place[0] else None
+            yield from (stretch(holding, begin, ended_ms) for holding, begin in held.items())
             owners, held = PartitionOwners(), {}
         value = None if record["value_json"] is None else json.loads(record["value_json"])
         owners.apply(record["key_type"], record["member_id"], value)

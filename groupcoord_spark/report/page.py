@@ -126,7 +126,8 @@ def _figures(report: Report) -> Iterator[str]:
     yield _figure("Members", _link("groups", _sum(groups, "members"), (("members", ">=", 1),)), "of live groups")
     yield _figure("Committed offsets", _link("groups", _sum(groups, "offsets"), (("offsets", ">=", 1),)), "in the present state")
     records, quarantined = (report.run.row[name][0].as_py() for name in ("records_read", "records_quarantined"))
-    yield _figure("Records read", _link("nights", f"{records:,}"), f"{quarantined:,} of them unreadable")
+    below = f"{quarantined:,} of them unreadable" if records else "nothing was new since the night before"
+    yield _figure("Records that this run read", _link("nights", f"{records:,}"), below)
     complete = "no history" if report.completeness is None else _percent(report.completeness)
     yield _figure("Completeness", _link("completeness", complete), "of all records ever written are in the history")
 

@@ -19,7 +19,7 @@ from groupcoord_spark.report.packing import packed_tables
 from groupcoord_spark.report.tables import TABLES
 from groupcoord_spark.warehouse.read import open_warehouse
 from tests.report.nights import HOSTILE, HOUR_MS, generation, offsets_partition
-from tests.warehouse.nights import AS_OF_MS, DAY_MS, group, night, offset
+from tests.warehouse.nights import AS_OF_MS, DAY_MS, commit, group, night, offset
 
 
 def packed_part(html: str, name: str) -> str:
@@ -97,6 +97,16 @@ class TestOwnership:
         found = sorted((s.topic, s.partition, s.member_id, s.from_ms, s.until_ms) for s in stretches(rows, {"T1": "orders"}))
         assert found == [("orders", 0, "one", 1, None), ("orders", 1, "one", 1, 4), ("orders", 1, "two", 3, None)]
 
+    def test_what_members_had_ends_where_the_group_begins_anew(self) -> None:
+        def record(incarnation: int, at_ms: int, member: str, group_id: str = "g") -> dict[str, Any]:
+            value = {"assignedPartitions": [{"topicId": "T1", "partitions": [0]}], "partitionsPendingRevocation": []}
+            place = {"group_id": group_id, "offsets_partition": 0, "incarnation": incarnation, "record_offset": at_ms}
+            return {**place, "at_ms": at_ms, "key_type": 8, "member_id": member, "value_json": json.dumps(value)}
+
+        rows = [record(0, 1, "one"), record(1, 5, "two"), record(0, 7, "three", "h")]
+        found = sorted((s.group_id, s.member_id, s.from_ms, s.until_ms) for s in stretches(rows, {"T1": "orders"}))
+        assert found == [("g", "one", 1, 5), ("g", "two", 5, None), ("h", "three", 7, None)]
+
     def test_the_report_has_the_stretches_of_the_chosen_groups(self, eventful_report: Report) -> None:
         owners = eventful_report.tables["owners"].select(["partition", "member_id", "owned_from", "owned_until"]).to_pylist()
         hours = [
@@ -120,6 +130,16 @@ class TestDaysOfGroups:
             (date(2025, 12, 30), "members", 2, 4),
             (date(2025, 12, 31), "members", 1, 2),
         ]
+
+
+    def test_a_group_that_the_night_does_not_have_is_gone(self, tmp_path: Path) -> None:
+        """A group that had vanished was painted as one with members up to the day of the night."""
+        commits = [commit(1, committed_offset=9, group_id="vanished"), commit(2, committed_offset=3, group_id="there")]
+        night(tmp_path, "prod", {"groups": [group("there")], "offset_commits": commits})
+        warehouse = open_warehouse(str(tmp_path))
+        days = gather(warehouse, warehouse.run("prod")).tables["group_days"].to_pylist()
+        last = {row["group_id"]: row["state"] for row in sorted(days, key=lambda row: row["day"])}
+        assert last == {"vanished": "gone", "there": None}
 
 
 class TestExpiry:

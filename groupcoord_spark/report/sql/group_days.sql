@@ -1,6 +1,6 @@
 -- What the records of each group say of each day (UTC) with a record: the state that the last of them left, rebalances and commits.
 -- A day with commits alone has no state: the group keeps that of the day before, and without one it has offsets alone. So it has after
--- the tombstone of the group.
+-- the tombstone of the group. A group that the night does not have is gone on the day of the night, whatever its last record said.
 WITH changes AS (
   SELECT group_id, record_timestamp, incarnation, record_offset, CASE WHEN member_count > 0 THEN 'members' ELSE 'empty' END AS state,
     CASE WHEN kind = 'assignment' THEN 0 ELSE 1 END AS rebalances
@@ -23,11 +23,28 @@ commits AS (
   FROM offset_commits
   WHERE NOT is_tombstone AND record_timestamp IS NOT NULL
   GROUP BY group_id, CAST(record_timestamp AS DATE)
+),
+days AS (
+  SELECT COALESCE(s.group_id, c.group_id) AS group_id, COALESCE(s.day, c.day) AS day,
+    CASE WHEN s.state = 'gone' AND c.last_place > s.last_place THEN 'offsets alone' ELSE s.state END AS state,
+    COALESCE(s.rebalances, 0) AS rebalances, COALESCE(c.commits, 0) AS commits
+  FROM states s
+  FULL JOIN commits c ON c.group_id = s.group_id AND c.day = s.day
+),
+with_ends AS (
+  SELECT group_id, day, CASE WHEN is_gone THEN 'gone' ELSE state END AS state, rebalances, commits
+  FROM (
+    SELECT d.*, g.group_id IS NULL AND d.day >= CAST(n.as_of AS DATE) AS is_gone
+    FROM days d CROSS JOIN night n LEFT JOIN shown_groups g ON g.group_id = d.group_id
+  )
+  UNION ALL
+  SELECT d.group_id, CAST(n.as_of AS DATE), 'gone', 0, 0
+  FROM days d CROSS JOIN night n LEFT JOIN shown_groups g ON g.group_id = d.group_id
+  WHERE g.group_id IS NULL
+  GROUP BY d.group_id, n.as_of
+  HAVING MAX(d.day) < CAST(n.as_of AS DATE)
 )
-SELECT COALESCE(s.group_id, c.group_id) AS group_id, COALESCE(s.day, c.day) AS day,
-  CASE WHEN s.state = 'gone' AND c.last_place > s.last_place THEN 'offsets alone' ELSE s.state END AS state, COALESCE(s.rebalances, 0) AS rebalances,
-  COALESCE(c.commits, 0) AS commits
-FROM states s
-FULL JOIN commits c ON c.group_id = s.group_id AND c.day = s.day
-LEFT JOIN shown_groups g ON g.group_id = COALESCE(s.group_id, c.group_id)
+SELECT d.group_id, d.day, d.state, d.rebalances, d.commits
+FROM with_ends d
+LEFT JOIN shown_groups g ON g.group_id = d.group_id
 ORDER BY g.place NULLS LAST, 1, 2

@@ -141,8 +141,8 @@ def _with_common(command: Callable[..., Any], options: Sequence[Callable[..., An
 
 
 def _is_not_of_py4j(record: logging.LogRecord) -> bool:
-    """Whether another library logs it: for a call that fails since Java is gone, py4j logs a traceback and raises the error as well."""
-    return "py4j" not in Path(record.pathname).parts or record.levelno < logging.WARNING
+    """Whether another library logs it: py4j logs each call of Java with its arguments, among which are passwords of Kafka's clients."""
+    return "py4j" not in Path(record.pathname).parts
 
 
 def cluster_to_read(warehouse: Warehouse, given: str | None) -> str:

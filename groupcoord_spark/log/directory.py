@@ -17,7 +17,7 @@ from groupcoord_spark.log.damage import PlacedDoubt
 from groupcoord_spark.log.ends import TAIL_BYTES, Tail, checked_tail, first_entry, tail_from_last_bytes
 from groupcoord_spark.log.files.broker_files import LOG_STARTS, OFFSETS_TOPIC, LogStarts, read_cleaned_ends, read_log_starts
 from groupcoord_spark.log.files.held_files import HeldFile, HeldFiles
-from groupcoord_spark.log.files.listing import OFFSET_DIGITS, SEGMENT_NAME, listed_in_one_state
+from groupcoord_spark.log.files.listing import LARGEST_OFFSET, OFFSET_DIGITS, SEGMENT_NAME, listed_in_one_state
 from groupcoord_spark.log.files.object_store import FILES_AT_ONCE, at_once
 from groupcoord_spark.log.files.storage import Location, side_by_side
 from groupcoord_spark.log.limits import Limits
@@ -32,8 +32,17 @@ _DUMPS_NAMED = 4
 _METADATA = "partition.metadata"
 
 _SPECIAL = r"(?:\.[0-9a-f]{32}-(?:delete|future|stray))"
-_PARTITION = re.compile(rf"{OFFSETS_TOPIC}-(0|[1-9][0-9]{{0,9}})")
-_NAMED_PARTITION = re.compile(rf"{OFFSETS_TOPIC}-(0|[1-9][0-9]{{0,9}}){_SPECIAL}?")
+_PARTITION = re.compile(rf"{OFFSETS_TOPIC}-(0|[1-9][0-9]*)")
+_NAMED_PARTITION = re.compile(rf"{OFFSETS_TOPIC}-(0|[1-9][0-9]*){_SPECIAL}?")
+_PACKED = re.compile(
+    rf"([0-9]{{{OFFSET_DIGITS}}}\.log|{OFFSETS_TOPIC}-[0-9]+)"
+    r"\.(?:gz|gzip|tgz|zst|zstd|lz4|bz2|xz|lzma|sz|snappy|br|zip|7z|rar|tar(?:\.[a-z0-9]+)?|tbz2?|txz|tzst|z)",
+    re.IGNORECASE,
+)
+
+_LARGEST_PARTITION = 2**31 - 2
+"""Kafka counts partitions in an int32."""
+
 _BESIDE_SEGMENTS = re.compile(
     r".*\.deleted|[0-9]{20}\.(?:index|timeindex|txnindex|snapshot)(?:\.swap|\.cleaned)?|leader-epoch-checkpoint|partition\.metadata"
 )
@@ -171,8 +180,9 @@ def plan_logs(
         BadCopyError: an input is a folder of many dumps, or the inputs are of several clusters.
     """
     directories: dict[str, _Directory] = {}
+    doubts: list[PlacedDoubt] = []
     for given in inputs:
-        for directory in _directories_of(Location.of(given)):
+        for directory in _directories_of(Location.of(given), doubts):
             place = f"{directory.location.filesystem.type_name}:{directory.location.path}"
             known = directories.get(place)
             if known and known.only is not None:
@@ -192,7 +202,6 @@ def plan_logs(
     cleaned_ends = {path: read_cleaned_ends(log_dir) for path, log_dir in log_dirs.items()}
     planned = _planned_directories(list(directories.values()), ends, log_starts, held)
     cleaned_end_of: dict[int, int] = {}
-    doubts: list[PlacedDoubt] = []
     partitions: list[PartitionLog] = []
     copies: list[tuple[PartitionLog, PartitionLog]] = []
     for number in sorted({directory.offsets_partition for directory in directories.values()}):
@@ -267,7 +276,7 @@ def plan_copies(inputs: Sequence[str], *, held: HeldFiles | None = None) -> list
     log_dirs: dict[str, Location] = {}
     inputs_of: dict[str, list[str]] = {}
     for given in inputs:
-        for directory in _directories_of(Location.of(given)):
+        for directory in _directories_of(Location.of(given), []):
             log_dir = directory.log_dir or directory.location.parent()
             log_dirs.setdefault(log_dir.uri, log_dir)
             files = [directory.location.uri] if directory.only is None else [directory.location.child(name).uri for name in directory.only]
@@ -276,7 +285,8 @@ def plan_copies(inputs: Sequence[str], *, held: HeldFiles | None = None) -> list
     return [(log_dir, plan_logs(inputs_of[uri], held=held)) for uri, log_dir in log_dirs.items()]
 
 
-def _directories_of(location: Location) -> list[_Directory]:
+def _directories_of(location: Location, doubts: list[PlacedDoubt]) -> list[_Directory]:
+    """The directories of partitions that an input names. Doubts about names of partitions that cannot be are added to ``doubts``."""
     info = location.info()
     if info.type == pafs.FileType.NotFound:
         raise InputError(f"{location.shown}: there is no such file or directory.")
@@ -284,24 +294,34 @@ def _directories_of(location: Location) -> list[_Directory]:
         return [_directory_of_segment(location)]
     named = _NAMED_PARTITION.fullmatch(location.name)
     if named:
-        return [_Directory(int(named[1]), location, location.parent())]
+        return [_Directory(_checked_partition(location, named[1]), location, location.parent())]
     children = location.list()
     if not children:
         raise InputError(f"{location.shown}: the directory is empty. Name one that holds {OFFSETS_TOPIC}-0, {OFFSETS_TOPIC}-1 and so on.")
-    directories = _partitions_in(location, children)
+    directories = _partitions_in(location, children, doubts)
     if directories:
         return directories
-    directories = _partitions_below(location, children)
+    _refuse_packed(location, children)
+    directories = _partitions_below(location, children, doubts)
     _refuse_many_dumps(location, directories)
     if directories:
         return directories
     if any(SEGMENT_NAME.fullmatch(str(child.base_name)) for child in children):
         raise InputError(f"{location.shown}: {_NAME_LOST.format('the directory is not called so')}")
+    if doubts:
+        raise InputError(f"{location.shown}: no partition of {OFFSETS_TOPIC} is in it. {doubts[0].detail}")
     raise InputError(
         f"{location.shown}: no partition of {OFFSETS_TOPIC} is in it. Name a log directory of a broker (log.dirs), "
         f"one with directories such as {OFFSETS_TOPIC}-0."
     )
 
+
+_KINDS = {
+    pafs.FileType.File: "a file",
+    pafs.FileType.Directory: "a directory",
+    pafs.FileType.NotFound: "a link that leads nowhere",
+    pafs.FileType.Unknown: "a pipe, socket or device",
+}
 
 _NAME_LOST = (
     "segments tell their partition only by the name of their directory, and {}. Keep the name " + OFFSETS_TOPIC + "-N when copying them."
@@ -316,21 +336,50 @@ def _directory_of_segment(location: Location) -> _Directory:
     named = _NAMED_PARTITION.fullmatch(location.parent().name)
     if not named:
         raise InputError(f"{location.shown}: {_NAME_LOST.format('this one is not called so')}")
-    return _Directory(int(named[1]), location.parent(), location.parent().parent(), frozenset([location.name]))
+    number = _checked_partition(location.parent(), named[1])
+    if int(location.name[:OFFSET_DIGITS]) > LARGEST_OFFSET:
+        raise InputError(f"{location.shown}: this is no segment of a log: no record can have the offset in its name.")
+    return _Directory(number, location.parent(), location.parent().parent(), frozenset([location.name]))
 
 
-def _partitions_in(location: Location, children: Iterable[pafs.FileInfo]) -> list[_Directory]:
+def _checked_partition(directory: Location, number: str) -> int:
+    if int(number) > _LARGEST_PARTITION:
+        raise InputError(
+            f"{directory.shown}: a topic cannot have a partition of this number. Partitions are called 0 to {_LARGEST_PARTITION}."
+        )
+    return int(number)
+
+
+def _partitions_in(location: Location, children: Sequence[pafs.FileInfo], doubts: list[PlacedDoubt]) -> list[_Directory]:
     directories = []
     for child in children:
-        named = _PARTITION.fullmatch(str(child.base_name))
-        if named:
-            _refuse_lost_link(location, child)
-        if named and child.type == pafs.FileType.Directory:
-            directories.append(_Directory(int(named[1]), location.child(str(child.base_name)), location))
+        name = str(child.base_name)
+        named = _PARTITION.fullmatch(name)
+        if not named:
+            continue
+        _refuse_lost_link(location, child)
+        if child.type == pafs.FileType.Directory and int(named[1]) <= _LARGEST_PARTITION:
+            directories.append(_Directory(int(named[1]), location.child(name), location))
+        else:
+            why = "a topic cannot have a partition of this number" if child.type == pafs.FileType.Directory else "it is no directory"
+            doubts.append(PlacedDoubt("unknown_file", f"{name!r} is not read: {why}.", location.child(name).shown, None, 0, 0, None))
+    if directories:
+        _refuse_packed(location, children)
     return directories
 
 
-def _partitions_below(location: Location, children: Iterable[pafs.FileInfo]) -> list[_Directory]:
+def _refuse_packed(directory: Location, children: Iterable[pafs.FileInfo]) -> None:
+    """Raises InputError for a packed segment or partition that does not also lie there unpacked: its records would be missing."""
+    names = {str(child.base_name) for child in children}
+    packed = sorted(name for name in names if (match := _PACKED.fullmatch(name)) and match[1] not in names)
+    if packed:
+        more = "" if len(packed) == 1 else f", and so are {len(packed) - 1} more beside it"
+        raise InputError(
+            f"{directory.child(packed[0]).shown}: this file is packed{more}. Unpack it first: segments are read as the broker wrote them."
+        )
+
+
+def _partitions_below(location: Location, children: Iterable[pafs.FileInfo], doubts: list[PlacedDoubt]) -> list[_Directory]:
     """The partitions in the log directories among ``children``.
 
     A directory that cannot be listed matters only where no other one has a partition: then InputError is raised.
@@ -341,7 +390,7 @@ def _partitions_below(location: Location, children: Iterable[pafs.FileInfo]) -> 
         if child.type == pafs.FileType.Directory:
             inner = location.child(str(child.base_name))
             try:
-                directories += _partitions_in(inner, inner.list())
+                directories += _partitions_in(inner, inner.list(), doubts)
             except InputError as error:
                 unreadable.append(error)
     if unreadable and not directories:
@@ -535,6 +584,8 @@ def _files_of(directory: _Directory, known_end: int, held: HeldFiles | None) -> 
     swaps: list[_File] = []
     cleaned: list[int] = []
     infos, held_files = listed_in_one_state(location, held, partial(_names_to_hold, directory, known_end))
+    if directory.only is None:
+        _refuse_packed(location, infos)
     for info in infos:
         name = str(info.base_name)
         has_metadata |= name == _METADATA and info.type == pafs.FileType.File
@@ -543,7 +594,8 @@ def _files_of(directory: _Directory, known_end: int, held: HeldFiles | None) -> 
         segment = SEGMENT_NAME.fullmatch(name)
         if segment:
             _refuse_lost_link(location, info)
-        if segment and info.type == pafs.FileType.File:
+        has_offset = segment is not None and int(segment[1]) <= LARGEST_OFFSET
+        if segment and has_offset and info.type == pafs.FileType.File:
             file = _File(location.child(name), int(segment[1]), int(info.size or 0), held_files.get(name))
             if segment[2] is None:
                 plain.append(file)
@@ -551,9 +603,10 @@ def _files_of(directory: _Directory, known_end: int, held: HeldFiles | None) -> 
                 swaps.append(file)
             else:
                 cleaned.append(file.base_offset)
-        elif info.type != pafs.FileType.File or not _BESIDE_SEGMENTS.fullmatch(name):
-            what = "a directory" if info.type == pafs.FileType.Directory else "a file"
-            detail = f"{name!r} is {what} that Kafka does not make beside segments; it is not read."
+        elif segment or info.type != pafs.FileType.File or not _BESIDE_SEGMENTS.fullmatch(name):
+            detail = f"{name!r} is {_KINDS[info.type]} that Kafka does not make beside segments; it is not read."
+            if segment and not has_offset:
+                detail = f"{name!r} is called by an offset that no record can have; it is not read."
             doubts.append(PlacedDoubt("unknown_file", detail, location.child(name).shown, directory.offsets_partition, 0, 0, None))
     # LogLoader.recoverSwapAndCleanedFiles: a swap file at or above a cleaned one is of a split that was not finished
     swaps = [file for file in swaps if not cleaned or file.base_offset < min(cleaned)]

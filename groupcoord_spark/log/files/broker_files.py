@@ -19,6 +19,7 @@ import pyarrow.fs as pafs
 from crc32c import crc32c
 
 from groupcoord_spark.errors import InputError
+from groupcoord_spark.log.files.listing import LARGEST_OFFSET
 from groupcoord_spark.log.files.object_store import at_once
 from groupcoord_spark.log.files.storage import Location, first_line, side_by_side
 
@@ -182,7 +183,7 @@ def _broker_id(properties: str) -> int | None:
 
 def read_segment_sizes(directory: Location) -> tuple[SegmentSize, ...]:
     """All segment files of one partition, also empty ones, by base offset. Raises InputError where the directory cannot be read."""
-    named = ((_SEGMENT.fullmatch(str(info.base_name)), info) for info in directory.list() if info.type == pafs.FileType.File)
+    named = ((_named_file(str(info.base_name)), info) for info in directory.list() if info.type == pafs.FileType.File)
     return tuple(sorted(SegmentSize(int(match[1]), int(info.size or 0)) for match, info in named if match and match[2] == "log"))
 
 
@@ -194,7 +195,7 @@ def read_partition_files(directory: Location) -> PartitionFiles:
         name = str(info.base_name)
         if info.type != pafs.FileType.File:
             continue
-        match = _SEGMENT.fullmatch(name)
+        match = _named_file(name)
         if match is not None and match[2] == "log":
             segments.append(SegmentSize(int(match[1]), int(info.size or 0)))
         elif match is not None or name == LEADER_EPOCHS:
@@ -308,6 +309,12 @@ def read_leader_epochs(data: bytes) -> tuple[tuple[int, int], ...]:
             raise DamagedFileError(f"epoch {epoch} at offset {first_offset} follows epoch {epochs[-1][0]} at offset {epochs[-1][1]}")
         epochs.append((epoch, first_offset))
     return tuple(epochs)
+
+
+def _named_file(name: str) -> re.Match[str] | None:
+    """The match of _SEGMENT where a file of this name can belong to a log."""
+    match = _SEGMENT.fullmatch(name)
+    return match if match is not None and int(match[1]) <= LARGEST_OFFSET else None
 
 
 def _checkpoint_lines(data: bytes) -> Sequence[str]:

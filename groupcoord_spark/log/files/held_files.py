@@ -6,7 +6,9 @@ that has the old file open still reads the old bytes, also after the file was re
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 import sys
 from dataclasses import dataclass
 from types import TracebackType
@@ -89,11 +91,13 @@ class HeldFiles:
             self._limits = None
 
     def _opened(self, path: str) -> int:
-        """A descriptor of the file, from LEAST_DESCRIPTOR on. Raises OSError where there can be none."""
+        """A descriptor of the file, from LEAST_DESCRIPTOR on. Raises OSError where there can be none, and for a pipe, socket or device."""
         import fcntl
 
-        low = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        low = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         try:
+            if not stat.S_ISREG(os.fstat(low).st_mode):
+                raise OSError(errno.EINVAL, "no regular file", path)
             try:
                 return fcntl.fcntl(low, fcntl.F_DUPFD_CLOEXEC, LEAST_DESCRIPTOR)
             except OSError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 from collections.abc import Callable, Collection, Mapping
@@ -15,6 +16,9 @@ from groupcoord_spark.log.files.storage import Location, first_line
 
 OFFSET_DIGITS: Final = 20
 SEGMENT_NAME: Final = re.compile(rf"([0-9]{{{OFFSET_DIGITS}}})\.log(\.swap|\.cleaned)?")
+
+LARGEST_OFFSET: Final = 2**63 - 1
+"""No record can have a larger one, and no file of Kafka's is called by one."""
 
 _LISTINGS: Final = 20
 """How often a directory in use is listed at most until two lists agree."""
@@ -40,7 +44,9 @@ def listed_in_one_state(
     for _ in range(_LISTINGS):
         before = _finished_segments(location)
         infos = location.list()
-        names = () if held is None else names_to_hold([str(info.base_name) for info in infos])
+        # a pipe would be waited for until somebody writes into it
+        regular = [str(info.base_name) for info in infos if info.type == pafs.FileType.File]
+        names = () if held is None else names_to_hold(regular)
         files = {name: file for name in names if (file := holder.hold(location.child(name).path)) is not None}
         if _finished_segments(location) == before and all(before.get(name, (-1,))[0] == file.inode for name, file in files.items()):
             return infos, files
@@ -66,9 +72,13 @@ def _finished_segments(location: Location) -> dict[str, tuple[int, int]]:
 
 
 def _inode_and_size(entry: os.DirEntry[str]) -> tuple[int, int]:
-    """(-1, -1) for a file that was there when the directory was listed and is gone now, and for a link that leads nowhere."""
+    """(-1, -1) for a file that was there when the directory was listed and is gone now, and for a link that leads nowhere or to itself."""
     try:
         status = entry.stat()
     except FileNotFoundError:
         return -1, -1
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            return -1, -1
+        raise
     return status.st_ino, 0 if entry.name.endswith(".cleaned") else status.st_size

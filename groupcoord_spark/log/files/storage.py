@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -180,6 +181,28 @@ class SegmentFile:
             raise InputChangedError(f"{self.source}: the file ends at byte {start + got} now, and was longer when it was opened. {_IN_USE}")
         buffer[got:] = 0
         return buffer
+
+    def data_ranges(self, start: int, end: int) -> Iterator[tuple[int, int]]:
+        """The ranges between ``start`` and ``end`` that hold data: the holes of a sparse file, which read as zeros, are left out.
+
+        All is data where the file system does not say.
+        """
+        if not isinstance(self.location.filesystem, pafs.LocalFileSystem) or not hasattr(os, "SEEK_DATA"):
+            yield start, end
+            return
+        with open(self.location.path, "rb", buffering=0) as file:  # noqa: PTH123
+            at = start
+            while at < end:
+                try:
+                    at = os.lseek(file.fileno(), at, os.SEEK_DATA)
+                    upto = min(os.lseek(file.fileno(), at, os.SEEK_HOLE), end)
+                except OSError as error:
+                    if error.errno != errno.ENXIO:  # no data follows
+                        yield at, end
+                    return
+                if at < end:
+                    yield at, upto
+                at = upto
 
     def close(self) -> None:
         """Closes the file."""

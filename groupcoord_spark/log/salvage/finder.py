@@ -40,6 +40,9 @@ _ENTRIES_AT_ONCE = 4096
 _ENTRIES_AFTER_DAMAGE = 64
 """The same right after damage, where more damage is likely and following would be in vain."""
 
+_LENGTH_END = 12
+"""An entry begins with its base offset (8 bytes) and its length (4 bytes)."""
+
 _SEARCHED_FIRST = 1 << 12
 _SEARCHED_AT_ONCE = 1 << 16
 _READ_AT_ONCE = 8 * MIB
@@ -149,6 +152,10 @@ class EntryFinder:
         size = self.file.size
         at_once = _SEARCHED_FIRST
         while at <= size - MIN_ENTRY:
+            # no entry can begin so far before the first byte that is not zero: its length is not zero
+            at = max(at, self._first_nonzero(at) - _LENGTH_END + 1)
+            if at > size - MIN_ENTRY:
+                break
             upto = min(at + at_once, size - MIN_ENTRY + 1)
             at_once = min(2 * at_once, _SEARCHED_AT_ONCE)
             self._fill_window(at, min(upto + HEADER_SIZE, size))
@@ -308,27 +315,27 @@ class EntryFinder:
         return "batch_crc_mismatch", f"The checksum of the entry at {at} does not fit its {LOG_OVERHEAD + length} bytes."
 
     def _first_nonzero(self, at: int) -> int:
-        size = self.file.size
-        step = HEADER_SIZE
-        while at < size:
-            upto = min(at + step, size)
-            for piece in self._pieces(at, upto):
-                found = np.flatnonzero(piece)
-                if len(found):
-                    return at + int(found[0])
-            at, step = upto, _READ_AT_ONCE
-        return size
+        """The position of the first byte from ``at`` on that is not zero; the end of the file where there is none."""
+        in_window = self._window[max(at - self._window_start, 0) : self._window_end - self._window_start]
+        if self._window_start <= at < self._window_end:
+            if in_window.any():
+                return at + int((in_window != 0).argmax())
+            at = self._window_end
+        for start, end in self.file.data_ranges(at, self.file.size):
+            for begin in range(start, end, _READ_AT_ONCE):
+                piece = self.file.read(begin, min(begin + _READ_AT_ONCE, end))
+                if piece.any():
+                    return begin + int((piece != 0).argmax())
+        return self.file.size
 
     def _end_without_zeros(self, at: int) -> int:
         """The position after the last byte of the file that is not zero."""
-        upto = self.file.size
-        while upto > at:
-            start = max(at, upto - _READ_AT_ONCE)
-            for piece in self._pieces(start, upto):
-                found = np.flatnonzero(piece)
-                if len(found):
-                    return start + int(found[-1]) + 1
-            upto = start
+        for start, end in reversed(list(self.file.data_ranges(at, self.file.size))):
+            for upto in range(end, start, -_READ_AT_ONCE):
+                begin = max(start, upto - _READ_AT_ONCE)
+                nonzero = np.flatnonzero(self.file.read(begin, upto)[: upto - begin])
+                if len(nonzero):
+                    return begin + int(nonzero[-1]) + 1
         return at
 
     def _repaired(self, at: int, end: int) -> FileSection | None:

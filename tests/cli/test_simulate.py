@@ -17,6 +17,8 @@ from groupcoord_spark.log import plan_logs, read_segment
 from groupcoord_spark.protocol import decode_key, decode_value
 from groupcoord_spark.protocol.record_types import NOT_A_CONTROL_RECORD
 from groupcoord_spark.simulator import Error, release_for
+from groupcoord_spark.simulator.groups.classic_group import ClassicGroup
+from groupcoord_spark.simulator.groups.modern_group import ModernGroup
 from groupcoord_spark.simulator.handlers.commit import stored_offset
 from groupcoord_spark.simulator.messages.requests import GroupToFetch, OffsetFetch
 from groupcoord_spark.simulator.scenario import find_scenario, play, read_scenario, shipped_scenarios
@@ -438,9 +440,8 @@ def test_segments_replay_to_the_state_of_the_broker(name, tmp_path):
     _write_segments(tmp_path, outcome.records)
     (state,) = read_back(tmp_path).values()
     group_id = find_scenario(name).group_id
-    here = outcome.simulator.group(group_id)
-    simulator = outcome.simulator
-    modern_group = simulator.group(group_id)
+    here = outcome.simulator.group_of(group_id, ClassicGroup)
+    modern_group = outcome.simulator.group_of(group_id, ModernGroup)
     if modern_group is not None:
         (row,) = state.groups()
         assert (row.state, row.generation) == (modern_group.replayed.state, modern_group.epoch)

@@ -4,7 +4,7 @@ import struct
 from typing import Any
 
 from groupcoord_spark.simulator import Call, Error, Settings, Simulator, State, TimelineEntry, WrittenRecord, release_for
-from groupcoord_spark.simulator.groups.classic_group import Group
+from groupcoord_spark.simulator.groups.classic_group import ClassicGroup
 from groupcoord_spark.simulator.messages.answers import Answer, JoinGroupAnswer
 from groupcoord_spark.simulator.messages.requests import (
     Heartbeat,
@@ -42,7 +42,7 @@ class Scene:
     # The group
 
     @property
-    def group(self) -> Group:
+    def group(self) -> ClassicGroup:
         """The group, which has to exist."""
         group = self.simulator.group(GROUP)
         assert group is not None

@@ -21,7 +21,7 @@ from groupcoord_spark.simulator import (
     State,
     release_for,
 )
-from groupcoord_spark.simulator.groups.classic_group import Group
+from groupcoord_spark.simulator.groups.classic_group import ClassicGroup
 from groupcoord_spark.simulator.handlers.commit import stored_offset
 from groupcoord_spark.simulator.messages.requests import (
     DeleteGroups,
@@ -166,7 +166,7 @@ def member_ids_counted_per_name():
     return new_member_id
 
 
-def check_group(group: Group, release: Release) -> None:
+def check_group(group: ClassicGroup, release: Release) -> None:
     """Check what is true of a group in every state."""
     members = list(group.members)
     assert group.waiting_joins == sum(member.awaiting_join is not None for member in members)

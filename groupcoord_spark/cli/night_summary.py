@@ -57,6 +57,9 @@ def summary_text(summary: Summary) -> str:
     if summary.quarantined_by_reason:
         reasons = ", ".join(f"{reason} {count:,}" for reason, count in summary.quarantined_by_reason.items())
         lines.append(f"  lost      {reasons}: {_SEE_WARNINGS}")
+    if summary.vanished_keys:
+        keys, partitions = sum(summary.vanished_keys.values()), counted(len(summary.vanished_keys), "offsets partition")
+        lines.append(f"  vanished  {counted(keys, 'live key')} of the last night without a trace, in {partitions}: {_SEE_WARNINGS}")
     if summary.warnings:
         lines.append(f"  doubts    {summary.warnings:,}: {_SEE_WARNINGS}")
     if summary.contradiction:

@@ -141,6 +141,7 @@ def _run_stages(planned: NightPlan, start: RunStart, spark: SparkSession, progre
         request.default_assignors,
         carried=carried,
         compared=carry_over.compared,
+        remembered=carry_over.remembered,
         writes_latest=request.until is None,
         health_logs=job.health_logs,
     )

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from groupcoord_spark.coordinator.authors import other_coordinator
 from groupcoord_spark.log import LogPlan, PartitionLog
 from groupcoord_spark.log.files.storage import shown
 from groupcoord_spark.pipeline.exchange.counts import NO_KEY_TYPE, NO_VERSION, KindCount, PartitionCounts
-from groupcoord_spark.pipeline.exchange.state_rows import PartitionReport
+from groupcoord_spark.pipeline.exchange.state_rows import GROUPS_NAMED, PartitionReport
 from groupcoord_spark.pipeline.extents import PointInTime
 from groupcoord_spark.pipeline.plan.carry_over import RULES_SETTING, CarryOver, rules_of
 from groupcoord_spark.pipeline.plan.earlier_runs import (
@@ -33,6 +33,9 @@ from groupcoord_spark.sources.rows import InputKind
 from groupcoord_spark.warehouse import AddedFile
 from groupcoord_spark.warehouse.read import RETENTION_SETTING, UNTIL_SETTING
 from groupcoord_spark.warehouse.tables import LOOK_BACK, NIGHT
+
+DELETE_RETENTION_MS: Final = 86_400_000
+"""Kafka's default of ``delete.retention.ms``: so long a tombstone stays at least. Source: TopicConfig.DELETE_RETENTION_MS_CONFIG."""
 
 _GO_ON = ("records", "decoded", "quarantined", "control_records", "bytes")
 """Counts of offsets_partitions to which each night adds those of its own records."""
@@ -84,6 +87,10 @@ def driver_rows(planned: NightPlan, reports: Sequence[PartitionReport], run_id: 
             f" from {complete_until} on, {count} have no record any more, neither in the log nor in the history."
         )
         doubts.append({"run_id": run_id, "offsets_partition": number, "code": "compacted_before_until", "detail": detail})
+    doubts += [
+        {"run_id": run_id, "offsets_partition": number, "code": "keys_vanished", "detail": sentence}
+        for number, sentence in _vanished(planned, reports).items()
+    ]
     if sentence := _other_coordinator(request, reports):
         doubts.append({"run_id": run_id, "code": "other_coordinator", "detail": sentence})
     if sentence := contradiction(request, plan):
@@ -111,6 +118,33 @@ def _other_coordinator(request: RunRequest, reports: Sequence[PartitionReport]) 
     for report in reports:
         records.update({kind: count.decoded for kind, count in report.counts.by_kind.items()})
     return other_coordinator(request.semantics, records)
+
+
+def _vanished(planned: NightPlan, reports: Sequence[PartitionReport]) -> dict[int, str]:
+    """Offsets partition -> a sentence about the live keys of the last night that left neither a record nor a tombstone."""
+    request, last_ms = planned.request, planned.night.last_as_of_ms
+    age_ms = 0 if last_ms is None else request.as_of_ms - last_ms
+    cause = (
+        "A tombstone stays for delete.retention.ms, by default a day, and the last night is younger: unless that setting is smaller, this"
+        " copy lacks records."
+        if age_ms <= DELETE_RETENTION_MS
+        else f"The last night is {age_ms / DELETE_RETENTION_MS:,.1f} days old, and a tombstone may be cleaned delete.retention.ms (by"
+        " default a day) after it is written: it was written and cleaned in between, or this copy lacks records."
+    )
+    return {
+        report.offsets_partition: f"{vanished.keys:,} of {vanished.live_keys:,} live keys of the last night, the first at offset"
+        f" {vanished.first_offset}, have neither a record nor a tombstone in this log{_of_groups(vanished.group_ids)}. {cause}"
+        for report in sorted(reports, key=lambda report: report.offsets_partition)
+        if (vanished := report.vanished) is not None
+    }
+
+
+def _of_groups(group_ids: Sequence[str]) -> str:
+    """The groups in brackets, for a sentence. As many as are named at most may not be all."""
+    if not group_ids:
+        return ""
+    more = ", and perhaps others" if len(group_ids) == GROUPS_NAMED else ""
+    return f" (group{'' if len(group_ids) == 1 else 's'} {', '.join(map(repr, group_ids))}{more})"
 
 
 def _missing_records(reports: Sequence[PartitionReport], points_in_time: Mapping[int, PointInTime]) -> dict[int, int]:
@@ -218,7 +252,7 @@ def summary_of(planned: NightPlan, reports: Sequence[PartitionReport], run_id: s
         reasons.update(report.counts.reasons)
     coordinator_hint = _other_coordinator(request, reports)
     contradicted = contradiction(request, plan)
-    missing = _missing_records(reports, points_in_time)
+    missing, vanished = _missing_records(reports, points_in_time), _vanished(planned, reports)
     logs = {log.offsets_partition: log for log in plan.partitions}
     return Summary(
         run_id=run_id,
@@ -237,7 +271,7 @@ def summary_of(planned: NightPlan, reports: Sequence[PartitionReport], run_id: s
         expired_offsets=sum(report.expired_offsets for report in reports),
         removed_groups=sum(report.removed_groups for report in reports),
         warnings=sum(report.warnings + report.counts.doubts for report in reports)
-        + len([*plan.doubts, *missing, *carry_over.gaps, *filter(None, [coordinator_hint, contradicted])]),
+        + len([*plan.doubts, *missing, *vanished, *carry_over.gaps, *filter(None, [coordinator_hint, contradicted])]),
         refusals=sum(report.refusals for report in reports),
         other_coordinator=coordinator_hint,
         contradiction=contradicted,
@@ -257,6 +291,7 @@ def summary_of(planned: NightPlan, reports: Sequence[PartitionReport], run_id: s
         ),
         beyond_high_watermark=plan.beyond,
         accepted=planned.verdict.remarks,
+        vanished_keys={report.offsets_partition: report.vanished.keys for report in reports if report.vanished is not None},
     )
 
 

@@ -124,6 +124,8 @@ class Summary:
     """Offsets partition -> number of offsets that were left out because they lie beyond the high watermark."""
     accepted: tuple[str, ...] = ()
     """A sentence about each word of --accept without which the run would have been refused."""
+    vanished_keys: Mapping[int, int] = field(default_factory=dict)
+    """Offsets partition -> number of live keys of the last night that have neither a record nor a tombstone any more."""
     reading: ReadingSummary = field(default_factory=ReadingSummary)
     upkeep: Upkeep | str | None = None
     """What upkeep did after the night, or a sentence where upkeep failed; None in nights without upkeep."""

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from groupcoord_spark.coordinator.semantics import JAVA, SCALA, Semantics
 from groupcoord_spark.log import PartitionLog, has_every_offset, plan_logs, segments_from
 from groupcoord_spark.pipeline.exchange.kept_records import KEPT, as_one, empty_batch
-from groupcoord_spark.pipeline.exchange.state_rows import PartitionReport
+from groupcoord_spark.pipeline.exchange.state_rows import GROUPS_NAMED, PartitionReport
 from groupcoord_spark.pipeline.expiration import ExpirationJob
 from groupcoord_spark.pipeline.extents import CarriedState, HistoryRange
 from groupcoord_spark.pipeline.outcome import files_by_table
@@ -30,11 +30,12 @@ from groupcoord_spark.pipeline.read.reader import ReadJob
 from groupcoord_spark.pipeline.rebalances import RebalanceJob
 from groupcoord_spark.pipeline.replay import partition
 from groupcoord_spark.pipeline.replay.partition import ReplayJob
+from groupcoord_spark.protocol.generated import decode_key
 from groupcoord_spark.warehouse import TABLES
 from tests.examples import examples
 from tests.log.log_writer import write_segment
 from tests.pipeline.local_run import rows_of_reports, run_locally
-from tests.pipeline.logs import LogRecord, random_log
+from tests.pipeline.logs import LogRecord, commit_value, offset_key, random_log
 from tests.pipeline.segment_files import batch_of, batches_of
 from tests.pipeline.test_distributed_replay import AS_OF_MS, RETENTION_MS, Rows, comparable, sorted_fields
 
@@ -64,7 +65,7 @@ def nights_of(rng: random.Random, log: Sequence[LogRecord], nights: int) -> list
     return [log[begin:end] for begin, end in pairwise(borders)]
 
 
-def cleaned(rng: random.Random, log: Sequence[LogRecord], read: int) -> list[LogRecord]:
+def cleaned(rng: random.Random, log: Sequence[LogRecord], read: int, *, keeps_tombstones: bool = False) -> list[LogRecord]:
     """The log after the cleaner: below a random point of what was read, superseded records are gone, and some tombstones and aborts.
 
     The last record stays: the cleaner leaves the active segment alone, and a log never ends before its end.
@@ -72,7 +73,7 @@ def cleaned(rng: random.Random, log: Sequence[LogRecord], read: int) -> list[Log
     point = rng.randint(0, min(read, log[-1].record_offset) if log else 0)
     last = {record.key: record.record_offset for record in log if record.control_type < 0}
     is_old = [record.record_offset < point and record.control_type < 0 for record in log]
-    drops_tombstones = rng.random() < 0.5
+    drops_tombstones = rng.random() < 0.5 and not keeps_tombstones
     return [
         record
         for record, old in zip(log, is_old, strict=True)
@@ -120,7 +121,8 @@ def read_night(
     )
     compared = CarriedState({}, {0: end}, {}) if full and before is not None else None
     expiration = ExpirationJob(AS_OF_MS, RETENTION_MS, semantics)
-    replay_job = ReplayJob(semantics, expiration, 1, rebalances, carried=carried, compared=compared)
+    remembered = CarriedState({}, {0: end}, {}) if carried is None and before is not None else None
+    replay_job = ReplayJob(semantics, expiration, 1, rebalances, carried=carried, compared=compared, remembered=remembered)
     latest = empty_batch() if before is None else before.latest
     with (
         patch.object(partition, "carried_records", lambda *_: latest),
@@ -240,6 +242,56 @@ def test_a_full_night_finds_the_carried_state_equal(semantics: Semantics, seed: 
     finally:
         shutil.rmtree(directory)
     assert [row["detail"] for row in full.rows.get("warnings", ()) if row["code"] == "carried_state_differs"] == []
+
+
+@pytest.mark.parametrize("semantics", [JAVA, SCALA], ids=["java", "scala"])
+@examples(12)
+@given(seed=st.integers(0, 2**32), length=st.integers(2, 120))
+def test_no_key_vanishes_by_a_cleaning_that_keeps_tombstones(semantics: Semantics, seed: int, length: int) -> None:
+    rng = random.Random(seed)
+    log = contiguous(random_log(rng, length))
+    cut = rng.randint(1, length - 1)
+    left = cleaned(rng, log, length, keeps_tombstones=True)
+    directory = Path(tempfile.mkdtemp())
+    try:
+        first = read_night(directory, write(directory, rng, [log[:cut]]), None, semantics)
+        parts = [[r for r in left if r.record_offset < cut], [r for r in left if r.record_offset >= cut]]
+        second = read_night(directory, write(directory, rng, parts), first, semantics, full=True)
+    finally:
+        shutil.rmtree(directory)
+    assert second.report.vanished is None
+
+
+@examples(12)
+@given(seed=st.integers(0, 2**32))
+def test_live_keys_of_a_lost_range_vanish_and_no_others(seed: int) -> None:
+    rng = random.Random(seed)
+    commits = [(offset_key(f"g{rng.randrange(6)}", partition=rng.randrange(3)), rng.random() < 0.2) for _ in range(60)]
+    log = [LogRecord(at, key, None if is_tombstone else commit_value(at)) for at, (key, is_tombstone) in enumerate(commits)]
+    cut = rng.randint(20, 50)
+    begin = rng.randint(0, cut - 1)
+    end = rng.randint(begin + 1, cut)
+    left = [record for record in log if not begin <= record.record_offset < end]
+    newest = {record.key: record for record in log[:cut]}
+    kept = {record.key for record in left}
+    live = sorted((record for record in newest.values() if record.value is not None), key=lambda record: record.record_offset)
+    lost = [record for record in live if record.key not in kept]
+    directory = Path(tempfile.mkdtemp())
+    try:
+        first = read_night(directory, write(directory, rng, [log[:cut]]), None, JAVA)
+        parts = [part for part in ([r for r in left if r.record_offset < cut], log[cut:]) if part]
+        vanished = read_night(directory, write(directory, rng, parts), first, JAVA, full=True).report.vanished
+    finally:
+        shutil.rmtree(directory)
+    if not lost:
+        assert vanished is None
+        return
+    assert vanished is not None
+    assert (vanished.keys, vanished.live_keys, vanished.first_offset) == (len(lost), len(live), lost[0].record_offset)
+    groups = dict.fromkeys(decode_key(record.key).fields["group_id"] for record in lost)
+    assert vanished.group_ids == tuple(groups)[:GROUPS_NAMED]
+    between = [record for record in live if vanished.run[0] <= record.record_offset <= vanished.run[1]]
+    assert set(between) <= set(lost) and len(between) == vanished.keys_in_run
 
 
 KINDS_OF_NIGHTS = ("usual", "usual", "usual", "full", "without history", "missing")

@@ -48,6 +48,27 @@ WRITTEN_ROWS: Mapping[str, type[NamedTuple]] = {
 """Table -> the type of the rows that the replay makes for it."""
 
 
+GROUPS_NAMED = 5
+"""So many groups of vanished keys are named."""
+
+
+@dataclass(frozen=True, slots=True)
+class VanishedKeys:
+    """Live keys of the last night that have neither a record nor a tombstone in the log that was read as a whole.
+
+    keys: their number. live_keys: number of all live keys of that night. group_ids: some of their groups. first_offset: the lowest record
+    offset of theirs. run: the first and the last record offset of the longest run of them, between which no live key is left.
+    keys_in_run: number of keys in that run.
+    """
+
+    keys: int
+    live_keys: int
+    group_ids: tuple[str, ...]
+    first_offset: int
+    run: tuple[int, int]
+    keys_in_run: int
+
+
 @dataclass(slots=True)
 class PartitionReport:
     """What the driver gets about one replayed offsets partition. Its size does not depend on the number of records."""
@@ -68,6 +89,8 @@ class PartitionReport:
     """Number of rows of latest_records; None: none were written."""
     differences: int | None = None
     """Number of groups whose carried state differs from the state that was read; None: not compared."""
+    vanished: VanishedKeys | None = None
+    """Live keys of the last night that are gone without a trace; None: there is none, or the log was not read as a whole."""
     health: PartitionFacts | None = None
     """Facts about the records that the run read; None: none were gathered."""
     open_producers: frozenset[int] = frozenset()

@@ -50,8 +50,9 @@ class CarryOver:
     coverage: the night's rows of decode_coverage. counted: offsets partition that is read whole -> the first and the end record offset
     between which records are in these rows. segments: offsets partition that goes on -> the segments to read. stale_since_ms: offsets
     partition that the input does not have -> as_of of the last run that read it. whole: offsets partition -> why it is read from its
-    beginning. compared: the latest records that a run with --full compares with what it reads. gaps: offsets partition -> the first and end
-    record offset that no night has read.
+    beginning. compared: the latest records that a run with --full compares with what it reads. remembered: the latest records of the
+    offsets partitions that are read whole although the night has read an earlier state of the same logs. gaps: offsets partition -> the
+    first and end record offset that no night has read.
     """
 
     night: Run | None = None
@@ -61,6 +62,7 @@ class CarryOver:
     stale_since_ms: Mapping[int, int] = field(default_factory=dict)
     whole: Mapping[int, str] = field(default_factory=dict)
     compared: CarriedState | None = None
+    remembered: CarriedState | None = None
     gaps: Mapping[int, tuple[int, int]] = field(default_factory=dict)
     coverage: Sequence[Row] = ()
     counted: Mapping[int, tuple[int, int]] = field(default_factory=dict)
@@ -154,6 +156,11 @@ def plan_carry_over(
     if request.full and not reason:
         compared = _state_of(night, ends, rows)
         whole, ends, segments, gaps = dict.fromkeys(logs, "--full"), {}, {}, {}
+    read_earlier = {
+        number: rows[number]["end_offset"]
+        for number in whole
+        if _goes_on_in(logs[number], rows.get(number), histories.get(number, PartitionHistory())) and number not in verdict.older
+    }
     stale = {number: night.as_of_ms if (since_ms := rows[number]["stale_since_ms"]) is None else since_ms for number in missing}
     ends |= {number: rows[number]["end_offset"] for number in missing}
     coverage = _coverage_of(night, start)
@@ -166,6 +173,7 @@ def plan_carry_over(
         stale_since_ms=stale,
         whole=whole,
         compared=compared,
+        remembered=_state_of(night, read_earlier, rows) if read_earlier else None,
         gaps=gaps,
         coverage=coverage,
         counted={number: offsets for number, offsets in read_before.items() if offsets is not None},
@@ -252,6 +260,16 @@ def _why_whole(request: RunRequest, log: PartitionLog, row: Row | None, history:
     if request.with_history and history_end < row["end_offset"]:
         return "nights without history came before"
     return None
+
+
+def _goes_on_in(log: PartitionLog, row: Row | None, history: PartitionHistory) -> bool:
+    """The log is a later state of the one of which the night's row tells, and the night kept its latest records."""
+    return (
+        row is not None
+        and row["latest_records"] is not None
+        and history.history_range.incarnation == row["incarnation"]
+        and log.end_offset >= row["end_offset"]
+    )
 
 
 def _begin_of(log: PartitionLog) -> int | None:

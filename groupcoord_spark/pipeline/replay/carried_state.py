@@ -1,14 +1,19 @@
-"""The state of groups in two replays, compared: the one that earlier runs carried on, and the one that a log read as a whole gives."""
+"""What earlier runs carried on, compared with a log that is read as a whole: the state of the groups, and the live keys."""
 
 from __future__ import annotations
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from groupcoord_spark.coordinator.semantics import Semantics
 from groupcoord_spark.coordinator.state import LoadWarning
-from groupcoord_spark.pipeline.exchange.kept_records import batches_of_size
+from groupcoord_spark.pipeline.exchange.kept_records import batches_of_size, records_of_kept
+from groupcoord_spark.pipeline.exchange.state_rows import GROUPS_NAMED, VanishedKeys
 from groupcoord_spark.pipeline.replay.kept_records_replay import REPLAYED_AT_ONCE_BYTES, KeptRecordsReplay
+from groupcoord_spark.protocol.errors import DecodeError
+from groupcoord_spark.protocol.generated import decode_key
+from groupcoord_spark.protocol.record_types import NO_PRODUCER_ID, NOT_A_CONTROL_RECORD
 
 PendingByGroup = dict[str, dict[tuple[str, int], object]]
 """group_id -> (topic, partition) -> the offsets that open transactions hold back, by producer id."""
@@ -39,9 +44,7 @@ class CarriedStateComparison:
     def __init__(self, latest: pa.RecordBatch, end_offset: int, semantics: Semantics) -> None:
         """latest: the latest records of the earlier run. end_offset: of the first record after them."""
         self._end_offset = end_offset
-        self._carried = KeptRecordsReplay(semantics)
-        for part in batches_of_size([latest], REPLAYED_AT_ONCE_BYTES):
-            self._carried.apply(part)
+        self._carried = _replay_of(latest, semantics)
 
     def apply(self, batch: pa.RecordBatch) -> None:
         """Replay the records of a batch of KEPT that the earlier run has not read."""
@@ -64,6 +67,73 @@ class CarriedStateComparison:
                 detail = f"The nights before carried on {was}; the log, read from its beginning, gives {is_now}{where}. The latter stands."
                 warnings.append(LoadWarning(None, group_id, "carried_state_differs", detail))
         return warnings
+
+
+class LiveKeys:
+    """The live keys of an earlier run, until a record or a tombstone of each is read: neither may be missing in the log of a later one.
+
+    The log cleaner keeps the last record of a key, and a tombstone for ``delete.retention.ms`` at least. It removes records of aborted
+    transactions at once, so a key is live by a record that counts.
+    """
+
+    def __init__(self, latest: pa.RecordBatch, semantics: Semantics) -> None:
+        """latest: the latest records of the earlier run."""
+        records, _ = records_of_kept(latest)
+        is_data = (records.control_type == NOT_A_CONTROL_RECORD) & ~records.key.is_null
+        in_transaction = records.is_transactional | (records.producer_id != NO_PRODUCER_ID)
+        if (is_data & in_transaction).any():
+            committed = _replay_of(latest, semantics).coordinator.offsets.committed
+            counts = [stored.record_offset for by_partition in committed.values() for stored in by_partition.values()]
+            is_data &= ~in_transaction | records.value.is_null | np.isin(records.record_offset, counts)
+        rows = np.flatnonzero(is_data)
+        key_code, keys = records.take(is_data).distinct_keys()
+        last = np.zeros(len(keys), np.int64)
+        last[key_code] = rows  # numpy keeps the last assignment to a position
+        last = np.sort(last[~records.value.is_null[last]])
+        self._offsets = records.record_offset[last]
+        self._keys = records.key.take(last).to_arrow()
+        self._unseen = np.arange(len(last))
+
+    def see(self, batch: pa.RecordBatch) -> None:
+        """Take the keys of a batch of KEPT, which is of the later log, as there."""
+        if len(self._unseen):
+            there = pc.is_in(self._keys.take(pa.array(self._unseen)), value_set=batch.column("key"))
+            self._unseen = self._unseen[~there.to_numpy(zero_copy_only=False)]
+
+    def vanished(self) -> VanishedKeys | None:
+        """What is known of the keys that were not seen; None: all were."""
+        if not len(self._unseen):
+            return None
+        run_begins = np.flatnonzero(np.diff(self._unseen, prepend=-2) > 1)
+        runs = np.split(self._unseen, run_begins[1:])
+        longest = max(runs, key=len)
+        return VanishedKeys(
+            keys=len(self._unseen),
+            live_keys=len(self._offsets),
+            group_ids=self._group_ids(),
+            first_offset=int(self._offsets[self._unseen[0]]),
+            run=(int(self._offsets[longest[0]]), int(self._offsets[longest[-1]])),
+            keys_in_run=len(longest),
+        )
+
+    def _group_ids(self) -> tuple[str, ...]:
+        """The first group ids of keys that were not seen, in the order of their records."""
+        group_ids: dict[str, None] = {}
+        for key in self._keys.take(pa.array(self._unseen)):
+            try:
+                group_ids[decode_key(key.as_py()).fields["group_id"]] = None
+            except (DecodeError, KeyError):
+                continue  # a key that cannot be read names no group
+            if len(group_ids) == GROUPS_NAMED:
+                break
+        return tuple(group_ids)
+
+
+def _replay_of(latest: pa.RecordBatch, semantics: Semantics) -> KeptRecordsReplay:
+    replay = KeptRecordsReplay(semantics)
+    for part in batches_of_size([latest], REPLAYED_AT_ONCE_BYTES):
+        replay.apply(part)
+    return replay
 
 
 def _in_words(replay: KeptRecordsReplay, group_id: str, pending: PendingByGroup) -> str:

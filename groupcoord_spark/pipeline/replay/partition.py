@@ -9,6 +9,7 @@ from __future__ import annotations
 import pickle
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from groupcoord_spark.coordinator.broker_settings import KAFKAS_ASSIGNORS, Defau
 from groupcoord_spark.coordinator.semantics import Semantics
 from groupcoord_spark.coordinator.state import LoadWarning
 from groupcoord_spark.doctor import all_files_beside
+from groupcoord_spark.errors import WarehouseError
 from groupcoord_spark.log import PartitionLog
 from groupcoord_spark.pipeline.exchange.health_facts import GathererPieces
 from groupcoord_spark.pipeline.exchange.kept_records import (
@@ -43,7 +45,7 @@ from groupcoord_spark.pipeline.expiration import ExpirationJob, expirations_of
 from groupcoord_spark.pipeline.extents import CarriedState
 from groupcoord_spark.pipeline.read.carried_records import LATEST_RECORDS, TOPIC_IDS, carried_records, carried_topic_names
 from groupcoord_spark.pipeline.rebalances import REBALANCES, PartitionRebalances, RebalanceJob
-from groupcoord_spark.pipeline.replay.carried_state import CarriedStateComparison
+from groupcoord_spark.pipeline.replay.carried_state import CarriedStateComparison, LiveKeys
 from groupcoord_spark.pipeline.replay.kept_records_replay import REPLAYED_AT_ONCE_BYTES, KeptRecordsReplay
 from groupcoord_spark.pipeline.replay.latest_records import LatestRecords
 from groupcoord_spark.spark.collector import without_collector
@@ -60,8 +62,9 @@ class ReplayJob:
     """The same for the replay of every offsets partition of a run.
 
     writers: number of tasks that write the state tables. carried: the latest records that the run goes on from; None: it goes on from none.
-    compared: the latest records whose state is compared with the state that the run reads; None: there is no comparison. writes_latest:
-    whether the run writes latest_records. health_logs: as in ReadJob.
+    compared: the latest records whose state is compared with the state that the run reads; None: there is no comparison. remembered: the
+    latest records whose live keys must have left something in the logs that the run reads as a whole. writes_latest: whether the run writes
+    latest_records. health_logs: as in ReadJob.
     """
 
     semantics: Semantics
@@ -71,6 +74,7 @@ class ReplayJob:
     default_assignors: DefaultAssignors = KAFKAS_ASSIGNORS
     carried: CarriedState | None = None
     compared: CarriedState | None = None
+    remembered: CarriedState | None = None
     writes_latest: bool = True
     health_logs: Mapping[int, PartitionLog] = field(default_factory=dict)
 
@@ -116,6 +120,12 @@ def _replayed(job: ReplayJob, offsets_partition: int, frames: Iterator[pd.DataFr
     if (compared := carried_by(job.compared, offsets_partition)) is not None:
         records = carried_records(job.rebalances.warehouse_uri, job.rebalances.cluster, compared, offsets_partition)
         comparison = CarriedStateComparison(records, compared.end_offsets[offsets_partition], job.semantics)
+    live_keys = None
+    if (remembered := carried_by(job.remembered, offsets_partition)) is not None:
+        # A night that reads all of the log must not fail because of what an earlier one left.
+        with suppress(WarehouseError):
+            records = carried_records(job.rebalances.warehouse_uri, job.rebalances.cluster, remembered, offsets_partition)
+            live_keys = LiveKeys(records, job.semantics)
     rebalances = PartitionRebalances(job.rebalances, offsets_partition)
     own_writer = offsets_partition % job.writers
     pending_batches: list[pa.RecordBatch] = []
@@ -128,6 +138,8 @@ def _replayed(job: ReplayJob, offsets_partition: int, frames: Iterator[pd.DataFr
             latest.add(batch, replay)
         if comparison is not None:
             comparison.apply(batch)
+        if live_keys is not None:
+            live_keys.see(batch)
 
     for frame in frames:
         for kind, payload, first_offset in zip(frame["kind"], frame["payload"], frame["first_offset"], strict=True):
@@ -163,6 +175,8 @@ def _replayed(job: ReplayJob, offsets_partition: int, frames: Iterator[pd.DataFr
         differences = comparison.differences(replay)
         report.differences = len(differences)
         new_warnings += differences
+    if live_keys is not None:
+        report.vanished = live_keys.vanished()
     rows["warnings"] = new_warnings
     if (gatherer := facts.gatherer()) is not None:
         gatherer.fit(all_files_beside(job.health_logs[offsets_partition]))

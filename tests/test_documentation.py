@@ -372,7 +372,7 @@ class TestBlocks:
     ) -> None:
         block = next(block for block in blocks("python") if "with_delta=True" in block)
         queries = [f"spark.sql({query!r}).show()\n" for query in blocks("sql")]
-        queries += [block for block in blocks("python") if "what_if" in block]
+        queries += [block for block in blocks("python") if "expire(State(" in block]
         # The JVM does not follow when a test changes its directory.
         script = "".join([block, *queries]).replace('"./warehouse"', repr(str(in_sample.path)))
         exec(compile(script, "docs", "exec"), {"__name__": "docs"})

@@ -1,21 +1,17 @@
-"""What a cleanup would do under other settings, from the state tables of a run: without Spark, or over DataFrames. No table changes."""
+"""What a cleanup would do under other settings, from the state tables of a run. No table changes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from groupcoord_spark.coordinator.expiration import TOPOLOGY_DESCRIPTION, Tombstone
-from groupcoord_spark.coordinator.semantics import JAVA, Semantics
 from groupcoord_spark.coordinator.transactions import OffsetKey
 from groupcoord_spark.coordinator.traps import traps_of
 from groupcoord_spark.log.writing import Batch, RecordToLog
-from groupcoord_spark.moments import read_duration
-from groupcoord_spark.pipeline.exchange.state_rows import WRITTEN_ROWS, to_arrow
 from groupcoord_spark.pipeline.expiration import (
     GROUP_COLUMNS,
     OFFSET_COLUMNS,
@@ -23,17 +19,10 @@ from groupcoord_spark.pipeline.expiration import (
     CleanedGroup,
     ExpirationJob,
     cleaned_groups,
-    expiration_rows,
 )
-from groupcoord_spark.warehouse import TABLES, Column
 from groupcoord_spark.warehouse.read import Condition, Run, Warehouse
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
 _DAY_MS = 86_400_000
-_PLACE = ("cluster", "offsets_partition")
-_OF_THE_LOG = ("may_come_back", "retention_changed")
 
 _MAX_MESSAGE_BYTES = 1_048_588
 """Kafka's default of max.message.bytes; the offsets topic seldom has another."""
@@ -161,64 +150,3 @@ def _full_batches(tombstones: Iterable[Tombstone]) -> Iterator[list[bytes]]:
         size += record_size
     if keys:
         yield keys
-
-
-class WhatIf(NamedTuple):
-    """What a cleanup would do, as frames with the columns of the tables of these names; what only the log could tell is left out."""
-
-    offset_expirations: DataFrame
-    group_expirations: DataFrame
-
-
-def what_if(
-    committed_offsets: DataFrame,
-    pending_offsets: DataFrame,
-    groups: DataFrame,
-    *,
-    retention: str,
-    as_of_ms: int,
-    semantics: Semantics = JAVA,
-    assume_members_gone: bool = False,
-) -> WhatIf:
-    """A cleanup at ``as_of_ms`` under another retention (``1d``, ``36h``), other rules (``semantics_for``), or with all members gone.
-
-    In:  the tables of these names, of any clusters, or such rows of them as are wanted; groups with all of their offsets.
-    Out: offset_expirations, one row for each committed offset of a group, without may_come_back and retention_changed (facts of the log
-         and of the run); group_expirations, one row for each group. That a topology description keeps a streams group (4.4 with a
-         plugin) is such a fact too: here the group goes as if there were none.
-    Nothing is computed before the frames are used; each of the two applies the rules by itself. Raises UsageError for a bad retention.
-    """
-    from pyspark.sql import functions as F  # noqa: N812
-
-    job = ExpirationJob(as_of_ms, read_duration(retention), semantics, assume_members_gone, with_tombstones=False)
-    columns = [*_PLACE, *OFFSET_COLUMNS]
-    offsets = committed_offsets.select(*columns, F.lit(False).alias("is_pending")).unionByName(
-        pending_offsets.select(*columns, F.lit(True).alias("is_pending"))
-    )
-    paired = offsets.groupBy(*_PLACE).cogroup(groups.select("cluster", *GROUP_COLUMNS).groupBy(*_PLACE))
-    return WhatIf(
-        *(
-            paired.applyInArrow(_rules_over(job, table), ", ".join(f"`{column.name}` {column.sql_type}" for column in _columns(table)))
-            for table in WhatIf._fields
-        )
-    )
-
-
-def _columns(table: str) -> list[Column]:
-    return [column for column in TABLES[table].columns if column.name not in _OF_THE_LOG]
-
-
-def _rules_over(job: ExpirationJob, table: str) -> Callable[[pa.Table, pa.Table], pa.Table]:
-    """The function for a cogroup: offsets and groups of one offsets partition -> rows of ``table``."""
-
-    def apply(offsets: pa.Table, groups: pa.Table) -> pa.Table:
-        is_pending = offsets["is_pending"]
-        state = StateTables(offsets.filter(pc.invert(is_pending)), offsets.filter(is_pending), groups, frozenset())
-        expirations = expiration_rows((cleaned for _, cleaned in cleanups(state, job)), job)
-        rows = expirations.offsets if table == "offset_expirations" else expirations.groups
-        of_table = to_arrow(TABLES[table], WRITTEN_ROWS[table], rows)
-        cluster = groups["cluster"][0].as_py() if groups.num_rows else ""
-        of_table = of_table.append_column("cluster", pa.array([cluster] * len(rows), pa.string()))
-        return TABLES[table].from_milliseconds(of_table).select([column.name for column in _columns(table)])
-
-    return apply

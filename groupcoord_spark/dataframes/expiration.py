@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from groupcoord_spark.coordinator.semantics import JAVA, Semantics
-from groupcoord_spark.dataframes.raw_rows import kept, tasks_of
+from groupcoord_spark.dataframes.partitions import kept, tasks_of
 from groupcoord_spark.dataframes.rows_of_tables import PACKED, frame_of, packed_rows_of
 from groupcoord_spark.dataframes.state import State, named_semantics
 from groupcoord_spark.errors import UsageError

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from groupcoord_spark.coordinator.semantics import JAVA, Semantics
-from groupcoord_spark.dataframes.raw_rows import by_offsets_partition
+from groupcoord_spark.dataframes.partitions import by_offsets_partition
 from groupcoord_spark.dataframes.rows_of_tables import PACKED, frame_of, packed
 from groupcoord_spark.dataframes.state import named_semantics
 from groupcoord_spark.log import Chunk

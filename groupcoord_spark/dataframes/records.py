@@ -11,13 +11,13 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import StringType, StructField, StructType
 
 from groupcoord_spark.coordinator.semantics import JAVA
-from groupcoord_spark.dataframes.raw_rows import RAW_NAMES, READ_NAMES, of_the_offsets_topic, quoted, raw_columns, readable
 from groupcoord_spark.errors import UsageError
 from groupcoord_spark.log import Records
 from groupcoord_spark.pipeline.read.decode import decode_chunk
 from groupcoord_spark.protocol.record_types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP, NOT_A_CONTROL_RECORD
 from groupcoord_spark.protocol.slices import Slices
 from groupcoord_spark.sources import segments
+from groupcoord_spark.sources.frames import RAW_NAMES, READ_NAMES, of_the_offsets_topic, quoted, raw_columns, readable
 from groupcoord_spark.spark import udfs
 from groupcoord_spark.spark.column_functions import column_function
 from groupcoord_spark.spark.group_values import GROUP_VALUE, decode_group_value

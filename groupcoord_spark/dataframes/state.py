@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 
 from groupcoord_spark.coordinator.authors import other_coordinator
 from groupcoord_spark.coordinator.semantics import JAVA, Semantics, semantics_for
-from groupcoord_spark.dataframes.raw_rows import SOURCE, by_offsets_partition, kept, tells_transactions
+from groupcoord_spark.dataframes.partitions import by_offsets_partition, kept
 from groupcoord_spark.dataframes.rows_of_tables import PACKED, RowsInMemory, frame_of, packed, packed_rows_of, plain_frame_of, schema_of
 from groupcoord_spark.errors import UsageError
 from groupcoord_spark.log import Chunk
@@ -28,6 +28,7 @@ from groupcoord_spark.pipeline.read.decode import DecodedChunk, decode_chunk
 from groupcoord_spark.pipeline.read.history_files import source_of, write_chunk, write_notes
 from groupcoord_spark.pipeline.read.reader import topic_names_of
 from groupcoord_spark.pipeline.replay.kept_records_replay import KeptRecordsReplay
+from groupcoord_spark.sources.frames import SOURCE, tells_transactions
 from groupcoord_spark.spark.collector import without_collector
 
 if TYPE_CHECKING:

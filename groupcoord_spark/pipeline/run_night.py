@@ -29,7 +29,7 @@ from groupcoord_spark.pipeline.plan.carry_over import ends_of_last_night
 from groupcoord_spark.pipeline.plan.earlier_runs import last_night_of, remembered_offsets
 from groupcoord_spark.pipeline.plan.evidence import evidence_of_segments
 from groupcoord_spark.pipeline.plan.guards import belongs_to
-from groupcoord_spark.pipeline.plan.input_rows import RowPlan, plan_file_rows
+from groupcoord_spark.pipeline.plan.input_rows import RowPlan, plan_file_rows, plan_frame_rows
 from groupcoord_spark.pipeline.plan.live_rows import plan_live_rows
 from groupcoord_spark.pipeline.progress import Progress, Stage
 from groupcoord_spark.pipeline.read.rows import plan_files
@@ -37,6 +37,7 @@ from groupcoord_spark.pipeline.run import RunRequest, Summary
 from groupcoord_spark.properties import read_properties
 from groupcoord_spark.protocol import fast_path
 from groupcoord_spark.sources.end_offsets import EndOffsets, changed_at_ms, read_end_offsets
+from groupcoord_spark.sources.frames import SOURCE, readable
 from groupcoord_spark.sources.inputs import kind_of
 from groupcoord_spark.sources.live import FALLBACK_VERSION, KAFKA_CONNECTOR, live_topic, log_extents_of
 from groupcoord_spark.sources.rows import InputKind
@@ -51,7 +52,7 @@ from groupcoord_spark.warehouse.sql import refuse_bad_database
 from groupcoord_spark.warehouse.write import can_be_written
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 DEFAULT_CLUSTER: Final = "default"
 
@@ -67,7 +68,7 @@ PathOrUri = str | PathLike[str]
 
 
 def run_night(
-    inputs: PathOrUri | Sequence[PathOrUri],
+    inputs: PathOrUri | Sequence[PathOrUri] | DataFrame,
     warehouse: PathOrUri,
     *,
     cluster: str | None = None,
@@ -95,7 +96,7 @@ def run_night(
 
     Args:
         inputs: a path or URI, or several of one kind: log directories, ``.log`` files, Parquet, a Delta table, lines of JSON, or
-            ``kafka://HOST:PORT``.
+            ``kafka://HOST:PORT``; or a DataFrame with key, value, partition and offset, as Spark's Kafka source has them.
         warehouse: path or URI of the warehouse, which the first night makes.
         cluster: name of the Kafka cluster; None: the one that the input names, else the warehouse's only one, else ``default``.
         as_of: the now of the rules of expiration; None: the moment of ``until``, else the present.
@@ -122,7 +123,12 @@ def run_night(
         WarehouseError: the warehouse cannot be used.
         GroupcoordError: anything else that stops the run. All errors leave the tables as they were, except for one of ``publish``.
     """
-    paths = tuple(fspath(path) for path in ([inputs] if isinstance(inputs, str | PathLike) else inputs))
+    frame: DataFrame | None = None
+    paths: tuple[str, ...] = (SOURCE,)
+    if isinstance(inputs, str | PathLike | Sequence):
+        paths = tuple(fspath(path) for path in ([inputs] if isinstance(inputs, str | PathLike) else inputs))
+    else:
+        frame, spark = readable(inputs), inputs.sparkSession
     place = fspath(warehouse)
     rules, properties = semantics_for(semantics, broker_version), _properties(settings, "The settings file")
     try:
@@ -131,7 +137,7 @@ def run_night(
         broker = read_broker_settings(properties, rules)
     except UsageError as e:
         raise UsageError(f"{settings if isinstance(settings, str | PathLike) else 'settings'}: {e}") from e
-    kind = kind_of(paths)
+    kind = InputKind.DATAFRAME if frame is not None else kind_of(paths)
     if command_config is not None and kind is not InputKind.KAFKA:
         raise UsageError("--command-config is for Kafka's client, and no INPUT is kafka://HOST:PORT. Leave it out.")
     if up_to_high_watermark and (until is not None or kind is not InputKind.SEGMENTS):
@@ -167,7 +173,7 @@ def run_night(
     )
     stages = progress if isinstance(progress, Progress) else Progress(progress)
     client = _properties(command_config, "The command config file")
-    night = _Night(request, kind, cluster, client, up_to_high_watermark, with_end_offsets, publish, show_output, spark, stages)
+    night = _Night(request, kind, cluster, client, up_to_high_watermark, with_end_offsets, publish, show_output, spark, stages, frame)
     if isinstance(end_offsets, str | PathLike):
         night = replace(night, sampled_at_ms=changed_at_ms(fspath(end_offsets)))
     with session_ends_with_block():
@@ -191,6 +197,8 @@ class _Night:
     show_output: bool
     spark: SparkSession | None
     progress: Progress
+    frame: DataFrame | None
+    """The input, where it is a DataFrame."""
     sampled_at_ms: int | None = None
 
     def run_while_the_input_changes(self) -> tuple[SparkSession, Summary]:
@@ -239,6 +247,13 @@ class _Night:
             progress.begin("read the topic")
             with describe_job(spark, "nightly", "read the topic"):
                 rows = plan_live_rows(spark, topic, warehouse, cluster=self.cluster, goes_on=goes_on)
+            progress.end(rows=rows.rows)
+            return spark, rows.log, rows
+        if self.frame is not None:
+            spark = self._session()
+            progress.begin("look at the rows")
+            with describe_job(spark, "nightly", "look at the rows"):
+                rows = plan_frame_rows(self.frame, warehouse, cluster=self.cluster, accept_empty=EMPTY in self.request.accepted)
             progress.end(rows=rows.rows)
             return spark, rows.log, rows
         progress.begin("plan")

@@ -80,6 +80,7 @@ class InputKind(StrEnum):
     DELTA = "delta"
     JSON = "json"
     KAFKA = "kafka"
+    DATAFRAME = "dataframe"
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
+from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -234,12 +235,12 @@ class Warehouse:
         return rows.filter(_meets(rows, where)) if where else rows
 
 
-def open_warehouse(uri: str) -> Warehouse:
+def open_warehouse(uri: str | PathLike[str]) -> Warehouse:
     """The warehouse at a path or URI.
 
     Raises WarehouseError where there is none, or where it is not one of ours, is of a newer release or cannot be read.
     """
-    location = locate(uri)
+    location = locate(fspath(uri))
     if not holds_warehouse(location):
         raise WarehouseError(
             f"{location.uri} is no warehouse: nothing is there. Make one with `groupcoord nightly`, or name another with --warehouse."

@@ -619,7 +619,7 @@ RUNS = Table(
         Column("broker_version", "STRING", "Release whose rules were applied."),
         Column("version", "STRING NOT NULL", "Version of groupcoord_spark."),
         Column("schema_version", "INT NOT NULL", "Version of these tables."),
-        Column("input_kind", "STRING NOT NULL", "What was read.", words=("segments", "parquet", "delta", "json", "kafka")),
+        Column("input_kind", "STRING NOT NULL", "What was read.", words=("segments", "parquet", "delta", "json", "kafka", "dataframe")),
         Column("inputs", "ARRAY<STRING> NOT NULL", "Paths or URIs."),
         Column(
             "settings", "MAP<STRING, STRING> NOT NULL", "Settings of the run, without secrets; input.lacks: what the input cannot tell."

@@ -15,7 +15,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from groupcoord_spark.dataframes.raw_rows import kept
+from groupcoord_spark.dataframes.partitions import kept
 from groupcoord_spark.dataframes.state import named_semantics
 from groupcoord_spark.errors import UsageError
 from groupcoord_spark.moments import milliseconds_of, retention_of

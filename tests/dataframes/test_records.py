@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from groupcoord_spark.dataframes.raw_rows import tasks_of
+from groupcoord_spark.dataframes.partitions import tasks_of
 from groupcoord_spark.errors import UsageError
 from groupcoord_spark.protocol import decode_assignment, decode_subscription, decode_value
 from groupcoord_spark.protocol.fields import Array, Struct, Type

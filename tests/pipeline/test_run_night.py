@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pandas as pd
 import pytest
 
 import groupcoord_spark as gc
@@ -18,6 +19,7 @@ from groupcoord_spark.pipeline.progress import Stage
 from groupcoord_spark.pipeline.run_night import until_of
 from tests.conftest import SAMPLE_AS_OF_MS, SAMPLE_LOGS, SampleWarehouse
 from tests.running import tables_of
+from tests.sources.test_segments import raw
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -43,6 +45,34 @@ def test_a_night_from_python_writes_what_the_command_writes(
     empty.mkdir(parents=True)
     with pytest.raises(BadCopyError):
         gc.run_night([empty.parent], tmp_path / "w", cluster="sample", spark=spark)
+
+
+@pytest.mark.spark
+def test_a_night_over_a_dataframe_goes_on_from_the_night_before(
+    spark: SparkSession, sample_warehouse: SampleWarehouse, tmp_path: Path
+) -> None:
+    """A bronze table with the columns of Spark's Kafka source: half of it, and then all of it."""
+    raw(spark, SAMPLE_LOGS).selectExpr(
+        "key", "value", "'__consumer_offsets' AS topic", "offsets_partition AS partition", "record_offset AS offset",
+        "timestamp_millis(record_timestamp_ms) AS timestamp", "producer_id", "producer_epoch", "is_transactional", "control_type",
+    ).write.parquet(str(tmp_path / "bronze"))  # fmt: skip
+    bronze = spark.read.parquet(str(tmp_path / "bronze"))
+    place = tmp_path / "w"
+    first = gc.run_night(bronze.where("offset < 20"), place, cluster="sample", as_of=AS_OF, upkeep=False)
+    second = gc.run_night(bronze, place, cluster="sample", as_of=AS_OF, upkeep=False)
+    assert first.input_kind == second.input_kind == "dataframe" and first.lacks == ("leader_epochs",)
+    assert 0 < second.reading.new_records < second.records_read + first.records_read
+    columns = ["group_id", "topic", "partition", "committed_offset", "record_offset"]
+    night = gc.open_warehouse(place).night("sample")
+    expected = gc.open_warehouse(sample_warehouse.path).night("sample")
+    for table in ("committed_offsets", "groups"):
+        shown = columns if table == "committed_offsets" else ["group_id", "state", "member_count"]
+        rows, expected_rows = (sorted(of.table(table).select(shown).to_pylist(), key=str) for of in (night, expected))
+        assert rows == expected_rows
+    with pytest.raises(UsageError, match="no column 'value'"):
+        gc.run_night(bronze.drop("value"), place, cluster="sample")
+    with pytest.raises(UsageError, match=r"this is pandas\.DataFrame"):
+        gc.run_night(pd.DataFrame({"key": [b""]}), place)  # type: ignore[arg-type]
 
 
 @pytest.mark.spark

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from groupcoord_spark.errors import BadCopyError, InputError, UsageError
@@ -17,9 +18,11 @@ from groupcoord_spark.pipeline.plan.row_overview import (
     PartitionOverview,
     RowOverview,
     overview_of_files,
+    overview_of_frame,
     records_in_files,
 )
 from groupcoord_spark.pipeline.read.rows import FileRows, file_frame
+from groupcoord_spark.sources.frames import SOURCE, raw_rows, tells_transactions
 from groupcoord_spark.sources.rows import InputKind, RowFilter
 
 if TYPE_CHECKING:
@@ -114,6 +117,36 @@ def plan_file_rows(
         return file_frame(spark, files, offsets, only_places=True)
 
     return row_plan(files.kind, files.inputs, overview, frame_from, places_from=places_from, cluster=cluster, accept_empty=accept_empty)
+
+
+def plan_frame_rows(frame: DataFrame, warehouse: str, *, cluster: str | None, accept_empty: bool = False) -> RowPlan:
+    """The plan of a run that reads a DataFrame of the user. Raises as ``row_plan`` does, and UsageError as ``raw_rows`` does.
+
+    Args:
+        frame: with the columns of Spark's Kafka source, or those of the source ``consumer_offsets``.
+        warehouse: whose last nights tell which records to look for.
+        cluster: the name from the user.
+        accept_empty: without any row the plan is one without partitions.
+    """
+    rows = raw_rows(frame)
+    remembered = remembered_offsets(last_nights(warehouse).values())
+    overview = overview_of_frame(rows, remembered)
+    columns, number = {name.lower() for name in frame.columns}, overview.without_transactions
+    overview.without_transactions = 0 if tells_transactions(frame) else number
+    overview.without_timestamps = 0 if columns & {"timestamp", "record_timestamp_ms"} else number
+    overview.without_leader_epochs = 0 if "leader_epoch" in columns else number
+    return row_plan(InputKind.DATAFRAME, [SOURCE], overview, partial(rows_from, rows), cluster=cluster, accept_empty=accept_empty)
+
+
+def rows_from(frame: DataFrame, end_offsets: Mapping[int, int]) -> DataFrame:
+    """The rows that an earlier run has not read. end_offsets: offsets partition -> record offset up to which it has read the partition."""
+    from pyspark.sql import functions as f
+
+    if not end_offsets:
+        return frame
+    ends = f.create_map(*(f.lit(number) for pair in end_offsets.items() for number in pair))
+    is_new = f.col("record_offset") >= f.coalesce(f.try_element_at(ends, f.col("offsets_partition")), f.lit(0))
+    return frame.where(is_new | f.col("fault").isNotNull())
 
 
 def _only_cluster(files: FileRows) -> str | None:

@@ -21,7 +21,7 @@ from groupcoord_spark.log import RecordMark
 from groupcoord_spark.pipeline.plan.carry_over import ends_of_last_night
 from groupcoord_spark.pipeline.plan.earlier_runs import PartitionHistory, last_nights, remembered_offsets
 from groupcoord_spark.pipeline.plan.evidence import Evidence
-from groupcoord_spark.pipeline.plan.input_rows import LEADER_EPOCHS, TRANSACTIONS, RowPlan, has_record, row_plan
+from groupcoord_spark.pipeline.plan.input_rows import LEADER_EPOCHS, TRANSACTIONS, RowPlan, has_record, row_plan, rows_from
 from groupcoord_spark.pipeline.plan.row_overview import RowOverview, overview_of_frame
 from groupcoord_spark.sources.live import KAFKA_CONNECTOR, LiveTopic, TopicExtent, extent_of, live_frame
 from groupcoord_spark.sources.rows import Extent, InputKind
@@ -157,16 +157,6 @@ class _LiveRows:
             look_at_whole=look_at_whole,
             release=release,
         )
-
-
-def rows_from(frame: DataFrame, end_offsets: Mapping[int, int]) -> DataFrame:
-    """The rows that an earlier run has not read. end_offsets: offsets partition -> record offset up to which it has read the partition."""
-    from pyspark.sql import functions as f
-
-    if not end_offsets:
-        return frame
-    ends = f.create_map(*(f.lit(number) for pair in end_offsets.items() for number in pair))
-    return frame.where(f.col("record_offset") >= f.coalesce(f.try_element_at(ends, f.col("offsets_partition")), f.lit(0)))
 
 
 @contextmanager

@@ -8,12 +8,9 @@ frame has both, a name of the second kind counts, because in decoded records ``t
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-import pyarrow as pa
-from pyspark import StorageLevel
-from pyspark.errors import PySparkAttributeError, PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import (
@@ -31,19 +28,13 @@ from pyspark.sql.types import (
 )
 
 from groupcoord_spark.errors import UsageError
-from groupcoord_spark.log import Chunk
 from groupcoord_spark.log.files.broker_files import OFFSETS_TOPIC
-from groupcoord_spark.pipeline.read.rows import ORDER, chunks_by_partition
 from groupcoord_spark.protocol.record_types import NO_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP, MarkerType
 from groupcoord_spark.sources.rows import ROW_SCHEMA, UNKNOWN_PARTITION
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, SparkSession
-    from pyspark.sql.types import StructType
+    from pyspark.sql import Column
 
-TASKS_PER_CORE: Final = 4
-TASKS_WITHOUT_SETTING: Final = 50
-"""One for each offsets partition of Kafka's default."""
 DEFAULT_CLUSTER: Final = "default"
 SOURCE: Final = "DataFrame"
 """The source of rows whose frame does not name their files."""
@@ -59,9 +50,6 @@ _ABSENT: Final[Mapping[str, tuple[DataType, Any]]] = {
     "leader_epoch": (IntegerType(), NO_LEADER_EPOCH),
 }
 """Column -> its type, and its value where a frame or a row does not have it."""
-
-_PLACE: Final = "place"
-"""The cluster and the offsets partition of a row, as one column."""
 
 _NO_PARTITION = "The row has no partition, or one that cannot be; nobody knows which record it is."
 _NO_OFFSET = "The row has no offset, or a negative one; nobody knows which record it is."
@@ -168,60 +156,6 @@ def raw_rows(frame: DataFrame) -> DataFrame:
 def tells_transactions(frame: DataFrame) -> bool:
     """Whether the frame has the columns that tell which records are of transactions, and how those ended."""
     return {"producer_id", "is_transactional", "control_type"} <= {name.lower() for name in frame.columns}
-
-
-def by_offsets_partition(
-    frame: DataFrame, work: Callable[[str, int, Iterator[Chunk]], Iterator[pa.RecordBatch]], schema: StructType
-) -> DataFrame:
-    """The rows that ``work`` gives for each offsets partition, from its cluster, its number and its records in the order of their offsets.
-
-    The chunks hold some hundred thousand records each, so that a partition of any size fits into the memory of a worker.
-    """
-    order = [F.col(name.removesuffix(" DESC")).desc() if name.endswith(" DESC") else F.col(name) for name in ORDER]
-
-    def of_partition(key: tuple[pa.Scalar, ...], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        place = key[0].as_py()
-        rows = (batch.select(ROW_SCHEMA.names).cast(ROW_SCHEMA) for batch in batches)
-        for _, chunks in chunks_by_partition(rows, SOURCE):
-            yield from work(place["cluster"], place["offsets_partition"], chunks)
-
-    # applyInArrow needs real types to recognize the iterator form, and annotations are text in this file
-    of_partition.__annotations__ = {
-        "key": tuple[pa.Scalar, ...],
-        "batches": Iterator[pa.RecordBatch],
-        "return": Iterator[pa.RecordBatch],
-    }
-    # Arrow and not pandas: in a pandas frame a column of 64-bit integers with a NULL becomes one of floats.
-    # The key is one column, and never a constant. Spark folds a constant `cluster` away, no longer sees that the rows are sorted by the
-    # grouping columns, and sorts them again by those alone: once that sort spills, the records of a partition lose their order.
-    rows = raw_rows(frame).withColumn(_PLACE, F.struct("cluster", "offsets_partition"))
-    tasks = tasks_of(frame.sparkSession)
-    rows = rows.repartition(_PLACE) if tasks is None else rows.repartition(tasks, _PLACE)
-    rows = rows.sortWithinPartitions(_PLACE, *order)
-    return rows.groupBy(_PLACE).applyInArrow(of_partition, schema)
-
-
-def kept(frame: DataFrame) -> DataFrame:
-    """The frame, which stays on the executors after its first use; as it is on Databricks' serverless compute, which keeps no frame."""
-    try:
-        return frame.persist(StorageLevel.MEMORY_AND_DISK)
-    except PySparkException as error:
-        if "NOT_SUPPORTED_WITH_SERVERLESS" not in str(error):
-            raise
-        return frame
-
-
-def tasks_of(spark: SparkSession) -> int | None:
-    """Number of tasks that work on offsets partitions; None: Spark's adaptive execution decides, by their bytes.
-
-    Spark's default of 200 would start 200 Python tasks for a handful of partitions. A session of Spark Connect does not know the cores.
-    """
-    setting = spark.conf.get("spark.sql.shuffle.partitions") or ""
-    most = int(setting) if setting.isdecimal() else TASKS_WITHOUT_SETTING  # Databricks has the setting "auto"
-    try:
-        return min(most, TASKS_PER_CORE * spark.sparkContext.defaultParallelism)
-    except PySparkAttributeError:
-        return None
 
 
 def _name_in(names: Iterable[str] | Mapping[str, Any], raw: str) -> str | None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from groupcoord_spark.coordinator import JAVA, PartitionReplay, PartitionState, Semantics, StoredOffset
+from groupcoord_spark.coordinator.refusals import fault_beyond_limits
 from groupcoord_spark.protocol import ZERO_UUID, DecodeError, decode_key, decode_value, encode_key, encode_value
 from groupcoord_spark.protocol.record_types import NO_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP, KeyType, MarkerType
 
@@ -39,6 +40,8 @@ class Record:
         try:
             key = decode_key(self.key)
             value = decode_value(key.key_type, self.value)
+            if beyond_limits := fault_beyond_limits(value, replay.semantics):
+                raise beyond_limits
         except DecodeError as error:
             replay.refuse(record_offset, error.code, error.detail)
             return

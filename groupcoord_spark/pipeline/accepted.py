@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 EMPTY, MISSING, OLDER, RECREATED = "empty", "missing", "older", "recreated"
-MISPLACED, MALFORMED, EARLIER = "misplaced", "malformed", "earlier"
+MISPLACED, MALFORMED, EARLIER, HOLE = "misplaced", "malformed", "earlier", "hole"
 
 ACCEPTED_WORDS: Final[Mapping[str, str]] = {
     EMPTY: "The input has no record: the state becomes empty, the history stays.",
@@ -16,5 +16,6 @@ ACCEPTED_WORDS: Final[Mapping[str, str]] = {
     MISPLACED: "Most groups are in other offsets partitions than the partition count of the last night gives them.",
     MALFORMED: "More than half of the rows or lines are quarantined.",
     EARLIER: "The night is as of a moment before the last night: the order of the nights is not that of their times.",
+    HOLE: "The input lacks a range of offsets that the last night read: the groups that were only there are gone.",
 }
 """Word -> what is accepted, and what then happens."""

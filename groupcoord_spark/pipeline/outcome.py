@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 from groupcoord_spark.coordinator.authors import other_coordinator
 from groupcoord_spark.log import LogPlan, PartitionLog
@@ -23,7 +23,13 @@ from groupcoord_spark.pipeline.plan.earlier_runs import (
     mark_fields,
 )
 from groupcoord_spark.pipeline.plan.evidence import Evidence
-from groupcoord_spark.pipeline.plan.guards import ACCEPTED_SETTING, CLUSTER_ID_SETTING, PARTITION_COUNT_SETTING, cluster_id_of
+from groupcoord_spark.pipeline.plan.guards import (
+    ACCEPTED_SETTING,
+    CLUSTER_ID_SETTING,
+    DELETE_RETENTION_MS,
+    PARTITION_COUNT_SETTING,
+    cluster_id_of,
+)
 from groupcoord_spark.pipeline.plan.night_plan import NightPlan, contradiction
 from groupcoord_spark.pipeline.plan.partition_count import certain_partition_count
 from groupcoord_spark.pipeline.run import PointInTimeSummary, ReadingSummary, RunRequest, Summary
@@ -33,9 +39,6 @@ from groupcoord_spark.sources.rows import InputKind
 from groupcoord_spark.warehouse import AddedFile
 from groupcoord_spark.warehouse.read import RETENTION_SETTING, UNTIL_SETTING
 from groupcoord_spark.warehouse.tables import LOOK_BACK, NIGHT
-
-DELETE_RETENTION_MS: Final = 86_400_000
-"""Kafka's default of ``delete.retention.ms``: so long a tombstone stays at least. Source: TopicConfig.DELETE_RETENTION_MS_CONFIG."""
 
 _GO_ON = ("records", "decoded", "quarantined", "control_records", "bytes")
 """Counts of offsets_partitions to which each night adds those of its own records."""

@@ -13,11 +13,20 @@ from groupcoord_spark.errors import BadCopyError
 from groupcoord_spark.log import LogPlan, PartitionLog, RecordMark
 from groupcoord_spark.pipeline.accepted import ACCEPTED_WORDS
 from groupcoord_spark.pipeline.exchange.counts import PartitionCounts
-from groupcoord_spark.pipeline.exchange.state_rows import PartitionReport
+from groupcoord_spark.pipeline.exchange.state_rows import PartitionReport, VanishedKeys
 from groupcoord_spark.pipeline.extents import Until
 from groupcoord_spark.pipeline.plan.earlier_runs import PartitionHistory
 from groupcoord_spark.pipeline.plan.evidence import Evidence
-from groupcoord_spark.pipeline.plan.guards import Likeness, Night, Verdict, belongs_to, judge, judge_what_was_read, likeness_of
+from groupcoord_spark.pipeline.plan.guards import (
+    DELETE_RETENTION_MS,
+    Likeness,
+    Night,
+    Verdict,
+    belongs_to,
+    judge,
+    judge_what_was_read,
+    likeness_of,
+)
 from groupcoord_spark.pipeline.run import RunRequest
 from groupcoord_spark.protocol.record_types import NO_TIMESTAMP
 from groupcoord_spark.sources.rows import InputKind
@@ -408,3 +417,33 @@ class TestWhatWasRead:
 
     def test_of_segments_is_never_refused(self) -> None:
         assert self.judged(1, 2, kind=InputKind.SEGMENTS).accepted == ()
+
+
+class TestAHole:
+    VANISHED = VanishedKeys(4, 9, ("billing", "orders"), 20, (20, 35), 3, 2)
+
+    def judged(self, vanished: VanishedKeys, *, log_start: int = 0, nights_apart_ms: int = 0, accept: tuple[str, ...] = ()) -> Verdict:
+        night = a_night(log(0, 150, log_start, log_start), log(1, 150), accept=accept, last_as_of_ms=1)
+        night = replace(night, request=replace(night.request, as_of_ms=1 + nights_apart_ms))
+        return judge_what_was_read(night, judge(night), [PartitionReport(0, vanished=vanished)])
+
+    def test_in_the_midst_is_refused_while_no_tombstone_can_be_cleaned(self) -> None:
+        with pytest.raises(BadCopyError) as failure:
+            self.judged(self.VANISHED)
+        assert str(failure.value) == (
+            "logs-0: of the offsets 20 to 35, which the last night read, no live key is left: 4 of its 9 live keys (for example 'billing',"
+            " 'orders') have neither a record nor a tombstone. The copy lacks segments, or files of it are empty or cut. Copy again, or go"
+            " on with --accept hole."
+        )
+        assert self.judged(self.VANISHED, nights_apart_ms=DELETE_RETENTION_MS + 1).accepted == ()
+
+    def test_at_the_front_is_refused_whatever_the_age(self) -> None:
+        with pytest.raises(BadCopyError, match="of the offsets 0 to 39, which"):
+            self.judged(self.VANISHED, log_start=40, nights_apart_ms=30 * DELETE_RETENTION_MS)
+
+    def test_keys_of_one_group_in_a_row_are_no_hole(self) -> None:
+        assert self.judged(replace(self.VANISHED, groups_in_run=1)).accepted == ()
+
+    def test_is_accepted(self) -> None:
+        verdict = self.judged(self.VANISHED, accept=("hole",))
+        assert (verdict.accepted, verdict.remarks[0][:42]) == (("hole",), "hole: the input lacks a range of offsets t")

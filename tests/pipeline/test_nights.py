@@ -32,10 +32,11 @@ from groupcoord_spark.pipeline.replay import partition
 from groupcoord_spark.pipeline.replay.partition import ReplayJob
 from groupcoord_spark.protocol.generated import decode_key
 from groupcoord_spark.warehouse import TABLES
+from tests.coordinator.records import group_epoch
 from tests.examples import examples
 from tests.log.log_writer import write_segment
 from tests.pipeline.local_run import rows_of_reports, run_locally
-from tests.pipeline.logs import LogRecord, commit_value, offset_key, random_log
+from tests.pipeline.logs import LogRecord, classic_group_key, classic_value, commit_value, offset_key, random_log
 from tests.pipeline.segment_files import batch_of, batches_of
 from tests.pipeline.test_distributed_replay import AS_OF_MS, RETENTION_MS, Rows, comparable, sorted_fields
 
@@ -292,6 +293,22 @@ def test_live_keys_of_a_lost_range_vanish_and_no_others(seed: int) -> None:
     assert vanished.group_ids == tuple(groups)[:GROUPS_NAMED]
     between = [record for record in live if vanished.run[0] <= record.record_offset <= vanished.run[1]]
     assert set(between) <= set(lost) and len(between) == vanished.keys_in_run
+
+
+def test_keys_of_the_former_kind_of_a_converted_group_do_not_vanish() -> None:
+    rng = random.Random(1)
+    before = [LogRecord(0, classic_group_key(), classic_value(1, 0)), LogRecord(1, offset_key(), commit_value(1))]
+    epoch = group_epoch(2, group="g")
+    directory = Path(tempfile.mkdtemp())
+    try:
+        first = read_night(directory, write(directory, rng, [before]), None, JAVA)
+        left = [before[1:], [LogRecord(3, epoch.key, epoch.value)]]
+        reports = [read_night(directory, write(directory, rng, left), first, JAVA).report]
+        reports.append(read_night(directory, write(directory, rng, [before[1:], [LogRecord(3, b"\x00\x63", b"x")]]), first, JAVA).report)
+    finally:
+        shutil.rmtree(directory)
+    assert reports[0].vanished is None
+    assert reports[1].vanished is not None and reports[1].vanished.group_ids == ("g",)
 
 
 KINDS_OF_NIGHTS = ("usual", "usual", "usual", "full", "without history", "missing")

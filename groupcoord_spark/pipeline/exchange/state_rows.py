@@ -58,7 +58,7 @@ class VanishedKeys:
 
     keys: their number. live_keys: number of all live keys of that night. group_ids: some of their groups. first_offset: the lowest record
     offset of theirs. run: the first and the last record offset of the longest run of them, between which no live key is left.
-    keys_in_run: number of keys in that run.
+    keys_in_run, groups_in_run: number of keys in that run, and of their groups.
     """
 
     keys: int
@@ -67,6 +67,7 @@ class VanishedKeys:
     first_offset: int
     run: tuple[int, int]
     keys_in_run: int
+    groups_in_run: int
 
 
 @dataclass(slots=True)

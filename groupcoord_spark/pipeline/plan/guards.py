@@ -22,7 +22,7 @@ from groupcoord_spark.errors import BadCopyError
 from groupcoord_spark.log import LogPlan, PartitionLog, PlacedDoubt
 from groupcoord_spark.log.files.broker_files import CLEANER_CHECKPOINT
 from groupcoord_spark.log.files.storage import shown
-from groupcoord_spark.pipeline.accepted import ACCEPTED_WORDS, EARLIER, EMPTY, MALFORMED, MISPLACED, MISSING, OLDER, RECREATED
+from groupcoord_spark.pipeline.accepted import ACCEPTED_WORDS, EARLIER, EMPTY, HOLE, MALFORMED, MISPLACED, MISSING, OLDER, RECREATED
 from groupcoord_spark.pipeline.exchange.state_rows import PartitionReport
 from groupcoord_spark.pipeline.plan.earlier_runs import PartitionHistory
 from groupcoord_spark.pipeline.plan.evidence import Evidence
@@ -43,6 +43,9 @@ _AFTER_MALFORMED: Final = "Export the topic again, or go on with --accept malfor
 
 _CLOCKS_DIFFER_MS: Final = 3_600_000
 """An hour: the clocks of brokers do not differ more."""
+
+DELETE_RETENTION_MS: Final = 86_400_000
+"""Kafka's default of ``delete.retention.ms``: so long a tombstone stays at least. Source: TopicConfig.DELETE_RETENTION_MS_CONFIG."""
 
 
 class Likeness(Enum):
@@ -453,14 +456,18 @@ def cluster_id_of(plan: LogPlan, kind: InputKind) -> str | None:
 
 
 def judge_what_was_read(night: Night, verdict: Verdict, reports: Sequence[PartitionReport]) -> Verdict:
-    """The verdict after reading: a refusal where more than half of the rows or lines are quarantined.
+    """The verdict after reading: a refusal where the log has a hole, or where more than half of the rows or lines are quarantined.
 
     Segments are never refused for that: their damage is counted by ranges of bytes, not by records, and a dump of segments of which little
     is left ends before the last night's end.
 
     Raises:
-        BadCopyError: more than half of the rows are quarantined, and the user has not accepted that.
+        BadCopyError: more than half of the rows are quarantined, or the log has a hole, and the user has not accepted that.
     """
+    if EMPTY not in verdict.accepted and (finding := hole(night, reports)) is not None:
+        if HOLE not in night.request.accepted:
+            raise BadCopyError(finding.sentence)
+        verdict = replace(verdict, accepted=(*verdict.accepted, HOLE), remarks=(*verdict.remarks, _remark(HOLE, night)))
     records = max(night.rows, sum(report.counts.records for report in reports))
     quarantined = sum(report.counts.quarantined for report in reports)
     if night.kind is InputKind.SEGMENTS or 2 * quarantined <= records or MALFORMED in verdict.accepted:
@@ -474,6 +481,36 @@ def judge_what_was_read(night: Night, verdict: Verdict, reports: Sequence[Partit
             f"{night.source}: {quarantined:,} of {records:,} rows are malformed, more than half ({counts}). {_AFTER_MALFORMED}"
         )
     return replace(verdict, accepted=(*verdict.accepted, MALFORMED), remarks=(*verdict.remarks, _remark(MALFORMED, night)))
+
+
+def hole(night: Night, reports: Sequence[PartitionReport]) -> Refusal | None:
+    """No live key of the last night is left in a range of offsets, and no cleaning explains that.
+
+    Such a range is at the front where the log begins later than it did: a topic that is only compacted keeps its log start offset. In the
+    midst it is one with keys of several groups, while tombstones of that night's time cannot have been cleaned yet.
+    """
+    logs = {log.offsets_partition: log for log in night.plan.partitions}
+    is_young = night.last_as_of_ms is not None and night.request.as_of_ms - night.last_as_of_ms <= DELETE_RETENTION_MS
+    for report in sorted(reports, key=lambda report: report.offsets_partition):
+        vanished, log = report.vanished, logs.get(report.offsets_partition)
+        if vanished is None or log is None:
+            continue
+        first = night.last_night[log.offsets_partition].first_offset
+        begin = log.log_start_offset
+        if begin is not None and first is not None and first <= vanished.first_offset < begin:
+            missing = (first, begin - 1)
+        elif is_young and vanished.groups_in_run > 1:
+            missing = vanished.run
+        else:
+            continue
+        named = f" (for example {', '.join(map(repr, vanished.group_ids))})" if vanished.group_ids else ""
+        return Refusal(
+            f"{log.directory}: of the offsets {missing[0]} to {missing[1]}, which the last night read, no live key is left:"
+            f" {vanished.keys:,} of its {vanished.live_keys:,} live keys{named} have neither a record nor a tombstone. The copy lacks"
+            " segments, or files of it are empty or cut. Copy again, or go on with --accept hole.",
+            HOLE,
+        )
+    return None
 
 
 def _remark(word: str, night: Night) -> str:

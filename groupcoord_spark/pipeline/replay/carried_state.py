@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from groupcoord_spark.coordinator.groups.classic import ClassicGroup
 from groupcoord_spark.coordinator.semantics import Semantics
 from groupcoord_spark.coordinator.state import LoadWarning
 from groupcoord_spark.pipeline.exchange.kept_records import batches_of_size, records_of_kept
@@ -13,7 +14,7 @@ from groupcoord_spark.pipeline.exchange.state_rows import GROUPS_NAMED, Vanished
 from groupcoord_spark.pipeline.replay.kept_records_replay import REPLAYED_AT_ONCE_BYTES, KeptRecordsReplay
 from groupcoord_spark.protocol.errors import DecodeError
 from groupcoord_spark.protocol.generated import decode_key
-from groupcoord_spark.protocol.record_types import NO_PRODUCER_ID, NOT_A_CONTROL_RECORD
+from groupcoord_spark.protocol.record_types import NO_PRODUCER_ID, NOT_A_CONTROL_RECORD, KeyType
 
 PendingByGroup = dict[str, dict[tuple[str, int], object]]
 """group_id -> (topic, partition) -> the offsets that open transactions hold back, by producer id."""
@@ -100,8 +101,13 @@ class LiveKeys:
             there = pc.is_in(self._keys.take(pa.array(self._unseen)), value_set=batch.column("key"))
             self._unseen = self._unseen[~there.to_numpy(zero_copy_only=False)]
 
-    def vanished(self) -> VanishedKeys | None:
-        """What is known of the keys that were not seen; None: all were."""
+    def vanished(self, read: KeptRecordsReplay) -> VanishedKeys | None:
+        """What is known of the keys that were not seen; None: all were. read: the replay of the later log.
+
+        A group that was converted to another kind has shed the keys of the former kind: no tombstone of theirs is missed.
+        """
+        key_of = {row: self._key(row) for row in self._unseen.tolist()}
+        self._unseen = self._unseen[[not _is_of_former_kind(*key, read) for key in key_of.values()]] if key_of else self._unseen
         if not len(self._unseen):
             return None
         run_begins = np.flatnonzero(np.diff(self._unseen, prepend=-2) > 1)
@@ -110,23 +116,28 @@ class LiveKeys:
         return VanishedKeys(
             keys=len(self._unseen),
             live_keys=len(self._offsets),
-            group_ids=self._group_ids(),
+            group_ids=tuple(dict.fromkeys(key_of[row][1] for row in self._unseen.tolist() if key_of[row][1]))[:GROUPS_NAMED],
             first_offset=int(self._offsets[self._unseen[0]]),
             run=(int(self._offsets[longest[0]]), int(self._offsets[longest[-1]])),
             keys_in_run=len(longest),
+            groups_in_run=len({key_of[row][1] for row in longest.tolist()}),
         )
 
-    def _group_ids(self) -> tuple[str, ...]:
-        """The first group ids of keys that were not seen, in the order of their records."""
-        group_ids: dict[str, None] = {}
-        for key in self._keys.take(pa.array(self._unseen)):
-            try:
-                group_ids[decode_key(key.as_py()).fields["group_id"]] = None
-            except (DecodeError, KeyError):
-                continue  # a key that cannot be read names no group
-            if len(group_ids) == GROUPS_NAMED:
-                break
-        return tuple(group_ids)
+    def _key(self, row: int) -> tuple[int, str]:
+        """Type and group id of a key; -1 and no group of one that cannot be read."""
+        try:
+            key = decode_key(self._keys[row].as_py())
+            return key.key_type, key.fields["group_id"]
+        except (DecodeError, KeyError):
+            return -1, ""
+
+
+def _is_of_former_kind(key_type: int, group_id: str, read: KeptRecordsReplay) -> bool:
+    """The key is of another kind of group than the one that has the id now."""
+    group = read.coordinator.group(group_id)
+    if group is None or key_type < KeyType.GROUP_METADATA:
+        return False
+    return isinstance(group, ClassicGroup) != (key_type == KeyType.GROUP_METADATA)
 
 
 def _replay_of(latest: pa.RecordBatch, semantics: Semantics) -> KeptRecordsReplay:

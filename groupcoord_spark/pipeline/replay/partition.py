@@ -176,7 +176,7 @@ def _replayed(job: ReplayJob, offsets_partition: int, frames: Iterator[pd.DataFr
         report.differences = len(differences)
         new_warnings += differences
     if live_keys is not None:
-        report.vanished = live_keys.vanished()
+        report.vanished = live_keys.vanished(replay)
     rows["warnings"] = new_warnings
     if (gatherer := facts.gatherer()) is not None:
         gatherer.fit(all_files_beside(job.health_logs[offsets_partition]))

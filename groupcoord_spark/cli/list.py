@@ -21,12 +21,14 @@ TYPES: Final = ("Classic", "Consumer", "Share", "Streams")
 
 _LAG_OF_GROUPS: Final = """
 SELECT group_id, CAST(SUM(CASE WHEN lag > 0 THEN lag ELSE 0 END) AS BIGINT) AS lag, MAX(lag) AS max_lag, MAX(hours_behind) AS hours_behind,
-  MIN(CASE WHEN lost > 0 THEN 0.0E0 ELSE hours_to_loss END) AS hours_to_loss
-FROM lag WHERE lag IS NOT NULL
-GROUP BY group_id
+  MIN(CASE WHEN lost > 0 THEN 0.0E0 ELSE hours_to_loss END) AS hours_to_loss,
+  COUNT(CASE WHEN remark = 'no_sample' THEN 1 END) > 0 AS lag_is_partial
+FROM lag
+GROUP BY group_id HAVING COUNT(lag) > 0
 UNION ALL
-SELECT group_id, CAST(SUM(lag) AS BIGINT), MAX(lag), NULL, NULL FROM share_lag WHERE lag IS NOT NULL
-GROUP BY group_id
+SELECT group_id, CAST(SUM(lag) AS BIGINT), MAX(lag), NULL, NULL,
+  COUNT(CASE WHEN remark IN ('no_sample', 'no_count') THEN 1 END) > 0 FROM share_lag
+GROUP BY group_id HAVING COUNT(lag) > 0
 """
 
 
@@ -53,7 +55,8 @@ GROUP BY group_id
     "--lag",
     is_flag=True,
     help="Add LAG, records that the group has not read by the newest log ends (the copied checkpoint, or nightly --end-offsets);"
-    " MAX-LAG, of one partition; BEHIND, the lag in time; LOSS-IN, when a topic's retention takes records that the group has not read.",
+    " >= where some of its partitions have no log end; MAX-LAG, of one partition; BEHIND, the lag in time; LOSS-IN, when a topic's"
+    " retention takes records that the group has not read.",
 )
 @shown_run_options
 @common_options
@@ -86,7 +89,7 @@ def list_groups(common: Common, states: frozenset[str] | None, types: frozenset[
         cells["type"] = [word.capitalize() for word in cells["type"]]
     titles = [name.upper() for name in columns]
     if lag:
-        lags, nothing = _lags(warehouse, run), _Lag(None, None, None, None)
+        lags, nothing = _lags(warehouse, run), _Lag(None, None, None, None, None)
         if not lags and not common.quiet:
             say(
                 "No lag: this night has no log ends. Copy replication-offset-checkpoint with the log directory, or give the nightly"
@@ -96,8 +99,9 @@ def list_groups(common: Common, states: frozenset[str] | None, types: frozenset[
             say(remark)
         of_groups = [lags.get(group, nothing) for group in cells["group"]]
         shown_lags = of_groups if common.output != "table" else map(_cells, of_groups)
-        columns |= dict.fromkeys(_Lag._fields, "")
-        cells |= zip(_Lag._fields, map(list, zip(*shown_lags, strict=True)) if of_groups else [[]] * 4, strict=True)
+        names = _Lag._fields if common.output != "table" else _Lag._fields[:-1]
+        columns |= dict.fromkeys(names, "")
+        cells |= zip(names, map(list, zip(*shown_lags, strict=True)) if of_groups else [[]] * len(names), strict=True)
         titles += ["LAG", "MAX-LAG", "BEHIND", "LOSS-IN"]
     if common.output != "table":
         write_records(common.output, list(columns), zip(*cells.values(), strict=True))
@@ -109,12 +113,16 @@ def list_groups(common: Common, states: frozenset[str] | None, types: frozenset[
 
 
 class _Lag(NamedTuple):
-    """The lag of a group by the newest sample of log ends. hours_to_loss is 0 where records are gone that the group has not read."""
+    """The lag of a group by the newest sample of log ends. hours_to_loss is 0 where records are gone that the group has not read.
+
+    lag_is_partial: the sample lacks partitions of the group, so the lag is a lower bound.
+    """
 
     lag: int | None
     max_lag: int | None
     hours_behind: float | None
     hours_to_loss: float | None
+    lag_is_partial: bool | None
 
 
 def _lags(warehouse: Warehouse, run: Run) -> dict[str, _Lag]:
@@ -128,6 +136,7 @@ def _lags(warehouse: Warehouse, run: Run) -> dict[str, _Lag]:
 
 
 def _cells(lag: _Lag) -> tuple[object, ...]:
-    """For people: lengths of time in their greatest units."""
+    """For people: lengths of time in their greatest units, and ``>=`` before the lag where partitions have no sample."""
     behind, loss = (None if hours is None else duration(round(hours * 3_600_000)) for hours in (lag.hours_behind, lag.hours_to_loss))
-    return lag.lag, lag.max_lag, behind, "lost" if lag.hours_to_loss == 0 else loss
+    sum_of_lags, max_lag = (f">={figure}" if lag.lag_is_partial else figure for figure in (lag.lag, lag.max_lag))
+    return sum_of_lags, max_lag, behind, "lost" if lag.hours_to_loss == 0 else loss

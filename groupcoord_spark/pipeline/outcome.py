@@ -124,7 +124,7 @@ def _other_coordinator(request: RunRequest, reports: Sequence[PartitionReport]) 
 
 
 def _vanished(planned: NightPlan, reports: Sequence[PartitionReport]) -> dict[int, str]:
-    """Offsets partition -> a sentence about the live keys of the last night that left neither a record nor a tombstone."""
+    """Offsets partition -> a sentence about the live keys of the last night whose record is gone without a later one."""
     request, last_ms = planned.request, planned.night.last_as_of_ms
     age_ms = 0 if last_ms is None else request.as_of_ms - last_ms
     cause = (
@@ -136,7 +136,7 @@ def _vanished(planned: NightPlan, reports: Sequence[PartitionReport]) -> dict[in
     )
     return {
         report.offsets_partition: f"{vanished.keys:,} of {vanished.live_keys:,} live keys of the last night, the first at offset"
-        f" {vanished.first_offset}, have neither a record nor a tombstone in this log{_of_groups(vanished.group_ids)}. {cause}"
+        f" {vanished.first_offset}, lost their record, with neither a later one nor a tombstone{_of_groups(vanished.group_ids)}. {cause}"
         for report in sorted(reports, key=lambda report: report.offsets_partition)
         if (vanished := report.vanished) is not None
     }

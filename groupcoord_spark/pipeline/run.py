@@ -125,7 +125,7 @@ class Summary:
     accepted: tuple[str, ...] = ()
     """A sentence about each word of --accept without which the run would have been refused."""
     vanished_keys: Mapping[int, int] = field(default_factory=dict)
-    """Offsets partition -> number of live keys of the last night that have neither a record nor a tombstone any more."""
+    """Offsets partition -> number of live keys of the last night whose record is gone without a later one or a tombstone."""
     reading: ReadingSummary = field(default_factory=ReadingSummary)
     upkeep: Upkeep | str | None = None
     """What upkeep did after the night, or a sentence where upkeep failed; None in nights without upkeep."""

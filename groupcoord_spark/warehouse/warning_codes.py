@@ -91,7 +91,7 @@ _OF_THE_INPUT: Final[Mapping[str, str]] = {
     "other_coordinator": "The records are those of another coordinator than the one whose rules were applied.",
     "carried_state_differs": "A night with --full read another state of a group than the nights before had carried on.",
     "compacted_before_until": "Records before --until are in neither log nor history any more: the state of that moment may not be exact.",
-    "keys_vanished": "Live keys of the last night have neither a record nor a tombstone: the copy lacks segments, or both were cleaned.",
+    "keys_vanished": "Live records of the last night are gone without a later one or a tombstone: was the copy whole?",
     "gap_since_last_night": "The log begins after the end of the last night: records between the two were never seen.",
     "partition_count_changed": "The groups fit another number of partitions of the offsets topic than in the last night.",
     "settings_contradicted": "The settings file says that the topic has fewer partitions than the log has; their number is estimated.",

@@ -82,8 +82,10 @@ def test_lag_is_the_sum_over_the_newest_sample(tmp_path):
     offsets = [offset("a", "t", 0, 40), offset("a", "t", 1, 60), offset("a", "u", 0, 1), offset("b", "u", 0, 3)]
     night(tmp_path, "prod", {"groups": [group("a"), group("b")], "committed_offsets": offsets, "log_ends": [*older, *ends]})
     rows = groupcoord("list", "--lag", "--output", "json", "--warehouse", str(tmp_path)).stdout.splitlines()
-    of_a = {"group": "a", "lag": 10, "max_lag": 10, "hours_behind": 0.0, "hours_to_loss": None}
+    of_a = {"group": "a", "lag": 10, "max_lag": 10, "hours_behind": 0.0, "hours_to_loss": None, "lag_is_partial": True}
     assert [json.loads(row) for row in rows] == [of_a, {**dict.fromkeys(of_a), "group": "b"}]
+    lines = groupcoord("list", "--lag", "--warehouse", str(tmp_path)).stdout.splitlines()
+    assert [" ".join(line.split()) for line in lines[1:]] == ["a >=10 >=10 0 ms -", "b - - - -"]
     lines = groupcoord("describe", "--group", "a", "--output", "csv", "--warehouse", str(tmp_path)).stdout.splitlines()
     assert [line.split(",")[5:7] for line in lines[1:]] == [["50", "10"], ["51", "0"], ["", ""]]
 

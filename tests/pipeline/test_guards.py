@@ -431,9 +431,9 @@ class TestAHole:
         with pytest.raises(BadCopyError) as failure:
             self.judged(self.VANISHED)
         assert str(failure.value) == (
-            "logs-0: of the offsets 20 to 35, which the last night read, no live key is left: 4 of its 9 live keys (for example 'billing',"
-            " 'orders') have neither a record nor a tombstone. The copy lacks segments, or files of it are empty or cut. Copy again, or go"
-            " on with --accept hole."
+            "logs-0: of the offsets 20 to 35, which the last night read, no live record is left: 4 of its 9 live keys (for example "
+            "'billing', 'orders') lost their record, with neither a later one nor a tombstone. The copy lacks segments, or files of it"
+            " are empty or cut. Copy again, or go on with --accept hole."
         )
         assert self.judged(self.VANISHED, nights_apart_ms=DELETE_RETENTION_MS + 1).accepted == ()
 

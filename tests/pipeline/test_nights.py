@@ -274,9 +274,9 @@ def test_live_keys_of_a_lost_range_vanish_and_no_others(seed: int) -> None:
     end = rng.randint(begin + 1, cut)
     left = [record for record in log if not begin <= record.record_offset < end]
     newest = {record.key: record for record in log[:cut]}
-    kept = {record.key for record in left}
+    last_left = {record.key: record.record_offset for record in left}
     live = sorted((record for record in newest.values() if record.value is not None), key=lambda record: record.record_offset)
-    lost = [record for record in live if record.key not in kept]
+    lost = [record for record in live if last_left.get(record.key, -1) < record.record_offset]
     directory = Path(tempfile.mkdtemp())
     try:
         first = read_night(directory, write(directory, rng, [log[:cut]]), None, JAVA)

@@ -54,7 +54,7 @@ GROUPS_NAMED = 5
 
 @dataclass(frozen=True, slots=True)
 class VanishedKeys:
-    """Live keys of the last night that have neither a record nor a tombstone in the log that was read as a whole.
+    """Live keys of the last night whose record is gone, with neither a later one nor a tombstone in the log that was read as a whole.
 
     keys: their number. live_keys: number of all live keys of that night. group_ids: some of their groups. first_offset: the lowest record
     offset of theirs. run: the first and the last record offset of the longest run of them, between which no live key is left.

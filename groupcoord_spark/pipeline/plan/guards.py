@@ -484,7 +484,7 @@ def judge_what_was_read(night: Night, verdict: Verdict, reports: Sequence[Partit
 
 
 def hole(night: Night, reports: Sequence[PartitionReport]) -> Refusal | None:
-    """No live key of the last night is left in a range of offsets, and no cleaning explains that.
+    """No live record of the last night is left in a range of offsets, and no cleaning explains that.
 
     Such a range is at the front where the log begins later than it did: a topic that is only compacted keeps its log start offset. In the
     midst it is one with keys of several groups, while tombstones of that night's time cannot have been cleaned yet.
@@ -505,9 +505,9 @@ def hole(night: Night, reports: Sequence[PartitionReport]) -> Refusal | None:
             continue
         named = f" (for example {', '.join(map(repr, vanished.group_ids))})" if vanished.group_ids else ""
         return Refusal(
-            f"{log.directory}: of the offsets {missing[0]} to {missing[1]}, which the last night read, no live key is left:"
-            f" {vanished.keys:,} of its {vanished.live_keys:,} live keys{named} have neither a record nor a tombstone. The copy lacks"
-            " segments, or files of it are empty or cut. Copy again, or go on with --accept hole.",
+            f"{log.directory}: of the offsets {missing[0]} to {missing[1]}, which the last night read, no live record is left:"
+            f" {vanished.keys:,} of its {vanished.live_keys:,} live keys{named} lost their record, with neither a later one nor a"
+            " tombstone. The copy lacks segments, or files of it are empty or cut. Copy again, or go on with --accept hole.",
             HOLE,
         )
     return None

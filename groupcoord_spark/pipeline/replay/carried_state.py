@@ -71,7 +71,7 @@ class CarriedStateComparison:
 
 
 class LiveKeys:
-    """The live keys of an earlier run, until a record or a tombstone of each is read: neither may be missing in the log of a later one.
+    """The live keys of an earlier run, until the record that made each live, a later one or a tombstone is read: one of them must be there.
 
     The log cleaner keeps the last record of a key, and a tombstone for ``delete.retention.ms`` at least. It removes records of aborted
     transactions at once, so a key is live by a record that counts.
@@ -96,10 +96,14 @@ class LiveKeys:
         self._unseen = np.arange(len(last))
 
     def see(self, batch: pa.RecordBatch) -> None:
-        """Take the keys of a batch of KEPT, which is of the later log, as there."""
+        """Take the records of a batch of KEPT, which is of the later log, as there."""
         if len(self._unseen):
-            there = pc.is_in(self._keys.take(pa.array(self._unseen)), value_set=batch.column("key"))
-            self._unseen = self._unseen[~there.to_numpy(zero_copy_only=False)]
+            backwards = np.arange(batch.num_rows)[::-1]
+            # the first place in the reverse order is the last record of a key
+            place = pc.index_in(self._keys.take(pa.array(self._unseen)), value_set=batch.column("key").take(pa.array(backwards)))
+            place = place.fill_null(-1).to_numpy()
+            last = np.where(place < 0, -1, batch.column("record_offset").to_numpy()[backwards[place]])
+            self._unseen = self._unseen[last < self._offsets[self._unseen]]
 
     def vanished(self, read: KeptRecordsReplay) -> VanishedKeys | None:
         """What is known of the keys that were not seen; None: all were. read: the replay of the later log.

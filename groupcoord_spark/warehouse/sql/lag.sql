@@ -89,7 +89,7 @@ SELECT cluster, group_id, topic, partition, committed_offset, end_offset, lag, r
     END AS lost,
   CASE WHEN lag > 0 AND committed_offset >= start_offset AND deleted > 0 THEN (committed_offset - start_offset) * hours_passed / deleted
     END AS hours_to_loss,
-  SUM(CASE WHEN lag > 0 THEN lag ELSE 0 END) OVER (PARTITION BY cluster, group_id) AS group_lag,
+  SUM(CASE WHEN lag > 0 THEN lag WHEN lag IS NOT NULL THEN 0 END) OVER (PARTITION BY cluster, group_id) AS group_lag,
   MAX(lag) OVER (PARTITION BY cluster, group_id) AS group_max_lag,
   source
 FROM timed

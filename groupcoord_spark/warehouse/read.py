@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
@@ -428,8 +428,7 @@ def _small_table(warehouse_uri: str, table: str, version: int, cluster: str, col
 
 def check_files_at(location: Location, table: Table, version: int, cluster: str) -> None:
     """Raises WarehouseError where a version of a table, or a file of the cluster's rows in it, is gone."""
-    for uri in open_table(location, table, version).file_uris(file_pruning_predicate=[("cluster", "=", cluster)]):
-        path = location.path_in(table.name, "/".join(uri.rsplit("/", 2)[1:]))
+    for path in paths_of_files(location, table, open_table(location, table, version), [("cluster", "=", cluster)]):
         if location.filesystem.get_file_info(path).type != fs.FileType.File:
             raise WarehouseError(f"A file of table {table.name} of {location.uri} is gone: {path}. {way_out(location, table)}")
 
@@ -439,21 +438,21 @@ def _rows(
 ) -> pa.Table:
     schema = pa.schema([table.arrow_schema.field(name) for name in columns])
 
-    def of_file(uri: str) -> pa.Table:
-        # Files lie one directory deep; delta-rs's own file system would bring its threads along, which at times outlive the interpreter.
-        path = location.path_in(table.name, "/".join(uri.rsplit("/", 2)[1:]))
+    stored = columns_of(opened)
+
+    def of_file(path: str) -> pa.Table:
+        # delta-rs's own file system would bring its threads along, which at times outlive the interpreter
         with location.filesystem.open_input_file(path) as source:
-            return _rows_of_file(checked_file(source), cluster, schema, where)
+            return _rows_of_file(checked_file(source, path, stored), cluster, schema, where)
 
     try:
         # To delta-rs an empty text in a condition means NULL; Kafka has groups of that name.
-        in_version = {field.name for field in opened.schema().fields} if where else set()
         for_files = [
             (name, comparison, value)
             for name, comparison, value in where
-            if name in in_version and value != "" and not (comparison == "in" and "" in value)
+            if name in stored and value != "" and not (comparison == "in" and "" in value)
         ]
-        files = opened.file_uris(file_pruning_predicate=[("cluster", "=", cluster), *for_files])
+        files = paths_of_files(location, table, opened, [("cluster", "=", cluster), *for_files])
         if len(files) > 1:
             with ThreadPoolExecutor(_FILES_AT_ONCE) as pool:
                 parts = list(pool.map(of_file, files))
@@ -475,9 +474,38 @@ def _rows(
     return pa.concat_tables([no_rows(schema), *parts])
 
 
-def checked_file(source: pa.NativeFile) -> pq.ParquetFile:
-    """The open file as Parquet; reading a page that does not fit its checksum raises OSError. Pages of older releases have no checksum."""
-    return pq.ParquetFile(source, coerce_int96_timestamp_unit="us", page_checksum_verification=True)
+def paths_of_files(location: Location, table: Table, opened: DeltaTable, conditions: Sequence[tuple[str, str, object]]) -> list[str]:
+    """The paths of a table's files that may meet the conditions, within the file system of the warehouse. Files lie one directory deep."""
+    uris = opened.file_uris(file_pruning_predicate=list(conditions))
+    return [location.path_in(table.name, "/".join(uri.rsplit("/", 2)[1:])) for uri in uris]
+
+
+def columns_of(opened: DeltaTable) -> frozenset[str]:
+    """The names of the columns of a version of a table."""
+    return frozenset(field.name for field in opened.schema().fields)
+
+
+def checked_file(source: pa.NativeFile, path: str, stored: Collection[str]) -> pq.ParquetFile:
+    """The open file as Parquet, whose columns are all of the table. A later read of a page that does not fit its checksum raises OSError.
+
+    Only pages have checksums, and those of older releases have none. A footer has none either: with one flipped bit in the name of a column
+    the file would have another column, and NULL in its place.
+
+    Args:
+        source: the open file.
+        path: of the file, for the sentence.
+        stored: the columns of the table at the version that is read.
+    Raises:
+        OSError: the file has a column that the table does not have, or one whose name is no text.
+    """
+    try:
+        file = pq.ParquetFile(source, coerce_int96_timestamp_unit="us", page_checksum_verification=True)
+        names = file.schema_arrow.names
+    except UnicodeDecodeError:
+        raise OSError(f"{path} is damaged: the name of one of its columns is no text") from None
+    if other := [name for name in names if name not in stored]:
+        raise OSError(f"{path} is damaged: it has a column {other[0]!r}, which the table does not have")
+    return file
 
 
 def _rows_of_file(file: pq.ParquetFile, cluster: str, schema: pa.Schema, where: Sequence[Condition]) -> pa.Table:

@@ -16,7 +16,7 @@ import pyarrow.dataset as ds
 from groupcoord_spark.errors import UsageError, WarehouseError
 from groupcoord_spark.warehouse.declaration import Table, no_rows
 from groupcoord_spark.warehouse.location import Location, first_line
-from groupcoord_spark.warehouse.read import Run, Warehouse, open_table, way_out
+from groupcoord_spark.warehouse.read import Run, Warehouse, checked_file, columns_of, open_table, paths_of_files, way_out
 from groupcoord_spark.warehouse.tables import RUNS, TABLES
 from groupcoord_spark.warehouse.views import VIEWS
 
@@ -187,8 +187,19 @@ def _files(location: Location, table: Table, run: Run) -> list[str]:
     if table is not RUNS and table.name not in run.table_versions:
         return []
     opened = open_table(location, table, run.table_versions.get(table.name))
-    files = opened.file_uris(file_pruning_predicate=[("cluster", "=", run.cluster)])
-    return [location.path_in(table.name, "/".join(uri.rsplit("/", 2)[1:])) for uri in files]
+    paths = paths_of_files(location, table, opened, [("cluster", "=", run.cluster)])
+    stored = columns_of(opened)
+    for path in paths:
+        try:
+            with location.filesystem.open_input_file(path) as source:
+                checked_file(source, path, stored)
+        except FileNotFoundError:
+            continue  # the statement that reads the file says so
+        except (OSError, pa.ArrowException) as error:
+            raise WarehouseError(
+                f"Table {table.name} of {location.uri} cannot be read: {first_line(error)}. {way_out(location, table)}"
+            ) from error
+    return paths
 
 
 def view_statements(engine: Engine, warehouse: Warehouse, *, cluster: str | None = None, at_ms: int | None = None) -> Iterator[str]:

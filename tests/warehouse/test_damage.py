@@ -43,6 +43,16 @@ def newest_data_file(table: Path) -> Path:
     return max((table / "cluster=prod").glob("*.parquet"), key=lambda path: path.stat().st_mtime)
 
 
+def flip_in_the_name_of_a_column(path: Path, bit: int) -> None:
+    """One bit of the name of the last column, wherever the file's footer has the name."""
+    content = bytearray(path.read_bytes())
+    name = pq.read_schema(path).names[-1].encode()
+    begin = len(content) - int.from_bytes(content[-8:-4], "little") - 8
+    while (at := content.find(name, begin)) >= 0:
+        content[at] ^= bit
+    path.write_bytes(content)
+
+
 DAMAGES: dict[str, Damage] = {
     "newest entry": without(entry(-1)),
     "entry between": without(entry(1)),
@@ -50,6 +60,8 @@ DAMAGES: dict[str, Damage] = {
     "data file": without(newest_data_file),
     "truncated data file": truncated(newest_data_file),
     "flipped bit": lambda table: flip_a_bit(newest_data_file(table)),
+    "renamed column": lambda table: flip_in_the_name_of_a_column(newest_data_file(table), 1),
+    "column that is no text": lambda table: flip_in_the_name_of_a_column(newest_data_file(table), 128),
     "log": lambda table: shutil.rmtree(table / "_delta_log"),
     "table": shutil.rmtree,
 }

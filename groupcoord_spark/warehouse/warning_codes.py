@@ -64,7 +64,7 @@ _OF_THE_LOG: Final[Mapping[str, str]] = {
     "segment_overlap": "Records are skipped because a newer file before this one covers their offsets.",
     "unknown_file": "A file or directory beside the segments is none that Kafka makes; it is not read.",
     "beyond_high_watermark": "Records beyond the high watermark are left out, as the run was asked to.",
-    "log_directory_file_not_used": "A file beside the offsets topic is damaged or cannot be read; the night goes on without it.",
+    "log_directory_file_not_used": "A file beside the offsets topic is damaged or cannot be read, and is not used.",
     "log_start_not_used": "The checkpoint of log start offsets is damaged, or is not of this log and moment.",
     "replica_chosen": "Several replicas of a partition were given; one of them is read.",
 }
@@ -91,7 +91,7 @@ _OF_THE_INPUT: Final[Mapping[str, str]] = {
     "other_coordinator": "The records are those of another coordinator than the one whose rules were applied.",
     "carried_state_differs": "A night with --full read another state of a group than the nights before had carried on.",
     "compacted_before_until": "Records before --until are in neither log nor history any more: the state of that moment may not be exact.",
-    "keys_vanished": "Live records of the last night are gone without a later one or a tombstone: was the copy whole?",
+    "keys_vanished": "Live records of the last night are gone without a later one or a tombstone: the copy may not be whole.",
     "gap_since_last_night": "The log begins after the end of the last night: records between the two were never seen.",
     "partition_count_changed": "The groups fit another number of partitions of the offsets topic than in the last night.",
     "settings_contradicted": "The settings file says that the topic has fewer partitions than the log has; their number is estimated.",

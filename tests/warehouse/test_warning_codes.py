@@ -50,6 +50,10 @@ def constants_of(tree: ast.Module) -> dict[str, ast.expr]:
     return {target.id: value for target, value in targets if isinstance(target, ast.Name) and value is not None}
 
 
+NAMED_CODES = constants_of(ast.parse((PACKAGE / "protocol" / "errors.py").read_text(encoding="utf-8")))
+"""Codes that more than one file writes have a name there."""
+
+
 def is_sentence(node: ast.expr, constants: Mapping[str, ast.expr]) -> bool:
     if isinstance(node, ast.Name):
         node = constants.get(node.id, node)
@@ -67,7 +71,8 @@ def codes_in(name: str, tree: ast.Module) -> Iterator[str]:
     for node in ast.walk(tree):
         found: list[str | None] = []
         if isinstance(node, ast.Call) and len(node.args) > PLACE_OF_THE_CODE.get(called(node), 99):
-            found = [text_of(node.args[PLACE_OF_THE_CODE[called(node)]])]
+            code = node.args[PLACE_OF_THE_CODE[called(node)]]
+            found = [text_of(NAMED_CODES.get(code.id, code) if isinstance(code, ast.Name) else code)]
         elif isinstance(node, ast.Dict):
             pairs = zip(node.keys, node.values, strict=True)
             found = [text_of(value) for key, value in pairs if key is not None and text_of(key) == "code"]
@@ -110,6 +115,7 @@ def test_a_new_code_in_any_of_the_forms_is_noticed() -> None:
         "log/order.py": 'report.doubt("new_code", 0, 0, None, "It is new.")',
         "log/directory.py": 'doubts.append(PlacedDoubt("new_code", "It is new.", source, None, 0, 0, None))',
         "protocol/definition.py": 'reader.doubt("new_code", "It is new.")',
+        "protocol/consumer_protocol.py": 'reader.doubt(BEYOND_LIMITS, "It is new.")',
         "protocol/columnar.py": 'doubts = (Doubt("new_code", detail),)',
         "coordinator/streams.py": 'self._check_group_can_go(group_id, "R-9.9")',
         "pipeline/outcome.py": 'rows.append({"run_id": run_id, "code": "new_code", "detail": sentence})',
@@ -118,7 +124,8 @@ def test_a_new_code_in_any_of_the_forms_is_noticed() -> None:
         "pipeline/rows.py": 'doubts = [PlacedDoubt(code) for code, detail, count in (("new_code", f"{count} rows are new.", count),)]',
     }
     found = {name: set(codes_in(name, ast.parse(source))) for name, source in forms.items()}
-    assert found == {name: {"R-9.9" if name.startswith("coordinator/") else "new_code"} for name in forms}
+    codes = {"coordinator/streams.py": "R-9.9", "protocol/consumer_protocol.py": "beyond_limits"}
+    assert found == {name: {codes.get(name, "new_code")} for name in forms}
 
 
 def test_the_column_and_its_reference_name_every_code() -> None:

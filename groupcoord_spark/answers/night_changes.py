@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
 import pyarrow.compute as pc
@@ -12,6 +13,7 @@ from groupcoord_spark.answers.offset_history import COMMIT_COLUMNS, read_markers
 from groupcoord_spark.answers.removal_causes import Cause, OffsetLifetime, Place
 from groupcoord_spark.answers.removals import Removals, removals_of
 from groupcoord_spark.warehouse.read import Condition, Run, Warehouse
+from groupcoord_spark.warehouse.tables import NIGHT
 
 CHANGES: Final[Mapping[str, str]] = {
     "group_gone": "The group was there and is no longer.",
@@ -39,6 +41,8 @@ REASONS: Final[Mapping[str, str]] = {
     "topic_begun_anew": "The offsets topic was deleted and made again.",
     "committed": "Its transaction was committed.",
     "aborted": "Its transaction was aborted.",
+    "expiry_due": "Its retention was over by then, so a cleanup was due to remove it; no night has read the record of the removal.",
+    "vanished": "Its record is gone from the log, and no night has read a later one or a tombstone: the warning keys_vanished has more.",
     NOT_KNOWN: "The history has no record of its removal, or the records do not show the cause.",
 }
 """Why something is gone -> sentence."""
@@ -75,28 +79,72 @@ class Change(NamedTuple):
     """A key of REASONS for what is gone, else None."""
 
 
-def night_changes(warehouse: Warehouse, before: Run, after: Run) -> list[Change]:
+def last_night_that_differs(warehouse: Warehouse, after: Run) -> tuple[Run, list[Change]] | None:
+    """The newest night before a run from which something changed, and the changes; None: there is no earlier night with tables.
+
+    A second run over the same copy, or a night in which nothing happened, is passed over. Where no earlier night differs, the night before.
+    """
+    earlier = [run for run in warehouse.finished_runs(after.cluster) if run.kind == NIGHT and run.is_kept]
+    earlier = [run for run in earlier if run.finished_at_ms < after.finished_at_ms]
+    logs = _logs(warehouse, after)
+    for before in reversed(earlier):
+        read_the_same = bool(logs) and logs == _logs(warehouse, before) and after.semantics == before.semantics
+        if not read_the_same and (changes := night_changes(warehouse, before, after)):
+            return before, changes
+    return (earlier[-1], []) if earlier else None
+
+
+def departure_of(
+    warehouse: Warehouse, after: Run, group_id: str, topic: str | None = None, partition: int | None = None
+) -> tuple[Run, Run, list[Change]]:
+    """The last night with a group, the night by which it was gone, and the change; with ``topic`` the same of its committed offsets.
+
+    No change: the run has them, or no earlier night has. Raises WarehouseError where the tables of a night cannot be read.
+    """
+    where: list[Condition] = [("group_id", "=", group_id)]
+    where += [(name, "=", value) for name, value in (("topic", topic), ("partition", partition)) if value is not None]
+    table, first_without = "groups" if topic is None else "committed_offsets", after
+    nights = [run for run in warehouse.finished_runs(after.cluster) if run.kind == NIGHT and run.is_kept]
+    for run in reversed([run for run in nights if run.finished_at_ms <= after.finished_at_ms]):
+        if warehouse.read(table, columns=["group_id"], where=where, run=run).num_rows:
+            kind = "group_gone" if topic is None else "offset_gone"
+            changes = [change for change in night_changes(warehouse, run, first_without, group_id) if change.change == kind]
+            return run, first_without, [one for one in changes if topic in (None, one.topic) and partition in (None, one.partition)]
+        first_without = run
+    return after, after, []
+
+
+def night_changes(warehouse: Warehouse, before: Run, after: Run, group_id: str | None = None) -> list[Change]:
     """The changes from one run of a cluster to a later one, in the order of CHANGES, then by group, topic and partition.
 
-    Raises WarehouseError where the tables of a run cannot be read.
+    group_id: of this group alone; None: of all groups. Raises WarehouseError where the tables of a run cannot be read.
     """
-    groups = _differing(warehouse, "groups", before, after, ("group_id",), tuple(_GROUP_VALUES), tuple(_GROUP_VALUES))
+    where: list[Condition] = [] if group_id is None else [("group_id", "=", group_id)]
+    columns: tuple[str, ...] = (*_GROUP_VALUES, "offsets_partition")
+    groups = _differing(warehouse, "groups", before, after, ("group_id",), columns, tuple(_GROUP_VALUES), where)
     columns = ("committed_offset", "offsets_partition", "record_offset")
-    offsets = _differing(warehouse, "committed_offsets", before, after, _OFFSET_KEY, columns, ("committed_offset",))
-    gone_groups = [row["group_id"] for row in groups if not row["is_after"]]
+    offsets = _differing(warehouse, "committed_offsets", before, after, _OFFSET_KEY, columns, ("committed_offset",), where)
+    gone_groups = {row["group_id"]: row["offsets_partition_before"] for row in groups if not row["is_after"]}
     gone_offsets = [row for row in offsets if not row["is_after"]]
     of_groups, of_offsets = _reasons(warehouse, before, after, gone_groups, gone_offsets)
     changes = [
         *(_group_change(row, of_groups) for row in groups),
         *(_offset_change(row, of_offsets) for row in offsets),
-        *_pending_changes(warehouse, before, after),
+        *_pending_changes(warehouse, before, after, where),
     ]
     order = {change: number for number, change in enumerate(CHANGES)}
     return sorted(changes, key=lambda one: (order[one.change], one.group_id, one.topic or "", one.partition or 0))
 
 
 def _differing(
-    warehouse: Warehouse, table: str, before: Run, after: Run, key: Sequence[str], columns: Sequence[str], compared: Sequence[str]
+    warehouse: Warehouse,
+    table: str,
+    before: Run,
+    after: Run,
+    key: Sequence[str],
+    columns: Sequence[str],
+    compared: Sequence[str],
+    where: Sequence[Condition],
 ) -> list[dict[str, Any]]:
     """A row for each key that only one run has, or for which a compared column differs.
 
@@ -104,7 +152,8 @@ def _differing(
     """
     sides = []
     for run, side in ((before, "before"), (after, "after")):
-        rows = warehouse.read(table, columns=[*key, *columns], run=run).rename_columns([*key, *(f"{name}_{side}" for name in columns)])
+        rows = warehouse.read(table, columns=[*key, *columns], where=where, run=run)
+        rows = rows.rename_columns([*key, *(f"{name}_{side}" for name in columns)])
         sides.append(rows.append_column(f"is_{side}", pc.is_valid(rows[key[0]])))
     pairs = sides[0].join(sides[1], list(key), join_type="full outer")
     for name in ("is_before", "is_after"):
@@ -145,12 +194,12 @@ def _offset_change(row: _Row, reasons: Mapping[_OffsetKey, str]) -> Change:
     return Change(change, *_key(row), before, after, why)
 
 
-def _pending_changes(warehouse: Warehouse, before: Run, after: Run) -> Iterator[Change]:
+def _pending_changes(warehouse: Warehouse, before: Run, after: Run, where: Sequence[Condition]) -> Iterator[Change]:
     """Offsets that are pending in one of the runs only, whichever transactions they wait in."""
     columns = (*_OFFSET_KEY, "committed_offset", "producer_id", "offsets_partition", "record_offset")
     sides: list[dict[_OffsetKey, _Row]] = []
     for run in (before, after):
-        rows = warehouse.read("pending_offsets", columns=columns, run=run).to_pylist()
+        rows = warehouse.read("pending_offsets", columns=columns, where=where, run=run).to_pylist()
         # Where several transactions wait with one offset, the newest one stands for all.
         sides.append({_key(row): row for row in sorted(rows, key=lambda row: row["record_offset"])})
     then, now = sides
@@ -180,9 +229,9 @@ def _transaction_ends(warehouse: Warehouse, after: Run, pending: Mapping[_Offset
 
 
 def _reasons(
-    warehouse: Warehouse, before: Run, after: Run, gone_groups: Sequence[str], gone_offsets: Sequence[_Row]
+    warehouse: Warehouse, before: Run, after: Run, gone_groups: Mapping[str, int], gone_offsets: Sequence[_Row]
 ) -> tuple[dict[str, str], dict[_OffsetKey, str]]:
-    """Why each of these groups, and each of these offsets, is gone."""
+    """Why each of these groups, and each of these offsets, is gone. ``gone_groups``: group -> offsets partition."""
     group_ids = sorted({*gone_groups, *(row["group_id"] for row in gone_offsets)})
     if not group_ids:
         return {}, {}
@@ -192,6 +241,7 @@ def _reasons(
     logs, older_logs = _logs(warehouse, after), _logs(warehouse, before)
     orphans = {_key(row) for row in warehouse.read("orphan_offsets", columns=_OFFSET_KEY, where=of_group, run=after).to_pylist()}
     tombstones = _newest_tombstones(removals, logs)
+    due, vanished = _due(warehouse, before, after, of_group), _vanished(warehouse, before, after)
     of_offsets = {}
     for row in gone_offsets:
         number, key = row["offsets_partition_before"], _key(row)
@@ -200,8 +250,32 @@ def _reasons(
             reason = "topic_begun_anew"
         elif tombstone < row["record_offset_before"]:
             reason = "orphaned" if key in orphans else NOT_KNOWN
-        of_offsets[key] = reason
-    return _reasons_of_groups(gone_groups, of_offsets, removals, logs), of_offsets
+        of_offsets[key] = _without_tombstone(key in due, number in vanished) if reason == NOT_KNOWN else reason
+    of_groups = _reasons_of_groups(gone_groups, of_offsets, removals, logs)
+    for group_id, number in gone_groups.items():
+        if of_groups[group_id] == NOT_KNOWN:
+            of_groups[group_id] = _without_tombstone((group_id, None, None) in due, number in vanished)
+    return of_groups, of_offsets
+
+
+def _due(warehouse: Warehouse, before: Run, after: Run, of_group: Sequence[Condition]) -> set[tuple[str, str | None, int | None]]:
+    """What a cleanup was to remove by the later night: group, topic and partition of an offset, and of a group (group, None, None)."""
+    moment = datetime.fromtimestamp(after.as_of_ms / 1000, UTC)
+    offsets = warehouse.read("offset_expirations", columns=_OFFSET_KEY, where=[*of_group, ("expires_at", "<=", moment)], run=before)
+    groups = warehouse.read("group_expirations", columns=["group_id"], where=[*of_group, ("removed_at", "<=", moment)], run=before)
+    return {*map(_key, offsets.to_pylist()), *((group_id, None, None) for group_id in groups["group_id"].to_pylist())}
+
+
+def _vanished(warehouse: Warehouse, before: Run, after: Run) -> set[int]:
+    """Offsets partitions of which a night after the first one, up to the second, says that live keys lost their records."""
+    runs = warehouse.finished_runs(after.cluster)
+    between = [run.run_id for run in runs if before.finished_at_ms < run.finished_at_ms <= after.finished_at_ms]
+    where: list[Condition] = [("code", "=", "keys_vanished"), ("run_id", "in", between)]
+    return set(warehouse.read("warnings", columns=["offsets_partition"], where=where, run=after)["offsets_partition"].to_pylist())
+
+
+def _without_tombstone(is_due: bool, has_vanished: bool) -> str:
+    return "expiry_due" if is_due else "vanished" if has_vanished else NOT_KNOWN
 
 
 class _Log(NamedTuple):
@@ -228,7 +302,7 @@ def _newest_tombstones(removals: Removals, logs: Mapping[int, _Log]) -> dict[_Of
 
 
 def _reasons_of_groups(
-    gone: Sequence[str], of_offsets: Mapping[_OffsetKey, str], removals: Removals, logs: Mapping[int, _Log]
+    gone: Iterable[str], of_offsets: Mapping[_OffsetKey, str], removals: Removals, logs: Mapping[int, _Log]
 ) -> dict[str, str]:
     """Group -> why it is gone: by its own tombstone, or where that has no known cause, by what took all of its offsets."""
     tombstones: dict[str, tuple[int, str]] = {}

@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import Any, Final, Literal, NamedTuple
 
 from groupcoord_spark.answers.group_history import PlaceHistory, Question, expiry_events, milliseconds, read_history, rows_of
+from groupcoord_spark.answers.night_changes import NOT_KNOWN, REASONS, departure_of
 from groupcoord_spark.answers.removal_causes import OffsetRemoval
 from groupcoord_spark.answers.timeline import (
     Event,
@@ -42,6 +43,8 @@ Cause = Literal[
     "group_left_empty",
     "superseded_by_conversion",
     "orphan",
+    "expiry_due",
+    "vanished",
     "unknown",
 ]
 
@@ -116,6 +119,7 @@ def why(warehouse: Warehouse, question: Question, semantics: Semantics) -> Story
     now = list(_present(warehouse, question, run.as_of_ms))
     if finder is not None and question.topic is None and not now and (end := finder.end_without_tombstone()) is not None:
         steps.append(end)
+    steps += _departure(warehouse, question, now)
     found = [finding for step in [*steps, *now] for finding in step.findings]
     has_commits = any(step.event == "commits" for step in steps)
     if not has_commits and not unreadable and not any(question.topic is None or finding.topic is not None for finding in found):
@@ -124,6 +128,32 @@ def why(warehouse: Warehouse, question: Question, semantics: Semantics) -> Story
     steps += [*unreadable, *now]
     future = [Step(event.time_ms, event.event, event.what, (), ()) for event in expiry_events(warehouse, question)]
     return Story([*steps, *future], _conclusion(question, steps) + _what_is_not_known(len(unreadable)))
+
+
+_CAUSE_OF_DEPARTURE: Final[Mapping[str, Cause]] = {
+    "expiry_due": "expiry_due",
+    "vanished": "vanished",
+    "orphaned": "orphan",
+    "topic_begun_anew": "unknown",
+    NOT_KNOWN: "unknown",
+}
+"""Why something is gone that no tombstone explains -> cause."""
+
+
+def _departure(warehouse: Warehouse, question: Question, now: Sequence[Step]) -> Iterator[Step]:
+    """That a night had what the question is about and a later one has not, where no record of its removal was read."""
+    if any(question.topic is None or finding.topic is not None for step in now for finding in step.findings):
+        return
+    last, first_without, changes = departure_of(
+        warehouse, warehouse.run(question.cluster), question.group_id, question.topic, question.partition
+    )
+    for change in changes:
+        if (cause := _CAUSE_OF_DEPARTURE.get(change.why or NOT_KNOWN)) is not None:
+            sentence = f"was there in the night of {iso(last.as_of_ms)} and gone by that of {iso(first_without.as_of_ms)}: "
+            sentence += REASONS[change.why or NOT_KNOWN].removesuffix(".")
+            subject = "The group" if change.topic is None else f"{change.topic} {change.partition}"
+            finding = Finding(change.topic, change.partition, cause, None, None, [], sentence)
+            yield Step(first_without.as_of_ms, "gone", f"{subject} {sentence}.", [], [finding])
 
 
 class _Finder:

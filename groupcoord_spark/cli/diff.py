@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from groupcoord_spark.cli.options import Common, Moment, cluster_to_read, common_options, force_option
+from groupcoord_spark.cli.options import Common, Moment, alert, cluster_to_read, common_options, force_option
 from groupcoord_spark.cli.render import lines, moment, say, write_lines, write_records
 from groupcoord_spark.cli.words import Words
 from groupcoord_spark.errors import GroupcoordError, UsageError
 from groupcoord_spark.wording import counted
 
 if TYPE_CHECKING:
+    from groupcoord_spark.answers.night_changes import Change
     from groupcoord_spark.warehouse.read import Run, Warehouse
 
 NAMES: Final = ("change", "group", "topic", "partition", "from", "to", "why")
@@ -35,29 +36,27 @@ _NOUNS: Final = {"group": "group", "offset": "offset", "pending": "pending offse
 
 
 @click.command(epilog="Example: groupcoord diff --fail-on rewound,gone")
-@click.option("--from", "from_ms", type=Moment(), help="The earlier night, as of that moment. [default: the night before --to]")
+@click.option("--from", "from_ms", type=Moment(), help="The earlier night, as of that moment. [default: the last that differs from --to]")
 @click.option("--to", "to_ms", type=Moment(), help="The later night, as of that moment. [default: the newest]")
 @click.option(
     "--only", type=Words("WORDS", tuple(OF_WORDS)), metavar="WORDS", help="Only these changes: born, changed, rebalanced, gone, and so on."
 )
 @click.option(
-    "--fail-on", type=Words("WORDS", tuple(OF_WORDS)), metavar="WORDS", help="End with 1 if there is one of these changes, for an alert."
+    "--fail-on", type=Words("WORDS", tuple(OF_WORDS)), metavar="WORDS", help="End with 3 if there is one of these changes, for an alert."
 )
 @force_option
 @common_options
-def diff(common: Common, from_ms: int | None, to_ms: int | None, only: frozenset[str] | None, fail_on: frozenset[str] | None) -> None:
+def diff(common: Common, from_ms: int | None, to_ms: int | None, only: frozenset[str] | None, fail_on: frozenset[str] | None) -> int:
     """What changed from one night to another: groups that were born, are gone or changed; committed offsets that are new, went forward,
     were rewound or are gone; pending offsets that are new or gone. WHY says what took a group or an offset away, as far as the history
     shows it.
 
     WORDS, separated by commas, are born, changed, rebalanced, gone, rewound, forward and new.
     """
-    from groupcoord_spark.answers.night_changes import night_changes
     from groupcoord_spark.warehouse.read import open_warehouse
 
     warehouse = open_warehouse(common.warehouse)
-    before, after = _nights(warehouse, cluster_to_read(warehouse, common.cluster), from_ms, to_ms)
-    changes = night_changes(warehouse, before, after)
+    before, after, changes = compared_nights(warehouse, cluster_to_read(warehouse, common.cluster), from_ms, to_ms)
     shown_kinds = {kind for word in only for kind in OF_WORDS[word]} if only else None
     rows = [tuple(change) for change in changes if shown_kinds is None or change.change in shown_kinds]
     if common.output == "table":
@@ -67,28 +66,38 @@ def diff(common: Common, from_ms: int | None, to_ms: int | None, only: frozenset
         write_records(common.output, NAMES, rows)
     counts = Counter(change.change for change in changes)
     if not common.quiet:
-        say(f"From the night of {_name(before)} to that of {_name(after)}: {_counted(counts) or 'no change'}.")
+        same = nights_without_change(warehouse, before, after) if from_ms is None and changes else ""
+        say(f"From the night of {_name(before)} to that of {_name(after)}: {_counted(counts) or 'no change'}.{same}")
     failing = Counter({kind: counts[kind] for word in sorted(fail_on or ()) for kind in OF_WORDS[word] if counts[kind]})
-    if failing:
-        raise GroupcoordError(
-            f"Since the night of {_name(before)}: {_counted(failing)}, and --fail-on {','.join(sorted(fail_on or ()))} was given."
-        )
+    return alert(f"{_counted(failing)} since the night of {_name(before)}" if failing else "")
 
 
-def _nights(warehouse: Warehouse, cluster: str, from_ms: int | None, to_ms: int | None) -> tuple[Run, Run]:
-    """The two nights. Raises UsageError where the first is not before the second, GroupcoordError where there is no night before."""
+def compared_nights(warehouse: Warehouse, cluster: str, from_ms: int | None, to_ms: int | None) -> tuple[Run, Run, list[Change]]:
+    """Two nights and what changed between them; without ``from_ms`` the first is the last night that differs from the second.
+
+    Raises UsageError where the first is not before the second, GroupcoordError where there is no night before.
+    """
+    from groupcoord_spark.answers.night_changes import last_night_that_differs, night_changes
+
     after = warehouse.run(cluster, at_ms=to_ms)
     if from_ms is not None:
         before = warehouse.run(cluster, at_ms=from_ms)
         if before.finished_at_ms > after.finished_at_ms:
             raise UsageError(f"--from is the night of {_name(before)}, which is later than that of --to, {_name(after)}.")
-        return before, after
-    earlier = [run for run in warehouse.finished_runs(cluster) if run.kind == "night" and run.finished_at_ms < after.finished_at_ms]
-    if not earlier:
+        return before, after, night_changes(warehouse, before, after)
+    earlier = last_night_that_differs(warehouse, after)
+    if earlier is None:
         raise GroupcoordError(
             f"{warehouse.location.uri} has no night of cluster {cluster!r} before that of {_name(after)} to compare it with."
         )
-    return earlier[-1], after
+    return earlier[0], after, earlier[1]
+
+
+def nights_without_change(warehouse: Warehouse, before: Run, after: Run) -> str:
+    """A sentence on the nights between the two, which show the same as the second; empty where there are none."""
+    finished = warehouse.finished_runs(after.cluster)
+    between = [run for run in finished if run.kind == "night" and before.finished_at_ms < run.finished_at_ms < after.finished_at_ms]
+    return f" Nothing has changed since the night of {_name(between[0])}, so the night before that one is compared." if between else ""
 
 
 def _name(run: Run) -> str:

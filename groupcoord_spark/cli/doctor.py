@@ -14,6 +14,7 @@ from groupcoord_spark.cli.options import (
     Common,
     Moment,
     ShownRun,
+    alert,
     cluster_to_read,
     common_options_with_output,
     say_which_night,
@@ -68,7 +69,7 @@ class FindingNames(click.ParamType):  # type: ignore[type-arg]
     "--fail-on",
     type=FindingNames(),
     default=None,
-    help="End with exit code 1 when there is such a finding: hanging,cleaner_stopped or sick.",
+    help="End with exit code 3 when there is such a finding: hanging,cleaner_stopped or sick.",
 )
 @click.option(
     "--as-of", "as_of_ms", type=Moment(), help="When the copy was made; ages are measured from then. [default: its newest record]"
@@ -150,7 +151,7 @@ def doctor(
     if not common.quiet:
         for remark in diagnosis.remarks:
             say(remark)
-    return _exit_code(common, diagnosis.findings, fail_on)
+    return _exit_code(diagnosis.findings, fail_on)
 
 
 def _night(common: Common, shown_run: ShownRun, fail_on: frozenset[str] | None, options_of_input: list[str]) -> int:
@@ -166,7 +167,7 @@ def _night(common: Common, shown_run: ShownRun, fail_on: frozenset[str] | None, 
             f"Run {history.run.run_id} in {warehouse} has no verdicts: it read no segments, or an earlier release made it."
             " Name a copy of a log directory as INPUT."
         )
-    return _exit_code(common, write_night(common, history), fail_on)
+    return _exit_code(write_night(common, history), fail_on)
 
 
 def _history(common: Common, uri: str, shown_run: ShownRun) -> HealthHistory:
@@ -179,12 +180,10 @@ def _history(common: Common, uri: str, shown_run: ShownRun) -> HealthHistory:
     return health_history(warehouse, run)
 
 
-def _exit_code(common: Common, findings: Iterable[Finding], fail_on: frozenset[str] | None) -> int:
-    """1 where there is a finding of --fail-on, which is said; else 0."""
+def _exit_code(findings: Iterable[Finding], fail_on: frozenset[str] | None) -> int:
+    """3 where there is a finding of --fail-on, which is said; else 0."""
     failing = sorted({finding.finding for finding in findings} & (fail_on or frozenset()))
-    if failing and not common.quiet:
-        say(f"Found: {', '.join(failing)}.")
-    return 1 if failing else 0
+    return alert(f"found {', '.join(failing)}" if failing else "")
 
 
 def _change_of_release(
@@ -197,7 +196,7 @@ def _change_of_release(
     if upgrade_to is None:
         return int(report_matrix(common, inputs, in_use))
     is_refused = report_upgrade(common, inputs, in_use, semantics_for(broker_version=upgrade_to))
-    return int(is_refused and REFUSED in (fail_on or ()))
+    return alert("the release refuses a record" if is_refused and REFUSED in (fail_on or ()) else "")
 
 
 def _partition_count(inputs: tuple[str, ...], settings_file: str | None) -> int:

@@ -157,6 +157,16 @@ def cluster_to_read(warehouse: Warehouse, given: str | None) -> str:
     return known[0]
 
 
+def alert(due: str) -> int:
+    """The exit code of a command with --fail-on: 3, and a sentence on stderr, where an alert that was asked for is due; else 0.
+
+    due: what has happened, without a full stop; empty: nothing that --fail-on names.
+    """
+    if due:
+        say(f"Alert: {due}.")
+    return 3 if due else 0
+
+
 def say_which_night(common: Common, warehouse: Warehouse, run: Run) -> None:
     """One line on stderr where the run that is shown is not the newest night, or is older than 36 hours."""
     if common.quiet:

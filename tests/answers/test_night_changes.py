@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from groupcoord_spark.answers.night_changes import CHANGES, night_changes
-from groupcoord_spark.warehouse import open_warehouse
-from tests.warehouse.nights import AS_OF_MS, DAY_MS, commit, group, marker, night, offset
+from groupcoord_spark.answers.group_history import Question
+from groupcoord_spark.answers.night_changes import CHANGES, REASONS, night_changes
+from groupcoord_spark.answers.why import why as answer
+from groupcoord_spark.coordinator.semantics import semantics_for
+from groupcoord_spark.warehouse import begin_run, commit_run, open_warehouse
+from tests.warehouse.nights import AS_OF_MS, DAY_MS, commit, group, marker, night, offset, run_fields, written
 
 HOUR_MS = 3_600_000
 LOG = {"last_stable_offset": 0, "records": 0, "decoded": 0, "quarantined": 0, "control_records": 0, "live_keys": 0, "bytes": 0}
@@ -103,6 +106,42 @@ def test_a_topic_that_was_begun_anew_and_orphans_are_reasons_of_their_own(tmp_pa
     assert change[-1] == "orphaned"
     (change,) = changes(tmp_path / "anew", offsets, {"offsets_partitions": log(3, incarnation=1)})
     assert change[-1] == "topic_begun_anew"
+
+
+EXPIRIES = {"as_of_ms": AS_OF_MS, "retention_ms": DAY_MS, "base_timestamp_ms": AS_OF_MS, "expired": False, "rule": "X-B1"} | dict.fromkeys(
+    ("inherits_empty_time", "topic_is_unsubscribed", "is_simple_group", "has_explicit_expiry", "may_come_back", "retention_changed"), False
+)
+
+
+@pytest.mark.parametrize(
+    ("due_after_ms", "code", "why"),
+    [
+        (HOUR_MS, "tail_truncated", "expiry_due"),
+        (DAY_MS, "keys_vanished", "expiry_due"),
+        (DAY_MS + 1, "keys_vanished", "vanished"),
+        (DAY_MS + 1, "tail_truncated", "not_known"),
+    ],
+)
+def test_without_a_tombstone_what_was_due_and_what_vanished_say_why(tmp_path, due_after_ms, code, why):
+    expiry = {"group_id": "g", "topic": "t", "partition": 0, **EXPIRIES, "expires_at_ms": AS_OF_MS + due_after_ms}
+    of_group = {"group_id": "g", "as_of_ms": AS_OF_MS, "removed": False, "removed_at_ms": AS_OF_MS + due_after_ms, "tombstone_count": 1}
+    before = {"groups": [group("g")], "committed_offsets": [offset("g", "t", 0, 5, record_offset=10)]}
+    before |= {"offset_expirations": [expiry], "group_expirations": [of_group], "offsets_partitions": log(100)}
+    first = night(tmp_path, "prod", before)
+    make = begin_run(str(tmp_path), "prod")
+    rows = {"offsets_partitions": log(200), "warnings": [{"run_id": make.run_id, "offsets_partition": 0, "code": code, "detail": "."}]}
+    second = commit_run(make, run_fields(as_of_ms=AS_OF_MS + DAY_MS), written(make, rows))
+    night(tmp_path, "prod", {"offsets_partitions": log(300)}, as_of_ms=AS_OF_MS + 2 * DAY_MS)
+    warehouse = open_warehouse(str(tmp_path))
+    found_changes = [(change.change, change.why) for change in night_changes(warehouse, first, second)]
+    assert found_changes == [("group_gone", why), ("offset_gone", why)]
+    found = answer(warehouse, Question("prod", "g"), semantics_for(None, "4.3"))
+    assert found is not None and found.conclusion.startswith(
+        "Group g was there in the night of 2026-01-01T00:00:00.000Z and gone by that of 2026-01-02T00:00:00.000Z: "
+    )
+    assert found.conclusion.endswith(REASONS[why])
+    of_offset = answer(warehouse, Question("prod", "g", "t"), semantics_for(None, "4.3"))
+    assert of_offset is not None and of_offset.conclusion.startswith("Of group g, t 0 was there in the night of 2026-01-01")
 
 
 @pytest.mark.parametrize(("markers", "why"), [(["aborted"], "aborted"), (["committed", "aborted"], "committed"), ([], "not_known")])

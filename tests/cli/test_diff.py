@@ -79,20 +79,42 @@ def test_people_get_a_table_and_the_counts(three):
 @pytest.mark.parametrize(
     ("options", "code"),
     [
-        (["--fail-on", "rewound,gone"], 1),
+        (["--fail-on", "rewound,gone"], 3),
         (["--fail-on", "rewound"], 0),
-        (["--fail-on", "rewound", "--to", "2026-01-02T08:00:00Z"], 1),
-        (["--fail-on", "gone", "--only", "rewound"], 1),
+        (["--fail-on", "rewound", "--to", "2026-01-02T08:00:00Z"], 3),
+        (["--fail-on", "gone", "--only", "rewound"], 3),
         (["--fail-on", "lost"], 2),
         (["--from", "2026-01-03T08:00:00Z", "--to", "2026-01-01T08:00:00Z"], 2),
         (["--to", "2026-01-01T08:00:00Z"], 1),
     ],
 )
-def test_fail_on_ends_with_1(three, options, code):
+def test_fail_on_ends_with_3(three, options, code):
     result = groupcoord("diff", *options, "--warehouse", three)
     assert result.exit_code == code, result.stderr
     if code:
-        assert result.stderr.splitlines()[-1].startswith("Error: ")
+        assert result.stderr.splitlines()[-1].startswith("Alert: " if code == 3 else "Error: ")
+
+
+def test_a_second_run_over_the_same_copy_hides_nothing(tmp_path):
+    """`diff` said "no change" after it, and the alert that was due did not come."""
+    night(tmp_path, "prod", {"groups": [group("a"), group("b")]})
+    for _ in range(3):
+        night(tmp_path, "prod", {"groups": [group("a")]}, as_of_ms=AS_OF_MS + DAY_MS)
+    result = groupcoord("diff", "--fail-on", "gone", "--warehouse", str(tmp_path))
+    assert result.exit_code == 3
+    assert result.stderr.splitlines() == [
+        "From the night of 2026-01-01T00:00:00.000Z to that of 2026-01-02T00:00:00.000Z: 1 group gone."
+        " Nothing has changed since the night of 2026-01-02T00:00:00.000Z, so the night before that one is compared.",
+        "Alert: 1 group gone since the night of 2026-01-01T00:00:00.000Z.",
+    ]
+    assert groupcoord("diff", "--from", "2026-01-02T08:00:00Z", "--warehouse", str(tmp_path)).stderr.endswith(": no change.\n")
+
+
+def test_nights_that_are_all_alike_show_no_change(tmp_path):
+    for at in range(3):
+        night(tmp_path, "prod", {"groups": [group("a")]}, as_of_ms=AS_OF_MS + at * DAY_MS)
+    said = "From the night of 2026-01-02T00:00:00.000Z to that of 2026-01-03T00:00:00.000Z: no change.\n"
+    assert groupcoord("diff", "--warehouse", str(tmp_path)).stderr == said
 
 
 def test_every_change_and_reason_is_explained_in_the_reference():

@@ -53,14 +53,14 @@ def test_csv_has_the_same_rows() -> None:
 
 @pytest.mark.parametrize(
     ("words", "code"),
-    [("hanging", 1), ("cleaner_stopped", 0), ("hanging,cleaner_stopped", 1), ("sick", 1), ("hot_committer", 0), ("open_transaction", 1)],
+    [("hanging", 3), ("cleaner_stopped", 0), ("hanging,cleaner_stopped", 3), ("sick", 3), ("hot_committer", 0), ("open_transaction", 3)],
 )
-def test_fail_on_ends_with_1_only_for_findings_that_are_there(words: str, code: int) -> None:
+def test_fail_on_ends_with_3_only_for_findings_that_are_there(words: str, code: int) -> None:
     assert doctor(HANGING, "--fail-on", words, "--quiet").exit_code == code
 
 
 def test_fail_on_says_what_it_found() -> None:
-    assert doctor(HANGING, "--fail-on", "hanging").stderr == "Found: hanging_transaction.\n"
+    assert doctor(HANGING, "--fail-on", "hanging").stderr == "Alert: found hanging_transaction.\n"
 
 
 def test_unknown_finding_is_refused_with_the_names() -> None:
@@ -75,7 +75,7 @@ def test_healthy_copy_passes_every_alarm() -> None:
 
 def test_ages_are_measured_from_as_of() -> None:
     result = doctor(HEALTHY, "--as-of", "2026-11-22T09:00:00Z", "--fail-on", "hanging")
-    assert result.exit_code == 1
+    assert result.exit_code == 3
     assert "SICK   hanging_transaction (likely), partition 3" in result.stdout
 
 
@@ -160,10 +160,10 @@ def test_upgrade_says_which_records_are_skipped_and_what_becomes_of_the_groups()
     assert "app-stateful  streams, Stable, 2 members classic, Empty, 0 members\n" in result.stdout
 
 
-def test_refused_records_end_with_1_only_with_fail_on() -> None:
+def test_refused_records_end_with_3_only_with_fail_on() -> None:
     assert doctor(FUZZ, "--upgrade-to", "3.4.0").exit_code == 0
     result = doctor(FUZZ, "--upgrade-to", "3.4.0", "--fail-on", "refused")
-    assert result.exit_code == 1
+    assert result.exit_code == 3
     assert result.stdout.startswith("Kafka 3.4.0 does not load 3 of 3 offsets partitions:\n")
 
 

@@ -119,7 +119,7 @@ def test_earlier_night_is_shown_as_it_was(nights: str) -> None:
     ]
 
 
-@pytest.mark.parametrize(("words", "code"), [("hanging", 1), ("sick", 1), ("wide_commit", 1), ("cleaner_stopped", 0)])
+@pytest.mark.parametrize(("words", "code"), [("hanging", 3), ("sick", 3), ("wide_commit", 3), ("cleaner_stopped", 0)])
 def test_fail_on_looks_at_the_night(nights: str, words: str, code: int) -> None:
     assert doctor("--warehouse", nights, "--fail-on", words).exit_code == code
 

@@ -141,8 +141,9 @@ def spark() -> Iterator[SparkSession]:
     from groupcoord_spark.spark.session import session
 
     # One Java for hundreds of runs and for what Delta caches; a core for each process of pytest. All tests have few rows: what pays off
-    # with many costs more than the rows.
+    # with many costs more than the rows. A night is divided as for two cores nonetheless.
     settings = {
+        "spark.default.parallelism": "2",
         "spark.master": "local[1]" if "PYTEST_XDIST_WORKER" in os.environ else "local[2]",
         "spark.driver.memory": "2g",
         "spark.shuffle.compress": "false",

@@ -1,0 +1,66 @@
+"""What the tables of consumer, share and streams groups have in common: fields, and the form of a record type."""
+
+from __future__ import annotations
+
+from ..fields import Array, Field, Int32, Int64, Message, RecordType, String, Struct, Uuid
+from ..record_types import KeyType
+
+GROUP = (Field("group_id", String, "The group; of Kafka Streams the application id."),)
+GROUP_AND_MEMBER = (*GROUP, Field("member_id", String, "The member."))
+
+TOPIC_PARTITIONS = (
+    Field("topic_id", Uuid, "The topic's id."),
+    Field("partitions", Array(Int32), "Partitions of the topic."),
+)
+
+TOPIC_METADATA = Struct((
+    Field("topic_id", Uuid, "The topic's id."),
+    Field("topic_name", String, "The topic's name."),
+    Field("num_partitions", Int32, "How many partitions the topic had."),
+    Field("partition_metadata", Array(Struct((
+        Field("partition", Int32, "The partition."),
+        Field("racks", Array(String), "Racks of its replicas."),
+    ))), "Racks of each partition, where they are known."),
+))
+
+TARGET_ASSIGNMENT_METADATA = (
+    Field("assignment_epoch", Int32, "Epoch of the target assignment."),
+    Field("assignment_timestamp_ms", Int64, "When it was computed; 0: not recorded.", default=0, tag=0, json="assignmentTimestamp"),
+)
+
+
+def record_type(
+    key_type: KeyType,
+    name: str,
+    *,
+    key: tuple[Field, ...],
+    value: tuple[Field, ...],
+    tombstone: str,
+    since: str,
+    value_since: str = "",
+    dialect: str | None = None,
+    older_value: tuple[str, str, tuple[Field, ...]] | None = None,
+) -> RecordType:
+    """A record type whose key and value have the version 0 alone, the value with tagged fields.
+
+    Args:
+        name: Kafka's name of the two messages without Key and Value; their files are named after them.
+        key, value: the fields.
+        tombstone: what a null value means, a sentence for people.
+        since: the release that brought the key, and the value too where there is no ``value_since``.
+        dialect: the one release line that knows the type; None: every release since its first.
+        older_value: the release line that alone wrote another layout of the value, its ``since``, and the fields of that layout.
+    """
+
+    def message(kind: str, fields: tuple[Field, ...], came: str, flexible_from: int | None, dialect: str | None) -> Message:
+        source = f"kafka: group-coordinator/src/main/resources/common/message/{name}{kind}.json"
+        return Message(name + kind, (0, 0), fields, source, {0: came}, flexible_from, dialect)
+
+    return RecordType(
+        key_type,
+        message("Key", key, since, None, dialect),
+        message("Value", value, value_since or since, 0, dialect),
+        tombstone,
+        () if older_value is None else (message("Value", older_value[2], older_value[1], 0, older_value[0]),),
+        dialect,
+    )

@@ -475,9 +475,19 @@ def _rows(
 
 
 def paths_of_files(location: Location, table: Table, opened: DeltaTable, conditions: Sequence[tuple[str, str, object]]) -> list[str]:
-    """The paths of a table's files that may meet the conditions, within the file system of the warehouse. Files lie one directory deep."""
-    uris = opened.file_uris(file_pruning_predicate=list(conditions))
-    return [location.path_in(table.name, "/".join(uri.rsplit("/", 2)[1:])) for uri in uris]
+    """The paths of a table's files that may meet the conditions, within the file system of the warehouse. Files lie one directory deep.
+
+    Raises:
+        WarehouseError: the table's log names a file that lies elsewhere, as one with ``../`` in its path does.
+    """
+    paths = []
+    for uri in opened.file_uris(file_pruning_predicate=list(conditions)):
+        root, partition, name = uri.rsplit("/", 2)
+        if not opened.table_uri.rstrip("/").endswith(root):
+            sentence = f"The log of table {table.name} of {location.uri} names a file outside of it: {uri}."
+            raise WarehouseError(f"{sentence} {way_out(location, table)}")
+        paths.append(location.path_in(table.name, f"{partition}/{name}"))
+    return paths
 
 
 def columns_of(opened: DeltaTable) -> frozenset[str]:

@@ -142,6 +142,14 @@ def test_files_that_are_gone_are_told_in_a_sentence(tmp_path):
         open_warehouse(str(tmp_path)).read("groups")
 
 
+def test_a_file_that_the_log_names_outside_of_its_table_is_not_read(tmp_path):
+    night(tmp_path, "prod", {"groups": [group("g")]})
+    (log,) = (file for file in (tmp_path / "groups" / "_delta_log").glob("*.json") if "cluster=prod/" in file.read_text())
+    log.write_text(log.read_text().replace("cluster=prod/", "../groups/cluster=prod/"))
+    with pytest.raises(WarehouseError, match=r"The log of table groups .* names a file outside of it"):
+        open_warehouse(str(tmp_path)).read("groups")
+
+
 def test_a_table_that_is_gone_is_told_in_a_sentence(tmp_path):
     night(tmp_path, "prod", {"groups": [group("g")]})
     (tmp_path / "groups").rename(tmp_path / "taken away")

@@ -31,9 +31,10 @@ RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
 LEADER_EPOCHS: Final = "leader-epoch-checkpoint"
 META_PROPERTIES: Final = "meta.properties"
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
+LARGEST_EPOCH: Final = 2**31 - 1
 
 _SEGMENT = re.compile(r"([0-9]{20})\.(log|snapshot|txnindex)")
-_NUMBER = re.compile(r"0|[1-9][0-9]*")
+_NUMBER = re.compile(r"0|[1-9][0-9]{0,18}")
 _ENTRY = "^[^ ]+ (?:0|[1-9][0-9]*) (?:0|[1-9][0-9]*)$"
 _SNAPSHOT_HEADER = struct.Struct(">hIi")
 _SNAPSHOT_CRC_START = 6
@@ -303,8 +304,10 @@ def read_leader_epochs(data: bytes) -> tuple[tuple[int, int], ...]:
     for line in _checkpoint_lines(data):
         words = line.split(" ")
         if len(words) != 2 or not all(_NUMBER.fullmatch(word) for word in words):
-            raise DamagedFileError(f"the line {line!r} is not a leader epoch and an offset")
+            raise DamagedFileError(f"the line {line[:60]!r} is not a leader epoch and an offset")
         epoch, first_offset = int(words[0]), int(words[1])
+        if epoch > LARGEST_EPOCH or first_offset > LARGEST_OFFSET:
+            raise DamagedFileError(f"the line {line!r} has a number out of range")
         if epochs and (epoch <= epochs[-1][0] or first_offset < epochs[-1][1]):
             raise DamagedFileError(f"epoch {epoch} at offset {first_offset} follows epoch {epochs[-1][0]} at offset {epochs[-1][1]}")
         epochs.append((epoch, first_offset))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from numbers import Integral
 from typing import Final
@@ -12,6 +13,17 @@ from groupcoord_spark.errors import UsageError
 
 Moment = datetime | date | str | int
 """A time: ISO 8601 or a datetime (UTC unless it says otherwise), a day, which begins in UTC, epoch milliseconds, or ``now``."""
+
+
+@dataclass(frozen=True, slots=True)
+class NightsAgo:
+    """A night by its distance from the newest one: 1 is the night before the newest."""
+
+    number: int
+
+
+NightTime = int | NightsAgo
+"""Which night: the newest one as of that time in epoch milliseconds or earlier, or by its distance from the newest."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND: Final = timedelta(milliseconds=1)

@@ -18,8 +18,8 @@ from groupcoord_spark.cli.made_up_groups import (
     with_members,
     with_replica_racks,
 )
-from groupcoord_spark.cli.names import refuse_missing_groups
-from groupcoord_spark.cli.options import Common, ShownRun, cluster_to_read, common_options, say_which_night, shown_run_options
+from groupcoord_spark.cli.names import named_groups
+from groupcoord_spark.cli.options import Common, ShownRun, cluster_to_read, command, common_options, say_which_night, shown_run_options
 from groupcoord_spark.cli.render import lines, say, write_lines, write_records
 from groupcoord_spark.errors import GroupcoordError, UsageError
 
@@ -65,7 +65,7 @@ class MemberChange(click.ParamType):  # type: ignore[type-arg]
         return int(text)
 
 
-@click.command("assign", epilog="Example: groupcoord assign --group app-range --members +2 --assignor range --assignor sticky")
+@command("assign", epilog="Example: groupcoord assign --group app-range --members +2 --assignor range --assignor sticky")
 @click.option("--group", "group_id", metavar="GROUP", help="The group: a classic consumer group or one of the new protocol.")
 @click.option(
     "--member",
@@ -227,8 +227,7 @@ class _Reader:
         of_group: Condition = ("group_id", "=", group_id)
         rows = list(self._rows("groups", "group_type protocol_type protocol generation", [of_group]))
         if not rows:
-            known = self._warehouse.read("groups", columns=["group_id"], run=self._run)["group_id"].to_pylist()
-            refuse_missing_groups([group_id], known, self._cluster, self._warehouse.location.uri)
+            named_groups([group_id], self._warehouse, self._run)
         group_type, protocol_type, protocol, generation = rows[0]
         if group_type not in ("classic", "consumer") or (group_type == "classic" and protocol_type not in ("consumer", None)):
             kind = protocol_type if group_type == "classic" else group_type

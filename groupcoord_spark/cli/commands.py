@@ -9,6 +9,7 @@ import traceback
 from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module, metadata
+from itertools import groupby
 from typing import Any, Final, NamedTuple
 
 import click
@@ -20,37 +21,61 @@ from groupcoord_spark.errors import GroupcoordError, UsageError
 
 
 class Place(NamedTuple):
-    """Where a command is defined, and its line in the list of commands."""
+    """Where a command is defined, for what purpose it is, and its line in the list of commands."""
 
     module: str
     function: str
+    purpose: str
     help: str
 
 
 COMMANDS: Final = {
-    "nightly": Place("groupcoord_spark.cli.nightly", "nightly", "Read, decode, replay, expire and write: one night's run."),
-    "list": Place("groupcoord_spark.cli.list", "list_groups", "Groups, as kafka-consumer-groups --list prints them."),
-    "describe": Place("groupcoord_spark.cli.describe", "describe", "Groups in detail, as kafka-consumer-groups --describe prints them."),
-    "expire": Place("groupcoord_spark.cli.expire", "expire", "What a cleanup would remove, under any retention, and when."),
-    "export-offsets": Place(
-        "groupcoord_spark.cli.export_offsets", "export_offsets", "Offsets of any night for kafka-consumer-groups --reset-offsets."
+    "why": Place("groupcoord_spark.cli.why", "why", "What happened", "Why a group or an offset is there, has gone or never counted."),
+    "doctor": Place(
+        "groupcoord_spark.cli.doctor", "doctor", "What happened", "Why the offsets topic is large, slow or stuck, and what mends it."
     ),
-    "runs": Place("groupcoord_spark.cli.runs", "runs", "The nights and look-backs of a warehouse, newest first."),
-    "warnings": Place("groupcoord_spark.cli.warnings", "warnings", "Doubts and quarantined records of a run, by code."),
-    "diff": Place("groupcoord_spark.cli.diff", "diff", "What changed from one night to another, and why offsets are gone."),
-    "coverage": Place("groupcoord_spark.cli.coverage", "coverage", "Per type and version of record: read, decoded, quarantined."),
-    "sql": Place("groupcoord_spark.cli.sql", "sql", "SQL over the tables and views of a night, by DuckDB; views for other engines."),
-    "verify": Place("groupcoord_spark.cli.verify", "verify", "Our state against what a broker answers; 1 on any difference."),
-    "timeline": Place("groupcoord_spark.cli.timeline", "timeline", "A group's life in order: commits, rewinds, rebalances, removals."),
-    "why": Place("groupcoord_spark.cli.why", "why", "Why a group or an offset is there, has gone or never counted."),
-    "report": Place("groupcoord_spark.cli.report", "report", "One page about one night for a browser, with every table behind it."),
-    "simulate": Place("groupcoord_spark.cli.simulate", "simulate", "What the coordinator answers and writes in a scenario."),
-    "assign": Place("groupcoord_spark.cli.assign", "assign", "What each assignor would give a group's members."),
-    "doctor": Place("groupcoord_spark.cli.doctor", "doctor", "Why the offsets topic is large, slow or stuck, and what mends it."),
-    "dump": Place("groupcoord_spark.cli.dump", "dump", "Every record of the offsets topic as a line of JSON."),
-    "maintain": Place("groupcoord_spark.cli.maintain", "maintain", "Join files of history, drop old nights, delete what nothing needs."),
-    "completion": Place("groupcoord_spark.cli.completion", "completion", "The script by which bash, zsh or fish completes words."),
-    "warm-up": Place("groupcoord_spark.cli.warm_up", "warm_up", "Once for an installation: later runs start some seconds sooner."),
+    "diff": Place(
+        "groupcoord_spark.cli.diff", "diff", "What happened", "What changed from one night to another, and why offsets are gone."
+    ),
+    "timeline": Place(
+        "groupcoord_spark.cli.timeline", "timeline", "What happened", "A group's life in order: commits, rewinds, rebalances, removals."
+    ),
+    "warnings": Place("groupcoord_spark.cli.warnings", "warnings", "What happened", "Doubts and quarantined records of a run, by code."),
+    "list": Place("groupcoord_spark.cli.list", "list_groups", "A night", "Groups, as kafka-consumer-groups --list prints them."),
+    "describe": Place(
+        "groupcoord_spark.cli.describe", "describe", "A night", "Groups in detail, as kafka-consumer-groups --describe prints them."
+    ),
+    "expire": Place("groupcoord_spark.cli.expire", "expire", "A night", "What a cleanup would remove, under any retention, and when."),
+    "export-offsets": Place(
+        "groupcoord_spark.cli.export_offsets",
+        "export_offsets",
+        "A night",
+        "A night's offsets for kafka-consumer-groups --reset-offsets.",
+    ),
+    "report": Place(
+        "groupcoord_spark.cli.report", "report", "A night", "One page about one night for a browser, with every table behind it."
+    ),
+    "sql": Place(
+        "groupcoord_spark.cli.sql", "sql", "A night", "SQL over the tables and views of a night, by DuckDB; views for other engines."
+    ),
+    "nightly": Place("groupcoord_spark.cli.nightly", "nightly", "Nights", "Read, decode, replay, expire and write: one night's run."),
+    "runs": Place("groupcoord_spark.cli.runs", "runs", "Nights", "The nights and look-backs of a warehouse, newest first."),
+    "coverage": Place("groupcoord_spark.cli.coverage", "coverage", "Nights", "Per type and version of record: read, decoded, quarantined."),
+    "verify": Place("groupcoord_spark.cli.verify", "verify", "Nights", "Our state against what a broker answers; 1 on any difference."),
+    "maintain": Place(
+        "groupcoord_spark.cli.maintain", "maintain", "Nights", "Join files of history, drop old nights, delete what nothing needs."
+    ),
+    "dump": Place("groupcoord_spark.cli.dump", "dump", "Logs and rules", "Every record of the offsets topic as a line of JSON."),
+    "simulate": Place(
+        "groupcoord_spark.cli.simulate", "simulate", "Logs and rules", "What the coordinator answers and writes in a scenario."
+    ),
+    "assign": Place("groupcoord_spark.cli.assign", "assign", "Logs and rules", "What each assignor would give a group's members."),
+    "completion": Place(
+        "groupcoord_spark.cli.completion", "completion", "This installation", "The script by which bash, zsh or fish completes words."
+    ),
+    "warm-up": Place(
+        "groupcoord_spark.cli.warm_up", "warm_up", "This installation", "Once for an installation: later runs start some seconds sooner."
+    ),
 }
 
 
@@ -75,8 +100,16 @@ class Commands(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, place.help) for name, place in COMMANDS.items()])
+        width = max(map(len, COMMANDS))
+        for purpose, commands in groupby(COMMANDS.items(), key=lambda command: command[1].purpose):
+            with formatter.section(purpose):
+                formatter.write_dl([(name.ljust(width), place.help) for name, place in commands])
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            raise click.UsageError(f"There is no command {args[0]!r}.{_what_was_meant(args[0])}", ctx) from error
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -126,6 +159,18 @@ class Commands(click.Group):
             if interruption.has_come():
                 raise interruption.Interrupted from failure
             raise
+
+
+def _what_was_meant(word: str) -> str:
+    """A question with the commands, tables and views that are nearest to the word; empty where none is near."""
+    from groupcoord_spark.cli.names import nearest
+    from groupcoord_spark.warehouse.tables import TABLES
+    from groupcoord_spark.warehouse.views import VIEWS
+
+    by_name = {name.replace("_", "-"): f"groupcoord sql 'from {name}'" for name in (*TABLES, *VIEWS)}
+    by_name |= {name: f"groupcoord {name}" for name in COMMANDS}
+    meant = [f"`{by_name[name]}`" for name in nearest([word.replace("_", "-")], by_name, cutoff=0.65)]
+    return f" Did you mean {' or '.join(meant)}?" if meant else " `groupcoord --help` lists the commands."
 
 
 class _WithoutPandas:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import click
 from click.shell_completion import get_completion_class
 
+from groupcoord_spark.cli.options import command
 from groupcoord_spark.cli.render import write_lines
 
 _PROGRAM = "groupcoord"
 _VARIABLE = "_GROUPCOORD_COMPLETE"
 
 
-@click.command(epilog="Example: groupcoord completion bash > ~/.local/share/bash-completion/completions/groupcoord")
+@command(epilog="Example: groupcoord completion bash > ~/.local/share/bash-completion/completions/groupcoord")
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(shell: str) -> None:
     """The script by which a shell completes commands, options, and the names of groups and topics.

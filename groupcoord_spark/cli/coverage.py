@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from groupcoord_spark.cli.options import Common, ShownRun, cluster_to_read, common_options, say_which_night, shown_run_options
+from groupcoord_spark.cli.options import Common, ShownRun, cluster_to_read, command, common_options, say_which_night, shown_run_options
 from groupcoord_spark.cli.render import lines, say, write_lines, write_records
 from groupcoord_spark.log import CODES
 from groupcoord_spark.sources.rows import ROW_CODES
@@ -24,7 +24,7 @@ OF_VALUES = {"value_too_short", "unknown_value_version", "value_truncated", "val
 PARTITIONS = ("offsets_partition", "first_offset", "end_offset", "records", "quarantined", "live_keys", "completeness")
 
 
-@click.command(epilog="Example: groupcoord coverage --warehouse ./warehouse")
+@command(epilog="Example: groupcoord coverage --warehouse ./warehouse")
 @click.option("--partitions", "by_partition", is_flag=True, help="A row for each partition of __consumer_offsets.")
 @shown_run_options
 @common_options

@@ -16,13 +16,14 @@ import click
 import pyarrow as pa
 
 from groupcoord_spark.cli.end_offsets import newest_end_offsets, remark_on_checkpoint
-from groupcoord_spark.cli.names import matching, refuse_missing_groups
+from groupcoord_spark.cli.names import named_groups
 from groupcoord_spark.cli.options import (
     Common,
     ShownRun,
     cluster_to_read,
+    command,
     common_options,
-    complete_groups,
+    groups_option,
     say_which_night,
     shown_run_options,
 )
@@ -126,15 +127,8 @@ class View:
     """For people: Kafka's columns, with --verbose all of them."""
 
 
-@click.command("describe", epilog="Example: groupcoord describe --all-groups --members --verbose")
-@click.option(
-    "--group",
-    "groups",
-    multiple=True,
-    metavar="GROUP",
-    shell_complete=complete_groups,
-    help="The group, or a pattern such as 'app-*'; may be given several times.",
-)
+@command("describe", epilog="Example: groupcoord describe --all-groups --members --verbose")
+@groups_option("The group")
 @click.option("--all-groups", is_flag=True, help="Every group.")
 @click.option("--offsets", is_flag=True, help="Committed offsets and who reads them. [default]")
 @click.option("--members", is_flag=True, help="Members and how many partitions they hold.")
@@ -282,7 +276,7 @@ class _Reader:
         """Groups in the order of their names. Raises GroupcoordError for one that does not exist."""
         columns = "group_id group_type state protocol generation assignment_epoch member_count protocol_type topology_epoch"
         if self._wanted is not None:
-            self._wanted = self._named(self._wanted)
+            self._wanted = named_groups(self._wanted, self._warehouse, self._run)
         groups = {row[0]: Group(*row) for row in self._rows("groups", columns)}
         if view != "state":
             self._add_members(groups)
@@ -294,13 +288,6 @@ class _Reader:
             self._add_share_offsets([group for group in groups.values() if group.group_type == "share"])
             self._add_partitions_of_tasks([group for group in groups.values() if any(member.active_tasks for member in group.members)])
         return [groups[name] for name in sorted(groups)]
-
-    def _named(self, wanted: Sequence[str]) -> Sequence[str]:
-        """The groups that exist of those that are named or match a pattern. Raises GroupcoordError where there is none."""
-        known = self._warehouse.read("groups", columns=["group_id"], run=self._run)["group_id"].to_pylist()
-        found, missing = matching(wanted, frozenset(known))
-        refuse_missing_groups(missing, known, self._cluster, self._warehouse.location.uri)
-        return found
 
     def _add_members(self, groups: Mapping[str, Group]) -> None:
         members: dict[tuple[str, str], Member] = {}
@@ -350,10 +337,10 @@ class _Reader:
 
     def _add_share_offsets(self, groups: Sequence[Group]) -> None:
         """The initialized partitions of share groups, of topics that exist: what kafka-share-groups lists."""
-        from groupcoord_spark.warehouse.sql import NightInDuckDB
-
         if not groups or not self._warehouse.read("share_offsets", columns=["partition"], run=self._run).num_rows:
             return
+        from groupcoord_spark.warehouse.sql import NightInDuckDB  # pyarrow.dataset imports pandas: 0.25 s that other groups do without
+
         rows = NightInDuckDB(self._warehouse, run=self._run).execute(_SHARE_POSITIONS)
         assert rows is not None  # the statement is a SELECT
         initialized = self._initialized_partitions([group.group_id for group in groups])

@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from groupcoord_spark.cli.options import Common, Moment, alert, cluster_to_read, common_options, force_option
+from groupcoord_spark.cli.names import named_groups
+from groupcoord_spark.cli.options import (
+    Common,
+    MomentOfNight,
+    alert,
+    cluster_to_read,
+    command,
+    common_options,
+    force_option,
+    groups_option,
+)
 from groupcoord_spark.cli.render import lines, moment, say, write_lines, write_records
 from groupcoord_spark.cli.words import Words
 from groupcoord_spark.errors import GroupcoordError, UsageError
@@ -16,6 +26,7 @@ from groupcoord_spark.wording import counted
 
 if TYPE_CHECKING:
     from groupcoord_spark.answers.night_changes import Change
+    from groupcoord_spark.moments import NightTime
     from groupcoord_spark.warehouse.read import Run, Warehouse
 
 NAMES: Final = ("change", "group", "topic", "partition", "from", "to", "why")
@@ -35,9 +46,10 @@ OF_WORDS: Final[Mapping[str, tuple[str, ...]]] = {
 _NOUNS: Final = {"group": "group", "offset": "offset", "pending": "pending offset"}
 
 
-@click.command(epilog="Example: groupcoord diff --fail-on rewound,gone")
-@click.option("--from", "from_ms", type=Moment(), help="The earlier night, as of that moment. [default: the last that differs from --to]")
-@click.option("--to", "to_ms", type=Moment(), help="The later night, as of that moment. [default: the newest]")
+@command(epilog="Example: groupcoord diff --fail-on rewound,gone")
+@click.option("--from", "from_night", type=MomentOfNight(), help="The earlier night, as of that moment. [default: the last that differs]")
+@click.option("--to", "to_night", type=MomentOfNight(), help="The later night, as of that moment. [default: the newest]")
+@groups_option("Only changes of that group")
 @click.option(
     "--only", type=Words("WORDS", tuple(OF_WORDS)), metavar="WORDS", help="Only these changes: born, changed, rebalanced, gone, and so on."
 )
@@ -46,7 +58,14 @@ _NOUNS: Final = {"group": "group", "offset": "offset", "pending": "pending offse
 )
 @force_option
 @common_options
-def diff(common: Common, from_ms: int | None, to_ms: int | None, only: frozenset[str] | None, fail_on: frozenset[str] | None) -> int:
+def diff(
+    common: Common,
+    from_night: NightTime | None,
+    to_night: NightTime | None,
+    groups: tuple[str, ...],
+    only: frozenset[str] | None,
+    fail_on: frozenset[str] | None,
+) -> int:
     """What changed from one night to another: groups that were born, are gone or changed; committed offsets that are new, went forward,
     were rewound or are gone; pending offsets that are new or gone. WHY says what took a group or an offset away, as far as the history
     shows it.
@@ -56,7 +75,10 @@ def diff(common: Common, from_ms: int | None, to_ms: int | None, only: frozenset
     from groupcoord_spark.warehouse.read import open_warehouse
 
     warehouse = open_warehouse(common.warehouse)
-    before, after, changes = compared_nights(warehouse, cluster_to_read(warehouse, common.cluster), from_ms, to_ms)
+    before, after, changes = compared_nights(warehouse, cluster_to_read(warehouse, common.cluster), from_night, to_night)
+    if groups:
+        chosen = frozenset(named_groups(groups, warehouse, before, after))
+        changes = [change for change in changes if change.group_id in chosen]
     shown_kinds = {kind for word in only for kind in OF_WORDS[word]} if only else None
     rows = [tuple(change) for change in changes if shown_kinds is None or change.change in shown_kinds]
     if common.output == "table":
@@ -66,22 +88,24 @@ def diff(common: Common, from_ms: int | None, to_ms: int | None, only: frozenset
         write_records(common.output, NAMES, rows)
     counts = Counter(change.change for change in changes)
     if not common.quiet:
-        same = nights_without_change(warehouse, before, after) if from_ms is None and changes else ""
+        same = nights_without_change(warehouse, before, after) if from_night is None and changes else ""
         say(f"From the night of {_name(before)} to that of {_name(after)}: {_counted(counts) or 'no change'}.{same}")
     failing = Counter({kind: counts[kind] for word in sorted(fail_on or ()) for kind in OF_WORDS[word] if counts[kind]})
     return alert(f"{_counted(failing)} since the night of {_name(before)}" if failing else "")
 
 
-def compared_nights(warehouse: Warehouse, cluster: str, from_ms: int | None, to_ms: int | None) -> tuple[Run, Run, list[Change]]:
-    """Two nights and what changed between them; without ``from_ms`` the first is the last night that differs from the second.
+def compared_nights(
+    warehouse: Warehouse, cluster: str, from_night: NightTime | None, to_night: NightTime | None
+) -> tuple[Run, Run, list[Change]]:
+    """Two nights and what changed between them; without ``from_night`` the first is the last night that differs from the second.
 
     Raises UsageError where the first is not before the second, GroupcoordError where there is no night before.
     """
     from groupcoord_spark.answers.night_changes import last_night_that_differs, night_changes
 
-    after = warehouse.run(cluster, at_ms=to_ms)
-    if from_ms is not None:
-        before = warehouse.run(cluster, at_ms=from_ms)
+    after = warehouse.run(cluster, at_ms=to_night)
+    if from_night is not None:
+        before = warehouse.run(cluster, at_ms=from_night)
         if before.finished_at_ms > after.finished_at_ms:
             raise UsageError(f"--from is the night of {_name(before)}, which is later than that of --to, {_name(after)}.")
         return before, after, night_changes(warehouse, before, after)

@@ -16,6 +16,7 @@ from groupcoord_spark.cli.options import (
     ShownRun,
     alert,
     cluster_to_read,
+    command,
     common_options_with_output,
     say_which_night,
     shown_run_options,
@@ -63,7 +64,7 @@ class FindingNames(click.ParamType):  # type: ignore[type-arg]
         return frozenset(names)
 
 
-@click.command(epilog="Example: groupcoord doctor tests/golden/classic-modern/logs")
+@command(epilog="Example: groupcoord doctor tests/golden/classic-modern/logs")
 @click.argument("inputs", metavar="INPUT...", nargs=-1)
 @click.option(
     "--fail-on",

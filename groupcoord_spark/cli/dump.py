@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from groupcoord_spark.cli.options import Common, Moment, common_options_without_warehouse
+from groupcoord_spark.cli.options import Common, Moment, command, common_options_without_warehouse
 from groupcoord_spark.cli.render import printable, say, terminal_json_bytes
 from groupcoord_spark.errors import UsageError
 from groupcoord_spark.wording import counted
@@ -71,7 +71,7 @@ class KeyType(click.ParamType):  # type: ignore[type-arg]
         return named[_plain(text)]
 
 
-@click.command(epilog="Example: groupcoord dump tests/golden/classic-modern/logs --type OffsetCommit --from 2026-11-01T00:00:00Z | head -3")
+@command(epilog="Example: groupcoord dump tests/golden/classic-modern/logs --type OffsetCommit --from 2026-11-01T00:00:00Z | head -3")
 @click.argument("inputs", metavar="INPUT...", nargs=-1, required=True)
 @click.option("--group", "groups", metavar="G", multiple=True, help="Only this group, and the markers of its transactions. Repeatable.")
 @click.option(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from groupcoord_spark.cli.names import named_groups
 from groupcoord_spark.cli.options import (
     Common,
     DirectoryToWrite,
@@ -19,8 +20,10 @@ from groupcoord_spark.cli.options import (
     Moment,
     ShownRun,
     cluster_to_read,
+    command,
     common_options,
     duration_text,
+    groups_option,
     shown_run_options,
 )
 from groupcoord_spark.cli.render import lines, moment, say, write_lines, write_records
@@ -45,13 +48,13 @@ CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 _DAY_MS: Final = 86_400_000
 
 
-@click.command(epilog="Example: groupcoord expire --offsets-retention 1d --as-of 2026-11-23T08:00:00Z --compare")
+@command(epilog="Example: groupcoord expire --offsets-retention 1d --as-of 2026-11-23T08:00:00Z --compare")
 @click.option("--offsets-retention", "retention_ms", type=Duration(), help="How long offsets are kept. [default: as in the run]")
 @click.option("--as-of", "as_of_ms", type=Moment(), help="The now of the rules. [default: as in the run]")
 @click.option("--semantics", type=click.Choice(["java", "scala"]), help="Rules of that coordinator. [default: as in the run]")
 @click.option("--broker-version", metavar="V", help="Rules of that release, for example 3.6. [default: as in the run]")
 @click.option("--assume-members-gone", is_flag=True, help="Judge live groups as if their last member had left at --as-of.")
-@click.option("--group", "groups", multiple=True, metavar="GROUP", help="That group only; may be given several times.")
+@groups_option("Only that group")
 @click.option("--offsets", "by_offset", is_flag=True, help="A row for each offset instead of each group.")
 @click.option(
     "--write-tombstones",
@@ -105,8 +108,7 @@ def expire(
     )
     totals: Counter[str] = Counter()
     with without_collector():
-        state = read_state_tables(warehouse, cluster, run=run, groups=groups)
-        _refuse_unknown(groups, state, cluster)
+        state = read_state_tables(warehouse, cluster, run=run, groups=named_groups(groups, warehouse, run))
         if compare:
             _write(common, CHANGE_NAMES, _change_rows(state, present, job, totals))
         elif by_offset:
@@ -136,12 +138,6 @@ def _retention_of(run: Run, given_ms: int | None) -> int:
     if retention_ms is None:
         raise GroupcoordError(f"Run {run.run_id} does not tell its retention. Say it with --offsets-retention.")
     return retention_ms
-
-
-def _refuse_unknown(groups: Sequence[str], state: StateTables, cluster: str) -> None:
-    unknown = sorted(set(groups) - set(state.groups["group_id"].to_pylist()))
-    if unknown:
-        raise GroupcoordError(f"Cluster {cluster!r} has no group {', '.join(map(repr, unknown))} in that night. See `groupcoord list`.")
 
 
 def _group_rows(state: StateTables, job: ExpirationJob, totals: Counter[str]) -> Iterator[tuple[Any, ...]]:

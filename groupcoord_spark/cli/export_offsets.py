@@ -6,27 +6,26 @@ import csv
 import io
 import shlex
 import sys
-from datetime import UTC, datetime, timedelta
 
 import click
 
-from groupcoord_spark.cli.names import did_you_mean, matching
-from groupcoord_spark.cli.options import Common, ShownRun, cluster_to_read, common_options_of_a_writer, complete_groups, shown_run_options
+from groupcoord_spark.cli.names import did_you_mean, matching, run_moment
+from groupcoord_spark.cli.options import (
+    Common,
+    ShownRun,
+    cluster_to_read,
+    command,
+    common_options_of_a_writer,
+    groups_option,
+    shown_run_options,
+)
 from groupcoord_spark.cli.render import printable, say
 from groupcoord_spark.errors import GroupcoordError, UsageError
 from groupcoord_spark.wording import counted
 
 
-@click.command("export-offsets", epilog="Example: groupcoord export-offsets --group app-expiring --at 2026-11-21T08:00:00Z > offsets.csv")
-@click.option(
-    "--group",
-    "groups",
-    multiple=True,
-    required=True,
-    metavar="GROUP",
-    shell_complete=complete_groups,
-    help="The group, or a pattern such as 'app-*'; may be given several times.",
-)
+@command("export-offsets", epilog="Example: groupcoord export-offsets --group app-expiring --at 2026-11-21T08:00:00Z > offsets.csv")
+@groups_option("The group", required=True)
 @click.option("--as", "new_name", metavar="GROUP", help="Write the offsets of one group under the name of another group.")
 @click.option(
     "--format",
@@ -61,7 +60,7 @@ def export_offsets(common: Common, groups: tuple[str, ...], new_name: str | None
     if new_name is not None and len(wanted) > 1:
         raise UsageError(f"--as takes the offsets of one group, and --group names {counted(len(wanted), 'group')}.")
     offsets = warehouse.read("committed_offsets", columns=names, where=[("group_id", "in", wanted)], run=run)
-    night = f"the night of {datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=run.as_of_ms):%Y-%m-%dT%H:%M:%SZ}"
+    night = f"the night of {run_moment(run)}"
     groups_with_offsets = set(offsets["group_id"].to_pylist())
     if without := [group for group in wanted if group not in groups_with_offsets]:
         raise GroupcoordError(

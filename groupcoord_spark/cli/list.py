@@ -8,7 +8,7 @@ import click
 
 from groupcoord_spark.answers.timeline import duration
 from groupcoord_spark.cli.end_offsets import remark_on_checkpoint
-from groupcoord_spark.cli.options import Common, ShownRun, cluster_to_read, common_options, say_which_night, shown_run_options
+from groupcoord_spark.cli.options import Common, ShownRun, cluster_to_read, command, common_options, say_which_night, shown_run_options
 from groupcoord_spark.cli.render import lines, say, shown, write_lines, write_records
 from groupcoord_spark.cli.words import Words
 
@@ -32,7 +32,7 @@ GROUP BY group_id HAVING COUNT(lag) > 0
 """
 
 
-@click.command("list", epilog="Example: groupcoord list --state Stable,Empty --type")
+@command("list", epilog="Example: groupcoord list --state Stable,Empty --type")
 @click.option(
     "--state",
     "states",

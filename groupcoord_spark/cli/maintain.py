@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from groupcoord_spark.cli.options import Common, Duration, cluster_to_read, common_options
+from groupcoord_spark.cli.options import Common, Duration, cluster_to_read, command, common_options
 from groupcoord_spark.cli.render import lines, say, write_lines, write_records
 from groupcoord_spark.wording import counted
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 NAMES: Final = ("table", "files_joined", "files_made", "rows_dropped", "files_deleted", "bytes_deleted")
 
 
-@click.command(epilog="Example: groupcoord maintain --keep-nights 30 --keep-history 400d --dry-run")
+@command(epilog="Example: groupcoord maintain --keep-nights 30 --keep-history 400d --dry-run")
 @click.option(
     "--keep-nights", type=click.IntRange(min=1), default=30, show_default=True, metavar="N", help="Nights whose tables stay readable."
 )

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Collection, Iterable, Sequence
+from datetime import UTC, datetime
 from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
 
 from groupcoord_spark.errors import GroupcoordError
 
+if TYPE_CHECKING:
+    from groupcoord_spark.warehouse.read import Condition, Run, Warehouse
+
 _PATTERN_CHARACTERS = frozenset("*?[")
+
+
+def is_pattern(name: str) -> bool:
+    """Whether a name that is not known stands for the names that it matches."""
+    return not _PATTERN_CHARACTERS.isdisjoint(name)
 
 
 def matching(named: Iterable[str], known: Collection[str]) -> tuple[list[str], list[str]]:
@@ -19,7 +30,7 @@ def matching(named: Iterable[str], known: Collection[str]) -> tuple[list[str], l
     for name in dict.fromkeys(named):
         if name in known:
             found.add(name)
-        elif _PATTERN_CHARACTERS.isdisjoint(name):
+        elif not is_pattern(name):
             missing.append(name)
         elif matches := [one for one in known if fnmatchcase(one, name)]:
             found.update(matches)
@@ -28,23 +39,53 @@ def matching(named: Iterable[str], known: Collection[str]) -> tuple[list[str], l
     return sorted(found), missing
 
 
-def did_you_mean(missing: Sequence[str], known: Collection[str]) -> str:
-    """A question with the nearest known names, to stand after an error sentence; empty where no name is near."""
+def nearest(missing: Sequence[str], known: Collection[str], cutoff: float = 0.7) -> list[str]:
+    """Up to three known names that are near to a missing one, the nearest of each first. cutoff: as for difflib, 1 for the same name."""
     from difflib import get_close_matches
 
     by_lower_case = {name.lower(): name for name in known}
     near = dict.fromkeys(
-        by_lower_case[match] for name in missing for match in get_close_matches(name.lower(), list(by_lower_case), n=3, cutoff=0.7)
+        by_lower_case[match] for name in missing for match in get_close_matches(name.lower(), list(by_lower_case), n=3, cutoff=cutoff)
     )
-    return f" Did you mean {' or '.join(map(repr, list(near)[:3]))}?" if near else ""
+    return list(near)[:3]
 
 
-def refuse_missing_groups(missing: Sequence[str], known: Collection[str], cluster: str, warehouse: str) -> None:
-    """Raises GroupcoordError for groups that do not exist, with the nearest names; does nothing where none is missing."""
+def did_you_mean(missing: Sequence[str], known: Collection[str]) -> str:
+    """A question with the nearest known names, to stand after an error sentence; empty where no name is near."""
+    near = nearest(missing, known)
+    return f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
+
+
+def named_groups(named: Sequence[str], warehouse: Warehouse, *runs: Run) -> list[str]:
+    """The groups of any of these nights, the newest last, that are named or match a pattern, sorted.
+
+    Raises GroupcoordError for a name or a pattern without a group: the group is gone, or which names are the nearest.
+    """
+    run = runs[-1]
+    tables = [warehouse.read("groups", columns=["group_id"], run=night) for night in runs]
+    known = frozenset(name for table in tables for name in table["group_id"].to_pylist())
+    groups, missing = matching(named, known)
     if not missing:
-        return
-    patterns = [name for name in missing if not _PATTERN_CHARACTERS.isdisjoint(name)]
-    what = f"Group {', '.join(map(repr, missing))} does not exist" if not patterns else f"No group matches {', '.join(map(repr, missing))}"
-    raise GroupcoordError(
-        f"{what} in cluster {cluster!r} of {warehouse}.{did_you_mean(missing, known)} `groupcoord list` names those that do."
-    )
+        return groups
+    where, quoted = f"in cluster {run.cluster!r} of {warehouse.location.uri}", ", ".join(map(repr, missing))
+    if gone := _earlier_groups(missing, warehouse, run):
+        raise GroupcoordError(
+            f"Group {', '.join(map(repr, gone))} is gone {where}: earlier records have it, and the night of {run_moment(run)} has not."
+            f" `groupcoord why --group {shlex.quote(gone[0])}` tells why."
+        )
+    what = f"No group matches {quoted}" if any(map(is_pattern, missing)) else f"Group {quoted} does not exist"
+    raise GroupcoordError(f"{what} {where}.{did_you_mean(missing, known)} `groupcoord list` names those that do.")
+
+
+def run_moment(run: Run) -> str:
+    """The as_of of a run to the second."""
+    return f"{datetime.fromtimestamp(run.as_of_ms / 1000, UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+
+def _earlier_groups(missing: Sequence[str], warehouse: Warehouse, run: Run) -> list[str]:
+    """The names that are groups of the history of a run, or of the night before."""
+    nights = [night for night in warehouse.finished_runs(run.cluster) if night.finished_at_ms < run.finished_at_ms and night.is_kept]
+    places = [(run, "offset_commits"), (run, "group_records"), *((night, "groups") for night in nights[-1:])]
+    where: list[Condition] = [("group_id", "in", list(missing))]
+    tables = [warehouse.read(table, columns=["group_id"], where=where, run=of_run) for of_run, table in places]
+    return sorted({name for table in tables for name in table["group_id"].unique().to_pylist()})

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from groupcoord_spark.cli.night_summary import summary_object, summary_text
-from groupcoord_spark.cli.options import Common, Duration, Moment, common_options_of_a_writer, force_option
+from groupcoord_spark.cli.options import Common, Duration, Moment, command, common_options_of_a_writer, force_option
 from groupcoord_spark.cli.progress import StageLines
 from groupcoord_spark.cli.render import say, write_records
 from groupcoord_spark.errors import GroupcoordError
@@ -48,7 +48,18 @@ class MomentOrOffsets(click.ParamType):  # type: ignore[type-arg]
         return Until(text, end_offsets={int(number): end for number, end in end_offsets.items()})
 
 
-@click.command(epilog="Example: groupcoord nightly tests/golden/classic-modern/logs --cluster sample --as-of 2026-11-21T08:00:00Z")
+SECTIONS: Final = {
+    "What is read": ("until", "full", "up_to_high_watermark", "command_config", "topic_ids_file", "end_offsets_file", "with_end_offsets"),
+    "Rules of expiration": ("as_of_ms", "retention_ms", "settings_file", "semantics", "broker_version"),
+    "What is written and refused": ("accepted", "strict", "no_history", "no_maintain", "database"),
+}
+"""Purpose -> parameters of its options, for --help."""
+
+
+@command(
+    epilog="Example: groupcoord nightly tests/golden/classic-modern/logs --cluster sample --as-of 2026-11-21T08:00:00Z",
+    sections=SECTIONS,
+)
 @click.argument("inputs", metavar="INPUT...", nargs=-1, required=True)
 @click.option(
     "--as-of", "as_of_ms", type=Moment(), help="The now of the rules of expiration. [default: now; with --until TIME that moment]"

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -14,7 +15,7 @@ import click
 
 from groupcoord_spark.cli.render import moment, say, show_all_columns_whole
 from groupcoord_spark.errors import GroupcoordError, UsageError
-from groupcoord_spark.moments import is_number, now_ms, read_duration, written_time
+from groupcoord_spark.moments import NightsAgo, NightTime, is_number, now_ms, read_duration, written_time
 from groupcoord_spark.wording import counted
 
 if TYPE_CHECKING:
@@ -33,6 +34,12 @@ _OTHER_UNITS: Final = (("seconds", 1000, 1), ("microseconds", 1, 1000), ("nanose
 _OLD_NIGHT_MS: Final = 36 * 3_600_000
 """A newest night older than this is said to be old: a nightly run a day, and half a day for one that is late."""
 
+_SHARED_SECTIONS: Final = {
+    "Which night": ("warehouse", "cluster", "at_ms", "run_id", "look_back", "from_night", "to_night", "force"),
+    "Output": ("output", "wide", "quiet", "log_level", "debug", "help"),
+}
+"""Purpose -> parameters of the options that many commands share. They stand after the options of the command itself."""
+
 _IS_FORCED: Final = "groupcoord_spark.force"
 """The key in click's ``ctx.meta`` that says that --force was given."""
 
@@ -46,6 +53,32 @@ class Common:
     output: Output = "table"
     quiet: bool = False
     debug: bool = False
+
+
+class CommandByPurpose(click.Command):
+    """A command whose --help lists its options by purpose.
+
+    sections: purpose -> parameters, for a command with many options of its own; its other options stand under "Options".
+    """
+
+    def __init__(self, *args: Any, sections: Mapping[str, Sequence[str]] | None = None, **rest: Any) -> None:
+        super().__init__(*args, **rest)
+        self._sections = sections or {}
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        purposes = {name: purpose for purpose, names in {**self._sections, **_SHARED_SECTIONS}.items() for name in names}
+        records: dict[str, list[tuple[str, str]]] = {purpose: [] for purpose in ("Options", *self._sections, *_SHARED_SECTIONS)}
+        for parameter in self.get_params(ctx):
+            if (record := parameter.get_help_record(ctx)) is not None:
+                records[purposes.get(parameter.name or "", "Options")].append(record)
+        for purpose, options in records.items():
+            if options:
+                with formatter.section(purpose):
+                    formatter.write_dl(options)
+
+
+command: Final = partial(click.command, cls=CommandByPurpose)
+"""``click.command`` for the commands of ours."""
 
 
 _WAREHOUSE: Final = (
@@ -237,6 +270,16 @@ class Moment(click.ParamType):  # type: ignore[type-arg]
             self.fail(f"{value!r} is {when}, outside of the years 2010 to 2100. If that time is meant, add --force.", param, ctx)
 
 
+class MomentOfNight(Moment):
+    """TIME, or ``-2`` for the night two nights before the newest one; the command gets epoch milliseconds or NightsAgo."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> NightTime:  # type: ignore[override]
+        if isinstance(value, NightsAgo):
+            return value
+        is_distance = re.fullmatch(r"-\d{1,5}", str(value).strip()) is not None and not isinstance(value, int)
+        return NightsAgo(-int(value)) if is_distance else super().convert(value, param, ctx)
+
+
 def _keep_force(ctx: click.Context, parameter: click.Parameter, is_forced: bool) -> None:
     ctx.meta[_IS_FORCED] = is_forced
 
@@ -280,7 +323,9 @@ class Duration(click.ParamType):  # type: ignore[type-arg]
 
 def at_option(command: Callable[..., Any]) -> Callable[..., Any]:
     """--at, which night is shown, and --force; the command gets ``at_ms``."""
-    at = click.option("--at", "at_ms", type=Moment(), help="Show the night of that moment. [default: the newest]")
+    at = click.option(
+        "--at", "at_ms", type=MomentOfNight(), help="Show the night of that moment; -2: two nights ago. [default: the newest]"
+    )
     return at(force_option(command))
 
 
@@ -288,7 +333,7 @@ def at_option(command: Callable[..., Any]) -> Callable[..., Any]:
 class ShownRun:
     """Which run the user asks to see: --at, --run and --look-back."""
 
-    at_ms: int | None = None
+    at_ms: NightTime | None = None
     run_id: str | None = None
     look_back: bool = False
 
@@ -301,12 +346,14 @@ def shown_run_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """--at, --run, --look-back, which run is shown, and --force; the command gets ``shown_run``."""
 
     @wraps(command)
-    def with_shown(*args: Any, at_ms: int | None, run_id: str | None, look_back: bool, **rest: Any) -> Any:
+    def with_shown(*args: Any, at_ms: NightTime | None, run_id: str | None, look_back: bool, **rest: Any) -> Any:
         if run_id is not None and (at_ms is not None or look_back):
             raise click.UsageError("--run names one run: leave --at and --look-back out.")
         return command(*args, shown_run=ShownRun(at_ms, run_id, look_back), **rest)
 
-    run = click.option("--run", "run_id", metavar="RUN_ID", help="Show that run of table runs, also a look-back.")
+    run = click.option(
+        "--run", "run_id", metavar="RUN_ID", help="Show that run of table runs, also a look-back; the beginning of its id is enough."
+    )
     is_look_back = click.option(
         "--look-back", is_flag=True, help="Show the newest look-back (nightly --until), with --at that of the moment, not a night."
     )
@@ -320,6 +367,12 @@ def duration_text(milliseconds: int) -> str:
         for unit, size in (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1))
         if milliseconds % size == 0
     )
+
+
+def groups_option(help: str, *, required: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """--group, given once or several times, each a name or a pattern; the command gets them as ``groups``."""
+    text = f"{help}, or a pattern such as 'app-*'; may be given several times."
+    return click.option("--group", "groups", multiple=True, required=required, metavar="GROUP", shell_complete=complete_groups, help=text)
 
 
 def _known_names(ctx: click.Context, table: str, column: str, **conditions: str) -> list[str]:
@@ -342,6 +395,6 @@ def complete_groups(ctx: click.Context, param: click.Parameter, incomplete: str)
 
 def complete_topics(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """Topics of which the group that was typed has a committed offset, or any group."""
-    group_id = ctx.params.get("group_id")
-    conditions = {"group_id": group_id} if group_id else {}
+    group_ids = ctx.params.get("groups") or [ctx.params.get("group_id")]
+    conditions = {"group_id": group_ids[-1]} if group_ids[-1] else {}
     return [name for name in _known_names(ctx, "committed_offsets", "topic", **conditions) if name.startswith(incomplete)]

@@ -7,13 +7,14 @@ from pathlib import Path
 
 import click
 
-from groupcoord_spark.cli.names import matching, refuse_missing_groups
+from groupcoord_spark.cli.names import named_groups
 from groupcoord_spark.cli.options import (
     Common,
     ShownRun,
     cluster_to_read,
+    command,
     common_options_of_a_writer,
-    complete_groups,
+    groups_option,
     say_which_night,
     shown_run_options,
 )
@@ -21,7 +22,7 @@ from groupcoord_spark.cli.render import say
 from groupcoord_spark.errors import GroupcoordError
 
 
-@click.command(epilog="Example: groupcoord report --out report.html")
+@command(epilog="Example: groupcoord report --out report.html")
 @click.option(
     "--out",
     required=True,
@@ -29,17 +30,10 @@ from groupcoord_spark.errors import GroupcoordError
     metavar="FILE",
     help="The page to write; a file of that name is replaced.",
 )
-@click.option(
-    "--group",
-    "group_ids",
-    multiple=True,
-    metavar="GROUP",
-    shell_complete=complete_groups,
-    help="Show the owners of this group's partitions over time; repeatable, also a pattern. [default: the 50 groups with most problems]",
-)
+@groups_option("Show the owners of this group's partitions over time, not of the 50 groups with most problems: the group")
 @shown_run_options
 @common_options_of_a_writer
-def report(common: Common, out: Path, group_ids: tuple[str, ...], shown_run: ShownRun) -> None:
+def report(common: Common, out: Path, groups: tuple[str, ...], shown_run: ShownRun) -> None:
     """One page about one night: what is worst first, what expires when, who had which partition, lag, commits, and every table behind it.
 
     The page is one file that any browser shows without a network, on a phone too. Its tables can be sorted, filtered and saved as CSV.
@@ -51,11 +45,7 @@ def report(common: Common, out: Path, group_ids: tuple[str, ...], shown_run: Sho
     cluster = cluster_to_read(warehouse, common.cluster)
     run = shown_run.of(warehouse, cluster)
     say_which_night(common, warehouse, run)
-    chosen: list[str] = []
-    if group_ids:
-        known = warehouse.read("groups", columns=["group_id"], run=run)["group_id"].to_pylist()
-        chosen, missing = matching(group_ids, known)
-        refuse_missing_groups(missing, known, cluster, warehouse.location.uri)
+    chosen = named_groups(groups, warehouse, run) if groups else []
     _write(out, page(gather(warehouse, run, chosen)))
     if not common.quiet:
         say(f"{out}: {out.stat().st_size / 1e6:.1f} MB. Open it in a browser.")

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-import click
-
-from groupcoord_spark.cli.options import Common, cluster_to_read, common_options
+from groupcoord_spark.cli.options import Common, cluster_to_read, command, common_options
 from groupcoord_spark.cli.render import lines, moment, write_lines, write_records
 
 if TYPE_CHECKING:
@@ -21,7 +19,7 @@ SHOWN: Final = ("as_of", "kind", "run_id", "input_kind", "records_read", "record
 TITLES: Final = ("AS-OF", "KIND", "RUN", "INPUT", "RECORDS", "QUARANTINED", "DOUBTS", "GROUPS", "VERSION", "TABLES")
 
 
-@click.command(epilog="Example: groupcoord runs --output json")
+@command(epilog="Example: groupcoord runs --output json")
 @common_options
 def runs(common: Common) -> None:
     """The runs of a cluster, newest first: nights, and look-backs (runs with --until).

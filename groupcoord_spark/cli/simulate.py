@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from groupcoord_spark.cli.options import DirectoryToWrite
+from groupcoord_spark.cli.options import DirectoryToWrite, command
 from groupcoord_spark.cli.render import lines, printable, say, shown, write_lines, write_records
 from groupcoord_spark.errors import GroupcoordError, UsageError
 from groupcoord_spark.wording import counted
@@ -25,7 +25,7 @@ Output = Literal["table", "json", "csv"]
 _NAMES = ("id", "at_ms", "kind", "who", "what", "answer", "state", "generation", "records")
 
 
-@click.command("simulate", epilog="Example: groupcoord simulate a-member-crashes")
+@command("simulate", epilog="Example: groupcoord simulate a-member-crashes")
 @click.argument("scenario", required=False)
 @click.option("--list", "lists", is_flag=True, help="Name the scenarios that are shipped.")
 @click.option("--schema", is_flag=True, help="Print the JSON schema of scenario files, for an editor.")

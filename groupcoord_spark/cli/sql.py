@@ -13,19 +13,20 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from groupcoord_spark.cli.options import Common, at_option, common_options
+from groupcoord_spark.cli.options import Common, at_option, command, common_options
 from groupcoord_spark.cli.render import lines_or_blocks, moment, say, terminal_json, write_lines, write_records
 from groupcoord_spark.errors import GroupcoordError, UsageError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from groupcoord_spark.moments import NightTime
     from groupcoord_spark.warehouse.sql import Engine, NightInDuckDB
 
 PROMPT, PROMPT_OF_MORE = "sql> ", "...> "
 
 
-@click.command(epilog="Example: groupcoord sql \"SELECT state, COUNT(*) AS groups FROM groups GROUP BY state\"")
+@command(epilog='Example: groupcoord sql "SELECT state, COUNT(*) AS groups FROM groups GROUP BY state"')
 @click.argument("statements", metavar="[SQL]", required=False)
 @click.option(
     "--print-views",
@@ -35,7 +36,7 @@ PROMPT, PROMPT_OF_MORE = "sql> ", "...> "
 )
 @at_option
 @common_options
-def sql(common: Common, statements: str | None, engine: Engine | None, at_ms: int | None) -> None:
+def sql(common: Common, statements: str | None, engine: Engine | None, at_ms: NightTime | None) -> None:
     """The rows of a SQL statement over the tables and views of a night, by DuckDB.
 
     Without SQL the statements come from standard input; on a terminal a prompt reads them, each up to its semicolon. Without --cluster the

@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Final, NoReturn
 import click
 
 from groupcoord_spark.cli.names import did_you_mean
-from groupcoord_spark.cli.options import Common, Moment, cluster_to_read, common_options, complete_groups, say_which_night
+from groupcoord_spark.cli.options import (
+    Common,
+    Moment,
+    cluster_to_read,
+    command,
+    common_options,
+    complete_groups,
+    complete_topics,
+    say_which_night,
+)
 from groupcoord_spark.cli.render import lines, write_lines, write_records
 from groupcoord_spark.cli.rules import rules_of
 from groupcoord_spark.errors import GroupcoordError, UsageError
@@ -26,12 +35,13 @@ WRONG_EVENTS: Final = frozenset({"rewind", "transaction", "offsets_removed", "gr
 NAMES: Final = ("time", "until", "event", "offsets_partition", "record_offset", "generation", "what", "facts")
 
 
-@click.command(epilog="Example: groupcoord timeline --group app-range")
+@command(epilog="Example: groupcoord timeline --group app-range")
 @click.option("--group", "group_id", required=True, metavar="GROUP", shell_complete=complete_groups, help="The group.")
+@click.option("--topic", metavar="TOPIC", shell_complete=complete_topics, help="Of the commits and removals only those of that topic.")
 @click.option("--from", "from_ms", type=Moment(is_border=True), help="Only events of that moment and later.")
 @click.option("--to", "to_ms", type=Moment(is_border=True), help="Only events before that moment.")
 @common_options
-def timeline(common: Common, group_id: str, from_ms: int | None, to_ms: int | None) -> None:
+def timeline(common: Common, group_id: str, topic: str | None, from_ms: int | None, to_ms: int | None) -> None:
     """A group's life: commits in stretches, offsets that went back, transactions that do not count, rebalances and removals with their
     causes, and what will expire.
 
@@ -47,7 +57,7 @@ def timeline(common: Common, group_id: str, from_ms: int | None, to_ms: int | No
     warehouse = open_warehouse(common.warehouse)
     cluster = cluster_to_read(warehouse, common.cluster)
     say_which_night(common, warehouse, warehouse.run(cluster))
-    events = _events(warehouse, Question(cluster, group_id, from_ms=from_ms, to_ms=to_ms))
+    events = _events(warehouse, Question(cluster, group_id, topic, from_ms=from_ms, to_ms=to_ms))
     if common.output == "table":
         cells = [(_iso(event.time_ms), event.event, event.generation, with_short_ids(event.what)) for _, event in events]
         colours = ["red" if event.event in WRONG_EVENTS else None for _, event in events]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from groupcoord_spark.cli.options import Common, ShownRun, cluster_to_read, common_options, shown_run_options
+from groupcoord_spark.cli.options import Common, ShownRun, cluster_to_read, command, common_options, shown_run_options
 from groupcoord_spark.cli.render import lines, say, write_lines, write_records
 from groupcoord_spark.cli.rules import rules_of
 from groupcoord_spark.errors import GroupcoordError, UsageError
@@ -26,7 +26,7 @@ NO_CLIENT: Final = (
 )
 
 
-@click.command(epilog="Example: groupcoord verify --against tests/golden/classic-modern/answers.json")
+@command(epilog="Example: groupcoord verify --against tests/golden/classic-modern/answers.json")
 @click.option("--against", required=True, metavar="kafka://HOST:PORT|FILE", help="The cluster to ask, or a file of saved answers.")
 @click.option("--save", metavar="FILE", help="Write the cluster's answers to this file and compare nothing: no warehouse is needed.")
 @click.option(

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import click
-
-from groupcoord_spark.cli.options import Common, common_options_without_warehouse
+from groupcoord_spark.cli.options import Common, command, common_options_without_warehouse
 from groupcoord_spark.cli.progress import StageLines
 from groupcoord_spark.cli.render import say
 
 
-@click.command("warm-up", epilog="Example: groupcoord warm-up")
+@command("warm-up", epilog="Example: groupcoord warm-up")
 @common_options_without_warehouse
 def warm_up(common: Common) -> int:
     """Make every later run of this installation start some seconds sooner.

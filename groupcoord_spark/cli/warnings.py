@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from groupcoord_spark.cli.options import Common, ShownRun, cluster_to_read, common_options, say_which_night, shown_run_options
+from groupcoord_spark.cli.options import Common, ShownRun, cluster_to_read, command, common_options, say_which_night, shown_run_options
 from groupcoord_spark.cli.render import lines, say, write_lines, write_records
 from groupcoord_spark.errors import UsageError
 from groupcoord_spark.wording import counted
@@ -25,7 +25,7 @@ OF_WARNINGS: Final = (*PLACE, "group_id", "code", "detail")
 OF_QUARANTINE: Final = (*PLACE, "reason", "detail", "records", "size")
 
 
-@click.command(epilog="Example: groupcoord warnings --output json")
+@command(epilog="Example: groupcoord warnings --output json")
 @click.option("--code", help="Only this code, each row of it.")
 @click.option("--group", "group_id", metavar="GROUP", help="Only doubts about this group. Quarantined records belong to no group.")
 @shown_run_options

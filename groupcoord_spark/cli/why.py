@@ -2,32 +2,33 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NoReturn
 
 import click
 
-from groupcoord_spark.cli.names import did_you_mean
-from groupcoord_spark.cli.options import Common, cluster_to_read, common_options, complete_groups, complete_topics, say_which_night
+from groupcoord_spark.cli.names import did_you_mean, is_pattern, matching
+from groupcoord_spark.cli.options import Common, cluster_to_read, command, common_options, complete_topics, groups_option, say_which_night
 from groupcoord_spark.cli.render import lines, moment, wrapped, write_lines, write_records
 from groupcoord_spark.cli.rules import rules_of
 from groupcoord_spark.cli.timeline import WRONG_EVENTS, explain_missing_history, with_short_ids
 from groupcoord_spark.errors import GroupcoordError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from groupcoord_spark.answers.group_history import Question
     from groupcoord_spark.answers.why import Story
+    from groupcoord_spark.warehouse.read import Condition, Warehouse
 
 NAMES: Final = ("time", "event", "group", "topic", "partition", "cause", "other_cause", "rule", "records", "what")
 
 
-@click.command(epilog="Example: groupcoord why --group app-range --topic orders")
-@click.option("--group", "group_id", required=True, metavar="GROUP", shell_complete=complete_groups, help="The group.")
+@command(epilog="Example: groupcoord why --group app-range --topic orders")
+@groups_option("The group", required=True)
 @click.option("--topic", metavar="TOPIC", shell_complete=complete_topics, help="Only offsets of that topic.")
 @click.option("--partition", type=click.IntRange(min=0), metavar="NUMBER", help="Only the offset of that partition of the topic.")
 @common_options
-def why(common: Common, group_id: str, topic: str | None, partition: int | None) -> None:
+def why(common: Common, groups: tuple[str, ...], topic: str | None, partition: int | None) -> None:
     """Why a group or a committed offset is there, has gone or never counted.
 
     The story in order: commits and rewinds, when the group became Empty, transactions, removals with their causes, records that a broker's
@@ -43,25 +44,53 @@ def why(common: Common, group_id: str, topic: str | None, partition: int | None)
     warehouse = open_warehouse(common.warehouse)
     cluster = cluster_to_read(warehouse, common.cluster)
     say_which_night(common, warehouse, warehouse.run(cluster))
-    question = Question(cluster, group_id, topic, partition)
-    story = answer(warehouse, question, rules_of(warehouse.run(cluster)))
-    if story is None:
-        if topic is not None and answer(warehouse, Question(cluster, group_id), rules_of(warehouse.run(cluster))) is not None:
-            which = f"topic {topic!r}" if partition is None else f"partition {partition} of topic {topic!r}"
-            topics = warehouse.read("offset_commits", cluster=cluster, columns=["topic"], where=[("group_id", "=", group_id)])
-            near = "" if topic in (known := set(topics["topic"].to_pylist())) else did_you_mean([topic], known)
-            raise GroupcoordError(f"Group {group_id!r} never committed an offset of {which}, as far as the tables know.{near}")
-        explain_missing_history(warehouse, cluster, group_id)
+    rules = rules_of(warehouse.run(cluster))
+    rows: list[tuple[object, ...]] = []
+    for position, group_id in enumerate(_named_groups(groups, warehouse, cluster)):
+        question = Question(cluster, group_id, topic, partition)
+        story = answer(warehouse, question, rules)
+        if story is None:
+            if topic is not None and answer(warehouse, Question(cluster, group_id), rules) is not None:
+                _refuse_place(warehouse, question)
+            explain_missing_history(warehouse, cluster, group_id)
+        if common.output == "table":
+            write_lines([*([""] if position else []), *_lines(story)])
+        else:
+            rows += _rows(question, story)
     if common.output != "table":
-        write_records(common.output, NAMES, _rows(question, story))
-        return
+        write_records(common.output, NAMES, rows)
+
+
+def _named_groups(named: Sequence[str], warehouse: Warehouse, cluster: str) -> list[str]:
+    """The groups that are named, and those of the newest night and of the history that match a pattern."""
+    if not any(map(is_pattern, named)):
+        return list(dict.fromkeys(named))
+    tables = [warehouse.read(table, cluster=cluster, columns=["group_id"]) for table in ("groups", "offset_commits", "group_records")]
+    groups, missing = matching(named, {name for table in tables for name in table["group_id"].unique().to_pylist() if name is not None})
+    if patterns := [name for name in missing if is_pattern(name)]:
+        raise GroupcoordError(f"No group of cluster {cluster!r} matches {', '.join(map(repr, patterns))}, and none that is gone.")
+    return sorted({*groups, *missing})
+
+
+def _refuse_place(warehouse: Warehouse, question: Question) -> NoReturn:
+    """Raises GroupcoordError: the group never committed an offset of the topic or the partition."""
+    topic = question.topic or ""
+    which = f"topic {topic!r}" if question.partition is None else f"partition {question.partition} of topic {topic!r}"
+    of_group: list[Condition] = [("group_id", "=", question.group_id)]
+    topics = set(warehouse.read("offset_commits", cluster=question.cluster, columns=["topic"], where=of_group)["topic"].to_pylist())
+    near = "" if topic in topics else did_you_mean([topic], topics)
+    raise GroupcoordError(f"Group {question.group_id!r} never committed an offset of {which}, as far as the tables know.{near}")
+
+
+def _lines(story: Story) -> list[str]:
+    """The story as a table, and its conclusion."""
     cells = []
     colours = ["red" if step.event in WRONG_EVENTS else None for step in story.steps]
     for step in story.steps:
         places = " ".join(dict.fromkeys(f"{record.offsets_partition}@{record.record_offset}" for record in step.records))
         cells.append((moment(step.time_ms), step.event, places or None, with_short_ids(step.what)))
     table = lines(["TIME", "EVENT", "RECORDS", "WHAT"], cells, [24, 10, 10, None], colours)
-    write_lines([*table, "", *wrapped(with_short_ids(story.conclusion))])
+    return [*table, "", *wrapped(with_short_ids(story.conclusion))]
 
 
 def _rows(question: Question, story: Story) -> Iterator[tuple[object, ...]]:

@@ -26,10 +26,11 @@ from pyarrow import fs
 
 from groupcoord_spark.errors import WarehouseError
 from groupcoord_spark.log.files.object_store import missing_bucket, no_such_bucket
-from groupcoord_spark.moments import Moment, milliseconds_of
+from groupcoord_spark.moments import Moment, NightsAgo, NightTime, milliseconds_of
 from groupcoord_spark.warehouse.declaration import Table, no_rows
 from groupcoord_spark.warehouse.location import Location, first_line, locate
 from groupcoord_spark.warehouse.tables import GROUPS, HISTORY, LOOK_BACK, NIGHT, RUNS, SCHEMA_VERSION, TABLES
+from groupcoord_spark.wording import counted
 
 if TYPE_CHECKING:
     from groupcoord_spark.warehouse.sql import Night
@@ -130,12 +131,13 @@ class Warehouse:
         """The runs of a cluster, nights and look-backs, oldest first."""
         return [run for run in self._finished if run.cluster == cluster]
 
-    def run(self, cluster: str, *, at_ms: int | None = None, run_id: str | None = None, look_back: bool = False) -> Run:
+    def run(self, cluster: str, *, at_ms: NightTime | None = None, run_id: str | None = None, look_back: bool = False) -> Run:
         """The newest night of a cluster; with ``at_ms`` the newest night whose as_of is not later.
 
         Args:
+            at_ms: also NightsAgo; several runs with one as_of are one night, of which the last run counts.
             look_back: the newest look-back instead of the newest night, again with ``at_ms`` among those whose as_of is not later.
-            run_id: that run, night or look-back; ``at_ms`` and ``look_back`` then have no meaning.
+            run_id: the run, night or look-back, whose id begins so; ``at_ms`` and ``look_back`` then have no meaning.
 
         Raises WarehouseError, with the clusters or nights that there are.
         """
@@ -157,6 +159,14 @@ class Warehouse:
             )
         if at_ms is None:
             return runs[-1]
+        if isinstance(at_ms, NightsAgo):
+            newest_first = list({run.as_of_ms: run for run in reversed(runs)})
+            if at_ms.number >= len(newest_first):
+                raise WarehouseError(
+                    f"{self.location.uri} holds {counted(len(newest_first), name)} of cluster {cluster!r}, so there is none"
+                    f" {at_ms.number} before the newest. `groupcoord runs` lists all."
+                )
+            at_ms = newest_first[at_ms.number]
         not_later = [run for run in runs if run.as_of_ms <= at_ms]
         if not not_later:
             first = min(runs, key=lambda run: run.as_of_ms).fields["as_of"]
@@ -176,10 +186,15 @@ class Warehouse:
         return Night(self, self.run(cluster, at_ms=None if at is None else milliseconds_of(at), run_id=run))
 
     def _run_named(self, finished: Sequence[Run], run_id: str) -> Run:
-        """The run of that id. Raises WarehouseError, with the newest ids, where there is none."""
-        for run in finished:
-            if run.run_id == run_id:
-                return run
+        """The run whose id begins so. Raises WarehouseError, with ids, where there is none or several."""
+        candidates = [run for run in finished if run.run_id.startswith(run_id)]
+        if len(candidates) == 1:
+            return candidates[0]
+        if exact := [run for run in candidates if run.run_id == run_id]:
+            return exact[0]
+        if candidates:
+            ids = ", ".join(run.run_id for run in reversed(candidates[-3:]))
+            raise WarehouseError(f"{counted(len(candidates), 'run')} of cluster {finished[-1].cluster!r} begin with {run_id!r}: {ids}.")
         newest = ", ".join(run.run_id for run in reversed(finished[-3:]))
         raise WarehouseError(
             f"{self.location.uri} holds no run {run_id!r} of cluster {finished[-1].cluster!r}; its newest are {newest}."
@@ -193,7 +208,7 @@ class Warehouse:
         cluster: str | None = None,
         columns: Sequence[str] | None = None,
         where: Sequence[Condition] = (),
-        at_ms: int | None = None,
+        at_ms: NightTime | None = None,
         run: Run | None = None,
     ) -> pa.Table:
         """Rows of a table as of the newest night of ``cluster``, or as of the night ``at_ms``. Of ``runs`` the runs finished by then.

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
     from pyspark.sql import SparkSession
 
+    from groupcoord_spark.moments import NightTime
+
 Engine = Literal["spark", "duckdb", "trino"]
 
 TRINO_CATALOG: Final = "delta"
@@ -49,7 +51,7 @@ class NightInDuckDB:
     the warehouse can be on, and without an extension to download.
     """
 
-    def __init__(self, warehouse: Warehouse, *, cluster: str | None = None, at_ms: int | None = None, run: Run | None = None) -> None:
+    def __init__(self, warehouse: Warehouse, *, cluster: str | None = None, at_ms: NightTime | None = None, run: Run | None = None) -> None:
         """cluster: its rows only; None: the rows of every cluster, each as of its own newest run. at_ms: as for ``Warehouse.read``.
 
         run: as of this run, which may be a look-back, and of its cluster; ``cluster`` and ``at_ms`` then have no meaning.
@@ -160,7 +162,7 @@ def names_in(text: str) -> list[str]:
     return [name for name in (*TABLES, *VIEWS) if name in words]
 
 
-def runs_of_night(warehouse: Warehouse, cluster: str | None, at_ms: int | None) -> list[Run]:
+def runs_of_night(warehouse: Warehouse, cluster: str | None, at_ms: NightTime | None) -> list[Run]:
     """The run of one cluster, or of each cluster, that is the newest, or the night ``at_ms``. Raises WarehouseError if there is none."""
     if cluster is None and not warehouse.clusters():
         raise WarehouseError(f"{warehouse.location.uri} holds no night yet. Run `groupcoord nightly` first.")
@@ -202,7 +204,7 @@ def _files(location: Location, table: Table, run: Run) -> list[str]:
     return paths
 
 
-def view_statements(engine: Engine, warehouse: Warehouse, *, cluster: str | None = None, at_ms: int | None = None) -> Iterator[str]:
+def view_statements(engine: Engine, warehouse: Warehouse, *, cluster: str | None = None, at_ms: NightTime | None = None) -> Iterator[str]:
     """The statements that create a view for each table, pinned to a night, and for each view over them. None ends with a semicolon.
 
     Spark needs Delta on its class path. DuckDB reads the files of the night and needs no extension for a local warehouse. Trino needs a

@@ -156,7 +156,7 @@ def test_tombstones_are_segments_that_begin_where_the_log_ended(place: str, tmp_
 @pytest.mark.parametrize(
     ("options", "code", "sentence"),
     [
-        (["--group", "nobody"], 1, "has no group 'nobody' in that night"),
+        (["--group", "nobody"], 1, "Group 'nobody' does not exist in cluster"),
         (["--compare", "--offsets"], 2, "--compare counts by day and group"),
         (["--codec", "gzip"], 2, "--codec belongs to --write-tombstones"),
         (["--write-tombstones", ""], 2, "the name is empty. Name a new or empty directory."),

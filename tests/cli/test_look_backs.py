@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from click.testing import Result
 
 from groupcoord_spark.warehouse import open_warehouse
 from tests.cli.warehouse import groupcoord
@@ -54,6 +55,31 @@ def test_what_is_not_there_is_said(warehouse: Path) -> None:
     assert "holds no run 'x' of cluster 'prod'; its newest are 2" in refused("prod", "--run", "x")
     assert "knows no look-back of cluster 'prod' that early" in refused("prod", "--look-back", "--at", str(AS_OF_MS))
     assert "--run names one run: leave --at and --look-back out" in refused("prod", "--run", "x", "--look-back")
+
+
+def test_a_night_is_named_by_its_distance_from_the_newest(warehouse: Path, tmp_path: Path) -> None:
+    assert groups(warehouse, "--at", "-0") == ["g3"] and groups(warehouse, "--at", "-1") == ["g1"]
+    assert groups(warehouse, "--look-back", "--at", "-0") == ["g2"]
+    refused = groupcoord("list", "--warehouse", str(warehouse), "--cluster", "prod", "--at", "-2")
+    assert refused.exit_code == 1 and "holds 2 nights of cluster 'prod', so there is none 2 before the newest" in refused.stderr
+    for number in (1, 2, 2):  # a second run over the same dump is no other night
+        night(tmp_path / "w", "prod", {"groups": [group(f"night-{number}")]}, as_of_ms=AS_OF_MS + number * DAY_MS)
+    asked = ["--warehouse", str(tmp_path / "w"), "--output", "json"]
+    assert '"night-1"' in groupcoord("list", "--at", "-1", *asked).stdout
+    assert groupcoord("sql", "from groups", "--at", "-1", *asked).stdout.count("night-1") == 1
+    assert "night-2" in groupcoord("diff", "--from", "-1", "--to", "-0", *asked).stdout
+
+
+def test_the_beginning_of_a_run_s_id_names_the_run(tmp_path: Path) -> None:
+    first, second = (night(tmp_path / "w", "prod", {"groups": [group(name)]}, as_of_ms=AS_OF_MS) for name in ("one", "two"))
+    common = first.run_id[: next(at for at, letter in enumerate(first.run_id) if second.run_id[at] != letter)]
+
+    def shown(run: str) -> Result:
+        return groupcoord("list", "--run", run, "--warehouse", str(tmp_path / "w"))
+
+    assert shown(second.run_id[: len(common) + 1]).stdout.split() == ["two"]
+    assert shown(first.run_id).stdout.split() == ["one"]
+    assert f"2 runs of cluster 'prod' begin with {common!r}" in shown(common).stderr
 
 
 def test_the_newest_version_of_each_table_is_the_newest_nights(warehouse: Path) -> None:

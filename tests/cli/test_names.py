@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import pytest
 
 from groupcoord_spark.cli.names import did_you_mean, matching
 from tests.cli.warehouse import groupcoord
+from tests.conftest import SampleWarehouse
 
 
 def test_a_known_name_stands_for_itself_and_other_names_may_be_patterns() -> None:
@@ -31,6 +33,46 @@ def test_describe_takes_patterns_and_asks_after_a_slip(place: str) -> None:
     assert result.exit_code == 1 and "Did you mean 'plain'?" in result.stderr
     result = groupcoord("describe", "--group", "x*", "--warehouse", place)
     assert result.exit_code == 1 and "No group matches 'x*'" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("word", "meant"),
+    [
+        ("wyh", "Did you mean `groupcoord why`?"),
+        ("rewinds", "Did you mean `groupcoord sql 'from rewinds'`?"),
+        ("open-transactions", "Did you mean `groupcoord sql 'from open_transactions'`"),
+        ("qqq", "`groupcoord --help` lists the commands."),
+    ],
+)
+def test_a_word_that_is_no_command_gets_the_nearest_command_or_view(word: str, meant: str) -> None:
+    result = groupcoord(word)
+    assert result.exit_code == 2 and f"There is no command '{word}'. {meant}" in result.stderr
+
+
+def test_a_group_that_is_gone_is_no_slip(place: str) -> None:
+    for arguments in (["describe"], ["expire", "--offsets-retention", "7d"], ["assign", "--assignor", "range"]):
+        result = groupcoord(*arguments, "--group", "early", "--warehouse", place)
+        assert result.exit_code == 1 and "Group 'early' is gone in cluster 'prod'" in result.stderr
+        assert "`groupcoord why --group early` tells why" in result.stderr
+
+
+def test_diff_expire_and_why_take_patterns(place: str, sample_warehouse: SampleWarehouse) -> None:
+    def groups(*arguments: str, place: str = place) -> set[str]:
+        result = groupcoord(*arguments, "--output", "json", "--warehouse", place)
+        return {json.loads(line)["group"] for line in result.stdout.splitlines()}
+
+    assert groups("expire", "--offsets-retention", "7d", "--group", "p*", "--group", "queue") == {"plain", "queue"}
+    assert groups("diff", "--group", "[pe]*") == {"plain", "early"}
+    assert "No group matches 'x*'" in groupcoord("diff", "--group", "x*", "--warehouse", place).stderr
+    assert groups("why", "--group", "app-r[ar]*", place=str(sample_warehouse.path)) == {"app-range", "app-rr"}
+    assert "matches 'x*', and none that is gone" in groupcoord("why", "--group", "x*", "--warehouse", str(sample_warehouse.path)).stderr
+
+
+def test_help_lists_commands_and_options_by_purpose() -> None:
+    assert groupcoord("--help").stdout.index("What happened:") < groupcoord("--help").stdout.index("Logs and rules:")
+    for name, purposes in (("list", ["Options", "Which night", "Output"]), ("nightly", ["What is read", "Rules of expiration", "Output"])):
+        text = groupcoord(name, "--help").stdout
+        assert [line for line in text.splitlines() if line.removesuffix(":") in purposes] == [f"{purpose}:" for purpose in purposes]
 
 
 def test_the_cluster_may_stand_in_the_environment(place: str, monkeypatch: pytest.MonkeyPatch) -> None:

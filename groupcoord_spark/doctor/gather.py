@@ -589,9 +589,7 @@ class PartitionGatherer:
         holes = self._holes + int(self._first_offset > start) + int(log_end > reached)
         hole_end = self._gap_end if self._gap_end >= 0 or self._first_offset <= start else self._first_offset
         missing = max(log_end - start - self._records, 0)
-        checked = checked_files(
-            self._files, number, log.directory, bases, log_end, by_segment, newest, transactions, is_uncleaned=not missing
-        )
+        checked = checked_files(self._files, number, log.directory, bases, log_end, by_segment, newest, transactions, hole_end=hole_end)
         transactions = checked.transactions
         last_stable = min([log_end, *(transaction.first_offset for transaction in transactions)])
         checkpoint = checked.checkpoint

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from groupcoord_spark.doctor.transaction_state import KnownTransactions
 from groupcoord_spark.protocol.record_types import NO_PRODUCER_EPOCH, NO_TIMESTAMP
-from groupcoord_spark.protocol.transaction_state import TransactionState
 
 FIND_HANGING_MS: Final = 15 * 60_000
 """Age at which find-hanging asks the coordinator, and the default of transaction.max.timeout.ms."""
@@ -153,17 +153,22 @@ def judge(
 
 
 def judge_by_coordinator(
-    transaction: OpenTransaction, offsets_partition: int, state: TransactionState, *, now_ms: int, newest_state_ms: int
+    transaction: OpenTransaction, offsets_partition: int, coordinator: KnownTransactions, *, now_ms: int
 ) -> Judgement | None:
-    """What the coordinator's own log says of an open transaction; None where that log ends too early to know.
+    """What the coordinator's own log says of an open transaction; None where that log ends too early to know, or is not complete.
 
     Args:
         transaction: of the offsets partition.
-        state: the last state of the transaction's producer.
+        coordinator: what the coordinator's log says.
         now_ms: the moment of the dump.
-        newest_state_ms: the newest timestamp of the coordinator's log.
     """
-    if newest_state_ms < transaction.last_timestamp_ms + MARKER_DELAY_MS:
+    state, newest_ms = coordinator.by_producer.get(transaction.producer_id), coordinator.newest_timestamp_ms
+    if state is None:
+        # the coordinator writes that a transaction begins before the transaction's first record
+        if not coordinator.is_complete or not 0 <= transaction.first_timestamp_ms <= newest_ms:
+            return None
+        return Judgement(Certainty.CERTAIN, "the coordinator's log does not know the producer, so that find-hanging names the transaction")
+    if newest_ms < transaction.last_timestamp_ms + MARKER_DELAY_MS:
         return None
     name = f"transactional id {state.transactional_id!r}"
     is_here = ("__consumer_offsets", offsets_partition) in state.partitions

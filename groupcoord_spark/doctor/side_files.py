@@ -44,14 +44,14 @@ def checked_files(
     newest_timestamp_ms: int,
     transactions: tuple[OpenTransaction, ...],
     *,
-    is_uncleaned: bool,
+    hole_end: int,
 ) -> CheckedFiles:
     """What the files beside the segments of one partition say.
 
     Args:
         bases: base offsets of all segment files. log_end: the offset after the last record.
         producers_by_segment: the columns of ``ProducerTable.by_segment``.
-        newest_timestamp_ms: of the partition. is_uncleaned: no offset is missing in the log.
+        newest_timestamp_ms: of the partition. hole_end: no offset is missing from here on: the cleaner has removed nothing; -1 for none.
     """
     damages = list(files.partition.damages)
     log_dir = files.log_dir
@@ -83,13 +83,14 @@ def checked_files(
     high_watermark = beyond[HIGH_WATERMARKS]
     sound: dict[int, tuple[ProducerState, ...]] = {}
     for end_offset, states in sorted(files.partition.snapshots.items()):
-        if (why := _why_snapshot_does_not_fit(end_offset, states, log_end, producers_by_segment, newest_timestamp_ms)) is not None:
+        why = _why_snapshot_does_not_fit(end_offset, states, log_end, producers_by_segment, newest_timestamp_ms, hole_end)
+        if why is not None:
             damages.append(f"{directory}/{end_offset:020}.snapshot does not fit the segments and is not used: {why}.")
         else:
             sound[end_offset] = states
     columns = (producers_by_segment[name].tolist() for name in ("producer_id", "segment_base", "marker_offset"))
     last_marker = {(producer_id, base): offset for producer_id, base, offset in zip(*columns, strict=True)}
-    never_cleaned_from = 0 if is_uncleaned else checkpoint
+    never_cleaned_from = 0 if hole_end < 0 else checkpoint
     for base, aborted in files.partition.transaction_indexes.items():
         if base not in bases or (aborted and aborted[-1].last_offset >= log_end):
             damages.append(f"{directory}/{base:020}.txnindex does not fit the segments and is not used: it is of another moment.")
@@ -103,11 +104,12 @@ def checked_files(
 
 
 def _why_snapshot_does_not_fit(
-    end_offset: int, states: Sequence[ProducerState], log_end: int, producers: Mapping[str, Ints], newest_timestamp_ms: int
+    end_offset: int, states: Sequence[ProducerState], log_end: int, producers: Mapping[str, Ints], newest_timestamp_ms: int, hole_end: int
 ) -> str | None:
     """A clause on why the snapshot cannot be of this log at this moment; None: it fits.
 
-    The broker keeps the last batch of every producer that it remembers, also through cleaning.
+    The cleaner removes a producer's last batch once the broker remembers another one, or a marker with a newer epoch, or forgets the
+    producer: below ``hole_end`` a missing batch says nothing.
     """
     if end_offset > log_end:
         return f"it ends at offset {end_offset}, and the segments at {log_end}"
@@ -127,7 +129,7 @@ def _why_snapshot_does_not_fit(
     for producer_id, state in known.items():
         is_recent = state.timestamp_ms > newest_timestamp_ms - PRODUCER_EXPIRATION_MS
         last_offset = last_of_all.get(producer_id, -1)
-        if state.last_offset >= 0 and is_recent and last_offset < state.last_offset:
+        if state.last_offset >= max(hole_end, 0) and is_recent and last_offset < state.last_offset:
             return f"producer {producer_id} wrote at offset {state.last_offset} by the file, and the segments do not have that batch"
     return None
 

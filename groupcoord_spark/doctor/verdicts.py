@@ -33,14 +33,15 @@ SEGMENTS_HELD_BACK: Final = 2
 """A transaction that is young and ordinary does not see this many segments fill while the cleaner waits in front of it."""
 
 MOST_OF_THE_LOG: Final = 0.5
-MANY_TOMBSTONES: Final = 100
+FEW_BYTES: Final = 4_096
+"""A page of memory: whatever share of a tiny log this many bytes are, nobody needs to mend them."""
 SHARE_OF_TOMBSTONES: Final = 0.2
-MANY_PRODUCERS: Final = 50
+MOST_MARKERS_OF_ONE_SHOT: Final = 4
+"""Producers that are made anew for each start of a client have few markers each; a long-lived producer has thousands."""
 MANY_REPEATED_COMMITS: Final = 100
 FREQUENT_COMMITS_MS: Final = 1_000
 """Clients commit every 5 seconds by default, also where nothing moves: only much faster repetition is an error of the client."""
 LONG_METADATA: Final = 1_024
-MANY_LONG_COMMITS: Final = 10
 WIDE_COMMIT: Final = 100
 MANY_THROWAWAY_GROUPS: Final = 10
 MOST_OFFSETS_IN_SEGMENT: Final = 2**31 - 1
@@ -218,18 +219,8 @@ class _Patient:
     # ------------------------------------------------------------------------------------------------------------------ transactions
 
     def _judged(self, transaction: OpenTransaction) -> Judgement:
-        facts, state = self._facts, self._known.by_producer.get(transaction.producer_id)
-        if state is not None:
-            judgement = judge_by_coordinator(
-                transaction,
-                facts.offsets_partition,
-                state,
-                now_ms=self._dump_ms,
-                newest_state_ms=max(self._known.newest_timestamp_ms, 0),
-            )
-            if judgement is not None:
-                return judgement
-        return self._judged_by_log(transaction)
+        judgement = judge_by_coordinator(transaction, self._facts.offsets_partition, self._known, now_ms=self._dump_ms)
+        return judgement if judgement is not None else self._judged_by_log(transaction)
 
     def _judged_by_log(self, transaction: OpenTransaction) -> Judgement:
         facts = self._facts
@@ -500,7 +491,8 @@ class _Patient:
         facts, batches = self._facts, self._facts.batches
         residue = batches.control_bytes + batches.empty_data_bytes
         producers = len(facts.producers.producer_id)
-        if producers >= MANY_PRODUCERS and residue >= MOST_OF_THE_LOG * facts.log_bytes:
+        is_one_shot = batches.control_batches <= MOST_MARKERS_OF_ONE_SHOT * producers
+        if is_one_shot and residue >= max(FEW_BYTES, MOST_OF_THE_LOG * facts.log_bytes):
             subject = facts.group_sums.most_transactional
             horizons = batches.marker_horizons_ms
             evidence = {
@@ -525,7 +517,7 @@ class _Patient:
         fates = facts.group_sums.fates
         waiting = [fates.get(fate, [0, 0]) for fate in (TOMBSTONE, SUPERSEDED_TOMBSTONE)]
         tombstones, size = sum(count for count, _ in waiting), sum(size for _, size in waiting)
-        if tombstones >= MANY_TOMBSTONES and size >= SHARE_OF_TOMBSTONES * batches.record_bytes:
+        if size >= max(FEW_BYTES, SHARE_OF_TOMBSTONES * batches.record_bytes):
             of_groups = facts.group_sums
             horizons = batches.data_horizons_ms
             evidence = {
@@ -576,7 +568,7 @@ class _Patient:
                 )
                 remedy = f"Mend the client of group {name!r}: commit after records were read, and at most about once a second."
                 yield self._finding("hot_group", summary, remedy, subject=name, evidence=evidence)
-            is_long = group.metadata_bytes >= LONG_METADATA and group.batches >= MANY_LONG_COMMITS
+            is_long = group.metadata_bytes >= LONG_METADATA and group.record_bytes >= FEW_BYTES
             if is_long and group.record_bytes >= LONG_METADATA * group.records / 2:
                 summary = f"Group {name!r} wrote {share}: its commits carry up to {group.metadata_bytes:,} bytes of metadata."
                 remedy = f"Keep that state of group {name!r} elsewhere, or lower offset.metadata.max.bytes (default 4096)."

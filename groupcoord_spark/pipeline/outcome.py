@@ -10,6 +10,7 @@ from typing import Any
 from groupcoord_spark.coordinator.authors import other_coordinator
 from groupcoord_spark.log import LogPlan, PartitionLog
 from groupcoord_spark.log.files.storage import shown
+from groupcoord_spark.log.partition_count import certain_partition_count
 from groupcoord_spark.pipeline.exchange.counts import NO_KEY_TYPE, NO_VERSION, KindCount, PartitionCounts
 from groupcoord_spark.pipeline.exchange.state_rows import GROUPS_NAMED, PartitionReport
 from groupcoord_spark.pipeline.extents import PointInTime
@@ -31,7 +32,6 @@ from groupcoord_spark.pipeline.plan.guards import (
     cluster_id_of,
 )
 from groupcoord_spark.pipeline.plan.night_plan import NightPlan, contradiction
-from groupcoord_spark.pipeline.plan.partition_count import certain_partition_count
 from groupcoord_spark.pipeline.run import PointInTimeSummary, ReadingSummary, RunRequest, Summary
 from groupcoord_spark.protocol import RECORD_TYPES
 from groupcoord_spark.protocol.record_types import NO_TIMESTAMP

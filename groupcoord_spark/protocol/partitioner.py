@@ -1,4 +1,4 @@
-"""Which partition of the offsets topic holds a group."""
+"""Which partition of the offsets topic holds a group, and which of ``__transaction_state`` a transactional id."""
 
 from __future__ import annotations
 
@@ -15,12 +15,16 @@ def java_string_hash(text: str) -> int:
     return h - (1 << 32) if h >= 1 << 31 else h
 
 
-@lru_cache(maxsize=1 << 16)
-def offsets_partition_for(group_id: str, partitions: int) -> int:
-    """The partition of ``__consumer_offsets`` that holds a group. partitions: how many the topic has (50 by default).
+def partitioning_hash(text: str) -> int:
+    """The number that Kafka divides by the partition count: the remainder is the partition.
 
     Kafka's ``Utils.abs`` makes 0 of the one number whose absolute value is no int32. Clearing the sign bit instead would give another
     partition for every negative hash.
     """
-    h = java_string_hash(group_id)
-    return 0 if h == -(1 << 31) else abs(h) % partitions
+    return abs(java_string_hash(text)) & 0x7FFFFFFF
+
+
+@lru_cache(maxsize=1 << 16)
+def offsets_partition_for(group_id: str, partitions: int) -> int:
+    """The partition of ``__consumer_offsets`` that holds a group. partitions: how many the topic has (50 by default)."""
+    return partitioning_hash(group_id) % partitions

@@ -13,6 +13,7 @@ from groupcoord_spark.doctor.hanging_transactions import (
     judge,
     judge_by_coordinator,
 )
+from groupcoord_spark.doctor.transaction_state import KnownTransactions
 from groupcoord_spark.protocol.transaction_state import TransactionState
 
 MINUTE = 60_000
@@ -31,8 +32,11 @@ def judged(transaction: OpenTransaction = TRANSACTION, *elsewhere: ProducerElsew
     return judge(transaction, elsewhere, now_ms=now_ms, newest_here_ms=settings.pop("newest_here_ms", now_ms), **settings)
 
 
-def by_coordinator(state: TransactionState = STATE, *, age_ms: int = MINUTE // 2, offsets_partition: int = 0) -> Judgement | None:
-    return judge_by_coordinator(TRANSACTION, offsets_partition, state, now_ms=BEGAN + age_ms, newest_state_ms=BEGAN + age_ms)
+def by_coordinator(
+    state: TransactionState = STATE, *, age_ms: int = MINUTE // 2, offsets_partition: int = 0, is_complete: bool = False
+) -> Judgement | None:
+    known = KnownTransactions({state.producer_id: state}, BEGAN + age_ms, is_complete)
+    return judge_by_coordinator(TRANSACTION, offsets_partition, known, now_ms=BEGAN + age_ms)
 
 
 def test_transaction_of_a_minute_is_not_decidable() -> None:
@@ -107,3 +111,16 @@ def test_coordinator_that_does_not_know_the_transaction_makes_it_certain() -> No
 
 def test_coordinators_log_that_was_copied_earlier_decides_nothing() -> None:
     assert by_coordinator(STATE._replace(state="CompleteCommit"), age_ms=999) is None
+
+
+def test_producer_that_the_complete_log_of_the_coordinator_does_not_know_hangs() -> None:
+    of_another_producer = STATE._replace(producer_id=8)
+    judgement = by_coordinator(of_another_producer, is_complete=True)
+    assert judgement is not None and judgement.certainty is Certainty.CERTAIN
+    assert "find-hanging" in judgement.reason
+
+
+def test_producer_that_a_part_of_the_coordinators_log_does_not_know_is_judged_by_the_log() -> None:
+    of_another_producer = STATE._replace(producer_id=8)
+    assert by_coordinator(of_another_producer, is_complete=False) is None
+    assert by_coordinator(of_another_producer, is_complete=True, age_ms=-1) is None

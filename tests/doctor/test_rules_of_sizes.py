@@ -8,8 +8,9 @@ import pytest
 
 from groupcoord_spark.doctor import Diagnosis, Finding, HealthSettings, KnownTransactions, Severity, diagnose, read_copies
 from groupcoord_spark.doctor import verdicts as rules
+from groupcoord_spark.protocol import encode_key, encode_value
 from tests.doctor.copies import logs
-from tests.log.log_writer import Rec, batch, write_segment
+from tests.log.log_writer import Rec, batch, marker, write_segment
 
 
 def diagnosis_of(path: str, settings: HealthSettings | None = None) -> Diagnosis:
@@ -55,3 +56,37 @@ def test_latest_values_that_fill_a_large_log_are_named(monkeypatch: pytest.Monke
     diagnosis = diagnosis_of(logs("healthy"))
     assert {finding.severity for finding in of_kind(diagnosis, "live_set")} == {Severity.NORMAL}
     assert {verdict.verdict for verdict in diagnosis.verdicts} == {"healthy"}
+
+
+def commits(group_id: str, topics: int, *, metadata: str = "", first: int = 0, tombstones: bool = False) -> list[bytes]:
+    """A batch for each topic with a commit, or a tombstone, of the group."""
+    fields = {"committed_offset": 5, "metadata": metadata, "commit_timestamp_ms": 1, "leader_epoch": -1}
+    value = None if tombstones else encode_value(1, 3, fields)
+    keys = (encode_key(1, {"group_id": group_id, "topic": f"topic-{number}", "partition": 0}) for number in range(topics))
+    return [batch(first + place, [Rec(key=key, value=value)]) for place, key in enumerate(keys)]
+
+
+@pytest.mark.parametrize("long_commits", [2, 6, 9])
+def test_few_commits_with_long_metadata_that_are_most_of_a_cleaned_log_are_watched(long_commits: int, tmp_path: Path) -> None:
+    write_segment(tmp_path, [*commits("stateful", long_commits, metadata="x" * 4_096), *commits("plain", 20, first=40)])
+    (finding,) = of_kind(diagnosis_of(str(tmp_path)), "large_metadata")
+    assert (finding.subject, finding.evidence["commits"]) == ("stateful", long_commits)
+
+
+def test_metadata_that_is_a_small_part_of_the_log_is_ordinary(tmp_path: Path) -> None:
+    write_segment(tmp_path, [*commits("stateful", 2, metadata="x" * 4_096), *commits("plain", 200, first=40)])
+    assert of_kind(diagnosis_of(str(tmp_path)), "large_metadata") == []
+
+
+def test_tombstones_are_judged_by_their_bytes_and_not_by_their_number(tmp_path: Path) -> None:
+    write_segment(tmp_path, [*commits("g" * 200, 30, tombstones=True), *commits("plain", 20, first=40)])
+    (finding,) = of_kind(diagnosis_of(str(tmp_path)), "tombstones")
+    assert finding.evidence["tombstones"] == 30
+
+
+@pytest.mark.parametrize(("producers", "each"), [(40, 1), (2, 100)])
+def test_many_markers_are_of_one_shot_producers_where_each_producer_has_few(producers: int, each: int, tmp_path: Path) -> None:
+    markers = [marker(place, producer_id=place % producers) for place in range(producers * each + 20)]
+    write_segment(tmp_path, markers)
+    found = of_kind(diagnosis_of(str(tmp_path)), "many_producers")
+    assert len(found) == (each == 1)

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Final
 from groupcoord_spark.errors import BadCopyError, InputError, UsageError
 from groupcoord_spark.log import LogPlan, PartitionLog, PlacedDoubt, RecordMark
 from groupcoord_spark.log.files.storage import shown
+from groupcoord_spark.log.partition_count import best_partition_count
 from groupcoord_spark.pipeline.plan.carry_over import ends_of_last_night
 from groupcoord_spark.pipeline.plan.earlier_runs import PartitionHistory, last_nights, remembered_offsets
 from groupcoord_spark.pipeline.plan.evidence import Evidence
-from groupcoord_spark.pipeline.plan.partition_count import best_partition_count
 from groupcoord_spark.pipeline.plan.row_overview import (
     PartitionOverview,
     RowOverview,

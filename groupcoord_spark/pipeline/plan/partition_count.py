@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-import numpy as np
-
 from groupcoord_spark.log import LogPlan, PartitionLog, read_segment
 from groupcoord_spark.log.files.storage import side_by_side
-from groupcoord_spark.protocol import DecodeError, decode_key, java_string_hash
+from groupcoord_spark.log.partition_count import best_partition_count
+from groupcoord_spark.protocol import DecodeError, decode_key
+from groupcoord_spark.protocol.partitioner import partitioning_hash
 from groupcoord_spark.protocol.record_types import NOT_A_CONTROL_RECORD
 
-KAFKAS_DEFAULT = 50
-MOST_PARTITIONS = 1_000
 SAMPLE_BYTES = 32 << 10
 SAMPLED_PARTITIONS = 64
 
@@ -38,28 +36,6 @@ def likely_partition_count(plan: LogPlan, placed_groups: Iterable[tuple[int, int
     return best_partition_count(placed_groups_of(plan) if placed_groups is None else placed_groups, lowest)
 
 
-def certain_partition_count(placed_groups: Iterable[tuple[int, int]], lowest: int) -> int | None:
-    """The partition count, at least ``lowest``, that alone puts every group where it is; None where no count does, or several do."""
-    pairs = np.array(list(placed_groups), np.int64).reshape(-1, 2)
-    hashes, partitions = pairs[:, 0], pairs[:, 1]
-    fitting = [count for count in range(lowest, max(MOST_PARTITIONS, lowest) + 1) if (hashes % count == partitions).all()]
-    return fitting[0] if len(fitting) == 1 else None
-
-
-def best_partition_count(placed_groups: Iterable[tuple[int, int]], lowest: int) -> int:
-    """The partition count, at least ``lowest``, that puts the most groups where they are; if equal, Kafka's default, else the lowest.
-
-    placed_groups: (hash of the group id, offsets partition of the group).
-    """
-    pairs = np.array(list(placed_groups), np.int64).reshape(-1, 2)
-    hashes, partitions = pairs[:, 0], pairs[:, 1]
-
-    def agreement(count: int) -> tuple[int, bool, int]:
-        return int(np.count_nonzero(hashes % count == partitions)), count == KAFKAS_DEFAULT, -count
-
-    return max(range(lowest, max(MOST_PARTITIONS, lowest) + 1), key=agreement)
-
-
 def group_hashes(keys: Iterable[bytes | None]) -> set[int]:
     """Hash of each group id in the keys: Kafka divides the hash by the partition count, and the remainder is the partition of the group.
 
@@ -71,6 +47,5 @@ def group_hashes(keys: Iterable[bytes | None]) -> set[int]:
             group_id = decode_key(key).fields["group_id"]
         except (DecodeError, KeyError):
             continue
-        # Kafka's Utils.abs: the absolute value of the lowest 32-bit integer does not fit 32 bits, and counts as 0.
-        hashes.add(abs(java_string_hash(group_id)) & 0x7FFFFFFF)
+        hashes.add(partitioning_hash(group_id))
     return hashes

@@ -93,7 +93,7 @@ def counted_commits(
     transactions: list[Transaction] = []
     if transactional.any():
         staged = np.flatnonzero(transactional & ~tombstones)
-        if not semantics.tombstone_drops_pending:
+        if semantics.transactional_tombstone_drops_own:
             # A transactional tombstone removes a commit of its own transaction and no committed offset.
             kept = ~(transactional & tombstones)
         marker_at, marker_ms, is_commit = _ends(record_offsets[staged], producers[staged], markers)

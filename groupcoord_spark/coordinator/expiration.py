@@ -23,6 +23,7 @@ UNKNOWN_SUBSCRIPTION = "unknown_subscription"
 PENDING_TRANSACTION = "pending_transaction"
 SHARE_GROUP = "share_group"
 TOPOLOGY_DESCRIPTION = "topology_description"
+FAILING_CLEANUP = "failing_cleanup"
 MEMBERS = "members"
 OFFSETS = "offsets"
 
@@ -56,6 +57,8 @@ class GroupFacts(NamedTuple):
     """Every regular expression that has a record, even one that no member uses: each record needs a tombstone."""
     has_stored_description: bool = False
     """Streams groups: the broker's plugin has, or may have, a description of the topology."""
+    has_producer_left_open: bool = False
+    """Whether a producer counts as open for the group although a tombstone removed its pending offsets (Java 3.8.0 to 4.0.0)."""
 
     @staticmethod
     def of_row(row: GroupRow) -> "GroupFacts":
@@ -71,6 +74,7 @@ class GroupFacts(NamedTuple):
             subscribed_topics=None if row.subscribed_topics is None else frozenset(row.subscribed_topics),
             regular_expressions=row.regular_expressions,
             has_stored_description=row.has_stored_description,
+            has_producer_left_open=row.has_producer_left_open,
         )
 
 
@@ -143,11 +147,22 @@ class Cleanup:
         pending: dict[str, set[TopicPartition]] = {}
         for group_id, topic, partition in state.pending_by_partition():
             pending.setdefault(group_id, set()).add((topic, partition))
-        for group in state.groups():
-            yield self.of_group(group, state.offsets_of(group.group_id), pending.get(group.group_id, ()))
+        groups = state.groups()
+        fails = any(self.fails_over(group.group_type, state.offsets_of(group.group_id)) for group in groups)
+        for group in groups:
+            yield self.of_group(group, state.offsets_of(group.group_id), pending.get(group.group_id, ()), fails=fails)
+
+    def fails_over(self, group_type: str, offsets: Collection[TopicPartition]) -> bool:
+        """Whether the cleanup of the whole offsets partition fails because of a group of this type with these committed offsets (X-C3)."""
+        return self.semantics.share_offsets_fail_cleanup and group_type == "share" and bool(offsets)
 
     def of_group(
-        self, group: GroupFacts | GroupRow, offsets: Mapping[TopicPartition, CommitTimes], pending: Collection[TopicPartition]
+        self,
+        group: GroupFacts | GroupRow,
+        offsets: Mapping[TopicPartition, CommitTimes],
+        pending: Collection[TopicPartition],
+        *,
+        fails: bool = False,
     ) -> GroupCleanup:
         """The cleanup of one group.
 
@@ -155,14 +170,24 @@ class Cleanup:
             group: The group.
             offsets: (topic, partition) -> committed offset.
             pending: (topic, partition) of the group's offsets in open transactions, of any producer.
+            fails: Whether the cleanup of the offsets partition fails (``fails_over``), so that nothing of it is removed.
         """
         group = self.facts_of(group)
         expiries = [
             self._expiry_of(group, topic, partition, stored, (topic, partition) in pending)
             for (topic, partition), stored in sorted(offsets.items(), key=lambda item: item[0])
         ]
-        expired = [expiry for expiry in expiries if expiry.expired]
         group_expiry = self._group_expiry(group, expiries, bool(pending))
+        if fails:
+            expiries = [
+                expiry
+                if expiry.expires_at_ms is None
+                else expiry._replace(expires_at_ms=None, expired=False, blocked_by=FAILING_CLEANUP)
+                for expiry in expiries
+            ]
+            if group_expiry.blocked_by in (None, OFFSETS):
+                group_expiry = group_expiry._replace(removed=False, removed_at_ms=None, blocked_by=FAILING_CLEANUP)
+        expired = [expiry for expiry in expiries if expiry.expired]
         group_tombstones = list(self._group_tombstones(group)) if group_expiry.removed else []
         group_expiry = group_expiry._replace(tombstone_count=len(expired) + len(group_tombstones))
         if not self.with_tombstones:
@@ -248,7 +273,8 @@ class Cleanup:
             return kept._replace(blocked_by=TOPOLOGY_DESCRIPTION)
         if group.state != "Empty":
             return kept._replace(blocked_by=MEMBERS)
-        if has_pending and (expiries or self.semantics.pending_offsets_alone_keep_group):
+        keeps = self.semantics.pending_keeps_group
+        if (has_pending or group.has_producer_left_open) and (keeps == "always" or (keeps == "beside_committed" and expiries)):
             return kept._replace(blocked_by=PENDING_TRANSACTION)
         if not expiries:
             return kept._replace(removed=True, removed_at_ms=self.now_ms)

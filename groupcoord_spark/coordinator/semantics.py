@@ -9,13 +9,14 @@ from typing import Literal
 
 from groupcoord_spark.coordinator.releases import Release, release_named
 from groupcoord_spark.errors import UsageError
-from groupcoord_spark.protocol.record_types import CLASSIC_KEY_TYPES, STREAMS_GROUP_KEY_TYPES, KeyType
+from groupcoord_spark.protocol.record_types import CLASSIC_KEY_TYPES, CONSUMER_GROUP_KEY_TYPES, STREAMS_GROUP_KEY_TYPES, KeyType
 
 DAY_MS = 24 * 60 * 60 * 1000
 
 # SHARE_GROUP_PARTITION_METADATA is skipped (R-1.6): only the early access of share groups in 4.0 wrote it.
 _KEY_TYPES_4_1: frozenset[int] = frozenset(KeyType) - {KeyType.SHARE_GROUP_PARTITION_METADATA}
 _KEY_TYPES_4_0: frozenset[int] = _KEY_TYPES_4_1 - STREAMS_GROUP_KEY_TYPES - {KeyType.SHARE_GROUP_STATE_PARTITION_METADATA}
+_KEY_TYPES_3_7: frozenset[int] = CLASSIC_KEY_TYPES | CONSUMER_GROUP_KEY_TYPES - {KeyType.CONSUMER_GROUP_REGULAR_EXPRESSION}
 
 OffsetRules = Literal["X-A0", "X-A1", "X-B"]
 GroupRule = Literal["X-G0", "X-G1", "X-G2"]
@@ -50,8 +51,14 @@ class Semantics:
     producer_id_means_transaction: bool = True
     """True (Java): a batch with a producer id is transactional. False (Scala): a batch with the transactional bit is transactional."""
     tombstone_drops_pending: bool = True
-    """True (Java): a tombstone removes the committed offset and every pending offset. False (Scala): a tombstone in a transaction removes
-    the pending offset, a tombstone outside of transactions the committed offset (R-1.15)."""
+    """Whether a tombstone removes every pending offset beside the committed one (R-1.15): Java since 3.8.0."""
+    transactional_tombstone_drops_own: bool = False
+    """True (Scala): a tombstone in a transaction removes the pending offset of its own producer and no committed offset (R-1.15)."""
+    tombstone_leaves_transaction_open: bool = False
+    """Java 3.8.0 to 4.0.0: the producer of a pending offset that a tombstone removed still counts as open for the group, and the cleanup
+    keeps the group until a marker finds another pending offset of the producer there (X-G2)."""
+    later_marker_wins: bool = False
+    """Java 3.7: a COMMIT marker also replaces commits that were written after the pending offset (R-1.19)."""
     unknown_marker_aborts: bool = False
     keeps_topic_ids: bool = True
 
@@ -84,8 +91,11 @@ class Semantics:
     offset_rules: OffsetRules = "X-B"
     expires_unsubscribed: bool = True
     pending_protects: bool = True
-    pending_offsets_alone_keep_group: bool = True
-    """Whether the cleanup keeps a group whose only offsets are in open transactions (KAFKA-19163)."""
+    pending_keeps_group: Literal["always", "beside_committed", "never"] = "always"
+    """Whether the cleanup keeps a group that has pending offsets. ``beside_committed`` (3.8.0 to 4.0.0): only if the group has committed
+    offsets too (KAFKA-19163). ``never``: Java 3.7."""
+    share_offsets_fail_cleanup: bool = False
+    """4.0 and 4.4: the cleanup of an offsets partition fails as a whole over a share group with a committed offset (X-C3)."""
     stored_description_keeps_group: bool = False
     """Whether the cleanup keeps a streams group while the broker's plugin has a description of the group's topology (KIP-1331)."""
     group_rule: GroupRule | None = "X-G2"
@@ -109,6 +119,9 @@ class Semantics:
 
 
 def _java(release: Release, text: str) -> Semantics:
+    is_preview = release < (4, 0)
+    is_3_7 = release < (3, 8)
+    before_4_0_1 = release < (4, 0, 1)
     before_4_1 = release < (4, 1)
     before_4_2 = release < (4, 2)
     before_4_3 = release < (4, 3)
@@ -117,10 +130,13 @@ def _java(release: Release, text: str) -> Semantics:
         name="java",
         broker_version=text,
         release=release,
-        known_key_types=_KEY_TYPES_4_0 if before_4_1 else _KEY_TYPES_4_1,
+        known_key_types=_KEY_TYPES_3_7 if is_preview else _KEY_TYPES_4_0 if before_4_1 else _KEY_TYPES_4_1,
         newest_offset_value=(4, 4) if before_4_1 else (0, 4),
         written_offset_value=3 if before_4_1 else 4,
         limits_values=limits_values,
+        tombstone_drops_pending=not is_3_7,
+        tombstone_leaves_transaction_open=before_4_0_1 and not is_3_7,
+        later_marker_wins=is_3_7,
         fails_over_subscriptions=not limits_values,
         initial_epoch=0 if before_4_3 else 1,
         initial_validated_topology_epoch=0 if release < (4, 4) else -1,
@@ -129,7 +145,9 @@ def _java(release: Release, text: str) -> Semantics:
         checks_target_assignment_epoch=not before_4_3,
         validates_topology=not before_4_2,
         describes_pending_revocation=not before_4_3,
-        pending_offsets_alone_keep_group=release >= (4, 0, 1),
+        pending_protects=not is_3_7,
+        pending_keeps_group="never" if is_3_7 else "beside_committed" if before_4_0_1 else "always",
+        share_offsets_fail_cleanup=release[:2] in ((4, 0), (4, 4)),
     )
 
 
@@ -158,6 +176,7 @@ def _scala(release: Release, text: str) -> Semantics:
         written_offset_value=3 if release >= (2, 1) else 1 if release >= (0, 9) else 0,
         producer_id_means_transaction=False,
         tombstone_drops_pending=False,
+        transactional_tombstone_drops_own=True,
         unknown_marker_aborts=True,
         keeps_topic_ids=False,
         groups_live_from_first_commit=False,
@@ -178,16 +197,19 @@ def semantics_for(name: str | None = None, broker_version: str | None = None) ->
     """The semantics of a coordinator or of a broker release; without arguments those of Kafka 4.3.
 
     Args:
-        name: ``java`` (alone: Kafka 4.3) or ``scala`` (alone: Kafka 3.9).
+        name: ``java`` (alone: Kafka 4.3) or ``scala`` (alone: Kafka 3.9). Kafka 3.7 to 3.9 have both: Scala by default, Java as a preview
+            where ``group.coordinator.rebalance.protocols`` names ``consumer``, or ``group.coordinator.new.enable`` is true.
         broker_version: A release such as ``2.8.2``, or a line of releases such as ``4.2``, which means its newest patch release.
     Raises:
         UsageError: The name or the release does not exist, or the release does not have the named coordinator.
     """
     if name not in (None, "java", "scala"):
-        raise UsageError(f"semantics {name!r} is not known. Write java (the coordinator of Kafka 4.x) or scala (0.8.2 to 3.9).")
+        has_java = "the coordinator of Kafka 4.x, a preview in 3.7 to 3.9"
+        raise UsageError(f"semantics {name!r} is not known. Write java ({has_java}) or scala (0.8.2 to 3.9).")
     text = (broker_version if broker_version is not None else "3.9" if name == "scala" else "4.3").strip()
     release = release_named(text)
-    is_java = release >= (4, 0)
+    has_both = (3, 7) <= release < (4, 0)
+    is_java = name == "java" if has_both else release >= (4, 0)
     if name is not None and (name == "java") != is_java:
         has = "java" if is_java else "scala"
         raise UsageError(f"Kafka {text} has the {has} coordinator, not {name}. Leave one of the two out.")

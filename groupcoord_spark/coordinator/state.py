@@ -32,7 +32,7 @@ class OffsetRow(NamedTuple):
 
 
 class GroupRow(NamedTuple):
-    """A group that the coordinator would list. ``has_stored_description`` is no column of the table: only the cleanup reads it."""
+    """A group that the coordinator would list. The last two fields are no columns of the table: only the cleanup reads them."""
 
     group_id: str
     group_type: str
@@ -60,6 +60,8 @@ class GroupRow(NamedTuple):
     regular_expressions: tuple[str, ...]
     has_stored_description: bool = False
     """Streams groups: the broker's plugin has, or may have, a description of the topology."""
+    has_producer_left_open: bool = False
+    """Whether a producer counts as open for the group although a tombstone removed its pending offsets (Java 3.8.0 to 4.0.0)."""
 
 
 class MemberRow(NamedTuple):
@@ -348,4 +350,5 @@ class PartitionState:
             record_timestamp_ms=group.record_timestamp_ms,
             regular_expressions=group.regular_expressions,
             has_stored_description=group.has_stored_description,
+            has_producer_left_open=bool(self._offsets.producers_left_open(group_id)),
         )

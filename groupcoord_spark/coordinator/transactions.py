@@ -43,17 +43,18 @@ class _OpenTransaction:
 class OffsetStore:
     """Offsets by group id, whether the group exists or not: Kafka too keeps offsets and groups apart (R-1.26)."""
 
-    __slots__ = ("_open", "_tombstone_drops_pending", "_unknown_marker_aborts", "committed", "pending")
+    __slots__ = ("_open", "_open_by_group", "_semantics", "committed", "pending")
 
     def __init__(self, semantics: Semantics) -> None:
-        self._tombstone_drops_pending = semantics.tombstone_drops_pending
-        self._unknown_marker_aborts = semantics.unknown_marker_aborts
+        self._semantics = semantics
         self.committed: dict[str, dict[TopicPartition, StoredOffset]] = {}
         """Group id -> (topic, partition) -> commit. A group without offsets is not in the dict."""
         self.pending: dict[OffsetKey, dict[int, StoredOffset]] = {}
         """Key -> producer id -> commit. A key without pending offsets is not in the dict."""
         self._open: dict[int, _OpenTransaction] = {}
         """Producer id -> its open transaction."""
+        self._open_by_group: dict[str, set[int]] | None = {} if semantics.tombstone_leaves_transaction_open else None
+        """Group id -> producer ids that count as open for the group, where that is another thing than pending offsets."""
 
     def put(self, group_id: str, topic: str, partition: int, stored: StoredOffset) -> None:
         """Store a commit that is not in a transaction: the last record wins (R-1.12)."""
@@ -74,17 +75,19 @@ class OffsetStore:
         transaction.keys.add(key)
         if stored.producer_epoch > transaction.highest_epoch:
             transaction.highest_epoch = stored.producer_epoch
+        if self._open_by_group is not None:
+            self._open_by_group.setdefault(group_id, set()).add(producer_id)
 
     def delete(self, group_id: str, topic: str, partition: int, producer_id: int, is_transactional: bool) -> None:
         """Apply a tombstone of an offset (R-1.15).
 
-        Java: removes the committed offset and the pending offsets of all producers. Scala: in a transaction removes the producer's pending
-        offset, outside of a transaction the committed offset.
+        Java: removes the committed offset, and since 3.8 the pending offsets of all producers. Scala: in a transaction removes the
+        producer's pending offset, outside of a transaction the committed offset.
         """
         # Dropped records rely on this: pipeline/read/superseded.py
-        if self._tombstone_drops_pending:
+        if self._semantics.tombstone_drops_pending:
             self.pending.pop((group_id, topic, partition), None)
-        elif is_transactional:
+        elif is_transactional and self._semantics.transactional_tombstone_drops_own:
             self.unstage(group_id, topic, partition, producer_id)
             return
         offsets = self.committed.get(group_id)
@@ -99,20 +102,36 @@ class OffsetStore:
             control_type: The type in the key of the control record. A type that is no MarkerType is ignored by Java and aborts in Scala.
         """
         # Dropped records rely on this: pipeline/read/superseded.py
-        if control_type not in _MARKER_TYPES and not self._unknown_marker_aborts:
+        if control_type not in _MARKER_TYPES and not self._semantics.unknown_marker_aborts:
             return
         transaction = self._open.pop(producer_id, None)
         if transaction is None:
             return
         for key in transaction.keys:
             staged = self.unstage(*key, producer_id)
-            if staged is None or control_type != MarkerType.COMMIT:
+            if staged is None:
                 continue
             group_id, topic, partition = key
+            if self._open_by_group is not None:
+                self._close_for_group(group_id, producer_id)
+            if control_type != MarkerType.COMMIT:
+                continue
             existing = self.committed.get(group_id, {}).get((topic, partition))
             # The order of the commits counts, not of the markers: a later commit outside of the transaction stays (R-1.19).
-            if existing is None or staged.record_offset > existing.record_offset:
+            if existing is None or staged.record_offset > existing.record_offset or self._semantics.later_marker_wins:
                 self.put(group_id, topic, partition, staged)
+
+    def producers_left_open(self, group_id: str) -> frozenset[int]:
+        """Producer ids that count as open for the group, even without a pending offset (``tombstone_leaves_transaction_open``)."""
+        return frozenset(self._open_by_group.get(group_id, ())) if self._open_by_group is not None else frozenset()
+
+    def _close_for_group(self, group_id: str, producer_id: int) -> None:
+        """Remove a producer from those that count as open for the group."""
+        assert self._open_by_group is not None
+        producers = self._open_by_group.get(group_id, set())
+        producers.discard(producer_id)
+        if not producers:
+            self._open_by_group.pop(group_id, None)
 
     def open_transactions(self) -> dict[int, int]:
         """Producer id -> highest producer epoch of each transaction that no marker has ended."""

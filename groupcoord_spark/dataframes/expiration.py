@@ -66,11 +66,11 @@ def expire(
         of_groups = groups.select(*place, "group_id")
         type_0 = state.type_0_offsets.join(of_groups, on=["cluster", "group_id"], how="inner").withColumn("origin", F.lit(_TYPE_0))
         offsets = offsets.unionByName(type_0, allowMissingColumns=True)
-    if state.described_groups is None:
-        groups = groups.withColumn("is_described", F.lit(False))
+    if state.kept_groups is None:
+        groups = groups.withColumn("kept_for", F.array().cast("array<string>"))
     else:
-        described = state.described_groups.withColumn("is_described", F.lit(True))
-        groups = groups.join(described, on=["cluster", "group_id"], how="left")
+        kept_groups = state.kept_groups.groupBy("cluster", "group_id").agg(F.collect_set("kept_for").alias("kept_for"))
+        groups = groups.join(kept_groups, on=["cluster", "group_id"], how="left")
     paired = offsets.groupBy(*place).cogroup(groups.groupBy(*place))
     packed, tasks = paired.applyInArrow(_rules(job), PACKED), tasks_of(groups.sparkSession)
     packed = kept(packed if tasks is None else packed.coalesce(tasks))
@@ -83,8 +83,9 @@ def _rules(job: ExpirationJob) -> Callable[[tuple[pa.Scalar, ...], pa.Table, pa.
     def rows(cluster: str, offsets_partition: int, offsets: pa.Table, groups: pa.Table) -> Iterator[pa.RecordBatch]:
         of_origin = {origin: offsets.filter(pc.equal(offsets["origin"], origin)) for origin in (_COMMITTED, _PENDING, _TYPE_0)}
         type_0 = frozenset(zip(*(of_origin[_TYPE_0][name].to_pylist() for name in PENDING_COLUMNS), strict=True))
-        described = frozenset(groups.filter(pc.fill_null(groups["is_described"], False))["group_id"].to_pylist())
-        state = StateTables(of_origin[_COMMITTED], of_origin[_PENDING], groups, type_0, described)
+        reasons = zip(groups["group_id"].to_pylist(), groups["kept_for"].to_pylist(), strict=True)
+        kept_groups = frozenset((group_id, reason) for group_id, of_group in reasons for reason in of_group or ())
+        state = StateTables(of_origin[_COMMITTED], of_origin[_PENDING], groups, type_0, kept_groups)
         expirations = expiration_rows((cleaned for _, cleaned in cleanups(state, job)), job, type_0)
         for table, rows_of_table in (
             ("offset_expirations", expirations.offsets),

@@ -22,6 +22,7 @@ from groupcoord_spark.moments import Moment, milliseconds_of
 from groupcoord_spark.pipeline.exchange.counts import PartitionCounts
 from groupcoord_spark.pipeline.exchange.kept_records import kept_records
 from groupcoord_spark.pipeline.exchange.state_rows import WRITTEN_ROWS
+from groupcoord_spark.pipeline.expiration import kept_for
 from groupcoord_spark.pipeline.plan.input_rows import TRANSACTIONS_UNKNOWN
 from groupcoord_spark.pipeline.read import superseded
 from groupcoord_spark.pipeline.read.decode import DecodedChunk, decode_chunk
@@ -36,13 +37,13 @@ if TYPE_CHECKING:
 
 TOPIC_NAMES: Final = "topic_names"
 TYPE_0_OFFSETS: Final = "type_0_offsets"
-DESCRIBED_GROUPS: Final = "described_groups"
+KEPT_GROUPS: Final = "kept_groups"
 KINDS: Final = "kinds"
 
 OF_NO_TABLE: Final[Mapping[str, pa.Schema]] = {
     TOPIC_NAMES: pa.schema([("topic_id", pa.string()), ("name", pa.string())]),
     TYPE_0_OFFSETS: pa.schema([("group_id", pa.string()), ("topic", pa.string()), ("partition", pa.int32())]),
-    DESCRIBED_GROUPS: pa.schema([("group_id", pa.string())]),
+    KEPT_GROUPS: pa.schema([("group_id", pa.string()), ("kept_for", pa.string())]),
     KINDS: pa.schema([("key_type", pa.int32()), ("value_version", pa.int32()), ("decoded", pa.int64())]),
 }
 """Rows of the replay that belong to no table of the warehouse, and their columns after ``cluster``."""
@@ -53,9 +54,9 @@ class State:
     """The state of the coordinator, as frames with the columns of the tables of these names.
 
     warnings and quarantined_records have no run_id, because no run wrote them. type_0_offsets (cluster, group_id, topic, partition):
-    offsets whose newest record has a key of type 0, so that they come back after their tombstone. described_groups (cluster, group_id):
-    streams groups whose topology description the broker's plugin has stored. Both are None for a state of other origin, for example from
-    the tables of a warehouse; ``expire`` then goes by the state alone.
+    offsets whose newest record has a key of type 0, so that they come back after their tombstone. kept_groups (cluster, group_id,
+    kept_for): groups that a cleanup may keep for a reason that no other frame shows. Both are None for a state of other origin, for example
+    from the tables of a warehouse; ``expire`` then goes by the state alone.
     """
 
     committed_offsets: DataFrame
@@ -67,7 +68,7 @@ class State:
     warnings: DataFrame
     quarantined_records: DataFrame
     type_0_offsets: DataFrame | None = None
-    described_groups: DataFrame | None = None
+    kept_groups: DataFrame | None = None
     replayed: DataFrame | None = None
     """The frame that all others are made of. It is kept on the executors after its first use; ``unpersist`` frees them."""
 
@@ -122,7 +123,7 @@ def replay(
         ),
         quarantined_records=frame_of(replayed, "quarantined_records"),
         type_0_offsets=plain_frame_of(replayed, TYPE_0_OFFSETS, OF_NO_TABLE[TYPE_0_OFFSETS]),
-        described_groups=plain_frame_of(replayed, DESCRIBED_GROUPS, OF_NO_TABLE[DESCRIBED_GROUPS]),
+        kept_groups=plain_frame_of(replayed, KEPT_GROUPS, OF_NO_TABLE[KEPT_GROUPS]),
         replayed=replayed,
     )
 
@@ -225,7 +226,7 @@ def _replayed(
     rows_of_no_table: Mapping[str, Sequence[tuple[Any, ...]]] = {
         TOPIC_NAMES: [*{**topic_names, **state.topic_names}.items()],
         TYPE_0_OFFSETS: [*replay_of_partition.type_0_offsets()],
-        DESCRIBED_GROUPS: [(group.group_id,) for group in groups if group.has_stored_description],
+        KEPT_GROUPS: [(group.group_id, reason) for group in groups for reason in kept_for(group)],
         KINDS: [(*kind, count.decoded) for kind, count in counts.by_kind.items()],
     }
     for name, tuples in rows_of_no_table.items():

@@ -9,9 +9,16 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from groupcoord_spark.coordinator.expiration import Cleanup, CommitTimes, GroupCleanup, GroupFacts
+from groupcoord_spark.coordinator.expiration import (
+    PENDING_TRANSACTION,
+    TOPOLOGY_DESCRIPTION,
+    Cleanup,
+    CommitTimes,
+    GroupCleanup,
+    GroupFacts,
+)
 from groupcoord_spark.coordinator.semantics import Semantics
-from groupcoord_spark.coordinator.state import PartitionState
+from groupcoord_spark.coordinator.state import GroupRow, PartitionState
 from groupcoord_spark.coordinator.transactions import OffsetKey, TopicPartition
 from groupcoord_spark.coordinator.traps import traps_of
 from groupcoord_spark.protocol.record_types import NO_TIMESTAMP, KeyType
@@ -169,12 +176,12 @@ GROUP_COLUMNS = (
 
 
 def cleaned_groups(
-    committed: pa.Table, pending: pa.Table, groups: pa.Table, job: ExpirationJob, described_groups: Collection[str] = ()
+    committed: pa.Table, pending: pa.Table, groups: pa.Table, job: ExpirationJob, kept_groups: Collection[tuple[str, str]] = ()
 ) -> Iterator[tuple[int, CleanedGroup]]:
     """(offsets_partition, group after the cleanup) for every group in the state tables of one cluster, sorted by group id.
 
-    In: rows of the tables of these names, at least with OFFSET_COLUMNS, PENDING_COLUMNS and GROUP_COLUMNS; described_groups: ids of the
-    streams groups whose topology description the broker's plugin holds, which no column tells.
+    In: rows of the tables of these names, at least with OFFSET_COLUMNS, PENDING_COLUMNS and GROUP_COLUMNS; kept_groups: (group id,
+    reason) of the groups that the cleanup keeps for a reason that no column of these tables shows (``kept_for``).
     """
     offsets: dict[str, dict[TopicPartition, CommitTimes]] = {}
     columns = [committed[name].to_pylist() for name in ("group_id", "topic", "partition")]
@@ -188,12 +195,24 @@ def cleaned_groups(
     for group_id, topic, partition in zip(*(pending[name].to_pylist() for name in PENDING_COLUMNS), strict=True):
         staged.setdefault(group_id, set()).add((topic, partition))
     cleanup = job.cleanup
-    for offsets_partition, stored in sorted(_facts(groups), key=lambda stored: stored[1].group_id):
-        if stored.group_id in described_groups:
-            stored = stored._replace(has_stored_description=True)
+    facts_of_groups = sorted(_facts(groups), key=lambda stored: stored[1].group_id)
+    failing = {place for place, facts in facts_of_groups if cleanup.fails_over(facts.group_type, offsets.get(facts.group_id, ()))}
+    for offsets_partition, stored in facts_of_groups:
+        is_left_open = cleanup.semantics.tombstone_leaves_transaction_open and (stored.group_id, PENDING_TRANSACTION) in kept_groups
+        is_described = (stored.group_id, TOPOLOGY_DESCRIPTION) in kept_groups
+        stored = stored._replace(has_stored_description=is_described, has_producer_left_open=is_left_open)
         facts = cleanup.facts_of(stored)
-        of_group = offsets.get(facts.group_id, {})
-        yield offsets_partition, CleanedGroup(facts, of_group, cleanup.of_group(stored, of_group, staged.get(facts.group_id, ())))
+        of_group, pending_of_group = offsets.get(facts.group_id, {}), staged.get(facts.group_id, ())
+        cleaned = cleanup.of_group(stored, of_group, pending_of_group, fails=offsets_partition in failing)
+        yield offsets_partition, CleanedGroup(facts, of_group, cleaned)
+
+
+def kept_for(group: GroupRow) -> Iterator[str]:
+    """The reasons for which a cleanup may keep the group and which no column of the state tables shows, as words of ``blocked_by``."""
+    if group.has_stored_description:
+        yield TOPOLOGY_DESCRIPTION
+    if group.has_producer_left_open:
+        yield PENDING_TRANSACTION
 
 
 def _facts(groups: pa.Table) -> Iterator[tuple[int, GroupFacts]]:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from groupcoord_spark.coordinator.expiration import TOPOLOGY_DESCRIPTION, Tombstone
+from groupcoord_spark.coordinator.expiration import PENDING_TRANSACTION, TOPOLOGY_DESCRIPTION, Tombstone
 from groupcoord_spark.coordinator.transactions import OffsetKey
 from groupcoord_spark.coordinator.traps import traps_of
 from groupcoord_spark.log.writing import Batch, RecordToLog
@@ -41,8 +41,8 @@ class StateTables(NamedTuple):
     groups: pa.Table
     type_0_offsets: frozenset[OffsetKey]
     """(group_id, topic, partition) of the commits that are live in the log under a key of type 0."""
-    described_groups: frozenset[str] = frozenset()
-    """Streams groups whose topology description is stored by the broker's plugin."""
+    kept_groups: frozenset[tuple[str, str]] = frozenset()
+    """(group id, reason) of the groups that the cleanup keeps for a reason that no column of the tables shows."""
 
 
 def read_state_tables(warehouse: Warehouse, cluster: str, *, run: Run | None = None, groups: Sequence[str] = ()) -> StateTables:
@@ -53,19 +53,20 @@ def read_state_tables(warehouse: Warehouse, cluster: str, *, run: Run | None = N
         return warehouse.read(table, cluster=cluster, columns=columns, where=[*of_groups, *where], run=run)
 
     returning = rows("offset_expirations", PENDING_COLUMNS, [("may_come_back", "=", True)])
-    described = rows("group_expirations", ["group_id"], [("blocked_by", "=", TOPOLOGY_DESCRIPTION)])
+    columns = ["group_id", "blocked_by"]
+    kept = rows("group_expirations", columns, [("blocked_by", "in", [TOPOLOGY_DESCRIPTION, PENDING_TRANSACTION])])
     return StateTables(
         committed=rows("committed_offsets", OFFSET_COLUMNS),
         pending=rows("pending_offsets", PENDING_COLUMNS),
         groups=rows("groups", GROUP_COLUMNS),
         type_0_offsets=frozenset(zip(*(returning[name].to_pylist() for name in PENDING_COLUMNS), strict=True)),
-        described_groups=frozenset(described["group_id"].to_pylist()),
+        kept_groups=frozenset(zip(*(kept[name].to_pylist() for name in columns), strict=True)),
     )
 
 
 def cleanups(state: StateTables, job: ExpirationJob) -> Iterator[tuple[int, CleanedGroup]]:
     """(offsets_partition, group after the cleanup) for each group, by group id."""
-    return cleaned_groups(state.committed, state.pending, state.groups, job, state.described_groups)
+    return cleaned_groups(state.committed, state.pending, state.groups, job, state.kept_groups)
 
 
 def traps_in(cleaned: CleanedGroup, returning: Collection[OffsetKey]) -> Iterator[list[str]]:

@@ -11,6 +11,7 @@ OFFSET_STAYS_BECAUSE: Final[Mapping[str, str]] = {
     "unknown_subscription": "the group has members and what they subscribe to cannot be read: nothing of it expires",
     "pending_transaction": "a transaction with this offset is open",
     "share_group": "share groups do not expire",
+    "failing_cleanup": "the cleanup of its offsets partition fails, because a share group there has offsets",
 }
 GROUP_STAYS_BECAUSE: Final[Mapping[str, str]] = {
     "members": "it has members",
@@ -18,6 +19,7 @@ GROUP_STAYS_BECAUSE: Final[Mapping[str, str]] = {
     "pending_transaction": "a transaction with its offsets is open",
     "share_group": "share groups do not expire",
     "topology_description": "the broker still has to delete the description of its topology",
+    "failing_cleanup": "the cleanup of its offsets partition fails, because a share group there has offsets",
 }
 NEVER_OLD_ENOUGH: Final = "its time is so far off that the retention after it is beyond all clocks"
 NO_GROUP_IS_REMOVED: Final = "brokers before 0.10.1 remove no group in a cleanup"

@@ -63,7 +63,7 @@ LOST = (
 )
 OFFSET_RULES = ("X-A0", "X-A1", "X-B0", "X-B1", "X-B2", "X-B3", "X-B4", "X-J1", "X-C1", "X-C2", "X-C3")
 GROUP_RULES = ("X-G0", "X-G1", "X-G2", "X-C3")
-GROUP_KEPT_BY = ("members", "offsets", "pending_transaction", "share_group", "topology_description")
+GROUP_KEPT_BY = ("members", "offsets", "pending_transaction", "share_group", "topology_description", "failing_cleanup")
 
 REBALANCE_CAUSES = (
     *("member_joined", "member_left", "member_expelled", "member_gone", "member_restarted", "subscription_changed"),
@@ -417,7 +417,7 @@ OFFSET_EXPIRATIONS = Table(
             "blocked_by",
             "STRING",
             "What keeps it; NULL: its age alone.",
-            words=("subscribed", "live_group", "unknown_subscription", "pending_transaction", "share_group"),
+            words=("subscribed", "live_group", "unknown_subscription", "pending_transaction", "share_group", "failing_cleanup"),
         ),
         Column(
             "inherits_empty_time",

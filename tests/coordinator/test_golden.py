@@ -17,7 +17,7 @@ from tests.coordinator.records import GOLDEN, recorded
 
 CORPORA = [
     *("classic-modern", "transactions", "compacted", "connect", "codec-gzip", "codec-snappy", "codec-lz4", "codec-zstd", "midflight-torn"),
-    *("kip848", "kip848-4.2", "convert", "share", "streams", "expiry", "expiry/expired", "fuzz-1", "fuzz-1/scala"),
+    *("kip848", "kip848-4.2", "convert", "share", "streams", "expiry", "expiry/expired", "fuzz-1", "fuzz-1/scala", "preview-3.7"),
     *("era-0.8.2", "era-0.9", "era-0.10.0", "era-0.11", "era-2.0", "era-2.3", "era-3.9"),
 ]
 RELOADED = [name for name in CORPORA if (GOLDEN / name / "oracle" / "reloaded").exists()]

@@ -10,13 +10,17 @@ from groupcoord_spark.protocol import UNKNOWN_TAGS
 from groupcoord_spark.protocol.record_types import KeyType
 from tests.coordinator.records import (
     Record,
+    aborted,
     classic_group,
     codes_of,
+    committed,
     consumer_member,
     group_epoch,
     member,
     offset_commit,
+    offsets_of,
     own,
+    pending_of,
     replayed,
     streams_assignment,
     streams_member,
@@ -92,6 +96,66 @@ def test_4_0_0_removes_a_group_of_pending_offsets_alone_and_4_0_1_keeps_it(kind:
 def test_4_0_0_keeps_a_group_with_a_pending_and_a_committed_offset_as_all_releases_do() -> None:
     group = cleaned([offset_commit("t0", 5), transactional_commit(7, "t1", 5)], semantics_for(broker_version="4.0.0")).group
     assert (group.removed, group.blocked_by) == (False, "pending_transaction")
+
+
+TOMBSTONED = [offset_commit("t1", 4), transactional_commit(7, "t0", 5), offset_commit("t0", None)]
+
+
+@pytest.mark.parametrize(
+    ("records", "keeping"),
+    [
+        (TOMBSTONED, ["3.8.1", "3.9.2", "4.0.0"]),
+        ([*TOMBSTONED, committed(7)], ["3.8.1", "3.9.2", "4.0.0"]),
+        ([*TOMBSTONED, transactional_commit(7, "t2", 5), aborted(7)], []),
+    ],
+    ids=["the transaction is open", "the marker finds no pending offset", "the marker finds another pending offset"],
+)
+def test_before_4_0_1_a_tombstone_leaves_the_transaction_open_for_the_group(records: list[Record], keeping: list[str]) -> None:
+    releases = ["3.7.2", "3.8.1", "3.9.2", "4.0.0", "4.0.1", "4.3.1"]
+    groups = {release: cleaned(records, semantics_for("java", release)).group for release in releases}
+    assert [release for release, group in groups.items() if group.blocked_by == "pending_transaction"] == keeping
+    assert [release for release, group in groups.items() if not group.removed] == keeping
+
+
+class TestPreviewOf37:
+    PREVIEW = semantics_for("java", "3.7")
+
+    def test_tombstone_keeps_pending_offsets_of_every_producer(self) -> None:
+        records = [offset_commit("t0", 1), transactional_commit(7, "t0", 5), transactional_commit(8, "t0", None)]
+        assert offsets_of(replayed(records, self.PREVIEW)) == {}
+        assert pending_of(replayed(records, self.PREVIEW)) == {("t0", 7): 5}
+        assert offsets_of(replayed([*records, committed(7)], self.PREVIEW)) == {"t0": 5}
+
+    def test_commit_marker_overwrites_newer_commits(self) -> None:
+        records = [transactional_commit(7, "t0", 5), offset_commit("t0", 6), committed(7)]
+        assert offsets_of(replayed(records, self.PREVIEW)) == {"t0": 5}
+        assert offsets_of(replayed(records, semantics_for("java", "3.8.0"))) == {"t0": 6}
+
+    def test_pending_offset_protects_neither_the_committed_one_nor_the_group(self) -> None:
+        records = [offset_commit("t0", 5), transactional_commit(7, "t0", 6)]
+        assert cleaned(records, self.PREVIEW).group.removed
+        assert not cleaned(records, semantics_for("java", "3.8.0")).offsets[0].expired
+
+    def test_share_groups_are_skipped_records(self) -> None:
+        epoch = own(KeyType.SHARE_GROUP_METADATA, {"epoch": 2, "metadata_hash": 0})
+        assert codes_of(replayed([epoch], self.PREVIEW)) == [(0, "R-1.6")]
+
+    def test_coordinator_of_3_7_is_scala_unless_java_is_named(self) -> None:
+        assert [semantics_for(name, "3.7").name for name in (None, "scala", "java")] == ["scala", "scala", "java"]
+
+
+@pytest.mark.parametrize(("release", "fails"), [("4.0.2", True), ("4.1.2", False), ("4.3.1", False), ("4.4.0", True)])
+def test_cleanup_fails_over_a_share_group_with_an_offset(release: str, fails: bool) -> None:
+    semantics = semantics_for(broker_version=release)
+    epoch = own(KeyType.SHARE_GROUP_METADATA, {"epoch": 2, "metadata_hash": 0})
+    state = replayed([epoch, offset_commit("t0", 1), offset_commit("t0", 5, group="old"), classic_group(group="empty")], semantics)
+    cleanups = list(Cleanup(NOW_MS, RETENTION_MS, semantics).of_partition(state))
+    blocked = {cleanup.group.group_id: cleanup.group.blocked_by for cleanup in cleanups}
+    reason = "failing_cleanup" if fails else None
+    assert blocked == {"g": "share_group", "old": reason, "empty": reason}
+    offsets = {offset.group_id: (offset.expired, offset.blocked_by) for cleanup in cleanups for offset in cleanup.offsets}
+    assert offsets == {"g": (False, "share_group"), "old": (not fails, reason)}
+    assert [len(cleanup.tombstones) for cleanup in cleanups] == ([0, 0, 0] if fails else [1, 0, 2])
 
 
 def described(epoch: int) -> Record:

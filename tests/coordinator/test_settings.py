@@ -68,7 +68,7 @@ def test_value_versions_that_a_broker_loads() -> None:
 
 @pytest.mark.parametrize(
     ("name", "release"),
-    [("kotlin", None), (None, "four"), (None, "4"), (None, "0.8.1"), ("java", "3.9"), ("scala", "4.0.1"), (None, ""), (None, "9.9")],
+    [("kotlin", None), (None, "four"), (None, "4"), (None, "0.8.1"), ("java", "3.6"), ("scala", "4.0.1"), (None, ""), (None, "9.9")],
 )
 def test_what_is_no_broker_is_refused_in_a_sentence(name: str | None, release: str | None) -> None:
     with pytest.raises(UsageError, match=r"\.$"):

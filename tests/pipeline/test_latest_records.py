@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from groupcoord_spark.coordinator.semantics import JAVA, SCALA, Semantics
+from groupcoord_spark.coordinator.semantics import JAVA, SCALA, Semantics, semantics_for
 from groupcoord_spark.pipeline.exchange.kept_records import kept_records
 from groupcoord_spark.pipeline.exchange.state_rows import state_rows
 from groupcoord_spark.pipeline.expiration import ExpirationJob, expirations_of
@@ -32,6 +32,9 @@ def test_an_offset_of_key_type_0_may_come_back_though_a_record_after_it_does_not
     replay = KeptRecordsReplay(JAVA)
     replay.apply(kept([LogRecord(0, key, commit_value(0, 3)), LogRecord(1, key, b"\0\3\0")], JAVA))
     assert replay.type_0_offsets() == {("g", "t", 0)}
+
+
+COORDINATORS = [JAVA, SCALA, semantics_for("java", "3.7"), semantics_for("java", "4.0.0")]
 
 
 def kept(log: Sequence[LogRecord], semantics: Semantics) -> pa.RecordBatch:
@@ -73,7 +76,7 @@ def through_nights(nights: Sequence[Sequence[LogRecord]], semantics: Semantics) 
     return replay, latest, warnings
 
 
-@pytest.mark.parametrize("semantics", [JAVA, SCALA], ids=["java", "scala"])
+@pytest.mark.parametrize("semantics", COORDINATORS, ids=lambda semantics: f"{semantics.name} {semantics.broker_version}")
 @examples(100)
 @given(seed=st.integers(0, 2**32), length=st.integers(1, 120), cuts=st.lists(st.integers(0, 120), max_size=6))
 def test_nights_end_in_the_state_of_the_whole_log(semantics: Semantics, seed: int, length: int, cuts: list[int]) -> None:

@@ -183,6 +183,7 @@ class _ChunkDecoder:
             is_transactional=self.records.is_transactional,
             decodes=self.key_is_good & self.value_is_good,
             coordinator_accepts=self.key_is_good & self.value_is_good & _accepted(self.key_type, self.checks.value_version, semantics),
+            keeps_ended_transactions=semantics.tombstone_leaves_transaction_open,
         )
 
     def decoded(self, kinds: ChunkKinds, decodes: Mask, faults: RowNotes, findings: RowNotes, refusals: RowNotes) -> DecodedChunk:

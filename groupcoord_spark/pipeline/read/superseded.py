@@ -10,8 +10,8 @@ loader may refuse because of the state before it is never dropped. docs/explanat
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
-from typing import NamedTuple
+from dataclasses import dataclass, fields, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -35,6 +35,8 @@ class ChunkKinds:
     decodes: bool, the key is of a known type, and key and value decode.
     coordinator_accepts: bool, the record decodes and the coordinator loads records of its key type and value version. A record that is not
     accepted is refused in any state: it changes nothing and supersedes nothing.
+    keeps_ended_transactions: of the whole chunk. For releases where a tombstone leaves the transaction open
+    (``Semantics.tombstone_leaves_transaction_open``): every tombstone counts, and commits of transactions that have ended.
     """
 
     key_code: Ints
@@ -48,13 +50,17 @@ class ChunkKinds:
     is_transactional: Mask
     decodes: Mask
     coordinator_accepts: Mask
+    keeps_ended_transactions: bool = False
 
     def __len__(self) -> int:
         return len(self.key_type)
 
     def take(self, rows: Mask | Ints) -> ChunkKinds:
         """The columns of the chosen records."""
-        return ChunkKinds(*(getattr(self, column.name)[rows] for column in fields(self)))
+        return replace(self, **{name: getattr(self, name)[rows] for name in _COLUMNS})
+
+
+_COLUMNS = tuple(field.name for field in fields(ChunkKinds))[:-1]
 
 
 class CodeNames(NamedTuple):
@@ -67,7 +73,7 @@ class CodeNames(NamedTuple):
 
 def concatenated(chunks: Sequence[tuple[ChunkKinds, CodeNames]]) -> tuple[ChunkKinds, CodeNames]:
     """Consecutive chunks as one chunk, with new codes."""
-    columns = {column.name: [getattr(kinds, column.name) for kinds, _ in chunks] for column in fields(ChunkKinds)}
+    columns = {name: [getattr(kinds, name) for kinds, _ in chunks] for name in _COLUMNS}
     names = []
     for code, names_of_chunks in zip(
         ("key_code", "group_code", "member_code"), zip(*(code_names for _, code_names in chunks), strict=True), strict=True
@@ -76,7 +82,8 @@ def concatenated(chunks: Sequence[tuple[ChunkKinds, CodeNames]]) -> tuple[ChunkK
         names.append(encoded.dictionary)
         new_codes = np.split(codes_of(encoded), np.cumsum([len(of_chunk) for of_chunk in names_of_chunks])[:-1])
         columns[code] = [np.append(new_code, -1)[old_codes] for new_code, old_codes in zip(new_codes, columns[code], strict=True)]
-    return ChunkKinds(*map(np.concatenate, columns.values())), CodeNames(*names)
+    whole: dict[str, Any] = {name: np.concatenate(arrays) for name, arrays in columns.items()}
+    return replace(chunks[0][0], **whole), CodeNames(*names)
 
 
 def needed_for_replay(kinds: ChunkKinds) -> Mask:
@@ -101,6 +108,8 @@ def needed_for_replay(kinds: ChunkKinds) -> Mask:
     staged = is_commit & has_producer & kinds.is_transactional
     is_refused = ~kinds.coordinator_accepts & ~kinds.is_control
     is_kept: Mask = ~(plain | staged | is_refused)
+    if kinds.keeps_ended_transactions:
+        is_kept |= plain & kinds.is_tombstone
     # The last tombstone stays even if a value follows: it also drops what an open transaction staged before this chunk.
     for among in (plain & ~kinds.is_tombstone, plain & kinds.is_tombstone):
         is_kept[_last_rows(kinds.key_code, among)] = True
@@ -170,7 +179,7 @@ def _visible_transactional_commits(kinds: ChunkKinds, plain: Mask, staged: Mask,
     _, from_the_end = np.unique(of_key[::-1], return_index=True)
     last = len(rows) - 1 - from_the_end
     rows, marker = rows[last], marker[last]
-    if _coordinators_agree(kinds, plain, staged):
+    if not kinds.keeps_ended_transactions and _coordinators_agree(kinds, plain, staged):
         is_committed = (marker >= 0) & (kinds.control_type[marker] == MarkerType.COMMIT)
         key = kinds.key_code[rows]
         last_plain = _last_row_by_code(kinds.key_code, plain)

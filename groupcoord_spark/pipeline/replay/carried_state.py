@@ -36,7 +36,8 @@ def state_of_group(replay: KeptRecordsReplay, group_id: str, pending: PendingByG
     # Java: where neither the group nor an offset is left, nothing names the tombstone any more.
     is_gone = group is None and not committed and not staged and replay.semantics.groups_live_from_first_commit
     removed_at = None if is_gone else coordinator.removed_at(group_id)
-    return None if group is None else group.internal_state(), committed, staged, removed_at
+    left_open = coordinator.offsets.producers_left_open(group_id)
+    return None if group is None else group.internal_state(), committed, staged, left_open, removed_at
 
 
 class CarriedStateComparison:

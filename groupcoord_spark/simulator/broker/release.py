@@ -338,7 +338,8 @@ def release_for(semantics: str | None = None, broker_version: str | None = None)
         broker_version: a release such as ``2.8.2``. Without either argument the release is 4.3.
 
     Raises:
-        UsageError: the version is not a release, or is older than 0.10.1, whose groups had no state Empty.
+        UsageError: the version is not a release, is older than 0.10.1, whose groups had no state Empty, or is the preview of the Java
+            coordinator in 3.7 to 3.9.
     """
     loader_rules = semantics_for(semantics, broker_version)
     version = loader_rules.release
@@ -346,6 +347,8 @@ def release_for(semantics: str | None = None, broker_version: str | None = None)
         raise UsageError(
             f"broker version {loader_rules.broker_version!r} cannot be simulated: the simulated states of groups came with 0.10.1."
         )
+    if loader_rules.name == "java" and version < (4, 0):
+        raise UsageError("the preview of the Java coordinator in 3.7 to 3.9 cannot be simulated. Take a release since 4.0, or no java.")
     rules: dict[str, Any] = {}
     for since, change in _CHANGES:
         if version >= since:

@@ -6,6 +6,7 @@ this type of group has no such field, or that no record has set the field.
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple
 
 from groupcoord_spark.coordinator.broker_settings import KAFKAS_ASSIGNORS, DefaultAssignors
@@ -129,16 +130,14 @@ class LoadWarning(NamedTuple):
         return self.code not in _RULES_WITHOUT_REFUSAL and (self.code != _MEMBER_TWICE or self.detail.endswith(LOAD_FAILS))
 
 
+@dataclass(slots=True, eq=False)
 class Group(ABC):
     """The state of a group of any type. The replay keeps it by group id."""
 
-    __slots__ = ("record_offset", "record_timestamp_ms")
-
     group_type: ClassVar[str]
 
-    def __init__(self) -> None:
-        self.record_offset: int | None = None
-        self.record_timestamp_ms: int | None = None
+    record_offset: int | None = field(default=None, init=False)
+    record_timestamp_ms: int | None = field(default=None, init=False)
 
     @property
     def is_simple(self) -> bool:

@@ -1,9 +1,9 @@
 """Classic groups: from a value of key type 2, or without one for a group that only has offsets."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from groupcoord_spark.coordinator.broker_settings import DefaultAssignors
 from groupcoord_spark.coordinator.semantics import Semantics
@@ -39,84 +39,39 @@ class ClassicMember:
     assignment: bytes
 
 
+@dataclass(slots=True, kw_only=True, eq=False)
 class ClassicGroup(Group):
-    """A classic group in the state after a load: Empty or Stable, never in a rebalance, because rebalances are not stored."""
+    """A classic group in the state after a load: Empty or Stable, never in a rebalance, because rebalances are not stored.
 
-    __slots__ = (
-        "_generation",
-        "_leader_id",
-        "_protocol",
-        "_protocol_type",
-        "_state",
-        "_state_timestamp_ms",
-        "_subscribed_topics",
-        "members",
-    )
+    Without arguments: the simple group of a group id that has offsets and no group record (R-1.25).
+    """
 
-    group_type = "classic"
+    group_type: ClassVar[str] = "classic"
 
-    def __init__(
-        self,
-        *,
-        state: str = "Empty",
-        protocol_type: str | None = None,
-        protocol: str | None = None,
-        generation: int = 0,
-        leader_id: str | None = None,
-        state_timestamp_ms: int | None = None,
-        members: Mapping[str, ClassicMember] | None = None,
-        subscribed_topics: frozenset[str] | None = None,
-    ) -> None:
-        """Without arguments: the simple group of a group id that has offsets and no group record (R-1.25)."""
-        super().__init__()
-        self._state = state
-        self._protocol_type = protocol_type
-        self._protocol = protocol
-        self._generation = generation
-        self._leader_id = leader_id
-        self._state_timestamp_ms = state_timestamp_ms
-        self._subscribed_topics = subscribed_topics
-        self.members: Mapping[str, ClassicMember] = members if members is not None else {}
+    state: str = "Empty"
+    protocol_type: str | None = None
+    assignor: str | None = None
+    generation: int = 0
+    leader_id: str | None = None
+    state_timestamp_ms: int | None = None
+    members: Mapping[str, ClassicMember] = field(default_factory=dict)
+    subscribed_topics: frozenset[str] | None = None
 
     @property
     def is_simple(self) -> bool:
         """Whether the group is Empty and has no protocol type, as Kafka tests it. A record from before the first join is simple too."""
-        return self._protocol_type is None and self._state == "Empty"
-
-    @property
-    def state(self) -> str:
-        return self._state
-
-    @property
-    def protocol_type(self) -> str | None:
-        return self._protocol_type
-
-    @property
-    def generation(self) -> int:
-        return self._generation
+        return self.protocol_type is None and self.state == "Empty"
 
     @property
     def member_count(self) -> int:
         return len(self.members)
 
-    @property
-    def subscribed_topics(self) -> frozenset[str] | None:
-        return self._subscribed_topics
-
-    @property
-    def leader_id(self) -> str | None:
-        return self._leader_id
-
-    @property
-    def state_timestamp_ms(self) -> int | None:
-        return self._state_timestamp_ms
-
     def protocol(self, default_assignors: DefaultAssignors) -> str | None:
-        return self._protocol
+        return self.assignor
 
     def member_rows(self, group_id: str) -> Iterator[MemberRow]:
         for member in self.members.values():
-            is_consumer = self._protocol_type == CONSUMER
+            is_consumer = self.protocol_type == CONSUMER
             subscription = decoded_or_none(decode_subscription, member.subscription) if is_consumer else None
             yield MemberRow(
                 group_id=group_id,
@@ -125,7 +80,7 @@ class ClassicGroup(Group):
                 client_id=member.client_id,
                 client_host=member.client_host,
                 rack_id=None if subscription is None else subscription.rack_id,
-                is_leader=member.member_id == self._leader_id,
+                is_leader=member.member_id == self.leader_id,
                 uses_classic_protocol=True,
                 session_timeout_ms=member.session_timeout_ms,
                 rebalance_timeout_ms=member.rebalance_timeout_ms,
@@ -139,10 +94,10 @@ class ClassicGroup(Group):
     def assignment_rows(self, group_id: str, topic_names: Mapping[str, str]) -> Iterator[AssignmentRow]:
         """Rows from the members' assignments and subscriptions. Bytes that cannot be decoded give no rows: no broker reads these bytes."""
         for member in self.members.values():
-            if self._protocol_type == CONSUMER:
+            if self.protocol_type == CONSUMER:
                 yield from _consumer_rows(group_id, member)
-            elif self._protocol_type == CONNECT:
-                yield from _connect_rows(group_id, member, self._protocol)
+            elif self.protocol_type == CONNECT:
+                yield from _connect_rows(group_id, member, self.assignor)
 
 
 _Decoded = TypeVar("_Decoded")
@@ -244,7 +199,7 @@ def read_classic_group(value_version: int, value: Mapping[str, Any], semantics: 
     group = ClassicGroup(
         state="Stable" if members else semantics.state_without_members,
         protocol_type=protocol_type,
-        protocol=value["protocol"],
+        assignor=value["protocol"],
         generation=value["generation"],
         leader_id=leader_id,
         state_timestamp_ms=None if state_timestamp_ms == NO_TIMESTAMP else state_timestamp_ms,

@@ -2,10 +2,10 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import ClassVar
 
 from groupcoord_spark.coordinator.broker_settings import DefaultAssignors
-from groupcoord_spark.coordinator.groups.modern import LEFT_EPOCH, ModernGroup, RefusalError, Value, partition_rows
+from groupcoord_spark.coordinator.groups.modern import UNKNOWN, ModernGroup, ModernMember, RefusalError, Value, partition_rows
 from groupcoord_spark.coordinator.semantics import Semantics
 from groupcoord_spark.coordinator.state import AssignmentRow, MemberRow
 from groupcoord_spark.protocol.record_types import KeyType
@@ -13,68 +13,50 @@ from groupcoord_spark.protocol.record_types import KeyType
 OwnerEpochs = defaultdict[str, dict[int, int]]
 """Topic id -> partition -> member epoch of the partition's owner."""
 
-_MEMBER_STATES = {0: "STABLE", 1: "UNREVOKED_PARTITIONS", 2: "UNRELEASED_PARTITIONS"}
-_UNKNOWN = "UNKNOWN"
 # Where several assignors have the same number of votes, Kafka takes the first one of its hash map. Of the built-in names that is uniform.
 _BUILT_IN_ASSIGNORS = ("uniform", "range")
 
 
-class ConsumerMember:
+class ConsumerMember(ModernMember):
     """One member of a consumer group. Fields that no record has set have Kafka's defaults."""
 
-    __slots__ = ("assigned", "member_epoch", "metadata", "pending_revocation", "previous_member_epoch", "record_offset", "state")
+    __slots__ = ()
 
-    def __init__(self) -> None:
-        self.metadata: Value | None = None
-        """The value of key type 5; None: no record of this type was read."""
-        self.member_epoch = 0
-        self.previous_member_epoch = -1
-        self.state = "STABLE"
-        self.assigned: list[dict[str, Any]] = []
-        self.pending_revocation: list[dict[str, Any]] = []
-        self.record_offset = -1
+    member_epoch: int
+    previous_member_epoch: int
+    state: str
 
     def owned_partitions(self) -> Iterator[tuple[str, list[int]]]:
         """(topic id, partitions) of every topic in the current assignment, with the partitions that the member must still give up."""
-        for topic in (*self.assigned, *self.pending_revocation):
-            yield topic["topic_id"], topic["partitions"]
+        for name in ("assigned_partitions", "partitions_pending_revocation"):
+            for topic in self.current.get(name, ()):
+                yield topic["topic_id"], topic["partitions"]
 
     def copy(self) -> "ConsumerMember":
-        """A member with the same fields. The lists of partitions are shared: no code changes such a list in place."""
-        copied = ConsumerMember.__new__(ConsumerMember)
-        copied.metadata = self.metadata
-        copied.member_epoch, copied.previous_member_epoch, copied.state = self.member_epoch, self.previous_member_epoch, self.state
-        copied.assigned, copied.pending_revocation = self.assigned, self.pending_revocation
-        copied.record_offset = self.record_offset
+        """A member with the same fields. The values are shared: no code changes a value in place."""
+        copied = ConsumerMember(self.member_epoch, self.previous_member_epoch, self.state)
+        copied.metadata, copied.current, copied.record_offset = self.metadata, self.current, self.record_offset
         return copied
-
-    def clear_assignment(self) -> None:
-        """Set the fields as after a tombstone of the current assignment."""
-        self.member_epoch = self.previous_member_epoch = LEFT_EPOCH
-        self.assigned = []
-        self.pending_revocation = []
 
 
 class ConsumerGroup(ModernGroup):
     """A consumer group in the state of Kafka's ConsumerGroup after the same records."""
 
-    __slots__ = ("_owner_epochs", "_stale_state", "members", "resolved_regexes")
+    __slots__ = ("_owner_epochs", "_stale_state", "resolved_regexes")
+
+    members: dict[str, ConsumerMember]  # type: ignore[assignment]  # the base class puts members of its own kind into the dict
 
     group_type = "consumer"
+    member_states: ClassVar = {0: "STABLE", 1: "UNREVOKED_PARTITIONS", 2: "UNRELEASED_PARTITIONS"}
     type_conflict = "R-3.4"
 
     def __init__(self, semantics: Semantics) -> None:
         super().__init__(semantics)
-        self.members: dict[str, ConsumerMember] = {}
         self.resolved_regexes: dict[str, list[str]] = {}
         """Regular expression -> names of the topics that match it."""
         self._owner_epochs: OwnerEpochs = defaultdict(dict)
         self._stale_state: str | None = None
         """The group's state from before a refused change: Kafka then does not compute the new state (R-3.14). None: not stale."""
-
-    @property
-    def member_count(self) -> int:
-        return len(self.members)
 
     def apply(self, record_offset: int, key_type: int, key: Value, value: Value | None) -> bool:
         group_id: str = key["group_id"]
@@ -83,12 +65,12 @@ class ConsumerGroup(ModernGroup):
         elif key_type == KeyType.CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER:
             self._apply_target(key["member_id"], value)
         elif key_type == KeyType.CONSUMER_GROUP_MEMBER_METADATA:
-            self._apply_member(record_offset, key["member_id"], value)
+            self._apply_member(record_offset, key["member_id"], value, "R-3.10", "R-3.11")
         elif key_type == KeyType.CONSUMER_GROUP_METADATA:
             if value is None:
                 self._check_group_can_be_removed(group_id, "R-3.7", "R-3.8", "R-3.9")
                 return True
-            self._group_epoch = value["epoch"]
+            self.generation = value["epoch"]
             self._stale_state = None
         elif key_type == KeyType.CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA:
             self._apply_target_metadata(group_id, value, "R-3.13")
@@ -99,7 +81,7 @@ class ConsumerGroup(ModernGroup):
         # CONSUMER_GROUP_PARTITION_METADATA of early releases creates the group (R-3.1) and changes no field.
         return False
 
-    def _apply_member(self, record_offset: int, member_id: str, value: Value | None) -> None:
+    def _apply_member(self, record_offset: int, member_id: str, value: Value | None, live_code: str, target_code: str) -> None:
         member = self.members.get(member_id)
         if value is not None:
             changed = ConsumerMember() if member is None else member.copy()
@@ -107,7 +89,7 @@ class ConsumerGroup(ModernGroup):
             self._replace_member(record_offset, member_id, member, changed)
         elif member is not None:
             # Dropped records rely on this: pipeline/replay/redundant_assignments.py (R-3.10, R-3.11: when a member can be removed)
-            self._check_member_can_be_removed(member_id, member.member_epoch, "R-3.10", "R-3.11")
+            self._check_member_can_be_removed(member_id, member.member_epoch, live_code, target_code)
             del self.members[member_id]
             self._release_partitions(member_id, member)
             self._stale_state = None
@@ -118,14 +100,7 @@ class ConsumerGroup(ModernGroup):
         if member is None and value is None:
             return
         changed = ConsumerMember() if member is None else member.copy()
-        if value is None:
-            changed.clear_assignment()
-        else:
-            changed.member_epoch = value["member_epoch"]
-            changed.previous_member_epoch = value["previous_member_epoch"]
-            changed.state = _member_state(value)
-            changed.assigned = value["assigned_partitions"]
-            changed.pending_revocation = value["partitions_pending_revocation"]
+        changed.assign(value, changed.state if value is None else self._member_state(value))
         self._replace_member(record_offset, member_id, member, changed)
 
     def _replace_member(self, record_offset: int, member_id: str, old: ConsumerMember | None, new: ConsumerMember) -> None:
@@ -206,7 +181,7 @@ class ConsumerGroup(ModernGroup):
             return self._stale_state
         if not self.members:
             return "Empty"
-        return self._state_of_assignment(self.members.values())
+        return self._state_of_assignment()
 
     @property
     def protocol_type(self) -> str:
@@ -257,16 +232,15 @@ class ConsumerGroup(ModernGroup):
 
     def assignment_rows(self, group_id: str, topic_names: Mapping[str, str]) -> Iterator[AssignmentRow]:
         for member_id, member in self.members.items():
-            yield from partition_rows(group_id, member_id, "current", member.assigned, topic_names)
-            yield from partition_rows(group_id, member_id, "pending_revocation", member.pending_revocation, topic_names)
+            for kind, name in (("current", "assigned_partitions"), ("pending_revocation", "partitions_pending_revocation")):
+                yield from partition_rows(group_id, member_id, kind, member.current.get(name, ()), topic_names)
         for member_id, target in self.targets.items():
             yield from partition_rows(group_id, member_id, "target", target["topic_partitions"], topic_names)
 
-
-def _member_state(value: Value) -> str:
-    """The member state in a current assignment. Kafka 3.7 stored no state: there the lists of partitions show it."""
-    if "state" in value:
-        return _MEMBER_STATES.get(value["state"], _UNKNOWN)
-    if value["partitions_pending_revocation"]:
-        return "UNREVOKED_PARTITIONS"
-    return "UNRELEASED_PARTITIONS" if value["partitions_pending_assignment"] else "STABLE"
+    def _member_state(self, value: Value) -> str:
+        """The member state in a current assignment. Kafka 3.7 stored no state: there the lists of partitions show it."""
+        if "state" in value:
+            return self.member_states.get(value["state"], UNKNOWN)
+        if value["partitions_pending_revocation"]:
+            return "UNREVOKED_PARTITIONS"
+        return "UNRELEASED_PARTITIONS" if value["partitions_pending_assignment"] else "STABLE"

@@ -1,14 +1,16 @@
 """The common part of consumer, share and streams groups: epochs, target assignments, and the error for a record that is refused."""
 
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, ClassVar, Protocol
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, ClassVar
 
 from groupcoord_spark.coordinator.semantics import Semantics
 from groupcoord_spark.coordinator.state import AssignmentRow, Group
 
 LEFT_EPOCH = -1
 """Member epoch after a tombstone of the current assignment; assignment epoch after a tombstone of the target assignment."""
+
+UNKNOWN = "UNKNOWN"
 
 Value = Mapping[str, Any]
 
@@ -27,20 +29,38 @@ class RefusalError(Exception):
         self.detail = detail
 
 
-class _ReconcilingMember(Protocol):
-    """A member of a consumer or streams group."""
+class ModernMember:
+    """One member of a modern group. The arguments are the values of fields that no record has set."""
 
-    @property
-    def state(self) -> str | None: ...
-    @property
-    def member_epoch(self) -> int | None: ...
+    __slots__ = ("current", "member_epoch", "metadata", "previous_member_epoch", "record_offset", "state")
+
+    def __init__(self, member_epoch: int | None = 0, previous_member_epoch: int | None = -1, state: str | None = "STABLE") -> None:
+        self.metadata: Value | None = None
+        """The value of the member's own record; None: no such record was read."""
+        self.member_epoch = member_epoch
+        self.previous_member_epoch = previous_member_epoch
+        self.state = state
+        self.current: Value = {}
+        """The value of the member's current assignment; empty: no assignment."""
+        self.record_offset = -1
+
+    def assign(self, value: Value | None, state: str | None) -> None:
+        """Set the fields as after a record of the current assignment. state: of the member from then on."""
+        self.current = value or {}
+        self.state = state
+        self.member_epoch = LEFT_EPOCH if value is None else value["member_epoch"]
+        self.previous_member_epoch = LEFT_EPOCH if value is None else value["previous_member_epoch"]
 
 
 class ModernGroup(Group):
     """A group whose assignment the broker computes: a consumer, share or streams group."""
 
-    __slots__ = ("_assignment_epoch", "_group_epoch", "_semantics", "targets")
+    __slots__ = ("_semantics", "assignment_epoch", "generation", "members", "targets")
 
+    generation: int
+    assignment_epoch: int
+    member_states: ClassVar[Mapping[int, str]]
+    """The words for the numbers of member states; every other number is UNKNOWN."""
     type_conflict: ClassVar[str]
     """Rule that refuses a record of this group type where the group has another type."""
     simple_conflict: ClassVar[str | None] = None
@@ -49,8 +69,9 @@ class ModernGroup(Group):
     def __init__(self, semantics: Semantics) -> None:
         super().__init__()
         self._semantics = semantics
-        self._group_epoch = semantics.initial_epoch
-        self._assignment_epoch = semantics.initial_epoch
+        self.generation = semantics.initial_epoch
+        self.assignment_epoch = semantics.initial_epoch
+        self.members: dict[str, ModernMember] = {}
         self.targets: dict[str, Value] = {}
         """Member id -> value of the member's target assignment."""
 
@@ -68,19 +89,15 @@ class ModernGroup(Group):
         """
 
     @property
-    def generation(self) -> int:
-        return self._group_epoch
+    def member_count(self) -> int:
+        return len(self.members)
 
-    @property
-    def assignment_epoch(self) -> int:
-        return self._assignment_epoch
-
-    def _state_of_assignment(self, members: Iterable[_ReconcilingMember]) -> str:
+    def _state_of_assignment(self) -> str:
         """How far the members of a group that has members have come to the target assignment: Assigning, Reconciling or Stable."""
-        if self._group_epoch > self._assignment_epoch:
+        if self.generation > self.assignment_epoch:
             return "Assigning"
-        for member in members:
-            if member.state != "STABLE" or member.member_epoch != self._assignment_epoch:
+        for member in self.members.values():
+            if member.state != "STABLE" or member.member_epoch != self.assignment_epoch:
                 return "Reconciling"
         return "Stable"
 
@@ -90,7 +107,7 @@ class ModernGroup(Group):
             raise RefusalError(members_code, f"Tombstone of group {group_id!r} skipped: {self.member_count} members remain.")
         if targets_code is not None and self.targets:
             raise RefusalError(targets_code, f"Tombstone of group {group_id!r} skipped: {len(self.targets)} target assignments remain.")
-        if self._assignment_epoch != LEFT_EPOCH:
+        if self.assignment_epoch != LEFT_EPOCH:
             raise RefusalError(epoch_code, f"Tombstone of group {group_id!r} skipped: its target assignment has no tombstone yet.")
 
     def _apply_target_metadata(self, group_id: str, value: Value | None, remaining_code: str) -> None:
@@ -100,12 +117,12 @@ class ModernGroup(Group):
             if self.targets:
                 detail = f"Tombstone of the target assignment of group {group_id!r} skipped: targets of {len(self.targets)} members remain."
                 raise RefusalError(remaining_code, detail)
-            self._assignment_epoch = LEFT_EPOCH
+            self.assignment_epoch = LEFT_EPOCH
             return
         epoch, timestamp_ms = value["assignment_epoch"], value["assignment_timestamp_ms"]
         if self._semantics.checks_target_assignment_epoch and (epoch < LEFT_EPOCH or timestamp_ms < 0):
             raise RefusalError("R-3.12", f"Target assignment of group {group_id!r} skipped: epoch {epoch}, timestamp {timestamp_ms}.")
-        self._assignment_epoch = epoch
+        self.assignment_epoch = epoch
 
     def _apply_target(self, member_id: str, value: Value | None) -> None:
         """Store or remove the target assignment of a member. The member need not exist."""
@@ -114,6 +131,28 @@ class ModernGroup(Group):
             self.targets.pop(member_id, None)
         else:
             self.targets[member_id] = value
+
+    def _new_member(self) -> ModernMember:
+        return ModernMember()
+
+    def _apply_member(self, record_offset: int, member_id: str, value: Value | None, live_code: str, target_code: str) -> None:
+        """Store or remove a member. Raises RefusalError with one of the codes for a tombstone while the member has an assignment."""
+        if value is not None:
+            member = self.members.setdefault(member_id, self._new_member())
+            member.metadata = value
+            member.record_offset = record_offset
+        elif member_id in self.members:
+            self._check_member_can_be_removed(member_id, self.members[member_id].member_epoch, live_code, target_code)
+            del self.members[member_id]
+
+    def _apply_current_assignment(self, record_offset: int, member_id: str, value: Value | None) -> None:
+        member = self.members.get(member_id)
+        if member is None:
+            if value is None:
+                return
+            member = self.members[member_id] = self._new_member()
+        member.record_offset = record_offset
+        member.assign(value, member.state if value is None else self.member_states.get(value["state"], UNKNOWN))
 
     def _check_member_can_be_removed(self, member_id: str, member_epoch: int | None, live_code: str, target_code: str) -> None:
         """Raises RefusalError for a tombstone of a member that still has a current or a target assignment."""
@@ -125,7 +164,7 @@ class ModernGroup(Group):
 
 
 def partition_rows(
-    group_id: str, member_id: str, kind: str, topic_partitions: list[dict[str, Any]], topic_names: Mapping[str, str]
+    group_id: str, member_id: str, kind: str, topic_partitions: Sequence[Value], topic_names: Mapping[str, str]
 ) -> Iterator[AssignmentRow]:
     """One row for each partition in a list of {topic_id, partitions}."""
     for topic in topic_partitions:

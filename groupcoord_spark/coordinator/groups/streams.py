@@ -1,18 +1,15 @@
 """Streams groups of KIP-1071: key types 17 and 19 to 23, rules R-3.22 to R-3.30 of docs/reference/replay-rules.md."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from groupcoord_spark.coordinator.broker_settings import DefaultAssignors
-from groupcoord_spark.coordinator.groups.modern import LEFT_EPOCH, ModernGroup, RefusalError, Value
+from groupcoord_spark.coordinator.groups.modern import ModernGroup, ModernMember, RefusalError, Value
 from groupcoord_spark.coordinator.semantics import Semantics
 from groupcoord_spark.coordinator.state import AssignmentRow, MemberRow
 from groupcoord_spark.protocol import UNKNOWN_TAGS
 from groupcoord_spark.protocol.record_types import KeyType
 
-# Consumer and share groups have other numbers for their member states.
-_MEMBER_STATES = {1: "STABLE", 2: "UNREVOKED_TASKS", 3: "UNRELEASED_TASKS"}
-_UNKNOWN = "UNKNOWN"
 _TASK_TYPES = ("active", "standby", "warmup")
 
 _NO_DESCRIPTION = -1
@@ -20,40 +17,22 @@ _STORED_DESCRIPTION_TAG = 2
 """Number of the tagged field StoredDescriptionTopologyEpoch of StreamsGroupMetadataValue, an int32. Releases before 4.4 ignore the tag."""
 
 
-class StreamsMember:
-    """One member of a streams group. Fields that no record has set are None, as in Kafka."""
-
-    __slots__ = ("current", "member_epoch", "metadata", "previous_member_epoch", "record_offset", "state")
-
-    def __init__(self) -> None:
-        self.metadata: Value | None = None
-        """The value of key type 19."""
-        self.member_epoch: int | None = None
-        self.previous_member_epoch: int | None = None
-        self.state: str | None = None
-        self.current: Value = {}
-        """The value of key type 22; empty: no tasks."""
-        self.record_offset = -1
-
-
 class StreamsGroup(ModernGroup):
     """A streams group in the state of Kafka's StreamsGroup after the same records."""
 
-    __slots__ = ("_stored_description_epoch", "_topology", "_validated_topology_epoch", "members")
+    __slots__ = ("_stored_description_epoch", "topology", "validated_topology_epoch")
 
     group_type = "streams"
+    member_states: ClassVar = {1: "STABLE", 2: "UNREVOKED_TASKS", 3: "UNRELEASED_TASKS"}  # not the numbers of other groups
     type_conflict = "R-3.5"
 
     def __init__(self, semantics: Semantics) -> None:
         super().__init__(semantics)
-        self.members: dict[str, StreamsMember] = {}
-        self._topology: Value | None = None
-        self._validated_topology_epoch = semantics.initial_validated_topology_epoch
+        self.topology: Value | None = None
+        """The value of key type 23; None: there is no topology."""
+        self.validated_topology_epoch: int = semantics.initial_validated_topology_epoch
+        """Epoch of the topology that was checked against the topics; -1: topics were missing or did not fit."""
         self._stored_description_epoch = _NO_DESCRIPTION
-
-    @property
-    def member_count(self) -> int:
-        return len(self.members)
 
     def apply(self, record_offset: int, key_type: int, key: Value, value: Value | None) -> bool:
         group_id: str = key["group_id"]
@@ -61,11 +40,11 @@ class StreamsGroup(ModernGroup):
             if value is None:
                 self._check_group_can_be_removed(group_id, "R-3.22", None, "R-3.23")
                 return True
-            self._group_epoch = value["epoch"]
-            self._validated_topology_epoch = value["validated_topology_epoch"]
+            self.generation = value["epoch"]
+            self.validated_topology_epoch = value["validated_topology_epoch"]
             self._stored_description_epoch = _stored_description_epoch(value)
         elif key_type == KeyType.STREAMS_GROUP_MEMBER_METADATA:
-            self._apply_member(record_offset, key["member_id"], value)
+            self._apply_member(record_offset, key["member_id"], value, "R-3.24", "R-3.25")
         elif key_type == KeyType.STREAMS_GROUP_TARGET_ASSIGNMENT_METADATA:
             self._apply_target_metadata(group_id, value, "R-3.27")
         elif key_type == KeyType.STREAMS_GROUP_TARGET_ASSIGNMENT_MEMBER:
@@ -79,38 +58,17 @@ class StreamsGroup(ModernGroup):
     def _apply_topology(self, group_id: str, value: Value | None) -> None:
         if value is not None and value["epoch"] < 0:
             raise RefusalError("R-3.30", f"Topology of group {group_id!r} skipped: its epoch {value['epoch']} is negative.")
-        self._topology = value
+        self.topology = value
 
-    def _apply_member(self, record_offset: int, member_id: str, value: Value | None) -> None:
-        member = self.members.get(member_id)
-        if value is not None:
-            if member is None:
-                member = self.members[member_id] = StreamsMember()
-            member.metadata = value
-            member.record_offset = record_offset
-        elif member is not None:
-            if member.member_epoch is None:
-                raise RefusalError("R-3.26", f"Tombstone of member {member_id!r} skipped: the member never had a current assignment.")
-            self._check_member_can_be_removed(member_id, member.member_epoch, "R-3.24", "R-3.25")
-            del self.members[member_id]
+    def _new_member(self) -> ModernMember:
+        return ModernMember(None, None, None)  # as in Kafka: what no record has set is not known
 
-    def _apply_current_assignment(self, record_offset: int, member_id: str, value: Value | None) -> None:
-        member = self.members.get(member_id)
-        if member is None:
-            if value is None:
-                return
-            member = self.members[member_id] = StreamsMember()
-        member.record_offset = record_offset
-        if value is None:
-            member.member_epoch = member.previous_member_epoch = LEFT_EPOCH
-            member.current = {}
-        else:
-            member.member_epoch = value["member_epoch"]
-            member.previous_member_epoch = value["previous_member_epoch"]
-            member.state = _MEMBER_STATES.get(value["state"], _UNKNOWN)
-            member.current = value
+    def _check_member_can_be_removed(self, member_id: str, member_epoch: int | None, live_code: str, target_code: str) -> None:
+        if member_epoch is None:
+            raise RefusalError("R-3.26", f"Tombstone of member {member_id!r} skipped: the member never had a current assignment.")
+        super()._check_member_can_be_removed(member_id, member_epoch, live_code, target_code)
 
-    def members_without_timeout(self) -> Iterator[tuple[str, StreamsMember]]:
+    def members_without_timeout(self) -> Iterator[tuple[str, ModernMember]]:
         """(member id, member) of the members whose rebalance timer a broker cannot start after the load (R-3.29)."""
         for member_id, member in self.members.items():
             if member.metadata is None and member.state == "UNREVOKED_TASKS":
@@ -121,9 +79,9 @@ class StreamsGroup(ModernGroup):
         """The first state of R-3.28 that fits: Empty, NotReady, Assigning, Reconciling, Stable."""
         if not self.members:
             return "Empty"
-        if not self._semantics.validates_topology or self._topology is None or self._topology["epoch"] != self._validated_topology_epoch:
+        if not self._semantics.validates_topology or self.topology is None or self.topology["epoch"] != self.validated_topology_epoch:
             return "NotReady"
-        return self._state_of_assignment(self.members.values())
+        return self._state_of_assignment()
 
     @property
     def protocol_type(self) -> str:
@@ -133,18 +91,8 @@ class StreamsGroup(ModernGroup):
         return None
 
     @property
-    def topology(self) -> Value | None:
-        """The value of key type 23; None: there is no topology."""
-        return self._topology
-
-    @property
-    def validated_topology_epoch(self) -> int:
-        """Epoch of the topology that was checked against the topics; -1: topics were missing or did not fit."""
-        return self._validated_topology_epoch
-
-    @property
     def topology_epoch(self) -> int | None:
-        return None if self._topology is None else self._topology["epoch"]
+        return None if self.topology is None else self.topology["epoch"]
 
     @property
     def has_stored_description(self) -> bool:
@@ -153,10 +101,10 @@ class StreamsGroup(ModernGroup):
     @property
     def subscribed_topics(self) -> frozenset[str]:
         """Source topics and repartition source topics of the topology. Topics of a regular expression are not in the log."""
-        if self._topology is None:
+        if self.topology is None:
             return frozenset()
         topics: set[str] = set()
-        for subtopology in self._topology["subtopologies"]:
+        for subtopology in self.topology["subtopologies"]:
             topics.update(subtopology["source_topics"])
             topics.update(topic["name"] for topic in subtopology["repartition_source_topics"])
         return frozenset(topics)

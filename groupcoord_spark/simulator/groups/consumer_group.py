@@ -160,8 +160,8 @@ def current_assignment(member: ConsumerMember) -> CurrentAssignment:
         member.member_epoch,
         member.previous_member_epoch,
         member.state,
-        _with_epochs(member.assigned, member.member_epoch),
-        _with_epochs(member.pending_revocation, member.member_epoch),
+        _with_epochs(member.current.get("assigned_partitions", ()), member.member_epoch),
+        _with_epochs(member.current.get("partitions_pending_revocation", ()), member.member_epoch),
     )
 
 

@@ -67,7 +67,7 @@ class ShareGroup(ModernGroup):
 
     def assigned_to(self, member_id: str) -> dict[str, list[int]]:
         """What a member has: topic id -> partitions."""
-        return partitions_by_topic(self.members[member_id].assigned)
+        return partitions_by_topic(self.members[member_id].current.get("assigned_partitions", ()))
 
     # Records
 

@@ -11,7 +11,7 @@ class GroupcoordError(Exception):
 
 
 class UsageError(GroupcoordError):
-    """Raised when what was asked for makes no sense (an option's value, a path that is not there). Exit code 2."""
+    """Raised when the command line or an input must change: an option's value, a path that is not there. Exit code 2."""
 
     exit_code = 2
 
@@ -22,8 +22,6 @@ class InputError(UsageError):
 
 class BadCopyError(InputError):
     """Raised when an input can be read, but a night made of it would replace a good night with less, or with something else."""
-
-    exit_code = 1
 
 
 class InputChangedError(InputError):

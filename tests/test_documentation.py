@@ -13,6 +13,7 @@ import shlex
 from collections import Counter
 from collections.abc import Iterator
 from functools import cache
+from itertools import takewhile
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -43,6 +44,7 @@ OPTIONS_OF_OTHER_PROGRAMS = {
     *("--editable", "--list", "--describe", "--to", "--master", "--archives", "--properties-file", "--py-files"),
     *("--reset-offsets", "--from-file", "--bootstrap-server", "--execute", "--offsets-decoder", "--formatter"),
     *("--topic", "--partition", "--start-offset", "--conf"),
+    *("--json", "--fail", "--header", "--data-binary"),  # curl
     *("--mutations", "--seed", "--packages", "--repositories", "--inplace", "--prefix", "--help"),
     *("--no-compile", "--yes", "--exclude", "--compress-level", "--constraint", "--ignore-failed-read"),
     *("--no-deps", "--no-build-isolation", "--wheel-dir", "--exclude-editable", "--write"),
@@ -100,7 +102,7 @@ def commands_named() -> Iterator[tuple[str, list[str]]]:
             words = shlex.split(line.removeprefix("$ "), comments=True)
             for at, word in enumerate(words):
                 if word.rsplit("/", 1)[-1] == "groupcoord" and at + 1 < len(words):
-                    yield words[at + 1], words[at + 2 :]
+                    yield words[at + 1], list(takewhile(lambda word: word not in ("|", ">"), words[at + 2 :]))
                 elif word.startswith("jobs/"):
                     yield Path(word).stem, words[at + 1 :]
 

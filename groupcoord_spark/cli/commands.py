@@ -30,6 +30,9 @@ class Place(NamedTuple):
 
 
 COMMANDS: Final = {
+    "morning": Place(
+        "groupcoord_spark.cli.morning", "morning", "What happened", "What is new since the last night that differs, the worst first."
+    ),
     "why": Place("groupcoord_spark.cli.why", "why", "What happened", "Why a group or an offset is there, has gone or never counted."),
     "doctor": Place(
         "groupcoord_spark.cli.doctor", "doctor", "What happened", "Why the offsets topic is large, slow or stuck, and what mends it."

@@ -44,11 +44,11 @@ def good(warehouse: Path, dump: Path, *args: str, cluster: str | None = "nights"
     return result.stderr
 
 
-def refused(warehouse: Path, dump: Path, *args: str, cluster: str | None = "nights", exit_code: int = 1) -> str:
+def refused(warehouse: Path, dump: Path, *args: str, cluster: str | None = "nights") -> str:
     """The one sentence; nothing that readers see has changed."""
     before = commits_of(warehouse)
     result = nightly(warehouse, dump, *args, cluster=cluster)
-    assert (result.exit_code, result.stdout) == (exit_code, ""), result.stderr
+    assert (result.exit_code, result.stdout) == (2, ""), result.stderr
     assert "Traceback" not in result.stderr
     assert commits_of(warehouse) == before
     return result.stderr.splitlines()[-1].removeprefix("Error: ")
@@ -198,14 +198,14 @@ class TestBadCopies:
         assert "accepted" not in good(warehouse, anew)
 
     def test_without_a_name_when_nothing_shows_the_cluster(self, warehouse: Path) -> None:
-        sentence = refused(warehouse, OTHER, cluster=None, exit_code=2)
+        sentence = refused(warehouse, OTHER, cluster=None)
         assert "nothing shows that this dump is of that cluster" in sentence and "Say with --cluster" in sentence
         good(warehouse, logs(4), cluster=None)
         assert {row["cluster"] for row in rows_of(warehouse, "runs")} == {"nights"}
 
     def test_of_rows_without_a_name(self, warehouse: Path, tmp_path: Path) -> None:
         other = export("json", raw_rows(OTHER), tmp_path / "other")
-        assert "Say with --cluster" in refused(warehouse, other, cluster=None, exit_code=2)
+        assert "Say with --cluster" in refused(warehouse, other, cluster=None)
         good(warehouse, export("json", raw_rows(logs(4)), tmp_path / "same"), cluster=None)
         assert {row["cluster"] for row in rows_of(warehouse, "runs")} == {"nights"}
 
@@ -239,7 +239,7 @@ class TestBadCopies:
         assert [detail.split(" lie ")[0] for detail in details] == ["Offsets 234 to 247"]
 
     def test_that_are_looked_at_after_an_unknown_word_of_accept(self, warehouse: Path) -> None:
-        sentence = refused(warehouse, logs(4), "--accept", "everything", exit_code=2)
+        sentence = refused(warehouse, logs(4), "--accept", "everything")
         assert "'empty', 'missing', 'older', 'recreated', 'misplaced', 'malformed'" in sentence
 
 

@@ -70,7 +70,7 @@ def a_night(*logs: PartitionLog, seen: dict[int, Evidence] | None = None, **fiel
 def refused(night: Night) -> str:
     with pytest.raises(BadCopyError) as failure:
         judge(night)
-    assert failure.value.exit_code == 1
+    assert failure.value.exit_code == 2
     return str(failure.value)
 
 

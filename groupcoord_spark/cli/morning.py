@@ -1,0 +1,129 @@
+"""``groupcoord morning``: what is new since the last night that differs, on one screen."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from groupcoord_spark.answers.morning import KINDS, LEVELS
+from groupcoord_spark.cli.diff import nights_without_change
+from groupcoord_spark.cli.options import (
+    Common,
+    Duration,
+    ShownRun,
+    alert,
+    cluster_to_read,
+    common_options_of_a_writer,
+    say_which_night,
+    shown_run_options,
+)
+from groupcoord_spark.cli.render import lines, moment, say, terminal_json, write_lines, write_records
+from groupcoord_spark.cli.words import Words
+from groupcoord_spark.wording import counted
+
+if TYPE_CHECKING:
+    from groupcoord_spark.answers.morning import Morning, News
+
+NAMES: Final = ("level", "what", "reason", "number", "group_count", "groups", "sentence", "command")
+LINES: Final = 10
+_EMOJI: Final = {"danger": "red_circle", "warning": "large_yellow_circle", "note": "white_circle"}
+_COLOURS: Final = {"danger": "red", "warning": "yellow", "note": None}
+
+
+@click.command(epilog="Example: groupcoord morning --fail-on danger")
+@click.option(
+    "--horizon", "horizon_ms", type=Duration(), default="2d", show_default=True, help="How long before its expiration an offset is news."
+)
+@click.option(
+    "--lines", "most_lines", type=click.IntRange(1), default=LINES, show_default=True, help="Lines of the table and of the message."
+)
+@click.option(
+    "--fail-on",
+    type=Words("WORDS", (*LEVELS, *KINDS)),
+    metavar="WORDS",
+    help="End with 3 if there is such news, for an alert: danger, warning, note, or some of WHAT.",
+)
+@click.option(
+    "--output",
+    "form",
+    type=click.Choice(["table", "json", "slack"]),
+    default="table",
+    show_default=True,
+    help="A table for people, one object for each row, or one message of Slack's for curl to send.",
+)
+@shown_run_options
+@common_options_of_a_writer
+def morning(common: Common, horizon_ms: int, most_lines: int, fail_on: frozenset[str] | None, form: str, shown_run: ShownRun) -> int:
+    """What is new since the last night that differs, the worst first: groups and offsets that are gone and why, records that a group can
+    no longer read, rewinds, stalls, findings of the doctor, doubts, and what will expire soon. MORE is the command that shows more.
+
+    WORDS, separated by commas, are levels (danger: someone must act; warning: worth a look; note: good to know) and kinds of news.
+    """
+    from groupcoord_spark.answers.morning import morning as answer
+    from groupcoord_spark.warehouse.read import open_warehouse
+
+    warehouse = open_warehouse(common.warehouse)
+    run = shown_run.of(warehouse, cluster_to_read(warehouse, common.cluster))
+    say_which_night(common, warehouse, run)
+    found = answer(warehouse, run, horizon_ms)
+    title = _title(found, len(warehouse.clusters()) > 1) + (nights_without_change(warehouse, found.since, run) if found.since else "")
+    rows = [
+        (one.level, one.kind, one.reason, one.number, one.group_count, one.groups, one.sentence, _command(one, common))
+        for one in found.news
+    ]
+    if form == "json":
+        write_records("json", NAMES, rows)
+    elif form == "slack":
+        write_lines([terminal_json(json.dumps(_message(title, rows, most_lines), ensure_ascii=False))])
+    else:
+        cells = [(level, f"{sentence}.", command) for level, *_, sentence, command in rows[:most_lines]]
+        if cells:
+            write_lines(lines(["LEVEL", "NEWS", "MORE"], cells, [7, 10, None], [_COLOURS[row[0]] for row in rows[:most_lines]]))
+    if not common.quiet and form != "slack":
+        more = f" --lines {len(rows)} shows {counted(len(rows) - most_lines, 'more line')}." * (form == "table" and len(rows) > most_lines)
+        say(f"{title}{more}")
+    due = [one.sentence for one in found.news if fail_on and {one.level, one.kind} & fail_on]
+    return alert("; ".join(due))
+
+
+def _title(found: Morning, names_cluster: bool) -> str:
+    of_cluster = f" of cluster {found.run.cluster}" if names_cluster else ""
+    since = f"since that of {moment(found.since.as_of_ms)}" if found.since else "in the first night"
+    count = f"{counted(len(found.news), 'kind')} of news" if found.news else "nothing new"
+    return f"Night of {moment(found.run.as_of_ms)}{of_cluster}: {count} {since}."
+
+
+def _command(one: News, common: Common) -> str:
+    """The command that shows more, with the warehouse and the cluster that this command was given."""
+    context, chosen = click.get_current_context(), ""
+    for name in ("warehouse", "cluster"):
+        if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
+            chosen += f" --{name} {shlex.quote(getattr(common, name))}"
+    return f"groupcoord {one.command}{chosen}"
+
+
+def _message(title: str, rows: list[tuple[Any, ...]], most_lines: int) -> dict[str, Any]:
+    """A message for chat.postMessage or an incoming webhook. Names of groups stand in rich text, where Slack reads no markup in them."""
+    items = [
+        {
+            "type": "rich_text_section",
+            "elements": [
+                {"type": "emoji", "name": _EMOJI[level]},
+                {"type": "text", "text": f" {sentence}. "},
+                {"type": "text", "text": command, "style": {"code": True}},
+            ],
+        }
+        for level, *_, sentence, command in rows[:most_lines]
+    ]
+    if len(rows) > most_lines:
+        items.append(
+            {"type": "rich_text_section", "elements": [{"type": "text", "text": f"{counted(len(rows) - most_lines, 'line')} more."}]}
+        )
+    heading = {"type": "section", "text": {"type": "plain_text", "text": title, "emoji": False}}
+    blocks: list[dict[str, Any]] = [heading]
+    if items:
+        blocks.append({"type": "rich_text", "elements": [{"type": "rich_text_list", "style": "bullet", "elements": items}]})
+    return {"text": title.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;"), "blocks": blocks}

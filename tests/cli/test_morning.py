@@ -1,0 +1,148 @@
+"""``groupcoord morning``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from groupcoord_spark.answers.morning import KINDS, LEVELS
+from groupcoord_spark.warehouse import begin_run, commit_run
+from tests.cli.warehouse import groupcoord
+from tests.warehouse.nights import AS_OF_MS, DAY_MS, commit, group, night, offset, run_fields, written
+
+LOG = {"last_stable_offset": 0, "records": 0, "decoded": 0, "quarantined": 0, "control_records": 0, "live_keys": 0, "bytes": 0}
+NO_TRAPS = dict.fromkeys(("inherits_empty_time", "is_simple_group", "has_explicit_expiry", "may_come_back", "retention_changed"), False)
+
+
+def log(end_offset: int) -> list[dict[str, Any]]:
+    return [{"offsets_partition": 0, "incarnation": 0, "end_offset": end_offset, "history_end_offset": end_offset, **LOG}]
+
+
+def expiry(group_id: str, in_days: float, *, is_live: bool = False, as_of_ms: int = AS_OF_MS) -> dict[str, Any]:
+    times = {"as_of_ms": as_of_ms, "retention_ms": DAY_MS, "expires_at_ms": AS_OF_MS + int(in_days * DAY_MS)}
+    place = {"group_id": group_id, "topic": "t", "partition": 0}
+    return {**place, **times, "expired": False, "rule": "X-B1", "topic_is_unsubscribed": is_live, **NO_TRAPS}
+
+
+def finding(name: str, severity: str, partition: int = 0) -> dict[str, Any]:
+    texts = {"copy": "/dump", "finding": name, "severity": severity, "summary": ".", "evidence": "{}"}
+    return {"offsets_partition": partition, **texts, "since_ms": AS_OF_MS, "read_at_ms": AS_OF_MS}
+
+
+def run_with_doubts(place: Path, rows: dict[str, Any], codes: list[str], as_of_ms: int) -> None:
+    start = begin_run(str(place), "prod")
+    doubts = [{"run_id": start.run_id, "offsets_partition": 0, "code": code, "detail": code} for code in codes]
+    commit_run(start, run_fields(as_of_ms=as_of_ms), written(start, {**rows, "warnings": doubts}))
+
+
+@pytest.fixture(scope="module")
+def incident(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A night with an incident, which a second run over the same copy follows. What both nights have is no news."""
+    place = tmp_path_factory.mktemp("morning")
+    names = ["a", "b", "lost <!channel>", "deleted"]
+    first = {
+        "groups": [group(name) for name in names],
+        "committed_offsets": [offset(name, "t", 0, 50, record_offset=7) for name in names],
+        "offset_commits": [commit(7, group_id="a", committed_offset=50), commit(8, committed_offset=9), commit(9, committed_offset=3)],
+        "offsets_partitions": log(100),
+        "offset_expirations": [expiry("b", 1.5), expiry("a", 2.5), expiry("c", 2.5, is_live=True)],
+        "topic_health": [finding("cleaner_stopped", "sick"), finding("large_metadata", "watch")],
+    }
+    run_with_doubts(place, first, ["zero_tail"], AS_OF_MS)
+    second = {
+        "groups": [group("a"), group("b")],
+        "committed_offsets": [offset("a", "t", 0, 20, record_offset=110), offset("b", "t", 0, 50, record_offset=7)],
+        "offset_commits": [commit(110, group_id="a", committed_offset=20)],
+        "offsets_partitions": log(200),
+        "offset_expirations": [
+            *(expiry(name, days, is_live=name == "c", as_of_ms=AS_OF_MS + DAY_MS) for name, days in [("b", 1.5), ("a", 2.5), ("c", 2.5)])
+        ],
+        "topic_health": [finding("cleaner_stopped", "sick"), finding("cleaner_stopped", "sick", 1), finding("hot_committer", "watch")],
+    }
+    for codes in (["zero_tail", "batch_duplicate", "batch_duplicate"], []):
+        run_with_doubts(place, second, codes, AS_OF_MS + DAY_MS)
+        second["offset_commits"] = []  # read already
+    return str(place)
+
+
+def rows(place: str, *options: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in groupcoord("morning", "--output", "json", *options, "--warehouse", place).stdout.splitlines()]
+
+
+def test_news_are_what_the_last_night_that_differs_lacked_the_worst_first(incident: str) -> None:
+    where = f" --warehouse {incident}"
+    assert [(row["level"], row["what"], row["reason"], row["number"], row["groups"], row["command"]) for row in rows(incident)] == [
+        ("danger", "group_vanished", "not_known", 2, ["deleted", "lost <!channel>"], f"groupcoord diff --only gone{where}"),
+        ("danger", "sick", "cleaner_stopped", 1, [], f"groupcoord doctor{where}"),
+        ("warning", "rewound", "reset", 1, ["a"], f"groupcoord timeline --group a{where}"),
+        ("warning", "expiring_live", None, 1, ["c"], f"groupcoord why --group c{where}"),
+        ("warning", "doubt", "batch_duplicate", 2, [], f"groupcoord warnings --code batch_duplicate{where}"),
+        ("note", "watch", "hot_committer", 1, [], f"groupcoord doctor{where}"),
+        ("note", "expiring", None, 1, ["a"], f"groupcoord why --group a{where}"),
+    ]
+
+
+def test_every_command_that_it_names_runs(incident: str) -> None:
+    for row in rows(incident):
+        result = groupcoord(*row["command"].replace("groupcoord ", "").split())
+        assert result.exit_code == 0 or (row["what"] in ("expiring_live", "expiring") and "in no record" in result.stderr), result.stderr
+
+
+def test_people_get_ten_lines_and_the_nights_that_are_compared(incident: str) -> None:
+    result = groupcoord("morning", "--lines", "2", "--warehouse", incident)
+    lines = result.stdout.splitlines()
+    assert lines[0].split() == ["LEVEL", "NEWS", "MORE"] and len(lines) == 3
+    assert "2 groups gone, and no night read a record of the removal (not_known): deleted, lost <!channel>." in lines[1]
+    assert result.stderr == (
+        "Night of 2026-01-02T00:00:00.000Z: 7 kinds of news since that of 2026-01-01T00:00:00.000Z."
+        " Nothing has changed since the night of 2026-01-02T00:00:00.000Z, so the night before that one is compared."
+        " --lines 7 shows 5 more lines.\n"
+    )
+
+
+def test_the_horizon_decides_what_is_about_to_expire(incident: str) -> None:
+    assert [row["groups"] for row in rows(incident, "--horizon", "12h") if row["what"].startswith("expiring")] == [["b"]]
+
+
+@pytest.mark.parametrize(
+    ("words", "code"), [("danger", 3), ("sick", 3), ("lost", 0), ("stalled,group_vanished", 3), ("note", 3), ("nonsense", 2), ("", 0)]
+)
+def test_fail_on_takes_levels_and_kinds(incident: str, words: str, code: int) -> None:
+    result = groupcoord("morning", "--fail-on", words, "--warehouse", incident)
+    assert result.exit_code == code
+    assert (code == 3) == result.stderr.splitlines()[-1].startswith("Alert: ")
+
+
+def test_slack_gets_one_message_in_which_names_are_no_markup(incident: str) -> None:
+    result = groupcoord("morning", "--output", "slack", "--lines", "3", "--warehouse", incident)
+    message = json.loads(result.stdout)
+    assert result.stderr == "" and [block["type"] for block in message["blocks"]] == ["section", "rich_text"]
+    items = message["blocks"][1]["elements"][0]["elements"]
+    assert [[element["type"] for element in item["elements"]] for item in items] == [["emoji", "text", "text"]] * 3 + [["text"]]
+    assert "lost <!channel>" in items[0]["elements"][1]["text"] and items[0]["elements"][2]["style"] == {"code": True}
+    assert "<!channel>" not in message["text"] + message["blocks"][0]["text"]["text"]
+
+
+def test_the_first_night_has_news_too_and_a_quiet_one_has_none(tmp_path: Path) -> None:
+    night(tmp_path, "prod", {"groups": [group("a")], "topic_health": [finding("cleaner_stopped", "sick")]})
+    assert [row["what"] for row in rows(str(tmp_path))] == ["sick"]
+    night(tmp_path, "prod", {"groups": [group("a")], "topic_health": [finding("cleaner_stopped", "sick")]}, as_of_ms=AS_OF_MS + DAY_MS)
+    result = groupcoord("morning", "--fail-on", "danger,warning,note", "--warehouse", str(tmp_path))
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert result.stderr == "Night of 2026-01-02T00:00:00.000Z: nothing new since that of 2026-01-01T00:00:00.000Z.\n"
+
+
+def test_a_night_without_history_has_the_offsets_that_are_lower(tmp_path: Path) -> None:
+    for at, committed in enumerate((9, 4)):
+        offsets = [offset("a", "t", 0, committed, record_offset=at)]
+        night(tmp_path, "prod", {"groups": [group("a")], "committed_offsets": offsets}, as_of_ms=AS_OF_MS + at * DAY_MS)
+    assert [(row["what"], row["groups"]) for row in rows(str(tmp_path))] == [("rewound", ["a"])]
+
+
+def test_every_kind_of_news_is_explained_in_the_reference() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "cli.md").read_text()
+    assert all(f"| `{name}` | {kind.level} |" in page for name, kind in KINDS.items())
+    assert {kind.level for kind in KINDS.values()} == set(LEVELS)

@@ -16,6 +16,7 @@ from groupcoord_spark.cli.options import (
     ShownRun,
     alert,
     cluster_to_read,
+    command,
     common_options_of_a_writer,
     say_which_night,
     shown_run_options,
@@ -33,7 +34,7 @@ _EMOJI: Final = {"danger": "red_circle", "warning": "large_yellow_circle", "note
 _COLOURS: Final = {"danger": "red", "warning": "yellow", "note": None}
 
 
-@click.command(epilog="Example: groupcoord morning --fail-on danger")
+@command(epilog="Example: groupcoord morning --fail-on danger")
 @click.option(
     "--horizon", "horizon_ms", type=Duration(), default="2d", show_default=True, help="How long before its expiration an offset is news."
 )

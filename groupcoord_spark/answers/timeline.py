@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any, Final, Literal, NamedTuple
 
 from groupcoord_spark.answers.removal_causes import GroupRemoval, OffsetRemoval
+from groupcoord_spark.wording import counted
 
 EventKind = Literal[
     "commits", "rewind", "committed_again", "transaction", "rebalance", "assignment", "offsets_removed", "group_removed", "expires"
@@ -258,10 +259,10 @@ def _commits(stretch: Stretch) -> Event:
     if commits:
         pace = f" in {duration(elapsed_ms)}" if elapsed_ms else ""
         pace += "" if rate is None else f" ({rate:,.1f} a minute)"
-        parts.append(f"{_count(commits, 'commit')}{_in_transactions(stretch, commits)}{pace}: {_progress(stretch.partitions)}.")
+        parts.append(f"{counted(commits, 'commit')}{_in_transactions(stretch, commits)}{pace}: {progress_text(stretch.partitions)}.")
     if replaced:
         whose = places_text((one.topic, one.partition) for one in stretch.partitions if one.replaced)
-        number = f"{replaced:,} more" if commits else _count(replaced, "commit")
+        number = f"{replaced:,} more" if commits else counted(replaced, "commit")
         reason = f"a later commit or a removal of the same offset came before the end of {'its' if replaced == 1 else 'their'} transaction"
         parts.append(f"{number} ({whose}) never counted: {reason}.")
     facts = {
@@ -348,7 +349,7 @@ def _transaction(transaction: Transaction) -> Event:
         fate = f"still open{since}, and {they} not count any more: a later commit or a removal of the same offset came first"
     else:
         fate = "no record of its end was read, and the newest night does not know it as open; if it was committed is not known"
-    which = f"{_count(commits, 'commit')} in a transaction of producer {transaction.producer_id} ({_progress(transaction.partitions)})"
+    which = f"{counted(commits, 'commit')} in a transaction of producer {transaction.producer_id} ({progress_text(transaction.partitions)})"
     what = f"{which}: {fate}."
     is_over = transaction.result == "aborted"
     facts = {
@@ -369,7 +370,7 @@ def _rebalance(row: Mapping[str, Any], last_commit_ms: int | None, evidence_befo
     name = {"generation": "Generation", "group_epoch": "Group epoch", "assignment": "Target assignment"}[row["kind"]]
     parts = [f"{name} {row['to_generation']}"]
     if not is_assignment:
-        parts.append(_count(row["member_count"], "member"))
+        parts.append(counted(row["member_count"], "member"))
         if row["members_joined"]:
             parts.append(f"joined: {_names(row['members_joined'])}")
         if row["members_left"]:
@@ -452,28 +453,34 @@ def _group_removed(end: GroupEnd) -> Event:
     return Event(end.timestamp_ms, None, "group_removed", end.record_offset, None, what, {"key_type": end.key_type, "cause": cause})
 
 
-def _progress(partitions: Sequence[PartitionStretch]) -> str:
+def progress_text(partitions: Iterable[PartitionStretch], most_topics: int | None = _MAX_NAMES) -> str:
+    """Topics with ranges of partitions and of their committed offsets: ``orders 0-2,5 at 10 to 12, payments 0 at 3``.
+
+    Partitions without a commit that counts are left out. most_topics: the text counts the topics beyond these; None: it names all.
+    """
     by_topic: dict[str, list[PartitionStretch]] = {}
     for one in partitions:
         if one.commits:
             by_topic.setdefault(one.topic, []).append(one)
     texts = []
-    for topic, stretches in sorted(by_topic.items())[:_MAX_NAMES]:
+    for topic, stretches in sorted(by_topic.items()):
         offsets = [value for one in stretches for value in (one.lowest, one.highest) if value is not None]
         reach = f" {min(offsets)}" if min(offsets) == max(offsets) else f" {min(offsets)} to {max(offsets)}"
         texts.append(f"{topic} {_numbers(one.partition for one in stretches)} at{reach}")
-    rest = len(by_topic) - _MAX_NAMES
-    return ", ".join(texts) + (f" and {rest} more topics" if rest > 0 else "")
+    return _first(texts, most_topics)
 
 
-def places_text(places: Iterable[tuple[str, int]]) -> str:
-    """Topics with ranges of partitions as text: ``orders 0-2,5, payments 0``."""
+def places_text(places: Iterable[tuple[str, int]], most_topics: int | None = _MAX_NAMES) -> str:
+    """Topics with ranges of partitions as text: ``orders 0-2,5, payments 0``. most_topics: as for ``progress_text``."""
     by_topic: dict[str, list[int]] = {}
     for topic, partition in places:
         by_topic.setdefault(topic, []).append(partition)
-    texts = [f"{topic} {_numbers(numbers)}" for topic, numbers in sorted(by_topic.items())[:_MAX_NAMES]]
-    rest = len(by_topic) - _MAX_NAMES
-    return ", ".join(texts) + (f" and {rest} more topics" if rest > 0 else "")
+    return _first([f"{topic} {_numbers(numbers)}" for topic, numbers in sorted(by_topic.items())], most_topics)
+
+
+def _first(texts: Sequence[str], most_topics: int | None) -> str:
+    rest = 0 if most_topics is None else len(texts) - most_topics
+    return ", ".join(texts[:most_topics]) + (f" and {counted(rest, 'more topic')}" if rest > 0 else "")
 
 
 def _numbers(numbers: Iterable[int]) -> str:
@@ -490,10 +497,6 @@ def _numbers(numbers: Iterable[int]) -> str:
 def _names(names: Sequence[str]) -> str:
     first = ", ".join(names[:_MAX_NAMES])
     return first if len(names) <= _MAX_NAMES else f"{first} and {len(names) - _MAX_NAMES} more"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def iso(milliseconds: int) -> str:

@@ -12,6 +12,7 @@ from groupcoord_spark.answers.removal_causes import OffsetRemoval
 from groupcoord_spark.answers.timeline import (
     Event,
     LowerCommit,
+    PartitionStretch,
     Piece,
     RemovedOffsets,
     Stretch,
@@ -19,6 +20,7 @@ from groupcoord_spark.answers.timeline import (
     duration,
     iso,
     places_text,
+    progress_text,
 )
 from groupcoord_spark.coordinator.semantics import Semantics
 from groupcoord_spark.protocol.definition import decode_key
@@ -26,6 +28,7 @@ from groupcoord_spark.protocol.errors import DecodeError
 from groupcoord_spark.protocol.record_types import KeyType
 from groupcoord_spark.warehouse.read import Condition, Warehouse
 from groupcoord_spark.warehouse.reasons import GROUP_STAYS_BECAUSE, OFFSET_STAYS_BECAUSE
+from groupcoord_spark.wording import counted
 
 Cause = Literal[
     "still_there",
@@ -81,6 +84,8 @@ class Finding(NamedTuple):
     records: Sequence[Record]
     sentence: str
     """Without a subject: the offset or the group."""
+    committed_offset: int | None = None
+    """Of an offset that is in the state, or waits in an open transaction."""
 
 
 class Step(NamedTuple):
@@ -489,24 +494,19 @@ def _present(warehouse: Warehouse, question: Question, as_of_ms: int) -> Iterato
 
 
 def _present_offset(table: str, row: Mapping[str, Any], expiry: Mapping[str, Any] | None, as_of_ms: int) -> Step:
-    place = f"{row['topic']} {row['partition']}"
     if table == "pending_offsets":
-        sentence = f"{row['committed_offset']} waits in the open transaction of producer {row['producer_id']}"
+        sentence = f"waits in the open transaction of producer {row['producer_id']}"
         since_ms = milliseconds(row["record_timestamp"])
         sentence += "" if since_ms is None else f", open since {iso(since_ms)}"
         cause: Cause = "open_transaction"
     elif table == "orphan_offsets":
-        sentence = f"{row['committed_offset']} is in the log and no broker answers it: its group does not exist (R-1.26)"
-        cause = "orphan"
+        sentence, cause = "is in the log and no broker answers it: its group does not exist (R-1.26)", "orphan"
     else:
-        sentence, cause = (
-            f"{row['committed_offset']} is there, and {_stays(expiry, OFFSET_STAYS_BECAUSE, 'expires_at', as_of_ms)}",
-            "still_there",
-        )
+        sentence, cause = f"is there, and {_stays(expiry, OFFSET_STAYS_BECAUSE, 'expires_at', as_of_ms)}", "still_there"
     records = [Record("transactional value" if cause == "open_transaction" else "value", row["offsets_partition"], row["record_offset"])]
     rule = None if expiry is None else expiry["rule"]
-    finding = Finding(row["topic"], row["partition"], cause, None, rule, records, sentence)
-    return Step(as_of_ms, "now", f"{place}: {sentence}.", records, [finding])
+    finding = Finding(row["topic"], row["partition"], cause, None, rule, records, sentence, row["committed_offset"])
+    return Step(as_of_ms, "now", f"{row['topic']} {row['partition']}: {row['committed_offset']} {sentence}.", records, [finding])
 
 
 def _present_group(
@@ -514,8 +514,8 @@ def _present_group(
 ) -> Step:
     """``group_records``: the group's rows of the table rebalances."""
     kind = "simple" if row["is_simple"] else row["group_type"]
-    members = "no members" if row["member_count"] == 0 else f"{row['member_count']:,} {'member' if row['member_count'] == 1 else 'members'}"
-    offsets = f"{row['offset_count']:,} committed {'offset' if row['offset_count'] == 1 else 'offsets'}"
+    members = "no members" if row["member_count"] == 0 else counted(row["member_count"], "member")
+    offsets = counted(row["offset_count"], "committed offset")
     stays = _stays(expiry, GROUP_STAYS_BECAUSE, "removed_at", as_of_ms)
     sentence = f"is there ({kind}, {row['state']}, {members}, {offsets}), and {stays}"
     # The newest record of a modern group may be about one member; the newest epoch is the newest record of the group as a whole.
@@ -556,34 +556,44 @@ def _conclusion(question: Question, steps: Sequence[Step]) -> str:
         if finding.cause == "rewound" and finding.topic is not None and finding.partition is not None:
             lower[finding.topic, finding.partition] = finding
     parts: list[str] = []
-    alike: dict[str, list[tuple[str, int]]] = {}
+    alike: dict[str, list[Finding]] = {}
     for key, finding in sorted(last.items()):
         went_back = f"; it {lower[key].sentence}" if key in lower and finding.cause != "rewound" else ""
-        alike.setdefault(_without_offset(finding, is_alone=len(last) == 1) + went_back, []).append(key)
-    for key, finding in sorted(pending.items()):
-        alike.setdefault(finding.sentence, []).append(key)
-    for sentence, keys in alike.items():
-        parts.append(f"{places_text(keys)}{_joint(sentence)}{sentence if len(keys) == 1 else _of_several(sentence)}")
+        alike.setdefault(finding.sentence + went_back, []).append(finding)
+    for _, finding in sorted(pending.items()):
+        alike.setdefault(finding.sentence, []).append(finding)
+    for sentence, findings in alike.items():
+        parts.append(f"{_subject(findings)}{_joint(sentence)}{sentence if len(findings) == 1 else _of_several(sentence)}")
     if of_group is not None and (question.topic is None or of_group.cause not in ("still_there", "group_left_empty")):
         return f"Group {question.group_id} {'; '.join([of_group.sentence, *parts])}."
     return f"Of group {question.group_id}, {'; '.join(parts) or 'nothing is left of its commits'}."
 
 
+def _subject(findings: Sequence[Finding]) -> str:
+    """The partitions of findings with one sentence, with their committed offsets where they have such."""
+    offsets = [(finding.topic or "", finding.partition or 0, finding.committed_offset) for finding in findings]
+    if any(committed_offset is None for *_, committed_offset in offsets):
+        return places_text(((topic, partition) for topic, partition, _ in offsets), None)
+    return progress_text((PartitionStretch(topic, partition, 1, 0, at, at) for topic, partition, at in offsets), None)
+
+
 def _joint(sentence: str) -> str:
     """What stands between the partitions and a sentence: the partitions are the subject of a sentence that begins with its verb."""
-    return " " if sentence.startswith(("is ", "was ", "went ", "expired ")) else ": "
+    return " " if sentence.startswith(("is ", "was ", "went ", "expired ", "waits ")) else ": "
 
 
 def _of_several(sentence: str) -> str:
     """A sentence that begins with its verb, with several partitions as its subject."""
-    for one, several in (("is there, and stays", "are there, and stay"), ("is there, and goes", "are there, and go"), ("was ", "were ")):
+    several = {
+        "is there, and stays": "are there, and stay",
+        "is there, and goes": "are there, and go",
+        "is there, and the next cleanup removes it": "are there, and the next cleanup removes them",
+        "is in the log and no broker answers it: its group": "are in the log and no broker answers them: their group",
+        "is there, and no rule of expiration is known for it": "are there, and no rule of expiration is known for them",
+        "was ": "were ",
+        "waits ": "wait ",
+    }
+    for one, of_several in several.items():
         if sentence.startswith(one):
-            return (several + sentence.removeprefix(one)).replace("; it went back", "; they went back")
-    return sentence.replace("is there, and the next cleanup removes it", "are there, and the next cleanup removes them")
-
-
-def _without_offset(finding: Finding, *, is_alone: bool) -> str:
-    """The sentence; where several offsets are there, without the committed offset, so that partitions of one fate share a sentence."""
-    if finding.cause != "still_there" or is_alone:
-        return finding.sentence
-    return finding.sentence.split(" ", 1)[1]
+            return (of_several + sentence.removeprefix(one)).replace("; it went back", "; they went back")
+    return sentence

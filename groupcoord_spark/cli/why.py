@@ -83,14 +83,15 @@ def _refuse_place(warehouse: Warehouse, question: Question) -> NoReturn:
 
 
 def _lines(story: Story) -> list[str]:
-    """The story as a table, and its conclusion."""
+    """The story as a table, and its conclusion, which says what is there now and when it goes."""
     cells = []
-    colours = ["red" if step.event in WRONG_EVENTS else None for step in story.steps]
-    for step in story.steps:
+    past = [step for step in story.steps if step.event not in ("now", "expires")]
+    colours = ["red" if step.event in WRONG_EVENTS else None for step in past]
+    for step in past:
         places = " ".join(dict.fromkeys(f"{record.offsets_partition}@{record.record_offset}" for record in step.records))
         cells.append((moment(step.time_ms), step.event, places or None, with_short_ids(step.what)))
     table = lines(["TIME", "EVENT", "RECORDS", "WHAT"], cells, [24, 10, 10, None], colours)
-    return [*table, "", *wrapped(with_short_ids(story.conclusion))]
+    return [*([*table, ""] if past else ()), *wrapped(with_short_ids(story.conclusion))]
 
 
 def _rows(question: Question, story: Story) -> Iterator[tuple[object, ...]]:

@@ -20,6 +20,7 @@ from groupcoord_spark.doctor.hanging_transactions import (
 from groupcoord_spark.doctor.settings import HealthSettings
 from groupcoord_spark.doctor.transaction_state import KnownTransactions
 from groupcoord_spark.protocol.record_types import MarkerType
+from groupcoord_spark.wording import counted
 
 SEGMENTS_SINCE_DUE: Final = 4
 """A cleaner that works comes within seconds or minutes: it does not let this many further segments fill after a partition was due."""
@@ -537,7 +538,7 @@ class _Patient:
             summary = (
                 f"{tombstones:,} tombstones of {of_groups.with_tombstones:,} groups are"
                 f" {round(100 * size / batches.record_bytes)} % of the bytes of all records;"
-                f" {len(horizons):,} batches have a delete horizon."
+                f" {counted(len(horizons), 'batch')} with a delete horizon."
             )
             remedy = (
                 "None: the cleaner removes them delete.retention.ms after its first pass, and it comes when the active segment is rolled"

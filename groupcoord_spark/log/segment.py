@@ -28,6 +28,7 @@ from groupcoord_spark.log.salvage.finder import DamagedRange, EntryFinder
 from groupcoord_spark.log.salvage.order import Borders, Order, put_in_order
 from groupcoord_spark.protocol.record_types import NO_LEADER_EPOCH, NOT_A_CONTROL_RECORD
 from groupcoord_spark.protocol.slices import Bytes, Mask, Positions
+from groupcoord_spark.wording import counted
 
 DEFAULT_CHUNK_BYTES = 16 * MIB
 CHUNKS_IN_ONE_WINDOW = 2
@@ -229,7 +230,7 @@ class Reading:
             yield Chunk(records, *report.take(), size, entries.position, leader_epoch, entries, headers)
         self._report_invalid()
         if overlapping and segment.skip_below > segment.log_start_offset:
-            detail = f"{overlapping} records below offset {segment.skip_below} are skipped: a newer file before this one covers them."
+            detail = f"{counted(overlapping, 'record')} below offset {segment.skip_below} skipped: a newer file before it covers them."
             report.doubt("segment_overlap", 0, 0, segment.base_offset, detail, overlapping)
         report.close()
         lost, doubts = report.take()

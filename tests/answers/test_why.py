@@ -16,6 +16,7 @@ from groupcoord_spark.answers.why import Finding, Story, why
 from groupcoord_spark.coordinator.semantics import semantics_for
 from groupcoord_spark.protocol.definition import encode_key
 from groupcoord_spark.warehouse import open_warehouse
+from tests.cli.warehouse import groupcoord
 from tests.shown_rows import connect
 from tests.warehouse.nights import AS_OF_MS, commit, group, night, offset
 
@@ -216,3 +217,15 @@ def test_a_lower_offset_of_a_topic_that_was_made_anew_is_said_to_be_one(tmp_path
     assert "went back from 9 to 3 at 2026-01-01T00:00:01.000Z because the topic was made anew" in found.conclusion
     same = [at(0, 0, committed_offset=9), at(1, 1, committed_offset=3, **ids[1])]
     assert not any("made anew" in step.what for step in story(tmp_path / "same", "4.3", offset_commits=same).steps)
+
+
+def test_what_is_there_is_said_once_with_its_offsets(tmp_path: Path) -> None:
+    """The table had a line for each partition, then a line for when it expires, and the conclusion said both again."""
+    there = [offset("g", topic, partition, 10 + partition) for topic in "abcde" for partition in range(3)]
+    commits = [at(n, 0, topic=row["topic"], partition=row["partition"]) for n, row in enumerate(there)]
+    tables = {"offset_commits": commits, "committed_offsets": there, "groups": [group("g", is_simple=True, offset_count=15)]}
+    found = story(tmp_path, "4.3", **tables)
+    places = ", ".join(f"{topic} 0-2 at 10 to 12" for topic in "abcde")
+    assert f"{places} are there, and no rule of expiration is known for them" in found.conclusion
+    printed = groupcoord("why", "--group", "g", "--warehouse", str(tmp_path)).stdout.splitlines()
+    assert printed[-1] == found.conclusion and [line.split()[1] for line in printed[1:-2]] == ["commits"]

@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 from groupcoord_spark.coordinator.semantics import Semantics
 from groupcoord_spark.coordinator.state import AssignmentRow, Group
+from groupcoord_spark.wording import counted
 
 LEFT_EPOCH = -1
 """Member epoch after a tombstone of the current assignment; assignment epoch after a tombstone of the target assignment."""
@@ -104,7 +105,7 @@ class ModernGroup(Group):
     def _check_group_can_be_removed(self, group_id: str, members_code: str, targets_code: str | None, epoch_code: str) -> None:
         """Raises RefusalError for a tombstone of the group while the group has members, target assignments or an assignment epoch."""
         if self.member_count:
-            raise RefusalError(members_code, f"Tombstone of group {group_id!r} skipped: {self.member_count} members remain.")
+            raise RefusalError(members_code, f"Tombstone of group {group_id!r} skipped: {counted(self.member_count, 'member')} left.")
         if targets_code is not None and self.targets:
             raise RefusalError(targets_code, f"Tombstone of group {group_id!r} skipped: {len(self.targets)} target assignments remain.")
         if self.assignment_epoch != LEFT_EPOCH:
@@ -115,7 +116,8 @@ class ModernGroup(Group):
         # Dropped records rely on this: pipeline/replay/redundant_assignments.py (the last value replaces those before)
         if value is None:
             if self.targets:
-                detail = f"Tombstone of the target assignment of group {group_id!r} skipped: targets of {len(self.targets)} members remain."
+                targets = counted(len(self.targets), "target")
+                detail = f"Tombstone of the target assignment of group {group_id!r} skipped: {targets} left."
                 raise RefusalError(remaining_code, detail)
             self.assignment_epoch = LEFT_EPOCH
             return

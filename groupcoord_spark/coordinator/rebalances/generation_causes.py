@@ -25,6 +25,7 @@ from groupcoord_spark.coordinator.rebalances.records import NOT_KNOWN, Value
 from groupcoord_spark.protocol import decode_assignment, decode_subscription
 from groupcoord_spark.protocol.streams_assignment import decode_streams_assignment
 from groupcoord_spark.protocol.streams_subscription import RUNNING, decode_streams_subscription
+from groupcoord_spark.wording import counted
 
 STREAMS_ASSIGNOR: Final = "stream"
 """Name of the assignor of Kafka Streams in the classic protocol (StreamsPartitionAssignor)."""
@@ -171,7 +172,7 @@ def _cause_without_newcomers(
         return Finding(
             "follow_up",
             "likely",
-            f"{moves.assigned} partitions that were taken from their owners in an earlier generation are handed on now.",
+            f"Taken from their owners in an earlier generation, and handed on now: {counted(moves.assigned, 'partition')}.",
         )
     if coordinator_moved(old.leader_epoch, new.leader_epoch):
         return Finding(

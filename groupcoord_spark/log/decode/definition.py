@@ -12,6 +12,7 @@ from typing import NamedTuple
 from groupcoord_spark.log.damage import BatchError
 from groupcoord_spark.log.decode.batches import CODEC_BITS, LEGACY_ATTRIBUTES, LOG_OVERHEAD, MIN_LENGTH
 from groupcoord_spark.protocol.record_types import NO_TIMESTAMP
+from groupcoord_spark.wording import counted
 
 MIN_RECORD = 7
 """The smallest record: six bytes of body after one of length."""
@@ -129,7 +130,7 @@ def read_records(buf: bytes | memoryview, at: int, end: int, count: int) -> list
     if count < 0:
         raise RecordError("record_count_invalid", f"the batch claims {count} records")
     if count > (end - at) // MIN_RECORD:
-        raise RecordError("record_count_impossible", f"the batch claims {count} records in {end - at} bytes")
+        raise RecordError("record_count_impossible", f"the batch claims {counted(count, 'record')} in {end - at} bytes")
     records = []
     for _ in range(count):
         record, at = read_record(buf, at, end)

@@ -11,6 +11,7 @@ from groupcoord_spark.simulator.messages.streams_answers import (
     StreamsGroupHeartbeatAnswer,
 )
 from groupcoord_spark.simulator.messages.streams_requests import StreamsGroupHeartbeat, Tasks
+from groupcoord_spark.wording import counted
 
 
 def streams_request_text(request: StreamsGroupHeartbeat) -> str:
@@ -42,7 +43,7 @@ def _parts(answer: StreamsGroupHeartbeatAnswer) -> Iterator[str]:
 def _group_text(group: DescribedStreamsGroup) -> str:
     if group.error is not Error.NONE:
         return group.error.name
-    return f"NONE {group.state} epoch {group.group_epoch}, topology {group.topology_epoch}, {len(group.members)} members"
+    return f"NONE {group.state} epoch {group.group_epoch}, topology {group.topology_epoch}, {counted(len(group.members), 'member')}"
 
 
 def _tasks_text(tasks: Tasks | None) -> str:

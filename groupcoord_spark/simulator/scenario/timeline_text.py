@@ -45,6 +45,7 @@ from groupcoord_spark.simulator.messages.requests import (
 from groupcoord_spark.simulator.messages.streams_answers import StreamsGroupDescribeAnswer, StreamsGroupHeartbeatAnswer
 from groupcoord_spark.simulator.messages.streams_requests import StreamsGroupHeartbeat
 from groupcoord_spark.simulator.scenario.streams_text import streams_answer_text, streams_request_text
+from groupcoord_spark.wording import counted
 
 Names = Mapping[str, str]
 """Member id -> name of the member in the scenario."""
@@ -108,7 +109,7 @@ def answer_text(call: Call, names: Names) -> str:
             return streams_answer_text(call.answer)
         case ConsumerGroupDescribeAnswer(groups=modern_groups) | ShareGroupDescribeAnswer(groups=modern_groups):
             return " ".join(
-                f"{group.error.name} {group.state} epoch {group.group_epoch}, {group.assignor}, {len(group.members)} members"
+                f"{group.error.name} {group.state} epoch {group.group_epoch}, {group.assignor}, {counted(len(group.members), 'member')}"
                 if group.error is Error.NONE
                 else group.error.name
                 for group in modern_groups
@@ -134,7 +135,7 @@ def answer_text(call: Call, names: Names) -> str:
         case LeaveGroupAnswer(error=Error.NONE, members=members) if len(members) > 1:
             return " ".join(member.error.name for member in members)
         case DescribeGroupsAnswer(groups=described):
-            return " ".join(f"{group.error.name} {group.state}, {len(group.members)} members" for group in described)
+            return " ".join(f"{group.error.name} {group.state}, {counted(len(group.members), 'member')}" for group in described)
         case ListGroupsAnswer(error=error, groups=listed):
             return f"{error.name} {' '.join(group.group_id for group in listed)}".rstrip()
         case None:
@@ -203,7 +204,7 @@ def record_text(record: WrittenRecord) -> str:
             return "group tombstone"
         members = len(record.value["members"])
         protocol = record.value["protocol"]
-        count = f"{members} member{'' if members == 1 else 's'}"
+        count = counted(members, "member")
         return f"group generation {record.value['generation']}, {f'{protocol}, ' if protocol else ''}{count}"
     name = f"offset {record.key['topic']}-{record.key['partition']}"
     return f"{name} tombstone" if record.value is None else f"{name}={record.value['committed_offset']}"

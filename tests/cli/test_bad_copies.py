@@ -238,6 +238,16 @@ class TestBadCopies:
         details = [row["detail"] for row in rows_of(warehouse, "warnings") if row["code"] == "gap_since_last_night"]
         assert [detail.split(" lie ")[0] for detail in details] == ["Offsets 234 to 247"]
 
+    def test_without_the_first_segment(self, warehouse: Path, dump: Path, tmp_path: Path) -> None:
+        """The new records have no gap: without a look at the beginning of the log the night would go on from the last one."""
+        (dump / "__consumer_offsets-1" / f"{0:020d}.log").unlink()
+        sentence = refused(warehouse, dump)
+        assert "of the offsets 0 to 172, which the last night read, no live record is left" in sentence
+        assert sentence.endswith("go on with --accept hole.")
+        assert "accepted  hole" in good(warehouse, dump, "--accept", "hole")
+        good(tmp_path / "alone", dump)
+        assert state_of(warehouse) == state_of(tmp_path / "alone")
+
     def test_that_are_looked_at_after_an_unknown_word_of_accept(self, warehouse: Path) -> None:
         sentence = refused(warehouse, logs(4), "--accept", "everything")
         assert "'empty', 'missing', 'older', 'recreated', 'misplaced', 'malformed'" in sentence

@@ -256,6 +256,9 @@ def _why_whole(request: RunRequest, log: PartitionLog, row: Row | None, history:
     first = _begin_of(log)
     if first is not None and row["first_offset"] is not None and first < row["first_offset"]:
         return "the log has records before those that the nights have read"
+    start = log.log_start_offset
+    if start is not None and row["first_offset"] is not None and row["first_offset"] < start < row["end_offset"]:
+        return "the log begins later than in the night before"  # the cleaner never moves the beginning: are segments missing?
     history_end = row["history_end_offset"] or 0
     if request.with_history and history_end < row["end_offset"]:
         return "nights without history came before"

@@ -43,7 +43,7 @@ CODES: dict[str, Code] = {
         Code("batch_too_large", Kind.LOST, "The length of an entry is above the limit for one batch."),
         Code("unknown_magic", Kind.LOST, "The format byte of an entry is none of 0, 1 and 2."),
         Code("batch_crc_mismatch", Kind.LOST, "The checksum of an entry does not fit its bytes."),
-        Code("zero_gap", Kind.LOST, "Zero bytes lie where an entry should begin, and other bytes after them."),
+        Code("zero_gap", Kind.LOST, "Zero bytes lie where an entry should begin, and other bytes or a newer file follow."),
         Code("segment_truncated", Kind.LOST, "An entry is cut, in a place where no write can have been in progress."),
         Code("resync_abandoned", Kind.LOST, "Damaged bytes held so many false starts that the search was given up."),
         Code("tail_truncated", Kind.INFO, "The last entry of the newest file is cut: its write was not finished."),

@@ -82,9 +82,14 @@ class TestDamage:
 
     @pytest.mark.parametrize("zeros", [1, 11, 12, 100, 5000])
     def test_zero_tail(self, tmp_path: Path, zeros: int) -> None:
-        for next_base in (None, 20):
-            got = read_bytes(tmp_path, *SOUND, bytes(zeros), next_base=next_base)
-            assert (got.codes, got.lost, got.offsets) == (["zero_tail"], [], without())
+        got = read_bytes(tmp_path, *SOUND, bytes(zeros))
+        assert (got.codes, got.lost, got.offsets) == (["zero_tail"], [], without())
+
+    @pytest.mark.parametrize("kept", [0, 3, 10])
+    def test_zeros_are_no_reserved_space_where_a_newer_segment_follows(self, tmp_path: Path, kept: int) -> None:
+        """A broker trims a segment before it begins the next one."""
+        got = read_bytes(tmp_path, *SOUND[:kept], bytes(5000), next_base=20)
+        assert (got.codes, len(got.lost), got.offsets) == (["zero_gap"], 1, without(*range(kept, 10)))
 
     def test_tail_truncated_is_no_loss_at_every_cut(self, tmp_path: Path) -> None:
         for n in range(1, len(SOUND[9])):

@@ -274,9 +274,10 @@ class EntryFinder:
     def _section_without_entry(self, at: int) -> FileSection:
         """The section at ``at``, where no sound entry begins: a damaged range, or an entry with its header repaired."""
         size = self.file.size
+        if self._first_nonzero(at) == size:
+            code = "zero_tail" if self.is_last else "zero_gap"  # a broker trims a segment before it begins the next one
+            return _damaged_section(DamagedRange(code, at, size, f"The last {size - at} bytes of the file are zeros."))
         code, sentence = self._fault_at(at)
-        if code == "zero_tail":
-            return _damaged_section(DamagedRange(code, at, size, sentence))
         length = int(self._header(at)["length"][0])
         try:
             end = self.next_sound(at + 1)
@@ -295,8 +296,6 @@ class EntryFinder:
     def _fault_at(self, at: int) -> tuple[str, str]:
         """The code of the bad entry at ``at``, and a sentence about it."""
         left = self.file.size - at
-        if self._first_nonzero(at) == self.file.size:
-            return "zero_tail", f"The last {left} bytes of the file are zeros."
         if left < 17:
             return "tail_truncated", f"{left} bytes are left at {at}, too few for an entry."
         header = self._header(at)

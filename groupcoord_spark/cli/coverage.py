@@ -21,7 +21,7 @@ STORED = ("key_type", "key_name", "value_version", "records", "bytes", "decoded"
 KINDS = (*STORED, "reasons")
 LOST = ("reason", "key", "value", "records")
 OF_VALUES = {"value_too_short", "unknown_value_version", "value_truncated", "value_malformed", "value_beyond_limits"}
-PARTITIONS = ("offsets_partition", "first_offset", "end_offset", "records", "quarantined", "live_keys", "completeness")
+PARTITIONS = ("offsets_partition", "first_offset", "end_offset", "records", "quarantined", "live_keys", "surviving_share")
 
 
 @command(epilog="Example: groupcoord coverage --warehouse ./warehouse")
@@ -31,9 +31,10 @@ PARTITIONS = ("offsets_partition", "first_offset", "end_offset", "records", "qua
 def coverage(common: Common, by_partition: bool, shown_run: ShownRun) -> None:
     """Records of each key type and value version: read, decoded, quarantined, and misplaced (their group belongs to another partition).
 
-    REASONS counts the quarantined ones by their codes. COMPLETENESS of a partition is records read against the offsets from the start of
+    REASONS counts the quarantined ones by their codes. SURVIVING-SHARE of a partition is records read against the offsets from the start of
     its log to its end (of inputs other than segments: from the first record on); a line on stderr has the figure of all partitions.
-    Compaction removes records, so below 1 every count is a lower bound of what was once written.
+    Compaction removes records, so below 1 every count is a lower bound of what was once written. The completeness of the views is that of
+    the history, which keeps what earlier nights read.
     """
     from groupcoord_spark.warehouse.read import open_warehouse
 
@@ -43,7 +44,7 @@ def coverage(common: Common, by_partition: bool, shown_run: ShownRun) -> None:
     names: tuple[str, ...] = PARTITIONS if by_partition else KINDS
     partitions = warehouse.read("offsets_partitions", columns=PARTITIONS[:-1], run=run).to_pylist()
     if by_partition:
-        coverage_rows = [{**row, "completeness": completeness(row)} for row in partitions]
+        coverage_rows = [{**row, "surviving_share": surviving_share(row)} for row in partitions]
     else:
         coverage_rows = warehouse.read("decode_coverage", columns=STORED, run=run).to_pylist()
         lost = warehouse.read("quarantined_records", columns=LOST, where=[("run_id", "=", run.run_id)], run=run)
@@ -62,14 +63,14 @@ def coverage(common: Common, by_partition: bool, shown_run: ShownRun) -> None:
 
 
 def of_all(partitions: Sequence[dict[str, Any]]) -> str:
-    """A sentence about the completeness of the log, over all partitions."""
-    spans = [row for row in partitions if completeness(row) is not None]
+    """A sentence about the surviving records of the log, over all partitions."""
+    spans = [row for row in partitions if surviving_share(row) is not None]
     if not spans:
         return "No record was read."
     records = sum(row["records"] for row in spans)
     offsets = sum(row["end_offset"] - row["first_offset"] for row in spans)
     sentence = (
-        f"{counted(records, 'record')} on {counted(offsets, 'offset')}, completeness {records / offsets:.4f} over"
+        f"{counted(records, 'record')} on {counted(offsets, 'offset')} of the log (surviving share {records / offsets:.4f}) in"
         f" {counted(len(spans), 'offsets partition')}"
     )
     return f"{sentence}." if records >= offsets else f"{sentence}: counts are lower bounds of what was written (--partitions shows where)."
@@ -102,7 +103,7 @@ def _counted_by_kind(quarantined: pa.RecordBatch) -> list[dict[str, Any]]:
     return rows
 
 
-def completeness(row: dict[str, Any]) -> float | None:
+def surviving_share(row: dict[str, Any]) -> float | None:
     """The number of records read per offset between the start and the end of the log, 0 to 1; None for a partition without an offset."""
     if row["first_offset"] is None or row["end_offset"] <= row["first_offset"]:
         return None

@@ -39,8 +39,9 @@ def summary_text(summary: Summary) -> str:
         f" {counted(summary.expired_offsets, 'offset')} and {counted(summary.removed_groups, 'group')}"
         f" ({summary.semantics} {summary.broker_version})",
     ]
-    if summary.completeness is not None:
-        lines.insert(3, f"  complete  {_share(summary.completeness)} of the offsets in the span read still have a record{_below(summary)}")
+    if summary.surviving_share is not None:
+        share = f"{_share(summary.surviving_share)} of the record offsets that this run read have a record"
+        lines.insert(3, f"  surviving {share}{_below(summary)}")
     lines += _lines_about_reading(summary)
     if summary.beyond_high_watermark:
         parts = ", ".join(f"{count:,} of partition {number}" for number, count in sorted(summary.beyond_high_watermark.items()))
@@ -119,4 +120,4 @@ def _share(part: float) -> str:
 
 
 def _below(summary: Summary) -> str:
-    return "" if summary.completeness is None or summary.completeness >= 1 else ": counts of history are lower bounds"
+    return "" if summary.surviving_share is None or summary.surviving_share >= 1 else ": counts of history are lower bounds"

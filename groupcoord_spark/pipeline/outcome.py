@@ -280,7 +280,7 @@ def summary_of(planned: NightPlan, reports: Sequence[PartitionReport], run_id: s
         contradiction=contradicted,
         semantics=request.semantics.name,
         broker_version=request.semantics.broker_version,
-        completeness=completeness(plan, reports, points_in_time, carry_over),
+        surviving_share=surviving_share(plan, reports, points_in_time, carry_over),
         reading=_reading(carry_over, reports),
         input_kind=InputKind.SEGMENTS if rows is None else rows.kind,
         lacks=() if rows is None else rows.lacks,
@@ -309,7 +309,7 @@ def _reading(carry_over: CarryOver, reports: Sequence[PartitionReport]) -> Readi
     )
 
 
-def completeness(
+def surviving_share(
     plan: LogPlan, reports: Sequence[PartitionReport], points_in_time: Mapping[int, PointInTime], carry_over: CarryOver
 ) -> float | None:
     """Records read, divided by the record offsets that were read: from the start of each log, or where the run goes on, to its end or point

@@ -114,8 +114,10 @@ class Summary:
     broker_version: str
     contradiction: str | None = None
     """A sentence, if the log shows that the broker's settings file belongs to another cluster."""
-    completeness: float | None = None
-    """Records read, divided by the number of record offsets of the logs (0 to 1); None where there is no record."""
+    surviving_share: float | None = None
+    """Records read, divided by the record offsets that this run read (0 to 1); None where there is no record.
+
+    ``groupcoord coverage`` has the same share of the whole log, the view log_completeness that of the history."""
     input_kind: InputKind = InputKind.SEGMENTS
     lacks: tuple[str, ...] = ()
     """What the input does not contain, in the words of ``input.lacks`` in ``runs``."""

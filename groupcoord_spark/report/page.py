@@ -129,7 +129,7 @@ def _figures(report: Report) -> Iterator[str]:
     below = f"{quarantined:,} of them unreadable" if records else "nothing was new since the night before"
     yield _figure("Records that this run read", _link("nights", f"{records:,}"), below)
     complete = "no history" if report.completeness is None else _percent(report.completeness)
-    yield _figure("Completeness", _link("completeness", complete), "of all records ever written are in the history")
+    yield _figure("Completeness of the history", _link("completeness", complete), "of all records ever written")
 
 
 def _figure(name: str, number: str, below: str) -> str:

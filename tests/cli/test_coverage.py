@@ -8,7 +8,7 @@ import io
 import pyarrow as pa
 import pytest
 
-from groupcoord_spark.cli.coverage import completeness, of_all, reasons_of
+from groupcoord_spark.cli.coverage import of_all, reasons_of, surviving_share
 from tests.cli.warehouse import groupcoord
 from tests.pipeline.logs import offset_key
 
@@ -35,17 +35,17 @@ class TestCoverage:
         assert {line.split()[-1] for line in lines[1:]} == {"1.0"}
 
 
-def test_completeness_is_records_against_the_span_of_their_offsets():
-    assert completeness({"records": 30, "first_offset": 100, "end_offset": 200}) == 0.3
-    assert completeness({"records": 0, "first_offset": None, "end_offset": 200}) is None
+def test_surviving_share_is_records_against_the_span_of_their_offsets():
+    assert surviving_share({"records": 30, "first_offset": 100, "end_offset": 200}) == 0.3
+    assert surviving_share({"records": 0, "first_offset": None, "end_offset": 200}) is None
 
 
-def test_completeness_of_all_is_told_beside_the_counts(sample_warehouse):
+def test_surviving_share_of_all_is_told_beside_the_counts(sample_warehouse):
     told = groupcoord("coverage", "--warehouse", sample_warehouse.path).stderr
-    assert told == "173 records on 173 offsets, completeness 1.0000 over 5 offsets partitions.\n"
+    assert told == "173 records on 173 offsets of the log (surviving share 1.0000) in 5 offsets partitions.\n"
     thinned = {"records": 30, "first_offset": 100, "end_offset": 200}
     assert of_all([thinned, {"records": 0, "first_offset": None, "end_offset": 7}]).startswith(
-        "30 records on 100 offsets, completeness 0.3000 over 1 offsets partition: counts are lower bounds"
+        "30 records on 100 offsets of the log (surviving share 0.3000) in 1 offsets partition: counts are lower bounds"
     )
 
 

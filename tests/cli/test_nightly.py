@@ -65,7 +65,7 @@ class TestARun:
         assert lines[0].startswith(f"Cluster 'sample' in {tmp_path}/w, run 20")
         read = expected.records_read
         assert lines[1] == f"records   {read} read = {read} decoded + 0 quarantined (5 offsets partitions, 0.1 MB)"
-        assert lines[2] == "complete  100 % of the offsets in the span read still have a record"
+        assert lines[2] == "surviving 100 % of the record offsets that this run read have a record"
         assert lines[3] == f"state     {expected.groups} groups, {expected.committed_offsets} committed offsets"
         assert lines[4] == (
             f"cleanup   as of {AS_OF} with retention 7d: would remove"

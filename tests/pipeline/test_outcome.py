@@ -10,7 +10,7 @@ from groupcoord_spark.log import LogPlan, PartitionLog, RecordMark
 from groupcoord_spark.pipeline.exchange.counts import KindCount, PartitionCounts
 from groupcoord_spark.pipeline.exchange.state_rows import PartitionReport
 from groupcoord_spark.pipeline.extents import NO_HISTORY, CarriedState, HistoryRange, PointInTime, Until
-from groupcoord_spark.pipeline.outcome import completeness, driver_rows, files_by_table, run_row, summary_of
+from groupcoord_spark.pipeline.outcome import driver_rows, files_by_table, run_row, summary_of, surviving_share
 from groupcoord_spark.pipeline.plan.carry_over import CarryOver
 from groupcoord_spark.pipeline.plan.earlier_runs import PartitionHistory
 from groupcoord_spark.pipeline.plan.evidence import Evidence
@@ -34,21 +34,21 @@ def read(first: int, end: int, records: int, number: int = 0) -> PartitionReport
 
 
 def test_offsets_that_a_cleaning_left_empty_before_the_first_record_count() -> None:
-    assert completeness(plan(log(90, 100, 0)), [read(90, 100, 10)], {}, CarryOver()) == 0.1
-    assert completeness(plan(log(90, 100, 50)), [read(90, 100, 10)], {}, CarryOver()) == 0.2
+    assert surviving_share(plan(log(90, 100, 0)), [read(90, 100, 10)], {}, CarryOver()) == 0.1
+    assert surviving_share(plan(log(90, 100, 50)), [read(90, 100, 10)], {}, CarryOver()) == 0.2
 
 
 def test_without_files_the_first_record_is_the_first_offset() -> None:
-    assert completeness(plan(log(90, 100, None)), [read(90, 100, 10)], {}, CarryOver()) == 1.0
+    assert surviving_share(plan(log(90, 100, None)), [read(90, 100, 10)], {}, CarryOver()) == 1.0
 
 
 def test_a_log_without_a_record_left_counts_and_an_empty_one_does_not() -> None:
-    assert completeness(plan(log(0, 10, 0), log(None, 10, 0, 1)), [read(0, 10, 10)], {}, CarryOver()) == 0.5
-    assert completeness(plan(log(None, 7, 7)), [], {}, CarryOver()) is None
+    assert surviving_share(plan(log(0, 10, 0), log(None, 10, 0, 1)), [read(0, 10, 10)], {}, CarryOver()) == 0.5
+    assert surviving_share(plan(log(None, 7, 7)), [], {}, CarryOver()) is None
 
 
 def test_up_to_a_moment_in_the_past_later_offsets_do_not_count() -> None:
-    assert completeness(plan(log(0, 100, 0)), [read(0, 20, 10)], {0: PointInTime(20, NO_HISTORY, 20)}, CarryOver()) == 0.5
+    assert surviving_share(plan(log(0, 100, 0)), [read(0, 20, 10)], {0: PointInTime(20, NO_HISTORY, 20)}, CarryOver()) == 0.5
 
 
 NOTHING_CARRIED = CarryOver()
@@ -183,8 +183,8 @@ def test_counts_of_a_partition_that_goes_on_are_added_to_those_of_the_night_befo
     assert (row["read_from"], row["end_offset"], row["history_first_offset"], row["history_end_offset"]) == (100, 120, 0, 120)
 
 
-def test_completeness_of_a_night_that_goes_on_is_that_of_its_own_records() -> None:
-    assert completeness(plan(log(0, 120, 0)), [read(100, 120, 20)], {}, goes_on()) == 1.0
+def test_surviving_share_of_a_night_that_goes_on_is_that_of_its_own_records() -> None:
+    assert surviving_share(plan(log(0, 120, 0)), [read(100, 120, 20)], {}, goes_on()) == 1.0
 
 
 def test_a_partition_that_the_input_lacks_keeps_its_row_and_says_since_when() -> None:

@@ -25,7 +25,7 @@ from groupcoord_spark.answers.timeline import (
 from groupcoord_spark.coordinator.semantics import Semantics
 from groupcoord_spark.protocol.definition import decode_key
 from groupcoord_spark.protocol.errors import DecodeError
-from groupcoord_spark.protocol.record_types import KeyType
+from groupcoord_spark.protocol.record_types import KEY_TYPES_OF
 from groupcoord_spark.warehouse.read import Condition, Warehouse
 from groupcoord_spark.warehouse.reasons import GROUP_STAYS_BECAUSE, OFFSET_STAYS_BECAUSE
 from groupcoord_spark.wording import counted
@@ -53,11 +53,7 @@ Cause = Literal[
 
 _STATE_TABLES: Final = ("committed_offsets", "pending_offsets", "orphan_offsets")
 
-_MEMBER_KEY_TYPES: Final = (
-    KeyType.CONSUMER_GROUP_MEMBER_METADATA,
-    KeyType.SHARE_GROUP_MEMBER_METADATA,
-    KeyType.STREAMS_GROUP_MEMBER_METADATA,
-)
+_MEMBER_KEY_TYPES: Final = [key_types.member for key_types in KEY_TYPES_OF.values()]
 
 
 class Record(NamedTuple):
@@ -370,7 +366,7 @@ def _tombstones_of_members(warehouse: Warehouse, question: Question, of_place: P
     where: list[Condition] = [
         ("incarnation", "=", of_place.place.incarnation),
         ("offsets_partition", "=", of_place.place.offsets_partition),
-        ("key_type", "in", sorted(_MEMBER_KEY_TYPES)),
+        ("key_type", "in", _MEMBER_KEY_TYPES),
         ("is_tombstone", "=", True),
     ]
     tombstones: dict[int | None, list[int]] = {}

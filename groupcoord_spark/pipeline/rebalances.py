@@ -13,12 +13,12 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from groupcoord_spark.coordinator.rebalances import GroupHistories, GroupRecord, Rebalance, Value, roles_of
+from groupcoord_spark.coordinator.rebalances import GroupHistories, GroupRecord, Rebalance, Value
 from groupcoord_spark.coordinator.rebalances.records import KEY_TYPES
 from groupcoord_spark.pipeline.exchange.state_rows import to_arrow
 from groupcoord_spark.pipeline.extents import HistoryRange
 from groupcoord_spark.protocol.generated import decode_key, decode_shared_value
-from groupcoord_spark.protocol.record_types import NO_TIMESTAMP, NOT_A_CONTROL_RECORD, KeyType
+from groupcoord_spark.protocol.record_types import KEY_TYPES_OF, NO_TIMESTAMP, NOT_A_CONTROL_RECORD, KeyType
 from groupcoord_spark.warehouse import TABLES
 from groupcoord_spark.warehouse.declaration import TIMESTAMPS_OUT_OF_RANGE
 from groupcoord_spark.warehouse.read import Condition, rows_of_partition
@@ -194,25 +194,25 @@ def _classic_record(group: Mapping[str, Any], members: Iterable[Mapping[str, Any
 def _modern_records(
     group: Mapping[str, Any], members: Iterable[Mapping[str, Any]], targets: Mapping[str, list[Mapping[str, Any]]]
 ) -> Iterator[GroupRecord]:
-    roles = roles_of(group["group_type"])
+    key_types = KEY_TYPES_OF[group["group_type"]]
     timestamp_ms = _milliseconds(group["record_timestamp"])
 
     def record(key_type: int, value: Mapping[str, Any], **key: str) -> GroupRecord:
         return GroupRecord(group["record_offset"], timestamp_ms, key_type, {"group_id": group["group_id"], **key}, value)
 
     for member in members:
-        yield record(roles.member, {**member, "subscribed_topic_names": member["subscribed_topics"]}, member_id=member["member_id"])
-    yield record(roles.epoch, {"epoch": group["generation"]})
+        yield record(key_types.member, {**member, "subscribed_topic_names": member["subscribed_topics"]}, member_id=member["member_id"])
+    yield record(key_types.group, {"epoch": group["generation"]})
     for member_id, targets_of_member in targets.items():
         tasks = [
             {"topic_id": row["topic_id"], "subtopology_id": row["subtopology"], "partitions": [row["partition"]]}
             for row in targets_of_member
         ]
         target = {"active_tasks": tasks} if group["group_type"] == "streams" else {"topic_partitions": tasks}
-        yield record(roles.target, target, member_id=member_id)
+        yield record(key_types.target, target, member_id=member_id)
     # A group without a target assignment begins with assignment epoch 1, without a record of it.
     if targets or (group["assignment_epoch"] is not None and group["assignment_epoch"] > 1):
-        yield record(roles.assignment, {"assignment_epoch": group["assignment_epoch"]})
+        yield record(key_types.target_epoch, {"assignment_epoch": group["assignment_epoch"]})
 
 
 def _milliseconds(moment: datetime | None) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 
 class KeyType(IntEnum):
@@ -56,6 +56,30 @@ GROUP_KEY_TYPES: Final = frozenset(
     {KeyType.GROUP_METADATA, KeyType.CONSUMER_GROUP_METADATA, KeyType.SHARE_GROUP_METADATA, KeyType.STREAMS_GROUP_METADATA}
 )
 """The record that a group of each type begins with; its tombstone removes the group."""
+
+
+class ModernKeyTypes(NamedTuple):
+    """The key types of one type of modern group, by the subject of their records."""
+
+    group_type: str
+    group: KeyType
+    member: KeyType
+    target_epoch: KeyType
+    target: KeyType
+    current: KeyType
+    others: tuple[KeyType, ...]
+    """Partitions of topics, topics that match a regular expression, or the topology."""
+
+
+def _modern_key_types(group_type: str) -> ModernKeyTypes:
+    beginning = f"{group_type.upper()}_GROUP_"
+    subjects = ("METADATA", "MEMBER_METADATA", "TARGET_ASSIGNMENT_METADATA", "TARGET_ASSIGNMENT_MEMBER", "CURRENT_MEMBER_ASSIGNMENT")
+    group, member, target_epoch, target, current = common = [KeyType[beginning + subject] for subject in subjects]
+    others = tuple(sorted(_types_named(beginning).difference(common)))
+    return ModernKeyTypes(group_type, group, member, target_epoch, target, current, others)
+
+
+KEY_TYPES_OF: Final = {group_type: _modern_key_types(group_type) for group_type in ("consumer", "share", "streams")}
 
 
 class MarkerType(IntEnum):

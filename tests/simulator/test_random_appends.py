@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from groupcoord_spark.coordinator.groups.modern import ModernMember
 from groupcoord_spark.simulator import (
     Error,
     FailAppends,
@@ -65,19 +66,23 @@ def random_request(source: random.Random, simulator: Simulator) -> Request:
     )
 
 
+def held_by(member: ModernMember) -> Any:
+    return member.current.get("assigned_partitions", ())
+
+
 def state_of(simulator: Simulator) -> dict[str, Any]:
     (partition,) = simulator._broker.partitions.values()
     consumers = {
         group_id: (
             group.epoch,
             group.replayed.targets,
-            {name: (member.metadata, member.member_epoch, member.state, member.assigned) for name, member in group.members.items()},
+            {name: (member.metadata, member.member_epoch, member.state, held_by(member)) for name, member in group.members.items()},
         )
         for group_id, group in partition.groups.items()
         if isinstance(group, ConsumerGroup)
     }
     sharers = {
-        group_id: (group.epoch, group.replayed.targets, group.initialized, {name: one.assigned for name, one in group.members.items()})
+        group_id: (group.epoch, group.replayed.targets, group.initialized, {name: held_by(one) for name, one in group.members.items()})
         for group_id, group in partition.groups.items()
         if isinstance(group, ShareGroup)
     }

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from groupcoord_spark.coordinator.broker_settings import DefaultAssignors
-from groupcoord_spark.coordinator.groups.modern import UNKNOWN, ModernGroup, ModernMember, RefusalError, Value, partition_rows
+from groupcoord_spark.coordinator.groups.modern import UNKNOWN, ModernGroup, ModernMember, RefusalError, Refusals, Value, partition_rows
 from groupcoord_spark.coordinator.semantics import Semantics
 from groupcoord_spark.coordinator.state import AssignmentRow, MemberRow
 from groupcoord_spark.protocol.record_types import KeyType
@@ -48,6 +48,7 @@ class ConsumerGroup(ModernGroup):
 
     group_type = "consumer"
     member_states: ClassVar = {0: "STABLE", 1: "UNREVOKED_PARTITIONS", 2: "UNRELEASED_PARTITIONS"}
+    refusals = Refusals("R-3.7", "R-3.8", "R-3.9", "R-3.13", "R-3.10", "R-3.11")
     type_conflict = "R-3.4"
 
     def __init__(self, semantics: Semantics) -> None:
@@ -58,30 +59,24 @@ class ConsumerGroup(ModernGroup):
         self._stale_state: str | None = None
         """The group's state from before a refused change: Kafka then does not compute the new state (R-3.14). None: not stale."""
 
-    def apply(self, record_offset: int, key_type: int, key: Value, value: Value | None) -> bool:
-        group_id: str = key["group_id"]
-        if key_type == KeyType.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT:
-            self._apply_current_assignment(record_offset, key["member_id"], value)
-        elif key_type == KeyType.CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER:
-            self._apply_target(key["member_id"], value)
-        elif key_type == KeyType.CONSUMER_GROUP_MEMBER_METADATA:
-            self._apply_member(record_offset, key["member_id"], value, "R-3.10", "R-3.11")
-        elif key_type == KeyType.CONSUMER_GROUP_METADATA:
-            if value is None:
-                self._check_group_can_be_removed(group_id, "R-3.7", "R-3.8", "R-3.9")
-                return True
-            self.generation = value["epoch"]
-            self._stale_state = None
-        elif key_type == KeyType.CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA:
-            self._apply_target_metadata(group_id, value, "R-3.13")
-            self._stale_state = None
-        elif key_type == KeyType.CONSUMER_GROUP_REGULAR_EXPRESSION:
-            # Dropped records rely on this: pipeline/replay/redundant_assignments.py (the last value of an expression replaces those before)
-            self._apply_regex(key["regular_expression"], value)
-        # CONSUMER_GROUP_PARTITION_METADATA of early releases creates the group (R-3.1) and changes no field.
-        return False
+    def _apply_epoch(self, value: Value) -> None:
+        super()._apply_epoch(value)
+        self._stale_state = None
 
-    def _apply_member(self, record_offset: int, member_id: str, value: Value | None, live_code: str, target_code: str) -> None:
+    def _apply_target_metadata(self, group_id: str, value: Value | None) -> None:
+        super()._apply_target_metadata(group_id, value)
+        self._stale_state = None
+
+    def _apply_other(self, key_type: int, key: Value, value: Value | None) -> None:
+        """Store or remove a resolved expression. CONSUMER_GROUP_PARTITION_METADATA of early releases only creates the group (R-3.1)."""
+        # Dropped records rely on this: pipeline/replay/redundant_assignments.py (the last value of an expression replaces those before)
+        if key_type == KeyType.CONSUMER_GROUP_REGULAR_EXPRESSION:
+            if value is None:
+                self.resolved_regexes.pop(key["regular_expression"], None)
+            else:
+                self.resolved_regexes[key["regular_expression"]] = value["topics"]
+
+    def _apply_member(self, record_offset: int, member_id: str, value: Value | None) -> None:
         member = self.members.get(member_id)
         if value is not None:
             changed = ConsumerMember() if member is None else member.copy()
@@ -89,7 +84,7 @@ class ConsumerGroup(ModernGroup):
             self._replace_member(record_offset, member_id, member, changed)
         elif member is not None:
             # Dropped records rely on this: pipeline/replay/redundant_assignments.py (R-3.10, R-3.11: when a member can be removed)
-            self._check_member_can_be_removed(member_id, member.member_epoch, live_code, target_code)
+            self._check_member_can_be_removed(member_id, member.member_epoch)
             del self.members[member_id]
             self._release_partitions(member_id, member)
             self._stale_state = None
@@ -167,12 +162,6 @@ class ConsumerGroup(ModernGroup):
                 detail = f"Member {member_id!r} takes partition {partition} of topic {topic_id} at epoch {member_epoch}"
                 raise RefusalError("R-3.14", f"{detail}, while it is still owned at epoch {owner_epoch}.")
             owner_epochs[partition] = member_epoch
-
-    def _apply_regex(self, regular_expression: str, value: Value | None) -> None:
-        if value is None:
-            self.resolved_regexes.pop(regular_expression, None)
-        else:
-            self.resolved_regexes[regular_expression] = value["topics"]
 
     @property
     def state(self) -> str:

@@ -1,11 +1,11 @@
 """The common part of consumer, share and streams groups: epochs, target assignments, and the error for a record that is refused."""
 
-from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from groupcoord_spark.coordinator.semantics import Semantics
 from groupcoord_spark.coordinator.state import AssignmentRow, Group
+from groupcoord_spark.protocol.record_types import KEY_TYPES_OF
 from groupcoord_spark.wording import counted
 
 LEFT_EPOCH = -1
@@ -53,6 +53,17 @@ class ModernMember:
         self.previous_member_epoch = LEFT_EPOCH if value is None else value["previous_member_epoch"]
 
 
+class Refusals(NamedTuple):
+    """The rules by which a loader refuses tombstones of one group type."""
+
+    group_with_members: str
+    group_with_targets: str | None
+    group_with_epoch: str
+    target_epoch: str
+    live_member: str
+    member_with_target: str
+
+
 class ModernGroup(Group):
     """A group whose assignment the broker computes: a consumer, share or streams group."""
 
@@ -62,6 +73,7 @@ class ModernGroup(Group):
     assignment_epoch: int
     member_states: ClassVar[Mapping[int, str]]
     """The words for the numbers of member states; every other number is UNKNOWN."""
+    refusals: ClassVar[Refusals]
     type_conflict: ClassVar[str]
     """Rule that refuses a record of this group type where the group has another type."""
     simple_conflict: ClassVar[str | None] = None
@@ -76,7 +88,6 @@ class ModernGroup(Group):
         self.targets: dict[str, Value] = {}
         """Member id -> value of the member's target assignment."""
 
-    @abstractmethod
     def apply(self, record_offset: int, key_type: int, key: Value, value: Value | None) -> bool:
         """True where the record removes the group.
 
@@ -88,6 +99,29 @@ class ModernGroup(Group):
         Raises:
             RefusalError: A broker's loader refuses the record.
         """
+        key_types = KEY_TYPES_OF[self.group_type]
+        if key_type == key_types.current:
+            self._apply_current_assignment(record_offset, key["member_id"], value)
+        elif key_type == key_types.target:
+            self._apply_target(key["member_id"], value)
+        elif key_type == key_types.member:
+            self._apply_member(record_offset, key["member_id"], value)
+        elif key_type == key_types.target_epoch:
+            self._apply_target_metadata(key["group_id"], value)
+        elif key_type != key_types.group:
+            self._apply_other(key_type, key, value)
+        elif value is None:
+            self._check_group_can_be_removed(key["group_id"])
+            return True
+        else:
+            self._apply_epoch(value)
+        return False
+
+    def _apply_epoch(self, value: Value) -> None:
+        self.generation = value["epoch"]
+
+    def _apply_other(self, key_type: int, key: Value, value: Value | None) -> None:
+        """Apply a record of a type that only this group type has. By default such a record creates the group and changes no field."""
 
     @property
     def member_count(self) -> int:
@@ -102,23 +136,27 @@ class ModernGroup(Group):
                 return "Reconciling"
         return "Stable"
 
-    def _check_group_can_be_removed(self, group_id: str, members_code: str, targets_code: str | None, epoch_code: str) -> None:
+    def _check_group_can_be_removed(self, group_id: str) -> None:
         """Raises RefusalError for a tombstone of the group while the group has members, target assignments or an assignment epoch."""
+        rules = self.refusals
         if self.member_count:
-            raise RefusalError(members_code, f"Tombstone of group {group_id!r} skipped: {counted(self.member_count, 'member')} left.")
-        if targets_code is not None and self.targets:
-            raise RefusalError(targets_code, f"Tombstone of group {group_id!r} skipped: {len(self.targets)} target assignments remain.")
+            left = counted(self.member_count, "member")
+            raise RefusalError(rules.group_with_members, f"Tombstone of group {group_id!r} skipped: {left} left.")
+        if rules.group_with_targets is not None and self.targets:
+            detail = f"Tombstone of group {group_id!r} skipped: {len(self.targets)} target assignments remain."
+            raise RefusalError(rules.group_with_targets, detail)
         if self.assignment_epoch != LEFT_EPOCH:
-            raise RefusalError(epoch_code, f"Tombstone of group {group_id!r} skipped: its target assignment has no tombstone yet.")
+            detail = f"Tombstone of group {group_id!r} skipped: its target assignment has no tombstone yet."
+            raise RefusalError(rules.group_with_epoch, detail)
 
-    def _apply_target_metadata(self, group_id: str, value: Value | None, remaining_code: str) -> None:
-        """Set the assignment epoch. Raises RefusalError (R-3.12, or ``remaining_code`` for a tombstone while members have targets)."""
+    def _apply_target_metadata(self, group_id: str, value: Value | None) -> None:
+        """Set the assignment epoch. Raises RefusalError (R-3.12; for a tombstone while members have targets ``refusals.target_epoch``)."""
         # Dropped records rely on this: pipeline/replay/redundant_assignments.py (the last value replaces those before)
         if value is None:
             if self.targets:
                 targets = counted(len(self.targets), "target")
                 detail = f"Tombstone of the target assignment of group {group_id!r} skipped: {targets} left."
-                raise RefusalError(remaining_code, detail)
+                raise RefusalError(self.refusals.target_epoch, detail)
             self.assignment_epoch = LEFT_EPOCH
             return
         epoch, timestamp_ms = value["assignment_epoch"], value["assignment_timestamp_ms"]
@@ -137,14 +175,14 @@ class ModernGroup(Group):
     def _new_member(self) -> ModernMember:
         return ModernMember()
 
-    def _apply_member(self, record_offset: int, member_id: str, value: Value | None, live_code: str, target_code: str) -> None:
-        """Store or remove a member. Raises RefusalError with one of the codes for a tombstone while the member has an assignment."""
+    def _apply_member(self, record_offset: int, member_id: str, value: Value | None) -> None:
+        """Store or remove a member. Raises RefusalError for a tombstone while the member has an assignment."""
         if value is not None:
             member = self.members.setdefault(member_id, self._new_member())
             member.metadata = value
             member.record_offset = record_offset
         elif member_id in self.members:
-            self._check_member_can_be_removed(member_id, self.members[member_id].member_epoch, live_code, target_code)
+            self._check_member_can_be_removed(member_id, self.members[member_id].member_epoch)
             del self.members[member_id]
 
     def _apply_current_assignment(self, record_offset: int, member_id: str, value: Value | None) -> None:
@@ -156,13 +194,14 @@ class ModernGroup(Group):
         member.record_offset = record_offset
         member.assign(value, member.state if value is None else self.member_states.get(value["state"], UNKNOWN))
 
-    def _check_member_can_be_removed(self, member_id: str, member_epoch: int | None, live_code: str, target_code: str) -> None:
+    def _check_member_can_be_removed(self, member_id: str, member_epoch: int | None) -> None:
         """Raises RefusalError for a tombstone of a member that still has a current or a target assignment."""
         if member_epoch != LEFT_EPOCH:
             detail = f"Tombstone of member {member_id!r} (epoch {member_epoch}) skipped: its current assignment has no tombstone yet."
-            raise RefusalError(live_code, detail)
+            raise RefusalError(self.refusals.live_member, detail)
         if member_id in self.targets:
-            raise RefusalError(target_code, f"Tombstone of member {member_id!r} skipped: its target assignment remains.")
+            detail = f"Tombstone of member {member_id!r} skipped: its target assignment remains."
+            raise RefusalError(self.refusals.member_with_target, detail)
 
 
 def partition_rows(

@@ -4,9 +4,8 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from groupcoord_spark.coordinator.broker_settings import DefaultAssignors
-from groupcoord_spark.coordinator.groups.modern import ModernGroup, Value, partition_rows
+from groupcoord_spark.coordinator.groups.modern import ModernGroup, Refusals, partition_rows
 from groupcoord_spark.coordinator.state import AssignmentRow, MemberRow
-from groupcoord_spark.protocol.record_types import KeyType
 
 
 class ShareGroup(ModernGroup):
@@ -16,26 +15,9 @@ class ShareGroup(ModernGroup):
 
     group_type = "share"
     member_states: ClassVar = {0: "STABLE", 1: "UNREVOKED_PARTITIONS", 2: "UNRELEASED_PARTITIONS"}
+    refusals = Refusals("R-3.18", "R-3.19", "R-3.20", "R-3.21", "R-3.16", "R-3.17")
     type_conflict = "R-3.6"
     simple_conflict = "R-3.3"
-
-    def apply(self, record_offset: int, key_type: int, key: Value, value: Value | None) -> bool:
-        group_id: str = key["group_id"]
-        if key_type == KeyType.SHARE_GROUP_MEMBER_METADATA:
-            self._apply_member(record_offset, key["member_id"], value, "R-3.16", "R-3.17")
-        elif key_type == KeyType.SHARE_GROUP_METADATA:
-            if value is None:
-                self._check_group_can_be_removed(group_id, "R-3.18", "R-3.19", "R-3.20")
-                return True
-            self.generation = value["epoch"]
-        elif key_type == KeyType.SHARE_GROUP_TARGET_ASSIGNMENT_METADATA:
-            self._apply_target_metadata(group_id, value, "R-3.21")
-        elif key_type == KeyType.SHARE_GROUP_TARGET_ASSIGNMENT_MEMBER:
-            self._apply_target(key["member_id"], value)
-        elif key_type == KeyType.SHARE_GROUP_CURRENT_MEMBER_ASSIGNMENT:
-            self._apply_current_assignment(record_offset, key["member_id"], value)
-        # SHARE_GROUP_STATE_PARTITION_METADATA (the state of the share group's partitions) creates the group and changes no field.
-        return False
 
     @property
     def state(self) -> str:

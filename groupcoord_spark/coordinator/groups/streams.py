@@ -4,11 +4,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 from groupcoord_spark.coordinator.broker_settings import DefaultAssignors
-from groupcoord_spark.coordinator.groups.modern import ModernGroup, ModernMember, RefusalError, Value
+from groupcoord_spark.coordinator.groups.modern import ModernGroup, ModernMember, RefusalError, Refusals, Value
 from groupcoord_spark.coordinator.semantics import Semantics
 from groupcoord_spark.coordinator.state import AssignmentRow, MemberRow
 from groupcoord_spark.protocol import UNKNOWN_TAGS
-from groupcoord_spark.protocol.record_types import KeyType
 
 _TASK_TYPES = ("active", "standby", "warmup")
 
@@ -24,6 +23,7 @@ class StreamsGroup(ModernGroup):
 
     group_type = "streams"
     member_states: ClassVar = {1: "STABLE", 2: "UNREVOKED_TASKS", 3: "UNRELEASED_TASKS"}  # not the numbers of other groups
+    refusals = Refusals("R-3.22", None, "R-3.23", "R-3.27", "R-3.24", "R-3.25")
     type_conflict = "R-3.5"
 
     def __init__(self, semantics: Semantics) -> None:
@@ -34,39 +34,24 @@ class StreamsGroup(ModernGroup):
         """Epoch of the topology that was checked against the topics; -1: topics were missing or did not fit."""
         self._stored_description_epoch = _NO_DESCRIPTION
 
-    def apply(self, record_offset: int, key_type: int, key: Value, value: Value | None) -> bool:
-        group_id: str = key["group_id"]
-        if key_type == KeyType.STREAMS_GROUP_METADATA:
-            if value is None:
-                self._check_group_can_be_removed(group_id, "R-3.22", None, "R-3.23")
-                return True
-            self.generation = value["epoch"]
-            self.validated_topology_epoch = value["validated_topology_epoch"]
-            self._stored_description_epoch = _stored_description_epoch(value)
-        elif key_type == KeyType.STREAMS_GROUP_MEMBER_METADATA:
-            self._apply_member(record_offset, key["member_id"], value, "R-3.24", "R-3.25")
-        elif key_type == KeyType.STREAMS_GROUP_TARGET_ASSIGNMENT_METADATA:
-            self._apply_target_metadata(group_id, value, "R-3.27")
-        elif key_type == KeyType.STREAMS_GROUP_TARGET_ASSIGNMENT_MEMBER:
-            self._apply_target(key["member_id"], value)
-        elif key_type == KeyType.STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT:
-            self._apply_current_assignment(record_offset, key["member_id"], value)
-        else:
-            self._apply_topology(group_id, value)
-        return False
+    def _apply_epoch(self, value: Value) -> None:
+        super()._apply_epoch(value)
+        self.validated_topology_epoch = value["validated_topology_epoch"]
+        self._stored_description_epoch = _stored_description_epoch(value)
 
-    def _apply_topology(self, group_id: str, value: Value | None) -> None:
+    def _apply_other(self, key_type: int, key: Value, value: Value | None) -> None:
+        """Store or remove the topology."""
         if value is not None and value["epoch"] < 0:
-            raise RefusalError("R-3.30", f"Topology of group {group_id!r} skipped: its epoch {value['epoch']} is negative.")
+            raise RefusalError("R-3.30", f"Topology of group {key['group_id']!r} skipped: its epoch {value['epoch']} is negative.")
         self.topology = value
 
     def _new_member(self) -> ModernMember:
         return ModernMember(None, None, None)  # as in Kafka: what no record has set is not known
 
-    def _check_member_can_be_removed(self, member_id: str, member_epoch: int | None, live_code: str, target_code: str) -> None:
+    def _check_member_can_be_removed(self, member_id: str, member_epoch: int | None) -> None:
         if member_epoch is None:
             raise RefusalError("R-3.26", f"Tombstone of member {member_id!r} skipped: the member never had a current assignment.")
-        super()._check_member_can_be_removed(member_id, member_epoch, live_code, target_code)
+        super()._check_member_can_be_removed(member_id, member_epoch)
 
     def members_without_timeout(self) -> Iterator[tuple[str, ModernMember]]:
         """(member id, member) of the members whose rebalance timer a broker cannot start after the load (R-3.29)."""

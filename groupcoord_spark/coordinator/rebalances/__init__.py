@@ -13,7 +13,7 @@ a change right before the record of the new epoch. ``confidence`` says how sure 
 
 from groupcoord_spark.coordinator.rebalances.findings import Cause, Confidence
 from groupcoord_spark.coordinator.rebalances.group_histories import GroupHistories, rebalances
-from groupcoord_spark.coordinator.rebalances.records import KEY_TYPES, GroupRecord, Roles, Value, roles_of
+from groupcoord_spark.coordinator.rebalances.records import KEY_TYPES, GroupRecord, Value
 from groupcoord_spark.coordinator.rebalances.rows import Rebalance
 
 __all__ = [
@@ -23,8 +23,6 @@ __all__ = [
     "GroupHistories",
     "GroupRecord",
     "Rebalance",
-    "Roles",
     "Value",
     "rebalances",
-    "roles_of",
 ]

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from groupcoord_spark.coordinator.rebalances.classic import ClassicGenerations
 from groupcoord_spark.coordinator.rebalances.converted import ConvertedGroup
 from groupcoord_spark.coordinator.rebalances.modern import ModernEpochs
-from groupcoord_spark.coordinator.rebalances.records import ROLES_BY_KEY, GroupRecord
+from groupcoord_spark.coordinator.rebalances.records import MODERN_KEY_TYPES, GroupRecord
 from groupcoord_spark.coordinator.rebalances.rows import Rebalance
 from groupcoord_spark.protocol.record_types import KeyType
 
@@ -48,19 +48,19 @@ class GroupHistories:
     def apply(self, record: GroupRecord) -> Rebalance | None:
         """The rebalance that the record begins; None: the record begins none, or its type is not in KEY_TYPES."""
         group_id = record.key["group_id"]
-        roles = ROLES_BY_KEY.get(record.key_type)
-        if roles is None and record.key_type != KeyType.GROUP_METADATA:
+        key_types = MODERN_KEY_TYPES.get(record.key_type)
+        if key_types is None and record.key_type != KeyType.GROUP_METADATA:
             return None
         group = self._groups.get(group_id)
-        group_type = "classic" if roles is None else roles.group_type
+        group_type = "classic" if key_types is None else key_types.group_type
         if group is None or group.group_type != group_type:
             if record.value is None:
                 return None
             before = _converted_group(group, record) if group is not None else None
-            group = ClassicGenerations(before) if roles is None else ModernEpochs(roles, before)
+            group = ClassicGenerations(before) if key_types is None else ModernEpochs(key_types, before)
             self._groups[group_id] = group
         elif group.is_removed and record.value is not None:
-            group = ClassicGenerations(None) if roles is None else ModernEpochs(roles, None)
+            group = ClassicGenerations(None) if key_types is None else ModernEpochs(key_types, None)
             self._groups[group_id] = group
         return group.apply(record)
 

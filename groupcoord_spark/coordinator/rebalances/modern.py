@@ -12,8 +12,9 @@ from typing import Any, Final
 from groupcoord_spark.coordinator.rebalances.converted import ConvertedGroup
 from groupcoord_spark.coordinator.rebalances.findings import Finding, coordinator_moved, group_of_size, move_sentence, names_of
 from groupcoord_spark.coordinator.rebalances.moves import Moves, moves_between
-from groupcoord_spark.coordinator.rebalances.records import NOT_KNOWN, GroupRecord, Roles, Value
+from groupcoord_spark.coordinator.rebalances.records import NOT_KNOWN, GroupRecord, Value
 from groupcoord_spark.coordinator.rebalances.rows import Rebalance, elapsed_ms, row_of
+from groupcoord_spark.protocol.record_types import ModernKeyTypes
 
 _NO_LEADER_OR_PROTOCOL = (None, None)
 """The leader, or the protocol, before and now: modern groups have neither."""
@@ -25,9 +26,9 @@ _NO_PARTITIONS: Final = frozenset[int]()
 class ModernEpochs:
     """The present group epoch and target assignment of a modern group. Apply the group's records in order."""
 
-    def __init__(self, roles: Roles, before: ConvertedGroup | None) -> None:
-        self.group_type = roles.group_type
-        self._roles = roles
+    def __init__(self, key_types: ModernKeyTypes, before: ConvertedGroup | None) -> None:
+        self.group_type = key_types.group_type
+        self._key_types = key_types
         self._before = before
         self._members: dict[str, Value] = {}
         self._member_record_ms: dict[str, int] = {}
@@ -60,17 +61,17 @@ class ModernEpochs:
 
     def apply(self, record: GroupRecord) -> Rebalance | None:
         """The rebalance that the record begins; None: the record begins no epoch and no target assignment."""
-        roles, key_type, value = self._roles, record.key_type, record.value
-        if key_type == roles.epoch:
+        key_types, key_type, value = self._key_types, record.key_type, record.value
+        if key_type == key_types.group:
             if value is None:
                 self.is_removed, self.removed_at_ms = True, record.timestamp_ms
                 return None
             return self._new_epoch(record, value)
-        if key_type == roles.assignment:
+        if key_type == key_types.target_epoch:
             return None if value is None else self._new_assignment(record, value)
-        if key_type == roles.target:
+        if key_type == key_types.target:
             self._new_target(record.key["member_id"], value)
-        elif key_type in roles.topics:
+        elif key_type in key_types.others:
             self._learn_topics(record)
         elif value is not None:
             self._members[record.key["member_id"]] = value

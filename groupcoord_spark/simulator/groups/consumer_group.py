@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Final, NamedTuple
 from groupcoord_spark.coordinator.groups.consumer import ConsumerMember
 from groupcoord_spark.protocol.record_types import KeyType
 from groupcoord_spark.simulator.groups.clock import Timer
-from groupcoord_spark.simulator.groups.modern_group import KeyTypes, ModernGroup
+from groupcoord_spark.simulator.groups.modern_group import ModernGroup
 from groupcoord_spark.simulator.messages.records import RecordToWrite
 from groupcoord_spark.simulator.messages.requests import OffsetToCommit
 
@@ -48,13 +48,6 @@ class ConsumerGroup(ModernGroup):
     """Of classic members that have joined and not sent SyncGroup yet."""
 
     group_type: ClassVar[str] = "consumer"
-    key_types: ClassVar[KeyTypes] = KeyTypes(
-        KeyType.CONSUMER_GROUP_METADATA,
-        KeyType.CONSUMER_GROUP_MEMBER_METADATA,
-        KeyType.CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA,
-        KeyType.CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER,
-        KeyType.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT,
-    )
 
     new_member: ClassVar[Mapping[str, Any]] = {
         "instance_id": None,

@@ -10,10 +10,10 @@ import hashlib
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Final, NamedTuple
+from typing import Any, ClassVar, Final
 
 from groupcoord_spark.coordinator.state import GroupRow
-from groupcoord_spark.protocol.record_types import KeyType
+from groupcoord_spark.protocol.record_types import KEY_TYPES_OF, KeyType, ModernKeyTypes
 from groupcoord_spark.simulator.groups.clock import Clock, Timer
 from groupcoord_spark.simulator.groups.group import CommitRules, Group
 from groupcoord_spark.simulator.messages.errors import Error
@@ -23,16 +23,6 @@ from groupcoord_spark.simulator.messages.requests import GroupToFetch, OffsetCom
 FIRST_VERSION_WITH_EPOCHS: Final = 9
 """First version of OffsetCommit whose generation may be a member epoch."""
 _VALUE_VERSION: Final = 0
-
-
-class KeyTypes(NamedTuple):
-    """The key types of the records that every kind of such a group has."""
-
-    group: KeyType
-    member: KeyType
-    target_epoch: KeyType
-    target: KeyType
-    current: KeyType
 
 
 @dataclass(slots=True, eq=False)
@@ -50,9 +40,13 @@ class ModernGroup(Group):
     rebalance_timers: dict[str, Timer] = field(default_factory=dict)
     """Of members that have to give something up."""
 
-    key_types: ClassVar[KeyTypes]
     new_member: ClassVar[Mapping[str, Any]]
     """The metadata that a member begins with."""
+
+    @property
+    def key_types(self) -> ModernKeyTypes:
+        """The key types of the group's records."""
+        return KEY_TYPES_OF[self.group_type]
 
     @property
     def members(self) -> Mapping[str, Any]:

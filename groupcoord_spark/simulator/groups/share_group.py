@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Final
 
 from groupcoord_spark.protocol.record_types import KeyType
 from groupcoord_spark.simulator.groups.group import CommitRules
-from groupcoord_spark.simulator.groups.modern_group import KeyTypes, ModernGroup
+from groupcoord_spark.simulator.groups.modern_group import ModernGroup
 from groupcoord_spark.simulator.messages.errors import Error
 from groupcoord_spark.simulator.messages.records import RecordToWrite
 from groupcoord_spark.simulator.messages.requests import GroupToFetch, OffsetCommit, OffsetToCommit, TxnOffsetCommit
@@ -35,13 +35,6 @@ class ShareGroup(ModernGroup):
 
     group_type: ClassVar[str] = "share"
     keeps_offsets: ClassVar[bool] = False
-    key_types: ClassVar[KeyTypes] = KeyTypes(
-        KeyType.SHARE_GROUP_METADATA,
-        KeyType.SHARE_GROUP_MEMBER_METADATA,
-        KeyType.SHARE_GROUP_TARGET_ASSIGNMENT_METADATA,
-        KeyType.SHARE_GROUP_TARGET_ASSIGNMENT_MEMBER,
-        KeyType.SHARE_GROUP_CURRENT_MEMBER_ASSIGNMENT,
-    )
 
     new_member: ClassVar[Mapping[str, Any]] = {"rack_id": None, "client_id": "", "client_host": "", "subscribed_topic_names": []}
 

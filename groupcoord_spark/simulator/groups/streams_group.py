@@ -13,7 +13,7 @@ from groupcoord_spark.assignors.java_maps import hash_of_text, in_hash_order
 from groupcoord_spark.assignors.sticky_tasks import Task
 from groupcoord_spark.protocol.record_types import KeyType
 from groupcoord_spark.simulator.groups.group import CommitRules
-from groupcoord_spark.simulator.groups.modern_group import KeyTypes, ModernGroup
+from groupcoord_spark.simulator.groups.modern_group import ModernGroup
 from groupcoord_spark.simulator.groups.streams_tasks import (
     ACTIVE,
     KINDS,
@@ -59,13 +59,6 @@ class StreamsGroup(ModernGroup):
     """Of Kafka's map of members, which never shrinks."""
 
     group_type: ClassVar[str] = "streams"
-    key_types: ClassVar[KeyTypes] = KeyTypes(
-        KeyType.STREAMS_GROUP_METADATA,
-        KeyType.STREAMS_GROUP_MEMBER_METADATA,
-        KeyType.STREAMS_GROUP_TARGET_ASSIGNMENT_METADATA,
-        KeyType.STREAMS_GROUP_TARGET_ASSIGNMENT_MEMBER,
-        KeyType.STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT,
-    )
 
     new_member: ClassVar[Mapping[str, Any]] = {
         "instance_id": None,

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from groupcoord_spark.protocol.consumer_protocol import decode_assignment
 from groupcoord_spark.protocol.errors import DecodeError
-from groupcoord_spark.protocol.record_types import KeyType
+from groupcoord_spark.protocol.record_types import KEY_TYPES_OF, KeyType
 from groupcoord_spark.simulator.messages.answers import (
     ConsumerGroupDescribeAnswer,
     ConsumerGroupHeartbeatAnswer,
@@ -150,24 +150,14 @@ def answer_text(call: Call, names: Names) -> str:
 
 
 _PARTS_OF_GROUPS: Final = {
-    KeyType.SHARE_GROUP_METADATA: "group",
-    KeyType.SHARE_GROUP_MEMBER_METADATA: "member",
-    KeyType.SHARE_GROUP_TARGET_ASSIGNMENT_METADATA: "target",
-    KeyType.SHARE_GROUP_TARGET_ASSIGNMENT_MEMBER: "target of",
-    KeyType.SHARE_GROUP_CURRENT_MEMBER_ASSIGNMENT: "assignment of",
+    **{
+        key_type: part
+        for key_types in KEY_TYPES_OF.values()
+        for key_type, part in zip(key_types[1:6], ("group", "member", "target", "target of", "assignment of"), strict=True)
+    },
     KeyType.SHARE_GROUP_STATE_PARTITION_METADATA: "share state",
-    KeyType.STREAMS_GROUP_METADATA: "group",
-    KeyType.STREAMS_GROUP_MEMBER_METADATA: "member",
     KeyType.STREAMS_GROUP_TOPOLOGY: "topology",
-    KeyType.STREAMS_GROUP_TARGET_ASSIGNMENT_METADATA: "target",
-    KeyType.STREAMS_GROUP_TARGET_ASSIGNMENT_MEMBER: "target of",
-    KeyType.STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT: "assignment of",
-    KeyType.CONSUMER_GROUP_METADATA: "group",
     KeyType.CONSUMER_GROUP_PARTITION_METADATA: "topics",
-    KeyType.CONSUMER_GROUP_MEMBER_METADATA: "member",
-    KeyType.CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA: "target",
-    KeyType.CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER: "target of",
-    KeyType.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT: "assignment of",
     KeyType.CONSUMER_GROUP_REGULAR_EXPRESSION: "expression",
 }
 

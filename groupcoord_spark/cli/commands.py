@@ -62,6 +62,7 @@ COMMANDS: Final = {
         "groupcoord_spark.cli.sql", "sql", "A night", "SQL over the tables and views of a night, by DuckDB; views for other engines."
     ),
     "nightly": Place("groupcoord_spark.cli.nightly", "nightly", "Nights", "Read, decode, replay, expire and write: one night's run."),
+    "metrics": Place("groupcoord_spark.cli.metrics", "metrics", "Nights", "Figures of the newest nights for Prometheus, in OpenMetrics."),
     "runs": Place("groupcoord_spark.cli.runs", "runs", "Nights", "The nights and look-backs of a warehouse, newest first."),
     "coverage": Place("groupcoord_spark.cli.coverage", "coverage", "Nights", "Per type and version of record: read, decoded, quarantined."),
     "verify": Place("groupcoord_spark.cli.verify", "verify", "Nights", "Our state against what a broker answers; 1 on any difference."),

@@ -51,7 +51,7 @@ class MomentOrOffsets(click.ParamType):  # type: ignore[type-arg]
 SECTIONS: Final = {
     "What is read": ("until", "full", "up_to_high_watermark", "command_config", "topic_ids_file", "end_offsets_file", "with_end_offsets"),
     "Rules of expiration": ("as_of_ms", "retention_ms", "settings_file", "semantics", "broker_version"),
-    "What is written and refused": ("accepted", "strict", "no_history", "no_maintain", "database"),
+    "What is written and refused": ("accepted", "strict", "no_history", "no_maintain", "database", "metrics_file"),
 }
 """Purpose -> parameters of its options, for --help."""
 
@@ -140,6 +140,13 @@ SECTIONS: Final = {
     metavar="DATABASE",
     help="At the end create views of every table and view, pinned to the night, in this database of Spark's metastore.",
 )
+@click.option(
+    "--metrics",
+    "metrics_file",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="At the end, also of a run that fails or is refused, write the figures of `groupcoord metrics` and the exit code to FILE.",
+)
 @force_option
 @common_options_of_a_writer
 def nightly(
@@ -162,6 +169,7 @@ def nightly(
     strict: bool,
     accepted: tuple[str, ...],
     no_maintain: bool,
+    metrics_file: Path | None,
 ) -> int:
     """Read a copy of a broker's __consumer_offsets, replay it as the group coordinator would, expire it, and write the Delta tables.
 
@@ -170,40 +178,42 @@ def nightly(
     values; or kafka://HOST:PORT, the topic itself. Several of one kind may be given. The tables change at the very end, all at once. An
     input that looks like a bad copy (older, empty, of another cluster) is refused; see --accept.
     """
+    from groupcoord_spark.cli.metrics import metrics_of_run
     from groupcoord_spark.pipeline.run_night import run_night
 
-    with StageLines(quiet=common.quiet) as progress:
-        summary = run_night(
-            inputs,
-            common.warehouse,
-            cluster=common.cluster,
-            as_of=as_of_ms,
-            until=until,
-            retention=retention_ms,
-            settings=settings_file,
-            semantics=semantics,
-            broker_version=broker_version,
-            topic_ids=topic_ids_file,
-            command_config=command_config,
-            full=full,
-            up_to_high_watermark=up_to_high_watermark,
-            end_offsets=end_offsets_file,
-            with_end_offsets=with_end_offsets,
-            history=not no_history,
-            accept=accepted,
-            upkeep=not no_maintain,
-            publish=database,
-            progress=progress,
-            show_output=common.debug,
-        )
-    if common.output == "json":
-        write_records("json", *summary_object(summary))
-    elif not common.quiet:
-        say(summary_text(summary))
-    if isinstance(summary.upkeep, str):
-        say(summary.upkeep)
-    if strict:
-        _refuse_doubtful(summary)
+    with metrics_of_run(metrics_file, common):
+        with StageLines(quiet=common.quiet) as progress:
+            summary = run_night(
+                inputs,
+                common.warehouse,
+                cluster=common.cluster,
+                as_of=as_of_ms,
+                until=until,
+                retention=retention_ms,
+                settings=settings_file,
+                semantics=semantics,
+                broker_version=broker_version,
+                topic_ids=topic_ids_file,
+                command_config=command_config,
+                full=full,
+                up_to_high_watermark=up_to_high_watermark,
+                end_offsets=end_offsets_file,
+                with_end_offsets=with_end_offsets,
+                history=not no_history,
+                accept=accepted,
+                upkeep=not no_maintain,
+                publish=database,
+                progress=progress,
+                show_output=common.debug,
+            )
+        if common.output == "json":
+            write_records("json", *summary_object(summary))
+        elif not common.quiet:
+            say(summary_text(summary))
+        if isinstance(summary.upkeep, str):
+            say(summary.upkeep)
+        if strict:
+            _refuse_doubtful(summary)
     return 0
 
 

@@ -40,7 +40,7 @@ class GroupFacts:
         batches, most_records_in_batch: of the batches whose first record is the group's.
         first_timestamp_ms, last_timestamp_ms: of its records.
         keys: distinct partitions with an offset, live or not.
-        metadata_bytes: of the longest metadata of a commit, where the value has more than ``gather.LARGE_VALUE`` bytes; else 0.
+        metadata_bytes: of the longest metadata of a commit, where the value has more than ``record_loop.LARGE_VALUE`` bytes; else 0.
     """
 
     group_id: str

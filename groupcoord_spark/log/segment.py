@@ -15,6 +15,7 @@ from groupcoord_spark.log.decode.records import (
     MARKER_LOST,
     Payloads,
     Records,
+    StoredRecords,
     correct_offset_ranges,
     payloads_of,
     read_in_file_order,
@@ -91,9 +92,9 @@ class Chunk:
 
     Attributes:
         bytes: how much of the file the chunk accounts for.
-        batch_position, batch_leader_epoch: where the batches of the records lie, and their leader epochs, -1 before magic 2; empty where
-            the batches are not known.
         entries, headers: the batches of the records, also those without records; empty where the batches are not known.
+        batch, record_size: the index of each record's batch among these, and the bytes of the record, uncompressed; empty where the
+            batches are not known.
         record_leader_epoch: the leader epoch of each record, where the records come from rows; None: the batches have it.
         sources: the source of each record, where the records come from several; None: all are from the one file.
     """
@@ -102,10 +103,10 @@ class Chunk:
     lost: list[Lost]
     doubts: list[PlacedDoubt]
     bytes: int
-    batch_position: Positions = field(default_factory=lambda: np.zeros(0, np.int64))
-    batch_leader_epoch: npt.NDArray[np.int32] = field(default_factory=lambda: np.zeros(0, np.int32))
     entries: Entries = field(default_factory=lambda: Entries.concat([]))
     headers: Headers = field(default_factory=lambda: np.zeros(0, HEADER))
+    batch: Positions = field(default_factory=lambda: np.zeros(0, np.int64))
+    record_size: Positions = field(default_factory=lambda: np.zeros(0, np.int64))
     record_leader_epoch: npt.NDArray[np.int32] | None = None
     sources: Sequence[str] | None = None
 
@@ -117,6 +118,8 @@ class Chunk:
             lost=lost,
             doubts=doubts,
             bytes=size,
+            batch=self.batch[rows] if len(self.batch) else self.batch,
+            record_size=self.record_size[rows] if len(self.batch) else self.record_size,
             record_leader_epoch=None if self.record_leader_epoch is None else self.record_leader_epoch[rows],
             sources=None if self.sources is None else [self.sources[row] for row in rows.tolist()],
         )
@@ -125,12 +128,10 @@ class Chunk:
         """The leader epoch of the batch of each of these records; -1 where it is not known."""
         if self.record_leader_epoch is not None:
             return self.record_leader_epoch[rows]
-        if not len(self.batch_position):
+        if not len(self.batch):
             return np.full(len(rows), NO_LEADER_EPOCH, np.int32)
-        in_file = np.argsort(self.batch_position, kind="stable")
-        place = np.searchsorted(self.batch_position[in_file], self.records.position[rows])
-        epochs: npt.NDArray[np.int32] = self.batch_leader_epoch[in_file[place]]
-        return epochs
+        of_batch = np.where(self.entries.magic == 2, self.headers["leader_epoch"], NO_LEADER_EPOCH)
+        return of_batch[self.batch[rows]].astype(np.int32)
 
 
 def read_segment(segment: Segment, *, chunk_bytes: int = DEFAULT_CHUNK_BYTES, limits: Limits | None = None) -> Iterator[Chunk]:
@@ -215,19 +216,17 @@ class Reading:
         overlapping = entries_read = 0
         end_of_last = _LEAST
         for payloads in self._payloads(self._order.kept):
-            records, skipped = read_in_offset_order(payloads, report, skip_below)
+            stored, skipped = read_in_offset_order(payloads, report, skip_below)
             overlapping += skipped
             size = int(payloads.entries.size.sum())
             left -= size
             entries_read += len(payloads.entries)
-            records = self._within(records, payloads.entries, end_of_last, entries_read)
-            ends = [int(payloads.entries.last_offset[-1]), *records.record_offset[-1:].tolist()]
-            end_of_last = min(max(ends) + 1, _MOST)
-            entries = payloads.entries
-            headers = payloads.headers
-            leader_epoch = np.where(entries.magic == 2, headers["leader_epoch"], NO_LEADER_EPOCH).astype(np.int32)
+            entries, headers = payloads.entries, payloads.headers
             del payloads
-            yield Chunk(records, *report.take(), size, entries.position, leader_epoch, entries, headers)
+            stored = self._within(stored, entries, end_of_last, entries_read)
+            ends = [int(entries.last_offset[-1]), *stored.records.record_offset[-1:].tolist()]
+            end_of_last = min(max(ends) + 1, _MOST)
+            yield Chunk(stored.records, *report.take(), size, entries, headers, stored.batch, stored.size)
         self._report_invalid()
         if overlapping and segment.skip_below > segment.log_start_offset:
             detail = f"{counted(overlapping, 'record')} below offset {segment.skip_below} skipped: a newer file before it covers them."
@@ -237,7 +236,7 @@ class Reading:
         if left or lost or doubts:
             yield Chunk(Records.none(), lost, doubts, left)
 
-    def _within(self, records: Records, entries: Entries, lowest: int, entries_read: int) -> Records:
+    def _within(self, stored: StoredRecords, entries: Entries, lowest: int, entries_read: int) -> StoredRecords:
         """The records that lie after the chunks before and before the chunks after, so that all chunks are in the order of their offsets.
 
         All others claim offsets outside of their own batch (record_offset_out_of_batch), and are reported as lost.
@@ -249,6 +248,7 @@ class Reading:
         segment, kept = self._segment, self._order.kept
         if lowest == _LEAST and int(entries.first_offset[0]) >= segment.base_offset:
             lowest = segment.base_offset
+        records = stored.records
         offsets = records.record_offset
         first, end = int(np.searchsorted(offsets, lowest)), len(records)
         if entries_read < len(kept):
@@ -256,16 +256,15 @@ class Reading:
         elif segment.next_base_offset is not None:
             end = int(np.searchsorted(offsets, max(segment.next_base_offset, min(int(entries.last_offset[-1]) + 1, _MOST))))
         if end - first == len(records):
-            return records
-        size_at = dict(zip(entries.position.tolist(), entries.size.tolist(), strict=True))
+            return stored
         for row in [*range(first), *range(end, len(records))]:
             position = int(records.position[row])
             detail = f"The record claims offset {offsets[row]}, outside of its own batch and where the records of others lie."
             if records.control_type[row] != NOT_A_CONTROL_RECORD:
                 detail += MARKER_LOST
             key, value = records.key.row(row), records.value.row(row)
-            self._report.lose_record("base_offset_invalid", position, size_at[position], None, detail, key, value)
-        return records.take(np.arange(first, end))
+            self._report.lose_record("base_offset_invalid", position, int(entries.size[stored.batch[row]]), None, detail, key, value)
+        return stored.take(np.arange(first, end))
 
     def _payloads(self, rows: Positions) -> Iterator[Payloads]:
         """The entries of ``rows``, in that order, with their decompressed records, in pieces of about a chunk."""

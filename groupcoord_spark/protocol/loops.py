@@ -450,12 +450,16 @@ def _bytes_place(data, at, end):
 
 
 @inlined
-def _read_record(data, at, end, row, offset_delta, timestamp_delta, key_start, key_end, key_is_null, value_start, value_end, value_is_null):
+def _read_record(
+    data, at, end, row, offset_delta, timestamp_delta, key_start, key_end, key_is_null, value_start, value_end, value_is_null, size
+):
     """Fills one row of the columns with the record at ``at``; the end of the record, or -1 where the scalar decoder must read it."""
+    begin = at
     bits, at = _varint32(data, at, end)
     finish = at + (bits >> 1)
     if at < 0 or bits & 1 or finish > end or finish - at < MIN_RECORD - 1:
         return -1
+    size[row] = finish - begin
     bits, at = varint(data, at + 1, finish, 56)  # behind one byte of attributes
     if at < 0:
         return -1
@@ -478,12 +482,12 @@ def _read_record(data, at, end, row, offset_delta, timestamp_delta, key_start, k
 @compiled(
     types.void(
         BYTES, NUMBERS, NUMBERS, NUMBERS, NUMBERS_OUT, NUMBERS_OUT, NUMBERS_OUT, NUMBERS_OUT, NUMBERS_OUT, FLAGS_OUT,
-        NUMBERS_OUT, NUMBERS_OUT, FLAGS_OUT, FLAGS_OUT,
+        NUMBERS_OUT, NUMBERS_OUT, FLAGS_OUT, NUMBERS_OUT, FLAGS_OUT,
     )
 )  # fmt: skip
 def read_rows(
     data, start, end, count, batch, offset_delta, timestamp_delta,
-    key_start, key_end, key_is_null, value_start, value_end, value_is_null, needs_scalar,
+    key_start, key_end, key_is_null, value_start, value_end, value_is_null, size, needs_scalar,
 ):  # fmt: skip
     """Fills the columns of ``log.decode.columnar.Rows`` with the records of each batch.
 
@@ -501,8 +505,9 @@ def read_rows(
         batch[first:row] = i
         for k in range(first, row):
             at = _read_record(
-                data, at, end[i], k, offset_delta, timestamp_delta, key_start, key_end, key_is_null, value_start, value_end, value_is_null
-            )
+                data, at, end[i], k, offset_delta, timestamp_delta,
+                key_start, key_end, key_is_null, value_start, value_end, value_is_null, size,
+            )  # fmt: skip
             if at < 0:
                 break
         if at != end[i]:
@@ -523,11 +528,11 @@ def _sized_place(data, at, end):
 @compiled(
     types.void(
         BYTES, NUMBERS, NUMBERS, NUMBERS_OUT, NUMBERS_OUT, NUMBERS_OUT, NUMBERS_OUT, FLAGS_OUT,
-        NUMBERS_OUT, NUMBERS_OUT, FLAGS_OUT, FLAGS_OUT,
+        NUMBERS_OUT, NUMBERS_OUT, FLAGS_OUT, NUMBERS_OUT, FLAGS_OUT,
     )
 )  # fmt: skip
 def read_messages(
-    data, start, end, offset, timestamp_ms, key_start, key_end, key_is_null, value_start, value_end, value_is_null, needs_scalar,
+    data, start, end, offset, timestamp_ms, key_start, key_end, key_is_null, value_start, value_end, value_is_null, size, needs_scalar,
 ):  # fmt: skip
     """Fills the columns of ``log.decode.columnar.Rows`` with messages of magic 0 and 1; needs_scalar: the loop cannot read it."""
     for i in range(len(start)):
@@ -535,7 +540,7 @@ def read_messages(
         at = start[i]
         if not lies_in(data, at, end[i]) or end[i] - at < MIN_ENTRY or data[at + 16] > 1:
             continue
-        offset[i], timestamp_ms[i] = big_endian(data, at, 8), NO_TIMESTAMP
+        offset[i], timestamp_ms[i], size[i] = big_endian(data, at, 8), NO_TIMESTAMP, end[i] - at
         at += 18
         if data[start[i] + 16] == 1:
             timestamp_ms[i] = big_endian(data, at, 8)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from groupcoord_spark.doctor import PartitionFacts, PartitionGatherer, gather_partition
+from groupcoord_spark.doctor import ChunkKeys, PartitionFacts, PartitionGatherer, gather_partition
 from groupcoord_spark.doctor.facts import FilesBeside, ProducerFacts
 from groupcoord_spark.log import read_segment
 from groupcoord_spark.log.directory import plan_copies
@@ -40,7 +40,7 @@ def test_gatherers_of_parts_give_the_facts_of_the_whole(corpus: str) -> None:
             for chunk in read_segment(segment, chunk_bytes=700):
                 if rng.random() < 0.5:
                     parts.append(PartitionGatherer(partition, files))
-                parts[-1].add(chunk, segment)
+                parts[-1].add(chunk, segment, ChunkKeys.of(chunk.records))
         joined = pickle.loads(pickle.dumps(parts[0]))
         for part in parts[1:]:
             joined.absorb(pickle.loads(pickle.dumps(part)))

@@ -7,6 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -68,6 +69,7 @@ def facts_of(steps: list[Any], border: int, chunk_bytes: int) -> PartitionFacts:
         return gather_partition(log, FilesBeside(PartitionFiles(), LogDirectoryFiles()), chunk_bytes=chunk_bytes)
 
 
+@pytest.mark.usefixtures("each_decoder")
 @examples(80)
 @given(st.lists(st.one_of(COMMITS, COMMITS, MARKERS), min_size=1, max_size=30), st.integers(1, 30), st.sampled_from([100, 400, 1 << 20]))
 def test_fates_are_those_of_a_plain_loop(steps: list[Any], border: int, chunk_bytes: int) -> None:

@@ -23,8 +23,8 @@ from groupcoord_spark.doctor import (
     read_copies,
     read_transaction_states,
 )
+from groupcoord_spark.doctor.gather.producer_table import ProducerTable
 from groupcoord_spark.doctor.side_files import checked_files
-from groupcoord_spark.doctor.tables import ProducerTable
 from groupcoord_spark.log import Segment, read_segment
 from groupcoord_spark.log.files.broker_files import LogDirectoryFiles, PartitionFiles, ProducerState
 from tests.doctor.copies import CORPORA, GOLDEN, SICK, logs, oracle

@@ -80,8 +80,8 @@ def place(start: int, end: int, is_null: bool) -> Place | None:
 def listed(rows: Rows) -> list[tuple[int, Record]]:
     columns = [getattr(rows, name).tolist() for name in Rows.__slots__]
     return [
-        (batch, Record(offset, timestamp, place(ks, ke, kn), place(vs, ve, vn)))
-        for batch, offset, timestamp, ks, ke, kn, vs, ve, vn in zip(*columns, strict=True)
+        (batch, Record(offset, timestamp, place(ks, ke, kn), place(vs, ve, vn), size))
+        for batch, offset, timestamp, ks, ke, kn, vs, ve, vn, size in zip(*columns, strict=True)
     ]
 
 
@@ -210,7 +210,7 @@ class TestRecord:
 
     def test_headers_are_left_out_and_checked(self) -> None:
         raw = record(Rec(b"k", b"v", headers=((b"name", b"value"), (b"", None))))
-        assert read_record(raw, 0, len(raw)) == (Record(0, 0, Place(5, 6), Place(7, 8)), len(raw))
+        assert read_record(raw, 0, len(raw)) == (Record(0, 0, Place(5, 6), Place(7, 8), len(raw)), len(raw))
 
     @pytest.mark.parametrize(
         ("body", "why"),

@@ -27,6 +27,7 @@ class Rows:
         offset_delta, timestamp_delta: int64; of old messages the whole offset and the whole timestamp of the message.
         key_start, key_end, value_start, value_end: positions in the buffer of the batches; start == end where null.
         key_is_null, value_is_null: bool.
+        size: int64, bytes of the record with its length; of an old message all of its bytes.
     """
 
     batch: Positions
@@ -38,23 +39,14 @@ class Rows:
     value_start: Positions
     value_end: Positions
     value_is_null: Mask
+    size: Positions
 
     def __len__(self) -> int:
         return len(self.batch)
 
     def take(self, rows: npt.NDArray[Any]) -> Rows:
         """The rows that a mask or indices choose."""
-        return Rows(
-            self.batch[rows],
-            self.offset_delta[rows],
-            self.timestamp_delta[rows],
-            self.key_start[rows],
-            self.key_end[rows],
-            self.key_is_null[rows],
-            self.value_start[rows],
-            self.value_end[rows],
-            self.value_is_null[rows],
-        )
+        return Rows(*(getattr(self, name)[rows] for name in Rows.__slots__))
 
     def without(self, batches: Iterable[int]) -> Rows:
         """The rows of all batches but these."""
@@ -73,8 +65,7 @@ class Rows:
     @staticmethod
     def empty(n: int) -> Rows:
         """``n`` rows whose contents are not set."""
-        whole = [np.empty(n, np.int64) for _ in range(7)]
-        return Rows(whole[0], whole[1], whole[2], whole[3], whole[4], np.empty(n, np.bool_), whole[5], whole[6], np.empty(n, np.bool_))
+        return Rows(*(np.empty(n, np.bool_ if name.endswith("is_null") else np.int64) for name in Rows.__slots__))
 
     def put(self, row: int, record: Record | Message) -> None:
         """Sets one row to a record or a message."""
@@ -82,6 +73,7 @@ class Rows:
         self.key_is_null[row], self.value_is_null[row] = record.key is None, record.value is None
         self.key_start[row], self.key_end[row] = record.key or (0, 0)
         self.value_start[row], self.value_end[row] = record.value or (0, 0)
+        self.size[row] = record.size
 
 
 def read_rows(data: Bytes, start: Positions, end: Positions, count: Positions) -> tuple[Rows, dict[int, RecordError]]:

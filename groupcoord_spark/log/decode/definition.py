@@ -30,12 +30,13 @@ class Place(NamedTuple):
 
 
 class Record(NamedTuple):
-    """A record of a batch of magic 2; ``key`` and ``value`` are None where null."""
+    """A record of a batch of magic 2; ``key`` and ``value`` are None where null. size: in bytes, with its length."""
 
     offset_delta: int
     timestamp_delta: int
     key: Place | None
     value: Place | None
+    size: int
 
 
 class Message(NamedTuple):
@@ -45,6 +46,7 @@ class Message(NamedTuple):
     timestamp_ms: int
     key: Place | None
     value: Place | None
+    size: int
 
 
 class InnerMessages(NamedTuple):
@@ -119,7 +121,7 @@ def read_record(buf: bytes | memoryview, at: int, end: int) -> tuple[Record, int
         _, here = read_bytes(buf, here, finish)
     if here != finish:
         raise _malformed(f"the record at byte {at} leaves {finish - here} bytes of its body unused")
-    return Record(offset_delta, timestamp_delta, key, value), finish
+    return Record(offset_delta, timestamp_delta, key, value, finish - at), finish
 
 
 def read_records(buf: bytes | memoryview, at: int, end: int, count: int) -> list[Record]:
@@ -153,7 +155,7 @@ def read_message(buf: bytes | memoryview, at: int, end: int) -> Message:
     value, here = _read_sized(buf, here, end)
     if here != end:
         raise RecordError("legacy_length_invalid", f"{end - here} bytes are left after key and value of the message")
-    return Message(_int(buf, at, 8), timestamp_ms, key, value)
+    return Message(_int(buf, at, 8), timestamp_ms, key, value, end - at)
 
 
 def _read_sized(buf: bytes | memoryview, at: int, end: int) -> tuple[Place | None, int]:

@@ -216,18 +216,24 @@ def wrapped_stream(view: memoryview, at: int, end: int, magic: int) -> bytes:
 
 @dataclass(slots=True)
 class StoredRecords:
-    """The records of some entries in the order of the file.
+    """The records of some entries, as columns of one length.
 
     Attributes:
         batch: int64, the index of each record's entry.
+        size: int64, bytes of each record, uncompressed.
         keep: bool; False for a record that is lost by itself.
         lost: entries of which nothing can be read.
     """
 
     records: Records
     batch: Positions
+    size: Positions
     keep: Mask
     lost: list[int]
+
+    def take(self, rows: npt.NDArray[Any]) -> StoredRecords:
+        """The records that a mask or indices choose; no key or value is copied."""
+        return StoredRecords(self.records.take(rows), self.batch[rows], self.size[rows], self.keep[rows], self.lost)
 
 
 def read_in_file_order(payloads: Payloads, report: Report, skip_below: int = _LEAST) -> StoredRecords:
@@ -277,10 +283,10 @@ def read_in_file_order(payloads: Payloads, report: Report, skip_below: int = _LE
     if is_control.any():
         _read_control_types(records, np.flatnonzero(is_control[batch]), entries.size[batch], keep, report, skip_below)
     _report_offset_ranges(record_offset, batch, payloads, is_modern, lost, report, skip_below)
-    return StoredRecords(records, batch, keep, list(lost))
+    return StoredRecords(records, batch, rows.size, keep, list(lost))
 
 
-def read_in_offset_order(payloads: Payloads, report: Report, skip_below: int) -> tuple[Records, int]:
+def read_in_offset_order(payloads: Payloads, report: Report, skip_below: int) -> tuple[StoredRecords, int]:
     """The records of some entries in the order of their offsets, and how many records below ``skip_below`` are left out.
 
     Of several records with one offset, the last one in the file is kept. Entries and records that cannot be read go to ``report``.
@@ -296,10 +302,10 @@ def read_in_offset_order(payloads: Payloads, report: Report, skip_below: int) ->
         skipped = int(np.count_nonzero(keep & ~above))
         keep &= above
     if order is not None:
-        records = records.take(order[keep[order]])
+        stored = stored.take(order[keep[order]])
     elif not keep.all():
-        records = records.take(keep)
-    return records, skipped
+        stored = stored.take(keep)
+    return stored, skipped
 
 
 def correct_offset_ranges(

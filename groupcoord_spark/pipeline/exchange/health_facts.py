@@ -4,43 +4,56 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pyarrow as pa
 
-from groupcoord_spark.doctor import PartitionGatherer
+from groupcoord_spark.doctor import PartitionFacts, PartitionGatherer, all_files_beside
+from groupcoord_spark.log import PartitionLog
 from groupcoord_spark.pipeline.exchange.kept_records import FACTS, ROW_BYTES, shuffled_row
 
 _NUMBER_BYTES = 8
 
 
-def rows_of_gatherer(cluster: str, offsets_partition: int, gatherer: PartitionGatherer) -> Iterator[pa.RecordBatch]:
-    """Rows of SHUFFLED; none where the gatherer has seen nothing."""
+def rows_of_gatherer(cluster: str, log: PartitionLog, gatherer: PartitionGatherer, *, is_whole: bool) -> Iterator[pa.RecordBatch]:
+    """Rows of SHUFFLED; none where the gatherer has seen nothing. is_whole: no other gatherer sees records of the offsets partition.
+
+    A gatherer with all its keys is large: 1 MB for 200,000 generated records. So the facts travel where they can be made here.
+    """
     if gatherer.first_offset < 0:
         return
-    data = pickle.dumps(gatherer)
+    data = pickle.dumps(_facts_of(gatherer, log) if is_whole else gatherer)
     for number, begin in enumerate(range(0, len(data), ROW_BYTES)):
         payload = number.to_bytes(_NUMBER_BYTES, "big") + data[begin : begin + ROW_BYTES]
-        yield shuffled_row(cluster, offsets_partition, gatherer.first_offset, FACTS, payload)
+        yield shuffled_row(cluster, log.offsets_partition, gatherer.first_offset, FACTS, payload)
 
 
-class GathererPieces:
+def _facts_of(gatherer: PartitionGatherer, log: PartitionLog) -> PartitionFacts:
+    gatherer.fit(all_files_beside(log))
+    # of hundreds of thousands of groups the driver needs the sums alone
+    return replace(gatherer.facts(), groups={})
+
+
+class HealthPieces:
     """Collects the payloads of one offsets partition."""
 
     def __init__(self) -> None:
         self._payloads: dict[int, list[bytes]] = {}
 
     def add(self, first_offset: int, payload: bytes) -> None:
-        """A payload of the gatherer whose first record has this offset."""
+        """A payload of the reader whose first record has this offset."""
         self._payloads.setdefault(first_offset, []).append(payload)
 
-    def gatherer(self) -> PartitionGatherer | None:
-        """One gatherer that has seen everything; None where there is no payload."""
+    def facts(self, log: PartitionLog | None) -> PartitionFacts | None:
+        """The facts of the offsets partition; None where there is no payload. log: that of the partition."""
         whole: PartitionGatherer | None = None
         for _, payloads in sorted(self._payloads.items()):
             # the number is in front: the pieces sort by it
-            later: PartitionGatherer = pickle.loads(b"".join(payload[_NUMBER_BYTES:] for payload in sorted(payloads)))
+            piece: PartitionGatherer | PartitionFacts = pickle.loads(b"".join(payload[_NUMBER_BYTES:] for payload in sorted(payloads)))
+            if isinstance(piece, PartitionFacts):
+                return piece
             if whole is None:
-                whole = later
+                whole = piece
             else:
-                whole.absorb(later)
-        return whole
+                whole.absorb(piece)
+        return None if whole is None or log is None else _facts_of(whole, log)

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from groupcoord_spark.coordinator.semantics import Semantics
 from groupcoord_spark.coordinator.state import LoadWarning
-from groupcoord_spark.doctor import PartitionGatherer, segments_beside
+from groupcoord_spark.doctor import ChunkKeys, PartitionGatherer, segments_beside
 from groupcoord_spark.log import Chunk, PartitionLog, Records, Segment, read_segment
 from groupcoord_spark.pipeline.exchange.health_facts import rows_of_gatherer
 from groupcoord_spark.pipeline.exchange.kept_records import (
@@ -186,7 +186,8 @@ class SequenceReader:
             self._write(self._rebalances.finish())
         yield from self._packed(RECORDS, self._buffer.flush())
         if self._gatherer is not None:
-            yield from rows_of_gatherer(self._job.cluster, self._offsets_partition, self._gatherer)
+            log, is_whole = self._job.health_logs[self._offsets_partition], self._offsets_partition in self._job.whole_partitions
+            yield from rows_of_gatherer(self._job.cluster, log, self._gatherer, is_whole=is_whole)
 
     def _write(self, rebalances: Iterator[pa.Table]) -> None:
         for rows in rebalances:
@@ -202,7 +203,7 @@ class SequenceReader:
         for chunk in chunks:
             decoded = self._decoded(chunk, piece, report, history_range)
             if self._gatherer is not None and isinstance(piece, Segment):
-                self._gatherer.add(chunk, piece)
+                self._gatherer.add(chunk, piece, ChunkKeys(decoded.key_code, decoded.names.keys, decoded.keys))
             _warn(files, piece, chunk.records, decoded, decoded.refusals, report, source=source_of(chunk, piece.source))
             if history_range is not None and len(new_rows := new_group_records(chunk, decoded, history_range)):
                 new_records = kept_records(chunk.records, new_rows, decoded.decodes)

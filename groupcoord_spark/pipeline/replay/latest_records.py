@@ -126,8 +126,7 @@ def _held_rows(held: pa.RecordBatch, latest_rows: int, replay: KeptRecordsReplay
         open_groups=np.flatnonzero(group_is_open[:-1]),
         is_open=group_is_open[kinds.group_code] & ~kinds.is_control,
         in_transaction=in_transaction,
-        marker_ends=kinds.is_control
-        & (np.isin(kinds.control_type, list(MarkerType)) | np.bool_(replay.semantics.unknown_marker_aborts)),
+        marker_ends=kinds.is_control & (np.isin(kinds.control_type, list(MarkerType)) | np.bool_(replay.semantics.unknown_marker_aborts)),
     )
 
 

@@ -10,7 +10,7 @@ import pickle
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -18,10 +18,9 @@ import pyarrow as pa
 from groupcoord_spark.coordinator.broker_settings import KAFKAS_ASSIGNORS, DefaultAssignors
 from groupcoord_spark.coordinator.semantics import Semantics
 from groupcoord_spark.coordinator.state import LoadWarning
-from groupcoord_spark.doctor import all_files_beside
 from groupcoord_spark.errors import WarehouseError
 from groupcoord_spark.log import PartitionLog
-from groupcoord_spark.pipeline.exchange.health_facts import GathererPieces
+from groupcoord_spark.pipeline.exchange.health_facts import HealthPieces
 from groupcoord_spark.pipeline.exchange.kept_records import (
     FACTS,
     NEW_GROUP_RECORDS,
@@ -129,7 +128,7 @@ def _replayed(job: ReplayJob, offsets_partition: int, frames: Iterator[pd.DataFr
     rebalances = PartitionRebalances(job.rebalances, offsets_partition)
     own_writer = offsets_partition % job.writers
     pending_batches: list[pa.RecordBatch] = []
-    facts = GathererPieces()
+    health = HealthPieces()
 
     def apply_pending() -> None:
         batch = _take_all(pending_batches)
@@ -152,7 +151,7 @@ def _replayed(job: ReplayJob, offsets_partition: int, frames: Iterator[pd.DataFr
                 for rows_so_far in rebalances.apply(unpack_batch(payload)):
                     yield pd.DataFrame([(own_writer, LATER, REBALANCES, pack(rows_so_far))], columns=COLUMNS)
             elif kind == FACTS:
-                facts.add(int(first_offset), payload)
+                health.add(int(first_offset), payload)
             else:
                 piece: PieceReport = pickle.loads(payload)
                 report.counts.add(piece.counts)
@@ -178,10 +177,7 @@ def _replayed(job: ReplayJob, offsets_partition: int, frames: Iterator[pd.DataFr
     if live_keys is not None:
         report.vanished = live_keys.vanished(replay)
     rows["warnings"] = new_warnings
-    if (gatherer := facts.gatherer()) is not None:
-        gatherer.fit(all_files_beside(job.health_logs[offsets_partition]))
-        # of hundreds of thousands of groups the driver needs the sums alone
-        report.health = replace(gatherer.facts(), groups={})
+    report.health = health.facts(job.health_logs.get(offsets_partition))
     report.open_producers = frozenset(replay.open_since)
     report.live_keys, report.first_open_offset = replay.live_keys, replay.first_open_offset
     report.groups, report.offsets = len(rows["groups"]), len(rows["committed_offsets"])

@@ -1,0 +1,122 @@
+"""What the records of an offsets partition add up to, by group and by key."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from groupcoord_spark.doctor.facts import Ints
+from groupcoord_spark.doctor.gather.group_table import NONE, GroupTable
+from groupcoord_spark.doctor.gather.key_table import KeyTable
+from groupcoord_spark.doctor.gather.open_records import Fates, OpenRecords
+from groupcoord_spark.doctor.gather.record_loop import GROUP, TOTALS, add_records
+from groupcoord_spark.log import Chunk, Records
+from groupcoord_spark.protocol import DecodeError, decode_value, fast_path
+from groupcoord_spark.protocol.columnar import KeyColumns, decode_key_columns
+from groupcoord_spark.protocol.loop_cache import used_for_zips
+from groupcoord_spark.protocol.slices import Slices
+
+_NOTHING = np.zeros(0, np.int64)
+_OF_NO_RECORDS = np.zeros(0, np.bool_), *[_NOTHING] * 5
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkKeys:
+    """The keys of the records of a chunk. code: of each record, its row in ``distinct`` and ``columns``; -1 for none."""
+
+    code: Ints
+    distinct: pa.BinaryArray
+    columns: KeyColumns
+
+    @staticmethod
+    def of(records: Records) -> ChunkKeys:
+        """The keys of records that nobody has decoded."""
+        code, distinct = records.distinct_keys()
+        return ChunkKeys(code, distinct, decode_key_columns(Slices.from_arrow(distinct)))
+
+
+@dataclass(frozen=True, slots=True)
+class Sums:
+    """Sums over the records of one call. missing: the runs of missing offsets in each batch; -1 for a batch without records."""
+
+    record_bytes: int
+    decided_bytes: int
+    missing: Ints
+
+
+class RecordCounts:
+    """Facts of groups and keys over all chunks, and the bytes of records that were decided before the active segment begins."""
+
+    def __init__(self) -> None:
+        self.groups = GroupTable()
+        self.keys = KeyTable()
+        self.closed_bytes = 0
+
+    def add(self, chunk: Chunk, keys: ChunkKeys, key_of_code: Ints, fates: Fates, *, is_active: bool) -> Sums:
+        """Add the records of a chunk. key_of_code: the result of ``keys.numbers``. is_active: the chunk is of the active segment."""
+        records, entries = chunk.records, chunk.entries
+        missing, longest = np.full(len(entries), NONE), np.full(len(self.groups.rows), NONE)
+        of_new = records.is_transactional, records.timestamp_ms, chunk.batch, entries.first_offset, entries.last_offset, entries.size
+        waited = records.value, keys.code, fates, records.record_offset, chunk.record_size
+        sums = self._add((*waited, True, *of_new, key_of_code, is_active, missing), longest)
+        for row in longest[longest >= 0].tolist():
+            group = int(self.keys.rows[key_of_code[keys.code[row]], GROUP])
+            self._measure_metadata(group, int(keys.columns.key_type[keys.code[row]]), records.value.row(row))
+        return sums
+
+    def add_waiting(self, records: OpenRecords, fates: Fates, *, is_active: bool) -> Sums:
+        """Add what depends on the fate of records that waited for it. is_active: a marker in the active segment decides."""
+        numbers, place = np.unique(records.key, return_inverse=True)
+        waited = Slices.from_arrow(records.head), place, fates, records.record_offset, records.size
+        return self._add((*waited, False, *_OF_NO_RECORDS, numbers, is_active, _NOTHING), _NOTHING)
+
+    def absorb(self, later: RecordCounts) -> Ints:
+        """Add the counts of records that follow, and return the numbers that their keys have here, by their number there."""
+        group_numbers = self.groups.absorb(later.groups)
+        self.closed_bytes += later.closed_bytes
+        return self.keys.absorb(later.keys, group_numbers, self.groups)
+
+    def _add(self, columns: tuple[Any, ...], longest: Ints) -> Sums:
+        """Run the loop. columns: its arguments in their order, but the tables."""
+        value, code, *others = columns
+        is_active, missing = others[-2:]
+        totals = np.zeros(TOTALS, np.int64)
+        tables = self.groups.rows, self.keys.rows, longest, totals
+        _loop_for(len(code))(value.data, value.start, value.end, value.is_null, code, *others, *tables)
+        record_bytes, decided_bytes, aborted_bytes = totals.tolist()
+        if not is_active:
+            self.closed_bytes += decided_bytes + aborted_bytes
+        return Sums(record_bytes, decided_bytes, missing)
+
+    def _measure_metadata(self, group: int, key_type: int, value: bytes | None) -> None:
+        """Note the bytes of the metadata in the value of a commit."""
+        try:
+            decoded = decode_value(key_type, value)
+        except DecodeError:
+            return
+        if decoded is not None and (metadata := decoded.fields.get("metadata")):
+            self.groups.note_metadata(group, len(metadata.encode()))
+
+
+def _loop_for(rows: int) -> Callable[..., None]:
+    """The loop over so many records: compiled where the loops that decode are."""
+    loops = fast_path.loops_for(rows)
+    return add_records if loops is None else _compiled(loops)
+
+
+@cache
+def _compiled(loops: ModuleType) -> Callable[..., None]:
+    numbers, flags, table, filled = loops.NUMBERS, loops.FLAGS, loops.TABLE_OUT, loops.NUMBERS_OUT
+    signature = loops.types.void(
+        loops.BYTES, numbers, numbers, flags, numbers, loops.SHORTS, numbers, numbers, loops.types.boolean, flags, numbers, numbers,
+        numbers, numbers, numbers, numbers, loops.types.boolean, filled, table, table, filled, filled,
+    )  # fmt: skip
+    with used_for_zips():
+        compiled: Callable[..., None] = loops.compiled(signature)(add_records)
+    return compiled

@@ -1,0 +1,120 @@
+"""What each group has in the log of an offsets partition: a row for each group, to which the loop over the records adds."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from groupcoord_spark.doctor import groups
+from groupcoord_spark.doctor.facts import Ints
+from groupcoord_spark.doctor.gather.record_loop import (
+    ABORTED,
+    BATCH_BYTES,
+    BATCHES,
+    COMMITS,
+    DECIDED,
+    FIRST_MS,
+    GROUP,
+    GROUP_COLUMNS,
+    IS_OFFSET,
+    LAST_BYTES,
+    LAST_IS_TOMBSTONE,
+    LAST_MS,
+    MOST_RECORDS,
+    OPEN,
+    OTHER_RECORDS,
+    REPEATED,
+    TOMBSTONE,
+    TRANSACTIONAL,
+)
+
+NONE: Final = -1
+
+_NO_GROUP = np.zeros(GROUP_COLUMNS, np.int64)
+_NO_GROUP[[FIRST_MS, LAST_MS]] = 2**63 - 1, -1
+
+
+class GroupTable:
+    """Groups by number, in the order in which they are first seen.
+
+    rows: int64, the columns that ``record_loop`` names. metadata_bytes: group number -> of the longest metadata among its long values.
+    """
+
+    def __init__(self) -> None:
+        self._number_of: dict[str, int] = {}
+        self.rows = np.zeros((0, GROUP_COLUMNS), np.int64)
+        self.metadata_bytes: dict[int, int] = {}
+
+    def numbers(self, group_ids: list[str | None]) -> Ints:
+        """The number of each group; -1 for None."""
+        numbers = [NONE if group_id is None else self._number_of.setdefault(group_id, len(self._number_of)) for group_id in group_ids]
+        if len(self._number_of) > len(self.rows):
+            new = max(len(self._number_of) - len(self.rows), len(self.rows))
+            self.rows = np.concatenate((self.rows, np.tile(_NO_GROUP, (new, 1))))
+        return np.array(numbers, np.int64)
+
+    def count_repeats(self, group_numbers: Ints) -> None:
+        """Count a repeated commit for each of these numbers of groups; -1 is none."""
+        self.rows[:, REPEATED] += np.bincount(group_numbers[group_numbers >= 0], minlength=len(self.rows))
+
+    def note_metadata(self, group: int, metadata_bytes: int) -> None:
+        """Note the bytes of the metadata of one commit."""
+        self.metadata_bytes[group] = max(self.metadata_bytes.get(group, 0), metadata_bytes)
+
+    def absorb(self, other: GroupTable) -> Ints:
+        """Add the facts of other groups, and return the numbers that these groups have here, by their number there."""
+        numbers = self.numbers([*other._number_of])
+        theirs, ours = other.rows[: len(numbers)], self.rows[numbers]
+        self.rows[numbers] = ours + theirs
+        self.rows[numbers, MOST_RECORDS:] = np.maximum(ours, theirs)[:, MOST_RECORDS:]
+        self.rows[numbers, FIRST_MS] = np.minimum(ours, theirs)[:, FIRST_MS]
+        for number, metadata_bytes in other.metadata_bytes.items():
+            self.note_metadata(int(numbers[number]), metadata_bytes)
+        return numbers
+
+    def facts(self, keys: Ints) -> dict[str, groups.GroupFacts]:
+        """The facts of each group. keys: the rows of all keys with a decided record."""
+        last = np.zeros((len(self.rows), 2, 2, 2), np.int64)
+        keys = keys[keys[:, GROUP] >= 0]
+        cell = (keys[:, GROUP] * 2 + 1 - keys[:, IS_OFFSET]) * 2 + keys[:, LAST_IS_TOMBSTONE]
+        flat = last.reshape(-1, 2)
+        flat[:, 0] = np.bincount(cell, minlength=len(flat))
+        flat[:, 1] = np.bincount(cell, keys[:, LAST_BYTES], len(flat))
+        offset_keys = np.bincount(keys[keys[:, IS_OFFSET] > 0, GROUP], minlength=len(self.rows))
+        facts = {}
+        for name, number in self._number_of.items():
+            row = self.rows[number].tolist()
+            facts[name] = groups.GroupFacts(
+                name,
+                _fates(row[:OTHER_RECORDS], last[number, 0].tolist()),
+                _fates(row[OTHER_RECORDS : 2 * OTHER_RECORDS], last[number, 1].tolist()),
+                row[BATCH_BYTES],
+                row[BATCHES],
+                row[MOST_RECORDS],
+                row[COMMITS],
+                row[REPEATED],
+                int(offset_keys[number]),
+                row[TRANSACTIONAL],
+                self.metadata_bytes.get(number, 0),
+                row[FIRST_MS],
+                row[LAST_MS],
+            )
+        return facts
+
+
+def _fates(counts: list[int], last: list[list[int]]) -> dict[str, list[int]]:
+    """[records, bytes] by fate. counts: of a row of the table. last: [records, bytes] of the last values, and of the last tombstones."""
+    pairs = {
+        groups.LIVE: last[0],
+        groups.SUPERSEDED: _minus(counts[2 * DECIDED :], last[0]),
+        groups.TOMBSTONE: last[1],
+        groups.SUPERSEDED_TOMBSTONE: _minus(counts[2 * TOMBSTONE :], last[1]),
+        groups.ABORTED: counts[2 * ABORTED : 2 * ABORTED + 2],
+        groups.OPEN: counts[2 * OPEN : 2 * OPEN + 2],
+    }
+    return {fate: pair for fate, pair in pairs.items() if pair[0]}
+
+
+def _minus(counts: list[int], last: list[int]) -> list[int]:
+    return [counts[0] - last[0], counts[1] - last[1]]

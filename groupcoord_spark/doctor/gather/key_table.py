@@ -1,0 +1,88 @@
+"""What each key has in the log of an offsets partition: a row for each key, to which the loop over the records adds."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from groupcoord_spark.doctor.facts import Ints
+from groupcoord_spark.doctor.gather.group_table import NONE, GroupTable
+from groupcoord_spark.doctor.gather.record_loop import (
+    CLOSED_BYTES,
+    FIRST_COMMITTED,
+    GROUP,
+    IS_OFFSET,
+    KEY_COLUMNS,
+    LAST_COMMITTED,
+    LAST_OFFSET,
+    NO_COMMIT,
+)
+from groupcoord_spark.protocol.columnar import KeyColumns
+from groupcoord_spark.protocol.record_types import KeyType
+from groupcoord_spark.protocol.slices import codes_of
+
+_NO_RECORD = np.zeros(KEY_COLUMNS, np.int64)
+_NO_RECORD[[GROUP, LAST_OFFSET, FIRST_COMMITTED, LAST_COMMITTED]] = NONE, NO_COMMIT, NO_COMMIT, NO_COMMIT
+
+
+class KeyTable:
+    """Keys by number, from 1 on, in the order in which they are first seen. Row 0 is for records without a key.
+
+    rows: int64, the columns that ``record_loop`` names.
+    """
+
+    def __init__(self) -> None:
+        self._number_of: dict[bytes, int] = {}
+        self.rows = np.tile(_NO_RECORD, (1, 1))
+
+    def numbers(self, distinct: pa.BinaryArray, columns: KeyColumns, groups: GroupTable) -> Ints:
+        """The number of each key, and behind them 0. columns: the same keys, decoded. groups: where their groups have their numbers."""
+        encoded = columns.group_id.dictionary_encode()
+        group = np.append(groups.numbers(encoded.dictionary.to_pylist()), NONE)[codes_of(encoded)]
+        keys_before = len(self._number_of)
+        numbers = self._numbers(distinct.to_pylist())
+        is_new = numbers > keys_before
+        self.rows[numbers[is_new], GROUP] = group[is_new]
+        is_offset = (columns.key_type >= 0) & (columns.key_type < KeyType.GROUP_METADATA)
+        self.rows[numbers[is_new], IS_OFFSET] = is_offset[is_new]
+        return np.append(numbers, 0)
+
+    def keys(self) -> list[bytes]:
+        """The bytes of the keys; the first is that of number 1."""
+        return [*self._number_of]
+
+    def decided(self) -> Ints:
+        """The rows of the keys with a record in no transaction, or in a committed one."""
+        rows = self.rows[1 : len(self._number_of) + 1]
+        return np.asarray(rows[rows[:, LAST_OFFSET] != NO_COMMIT])
+
+    def absorb(self, later: KeyTable, group_numbers: Ints, groups: GroupTable) -> Ints:
+        """Add what a later part of the log has, and return the numbers that its keys have here, by their number there.
+
+        Args:
+            group_numbers: the number that each group of the later part has here.
+            groups: where commits are counted that repeat the committed offset of the last commit before.
+        """
+        numbers = self._numbers(later.keys())
+        theirs = later.rows[1 : len(numbers) + 1].copy()
+        theirs[:, GROUP] = np.append(group_numbers, NONE)[theirs[:, GROUP]]
+        ours = self.rows[numbers]
+        is_repeated = (theirs[:, FIRST_COMMITTED] == ours[:, LAST_COMMITTED]) & (ours[:, LAST_COMMITTED] != NO_COMMIT)
+        groups.count_repeats(theirs[is_repeated, GROUP])
+        theirs[:, CLOSED_BYTES] = np.where(theirs[:, CLOSED_BYTES] > 0, theirs[:, CLOSED_BYTES], ours[:, CLOSED_BYTES])
+        for column, is_theirs in (
+            (FIRST_COMMITTED, ours[:, FIRST_COMMITTED] == NO_COMMIT),
+            (LAST_COMMITTED, theirs[:, LAST_COMMITTED] != NO_COMMIT),
+        ):
+            theirs[:, column] = np.where(is_theirs, theirs[:, column], ours[:, column])
+        is_last = theirs[:, LAST_OFFSET] > ours[:, LAST_OFFSET]
+        theirs[~is_last, LAST_OFFSET:FIRST_COMMITTED] = ours[~is_last, LAST_OFFSET:FIRST_COMMITTED]
+        self.rows[numbers] = theirs
+        return np.append(0, numbers)
+
+    def _numbers(self, keys: list[bytes]) -> Ints:
+        number_of = self._number_of
+        numbers = [number_of.setdefault(key, len(number_of) + 1) for key in keys]
+        if len(number_of) >= len(self.rows):
+            self.rows = np.concatenate((self.rows, np.tile(_NO_RECORD, (max(len(number_of), len(self.rows)), 1))))
+        return np.array(numbers, np.int64)

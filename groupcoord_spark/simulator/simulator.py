@@ -46,58 +46,37 @@ from groupcoord_spark.simulator.handlers.share.share_heartbeat import share_grou
 from groupcoord_spark.simulator.handlers.streams.streams_describe import streams_group_describe
 from groupcoord_spark.simulator.handlers.streams.streams_heartbeat import streams_group_heartbeat
 from groupcoord_spark.simulator.handlers.transactions import add_offsets_to_txn, end_txn, write_kept_markers, write_txn_markers
+from groupcoord_spark.simulator.messages import requests
 from groupcoord_spark.simulator.messages.answers import DescribedGroup, RefusedAnswer
 from groupcoord_spark.simulator.messages.calls import Call
 from groupcoord_spark.simulator.messages.errors import Error
 from groupcoord_spark.simulator.messages.records import WrittenRecord
-from groupcoord_spark.simulator.messages.requests import (
-    AddOffsetsToTxn,
-    ConsumerGroupDescribe,
-    ConsumerGroupHeartbeat,
-    DeleteGroups,
-    DescribeGroups,
-    EndTxn,
-    FindCoordinator,
-    Heartbeat,
-    JoinGroup,
-    LeaveGroup,
-    ListGroups,
-    OffsetCommit,
-    OffsetDelete,
-    OffsetFetch,
-    Request,
-    ShareGroupDescribe,
-    ShareGroupHeartbeat,
-    SyncGroup,
-    TxnOffsetCommit,
-    WriteTxnMarkers,
-)
 from groupcoord_spark.simulator.messages.streams_requests import StreamsGroupDescribe, StreamsGroupHeartbeat
 
 G = TypeVar("G", bound=Group)
 
 _HANDLERS: dict[type, Callable[[Broker, Call, Any], None]] = {
-    JoinGroup: join_group,
-    SyncGroup: sync_group,
-    Heartbeat: heartbeat,
-    LeaveGroup: leave_group,
-    OffsetCommit: offset_commit,
-    TxnOffsetCommit: txn_offset_commit,
-    OffsetFetch: offset_fetch,
-    AddOffsetsToTxn: add_offsets_to_txn,
-    EndTxn: end_txn,
-    WriteTxnMarkers: write_txn_markers,
-    ShareGroupHeartbeat: share_group_heartbeat,
-    ShareGroupDescribe: share_group_describe,
+    requests.JoinGroup: join_group,
+    requests.SyncGroup: sync_group,
+    requests.Heartbeat: heartbeat,
+    requests.LeaveGroup: leave_group,
+    requests.OffsetCommit: offset_commit,
+    requests.TxnOffsetCommit: txn_offset_commit,
+    requests.OffsetFetch: offset_fetch,
+    requests.AddOffsetsToTxn: add_offsets_to_txn,
+    requests.EndTxn: end_txn,
+    requests.WriteTxnMarkers: write_txn_markers,
+    requests.ShareGroupHeartbeat: share_group_heartbeat,
+    requests.ShareGroupDescribe: share_group_describe,
     StreamsGroupHeartbeat: streams_group_heartbeat,
     StreamsGroupDescribe: streams_group_describe,
-    ConsumerGroupHeartbeat: consumer_group_heartbeat,
-    ConsumerGroupDescribe: consumer_group_describe,
-    FindCoordinator: find_coordinator,
-    DescribeGroups: describe_groups,
-    ListGroups: list_groups,
-    DeleteGroups: delete_groups,
-    OffsetDelete: offset_delete,
+    requests.ConsumerGroupHeartbeat: consumer_group_heartbeat,
+    requests.ConsumerGroupDescribe: consumer_group_describe,
+    requests.FindCoordinator: find_coordinator,
+    requests.DescribeGroups: describe_groups,
+    requests.ListGroups: list_groups,
+    requests.DeleteGroups: delete_groups,
+    requests.OffsetDelete: offset_delete,
 }
 
 
@@ -127,7 +106,7 @@ class Event(NamedTuple):
     """A request or an action, and the time at which it reaches the broker."""
 
     at_ms: int
-    what: Request | Action
+    what: requests.Request | Action
 
 
 class Simulator:
@@ -171,7 +150,7 @@ class Simulator:
         """Name -> topic, for the topics that exist now; None: every topic exists."""
         return self._broker.settings.topics
 
-    def send(self, request: Request, at_ms: int | None = None) -> Call:
+    def send(self, request: requests.Request, at_ms: int | None = None) -> Call:
         """Send a request to the broker at a time (None: now). The returned call has the answer, or gets it in a later event.
 
         Raises:
@@ -318,7 +297,7 @@ def simulate(
     entries: list[TimelineEntry] = []
     simulator = Simulator(release, settings, start_ms=start_ms, new_member_id=new_member_id, on_entry=entries.append)
     for at_ms, what in events:
-        if isinstance(what, Request):
+        if isinstance(what, requests.Request):
             simulator.send(what, at_ms)
         else:
             simulator.act(what, at_ms)

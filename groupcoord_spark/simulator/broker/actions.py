@@ -7,15 +7,21 @@ from groupcoord_spark.simulator.messages.errors import Error
 from groupcoord_spark.simulator.messages.records import WrittenRecord
 
 
+class Action:
+    """An event of a broker that is no request."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, slots=True)
-class BeginLoad:
+class BeginLoad(Action):
     """The broker becomes leader of an offsets partition, and loads the partition until LoadPartition."""
 
     offsets_partition: int
 
 
 @dataclass(frozen=True, slots=True)
-class LoadPartition:
+class LoadPartition(Action):
     """The broker has loaded an offsets partition, whose log has these records."""
 
     offsets_partition: int
@@ -23,21 +29,21 @@ class LoadPartition:
 
 
 @dataclass(frozen=True, slots=True)
-class LosePartition:
+class LosePartition(Action):
     """Another broker becomes leader of an offsets partition."""
 
     offsets_partition: int
 
 
 @dataclass(frozen=True, slots=True)
-class SetActive:
+class SetActive(Action):
     """The coordinator becomes active, or stops: then all requests are answered COORDINATOR_NOT_AVAILABLE."""
 
     is_active: bool
 
 
 @dataclass(frozen=True, slots=True)
-class FailAppends:
+class FailAppends(Action):
     """From now on every append to the log fails with this error; with NONE appends succeed again.
 
     takes_ms: how long the appends of commits and of assignments take until they succeed or fail. Other appends take no time.
@@ -48,7 +54,7 @@ class FailAppends:
 
 
 @dataclass(frozen=True, slots=True)
-class CreateTopic:
+class CreateTopic(Action):
     """A topic is created."""
 
     topic: str
@@ -56,7 +62,7 @@ class CreateTopic:
 
 
 @dataclass(frozen=True, slots=True)
-class AddPartitions:
+class AddPartitions(Action):
     """A topic gets more partitions. partitions: their number afterwards."""
 
     topic: str
@@ -64,21 +70,21 @@ class AddPartitions:
 
 
 @dataclass(frozen=True, slots=True)
-class DeleteTopic:
+class DeleteTopic(Action):
     """A topic is deleted."""
 
     topic: str
 
 
 @dataclass(frozen=True, slots=True)
-class Deny:
+class Deny(Action):
     """From now on the authorizer refuses this to every client. Before, it refused something else, or nothing."""
 
     denied: Denied
 
 
 @dataclass(frozen=True, slots=True)
-class ConfigureGroup:
+class ConfigureGroup(Action):
     """An administrator gives a group a setting of its own, which takes the place of the broker's.
 
     name: one of ``SETTINGS_OF_GROUPS`` of streams_settings.py.
@@ -90,20 +96,5 @@ class ConfigureGroup:
 
 
 @dataclass(frozen=True, slots=True)
-class CleanUp:
+class CleanUp(Action):
     """The offsets retention check runs now, in addition to its regular interval."""
-
-
-Action = (
-    BeginLoad
-    | LoadPartition
-    | LosePartition
-    | SetActive
-    | FailAppends
-    | CreateTopic
-    | AddPartitions
-    | DeleteTopic
-    | Deny
-    | ConfigureGroup
-    | CleanUp
-)

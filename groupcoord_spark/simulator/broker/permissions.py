@@ -6,49 +6,8 @@ Operations on groups as in Kafka's documentation of its ACLs: READ for members a
 from dataclasses import dataclass
 from typing import Final
 
-from groupcoord_spark.simulator.messages.answers import (
-    Answer,
-    ConsumerGroupDescribeAnswer,
-    ConsumerGroupHeartbeatAnswer,
-    DeleteGroupsAnswer,
-    DescribedConsumerGroup,
-    DescribedGroup,
-    DescribedShareGroup,
-    DescribeGroupsAnswer,
-    FetchedGroup,
-    FindCoordinatorAnswer,
-    FoundCoordinator,
-    HeartbeatAnswer,
-    JoinGroupAnswer,
-    LeaveGroupAnswer,
-    OffsetCommitAnswer,
-    OffsetDeleteAnswer,
-    OffsetFetchAnswer,
-    ShareGroupDescribeAnswer,
-    ShareGroupHeartbeatAnswer,
-    SyncGroupAnswer,
-    TransactionAnswer,
-)
+from groupcoord_spark.simulator.messages import answers, requests
 from groupcoord_spark.simulator.messages.errors import Error
-from groupcoord_spark.simulator.messages.requests import (
-    AddOffsetsToTxn,
-    ConsumerGroupDescribe,
-    ConsumerGroupHeartbeat,
-    DeleteGroups,
-    DescribeGroups,
-    FindCoordinator,
-    Heartbeat,
-    JoinGroup,
-    LeaveGroup,
-    OffsetCommit,
-    OffsetDelete,
-    OffsetFetch,
-    Request,
-    ShareGroupDescribe,
-    ShareGroupHeartbeat,
-    SyncGroup,
-    TxnOffsetCommit,
-)
 from groupcoord_spark.simulator.messages.streams_answers import (
     DescribedStreamsGroup,
     StreamsGroupDescribeAnswer,
@@ -73,49 +32,49 @@ class Denied:
         return bool(self.group_operations or self.topics)
 
 
-def refusal(request: Request, denied: Denied) -> Answer | None:
+def refusal(request: requests.Request, denied: Denied) -> answers.Answer | None:
     """The answer of the authorizer to a request, or None if the request may reach the coordinator."""
     refused = Error.GROUP_AUTHORIZATION_FAILED
     match request:
-        case OffsetDelete() if DELETE in denied.group_operations:
-            return OffsetDeleteAnswer(refused)
-        case DeleteGroups(group_ids=group_ids) if DELETE in denied.group_operations:
-            return DeleteGroupsAnswer(dict.fromkeys(group_ids, refused))
-        case DescribeGroups(group_ids=group_ids) if DESCRIBE in denied.group_operations:
-            return DescribeGroupsAnswer(tuple(DescribedGroup(group_id, refused) for group_id in group_ids))
-        case ConsumerGroupDescribe(group_ids=group_ids) if DESCRIBE in denied.group_operations:
-            return ConsumerGroupDescribeAnswer(tuple(DescribedConsumerGroup(group_id, refused) for group_id in group_ids))
-        case ShareGroupDescribe(group_ids=group_ids) if DESCRIBE in denied.group_operations:
-            return ShareGroupDescribeAnswer(tuple(DescribedShareGroup(group_id, refused) for group_id in group_ids))
+        case requests.OffsetDelete() if DELETE in denied.group_operations:
+            return answers.OffsetDeleteAnswer(refused)
+        case requests.DeleteGroups(group_ids=group_ids) if DELETE in denied.group_operations:
+            return answers.DeleteGroupsAnswer(dict.fromkeys(group_ids, refused))
+        case requests.DescribeGroups(group_ids=group_ids) if DESCRIBE in denied.group_operations:
+            return answers.DescribeGroupsAnswer(tuple(answers.DescribedGroup(group_id, refused) for group_id in group_ids))
+        case requests.ConsumerGroupDescribe(group_ids=group_ids) if DESCRIBE in denied.group_operations:
+            return answers.ConsumerGroupDescribeAnswer(tuple(answers.DescribedConsumerGroup(group_id, refused) for group_id in group_ids))
+        case requests.ShareGroupDescribe(group_ids=group_ids) if DESCRIBE in denied.group_operations:
+            return answers.ShareGroupDescribeAnswer(tuple(answers.DescribedShareGroup(group_id, refused) for group_id in group_ids))
         case StreamsGroupDescribe(group_ids=group_ids) if DESCRIBE in denied.group_operations:
             return StreamsGroupDescribeAnswer(tuple(DescribedStreamsGroup(group_id, refused) for group_id in group_ids))
-        case FindCoordinator(keys=keys) if DESCRIBE in denied.group_operations:
-            return FindCoordinatorAnswer(tuple(FoundCoordinator(key, refused, -1) for key in keys))
-        case OffsetFetch(groups=groups) if DESCRIBE in denied.group_operations:
-            return OffsetFetchAnswer(tuple(FetchedGroup(group.group_id, refused, {}) for group in groups))
+        case requests.FindCoordinator(keys=keys) if DESCRIBE in denied.group_operations:
+            return answers.FindCoordinatorAnswer(tuple(answers.FoundCoordinator(key, refused, -1) for key in keys))
+        case requests.OffsetFetch(groups=groups) if DESCRIBE in denied.group_operations:
+            return answers.OffsetFetchAnswer(tuple(answers.FetchedGroup(group.group_id, refused, {}) for group in groups))
     return _refusal_to_read(request) if READ in denied.group_operations else None
 
 
-def _refusal_to_read(request: Request) -> Answer | None:
+def _refusal_to_read(request: requests.Request) -> answers.Answer | None:
     refused = Error.GROUP_AUTHORIZATION_FAILED
     match request:
-        case JoinGroup(member_id=member_id):
-            return JoinGroupAnswer(refused, member_id)
-        case SyncGroup():
-            return SyncGroupAnswer(refused)
-        case Heartbeat():
-            return HeartbeatAnswer(refused)
-        case ConsumerGroupHeartbeat():
-            return ConsumerGroupHeartbeatAnswer(refused)
-        case ShareGroupHeartbeat():
-            return ShareGroupHeartbeatAnswer(refused)
+        case requests.JoinGroup(member_id=member_id):
+            return answers.JoinGroupAnswer(refused, member_id)
+        case requests.SyncGroup():
+            return answers.SyncGroupAnswer(refused)
+        case requests.Heartbeat():
+            return answers.HeartbeatAnswer(refused)
+        case requests.ConsumerGroupHeartbeat():
+            return answers.ConsumerGroupHeartbeatAnswer(refused)
+        case requests.ShareGroupHeartbeat():
+            return answers.ShareGroupHeartbeatAnswer(refused)
         case StreamsGroupHeartbeat():
             return StreamsGroupHeartbeatAnswer(refused)
-        case LeaveGroup():
-            return LeaveGroupAnswer(refused)
-        case OffsetCommit(offsets=offsets) | TxnOffsetCommit(offsets=offsets):
-            return OffsetCommitAnswer({(offset.topic, offset.partition): refused for offset in offsets})
-        case AddOffsetsToTxn():
-            return TransactionAnswer(refused)
+        case requests.LeaveGroup():
+            return answers.LeaveGroupAnswer(refused)
+        case requests.OffsetCommit(offsets=offsets) | requests.TxnOffsetCommit(offsets=offsets):
+            return answers.OffsetCommitAnswer({(offset.topic, offset.partition): refused for offset in offsets})
+        case requests.AddOffsetsToTxn():
+            return answers.TransactionAnswer(refused)
         case _:
             return None

@@ -311,7 +311,7 @@ class Consumer(OffsetsClient):
 
     def _send_leave_group(self) -> None:
         leaving = Leaving(self.member_id, self.settings.group_instance_id)
-        self._send(LeaveGroup(self._group_id, (leaving,), self._version(LeaveGroup)), lambda answer: None)
+        self._send(LeaveGroup(self._group_id, (leaving,), version=self._version(LeaveGroup)), lambda answer: None)
 
     def _poll_expired(self) -> None:
         if not self._is_busy or self.phase is Phase.CLOSED:

@@ -110,7 +110,7 @@ class OffsetsClient(ClientCore):
         version = self._version(OffsetFetch)
         # Since 2.5 consumers wait for the end of transactions that may change their offsets (KIP-447).
         groups = (GroupToFetch(self._group_id, by_topic(requested)),)
-        self._send(OffsetFetch(groups, version >= FIRST_VERSION_WITH_REQUIRE_STABLE, version), on_answer)
+        self._send(OffsetFetch(groups, version >= FIRST_VERSION_WITH_REQUIRE_STABLE, version=version), on_answer)
 
     def _commit_request(self, offsets: Mapping[TopicPartition, int]) -> OffsetCommit:
         to_commit = tuple(OffsetToCommit(topic, number, offset) for (topic, number), offset in offsets.items())

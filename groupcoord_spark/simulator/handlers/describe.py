@@ -11,18 +11,7 @@ from groupcoord_spark.simulator.groups.clock import TimerKind
 from groupcoord_spark.simulator.groups.consumer_group import ConsumerGroup, Partition, current_assignment
 from groupcoord_spark.simulator.groups.group import Group
 from groupcoord_spark.simulator.groups.states import State
-from groupcoord_spark.simulator.messages.answers import (
-    ConsumerGroupDescribeAnswer,
-    DescribedConsumer,
-    DescribedConsumerGroup,
-    DescribedGroup,
-    DescribedMember,
-    DescribeGroupsAnswer,
-    FindCoordinatorAnswer,
-    FoundCoordinator,
-    ListedGroup,
-    ListGroupsAnswer,
-)
+from groupcoord_spark.simulator.messages import answers
 from groupcoord_spark.simulator.messages.calls import Call
 from groupcoord_spark.simulator.messages.errors import Error
 from groupcoord_spark.simulator.messages.requests import ConsumerGroupDescribe, DescribeGroups, FindCoordinator, ListGroups
@@ -42,12 +31,12 @@ def find_coordinator(broker: Broker, call: Call, request: FindCoordinator) -> No
     coordinators = []
     for key in request.keys:
         if not broker.offsets_topic_exists:
-            coordinators.append(FoundCoordinator(key, Error.COORDINATOR_NOT_AVAILABLE, -1))
+            coordinators.append(answers.FoundCoordinator(key, Error.COORDINATOR_NOT_AVAILABLE, -1))
         elif not key and version >= FIRST_VERSION_WITH_SEVERAL_KEYS:
-            coordinators.append(FoundCoordinator(key, Error.INVALID_GROUP_ID, -1))
+            coordinators.append(answers.FoundCoordinator(key, Error.INVALID_GROUP_ID, -1))
         else:
-            coordinators.append(FoundCoordinator(key, Error.NONE, broker.partition_number(key)))
-    broker.answer(call, FindCoordinatorAnswer(tuple(coordinators)))
+            coordinators.append(answers.FoundCoordinator(key, Error.NONE, broker.partition_number(key)))
+    broker.answer(call, answers.FindCoordinatorAnswer(tuple(coordinators)))
 
 
 def _create_offsets_topic(broker: Broker) -> bool:
@@ -59,25 +48,25 @@ def _create_offsets_topic(broker: Broker) -> bool:
 def describe_groups(broker: Broker, call: Call, request: DescribeGroups) -> None:
     """Answer with the current state and members of each group."""
     version = broker.release.version_of(request)
-    broker.answer(call, DescribeGroupsAnswer(tuple(describe_group(broker, group_id, version) for group_id in request.group_ids)))
+    broker.answer(call, answers.DescribeGroupsAnswer(tuple(describe_group(broker, group_id, version) for group_id in request.group_ids)))
 
 
-def describe_group(broker: Broker, group_id: str, version: int) -> DescribedGroup:
+def describe_group(broker: Broker, group_id: str, version: int) -> answers.DescribedGroup:
     """The current state and members of a group, as that version of DescribeGroups shows them."""
     error = coordinator_error(broker, DescribeGroups, group_id)
     if error is not Error.NONE:
-        return DescribedGroup(group_id, error)
+        return answers.DescribedGroup(group_id, error)
     group = broker.shown_of(group_id, ClassicGroup)
     if group is None or group.is_dead:
         since = broker.release.unknown_group_is_error_since
         is_error = since is not None and version >= since
-        return DescribedGroup(group_id, Error.GROUP_ID_NOT_FOUND if is_error else Error.NONE, State.DEAD.value)
+        return answers.DescribedGroup(group_id, Error.GROUP_ID_NOT_FOUND if is_error else Error.NONE, State.DEAD.value)
     is_stable = group.state is State.STABLE
     if is_stable and group.protocol is None:
         # A Stable group without a protocol comes only from a record that no broker writes; the broker throws IllegalStateException.
-        return DescribedGroup(group_id, Error.UNKNOWN_SERVER_ERROR)
+        return answers.DescribedGroup(group_id, Error.UNKNOWN_SERVER_ERROR)
     members = tuple(
-        DescribedMember(
+        answers.DescribedMember(
             member.member_id,
             member.group_instance_id,
             member.client_id,
@@ -88,16 +77,16 @@ def describe_group(broker: Broker, group_id: str, version: int) -> DescribedGrou
         for member in group.members
     )
     protocol = (group.protocol or "") if is_stable else ""
-    return DescribedGroup(group_id, Error.NONE, broker.state_name(group), group.protocol_type or "", protocol, members)
+    return answers.DescribedGroup(group_id, Error.NONE, broker.state_name(group), group.protocol_type or "", protocol, members)
 
 
 def list_groups(broker: Broker, call: Call, request: ListGroups) -> None:
     """Answer with the groups of all offsets partitions that the broker leads."""
     if not broker.is_active:
-        broker.answer(call, ListGroupsAnswer(Error.COORDINATOR_NOT_AVAILABLE))
+        broker.answer(call, answers.ListGroupsAnswer(Error.COORDINATOR_NOT_AVAILABLE))
         return
     if any(partition.is_loading for partition in broker.partitions.values()):
-        broker.answer(call, ListGroupsAnswer(Error.COORDINATOR_LOAD_IN_PROGRESS))
+        broker.answer(call, answers.ListGroupsAnswer(Error.COORDINATOR_LOAD_IN_PROGRESS))
         return
     ignores_case = broker.release.state_filter_ignores_case
     wanted_states = {state.lower() if ignores_case else state for state in request.states}
@@ -113,8 +102,8 @@ def list_groups(broker: Broker, call: Call, request: ListGroups) -> None:
         for group in _shown_groups(partition):
             name = broker.state_name(group)
             if is_wanted(name, group.group_type):
-                listed.append(ListedGroup(group.group_id, group.protocol_type or "", name, group.group_type))
-    broker.answer(call, ListGroupsAnswer(Error.NONE, tuple(sorted(listed))))
+                listed.append(answers.ListedGroup(group.group_id, group.protocol_type or "", name, group.group_type))
+    broker.answer(call, answers.ListGroupsAnswer(Error.NONE, tuple(sorted(listed))))
 
 
 def _shown_groups(partition: OffsetsPartition) -> list[Group]:
@@ -127,14 +116,14 @@ def _shown_groups(partition: OffsetsPartition) -> list[Group]:
 
 def consumer_group_describe(broker: Broker, call: Call, request: ConsumerGroupDescribe) -> None:
     """Answer with the state, the epochs and the members of each consumer group."""
-    broker.answer(call, ConsumerGroupDescribeAnswer(tuple(_consumer_group(broker, group_id) for group_id in request.group_ids)))
+    broker.answer(call, answers.ConsumerGroupDescribeAnswer(tuple(_consumer_group(broker, group_id) for group_id in request.group_ids)))
 
 
-def _consumer_group(broker: Broker, group_id: str) -> DescribedConsumerGroup:
+def _consumer_group(broker: Broker, group_id: str) -> answers.DescribedConsumerGroup:
     error = coordinator_error(broker, ConsumerGroupDescribe, group_id)
     group = broker.shown_of(group_id, ConsumerGroup) if error is Error.NONE else None
     if group is None:
-        return DescribedConsumerGroup(group_id, error if error is not Error.NONE else Error.GROUP_ID_NOT_FOUND)
+        return answers.DescribedConsumerGroup(group_id, error if error is not Error.NONE else Error.GROUP_ID_NOT_FOUND)
     names = {topic.topic_id: name for name, topic in (broker.settings.topics or {}).items()}
 
     def by_topic(partitions: Iterable[Partition]) -> dict[str, tuple[int, ...]]:
@@ -149,7 +138,7 @@ def _consumer_group(broker: Broker, group_id: str) -> DescribedConsumerGroup:
         metadata, current = member.metadata or {}, current_assignment(member)
         shown = {**current.assigned, **(current.pending_revocation if broker.release.describes_pending_revocation else {})}
         members.append(
-            DescribedConsumer(
+            answers.DescribedConsumer(
                 member_id,
                 metadata.get("instance_id"),
                 metadata.get("client_id", ""),
@@ -162,4 +151,6 @@ def _consumer_group(broker: Broker, group_id: str) -> DescribedConsumerGroup:
         )
     replayed = group.replayed
     assignor = replayed.protocol(KAFKAS_ASSIGNORS)
-    return DescribedConsumerGroup(group_id, Error.NONE, replayed.state, group.epoch, replayed.assignment_epoch, assignor, tuple(members))
+    return answers.DescribedConsumerGroup(
+        group_id, Error.NONE, replayed.state, group.epoch, replayed.assignment_epoch, assignor, tuple(members)
+    )

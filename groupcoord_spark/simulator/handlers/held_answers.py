@@ -12,18 +12,7 @@ from typing import Final
 
 from groupcoord_spark.simulator.broker.broker import Broker
 from groupcoord_spark.simulator.groups.consumer_group import ConsumerGroup
-from groupcoord_spark.simulator.messages.answers import (
-    Answer,
-    ConsumerGroupHeartbeatAnswer,
-    DeleteGroupsAnswer,
-    HeartbeatAnswer,
-    JoinGroupAnswer,
-    LeaveGroupAnswer,
-    OffsetCommitAnswer,
-    OffsetDeleteAnswer,
-    ShareGroupHeartbeatAnswer,
-    SyncGroupAnswer,
-)
+from groupcoord_spark.simulator.messages import answers
 from groupcoord_spark.simulator.messages.calls import Call
 from groupcoord_spark.simulator.messages.errors import Error
 from groupcoord_spark.simulator.messages.requests import DeleteGroups, JoinGroup, SyncGroup
@@ -32,12 +21,12 @@ from groupcoord_spark.simulator.messages.streams_answers import StreamsGroupHear
 _RESULTS_OF_PARTITIONS: Final = frozenset({Error.NONE, Error.OFFSET_METADATA_TOO_LARGE, Error.UNKNOWN_TOPIC_OR_PARTITION})
 """Errors of a commit that concern single partitions: the other ones are written."""
 _WITH_ONE_ERROR: Final = (
-    HeartbeatAnswer,
-    LeaveGroupAnswer,
-    ConsumerGroupHeartbeatAnswer,
-    ShareGroupHeartbeatAnswer,
+    answers.HeartbeatAnswer,
+    answers.LeaveGroupAnswer,
+    answers.ConsumerGroupHeartbeatAnswer,
+    answers.ShareGroupHeartbeatAnswer,
     StreamsGroupHeartbeatAnswer,
-    OffsetDeleteAnswer,
+    answers.OffsetDeleteAnswer,
 )
 """Answers to requests that may write, with one error for the whole request."""
 
@@ -63,29 +52,30 @@ def hold_answer(broker: Broker, call: Call) -> None:
 def _group_ids(broker: Broker, call: Call) -> Iterable[str]:
     """The groups whose appends the answer waits for; none: the answer does not wait."""
     request, answer = call.request, call.answer
-    if isinstance(answer, DeleteGroupsAnswer) and isinstance(request, DeleteGroups):
+    if isinstance(answer, answers.DeleteGroupsAnswer) and isinstance(request, DeleteGroups):
         return request.group_ids
     group_id = getattr(request, "group_id", None) or ""
     if isinstance(request, JoinGroup | SyncGroup):
-        waits = answer is None or (answer.error is Error.NONE and broker.group_of(group_id, ConsumerGroup) is not None)  # type: ignore[union-attr]
-    elif isinstance(answer, OffsetCommitAnswer):
+        has_succeeded = isinstance(answer, answers.JoinGroupAnswer | answers.SyncGroupAnswer) and answer.error is Error.NONE
+        waits = answer is None or (has_succeeded and broker.group_of(group_id, ConsumerGroup) is not None)
+    elif isinstance(answer, answers.OffsetCommitAnswer):
         waits = _RESULTS_OF_PARTITIONS.issuperset(answer.errors.values())
-    elif isinstance(answer, HeartbeatAnswer):
+    elif isinstance(answer, answers.HeartbeatAnswer):
         waits = answer.error in (Error.NONE, Error.REBALANCE_IN_PROGRESS)
     else:
         waits = isinstance(answer, _WITH_ONE_ERROR) and answer.error is Error.NONE
     return (group_id,) if waits else ()
 
 
-def _failed_answer(call: Call, answer: Answer | None, error: Error, failed: frozenset[str]) -> Answer | None:
+def _failed_answer(call: Call, answer: answers.Answer | None, error: Error, failed: frozenset[str]) -> answers.Answer | None:
     """The answer to a request, an append for which has failed. failed: the groups that it concerns."""
     request = call.request
-    if isinstance(answer, DeleteGroupsAnswer):
-        return DeleteGroupsAnswer({**answer.errors, **dict.fromkeys(failed, error)})
-    if isinstance(answer, OffsetCommitAnswer):
-        return OffsetCommitAnswer(dict.fromkeys(answer.errors, error))
+    if isinstance(answer, answers.DeleteGroupsAnswer):
+        return answers.DeleteGroupsAnswer({**answer.errors, **dict.fromkeys(failed, error)})
+    if isinstance(answer, answers.OffsetCommitAnswer):
+        return answers.OffsetCommitAnswer(dict.fromkeys(answer.errors, error))
     if isinstance(request, JoinGroup):
-        return JoinGroupAnswer(error, request.member_id)
+        return answers.JoinGroupAnswer(error, request.member_id)
     if isinstance(request, SyncGroup):
-        return SyncGroupAnswer(error)
+        return answers.SyncGroupAnswer(error)
     return type(answer)(error) if isinstance(answer, _WITH_ONE_ERROR) else None

@@ -7,7 +7,12 @@ from typing import NamedTuple
 from groupcoord_spark.assignors import NO_GENERATION
 from groupcoord_spark.protocol.record_types import NO_LEADER_EPOCH
 from groupcoord_spark.simulator.messages.errors import Error
-from groupcoord_spark.simulator.messages.streams_answers import StreamsGroupDescribeAnswer, StreamsGroupHeartbeatAnswer
+
+
+class Answer:
+    """The answer to a request."""
+
+    __slots__ = ()
 
 
 class JoinedMember(NamedTuple):
@@ -19,7 +24,7 @@ class JoinedMember(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class JoinGroupAnswer:
+class JoinGroupAnswer(Answer):
     """The answer to JoinGroup.
 
     skip_assignment: the member is the leader, and computes no assignment (KIP-814).
@@ -37,7 +42,7 @@ class JoinGroupAnswer:
 
 
 @dataclass(frozen=True, slots=True)
-class SyncGroupAnswer:
+class SyncGroupAnswer(Answer):
     """The answer to SyncGroup."""
 
     error: Error
@@ -47,14 +52,14 @@ class SyncGroupAnswer:
 
 
 @dataclass(frozen=True, slots=True)
-class HeartbeatAnswer:
+class HeartbeatAnswer(Answer):
     """The answer to Heartbeat."""
 
     error: Error
 
 
 @dataclass(frozen=True, slots=True)
-class ConsumerGroupHeartbeatAnswer:
+class ConsumerGroupHeartbeatAnswer(Answer):
     """The answer to ConsumerGroupHeartbeat. assignment: topic -> partitions; None: as in the answer before."""
 
     error: Error
@@ -91,14 +96,14 @@ class DescribedConsumerGroup:
 
 
 @dataclass(frozen=True, slots=True)
-class ConsumerGroupDescribeAnswer:
+class ConsumerGroupDescribeAnswer(Answer):
     """The answer to ConsumerGroupDescribe, group by group."""
 
     groups: tuple[DescribedConsumerGroup, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class ShareGroupHeartbeatAnswer:
+class ShareGroupHeartbeatAnswer(Answer):
     """The answer to ShareGroupHeartbeat. assignment: topic -> partitions; None: as in the answer before."""
 
     error: Error
@@ -132,7 +137,7 @@ class DescribedShareGroup:
 
 
 @dataclass(frozen=True, slots=True)
-class ShareGroupDescribeAnswer:
+class ShareGroupDescribeAnswer(Answer):
     """The answer to ShareGroupDescribe, group by group."""
 
     groups: tuple[DescribedShareGroup, ...]
@@ -147,7 +152,7 @@ class LeftMember(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class LeaveGroupAnswer:
+class LeaveGroupAnswer(Answer):
     """The answer to LeaveGroup. Up to version 2 ``error`` is the error of the only member."""
 
     error: Error
@@ -155,7 +160,7 @@ class LeaveGroupAnswer:
 
 
 @dataclass(frozen=True, slots=True)
-class OffsetCommitAnswer:
+class OffsetCommitAnswer(Answer):
     """The answer to OffsetCommit and TxnOffsetCommit: (topic, partition) -> error."""
 
     errors: Mapping[tuple[str, int], Error]
@@ -179,14 +184,14 @@ class FetchedGroup(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class OffsetFetchAnswer:
+class OffsetFetchAnswer(Answer):
     """The answer to OffsetFetch, group by group."""
 
     groups: tuple[FetchedGroup, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class TransactionAnswer:
+class TransactionAnswer(Answer):
     """The answer to AddOffsetsToTxn, EndTxn and WriteTxnMarkers."""
 
     error: Error
@@ -201,7 +206,7 @@ class FoundCoordinator(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class FindCoordinatorAnswer:
+class FindCoordinatorAnswer(Answer):
     """The answer to FindCoordinator, key by key."""
 
     coordinators: tuple[FoundCoordinator, ...]
@@ -231,7 +236,7 @@ class DescribedGroup:
 
 
 @dataclass(frozen=True, slots=True)
-class DescribeGroupsAnswer:
+class DescribeGroupsAnswer(Answer):
     """The answer to DescribeGroups, group by group."""
 
     groups: tuple[DescribedGroup, ...]
@@ -247,7 +252,7 @@ class ListedGroup(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class ListGroupsAnswer:
+class ListGroupsAnswer(Answer):
     """The answer to ListGroups."""
 
     error: Error
@@ -255,14 +260,14 @@ class ListGroupsAnswer:
 
 
 @dataclass(frozen=True, slots=True)
-class DeleteGroupsAnswer:
+class DeleteGroupsAnswer(Answer):
     """The answer to DeleteGroups: group id -> error."""
 
     errors: Mapping[str, Error]
 
 
 @dataclass(frozen=True, slots=True)
-class OffsetDeleteAnswer:
+class OffsetDeleteAnswer(Answer):
     """The answer to OffsetDelete: an error for the whole request, or (topic, partition) -> error."""
 
     error: Error
@@ -270,30 +275,7 @@ class OffsetDeleteAnswer:
 
 
 @dataclass(frozen=True, slots=True)
-class RefusedAnswer:
+class RefusedAnswer(Answer):
     """The answer to a request that is refused before the broker reads it: it has the error alone."""
 
     error: Error
-
-
-Answer = (
-    RefusedAnswer
-    | JoinGroupAnswer
-    | SyncGroupAnswer
-    | HeartbeatAnswer
-    | LeaveGroupAnswer
-    | ConsumerGroupHeartbeatAnswer
-    | ConsumerGroupDescribeAnswer
-    | ShareGroupHeartbeatAnswer
-    | ShareGroupDescribeAnswer
-    | StreamsGroupHeartbeatAnswer
-    | StreamsGroupDescribeAnswer
-    | OffsetCommitAnswer
-    | OffsetFetchAnswer
-    | TransactionAnswer
-    | FindCoordinatorAnswer
-    | DescribeGroupsAnswer
-    | ListGroupsAnswer
-    | DeleteGroupsAnswer
-    | OffsetDeleteAnswer
-)

@@ -9,27 +9,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from groupcoord_spark.coordinator.releases import Release
-from groupcoord_spark.simulator.messages.requests import (
-    AddOffsetsToTxn,
-    ConsumerGroupDescribe,
-    ConsumerGroupHeartbeat,
-    DeleteGroups,
-    DescribeGroups,
-    EndTxn,
-    FindCoordinator,
-    Heartbeat,
-    JoinGroup,
-    LeaveGroup,
-    ListGroups,
-    OffsetCommit,
-    OffsetDelete,
-    OffsetFetch,
-    ShareGroupDescribe,
-    ShareGroupHeartbeat,
-    SyncGroup,
-    TxnOffsetCommit,
-    WriteTxnMarkers,
-)
+from groupcoord_spark.simulator.messages import requests
 from groupcoord_spark.simulator.messages.streams_requests import StreamsGroupDescribe, StreamsGroupHeartbeat
 
 
@@ -44,40 +24,40 @@ class Versions(NamedTuple):
 
 
 _NEWEST: Final[Mapping[type, tuple[tuple[Release, int], ...]]] = {
-    JoinGroup: (((0, 10), 1), ((0, 11), 2), ((2, 0), 3), ((2, 2), 4), ((2, 3), 5), ((2, 4), 6), ((2, 5), 7), ((3, 2), 9)),
-    SyncGroup: (((0, 10), 0), ((0, 11), 1), ((2, 0), 2), ((2, 3), 3), ((2, 4), 4), ((2, 5), 5)),
-    Heartbeat: (((0, 10), 0), ((0, 11), 1), ((2, 0), 2), ((2, 3), 3), ((2, 4), 4)),
-    LeaveGroup: (((0, 10), 0), ((0, 11), 1), ((2, 0), 2), ((2, 4), 4), ((3, 2), 5)),
-    ConsumerGroupHeartbeat: (((4, 0), 1),),
-    ConsumerGroupDescribe: (((4, 0), 1),),
-    ShareGroupHeartbeat: (((4, 2), 1),),
-    ShareGroupDescribe: (((4, 2), 1),),
+    requests.JoinGroup: (((0, 10), 1), ((0, 11), 2), ((2, 0), 3), ((2, 2), 4), ((2, 3), 5), ((2, 4), 6), ((2, 5), 7), ((3, 2), 9)),
+    requests.SyncGroup: (((0, 10), 0), ((0, 11), 1), ((2, 0), 2), ((2, 3), 3), ((2, 4), 4), ((2, 5), 5)),
+    requests.Heartbeat: (((0, 10), 0), ((0, 11), 1), ((2, 0), 2), ((2, 3), 3), ((2, 4), 4)),
+    requests.LeaveGroup: (((0, 10), 0), ((0, 11), 1), ((2, 0), 2), ((2, 4), 4), ((3, 2), 5)),
+    requests.ConsumerGroupHeartbeat: (((4, 0), 1),),
+    requests.ConsumerGroupDescribe: (((4, 0), 1),),
+    requests.ShareGroupHeartbeat: (((4, 2), 1),),
+    requests.ShareGroupDescribe: (((4, 2), 1),),
     StreamsGroupHeartbeat: (((4, 2), 0),),
     StreamsGroupDescribe: (((4, 2), 0),),
-    OffsetCommit: (((0, 10), 2), ((0, 11), 3), ((2, 0), 4), ((2, 1), 6), ((2, 3), 7), ((2, 4), 8), ((3, 7), 9), ((4, 2), 10)),
-    OffsetFetch: (
+    requests.OffsetCommit: (((0, 10), 2), ((0, 11), 3), ((2, 0), 4), ((2, 1), 6), ((2, 3), 7), ((2, 4), 8), ((3, 7), 9), ((4, 2), 10)),
+    requests.OffsetFetch: (
         *(((0, 10), 1), ((0, 10, 2), 2), ((0, 11), 3), ((2, 0), 4), ((2, 1), 5), ((2, 4), 6), ((2, 5), 7), ((3, 0), 8), ((3, 7), 9)),
         ((4, 2), 10),
     ),
-    FindCoordinator: (((0, 10), 0), ((0, 11), 1), ((2, 0), 2), ((2, 4), 3), ((3, 0), 4), ((3, 8), 5), ((3, 9), 6)),
-    DescribeGroups: (((0, 10), 0), ((0, 11), 1), ((2, 0), 2), ((2, 3), 3), ((2, 4), 5), ((4, 0), 6)),
-    ListGroups: (((0, 10), 0), ((0, 11), 1), ((2, 0), 2), ((2, 4), 3), ((2, 6), 4), ((3, 8), 5)),
-    DeleteGroups: (((1, 1), 0), ((2, 0), 1), ((2, 4), 2)),
-    OffsetDelete: (((2, 4), 0),),
-    AddOffsetsToTxn: (((0, 11), 0), ((2, 0), 1), ((2, 7), 2), ((2, 8), 3), ((3, 8), 4)),
-    TxnOffsetCommit: (((0, 11), 0), ((2, 0), 1), ((2, 1), 2), ((2, 5), 3), ((3, 8), 4), ((4, 0), 5)),
-    WriteTxnMarkers: (((0, 11), 0), ((2, 8), 1), ((4, 2), 2)),
-    EndTxn: (((0, 11), 0), ((2, 0), 1), ((2, 7), 2), ((2, 8), 3), ((3, 8), 4), ((4, 0), 5)),
+    requests.FindCoordinator: (((0, 10), 0), ((0, 11), 1), ((2, 0), 2), ((2, 4), 3), ((3, 0), 4), ((3, 8), 5), ((3, 9), 6)),
+    requests.DescribeGroups: (((0, 10), 0), ((0, 11), 1), ((2, 0), 2), ((2, 3), 3), ((2, 4), 5), ((4, 0), 6)),
+    requests.ListGroups: (((0, 10), 0), ((0, 11), 1), ((2, 0), 2), ((2, 4), 3), ((2, 6), 4), ((3, 8), 5)),
+    requests.DeleteGroups: (((1, 1), 0), ((2, 0), 1), ((2, 4), 2)),
+    requests.OffsetDelete: (((2, 4), 0),),
+    requests.AddOffsetsToTxn: (((0, 11), 0), ((2, 0), 1), ((2, 7), 2), ((2, 8), 3), ((3, 8), 4)),
+    requests.TxnOffsetCommit: (((0, 11), 0), ((2, 0), 1), ((2, 1), 2), ((2, 5), 3), ((3, 8), 4), ((4, 0), 5)),
+    requests.WriteTxnMarkers: (((0, 11), 0), ((2, 8), 1), ((4, 2), 2)),
+    requests.EndTxn: (((0, 11), 0), ((2, 0), 1), ((2, 7), 2), ((2, 8), 3), ((3, 8), 4), ((4, 0), 5)),
 }
 """Request -> (first release, newest version since that release). A release before the first one does not know the request."""
 
 _OLDEST: Final[Mapping[type, tuple[tuple[Release, int], ...]]] = {
-    JoinGroup: (((4, 0), 2), ((4, 1), 0)),
-    OffsetCommit: (((4, 0), 2),),
-    OffsetFetch: (((4, 0), 1),),
-    ShareGroupHeartbeat: (((4, 2), 1),),
-    ShareGroupDescribe: (((4, 2), 1),),
-    WriteTxnMarkers: (((4, 0), 1),),
+    requests.JoinGroup: (((4, 0), 2), ((4, 1), 0)),
+    requests.OffsetCommit: (((4, 0), 2),),
+    requests.OffsetFetch: (((4, 0), 1),),
+    requests.ShareGroupHeartbeat: (((4, 2), 1),),
+    requests.ShareGroupDescribe: (((4, 2), 1),),
+    requests.WriteTxnMarkers: (((4, 0), 1),),
 }
 """Request -> (first release, oldest version since that release), for requests whose oldest version was once not 0 (KIP-896)."""
 

@@ -11,11 +11,17 @@ from typing import NamedTuple
 
 from groupcoord_spark.assignors import NO_GENERATION
 from groupcoord_spark.protocol.record_types import NO_LEADER_EPOCH, NO_TIMESTAMP
-from groupcoord_spark.simulator.messages.streams_requests import StreamsGroupDescribe, StreamsGroupHeartbeat
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """A request. ``version`` None: the newest version that the simulated release knows."""
+
+    version: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class JoinGroup:
+class JoinGroup(Request):
     """Join the group. ``member_id`` is "" for a new member; ``rebalance_timeout_ms`` None (version 0) means the session timeout."""
 
     group_id: str | None
@@ -27,11 +33,10 @@ class JoinGroup:
     protocols: tuple[tuple[str, bytes], ...] = ()
     client_id: str = ""
     client_host: str = "/127.0.0.1"
-    version: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class SyncGroup:
+class SyncGroup(Request):
     """Get the member's assignment. The leader sends those of all members; ``protocol_type`` and ``protocol`` exist since version 5."""
 
     group_id: str | None
@@ -41,18 +46,16 @@ class SyncGroup:
     protocol_type: str | None = None
     protocol: str | None = None
     assignments: tuple[tuple[str, bytes], ...] = ()
-    version: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Heartbeat:
+class Heartbeat(Request):
     """Keep the member's session, and ask whether the group rebalances."""
 
     group_id: str | None
     generation: int
     member_id: str
     group_instance_id: str | None = None
-    version: int | None = None
 
 
 LEAVE_EPOCH = -1
@@ -62,7 +65,7 @@ LEFT_FOR_A_WHILE = -2
 
 
 @dataclass(frozen=True, slots=True)
-class ConsumerGroupHeartbeat:
+class ConsumerGroupHeartbeat(Request):
     """Join a consumer group, stay in it, report one's partitions, or leave (KIP-848). None: as in the request before.
 
     member_epoch: 0 to join, -1 to leave, -2 to leave for a while as a static member.
@@ -82,19 +85,17 @@ class ConsumerGroupHeartbeat:
     partitions: Mapping[str, tuple[int, ...]] | None = None
     client_id: str = ""
     client_host: str = "/127.0.0.1"
-    version: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class ConsumerGroupDescribe:
+class ConsumerGroupDescribe(Request):
     """Get the state, the epochs and the members of consumer groups."""
 
     group_ids: tuple[str, ...]
-    version: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class ShareGroupHeartbeat:
+class ShareGroupHeartbeat(Request):
     """Join a share group, stay in it, or leave (KIP-932). None: as in the request before.
 
     member_epoch: 0 to join, -1 to leave. A member of a share group has no instance id and never reports its partitions.
@@ -107,15 +108,13 @@ class ShareGroupHeartbeat:
     topics: tuple[str, ...] | None = None
     client_id: str = ""
     client_host: str = "/127.0.0.1"
-    version: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class ShareGroupDescribe:
+class ShareGroupDescribe(Request):
     """Get the state, the epochs and the members of share groups."""
 
     group_ids: tuple[str, ...]
-    version: int | None = None
 
 
 class Leaving(NamedTuple):
@@ -126,12 +125,11 @@ class Leaving(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class LeaveGroup:
+class LeaveGroup(Request):
     """Leave the group: one member up to version 2, a list since version 3."""
 
     group_id: str | None
     members: tuple[Leaving, ...]
-    version: int | None = None
 
 
 class OffsetToCommit(NamedTuple):
@@ -146,7 +144,7 @@ class OffsetToCommit(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class OffsetCommit:
+class OffsetCommit(Request):
     """Commit offsets. ``retention_ms`` -1: the retention of the broker (versions 2 to 4 may ask for another)."""
 
     group_id: str | None
@@ -155,11 +153,10 @@ class OffsetCommit:
     member_id: str = ""
     group_instance_id: str | None = None
     retention_ms: int = -1
-    version: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class TxnOffsetCommit:
+class TxnOffsetCommit(Request):
     """Commit offsets as part of a producer's transaction."""
 
     group_id: str | None
@@ -169,7 +166,6 @@ class TxnOffsetCommit:
     generation: int = NO_GENERATION
     member_id: str = ""
     group_instance_id: str | None = None
-    version: int | None = None
 
 
 class GroupToFetch(NamedTuple):
@@ -185,107 +181,73 @@ class GroupToFetch(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class OffsetFetch:
+class OffsetFetch(Request):
     """Get committed offsets. With ``require_stable`` the answer for a partition with a pending offset is UNSTABLE_OFFSET_COMMIT."""
 
     groups: tuple[GroupToFetch, ...]
     require_stable: bool = False
-    version: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class AddOffsetsToTxn:
+class AddOffsetsToTxn(Request):
     """Make a group part of a producer's transaction. The transaction coordinator answers it; the simulator always accepts it."""
 
     group_id: str
     producer_id: int
     producer_epoch: int = 0
-    version: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class EndTxn:
+class EndTxn(Request):
     """End a producer's transaction: every offsets partition that takes part in it gets a marker."""
 
     producer_id: int
     committed: bool
     producer_epoch: int = 0
-    version: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class WriteTxnMarkers:
+class WriteTxnMarkers(Request):
     """Write the marker of a producer to the offsets partition of a group. The transaction coordinator sends it after EndTxn."""
 
     group_id: str
     producer_id: int
     committed: bool
     producer_epoch: int = 0
-    version: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class FindCoordinator:
+class FindCoordinator(Request):
     """Get the coordinators of groups."""
 
     keys: tuple[str, ...]
-    version: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class DescribeGroups:
+class DescribeGroups(Request):
     """Get the state and the members of groups."""
 
     group_ids: tuple[str, ...]
-    version: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class ListGroups:
+class ListGroups(Request):
     """Get the names of all groups, or of the groups in some states (version 4) or of some types (version 5)."""
 
     states: tuple[str, ...] = ()
     types: tuple[str, ...] = ()
-    version: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class DeleteGroups:
+class DeleteGroups(Request):
     """Delete groups with all their offsets."""
 
     group_ids: tuple[str, ...]
-    version: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class OffsetDelete:
+class OffsetDelete(Request):
     """Delete some offsets of one group."""
 
     group_id: str | None
     partitions: Mapping[str, tuple[int, ...]]
-    version: int | None = None
-
-
-Request = (
-    JoinGroup
-    | SyncGroup
-    | Heartbeat
-    | LeaveGroup
-    | ConsumerGroupHeartbeat
-    | ConsumerGroupDescribe
-    | ShareGroupHeartbeat
-    | ShareGroupDescribe
-    | StreamsGroupHeartbeat
-    | StreamsGroupDescribe
-    | OffsetCommit
-    | TxnOffsetCommit
-    | OffsetFetch
-    | AddOffsetsToTxn
-    | EndTxn
-    | WriteTxnMarkers
-    | FindCoordinator
-    | DescribeGroups
-    | ListGroups
-    | DeleteGroups
-    | OffsetDelete
-)

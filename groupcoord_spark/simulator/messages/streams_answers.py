@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
 
+from groupcoord_spark.simulator.messages.answers import Answer
 from groupcoord_spark.simulator.messages.errors import Error
 from groupcoord_spark.simulator.messages.streams_requests import Tasks
 
@@ -39,7 +40,7 @@ class EndpointPartitions(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class StreamsGroupHeartbeatAnswer:
+class StreamsGroupHeartbeatAnswer(Answer):
     """The answer to StreamsGroupHeartbeat. Tasks, endpoints: None: as in the answer before."""
 
     error: Error
@@ -102,7 +103,7 @@ class DescribedStreamsGroup:
 
 
 @dataclass(frozen=True, slots=True)
-class StreamsGroupDescribeAnswer:
+class StreamsGroupDescribeAnswer(Answer):
     """The answer to StreamsGroupDescribe, group by group."""
 
     groups: tuple[DescribedStreamsGroup, ...]

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from groupcoord_spark.simulator.messages.requests import Request
+
 Tasks = Mapping[str, tuple[int, ...]]
 """Subtopology -> partition numbers of its tasks."""
 
@@ -54,7 +56,7 @@ class Topology:
 
 
 @dataclass(frozen=True, slots=True)
-class StreamsGroupHeartbeat:
+class StreamsGroupHeartbeat(Request):
     """Join a streams group, stay in it, report one's tasks, or leave. None: as in the request before.
 
     member_epoch: 0 to join, -1 to leave. active_tasks, standby_tasks, warmup_tasks: what the client has now; all three or none.
@@ -79,12 +81,10 @@ class StreamsGroupHeartbeat:
     shutdown_application: bool = False
     client_id: str = ""
     client_host: str = "/127.0.0.1"
-    version: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class StreamsGroupDescribe:
+class StreamsGroupDescribe(Request):
     """Get the state, the epochs, the topology and the members of streams groups."""
 
     group_ids: tuple[str, ...]
-    version: int | None = None

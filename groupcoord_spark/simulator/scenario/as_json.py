@@ -40,11 +40,17 @@ def row_json(row: TimelineRow) -> dict[str, Any]:
         "generation_before": row.generation_before,
         "state": row.state,
         "generation": row.generation,
-        "request": None if row.request is None else {"type": type(row.request).__name__, **plain(row.request)},
+        "request": None if row.request is None else _request_json(row.request),
         "response": None if row.response is None or row.request is None else response_json(row.request, row.response),
         "timers": [{"kind": timer.kind.value, "member_id": timer.member_id or None, "due_ms": timer.due_ms} for timer in row.timers],
         "records": list(map(record_json, row.records)),
     }
+
+
+def _request_json(request: Request) -> dict[str, Any]:
+    fields_of_request = plain(request)
+    version = fields_of_request.pop("version")
+    return {"type": type(request).__name__, **fields_of_request, "version": version}
 
 
 _FIELDS_OF_ANSWERS: Final[Mapping[type, Mapping[str, int]]] = {

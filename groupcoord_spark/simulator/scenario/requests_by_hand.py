@@ -15,31 +15,7 @@ from groupcoord_spark.errors import UsageError
 from groupcoord_spark.protocol.consumer_protocol import Assignment, Subscription, encode_assignment, encode_subscription
 from groupcoord_spark.simulator.clients.classic_client import Consumer
 from groupcoord_spark.simulator.handlers.classic.leave import FIRST_VERSION_WITH_LIST
-from groupcoord_spark.simulator.messages.requests import (
-    AddOffsetsToTxn,
-    ConsumerGroupDescribe,
-    ConsumerGroupHeartbeat,
-    DeleteGroups,
-    DescribeGroups,
-    EndTxn,
-    FindCoordinator,
-    GroupToFetch,
-    Heartbeat,
-    JoinGroup,
-    LeaveGroup,
-    Leaving,
-    ListGroups,
-    OffsetCommit,
-    OffsetDelete,
-    OffsetFetch,
-    OffsetToCommit,
-    Request,
-    ShareGroupDescribe,
-    ShareGroupHeartbeat,
-    SyncGroup,
-    TxnOffsetCommit,
-    WriteTxnMarkers,
-)
+from groupcoord_spark.simulator.messages import requests
 from groupcoord_spark.simulator.messages.streams_requests import StreamsGroupDescribe, StreamsGroupHeartbeat, Topology
 from groupcoord_spark.simulator.scenario.streams_by_hand import streams_heartbeat
 from groupcoord_spark.simulator.scenario.streams_values import ENDPOINT, TAGS, TASKS, TOPOLOGY
@@ -106,12 +82,12 @@ class RequestForm:
     make: the request, from its sender and the fields that the step names. in_zookeeper: its version 0 is about offsets in ZooKeeper.
     """
 
-    kind: type[Request]
+    kind: type[requests.Request]
     fields: tuple[Field, ...]
-    make: Callable[[Sender, Mapping[str, Any]], Request]
+    make: Callable[[Sender, Mapping[str, Any]], requests.Request]
     in_zookeeper: bool = False
 
-    def request(self, sender: Sender, given: Mapping[str, Any], newest_version: int) -> Request:
+    def request(self, sender: Sender, given: Mapping[str, Any], newest_version: int) -> requests.Request:
         """The request in the version that the step names, else in the newest. Fields that the version lacks are left out.
 
         Raises UsageError: the step names a version and a field that this version lacks, or a version that is about ZooKeeper.
@@ -151,17 +127,17 @@ def _generation(sender: Sender, fields: Mapping[str, Any]) -> int:
     return generation
 
 
-def _member(sender: Sender, fields: Mapping[str, Any]) -> Leaving:
+def _member(sender: Sender, fields: Mapping[str, Any]) -> requests.Leaving:
     member = sender.member
-    return Leaving(
+    return requests.Leaving(
         fields.get("member_id", member.member_id if member else ""),
         fields.get("group_instance_id", member.settings.group_instance_id if member else None),
     )
 
 
-def _offsets(fields: Mapping[str, Any]) -> tuple[OffsetToCommit, ...]:
+def _offsets(fields: Mapping[str, Any]) -> tuple[requests.OffsetToCommit, ...]:
     return tuple(
-        OffsetToCommit(
+        requests.OffsetToCommit(
             *(topic, partition, offset),
             metadata=fields.get("metadata", ""),
             **_given(fields, "leader_epoch", "commit_timestamp_ms"),
@@ -180,12 +156,12 @@ def _given(fields: Mapping[str, Any], *names: str) -> dict[str, Any]:
     return {name: fields[name] for name in names if name in fields}
 
 
-def _join(sender: Sender, fields: Mapping[str, Any]) -> Request:
+def _join(sender: Sender, fields: Mapping[str, Any]) -> requests.Request:
     member = sender.member
     topics = fields.get("topics", member.settings.topics if member else ())
     metadata = encode_subscription(Subscription(0, topics, None, {}, NO_GENERATION, None))
     member_id, instance_id = _member(sender, fields)
-    return JoinGroup(
+    return requests.JoinGroup(
         _group_id(sender, fields),
         member_id=member_id,
         group_instance_id=instance_id,
@@ -195,11 +171,11 @@ def _join(sender: Sender, fields: Mapping[str, Any]) -> Request:
     )
 
 
-def _sync(sender: Sender, fields: Mapping[str, Any]) -> Request:
+def _sync(sender: Sender, fields: Mapping[str, Any]) -> requests.Request:
     assignments = tuple(
         (member_id, encode_assignment(Assignment(0, partitions, None))) for member_id, partitions in fields.get("assignments", {}).items()
     )
-    return SyncGroup(
+    return requests.SyncGroup(
         _group_id(sender, fields),
         _generation(sender, fields),
         *_member(sender, fields),
@@ -209,24 +185,24 @@ def _sync(sender: Sender, fields: Mapping[str, Any]) -> Request:
     )
 
 
-def _leave(sender: Sender, fields: Mapping[str, Any]) -> Request:
+def _leave(sender: Sender, fields: Mapping[str, Any]) -> requests.Request:
     named = [*fields.get("member_ids", ()), *fields.get("group_instance_ids", ()), *fields.get("names", ())]
-    leaving = [Leaving(member_id) for member_id in fields.get("member_ids", ())]
-    leaving += [Leaving("", instance_id) for instance_id in fields.get("group_instance_ids", ())]
+    leaving = [requests.Leaving(member_id) for member_id in fields.get("member_ids", ())]
+    leaving += [requests.Leaving("", instance_id) for instance_id in fields.get("group_instance_ids", ())]
     for name in fields.get("names", ()):
         member = sender.started.get(name)
         if member is None:
             raise UsageError(f"`names` of LeaveGroup: member {name!r} has not been started by then, and has no ids to send.")
-        leaving.append(Leaving(member.member_id, member.settings.group_instance_id))
+        leaving.append(requests.Leaving(member.member_id, member.settings.group_instance_id))
     if not named:
         leaving.append(_member(sender, fields))
     if fields["version"] < FIRST_VERSION_WITH_LIST:
-        leaving = [Leaving(one.member_id) for one in leaving]
-    return LeaveGroup(_group_id(sender, fields), tuple(leaving))
+        leaving = [requests.Leaving(one.member_id) for one in leaving]
+    return requests.LeaveGroup(_group_id(sender, fields), tuple(leaving))
 
 
-def _commit(sender: Sender, fields: Mapping[str, Any]) -> Request:
-    return OffsetCommit(
+def _commit(sender: Sender, fields: Mapping[str, Any]) -> requests.Request:
+    return requests.OffsetCommit(
         _group_id(sender, fields),
         _offsets(fields),
         _generation(sender, fields),
@@ -235,9 +211,9 @@ def _commit(sender: Sender, fields: Mapping[str, Any]) -> Request:
     )
 
 
-def _commit_in_transaction(sender: Sender, fields: Mapping[str, Any]) -> Request:
+def _commit_in_transaction(sender: Sender, fields: Mapping[str, Any]) -> requests.Request:
     member_id, instance_id = _member(sender, fields)
-    return TxnOffsetCommit(
+    return requests.TxnOffsetCommit(
         _group_id(sender, fields),
         fields["producer_id"],
         _offsets(fields),
@@ -248,7 +224,7 @@ def _commit_in_transaction(sender: Sender, fields: Mapping[str, Any]) -> Request
     )
 
 
-def _consumer_heartbeat(sender: Sender, fields: Mapping[str, Any]) -> Request:
+def _consumer_heartbeat(sender: Sender, fields: Mapping[str, Any]) -> requests.Request:
     member = sender.member
     member_id, instance_id = _member(sender, fields)
     epoch = fields.get("member_epoch", member.generation if member and member.member_id else 0)
@@ -258,7 +234,7 @@ def _consumer_heartbeat(sender: Sender, fields: Mapping[str, Any]) -> Request:
         if "topic_regex" not in fields:
             joins["topics"] = member.settings.topics if member else ()
     given = _given(fields, "rack_id", "rebalance_timeout_ms", "topics", "topic_regex", "server_assignor", "partitions")
-    return ConsumerGroupHeartbeat(
+    return requests.ConsumerGroupHeartbeat(
         _group_id(sender, fields),
         member_id,
         epoch,
@@ -268,8 +244,8 @@ def _consumer_heartbeat(sender: Sender, fields: Mapping[str, Any]) -> Request:
     )
 
 
-def _share_heartbeat(sender: Sender, fields: Mapping[str, Any]) -> Request:
-    return ShareGroupHeartbeat(
+def _share_heartbeat(sender: Sender, fields: Mapping[str, Any]) -> requests.Request:
+    return requests.ShareGroupHeartbeat(
         _group_id(sender, fields),
         fields["member_id"],
         fields["member_epoch"],
@@ -278,16 +254,16 @@ def _share_heartbeat(sender: Sender, fields: Mapping[str, Any]) -> Request:
     )
 
 
-def _fetch(sender: Sender, fields: Mapping[str, Any]) -> Request:
-    group = GroupToFetch(_group_id(sender, fields), fields.get("partitions"), **_given(fields, "member_id", "member_epoch"))
-    return OffsetFetch((group,), **_given(fields, "require_stable"))
+def _fetch(sender: Sender, fields: Mapping[str, Any]) -> requests.Request:
+    group = requests.GroupToFetch(_group_id(sender, fields), fields.get("partitions"), **_given(fields, "member_id", "member_epoch"))
+    return requests.OffsetFetch((group,), **_given(fields, "require_stable"))
 
 
 _REJOINS: Final = (GROUP_ID, GENERATION, MEMBER_ID, replace(INSTANCE_ID, since=3))
 
 REQUESTS: Final[Mapping[str, RequestForm]] = {
     "JoinGroup": RequestForm(
-        JoinGroup,
+        requests.JoinGroup,
         (
             *(GROUP_ID, MEMBER_ID, replace(INSTANCE_ID, since=5)),
             Field("session_timeout_ms", DURATION_32, "45 s"),
@@ -301,7 +277,7 @@ REQUESTS: Final[Mapping[str, RequestForm]] = {
         _join,
     ),
     "SyncGroup": RequestForm(
-        SyncGroup,
+        requests.SyncGroup,
         (
             *_REJOINS,
             Field("protocol_type", TEXT, "consumer", since=5),
@@ -312,12 +288,12 @@ REQUESTS: Final[Mapping[str, RequestForm]] = {
         _sync,
     ),
     "Heartbeat": RequestForm(
-        Heartbeat,
+        requests.Heartbeat,
         (*_REJOINS, VERSION),
-        lambda sender, fields: Heartbeat(_group_id(sender, fields), _generation(sender, fields), *_member(sender, fields)),
+        lambda sender, fields: requests.Heartbeat(_group_id(sender, fields), _generation(sender, fields), *_member(sender, fields)),
     ),
     "LeaveGroup": RequestForm(
-        LeaveGroup,
+        requests.LeaveGroup,
         (
             *(GROUP_ID, MEMBER_ID, replace(INSTANCE_ID, since=3)),
             Field("names", TEXTS, "the sender alone", since=3),
@@ -328,7 +304,7 @@ REQUESTS: Final[Mapping[str, RequestForm]] = {
         _leave,
     ),
     "ConsumerGroupHeartbeat": RequestForm(
-        ConsumerGroupHeartbeat,
+        requests.ConsumerGroupHeartbeat,
         (
             *(GROUP_ID, MEMBER_ID, INSTANCE_ID),
             Field("member_epoch", INT32, "the member's, else 0"),
@@ -344,10 +320,12 @@ REQUESTS: Final[Mapping[str, RequestForm]] = {
         _consumer_heartbeat,
     ),
     "ConsumerGroupDescribe": RequestForm(
-        ConsumerGroupDescribe, (GROUP_ID, GROUP_IDS, VERSION), lambda sender, fields: ConsumerGroupDescribe(_group_ids(sender, fields))
+        requests.ConsumerGroupDescribe,
+        (GROUP_ID, GROUP_IDS, VERSION),
+        lambda sender, fields: requests.ConsumerGroupDescribe(_group_ids(sender, fields)),
     ),
     "ShareGroupHeartbeat": RequestForm(
-        ShareGroupHeartbeat,
+        requests.ShareGroupHeartbeat,
         (
             GROUP_ID,
             Field("member_id", TEXT, "", is_required=True),
@@ -360,7 +338,9 @@ REQUESTS: Final[Mapping[str, RequestForm]] = {
         _share_heartbeat,
     ),
     "ShareGroupDescribe": RequestForm(
-        ShareGroupDescribe, (GROUP_ID, GROUP_IDS, VERSION), lambda sender, fields: ShareGroupDescribe(_group_ids(sender, fields))
+        requests.ShareGroupDescribe,
+        (GROUP_ID, GROUP_IDS, VERSION),
+        lambda sender, fields: requests.ShareGroupDescribe(_group_ids(sender, fields)),
     ),
     "StreamsGroupHeartbeat": RequestForm(
         StreamsGroupHeartbeat,
@@ -388,7 +368,7 @@ REQUESTS: Final[Mapping[str, RequestForm]] = {
         StreamsGroupDescribe, (GROUP_ID, GROUP_IDS, VERSION), lambda sender, fields: StreamsGroupDescribe(_group_ids(sender, fields))
     ),
     "OffsetCommit": RequestForm(
-        OffsetCommit,
+        requests.OffsetCommit,
         (
             *(GROUP_ID, GENERATION, MEMBER_ID, replace(INSTANCE_ID, since=7)),
             *(OFFSETS_FIELD, METADATA),
@@ -401,7 +381,7 @@ REQUESTS: Final[Mapping[str, RequestForm]] = {
         in_zookeeper=True,
     ),
     "OffsetFetch": RequestForm(
-        OffsetFetch,
+        requests.OffsetFetch,
         (
             GROUP_ID,
             Field("partitions", PARTITIONS, "all that have an offset"),
@@ -414,17 +394,19 @@ REQUESTS: Final[Mapping[str, RequestForm]] = {
         in_zookeeper=True,
     ),
     "OffsetDelete": RequestForm(
-        OffsetDelete,
+        requests.OffsetDelete,
         (GROUP_ID, Field("partitions", PARTITIONS, "", is_required=True), VERSION),
-        lambda sender, fields: OffsetDelete(_group_id(sender, fields), fields["partitions"]),
+        lambda sender, fields: requests.OffsetDelete(_group_id(sender, fields), fields["partitions"]),
     ),
     "AddOffsetsToTxn": RequestForm(
-        AddOffsetsToTxn,
+        requests.AddOffsetsToTxn,
         (GROUP_ID, *PRODUCER, VERSION),
-        lambda sender, fields: AddOffsetsToTxn(_group_id(sender, fields), fields["producer_id"], **_given(fields, "producer_epoch")),
+        lambda sender, fields: requests.AddOffsetsToTxn(
+            _group_id(sender, fields), fields["producer_id"], **_given(fields, "producer_epoch")
+        ),
     ),
     "TxnOffsetCommit": RequestForm(
-        TxnOffsetCommit,
+        requests.TxnOffsetCommit,
         (
             GROUP_ID,
             replace(GENERATION, since=3, lacking=NO_GENERATION),
@@ -437,32 +419,32 @@ REQUESTS: Final[Mapping[str, RequestForm]] = {
         _commit_in_transaction,
     ),
     "EndTxn": RequestForm(
-        EndTxn,
+        requests.EndTxn,
         (*PRODUCER, Field("committed", FLAG, "", is_required=True), VERSION),
-        lambda sender, fields: EndTxn(fields["producer_id"], fields["committed"], **_given(fields, "producer_epoch")),
+        lambda sender, fields: requests.EndTxn(fields["producer_id"], fields["committed"], **_given(fields, "producer_epoch")),
     ),
     "WriteTxnMarkers": RequestForm(
-        WriteTxnMarkers,
+        requests.WriteTxnMarkers,
         (GROUP_ID, *PRODUCER, Field("committed", FLAG, "", is_required=True), VERSION),
-        lambda sender, fields: WriteTxnMarkers(
+        lambda sender, fields: requests.WriteTxnMarkers(
             _group_id(sender, fields), fields["producer_id"], fields["committed"], **_given(fields, "producer_epoch")
         ),
     ),
     "FindCoordinator": RequestForm(
-        FindCoordinator,
+        requests.FindCoordinator,
         (GROUP_ID, replace(GROUP_IDS, since=4), VERSION),
-        lambda sender, fields: FindCoordinator(_group_ids(sender, fields)),
+        lambda sender, fields: requests.FindCoordinator(_group_ids(sender, fields)),
     ),
     "DescribeGroups": RequestForm(
-        DescribeGroups, (GROUP_ID, GROUP_IDS, VERSION), lambda sender, fields: DescribeGroups(_group_ids(sender, fields))
+        requests.DescribeGroups, (GROUP_ID, GROUP_IDS, VERSION), lambda sender, fields: requests.DescribeGroups(_group_ids(sender, fields))
     ),
     "ListGroups": RequestForm(
-        ListGroups,
+        requests.ListGroups,
         (Field("states", TEXTS, "all", since=4, lacking=()), Field("types", TEXTS, "all", since=5, lacking=()), VERSION),
-        lambda sender, fields: ListGroups(**_given(fields, "states", "types")),
+        lambda sender, fields: requests.ListGroups(**_given(fields, "states", "types")),
     ),
     "DeleteGroups": RequestForm(
-        DeleteGroups, (GROUP_ID, GROUP_IDS, VERSION), lambda sender, fields: DeleteGroups(_group_ids(sender, fields))
+        requests.DeleteGroups, (GROUP_ID, GROUP_IDS, VERSION), lambda sender, fields: requests.DeleteGroups(_group_ids(sender, fields))
     ),
 }
 """Kafka's name of each request -> its fields, and how it is made."""

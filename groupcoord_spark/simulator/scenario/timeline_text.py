@@ -8,40 +8,10 @@ from typing import Any, Final
 from groupcoord_spark.protocol.consumer_protocol import decode_assignment
 from groupcoord_spark.protocol.errors import DecodeError
 from groupcoord_spark.protocol.record_types import KEY_TYPES_OF, KeyType
-from groupcoord_spark.simulator.messages.answers import (
-    ConsumerGroupDescribeAnswer,
-    ConsumerGroupHeartbeatAnswer,
-    DescribeGroupsAnswer,
-    FindCoordinatorAnswer,
-    JoinGroupAnswer,
-    LeaveGroupAnswer,
-    ListGroupsAnswer,
-    OffsetCommitAnswer,
-    OffsetFetchAnswer,
-    ShareGroupDescribeAnswer,
-    ShareGroupHeartbeatAnswer,
-    SyncGroupAnswer,
-)
+from groupcoord_spark.simulator.messages import answers, requests
 from groupcoord_spark.simulator.messages.calls import Call
 from groupcoord_spark.simulator.messages.errors import Error
 from groupcoord_spark.simulator.messages.records import WrittenRecord
-from groupcoord_spark.simulator.messages.requests import (
-    AddOffsetsToTxn,
-    ConsumerGroupHeartbeat,
-    EndTxn,
-    Heartbeat,
-    JoinGroup,
-    LeaveGroup,
-    OffsetCommit,
-    OffsetDelete,
-    OffsetFetch,
-    OffsetToCommit,
-    Request,
-    ShareGroupHeartbeat,
-    SyncGroup,
-    TxnOffsetCommit,
-    WriteTxnMarkers,
-)
 from groupcoord_spark.simulator.messages.streams_answers import StreamsGroupDescribeAnswer, StreamsGroupHeartbeatAnswer
 from groupcoord_spark.simulator.messages.streams_requests import StreamsGroupHeartbeat
 from groupcoord_spark.simulator.scenario.streams_text import streams_answer_text, streams_request_text
@@ -51,44 +21,47 @@ Names = Mapping[str, str]
 """Member id -> name of the member in the scenario."""
 
 
-def request_text(request: Request, names: Names) -> str:
+def request_text(request: requests.Request, names: Names) -> str:
     """Kafka's name of a request, with its most important fields."""
     name = type(request).__name__
     match request:
-        case JoinGroup(member_id=member_id, group_instance_id=instance, protocols=protocols):
+        case requests.JoinGroup(member_id=member_id, group_instance_id=instance, protocols=protocols):
             sender = f"{'new member' if not member_id else 'member'}{f' {instance}' if instance else ''}"
             return f"{name} {sender}, {','.join(protocol for protocol, _ in protocols)}"
-        case SyncGroup(generation=generation, assignments=assignments):
+        case requests.SyncGroup(generation=generation, assignments=assignments):
             return f"{name} generation {generation}{f', assigns {len(assignments)}' if assignments else ''}"
-        case Heartbeat(generation=generation):
+        case requests.Heartbeat(generation=generation):
             return f"{name} generation {generation}"
-        case ConsumerGroupHeartbeat(member_epoch=epoch, topics=topics, topic_regex=regex, partitions=partitions):
+        case requests.ConsumerGroupHeartbeat(member_epoch=epoch, topics=topics, topic_regex=regex, partitions=partitions):
             parts = [{0: "joins", -1: "leaves", -2: "leaves for a while"}.get(epoch, f"epoch {epoch}")]
             parts += [f"subscribes to {','.join(topics)}"] if topics else [f"subscribes to {regex}"] if regex else []
             parts += [f"owns {_partitions_text(partitions) or 'nothing'}"] if partitions is not None and epoch > 0 else []
             return f"{name} {', '.join(parts)}"
-        case ShareGroupHeartbeat(member_id=member_id, member_epoch=epoch, topics=topics):
+        case requests.ShareGroupHeartbeat(member_id=member_id, member_epoch=epoch, topics=topics):
             parts = [f"{member_id} {'joins' if epoch == 0 else 'leaves' if epoch < 0 else f'epoch {epoch}'}"]
             parts += [f"subscribes to {','.join(topics)}"] if topics else []
             return f"{name} {', '.join(parts)}"
         case StreamsGroupHeartbeat():
             return f"{name} {streams_request_text(request)}"
-        case LeaveGroup(members=members):
+        case requests.LeaveGroup(members=members):
             return (
                 f"{name} {', '.join(names.get(member.member_id, member.member_id or str(member.group_instance_id)) for member in members)}"
             )
-        case OffsetCommit(offsets=offsets, generation=generation):
+        case requests.OffsetCommit(offsets=offsets, generation=generation):
             return f"{name} generation {generation}, {_offsets_text(offsets)}"
-        case TxnOffsetCommit(offsets=offsets, producer_id=producer_id):
+        case requests.TxnOffsetCommit(offsets=offsets, producer_id=producer_id):
             return f"{name} producer {producer_id}, {_offsets_text(offsets)}"
-        case AddOffsetsToTxn(producer_id=producer_id):
+        case requests.AddOffsetsToTxn(producer_id=producer_id):
             return f"{name} producer {producer_id}"
-        case EndTxn(producer_id=producer_id, committed=committed) | WriteTxnMarkers(producer_id=producer_id, committed=committed):
+        case (
+            requests.EndTxn(producer_id=producer_id, committed=committed)
+            | requests.WriteTxnMarkers(producer_id=producer_id, committed=committed)
+        ):
             return f"{name} producer {producer_id}, {'COMMIT' if committed else 'ABORT'}"
-        case OffsetFetch(groups=groups, require_stable=require_stable):
+        case requests.OffsetFetch(groups=groups, require_stable=require_stable):
             requested = [_partitions_text(group.partitions) for group in groups if group.partitions is not None]
             return f"{name} {';'.join(requested)}{' (stable)' if require_stable else ''}".rstrip()
-        case OffsetDelete(partitions=partitions):
+        case requests.OffsetDelete(partitions=partitions):
             return f"{name} {_partitions_text(partitions)}"
         case _:
             return name
@@ -97,28 +70,28 @@ def request_text(request: Request, names: Names) -> str:
 def answer_text(call: Call, names: Names) -> str:
     """The error of an answer, with its most important fields; "" if the call has no answer."""
     match call.answer:
-        case JoinGroupAnswer(error=Error.NONE, generation=generation, protocol=protocol, leader=leader, members=members):
+        case answers.JoinGroupAnswer(error=Error.NONE, generation=generation, protocol=protocol, leader=leader, members=members):
             leader_text = f"leads {len(members)}" if members else f"{names.get(leader, leader)} leads" if leader else "no leader"
             return f"NONE generation {generation}, {protocol}, {leader_text}"
         case (
-            ConsumerGroupHeartbeatAnswer(error=Error.NONE, member_epoch=epoch, assignment=of_member)
-            | ShareGroupHeartbeatAnswer(error=Error.NONE, member_epoch=epoch, assignment=of_member)
+            answers.ConsumerGroupHeartbeatAnswer(error=Error.NONE, member_epoch=epoch, assignment=of_member)
+            | answers.ShareGroupHeartbeatAnswer(error=Error.NONE, member_epoch=epoch, assignment=of_member)
         ):
             return f"NONE epoch {epoch}" + ("" if of_member is None else f", {_partitions_text(of_member) or 'nothing'}")
         case StreamsGroupHeartbeatAnswer(error=Error.NONE) | StreamsGroupDescribeAnswer():
             return streams_answer_text(call.answer)
-        case ConsumerGroupDescribeAnswer(groups=modern_groups) | ShareGroupDescribeAnswer(groups=modern_groups):
+        case answers.ConsumerGroupDescribeAnswer(groups=modern_groups) | answers.ShareGroupDescribeAnswer(groups=modern_groups):
             return " ".join(
                 f"{group.error.name} {group.state} epoch {group.group_epoch}, {group.assignor}, {counted(len(group.members), 'member')}"
                 if group.error is Error.NONE
                 else group.error.name
                 for group in modern_groups
             )
-        case SyncGroupAnswer(error=Error.NONE, assignment=assignment):
+        case answers.SyncGroupAnswer(error=Error.NONE, assignment=assignment):
             return f"NONE {_assignment_text(assignment)}"
-        case OffsetCommitAnswer(errors=errors):
+        case answers.OffsetCommitAnswer(errors=errors):
             return _errors_text(errors)
-        case OffsetFetchAnswer(groups=groups):
+        case answers.OffsetFetchAnswer(groups=groups):
             offsets = [
                 offset.error.name if offset.error is not Error.NONE else f"{topic}-{partition}={offset.committed_offset}"
                 for group in groups
@@ -127,16 +100,16 @@ def answer_text(call: Call, names: Names) -> str:
             ]
             failed = [group.error.name for group in groups if group.error is not Error.NONE]
             return " ".join(failed or ["NONE", *offsets])
-        case FindCoordinatorAnswer(coordinators=coordinators):
+        case answers.FindCoordinatorAnswer(coordinators=coordinators):
             return " ".join(
                 f"NONE __consumer_offsets-{found.offsets_partition}" if found.error is Error.NONE else found.error.name
                 for found in coordinators
             )
-        case LeaveGroupAnswer(error=Error.NONE, members=members) if len(members) > 1:
+        case answers.LeaveGroupAnswer(error=Error.NONE, members=members) if len(members) > 1:
             return " ".join(member.error.name for member in members)
-        case DescribeGroupsAnswer(groups=described):
+        case answers.DescribeGroupsAnswer(groups=described):
             return " ".join(f"{group.error.name} {group.state}, {counted(len(group.members), 'member')}" for group in described)
-        case ListGroupsAnswer(error=error, groups=listed):
+        case answers.ListGroupsAnswer(error=error, groups=listed):
             return f"{error.name} {' '.join(group.group_id for group in listed)}".rstrip()
         case None:
             return ""
@@ -200,7 +173,7 @@ def record_text(record: WrittenRecord) -> str:
     return f"{name} tombstone" if record.value is None else f"{name}={record.value['committed_offset']}"
 
 
-def _offsets_text(offsets: Iterable[OffsetToCommit]) -> str:
+def _offsets_text(offsets: Iterable[requests.OffsetToCommit]) -> str:
     return " ".join(f"{offset.topic}-{offset.partition}={offset.committed_offset}" for offset in offsets)
 
 

@@ -99,7 +99,7 @@ class StreamsSteps:
             epochs = f"epoch {group.group_epoch} {group.assignment_epoch} topology {group.topology_epoch}"
             return "; ".join([f"{int(group.error)} {group.state} {epochs}", *parts, *members])
 
-        return self.ask(StreamsGroupDescribe((self.group,), 0), client, note)
+        return self.ask(StreamsGroupDescribe((self.group,), version=0), client, note)
 
     def _store(
         self, client: Any, *, topic: str = "t", partition: int = 0, older: int = 0, version: int = 9, member_id: str | None = None
@@ -130,7 +130,7 @@ class StreamsSteps:
 
     def _forget(self, client: Any, *, topic: str) -> str:
         """OffsetDelete of partition 0 of a topic."""
-        request = OffsetDelete(self.group, {topic: (0,)}, 0)
+        request = OffsetDelete(self.group, {topic: (0,)}, version=0)
         return self.ask(
             request, client, lambda answer: f"{int(answer.error)} {' '.join(str(int(error)) for error in answer.errors.values())}".strip()
         )

@@ -201,7 +201,7 @@ class Backend(StreamsSteps):
     def _leave(self, client: Client, *, of: str = "", **fields: Any) -> str:
         leaving = Leaving(**{"member_id": self.clients[of or client.name].member_id, **fields})
         return self.ask(
-            LeaveGroup(self.group, (leaving,), 5), client, lambda answer: " ".join(str(int(one.error)) for one in answer.members)
+            LeaveGroup(self.group, (leaving,), version=5), client, lambda answer: " ".join(str(int(one.error)) for one in answer.members)
         )
 
     def _new(self, client: Client, **fields: Any) -> str:

@@ -15,12 +15,15 @@ from pyspark.sql import SparkSession
 from groupcoord_spark.warehouse import TABLES, open_warehouse
 from groupcoord_spark.warehouse.views import VIEWS
 from tests.conftest import GOLDEN, SampleWarehouse
+from tests.local_session import LocalSession
 from tests.running import run
 from tests.shown_rows import connect, shown_rows
 from tests.warehouse.view_rows import odd_rows
 
 CLUSTER = "sample"
 LOG_ENDS = {("orders", 0): 900, ("orders", 1): 600, ("payments", 0): 2_000}
+LARGEST_PLAN = 450
+"""Operators of the largest optimized plan of a view in Spark, which copies a step for each step that reads it: 369 of topic_recreated."""
 AFTER_THE_NIGHTS_MS = 1_795_305_600_000  # 2026-11-22T00:00:00Z
 
 
@@ -30,10 +33,10 @@ def tables(warehouse: Path) -> dict[str, pa.Table]:
 
 
 @pytest.fixture(scope="module")
-def vanished_warehouse(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def vanished_warehouse(local: LocalSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
     warehouse, corpus = tmp_path_factory.mktemp("alike") / "warehouse", GOLDEN / "vanished"
     read_at_ms = int((corpus / "oracle" / "read_at_ms.txt").read_text().split()[0])
-    run(spark, warehouse, corpus / "logs", as_of_ms=read_at_ms, retention_ms=60_000, log_ends=LOG_ENDS, log_ends_sampled_at_ms=read_at_ms)
+    run(local, warehouse, corpus / "logs", as_of_ms=read_at_ms, retention_ms=60_000, log_ends=LOG_ENDS, log_ends_sampled_at_ms=read_at_ms)
     return warehouse
 
 
@@ -69,19 +72,19 @@ def duck(vanished_warehouse: Path) -> duckdb.DuckDBPyConnection:
 
 
 @pytest.fixture(scope="module")
-def nights(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> duckdb.DuckDBPyConnection:
+def nights(local: LocalSession, tmp_path_factory: pytest.TempPathFactory) -> duckdb.DuckDBPyConnection:
     warehouse = tmp_path_factory.mktemp("nights") / "warehouse"
     for night in range(1, 6):
-        run(spark, warehouse, GOLDEN / "nights" / str(night) / "logs", as_of_ms=AFTER_THE_NIGHTS_MS)
+        run(local, warehouse, GOLDEN / "nights" / str(night) / "logs", as_of_ms=AFTER_THE_NIGHTS_MS)
     return connect(warehouse, CLUSTER)
 
 
 @pytest.fixture(scope="module")
-def clusters(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> duckdb.DuckDBPyConnection:
+def clusters(local: LocalSession, tmp_path_factory: pytest.TempPathFactory) -> duckdb.DuckDBPyConnection:
     """Two clusters in one warehouse: the same groups were at work in one after the other."""
     warehouse = tmp_path_factory.mktemp("clusters") / "warehouse"
     for cluster, corpus in (("old", "codec-gzip"), ("new", "codec-lz4")):
-        run(spark, warehouse, GOLDEN / corpus / "logs", cluster=cluster, as_of_ms=AFTER_THE_NIGHTS_MS)
+        run(local, warehouse, GOLDEN / corpus / "logs", cluster=cluster, as_of_ms=AFTER_THE_NIGHTS_MS)
     return connect(warehouse, None)
 
 
@@ -121,7 +124,9 @@ def test_a_view_has_the_same_rows_in_both_engines(view: str, both_in_duckdb: duc
     in_duckdb = sorted(map(str, both_in_duckdb.execute(f"SELECT {selected} FROM {view}").fetchall()))
     assert in_duckdb
     assert in_spark.table(view).columns == list(types)
-    assert sorted(str(tuple(row)) for row in in_spark.sql(f"SELECT {selected} FROM {view}").collect()) == in_duckdb
+    rows = in_spark.sql(f"SELECT {selected} FROM {view}")
+    assert sorted(str(tuple(row)) for row in rows.collect()) == in_duckdb
+    assert rows._jdf.queryExecution().optimizedPlan().toString().count("\n") < LARGEST_PLAN
 
 
 def test_rewinds_of_the_nights_are_the_three_that_were_made(nights: duckdb.DuckDBPyConnection) -> None:

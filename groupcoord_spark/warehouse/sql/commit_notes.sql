@@ -28,8 +28,7 @@ judged AS (
   FROM formed f
 ),
 digits AS (
-  SELECT 0 AS digit UNION ALL SELECT 1 UNION ALL SELECT 2 UNION ALL SELECT 3 UNION ALL SELECT 4
-  UNION ALL SELECT 5 UNION ALL SELECT 6 UNION ALL SELECT 7 UNION ALL SELECT 8 UNION ALL SELECT 9
+  SELECT digit FROM (VALUES (0), (1), (2), (3), (4), (5), (6), (7), (8), (9)) AS d(digit)
 ),
 places AS (
   -- Places of groups of four characters, which are three bytes. A broker takes 4,096 bytes of metadata unless it is told otherwise.
@@ -48,16 +47,11 @@ sextets AS (
   WHERE j.kind = 'parallel_consumer' AND j.first_byte IN (76, 101, 108, 110, 111)
 ),
 octets AS (
-  SELECT cluster, group_id, topic, partition, first_byte, size, 3 * place AS octet_at,
-    sextet_1 * 4 + CAST(FLOOR(sextet_2 / 16.0E0) AS INT) AS octet
-  FROM sextets
-  UNION ALL
-  SELECT cluster, group_id, topic, partition, first_byte, size, 3 * place + 1,
-    MOD(sextet_2, 16) * 16 + CAST(FLOOR(sextet_3 / 4.0E0) AS INT)
-  FROM sextets
-  UNION ALL
-  SELECT cluster, group_id, topic, partition, first_byte, size, 3 * place + 2, MOD(sextet_3, 4) * 64 + sextet_4
-  FROM sextets
+  SELECT cluster, group_id, topic, partition, first_byte, size, 3 * place + digit AS octet_at,
+    CASE digit WHEN 0 THEN sextet_1 * 4 + CAST(FLOOR(sextet_2 / 16.0E0) AS INT)
+      WHEN 1 THEN MOD(sextet_2, 16) * 16 + CAST(FLOOR(sextet_3 / 4.0E0) AS INT)
+      ELSE MOD(sextet_3, 4) * 64 + sextet_4 END AS octet
+  FROM sextets JOIN digits ON digit < 3
 ),
 done AS (
   -- Bit sets follow their length (2 bytes, in version 2 4 bytes); run lengths (2 or 4 bytes each) begin with a run that is not done.

@@ -3,34 +3,26 @@
 -- before the hour, else from the first one in it, to the newest. Without the ends of the topic's log, a partition to which nobody writes
 -- looks the same. Partitions without a committed offset are in assigned_never_committed.
 -- completeness: share of the records of the offsets partition that the history has. Below 1, advance and commits are lower bounds.
-WITH newest AS (
-  SELECT cluster, group_id, MAX(counted_at) AS newest_at FROM counted_commits WHERE NOT is_tombstone GROUP BY cluster, group_id
-),
-ranked_commits AS (
-  SELECT c.cluster, c.group_id, c.topic, c.partition, c.committed_offset,
-    CASE WHEN c.counted_at >= n.newest_at - INTERVAL '1' HOUR THEN 1 ELSE 0 END AS is_of_hour,
+WITH of_groups AS (
+  SELECT cluster, group_id, topic, partition, committed_offset,
+    CASE WHEN counted_at >= MAX(counted_at) OVER (PARTITION BY cluster, group_id) - INTERVAL '1' HOUR THEN 1 ELSE 0 END AS is_of_hour,
     ROW_NUMBER() OVER (
-      PARTITION BY c.cluster, c.group_id, c.topic, c.partition
-      ORDER BY c.incarnation DESC, c.counted_offset DESC, c.record_offset DESC
+      PARTITION BY cluster, group_id, topic, partition ORDER BY incarnation DESC, counted_offset DESC, record_offset DESC
     ) AS age
-  FROM counted_commits c
-  JOIN newest n ON n.cluster = c.cluster AND n.group_id = c.group_id
-  WHERE NOT c.is_tombstone
-),
-of_hour AS (
-  SELECT cluster, group_id, topic, partition, SUM(is_of_hour) AS commits, COALESCE(
-    MIN(CASE WHEN is_of_hour = 0 THEN age END), MAX(age)
-  ) AS base_age
-  FROM ranked_commits
-  GROUP BY cluster, group_id, topic, partition
+  FROM counted_commits
+  WHERE NOT is_tombstone
 ),
 advanced AS (
-  SELECT h.cluster, h.group_id, h.topic, h.partition, h.commits, l.committed_offset - b.committed_offset AS advance
-  FROM of_hour h
-  JOIN ranked_commits b ON b.cluster = h.cluster AND b.group_id = h.group_id AND b.topic = h.topic AND b.partition = h.partition
-    AND b.age = h.base_age
-  JOIN ranked_commits l ON l.cluster = h.cluster AND l.group_id = h.group_id AND l.topic = h.topic AND l.partition = h.partition
-    AND l.age = 1
+  SELECT cluster, group_id, topic, partition, SUM(is_of_hour) AS commits,
+    MAX(CASE WHEN age = 1 THEN committed_offset END) - MAX(CASE WHEN age = base_age THEN committed_offset END) AS advance
+  FROM (
+    SELECT *, COALESCE(
+      MIN(CASE WHEN is_of_hour = 0 THEN age END) OVER (PARTITION BY cluster, group_id, topic, partition),
+      MAX(age) OVER (PARTITION BY cluster, group_id, topic, partition)
+    ) AS base_age
+    FROM of_groups
+  ) c
+  GROUP BY cluster, group_id, topic, partition
 ),
 owned AS (
   SELECT a.cluster, a.group_id, a.topic, a.partition, MIN(a.member_id) AS member_id
@@ -48,20 +40,20 @@ ranked AS (
     COUNT(*) OVER (PARTITION BY cluster, group_id) AS partitions
   FROM advances a
 ),
-medians AS (
-  SELECT cluster, group_id, MAX(partitions) AS partitions, AVG(CAST(advance AS DOUBLE)) AS median_advance
-  FROM ranked
-  WHERE 2 * place BETWEEN partitions AND partitions + 2
-  GROUP BY cluster, group_id
+judged AS (
+  SELECT r.*,
+    AVG(CASE WHEN 2 * place BETWEEN partitions AND partitions + 2 THEN CAST(advance AS DOUBLE) END) OVER (
+      PARTITION BY cluster, group_id
+    ) AS median_advance
+  FROM ranked r
 )
 SELECT a.cluster, a.group_id, a.topic, a.partition, a.member_id, m.client_id, m.client_host,
-  o.committed_offset, o.commit_timestamp AS last_commit, a.commits, a.advance, d.median_advance, d.partitions,
+  o.committed_offset, o.commit_timestamp AS last_commit, a.commits, a.advance, a.median_advance, a.partitions,
   l.completeness
-FROM advances a
-JOIN medians d ON d.cluster = a.cluster AND d.group_id = a.group_id
+FROM judged a
 LEFT JOIN members m ON m.cluster = a.cluster AND m.group_id = a.group_id AND m.member_id = a.member_id
 LEFT JOIN committed_offsets o ON o.cluster = a.cluster AND o.group_id = a.group_id AND o.topic = a.topic AND o.partition = a.partition
 LEFT JOIN groups g ON g.cluster = a.cluster AND g.group_id = a.group_id
 LEFT JOIN offsets_partitions p ON p.cluster = g.cluster AND p.offsets_partition = g.offsets_partition
 LEFT JOIN log_completeness l ON l.cluster = p.cluster AND l.offsets_partition = p.offsets_partition AND l.incarnation = p.incarnation
-WHERE a.advance = 0 AND d.median_advance > 0 AND o.topic IS NOT NULL
+WHERE a.advance = 0 AND a.median_advance > 0 AND o.topic IS NOT NULL
